@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from cli.preview.changed_lines import values_and_script
 from components.roles.nfs_exports.export import clients
+from components.steps.command_line import read_request
 from engine.events import Event
 from stacks.config.allow import EXPORT_WIDE
 
@@ -15,8 +15,7 @@ EXPORT = "NODE_EXPORT"  # the header value with the line
 
 def export_wide(event: Event) -> Iterator[tuple[str, str]]:
     """Find clients of a node's export that are not a single address."""
-    stdin = event.after.get("stdin")
-    line = values_and_script(stdin)[0].get(EXPORT, "") if isinstance(stdin, str) else ""
+    line = (read_request(event.after.get("stdin")) or {}).get(EXPORT, "")
     for client in clients(line):
         if not _one_address(client):
             yield EXPORT_WIDE, f"{event.name} exports the share to {client}, which is more than one machine"

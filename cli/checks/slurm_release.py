@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator
 
 from cli.checks.head_replaced import HEAD
-from cli.preview.changed_lines import values_and_script
 from components.roles.slurm.versions import RELEASES, oldest_accepted, release, upgrade_path
+from components.steps.command_line import read_request
 from engine.events import Event
 
 RELEASE = "slurm-release"
@@ -49,7 +49,7 @@ _AGAIN = "Set tailrack:slurm.release again: the distribution's Slurm is not an u
 def _release_in(inputs: object) -> str:
     """Return the release in a step's inputs; empty if the inputs have none or are unknown."""
     stdin = inputs.get("stdin") if isinstance(inputs, dict) else None
-    return values_and_script(stdin)[0].get(_VALUE, "") if isinstance(stdin, str) else ""
+    return (read_request(stdin) or {}).get(_VALUE, "")
 
 
 def _current_release(event: Event) -> str:

@@ -1,7 +1,7 @@
 """The changes of a step's inputs as readable lines without secrets.
 
-A step sends its values, including files, in front of its script (components/steps/step.py). So the difference between
-two inputs is the difference between two versions of slurm.conf, of exports, of a user list.
+A step sends its values, including files (components/steps/step.py). So the difference between two inputs is the
+difference between two versions of slurm.conf, of exports, of a user list.
 """
 
 from __future__ import annotations
@@ -9,22 +9,18 @@ from __future__ import annotations
 import difflib
 import json
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pulumi.runtime.rpc import UNKNOWN
 
+from components.steps.command_line import read_request
 from engine.values import HIDDEN
 
-_SCRIPT = "\n#!/bin/bash\n"  # the script follows the values
-_VALUE = re.compile(r"""^([A-Z][A-Z0-9_]*)=((?:'[^']*'|"[^"]*"|[^\s'"])*)$""", re.MULTILINE)
 _MOST_LINES = 40  # of one value
 _LONGEST = 200  # characters of a line
-# Values that only make a script run again.
-_SILENT = {"STEP_NAME", "STEP_LOCK"}
-# The digest in the command of a step whose script is on the machine (Machine.scripts_folder).
-_DIGEST = re.compile(r"\.tailrack/(?:[\w.-]+/)?scripts/[0-9a-f]{64}")
+# The digests in the command of a step: of its start, program and plan.
+_DIGEST = re.compile(r"\b[0-9a-f]{64}\b|\bstart-[0-9a-f]{8}\b")
 _READABLE = {"SLURM_SLURM_CONF": "slurm.conf", "USERS_LINES": "users", "NODE_EXPORT": "exports"}
 _COMMANDS = ("create", "update", "delete")
 _NEW_SCRIPT = "# its script changes, because of the config or of another version of tailrack"
@@ -88,12 +84,15 @@ def _of_stdin(old: object, new: object) -> Iterator[str]:
     elif not isinstance(old, str) or not isinstance(new, str) or HIDDEN in (old, new):
         yield "# its input becomes, or was, a secret"
     else:
-        yield from _of_texts(old, new)
+        yield from _of_requests(old, new)
 
 
-def _of_texts(old: str, new: str) -> Iterator[str]:
-    (before, old_script), (after, new_script) = values_and_script(old), values_and_script(new)
-    for name in sorted((before.keys() | after.keys()) - _SILENT):
+def _of_requests(old: str, new: str) -> Iterator[str]:
+    before, after = read_request(old), read_request(new)
+    if before is None or after is None:
+        yield _NEW_SCRIPT
+        return
+    for name in sorted(before.keys() | after.keys()):
         old_value, new_value = before.get(name, ""), after.get(name, "")
         if old_value == new_value:
             continue
@@ -102,14 +101,6 @@ def _of_texts(old: str, new: str) -> Iterator[str]:
         yield from changed[:_MOST_LINES]
         if len(changed) > _MOST_LINES:
             yield f"# and {len(changed) - _MOST_LINES} more lines"
-    if old_script != new_script:
-        yield _NEW_SCRIPT
-
-
-def values_and_script(stdin: str) -> tuple[dict[str, str], str]:
-    """Return the parts of a step's stdin: its values by name, and its script."""
-    header, _, script = stdin.partition(_SCRIPT)
-    return {name: "".join(shlex.split(quoted)) for name, quoted in _VALUE.findall(header)}, script
 
 
 def difference(old: str, new: str) -> Iterator[str]:

@@ -11,10 +11,11 @@ from pulumi.runtime.rpc import UNKNOWN
 
 from cli.output.terminal import one_line
 from cli.preview.change import Change
-from cli.preview.changed_lines import difference, values_and_script
+from cli.preview.changed_lines import difference
 from cli.preview.names import folded
 from components.roles.slurm.fragment import gpu_node_set, node_set_lines
 from components.settings.types import GPUS_FOUND
+from components.steps.command_line import read_request
 from engine.events import Made
 
 _JOB_LIMIT = "SLURM_JOB_LIMIT_SECONDS"
@@ -37,7 +38,8 @@ def effects(changes: Sequence[Change], resources: Sequence[Made]) -> list[Effect
 
     resources   of the last run
     """
-    kept = [change for change in changes if change.before and change.after]
+    # The values of a step of release 0.1 cannot be compared.
+    kept = [change for change in changes if change.before and change.after and _comparable(change)]
     gone = [change for change in changes if not change.after]
     by_name = {
         "Users": _values(kept, (_USERS,)),
@@ -62,7 +64,7 @@ def _values(changes: Iterable[Change], names: Sequence[str]) -> Iterator[str]:
 def _of_nodes(changes: Sequence[Change], resources: Sequence[Made]) -> Iterator[str]:
     """Give the differences of the slurm.conf lines that depend on the set of nodes."""
     old_lines = {
-        resource.urn: text for resource in resources if (text := values_and_script(resource.stdin)[0].get(_OF_NODE))
+        resource.urn: text for resource in resources if (text := _header({"stdin": resource.stdin}).get(_OF_NODE))
     }
     new_lines = dict(old_lines)
     for change in changes:
@@ -94,6 +96,11 @@ def _of_jobs(gone: Iterable[Change]) -> Iterator[str]:
         )
 
 
+def _comparable(change: Change) -> bool:
+    before, after = change.before.get("stdin"), change.after.get("stdin")
+    return not isinstance(before, str) or read_request(before) is not None or not isinstance(after, str)
+
+
 def _checks_new_machine(change: Change) -> bool:
     return not change.before and change.name == f"{change.subject}-check"
 
@@ -110,5 +117,4 @@ def _policy(change: Change) -> Iterator[str]:
 
 def _header(inputs: Mapping[str, Any]) -> dict[str, str]:
     """Return the values in a step's stdin; none if it is secret or unknown."""
-    stdin = inputs.get("stdin")
-    return values_and_script(stdin)[0] if isinstance(stdin, str) else {}
+    return read_request(inputs.get("stdin")) or {}

@@ -17,9 +17,8 @@ from components.roles.nfs_exports.export import export_line
 from components.roles.role import Role
 from components.roles.slurm.fragment import MemoryValues, NodeGpus, NodeValues, memory_values, node_values
 from components.steps import composition
-from components.steps.command_line import TIME_LIMIT_SECONDS
+from components.steps.command_line import TIME_LIMIT_SECONDS, kept_request
 from components.steps.delivery import deliver
-from components.steps.header import header
 from components.steps.step import REPAIR, Step
 from components.steps.values import OutputField, Value, as_output, combine, output_fields
 
@@ -122,7 +121,7 @@ def _scripts(roles: tuple[Role, ...]) -> tuple[composition.Script, ...]:
     # The head node may need a while longer, so the join installs packages of the next step.
     join = composition.compose(roles, composition.JOIN_OF_NODE, ahead=composition.NODE)
     node = composition.compose(roles, composition.NODE)
-    return check, join, node.with_texts({"NODE_LEAVE_PROGRAM": composition.leave_program(roles).text})
+    return check, join, node.with_texts({"NODE_LEAVE_PLAN": composition.leave_program(roles).file})
 
 
 class ComputeNode(pulumi.ComponentResource):
@@ -222,7 +221,9 @@ class ComputeNode(pulumi.ComponentResource):
                 "NODE_AUTHORITIES": OutputField(register.result, "authorities"),
                 "NODE_CERTIFICATE": OutputField(register.result, "certificate"),
                 "HEAD_PROBLEM": OutputField(register.result, "problem"),
-                "NODE_LEAVE_VALUES": combine({name: values[name] for name in leave.reads}, header),
+                "NODE_LEAVE_VALUES": combine(
+                    {name: values[name] for name in leave.reads}, lambda resolved: kept_request(host.name, resolved)
+                ),
             },
             secrets=secrets,
             label=f"{host.name}: users, share, slurmd",

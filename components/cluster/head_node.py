@@ -28,7 +28,7 @@ from components.roles.role import Role
 from components.roles.slurm.files import FILES, controller_files
 from components.roles.slurm.versions import oldest_reached
 from components.steps import composition
-from components.steps.command_line import TIME_LIMIT_SECONDS, render_program
+from components.steps.command_line import TIME_LIMIT_SECONDS
 from components.steps.delivery import deliver
 from components.steps.step import REPAIR, Step
 from components.steps.values import OutputField, Value, combine, output_fields
@@ -145,11 +145,9 @@ class HeadNode(pulumi.ComponentResource):
             **output_fields(files, FILES),
         }
 
-        def program(name: str, script: composition.Script) -> pulumi.Input[str]:
-            program_values = {**values, "HOST_NAME": host.name, "STEP_NAME": name, "STEP_LOCK": "", REPAIR: ""}
-            return combine(
-                {key: program_values[key] for key in script.reads}, lambda resolved: render_program(script, resolved)
-            )
+        def program(name: str, script: composition.Program) -> pulumi.Input[str]:
+            program_values = {**values, "HOST_NAME": host.name, "STEP_NAME": name, REPAIR: "", "ANSWER": ""}
+            return combine({key: program_values[key] for key in script.reads}, script.render)
 
         programs = {
             "HEAD_EXPIRE_PROGRAM": program("tailrack-expire", composition.expire_program(roles)),

@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent
 _USES = re.compile(r"^# uses: (\S+)$", re.MULTILINE)
 
 Word = str | int
-# A value for a script: a word, a list of words or a table. Only steps/header.py converts it to shell text.
+# A value for a script: a word, a list of words or a table. Only node/step/shell.py converts it to shell text.
 Value = Word | bool | None | Sequence[Word] | Sequence[Sequence[Word]]
 
 

@@ -1,16 +1,18 @@
 #!/bin/bash
 # Functions that all steps share: the log, locks, error reports, and files that converge.
-# A header of quoted assignments comes before the script on stdin (components/steps/step.py).
+# The step (components/node/step/shell.py) assigns the values, and then calls functions, one after the other.
 #
 # HOST_NAME   the machine that the step runs on
 # STEP_NAME   the name of the step, its resource and its log
 # STEP_REPAIR a text of the config whose change runs the step again, or empty
-# STEP_LOCK   the lock that the step holds from its beginning; empty if it locks only its changes
+# ANSWER      file for the reason of a failure
 
 STATE_DIR=/var/lib/tailrack
 LOG_DIR=/var/log/tailrack
 # Locks and answers of running steps. Only root can open them: a user who can open a file can lock it.
 PRIVATE_DIR=/run/tailrack-private
+# It exists if the step is local.
+HERE_FILE=$STATE_DIR/here/$STEP_NAME
 # Seconds to wait for another step on this host: a step that was cut off may still run.
 LOCK_WAIT=600
 
@@ -18,9 +20,8 @@ LOCK_WAIT=600
 UNITS_STALE=''
 # Functions that finish background work before the step answers.
 LATER=()
-# The step's result; whether it has the host's lock; the reason and remedy of a failure; the file with its answer,
-# whether its work is done, and whether it has answered.
-RESULT='' LOCKED='' REASON='' REMEDY='' ANSWER='' WORKED='' ANSWERED=''
+# The step's result; whether it has the host's lock; the reason and remedy of a failure.
+RESULT='' LOCKED='' REASON='' REMEDY=''
 # Functions that run at the end of the work, even after a failure; and temporary files.
 AT_END=() TEMPORARY=()
 
@@ -36,41 +37,6 @@ fail() {
     REASON=$1
     REMEDY=${2:-"read $LOG_DIR/$STEP_NAME.log on $HOST_NAME, then run up again"}
     exit 1
-}
-
-# Print the error of writing a file in a directory; nothing if there is room.
-no_room_in() {
-    local error=''
-    error=$({ head -c 65536 /dev/zero >"$1/.tailrack-room"; } 2>&1) || printf '%s' "${error##*: }"
-    rm -f "$1/.tailrack-room"
-}
-
-report_failure() {
-    local status=$? folder error
-    if [ "$status" -eq 0 ]; then
-        # A signal that ends the shell leaves status 0.
-        if [ -z "$ANSWER" ] || [ -n "$ANSWERED" ]; then return 0; fi
-        status=143 REASON='it was stopped by its time limit or by hand'
-    fi
-    # A full disk can cause any failure, and the log may be missing.
-    for folder in "$LOG_DIR" "$STATE_DIR" /etc /var; do
-        error=$(no_room_in "$folder")
-        [ -n "$error" ] || continue
-        REASON="${REASON:+$REASON; }$folder: $error"
-        REMEDY="make room in $folder on $HOST_NAME (see 'df -h $folder'), then run up again"
-        break
-    done
-    {
-        printf 'tailrack: %s: step %s failed%s\n' "$HOST_NAME" "$STEP_NAME" "${REASON:+: $REASON}"
-        if [ -s "$LOG_DIR/$STEP_NAME.log" ]; then
-            printf -- '--- last lines of %s on %s\n' "$LOG_DIR/$STEP_NAME.log" "$HOST_NAME"
-            tail -n 15 "$LOG_DIR/$STEP_NAME.log"
-            printf -- '---\n'
-        fi
-        printf 'next: %s\n' "${REMEDY:-"ssh to $HOST_NAME, read $LOG_DIR/$STEP_NAME.log, fix the problem, then run up again"}"
-    } >&2
-    [ -z "$ANSWER" ] || rm -f "$ANSWER" "$ANSWER.why"
-    exit "$status"
 }
 
 # Let no other step change this host from now to the end of the script. Further calls do nothing.
@@ -90,83 +56,39 @@ result() {
     RESULT+="${RESULT:+,}\"$1\":$2"
 }
 
-# Succeed if a step of the same name, local instead of by SSH or the other way round, has replaced this one. That
-# happens when a head node becomes local: the old step must not undo the new one's work. The file exists if the last one
-# was local.
-replaced() { if [ "$1" = here ]; then [ ! -e "$HERE_FILE" ]; else [ -e "$HERE_FILE" ]; fi; }
-
-# Run `up` or `down`, and print the step's result, one JSON object. $2 is `here` for a local command and empty over SSH.
-# Only this shell has the connection's stdout and stderr. A subshell does the work: it writes to the log and answers
-# through a file of root's. So a program that the step starts can neither answer for it nor keep the connection open.
-dispatch() {
-    local action=${1:?up or down} mode=${2:-} status
-    trap report_failure EXIT
-    mkdir -p "$LOG_DIR" "$STATE_DIR" || fail "cannot make $LOG_DIR and $STATE_DIR"
-    open_folders
-    install -d -m 0700 "$PRIVATE_DIR"
-    ANSWER=$(mktemp "$PRIVATE_DIR/$STEP_NAME.XXXXXX")
-    set +e
-    (
-        set -e
-        trap write_answer EXIT
-        work "$action" "$mode"
-    ) >"$LOG_DIR/$STEP_NAME.log" 2>&1
-    status=$?
-    set -e
-    if [ "$status" -ne 0 ]; then
-        # shellcheck source=/dev/null
-        [ ! -s "$ANSWER.why" ] || . "$ANSWER.why"
-        exit "$status"
-    fi
-    cat "$ANSWER"
-    ANSWERED=yes
-    rm -f "$ANSWER"
-}
-
-# Open tailrack's folders to users: a step of an earlier release may have made them with a login's umask. Secret files
-# and folders in them have their own modes.
-open_folders() {
-    local folder folders=()
-    for folder in "$STATE_DIR" /etc/tailrack /usr/local/lib/tailrack; do
-        if [ -d "$folder" ] && [ ! -L "$folder" ]; then folders+=("$folder"); fi
+# Run the calls that the step sends, and answer each. A failing call ends the shell.
+serve_calls() {
+    local call
+    trap end_calls EXIT
+    while IFS= read -r -u 3 call; do
+        eval "$call"
+        if [ "$call" = finish_calls ]; then continue; fi
+        printf '%s\n' "${LOCKED:+locked}" >&4
     done
-    chmod 0755 "${folders[@]}"
 }
 
-# Write the result, or the reason of a failure, for the shell that answers.
-write_answer() {
+# Run a function of leaving: an error in it does not end it.
+leave_alone() {
+    set +e
+    "$@"
+    set -e
+}
+
+# Do the work that functions left for the end, and send the result.
+finish_calls() {
+    local finish
+    for finish in "${LATER[@]}"; do "$finish"; done </dev/null 3<&- 4>&-
+    LATER=()
+    printf '{%s}\n' "$RESULT" >&4
+}
+
+# Clean up, and leave the reason of a failure for the step.
+end_calls() {
     local status=$? cleanup
     for cleanup in "${AT_END[@]}"; do "$cleanup" || note "$cleanup failed"; done
     [ ${#TEMPORARY[@]} -eq 0 ] || rm -rf "${TEMPORARY[@]}"
-    if [ "$status" -eq 0 ] && [ -n "$WORKED" ]; then
-        printf '{%s}\n' "$RESULT" >"$ANSWER"
-        return
-    fi
-    printf '%s=%q\n' REASON "$REASON" REMEDY "$REMEDY" >"$ANSWER.why"
-    [ "$status" -ne 0 ] || exit 143
-}
-
-# Run $1, `up` or `down`. $2 is `here` for a local command.
-work() {
-    HERE_FILE=$STATE_DIR/here/$STEP_NAME
-    [ -z "$STEP_LOCK" ] || take_lock "$STEP_LOCK"
-    # Optional services get a lower priority than nodes' steps on this host, slurmctld, the share and jobs.
-    [ "$STEP_LOCK" != tailrack-services ] || renice -n 5 -p "$BASHPID" >/dev/null || note "cannot lower the priority; continuing"
-    note "$STEP_NAME $1 on $HOST_NAME${STEP_REPAIR:+, repair: $STEP_REPAIR}"
-    case $1,$2 in
-    up,here) mkdir -p "${HERE_FILE%/*}" && : >"$HERE_FILE" ;;
-    up,) rm -f "$HERE_FILE" ;;
-    esac
-    use_proxy
-    if [ "$1" = down ] && replaced "$2"; then
-        note "another step of this name has replaced this one: nothing to undo"
-    else
-        "$1"
-        local finish
-        for finish in "${LATER[@]}"; do "$finish"; done
-    fi
-    note "done in ${SECONDS}s"
-    WORKED=yes
+    [ "$status" -ne 0 ] || return 0
+    write_new "$ANSWER" "{\"reason\":$(json_string "$REASON"),\"remedy\":$(json_string "$REMEDY")}"
 }
 
 # Print true if a command succeeds, else false.

@@ -1,75 +1,97 @@
-"""The command line of a step, and the text on its stdin.
+"""The command of a step, and the text on its stdin.
 
-bash reads the script from stdin, never from argv, which everyone can see in `ps`. The header has all values, some of
-them secret, and comes over the connection. The script has no value. On another machine it is a file in the login's
-home (steps/delivery.py), and that login reads it, never root. The call of the script comes last, over the connection,
-so nothing runs with only a part of its values.
+Values never go into argv, which everyone can see in `ps`: they come on stdin, over the connection, some of them secret.
+On another machine the plan and the program are files in the login's home (delivery.py). That login reads them, never
+root: start.sh passes them to root through a pipe.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 import shlex
 from collections.abc import Mapping
 
+from components.node.step.shell import as_text
+from components.roles.program import Program
 from components.roles.role import Value
-from components.steps.composition import CALL, Script
-from components.steps.header import header
+from components.steps.composition import Script
+from components.steps.start import START, START_DIGEST
 
-# Seconds. A script that hangs is ended at the limit, and killed 30 s later.
+# Seconds. A step that hangs is ended at the limit, and killed 30 s later.
 TIME_LIMIT_SECONDS = 1800
 KILL_AFTER_SECONDS = 30
 
 # The exit status of a step whose script is missing.
 NO_SCRIPT = 75
 
-# The environment of a local step, and the argument that tells its script that it is local.
+# The environment of a local step.
 ENVIRONMENT = "HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-HERE = "here"
 
-# Not `bash -s`: it reads a script on stdin byte by byte, to leave the rest to the programs that it starts. For half a
-# megabyte that takes 0.15 s of CPU, seven times as long as this.
-_BASH = """bash -euo pipefail -c 'eval "$(cat)"' bash"""
-# An earlier version had `-s`. A command that is quoted again has more quotes than these.
-_UP = re.compile(r"""bash -euo pipefail (-s --|-c ['"]+eval "\$\(cat\)"['"]+ bash) up\b""")
-
-
-def render_script(script: Script, values: Mapping[str, Value]) -> str:
-    """Return the whole stdin of a step whose script comes with its values."""
-    return f"{header(values)}\n{script.file}{CALL}"
-
-
-def render_values(values: Mapping[str, Value]) -> str:
-    """Return the stdin of a step whose script is on the machine already."""
-    return f"{header(values)}\n{CALL}"
+# Read the program from the first line of stdin, put it in place, and run it with the rest. It is in argv, and constant.
+_WHOLE = (
+    "import base64,io,json,sys,zipfile;b=sys.stdin.buffer;v,a=json.loads(b.readline());d=base64.b64decode(a);"
+    "exec(zipfile.ZipFile(io.BytesIO(d)).read('components/node/install.py'));sys.path[:0]=[install(d,v)];"
+    "from components.node.step.main import main;sys.exit(main(sys.argv[1:],b))"
+)
+# Commands of steps, of this release and of earlier ones, which ran bash. One that is quoted again has more quotes.
+_UP = re.compile(
+    r"""bash -euo pipefail (-s --|-c ['"]+eval "\$\(cat\)"['"]+ bash) up\b"""
+    r"""|start-[0-9a-f]{8}\.sh up\b|read\('components/node/install\.py'\).* up\b"""
+)
 
 
-def render_program(script: Script, values: Mapping[str, Value]) -> str:
-    """Return a program that runs on a machine without a step. Raises KeyError for a missing value."""
-    return "\n".join(["#!/bin/bash", header({name: values[name] for name in script.reads}), script.text])
+def render_request(name: str, host: str, lock: str, repair: str, values: Mapping[str, Value]) -> str:
+    """Return the stdin of a step whose plan and program are on the machine already: one JSON object."""
+    request = {"name": name, "host": host, "lock": lock, "repair": repair, "values": values}
+    return json.dumps(request, sort_keys=True, ensure_ascii=False, indent=1)
+
+
+def kept_request(host: str, values: Mapping[str, Value]) -> str:
+    """Return the request of a plan that stays on a machine (components/node/step/kept.py), as one line."""
+    return json.dumps({"host": host, "values": values}, sort_keys=True, ensure_ascii=False)
+
+
+def render_whole(program: Program, script: Script, request: str) -> str:
+    """Return the stdin of a step that brings its program: lines with the program, the plan and the request."""
+    packed = json.dumps([program.digest, base64.b64encode(program.archive).decode()])
+    return f"{packed}\n{script.file}\n{request}"
+
+
+def read_request(stdin: object) -> dict[str, str] | None:
+    """Return the values in the stdin of a step as texts, by name; None if it is secret, unknown or of release 0.1."""
+    if not isinstance(stdin, str):
+        return None
+    try:
+        request = json.loads(stdin if stdin.startswith("{") else stdin.split("\n", 2)[2])
+        return {name: as_text(value) for name, value in request["values"].items()}
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return None
 
 
 def whole_command(user: str | None, action: str, limit_seconds: int = TIME_LIMIT_SECONDS) -> str:
-    """Return the constant command that reads header and script from stdin, with sudo for all users but root.
+    """Return the constant command that reads everything from stdin, with sudo for all users but root.
 
     user   None for a local step: the command must not depend on the user who runs the program
     """
-    bash = _bash(action, limit_seconds)
+    python = f"timeout -k {KILL_AFTER_SECONDS} {limit_seconds} python3 -I -S -c {shlex.quote(_WHOLE)} {action}"
     if user is None:
         # Without the user's environment, which may contain a passphrase.
-        return f'case $(id -u) in 0) ;; *) set -- sudo -n ;; esac; exec env -i {ENVIRONMENT} "$@" {bash} {HERE}'
-    return f"exec {_as_root(user)}{bash}"
+        return f'case $(id -u) in 0) ;; *) set -- sudo -n ;; esac; exec env -i {ENVIRONMENT} "$@" {python} here'
+    return f"exec {'' if user == 'root' else 'sudo -n '}{python}"
 
 
-def command(script: Script, folder: str, user: str, action: str, limit_seconds: int = TIME_LIMIT_SECONDS) -> str:
-    """Return the command that reads the script from a folder (Machine.scripts_folder) and its values from stdin.
+def command(script: Script, program: Program, folder: str, action: str, limit_seconds: int = TIME_LIMIT_SECONDS) -> str:
+    """Return the command that starts a step from a folder (Machine.scripts_folder), with its request on stdin.
 
-    It exits with NO_SCRIPT if the script is missing or incomplete.
+    It exits with NO_SCRIPT if a file in the folder is missing or incomplete.
     """
     line = (
-        f'f={shlex.quote(folder)}/{script.digest}; [ "$(sha256sum <$f)" = "${{f##*/}}  -" ]'
-        f' || {{ echo "~/$f: not there, or not whole" >&2; exit {NO_SCRIPT}; }}; '
-        f"cat $f - | {_as_root(user)}{_bash(action, limit_seconds)}"
+        f"cd {shlex.quote(folder)} && "
+        f'[ "$(sha256sum <{START})" = "{START_DIGEST}  -" ]'
+        f' || {{ echo "~/{folder}/{START}: not there, or not whole" >&2; exit {NO_SCRIPT}; }}; '
+        f"exec sh ./{START} {action} {program.digest} {script.digest} {limit_seconds}"
     )
     # The login shell may be any shell.
     return f"exec sh -c {shlex.quote(line)}"
@@ -78,11 +100,3 @@ def command(script: Script, folder: str, user: str, action: str, limit_seconds: 
 def is_step(command_line: str) -> bool:
     """Return whether a command runs the `up` of a step."""
     return bool(_UP.search(command_line))
-
-
-def _as_root(user: str) -> str:
-    return "" if user == "root" else "sudo -n "
-
-
-def _bash(action: str, limit_seconds: int) -> str:
-    return f"timeout -k {KILL_AFTER_SECONDS} {limit_seconds} {_BASH} {action}"

@@ -1,24 +1,27 @@
-"""Compose the script of a step from the phases of its roles.
+"""Compose a step from the phases of its roles.
 
-A phase of a role is a file `<phase>.sh` in its folder, with a function `<role>_<phase>`. A step runs the functions of
-its phases, role after role. To undo, it goes through the roles in reverse: first it runs every
-`<role>_<phase>_release`, which may still use the other roles' work, then every `<role>_<phase>_forget`. To leave the
-cluster, a machine runs the phase `leave` of all roles in reverse.
+A phase of a role is a file in its folder: `<phase>.py` with a function `<phase>`, or, where bash is the right tool,
+`<phase>.sh` with a function `<role>_<phase>`. A step runs its phases, role after role. To undo, it goes through the
+roles in reverse: first it runs every `release` (`<role>_<phase>_release` in bash), which may still use the other roles'
+work, then every `forget`. To leave the cluster, a machine runs the phase `leave` of all roles in reverse.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
+import json
 import re
-import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from components.node.step.shell import assignments
+from components.node.step.values import names
+from components.node.step.work import Call
 from components.roles.facts import Reader
 from components.roles.role import FOLDER, Role, Value
-from components.steps.header import header
 from components.steps.results import Answer
 
 SCRIPTS = Path(__file__).parent
@@ -47,42 +50,65 @@ _SHELL_VARIABLES = frozenset(
 )
 _READ = re.compile(r"(?<!\\)\$\{?[#!]?([A-Z][A-Z0-9_]+)")
 _SET = re.compile(r"(?:^|[\s(;&|!])(?:local |declare |export )?([A-Z][A-Z0-9_]+)(?:=|\+=)", re.MULTILINE)
-# A person runs this program: print an error and continue with the rest.
-_LEAVE_ALONE = "set +e"
+# Values that every step has.
+_OWN = frozenset({"HOST_NAME", "STEP_NAME", "STEP_REPAIR", "ANSWER"})
 _USES = re.compile(r"^# uses: (.+)$", re.MULTILINE)
 _FUNCTION = re.compile(r"^(\w+)\(\)", re.MULTILINE)
 
 
-# The last line that bash reads. It is incomplete before its last brace, so a text that is cut off does nothing. Its
-# stdin is empty: a command that reads stdin would otherwise consume the text that follows.
-CALL = '{ dispatch "$@" </dev/null; }\n'
-
-
 @dataclass(frozen=True)
-class Script:
-    """The text of a step, without its header.
-
-    reads   names of the header values that it reads: all upper-case variables that it does not set
-    undo    whether it has a `down`
-    """
+class Program:
+    """Bash that runs without a step, and the names of the values that it reads."""
 
     text: str
     reads: frozenset[str]
-    undo: bool = False
+
+    def render(self, values: Mapping[str, Value]) -> str:
+        """Return the program with its values. Raises KeyError for a missing value."""
+        return "\n".join(["#!/bin/bash", assignments({name: values[name] for name in self.reads}), self.text])
+
+
+@dataclass(frozen=True, eq=False)
+class Script:
+    """What a step does, without its values (components/node/step/work.py).
+
+    calls   the calls of its actions: `up`, and perhaps `down` or `recall`
+    bash    the functions of its bash phases
+    shell   the names of the values that these read: all upper-case variables that they do not set
+    phases  the names of the values that its phases in Python read
+    texts   values that are the same in every cluster
+    """
+
+    calls: Mapping[str, tuple[Call, ...]]
+    bash: str = ""
+    shell: frozenset[str] = frozenset()
+    phases: frozenset[str] = frozenset()
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """Return the names of the values that it needs."""
+        return (self.shell | self.phases).difference(self.texts)
+
+    @property
+    def undo(self) -> bool:
+        """Return whether it has a `down`."""
+        return "down" in self.calls
 
     @cached_property
     def file(self) -> str:
-        """Return the text of the file on a machine. It does nothing and reads no value until it is called."""
-        return f"{self.text}\n"
+        """Return the text of the file on a machine, one line of JSON."""
+        plan = {"calls": self.calls, "bash": self.bash, "reads": sorted(self.shell), "texts": dict(self.texts)}
+        return json.dumps(plan, ensure_ascii=False)
 
     @cached_property
     def digest(self) -> str:
         """Return the SHA-256 of that file, in hexadecimal."""
         return hashlib.sha256(self.file.encode()).hexdigest()
 
-    def with_texts(self, texts: Mapping[str, Value]) -> Script:
-        """Return the script with these values in it, by header name; they are the same in every cluster."""
-        return Script(f"{self.text}\n{header(texts)}", self.reads.difference(texts), self.undo) if texts else self
+    def with_texts(self, texts: Mapping[str, str]) -> Script:
+        """Return the script with these values in it, by name."""
+        return Script(self.calls, self.bash, self.shell, self.phases, {**self.texts, **texts})
 
 
 def compose(
@@ -108,40 +134,76 @@ def compose(
 def _composed(
     roles: tuple[Role, ...], phases: tuple[str, ...], leaves: bool, ahead: tuple[str, ...], next_phases: tuple[str, ...]
 ) -> Script:
-    parts = [(role, phase) for role in roles for phase in phases if _takes_part(role, phase)]
-    functions = Functions(f"{role.name}/{phase}" for role, phase in parts if _script(role, phase))
-    up = [*_packages(parts), *_wanted(parts)]
-    for role, phase in parts:
-        up += _files(role, phase)
-        if _script(role, phase):
-            up.append(f"{role.name}_{phase}")
-    if functions.has("run_checks"):
+    found = _Parts(roles, phases)
+    parts, call = found.parts, found.calls
+    if phases[0] == CHECK[0]:
         # If the first check fails, the others would fail too. The problems of the others are reported together.
-        first, *others = (f"{role.name}_{phase}" for role, phase in parts if _script(role, phase))
-        up = [first, " ".join(["run_checks", *others])]
+        first, *others = (check for role, phase in parts for check in call(role, phase))
+        up: list[Call] = [first, ("checks", *others)]
+        found.functions.add(["machine/checks"])
+    else:
+        up = [*_packages(parts), *_wanted(parts)]
+        for role, phase in parts:
+            up += [*_files(role, phase), *call(role, phase)]
     # At the end: a package such as munge must not be installed before its role has written its files.
-    later = [*_packages((role, phase) for role in roles for phase in ahead)]
-    variables = [f"AHEAD=({line.removeprefix('ensure_packages ')})" for line in later]
-    package_lists = [*_packages((role, phase) for role in roles for phase in (*ahead, *next_phases))]
+    later = _packages((role, phase) for role in roles for phase in ahead)
+    lists = _packages((role, phase) for role in roles for phase in (*ahead, *next_phases))
     up = [
-        *(line.replace("ensure_packages", "begin_package_lists", 1) for line in package_lists),
-        *variables,
+        *(("bash", "begin_package_lists", *packages) for _, _, *packages in lists),
+        *(("bash", "remember_ahead", *packages) for _, _, *packages in later),
         *up,
         *later,
     ]
-    down = []
     if leaves:
-        leaving = [role for role in reversed(roles) if _script(role, "leave")]
-        functions.add(f"{role.name}/leave" for role in leaving)
-        down = [f"{role.name}_leave" for role in leaving]
+        down = [undo for role in reversed(roles) for undo in call(role, "leave")]
     else:
-        undo = [f"{role.name}_{phase}_{part}" for part in ("release", "forget") for role, phase in reversed(parts)]
-        down = [name for name in undo if functions.has(name)]
-    bodies = [_function("up", up)]
-    if down:
-        bodies.append(_function("down", [*down, "result left true"]))
-    texts = {name: text for role in roles for name, text in role.texts.items() if name in functions.reads}
-    return Script("\n".join([functions.text, *bodies]), functions.reads, undo=bool(down)).with_texts(texts)
+        down = [
+            undo
+            for part in ("release", "forget")
+            for role, phase in reversed(parts)
+            for undo in call(role, phase, part)
+        ]
+    return found.script({"up": tuple(up), **({"down": tuple(down)} if down else {})})
+
+
+class _Parts:
+    """The phases that roles have, in bash and in Python, as far as they are asked for.
+
+    parts   the roles that have something to do in these phases, with the phase
+    """
+
+    def __init__(self, roles: Sequence[Role], phases: Sequence[str]) -> None:
+        self._roles = roles
+        self.parts = [(role, phase) for role in roles for phase in phases if _takes_part(role, phase)]
+        self.functions = Functions(f"{role.name}/{phase}" for role, phase in self.parts if _script(role, phase))
+        self._phases: list[Callable[..., None]] = []
+
+    def calls(self, role: Role, phase: str, part: str = "") -> Iterator[Call]:
+        """Yield the call of a phase, or of its part `release` or `forget`; nothing if the role has none."""
+        if _script(role, phase):
+            self.functions.add([f"{role.name}/{phase}"])
+        name = f"{role.name}_{phase}_{part}" if part else f"{role.name}_{phase}"
+        module = _module(role, phase)
+        if self.functions.has(name):
+            yield ("bash", name)
+        elif module and (function := getattr(importlib.import_module(module), part or phase, None)):
+            self._phases.append(function)
+            yield ("python", module, part or phase)
+
+    def script(self, calls: Mapping[str, tuple[Call, ...]]) -> Script:
+        """Return the script of these calls."""
+        bash = (
+            self.functions if any(_in_bash(call) for one in calls.values() for call in one) else Functions([], "", ())
+        )
+        texts = {name: text for role in self._roles for name, text in role.texts.items()}
+        reads = bash.reads - _OWN
+        values = frozenset[str]().union(*map(names, self._phases))
+        return Script(calls, bash.text, reads, values, {name: texts[name] for name in texts.keys() & (reads | values)})
+
+
+def _in_bash(call: Call) -> bool:
+    kind, *rest = call
+    return kind == "bash" or (kind == "checks" and any(map(_in_bash, rest)))
 
 
 def answer(roles: Sequence[Role], phases: Sequence[str]) -> Answer:
@@ -169,19 +231,21 @@ def has_work(roles: Sequence[Role], phases: Sequence[str]) -> bool:
 
 
 def leave_program(roles: Sequence[Role]) -> Script:
-    """Return the program that a node keeps for leaving: the phase `leave` of every role, in reverse."""
+    """Return the plan that a node keeps for leaving: the phase `leave` of every role, in reverse."""
     return _leave_program(tuple(roles))
 
 
 @lru_cache
 def _leave_program(roles: tuple[Role, ...]) -> Script:
-    leaving = [f"{role.name}/leave" for role in roles if _script(role, "leave")]
-    functions = Functions(leaving, shared=("as_user", "folders"))
-    calls = [f"{role.name}_leave" for role in reversed(roles) if _script(role, "leave")]
-    return Script("\n".join([functions.text, _LEAVE_ALONE, *calls, "echo left"]), functions.reads)
+    parts = _Parts(roles, ["leave"])
+    calls = [call for role in reversed(roles) for call in parts.calls(role, "leave")]
+    alone = tuple(
+        ("bash", "leave_alone", name) if kind == "bash" else (kind, name, *rest) for kind, name, *rest in calls
+    )
+    return parts.script({"leave": alone})
 
 
-def expire_program(roles: Sequence[Role]) -> Script:
+def expire_program(roles: Sequence[Role]) -> Program:
     """Return the program of a head node that removes expired spot nodes (components/roles/slurm/expire.sh)."""
     members = [role for role in reversed(roles) if _script(role, "register")]
     functions = Functions([*(f"{role.name}/register" for role in members), f"slurm/{EXPIRE[0]}"], shared=("base",))
@@ -190,49 +254,51 @@ def expire_program(roles: Sequence[Role]) -> Script:
     # The program sets the values of a node itself.
     reads = frozenset(name for name in functions.reads if not name.startswith(("NODE_", "POOL_")))
     text = functions.text.removeprefix("#!/bin/bash\n")
-    return Script("\n".join([text, forget, "slurm_expire"]), reads)
+    return Program("\n".join([text, forget, "slurm_expire"]), reads)
 
 
-def again_program() -> Script:
+def again_program() -> Program:
     """Return the program of a head node that repeats failed fabric proofs (components/roles/fabric/again.sh)."""
     functions = Functions([f"fabric/{AGAIN[0]}"], shared=("base",))
-    return Script("\n".join([functions.text.removeprefix("#!/bin/bash\n"), "fabric_again"]), functions.reads)
+    return Program("\n".join([functions.text.removeprefix("#!/bin/bash\n"), "fabric_again"]), functions.reads)
 
 
 def single(path: Path) -> Script:
-    """Return a script file as the whole script of a step."""
+    """Return the step of one script file: its functions `up`, and perhaps `down` and `recall`."""
     functions = Functions([], path.read_text(encoding="utf-8").removesuffix("\n"))
-    return Script(functions.text, functions.reads)
+    calls = {name: (("bash", name),) for name in ("up", "down", "recall") if f"\n{name}() {{" in functions.text}
+    return Script(calls, functions.text, functions.reads - _OWN)
 
 
 def _script(role: Role, phase: str) -> bool:
     return (FOLDER / role.name / f"{phase}.sh").is_file()
 
 
+def _module(role: Role, phase: str) -> str:
+    """Return the module of a phase in Python; empty if there is none."""
+    return f"components.roles.{role.name}.{phase}" if (FOLDER / role.name / f"{phase}.py").is_file() else ""
+
+
 def _takes_part(role: Role, phase: str) -> bool:
-    return _script(role, phase) or any(phase in phases for phases in (role.files, role.packages, role.wanted))
+    return bool(_script(role, phase) or _module(role, phase)) or any(
+        phase in phases for phases in (role.files, role.packages, role.wanted)
+    )
 
 
-def _packages(parts: Iterable[tuple[Role, str]]) -> Iterator[str]:
-    """Yield one command, so that a step has one transaction."""
+def _packages(parts: Iterable[tuple[Role, str]]) -> list[Call]:
+    """Return one call, so that a step has one transaction; none without packages."""
     wanted = [package for role, phase in parts for package in role.packages.get(phase, ())]
-    if wanted:
-        yield shlex.join(["ensure_packages", *dict.fromkeys(wanted)])
+    return [("bash", "ensure_packages", *dict.fromkeys(wanted))] if wanted else []
 
 
-def _wanted(parts: Iterable[tuple[Role, str]]) -> Iterator[str]:
-    """Yield one command per role, whose transaction may fail."""
-    for role, phase in parts:
-        if packages := role.wanted.get(phase):
-            yield shlex.join(["try_packages", *packages])
+def _wanted(parts: Iterable[tuple[Role, str]]) -> list[Call]:
+    """Return one call per role, whose transaction may fail."""
+    return [("bash", "try_packages", *packages) for role, phase in parts if (packages := role.wanted.get(phase))]
 
 
-def _files(role: Role, phase: str) -> Iterator[str]:
-    yield "CHANGED="
-    if files := role.files.get(phase):
-        yield shlex.join(
-            ["ensure_files", *(field for file in files for field in (file.path, file.mode, file.owner, file.text))]
-        )
+def _files(role: Role, phase: str) -> list[Call]:
+    rows = tuple((file.path, file.mode, file.owner, file.text) for file in role.files.get(phase, ()))
+    return [("files", *rows)] if rows else []
 
 
 def _function(name: str, lines: Sequence[str]) -> str:

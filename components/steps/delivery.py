@@ -5,6 +5,7 @@ only the path and the hash (docs/decisions/0013-scripts-by-digest.md).
 
 A script's file on the machine is named by its digest and is in the home of the steps' login, which may use sudo anyway.
 That login reads it; root does not open it. Old scripts stay, because steps that did not run again need them to undo.
+The program that runs them comes with them, and start.sh, which starts it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from typing import Any
 import pulumi
 
 from components.host import Machine
+from components.roles.program import program
 from components.steps.command import COPY, CommandResource, Options
 from components.steps.composition import Script
 from components.steps.label import StepLabel
+from components.steps.start import START, START_TEXT
 from components.steps.step import connection_inputs, machine_identity
 from components.steps.values import combine
 
@@ -74,15 +77,16 @@ def deliver(
 @lru_cache
 def folder_of(scripts: tuple[Script, ...], name: str) -> Path:
     """Return a local folder with a file for each script, named by its digest. Write the files that are missing."""
-    by_digest = {script.digest: script for script in scripts}
-    set_digest = hashlib.sha256("".join(sorted(by_digest)).encode()).hexdigest()
+    contents = {script.digest: script.file.encode() for script in scripts}
+    contents |= {program().digest: program().archive, START: START_TEXT.encode()}
+    set_digest = hashlib.sha256("".join(sorted(contents)).encode()).hexdigest()
     folder = FOLDER / set_digest / name
     folder.mkdir(parents=True, exist_ok=True)
-    for digest, script in by_digest.items():
-        path = folder / digest
-        if not path.is_file() or path.read_text(encoding="utf-8") != script.file:
+    for file_name, content in contents.items():
+        path = folder / file_name
+        if not path.is_file() or path.read_bytes() != content:
             # Another run may be reading the file.
-            with tempfile.NamedTemporaryFile("w", dir=folder.parent, delete=False, encoding="utf-8") as file:
-                file.write(script.file)
+            with tempfile.NamedTemporaryFile("wb", dir=folder.parent, delete=False) as file:
+                file.write(content)
             Path(file.name).replace(path)
     return folder

@@ -14,6 +14,8 @@ LISTS_LOOK=''
 # Packages of a later step, which this step installs at its end, or earlier with its own packages.
 AHEAD=()
 
+remember_ahead() { AHEAD=("$@"); }
+
 # Remove nothing, keep configuration files that somebody changed, and keep needrestart from restarting anything: jobs
 # may run.
 apt_get() { NEEDRESTART_SUSPEND=1 apt-get -o Acquire::Retries=3 -o APT::Get::Remove=false -o Dpkg::Options::=--force-confold -y -q "$@"; }

@@ -3,7 +3,7 @@
 The reasons for its form were measured (docs/decisions/0002-one-step-wrapper.md):
 
 - `create` and `delete` are constant, because a failed command prints them and `ps` shows them. The values are on stdin,
-  which is never printed. The script has no secret and is on the machine already (components/steps/delivery.py): the CLI
+  one JSON object, which is never printed. The script has no secret and is on the machine already (delivery.py): the CLI
   writes its whole state twice per step, and the state has a step's stdin twice.
 - Logging is off: one long progress line would hang the provider, and a secret in it would be printed live.
 - `environment` is not used (sshd refuses it), nor is the previous output.
@@ -13,9 +13,9 @@ The reasons for its form were measured (docs/decisions/0002-one-step-wrapper.md)
 A step on the machine that runs the program is a local command with script and values on its stdin. As over SSH, it gets
 none of the user's environment.
 
-A script (steps/composition.py) has a function `up` and, if it has something to undo, a function `down`. Both converge:
+A script (steps/composition.py) has an action `up` and, if it has something to undo, an action `down`. Both converge:
 they may run twice, be cut off anywhere, or start from a half-done state. `up` prints one JSON object. A measurement's
-script also has a function `recall`: without an update command, pulumi-command would run `create` again for any changed
+script also has an action `recall`: without an update command, pulumi-command would run `create` again for any changed
 input, such as a comment in the script or a new SSH key.
 """
 
@@ -24,14 +24,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import pulumi
 
 from components.host import Connection, Machine
+from components.roles.program import Program, program
 from components.steps.command import LOCAL, REMOTE, CommandResource, Options
-from components.steps.command_line import TIME_LIMIT_SECONDS, command, render_script, render_values, whole_command
+from components.steps.command_line import TIME_LIMIT_SECONDS, command, render_request, render_whole, whole_command
 from components.steps.composition import Script
 from components.steps.former_names import former_names
 from components.steps.label import StepLabel
@@ -46,7 +46,7 @@ DIAL_TIMEOUT_SECONDS = 10
 # The lock of steps that change a host. A step without a lock takes this one only for its changes.
 HOST_LOCK = "tailrack"
 
-# Header name of a text whose change runs the script again.
+# The name of a text whose change runs the script again.
 REPAIR = "STEP_REPAIR"
 
 
@@ -153,8 +153,9 @@ class Step:
                 the old ones. Only for a step that undoes nothing; not with `measure` or `once`
 
     once        the step runs once for this value, such as an instance's id. Only another value runs it again, over the
-                connection of that time. For a connection that exists only once. The script comes with the step; the
-                script of any other step has to be on the machine already (components/steps/delivery.py)
+                connection of that time. For a connection that exists only once. The script and its program come with
+                the step; those of any other step have to be on the machine already (components/steps/delivery.py)
+    own_program   the program of a step with `once`
 
     Raises ValueError if the script reads a missing value, or if `renewed` is given and the script undoes something.
     """
@@ -176,13 +177,10 @@ class Step:
         lock: str | None = HOST_LOCK,
         renewed: Collection[str] = (),
         once: pulumi.Input[str] | None = None,
+        own_program: Program | None = None,
     ) -> None:
-        step_values = {
-            "HOST_NAME": machine.name,
-            "STEP_NAME": name,
-            "STEP_LOCK": lock or "",
-            REPAIR: values.get(REPAIR, ""),
-        }
+        host_program = own_program or program()
+        step_values = {"HOST_NAME": machine.name, REPAIR: values.get(REPAIR, "")}
         hidden = {key: value for key, value in (secrets or {}).items() if key in script.reads}
         available = {**values, **hidden, **step_values}
         if lacking := sorted(script.reads - available.keys()):
@@ -192,7 +190,13 @@ class Step:
         inputs = {key: available[key] for key in sorted(script.reads | step_values.keys())}
         connection = machine.connection
         delivered = connection is not None and once is None
-        stdin = combine(inputs, render_values if delivered else partial(render_script, script), hidden=bool(hidden))
+
+        def render_stdin(resolved: Mapping[str, Any]) -> str:
+            own = {key: resolved[key] for key in script.reads - step_values.keys()}
+            request = render_request(name, resolved["HOST_NAME"], lock or "", resolved[REPAIR], own)
+            return request if delivered else render_whole(host_program, script, request)
+
+        stdin = combine(inputs, render_stdin, hidden=bool(hidden))
         triggers: list[pulumi.Input[Any]] | None = list(measure) if measure is not None else None
         ignored: list[str] | None = None
         if renewed:
@@ -203,8 +207,11 @@ class Step:
 
         def command_line(action: str) -> pulumi.Input[str]:
             def render(resolved: Mapping[str, Any]) -> str:
-                make = partial(command, script, machine.scripts_folder) if delivered else whole_command
-                return StepLabel(name, resolved["machine"], label).on(make(resolved["user"], action, limit_seconds))
+                if delivered:
+                    line = command(script, host_program, machine.scripts_folder, action, limit_seconds)
+                else:
+                    line = whole_command(resolved["user"], action, limit_seconds)
+                return StepLabel(name, resolved["machine"], label).on(line)
 
             user = connection.user if connection else None
             return combine({"machine": machine.name, "user": user}, render)

@@ -17,7 +17,8 @@ from typing import Any, Protocol
 import pulumi
 from pulumi.runtime import mocks, rpc
 
-from components.steps.composition import CALL
+from components.node.step.shell import assignments
+from components.steps.command_line import read_request
 from stacks.cluster import cluster_stack
 from stacks.config import StackConfig
 from stacks.read_outputs import FUNCTION as READ_OUTPUTS
@@ -51,12 +52,12 @@ AUTHORITY, LEAVE_KEY = public_key("authority"), public_key("leave")
 AUTHORITIES = f"# 1790000000\n{AUTHORITY}\n# leave {LEAVE_KEY}"
 
 
-def promised_gpus(gate: str) -> dict[str, Any]:
-    """What a gate answers of a machine that has the GPUs its header promises."""
-    kind, count = (re.search(rf"^NODE_GPU_{word}=(?:'')?(.*)$", gate, re.MULTILINE) for word in ("KIND", "COUNT"))
-    number = int(count[1]) if count else 0
+def promised_gpus(stdin: str) -> dict[str, Any]:
+    """What a check answers of a machine that has the GPUs that its values promise."""
+    values = read_request(stdin) or {}
+    kind, number = values.get("NODE_GPU_KIND", ""), int(values.get("NODE_GPU_COUNT") or 0)
     return {
-        "gpus": number, "gpu_kind": kind[1] if kind else "", "gpu_devices": list(range(number)),
+        "gpus": number, "gpu_kind": kind, "gpu_devices": list(range(number)),
         "gpu_memory_mb": 81559 if number else 0, "gpu_driver": "580.159.04" if number else "", "gpu_nvlinks": 0,
     }  # fmt: skip
 
@@ -132,10 +133,18 @@ class Recorded:
         return [resource for resource in self.resources if resource.type == COPY]
 
     def whole(self, name: str) -> str:
-        """All that bash reads of a step: its script, wherever that comes from, and its values."""
+        """All that a machine gets of a step: its plan, wherever that comes from, and its request."""
+        return f"{self.plan_text(name)}\n{self[name].inputs['stdin']}"
+
+    def plan_text(self, name: str) -> str:
+        """The plan of a step, one line of JSON."""
         step = self[name]
-        there = re.search(r"f=\.tailrack/(?:[\w.]+/)?scripts/([0-9a-f]{64});", step.inputs["create"])
-        return (self._copied(step, there[1]) if there else "") + str(step.inputs["stdin"])
+        there = re.search(r"start-[0-9a-f]{8}\.sh up [0-9a-f]{64} ([0-9a-f]{64})", step.inputs["create"])
+        return self._copied(step, there[1]) if there else str(step.inputs["stdin"]).split("\n")[1]
+
+    def bash(self, name: str) -> str:
+        """The functions of a step's bash phases."""
+        return str(json.loads(self.plan_text(name))["bash"])
 
     def _copied(self, step: Registered, digest: str) -> str:
         """A script that a copy puts on the machine of a step."""
@@ -150,12 +159,14 @@ class Recorded:
         return script
 
     def variables(self, name: str) -> Mapping[str, str]:
-        """The values that a step's script has from the beginning: those of its header, and its own."""
-        return _variables(self.whole(name).removesuffix(CALL))
+        """The values that a step's bash has from the beginning: those that it is given, and its own."""
+        texts = json.loads(self.plan_text(name))["texts"]
+        given = {"HOST_NAME": "", "STEP_NAME": name, **texts, **self.header(name)}
+        return {**texts, **self.header(name), **_variables(f"{assignments(given)}\n{self.bash(name)}")}
 
     def header(self, name: str) -> Mapping[str, str]:
-        """The values that a step's script is given, as bash reads them."""
-        return _variables(self[name].inputs["stdin"].removesuffix(CALL).split("\n#!/bin/bash\n")[0])
+        """The values that a step is given, as bash reads them."""
+        return read_request(self[name].inputs["stdin"]) or {}
 
     def differences(self, other: Recorded) -> set[str]:
         """Names of the resources that only one of the two has, or whose inputs are not the same in both.

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import grp
+import json
+import os
+import pwd
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
+from components.node import accounts, files, locks, passwd, run, waiting
+from components.node.failure import Failure
+from components.node.step import main as step_main
+from components.node.step import work
+from components.node.step.report import report
+from components.node.step.shell import assignments
+from components.node.step.step import LOG_DIR, Step
 from components.roles.order import roles
 from components.roles.role import Value
-from components.steps.command_line import render_script
 from components.steps.composition import Functions, Script, compose
-from components.steps.header import header
 from stacks.config import parse
 from tests.unit.configs import LAB
 
@@ -49,12 +65,64 @@ def role_header(name: str) -> dict[str, Value]:
     return next({**role.values, **role.texts} for role in ROLES if role.name == name)
 
 
+class HurriedTime:
+    """A clock on which a second passes at once whenever somebody sleeps."""
+
+    def __init__(self) -> None:
+        self._slept = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self._slept += max(seconds, 1)
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self._slept
+
+
+class _Table:
+    """The modules pwd and grp, for a machine that is a folder: its file /etc/passwd or /etc/group."""
+
+    def __init__(self, path: Path, kind: str) -> None:
+        self._path, self._kind = path, kind
+
+    def _rows(self) -> list[Any]:
+        text = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
+        fields = (line.split(":") for line in text.splitlines())
+        if self._kind == "group":
+            return [grp.struct_group((name, "x", int(gid), [])) for name, _, gid, *_ in fields]
+        return [
+            pwd.struct_passwd((name, "x", int(uid), int(gid), "", home, shell))
+            for name, _, uid, gid, _, home, shell in fields
+        ]
+
+    def _find(self, at: int, wanted: object) -> Any:
+        for row in self._rows():
+            if row[at] == wanted:
+                return row
+        raise KeyError(wanted)
+
+    def getpwnam(self, name: str) -> Any:
+        return self._find(0, name)
+
+    def getpwuid(self, uid: int) -> Any:
+        return self._find(2, uid)
+
+    def getgrnam(self, name: str) -> Any:
+        return self._find(0, name)
+
+    def getgrgid(self, gid: int) -> Any:
+        return self._find(2, gid)
+
+
 @dataclass(frozen=True)
 class Shell:
-    """Bash in a folder that stands for the whole machine; `stub` adds commands, `calls` tells which of them ran."""
+    """A machine that is a folder; `stub` adds commands, `calls` tells which of them ran.
+
+    owners   the owner and group that a file or folder got from Python, by path
+    """
 
     root: Path
     tools: Path
+    owners: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def stub(self, name: str, body: str = "") -> None:
         """Put a command on PATH that notes its call and runs the body."""
@@ -97,35 +165,127 @@ class Shell:
         """Run a program that a script has installed on the machine."""
         return self._bash([str(self.path(system_path)), *arguments], "")
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of everything that runs on the machine."""
+        return {"PATH": f"{self.root / 'stubs'}:{self.tools}", "LANG": "C.UTF-8", "TMPDIR": str(self.root)}
+
     def _bash(self, arguments: list[str], text: str) -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": f"{self.root / 'stubs'}:{self.tools}", "LANG": "C.UTF-8", "TMPDIR": str(self.root)}
         # From a file: bash reads a pipe one character at a time, and scripts are long.
         with tempfile.TemporaryFile("w+", encoding="utf-8") as script:
             script.write(self.inside(text))
             script.seek(0)
             return subprocess.run(
-                ["bash", *arguments], stdin=script, env=environment, capture_output=True, text=True, timeout=60
+                ["bash", *arguments], stdin=script, env=self.environment, capture_output=True, text=True, timeout=60
             )
 
-    def step(
-        self, script: Script, values: Mapping[str, Value], action: str = "up", name: str = "a1-step"
-    ) -> subprocess.CompletedProcess[str]:
-        """Run a step's script with what it reads of the values in its header."""
-        own = {"HOST_NAME": "a1", "STEP_NAME": name, "STEP_LOCK": "tailrack", "STEP_REPAIR": "", **DISTRIBUTION}
-        there = {**own, **values}
-        return self.run(render_script(script, {key: there[key] for key in script.reads | own.keys()}), action)
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """Let functions of components.node find this machine instead of the real one."""
+        clock = HurriedTime() if self.path("hurry").exists() else time
+        write, make_folder = files._write, files.make_folder
 
-    def call(self, commands: str, values: Mapping[str, Value], *files: str) -> subprocess.CompletedProcess[str]:
+        def recorded(folder: int, name: str, file: files.File) -> bool:
+            self.owners[file.path] = (file.owner, file.group)
+            return write(folder, name, file)
+
+        def recorded_folder(path: str, mode: int = 0o755, owner: str | int = "root", group: str | int = "") -> None:
+            self.owners[path] = (str(owner), str(group or owner))
+            make_folder(path, mode, owner, group)
+
+        def started(words: Sequence[str], **how: Any) -> subprocess.Popen[Any]:
+            return subprocess.Popen([self.inside(word) for word in words], **how)
+
+        inside = mock.Mock(wraps=subprocess, Popen=started, PIPE=subprocess.PIPE, DEVNULL=subprocess.DEVNULL)
+        inside.TimeoutExpired = subprocess.TimeoutExpired
+        with contextlib.ExitStack() as patches:
+            for target, name, new in (
+                (run, "subprocess", inside),
+                (accounts, "subprocess", inside),
+                (files, "root", str(self.root)),
+                (files, "_uid", lambda owner: os.geteuid()),
+                (files, "_gid", lambda group: os.getegid()),
+                (files, "_write", recorded),
+                (files, "make_folder", recorded_folder),
+                (passwd, "pwd", _Table(self.path("/etc/passwd"), "passwd")),
+                (passwd, "grp", _Table(self.path("/etc/group"), "group")),
+                (run, "PATH", self.environment["PATH"]),
+                (waiting, "time", clock),
+                (locks, "time", clock),
+            ):
+                patches.enter_context(mock.patch.object(target, name, new))
+            patches.enter_context(mock.patch.dict(os.environ, self.environment, clear=True))
+            yield
+
+    def step(
+        self, script: Script, values: Mapping[str, Value], action: str = "up", name: str = "a1-step", repair: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a step with what it reads of the values."""
+        there = {**DISTRIBUTION, **values}
+        read = json.loads(json.dumps({key: there[key] for key in script.reads}))
+        plan = work.read_plan(json.dumps({**json.loads(script.file), "bash": self._bash_of(script)}))
+        plan = replace(plan, texts={key: self.inside(text) for key, text in plan.texts.items()})
+        step = Step("a1", name, repair)
+        stdout, stderr, status = "", "", 0
+        with self.here():
+            step_main.prepare_folders()
+            log = files.open_to_write(f"{LOG_DIR}/{name}.log", 0o644)
+            with os.fdopen(log, "w", encoding="utf-8") as stream, contextlib.redirect_stderr(stream):
+                try:
+                    with mock.patch.object(step_main, "Work", partial(_WorkInside, self)):
+                        step_main.perform(step, plan, read, "tailrack", action, log)
+                    stdout = json.dumps(step.results, ensure_ascii=False) + "\n"
+                except Failure as failure:
+                    stderr, status = report("a1", name, failure), 1
+                except Exception:  # noqa: BLE001 as step_main.main does
+                    traceback.print_exc()
+                    stream.flush()
+                    stderr, status = report("a1", name, Failure("")), 1
+            step.release()
+        return subprocess.CompletedProcess([], status, stdout, stderr)
+
+    def _bash_of(self, script: Script) -> str:
+        hurry = self.path("hurry")
+        first = hurry.read_text(encoding="utf-8") if hurry.exists() else ""
+        return first + self.inside(script.bash)
+
+    def call(self, commands: str, values: Mapping[str, Value], *names: str) -> subprocess.CompletedProcess[str]:
         """Run commands with the functions of roles' files (`users/head`) at hand, and with the values in the header."""
         own = {
             "HOST_NAME": "a1",
             "STEP_NAME": "a1-step",
-            "STEP_LOCK": "",
             "STEP_REPAIR": "",
-            "LOCKED": "",
+            "ANSWER": str(self.root / "answer"),
             **DISTRIBUTION,
         }
-        return self.run("\n".join([header({**own, **values}), Functions(files).text, commands, ""]))
+        return self.run("\n".join([assignments({**own, **values}), Functions(names).text, commands, ""]))
+
+
+class _WorkInside(work.Work):
+    """A step whose bash finds the machine in the folder, also by paths in its values and in files that it writes."""
+
+    def __init__(self, machine: Shell, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._machine = machine
+
+    def _bash(self, *words: str) -> None:
+        values = self.values
+        self.values = {name: _inside(self._machine, value) for name, value in values.items()}
+        try:
+            super()._bash(*words)
+        finally:
+            self.values = values
+
+    def _call(self, call: work.Call) -> None:
+        if call[0] == "files":
+            call = ["files", *([path, mode, owner, self._machine.inside(text)] for path, mode, owner, text in call[1:])]
+        super()._call(call)
+
+
+def _inside(machine: Shell, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_inside(machine, item) for item in value]
+    return machine.inside(value) if isinstance(value, str) else value
 
 
 def machine(folder: Path, tools: Path) -> Shell:

@@ -9,7 +9,7 @@ run_checks() {
     CHECKS_LEFT=("$@")
     trap 'after_checks $?' EXIT
     run_remaining_checks
-    trap write_answer EXIT
+    trap end_calls EXIT
 }
 
 run_remaining_checks() {
@@ -36,7 +36,7 @@ after_checks() {
         rm -f "$ANSWER.more"
     fi
     (exit "$status")
-    write_answer
+    end_calls
 }
 
 # Run the remaining checks in a subshell that has the variables of the earlier ones. (Do not call it in a list with ||

@@ -6,7 +6,8 @@
 # NFS_EXPORTS_MOUNT    mount point of the share, which has this machine's next certificates
 # NODE_AUTHORITIES     the list for authorities.sh
 # NODE_CERTIFICATE     for this machine's SSH host key
-# NODE_LEAVE_PROGRAM   text of the leave program; NODE_LEAVE_VALUES comes before it
+# NODE_LEAVE_PLAN, NODE_LEAVE_VALUES   plan and values of the leave program, as JSON
+# SSH_TRUST_LEAVE_COMMAND              text of the leave program
 
 LEAVE_PROGRAM=/usr/local/sbin/tailrack-leave
 
@@ -20,7 +21,8 @@ ssh_trust_node() {
 # The keys are in a separate file and are the only way for the head node's address to become root: one key for leaving, and
 # certificates for tailrack-ask. They are separate because a node of an earlier version leaves on any use of its key.
 let_the_head_ask() {
-    ensure_file "$LEAVE_PROGRAM" 0755 root:root $'#!/bin/bash\n'"$NODE_LEAVE_VALUES"$'\n'"$NODE_LEAVE_PROGRAM"
+    ensure_files /etc/tailrack/plans/leave.json 0644 root:root "$NODE_LEAVE_PLAN"$'\n'"$NODE_LEAVE_VALUES" \
+        "$LEAVE_PROGRAM" 0755 root:root "$SSH_TRUST_LEAVE_COMMAND"
     trust_authorities "$NODE_AUTHORITIES"
     alone_with_authorities let_authorities_ask "$HEAD_ADDRESS"
     # These commands must work even where root may not log in.

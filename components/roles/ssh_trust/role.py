@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import whole
+from components.roles.program import launcher
 from components.roles.role import File, Role, template
 from components.roles.ssh_trust.facts import authorities, certificate, ed25519
 
@@ -23,6 +24,7 @@ def role(settings: ClusterSettings) -> Role:
         "ssh_trust",
         after=("users",),
         values={"SSH_TRUST_GENERATION": settings.cluster.ssh_generation},
+        texts={"SSH_TRUST_LEAVE_COMMAND": launcher("kept", "leave")},
         packages={"join": ("openssh-server",)},
         state=(
             *("/var/lib/tailrack/ssh_authority*", "/var/lib/tailrack/leave_key*", "/var/lib/tailrack/members"),

@@ -20,6 +20,7 @@ from pulumi_aws import ec2, ssm
 from pulumi_command import local
 
 from components.host import Connection, Host, Machine
+from components.roles.program import step_program
 from components.roles.ssh_trust.facts import ed25519
 from components.steps import composition
 from components.steps.label import StepLabel
@@ -167,6 +168,7 @@ class AwsInstance(pulumi.ComponentResource):
             parent=self,
             # A replaced instance has another key.
             once=self.instance.id,
+            own_program=step_program(),
         )
         self.connection = Connection(first.host, first.port, first.user, first.private_key, key.result["host_key"])
         self.register_outputs({"address": address})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -17,10 +16,8 @@ HOME = "export/home/bob"
 @pytest.fixture
 def head(shell: Shell) -> Shell:
     """A head node with the account of bob, uid 6002, as tailrack created it, and the new home of it."""
-    accounts = shell.write("passwd.txt", "bob:x:6002:6002::/shared/home/bob:/bin/bash\n")
-    groups = shell.write("group.txt", "bob:x:6002:\n")
-    shell.stub("getent", f'grep -E "^$2:|^[^:]*:[^:]*:$2:" "{shell.root}/$1.txt" || exit 2')
-    shell.stub("id", f'grep "^$2:" "{accounts}" | cut -d: -f3 | grep .')
+    accounts = shell.write("etc/passwd", "bob:x:6002:6002::/shared/home/bob:/bin/bash\n")
+    groups = shell.write("etc/group", "bob:x:6002:\n")
     shell.stub("userdel", f'sed -i "/^$1:/d" "{accounts}"')
     shell.stub("groupdel", f'sed -i "/^$1:/d" "{groups}"')
     shell.stub("useradd", f'echo "bob:x:${{7}}:6003::/shared/home/bob:/bin/bash" >>"{accounts}"')
@@ -36,18 +33,18 @@ def head(shell: Shell) -> Shell:
     return shell
 
 
-def run(shell: Shell, *phases: str, path: Path | None = None) -> subprocess.CompletedProcess[str]:
+def run(shell: Shell, *phases: str, path: str = "/export") -> subprocess.CompletedProcess[str]:
     values: dict[str, Value] = {
         "USERS_LINES": ["bob 6003 6003"],
         "NFS_EXPORTS_MOUNT": "/shared",
-        "NFS_EXPORTS_PATH": str(path or shell.path("export")),
+        "NFS_EXPORTS_PATH": path,
     }
     return shell.step(script_of("users", *phases), values, name="head-check")
 
 
 def test_an_unused_account_gets_the_new_uid_with_a_new_group_and_home(head: Shell) -> None:
     assert run(head, *CHECK).returncode == 0
-    assert head.path("passwd.txt").read_text().startswith("bob:x:6002:")
+    assert head.path("etc/passwd").read_text().startswith("bob:x:6002:")
     done = run(head, "machine")
     assert done.returncode == 0, done.stderr
     assert not head.path(HOME).exists()
@@ -57,9 +54,9 @@ def test_an_unused_account_gets_the_new_uid_with_a_new_group_and_home(head: Shel
     assert run(head, "machine").returncode == 0
 
 
-def test_a_node_without_the_home_follows(head: Shell, tmp_path: Path) -> None:
-    assert run(head, *CHECK, path=tmp_path / "none").returncode == 0
-    assert run(head, "machine", path=tmp_path / "none").returncode == 0
+def test_a_node_without_the_home_follows(head: Shell) -> None:
+    assert run(head, *CHECK, path="/none").returncode == 0
+    assert run(head, "machine", path="/none").returncode == 0
     assert head.path(f"{HOME}/.ssh/id_ed25519").exists()
 
 

@@ -1,0 +1,432 @@
+"""The only way for root to open, create and change files.
+
+An account can replace anything in its own folder by a link. So a path is opened folder by folder, by descriptor: every
+folder on the way must belong to root, a link is followed only where root alone could have made it, and a file is opened
+only in a folder that root alone can change. A file appears whole: it is written beside its path and renamed.
+
+Functions that read return None or nothing for a path that does not exist. All functions raise Failure for a path that
+another account can change, and OSError for other errors.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+from components.node.failure import Failure
+from components.node.log import note
+from components.node.passwd import group_named, user_named, user_with
+
+# The folder that stands for the whole machine. Tests set another one.
+root = "/"
+
+_MOST_LINKS = 40
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+@dataclass(frozen=True)
+class File:
+    """A file to write: its path, text, mode, and the names of its owner and group. The text gets a final newline."""
+
+    path: str
+    text: str
+    mode: int = 0o644
+    owner: str = "root"
+    group: str = "root"
+
+
+def write(path: str, text: str, mode: int = 0o644, owner: str = "root", group: str = "") -> bool:
+    """Write one file, like `write_all`. `group`: default: the owner's name."""
+    return write_all([File(path, text, mode, owner, group or owner)])
+
+
+def write_all(wanted: Sequence[File]) -> bool:
+    """Make files as they should be; return whether a text changed. Missing folders are made.
+
+    A link in the place of a file is replaced and never followed. Others cannot read a file before it has its mode.
+    """
+    changed = False
+    for file in wanted:
+        with _parent(file.path, make=True) as (folder, name):
+            changed = _write(folder, name, file) or changed
+    return changed
+
+
+def _write(folder: int, name: str, file: File) -> bool:
+    data = _ended(file.text).encode("utf-8", "surrogateescape")
+    uid, gid = _uid(file.owner), _gid(file.group)
+    descriptor = _open_plain(folder, name)
+    if descriptor is not None:
+        try:
+            if os.fstat(descriptor).st_size == len(data) and _read_all(descriptor) == data:
+                _set_owner(descriptor, uid, gid, file.mode)
+                return False
+        finally:
+            os.close(descriptor)
+    temporary = f".{name}.{secrets.token_hex(8)}"
+    try:
+        descriptor = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder
+        )
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            _set_owner(descriptor, uid, gid, file.mode)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except OSError as error:
+        _unlink(folder, temporary)
+        raise Failure(
+            f"cannot write {file.path}: {error.strerror}",
+            f"make room or remove what is in the way (df -h {PurePosixPath(file.path).parent}), then run up again",
+        ) from error
+    note(f"wrote {file.path}")
+    return True
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith("\n") else f"{text}\n"
+
+
+def _set_owner(descriptor: int, uid: int, gid: int, mode: int) -> None:
+    state = os.fstat(descriptor)
+    if (state.st_uid, state.st_gid) != (uid, gid):
+        os.fchown(descriptor, uid, gid)
+    os.fchmod(descriptor, mode)
+
+
+def read(path: str, most: int = 2**24) -> str | None:
+    """Return the text of a file, at most a number of bytes; None if there is no plain file."""
+    with _existing(path) as found:
+        if found is None:
+            return None
+        descriptor = _open_plain(*found)
+    if descriptor is None:
+        return None
+    try:
+        return _read_all(descriptor, most).decode("utf-8", "surrogateescape")
+    finally:
+        os.close(descriptor)
+
+
+def lines(path: str) -> list[str]:
+    """Return the lines of a file; none if there is no plain file."""
+    return (read(path) or "").splitlines()
+
+
+def add_line(path: str, line: str, mode: int = 0o644) -> bool:
+    """Add a line to a file that lacks it; return whether it was added."""
+    there = lines(path)
+    if line in there:
+        return False
+    return write(path, "\n".join([*there, line]), mode)
+
+
+def exists(path: str) -> bool:
+    """Return whether a path exists. A link exists even if its target does not."""
+    return _state(path) is not None
+
+
+def is_folder(path: str) -> bool:
+    """Return whether a path is a folder and no link."""
+    state = _state(path)
+    return state is not None and stat.S_ISDIR(state.st_mode)
+
+
+def is_plain(path: str) -> bool:
+    """Return whether a path is a plain file and no link."""
+    state = _state(path)
+    return state is not None and stat.S_ISREG(state.st_mode)
+
+
+def _state(path: str) -> os.stat_result | None:
+    with _existing(path) as found:
+        if found is None:
+            return None
+        try:
+            return os.stat(found[1], dir_fd=found[0], follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+
+def names_in(path: str) -> list[str]:
+    """Return the names in a folder, sorted; none if there is no folder."""
+    if not is_folder(path):
+        return []
+    descriptor = _open_folders(PurePosixPath(path), make=False)
+    try:
+        return sorted(entry.name for entry in os.scandir(descriptor))
+    finally:
+        os.close(descriptor)
+
+
+def owner_of(path: str) -> str:
+    """Return the name of a path's owner, or its uid if it has no name; empty if the path does not exist."""
+    state = _state(path)
+    if state is None:
+        return ""
+    if state.st_uid == os.geteuid():
+        return "root"
+    user = user_with(state.st_uid)
+    return user.pw_name if user else str(state.st_uid)
+
+
+def real_path(path: str) -> str:
+    """Return the path of a folder without links."""
+    descriptor = _open_folders(PurePosixPath(path), make=False)
+    try:
+        there = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+    finally:
+        os.close(descriptor)
+    return there if root == "/" else there.removeprefix(root) or "/"
+
+
+def make_folder(path: str, mode: int = 0o755, owner: str | int = "root", group: str | int = "") -> None:
+    """Make a folder, or give an existing one this mode and owner. The folder above must be root's.
+
+    owner, group   names or numbers; the group is by default the owner's name
+
+    Raises Failure if a link or a file is in its place.
+    """
+    with _parent(path, make=True) as (above, name):
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=above)
+        try:
+            descriptor = os.open(name, _FOLDER, dir_fd=above)
+        except OSError as error:
+            raise Failure(
+                f"{path} is a link or a file and must be a folder; nothing was changed through it",
+                f"find out who made it ('ls -ld {path}'), remove it, then run up again",
+            ) from error
+        try:
+            _set_owner(descriptor, _uid(owner), _gid(group or owner), mode)
+        finally:
+            os.close(descriptor)
+
+
+def remove(path: str) -> bool:
+    """Remove a file or a link, and return whether there was one."""
+    with _existing(path) as found:
+        return found is not None and _unlink(*found)
+
+
+def remove_folder(path: str) -> None:
+    """Remove a folder with everything in it, without leaving its file system's folders through links."""
+    with _existing(path) as found:
+        if found is not None and is_folder(path):
+            shutil.rmtree(_of_descriptor(found[0], found[1]))
+
+
+def rename(path: str, to: str) -> None:
+    """Rename a file or folder; another file at the new path is replaced."""
+    with _parent(path) as (folder, name), _parent(to, make=True) as (new_folder, new_name):
+        os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
+
+
+def link(path: str, target: str) -> bool:
+    """Make a symbolic link in place of what is there; return whether it changed."""
+    with _parent(path, make=True) as (folder, name):
+        try:
+            if os.readlink(name, dir_fd=folder) == target:
+                return False
+        except OSError:
+            pass
+        temporary = f".{name}.{secrets.token_hex(8)}"
+        os.symlink(target, temporary, dir_fd=folder)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        return True
+
+
+def room_error(folder: str, size: int = 65536) -> str:
+    """Return the error of writing a file in a folder; empty if there is room."""
+    name = ".tailrack-room"
+    with _existing(f"{folder}/{name}") as found:
+        if found is None:
+            return ""
+        try:
+            _unlink(found[0], name)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            with os.fdopen(os.open(name, flags, 0o600, dir_fd=found[0]), "wb") as stream:
+                stream.write(bytes(size))
+        except OSError as error:
+            return str(error.strerror)
+        finally:
+            _unlink(found[0], name)
+    return ""
+
+
+def open_to_lock(path: str) -> int:
+    """Open a file that only root can open, and make it if it is missing. No child process inherits the descriptor."""
+    with _parent(path, make=True) as (folder, name):
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(name, flags, 0o600, dir_fd=folder)
+
+
+def open_to_write(path: str, mode: int = 0o600) -> int:
+    """Open an empty file for writing. A link in its place is replaced."""
+    with _parent(path, make=True) as (folder, name):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            descriptor = os.open(name, flags, mode, dir_fd=folder)
+        except OSError:
+            _unlink(folder, name)
+            descriptor = os.open(name, flags | os.O_EXCL, mode, dir_fd=folder)
+        os.fchmod(descriptor, mode)
+        return descriptor
+
+
+def on_disk(path: str) -> str:
+    """Return a path as other programs find it. It differs only in tests."""
+    return path if root == "/" else f"{root}{path}"
+
+
+# Opening by descriptor.
+
+
+def _of_descriptor(folder: int, name: str) -> str:
+    return f"/proc/self/fd/{folder}/{name}"
+
+
+def _unlink(folder: int, name: str) -> bool:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _open_plain(folder: int, name: str) -> int | None:
+    """Open a plain file to read. Return None for anything else, such as a link, or a FIFO that would block."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except OSError:
+        return None
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _read_all(descriptor: int, most: int = 2**30) -> bytes:
+    parts = []
+    while most > 0 and (part := os.read(descriptor, min(most, 2**20))):
+        parts.append(part)
+        most -= len(part)
+    return b"".join(parts)
+
+
+@contextmanager
+def _parent(path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    """Open the folder of a path, which root alone can change, and give it with the name in it."""
+    pure = PurePosixPath(path)
+    descriptor = _open_folders(pure.parent, make=make)
+    try:
+        if _changed_by_others(os.fstat(descriptor)):
+            raise Failure(f"another account can change {pure.parent}", f"give it to root: see 'ls -ld {pure.parent}'")
+        yield descriptor, pure.name
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _existing(path: str) -> Iterator[tuple[int, str] | None]:
+    """Like `_parent`, but give None if a folder on the way does not exist."""
+    try:
+        parent = _parent(path)
+        found = parent.__enter__()
+    except (FileNotFoundError, NotADirectoryError):
+        yield None
+        return
+    try:
+        yield found
+    finally:
+        parent.__exit__(None, None, None)
+
+
+def _open_folders(path: PurePosixPath, *, make: bool) -> int:
+    """Open a folder, one part of its path after the other. Every folder on the way belongs to root."""
+    if not path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"{path} must be an absolute path without '..'")
+    left = list(path.parts[1:])
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    links = 0
+    try:
+        while left:
+            name = left.pop(0)
+            state = _state_in(descriptor, name)
+            if state is None and make:
+                _require_root(descriptor, path)
+                os.mkdir(name, 0o755, dir_fd=descriptor)
+            elif state is not None and stat.S_ISLNK(state.st_mode):
+                # /var/run is such a link.
+                if _changed_by_others(os.fstat(descriptor)) or (links := links + 1) > _MOST_LINKS:
+                    raise Failure(f"{path} leads through a link that another account can change")
+                target = PurePosixPath(os.readlink(name, dir_fd=descriptor))
+                if ".." in target.parts:
+                    raise Failure(f"{path} leads through a link with '..'")
+                left = [part for part in target.parts if part != "/"] + left
+                if target.is_absolute():
+                    descriptor = _step(descriptor, root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                continue
+            descriptor = _step(descriptor, name, _FOLDER)
+            if os.fstat(descriptor).st_uid != os.geteuid():
+                raise Failure(f"{path} leads through a folder of another account", f"run 'namei -l {path}' to find it")
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _step(descriptor: int, name: str, flags: int) -> int:
+    after = os.open(name, flags, dir_fd=descriptor)
+    os.close(descriptor)
+    return after
+
+
+def _state_in(folder: int, name: str) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _require_root(folder: int, path: PurePosixPath) -> None:
+    if _changed_by_others(os.fstat(folder)):
+        raise Failure(f"another account can change a folder above {path}", f"run 'namei -l {path}' to find it")
+
+
+def _changed_by_others(state: os.stat_result) -> bool:
+    others = stat.S_IWOTH if state.st_gid in _groups_of_root() else _WRITABLE_BY_OTHERS
+    return state.st_uid != os.geteuid() or bool(state.st_mode & others)
+
+
+@cache
+def _groups_of_root() -> frozenset[int]:
+    """Return root's groups: Debian gives /usr/local to the group staff, and Ubuntu gives /var/log to syslog."""
+    return frozenset({0, *(group.gr_gid for group in grp.getgrall() if group.gr_name in ("staff", "syslog"))})
+
+
+def _uid(owner: str | int) -> int:
+    if isinstance(owner, int):
+        return owner
+    user = user_named(owner)
+    if owner != "root" and user is None:
+        raise Failure(f"this machine has no account {owner}")
+    return user.pw_uid if user and owner != "root" else os.geteuid()
+
+
+def _gid(group: str | int) -> int:
+    if isinstance(group, int):
+        return group
+    found = group_named(group)
+    if group != "root" and found is None:
+        raise Failure(f"this machine has no group {group}")
+    return found.gr_gid if found and group != "root" else os.getegid()

@@ -1,0 +1,44 @@
+"""Locks between processes of root. Only root can open the files: a user who can open a file can lock it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+
+from components.node import files
+from components.node.failure import Failure
+from components.node.waiting import pauses
+
+# Locks, and answers of running steps.
+PRIVATE = "/run/tailrack-private"
+# Seconds to wait for another step on this host: a step that was cut off may still run.
+WAIT_SECONDS = 600
+
+
+class Lock:
+    """An exclusive lock that no child process inherits. It ends with the process, or with `release`."""
+
+    def __init__(self, name: str, *, shared: bool = False, seconds: float = WAIT_SECONDS) -> None:
+        """Wait for the lock. Raises Failure after a number of seconds."""
+        files.make_folder(PRIVATE, 0o700)
+        self.path = f"{PRIVATE}/{name}.lock"
+        self._descriptor = files.open_to_lock(self.path)
+        mode = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
+        end = time.monotonic() + seconds
+        for pause in pauses():
+            try:
+                fcntl.flock(self._descriptor, mode)
+                return
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    os.close(self._descriptor)
+                    raise Failure(
+                        f"another step has held {self.path} for {seconds:.0f}s",
+                        f"run 'fuser -v {self.path}' to find it",
+                    ) from None
+            time.sleep(pause)
+
+    def release(self) -> None:
+        """Let others have the lock."""
+        os.close(self._descriptor)

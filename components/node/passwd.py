@@ -1,0 +1,38 @@
+"""Accounts and groups of the machine, those of a directory service included."""
+
+from __future__ import annotations
+
+import grp
+import pwd
+
+
+def user_named(name: str) -> pwd.struct_passwd | None:
+    """Return the account with a name."""
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        return None
+
+
+def user_with(uid: int) -> pwd.struct_passwd | None:
+    """Return the account with a uid."""
+    try:
+        return pwd.getpwuid(uid)
+    except KeyError:
+        return None
+
+
+def group_named(name: str) -> grp.struct_group | None:
+    """Return the group with a name."""
+    try:
+        return grp.getgrnam(name)
+    except KeyError:
+        return None
+
+
+def group_with(gid: int) -> grp.struct_group | None:
+    """Return the group with a gid."""
+    try:
+        return grp.getgrgid(gid)
+    except KeyError:
+        return None

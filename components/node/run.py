@@ -1,0 +1,132 @@
+"""Run other programs as root. `accounts.as_user` runs them as somebody else."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from components.node.failure import Failure
+
+# Where programs are found. Tests put stubs here.
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Seconds. A program that hangs must not hold a step until the step's own limit.
+LIMIT_SECONDS = 600
+
+
+class ProgramFailed(Failure):
+    """A program ended with another status than 0.
+
+    status   its status; 124 if it took too long, 127 if it does not exist
+    """
+
+    def __init__(self, program: str, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.program = program
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of a program: its status, its output, and its errors if they were not written to the log."""
+
+    status: int
+    output: str
+    errors: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.status == 0
+
+
+def attempt(
+    *arguments: str,
+    stdin: str = "",
+    limit: float = LIMIT_SECONDS,
+    environment: Mapping[str, str] | None = None,
+    quiet: bool = False,
+    keep_errors: bool = False,
+) -> Ended:
+    """Run a program, and return how it ended. It gets no file of ours but its three streams.
+
+    stdin        text for its stdin; secrets are passed here, never as arguments
+    limit        seconds; then it and its children are killed, and the status is 124
+    environment  more variables
+    quiet        its errors are not written to the log
+    keep_errors  its errors are returned, and not written to the log
+    """
+    errors = subprocess.PIPE if keep_errors else subprocess.DEVNULL if quiet else _log()
+    try:
+        process = subprocess.Popen(
+            arguments,
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            env={**os.environ, "PATH": PATH, **(environment or {})},
+            start_new_session=True,
+        )
+    except FileNotFoundError:
+        return Ended(127, "", f"{arguments[0]}: command not found")
+    try:
+        output, said = process.communicate(stdin or None, timeout=limit)
+    except subprocess.TimeoutExpired:
+        _kill_group(process)
+        return Ended(124, "", f"{arguments[0]} did not end within {limit:.0f}s")
+    except BaseException:
+        _kill_group(process)
+        raise
+    return Ended(process.returncode, output, said or "")
+
+
+def _log() -> int:
+    # Tests replace sys.stderr by an object without a descriptor.
+    try:
+        return sys.stderr.fileno()
+    except (AttributeError, OSError):
+        return subprocess.DEVNULL
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream:
+            stream.close()
+
+
+def run(
+    *arguments: str,
+    stdin: str = "",
+    limit: float = LIMIT_SECONDS,
+    environment: Mapping[str, str] | None = None,
+    quiet: bool = False,
+) -> str:
+    """Run a program and return its output. Raises ProgramFailed if its status is not 0."""
+    ended = attempt(*arguments, stdin=stdin, limit=limit, environment=environment, quiet=quiet)
+    if not ended.ok:
+        raise ProgramFailed(arguments[0], ended.status, ended.errors or _sentence(arguments, ended.status))
+    return ended.output
+
+
+def _sentence(arguments: tuple[str, ...], status: int) -> str:
+    command = shlex.join(arguments)
+    return f"'{command if len(command) < 100 else command[:97] + '...'}' failed with status {status}"
+
+
+def succeeds(*arguments: str, stdin: str = "", limit: float = LIMIT_SECONDS) -> bool:
+    """Return whether a program ends with status 0. Its errors are not written to the log."""
+    return attempt(*arguments, stdin=stdin, limit=limit, quiet=True).ok
+
+
+def exists(program: str) -> bool:
+    """Return whether a program is on this machine."""
+    return any(os.access(f"{folder}/{program}", os.X_OK) for folder in PATH.split(":"))

@@ -1,0 +1,1 @@
+"""Run a step: the phases of its roles, in order, from one JSON object to another."""

@@ -1,0 +1,120 @@
+"""The command `step`: read a plan and a request, run the step, print its answer.
+
+    step up|down|recall [here]
+
+Stdin has two lines of JSON: the plan (work.py), and the request: `name`, `host`, `lock`, `repair` and `values`. A text
+that was cut off on its way is no JSON, and nothing happens. `here` says that the step is a local command.
+
+Only this process has the connection's stdout and stderr. Everything that the step starts writes to its log, so no
+program can answer for the step or keep the connection open.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from types import FrameType
+from typing import Any, BinaryIO
+
+from components.node import files, run
+from components.node.failure import Failure
+from components.node.locks import PRIVATE
+from components.node.log import note
+from components.node.proxy import proxy_variables
+from components.node.step.report import report
+from components.node.step.step import LOG_DIR, STATE_DIR, Step
+from components.node.step.work import Plan, Work, read_plan, remember_how, undone_elsewhere
+
+# The exit status for a text that is no plan and request.
+NO_REQUEST = 75
+# Optional services get a lower priority than nodes' steps on this host, slurmctld, the share and jobs.
+SERVICES_LOCK = "tailrack-services"
+_SERVICES_PRIORITY = 5
+# Folders that users read. A step of an earlier release may have made them with a login's umask. Secret files and
+# folders in them have their own modes.
+_OPEN_FOLDERS = (STATE_DIR, "/etc/tailrack", "/usr/local/lib/tailrack")
+
+
+def main(arguments: Sequence[str], stream: BinaryIO | None = None) -> int:
+    """Run a step and return the exit status."""
+    action, *here = arguments
+    try:
+        plan_line, request_line = (stream or sys.stdin.buffer).read().decode().split("\n", 1)
+        plan, request = read_plan(plan_line), json.loads(request_line)
+    except (ValueError, TypeError):
+        sys.stderr.write("the plan or the values of this step did not arrive whole; nothing was done\n")
+        return NO_REQUEST
+    # Hardened images give logins 027 or 077, and sudo keeps it: users and apt could not read the folders.
+    os.umask(0o022)
+    os.environ.update({"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "PATH": run.PATH})
+    os.environ.update(proxy_variables())
+    signal.signal(signal.SIGTERM, _stopped)
+    step = Step(request["host"], request["name"], request["repair"])
+    # These are copies that no child process inherits.
+    stdout, stderr = os.dup(1), os.dup(2)
+    try:
+        prepare_folders()
+        log = files.open_to_write(f"{LOG_DIR}/{step.name}.log", 0o644)
+        _redirect(log)
+        perform(step, plan, request["values"], request["lock"], action, log, here=here == ["here"])
+    except Failure as failure:
+        return _fail(stderr, step, failure)
+    except Exception:  # noqa: BLE001 its traceback is in the log, and the operator gets the log's end
+        traceback.print_exc()
+        return _fail(stderr, step, Failure(""))
+    os.write(stdout, f"{json.dumps(step.results, ensure_ascii=False)}\n".encode())
+    return 0
+
+
+def perform(
+    step: Step, plan: Plan, values: Mapping[str, Any], lock: str, action: str, log: int, *, here: bool = False
+) -> None:
+    """Run an action of a step. Raises Failure.
+
+    lock   the lock that the step holds from its beginning; empty if it locks the host only for its changes
+    """
+    begin = time.monotonic()
+    if lock:
+        step.take_lock(lock)
+    if lock == SERVICES_LOCK:
+        os.setpriority(os.PRIO_PROCESS, 0, _SERVICES_PRIORITY)
+    note(f"{step.name} {action} on {step.host}{f', repair: {step.repair}' if step.repair else ''}")
+    if action == "up":
+        remember_how(step, here=here)
+    if action == "down" and undone_elsewhere(step, here=here):
+        note("another step of this name has replaced this one: nothing to undo")
+    else:
+        Work(step, plan, {**plan.texts, **values}, log).do(action)
+    note(f"done in {time.monotonic() - begin:.0f}s")
+
+
+def prepare_folders() -> None:
+    """Make the folders of steps, and open them to users."""
+    files.make_folder(PRIVATE, 0o700)
+    files.make_folder(LOG_DIR)
+    files.make_folder(STATE_DIR)
+    for folder in _OPEN_FOLDERS[1:]:
+        if files.is_folder(folder):
+            files.make_folder(folder)
+
+
+def _redirect(log: int) -> None:
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+
+
+def _fail(stderr: int, step: Step, failure: Failure) -> int:
+    os.write(stderr, report(step.host, step.name, failure).encode("utf-8", "replace"))
+    return 1
+
+
+def _stopped(number: int, frame: FrameType | None) -> None:
+    raise Failure("it was stopped by its time limit or by hand")

@@ -1,0 +1,56 @@
+"""The step that a phase belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from components.node.failure import Failure
+from components.node.locks import Lock
+
+# Records of what tailrack made on this machine, and logs of steps.
+STATE_DIR = "/var/lib/tailrack"
+LOG_DIR = "/var/log/tailrack"
+
+
+@dataclass
+class Step:
+    """What a phase may ask and tell.
+
+    host     the machine that the step runs on
+    name     the step's name, also its log's
+    repair   a text of the config whose change runs the step again, or empty
+    changed  whether one of the files of the phase's role, written just before the phase, changed
+    locked   whether the step has the host's lock
+    perform  a function that runs another action of the plan with some values changed
+    """
+
+    host: str
+    name: str
+    repair: str = ""
+    changed: bool = False
+    locked: bool = False
+    results: dict[str, Any] = field(default_factory=dict)
+    at_end: list[Callable[[], None]] = field(default_factory=list)
+    later: list[Callable[[], None]] = field(default_factory=list)
+    perform: Callable[[str, Mapping[str, Any]], None] = lambda action, values: None
+    _lock: Lock | None = None
+
+    def result(self, name: str, value: Any) -> None:
+        """Add a key and its value to the answer."""
+        if value is None:
+            raise Failure(f"the step found no {name} on {self.host}")
+        self.results[name] = value
+
+    def take_lock(self, name: str = "tailrack") -> None:
+        """Let no other step change this host from now to the end of the step. Further calls do nothing."""
+        if not self.locked:
+            self._lock = Lock(name)
+            self.locked = True
+
+    def release(self) -> None:
+        """Give the lock back."""
+        if self._lock:
+            self._lock.release()
+            self._lock, self.locked = None, False

@@ -1,0 +1,187 @@
+"""Do the work of a step: its calls, in order."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+from components.node import files
+from components.node.failure import Failure
+from components.node.locks import PRIVATE
+from components.node.log import note
+from components.node.step.shell import Shell
+from components.node.step.step import STATE_DIR, Step
+from components.node.step.values import read_values, values_type
+
+# A call: `["bash", FUNCTION, ARGUMENT...]`, `["python", MODULE, FUNCTION]`, `["files", [PATH, MODE, OWNER, TEXT]...]`,
+# or `["checks", CALL...]`.
+Call = Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a step does, and the values that are the same in every cluster.
+
+    calls   the calls of each action (`up`, `down`, `recall`)
+    bash    the functions of its bash phases
+    reads   the names of the values that these read
+    texts   values by name
+    """
+
+    calls: Mapping[str, Sequence[Call]]
+    bash: str = ""
+    reads: Sequence[str] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Work:
+    """A step at work.
+
+    log   the descriptor of its log, for the output of bash
+    """
+
+    step: Step
+    plan: Plan
+    values: Mapping[str, Any]
+    log: int
+    _shell: Shell | None = None
+
+    def do(self, action: str, *, keep_going: bool = False) -> None:
+        """Run the calls of an action, then what phases left for the end.
+
+        Raises Failure; with `keep_going` it is only logged, and the other calls follow.
+        """
+        self.step.perform = self.perform
+        try:
+            for call in self.plan.calls[action]:
+                try:
+                    self._call(call)
+                except (Failure, OSError) as error:
+                    if not keep_going:
+                        raise
+                    note(str(error))
+            for finish in self.step.later:
+                finish()
+            if self._shell:
+                self._shell.finish()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        for cleanup in self.step.at_end:
+            try:
+                cleanup()
+            except (Failure, OSError) as error:
+                note(f"a cleanup failed: {error}")
+        if self._shell:
+            self._shell.close()
+
+    def perform(self, action: str, values: Mapping[str, Any]) -> None:
+        """Run the calls of another action with some values changed."""
+        before = self.values
+        self.values = {**before, **values}
+        try:
+            if self._shell:
+                self._shell.assign(values)
+            for call in self.plan.calls[action]:
+                self._call(call)
+        finally:
+            self.values = before
+
+    def _call(self, call: Call) -> None:
+        kind, *words = call
+        if kind == "bash":
+            self._bash(*words)
+        elif kind == "python":
+            self._python(*words)
+        elif kind == "files":
+            self.step.changed = files.write_all([_file(*row) for row in words])
+        elif kind == "checks":
+            self._checks(words)
+        else:
+            raise ValueError(f"unknown call {kind!r}")
+        if kind != "files":
+            self.step.changed = False
+
+    def _bash(self, *words: str) -> None:
+        if self._shell is None:
+            values = {name: self.values[name] for name in self.plan.reads}
+            answer = f"{PRIVATE}/{self.step.name}.answer"
+            self._shell = Shell(self.plan.bash, values, self.step, answer, self.log)
+        self._shell.call(*words)
+
+    def _python(self, module: str, name: str) -> None:
+        phase = getattr(importlib.import_module(module), name)
+        wanted = values_type(phase)
+        begin = time.monotonic()
+        phase(self.step, *([read_values(wanted, self.values)] if wanted else []))
+        if (seconds := time.monotonic() - begin) > 1:
+            note(f"{module.removeprefix('components.roles.')}: {seconds:.1f}s")
+
+    def _checks(self, checks: Sequence[Call]) -> None:
+        """Run all checks, and report their problems together.
+
+        Checks in bash that follow one another are one call, which does the same with them.
+        """
+        problems = []
+        for call in _together(checks):
+            try:
+                self._call(call)
+            except Failure as failure:
+                problems.append(failure)
+                if self._shell:
+                    self._shell = None
+        told = [problem for problem in problems if problem.reason]
+        if told:
+            raise Failure(_also(problem.reason for problem in told), _also(problem.remedy for problem in told))
+        if problems:
+            raise problems[0]
+
+
+def _together(checks: Sequence[Call]) -> Iterator[Call]:
+    for kind, calls in groupby(checks, lambda call: call[0]):
+        if kind == "bash":
+            yield ["bash", "run_checks", *(name for _, name in calls)]
+        else:
+            yield from calls
+
+
+def _also(texts: Iterator[str]) -> str:
+    return "; also: ".join(text for text in texts if text)
+
+
+def _file(path: str, mode: str, owner: str, text: str) -> files.File:
+    name, _, group = owner.partition(":")
+    return files.File(path, text, int(mode, 8), name, group or name)
+
+
+def undone_elsewhere(step: Step, *, here: bool) -> bool:
+    """Return whether a step of the same name, local instead of by SSH or the other way round, has replaced this one.
+
+    That happens when a head node becomes local: the old step must not undo the new one's work. The file exists if the
+    last one was local.
+    """
+    return files.exists(_here_file(step)) != here
+
+
+def remember_how(step: Step, *, here: bool) -> None:
+    """Record whether the step is local."""
+    if here:
+        files.write(_here_file(step), "")
+    else:
+        files.remove(_here_file(step))
+
+
+def _here_file(step: Step) -> str:
+    return f"{STATE_DIR}/here/{step.name}"
+
+
+def read_plan(text: str) -> Plan:
+    """Return the plan in a line of JSON."""
+    return Plan(**json.loads(text))

@@ -1,0 +1,73 @@
+"""Create homes on the share, with one SSH key per user that opens every node."""
+
+from __future__ import annotations
+
+from components.node import files
+from components.node.failure import Failure
+from components.node.log import note
+from components.node.run import attempt, exists
+from components.node.step.step import Step
+from components.roles.nfs_exports.close_share import SHARE, close_share
+from components.roles.users.accounts import Account, UsersValues, gone, in_home, try_in_home
+
+# Commands of the user: create one key pair and authorize it. Leave anything alone that is not a plain file.
+_OWN_KEY = """umask 077
+mkdir -p .ssh
+if [ ! -s .ssh/id_ed25519.pub ]; then
+    rm -f .ssh/id_ed25519
+    ssh-keygen -q -t ed25519 -N "" -C "$USER@cluster" -f .ssh/id_ed25519
+fi
+[ ! -e .ssh/authorized_keys ] || [ -f .ssh/authorized_keys ]
+grep -qsxF "$(cat .ssh/id_ed25519.pub)" .ssh/authorized_keys || cat .ssh/id_ed25519.pub >>.ssh/authorized_keys
+chmod 0600 .ssh/authorized_keys"""
+_NO_KEYS = "rm -f .ssh/authorized_keys .ssh/id_ed25519 .ssh/id_ed25519.pub"
+
+
+def head(step: Step, values: UsersValues) -> None:
+    """Make the homes as the config has them."""
+    _prepare_share(step, values)
+    # Admit new users to the share before commands run as them: they may have had an account here that was kept out.
+    if files.exists(SHARE):
+        close_share(step, values)
+    for account in values.users_lines:
+        home = values.home_on_share(account.name)
+        if not files.is_folder(home):
+            _create_home(account, home)
+        try_in_home(account.name, home, _OWN_KEY, f"could not create the key of {account.name}: check {home}/.ssh")
+    for name in gone(values.users_lines):
+        _forget_keys(name, values.home_on_share(name))
+
+
+def _prepare_share(step: Step, values: UsersValues) -> None:
+    """Make the folders above the homes. They belong to root, so no other account can replace a home."""
+    path = values.nfs_exports_path
+    if files.exists(path) and files.owner_of(path) != "root":
+        raise Failure(
+            f"the share's folder {path} does not belong to root, so its owner could replace a user's home",
+            f"run 'chown root:root {path}' on {step.host}, or write another folder in tailrack:storage.path; then run "
+            "up again",
+        )
+    files.make_folder(path)
+    files.make_folder(f"{path}/home")
+    # Like /tmp: every user may add files, and only remove their own.
+    files.make_folder(f"{path}/scratch", 0o1777)
+
+
+def _create_home(account: Account, home: str) -> None:
+    """Create a home under another name and rename it, so that an existing home always belongs to its user."""
+    files.remove_folder(f"{home}.new")
+    files.make_folder(f"{home}.new", 0o700, account.uid, account.gid)
+    files.rename(f"{home}.new", home)
+    ended = in_home(account.name, home, "cp -rT /etc/skel .")
+    if not ended.ok:
+        raise Failure(f"{account.name} cannot write to {home}")
+    note(f"created {home}")
+
+
+def _forget_keys(name: str, home: str) -> None:
+    """Remove the keys and jobs of a former user. Phase `machine` has closed the account. Other files stay."""
+    if not files.is_folder(home):
+        return
+    try_in_home(name, home, _NO_KEYS, f"could not remove the keys of {name} from {home}/.ssh")
+    if exists("scancel") and not attempt("scancel", "-u", name).ok:
+        note(f"could not cancel the jobs of {name}")

@@ -1,0 +1,50 @@
+#!/bin/sh
+# Start a step on a machine, as the login that brought the files. Root opens none of them: it gets them through pipes.
+# Stdin is the step's request. All of this script is read before its last line runs.
+#
+# $1 action   $2 name of the program, a zip archive   $3 name of the plan   $4 time limit in seconds
+# Both names are the SHA-256 of the files, which are in this folder.
+set -eu
+
+INSTALLED=/usr/local/lib/tailrack/program
+NO_SCRIPT=75
+
+require_whole() {
+    [ "$(sha256sum <"$1")" = "$1  -" ] || {
+        echo "$PWD/$1: not there, or not whole" >&2
+        exit "$NO_SCRIPT"
+    }
+}
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
+
+# Almost every image has Python. A machine that has none gets it here, because the check of the machine needs it.
+install_python() {
+    ! command -v python3 >/dev/null || return 0
+    { as_root apt-get -qq update && as_root env DEBIAN_FRONTEND=noninteractive apt-get -qqy install --no-install-recommends python3; } \
+        >&2 </dev/null || {
+        echo "tailrack: this machine has no python3, and apt-get cannot install it" >&2
+        echo "next: install python3 on the machine, then run up again" >&2
+        exit 1
+    }
+}
+
+# Put the program in place once per machine and version (components/node/install.py).
+install_program() {
+    [ ! -d "$INSTALLED/$1" ] || return 0
+    require_whole "$1"
+    as_root python3 -I -S -c 'import io, sys, zipfile
+archive = sys.stdin.buffer.read()
+exec(zipfile.ZipFile(io.BytesIO(archive)).read("components/node/install.py"))
+install(archive, sys.argv[1])' "$1" <"$1"
+}
+
+start() {
+    require_whole "$3"
+    install_python
+    install_program "$2"
+    { cat "$3" && echo && cat; } |
+        as_root timeout -k 30 "$4" python3 -I -S "$INSTALLED/$2" step "$1"
+}
+
+start "$@"
