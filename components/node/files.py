@@ -414,6 +414,11 @@ def _groups_of_root() -> frozenset[int]:
     return frozenset({0, *(group.gr_gid for group in grp.getgrall() if group.gr_name in ("staff", "syslog"))})
 
 
+def numbers_of(account: str) -> tuple[int, int]:
+    """Return the uid and gid of an account and of the group with its name."""
+    return _uid(account), _gid(account)
+
+
 def _uid(owner: str | int) -> int:
     if isinstance(owner, int):
         return owner

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from components.node import files
-from components.node.run import run, succeeds
+from components.node.run import attempt, run, succeeds
 
 UNITS = "/etc/systemd/system"
 
@@ -33,3 +33,50 @@ def enable(*units: str, now: bool = False) -> None:
 def is_active(unit: str) -> bool:
     """Return whether a unit runs."""
     return succeeds("systemctl", "is-active", "-q", unit)
+
+
+def keep_running(*units: str) -> None:
+    """Make systemd always restart these units. Running daemons go on.
+
+    Its default is to stop after five starts in ten seconds, and most packages restart their daemons only in some cases
+    or never. The delay grows; a systemd before 254 uses the first delay.
+    """
+    for unit in units:
+        files.write(f"{UNITS}/{unit}.d/tailrack-restart.conf", _ALWAYS_RESTART)
+    reload(*units)
+
+
+_ALWAYS_RESTART = """# Written by tailrack: always restart.
+[Unit]
+StartLimitIntervalSec=0
+
+[Service]
+Restart=always
+RestartPreventExitStatus=
+RestartSec=2
+RestartSteps=6
+RestartMaxDelaySec=20"""
+
+
+def retire(*units: str) -> None:
+    """Stop units that the cluster created, and remove their files."""
+    removed = False
+    for unit in units:
+        if not files.exists(f"{UNITS}/{unit}"):
+            continue
+        removed = True
+        # A template itself does not run; its instances end when their work is done.
+        if "@." not in unit:
+            attempt("systemctl", "disable", "-q", "--now", unit)
+        files.remove(f"{UNITS}/{unit}")
+    if removed:
+        run("systemctl", "daemon-reload")
+
+
+def retire_daemon(name: str) -> None:
+    """Stop and disable a package's daemon that the cluster uses.
+
+    The role `machine` removes the additions to its unit last, because they mark it as the cluster's.
+    """
+    if files.exists(f"{UNITS}/{name}.service.d/tailrack.conf"):
+        attempt("systemctl", "disable", "-q", "--now", f"{name}.service")

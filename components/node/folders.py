@@ -1,0 +1,76 @@
+"""Folders that other accounts can write.
+
+An account can replace anything in its folder by a link, so root never makes, changes, writes or reads a path through
+such a folder. Root owns the folders above, each account gets one folder in them, and root reads its files as that
+account.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import PurePosixPath
+
+from components.node import files
+from components.node.accounts import as_user
+from components.node.failure import Failure
+
+_MOST_BYTES = 65536
+_LIMIT_SECONDS = 10
+
+
+def take(path: str, mode: int = 0o755) -> None:
+    """Make root the owner of a folder. Afterwards only root can change its contents.
+
+    The caller must still check files that an account put there before.
+    """
+    files.make_folder(path, mode)
+
+
+def give(account: str, mode: int, path: str) -> None:
+    """Give an account a folder inside one of root's.
+
+    If another account owned the folder, its contents change owner too (after a restore, or if the account's uid
+    changed). A file with a second hard link keeps its owner: it may belong to any account.
+    """
+    above = PurePosixPath(path).parent
+    if files.exists(str(above)) and files.owner_of(str(above)) != "root":
+        raise Failure(
+            f"{above} does not belong to root, and must contain the folder {PurePosixPath(path).name} of the account "
+            f"{account}",
+            f"run 'chown root:root {above}', then run up again",
+        )
+    if files.exists(path) and not files.is_folder(path):
+        raise Failure(
+            f"{path} is a link or a file and must be a folder of the account {account}; nothing was changed through it",
+            f"find out who made it ('ls -ld {path}'), remove it, then run up again",
+        )
+    if files.is_folder(path) and files.owner_of(path) != account:
+        # No other process can enter from now on.
+        take(path, 0o700)
+        _give_contents(path, account)
+    files.make_folder(path, mode, account)
+
+
+def _give_contents(path: str, account: str) -> None:
+    uid, gid = files.numbers_of(account)
+    for _, _, _, folder in os.fwalk(files.on_disk(path), follow_symlinks=False):
+        for entry in os.scandir(folder):
+            state = os.stat(entry.name, dir_fd=folder, follow_symlinks=False)
+            kind = stat.S_IFMT(state.st_mode)
+            if kind == stat.S_IFDIR or (kind in (stat.S_IFREG, stat.S_IFLNK) and state.st_nlink == 1):
+                os.chown(entry.name, uid, gid, dir_fd=folder, follow_symlinks=False)
+
+
+def read_theirs(path: str) -> str | None:
+    """Return the beginning of a file, read as the owner of its folder; None if that fails.
+
+    If that owner is root, a link is refused.
+    """
+    owner = files.owner_of(str(PurePosixPath(path).parent))
+    if not owner:
+        return None
+    if owner == "root":
+        return files.read(path, _MOST_BYTES)
+    ended = as_user(owner, "cat", "--", path, limit=_LIMIT_SECONDS, most=_MOST_BYTES)
+    return ended.output if ended.ok else None
