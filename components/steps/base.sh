@@ -35,7 +35,7 @@ note() { printf '%(%H:%M:%S)T %s\n' -1 "$*" >&2; }
 # Stop with a reason and a remedy.
 fail() {
     REASON=$1
-    REMEDY=${2:-"read $LOG_DIR/$STEP_NAME.log on $HOST_NAME, then run up again"}
+    REMEDY=${2:-}
     exit 1
 }
 
@@ -54,17 +54,6 @@ take_lock() {
 result() {
     [ -n "$2" ] || fail "the step found no $1 on $HOST_NAME"
     RESULT+="${RESULT:+,}\"$1\":$2"
-}
-
-# Run the calls that the step sends, and answer each. A failing call ends the shell.
-serve_calls() {
-    local call
-    trap end_calls EXIT
-    while IFS= read -r -u 3 call; do
-        eval "$call"
-        if [ "$call" = finish_calls ]; then continue; fi
-        printf '%s\n' "${LOCKED:+locked}" >&4
-    done
 }
 
 # Run a function of leaving: an error in it does not end it.

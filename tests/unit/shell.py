@@ -45,6 +45,12 @@ def script_of(role: str, *phases: str) -> Script:
     return compose([one for one in ROLES if one.name == role], phases)
 
 
+def bash_script(text: str, reads: Sequence[str] = ()) -> Script:
+    """Return a step whose bash has functions `up` and perhaps `down` and `recall`."""
+    calls = {name: (("bash", name),) for name in ("up", "down", "recall") if f"{name}() {{" in text}
+    return Script(calls, f"{Functions([]).text}\n{text}", frozenset(reads))
+
+
 # What the scripts may really run. Everything else is a stub of the test, or not found: nothing of this machine changes.
 TOOLS = """
     awk base64 basename bash cat chmod cmp cp cut date df dirname env find flock grep head install jq ln ls md5sum mkdir
@@ -218,7 +224,15 @@ class Shell:
             yield
 
     def step(
-        self, script: Script, values: Mapping[str, Value], action: str = "up", name: str = "a1-step", repair: str = ""
+        self,
+        script: Script,
+        values: Mapping[str, Value],
+        action: str = "up",
+        name: str = "a1-step",
+        *,
+        repair: str = "",
+        lock: str = "tailrack",
+        here: bool = False,
     ) -> subprocess.CompletedProcess[str]:
         """Run a step with what it reads of the values."""
         there = {**DISTRIBUTION, **values}
@@ -227,21 +241,26 @@ class Shell:
         plan = replace(plan, texts={key: self.inside(text) for key, text in plan.texts.items()})
         step = Step("a1", name, repair)
         stdout, stderr, status = "", "", 0
-        with self.here():
-            step_main.prepare_folders()
-            log = files.open_to_write(f"{LOG_DIR}/{name}.log", 0o644)
-            with os.fdopen(log, "w", encoding="utf-8") as stream, contextlib.redirect_stderr(stream):
-                try:
-                    with mock.patch.object(step_main, "Work", partial(_WorkInside, self)):
-                        step_main.perform(step, plan, read, "tailrack", action, log)
-                    stdout = json.dumps(step.results, ensure_ascii=False) + "\n"
-                except Failure as failure:
-                    stderr, status = report("a1", name, failure), 1
-                except Exception:  # noqa: BLE001 as step_main.main does
-                    traceback.print_exc()
-                    stream.flush()
-                    stderr, status = report("a1", name, Failure("")), 1
-            step.release()
+        umask = os.umask(0o022)
+        with self.here(), mock.patch.object(step_main, "Work", partial(_WorkInside, self)):
+            try:
+                step_main.prepare_folders()
+                log = files.open_to_write(f"{LOG_DIR}/{name}.log", 0o644)
+                with os.fdopen(log, "w", encoding="utf-8") as stream, contextlib.redirect_stderr(stream):
+                    try:
+                        step_main.perform(step, plan, read, lock, action, log, here=here)
+                    except Exception as error:
+                        if not isinstance(error, Failure):
+                            traceback.print_exc()
+                        raise
+                stdout = json.dumps(step.results, ensure_ascii=False, separators=(",", ":")) + "\n"
+            except Failure as failure:
+                stderr, status = report("a1", name, failure), 1
+            except Exception:  # noqa: BLE001 as step_main.main does
+                stderr, status = report("a1", name, Failure("")), 1
+            finally:
+                step.release()
+                os.umask(umask)
         return subprocess.CompletedProcess([], status, stdout, stderr)
 
     def _bash_of(self, script: Script) -> str:

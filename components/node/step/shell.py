@@ -21,6 +21,13 @@ from components.node.step.step import Step
 
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 # Descriptors 3 and 4 have the calls and the replies. The shell is told their present numbers.
+# It is no function: where a function that runs in another one ends the shell, bash complains in the log.
+_SERVE = """trap end_calls EXIT
+while IFS= read -r -u 3 CALL; do
+    eval "$CALL"
+    printf '%s\\n' "${LOCKED:+locked}" >&4
+done
+"""
 _START = 'exec 3<&{calls} 4>&{replies} {calls}<&- {replies}>&-; eval "$(cat 3<&- 4>&-)"'
 
 
@@ -78,7 +85,7 @@ class Shell:
         self._reader = os.fdopen(self._replies, encoding="utf-8", errors="replace")
         if self._process.stdin:
             with suppress(BrokenPipeError), self._process.stdin as stdin:
-                stdin.write(f"{assignments({**values, **own})}\n{text}\nserve_calls\n".encode())
+                stdin.write(f"{assignments({**values, **own})}\n{text}\n{_SERVE}".encode())
 
     def call(self, *words: str) -> None:
         """Call a function. Raises Failure if it fails, with its reason."""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import resource
 import shutil
 import stat
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from components.steps.command_line import render_script
-from components.steps.composition import SCRIPTS, Functions, Script
-from tests.unit.shell import Shell
+from components.steps.composition import SCRIPTS, Script
+from tests.unit.shell import Shell, bash_script
 
 TEXTS = st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])), max_size=12)
 
@@ -48,7 +51,7 @@ def test_any_text_as_a_json_string_is_read_back_the_same(texts: list[str]) -> No
     ],
 )
 def test_results_become_one_json_object(shell: Shell, results: str, expected: dict[str, object]) -> None:
-    assert json.loads(shell.run(with_up(results or ":")).stdout) == expected
+    assert json.loads(run(shell, with_up(results or ":")).stdout) == expected
 
 
 # Files that converge.
@@ -173,7 +176,8 @@ def test_a_second_time_changes_nothing(shell: Shell) -> None:
 def test_a_disk_that_is_full_leaves_the_old_file_whole_and_says_so(shell: Shell) -> None:
     path = shell.write("etc/file", "old\n")
     # A process that may write no more than 4 KiB into a file is told so like one whose disk is full.
-    done = shell.run(
+    done = run(
+        shell,
         with_up(f'trap "" XFSZ; ulimit -f 4; ensure_file {path} 0644 root:root "$(printf "%9000s" x)"'),
     )
     assert done.returncode == 1
@@ -184,27 +188,32 @@ def test_a_disk_that_is_full_leaves_the_old_file_whole_and_says_so(shell: Shell)
 
 
 def test_a_step_that_fails_where_there_is_no_room_says_that_and_where(shell: Shell) -> None:
-    folder = shell.root / "var/log/tailrack"
-    folder.mkdir(parents=True)
-    (folder / ".tailrack-room").symlink_to("/dev/full")
-    done = shell.run(with_up('fail "Slurm does not start" "see its log"'))
+    # A process that may write no more than 4 KiB into a file is told so like one whose disk is full.
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        done = run(shell, bash_script("up() { fail 'Slurm does not start' 'see its log'; }"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     first, *_, last = done.stderr.splitlines()
-    assert first == f"tailrack: a1: step probe failed: Slurm does not start; {folder}: No space left on device"
-    assert last == f"next: make room in {folder} on a1 (see 'df -h {folder}'), then run up again"
+    assert first == "tailrack: a1: step probe failed: Slurm does not start; /var/log/tailrack: File too large"
+    assert last == "next: make room in /var/log/tailrack on a1 (see 'df -h /var/log/tailrack'), then run up again"
 
 
 # The frame around every step.
 
 
-def with_up(body: str, down: str = "false") -> str:
+def with_up(body: str, down: str = "false") -> Script:
     """A whole step whose `up` is the given commands."""
-    text = f"{Functions([]).text}\nup() {{\n{body}\n}}\ndown() {{\n{down}\n}}"
-    header = {"HOST_NAME": "a1", "STEP_NAME": "probe", "STEP_LOCK": "tailrack", "STEP_REPAIR": ""}
-    return render_script(Script(text, frozenset()), header)
+    return bash_script(f"up() {{\n{body}\n}}\ndown() {{\n{down}\n}}")
+
+
+def run(shell: Shell, script: Script, action: str = "up", here: str = "") -> subprocess.CompletedProcess[str]:
+    return shell.step(script, {}, action, "probe", here=here == "here")
 
 
 def test_its_result_is_the_only_output_and_the_rest_is_logged(shell: Shell) -> None:
-    done = shell.run(with_up('echo chatter; echo trouble >&2; note "step one"; result ok true'))
+    done = run(shell, with_up('echo chatter; echo trouble >&2; note "step one"; result ok true'))
     assert (done.returncode, done.stdout, done.stderr) == (0, '{"ok":true}\n', "")
     log = (shell.root / "var/log/tailrack/probe.log").read_text()
     assert log.index("probe up on a1") < log.index("chatter") < log.index("step one") < log.index("done in")
@@ -225,7 +234,7 @@ def test_modes_do_not_depend_on_the_logins_umask(shell: Shell) -> None:
     body = """mkdir -p /etc/a/b; echo text >/etc/a/fetched; CHANGED=
         ensure_file /etc/new/file 0644 root:root text; mkdir /var/lib/shared
         echo secret | (umask 077; cat >/etc/secret); result ok true"""
-    done = shell.run(with_up(body))
+    done = run(shell, with_up(body))
     assert done.returncode == 0, done.stderr
     wanted = {
         "etc/a": 0o755, "etc/a/b": 0o755, "etc/a/fetched": 0o644, "etc/new": 0o755, "etc/new/file": 0o644,
@@ -239,7 +248,7 @@ def test_folders_that_an_earlier_step_has_closed_to_users_are_opened_and_links_a
         shell.path(folder).mkdir(parents=True, mode=0o700)
         shell.path(folder).chmod(0o750)
     shell.path("etc/tailrack").symlink_to(shell.path("elsewhere"))
-    assert shell.run(with_up("result ok true")).returncode == 0
+    assert run(shell, with_up("result ok true")).returncode == 0
     modes = [stat.S_IMODE(shell.path(each).stat().st_mode) for each in ("var/lib/tailrack", "usr/local/lib/tailrack")]
     assert modes == [0o755, 0o755]
     assert stat.S_IMODE(shell.path("elsewhere").stat().st_mode) == 0o750
@@ -247,16 +256,16 @@ def test_folders_that_an_earlier_step_has_closed_to_users_are_opened_and_links_a
 
 def test_the_action_chooses_the_function(shell: Shell) -> None:
     step = with_up("result went 1", "result went 0")
-    assert shell.run(step, "up").stdout == '{"went":1}\n'
-    assert shell.run(step, "down").stdout == '{"went":0}\n'
+    assert run(shell, step, "up").stdout == '{"went":1}\n'
+    assert run(shell, step, "down").stdout == '{"went":0}\n'
 
 
 def test_a_failure_names_host_and_step_quotes_the_end_of_the_log_and_says_what_is_next(shell: Shell) -> None:
-    done = shell.run(with_up("for i in {1..30}; do echo line $i; done; ls-does-not-exist"))
-    assert done.returncode == 127
+    done = run(shell, with_up("for i in {1..30}; do echo line $i; done; ls-does-not-exist"))
+    assert done.returncode == 1
     lines = done.stderr.splitlines()
     assert lines[0] == "tailrack: a1: step probe failed"
-    assert lines[1] == f"--- last lines of {shell.root}/var/log/tailrack/probe.log on a1"
+    assert lines[1] == "--- last lines of /var/log/tailrack/probe.log on a1"
     assert lines[2:16] == [f"line {number}" for number in range(17, 31)]
     assert "ls-does-not-exist: command not found" in lines[16]
     assert lines[17] == "---"
@@ -266,20 +275,20 @@ def test_a_failure_names_host_and_step_quotes_the_end_of_the_log_and_says_what_i
 
 
 def test_a_reason_and_a_remedy_are_told_on_lines_of_their_own(shell: Shell) -> None:
-    done = shell.run(with_up('fail "the disk is full" "make room on $HOST_NAME"'))
+    done = run(shell, with_up('fail "the disk is full" "make room on $HOST_NAME"'))
     assert done.returncode == 1
     assert done.stderr.splitlines()[0] == "tailrack: a1: step probe failed: the disk is full"
     assert done.stderr.splitlines()[-1] == "next: make room on a1"
 
 
 def test_a_reason_without_a_remedy_leads_to_the_log(shell: Shell) -> None:
-    last = shell.run(with_up('fail "no luck"')).stderr.splitlines()[-1]
-    assert last == f"next: read {shell.root}/var/log/tailrack/probe.log on a1, then run up again"
+    last = run(shell, with_up('fail "no luck"')).stderr.splitlines()[-1]
+    assert last == "next: read /var/log/tailrack/probe.log on a1, then run up again"
 
 
 @pytest.mark.parametrize("command", ["false", "false | cat", "echo $UNSET_NAME", "local x; x=$(false)"])
 def test_a_command_that_fails_ends_the_step(shell: Shell, command: str) -> None:
-    done = shell.run(with_up(f"{command}\nresult ok true"))
+    done = run(shell, with_up(f"{command}\nresult ok true"))
     assert done.returncode != 0
     assert done.stdout == ""
     assert "step probe failed" in done.stderr
@@ -287,9 +296,9 @@ def test_a_command_that_fails_ends_the_step(shell: Shell, command: str) -> None:
 
 def test_a_log_folder_that_cannot_be_made_is_told_without_a_log(shell: Shell) -> None:
     shell.write("var/log/tailrack", "a file in the way")
-    done = shell.run(with_up("true"))
+    done = run(shell, with_up("true"))
     assert done.returncode == 1
-    assert f"tailrack: a1: step probe failed: cannot make {shell.root}/var/log/tailrack" in done.stderr
+    assert "tailrack: a1: step probe failed: /var/log/tailrack is a link or a file" in done.stderr
     assert done.stderr.splitlines()[-1].startswith("next: ")
     assert "--- last lines" not in done.stderr
 
@@ -298,11 +307,11 @@ def test_a_log_folder_that_cannot_be_made_is_told_without_a_log(shell: Shell) ->
 def test_a_step_that_was_made_anew_the_other_way_is_not_undone_by_the_old_one(shell: Shell, old: str, new: str) -> None:
     script = with_up("echo made >>/etc/done", down="echo undone >>/etc/done")
     for way in (f"up{old}", f"up{new}", f"down{old}"):
-        done = shell.run(script, *way.split())
+        done = run(shell, script, *way.split())
         assert done.returncode == 0, done.stderr
     assert shell.path("/etc/done").read_text() == "made\nmade\n"
     assert done.stdout == "{}\n"
-    assert shell.run(script, *f"down{new}".split()).returncode == 0
+    assert run(shell, script, *f"down{new}".split()).returncode == 0
     assert shell.path("/etc/done").read_text() == "made\nmade\nundone\n"
 
 
@@ -311,26 +320,28 @@ def test_what_a_step_has_made_for_itself_goes_with_it(shell: Shell, end: str) ->
     made = (
         'make_temporary folder -d; make_temporary file; : >"$folder/file"; echo "$folder $file" >/var/made; cat "$file"'
     )
-    shell.run(with_up(f"{made}; {end}"))
+    run(shell, with_up(f"{made}; {end}"))
     paths = [Path(path) for path in shell.path("/var/made").read_text().split()]
     assert [path.parent for path in paths] == [shell.root, shell.root]
     assert [path for path in paths if path.exists()] == []
 
 
 def test_a_step_waits_for_the_one_before_it_and_says_who_holds_the_lock(shell: Shell) -> None:
-    shell.stub("flock", "exit 1")
-    done = shell.run(with_up("result ok true"))
+    shell.hurry()
+    path = shell.write("run/tailrack-private/tailrack.lock", "")
+    with path.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = run(shell, with_up("result ok true"))
     assert done.returncode == 1
-    assert "another step has held" in done.stderr
-    assert shell.calls == ["flock -w 600 9"]
+    assert "another step has held /run/tailrack-private/tailrack.lock for 600s" in done.stderr
     assert done.stdout == ""
+    assert run(shell, with_up("result ok true")).returncode == 0
 
 
-def test_a_command_that_reads_stdin_does_not_eat_the_script(shell: Shell) -> None:
-    done = shell.run(with_up('eaten=$(cat); result eaten "$(json_string "$eaten")"') + "echo the rest\n")
-    answer, *rest = done.stdout.splitlines()
-    assert json.loads(answer) == {"eaten": ""}
-    assert rest == ["the rest"]
+def test_a_call_that_reads_stdin_does_not_eat_the_next_one(shell: Shell) -> None:
+    script = with_up('eaten=$(cat <&0); result eaten "$(json_string "$eaten")"')
+    twice = replace(script, calls={"up": (("bash", "up"), ("bash", "result", "rest", "1"))})
+    assert json.loads(run(shell, twice).stdout) == {"eaten": "", "rest": 1}
 
 
 def test_what_comes_within_a_second_is_seen_a_fifth_of_one_later_at_most(shell: Shell) -> None:
@@ -341,13 +352,12 @@ def test_what_comes_within_a_second_is_seen_a_fifth_of_one_later_at_most(shell: 
     assert slept == ["sleep 0.1", *["sleep 0.2"] * 4, "sleep 0.5"]
 
 
-@pytest.mark.parametrize(("lock", "times"), [("tailrack", 0), ("", 0), ("tailrack-services", 1)])
-def test_what_no_node_waits_for_gives_way_to_what_they_wait_for(shell: Shell, lock: str, times: int) -> None:
-    shell.stub("renice", "exit 1")  # and goes on where it may not
-    script = Script(f"{Functions([]).text}\nup() {{ result ok true; }}", frozenset())
-    done = shell.step(script, {"STEP_LOCK": lock})
+@pytest.mark.parametrize(("lock", "nice"), [("tailrack", 0), ("", 0), ("tailrack-services", 5)])
+def test_what_no_node_waits_for_gives_way_to_what_they_wait_for(shell: Shell, lock: str, nice: int) -> None:
+    with mock.patch("os.setpriority") as lowered:
+        done = shell.step(with_up("result ok true"), {}, lock=lock)
     assert (done.returncode, done.stdout) == (0, '{"ok":true}\n'), done.stderr
-    assert sum(call.startswith("renice -n 5 -p ") for call in shell.calls) == times
+    assert [call.args[2] for call in lowered.call_args_list] == ([nice] if nice else [])
 
 
 def test_waiting_ends_with_success_or_at_the_limit(shell: Shell) -> None:
