@@ -39,6 +39,13 @@ fail() {
     exit 1
 }
 
+# Print the error of writing a file in a directory; nothing if there is room.
+no_room_in() {
+    local error=''
+    error=$({ head -c 65536 /dev/zero >"$1/.tailrack-room"; } 2>&1) || printf '%s' "${error##*: }"
+    rm -f "$1/.tailrack-room"
+}
+
 # Let no other step change this host from now to the end of the script. Further calls do nothing.
 take_lock() {
     [ -z "$LOCKED" ] || return 0

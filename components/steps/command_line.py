@@ -38,7 +38,7 @@ _WHOLE = (
 # Commands of steps, of this release and of earlier ones, which ran bash. One that is quoted again has more quotes.
 _UP = re.compile(
     r"""bash -euo pipefail (-s --|-c ['"]+eval "\$\(cat\)"['"]+ bash) up\b"""
-    r"""|start-[0-9a-f]{8}\.sh up\b|read\('components/node/install\.py'\).* up\b"""
+    r"""|start-[0-9a-f]{8}\.sh up\b|components/node/install\.py.* up\b"""
 )
 
 

@@ -19,10 +19,10 @@ from pathlib import Path
 
 from cli import lab_commands
 from cli.pulumi.workspace import PROJECT
+from components.node.step.shell import assignments
 from components.roles.role import FOLDER
 from components.roles.slurm.settings_release import OLDEST
 from components.steps.composition import Functions
-from components.steps.header import header
 from engine.locks import locked
 from lab.debian import find_mirrors
 from lab.identity import container_name, lab_id
@@ -131,7 +131,7 @@ mkdir -p /kept "$STATE_DIR" "$LOG_DIR"
 keep_artifact "/kept/$(source_name)" "$SLURM_RELEASE_SHA256" {shlex.quote(source())} '' ''
 build_release "/kept/$(source_name)" "/kept/$(release_kind)"
 """
-    script = "\n".join([header(values), Functions(["slurm_release/build"]).text, commands])
+    script = "\n".join([assignments(values), Functions(["slurm_release/build"]).text, commands])
     try:
         words = ["docker", "exec", container, "timeout", str(LIMIT_S), "bash", "-euo", "pipefail", "-c", script]
         built = subprocess.run(words, capture_output=True, text=True)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from components.node.step.shell import assignments
 from components.roles.role import Value
 from components.steps.composition import Functions
-from components.steps.header import header
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 
 MEMBERS = ("a1", "b1")
@@ -60,7 +60,7 @@ def apply_exports(cluster: ClusterUnderTest) -> None:
         "NFS_EXPORTS_PATH": EXPORT,
         "HEAD_KERNEL_NFS": kernel,
     }
-    script = "\n".join([header(values), Functions(["nfs_exports/server"]).text, "apply_exports"])
+    script = "\n".join([assignments(values), Functions(["nfs_exports/server"]).text, "apply_exports"])
     cluster.run("head", f"bash -euo pipefail -c {shlex.quote(script)}")
 
 
@@ -248,7 +248,7 @@ def flags(cluster: ClusterUnderTest, node: str, place: str) -> set[str]:
 def run_function(cluster: ClusterUnderTest, node: str, file: str, commands: str, values: dict[str, Value]) -> str:
     """Run functions of a role's file on a machine, in the way of the program's own steps; return what they said."""
     own: dict[str, Value] = {"HOST_NAME": node, "STEP_NAME": "test", "NFS_EXPORTS_PATH": EXPORT}
-    script = "\n".join([header({**own, "NFS_EXPORTS_MOUNT": MOUNT, **values}), Functions([file]).text, commands])
+    script = "\n".join([assignments({**own, "NFS_EXPORTS_MOUNT": MOUNT, **values}), Functions([file]).text, commands])
     return cluster.run(node, f"bash -euo pipefail -c {shlex.quote(script)} 2>&1", limit=120)
 
 

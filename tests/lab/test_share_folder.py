@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from components.node.step.shell import assignments
 from components.steps.composition import Functions
-from components.steps.header import header
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 
 DISK, EXPORT, MOUNT = "/export/shared", "/export/shared/part", "/shared"
@@ -60,7 +60,7 @@ def test_after_the_cluster_nothing_of_the_share_but_its_files_is_left(cluster: C
     masked = f"for unit in {UNITS}; do systemctl is-enabled $unit; done"
     assert set(cluster.attempt("head", masked).stdout.split()) == {"masked"}
     text = Functions(["nfs_exports/leave"]).text
-    script = "\n".join([header({"HOST_NAME": "head", "NFS_EXPORTS_MOUNT": MOUNT}), text, "nfs_exports_leave"])
+    script = "\n".join([assignments({"HOST_NAME": "head", "NFS_EXPORTS_MOUNT": MOUNT}), text, "nfs_exports_leave"])
     cluster.run("head", f"bash -euo pipefail -c {shlex.quote(script)}")
     mounts = cluster.run("head", "findmnt -rn -o TARGET").split()
     assert not {EXPORT, MOUNT, "/mnt/disk/part"} & set(mounts)

@@ -23,6 +23,7 @@ from stacks.cluster import cluster_stack
 from stacks.config import StackConfig
 from stacks.read_outputs import FUNCTION as READ_OUTPUTS
 from tests.unit.configs import FIRST_KEY, HEADS, HOST_KEY, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
+from tests.unit.phases import called
 
 _TABLE = (Path(__file__).parents[1] / "fixtures/nccl_tests/mpi-cpu-2x1-tcp-eth0.txt").read_text(encoding="utf-8")
 
@@ -142,6 +143,21 @@ class Recorded:
         there = re.search(r"start-[0-9a-f]{8}\.sh up [0-9a-f]{64} ([0-9a-f]{64})", step.inputs["create"])
         return self._copied(step, there[1]) if there else str(step.inputs["stdin"]).split("\n")[1]
 
+    def called(self, name: str, action: str = "up") -> list[str]:
+        """The phases that a step calls."""
+        return called(json.loads(self.plan_text(name))["calls"], action)
+
+    def packages(self, name: str, word: str = "packages") -> list[list[str]]:
+        """The packages that a step installs, by call."""
+        calls = json.loads(self.plan_text(name))["calls"]["up"]
+        return [call[call[0] == "bash" :][1:] for call in calls if word in call[call[0] == "bash"]]
+
+    def request(self, name: str) -> Mapping[str, Any]:
+        """The request of a step."""
+        text = str(self[name].inputs["stdin"])
+        request: Mapping[str, Any] = json.loads(text if text.startswith("{") else text.split("\n", 2)[2])
+        return request
+
     def bash(self, name: str) -> str:
         """The functions of a step's bash phases."""
         return str(json.loads(self.plan_text(name))["bash"])
@@ -239,7 +255,8 @@ class _Recorder(mocks.Mocks):
             return f"made for {node}"
         if name.startswith("validate-"):
             step = "validate"
-        nodes = re.findall(r"--nodelist=(\S+)", str(inputs.get("stdin")))
+        job = (read_request(inputs.get("stdin")) or {}).get("JOB_SCRIPT", "")
+        nodes = re.findall(r"--nodelist=(\S+)", job)
         answer: dict[str, dict[str, Any]] = {
             "networks": {"private_key": LAB_PRIVATE_KEY, "control_url": "http://control.lab:8080"},
             "container": {"address": f"10.99.0.{len(node)}", "port": 22, "user": "admin", "host_key": HOST_KEY},

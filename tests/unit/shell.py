@@ -277,7 +277,17 @@ class Shell:
             "ANSWER": str(self.root / "answer"),
             **DISTRIBUTION,
         }
-        return self.run("\n".join([assignments({**own, **values}), Functions(names).text, commands, ""]))
+        text = [assignments({**own, **values}), Functions(names).text, _REPORT_FAILURE, commands, ""]
+        return self.run("\n".join(text))
+
+
+# Report a failure as a step does (components/node/step/report.py), for tests that call functions of bash alone.
+_REPORT_FAILURE = r"""report_failure() {
+    local status=$?
+    [ "$status" -ne 0 ] || return 0
+    printf 'tailrack: %s: step %s failed%s\nnext: %s\n' "$HOST_NAME" "$STEP_NAME" "${REASON:+: $REASON}" "$REMEDY" >&2
+    exit "$status"
+}"""
 
 
 class _WorkInside(work.Work):

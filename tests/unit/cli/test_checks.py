@@ -22,6 +22,7 @@ from cli.checks.ssh_open import GROUP
 from cli.preview.comment import comment
 from cli.preview.plan import Plan
 from cli.stack_config.written_config import WrittenConfig
+from components.steps.command_line import render_request
 from components.steps.label import StepLabel
 from engine.events import Event, Summary
 from engine.values import HIDDEN
@@ -112,8 +113,11 @@ def test_a_reusable_key_without_an_end_is_found(key: dict[str, Any], endless: bo
 
 
 def exported(line: str) -> Event:
-    text = f"NODE_EXPORT='{line}'\n#!/bin/bash\nup"
-    return event("update", COMMAND, "b1-register", {"stdin": ""}, {"stdin": text})
+    return event("update", COMMAND, "b1-register", {"stdin": ""}, request(NODE_EXPORT=line))
+
+
+def request(**values: str) -> dict[str, str]:
+    return {"stdin": render_request("step", "machine", "", "", values)}
 
 
 @pytest.mark.parametrize("client", ["100.64.0.0/10", "*", "0.0.0.0/0", "*.lab.ts.net", "@all", "100.64.0.7/31"])
@@ -262,7 +266,7 @@ def releasing(wanted: str, head: str, *nodes: str, was: str = "") -> list[tuple[
     def has(version: str) -> str:
         return json.dumps({"slurm_version": version})
 
-    before, after = ({"stdin": f"HEAD_COMPUTES=false\nSLURM_RELEASE={each}\n"} for each in (was, wanted))
+    before, after = (request(HEAD_COMPUTES="false", SLURM_RELEASE=each) for each in (was, wanted))
     unknown = {"stdin": UNKNOWN}
     return found(
         event("update", COMMAND, f"{HEADS[0]}-check", before, after),
@@ -313,7 +317,7 @@ def test_a_release_that_the_config_no_longer_names_is_found() -> None:
 
 def test_what_cannot_be_is_not_allowed_by_name_and_a_machine_that_says_nonsense_finds_nothing() -> None:
     checks = Checks(["slurm-release"])
-    checks.on_event(event("update", COMMAND, f"{HEADS[0]}-check", {}, {"stdin": "SLURM_RELEASE=24.05.1\n"}))
+    checks.on_event(event("update", COMMAND, f"{HEADS[0]}-check", {}, request(SLURM_RELEASE="24.05.1")))
     for said in ("", "null", "[]", '{"slurm_version": 7}', '{"slurm_version": "99.11.1"}', HIDDEN):
         checks.on_event(event("update", COMMAND, f"{HEADS[0]}-head", said=said))
     assert checks.refused == []

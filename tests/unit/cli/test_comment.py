@@ -15,7 +15,7 @@ from cli.checks import Checks
 from cli.preview.comment import LONGEST
 from cli.preview.comment import comment as written
 from cli.preview.plan import Plan
-from components.steps.command_line import render_values, whole_command
+from components.steps.command_line import render_request, whole_command
 from components.steps.label import StepLabel
 from engine.events import Event, Failure, Made, Summary
 
@@ -33,7 +33,7 @@ def step(name: str, machine: str, words: str, operation: str = "update", **input
 
 
 def header(**values: str) -> dict[str, str]:
-    return {"stdin": render_values(values)}
+    return {"stdin": render_request("h-step", "h", "", "", values)}
 
 
 def start(name: str, operation: str = "update", kind: str = COMMAND, **inputs: Mapping[str, Any]) -> Event:
@@ -43,10 +43,7 @@ def start(name: str, operation: str = "update", kind: str = COMMAND, **inputs: M
 def test_it_says_which_machines_come_and_go_what_runs_again_and_the_lines_that_change() -> None:
     summary = Summary()
     summary.counts["same"] = 7
-    before, after = (
-        {"stdin": "SLURM='KillWait=30\na'\n#!/bin/bash\n"},
-        {"stdin": "SLURM='KillWait=45\na'\n#!/bin/bash\n"},
-    )
+    before, after = header(SLURM="KillWait=30\na"), header(SLURM="KillWait=45\na")
     text = comment(
         "prod",
         [
@@ -181,9 +178,7 @@ def test_a_line_of_slurm_conf_goes_with_the_last_node_that_brings_it() -> None:
 
 
 def test_the_lines_of_slurm_conf_that_come_with_a_new_node_are_shown_or_said_to_be_possible() -> None:
-    there = [
-        Made("urn::n1-register", "", render_values({"NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack"}), "{}")
-    ]
+    there = [Made("urn::n1-register", "", header(NODE_SLURM_CONF="NodeSet=site-rack Feature=site-rack")["stdin"], "{}")]
 
     def slurm_conf(kind: str, made: list[Made]) -> list[str]:
         gates = [

@@ -16,6 +16,7 @@ from cli.output.remedies import with_remedies
 from cli.preview.plan import Plan
 from cli.preview.render import render
 from cli.trust import _lines
+from components.steps.command_line import render_request
 from components.steps.label import StepLabel
 from engine.events import Event, Failure, Summary
 from stacks.sites.hosts.unknown_host_keys import UnverifiedHost
@@ -42,8 +43,12 @@ def explained(message: str, command: str) -> str:
 ESCAPES = "it says \x1b]0;title\x07\x1b[2J\x9b1A\rgone\u202e"
 
 
+def _request(value: str) -> dict[str, str]:
+    return {"stdin": render_request("step", "machine", "", "", {"A": value})}
+
+
 def test_what_a_machine_says_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
-    update = Event("start", "update", *STEP, before={"stdin": "A=1"}, after={"stdin": f"A='{ESCAPES}'"})
+    update = Event("start", "update", *STEP, before=_request("1"), after=_request(ESCAPES))
     for said in ("".join(printed(Event("message", text=ESCAPES))), "".join(render(Plan.of([update], [], Summary())))):
         assert "it says" in said
         assert said.isprintable()

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from components.node.step.shell import assignments
 from components.roles.role import FOLDER
 from components.steps.command_line import render_program
 from components.steps.composition import HEAD, compose, leave_program
-from components.steps.header import header
 from tests.unit.recorded import public_key
 from tests.unit.shell import ROLES, Shell
 
@@ -31,7 +31,7 @@ def install(shell: Shell, key: str = KEY, head: str = "100.64.0.1") -> str:
     shell.stub("sshd", f"printf '%s\\n' {' '.join(map(repr, said))}")
     program = {
         "NODE_LEAVE_PROGRAM": shell.inside(leave_program(ROLES).text),
-        "NODE_LEAVE_VALUES": header({"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False}),
+        "NODE_LEAVE_VALUES": assignments({"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False}),
     }
     # As the head node numbers what it says: the latest holds.
     trusted = shell.path(TRUSTED)

@@ -6,18 +6,21 @@ import fcntl
 import os
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from components.node.step.shell import assignments
 from components.roles.enroot_pyxis.role import UNIT
 from components.roles.role import template
-from components.steps.command_line import render_script
-from components.steps.composition import SCRIPTS, Functions, Script
-from components.steps.header import header
+from components.steps.command_line import render_request
+from components.steps.composition import SCRIPTS, Functions
+from tests.unit.shell import bash_script
 
 COMPONENTS = SCRIPTS.parent
+PROJECT = COMPONENTS.parent
 USER = "daemon"  # who is on every Debian, and owns nothing
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user's program is started by root")
 
@@ -25,7 +28,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user's program i
 def run(tmp_path: Path, commands: str, seconds: float = 30) -> subprocess.CompletedProcess[str]:
     """Run commands in a step's shell that has descriptors and a lock open, as every step has."""
     opened = f"exec 3>&1 4>&2 9>{tmp_path}/lock; flock 9"
-    text = "\n".join([header({"HOST_NAME": "a1", "STEP_NAME": "x"}), Functions([]).text, opened, commands, ""])
+    text = "\n".join([assignments({"HOST_NAME": "a1", "STEP_NAME": "x"}), Functions([]).text, opened, commands, ""])
     return subprocess.run(
         ["bash", "-euo", "pipefail", "-s"], input=text, capture_output=True, text=True, timeout=seconds
     )
@@ -94,21 +97,22 @@ def test_a_program_that_would_hold_the_step_for_ever_ends_by_the_clock(tmp_path:
 
 @as_root
 def test_what_is_left_of_a_step_neither_holds_its_answer_nor_can_write_it(tmp_path: Path) -> None:
-    """The step answers by a shell of its own: no program that it starts has its stdout."""
+    """The step answers itself: no program that it starts has its stdout."""
     started = "tail -f /dev/null & LEFT=$!; until grep -qx tail /proc/$LEFT/comm; do :; done"
-    body = f"{started}; readlink /proc/$LEFT/fd/* >{tmp_path}/open; result pid $LEFT"
-    text = re.sub(r"(?<![\w.])/(var|run)/", rf"{tmp_path}/\1/", f"{Functions([]).text}\nup() {{ {body}; }}")
-    (tmp_path / "run").mkdir()
-    values = {"HOST_NAME": "a1", "STEP_NAME": "probe", "STEP_LOCK": "tailrack", "STEP_REPAIR": ""}
-    step = render_script(Script(text, frozenset()), values)
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-s", "up"], input=step, capture_output=True, text=True, timeout=20
+    script = bash_script(f"up() {{ {started}; readlink /proc/$LEFT/fd/* >{tmp_path}/open; result pid $LEFT; }}")
+    whole = f"{script.file}\n{render_request('probe', 'a1', 'tailrack', '', {})}"
+    code = (
+        "import sys; from components.node import files; from components.node.step.main import main;"
+        f"files.root = {str(tmp_path)!r}; sys.exit(main(['up']))"
     )
-    pid = re.fullmatch(r'\{"pid":(\d+)\}\n', done.stdout)
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=whole, cwd=PROJECT, capture_output=True, text=True, timeout=20
+    )
+    pid = re.fullmatch(r'\{"pid": (\d+)\}\n', done.stdout)
     assert pid, done.stderr
     os.kill(int(pid[1]), 9)
-    log, lock = f"{tmp_path}/var/log/tailrack/probe.log", f"{tmp_path}/run/tailrack-private/tailrack.lock"
-    assert set((tmp_path / "open").read_text().split()) <= {"/dev/null", log, lock}
+    log = f"{tmp_path}/var/log/tailrack/probe.log"
+    assert set((tmp_path / "open").read_text().split()) <= {"/dev/null", log}
     assert (tmp_path / "run/tailrack-private").stat().st_mode & 0o777 == 0o700
 
 
@@ -129,7 +133,13 @@ def test_nothing_runs_as_another_user_but_by_that_one_function() -> None:
     # its own besides, which end with it: the account is one that nobody else is.
     # slurmctld's unit drops to slurm for a program of root's, with none of root's descriptors.
     slurm = {f"roles/slurm/templates/{name}" for name in ("slurmctld.service.conf", "tailrack-slurm-room")}
-    assert found == {"steps/as_user.sh", "steps/command_line.py", "roles/slurm_release/build.sh", *slurm}
+    assert found == {
+        "steps/as_user.sh",
+        "steps/start.sh",
+        "steps/command_line.py",
+        "roles/slurm_release/build.sh",
+        *slurm,
+    }
     build = (COMPONENTS / "roles/slurm_release/build.sh").read_text(encoding="utf-8")
     assert re.search(r'within "\$BUILD_LIMIT" .*unshare --mount --pid --net .*--kill-child chroot', build)
     assert re.search(r"</dev/null 2>&1 \| head -c \d+ >>", build)

@@ -2,80 +2,127 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import subprocess
+import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pulumi
 import pytest
 
 from components.host import Connection, Machine
-from components.steps import delivery
-from components.steps.command_line import NO_SCRIPT, command, render_values
-from components.steps.composition import Script
+from components.node import install
+from components.node.step import main as step_main
+from components.roles.program import Program, program
+from components.steps import command_line, delivery
+from components.steps.command_line import NO_SCRIPT, command, render_request
 from components.steps.delivery import deliver
 from components.steps.label import StepLabel
+from components.steps.start import START, START_TEXT
 from engine.events import command_of
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build, Recorded, record
+from tests.unit.shell import bash_script
 
 SCRIPTS_FOLDER = Machine("a1", None).scripts_folder
-SAYS = Script('#!/bin/bash\ndispatch() { echo "$1 $WORD"; }', frozenset({"WORD"}))
+SAYS = bash_script("up() { :; }; down() { :; }; recall() { :; }", ["WORD"])
+# Not the real program: it prints its arguments and what comes on stdin, and fails if a value is `fail`.
+_PRINTS = """import json, sys
+plan, request = sys.stdin.read().split("\\n", 1)
+word = json.loads(request)["values"]["WORD"]
+print(*sys.argv[1:], word, "bash" in json.loads(plan))
+sys.exit(7 * (word == "fail"))
+"""
+
+
+def prints(folder: Path) -> Program:
+    """An archive that is installed in a folder."""
+    there = (Path(install.__file__).read_text(encoding="utf-8")).replace(install.FOLDER, str(folder))
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("components/node/install.py", there)
+        archive.writestr("__main__.py", _PRINTS)
+    return Program(buffer.getvalue())
+
+
+@dataclass(frozen=True)
+class Login:
+    """The home of a login that brought a step's files."""
+
+    home: Path
+    program: Program
+
+    @property
+    def folder(self) -> Path:
+        return self.home / SCRIPTS_FOLDER
+
+    def run(self, action: str = "up", word: str = "it's", sent: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run the command of a step."""
+        line = command(SAYS, self.program, SCRIPTS_FOLDER, action)
+        request = render_request("a1-step", "a1", "", "", {"WORD": word}) if sent is None else sent
+        return subprocess.run(["sh", "-c", line], input=request, cwd=self.home, capture_output=True, text=True)
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """The home of a login, with a script that a step of it runs."""
-    path = tmp_path / SCRIPTS_FOLDER / SAYS.digest
-    path.parent.mkdir(parents=True)
-    path.write_text(SAYS.file, encoding="utf-8")
-    return tmp_path
-
-
-def run(home: Path, action: str = "up", word: str = "it's") -> subprocess.CompletedProcess[str]:
-    words = ["sh", "-c", command(SAYS, SCRIPTS_FOLDER, "root", action)]
-    return subprocess.run(words, input=render_values({"WORD": word}), cwd=home, capture_output=True, text=True)
+def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Login:
+    """A login whose steps' program is installed in a folder of the test."""
+    login = Login(tmp_path, prints(tmp_path / "program"))
+    login.folder.mkdir(parents=True)
+    start = START_TEXT.replace(install.FOLDER, str(tmp_path / "program"))
+    monkeypatch.setattr(command_line, "START_DIGEST", hashlib.sha256(start.encode()).hexdigest())
+    (login.folder / START).write_text(start, encoding="utf-8")
+    (login.folder / SAYS.digest).write_text(SAYS.file, encoding="utf-8")
+    (login.folder / login.program.digest).write_bytes(login.program.archive)
+    return login
 
 
 @pytest.mark.parametrize("action", ["up", "down", "recall"])
-def test_the_script_gets_the_values_and_the_action(home: Path, action: str) -> None:
-    done = run(home, action)
-    assert (done.stdout, done.stderr, done.returncode) == (f"{action} it's\n", "", 0)
+def test_the_program_gets_the_plan_the_values_and_the_action(login: Login, action: str) -> None:
+    for _ in range(2):
+        done = login.run(action)
+        assert (done.stdout, done.stderr, done.returncode) == (f"step {action} it's True\n", "", 0)
 
 
-def test_a_step_whose_values_are_cut_off_on_their_way_does_nothing(home: Path) -> None:
-    sent = render_values({"WORD": "it's", "LINES": "one\ntwo"})
-    words = ["sh", "-c", command(SAYS, SCRIPTS_FOLDER, "root", "up")]
-    for length in range(len(sent) - 1):  # the last character is the newline after the last brace
-        done = subprocess.run(words, input=sent[:length], cwd=home, capture_output=True, text=True)
-        assert done.stdout == "", sent[:length]
+def test_the_program_is_installed_once_and_whole(login: Login) -> None:
+    assert login.run().returncode == 0
+    (folder,) = (login.home / "program").iterdir()
+    assert folder.name == login.program.digest
+    assert {"__main__.py", "components"} <= {path.name for path in folder.iterdir()}
+    (login.folder / login.program.digest).unlink()
+    assert login.run().returncode == 0, "it is in place already"
 
 
-@pytest.mark.parametrize("kept", [0, 10, len(SAYS.file) - 1])
-def test_a_script_that_is_not_whole_does_not_run_and_is_named(home: Path, kept: int) -> None:
-    path = home / SCRIPTS_FOLDER / SAYS.digest
-    path.write_text(SAYS.file[:kept], encoding="utf-8")
-    done = run(home)
-    assert (done.stdout, done.returncode) == ("", NO_SCRIPT)
-    assert done.stderr == f"~/{SCRIPTS_FOLDER}/{SAYS.digest}: not there, or not whole\n"
+def test_a_request_or_plan_that_is_cut_off_on_its_way_does_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    whole = f"{SAYS.file}\n{render_request('a1-step', 'a1', '', '', {'LINES': ['one', 'two']})}"
+    for length in range(len(whole)):
+        with mock.patch.object(step_main, "perform", side_effect=AssertionError("it began")):
+            assert step_main.main(["up"], io.BytesIO(whole[:length].encode())) == step_main.NO_REQUEST
+    assert capfd.readouterr().out == ""
 
 
-def test_a_script_that_is_not_there_or_another_one_does_not_run(home: Path) -> None:
-    path = home / SCRIPTS_FOLDER / SAYS.digest
-    path.write_text(SAYS.file + "echo more\n", encoding="utf-8")
-    assert run(home).returncode == NO_SCRIPT
-    path.unlink()
-    done = run(home)
-    assert (done.stdout, done.returncode) == ("", NO_SCRIPT)
-    assert done.stderr.endswith(": not there, or not whole\n")
+def test_a_file_that_is_not_whole_or_missing_or_another_does_not_run_and_is_named(login: Login) -> None:
+    for name in (START, SAYS.digest, login.program.digest):
+        path = login.folder / name
+        before = path.read_bytes()
+        for text in (b"", before[:10], before[:-1], before + b"#", None):
+            if text is None:
+                path.unlink()
+            else:
+                path.write_bytes(text)
+            done = login.run()
+            assert (done.stdout, done.returncode) == ("", NO_SCRIPT)
+            assert done.stderr.splitlines()[-1].endswith(f"{SCRIPTS_FOLDER}/{name}: not there, or not whole")
+        path.write_bytes(before)
+    assert login.run().returncode == 0
 
 
-def test_a_failing_script_fails_the_step_with_its_own_status(home: Path) -> None:
-    fails = Script("#!/bin/bash\ndispatch() { exit 7; }", frozenset())
-    (home / SCRIPTS_FOLDER / fails.digest).write_text(fails.file, encoding="utf-8")
-    words = ["sh", "-c", command(fails, SCRIPTS_FOLDER, "root", "up")]
-    assert subprocess.run(words, input=render_values({}), cwd=home, capture_output=True, text=True).returncode == 7
+def test_a_failing_step_fails_with_its_own_status(login: Login) -> None:
+    assert login.run(word="fail").returncode == 7
 
 
 class Parent(pulumi.ComponentResource):
@@ -127,12 +174,14 @@ def test_on_this_machine_nothing_is_copied() -> None:
 
 def test_what_is_damaged_on_the_way_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "FOLDER", tmp_path)
+    whole = {SAYS.digest: SAYS.file.encode(), START: START_TEXT.encode(), program().digest: program().archive}
     folders = []
     for _ in range(2):
         delivery.folder_of.cache_clear()
         folders.append(delivery.folder_of((SAYS,), "scripts"))
-        assert [path.read_text(encoding="utf-8") for path in folders[-1].iterdir()] == [SAYS.file]
-        (folders[-1] / SAYS.digest).write_text("half", encoding="utf-8")
+        assert {path.name: path.read_bytes() for path in folders[-1].iterdir()} == whole
+        for name in whole:
+            (folders[-1] / name).write_text("half", encoding="utf-8")
     assert folders[0] == folders[1]
     delivery.folder_of.cache_clear()
 
@@ -144,7 +193,7 @@ def test_every_step_on_another_machine_finds_its_script_there(
     stack = build(request.getfixturevalue(config))
     assert len(stack.remote) > 10
     for step in stack.remote:
-        assert stack.whole(step.name).endswith('{ dispatch "$@" </dev/null; }\n'), step.name
+        assert "up" in json.loads(stack.plan_text(step.name))["calls"], step.name
 
 
 def test_what_a_step_sends_is_its_values_alone(build: Build, lab_config: RawConfig) -> None:
@@ -155,25 +204,11 @@ def test_what_a_step_sends_is_its_values_alone(build: Build, lab_config: RawConf
     assert max(sizes.values()) < 4_000, sizes
 
 
-@pytest.mark.parametrize("config", ["lab_config", "hosts_config"])
-def test_a_script_does_nothing_and_reads_no_value_before_it_is_called(
-    build: Build, request: pytest.FixtureRequest, config: str
-) -> None:
-    """Its values come after it."""
-    stack = build(request.getfixturevalue(config))
-    files = {file for copy in stack.copies for folder in copy.folders for file in folder.iterdir()}
-    assert len(files) > 6
-    for file in files:
-        done = subprocess.run(
-            ["/bin/bash", "-euo", "pipefail", file], env={"PATH": "/none"}, capture_output=True, text=True
-        )
-        assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
-
-
-def test_the_login_reads_its_script_and_root_reads_only_what_comes_through_the_pipe() -> None:
-    words = command(Script("f() { :; }\n", frozenset()), "/home/admin/.tailrack", "admin", "up")
-    _, _, as_root = words.partition("| sudo -n ")
-    assert as_root.startswith("timeout ")
-    assert "/home/admin" not in as_root
-    assert "$f" not in as_root
-    assert words.count("sudo") == 1
+def test_the_login_reads_its_files_and_root_reads_only_what_comes_through_a_pipe() -> None:
+    as_root = [line for line in START_TEXT.splitlines() if "as_root " in line and "apt-get" not in line]
+    assert len(as_root) == 2
+    assert "sudo -n" in START_TEXT
+    # The shell of the login opens the file; root's Python gets it as its stdin, or what `cat` of the login writes.
+    assert 'install(archive, sys.argv[1])\' "$1" <"$1"' in START_TEXT
+    assert '{ cat "$3" && echo && cat; } |' in START_TEXT
+    assert "sudo" not in command(SAYS, program(), "/home/admin/.tailrack", "up")

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from components.node.step.shell import assignments
 from components.steps.composition import Functions
-from components.steps.header import header
 
 USER = "daemon"  # an account of every Debian that owns nothing
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders to accounts")
@@ -45,7 +45,7 @@ def place() -> Iterator[Path]:
 
 def run(commands: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
     """Run commands in a step's shell; on stdout what it fails by."""
-    begin = [header({"HOST_NAME": "a1", "STEP_NAME": "x"}), Functions([]).text, "trap 'echo \"${REASON:-}\"' EXIT"]
+    begin = [assignments({"HOST_NAME": "a1", "STEP_NAME": "x"}), Functions([]).text, "trap 'echo \"${REASON:-}\"' EXIT"]
     text, words = "\n".join([*begin, commands, ""]), ["bash", "-euo", "pipefail", "-s"]
     return subprocess.run(words, input=text, capture_output=True, text=True, timeout=seconds)
 

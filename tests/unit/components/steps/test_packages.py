@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 
 import pytest
 
-from components.steps.composition import Functions, Script
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, bash_script
 
 APT_LOCK = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 4321 (unattended-upgr)"
 DPKG_LOCK = "dpkg: error: dpkg frontend lock was locked by another process with pid 4321"
@@ -179,8 +179,7 @@ def test_lists_that_an_ended_step_reads_still_are_waited_for_by_the_next_and_not
     wait = f'until [ -e "{apt.root}/next" ] || [ $SECONDS -gt 50 ]; do :; done'
     installs(apt, before=f'case "$*" in *update) {wait}; : >"{apt.root}/read" ;; esac')
     # A whole one: what it leaves behind does not keep the connection open either.
-    script = Script(f"{Functions([]).text}\nup() {{ begin_package_lists munge; }}", frozenset())
-    ended = apt.step(script, {})
+    ended = apt.step(bash_script("up() { begin_package_lists munge; }"), {})
     assert ended.returncode == 0, ended.stderr
     assert not (apt.root / "read").exists()
     done = in_a_step(apt, f': >"{apt.root}/next"; refresh_package_lists; [ -e "{apt.root}/read" ]')
@@ -298,27 +297,26 @@ def test_a_head_nodes_package_lists_are_read_while_it_joins_and_no_node_waits_fo
     build: Build, lab_config: RawConfig
 ) -> None:
     stack = build(lab_config)
-    join, head = ([line.split() for line in stack.whole(f"head-{step}").splitlines()] for step in ("join", "head"))
-    (looked,) = [line for line in join if line[:1] == ["begin_package_lists"] and len(line) > 2]
-    (wanted,) = [line for line in head if line[:1] == ["ensure_packages"] and "slurmctld" in line]
-    assert looked[1:] == wanted[1:]
-    assert wanted not in join
+    (looked,) = stack.packages("head-join", "begin_package_lists")
+    (wanted,) = [packages for packages in stack.packages("head-head") if "slurmctld" in packages]
+    assert looked == wanted
+    assert wanted not in stack.packages("head-join")
 
 
 def test_a_nodes_packages_come_while_the_head_node_is_being_set_up(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config)
-    join = stack.whole("a1-join")
-    up = join[join.index("\nup() {") :].splitlines()
-    (later,) = [line for line in up if line.startswith("    ensure_packages ") and " slurmd " in f"{line} "]
+    calls = json.loads(stack.plan_text("a1-join"))["calls"]["up"]
+    (later,) = [packages for packages in stack.packages("a1-join") if "slurmd" in packages]
     # slurmd brings munge with it, which would make a key of its own.
-    assert up.index("    munge_join") < up.index(later)
-    node = stack.whole("a1-node")
-    of_node = [line for line in node[node.index("\nup() {") :].splitlines() if line.startswith("    ensure_packages ")]
-    assert of_node == [later]
+    install = next(at for at, call in enumerate(calls) if "slurmd" in call and "begin" not in call[1])
+    munge = next(at for at, call in enumerate(calls) if "munge_join" in call or "components.roles.munge.join" in call)
+    assert munge < max(at for at, call in enumerate(calls) if "slurmd" in call)
+    assert install < munge, "the packages are remembered"
+    assert stack.packages("a1-node") == [later]
     # While the machine joins the tailnet their lists are read.
-    assert up[2].startswith("    begin_package_lists ")
-    assert up[2].split()[1:] == later.split()[1:]
-    assert f"    AHEAD=({later.removeprefix('    ensure_packages ')})" in up[: up.index("    munge_join")]
+    assert "begin_package_lists" in calls[0]
+    assert stack.packages("a1-join", "begin_package_lists") == [later]
+    assert stack.packages("a1-join", "remember_ahead") == [later]
 
 
 def test_a_node_without_munge_gets_all_packages_in_one_transaction_once_the_key_is_there(apt: Shell) -> None:
@@ -337,4 +335,4 @@ def test_a_node_without_munge_gets_all_packages_in_one_transaction_once_the_key_
 
 
 def test_a_head_node_joins_with_munge_alone(build: Build, lab_config: RawConfig) -> None:
-    assert [line for line in build(lab_config).whole("head-join").splitlines() if "AHEAD=(" in line] == ["AHEAD=()"]
+    assert build(lab_config).packages("head-join", "remember_ahead") == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,15 +12,13 @@ from typing import Any
 import pytest
 
 from components.measurement import plan, training
-from components.roles.order import ROLES as MADE
+from components.node.step.values import names
 from components.roles.role import FOLDER, Role, template
 from components.steps import composition
-from components.steps.command_line import render_program
 from tests.unit.configs import RawConfig
+from tests.unit.phases import ORDER, called, inner_calls
 from tests.unit.recorded import Build
 from tests.unit.shell import ROLES
-
-ORDER = [make.__module__.split(".")[2] for make in MADE]
 
 FILES = sorted(path for path in [*FOLDER.rglob("*.sh"), *composition.SCRIPTS.glob("*.sh")])
 PROGRAMS = sorted(path for path in FOLDER.glob("*/templates/*") if path.is_file())
@@ -28,9 +28,9 @@ PHASES = {phase for phases in STEPS.values() for phase in phases}
 # What Slurm and Enroot set for programs that a step installs.
 OF_JOBS = {"SLURM_JOB_NODELIST", "SLURM_HET_SIZE", "SLURMD_NODENAME", "ENROOT_ENVIRON", "ENROOT_ROOTFS", "TMPDIR"}
 OF_JOBS |= {f"SLURM_JOB_{name}" for name in ("ID", "UID", "USER", "GID", "GPUS")}
-OWN = {"HOST_NAME", "STEP_NAME", "STEP_LOCK", "STEP_REPAIR"}
+OWN = {"HOST_NAME", "STEP_NAME", "STEP_REPAIR", "ANSWER"}
 OF_CONTAINERS = {"enroot_pyxis", "container_smoke"}  # roles that a stack has only if it asks for them
-FIXED = {*(name for role in ROLES for name in role.texts), "NODE_LEAVE_PROGRAM", "DRIVER", "JOB_FILES"}
+FIXED = {*(name for role in ROLES for name in role.texts), "NODE_LEAVE_PLAN", "DRIVER", "JOB_FILES"}
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 
 
@@ -48,9 +48,7 @@ def test_the_names_that_a_step_is_given_are_those_that_its_script_reads(
     stack = build(request.getfixturevalue(config))
     for step in stack.remote:
         given = stack.header(step.name).keys()
-        script = stack.whole(step.name).removesuffix(str(step.inputs["stdin"]))
-        # Programs that go with the script have variables of their own.
-        script = re.sub(rf"^({'|'.join(FIXED)})=('[^']*'|\"[^\"]*\")*$", r"\1=", script, flags=re.MULTILINE)
+        plan = json.loads(stack.plan_text(step.name))
         # os-release(5) is read by the shell itself.
         known = {
             "BASHPID",
@@ -62,7 +60,13 @@ def test_the_names_that_a_step_is_given_are_those_that_its_script_reads(
             "SSH_ORIGINAL_COMMAND",
             *OF_JOBS,
         }
-        assert given - OWN == read(script) - OWN - known, step.name
+        phases = {
+            name
+            for call in inner_calls(plan["calls"])
+            if call[0] == "python"
+            for name in names(getattr(importlib.import_module(call[1]), call[2]))
+        }
+        assert given == (read(plan["bash"]) | phases) - OWN - known - FIXED, step.name
 
 
 @every_file
@@ -115,7 +119,7 @@ def test_every_role_is_a_folder_with_a_role_and_every_folder_is_in_the_order() -
 def test_no_two_functions_of_a_step_have_one_name_whatever_the_config_asks_for(step: str) -> None:
     every = [Role(name) for name in ORDER]
     # Raises ValueError else; bash would run the later one for both.
-    assert composition.compose(every, STEPS[step], leaves=step.endswith("HEAD")).text
+    assert composition.compose(every, STEPS[step], leaves=step.endswith("HEAD")).calls
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: f"{path.parts[-3]}/{path.name}")
@@ -154,9 +158,7 @@ def test_a_phase_of_a_role_is_a_function_of_both_their_names(path: Path) -> None
 
 
 def test_a_machine_goes_through_the_roles_in_their_order() -> None:
-    text = composition.compose(ROLES, composition.NODE).text
-    body = text[text.index("\nup() {") :]
-    calls = re.findall(r"^    ([a-z_]+)_(?:machine|node|compute)$", body, re.MULTILINE)
+    calls = [call.split("/")[0] for call in called(composition.compose(ROLES, composition.NODE).calls)]
     assert calls == [
         "machine", "firewall", "names", "names", "users", "ssh_trust", "ssh_trust", "nfs_exports", "nfs_exports", "gpu",
         "health", "scratch", "slurm", "pam_slurm_adopt", "monitoring", "mlflow", "held_packages",
@@ -165,9 +167,8 @@ def test_a_machine_goes_through_the_roles_in_their_order() -> None:
 
 def test_a_member_is_released_by_all_before_any_forgets_it_in_the_reverse_order() -> None:
     script = composition.compose(ROLES, composition.REGISTER)
-    body = script.text[script.text.index("\ndown() {") :]
     assert script.undo
-    assert re.findall(r"^    ([a-z_]+)_register_(\w+)$", body, re.MULTILINE) == [
+    assert [(role, part) for role, _, part in (call.split("/") for call in called(script.calls, "down"))] == [
         ("slurm", "release"), ("ssh_trust", "release"), ("monitoring", "forget"), ("slurm", "forget"),
         ("health", "forget"), ("nfs_exports", "forget"), ("costs", "forget"), ("ssh_trust", "forget"),
         ("names", "forget"),
@@ -175,10 +176,13 @@ def test_a_member_is_released_by_all_before_any_forgets_it_in_the_reverse_order(
 
 
 def test_leaving_is_the_same_list_in_reverse_on_a_node_and_on_the_head() -> None:
-    leaves = [f"{role.name}_leave" for role in reversed(ROLES) if (FOLDER / role.name / "leave.sh").is_file()]
-    assert leaves.index("grafana_leave") < leaves.index("backup_leave") < leaves.index("monitoring_leave")
-    assert leaves[-2:] == ["tailnet_leave", "machine_leave"]
-    program = render_program(composition.leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False})
-    assert re.findall(r"^([a-z_]+_leave)$", program, re.MULTILINE) == leaves
-    head = composition.compose(ROLES, composition.HEAD, leaves=True).text
-    assert re.findall(r"^    ([a-z_]+_leave)$", head[head.index("\ndown() {") :], re.MULTILINE) == leaves
+    leaves = [
+        f"{role.name}/leave"
+        for role in reversed(ROLES)
+        if any((FOLDER / role.name / f"leave.{kind}").is_file() for kind in ("sh", "py"))
+    ]
+    names = [leave.split("/")[0] for leave in leaves]
+    assert names.index("grafana") < names.index("backup") < names.index("monitoring")
+    assert names[-2:] == ["tailnet", "machine"]
+    assert called(composition.leave_program(ROLES).calls, "leave") == leaves
+    assert called(composition.compose(ROLES, composition.HEAD, leaves=True).calls, "down") == leaves

@@ -1,0 +1,34 @@
+"""The phases that a step calls, in bash and in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from components.roles.order import ROLES
+
+ORDER = [make.__module__.split(".")[2] for make in ROLES]
+Calls = Mapping[str, Iterable[Any]]
+
+
+def inner_calls(calls: Calls) -> Iterator[Any]:
+    """Every call of a plan, those of checks included."""
+    for call in (call for action in calls.values() for call in action):
+        yield from call[1:] if call[0] == "checks" else [call]
+
+
+def called(calls: Calls, action: str = "up") -> list[str]:
+    """The phases that an action calls, `role/phase`, a part of one as `role/phase/part`."""
+    found = []
+    for call in inner_calls({action: calls[action]}):
+        if call[0] == "python":
+            role, phase = call[1].split(".")[2:4]
+            found.append(f"{role}/{phase}" if call[2] == phase else f"{role}/{phase}/{call[2]}")
+        elif call[0] == "bash":
+            name = call[-1]
+            role = max((one for one in ORDER if name.startswith(f"{one}_")), key=len, default="")
+            phase, _, part = name.removeprefix(f"{role}_").rpartition("_")
+            whole = name.removeprefix(f"{role}_")
+            if role:
+                found.append(f"{role}/{phase}/{part}" if part in ("release", "forget") else f"{role}/{whole}")
+    return found
