@@ -64,8 +64,8 @@ def test_it_says_which_machines_come_and_go_what_runs_again_and_the_lines_that_c
 
 
 def test_nothing_that_a_config_says_is_markup() -> None:
-    lines = {"stdin": "A='x\n```\n</details> @everybody'\n#!/bin/bash\n"}
-    text = comment("a`b", [start("<img src=x> @all", before={"stdin": "#!/bin/bash\n"}, after=lines)], Summary())
+    lines = header(A="x\n```\n</details> @everybody")
+    text = comment("a`b", [start("<img src=x> @all", before=header(), after=lines)], Summary())
     assert "<img" not in text
     assert "@all" not in text.replace("&#64;", "")
     assert "&#64;all" not in text, "GitHub looks for mentions where entities are characters again"
@@ -91,7 +91,7 @@ def test_a_failure_with_blank_lines_leaves_no_fence_open() -> None:
 
 def test_one_that_is_too_long_ends_with_a_whole_part() -> None:
     huge = header(A="\n".join("x" * 150 for _ in range(30)))
-    events = [start(f"n{number}", before={"stdin": ""}, after=huge) for number in range(100)]
+    events = [start(f"n{number}", before=header(), after=huge) for number in range(100)]
     text = comment("prod", events, Summary())
     assert len(text) < LONGEST + 100
     assert text.count("```diff") * 2 == text.count("```")

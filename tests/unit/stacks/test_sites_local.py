@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import copy
+import io
 import json
 import re
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pulumi
@@ -168,8 +171,15 @@ def tools(folder: Path, uid: int, sudo: str = "") -> dict[str, str]:
     return {"PATH": f"{folder}:/usr/bin:/bin"}
 
 
-def run_here(script: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run a script as the command of a local step does, with the stubs in front of the step's own PATH too."""
+def run_here(code: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run the command of a local step, with the stubs in front of the step's own PATH too.
+
+    The program that it brings is not the real one: Python code.
+    """
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("components/node/install.py", f"{code}; sys.exit()")
+    script = f"{json.dumps(['version', base64.b64encode(archive.getvalue()).decode()])}\nplan\nrequest"
     command = whole_command(None, "up", 10).replace(" PATH=", f" PATH={environment['PATH'].partition(':')[0]}:")
     return subprocess.run(
         ["/bin/sh", "-c", command], input=script, env=environment, capture_output=True, text=True, check=False
@@ -177,15 +187,18 @@ def run_here(script: str, environment: dict[str, str]) -> subprocess.CompletedPr
 
 
 def test_a_local_step_sees_nothing_of_the_callers_environment(tmp_path: Path) -> None:
-    told = run_here('env; echo "$*"', {**tools(tmp_path, 0), "PULUMI_CONFIG_PASSPHRASE": "hush", "BASH_ENV": "/x"})
-    *lines, words = told.stdout.splitlines()
-    assert {line.partition("=")[0] for line in lines} <= {"HOME", "PATH", "PWD", "SHLVL", "_"}
-    assert words == "up here"
+    told = run_here(
+        "import os; print(*os.environ, *sys.argv[1:], sep=chr(10))",
+        {**tools(tmp_path, 0), "PULUMI_CONFIG_PASSPHRASE": "hush", "BASH_ENV": "/x"},
+    )
+    *names, action, here = told.stdout.splitlines()
+    assert {*names} <= {"HOME", "PATH", "PWD", "SHLVL", "_", "LC_CTYPE"}
+    assert (action, here) == ("up", "here")
 
 
 def test_a_local_step_is_root_by_sudo_where_the_caller_is_not(tmp_path: Path) -> None:
     as_root = tools(tmp_path, 1000, sudo='shift; echo "by sudo"; exec "$@"')
-    assert run_here("echo here", as_root).stdout == "by sudo\nhere\n"
+    assert run_here("print('here')", as_root).stdout == "by sudo\nhere\n"
 
 
 def test_a_caller_who_gets_no_root_is_told_before_any_step_and_not_in_a_preview(
@@ -203,7 +216,7 @@ def test_a_caller_who_gets_no_root_is_told_before_any_step_and_not_in_a_preview(
 
 
 def test_a_sudo_that_wants_a_password_is_told_with_what_to_do(tmp_path: Path) -> None:
-    told = run_here("echo here", tools(tmp_path, 1000, sudo='echo "sudo: a password is required" >&2; exit 1'))
+    told = run_here("print()", tools(tmp_path, 1000, sudo='echo "sudo: a password is required" >&2; exit 1'))
     assert (told.returncode, told.stdout) == (1, "")
     command = StepLabel("door-check", "door", "door: check the machine").on("exec ...")
     failure = Failure("urn::door-check", f"Process exited with status 1: running ...:\n{told.stderr}", command)

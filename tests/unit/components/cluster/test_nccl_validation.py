@@ -122,7 +122,7 @@ def test_the_job_and_the_step_have_room_for_the_time_limit(build: Build, lab_con
     stack = build(lab_config)
     header = stack.header("validate-cross-site")
     assert "#SBATCH --time=7\n" in header["JOB_SCRIPT"]
-    (limit,) = re.findall(r"timeout -k 30 (\d+) ", stack["validate-cross-site"].inputs["create"])
+    (limit,) = re.findall(r" (\d+)'$", stack["validate-cross-site"].inputs["create"])
     assert 7 * 60 < int(header["RUN_LIMIT"]) < int(limit) - int(header["QUEUE_LIMIT"])
 
 
