@@ -66,7 +66,7 @@ def read_request(stdin: object) -> dict[str, str] | None:
     try:
         request = json.loads(stdin if stdin.startswith("{") else stdin.split("\n", 2)[2])
         return {name: as_text(value) for name, value in request["values"].items()}
-    except (ValueError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 

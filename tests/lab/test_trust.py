@@ -12,10 +12,10 @@ from datetime import datetime
 import pytest
 
 from components.roles.role import Value
-from components.steps.command_line import render_script
 from components.steps.composition import Functions
 from lab.identity import network_name
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine
+from tests.lab.run_step import run_step
 from tests.lab.scan import open_tcp_ports, udp_ports
 from tests.unit.shell import script_of
 
@@ -411,11 +411,9 @@ def test_a_user_who_is_taken_out_of_the_config_can_log_in_nowhere_and_keeps_the_
 def ask_for_jobs(cluster: ClusterUnderTest) -> subprocess.CompletedProcess[str]:
     """Run on a1 what a node's step does where jobs are confined by cgroups; `up` does it only there."""
     values: dict[str, Value] = {
-        "HOST_NAME": "a1", "STEP_NAME": "a1-asks", "STEP_LOCK": "", "STEP_REPAIR": "",
         "PAM_SLURM_ADOPT_WANTED": True, "HEAD_CGROUPS": True, "SLURM_RELEASE": "", "USERS_LINES": ["ada 6001 6001"],
     }  # fmt: skip
-    text = render_script(script_of("pam_slurm_adopt", "node"), values)
-    return cluster.attempt("a1", f"SUDO_USER=admin bash -euo pipefail -s -- up <<'TAILRACK'\n{text}\nTAILRACK", 120)
+    return run_step(cluster, "a1", script_of("pam_slurm_adopt", "node"), values, sudo_user="admin")
 
 
 def login(cluster: ClusterUnderTest, start: str, end: str) -> subprocess.CompletedProcess[str]:

@@ -22,8 +22,8 @@ from unittest import mock
 
 from components.node import accounts, files, locks, passwd, run, waiting
 from components.node.failure import Failure
+from components.node.step import kept, work
 from components.node.step import main as step_main
-from components.node.step import work
 from components.node.step.report import report
 from components.node.step.shell import assignments
 from components.node.step.step import LOG_DIR, Step
@@ -262,6 +262,15 @@ class Shell:
                 step.release()
                 os.umask(umask)
         return subprocess.CompletedProcess([], status, stdout, stderr)
+
+    def kept(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run a plan that lies on the machine, such as `leave`. Its bash has the folder in its paths already."""
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as said, tempfile.TemporaryFile("w+") as told:
+            with self.here(), contextlib.redirect_stderr(said), contextlib.redirect_stdout(told):
+                status = kept.main(words)
+            said.seek(0)
+            told.seek(0)
+            return subprocess.CompletedProcess(words, status, told.read(), said.read())
 
     def _bash_of(self, script: Script) -> str:
         hurry = self.path("hurry")

@@ -52,7 +52,6 @@ def main(arguments: Sequence[str], stream: BinaryIO | None = None) -> int:
     # Hardened images give logins 027 or 077, and sudo keeps it: users and apt could not read the folders.
     os.umask(0o022)
     os.environ.update({"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "PATH": run.PATH})
-    os.environ.update(proxy_variables())
     signal.signal(signal.SIGTERM, _stopped)
     step = Step(request["host"], request["name"], request["repair"])
     # These are copies that no child process inherits.
@@ -79,6 +78,7 @@ def perform(
     lock   the lock that the step holds from its beginning; empty if it locks the host only for its changes
     """
     begin = time.monotonic()
+    os.environ.update(proxy_variables())
     if lock:
         step.take_lock(lock)
     if lock == SERVICES_LOCK:
@@ -90,6 +90,8 @@ def perform(
         note("another step of this name has replaced this one: nothing to undo")
     else:
         Work(step, plan, {**plan.texts, **values}, log).do(action)
+        if action == "down":
+            step.result("left", True)
     note(f"done in {time.monotonic() - begin:.0f}s")
 
 

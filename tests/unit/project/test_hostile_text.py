@@ -11,11 +11,11 @@ import pytest
 from cli.head.diagnose import without_secrets
 from cli.output.remedies import _REMEDIES
 from cli.output.terminal import lines
-from cli.preview.changed_lines import values_and_script
 from cli.preview.comment import _text
 from components.roles.nfs_exports.export import clients
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.job_end import why_it_ended
+from components.steps.command_line import read_request
 from components.validation.nccl_log import separate
 from components.validation.nccl_tests import parse
 from components.validation.node_names import node_names
@@ -70,8 +70,8 @@ LOG = "h1:1:1 [0] NCCL INFO "
         (lambda text: read_transport(text, 2), LOG + " via NET/x" * TIMES + "\n"),
         (lambda text: read_transport(text, 2), LOG + "NET/IB : Using " + "[1]a" * TIMES + "\n"),
         (lambda text: read_transport(text, 2), LOG + "Pattern 4, " + " type A" * TIMES + "\n"),
-        (values_and_script, "A='x \n" * TIMES),
-        (values_and_script, "A='" + 'A="\n' * TIMES),
+        (read_request, '{"values":' * TIMES),
+        (read_request, "[" * TIMES + "\n\n" + '{"a":' * TIMES),
         (_text, "www.@" * TIMES),
         (lines, "\x1b[" * TIMES),
     ],

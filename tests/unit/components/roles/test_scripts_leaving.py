@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from components.node.step.shell import assignments
+from components.roles.program import launcher
 from components.roles.role import FOLDER
-from components.steps.command_line import render_program
+from components.steps.command_line import kept_request
 from components.steps.composition import HEAD, compose, leave_program
 from tests.unit.recorded import public_key
 from tests.unit.shell import ROLES, Shell
@@ -21,6 +21,13 @@ from tests.unit.shell import ROLES, Shell
 KEY, OTHER, AUTHORITY = public_key("leave"), public_key("other"), public_key("authority")
 KEY_FILE, TRUSTED = "/etc/ssh/tailrack_leave_key", "/etc/ssh/tailrack_authority.pub"
 PROGRAM = "/usr/local/sbin/tailrack-leave"
+# As in test_scripts_shellcheck.
+EXCLUDED = "SC2209,SC2100,SC2016,SC2034,SC2154,SC2153"
+PLAN = "/etc/tailrack/plans/leave.json"
+
+
+def values(*, adopt: bool) -> str:
+    return kept_request("a1", {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": adopt})
 
 
 def install(shell: Shell, key: str = KEY, head: str = "100.64.0.1") -> str:
@@ -30,8 +37,9 @@ def install(shell: Shell, key: str = KEY, head: str = "100.64.0.1") -> str:
     said = [*heard, f"authorizedkeysfile {shell.path(KEY_FILE)}"]
     shell.stub("sshd", f"printf '%s\\n' {' '.join(map(repr, said))}")
     program = {
-        "NODE_LEAVE_PROGRAM": shell.inside(leave_program(ROLES).text),
-        "NODE_LEAVE_VALUES": assignments({"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False}),
+        "NODE_LEAVE_PLAN": shell.inside(leave_program(ROLES).file),
+        "NODE_LEAVE_VALUES": values(adopt=False),
+        "SSH_TRUST_LEAVE_COMMAND": launcher("kept", "leave"),
     }
     # As the head node numbers what it says: the latest holds.
     trusted = shell.path(TRUSTED)
@@ -56,6 +64,11 @@ PATH = re.compile(r"""ensure_file "?(\$?[^"\s]+)"?""")
 def written() -> set[tuple[str, str]]:
     """Every path that a role writes on a machine, with the role; a path in a variable as the file sets it."""
     found = {(role.name, file.path) for role in ROLES for files in role.files.values() for file in files}
+    for module in FOLDER.glob("*/*.py"):
+        text = module.read_text()
+        known = dict(re.findall(r'^([A-Z_]+) = f?"(/[^"{]+)"$', text, re.MULTILINE))
+        for path in re.findall(r"""files\.(?:write|link)\(\s*f?("[^"]+"|[A-Z_]+)""", text):
+            found.add((module.parent.name, known.get(path, path.strip('"'))))
     for script in FOLDER.glob("*/*.sh"):
         text = script.read_text()
         # A constant of any file of the role.
@@ -73,7 +86,7 @@ def test_no_role_writes_a_file_that_leaving_does_not_know() -> None:
         # What begins with a variable of a function lies in the cluster's own folder, or on the share.
         if SWEPT.match(path) or path.startswith("$"):
             continue
-        own = (FOLDER / role / "leave.sh").read_text()
+        own = "".join(path.read_text() for path in (FOLDER / role).glob("leave.*"))
         own += "".join((FOLDER / f"{used}.sh").read_text() for used in re.findall(r"^# uses: (\S+)", own, re.MULTILINE))
         if not any(known in own for known in (path, path.rpartition("/")[2], path.partition("$")[0])):
             unknown.add((role, path))
@@ -84,13 +97,12 @@ def authorized(shell: Shell, file: str = KEY_FILE) -> list[str]:
     return str(shell.path(file).read_text()).splitlines()
 
 
-def test_the_program_is_valid_bash_and_shellcheck_clean(shell: Shell) -> None:
-    text = install(shell)
-    assert text.startswith("#!/bin/bash\n")
-    assert subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True).returncode == 0
-    command = [str(Path(sys.prefix, "bin", "shellcheck")), "-s", "bash", "-f", "gcc", "-"]
-    assert subprocess.run(command, input=text, text=True, capture_output=True).stdout == ""
+def test_the_programs_bash_is_valid_and_shellcheck_clean(shell: Shell) -> None:
+    assert install(shell) == shell.inside(f"{launcher('kept', 'leave')}\n")
     assert shell.path(PROGRAM).stat().st_mode & 0o777 == 0o755
+    text = "#!/bin/bash\n" + leave_program(ROLES).bash
+    command = [str(Path(sys.prefix, "bin", "shellcheck")), "-s", "bash", "-f", "gcc", "-e", EXCLUDED, "-"]
+    assert subprocess.run(command, input=text, text=True, capture_output=True).stdout == ""
 
 
 def test_leaving_stops_slurm_before_the_share_and_the_tailnet_last(shell: Shell) -> None:
@@ -101,7 +113,7 @@ def test_leaving_stops_slurm_before_the_share_and_the_tailnet_last(shell: Shell)
     shell.write("etc/systemd/system/slurmd.service.d/tailrack.conf", "")
     shell.write("etc/systemd/system/tailrack-slurmd-watchdog.service", "")
     shell.stub("systemd-run")
-    done = shell.program(PROGRAM)
+    done = shell.kept("leave")
     assert (done.returncode, done.stdout) == (0, "left\n"), done.stderr
     assert not shell.path("/etc/systemd/system/tailrack-slurmd-watchdog.service").exists()
     calls = [call for call in shell.calls if call.startswith("system") and "escape" not in call]
@@ -118,11 +130,10 @@ def test_leaving_stops_slurm_before_the_share_and_the_tailnet_last(shell: Shell)
 
 @pytest.mark.parametrize("adopt", [False, True])
 def test_the_auth_key_of_a_join_that_was_killed_goes_too(shell: Shell, adopt: bool) -> None:
-    text = render_program(leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": adopt})
-    shell.write(PROGRAM.lstrip("/"), shell.inside(text)).chmod(0o755)
+    shell.write(PLAN, f"{shell.inside(leave_program(ROLES).file)}\n{values(adopt=adopt)}\n")
     shell.stub("systemd-run")
     left = shell.write("run/tailrack-key.x7Kq2a", "tskey-auth-k")
-    assert shell.program(PROGRAM).stdout == "left\n"
+    assert shell.kept("leave").stdout == "left\n"
     assert not left.exists()
 
 
@@ -131,7 +142,7 @@ def test_leaving_goes_on_when_a_part_of_it_fails(shell: Shell) -> None:
     shell.write("etc/munge/munge.key", "secret")
     shell.stub("systemctl", "exit 1")
     shell.stub("systemd-run")
-    assert shell.program(PROGRAM).stdout == "left\n"
+    assert shell.kept("leave").stdout == "left\n"
     assert not shell.path("/etc/munge/munge.key").exists()
     assert any(call.startswith("systemd-run ") for call in shell.calls)
 
@@ -234,7 +245,7 @@ def test_the_keys_file_is_written_as_a_whole_and_what_an_earlier_version_wrote_i
 )
 def test_a_leave_key_that_is_not_one_key_is_refused_and_nothing_is_written(shell: Shell, key: str) -> None:
     given = {"NODE_AUTHORITIES": f"# 7\n{AUTHORITY}\n# leave {key}", "HEAD_ADDRESS": "100.64.0.1"}
-    given |= {"NODE_LEAVE_PROGRAM": "", "NODE_LEAVE_VALUES": ""}
+    given |= {"NODE_LEAVE_PLAN": "", "NODE_LEAVE_VALUES": "", "SSH_TRUST_LEAVE_COMMAND": ""}
     done = shell.call("trap 'echo \"$REASON\"' EXIT; let_the_head_ask", given, "ssh_trust/node")
     assert (done.returncode, done.stdout) == (1, "the head node's list of SSH authorities is not a list of keys\n")
     assert not shell.path(KEY_FILE).exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -297,8 +298,8 @@ def test_a_member_is_known_by_what_the_head_sees_of_it_in_the_tailnet(
     member: Member, shell: Shell, values: dict[str, str]
 ) -> None:
     script = compose(ROLES, REGISTER)
-    quick = Script(script.text.replace("wait_until 30 node_is_at", "wait_until 0 node_is_at"), script.reads)
-    assert quick.text != script.text
+    quick = replace(script, bash=script.bash.replace("wait_until 30 node_is_at", "wait_until 0 node_is_at"))
+    assert quick.bash != script.bash
     done = member("up", script=quick, **values)
     assert done.returncode == 1
     assert "the tailnet has no machine" in done.stderr
@@ -343,7 +344,7 @@ def test_a_member_that_stays_in_the_tailnet_is_not_called_gone(
     peer = json.dumps({"Peer": {"key": {"TailscaleIPs": ["100.64.0.7"], "Online": True}}})
     shell.stub("tailscale", f"echo '{peer}'")
     script = compose(ROLES, REGISTER)
-    quick = Script(script.text.replace("GONE_LIMIT=90", "GONE_LIMIT=0"), script.reads)
+    quick = replace(script, bash=script.bash.replace("GONE_LIMIT=90", "GONE_LIMIT=0"))
     done = member("down", script=quick)
     assert done.returncode == 1
     assert "b1 reported that it leaves, but is still in the tailnet" in done.stderr

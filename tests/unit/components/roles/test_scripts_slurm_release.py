@@ -11,11 +11,12 @@ import pytest
 
 from components.roles.order import roles
 from components.roles.role import Value, header_of
-from components.steps.composition import CHECK, CHECK_OF_NODE, HEAD, NODE, Functions, Script, compose
+from components.steps.composition import CHECK, CHECK_OF_NODE, HEAD, NODE, Functions, compose
 from stacks.config import parse
 from tests.unit.components.roles.test_scripts_shellcheck import shellcheck
 from tests.unit.configs import LAB
-from tests.unit.shell import Shell
+from tests.unit.phases import called
+from tests.unit.shell import Shell, bash_script
 
 SHA256 = "e1a5547edd212c38b5e3230a284133f777b32746551f094aaa81cc4af375e332"
 CONFIG = {**LAB, "slurm": {"release": "24.11.5", "release_sha256": SHA256, "release_source": "/srv/slurm.tar.gz"}}
@@ -487,8 +488,8 @@ def test_daemons_end_before_the_state_is_saved_and_run_again_where_it_cannot_be(
 
 
 def test_a_turn_ends_with_the_step_that_fails(machine: Shell) -> None:
-    text = Functions(["slurm_release/take_turn"]).text
-    script = Script(f"{text}\nup() {{ take_turn; fail 'the disk is full'; }}", frozenset())
+    text = Functions(["slurm_release/take_turn"], shared=()).text
+    script = bash_script(f"{text}\nup() {{ take_turn; fail 'the disk is full'; }}")
     running_slurmd(machine)
     done = machine.step(script, values(machine))
     assert "the disk is full" in done.stderr
@@ -699,22 +700,25 @@ def test_what_is_built_is_published_and_nothing_else_stays(machine: Shell) -> No
 
 
 def test_the_release_comes_before_slurm_and_pyxis_and_the_distributions_packages_are_not_asked_for() -> None:
-    for phases, first in ((HEAD, "slurm_release_head"), (NODE, "slurm_release_node")):
-        up = compose(ROLES, phases).text.rpartition("\nup() {\n")[2]
-        assert up.index(first) < up.index("slurm_head" if phases == HEAD else "slurm_compute")
-        assert "slurm-client" not in up
-        assert "slurmd " not in up.partition(first)[0]
+    for phases, first in ((HEAD, "slurm_release/head"), (NODE, "slurm_release/node")):
+        calls = compose(ROLES, phases).calls
+        names = called(calls)
+        assert names.index(first) < names.index("slurm/head" if phases == HEAD else "slurm/compute")
+        assert not {"slurm-client", "slurmd"} & {word for call in calls["up"] for word in call if isinstance(word, str)}
 
 
 def test_every_whole_script_with_a_release_is_clean() -> None:
     for phases in (CHECK, CHECK_OF_NODE, HEAD, NODE):
         # As in test_scripts_shellcheck.
-        assert shellcheck(compose(ROLES, phases).text, "-e", "SC2209,SC2100,SC2016,SC2034,SC2154,SC2153") == ""
+        assert (
+            shellcheck("#!/bin/bash\n" + compose(ROLES, phases).bash, "-e", "SC2209,SC2100,SC2016,SC2034,SC2154,SC2153")
+            == ""
+        )
 
 
 def test_the_head_nodes_gate_asks_what_may_follow_what_and_a_nodes_does_not() -> None:
-    assert "slurm_release_check_head" in compose(ROLES, CHECK).text
-    assert "slurm_release_check_head" not in compose(ROLES, CHECK_OF_NODE).text
+    assert "slurm_release/check_head" in called(compose(ROLES, CHECK).calls)
+    assert "slurm_release/check_head" not in called(compose(ROLES, CHECK_OF_NODE).calls)
 
 
 CONTROL = """Source: slurm-smd

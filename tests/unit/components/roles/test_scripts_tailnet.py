@@ -8,13 +8,14 @@ import re
 import socket
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.roles.role import Value, template
-from components.steps.composition import CHECK, JOIN, Functions, Script
+from components.steps.composition import CHECK, JOIN, Functions
 from tests.unit.shell import Shell, script_of
 
 URL = "https://headscale.example.org"
@@ -634,7 +635,7 @@ def test_tailscales_own_interface_and_dns_server_are_no_reason_to_refuse_a_machi
 
 def test_a_join_after_which_names_do_not_resolve_fails_until_they_do(tailscale: Tailscale, shell: Shell) -> None:
     script = script_of("tailnet", *JOIN)
-    quick = Script(script.text.replace("NAMES_LIMIT=30", "NAMES_LIMIT=0"), script.reads)
+    quick = replace(script, bash=script.bash.replace("NAMES_LIMIT=30", "NAMES_LIMIT=0"))
 
     def join() -> Result:
         return shell.step(quick, HEADER, name="a1-join")

@@ -1,0 +1,31 @@
+"""Run a step of a test on a machine of the lab, with the program that the steps of `up` have installed there."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+
+from components.node.install import FOLDER
+from components.roles.program import program
+from components.roles.role import Value
+from components.steps.command_line import render_request
+from components.steps.composition import Script
+from tests.lab.cluster import ClusterUnderTest
+
+
+def run_step(
+    cluster: ClusterUnderTest, machine: str, script: Script, values: Mapping[str, Value], sudo_user: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run a step without a lock, with what it reads of the values. `sudo_user`: the login whose sudo runs it."""
+    request = render_request(f"{machine}-asks", machine, "", "", {key: values[key] for key in script.reads})
+    login = ["-e", f"SUDO_USER={sudo_user}"] if sudo_user else []
+    python = ["python3", "-I", "-S", f"{FOLDER}/{program().digest}"]
+    start = ["docker", "exec", "-i", *login, cluster.container(machine), *python]
+    return subprocess.run(
+        [*start, "step", "up"], input=f"{script.file}\n{request}", capture_output=True, text=True, timeout=120
+    )
+
+
+def python_script(module: str, function: str, reads: frozenset[str]) -> Script:
+    """Return a step that calls one function of a module."""
+    return Script({"up": (("python", module, function),)}, phases=reads)
