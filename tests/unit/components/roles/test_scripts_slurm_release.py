@@ -710,10 +710,8 @@ def test_the_release_comes_before_slurm_and_pyxis_and_the_distributions_packages
 def test_every_whole_script_with_a_release_is_clean() -> None:
     for phases in (CHECK, CHECK_OF_NODE, HEAD, NODE):
         # As in test_scripts_shellcheck.
-        assert (
-            shellcheck("#!/bin/bash\n" + compose(ROLES, phases).bash, "-e", "SC2209,SC2100,SC2016,SC2034,SC2154,SC2153")
-            == ""
-        )
+        text = f"#!/bin/bash\n{compose(ROLES, phases).bash}"
+        assert shellcheck(text, "-e", "SC2209,SC2100,SC2016,SC2034,SC2154,SC2153") == ""
 
 
 def test_the_head_nodes_gate_asks_what_may_follow_what_and_a_nodes_does_not() -> None:
