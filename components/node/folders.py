@@ -72,5 +72,5 @@ def read_theirs(path: str) -> str | None:
         return None
     if owner == "root":
         return files.read(path, _MOST_BYTES)
-    ended = as_user(owner, "cat", "--", path, limit=_LIMIT_SECONDS, most=_MOST_BYTES)
+    ended = as_user(owner, "cat", "--", files.on_disk(path), limit=_LIMIT_SECONDS, most=_MOST_BYTES)
     return ended.output if ended.ok else None

@@ -1,0 +1,194 @@
+"""Files that root writes converge and appear whole, and no account leads root elsewhere. For real."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from components.node import files, folders
+from components.node.failure import Failure
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has files of other accounts")
+THEIRS = 1  # the account daemon of every Debian
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that stands for the whole machine; `/outside` has a secret of root."""
+    place = Path(tempfile.mkdtemp(prefix="tailrack-files."))
+    place.chmod(0o755)
+    for name in ("etc", "var", "outside"):
+        (place / name).mkdir(mode=0o755)
+    (place / "outside/file").write_text("precious\n")
+    (place / "outside/file").chmod(0o600)
+    monkeypatch.setattr(files, "root", str(place))
+    yield place
+    shutil.rmtree(place)
+
+
+def give_to_others(path: Path) -> None:
+    path.mkdir()
+    os.chown(path, THEIRS, THEIRS)
+
+
+def test_a_missing_file_is_written_with_its_mode_and_folders(machine: Path) -> None:
+    assert files.write("/etc/new/folder/file", "one\ntwo", 0o640)
+    path = machine / "etc/new/folder/file"
+    assert path.read_text() == "one\ntwo\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o755
+
+
+def test_a_file_as_it_should_be_stays_and_gets_its_mode(machine: Path) -> None:
+    files.write("/etc/file", "text")
+    path = machine / "etc/file"
+    before = path.stat()
+    path.chmod(0o666)
+    assert not files.write("/etc/file", "text", 0o600)
+    after = path.stat()
+    assert (after.st_ino, after.st_mtime_ns, stat.S_IMODE(after.st_mode)) == (before.st_ino, before.st_mtime_ns, 0o600)
+
+
+@pytest.mark.parametrize("old", ["", "other\n", "text", "text\n\n", "text\0\n"])
+def test_a_file_that_differs_by_a_byte_is_replaced_and_its_readers_go_on(machine: Path, old: str) -> None:
+    path = machine / "etc/file"
+    path.write_text(old)
+    with path.open() as reader:
+        assert files.write("/etc/file", "text")
+        assert reader.read() == old
+    assert path.read_text() == "text\n"
+    assert [entry.name for entry in path.parent.iterdir()] == ["file"]
+
+
+def test_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(machine: Path) -> None:
+    (machine / "etc/file").symlink_to(machine / "outside/file")
+    assert files.write("/etc/file", "text")
+    assert not (machine / "etc/file").is_symlink()
+    assert (machine / "outside/file").read_text() == "precious\n"
+    (machine / "etc/link").symlink_to(machine / "outside/file")
+    assert files.read("/etc/link") is None
+
+
+def test_a_folder_in_the_place_of_a_file_is_an_error_that_leaves_nothing(machine: Path) -> None:
+    (machine / "etc/file").mkdir()
+    (machine / "etc/file/theirs").write_text("")
+    with pytest.raises(Failure, match="cannot write /etc/file: "):
+        files.write("/etc/file", "text")
+    assert [entry.name for entry in (machine / "etc").iterdir()] == ["file"]
+
+
+def test_a_fifo_does_not_hold_a_reader(machine: Path) -> None:
+    os.mkfifo(machine / "etc/fifo")
+    assert files.read("/etc/fifo") is None
+    assert files.write("/etc/fifo", "text")
+    assert files.read("/etc/fifo") == "text\n"
+
+
+@as_root
+@pytest.mark.parametrize("mode", [0o755, 0o1777, 0o700])
+def test_root_opens_nothing_in_a_folder_of_another_account(machine: Path, mode: int) -> None:
+    give_to_others(machine / "theirs")
+    (machine / "theirs").chmod(mode)
+    (machine / "theirs/file").symlink_to("/outside/file")
+    for attempt in (
+        lambda: files.write("/theirs/file", "text"),
+        lambda: files.write("/theirs/new/file", "text"),
+        lambda: files.read("/theirs/file"),
+        lambda: files.remove("/theirs/file"),
+        lambda: files.make_folder("/theirs/folder"),
+        lambda: files.open_to_lock("/theirs/lock"),
+        lambda: files.names_in("/theirs/folder"),
+    ):
+        with pytest.raises(Failure):
+            attempt()
+    assert [entry.name for entry in (machine / "theirs").iterdir()] == ["file"]
+    assert (machine / "outside/file").read_text() == "precious\n"
+
+
+@as_root
+def test_root_makes_nothing_in_a_folder_that_everybody_can_change(machine: Path) -> None:
+    (machine / "all").mkdir()
+    (machine / "all").chmod(0o1777)
+    for path in ("/all/file", "/all/folder/file"):
+        with pytest.raises(Failure, match="another account can change"):
+            files.write(path, "text")
+    assert list((machine / "all").iterdir()) == []
+
+
+@as_root
+def test_a_link_is_followed_where_root_alone_can_have_made_it(machine: Path) -> None:
+    (machine / "run").mkdir()
+    (machine / "var/run").symlink_to("/run")
+    files.write("/var/run/file", "text")
+    assert (machine / "run/file").read_text() == "text\n"
+    (machine / "var").chmod(0o777)
+    with pytest.raises(Failure, match="link that another account can change"):
+        files.write("/var/run/file", "more")
+
+
+def test_links_in_a_circle_end(machine: Path) -> None:
+    (machine / "etc/a").symlink_to("/etc/b")
+    (machine / "etc/b").symlink_to("/etc/a")
+    with pytest.raises(Failure, match="link"):
+        files.write("/etc/a/file", "text")
+
+
+@as_root
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_a_folder_is_given_to_nobody_through_what_is_in_its_place(machine: Path, kind: str) -> None:
+    if kind == "link":
+        (machine / "var/state").symlink_to("/outside")
+    else:
+        (machine / "var/state").write_text("")
+    with pytest.raises(Failure, match="/var/state is a link or a file and must be a folder"):
+        folders.give("daemon", 0o700, "/var/state")
+    assert (machine / "outside").stat().st_uid == 0
+
+
+@as_root
+def test_what_lies_in_a_folder_follows_its_owner_but_what_has_another_name_does_not(machine: Path) -> None:
+    give_to_others(machine / "var/state")
+    os.chown(machine / "var/state", 2, 2)
+    (machine / "var/state/own").write_text("")
+    os.link(machine / "outside/file", machine / "var/state/linked")
+    (machine / "var/state/link").symlink_to("/outside/file")
+    folders.give("daemon", 0o700, "/var/state")
+    assert (machine / "var/state/own").stat().st_uid == THEIRS
+    assert (machine / "var/state").stat().st_uid == THEIRS
+    assert (machine / "outside/file").stat().st_uid == 0
+    assert folders.read_theirs("/var/state/own") is not None or not shutil.which("runuser")
+
+
+def test_a_path_with_dots_or_from_here_is_refused(machine: Path) -> None:
+    for path in ("/etc/../outside/file", "etc/file"):
+        with pytest.raises(ValueError, match="must be an absolute path"):
+            files.write(path, "text")
+
+
+def test_lines_are_added_once(machine: Path) -> None:
+    assert files.add_line("/etc/list", "one")
+    assert files.add_line("/etc/list", "two")
+    assert not files.add_line("/etc/list", "one")
+    assert (machine / "etc/list").read_text() == "one\ntwo\n"
+
+
+def test_a_folder_goes_with_all_that_is_in_it_and_nothing_behind_its_links(machine: Path) -> None:
+    (machine / "var/state/deep").mkdir(parents=True)
+    (machine / "var/state/link").symlink_to("/outside")
+    (machine / "var/state/deep/file").write_text("")
+    files.remove_folder("/var/state")
+    assert not (machine / "var/state").exists()
+    assert (machine / "outside/file").exists()
+    files.remove_folder("/var/state")
+
+
+def test_a_disk_that_is_full_is_named(machine: Path) -> None:
+    assert files.room_error("/etc") == ""
+    assert files.room_error("/nowhere") == ""
+    assert list((machine / "etc").iterdir()) == []
