@@ -143,6 +143,11 @@ class Recorded:
         there = re.search(r"start-[0-9a-f]{8}\.sh up [0-9a-f]{64} ([0-9a-f]{64})", step.inputs["create"])
         return self._copied(step, there[1]) if there else str(step.inputs["stdin"]).split("\n")[1]
 
+    def plan(self, name: str) -> Mapping[str, Any]:
+        """The plan of a step."""
+        plan: Mapping[str, Any] = json.loads(self.plan_text(name))
+        return plan
+
     def called(self, name: str, action: str = "up") -> list[str]:
         """The phases that a step calls."""
         return called(json.loads(self.plan_text(name))["calls"], action)

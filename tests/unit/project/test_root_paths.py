@@ -16,8 +16,6 @@ from tests.unit.bash_commands import commands
 BUILT, IMAGES = "/var/lib/tailrack/slurm-build/root/made", "/var/lib/tailrack/images"
 # What is done in another way all the same: script, command, folder; and why nothing of another's is reached.
 EXCEPTIONS = {
-    ("users/head.sh", "install", "$NFS_EXPORTS_PATH/home/*"): "a new home in a folder of root's, under a free name",
-    ("users/machine.sh", "useradd", "$NFS_EXPORTS_MOUNT/home/*"): "a name for /etc/passwd: no home is made (-M)",
     ("slurm/leave.sh", "find", "/var/lib/slurm/slurmctld"): "find deletes by open folders and follows no link",
     ("accounting/database.sh", "mariadb", "/run/tailrack-database"): "gives the server no file (--local-infile=0)",
     ("enroot_pyxis/services.sh", "find", IMAGES): "looks for a plain file with one name; the folder is root's again",
@@ -84,7 +82,6 @@ def test_what_reaches_nothing_of_anothers_is_let_pass(text: str) -> None:
 
 # Commands that give something to an account, and why it is nothing of another's. The rest goes by give_folder.
 OWNERS = {
-    ("users/head.sh", "install"): "a new home, in a folder of root's",
     ("slurm/folder.sh", "chown"): "the folder itself, whose parent is root's, when root is done there",
     ("munge/leave.sh", "chown"): "the same",
     ("munge/services.sh", "chown"): "a file that root has written into the folder that it has taken",
@@ -141,7 +138,6 @@ def test_no_unit_of_an_account_runs_a_command_of_its_own_as_root() -> None:
 # Accounts under which something runs, and what tells whose they are.
 ACCOUNTS = {
     "slurm", "prometheus", "tailrack-mlflow", "tailrack-images", "tailrack-build",
-    "$name",  # the cluster's users
 }  # fmt: skip
 
 

@@ -61,7 +61,7 @@ def test_jobs_are_told_by_a_file_of_the_share_and_by_nothing_where_there_is_no_m
 
 SET_UP = ("refuse_taken_port", "own_folder", "install_mlflow", "restore_mlflow", "update_accounts", "run_daemon")
 PUBLISHED = "http://100.64.0.1:5055\n"
-STEP = "mkdir -p /run/tailrack-private; up() { mlflow_services; }; STEP_LOCK=; dispatch up"
+STEP = "mkdir -p /run/tailrack-private; trap end_calls EXIT; mlflow_services; finish_calls 4>/dev/null"
 
 
 def published(
