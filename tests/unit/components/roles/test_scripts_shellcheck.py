@@ -44,7 +44,8 @@ def test_all_that_is_sent_to_machines_is_clean(build: Build, lab_config: RawConf
     # What many scripts share is looked at once: function by function, in the order in which they are sent.
     parts = dict.fromkeys(part for name in STEPS for part in re.split(r"(?<=\n}\n)", stack.bash(name)))
     # shellcheck wonders about a quoted $ (SC2016), and does not see who reads a value by its name or in a function of
-    # another role (SC2034), or that the step assigns it (SC2153). What following the flow of a function finds, lint finds file by file.
+    # another role (SC2034), or that the step assigns it (SC2153). What following the flow of a function finds, lint
+    # finds file by file.
     text = "#!/bin/bash\n" + "".join(parts)
     assert shellcheck(text, "-e", "SC2016,SC2034,SC2153", "--extended-analysis=false") == ""
 
