@@ -3,7 +3,8 @@
 The machines have the cluster's packages in them, are made before, and are hosts of a stack: containers of a lab, or,
 on a machine with many cores and no Docker, those that tests/gpu/run.sh makes. For each `up`: the seconds from the first
 look at a machine to the last node that Slurm gives jobs to, the steps by kind (the middle one and the longest), the
-critical path (each step with the one that it waited for), and how often slurmctld was reconfigured. Then the third
+critical path (each step with the one that it waited for), how often slurmctld was reconfigured, and how many processes
+and threads the whole machine started. Then the third
 node joins a cluster of two, and the thirty-third one of thirty-two that has come to rest: those have no part in it,
 but a lab's machines share few cores, so they have only what the one that joins, the head node and the control server
 leave of them. Machines that have other things to do make all of it longer: the load is printed, and the seconds of the
@@ -97,6 +98,12 @@ def thousand_processes() -> float:
     return time.monotonic() - begun
 
 
+def started() -> int:
+    """Return how many processes and threads this machine has started since it booted."""
+    (line,) = [line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("processes ")]
+    return int(line.split()[1])
+
+
 class Bench:
     """A lab of one head node that computes and some nodes at its site."""
 
@@ -107,6 +114,7 @@ class Bench:
         self._engine = find_engine(engine())
         self._hosts, self._peer = list[Host](), 1.0
         self._cpu, self._before = dict[str, float](), dict[str, float]()
+        self._started, self._started_before = 0, 0
 
     def _keep(self, event: Event) -> None:
         if event.kind == "done" and event.operation in ("create", "update") and StepLabel.of(event.command):
@@ -115,6 +123,7 @@ class Bench:
             if self._parts[-1].kind in ("head", "node"):
                 taken = self._machines.cpu_seconds()
                 self._cpu = {name: seconds - self._before[name] for name, seconds in taken.items()}
+                self._started = started() - self._started_before
 
     def _deployment(self, nodes: int) -> Deployment:
         # The head node is one of them.
@@ -145,6 +154,7 @@ class Bench:
         self._parts.clear()
         self._peer = thousand_processes()
         self._before = self._machines.cpu_seconds()
+        self._started_before = started()
         insist(self._deployment(nodes).up())
         return [part for part in self._parts if part.kind in KINDS]
 
@@ -161,7 +171,7 @@ class Bench:
         seconds = usable.ended - begun
         print(
             f"{nodes:3} usable nodes {seconds:6.1f} s {seconds / self._peer:5.1f} x   reconfigured {self.calls}   "
-            f"load {os.getloadavg()[0]:.1f}   CPU {sum(self._cpu.values()):.1f} s"
+            f"load {os.getloadavg()[0]:.1f}   CPU {sum(self._cpu.values()):.1f} s   started {self._started:,}"
         )
         by_kind = defaultdict[str, list[float]](list)
         for part in parts:
@@ -196,7 +206,7 @@ class Bench:
         print(
             f"node {nodes:2} joins {taken:6.1f} s {taken / self._peer:5.1f} x ({steps})   reconfigured {calls}   "
             f"load {os.getloadavg()[0]:.1f}   CPU {joins:.1f} s, head {head:.1f} s, "
-            f"others {sum(self._cpu.values()) - joins - head:.1f} s",
+            f"others {sum(self._cpu.values()) - joins - head:.1f} s   started {self._started:,}",
             flush=True,
         )
 
