@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import grp
 import os
+import posixpath
 import secrets
 import shutil
 import stat
@@ -122,6 +123,20 @@ def lines(path: str) -> list[str]:
     return (read(path) or "").splitlines()
 
 
+def followed(path: str) -> str:
+    """Return the path that a link of the system, such as /etc/resolv.conf, leads to; or the path if it is none."""
+    for _ in range(_MOST_LINKS):
+        with _existing(path) as found:
+            try:
+                target = os.readlink(found[1], dir_fd=found[0]) if found else ""
+            except OSError:
+                return path
+        if not target:
+            return path
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    return path
+
+
 def add_line(path: str, line: str, mode: int = 0o644) -> bool:
     """Add a line to a file that lacks it; return whether it was added."""
     there = lines(path)
@@ -210,6 +225,25 @@ def make_folder(path: str, mode: int = 0o755, owner: str | int = "root", group: 
             _set_owner(descriptor, _uid(owner), _gid(group or owner), mode)
         finally:
             os.close(descriptor)
+
+
+def set_mode(path: str, mode: int) -> None:
+    """Set the mode of a plain file."""
+    with _parent(path) as (folder, name):
+        descriptor = _open_plain(folder, name)
+        if descriptor is not None:
+            os.fchmod(descriptor, mode)
+            os.close(descriptor)
+
+
+def write_temporary(folder: str, prefix: str, text: str) -> str:
+    """Write a new file that only root can read, without a final newline, and return its path."""
+    path = f"{folder}/{prefix}{secrets.token_hex(8)}"
+    with _parent(path) as (descriptor, name):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(name, flags, 0o600, dir_fd=descriptor), "w", encoding="utf-8") as stream:
+            stream.write(text)
+    return path
 
 
 def remove(path: str) -> bool:
