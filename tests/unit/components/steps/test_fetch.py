@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from components.node.fetch import fetch_reason, fetch_remedy
 from tests.unit.shell import Shell
 
 RETRY = (
@@ -66,12 +67,16 @@ OTHERS = {
 
 
 def reason(shell: Shell, printed: str) -> tuple[str, str]:
-    """Return the reason and the remedy that a step gives."""
+    """Return the reason and the remedy that a step gives, in bash and in Python."""
     file = shell.write("/printed", printed)
     commands = f'reason=$(fetch_reason <{file}); printf "%s\\n%s" "$reason" "$(fetch_remedy "$reason" "another one")"'
     done = shell.call(commands, {}, "base")
     assert done.returncode == 0, done.stderr
     why, _, remedy = done.stdout.partition("\n")
+    assert (why, remedy.replace(str(shell.root), "")) == (
+        fetch_reason(printed),
+        fetch_remedy(why, "another one", "a1"),
+    )
     return why, remedy
 
 
