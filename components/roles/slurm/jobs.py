@@ -1,0 +1,48 @@
+"""Clear a node of jobs: wait for them to end; after a limit, requeue them and cancel those that cannot be requeued."""
+
+from __future__ import annotations
+
+from components.node.log import note
+from components.node.run import attempt
+from components.node.waiting import wait_until
+
+# Seconds for jobs to leave the node once they are requeued or cancelled.
+_END_LIMIT = 60
+# Seconds between two questions: jobs may run for hours.
+_PAUSE = 2
+
+
+def clear_jobs(node: str, reason: str, limit: float) -> bool:
+    """Drain a node, and return whether it has no jobs any more.
+
+    limit   seconds to wait before jobs are requeued
+    """
+    attempt("scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}")
+    if wait_until(lambda: _has_no_jobs(node), limit, _PAUSE):
+        return True
+    _end_jobs(node)
+    return wait_until(lambda: _has_no_jobs(node), _END_LIMIT)
+
+
+def _has_no_jobs(node: str) -> bool:
+    jobs = attempt("squeue", "-h", "-w", node, "-o", "%A")
+    return jobs.ok and not jobs.output.strip()
+
+
+def _end_jobs(node: str) -> None:
+    """Requeue or cancel the jobs of a node.
+
+    Interactive jobs and jobs submitted with --no-requeue cannot be requeued. `scontrol notify` reaches owners with a
+    terminal; the log names all of them.
+    """
+    jobs = attempt("squeue", "-h", "-w", node, "-o", "%A %u %T").output
+    for job, owner, state in sorted({tuple(line.split()) for line in jobs.splitlines()}):
+        if state == "COMPLETING":
+            continue
+        if attempt("scontrol", "requeue", job).ok:
+            note(f"requeued job {job} of {owner}")
+            continue
+        note(f"cancelling job {job} of {owner}, which cannot be requeued")
+        message = f"job {job} is cancelled: node {node} must be free, and the job cannot be requeued"
+        attempt("scontrol", "notify", job, message)
+        attempt("scancel", job)

@@ -1,0 +1,56 @@
+"""A node that has to be free of jobs: they get time to end, then they are requeued or cancelled."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.roles.slurm.jobs import clear_jobs
+from tests.unit.shell import Shell
+
+
+@pytest.fixture
+def node(shell: Shell) -> Shell:
+    """A node with job 7, which can be requeued, and jobs 8 and 9, which cannot; 9 is completing."""
+    shell.write("jobs", "7 ada RUNNING\n8 bob RUNNING\n9 bob COMPLETING\n")
+    shell.stub("squeue", f'cat "{shell.root}/jobs"')
+    shell.stub("scancel", f': >"{shell.root}/jobs"')
+    shell.stub("scontrol", '[ "$*" != "requeue 8" ]')
+    return shell
+
+
+def clear(shell: Shell, limit: float = 1) -> bool:
+    shell.hurry()
+    with shell.here():
+        return clear_jobs("a1", "tailrack: leaves the cluster", limit)
+
+
+def test_a_node_without_jobs_is_drained_and_asked_once(node: Shell) -> None:
+    node.write("jobs", "")
+    assert clear(node)
+    assert node.calls == [
+        "scontrol update nodename=a1 state=drain reason=tailrack: leaves the cluster",
+        "squeue -h -w a1 -o %A",
+    ]
+
+
+def test_jobs_that_do_not_end_are_requeued_and_those_that_cannot_be_are_cancelled(node: Shell) -> None:
+    assert clear(node)
+    assert [call for call in node.calls[1:] if not call.startswith("squeue")] == [
+        "scontrol requeue 7",
+        "scontrol requeue 8",
+        "scontrol notify 8 job 8 is cancelled: node a1 must be free, and the job cannot be requeued",
+        "scancel 8",
+    ]
+
+
+def test_jobs_that_stay_and_a_controller_without_an_answer_are_no_success(node: Shell) -> None:
+    node.stub("scancel")
+    assert not clear(node)
+    node.stub("squeue", "exit 1")
+    assert not clear(node)
+
+
+def test_jobs_get_their_time_and_few_questions_are_asked_meanwhile(node: Shell) -> None:
+    node.stub("squeue", f'[ "$(wc -l <"{node.root}/calls")" -ge 20 ] || echo 7')
+    assert clear(node, limit=60)
+    assert "scontrol requeue 7" not in node.calls
