@@ -16,7 +16,7 @@ import posixpath
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -36,13 +36,16 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True)
 class File:
-    """A file to write: its path, text, mode, and the names of its owner and group. The text gets a final newline."""
+    """A file to write: its path, text, mode, and the names or numbers of its owner and group.
+
+    The text gets a final newline.
+    """
 
     path: str
     text: str
     mode: int = 0o644
-    owner: str = "root"
-    group: str = "root"
+    owner: str | int = "root"
+    group: str | int = "root"
 
 
 def write(path: str, text: str, mode: int = 0o644, owner: str = "root", group: str = "") -> bool:
@@ -145,6 +148,14 @@ def add_line(path: str, line: str, mode: int = 0o644) -> bool:
     return write(path, "\n".join([*there, line]), mode)
 
 
+def remove_lines(path: str, unwanted: Callable[[str], bool]) -> None:
+    """Remove lines from a file, which keeps its mode, owner and group."""
+    state, before = _state(path), lines(path)
+    after = [line for line in before if not unwanted(line)]
+    if state and after != before:
+        write_all([File(path, "\n".join(after), stat.S_IMODE(state.st_mode), state.st_uid, state.st_gid)])
+
+
 def exists(path: str) -> bool:
     """Return whether a path exists. A link exists even if its target does not."""
     return _state(path) is not None
@@ -183,6 +194,28 @@ def names_in(path: str) -> list[str]:
         os.close(descriptor)
 
 
+def read_in_folders(path: str, name: str) -> dict[str, str]:
+    """Return the texts of the plain files `<path>/<folder>/<name>`, by folder, sorted. All folders must be root's."""
+    texts = {}
+    with _existing(f"{path}/{name}") as found:
+        if found is None:
+            return {}
+        for entry in sorted(os.scandir(found[0]), key=lambda entry: entry.name):
+            if not entry.is_dir(follow_symlinks=False):
+                continue
+            descriptor = os.open(entry.name, _FOLDER, dir_fd=found[0])
+            try:
+                if _changed_by_others(os.fstat(descriptor)):
+                    raise Failure(f"another account can change {path}/{entry.name}")
+                file = _open_plain(descriptor, name)
+            finally:
+                os.close(descriptor)
+            if file is not None:
+                with os.fdopen(file, "rb") as stream:
+                    texts[entry.name] = stream.read().decode("utf-8", "surrogateescape")
+    return texts
+
+
 def owner_of(path: str) -> str:
     """Return the name of a path's owner, or its uid if it has no name; empty if the path does not exist."""
     state = _state(path)
@@ -202,6 +235,18 @@ def real_path(path: str) -> str:
     finally:
         os.close(descriptor)
     return there if root == "/" else there.removeprefix(root) or "/"
+
+
+def is_newer(path: str, other: str) -> bool:
+    """Return whether a path exists and changed later than another one, or the other one does not exist."""
+    state, other_state = _state(path), _state(other)
+    return state is not None and (other_state is None or state.st_mtime_ns > other_state.st_mtime_ns)
+
+
+def is_closed(path: str) -> bool:
+    """Return whether a path is a folder that root alone can change."""
+    state = _state(path)
+    return state is not None and stat.S_ISDIR(state.st_mode) and not _changed_by_others(state)
 
 
 def make_folder(path: str, mode: int = 0o755, owner: str | int = "root", group: str | int = "") -> None:

@@ -17,7 +17,7 @@ WAIT_SECONDS = 600
 
 
 class Lock:
-    """An exclusive lock that no child process inherits. It ends with the process, or with `release`."""
+    """An exclusive lock that no child process inherits. It ends with the process, a `with` or `release`."""
 
     def __init__(self, name: str, *, shared: bool = False, seconds: float = WAIT_SECONDS) -> None:
         """Wait for the lock. Raises Failure after a number of seconds."""
@@ -38,6 +38,12 @@ class Lock:
                         f"run 'fuser -v {self.path}' to find it",
                     ) from None
             time.sleep(pause)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def release(self) -> None:
         """Let others have the lock."""

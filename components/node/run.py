@@ -17,6 +17,8 @@ from components.node.failure import Failure
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Seconds. A program that hangs must not hold a step until the step's own limit.
 LIMIT_SECONDS = 600
+# Seconds in which a program may end by itself when its limit is over.
+_END_SECONDS = 2
 
 
 class ProgramFailed(Failure):
@@ -95,6 +97,10 @@ def _log() -> int:
 
 
 def _kill_group(process: subprocess.Popen[str]) -> None:
+    # First let programs remove their temporary files.
+    with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(_END_SECONDS)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

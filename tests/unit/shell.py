@@ -192,7 +192,7 @@ class Shell:
         write, make_folder = files._write, files.make_folder
 
         def recorded(folder: int, name: str, file: files.File) -> bool:
-            self.owners[file.path] = (file.owner, file.group)
+            self.owners[file.path] = (str(file.owner), str(file.group))
             return write(folder, name, file)
 
         def recorded_folder(path: str, mode: int = 0o755, owner: str | int = "root", group: str | int = "") -> None:

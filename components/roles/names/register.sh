@@ -1,14 +1,8 @@
 #!/bin/bash
 # uses: names/publish
-# Add a node to the head node's list of names, or remove it.
+# Remove a node from the head node's list of names, for tailrack-expire (components/roles/slurm/expire.sh).
 #
-# NODE_NAME, NODE_ADDRESS
-
-names_register() {
-    take_lock
-    keep_name "$NODE_NAME" "$NODE_ADDRESS"
-    publish_names
-}
+# NODE_NAME
 
 names_register_forget() {
     rm -f "$STATE_DIR/members/$NODE_NAME/address"

@@ -29,7 +29,7 @@ def install(shell: Shell) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def machine(shell: Shell) -> Shell:
+def machine(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A machine called `old-name` that is to be node a1, at ADDRESS in its tailnet."""
     shell.stub("tailscale", f'[ "$1" = ip ] && echo {ADDRESS}')
     shell.stub(
@@ -37,6 +37,7 @@ def machine(shell: Shell) -> Shell:
         f"""
         if [ -n "${{1:-}}" ]; then echo "$1" >"{shell.root}/name"; else cat "{shell.root}/name"; fi""",
     )
+    monkeypatch.setattr("components.roles.names.machine.gethostname", lambda: shell.path("name").read_text().rstrip())
     shell.write("name", "old-name\n")
     shell.write("etc/hostname", "old-name\n")
     shell.write("etc/hosts", "127.0.0.1 localhost\n")
@@ -293,13 +294,13 @@ KEEP = {"NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.11", "HEAD_ADDRESS": ADDRES
 @pytest.fixture
 def head(machine: Shell) -> Callable[..., str]:
     """Run phases on the head node, which is a1 here; return what it publishes."""
-    machine.write("export/.keep", "")
+    machine.write("var/export/.keep", "")
 
     def run(*phases: str, action: str = "up", **values: str) -> str:
-        known = {**header(machine), "NFS_EXPORTS_PATH": str(machine.path("export")), **KEEP, **values}
+        known = {**header(machine), "NFS_EXPORTS_PATH": "/var/export", **KEEP, **values}
         done = machine.step(script_of("names", *phases), known, action)
         assert done.returncode == 0, done.stderr
-        return machine.path("export/.tailrack/names").read_text()
+        return machine.path("var/export/.tailrack/names").read_text()
 
     return run
 
@@ -311,16 +312,16 @@ def test_the_head_node_publishes_the_names_and_addresses_of_its_members_as_they_
     assert head("register") == f"{ADDRESS} a1\n100.64.0.11 b1\n"
     assert shell.path("/etc/hosts").read_text().startswith(f"{ADDRESS} a1 # tailrack\n100.64.0.11 b1 # tailrack\n")
     assert head("register", NODE_ADDRESS="100.64.0.12") == f"{ADDRESS} a1\n100.64.0.12 b1\n"
-    assert shell.path("export/.tailrack/names").stat().st_mode & 0o777 == 0o644
+    assert shell.path("var/export/.tailrack/names").stat().st_mode & 0o777 == 0o644
     assert head("register", action="down") == f"{ADDRESS} a1\n"
     assert " b1 " not in shell.path("/etc/hosts").read_text()
 
 
 def test_a_head_node_whose_share_is_not_there_yet_knows_names_all_the_same(machine: Shell) -> None:
-    known = {**header(machine), "NFS_EXPORTS_PATH": str(machine.path("none")), **KEEP}
+    known = {**header(machine), "NFS_EXPORTS_PATH": "/var/none", **KEEP}
     assert machine.step(script_of("names", "machine", "head"), known).returncode == 0
     assert machine.path(LIST).read_text() == f"{ADDRESS} a1\n"
-    assert not machine.path("none").exists()
+    assert not machine.path("var/none").exists()
 
 
 def test_members_of_before_addresses_were_kept_are_known_by_their_certificates(
