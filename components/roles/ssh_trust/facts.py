@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import re
 
+from components.roles.ssh_trust.authorities import LEAVE
 from components.settings.public_key import ED25519, check_key
 
-# Prefix of the key with which the head node asks a machine to leave.
-LEAVE = "# leave "
 CERTIFICATE = "ssh-ed25519-cert-v01@openssh.com"
 
 

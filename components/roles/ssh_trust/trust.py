@@ -1,0 +1,60 @@
+"""Known SSH host keys without a list of keys.
+
+The head node is a certificate authority, every node presents a certificate from it, and all machines trust the
+authority.
+"""
+
+from __future__ import annotations
+
+from components.node import files, systemd
+from components.node.failure import Failure
+from components.node.run import run
+from components.node.step.step import STATE_DIR
+from components.roles.ssh_trust import authorities, sshd
+
+HOST_KEY_FILE = "/etc/ssh/ssh_host_ed25519_key"
+_SHOWN = f"{HOST_KEY_FILE}-cert.pub"
+_SSHD_CONF = "/etc/ssh/sshd_config.d/tailrack.conf"
+
+
+def public_key(path: str) -> str:
+    """Return the public key of a private key's file, without its comment; empty without one."""
+    return " ".join((files.read(f"{path}.pub") or "").split()[:2])
+
+
+def trust_authorities(text: str) -> None:
+    """Trust the authorities of a list, unless a newer list came before."""
+    if not authorities.is_sound(text):
+        raise Failure(
+            "the head node's list of SSH authorities is not a list of keys",
+            "inspect the head node: another program there answers instead of tailrack's steps",
+        )
+    authorities.take(text)
+    # An earlier version wrote this file, in which the authority vouched for every host.
+    files.remove("/etc/ssh/ssh_known_hosts.d-tailrack")
+
+
+def show_certificate(text: str) -> None:
+    """Present the certificate of this machine's host key. A step may bring one that was signed long ago."""
+    files.write(f"{STATE_DIR}/certificate", text)
+    changed = files.write(_SSHD_CONF, f"HostCertificate {_SHOWN}")
+    run("/usr/local/sbin/tailrack-certificate", f"{STATE_DIR}/certificate")
+    # If that program installed a newer one, sshd has read this file too.
+    if changed and not files.is_newer(_SHOWN, _SSHD_CONF):
+        sshd.reload_valid()
+
+
+def ensure_timer(name: str, *commands: str) -> None:
+    """Make an existing timer run commands."""
+    starts = "\n".join(f"ExecStart={command}" for command in commands)
+    files.write(f"{systemd.UNITS}/{name}.service", f"{_SERVICE}{starts}")
+    systemd.reload(f"{name}.timer", f"{name}.service")
+    systemd.enable(f"{name}.timer", now=True)
+
+
+_SERVICE = """[Unit]
+Description=Certificates of SSH host keys
+
+[Service]
+Type=oneshot
+"""

@@ -1,0 +1,173 @@
+"""Replace the SSH authority while users work (docs/decisions/0018).
+
+First all machines trust both, then all present certificates of the next one, then all stop trusting the last one. Each
+stage begins when all members have completed the one before, so no machine ever refuses another. Files record the
+progress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from components.node import files
+from components.node.failure import Failure
+from components.node.locks import PRIVATE, Lock
+from components.node.log import note
+from components.node.run import ProgramFailed, attempt
+from components.node.step.step import STATE_DIR, Step
+from components.node.waiting import wait_until
+from components.roles.ssh_trust import authorities
+from components.roles.ssh_trust.authority import AUTHORITY_KEY, GENERATION, LEAVE_KEY, SIGN, make_key, trust_own
+from components.roles.ssh_trust.members import MEMBERS, ask_members, last_error, members_except
+from components.roles.ssh_trust.trust import public_key
+
+# The generation that the change leads to; exists during a change.
+TURNING = f"{STATE_DIR}/ssh_authority.turning"
+# Seconds to wait for late members in this run: one that joins again has another address.
+_PATIENCE = 180
+_LOCK_SECONDS = 60
+_KNOWN_HOSTS = f"{PRIVATE}/authority.known"
+
+
+@dataclass
+class Turn:
+    """A change of the authority.
+
+    generation     text of the config
+    certificates   the folder on the share
+    show_own       presents the head node's own certificate
+    late           members that have not completed the present stage
+    """
+
+    host: str
+    generation: str
+    certificates: str
+    show_own: Callable[[], None]
+    late: list[str] = field(default_factory=list)
+    _done: dict[tuple[int, str], set[str]] = field(default_factory=dict)
+
+    def proceed(self) -> bool:
+        """Continue as far as members have completed each stage; return whether the change is finished."""
+        self.late = []
+        try:
+            return self._proceed()
+        except (ProgramFailed, OSError) as error:
+            note(str(error))
+            return False
+
+    def _proceed(self) -> bool:
+        # The config may change again during a change.
+        while files.exists(TURNING) or generation() != self.generation:
+            if not files.exists(TURNING):
+                make_next(LEAVE_KEY)
+                make_next(AUTHORITY_KEY)
+                files.write(TURNING, self.generation)
+            if not self._all_trust():
+                return False
+            if files.exists(f"{AUTHORITY_KEY}.next.pub"):
+                let_next_sign()
+                note("all machines trust the next authority: it signs from now on")
+            if files.exists(f"{AUTHORITY_KEY}.last.pub"):
+                if not self._all_show():
+                    return False
+                files.remove(f"{AUTHORITY_KEY}.last.pub")
+                if not self._all_trust():
+                    return False
+            files.rename(TURNING, GENERATION)
+        return True
+
+    def _all_trust(self) -> bool:
+        """Let all trust the present list.
+
+        The head node comes first: machines that join from here on get the same list from their steps.
+        """
+        text = trust_own()
+        return self._all_agree("trust", "authority", lambda _: text)
+
+    def _all_show(self) -> bool:
+        """Let all present certificates of the present authority.
+
+        A second request that trusts only this authority proves that a node's sshd presents the certificate.
+        """
+        self.show_own()
+        if not attempt(SIGN, "publish", self.certificates).ok:
+            note("not all certificates could be signed")
+        if not self._all_agree("take", "certificate", _certificate):
+            return False
+        files.write(_KNOWN_HOSTS, f"@cert-authority * {public_key(AUTHORITY_KEY)}", 0o600)
+        try:
+            known = {"TAILRACK_KNOWN_HOSTS": files.on_disk(_KNOWN_HOSTS)}
+            return self._all_agree("show", "certificate", _certificate, known)
+        finally:
+            files.remove(_KNOWN_HOSTS)
+
+    def _all_agree(
+        self, stage: str, request: str, text_for: Callable[[str], str], environment: Mapping[str, str] | None = None
+    ) -> bool:
+        """Send a request to the members that have not completed a stage, and record those that fail."""
+        done = self._done.setdefault((authorities.number(), stage), set())
+        texts = {node: text_for(node) for node in members_except(self.host) if node not in done}
+        answers = ask_members({node: text for node, text in texts.items() if text}, request, environment=environment)
+        done.update(node for node, answer in answers.items() if answer.ok)
+        self.late = [node for node in members_except(self.host) if node not in done]
+        for node in self.late:
+            note(f"{node} does not {stage}: {last_error(answers.get(node))}")
+        return not self.late
+
+    def finish(self) -> None:
+        """Wait for late members. Raises Failure."""
+        if not wait_until(self.proceed, _PATIENCE):
+            raise Failure(
+                f"the SSH authority is being changed, and {' '.join(self.late) or 'the head node'} did not take part "
+                "yet: until then all machines also trust the last one",
+                "make it answer (tailrack-ask NODE last-failure), or remove it from the config; then run up again, "
+                "which continues",
+            )
+
+
+def turn_to(step: Step, turn: Turn) -> None:
+    """Begin or continue a change to the config's generation. Late members are waited for at the step's end."""
+    if not files.exists(GENERATION):
+        # Earlier versions never replaced the authority.
+        files.write(GENERATION, "1")
+    if not generation():
+        files.write(GENERATION, turn.generation)
+    if not turn.proceed():
+        step.later.append(turn.finish)
+
+
+def generation() -> str:
+    """Return the authority's generation; empty for a new authority."""
+    return (files.read(GENERATION) or "").rstrip("\n")
+
+
+def make_next(key: str) -> None:
+    """Create the next key. The public key is renamed last, here and below: if it exists, the private one does too."""
+    if files.exists(f"{key}.next.pub"):
+        return
+    fresh = f"{key}.fresh"
+    for path in (f"{key}.next", fresh, f"{fresh}.pub"):
+        files.remove(path)
+    make_key(fresh, key)
+    files.rename(fresh, f"{key}.next")
+    files.rename(f"{fresh}.pub", f"{key}.next.pub")
+
+
+def let_next_sign() -> None:
+    """Replace the private keys: from here on the last ones can neither sign nor ask a node to leave.
+
+    All members accept the next leave key already.
+    """
+    with Lock("sign", seconds=_LOCK_SECONDS):
+        for end in ("", ".pub"):
+            if files.exists(f"{LEAVE_KEY}.next{end}"):
+                files.rename(f"{LEAVE_KEY}.next{end}", f"{LEAVE_KEY}{end}")
+        if files.exists(f"{AUTHORITY_KEY}.next"):
+            files.write(f"{AUTHORITY_KEY}.last.pub", public_key(AUTHORITY_KEY))
+            files.rename(f"{AUTHORITY_KEY}.next", AUTHORITY_KEY)
+        files.rename(f"{AUTHORITY_KEY}.next.pub", f"{AUTHORITY_KEY}.pub")
+
+
+def _certificate(node: str) -> str:
+    return files.read(f"{MEMBERS}/{node}/key-cert.pub") or ""
