@@ -16,6 +16,7 @@ import posixpath
 import secrets
 import shutil
 import stat
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -181,6 +182,12 @@ def _state(path: str) -> os.stat_result | None:
             return os.stat(found[1], dir_fd=found[0], follow_symlinks=False)
         except FileNotFoundError:
             return None
+
+
+def age_of(path: str) -> float | None:
+    """Return the seconds since a path was last changed; None if it does not exist."""
+    state = _state(path)
+    return None if state is None else time.time() - state.st_mtime
 
 
 def names_in(path: str) -> list[str]:

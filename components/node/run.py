@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from components.node.failure import Failure
 
@@ -136,3 +137,24 @@ def succeeds(*arguments: str, stdin: str = "", limit: float = LIMIT_SECONDS) -> 
 def exists(program: str) -> bool:
     """Return whether a program is on this machine."""
     return any(os.access(f"{folder}/{program}", os.X_OK) for folder in PATH.split(":"))
+
+
+def begin(*arguments: str) -> subprocess.Popen[bytes]:
+    """Start a program that may go on after the step. It has only the step's log open, and its own session."""
+    log = _log()
+    return subprocess.Popen(
+        arguments,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env={**os.environ, "PATH": PATH},
+        start_new_session=True,
+    )
+
+
+def name_of_process(pid: int) -> str:
+    """Return the name of a running process; empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

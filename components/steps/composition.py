@@ -149,8 +149,8 @@ def _composed(
     later = _packages((role, phase) for role in roles for phase in ahead)
     lists = _packages((role, phase) for role in roles for phase in (*ahead, *next_phases))
     up = [
-        *(("bash", "begin_package_lists", *packages) for _, _, *packages in lists),
-        *(("bash", "remember_ahead", *packages) for _, _, *packages in later),
+        *(("begin_lists", *packages) for _, *packages in lists),
+        *(("remember_ahead", *packages) for _, *packages in later),
         *up,
         *later,
     ]
@@ -288,12 +288,12 @@ def _takes_part(role: Role, phase: str) -> bool:
 def _packages(parts: Iterable[tuple[Role, str]]) -> list[Call]:
     """Return one call, so that a step has one transaction; none without packages."""
     wanted = [package for role, phase in parts for package in role.packages.get(phase, ())]
-    return [("bash", "ensure_packages", *dict.fromkeys(wanted))] if wanted else []
+    return [("packages", *dict.fromkeys(wanted))] if wanted else []
 
 
 def _wanted(parts: Iterable[tuple[Role, str]]) -> list[Call]:
     """Return one call per role, whose transaction may fail."""
-    return [("bash", "try_packages", *packages) for role, phase in parts if (packages := role.wanted.get(phase))]
+    return [("try_packages", *packages) for role, phase in parts if (packages := role.wanted.get(phase))]
 
 
 def _files(role: Role, phase: str) -> list[Call]:

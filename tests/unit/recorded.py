@@ -155,7 +155,7 @@ class Recorded:
     def packages(self, name: str, word: str = "packages") -> list[list[str]]:
         """The packages that a step installs, by call."""
         calls = json.loads(self.plan_text(name))["calls"]["up"]
-        return [call[call[0] == "bash" :][1:] for call in calls if word in call[call[0] == "bash"]]
+        return [call[1:] for call in calls if call[0] == word]
 
     def request(self, name: str) -> Mapping[str, Any]:
         """The request of a step."""

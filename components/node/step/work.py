@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 import json
+import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-from components.node import files
+from components.node import files, packages
 from components.node.failure import Failure
 from components.node.locks import PRIVATE
 from components.node.log import note
@@ -19,7 +20,7 @@ from components.node.step.step import STATE_DIR, Step
 from components.node.step.values import read_values, values_type
 
 # A call: `["bash", FUNCTION, ARGUMENT...]`, `["python", MODULE, FUNCTION]`, `["files", [PATH, MODE, OWNER, TEXT]...]`,
-# or `["checks", CALL...]`.
+# `["checks", CALL...]`, or one of the calls of packages with their names.
 Call = Sequence[Any]
 
 
@@ -104,6 +105,14 @@ class Work:
             self.step.changed = files.write_all([_file(*row) for row in words])
         elif kind == "checks":
             self._checks(words)
+        elif kind == "packages":
+            packages.ensure(self.step.host, *words)
+        elif kind == "try_packages":
+            packages.try_ensure(self.step.host, *words)
+        elif kind == "begin_lists":
+            packages.begin_lists(*words)
+        elif kind == "remember_ahead":
+            packages.AHEAD.names = tuple(words)
         else:
             raise ValueError(f"unknown call {kind!r}")
         if kind != "files":
@@ -113,7 +122,8 @@ class Work:
         if self._shell is None:
             values = {name: self.values[name] for name in self.plan.reads}
             answer = f"{PRIVATE}/{self.step.name}.answer"
-            self._shell = Shell(self.plan.bash, values, self.step, answer, self.log)
+            bash = f"{self.plan.bash}\nAHEAD=({shlex.join(packages.AHEAD.names)})"
+            self._shell = Shell(bash, values, self.step, answer, self.log)
         self._shell.call(*words)
 
     def _python(self, module: str, name: str) -> None:

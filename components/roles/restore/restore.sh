@@ -1,5 +1,5 @@
 #!/bin/bash
-# uses: backup/target slurm/folder tailnet/membership
+# uses: backup/target slurm/folder
 # Restore the state of a lost head node on a new machine, before any of its daemons starts: its identity in the tailnet,
 # with which nodes find it at the old address, its certificate authority, its data about members, and Slurm's state. It
 # runs once, and only on a machine without such state.
@@ -84,7 +84,7 @@ restore_tailnet_identity() {
         note "joining the tailnet as a new machine"
         return 0
     fi
-    if tailscale_there; then systemctl stop tailscaled; fi
+    if command -v tailscale >/dev/null; then systemctl stop tailscaled; fi
     install -d -m 0700 /var/lib/tailscale
     install -m 0600 -o root -g root "$state" /var/lib/tailscale/tailscaled.state
     note "took over the lost head node's identity in the tailnet"

@@ -8,14 +8,18 @@ import re
 import socket
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from components.node.step.step import Step
 from components.roles.role import Value, template
-from components.steps.composition import CHECK, JOIN, Functions
+from components.roles.tailnet import join as join_module
+from components.roles.tailnet import leave as leave_module
+from components.roles.tailnet.peer import is_logged_out
+from components.steps.composition import CHECK, JOIN
 from tests.unit.shell import Shell, script_of
 
 URL = "https://headscale.example.org"
@@ -416,13 +420,14 @@ def test_the_wait_for_an_address_has_no_end_and_no_failure(shell: Shell) -> None
     assert [call for call in shell.calls if call.startswith("tailscale")] == ["tailscale wait"] * 4
 
 
-def leave(shell: Shell, adopt: str) -> Result:
-    return shell.run(f"NODE_ADOPT={adopt}\n{Functions(['tailnet/leave'], shared=()).text}\ntailnet_leave\n")
+def leave(shell: Shell, *, adopt: bool) -> None:
+    with shell.here():
+        leave_module.leave(Step("a1", "tailrack-leave"), leave_module.LeaveValues(node_adopt=adopt))
 
 
 def test_the_log_out_begins_when_the_program_has_ended_and_by_no_timer(shell: Shell) -> None:
     shell.stub("systemd-run")
-    assert leave(shell, "false").returncode == 0
+    leave(shell, adopt=False)
     (call,) = [call for call in shell.calls if call.startswith("systemd-run")]
     assert "--unit=tailrack-logout " in call
     assert "--on-active" not in call
@@ -434,7 +439,7 @@ def test_the_log_out_begins_when_the_program_has_ended_and_by_no_timer(shell: Sh
 def test_a_machine_that_was_adopted_is_not_logged_out(shell: Shell) -> None:
     shell.stub("systemd-run")
     shell.write("etc/systemd/system/tailrack-tailnet.service", "")
-    assert leave(shell, "true").returncode == 0
+    leave(shell, adopt=True)
     assert shell.calls == ["systemctl disable -q --now tailrack-tailnet.service", "systemctl daemon-reload"]
 
 
@@ -579,7 +584,7 @@ def test_a_tailscaled_behind_a_proxy_is_led_through_it_and_started_again_when_th
     for _ in range(2):
         assert join().returncode == 0
         assert (
-            f"EnvironmentFile=-{shell.path('/etc/environment')}" in shell.path(DROP_IN).read_text(),
+            "EnvironmentFile=-/etc/environment" in shell.path(DROP_IN).read_text(),
             restarts(),
         ) == (
             True,
@@ -635,11 +640,9 @@ def test_tailscales_own_interface_and_dns_server_are_no_reason_to_refuse_a_machi
 
 
 def test_a_join_after_which_names_do_not_resolve_fails_until_they_do(tailscale: Tailscale, shell: Shell) -> None:
-    script = script_of("tailnet", *JOIN)
-    quick = replace(script, bash=script.bash.replace("NAMES_LIMIT=30", "NAMES_LIMIT=0"))
-
     def join() -> Result:
-        return shell.step(quick, HEADER, name="a1-join")
+        with mock.patch.object(join_module, "NAMES_SECONDS", 0):
+            return shell.step(script_of("tailnet", *JOIN), HEADER, name="a1-join")
 
     shell.write("/etc/apt/sources.list", "deb https://mirror.example.org/debian trixie main\n")
     shell.write("/etc/resolv.conf", "nameserver 10.0.0.2\n")

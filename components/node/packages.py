@@ -1,0 +1,300 @@
+"""Install Debian packages. A new machine is often busy with its own packages: each wait has a limit and is logged."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from components.node import files, run
+from components.node.failure import Failure
+from components.node.fetch import fetch_reason, fetch_remedy
+from components.node.locks import PRIVATE, Lock
+from components.node.log import note
+from components.node.run import Ended, attempt, exists
+from components.node.step.step import STATE_DIR
+
+# Seconds to wait for cloud-init, and for the locks of apt and dpkg.
+CLOUD_INIT_SECONDS = 600
+APT_SECONDS = 600
+# Seconds for all package sources: without DNS apt would try each of them for minutes.
+LISTS_SECONDS = 300
+# Seconds for an installation.
+_INSTALL_SECONDS = 1800
+# Seconds for which package lists count as new.
+_FRESH_SECONDS = 15 * 60
+_READ = f"{PRIVATE}/package-lists"
+_LISTS_LOCK = "package-lists"
+_POLICY = "/usr/sbin/policy-rc.d"
+_POLICY_TEXT = "#!/bin/sh\n# tailrack: removed after the installation\nexit 101"
+_PINS = "/etc/apt/preferences.d/tailrack"
+# Packages that came with the cluster: when the machine leaves, it lists them.
+RECORD = f"{STATE_DIR}/packages"
+# Remove nothing, keep configuration files that somebody changed.
+_APT_GET = (
+    *("apt-get", "-o", "Acquire::Retries=3", "-o", "APT::Get::Remove=false", "-o", "Dpkg::Options::=--force-confold"),
+    *("-y", "-q"),
+)
+# A source gets 20 s to answer. Descriptions in other languages would be a third of the download.
+_UPDATE = (
+    *("apt-get", "-o", "Acquire::Retries=3", "-o", "Acquire::http::Timeout=20", "-o", "Acquire::https::Timeout=20"),
+    *("-o", "Acquire::Languages=none", "-o", "APT::Get::List-Cleanup=false", "-y", "-q", "update"),
+)
+_LOCKED = re.compile(r"^.*(?:Could not get lock|Unable to (?:lock|acquire)|was locked by).*$", re.MULTILINE)
+
+
+@dataclass
+class _Ahead:
+    """Packages of a later step, which this step installs at its end, or earlier with its own packages."""
+
+    names: tuple[str, ...] = ()
+
+
+AHEAD = _Ahead()
+
+
+@dataclass
+class _Look:
+    """The background process of this step that reads the lists."""
+
+    process: subprocess.Popen[bytes] | None = None
+
+
+_LOOK = _Look()
+
+
+def ensure(host: str, *names: str) -> None:
+    """Install the given packages that are missing, in one transaction. Raises Failure."""
+    missing = missing_of(names)
+    if not missing:
+        return
+    words = " ".join(missing)
+    note(f"installing {words}")
+    remedy = f"see 'apt-get update' and 'apt-get install {words}' on {host}, then run up again"
+    if files.exists(_PINS):
+        remedy += f"; {_PINS} holds packages at the versions that the cluster was tested with (docs/day-2.md, updates)"
+    # A run that was cut off can leave packages unpacked but not configured.
+    if not when_unlocked(host, "dpkg", "--configure", "-a").ok:
+        note("some packages of this machine cannot be configured; continuing")
+    said = refresh_lists(host, missing)
+    if "resolving" in said:
+        remedy = f"names do not resolve on {host}: see /etc/resolv.conf and 'resolvectl dns' there; {remedy}"
+    _require_candidates(missing, said, remedy, host)
+    for name in missing:
+        files.add_line(RECORD, name)
+    ended = _unstarted(host, *_APT_GET, "install", "--no-install-recommends", *missing)
+    if not ended.ok:
+        note("apt-get failed")
+    # apt-get also fails for other packages that it could not configure. Only ours matter.
+    if not missing_of(missing):
+        return
+    simulated = attempt("apt-get", "-s", "install", "--no-install-recommends", *missing).output
+    removed = [line.split()[1] for line in simulated.splitlines() if line.startswith("Remv ")]
+    if removed:
+        raise Failure(
+            f"installing {words} would remove {' '.join(removed)}",
+            f"if they are not needed on {host}, remove them yourself, then run up again",
+        )
+    reason = fetch_reason(ended.errors)
+    raise Failure(
+        f"apt-get could not install {words}{f' ({reason})' if reason else ''}", fetch_remedy(reason, remedy, host)
+    )
+
+
+def _require_candidates(missing: Sequence[str], said: str, remedy: str, host: str) -> None:
+    for name in without_candidate(missing):
+        reason = fetch_reason(said)
+        raise Failure(
+            f"no readable package source has {name}{f' ({reason})' if reason else ''}",
+            fetch_remedy(reason, remedy, host),
+        )
+
+
+def try_ensure(host: str, *names: str) -> None:
+    """Install packages that a distribution may lack. A failure is logged and stops nothing."""
+    try:
+        ensure(host, *names)
+    except Failure as failure:
+        note(f"continuing without {' '.join(names)}: {failure.reason}")
+
+
+def missing_of(names: Sequence[str]) -> list[str]:
+    """Return the packages that are not installed. Usually all are."""
+    shown = attempt("dpkg-query", "-W", "-f=${Package} ${db:Status-Status}\\n", *names, quiet=True).output
+    installed = {
+        name for name, _, state in (line.partition(" ") for line in shown.splitlines()) if state == "installed"
+    }
+    return [name for name in dict.fromkeys(names) if name.partition(":")[0] not in installed]
+
+
+def without_candidate(names: Sequence[str]) -> list[str]:
+    """Return the packages that no source has. It makes one call, because each call reads all lists."""
+    shown = attempt("apt-cache", "policy", *names, quiet=True).output
+    return [name for name in names if name not in _candidates(shown)]
+
+
+def candidate_of(name: str) -> str:
+    """Return the version of a package that could be installed; empty if no source has it."""
+    return _candidates(attempt("apt-cache", "policy", name, quiet=True).output).get(name, "")
+
+
+def _candidates(policy: str) -> dict[str, str]:
+    """Return the versions of packages that could be installed, from the output of `apt-cache policy`."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in policy.splitlines():
+        if line and not line.startswith(" "):
+            name = line.rstrip(":")
+        elif line.split()[:1] == ["Candidate:"] and line.split()[1:] != ["(none)"]:
+            found[name] = line.split()[1]
+    return found
+
+
+def when_unlocked(host: str, *command: str, limit: float = _INSTALL_SECONDS) -> Ended:
+    """Run a command of apt or dpkg, and repeat it while other processes have a lock.
+
+    None of their options waits for all locks. Raises Failure if a lock stays.
+    """
+    end = time.monotonic() + APT_SECONDS
+    last = ""
+    while True:
+        # Jobs may run, so needrestart must restart nothing.
+        ended = attempt(*command, limit=limit, environment={"NEEDRESTART_SUSPEND": "1"}, keep_errors=True)
+        sys.stderr.write(ended.output)
+        holder = "" if ended.ok else _holder_of_lock(ended.errors)
+        if not holder:
+            sys.stderr.write(ended.errors)
+            return ended
+        if time.monotonic() >= end:
+            raise Failure(
+                f"another process has used the package manager for {APT_SECONDS}s: {holder}",
+                f"wait until that process ends, or find out why it does not, on {host}; then run up again",
+            )
+        if holder != last:
+            note(f"waiting, at most {APT_SECONDS}s: {holder}")
+        last = holder
+        time.sleep(1)
+
+
+def _holder_of_lock(errors: str) -> str:
+    """Return the holder of a lock from the errors of apt or dpkg, which gives no name; empty for other errors."""
+    found = _LOCKED.search(errors)
+    if not found:
+        return ""
+    line = found[0].partition(": ")[2] or found[0]
+    pid = re.search(r"with pid (\d+)", line)
+    if not pid:
+        return line
+    name = run.name_of_process(int(pid[1])) or "gone"
+    return f"{line} ({name})"
+
+
+def _unstarted(host: str, *command: str) -> Ended:
+    """Run a command of apt without starting daemons: the step starts them when it has written their configuration."""
+    if not files.exists(_POLICY):
+        files.write(_POLICY, _POLICY_TEXT, 0o755)
+    try:
+        return when_unlocked(host, *command)
+    finally:
+        if "# tailrack:" in (files.read(_POLICY) or ""):
+            files.remove(_POLICY)
+
+
+# Package lists.
+
+
+def refresh_lists(host: str, names: Sequence[str] = ()) -> str:
+    """Read the package lists once for all steps of an `up`, and again if they lack one of the given packages.
+
+    A source may be new. A broken source is no error here: the other sources may have the packages. Return the errors
+    of apt.
+    """
+    # Partial package lists miss most packages.
+    if _LOOK.process:
+        if _LOOK.process.wait() != 0:
+            note("reading the package lists in the background failed; continuing")
+        _LOOK.process = None
+    # The previous step may have started a refresh that still runs.
+    lock = _lists_lock()
+    try:
+        if names and without_candidate(names):
+            files.remove(_READ)
+        age = files.age_of(_READ)
+        if age is not None and age < _FRESH_SECONDS:
+            return ""
+        note(f"reading the package lists, at most {LISTS_SECONDS}s")
+        ended = when_unlocked(host, *_UPDATE, limit=LISTS_SECONDS)
+        if ended.ok:
+            files.write(_READ, "")
+            return ended.errors
+        first = ended.errors.strip().partition("\n")[0]
+        note(
+            f"some package sources of this machine cannot be read{f' ({first})' if first else ''}; continuing with the "
+            "others"
+        )
+        return ended.errors
+    finally:
+        if lock:
+            lock.release()
+
+
+def _lists_lock() -> Lock | None:
+    try:
+        return Lock(_LISTS_LOCK, seconds=APT_SECONDS)
+    except Failure:
+        note(f"another step has been reading the package lists for {APT_SECONDS}s; continuing without waiting")
+        return None
+
+
+def refresh_lists_now(host: str) -> None:
+    """Read the package lists even if they are new: a source was added, or they lack something."""
+    files.remove(_READ)
+    refresh_lists(host)
+
+
+def begin_lists(*names: str) -> None:
+    """Read the package lists in the background if this step or a later one lacks packages.
+
+    The processes may continue after this step. They have only its log open, and a session of their own, so that the end
+    of the connection does not end them.
+    """
+    if not missing_of(names):
+        return
+    files.make_folder(PRIVATE, 0o700)
+    lock, read = (files.on_disk(path) for path in (f"{PRIVATE}/{_LISTS_LOCK}.lock", _READ))
+    _LOOK.process = run.begin(
+        *("flock", "-w", str(APT_SECONDS), lock, "timeout", "-k", "5", str(LISTS_SECONDS)),
+        *("sh", "-c", '"$@" && : >"$0"', read, *_UPDATE),
+    )
+
+
+# A machine that has just started.
+
+
+def wait_for_cloud_init(host: str) -> None:
+    """Wait for cloud-init.
+
+    The SSH server answers while it still writes package sources, makes accounts and installs packages.
+    """
+    if not exists("cloud-init"):
+        return
+    status = attempt("cloud-init", "status", quiet=True).output
+    if "not run" in status or "not started" in status:
+        # It may be disabled here, and waiting for it would never end.
+        if attempt("systemctl", "is-system-running").output.strip() != "starting":
+            return
+    elif "running" not in status:
+        return
+    note(f"waiting for cloud-init, at most {CLOUD_INIT_SECONDS}s")
+    ended = attempt("cloud-init", "status", "--wait", limit=CLOUD_INIT_SECONDS)
+    if ended.status == 124:
+        raise Failure(
+            f"cloud-init has not finished after {CLOUD_INIT_SECONDS}s",
+            f"see 'cloud-init status --long' and /var/log/cloud-init-output.log on {host}; run up again when it has "
+            "finished",
+        )
+    if not ended.ok:
+        note("cloud-init ended with errors, see 'cloud-init status --long'; continuing")
