@@ -128,13 +128,16 @@ def lines(path: str) -> list[str]:
 
 
 def followed(path: str) -> str:
-    """Return the path that a link of the system, such as /etc/resolv.conf, leads to; or the path if it is none."""
+    """Return the path that a link of the system, such as /etc/resolv.conf, leads to; or the path if it is none.
+
+    A link in a folder of another account is not followed.
+    """
     for _ in range(_MOST_LINKS):
-        with _existing(path) as found:
-            try:
+        try:
+            with _existing(path) as found:
                 target = os.readlink(found[1], dir_fd=found[0]) if found else ""
-            except OSError:
-                return path
+        except (OSError, Failure):
+            return path
         if not target:
             return path
         path = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))

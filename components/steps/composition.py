@@ -99,7 +99,7 @@ class Script:
     def file(self) -> str:
         """Return the text of the file on a machine, one line of JSON."""
         plan = {"calls": self.calls, "bash": self.bash, "reads": sorted(self.shell), "texts": dict(self.texts)}
-        return json.dumps(plan, ensure_ascii=False)
+        return json.dumps(plan, sort_keys=True, ensure_ascii=False)
 
     @cached_property
     def digest(self) -> str:
