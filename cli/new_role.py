@@ -38,21 +38,38 @@ def role(settings: ClusterSettings) -> Role | None:
     return Role("{name}", after=("machine",), values={{"{NAME}_EXAMPLE": settings.{name}.example}})
 '''
 
-_NODE = """#!/bin/bash
-# TODO: the state that this gives a node. It must converge when run twice or after an interruption.
-#
-# {NAME}_EXAMPLE   true or false
+_NODE = '''"""TODO: the state that this gives a node."""
 
-{name}_node() {{
-    note "{name}: example is ${NAME}_EXAMPLE"
-}}
-"""
+from __future__ import annotations
 
-_LEAVE = """#!/bin/bash
-# TODO: restore the machine. It also runs on machines without the role.
+from dataclasses import dataclass
 
-{name}_leave() {{ :; }}
-"""
+from components.node.log import note
+from components.node.step.step import Step
+
+
+@dataclass(frozen=True)
+class {Class}Values:
+    """TODO: the values that the phase reads."""
+
+    {name}_example: bool
+
+
+def node(step: Step, values: {Class}Values) -> None:
+    """TODO: what it does. It must converge when run twice or after an interruption."""
+    note(f"{name}: example is {{values.{name}_example}}")
+'''
+
+_LEAVE = '''"""TODO: restore the machine. It also runs on machines without the role."""
+
+from __future__ import annotations
+
+from components.node.step.step import Step
+
+
+def leave(step: Step) -> None:
+    """TODO: what it gives back."""
+'''
 
 
 def write(name: str, project: Path = PROJECT) -> list[Path]:
@@ -66,7 +83,7 @@ def write(name: str, project: Path = PROJECT) -> list[Path]:
     if (roles / name).exists():
         raise ValueError(f"role {name} exists already: components/roles/{name}")
     names = {"name": name, "NAME": name.upper(), "Class": "".join(part.capitalize() for part in name.split("_"))}
-    texts = {"settings.py": _SETTINGS, "role.py": _ROLE, "node.sh": _NODE, "leave.sh": _LEAVE}
+    texts = {"settings.py": _SETTINGS, "role.py": _ROLE, "node.py": _NODE, "leave.py": _LEAVE}
     written = []
     for file, text in texts.items():
         path = roles / name / file
