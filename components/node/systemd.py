@@ -30,6 +30,11 @@ def enable(*units: str, now: bool = False) -> None:
         run("systemctl", "start", *units)
 
 
+def restart_later(unit: str) -> None:
+    """Restart a unit without waiting until it is ready."""
+    run("systemctl", "restart", "--no-block", unit)
+
+
 def is_active(unit: str) -> bool:
     """Return whether a unit runs."""
     return succeeds("systemctl", "is-active", "-q", unit)
@@ -41,9 +46,14 @@ def keep_running(*units: str) -> None:
     Its default is to stop after five starts in ten seconds, and most packages restart their daemons only in some cases
     or never. The delay grows; a systemd before 254 uses the first delay.
     """
+    write_restart(*units)
+    reload(*units)
+
+
+def write_restart(*units: str) -> None:
+    """Write the files of `keep_running`. The caller reloads the units with others."""
     for unit in units:
         files.write(f"{UNITS}/{unit}.d/tailrack-restart.conf", _ALWAYS_RESTART)
-    reload(*units)
 
 
 _ALWAYS_RESTART = """# Written by tailrack: always restart.

@@ -5,6 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain, repeat
+from typing import TypeVar
+
+T = TypeVar("T")
 
 # Most waits end within a second, and a step waits a dozen times: so the first pauses are short.
 _FIRST_PAUSES = (0.1, 0.2, 0.2, 0.2, 0.2)
@@ -26,16 +29,24 @@ def pauses(longest: float = _PAUSE) -> Iterator[float]:
     return chain(_FIRST_PAUSES, repeat(longest))
 
 
-def wait_until(condition: Callable[[], bool], seconds: float, longest: float = _PAUSE) -> bool:
-    """Call a function until it returns True. Return whether that happened within a number of seconds.
+def wait_for(find: Callable[[], T | None], seconds: float, longest: float = _PAUSE) -> T | None:
+    """Call a function until it returns something. Return that, or None after a number of seconds.
 
     longest   seconds between later calls
     """
     end = time.monotonic() + seconds
     for pause in pauses(longest):
-        if condition():
-            return True
+        if (found := find()) is not None:
+            return found
         if time.monotonic() >= end:
-            return False
+            return None
         time.sleep(pause)
-    return False
+    return None
+
+
+def wait_until(condition: Callable[[], bool], seconds: float, longest: float = _PAUSE) -> bool:
+    """Call a function until it returns True. Return whether that happened within a number of seconds.
+
+    longest   seconds between later calls
+    """
+    return wait_for(lambda: condition() or None, seconds, longest) is not None

@@ -2,7 +2,7 @@
 # Drain nodes that have another munge key than slurmctld. They reject jobs, and a job that cannot be requeued would be
 # lost. Part of a program too, so it uses nothing of base.sh.
 
-# The node's own steps also recognize this reason (OUR_DRAINS in slurm/compute.sh).
+# The node's own steps also recognize this reason (OUR_DRAINS in slurm/node_state.py).
 MUNGE_DRAIN='tailrack: has another munge key'
 
 # Drain the nodes on stdin that would get jobs. A node that is already out keeps its reason. Fail if slurmctld rejects

@@ -19,7 +19,7 @@ ACCOUNT = "slurm"
 WATCHDOG = "tailrack-slurmd-watchdog"
 CONTROLLER_WATCHDOG = "tailrack-slurmctld-watchdog"
 ROOM = "tailrack-slurm-room"
-# The program that requeues a node's jobs when its machine shuts down; compute.sh writes the unit.
+# The program that requeues a node's jobs when its machine shuts down; shutdown.py writes the unit.
 SHUTDOWN = "tailrack-shutdown"
 # A program beside slurmctld, with a timer. Its text comes with the head node's step.
 EXPIRE = "tailrack-expire"

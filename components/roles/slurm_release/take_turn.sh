@@ -8,8 +8,9 @@ TURN=tailrack-release
 TURN_MINUTES=15
 # Seconds to wait for a turn.
 TURN_LIMIT=3600
-# Copy of the configuration, which slurmd deletes when it stops; empty without a turn.
-TURN_CONF=''
+# Copy of the configuration, which slurmd deletes when it stops. It exists while this machine has a turn, which
+# take_turn.py ends after phase `compute` of role slurm.
+TURN_CONF=$PRIVATE_DIR/slurm-turn
 
 controller_reached() { timeout 20 scontrol show config >/dev/null 2>&1; }
 
@@ -36,14 +37,16 @@ claim_turn() {
 # Wait for this node's turn, if its slurmd could get jobs.
 take_turn() {
     local TURN_HOLDER=none conf=/run/slurm/conf
-    [ -z "$TURN_CONF" ] && systemctl -q is-active slurmd || return 0
+    # An interrupted step may have left it.
+    rm -rf "$TURN_CONF"
+    systemctl -q is-active slurmd || return 0
     wait_until 60 controller_reached || fail "the controller does not answer, and it decides which node gets another release next" \
         "see 'scontrol ping' on $HOST_NAME and 'systemctl status slurmctld' on the head node, then run up again"
     # A node that the controller does not have gets no jobs, and cannot be reserved.
     timeout 20 scontrol show node "$HOST_NAME" >/dev/null 2>&1 || return 0
     wait_until "$TURN_LIMIT" claim_turn || fail "waited ${TURN_LIMIT}s for other nodes, which get their release one at a time${TURN_ERROR:+ (${TURN_ERROR##*$'\n'})}" \
         "see 'scontrol show reservation $TURN'; run up again: nodes that already have the release need no turn"
-    TURN_CONF=$(mktemp -d)
+    install -d -m 0700 "$PRIVATE_DIR" "$TURN_CONF"
     AT_END+=(end_turn)
     [ -e "$conf/slurm.conf" ] || conf=/etc/slurm # the head node's own
     cp -L "$conf"/* "$TURN_CONF/"
@@ -51,10 +54,8 @@ take_turn() {
 
 # End this node's turn, if it has one.
 end_turn() {
-    local conf=$TURN_CONF
-    [ -n "$conf" ] || return 0
-    TURN_CONF=''
-    SLURM_CONF=$conf/slurm.conf timeout 20 scontrol delete "reservationname=$TURN" ||
+    [ -d "$TURN_CONF" ] || return 0
+    SLURM_CONF=$TURN_CONF/slurm.conf timeout 20 scontrol delete "reservationname=$TURN" ||
         note "the turn of $HOST_NAME ends on its own after $TURN_MINUTES minutes"
-    rm -rf "$conf"
+    rm -rf "$TURN_CONF"
 }

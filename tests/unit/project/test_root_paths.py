@@ -154,6 +154,7 @@ PYTHON = {
     "monitoring/figures.py": "asks how full the disk of the folder is, and opens nothing",
     "mlflow/start.py": "runs as MLflow's account",
     "mlflow/accounts.py": "runs as MLflow's account",
+    "slurm/folder.py": "makes root its owner, by descriptor",
     "slurm/role.py": "names what is saved; the backup reads it as slurm",
     "munge/role.py": "names what is saved; the backup reads it as the folder's owner",
     "sll/watch.py": "runs as whoever watches, and takes the file for data",

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.roles.role import Value
+from components.roles.slurm.foreign_files import set_foreign_slurm_aside
 from components.steps.composition import CHECK, compose
 from tests.unit.shell import ROLES, Shell
 
@@ -183,25 +184,52 @@ def test_the_key_is_there_before_the_package_that_would_make_one(machine: Shell)
     assert not machine.path("/var/lib/tailrack/backup").exists()
 
 
-def test_anothers_slurm_files_are_kept_and_its_daemons_end(machine: Shell) -> None:
+def kept(machine: Shell, path: str, language: str) -> Path:
+    """Where a path of another's lies now. In bash, the folder that stands for the machine is part of its name."""
+    return backup(machine, path) if language == "bash" else machine.path(f"/var/lib/tailrack/backup{path}")
+
+
+def set_slurm_aside(machine: Shell, language: str) -> None:
+    if language == "bash":
+        assert machine.call("set_foreign_slurm_aside", {}, "slurm/foreign_files").returncode == 0
+        return
+    with machine.here():
+        set_foreign_slurm_aside()
+
+
+@pytest.mark.parametrize("language", ["bash", "python"])
+def test_anothers_slurm_files_are_kept_and_its_daemons_end(machine: Shell, language: str) -> None:
     of_others(machine)
     machine.write("etc/slurm/cgroup.conf", "# Written by tailrack.\n")
     machine.write("var/lib/slurm/slurmctld/clustername", "atlas")
     for _ in range(2):
-        assert machine.call("set_foreign_slurm_aside", {}, "slurm/foreign_files").returncode == 0
+        set_slurm_aside(machine, language)
     assert not machine.path("/etc/slurm/slurm.conf").exists()
     assert machine.path("/etc/slurm/cgroup.conf").exists()
-    assert backup(machine, "/etc/slurm/slurm.conf").read_text() == ATLAS
-    assert (backup(machine, "/var/lib/slurm/slurmctld") / "clustername").read_text() == "atlas"
+    assert kept(machine, "/etc/slurm/slurm.conf", language).read_text() == ATLAS
+    assert (kept(machine, "/var/lib/slurm/slurmctld", language) / "clustername").read_text() == "atlas"
     assert machine.calls == ["systemctl stop slurmd slurmctld"]
 
 
-def test_the_state_of_our_controller_stays_whatever_somebody_wrote_into_its_files(machine: Shell) -> None:
+@pytest.mark.parametrize("language", ["bash", "python"])
+def test_the_state_of_our_controller_stays_whatever_somebody_wrote_into_its_files(
+    machine: Shell, language: str
+) -> None:
     of_others(machine)
     machine.write("var/lib/slurm/slurmctld/clustername", "ours")
     machine.write("var/lib/tailrack/slurm/base/slurm.conf", "")
-    assert machine.call("set_foreign_slurm_aside", {}, "slurm/foreign_files").returncode == 0
+    set_slurm_aside(machine, language)
     assert machine.path("/var/lib/slurm/slurmctld/clustername").exists()
+
+
+def test_a_link_to_a_configuration_elsewhere_is_anothers_and_so_is_a_second_one_after_the_first(machine: Shell) -> None:
+    for number in (1, 2):
+        shared = machine.write(f"shared/{number}.conf", ATLAS)
+        machine.path("/etc/slurm").mkdir(exist_ok=True)
+        machine.path("/etc/slurm/slurm.conf").symlink_to(shared)
+        set_slurm_aside(machine, "python")
+    links = kept(machine, "/etc/slurm", "python").iterdir()
+    assert sorted(path.readlink().name for path in links) == ["1.conf", "2.conf"]
 
 
 # Beside others

@@ -37,6 +37,12 @@ def test_there_are_units_of_both_kinds() -> None:
 def test_so_is_every_daemon_of_a_package_that_the_cluster_needs() -> None:
     text = "".join(path.read_text() for path in FOLDER.glob("*/*.sh"))
     kept = {unit for line in re.findall(r"(?m)^ +keep_running (.*)$", text) for unit in line.split()}
+    phases = "".join(path.read_text() for path in FOLDER.glob("*/*.py"))
+    kept |= {
+        unit
+        for call in re.findall(r"\b(?:keep_running|write_restart)\((.*?)\)", phases)
+        for unit in re.findall(r'"(.+?)"', call)
+    }
     needed = {"munge", "tailscaled", "ssh", "slurmctld", "slurmd", "nfs-ganesha", "nfs-mountd", "nfsdcld"}
     assert kept == {f"{name}.service" for name in needed}
 

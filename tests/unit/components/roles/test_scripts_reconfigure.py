@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import pytest
 
+from components.node import waiting
+from components.node.failure import Failure
 from components.roles.role import Value
+from components.roles.slurm import place as placing
+from components.roles.slurm.place import wait_for_place
 from tests.unit.shell import Shell
 
 SLURM = "/var/lib/tailrack/slurm"
@@ -17,16 +21,21 @@ FILES = {
     "gres.conf": "Include /etc/tailrack/gres.conf",
     "topology.conf": "# Written by tailrack.",
 }
-Result = subprocess.CompletedProcess[str]
-Place = Callable[..., Result]
+HEAD_ADDRESS = "100.64.0.1"
+Place = Callable[[str], float]
 
-# Without what is special about it, it counts these seconds alone.
-HURRY = "sleep() { SECONDS=$((SECONDS + 1)); };"
-COMPUTE: Mapping[str, Value] = {
-    "NODE_FEATURES": "site-rack", "NODE_GRES": "gpu:h200:8", "NODE_REGISTERED_MB": 64000,
-    "NODE_RESERVED_MB": 4096, "HEAD_ADDRESS": "100.64.0.1",
-    "SLURM_JOB_LIMIT_SECONDS": 1,
-}  # fmt: skip
+
+class StoppedClock:
+    """A clock on which a second passes only when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self._now += max(seconds, 1)
+
+    def monotonic(self) -> float:
+        return self._now
 
 
 @pytest.fixture(autouse=True)
@@ -58,11 +67,12 @@ esac""",
 
 @pytest.fixture
 def place(shell: Shell) -> Place:
-    """Run what a node's step does until it has its place. A second passes when it sleeps, unless `first` says other."""
+    """Do what a node's step does until it has its place, and return the seconds of that."""
 
-    def run(node: str, first: str = f"{HURRY} unset SECONDS; SECONDS=0") -> Result:
-        commands = f"{first}\nwait_for_place; echo after $SECONDS"
-        return shell.call(commands, {"HOST_NAME": node, **COMPUTE}, "slurm/compute")
+    def run(node: str) -> float:
+        with shell.here(), mock.patch.object(waiting, "time", StoppedClock()):
+            wait_for_place(node, HEAD_ADDRESS)
+            return waiting.now()
 
     return run
 
@@ -86,7 +96,7 @@ def registers(shell: Shell, *nodes: str) -> None:
 
 def came(shell: Shell, *nodes: str, to: str = "var/lib/tailrack/names") -> None:
     """The head node's list of who has come, itself first."""
-    lines = [f"{COMPUTE['HEAD_ADDRESS']} head", *(f"100.64.0.{number} {node}" for number, node in enumerate(nodes, 2))]
+    lines = [f"{HEAD_ADDRESS} head", *(f"100.64.0.{number} {node}" for number, node in enumerate(nodes, 2))]
     shell.write(to, "".join(f"{line}\n" for line in lines))
 
 
@@ -101,10 +111,10 @@ def placed(shell: Shell) -> list[str]:
 def test_a_head_node_that_computes_waits_for_nobody_to_come_before_it_has_its_place(shell: Shell, place: Place) -> None:
     member(shell, "head")
     registers(shell, "head")
-    assert int(place("head").stdout.split()[-1]) >= 2
+    assert place("head") >= 2
     (shell.root / "placed").write_text("")
     came(shell)
-    assert place("head").stdout == "after 0\n"
+    assert place("head") == 0
 
 
 @pytest.mark.parametrize("where", ["on the share", "on the head node"])
@@ -118,7 +128,7 @@ def test_nobody_is_waited_for_where_slurmctld_knows_all_who_have_come(shell: She
         came(shell, "n1", "n2")
     registers(shell, "n1", "n2")
     before = calls(shell)
-    assert place("n1").stdout == "after 0\n"
+    assert place("n1") == 0
     assert (calls(shell) - before, placed(shell)) == (1, ["n1", "n2"])
 
 
@@ -128,7 +138,7 @@ def test_who_may_be_on_the_way_is_waited_for(shell: Shell, place: Place, listed:
     registers(shell, "n1")
     if listed:
         came(shell, *listed)
-    assert 2 <= int(place("n1").stdout.split()[-1]) < 20
+    assert 2 <= place("n1") < 20
 
 
 def test_a_node_that_comes_ends_the_wait_for_it(shell: Shell, place: Place) -> None:
@@ -140,23 +150,24 @@ def test_a_node_that_comes_ends_the_wait_for_it(shell: Shell, place: Place) -> N
     # The other one is there when this one looks for the second time.
     shell.stub("sinfo", f'cat "{known}"; grep -q n2 "{known}" || echo n2 >>"{known}"')
     before = calls(shell)
-    assert place("n1").stdout == "after 1\n"
+    assert place("n1") == 1
     assert (calls(shell) - before, placed(shell)) == (1, ["n1", "n2"])
 
 
 @pytest.mark.parametrize("count", [1, 8, 32])
 def test_slurmctld_reads_its_files_once_for_a_new_kind_of_node_and_once_for_all_who_come(
-    shell: Shell, place: Place, count: int
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
+    for limit in ("WAIT", "LIMIT"):
+        monkeypatch.setattr(placing, limit, 600)
     nodes = [f"n{number:02}" for number in range(count)]
     for node in nodes:
         member(shell, node)
     # The first one's memory and GPUs are new to the partitions.
     assert calls(shell) == 1
     registers(shell, *nodes)
-    with ThreadPoolExecutor(count) as pool:
-        done = [*pool.map(lambda node: place(node, "PLACE_WAIT=600 PLACE_LIMIT=600"), nodes)]
-    assert {one.returncode for one in done} == {0}, done[0].stderr
+    with shell.here(), ThreadPoolExecutor(count) as pool:
+        assert all(pool.map(lambda node: wait_for_place(node, HEAD_ADDRESS), nodes))
     assert placed(shell) == nodes
     assert calls(shell) == 2
 
@@ -172,11 +183,9 @@ def test_the_33rd_node_has_its_place_as_soon_as_the_third(shell: Shell, place: P
         member(shell, node)
         registers(shell, node)
         before = calls(shell)
-        done = place(node)
-        assert done.returncode == 0, done.stderr
-        assert (calls(shell), len(placed(shell))) == (before + 1, number)
         # All there were before have their place.
-        took[number] = done.stdout
+        took[number] = place(node)
+        assert (calls(shell), len(placed(shell))) == (before + 1, number)
     assert took[3] == took[33]
 
 
@@ -191,22 +200,35 @@ def test_who_comes_while_the_first_waits_for_others_is_placed_by_the_same_call(s
         "sinfo", f'next=n$(($(wc -l <"{known}") + 1)); [ "$next" = n7 ] || echo "$next" >>"{known}"; cat "{known}"'
     )
     before = calls(shell)
-    assert place("n1").returncode == 0
+    place("n1")
     assert placed(shell) == nodes
     assert calls(shell) == before + 1
     for node in nodes:
-        assert place(node).returncode == 0
+        place(node)
     assert calls(shell) == before + 1
+
+
+def test_a_node_that_waits_asks_two_questions_a_round_and_one_that_has_its_place_asks_once(
+    shell: Shell, place: Place
+) -> None:
+    member(shell, "n2")
+    registers(shell, "n1", "n2")
+    begin = len(shell.calls)
+    seconds = int(place("n2"))
+    asked = shell.calls[begin:]
+    assert asked.count("sinfo -h -a -N -o %N") == seconds + 1
+    assert asked.count("scontrol show topology") == seconds + 2
+    assert len(asked) == 2 * seconds + 4
+    assert place("n2") == 0
+    assert shell.calls[begin + len(asked) :] == ["scontrol show topology"]
 
 
 def test_a_node_before_it_that_has_no_place_holds_it_up_for_seconds(shell: Shell, place: Place) -> None:
     member(shell, "n1")
     registers(shell, "intruder", "n1")
     before = calls(shell)
-    done = place("n1")
-    assert done.returncode == 0, done.stderr
+    assert 20 <= place("n1") < 30
     assert (calls(shell) - before, placed(shell)) == (1, ["n1"])
-    assert 20 <= int(done.stdout.split()[1]) < 30
 
 
 def test_a_node_that_slurmctld_forgot_while_it_read_its_files_makes_itself_known_again(
@@ -214,15 +236,15 @@ def test_a_node_that_slurmctld_forgot_while_it_read_its_files_makes_itself_known
 ) -> None:
     member(shell, "n1")
     shell.stub("systemctl", f'[ "$*" != "restart --no-block slurmd" ] || echo n1 >>"{shell.root}/known"')
-    done = place("n1")
-    assert done.returncode == 0, done.stderr
+    place("n1")
     assert shell.calls.count("systemctl restart --no-block slurmd") == 1
     assert placed(shell) == ["n1"]
 
 
 def test_a_node_that_slurmctld_does_not_place_ends_with_an_error(shell: Shell, place: Place) -> None:
     registers(shell, "n1")
-    assert place("n1").returncode == 1
+    with pytest.raises(Failure, match="the controller does not place this node in its site's switch"):
+        place("n1")
     assert calls(shell) <= 10
 
 

@@ -12,11 +12,14 @@ from typing import Any
 import pytest
 
 from components.roles.role import FOLDER, template
+from components.roles.slurm import usable
+from components.roles.slurm.node_state import OUR_DRAINS
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build
-from tests.unit.shell import Shell, role_header
+from tests.unit.shell import Shell, role_header, script_of
 
 Compute = Callable[..., subprocess.CompletedProcess[str]]
+WATCHDOG = "tailrack-slurmd-watchdog"
 UNIT = "/etc/systemd/system/slurmd.service.d/tailrack.conf"
 ASKED = {"features": ["site-rack", "fast"], "gres": "gpu:h200:8", "specialized_memory": 4096}
 IDLE = {**ASKED, "state": ["IDLE", "DYNAMIC_NORM"], "reason": "", "reason_set_by_user": ""}
@@ -49,11 +52,10 @@ esac""",
         shell.stub("squeue")
         shell.stub("slurmd", "echo slurm 24.11.5")
         shell.stub("journalctl")
-        shell.stub("paste", '/usr/bin/paste "$@"')
         shell.stub(
             "systemctl",
             f"""case "$*" in
-"-q is-active slurmd") [ ! -e "{shell.root}/slurmd-stopped" ] ;;
+"is-active -q slurmd") [ ! -e "{shell.root}/slurmd-stopped" ] ;;
 "stop slurmd") touch "{shell.root}/slurmd-stopped"; rm -r "{shell.root}/run/slurm" ;;
 "restart --no-block slurmd") rm -f "{shell.root}/slurmd-stopped"; mkdir -p "{shell.root}/run/slurm/conf"
     touch "{shell.root}/run/slurm/conf/slurm.conf" "{shell.root}/slurmd-came-back"
@@ -65,11 +67,9 @@ esac""",
 
 
 @pytest.fixture
-def compute(shell: Shell) -> Compute:
-    """Run the phase for a1, with the given values and limits."""
-
-    shell.path("/var/log/tailrack").mkdir(parents=True)
-    shell.path("/var/lib/tailrack").mkdir(parents=True)
+def compute(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Compute:
+    """Run the phase for a1, with the given values and limits. What it logs is in stderr too."""
+    monkeypatch.setattr(usable, "REGISTER_LIMIT", 3)
 
     def run(**values: Any) -> subprocess.CompletedProcess[str]:
         header = {
@@ -77,25 +77,28 @@ def compute(shell: Shell) -> Compute:
             "NODE_RESERVED_MB": 4096,
             "HEAD_ADDRESS": "100.64.0.1", "SLURM_JOB_LIMIT_SECONDS": 1, **values,
         }  # fmt: skip
-        commands = "RESULT='' REASON='' REMEDY=''; exec 4>&2; trap report_failure EXIT; REGISTER_LIMIT=3; slurm_compute"
-        return shell.call(commands, header, "slurm/compute")
+        done = shell.step(script_of("slurm", "compute"), header)
+        done.stderr += shell.path("/var/log/tailrack/a1-step.log").read_text()
+        return done
 
     return run
 
 
 def changes(shell: Shell) -> list[str]:
-    """The calls that change something."""
+    """The calls that change slurmd or the node."""
     words = ("scontrol update", "scontrol delete", "scontrol requeue", "systemctl stop", "systemctl restart")
-    return [call for call in shell.calls if call.startswith(words)]
+    return [call for call in shell.calls if call.startswith(words) and WATCHDOG not in call]
 
 
 def test_a_node_that_is_as_asked_is_left_alone(shell: Shell, compute: Compute, controller: Callable[..., None]) -> None:
     controller(IDLE)
     assert compute().returncode == 0
+    assert shell.calls[-2] == f"systemctl restart {WATCHDOG}"
     before = len(changes(shell))
     done = compute()
     assert done.returncode == 0, done.stderr
     assert len(changes(shell)) == before
+    assert shell.calls[-2] == f"systemctl start tailrack-shutdown {WATCHDOG}"
     assert "RealMemory=64000 MemSpecLimit=4096 Gres=gpu:h200:8" in shell.path(UNIT).read_text()
 
 
@@ -190,14 +193,13 @@ def test_a_drain_after_a_failed_prolog_is_slurms_though_root_wrote_the_script_in
 
 
 def test_every_reason_that_a_role_drains_a_node_for_is_one_that_a_step_brings_back() -> None:
-    (ours,) = re.findall(r"(?m)^OUR_DRAINS='(.*)'$", (FOLDER / "slurm/compute.sh").read_text())
-    texts = [path.read_text() for path in FOLDER.glob("*/*.sh")] + [
-        path.read_text() for path in FOLDER.glob("*/templates/*")
-    ]
+    texts = [path.read_text() for part in ("*.sh", "templates/*") for path in FOLDER.glob(f"*/{part}")]
     reasons = {found for text in texts for found in re.findall(r"reason=.{0,12}?(tailrack: [a-z ]+)", text)}
+    for path in FOLDER.glob("*/*.py"):
+        reasons |= set(re.findall(r'"(tailrack: [a-z ]+)"', path.read_text()))
     # A node that does not answer is called down, and is back when it answers.
-    assert {reason for reason in reasons if not re.fullmatch(ours, reason)} == {"tailrack: does not answer"}
-    assert "tailrack: leaves the cluster" in reasons
+    assert {reason for reason in reasons if not OUR_DRAINS.fullmatch(reason)} == {"tailrack: does not answer"}
+    assert {"tailrack: leaves the cluster", "tailrack: registers anew"} <= reasons
 
 
 def test_a_persons_drain_is_set_again_on_a_node_that_is_created_anew(
@@ -362,7 +364,7 @@ def test_steps_that_wait_for_jobs_have_the_jobs_time_on_top_of_their_own(
         "head-head": stack["head-head"].inputs["create"],
     }
     for name, command in commands.items():
-        assert f" timeout -k 30 {1800 + seconds} bash " in command, name
+        assert command.endswith(f" {1800 + seconds}'"), name
 
 
 RELOAD, REBIND = "systemctl reload slurmd", "tailscale debug rebind"

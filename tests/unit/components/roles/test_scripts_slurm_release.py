@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from components.roles.order import roles
 from components.roles.role import Value, header_of
+from components.roles.slurm_release.take_turn import end_turn
 from components.steps.composition import CHECK, CHECK_OF_NODE, HEAD, NODE, Functions, compose
 from stacks.config import parse
 from tests.unit.components.roles.test_scripts_shellcheck import shellcheck
@@ -382,6 +384,22 @@ def test_a_running_slurmd_is_replaced_in_the_nodes_turn_and_the_next_node_has_it
     assert turns(machine) == ["scontrol create", "systemctl stop", "install", "scontrol delete"]
     (made,) = [call for call in machine.calls if call.startswith("scontrol create")]
     assert made.endswith("duration=15 users=root flags=maint,ignore_jobs nodes=a1")
+
+
+@pytest.mark.parametrize("holder", ["a1", "b1"])
+def test_a_later_phase_ends_the_turn_and_no_other_nodes(machine: Shell, holder: str) -> None:
+    published(machine, SHARE)
+    running_slurmd(machine)
+    apt(machine)
+    assert node(machine).returncode == 0
+    # slurmd takes its configuration with it.
+    shutil.rmtree(machine.path("run/slurm"))
+    machine.write("turns/turn", f"nodes={holder}")
+    with machine.here():
+        end_turn("a1")
+        end_turn("a1")
+    assert turns(machine).count("scontrol delete") == (holder == "a1")
+    assert not machine.path("run/tailrack-private/slurm-turn").exists()
 
 
 def test_a_node_without_a_slurmd_that_runs_waits_for_nobody(machine: Shell) -> None:

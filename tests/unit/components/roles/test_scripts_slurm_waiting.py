@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from components.roles.slurm_release.wait_for_packages import unreserve_node
 from tests.unit.shell import Shell
 
 VALUES = {"HOST_NAME": "head", "STEP_NAME": "test"}
@@ -66,6 +67,17 @@ def test_each_node_goes_when_it_has_the_release_and_the_last_takes_the_reservati
     call(controller, "hold_older_nodes 25.11.7; unreserve_node c1; unreserve_node a1")
     assert held(controller) == "b1"
     call(controller, "unreserve_node b1; unreserve_node b1")
+    assert held(controller) is None
+
+
+def test_so_does_the_node_itself(controller: Shell) -> None:
+    call(controller, "hold_older_nodes 25.11.7")
+    with controller.here():
+        unreserve_node("c1")
+        unreserve_node("a1")
+        assert held(controller) == "b1"
+        unreserve_node("b1")
+        unreserve_node("b1")
     assert held(controller) is None
 
 

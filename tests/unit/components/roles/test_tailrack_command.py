@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from components.roles.role import FOLDER
+from components.roles.slurm.node_state import OUR_DRAINS
 from components.roles.tailrack_command import ask, main, nodes, resume, slurm
 from components.roles.tailrack_command.ask import NO_ANSWER, NO_CHECKS, Answer, Failure, checked, failure
 from components.roles.tailrack_command.out_reason import TAILRACK, why_out
@@ -90,13 +91,15 @@ def test_a_failed_prolog_is_told_with_its_script_and_remedy_unless_it_was_before
 def test_every_reason_that_the_scripts_write_is_known_as_tailracks() -> None:
     scripts = [*FOLDER.glob("*/*.sh"), *FOLDER.glob("*/templates/*")]
     text = "".join(path.read_text() for path in scripts if path.is_file())
+    phases = "".join(path.read_text() for path in FOLDER.glob("slurm/*.py"))
     written = set(re.findall(r"""reason=["']?(tailrack: [^"'$]*)["']""", text))
     written |= set(re.findall(r'clear_jobs "\$\w+" "(tailrack: [^"$]*)"', text))
+    written |= set(re.findall(r'"(tailrack: [^"({]*)"', phases))
     assert {"tailrack: shuts down", "tailrack: leaves the cluster", "tailrack: does not answer"} <= written
+    assert "tailrack: registers anew" in written
     assert {reason for reason in written if not TAILRACK.fullmatch(reason)} == set()
     # And all that steps bring back by themselves.
-    (ours,) = re.findall(r"^OUR_DRAINS='(.*)'$", text, re.MULTILINE)
-    words = set(ours.removeprefix("tailrack: (").removesuffix(")").split("|"))
+    words = set(OUR_DRAINS.pattern.removeprefix("tailrack: (").removesuffix(")").split("|"))
     assert words <= set(TAILRACK.pattern.removeprefix("tailrack: (").removesuffix(")").split("|"))
 
 

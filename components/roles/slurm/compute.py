@@ -1,0 +1,124 @@
+"""Run slurmd as a dynamic node.
+
+It sends its own hardware description, and gets its configuration from the controller.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from components.node import files, systemd
+from components.node.run import run
+from components.node.step.step import Step
+from components.node.waiting import wait_for
+from components.roles.slurm.foreign_files import set_foreign_slurm_aside
+from components.roles.slurm.node_state import NodeState, Registration, read_node
+from components.roles.slurm.place import wait_for_place
+from components.roles.slurm.recreate import recreate_node
+from components.roles.slurm.shutdown import requeue_jobs_at_shutdown
+from components.roles.slurm.usable import REGISTER_LIMIT, Usability
+from components.roles.slurm_release.packages import INSTALLED
+from components.roles.slurm_release.take_turn import end_turn
+from components.roles.slurm_release.wait_for_packages import unreserve_node
+
+_UNIT = "slurmd.service"
+_WATCHDOG = "tailrack-slurmd-watchdog.service"
+_SHUTDOWN = "tailrack-shutdown.service"
+_PORT = 6817
+
+
+@dataclass(frozen=True)
+class ComputeValues:
+    """The values of this node.
+
+    node_features, node_gres   Slurm features and gres (`site-x,pool-a`, `gpu:h200:8` or empty)
+    node_registered_mb         memory that the node registers, a little less than it has
+    node_reserved_mb           part of it that jobs cannot use
+    head_address               tailnet address of slurmctld
+    slurm_job_limit_seconds    seconds to wait for jobs to end
+    """
+
+    node_features: str
+    node_gres: str
+    node_registered_mb: int
+    node_reserved_mb: int
+    head_address: str
+    slurm_job_limit_seconds: int
+
+    @property
+    def registration(self) -> Registration:
+        return Registration(frozenset(self.node_features.split(",")), self.node_gres, self.node_reserved_mb)
+
+
+def compute(step: Step, values: ComputeValues) -> None:
+    """Register this node, and wait until the controller gives it jobs."""
+    watchdog_changed = step.changed
+    set_foreign_slurm_aside()
+    unit_changed = _install_units(step.host, values)
+    node = read_node(step.host) if systemd.is_active("slurmd") else None
+    if node is None:
+        # slurmd registers only when it starts, so restart it if the controller has forgotten this node.
+        node = _start_slurmd(step.host)
+        unit_changed = False
+    if node and node.registration != values.registration:
+        recreate_node(step.host, node, values.slurm_job_limit_seconds)
+    elif unit_changed:
+        # Jobs continue without slurmd.
+        systemd.restart_later("slurmd")
+    usability = Usability(step.host, values.head_address)
+    usability.require()
+    if files.exists(INSTALLED):
+        unreserve_node(step.host)
+    end_turn(step.host)
+    if wait_for_place(step.host, values.head_address):
+        usability.require()
+    _start_helpers(restart=watchdog_changed)
+    step.result("slurm_version", run("slurmd", "-V").split()[1])
+
+
+def _install_units(host: str, values: ComputeValues) -> bool:
+    """Write and enable the units, and return whether slurmd's changed."""
+    changed = files.write(f"{systemd.UNITS}/{_UNIT}.d/tailrack.conf", _slurmd_unit(host, values))
+    systemd.write_restart("slurmd.service")
+    requeue_jobs_at_shutdown(host)
+    # Its name before version 0.1.
+    systemd.retire("tailrack-known.service")
+    files.remove("/usr/local/sbin/tailrack-known")
+    systemd.reload(_UNIT, _WATCHDOG, _SHUTDOWN)
+    systemd.enable(_UNIT, _WATCHDOG, _SHUTDOWN)
+    return changed
+
+
+def _slurmd_unit(host: str, values: ComputeValues) -> str:
+    conf = (
+        f"Feature={values.node_features} RealMemory={values.node_registered_mb} MemSpecLimit={values.node_reserved_mb}"
+    )
+    if values.node_gres:
+        conf += f" Gres={values.node_gres}"
+    return f"""[Unit]
+# Slurm uses only the tailnet, so its address and names must exist first.
+After=munge.service tailrack-tailnet.service tailrack-names.service
+Wants=munge.service
+Requires=tailrack-names.service
+
+[Service]
+TimeoutStartSec=infinity
+# Jobs inherit it from slurmd; NCCL and RDMA pin memory.
+LimitMEMLOCK=infinity
+ExecStart=
+# Other roles set the last argument in their own files in this folder.
+ExecStart=/usr/sbin/slurmd --systemd -Z -N {host} --conf-server {values.head_address}:{_PORT} --conf "{conf}" \
+$TAILRACK_SLURMD_OPTIONS"""
+
+
+def _start_slurmd(host: str) -> NodeState | None:
+    systemd.restart_later("slurmd")
+    return wait_for(lambda: read_node(host), REGISTER_LIMIT)
+
+
+def _start_helpers(*, restart: bool) -> None:
+    if restart:
+        run("systemctl", "start", "tailrack-shutdown")
+        run("systemctl", "restart", "tailrack-slurmd-watchdog")
+    else:
+        run("systemctl", "start", "tailrack-shutdown", "tailrack-slurmd-watchdog")
