@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 import subprocess
+from typing import Any
+from unittest import mock
 
 import pytest
 
+from components.node import files
+from components.node.failure import Failure
+from components.roles.pam_slurm_adopt import login
+from components.roles.pam_slurm_adopt import node as node_phase
 from components.roles.role import Value
-from components.steps.command_line import render_program
+from components.steps.command_line import kept_request
 from components.steps.composition import leave_program
 from tests.unit.shell import ROLES, Shell, script_of
 
@@ -25,15 +34,15 @@ WITH_JOBS = """# PAM configuration for the Secure Shell service
 account    required     pam_nologin.so
 @include common-account
 # tailrack: begin
-account [success=ignore default=1] pam_listfile.so item=user sense=allow onerr=fail quiet file={users}
+account [success=ignore default=1] pam_listfile.so item=user sense=allow onerr=fail quiet file=/etc/tailrack/job-users
 account required pam_slurm_adopt.so nodename=a1 action_adopt_failure=deny action_generic_failure=deny
 # tailrack: end
 session    required     pam_loginuid.so
 # tailrack: begin
 # was: @include common-session
-session [success=1 default=ignore] pam_listfile.so item=user sense=allow onerr=fail quiet file={users}
+session [success=1 default=ignore] pam_listfile.so item=user sense=allow onerr=fail quiet file=/etc/tailrack/job-users
 session substack common-session
-session [success=1 default=ignore] pam_listfile.so item=user sense=deny onerr=succeed quiet file={users}
+session [success=1 default=ignore] pam_listfile.so item=user sense=deny onerr=succeed quiet file=/etc/tailrack/job-users
 session substack tailrack-jobs
 # tailrack: end
 session    required     pam_limits.so
@@ -52,16 +61,22 @@ case " %(refused)s " in *" $service "*) exit 255 ;; esac
 
 
 @pytest.fixture
-def node(shell: Shell) -> Shell:
+def node(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A node with Debian's files of PAM, whose sshd lets everybody in that manages it: ops."""
     shell.write(SSHD, DEBIANS)
     shell.write("/etc/pam.d/common-session", "session required pam_unix.so\nsession optional pam_systemd.so\n")
     shell.stub("sshd", "echo usepam yes; echo pamservicename sshd")
     shell.stub("ssh-keygen", 'touch "${@: -1}" "${@: -1}.pub"')
-    shell.stub("printenv", "echo ops")
-    shell.stub("ln")
+    for module in (login, node_phase):
+        monkeypatch.setattr(module, "managing_login", lambda: "ops")
     refuse(shell, "")
     return shell
+
+
+@pytest.mark.parametrize(("variables", "login_name"), [({"SUDO_USER": "ops"}, "ops"), ({}, "root")])
+def test_the_manager_is_the_account_that_the_step_logged_in_with(variables: dict[str, str], login_name: str) -> None:
+    with mock.patch.dict(os.environ, variables, clear=True):
+        assert login.managing_login() == login_name
 
 
 def refuse(shell: Shell, stacks: str) -> None:
@@ -90,7 +105,7 @@ def tried(shell: Shell) -> list[str]:
 def test_users_of_the_cluster_need_a_job_and_nobody_else_is_asked(node: Shell) -> None:
     done = step(node)
     assert done.returncode == 0, done.stderr
-    assert stack(node) == WITH_JOBS.format(users=node.path(JOB_USERS))
+    assert stack(node) == WITH_JOBS
     assert node.path(JOB_USERS).read_text() == "ada\nbob\n"
 
 
@@ -128,24 +143,25 @@ def test_the_old_stack_comes_back_when_the_manager_cannot_log_in_any_more(node: 
     assert stack(node) == DEBIANS
 
 
-@pytest.mark.parametrize("login", [1, 2, 3])
-def test_a_step_that_is_killed_at_a_login_leaves_a_stack_by_which_the_manager_gets_in(node: Shell, login: int) -> None:
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_step_that_is_killed_at_a_login_leaves_a_stack_by_which_the_manager_gets_in(node: Shell, number: int) -> None:
     refuse(node, "")
     stub = node.path("stubs/ssh")
-    # ssh is a child of timeout, which is one of the step.
-    kill = f'[ "$(wc -l <"{node.root}/tried")" != {login} ] || kill -KILL "$(awk \'{{print $4}}\' /proc/$PPID/stat)"\n'
-    stub.write_text(stub.read_text() + kill)
-    assert step(node).returncode == 137
-    assert tried(node) == ["sshd", "tailrack-tried", "sshd"][:login]
+    stub.write_text(stub.read_text() + f'[ "$(wc -l <"{node.root}/tried")" != {number} ] || kill -KILL $PPID\n')
+    child = multiprocessing.get_context("fork").Process(target=step, args=(node,))
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    assert tried(node) == ["sshd", "tailrack-tried", "sshd"][:number]
     # Only what the second login has tried takes the place of the old one.
-    assert stack(node) == (DEBIANS if login < 3 else WITH_JOBS.format(users=node.path(JOB_USERS)))
+    assert stack(node) == (DEBIANS if number < 3 else WITH_JOBS)
 
 
 def test_a_second_time_tries_nothing_and_other_users_change_the_list_alone(node: Shell) -> None:
     step(node)
     assert step(node, USERS_LINES=["bob 6002 6002"]).returncode == 0
     assert tried(node) == ["sshd", "tailrack-tried", "sshd"]
-    assert stack(node) == WITH_JOBS.format(users=node.path(JOB_USERS))
+    assert stack(node) == WITH_JOBS
     assert node.path(JOB_USERS).read_text() == "bob\n"
 
 
@@ -157,9 +173,6 @@ def test_the_manager_needs_no_job_under_any_name(node: Shell) -> None:
 def test_before_openssh_9_8_the_program_has_the_stacks_name(node: Shell) -> None:
     node.stub("sshd", "echo usepam yes")
     step(node)
-    assert [call.rsplit("/", 1)[-1] for call in node.calls if call.startswith("ln ")] == [
-        "sshd", "tailrack-tried", "sshd",
-    ]  # fmt: skip
     assert tried(node) == ["sshd", "tailrack-tried", "sshd"]
 
 
@@ -178,9 +191,17 @@ def test_without_cgroups_or_turned_off_nobody_is_asked_and_what_was_there_goes(
 
 def test_a_stack_that_cannot_be_undone_keeps_the_files_that_it_needs(node: Shell) -> None:
     step(node)
-    node.path("/etc/pam.d/tailrack-tried").mkdir()
-    assert step(node, PAM_SLURM_ADOPT_WANTED=False).returncode == 1
-    assert stack(node) == WITH_JOBS.format(users=node.path(JOB_USERS))
+    write = files.write
+
+    def full(path: str, *how: Any) -> bool:
+        if path == SSHD:
+            raise Failure("the disk is full")
+        return write(path, *how)
+
+    with mock.patch.object(files, "write", full):
+        done = step(node, PAM_SLURM_ADOPT_WANTED=False)
+    assert "the disk is full" in done.stderr
+    assert stack(node) == WITH_JOBS
     assert node.path(JOB_USERS).exists()
     assert node.path("/etc/pam.d/tailrack-jobs").exists()
 
@@ -191,12 +212,9 @@ def test_leaving_undoes_it_and_keeps_what_others_wrote_meanwhile(node: Shell) ->
     node.path(SSHD).write_text(stack(node) + more)
     for name in ("systemd-escape", "systemd-run"):
         node.stub(name)
-    program = node.write(
-        "/usr/local/sbin/tailrack-leave",
-        node.inside(render_program(leave_program(ROLES), {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False})),
-    )
-    program.chmod(0o755)
-    assert node.program("/usr/local/sbin/tailrack-leave").stdout == "left\n"
+    request = kept_request("a1", {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": False})
+    node.write("/etc/tailrack/plans/leave.json", f"{node.inside(leave_program(ROLES).file)}\n{request}\n")
+    assert node.kept("leave").stdout == "left\n"
     assert stack(node) == DEBIANS + more
 
 
