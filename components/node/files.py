@@ -11,6 +11,7 @@ another account can change, and OSError for other errors.
 from __future__ import annotations
 
 import grp
+import hashlib
 import os
 import posixpath
 import secrets
@@ -120,6 +121,19 @@ def read(path: str, most: int = 2**24) -> str | None:
         return _read_all(descriptor, most).decode("utf-8", "surrogateescape")
     finally:
         os.close(descriptor)
+
+
+def sha256(path: str) -> str:
+    """Return the SHA-256 of a file in hexadecimal; empty if there is no plain file."""
+    with _existing(path) as found:
+        descriptor = _open_plain(*found) if found else None
+    if descriptor is None:
+        return ""
+    digest = hashlib.sha256()
+    with os.fdopen(descriptor, "rb") as stream:
+        while part := stream.read(2**20):
+            digest.update(part)
+    return digest.hexdigest()
 
 
 def lines(path: str) -> list[str]:

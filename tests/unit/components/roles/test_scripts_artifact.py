@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from subprocess import CompletedProcess
 
 import pytest
 
+from components.node import files
+from components.node.artifacts import Artifact, keep_artifact
+from components.node.failure import Failure
+from components.node.step.step import Step
 from tests.unit.shell import Shell
 
 TEXT = "a source\n"
@@ -14,11 +17,16 @@ DIGEST = hashlib.sha256(TEXT.encode()).hexdigest()
 ADDRESS = "http://files.example/a.tar.gz"
 
 
-def keep(machine: Shell, origin: str = ADDRESS, digest: str = DIGEST) -> CompletedProcess[str]:
-    """Keep a file as /var/lib/kept/a.tar.gz; what is said of a failure is on stdout."""
+def keep(machine: Shell, origin: str = ADDRESS, digest: str = DIGEST) -> str:
+    """Keep a file as /var/lib/kept/a.tar.gz; return the failure, empty without one."""
     machine.path("/var/lib/kept").mkdir(parents=True, exist_ok=True)
-    call = f"keep_artifact /var/lib/kept/a.tar.gz {digest} {origin} some:where some:sum"
-    return machine.call(f"trap 'echo \"$REASON; $REMEDY\"' EXIT; {call}", {}, "machine/artifact")
+    artifact = Artifact(digest, origin, "some:where", "some:sum")
+    with machine.here():
+        try:
+            keep_artifact(Step("a1", "a1-step"), "/var/lib/kept/a.tar.gz", artifact)
+        except Failure as failure:
+            return f"{failure.reason}; {failure.remedy}"
+    return ""
 
 
 def answer(machine: Shell, text: str = TEXT) -> None:
@@ -34,14 +42,14 @@ def kept(machine: Shell) -> list[str]:
 
 def test_a_file_is_fetched_once(shell: Shell) -> None:
     answer(shell)
-    assert keep(shell).returncode == keep(shell).returncode == 0
+    assert keep(shell) == keep(shell) == ""
     assert shell.path("/var/lib/kept/a.tar.gz").read_text() == TEXT
     assert sum(call.startswith("curl") for call in shell.calls) == 1
 
 
 def test_a_file_of_the_machine_itself_is_copied(shell: Shell) -> None:
     shell.write("/srv/a.tar.gz", TEXT)
-    assert keep(shell, str(shell.path("/srv/a.tar.gz"))).returncode == 0
+    assert keep(shell, str(shell.path("/srv/a.tar.gz"))) == ""
     assert kept(shell) == ["a.tar.gz"]
 
 
@@ -50,34 +58,33 @@ def test_another_sum_is_refused_with_the_key_and_nothing_of_it_is_kept(shell: Sh
     answer(shell, "half a so")
     if before:
         shell.write("/var/lib/kept/a.tar.gz", before)
-    done = keep(shell)
+    problem = keep(shell)
     found = hashlib.sha256(b"half a so").hexdigest()
-    assert done.returncode == 1
-    assert f"a.tar.gz from {ADDRESS} has the checksum {found}, which is not the config's" in done.stdout
-    assert "before you change some:sum" in done.stdout
+    assert f"a.tar.gz from {ADDRESS} has the checksum {found}, which is not the config's" in problem
+    assert "before you change some:sum" in problem
     assert kept(shell) == (["a.tar.gz"] if before else [])
 
 
 def test_a_source_that_does_not_answer_is_named_with_the_key_for_another_one(shell: Shell) -> None:
     shell.stub("curl", "exit 6")
-    done = keep(shell)
-    assert done.returncode == 1
-    assert f"{ADDRESS} cannot be fetched from here" in done.stdout
-    assert "set some:where to a copy of your own" in done.stdout
+    problem = keep(shell)
+    assert f"{ADDRESS} cannot be fetched from here" in problem
+    assert "set some:where to a copy of your own" in problem
     assert kept(shell) == []
 
 
-def test_a_full_disk_is_called_so_and_not_a_source_that_is_silent(shell: Shell) -> None:
+def test_a_full_disk_is_called_so_and_not_a_source_that_is_silent(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shell.stub("curl", 'while [ "$1" != -o ]; do shift; done; echo half >"$2"; exit 23')
-    shell.stub("head", 'echo "head: error writing: No space left on device" >&2; exit 1')
-    done = keep(shell)
-    assert done.returncode == 1
-    assert "var/lib/kept: No space left on device; make room there" in done.stdout
+    monkeypatch.setattr(files, "room_error", lambda folder: "No space left on device")
+    problem = keep(shell)
+    assert "var/lib/kept: No space left on device; make room there" in problem
     assert kept(shell) == []
 
 
 def test_what_a_fetch_that_was_cut_off_has_left_is_in_nobodys_way(shell: Shell) -> None:
     answer(shell)
     shell.write("/var/lib/kept/.new", "half")
-    assert keep(shell).returncode == 0
+    assert keep(shell) == ""
     assert kept(shell) == ["a.tar.gz"]
