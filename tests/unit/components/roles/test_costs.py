@@ -1,4 +1,4 @@
-"""`tailrack costs`: the book, what a month came to, and who idles; and the bash that writes the book."""
+"""`tailrack costs`: the book, what a month came to, and who idles; and the steps that write the book."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import os
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from components.roles.costs import stays
 from components.roles.tailrack_command import book, costs, slurm
 from components.roles.tailrack_command.book import Stay, joined, left, month_begin, read_book, read_stays, spent
 from components.roles.tailrack_command.costs import as_rows, as_text, duration, totals, used_hours
@@ -118,12 +120,13 @@ def test_without_a_price_nothing_is_asked_of_slurm(monkeypatch: Any, capsys: Any
     assert "No node has a price_per_hour" in capsys.readouterr().out
 
 
-# The bash.
+# On the head node.
 
 
 def write(shell: Shell, phase: str, action: str, price: str, at: int) -> str:
     shell.stub("date", f"echo {at}")
-    done = shell.step(script_of("costs", phase), {"STEP_LOCK": "", "NODE_NAME": "a1", "NODE_PRICE": price}, action)
+    with mock.patch.object(stays, "time", mock.Mock(time=lambda: at)):
+        done = shell.step(script_of("costs", phase), {"NODE_NAME": "a1", "NODE_PRICE": price}, action)
     assert done.returncode == 0, done.stderr
     return shell.path("/var/lib/tailrack/costs/a1").read_text()
 
@@ -150,12 +153,20 @@ def test_the_book_of_a_node_does_not_grow_for_ever(shell: Shell) -> None:
 def test_who_left_long_ago_is_forgotten_and_who_stays_is_not(shell: Shell) -> None:
     gone = shell.write("/var/lib/tailrack/costs/gone", "100 200 1 USD\n")
     stays = shell.write("/var/lib/tailrack/costs/stays", "100 - 1 USD\n")
-    past = time.time() - 500 * 86400
+    past = time.time() - 402 * 86400
     for file in (gone, stays):
         os.utime(file, (past, past))
-    write(shell, "services", "up", "", 900)
+    write(shell, "services", "up", "", int(time.time()))
     assert (gone.exists(), stays.exists()) == (False, True)
 
 
 def test_the_folder_is_where_the_command_looks() -> None:
     assert f"{book.BOOK}" == "/var/lib/tailrack/costs"
+
+
+def test_a_node_that_expires_ends_its_period(shell: Shell) -> None:
+    file = shell.write("/var/lib/tailrack/costs/a1", "100 - - -\n")
+    with shell.here(), mock.patch.object(stays, "time", mock.Mock(time=lambda: 300.5)):
+        stays.close_stay("a1")
+        stays.close_stay("a2")
+    assert file.read_text() == "100 300 - -\n"

@@ -1,0 +1,67 @@
+"""The record of costs: one file for each node, one line for each period in the cluster at one price.
+
+FROM UNTIL AMOUNT CURRENCY     seconds since 1970, `-` while in the cluster; price per hour, `- -` without one
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from components.node import files
+from components.node.step.step import STATE_DIR
+
+_FOLDER = f"{STATE_DIR}/costs"
+# Lines to keep for each node, and days to keep a node that has left.
+_LINES = 200
+_DAYS = 400
+
+
+@dataclass(frozen=True)
+class NodeValues:
+    """A node's name."""
+
+    node_name: str
+
+
+@dataclass(frozen=True)
+class PriceValues(NodeValues):
+    """Its price per hour, such as `2.05 USD`; empty without one in the config."""
+
+    node_price: str
+
+
+def open_stay(values: PriceValues) -> None:
+    """Start a period for a node, unless the last line already has its price."""
+    path, price = f"{_FOLDER}/{values.node_name}", values.node_price or "- -"
+    lines = files.lines(path)
+    if lines and lines[-1].partition(" ")[2] == f"- {price}":
+        return
+    now = int(time.time())
+    _write(path, [*_ended(lines, now), f"{now} - {price}"])
+
+
+def close_stay(name: str) -> None:
+    """End the current period of a node."""
+    path = f"{_FOLDER}/{name}"
+    if lines := files.lines(path):
+        _write(path, _ended(lines, int(time.time())))
+
+
+def _write(path: str, lines: list[str]) -> None:
+    files.write(path, "\n".join(lines))
+
+
+def _ended(lines: list[str], until: int) -> list[str]:
+    """Return the last lines, with an open period ended."""
+    words = (line.split() for line in lines[-(_LINES - 1) :])
+    return [" ".join([begin, str(until) if end == "-" else end, *price]) for begin, end, *price in words]
+
+
+def forget_old_stays() -> None:
+    """Remove the files of nodes that left long ago."""
+    for name in files.names_in(_FOLDER):
+        path = f"{_FOLDER}/{name}"
+        left = not any(line.split()[1:2] == ["-"] for line in files.lines(path))
+        if left and files.is_plain(path) and (files.age_of(path) or 0) // 86400 > _DAYS:
+            files.remove(path)
