@@ -28,7 +28,7 @@ from components.roles.role import Role
 from components.roles.slurm.files import FILES, controller_files
 from components.roles.slurm.versions import oldest_reached
 from components.steps import composition
-from components.steps.command_line import TIME_LIMIT_SECONDS
+from components.steps.command_line import TIME_LIMIT_SECONDS, kept_request
 from components.steps.delivery import deliver
 from components.steps.step import REPAIR, Step
 from components.steps.values import OutputField, Value, combine, output_fields
@@ -86,7 +86,10 @@ class HeadNode(pulumi.ComponentResource):
         phases = composition.COMPUTING_HEAD if compute else composition.HEAD
         # Nodes wait for the address of the head node, not for its packages.
         join_script = composition.compose(roles, composition.JOIN, next_phases=phases)
-        head_script = composition.compose(roles, phases, leaves=True)
+        expire, again = composition.expire_program(roles), composition.again_program()
+        head_script = composition.compose(roles, phases, leaves=True).with_texts(
+            {"HEAD_EXPIRE_PLAN": expire.file, "HEAD_FABRIC_PLAN": again.file}
+        )
         self._roles, self._services = roles, composition.compose(roles, composition.SERVICES)
         delivered = deliver(
             f"{host.name}-scripts",
@@ -145,13 +148,11 @@ class HeadNode(pulumi.ComponentResource):
             **output_fields(files, FILES),
         }
 
-        def program(name: str, script: composition.Program) -> pulumi.Input[str]:
-            program_values = {**values, "HOST_NAME": host.name, "STEP_NAME": name, REPAIR: "", "ANSWER": ""}
-            return combine({key: program_values[key] for key in script.reads}, script.render)
-
+        # The program sets NODE_NAME for each node that it removes.
+        expire_values = {name: values[name] for name in expire.reads - {"NODE_NAME"}}
         programs = {
-            "HEAD_EXPIRE_PROGRAM": program("tailrack-expire", composition.expire_program(roles)),
-            "HEAD_FABRIC_PROGRAM": program("tailrack-fabric-again", composition.again_program()),
+            "HEAD_EXPIRE_VALUES": combine(expire_values, lambda resolved: kept_request(host.name, resolved)),
+            "HEAD_FABRIC_VALUES": kept_request(host.name, {}),
         }
         head = Step(
             f"{host.name}-head",

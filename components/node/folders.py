@@ -63,11 +63,12 @@ def _give_contents(path: str, account: str) -> None:
 
 
 def read_theirs(path: str) -> str | None:
-    """Return the beginning of a file, read as the owner of its folder; None if that fails.
+    """Return the beginning of a file, read as the owner of its folder, or of the first folder above that is not root's.
 
-    If that owner is root, a link is refused.
+    Return None if that fails. If all folders are root's, a link is refused.
     """
-    owner = files.owner_of(str(PurePosixPath(path).parent))
+    above = (str(folder) for folder in reversed(PurePosixPath(path).parents[:-1]))
+    owner = next((owner for owner in map(files.owner_of, above) if owner != "root"), "root")
     if not owner:
         return None
     if owner == "root":

@@ -13,15 +13,14 @@ import importlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from components.node.step.shell import assignments
 from components.node.step.values import names
 from components.node.step.work import Call
 from components.roles.facts import Reader
-from components.roles.role import FOLDER, Role, Value
+from components.roles.role import FOLDER, Role
 from components.steps.results import Answer
 
 SCRIPTS = Path(__file__).parent
@@ -41,8 +40,6 @@ NODE = ("machine", "node", "compute")
 SERVICES = ("services",)
 NODE_SERVICES = ("node_services",)
 LEAVE = ("leave",)
-EXPIRE = ("expire",)
-AGAIN = ("again",)
 
 # The last three come from /etc/os-release.
 _SHELL_VARIABLES = frozenset(
@@ -54,18 +51,6 @@ _SET = re.compile(r"(?:^|[\s(;&|!])(?:local |declare |export )?([A-Z][A-Z0-9_]+)
 _OWN = frozenset({"HOST_NAME", "STEP_NAME", "STEP_REPAIR", "ANSWER"})
 _USES = re.compile(r"^# uses: (.+)$", re.MULTILINE)
 _FUNCTION = re.compile(r"^(\w+)\(\)", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Program:
-    """Bash that runs without a step, and the names of the values that it reads."""
-
-    text: str
-    reads: frozenset[str]
-
-    def render(self, values: Mapping[str, Value]) -> str:
-        """Return the program with its values. Raises KeyError for a missing value."""
-        return "\n".join(["#!/bin/bash", assignments({name: values[name] for name in self.reads}), self.text])
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +93,7 @@ class Script:
 
     def with_texts(self, texts: Mapping[str, str]) -> Script:
         """Return the script with these values in it, by name."""
-        return Script(self.calls, self.bash, self.shell, self.phases, {**self.texts, **texts})
+        return replace(self, texts={**self.texts, **texts})
 
 
 def compose(
@@ -245,22 +230,25 @@ def _leave_program(roles: tuple[Role, ...]) -> Script:
     return parts.script({"leave": alone})
 
 
-def expire_program(roles: Sequence[Role]) -> Program:
-    """Return the program of a head node that removes expired spot nodes (components/roles/slurm/expire.sh)."""
-    members = [role for role in reversed(roles) if _script(role, "register")]
-    functions = Functions([*(f"{role.name}/register" for role in members), f"slurm/{EXPIRE[0]}"], shared=("base",))
-    calls = [f"{role.name}_register_forget" for role in members]
-    forget = _function("expire_node", [call for call in calls if functions.has(call)])
-    # The program sets the values of a node itself.
-    reads = frozenset(name for name in functions.reads if not name.startswith(("NODE_", "POOL_")))
-    text = functions.text.removeprefix("#!/bin/bash\n")
-    return Program("\n".join([text, forget, "slurm_expire"]), reads)
+def expire_program(roles: Sequence[Role]) -> Script:
+    """Return the plan of a head node that removes expired spot nodes (components/roles/slurm/expire.py).
+
+    It sets NODE_NAME itself, and has no other value of a node. Raises ValueError if a role needs one to forget a node.
+    """
+    parts = _Parts(roles, REGISTER)
+    forget = [call for role in reversed(roles) for call in parts.calls(role, *REGISTER, "forget")]
+    expire = ("python", "components.roles.slurm.expire", "expire")
+    plan = parts.script({"expire": (expire,), "forget": tuple(forget)})
+    unknown = {name for name in plan.reads if name.startswith(("NODE_", "POOL_"))} - {"NODE_NAME"}
+    if unknown & plan.phases:
+        raise ValueError(f"a node must be forgotten by its name alone, without {', '.join(sorted(unknown))}")
+    # The functions for other phases of its bash read more.
+    return replace(plan, shell=plan.shell - unknown)
 
 
-def again_program() -> Program:
-    """Return the program of a head node that repeats failed fabric proofs (components/roles/fabric/again.sh)."""
-    functions = Functions([f"fabric/{AGAIN[0]}"], shared=("base",))
-    return Program("\n".join([functions.text.removeprefix("#!/bin/bash\n"), "fabric_again"]), functions.reads)
+def again_program() -> Script:
+    """Return the plan of a head node that repeats failed fabric proofs (components/roles/fabric/again.py)."""
+    return Script({"fabric-again": (("python", "components.roles.fabric.again", "again"),)})
 
 
 def single(path: Path) -> Script:
@@ -299,10 +287,6 @@ def _wanted(parts: Iterable[tuple[Role, str]]) -> list[Call]:
 def _files(role: Role, phase: str) -> list[Call]:
     rows = tuple((file.path, file.mode, file.owner, file.text) for file in role.files.get(phase, ()))
     return [("files", *rows)] if rows else []
-
-
-def _function(name: str, lines: Sequence[str]) -> str:
-    return "\n".join([f"{name}() {{", *(f"    {line}" for line in lines), "}"])
 
 
 class Functions:

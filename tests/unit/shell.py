@@ -233,13 +233,14 @@ class Shell:
         repair: str = "",
         lock: str = "tailrack",
         here: bool = False,
+        host: str = "a1",
     ) -> subprocess.CompletedProcess[str]:
         """Run a step with what it reads of the values."""
         there = {**DISTRIBUTION, **values}
         read = json.loads(json.dumps({key: there[key] for key in script.reads}))
         plan = work.read_plan(json.dumps({**json.loads(script.file), "bash": self._bash_of(script)}))
         plan = replace(plan, texts={key: self.inside(text) for key, text in plan.texts.items()})
-        step = Step("a1", name, repair)
+        step = Step(host, name, repair)
         stdout, stderr, status = "", "", 0
         umask = os.umask(0o022)
         with self.here(), mock.patch.object(step_main, "Work", partial(_WorkInside, self)):
@@ -255,9 +256,9 @@ class Shell:
                         raise
                 stdout = json.dumps(step.results, ensure_ascii=False, separators=(",", ":")) + "\n"
             except Failure as failure:
-                stderr, status = report("a1", name, failure), 1
+                stderr, status = report(host, name, failure), 1
             except Exception:  # noqa: BLE001 as step_main.main does
-                stderr, status = report("a1", name, Failure("")), 1
+                stderr, status = report(host, name, Failure("")), 1
             finally:
                 step.release()
                 os.umask(umask)

@@ -23,6 +23,12 @@ FOLDER = "/etc/tailrack/plans"
 LEAVE = "leave"
 
 
+def keep(name: str, plan: str, request: str, command: str) -> None:
+    """Leave a plan and the program that runs it, `tailrack-<name>`, on this machine."""
+    plan_file = files.File(f"{FOLDER}/{name}.json", f"{plan}\n{request}")
+    files.write_all([plan_file, files.File(f"/usr/local/sbin/tailrack-{name}", command, 0o755)])
+
+
 def main(arguments: Sequence[str]) -> int:
     """Run the plan and return the exit status."""
     name = arguments[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.fabric.facts import networks, proven
+from components.roles.program import launcher
 from components.roles.python_program import python_program
 from components.roles.role import File, Role, SlurmKey, template
 
@@ -12,7 +13,7 @@ TASK_PROLOG = "/usr/local/lib/tailrack/task-prolog"
 # Machines take the head node's requests to prove a fabric at this port, on the tailnet only.
 PORT = "6816"
 
-# A program on the head node (its text comes with the head node's step), and its timer.
+# A program on the head node (its plan comes with the head node's step), and its timer.
 AGAIN = "tailrack-fabric-again"
 
 
@@ -21,6 +22,7 @@ def role(_settings: ClusterSettings) -> Role:
     return Role(
         "fabric",
         after=("tailnet", "munge"),
+        texts={"FABRIC_AGAIN_COMMAND": launcher("kept", "fabric-again")},
         packages={"join": ("python3", "iproute2")},
         files={
             "join": (

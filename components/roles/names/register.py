@@ -18,6 +18,14 @@ class NameValues:
     nfs_exports_path: str
 
 
+@dataclass(frozen=True)
+class ForgottenName:
+    """The name of a node that the head node forgets, and the share."""
+
+    node_name: str
+    nfs_exports_path: str
+
+
 def register(step: Step, values: NameValues) -> None:
     """Add the node."""
     step.take_lock()
@@ -25,7 +33,7 @@ def register(step: Step, values: NameValues) -> None:
     publish_names(values.nfs_exports_path)
 
 
-def forget(step: Step, values: NameValues) -> None:
+def forget(step: Step, values: ForgottenName) -> None:
     """Remove the node."""
     files.remove(f"{MEMBERS}/{values.node_name}/address")
     publish_names(values.nfs_exports_path)

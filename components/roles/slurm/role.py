@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import matching, truth, version
+from components.roles.program import launcher
 from components.roles.role import USERS, File, Holder, Role, template
 from components.roles.slurm.files import MAIL_PROGRAM
 
@@ -21,7 +22,7 @@ CONTROLLER_WATCHDOG = "tailrack-slurmctld-watchdog"
 ROOM = "tailrack-slurm-room"
 # The program that requeues a node's jobs when its machine shuts down; shutdown.py writes the unit.
 SHUTDOWN = "tailrack-shutdown"
-# A program beside slurmctld, with a timer. Its text comes with the head node's step.
+# A program beside slurmctld, with a timer. Its plan comes with the head node's step.
 EXPIRE = "tailrack-expire"
 
 
@@ -64,6 +65,7 @@ def role(settings: ClusterSettings) -> Role:
         texts={
             "SLURM_PROLOG": template("slurm", "tailrack-prolog").replace("KIND", "prolog"),
             "SLURM_EPILOG": template("slurm", "tailrack-prolog").replace("KIND", "epilog"),
+            "SLURM_EXPIRE_COMMAND": launcher("kept", "expire"),
         },
         ports=PORTS,
         holders={"6817": Holder(ACCOUNT), "6819": Holder(ACCOUNT), PORTS[1]: Holder(USERS)},

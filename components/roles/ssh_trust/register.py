@@ -31,6 +31,13 @@ class MemberValues:
     node_adopt: bool
 
 
+@dataclass(frozen=True)
+class ForgottenMember:
+    """A node that the head node forgets."""
+
+    node_name: str
+
+
 def register(step: Step, values: MemberValues) -> None:
     """Report the authorities and the node's certificate."""
     step.take_lock()
@@ -62,7 +69,7 @@ def release(step: Step, values: MemberValues) -> None:
     note(f"{name} does not answer at {address}: treated as gone. If it comes back, run tailrack-leave there.")
 
 
-def forget(step: Step, values: MemberValues) -> None:
+def forget(step: Step, values: ForgottenMember) -> None:
     """Remove the node's records."""
     files.remove_folder(f"{MEMBERS}/{values.node_name}")
 

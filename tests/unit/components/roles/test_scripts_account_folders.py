@@ -9,10 +9,16 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from components.node import files
+from components.node.failure import Failure
+from components.node.step.step import Step
 from components.roles.role import Value, template
+from components.roles.slurm.head import refuse_another_cluster_name
+from components.roles.slurm.leave import leave
 from tests.unit.components.roles.test_scripts_idle_head import head_step
 from tests.unit.shell import ROLES, Shell
 from tests.unit.traps import KEY, TRAPS, changed, guarded, outside, trap
@@ -43,10 +49,15 @@ def test_the_head_node_stops_at_what_is_in_the_place_of_slurmctlds_folder(machin
 
 def test_the_clusters_name_is_read_as_slurms_account_and_a_fifo_holds_the_step_for_no_time(machine: Shell) -> None:
     machine.write(f"{STATE}/clustername", "other|4711\n")
-    conf: dict[str, Value] = {"SLURM_SLURM_CONF": "ClusterName=lab"}
-    machine.stub("stat", "echo slurm")
-    done = machine.call(f"{SAY}refuse_another_cluster_name", conf, "slurm/head")
-    assert "created as 'other'" in done.stdout
+    # As the packages make the folders, and as a head node has them.
+    for folder in ("/var/lib/slurm", STATE):
+        owners = {folder: "slurm"}
+        with (
+            machine.here(),
+            mock.patch.object(files, "owner_of", lambda path, owners=owners: owners.get(path, "root")),
+            pytest.raises(Failure, match="created as 'other'"),
+        ):
+            refuse_another_cluster_name(Step("head", "head-head"), "ClusterName=lab")
     assert f"runuser -u slurm -- cat -- {machine.path(STATE)}/clustername" in machine.calls
 
 
@@ -142,13 +153,16 @@ def test_a_cluster_that_leaves_empties_gives_away_and_removes_nothing_through_a_
     for unit in ("slurmctld.service.d/tailrack.conf", "tailrack-database.service", "tailrack-mlflow.service"):
         machine.write(f"/etc/systemd/system/{unit}", "")
     machine.write("/var/lib/tailrack/mlflow/artifacts", f"{machine.path('/export/mlflow')}\n")
-    machine.write("/etc/passwd", "tailrack-mlflow:x:999:999::/:/usr/sbin/nologin\n")
+    accounts = ("tailrack-mlflow:x:999:999::/:/usr/sbin/nologin", "slurm:x:64030:64030::/:/usr/sbin/nologin")
+    machine.write("/etc/passwd", "".join(f"{line}\n" for line in accounts))
     for name in ("pkill", "pgrep", "userdel", "mariadb"):
         machine.stub(name, "exit 1" if name == "pgrep" else "")
     before = outside(machine)
-    commands = "set +e; slurm_leave; accounting_leave; munge_leave; mlflow_leave"
-    files = ("slurm/leave", "accounting/leave", "munge/leave", "mlflow/leave")
-    machine.call(commands, {}, *files)
+    with machine.here():
+        leave(Step("head", "tailrack-leave"))
+    assert machine.owners["/var/lib/slurm"] == ("slurm", "slurm"), "as the packages have it"
+    commands = "set +e; accounting_leave; munge_leave; mlflow_leave"
+    machine.call(commands, {}, "accounting/leave", "munge/leave", "mlflow/leave")
     assert outside(machine) == before
     assert changed(machine) == []
     assert not machine.path(MUNGE_KEY).is_symlink()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from components.roles.role import Value
-from components.steps.command_line import render_program
+from components.steps.command_line import kept_request
 from components.steps.composition import JOIN_OF_NODE, again_program
 from tests.unit.shell import Shell, role_header, script_of
 
@@ -20,7 +20,7 @@ TOLD = {"interfaces": ["eth1"], "rdma": [], "with": [["a1", "eth1"]], "note": ""
 NODE: dict[str, Value] = {
     "NODE_NAME": "a2", "NODE_SITE": "rack", "NODE_FABRIC": "auto", "NODE_NETWORKS": json.dumps(NETWORKS),
     "NODE_RDMA": "auto", "NODE_ADDRESS": "100.64.0.7", "HEAD_ADDRESS": "100.64.0.1", "HEAD_COMPUTES": True,
-    "HEAD_FABRIC_PROGRAM": "#!/bin/bash",
+    "HEAD_FABRIC_PLAN": "{}", "HEAD_FABRIC_VALUES": "{}",
 }  # fmt: skip
 
 
@@ -131,10 +131,8 @@ def again(shell: Shell) -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(**told: list[str]) -> subprocess.CompletedProcess[str]:
         program(shell, f"echo '{json.dumps(told)}'")
-        values: dict[str, Value] = {"HOST_NAME": "head", "STEP_NAME": "again", "STEP_LOCK": "", "STEP_REPAIR": ""}
-        text = shell.inside(render_program(again_program(), values))
-        shell.write("/usr/local/sbin/tailrack-fabric-again", text).chmod(0o755)
-        return shell.program("/usr/local/sbin/tailrack-fabric-again")
+        shell.write("/etc/tailrack/plans/fabric-again.json", f"{again_program().file}\n{kept_request('head', {})}\n")
+        return shell.kept("fabric-again")
 
     return run
 

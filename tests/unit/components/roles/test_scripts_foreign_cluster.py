@@ -21,11 +21,7 @@ ATLAS = "# the old one\nClusterName=atlas\n"
 
 @pytest.fixture
 def machine(shell: Shell) -> Shell:
-    """A machine without anything of Slurm's; users and groups are those of two files."""
-    for kind in ("passwd", "group"):
-        file = shell.write(f"{kind}.txt", "")
-        shell.stub(f"getent-{kind}", f'awk -F: -v key="$1" \'$1 == key || $3 == key\' "{file}"')
-    shell.stub("getent", '"getent-$1" "$2" | grep . || exit 2')
+    """A machine without anything of Slurm's."""
     shell.stub("id", "exit 1")
     shell.stub("apt-cache", 'printf "%s:\\n  Candidate: 24.11.5-4\\n" "$2"')
     shell.stub("dpkg-query", "exit 1")
@@ -107,14 +103,14 @@ def test_exports_of_the_kernels_server_are_nobodys_trouble(machine: Shell) -> No
 def test_a_uid_that_clashes_is_found_before_anything_is_changed(
     machine: Shell, there: str, problem: str | None
 ) -> None:
-    machine.write("passwd.txt", f"{there}\n")
+    machine.write("/etc/passwd", f"{there}{there.split(':')[2]}:::\n")
     done = look(machine)
     assert done.returncode == (1 if problem else 0)
     assert problem is None or problem in done.stderr
 
 
 def test_all_uids_that_clash_are_told_at_once_and_taking_over_does_not_help(machine: Shell) -> None:
-    machine.write("passwd.txt", "carol:x:6001:\nbob:x:1008:\n")
+    machine.write("/etc/passwd", "carol:x:6001:6001:::\nbob:x:1008:1008:::\n")
     done = look(machine, take_over=True, users="ada 6001 6001; bob 6002 6002")
     assert "uid 6001 is carol here and should be ada; user bob has uid 1008 here and should have 6002" in done.stderr
 
@@ -301,7 +297,7 @@ HOME = "/nowhere/shared/home/ada"
     ],
 )
 def test_an_account_that_has_another_home_is_not_taken_for_a_users(machine: Shell, line: str, problem: str) -> None:
-    machine.write("passwd.txt", f"{line}\n")
+    machine.write("/etc/passwd", f"{line}\n")
     done = look(machine)
     assert (done.returncode == 0) == (not problem), done.stderr
     assert problem in done.stderr
@@ -309,6 +305,6 @@ def test_an_account_that_has_another_home_is_not_taken_for_a_users(machine: Shel
 
 
 def test_an_account_that_the_cluster_has_made_is_its_own_wherever_its_home_was(machine: Shell) -> None:
-    machine.write("passwd.txt", "ada:x:6001:6001::/data/home/ada:/bin/bash\n")
+    machine.write("/etc/passwd", "ada:x:6001:6001::/data/home/ada:/bin/bash\n")
     machine.write("var/lib/tailrack/users", "ada\n")
     assert look(machine).returncode == 0

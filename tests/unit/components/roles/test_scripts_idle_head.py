@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import subprocess
+from unittest import mock
 
 import pytest
 
 from components.roles.role import Value
-from tests.unit.shell import Shell, role_header
+from components.roles.slurm import head
+from tests.unit.shell import Shell, role_header, script_of
 
+HEAD = script_of("slurm", "head")
 UNIT = "/etc/systemd/system/slurmd.service.d/tailrack.conf"
 
 
-def head_step(shell: Shell, computes: bool) -> subprocess.CompletedProcess[str]:
+def head_step(shell: Shell, computes: bool, name: str = "lab") -> subprocess.CompletedProcess[str]:
     """Run the part of the head node's step that is about slurmd; the controller takes any files."""
     conf: dict[str, Value] = {
         **role_header("slurm"),
-        "HOST_NAME": "head",
         "HEAD_COMPUTES": computes,
         "SLURM_JOB_LIMIT_SECONDS": 0,
     }
     conf |= {
         f"SLURM_{name}": "" for name in ("GRES_CONF", "TOPOLOGY_CONF", "CGROUP_CONF", "MPI_CONF", "JOB_SUBMIT_LUA")
     }
-    conf |= {"SLURM_SLURM_CONF": "ClusterName=lab", "HEAD_EXPIRE_PROGRAM": ""}
+    conf |= {"SLURM_SLURM_CONF": f"ClusterName={name}", "HEAD_EXPIRE_PLAN": "{}", "HEAD_EXPIRE_VALUES": "{}"}
     conf |= {f"NODE_{name}": "x" for name in ("SLURM_CONF", "GRES_CONF", "JOB_SUBMIT_LUA", "MEMORY", "SITE")}
     conf |= {"NODE_NAME": "head", "POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0}
-    taken = "offer_slurm_files() { :; }; install() { :; }; RESULT=''"
-    return shell.call(f"{taken}; slurm_head", conf, "slurm/head")
+    with mock.patch.object(head, "offer", return_value=""):
+        return shell.step(HEAD, conf, name="head-head", host="head")
 
 
 @pytest.fixture

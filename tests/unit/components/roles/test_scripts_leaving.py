@@ -13,6 +13,8 @@ import pytest
 
 from components.roles.program import launcher
 from components.roles.role import FOLDER
+from components.roles.slurm.leave import end_steps
+from components.roles.users.leave import end_sessions
 from components.steps.command_line import kept_request
 from components.steps.composition import HEAD, compose, leave_program
 from tests.unit.recorded import public_key
@@ -188,10 +190,15 @@ def test_programs_that_end_by_themselves_just_then_hold_nothing_up(shell: Shell)
     scope = "tailrack_slurmstepd.scope"
     shell.write("/etc/systemd/system/slurmd.service.d/tailrack.conf", "")
     shell.write(f"/etc/systemd/system/{scope}.d/tailrack.conf", "")
-    shell.stub("systemctl", f'[ "$1" = -q ] && [ ! -e {shell.root}/gone ] || {{ : >{shell.root}/gone; exit 5; }}')
+    shell.stub(
+        "systemctl", f'[ "$1" = is-active ] && [ ! -e {shell.root}/gone ] || {{ : >{shell.root}/gone; exit 5; }}'
+    )
     shell.write("/var/lib/tailrack/users", "ada\n")
-    commands = "end_steps; end_sessions; slurm_release_leave; echo all"
-    done = shell.call(commands, {}, "slurm/leave", "users/sessions", "slurm_release/leave")
+    with shell.here():
+        end_steps()
+        end_sessions()
+    assert f"systemctl stop {scope}" in shell.calls
+    done = shell.call("slurm_release_leave; echo all", {}, "slurm_release/leave")
     assert (done.returncode, done.stdout) == (0, "all\n"), done.stderr
 
 

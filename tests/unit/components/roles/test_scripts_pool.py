@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.roles.role import Value
-from components.steps.command_line import render_program
+from components.steps.command_line import kept_request
 from components.steps.composition import POOL, compose, expire_program
 from tests.unit.shell import ROLES, Shell
 
@@ -31,10 +30,10 @@ def pool(shell: Shell) -> Run:
 
     def run(action: str = "up", **values: Any) -> subprocess.CompletedProcess[str]:
         header = {
-            "HOST_NAME": "head", "HEAD_NAME": "head", "POOL_OWNER": "acme.burst", "POOL_NODES": "c1", "POOL_KINDS": "",
+            "HEAD_NAME": "head", "POOL_OWNER": "acme.burst", "POOL_NODES": "c1", "POOL_KINDS": "",
             "POOL_SLURM_CONF": SITE, **values,
         }  # fmt: skip
-        return shell.step(compose(ROLES, POOL), header, action, name="burst-pool")
+        return shell.step(compose(ROLES, POOL), header, action, name="burst-pool", host="head")
 
     return run
 
@@ -145,14 +144,9 @@ def forget(shell: Shell) -> Run:
             "shared-in": {"DNSName": "c1.other.ts.net.", "TailscaleIPs": None, "Online": True},
         }
         shell.stub("tailscale", f"echo '{json.dumps({'Peer': peers})}'")
-        script = expire_program(ROLES)
-        values: dict[str, Value] = {
-            "HEAD_KERNEL_NFS": True, "NFS_EXPORTS_PATH": "/export/shared", "SLURM_JOB_LIMIT_SECONDS": 300,
-            "HOST_NAME": "head", "STEP_NAME": "tailrack-expire", "STEP_LOCK": "", "STEP_REPAIR": "",
-        }  # fmt: skip
-        program = shell.write("/usr/local/sbin/tailrack-expire", shell.inside(render_program(script, values)))
-        program.chmod(0o755)
-        return shell.program("/usr/local/sbin/tailrack-expire")
+        request = kept_request("head", {"HEAD_KERNEL_NFS": True, "NFS_EXPORTS_PATH": "/export/shared"})
+        shell.write("/etc/tailrack/plans/expire.json", f"{shell.inside(expire_program(ROLES).file)}\n{request}\n")
+        return shell.kept("expire")
 
     return run
 
@@ -219,7 +213,7 @@ def test_while_slurmctld_does_not_answer_nobody_is_forgotten(shell: Shell, forge
     forget("IDLE", online=True)
     silent_since(shell, 6)
     shell.stub("scontrol", "exit 1")
-    done = shell.program("/usr/local/sbin/tailrack-expire")
+    done = shell.kept("expire")
     assert done.returncode == 1
     assert "slurmctld does not answer" in done.stderr
     assert is_there(shell)

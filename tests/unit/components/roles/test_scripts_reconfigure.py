@@ -10,11 +10,14 @@ import pytest
 
 from components.node import waiting
 from components.node.failure import Failure
+from components.node.step.step import Step
 from components.roles.role import Value
 from components.roles.slurm import place as placing
 from components.roles.slurm.place import wait_for_place
-from tests.unit.shell import Shell
+from components.roles.slurm.register import LeavingNode, NodeName, forget, release
+from tests.unit.shell import Shell, script_of
 
+REGISTER = script_of("slurm", "register")
 SLURM = "/var/lib/tailrack/slurm"
 FILES = {
     "slurm.conf": "ClusterName=lab\nPartitionName=rack Nodes=site-rack",
@@ -80,12 +83,12 @@ def place(shell: Shell) -> Place:
 def member(shell: Shell, node: str) -> None:
     """Run what a node's member step does on the head node."""
     values: Mapping[str, Value] = {
-        "HOST_NAME": "head", "NODE_NAME": node, "NODE_SITE": "rack", "NODE_MEMORY": "site-rack 1920",
+        "NODE_NAME": node, "NODE_SITE": "rack", "NODE_MEMORY": "site-rack 1920",
         "NODE_SLURM_CONF": "NodeSet=gpu-h200 Feature=gpu-h200\nPartitionName=h200 Nodes=gpu-h200",
         "NODE_GRES_CONF": f"NodeName={node} Name=gpu Type=h200 File=/dev/nvidia[0-7]", "NODE_JOB_SUBMIT_LUA": "",
         "POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0, "SLURM_JOB_LIMIT_SECONDS": 1,
     }  # fmt: skip
-    done = shell.call("slurm_register", values, "slurm/register")
+    done = shell.step(REGISTER, values, name=f"{node}-register", lock="")
     assert done.returncode == 0, done.stderr
 
 
@@ -254,11 +257,12 @@ def test_all_who_leave_together_are_out_of_the_files_by_one_call(shell: Shell) -
         member(shell, node)
     # Jobs are seen off side by side; nodes are asked to leave, and forgotten, one after the other.
     before = calls(shell)
-    for phase in ("slurm_register_release", "slurm_register_forget"):
+    step = Step("head", "register")
+    with shell.here():
         for node in nodes[1:]:
-            values: dict[str, str | int] = {"HOST_NAME": "head", "NODE_NAME": node, "SLURM_JOB_LIMIT_SECONDS": 1}
-            done = shell.call(phase, values, "slurm/register")
-            assert done.returncode == 0, done.stderr
+            release(step, LeavingNode(node, 1))
+        for node in nodes[1:]:
+            forget(step, NodeName(node))
     assert shell.path("/etc/slurm/topology.conf").read_text().splitlines()[1:] == [
         "SwitchName=rack Nodes=n1",
         "SwitchName=tailnet Switches=rack",

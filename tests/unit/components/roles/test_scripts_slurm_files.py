@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.shell import Shell, role_header
+from components.roles.slurm.controller import errors
+from components.roles.slurm.offer import offer
+from tests.unit.shell import Shell
 
 OLD, NEW = "KillWait=45\n", "KillWait=99999\n"
-SAYS_DOWN = "echo 'Slurmctld(primary) at head is DOWN'"
+# As scontrol ends where no slurmctld answers (_print_ping of src/scontrol/scontrol.c).
+SAYS_DOWN = "echo 'Slurmctld(primary) at head is DOWN'; exit 1"
 SAYS_UP = "echo 'Slurmctld(primary) at head is UP'"
 
 
@@ -16,7 +19,7 @@ def controller(shell: Shell) -> Shell:
     """A machine whose slurmctld has taken OLD and is offered NEW."""
     shell.write("/var/lib/tailrack/slurm/taken/slurm.conf", OLD)
     shell.write("/etc/slurm/slurm.conf", OLD)
-    shell.write("new/slurm.conf", NEW)
+    shell.write("/new/slurm.conf", NEW)
     shell.stub("systemctl")
     shell.stub("journalctl")
     shell.stub("chown")
@@ -24,39 +27,30 @@ def controller(shell: Shell) -> Shell:
     return shell
 
 
-def offered(controller: Shell, reconfigure: str, ping: str) -> tuple[int, str]:
-    """Offer NEW to a slurmctld that scontrol says this of. The exit status, and why it was refused."""
+def offered(controller: Shell, reconfigure: str, ping: str) -> str:
+    """Offer NEW to a slurmctld that scontrol says this of. Return why it was refused."""
     conf = controller.path("/etc/slurm/slurm.conf")
     # scontrol reads the file itself before it asks anybody.
     fatal = f"grep 99999 {conf} >/dev/null && [ -e {controller.root}/unreadable ] && {{ echo fatal >&2; exit 1; }}"
     controller.stub("scontrol", f'{fatal}\ncase "$1" in\nreconfigure) {reconfigure} ;;\nping) {ping} ;;\nesac')
-    # A step's own, about the machine's packages and its owner.
-    own = 'ensure_file() { mkdir -p "${1%/*}"; printf \'%s\\n\' "$4" >"$1"; }'
-    done = controller.call(
-        f'{own}; offer_slurm_files "{controller.root}/new" && rc=0 || rc=$?; echo "$rc $REFUSED"',
-        {**role_header("slurm"), "HOST_NAME": "head"},
-        "slurm/files",
-    )
-    status, _, refused = done.stdout.splitlines()[-1].partition(" ") if done.stdout else ("1", "", done.stderr)
-    return int(status), refused
+    with controller.here():
+        return offer("/new")
 
 
 def test_files_that_scontrol_itself_cannot_read_are_taken_back(controller: Shell) -> None:
     controller.write("unreadable", "")
-    status, refused = offered(controller, ":", SAYS_UP)
-    assert (status, refused) == (1, "slurmctld rejects the new configuration and keeps the old one")
+    assert offered(controller, ":", SAYS_UP) == "slurmctld rejects the new configuration and keeps the old one"
     assert controller.path("/etc/slurm/slurm.conf").read_text(encoding="utf-8") == OLD
 
 
 def test_files_that_slurmctld_refuses_are_taken_back(controller: Shell) -> None:
-    status, refused = offered(controller, "exit 1", SAYS_UP)
-    assert (status, refused) == (1, "slurmctld rejects the new configuration and keeps the old one")
+    assert offered(controller, "exit 1", SAYS_UP) == "slurmctld rejects the new configuration and keeps the old one"
     assert controller.path("/etc/slurm/slurm.conf").read_text(encoding="utf-8") == OLD
 
 
 def test_files_stay_for_a_slurmctld_that_hangs_until_its_watchdog_has_started_it_again(controller: Shell) -> None:
     again = f"if [ -e {controller.root}/asked ]; then {SAYS_UP}; else : >{controller.root}/asked; {SAYS_DOWN}; fi"
-    assert offered(controller, "exit 1", again) == (0, "")
+    assert offered(controller, "exit 1", again) == ""
     assert controller.path("/etc/slurm/slurm.conf").read_text(encoding="utf-8") == NEW
     assert controller.path("/var/lib/tailrack/slurm/taken/slurm.conf").read_text(encoding="utf-8") == NEW
 
@@ -65,7 +59,7 @@ def test_files_stay_where_the_watchdog_starts_slurmctld_again_while_it_is_asked(
     again = f"{controller.root}/again"
     controller.stub("systemctl", f"[ $1 != show ] || {{ [ -e {again} ] && echo 2 || echo 1; }}")
     # Who asks waits until the new one answers.
-    assert offered(controller, "exit 1", f": >{again}; {SAYS_UP}") == (0, "")
+    assert offered(controller, "exit 1", f": >{again}; {SAYS_UP}") == ""
     assert controller.path("/etc/slurm/slurm.conf").read_text(encoding="utf-8") == NEW
 
 
@@ -74,8 +68,8 @@ def test_files_with_which_slurmctld_does_not_stay_are_taken_back(controller: She
     controller.stub(
         "systemctl", f'[ "$1" != show ] || {{ echo x >>{controller.root}/starts; wc -l <{controller.root}/starts; }}'
     )
-    status, refused = offered(controller, "exit 1", SAYS_UP)
-    assert (status, refused) == (1, "slurmctld rejects the new configuration; it restarts with the old one")
+    refused = offered(controller, "exit 1", SAYS_UP)
+    assert refused == "slurmctld rejects the new configuration; it restarts with the old one"
     assert controller.path("/etc/slurm/slurm.conf").read_text(encoding="utf-8") == OLD
 
 
@@ -83,11 +77,12 @@ def test_the_reason_is_told_that_slurmctld_gave_and_not_what_systemd_said_after_
     after = "\n".join(f"slurmctld.service: Consumed {second}s CPU time." for second in range(20))
     controller.write("said", f"slurmctld: fatal: failed to initialize sched plugin\n{after}\n")
     controller.stub("journalctl", f'[ "$1" = --sync ] || cat {controller.root}/said')
-    done = controller.call("controller_errors 0", role_header("slurm"), "slurm/files")
-    assert done.stdout == "slurmctld: fatal: failed to initialize sched plugin\n"
+    with controller.here():
+        assert errors(0) == ["slurmctld: fatal: failed to initialize sched plugin"]
 
 
 def test_the_last_lines_are_told_where_slurmctld_gave_no_reason(controller: Shell) -> None:
     controller.write("said", "one\ntwo\n")
     controller.stub("journalctl", f'[ "$1" = --sync ] || cat {controller.root}/said')
-    assert controller.call("controller_errors 0", role_header("slurm"), "slurm/files").stdout == "one\ntwo\n"
+    with controller.here():
+        assert errors(0) == ["one", "two"]

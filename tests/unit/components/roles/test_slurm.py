@@ -18,17 +18,20 @@ from syrupy.assertion import SnapshotAssertion
 from components.cluster.cluster import NO_POOL
 from components.cluster.compute_node import node_header
 from components.host import Connection, Host
+from components.node.step.values import read_values
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.order import roles
 from components.roles.render import render
 from components.roles.role import Value
 from components.roles.slurm.files import controller_files
 from components.roles.slurm.fragment import memory_values, node_values
+from components.roles.slurm.merge import merged
+from components.roles.slurm.node_files import NodeFiles, write_node
 from components.roles.slurm.settings import known_keys
 from components.settings.types import Gpu
 from stacks.config import parse
 from tests.unit.configs import LAB, RawConfig
-from tests.unit.shell import Shell, machine
+from tests.unit.shell import Shell, machine, script_of
 
 NOWHERE = Connection("", 22, "", "", "")
 # What the machines of a site have, with 8 cores each.
@@ -99,9 +102,8 @@ def join(shell: Shell, *nodes: Host) -> None:
     """Write what nodes add, as their member steps do."""
     for one in nodes:
         found = memory_values(one, 8, MEMORY_MB[one.site])
-        header = cast(Mapping[str, Value], {**node_header(one), **found, **NO_POOL})
-        done = shell.call("write_slurm_node", header, "slurm/fragment")
-        assert done.returncode == 0, done.stderr
+        with shell.here():
+            write_node(read_values(NodeFiles, {**node_header(one), **found, **NO_POOL}))
 
 
 def on_the_head(shell: Shell, model: Model) -> dict[str, str]:
@@ -109,10 +111,8 @@ def on_the_head(shell: Shell, model: Model) -> dict[str, str]:
     for name, text in model.own_files.items():
         shell.write(f"base/{name}", f"{text}\n")
     join(shell, *model.nodes)
-    done = shell.call(f'write_slurm_files "{shell.root}/base" "$SLURM_DIR"', {}, "slurm/files")
-    assert done.returncode == 0, done.stderr
-    # Device files are those of the machine, not of the folder that stands for it.
-    return {name: shell.path(f"/etc/slurm/{name}").read_text().replace(f"{shell.root}/", "/") for name in FILES}
+    with shell.here():
+        return {name: f"{text}\n" for name, text in merged("/base").items()}
 
 
 @pytest.fixture(scope="module")
@@ -148,8 +148,7 @@ def test_a_file_is_as_it_was(handed_over: Handed, model: Model, name: str, snaps
 
 @models
 def test_the_controllers_files_are_these_six(shell: Shell, model: Model) -> None:
-    on_the_head(shell, model)
-    assert {path.name for path in shell.path("/etc/slurm").iterdir()} == set(FILES)
+    assert set(on_the_head(shell, model)) == set(FILES)
 
 
 @models
@@ -305,18 +304,17 @@ def test_each_node_with_gpus_has_a_line_of_its_own_with_their_type_and_devices(s
     for one in LARGE.nodes:
         if one.name not in devices:
             continue
-        done = shell.call("slurm_join", cast(Mapping[str, Value], node_header(one)), "slurm/join")
+        done = shell.step(script_of("slurm", "join"), cast(Mapping[str, Value], node_header(one)))
         assert done.returncode == 0, done.stderr
-        (line,) = lines(shell.path("/etc/tailrack/gres.conf").read_text().replace(f"{shell.root}/", "/"))
+        (line,) = lines(shell.path("/etc/tailrack/gres.conf").read_text())
         kind = "a100" if one.name == "c2" else "h200"
         files = f"/dev/nvidia{devices[one.name]}"
         assert line == {"NodeName": one.name, "Name": "gpu", "Type": kind, "File": files}
 
 
 def test_a_node_without_gpus_has_an_empty_file_as_slurmd_would_wait_for_one_that_is_not_there(shell: Shell) -> None:
-    assert (
-        shell.call("slurm_join", cast(Mapping[str, Value], node_header(SMALL.nodes[0])), "slurm/join").returncode == 0
-    )
+    header = cast(Mapping[str, Value], node_header(SMALL.nodes[0]))
+    assert shell.step(script_of("slurm", "join"), header).returncode == 0
     assert shell.path("/etc/tailrack/gres.conf").read_text() == "# Written by tailrack.\n"
 
 

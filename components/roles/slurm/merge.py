@@ -1,0 +1,108 @@
+"""slurmctld's files: the cluster's, with the lines that nodes, pools and roles add."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from components.node import files
+from components.roles.slurm.paths import NODES, POOLS, SERVICES
+
+Parts = Mapping[str, Mapping[str, str]]
+
+_OLD_GRES = "gres.conf"
+_ABOUT_NODES = ("site", "fabric", "memory", "gres", _OLD_GRES)
+
+
+@dataclass(frozen=True)
+class Additions:
+    """The texts that nodes, pools and roles add, each by its folder and file."""
+
+    nodes: Parts
+    pools: Parts
+    services: Parts
+
+    def texts(self, name: str) -> list[str]:
+        """Return all parts of a file."""
+        folders = (folder for parts in (self.services, self.pools, self.nodes) for folder in parts.values())
+        return [folder[name] for folder in folders if name in folder]
+
+
+def merged(base: str) -> dict[str, str]:
+    """Return slurmctld's files by name, made from the files in a folder and from all additions."""
+    names = [name for name in files.names_in(base) if not name.startswith(".")]
+    additions = Additions(
+        files.read_parts(NODES, list(dict.fromkeys([*names, *_ABOUT_NODES]))),
+        files.read_parts(POOLS, names),
+        files.read_parts(SERVICES, names),
+    )
+    return {name: _merge(name, (files.read(f"{base}/{name}") or "").rstrip("\n"), additions) for name in names}
+
+
+def _merge(name: str, text: str, additions: Additions) -> str:
+    if name == "gres.conf":
+        return _gres_conf(text, additions.nodes)
+    if name == "topology.conf":
+        # Each node's fabric (fabric/fabric.py) is a comment for that node; Slurm delivers it with the file.
+        fabrics = (part["fabric"].rstrip("\n") for part in additions.nodes.values() if "fabric" in part)
+        return "\n".join([text, *_topology(additions.nodes), *fabrics])
+    there = set(text.split("\n"))
+    text = "\n".join([text, *(line for line in _lines(additions.texts(name)) if line not in there)])
+    if name == "slurm.conf":
+        return _with_default_memory(text, (part.get("memory", "") for part in additions.nodes.values()))
+    return text
+
+
+def _lines(texts: Iterable[str]) -> list[str]:
+    """Return the lines of texts, each once, sorted."""
+    return sorted({line for text in texts for line in text.split("\n") if line})
+
+
+def _topology(nodes: Parts) -> Iterator[str]:
+    """Yield topology.conf's lines: one leaf switch per site, all below the tailnet.
+
+    Slurm rejects a switch without nodes, so sites without nodes are left out.
+    """
+    sites = defaultdict[str, list[str]](list)
+    for node, part in nodes.items():
+        if site := part.get("site", "").partition("\n")[0].strip():
+            sites[site].append(node)
+    for site in sorted(sites):
+        yield f"SwitchName={site} Nodes={','.join(sites[site])}"
+    if sites:
+        yield f"SwitchName=tailnet Switches={','.join(sorted(sites))}"
+
+
+def _with_default_memory(text: str, memories: Iterable[str]) -> str:
+    """Return slurm.conf with a DefMemPerCPU for each partition: a CPU's share of its smallest node.
+
+    Without it, a job that asks for no memory would get a whole node's. If the user sets a default, add none: Slurm
+    would prefer the partition's.
+    """
+    if re.search(r"^DefMemPer", text, re.MULTILINE | re.IGNORECASE):
+        return text
+    least: dict[str, int] = {}
+    for node_set, size in re.findall(r"^(\S+) (\d+)$", "\n".join(memories), re.MULTILINE):
+        least[node_set] = min(int(size), least.get(node_set, int(size)))
+    return "\n".join(_with_smallest(line, least) for line in text.split("\n"))
+
+
+def _with_smallest(line: str, least: Mapping[str, int]) -> str:
+    node_sets = re.search(r"Nodes=([^ ]*)", line)
+    if not line.startswith("PartitionName=") or not node_sets:
+        return line
+    smallest = min((least[name] for name in node_sets[1].split(",") if name in least), default=0)
+    return f"{line} DefMemPerCPU={smallest}" if smallest else line
+
+
+def _gres_conf(text: str, nodes: Parts) -> str:
+    """Return gres.conf, which includes each machine's own file (join.py).
+
+    Nodes from before version 0.1 have no such file: while one is a member, return all lines.
+    """
+    if not any(_OLD_GRES in part for part in nodes.values()):
+        return text
+    own = [line for line in text.split("\n") if not line.startswith("Include ")]
+    return "\n".join([*own, *_lines(part.get(name, "") for part in nodes.values() for name in (_OLD_GRES, "gres"))])

@@ -1,0 +1,24 @@
+"""Folders of slurmctld's files on the head node.
+
+The cluster's files come from the head node's step. Lines of each node and pool are in separate files, so that one that
+joins or leaves changes no other's.
+"""
+
+from __future__ import annotations
+
+from components.node.step.step import STATE_DIR
+
+# Where slurmctld reads its files. It serves them to all nodes (configless).
+CONF = "/etc/slurm"
+# The cluster's files that slurmctld last accepted.
+BASE = f"{STATE_DIR}/slurm/base"
+# Parts of nodes: <node>/<file> contains lines for the file, <node>/site its switch, <node>/memory the memory per CPU
+# of its jobs for each of its NodeSets, <node>/owner its pool (empty for the cluster's stack).
+NODES = f"{STATE_DIR}/slurm/nodes"
+# Parts of pools: <pool>/slurm.conf contains the partitions of its sites, <pool>/nodes the names of its nodes.
+POOLS = f"{STATE_DIR}/slurm/pools"
+# Parts of roles that the head node adds once it runs: <role>/<file> contains lines for the file.
+SERVICES = f"{STATE_DIR}/slurm/services"
+# All files that slurmctld last accepted. They come back when it rejects newer ones, so that the machine matches the
+# stack's state and an interrupted step does not pass for done.
+TAKEN = f"{STATE_DIR}/slurm/taken"
