@@ -139,9 +139,12 @@ def exists(program: str) -> bool:
     return any(os.access(f"{folder}/{program}", os.X_OK) for folder in PATH.split(":"))
 
 
-def begin(*arguments: str) -> subprocess.Popen[bytes]:
-    """Start a program that may go on after the step. It has only the step's log open, and its own session."""
-    log = _log()
+def begin(*arguments: str, output: int | None = None) -> subprocess.Popen[bytes]:
+    """Start a program that may go on after the step. It has only one file open, and its own session.
+
+    output   the descriptor of that file; default: the step's log
+    """
+    log = _log() if output is None else output
     return subprocess.Popen(
         arguments,
         stdin=subprocess.DEVNULL,

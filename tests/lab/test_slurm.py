@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from components.measurement.plan import preflight_program
-from components.steps.composition import Functions
 from components.validation.preflight import Finding, read
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
+from tests.lab.run_step import run_python
 from tests.unit.fake_nvidia_smi import gpu, xml
 
 JOB_LIMIT_SECONDS = 5
@@ -269,21 +269,12 @@ def test_who_asks_for_what_a_site_has_is_told_nothing(cluster: Cluster) -> None:
 
 
 def test_a_clock_that_is_not_the_heads_is_named_before_munge_refuses_it(cluster: Cluster) -> None:
-    values = f"HOST_NAME=b1 STEP_NAME=b1-join LOCKED= HEAD_ADDRESS={cluster.run('head', 'tailscale ip -4').strip()}"
-    text = "\n".join(
-        [
-            *values.split(),
-            Functions(["clock/compare_with_head"]).text,
-            "exec 4>&2; trap report_failure EXIT; compare_with_head",
-        ]
-    )
-    compare = ["docker", "exec", "-i", cluster.container("b1"), "bash", "-euo", "pipefail", "-s"]
-    right = subprocess.run(compare, input=text, capture_output=True, text=True, check=False)
+    address = cluster.run("head", "tailscale ip -4").strip()
+    compare = f"from components.roles.clock.compare import compare_with_head; compare_with_head('{address}', 'b1')"
+    right = run_python(cluster, "b1", compare)
     assert right.returncode == 0, right.stderr
     assert re.search("the clock is [01]s from the head node's", right.stderr)
-    wrong = text.replace("now=$(date +%s)", "now=$(($(date +%s) - 200))")
-    assert wrong != text
-    refused = subprocess.run(compare, input=wrong, capture_output=True, text=True, check=False)
+    refused = run_python(cluster, "b1", f"import time; now = time.time; time.time = lambda: now() - 200; {compare}")
     assert refused.returncode == 1
     assert re.search("the clock here is (199|200|201)s behind the head node's", refused.stderr)
 

@@ -136,6 +136,11 @@ class Shell:
         path.write_text(_STUB.format(name=name, calls=self.root / "calls", body=body), encoding="utf-8")
         path.chmod(0o755)
 
+    def note(self, call: str) -> None:
+        """Note a call of something that is no program."""
+        with (self.root / "calls").open("a", encoding="utf-8") as file:
+            file.write(f"{call}\n")
+
     @property
     def calls(self) -> list[str]:
         """Every call of a stub, with its arguments, in order."""

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
-import re
+import socket
 import subprocess
+import threading
 from collections.abc import Callable
+from unittest import mock
 
 import pytest
 
+from components.node import packages
+from components.node.failure import Failure
+from components.roles.clock import check as clock_check
+from components.roles.clock import compare as compare_module
+from components.roles.clock import join as clock_join
 from components.steps.composition import CHECK, CHECK_OF_NODE, JOIN, JOIN_OF_NODE, compose
-from tests.unit.shell import ROLES, Shell
+from tests.unit.phases import called
+from tests.unit.shell import ROLES, Shell, script_of
 
 Compare = Callable[..., subprocess.CompletedProcess[str]]
-HTTP = r"HTTP/1.0 200 OK\r\nDate: Sat, 21 Nov 2026 14:40:51 GMT\r\n\r\n"
+HTTP = "HTTP/1.0 200 OK\r\nDate: Sat, 21 Nov 2026 14:40:51 GMT\r\n\r\n"
 TIME = 1795272051
 
 
@@ -24,22 +34,75 @@ def machine_with(shell: Shell, service: str = "", container: bool = False) -> No
     shell.stub("systemctl", f'case "$*" in {enabled}"enable "*|"start "*) ;; *) exit 1 ;; esac')
 
 
-@pytest.fixture
-def compare(shell: Shell) -> Compare:
-    """Call a function on a machine whose clock says `now`, where a server at `place` says HTTP's time."""
+def times(place: str) -> Callable[[str, int], float | None]:
+    """What servers say of the time: the one at a place says it, all others nothing."""
+    return lambda host, port: TIME if f"{host} {port}" == place else None
 
-    def run(
-        call: str, file: str, place: str, now: int, said: str = HTTP, **values: str
-    ) -> subprocess.CompletedProcess[str]:
-        peers = {"Peer": {"key": {"PeerAPIURL": ["http://100.64.0.1:4711", "http://[fd7a::1]:1"]}}}
-        shell.stub("tailscale", f"echo '{json.dumps(peers)}'")
-        shell.stub("timeout", f'[ "${{*: -2}}" = "{place}" ] && printf "{said}"')
-        shell.stub("date", f'if [ "$1" = +%s ]; then echo {now}; else exec /usr/bin/date "$@"; fi')
-        for place_of_room in ("/var/log/tailrack", "/var/lib/tailrack", "/etc"):
-            shell.write(f"{place_of_room}/.there", "")
-        return shell.call(f"exec 4>&2; trap report_failure EXIT; {call}", values, file)
+
+@pytest.fixture
+def check(shell: Shell) -> Compare:
+    """Check a machine whose clock says `now`, where a control server at `place` says the time."""
+
+    def run(place: str, now: int, url: str) -> subprocess.CompletedProcess[str]:
+        with (
+            mock.patch.object(clock_check, "http_time", times(place)),
+            mock.patch.object(compare_module.time, "time", return_value=now),
+        ):
+            return shell.step(script_of("clock", "check"), {"TAILNET_CONTROL_URL": url})
 
     return run
+
+
+@pytest.fixture
+def compare(shell: Shell) -> Compare:
+    """Compare the clock of a machine that says `now` with that of a head node whose tailscaled says the time."""
+
+    def run(now: int, place: str = "100.64.0.1 4711") -> subprocess.CompletedProcess[str]:
+        peers = {"Peer": {"key": {"PeerAPIURL": ["http://[fd7a::1]:1", "http://100.64.0.1:4711"]}}}
+        shell.stub("tailscale", f"echo '{json.dumps(peers)}'")
+        said = io.StringIO()
+        with (
+            shell.here(),
+            contextlib.redirect_stderr(said),
+            mock.patch.object(compare_module, "http_time", times(place)),
+            mock.patch.object(compare_module.time, "time", return_value=now),
+        ):
+            try:
+                compare_module.compare_with_head("100.64.0.1", "a1")
+            except Failure as failure:
+                return subprocess.CompletedProcess([], 1, "", f"{failure.reason}\nnext: {failure.remedy}")
+        return subprocess.CompletedProcess([], 0, "", said.getvalue())
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (HTTP, TIME),
+        (HTTP.replace("Date", "date").replace("200 OK", "301 Moved"), TIME),
+        ("HTTP/1.0 200 OK\r\n\r\n", None),
+        ("HTTP/1.0 200 OK\r\nDate: yesterday\r\n\r\n", None),
+        ("SSH-2.0-x\r\n", None),
+        ("", None),
+        ("x" * 10**6, None),
+    ],
+)
+def test_a_servers_time_is_read_from_its_answer(answer: str, told: int | None) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(1000)
+                connection.sendall(answer.encode())
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert compare_module.http_time("127.0.0.1", server.getsockname()[1]) == told
+        thread.join()
+        port = server.getsockname()[1]
+    assert compare_module.http_time("127.0.0.1", port) is None
 
 
 OFF = pytest.mark.parametrize(
@@ -53,22 +116,13 @@ def test_clocks_more_than_some_seconds_apart_stop_the_join(
     shell: Shell, compare: Compare, ahead: int, problem: str
 ) -> None:
     machine_with(shell, "chrony")
-    done = compare(
-        "compare_with_head", "clock/compare_with_head", "100.64.0.1 4711", TIME + ahead, HEAD_ADDRESS="100.64.0.1"
-    )
+    done = compare(TIME + ahead)
     assert done.returncode == bool(problem), done.stderr
     assert problem in done.stderr
 
 
 def test_a_head_that_does_not_tell_its_time_stops_nobody(compare: Compare) -> None:
-    done = compare(
-        "compare_with_head",
-        "clock/compare_with_head",
-        "100.64.0.1 4711",
-        TIME,
-        said="nothing",
-        HEAD_ADDRESS="100.64.0.1",
-    )
+    done = compare(TIME, place="nowhere 1")
     assert done.returncode == 0
     assert "clocks are not compared" in done.stderr
 
@@ -80,12 +134,12 @@ CONTROL = {"http://control.lab:8080": "control.lab 8080", "": "controlplane.tail
 
 @pytest.mark.parametrize("url", CONTROL)
 def test_a_machine_whose_clock_is_far_off_is_refused_before_anything_on_it_is_changed(
-    shell: Shell, compare: Compare, url: str
+    shell: Shell, check: Compare, url: str
 ) -> None:
     machine_with(shell)
 
     def gate(ahead: int) -> subprocess.CompletedProcess[str]:
-        return compare("clock_check", "clock/check", CONTROL[url], TIME + ahead, TAILNET_CONTROL_URL=url)
+        return check(CONTROL[url], TIME + ahead, url)
 
     assert gate(0).returncode == gate(119).returncode == 0
     refused = gate(-600)
@@ -96,10 +150,10 @@ def test_a_machine_whose_clock_is_far_off_is_refused_before_anything_on_it_is_ch
 
 
 @pytest.mark.parametrize("url", ["http://control.lab:8080", "http://[fd00::1]:8080", "nonsense"])
-def test_a_control_server_that_does_not_tell_its_time_stops_nobody(compare: Compare, url: str) -> None:
-    done = compare("clock_check", "clock/check", "control.lab 8080", TIME, said="", TAILNET_CONTROL_URL=url)
+def test_a_control_server_that_does_not_tell_its_time_stops_nobody(shell: Shell, check: Compare, url: str) -> None:
+    done = check("nowhere 1", TIME, url)
     assert done.returncode == 0, done.stderr
-    assert "sends no time" in done.stderr
+    assert "sends no time" in shell.path("/var/log/tailrack/a1-step.log").read_text()
 
 
 @pytest.mark.parametrize(
@@ -114,11 +168,11 @@ def test_a_control_server_that_does_not_tell_its_time_stops_nobody(compare: Comp
     ],
 )  # fmt: skip
 def test_who_is_refused_for_the_clock_is_told_what_the_machine_has(
-    shell: Shell, compare: Compare, service: str, container: bool, remedy: str
+    shell: Shell, check: Compare, service: str, container: bool, remedy: str
 ) -> None:
     machine_with(shell, service, container)
     url = "http://control.lab:8080"
-    done = compare("clock_check", "clock/check", CONTROL[url], TIME + 900, TAILNET_CONTROL_URL=url)
+    done = check(CONTROL[url], TIME + 900, url)
     (told,) = [line for line in done.stderr.splitlines() if line.startswith("next: ")]
     assert remedy in told
     for other in {"chronyc", "systemd-timesyncd"} - {
@@ -141,9 +195,9 @@ def test_a_machine_has_one_service_that_keeps_its_clock(
     shell: Shell, there: str, container: bool, expected: list[str]
 ) -> None:
     machine_with(shell, there, container)
-    shell.stub("ensure_packages")
     shell.stub("timedatectl", "echo yes")
-    done = shell.call("unset -f ensure_packages; clock_join", {}, "clock/join")
+    with mock.patch.object(packages, "ensure", lambda host, name: shell.note(f"ensure_packages {name}")):
+        done = shell.step(script_of("clock", "join"), {})
     assert done.returncode == 0, done.stderr
     telling = ("ensure", "systemctl enable", "systemctl start", "timedatectl")
     assert [call for call in shell.calls if call.startswith(telling)] == expected
@@ -152,22 +206,20 @@ def test_a_machine_has_one_service_that_keeps_its_clock(
 def test_a_service_that_sets_no_clock_in_time_is_said_and_stops_nobody(shell: Shell) -> None:
     machine_with(shell, "chrony")
     shell.stub("timedatectl", "echo no")
-    done = shell.call("CLOCK_SET_LIMIT=0; clock_join", {}, "clock/join")
+    with mock.patch.object(clock_join, "SET_SECONDS", 0):
+        done = shell.step(script_of("clock", "join"), {})
     assert done.returncode == 0, done.stderr
-    assert "chrony has not set the clock within 0s" in done.stderr
+    assert "chrony has not set the clock within 0s" in shell.path("/var/log/tailrack/a1-step.log").read_text()
 
 
 @pytest.mark.parametrize("phases", [CHECK, CHECK_OF_NODE])
-def test_the_clock_is_looked_at_in_the_gate(phases: tuple[str, ...]) -> None:
-    (up,) = re.findall(r"\nup\(\) \{(.*?)\n\}", compose(ROLES, phases).text, re.DOTALL)
-    assert "clock_check" in up.split()
+def test_the_clock_is_looked_at_in_the_check(phases: tuple[str, ...]) -> None:
+    assert "clock/check" in called(compose(ROLES, phases).calls)
 
 
 def test_the_clock_is_right_before_a_machine_has_the_munge_key() -> None:
     for phases in (JOIN, JOIN_OF_NODE):
-        text = compose(ROLES, phases).text
-        calls = re.findall(r"^    ([a-z]+_(?:join|check_path))$", text[text.index("\nup() {") :], re.MULTILINE)
-        assert calls[0] == "clock_join", "a wrong clock fails tailscaled's certificates"
-        before = calls[: calls.index("munge_join")]
-        assert ("tailnet_check_path" in before) is (phases == JOIN_OF_NODE)
-    assert "    compare_with_head" in compose(ROLES, JOIN_OF_NODE).text.splitlines()
+        calls = called(compose(ROLES, phases).calls)
+        assert calls[0] == "clock/join", "a wrong clock fails tailscaled's certificates"
+        before = calls[: calls.index("munge/join")]
+        assert ("tailnet/check_path" in before) is (phases == JOIN_OF_NODE)

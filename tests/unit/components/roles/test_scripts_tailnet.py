@@ -14,8 +14,10 @@ from unittest import mock
 
 import pytest
 
+from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.role import Value, template
+from components.roles.tailnet import check_path
 from components.roles.tailnet import join as join_module
 from components.roles.tailnet import leave as leave_module
 from components.roles.tailnet.peer import is_logged_out
@@ -386,7 +388,7 @@ def test_the_way_to_the_head_node_is_the_best_that_was_found(shell: Shell, pongs
     lines = "\n".join(f"echo 'pong from head (100.64.0.1) {pong}'" for pong in pongs)
     shell.stub("tailscale", f"{lines}\nexit 1")  # "direct connection not established" is no success
     done = way_to_head(shell)
-    assert (done.returncode, done.stdout) == (0, f'"path":"{path}"\n'), done.stderr
+    assert (done.returncode, done.stdout) == (0, path), done.stderr
 
 
 def test_a_head_node_that_does_not_answer_has_no_way_to_it(shell: Shell) -> None:
@@ -398,15 +400,22 @@ def test_a_head_node_that_does_not_answer_has_no_way_to_it(shell: Shell) -> None
 
 def test_the_rest_of_a_join_goes_on_while_a_direct_path_is_looked_for(shell: Shell) -> None:
     shell.stub("tailscale", f"until [ -e {shell.root}/rest ]; do :; done; echo 'pong from head (100.64.0.1) {DIRECT}'")
-    done = way_to_head(shell, rest=f': >"{shell.root}/rest"')
-    assert done.stdout == '"path":"direct"\n', done.stderr
+    done = way_to_head(shell, rest=lambda: shell.write("rest", ""))
+    assert done.stdout == "direct", done.stderr
 
 
-def way_to_head(shell: Shell, rest: str = ":") -> Result:
+def way_to_head(shell: Shell, rest: Callable[[], object] = lambda: None) -> Result:
     """Look for it as a join does: begun, the rest of the step done, seen to its end."""
-    done = 'for each in "${LATER[@]}"; do "$each"; done; echo "$RESULT"'
-    text = f"mkdir -p $PRIVATE_DIR; trap report_failure EXIT; look_for_path; {rest}; {done}"
-    return shell.call(text, {"HEAD_ADDRESS": "100.64.0.1"}, "tailnet/check_path")
+    step = Step("a1", "a1-join")
+    with shell.here(), mock.patch.object(check_path, "compare_with_head"):
+        try:
+            check_path.check_path(step, check_path.HeadValues("100.64.0.1"))
+            rest()
+            for finish in step.later:
+                finish()
+        except Failure as failure:
+            return subprocess.CompletedProcess([], 1, "", failure.reason)
+    return subprocess.CompletedProcess([], 0, step.results["path"], "")
 
 
 def test_the_wait_for_an_address_has_no_end_and_no_failure(shell: Shell) -> None:
