@@ -141,6 +141,17 @@ def candidate_of(name: str) -> str:
     return _candidates(attempt("apt-cache", "policy", name, quiet=True).output).get(name, "")
 
 
+def versions_of(names: Sequence[str]) -> dict[str, str]:
+    """Return the versions of packages: the installed ones, or those that could be installed."""
+    shown = attempt("dpkg-query", "-W", "-f=${Package} ${db:Status-Status} ${Version}\\n", *names, quiet=True).output
+    rows = (line.split() for line in shown.splitlines())
+    # A removed package that left its configuration has a version too.
+    installed = {row[0]: row[2] for row in rows if row[1:2] == ["installed"] and len(row) > 2}
+    others = [name for name in names if name not in installed]
+    shown = attempt("apt-cache", "policy", *others, quiet=True).output if others else ""
+    return {**_candidates(shown), **installed}
+
+
 def _candidates(policy: str) -> dict[str, str]:
     """Return the versions of packages that could be installed, from the output of `apt-cache policy`."""
     found: dict[str, str] = {}

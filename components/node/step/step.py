@@ -23,6 +23,7 @@ class Step:
     repair   a text of the config whose change runs the step again, or empty
     changed  whether one of the files of the phase's role, written just before the phase, changed
     locked   whether the step has the host's lock
+    foreign  what the checks have found of another cluster (role foreign_cluster)
     perform  a function that runs another action of the plan with some values changed
     """
 
@@ -31,6 +32,7 @@ class Step:
     repair: str = ""
     changed: bool = False
     locked: bool = False
+    foreign: list[str] = field(default_factory=list)
     results: dict[str, Any] = field(default_factory=dict)
     at_end: list[Callable[[], None]] = field(default_factory=list)
     later: list[Callable[[], None]] = field(default_factory=list)

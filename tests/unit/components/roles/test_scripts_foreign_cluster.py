@@ -23,7 +23,7 @@ ATLAS = "# the old one\nClusterName=atlas\n"
 def machine(shell: Shell) -> Shell:
     """A machine without anything of Slurm's."""
     shell.stub("id", "exit 1")
-    shell.stub("apt-cache", 'printf "%s:\\n  Candidate: 24.11.5-4\\n" "$2"')
+    shell.stub("apt-cache", 'shift; printf "%s:\\n  Candidate: 24.11.5-4\\n" "$@"')
     shell.stub("dpkg-query", "exit 1")
     shell.stub("modprobe", "exit 1")
     shell.write("proc/filesystems", "ext4\n")

@@ -36,7 +36,7 @@ def packages(shell: Shell, installed: str = "", candidate: str = "", state: str 
     shell.stub(
         "dpkg-query",
         f'if [ "${{!#}}" = munge ]; then printf "installed 0.5.16-1"; exit; fi\n'
-        f'[ -n "{installed}" ] && printf "{state} {installed}"',
+        f'case $* in *" slurmd "*) [ -z "{installed}" ] || echo "slurmd {state} {installed}" ;; *) exit 1 ;; esac',
     )
     shown = candidate or "(none)"
     shell.stub("apt-cache", f'printf "slurmd:\\n  Installed: (none)\\n  Candidate: {shown}\\n  Version table:\\n"')
@@ -110,11 +110,12 @@ def test_the_open_mpi_of_a_machine_is_told_by_its_major_version_and_that_of_its_
 ) -> None:
     shell.stub(
         "dpkg-query",
-        'case "${!#}" in munge) printf "installed 0.5.16-1" ;; slurmd) printf "installed 24.11.5-4" ;; esac',
+        'case "$*" in *munge) printf "installed 0.5.16-1" ;; *" slurmd "*) echo "slurmd installed 24.11.5-4" ;; esac',
     )
     name, _, number = pmix.partition(" ")
     candidates = f"openmpi-bin) echo '{version or '(none)'}' ;; {name}) echo {number} ;; *) echo '(none)' ;;"
-    shell.stub("apt-cache", f'echo "$2:"; echo "  Candidate: $(case $2 in {candidates} esac)"')
+    shown = f'echo "$name:"; echo "  Candidate: $(case $name in {candidates} esac)"'
+    shell.stub("apt-cache", f"shift; for name; do {shown}; done")
     assert json.loads(gate().stdout)["mpi"] == told
 
 
@@ -336,7 +337,7 @@ def test_a_pod_without_systemd_and_tun_is_refused_with_what_to_rent_instead(shel
 
 
 def test_all_problems_of_a_machine_are_told_in_one_run(gate: Gate, shell: Shell) -> None:
-    shell.stub("getent", '[ "$1 $2" = "passwd 6001" ] && echo eve:x:6001:6001::/home/eve:/bin/sh')
+    shell.write("etc/passwd", "eve:x:6001:6001::/home/eve:/bin/sh\n")
     add_gpus(shell, 2)
     shell.write("etc/slurm/slurm.conf", "ClusterName=atlas\n")
     done = gate(NODE_GPU_KIND="h200", NODE_GPU_COUNT=8, HEAD_SLURM_VERSION="24.05.1")
@@ -358,7 +359,7 @@ def test_all_problems_of_a_machine_are_told_in_one_run(gate: Gate, shell: Shell)
 
 def test_of_what_is_no_machine_of_a_cluster_nothing_else_is_told(gate: Gate, shell: Shell) -> None:
     shell.stub("id", "echo 1000")
-    shell.stub("getent", '[ "$1 $2" = "passwd 6001" ] && echo eve:x:6001:6001::/home/eve:/bin/sh')
+    shell.write("etc/passwd", "eve:x:6001:6001::/home/eve:/bin/sh\n")
     done = gate()
     assert "the login is not root" in done.stderr
     assert "also: " not in done.stderr

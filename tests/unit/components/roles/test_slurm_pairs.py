@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from components.node.failure import Failure
+from components.node.step.step import Step
+from components.roles.slurm.check_head import check_head
+from components.roles.slurm.check_node import Controller, check_node
 from components.roles.slurm.settings_release import OLDEST
 from components.roles.slurm.versions import oldest_reached, release
-from tests.unit.shell import Shell
 
 PAGE = Path(__file__).parents[4] / "docs" / "slurm-releases.md"
 # What the gate says, and the letter that the page has for it.
@@ -44,25 +48,26 @@ def test_every_pair_of_distributions_is_there_once() -> None:
     assert [(head, node) for head, node, _ in pairs()] == [(head, node) for head in named for node in named]
 
 
-def said_by_the_gates(shell: Shell, head: str, node: str) -> str:
+def said_by_the_gates(head: str, node: str) -> str:
     """`works`, or the release that the first gate that refuses tells to write, with the letter of its reason."""
-    for name, function, here in (("head", "slurm_check_head", head), ("node", "slurm_check_node", node)):
-        done = shell.call(
-            f"trap 'echo \"${{REASON-}} ${{REMEDY-}}\"' EXIT; SLURM_VERSION={here}; CGROUPS=false; {function}",
-            {"HEAD_SLURM_VERSION": head, "HEAD_SLURM_OLDEST": oldest_reached(head), "HEAD_CGROUPS": False},
-            "slurm/check_head",
-            "slurm/check_node",
-        )
-        if done.returncode:
-            (letter,) = [letter for words, letter in SENTENCES.items() if words in done.stdout]
-            (asked,) = re.findall(r"set tailrack:slurm\.release: (\S+) and", done.stdout)
+    controller = Controller(head, oldest_reached(head), head_cgroups=False)
+    gates: list[tuple[str, str, Callable[[Step], None]]] = [
+        ("head", head, check_head),
+        ("node", node, lambda step: check_node(step, controller)),
+    ]
+    for name, version, gate in gates:
+        try:
+            gate(Step("a1", "a1-check", results={"slurm_version": version, "cgroups": False}))
+        except Failure as refused:
+            (letter,) = [letter for words, letter in SENTENCES.items() if words in refused.reason]
+            (asked,) = re.findall(r"set tailrack:slurm\.release: (\S+) and", refused.remedy)
             return f"{asked} {'h' if name == 'head' else letter}"
     return "works"
 
 
-def test_the_page_says_of_a_pair_what_the_gates_say(shell: Shell) -> None:
+def test_the_page_says_of_a_pair_what_the_gates_say() -> None:
     versions = slurm_of()
-    found = [(head, node, said_by_the_gates(shell, versions[head], versions[node])) for head, node, _ in pairs()]
+    found = [(head, node, said_by_the_gates(versions[head], versions[node])) for head, node, _ in pairs()]
     assert found == pairs()
 
 

@@ -1,0 +1,56 @@
+"""Check a node against the cluster's controller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from components.node.failure import Failure
+from components.node.step.step import Step
+from components.roles.slurm.releases import NEEDED, is_older, one_release_remedy, release_of, upstream_of
+
+
+@dataclass(frozen=True)
+class Controller:
+    """The cluster's controller.
+
+    head_slurm_version   version that the head node will run
+    head_slurm_oldest    oldest release of nodes that its srun can start jobs on
+    head_cgroups         whether the cluster's Slurm confines jobs with cgroups
+    """
+
+    head_slurm_version: str
+    head_slurm_oldest: str
+    head_cgroups: bool
+
+
+def check_node(step: Step, values: Controller) -> None:
+    """Check the version and the cgroups that check.py has reported."""
+    version = step.results.get("slurm_version")
+    if not version:
+        return
+    release, controller, oldest = release_of(version), release_of(values.head_slurm_version), values.head_slurm_oldest
+    newer_image = f"use a newer image for {step.host}, or {one_release_remedy(upstream_of(values.head_slurm_version))}"
+    if is_older(controller, release):
+        raise Failure(
+            f"Slurm {release} is newer than the controller's {controller}; the controller must be the newest",
+            f"use an image with Slurm {controller} or older for {step.host}, or "
+            f"{one_release_remedy(upstream_of(version))}",
+        )
+    if is_older(release, NEEDED):
+        raise Failure(f"Slurm {release} is too old: dynamic nodes need {NEEDED} or newer", newer_image)
+    if oldest == controller and is_older(release, controller):
+        raise Failure(
+            f"Slurm {release} is older than the controller's {controller}, whose srun reaches only nodes of its own "
+            "release",
+            newer_image,
+        )
+    if is_older(release, oldest):
+        raise Failure(
+            f"Slurm {release} is too old for the controller's {controller}, which accepts {oldest} and newer",
+            newer_image,
+        )
+    if values.head_cgroups and not step.results["cgroups"]:
+        raise Failure(
+            "the cluster confines jobs with cgroups, but systemd has no memory controller on this machine",
+            f"boot {step.host} with cgroup v2, or set tailrack:slurm.cgroups to false for the whole cluster",
+        )
