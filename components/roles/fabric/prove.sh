@@ -1,6 +1,6 @@
 #!/bin/bash
 # Find the nodes of its site with which a node shares a network, by a transfer of 1 MiB each way. The records are in the
-# node's folder (slurm/files.sh) and go with it.
+# node's folder (slurm/paths.py) and go with it.
 #
 # NODE_NAME, NODE_SITE, NODE_FABRIC
 # NODE_NETWORKS   interfaces and RDMA devices that may be its fabric, JSON

@@ -18,6 +18,7 @@ from components.roles.slurm.paths import NODES
 
 # One file per silent node, as old as its silence.
 _SILENT = f"{STATE_DIR}/slurm/silent"
+_DOWN = "tailrack: does not answer"
 
 
 def expire(step: Step) -> None:
@@ -43,8 +44,7 @@ def expire(step: Step) -> None:
 
 def _remove(step: Step, name: str) -> None:
     # This requeues its jobs.
-    reason = "reason=tailrack: does not answer"
-    if not attempt("scontrol", "update", f"nodename={name}", "state=down", reason).ok:
+    if not attempt("scontrol", "update", f"nodename={name}", "state=down", f"reason={_DOWN}").ok:
         note(f"Slurm has no node {name}")
     step.perform("forget", {"NODE_NAME": name})
 

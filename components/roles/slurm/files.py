@@ -1,6 +1,6 @@
 """slurm.conf and related files, for a configless cluster of dynamic nodes that uses only the tailnet.
 
-They contain no nodes: fragment.py makes each node's part, and files.sh combines them on the head node. Settings and
+They contain no nodes: fragment.py makes each node's part, and merge.py combines them on the head node. Settings and
 their reasons are in templates/slurm.conf.j2; sources: `man slurm.conf`, and measurements in
 """
 
@@ -129,7 +129,7 @@ def controller_files(
     """
     return {
         "SLURM_SLURM_CONF": slurm_conf(settings, roles, sites, head_address, cgroups),
-        # Each machine writes its own file (join.sh).
+        # Each machine writes its own file (join.py).
         "SLURM_GRES_CONF": f"{_WRITTEN}\nInclude /etc/tailrack/gres.conf",
         "SLURM_TOPOLOGY_CONF": f"{_WRITTEN} Each site is a switch; the tailnet connects sites.",
         "SLURM_CGROUP_CONF": render("roles/slurm/templates/cgroup.conf.j2", cgroups=cgroups),

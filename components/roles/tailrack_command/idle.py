@@ -18,7 +18,7 @@ from components.validation.node_names import node_names
 from components.validation.slurm_nodes import Node
 
 NAME, HELP = "idle", "show whether jobs use these nodes or wait for them, and how long they have been idle"
-# The reason of a leaving node. Steps set the same one (components/roles/slurm/register.sh).
+# The reason of a leaving node. Steps set the same one (components/roles/slurm/register.py).
 REASON = "tailrack: leaves the cluster"
 
 

@@ -180,41 +180,34 @@ def test_the_key_is_there_before_the_package_that_would_make_one(machine: Shell)
     assert not machine.path("/var/lib/tailrack/backup").exists()
 
 
-def kept(machine: Shell, path: str, language: str) -> Path:
-    """Where a path of another's lies now. In bash, the folder that stands for the machine is part of its name."""
-    return backup(machine, path) if language == "bash" else machine.path(f"/var/lib/tailrack/backup{path}")
+def kept(machine: Shell, path: str) -> Path:
+    """Where a path of another's lies now."""
+    return machine.path(f"/var/lib/tailrack/backup{path}")
 
 
-def set_slurm_aside(machine: Shell, language: str) -> None:
-    if language == "bash":
-        assert machine.call("set_foreign_slurm_aside", {}, "slurm/foreign_files").returncode == 0
-        return
+def set_slurm_aside(machine: Shell) -> None:
     with machine.here():
         set_foreign_slurm_aside()
 
 
-@pytest.mark.parametrize("language", ["bash", "python"])
-def test_anothers_slurm_files_are_kept_and_its_daemons_end(machine: Shell, language: str) -> None:
+def test_anothers_slurm_files_are_kept_and_its_daemons_end(machine: Shell) -> None:
     of_others(machine)
     machine.write("etc/slurm/cgroup.conf", "# Written by tailrack.\n")
     machine.write("var/lib/slurm/slurmctld/clustername", "atlas")
     for _ in range(2):
-        set_slurm_aside(machine, language)
+        set_slurm_aside(machine)
     assert not machine.path("/etc/slurm/slurm.conf").exists()
     assert machine.path("/etc/slurm/cgroup.conf").exists()
-    assert kept(machine, "/etc/slurm/slurm.conf", language).read_text() == ATLAS
-    assert (kept(machine, "/var/lib/slurm/slurmctld", language) / "clustername").read_text() == "atlas"
+    assert kept(machine, "/etc/slurm/slurm.conf").read_text() == ATLAS
+    assert (kept(machine, "/var/lib/slurm/slurmctld") / "clustername").read_text() == "atlas"
     assert machine.calls == ["systemctl stop slurmd slurmctld"]
 
 
-@pytest.mark.parametrize("language", ["bash", "python"])
-def test_the_state_of_our_controller_stays_whatever_somebody_wrote_into_its_files(
-    machine: Shell, language: str
-) -> None:
+def test_the_state_of_our_controller_stays_whatever_somebody_wrote_into_its_files(machine: Shell) -> None:
     of_others(machine)
     machine.write("var/lib/slurm/slurmctld/clustername", "ours")
     machine.write("var/lib/tailrack/slurm/base/slurm.conf", "")
-    set_slurm_aside(machine, language)
+    set_slurm_aside(machine)
     assert machine.path("/var/lib/slurm/slurmctld/clustername").exists()
 
 
@@ -223,8 +216,8 @@ def test_a_link_to_a_configuration_elsewhere_is_anothers_and_so_is_a_second_one_
         shared = machine.write(f"shared/{number}.conf", ATLAS)
         machine.path("/etc/slurm").mkdir(exist_ok=True)
         machine.path("/etc/slurm/slurm.conf").symlink_to(shared)
-        set_slurm_aside(machine, "python")
-    links = kept(machine, "/etc/slurm", "python").iterdir()
+        set_slurm_aside(machine)
+    links = kept(machine, "/etc/slurm").iterdir()
     assert sorted(path.readlink().name for path in links) == ["1.conf", "2.conf"]
 
 
