@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from components.node import files, run
+from components.node.failure import Failure
+from components.node.step.step import Step
+from components.roles.ssh_trust import authorities, members, sshd
+from components.roles.ssh_trust import authority as authority_module
+from components.roles.ssh_trust import turn as turn_module
+from components.roles.ssh_trust.authority import trust_own
+from components.roles.ssh_trust.head import head as head_phase
+from components.roles.ssh_trust.trust import trust_authorities
+from components.roles.ssh_trust.turn import Turn, turn_to
 from tests.unit.recorded import public_key
-from tests.unit.shell import ROLES, Shell, role_header
+from tests.unit.shell import ROLES, Shell
 from tests.unit.shell import machine as machine_in
 
 KEYS = "/var/lib/tailrack/ssh_authority"
@@ -33,7 +47,7 @@ def programs(machine: Shell) -> None:
     machine.stub("ssh-keygen", f'exec {shutil.which("ssh-keygen")} "$@"')
     machine.stub("sshd")
     (ssh_trust,) = [role for role in ROLES if role.name == "ssh_trust"]
-    for file in {file.path: file for files in ssh_trust.files.values() for file in files}.values():
+    for file in {file.path: file for phase in ssh_trust.files.values() for file in phase}.values():
         machine.write(file.path, machine.inside(file.text)).chmod(0o755)
     keygen("-q", "-t", "ed25519", "-N", "", "-f", place(machine, HOST_KEY))
 
@@ -48,15 +62,14 @@ def head(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Shell:
     """A head node with members a1 and b1, each a folder in which its answers run; `away` names who answers nothing."""
     programs(shell)
     place(shell, KEYS)
-    made = shell.call("ssh_trust_head", {}, "ssh_trust/head")
-    assert made.returncode == 0, made.stderr
-    shell.write("/run/tailrack-private/x", "")
+    with shell.here():
+        head_phase(Step("head", "head-head"))
     for node in NODES:
         member = machine_in(tmp_path_factory.mktemp(node), shell.tools)
         programs(member)
-        trusted = shell.path(TRUST).read_text().rstrip()
-        commands = 'trust_authorities "$LIST"; alone_with_authorities let_authorities_ask 100.64.0.1'
-        assert member.call(commands, {"LIST": trusted}, "ssh_trust/trust").returncode == 0
+        with member.here():
+            trust_authorities(shell.path(TRUST).read_text().rstrip())
+            authorities.let_ask("100.64.0.1")
         shell.write(f"/var/lib/tailrack/members/{node}/address", "100.64.0.9\n")
         key = " ".join(member.path(f"{HOST_KEY}.pub").read_text().split()[:2])
         signed = shell.program("/usr/local/sbin/tailrack-sign", node, f"{node},100.64.0.9", key)
@@ -78,7 +91,6 @@ def head(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Shell:
             {{ echo "Permission denied" >&2; exit 255; }}
         PATH=$root/stubs:$PATH $root/usr/local/lib/tailrack/answers/$2""",
     )
-    shell.stub("sort", '/usr/bin/sort "$@"')
     shell.hurry()
     return shell
 
@@ -87,13 +99,17 @@ def member(head: Shell, node: str) -> Shell:
     return Shell(Path(head.path(f"/folder-of/{node}").read_text()), head.tools)
 
 
-def turn(head: Shell, generation: str) -> subprocess.CompletedProcess[str]:
-    commands = (
-        "trap 'echo \"$REASON\"' EXIT; PRIVATE_DIR=/run/tailrack-private; show_own_certificate() { :; }; "
-        f"CERTIFICATES_FOLDER=/shared/certificates; turn_to '{generation}'\n"
-        "for each in ${LATER[@]}; do $each; done"
-    )
-    return head.call(commands, {**role_header("ssh_trust"), "HOST_NAME": "head"}, "ssh_trust/turn")
+def turn(head: Shell, generation: str) -> str:
+    """Run the phase's part and return why it failed; empty if it did not."""
+    step = Step("head", "head-services")
+    try:
+        with head.here():
+            turn_to(step, Turn("head", generation, "/var/shared/certificates", lambda: None))
+            for finish in step.later:
+                finish()
+    except Failure as failure:
+        return failure.reason
+    return ""
 
 
 def trusted(machine: Shell) -> set[str]:
@@ -131,9 +147,7 @@ def assert_turned(head: Shell, generation: str, before: str) -> None:
         assert keygen("-y", "-f", head.path(keys)).split()[1] == authority(head, keys).split()[1]
     assert {path.name for path in head.path(LEAVE_KEY).parent.glob("leave_key*")} == {"leave_key", "leave_key.pub"}
     assert head.path(LEAVE_KEY).stat().st_mode & 0o777 == 0o600
-    # A text that was cut off while it was written stays beside its file; of a private key nothing does.
-    half = re.compile(r".*\.(pub|trusted|turning|generation)\.\d+\.\d+")
-    kept = {path.name for path in head.path(KEYS).parent.glob("ssh_authority*") if not half.fullmatch(path.name)}
+    kept = {path.name for path in head.path(KEYS).parent.glob("ssh_authority*")}
     assert kept == {f"ssh_authority{end}" for end in ("", ".pub", ".trusted", ".generation")}
     assert head.path(GENERATION).read_text() == f"{generation}\n"
     assert head.path(KEYS).stat().st_mode & 0o777 == 0o600
@@ -141,14 +155,14 @@ def assert_turned(head: Shell, generation: str, before: str) -> None:
 
 def test_a_new_cluster_has_the_authority_of_whichever_generation_the_config_has(head: Shell) -> None:
     before = authority(head)
-    assert turn(head, "since March").returncode == 0
+    assert turn(head, "since March") == ""
     assert (authority(head), head.path(GENERATION).read_text()) == (before, "since March\n")
 
 
 def test_an_authority_of_an_earlier_version_is_of_the_first_generation(head: Shell) -> None:
     head.path(GENERATION).unlink()
     before = authority(head)
-    assert turn(head, "1").returncode == 0
+    assert turn(head, "1") == ""
     assert authority(head) == before
     assert not any(call.startswith("tailrack-ask") for call in head.calls)
 
@@ -157,61 +171,70 @@ def test_all_trust_both_before_one_shows_a_certificate_of_the_next_and_all_show_
     head: Shell,
 ) -> None:
     before = authority(head)
-    assert turn(head, "1").returncode == 0
+    assert turn(head, "1") == ""
     head.path("/calls").unlink()
-    done = turn(head, "2")
-    assert done.returncode == 0, done.stderr
+    assert turn(head, "2") == ""
     assert_turned(head, "2", before)
     asked = [call.split()[1:] for call in head.calls if call.startswith("tailrack-ask")]
     assert [question for _, question in asked] == [
         *["authority"] * 2, *["certificate"] * 2, *["certificate"] * 2, *["authority"] * 2,
     ]  # fmt: skip
+    assert not head.path("/run/tailrack-private/authority.known").exists()
     head.path("/calls").unlink()
-    assert turn(head, "2").returncode == 0
+    assert turn(head, "2") == ""
     assert not any(call.startswith("tailrack-ask") for call in head.calls)
 
 
 def test_who_cannot_be_reached_is_named_and_until_it_is_all_trust_both_and_show_what_it_trusts(head: Shell) -> None:
     before, signed_by = authority(head), fingerprint(head)
-    assert turn(head, "1").returncode == 0
+    assert turn(head, "1") == ""
     head.write("/away", "b1")
-    done = turn(head, "2")
-    assert (done.returncode, done.stdout) == (
-        1, "the SSH authority is being changed, and b1 did not take part yet: "
-        "until then all machines also trust the last one\n",
-    ), done.stderr  # fmt: skip
+    assert turn(head, "2") == (
+        "the SSH authority is being changed, and b1 did not take part yet: "
+        "until then all machines also trust the last one"
+    )
     assert authority(head) == before
     assert len(trusted(head)) == len(trusted(member(head, "a1"))) == 2
     assert trusted(member(head, "b1")) == {before}
     assert {signer(member(head, node)) for node in NODES} == {signed_by}
     # The head node's own step has nothing against it.
-    assert head.call("ssh_trust_head", {}, "ssh_trust/head").returncode == 0
+    with head.here():
+        head_phase(Step("head", "head-head"))
     assert len(trusted(head)) == 2
     head.path("/away").unlink()
-    again = turn(head, "2")
-    assert again.returncode == 0, again.stderr
+    assert turn(head, "2") == ""
     assert_turned(head, "2", before)
 
 
-@pytest.mark.parametrize("command", ["mv", "rm", "ssh-keygen"])
-@pytest.mark.parametrize("number", [1, 2, 3, 5])
-def test_cut_off_anywhere_it_ends_the_same_way(head: Shell, command: str, number: int) -> None:
+class Killed(BaseException):
+    """The step's process ends, with no time for anything else."""
+
+
+@pytest.mark.parametrize("number", range(1, 56, 3))
+def test_cut_off_anywhere_it_ends_the_same_way(head: Shell, number: int) -> None:
+    """Before a change of a file or the start of a program, by their number."""
     before = authority(head)
-    assert turn(head, "1").returncode == 0
-    whole = head.path(f"/stubs/{command}").read_text() if command == "ssh-keygen" else ""
-    real = shutil.which(command)
-    kill = f"""echo x >>{head.root}/count
-        [ "$(wc -l <{head.root}/count)" -ne {number} ] || {{ kill -KILL $PPID; exit 1; }}
-        exec {real} "$@\""""
-    head.stub(command, kill)
-    turn(head, "2")
-    if whole:
-        head.path(f"/stubs/{command}").write_text(whole)
-    else:
-        head.stub(command, f'exec {real} "$@"')
-    # What a killed shell leaves is no more a lock.
-    done = turn(head, "2")
-    assert done.returncode == 0, done.stderr
+    assert turn(head, "1") == ""
+    left = itertools.count(number, -1)
+
+    def or_killed(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **how: Any) -> Any:
+            if next(left) == 1:
+                raise Killed
+            return function(*arguments, **how)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in ((files, "rename"), (files, "write"), (files, "remove"), (run, "attempt")):
+            patch.setattr(module, name, or_killed(getattr(module, name)))
+        # Modules import it by its name.
+        for module in (sshd, authority_module, turn_module, members):
+            if hasattr(module, "attempt"):
+                patch.setattr(module, "attempt", run.attempt)
+        with contextlib.suppress(Killed):
+            turn(head, "2")
+    assert turn(head, "2") == ""
     assert_turned(head, "2", before)
 
 
@@ -219,8 +242,8 @@ def test_what_was_said_earlier_and_comes_later_changes_nothing(shell: Shell) -> 
     later = f"# 8\n{public_key('second')}\n{LEAVE}"
     shell.write(TRUST, f"{public_key('of an earlier version')}\n")
     for told, kept in ((LIST, LIST), (later, later), (LIST, later), (later, later)):
-        done = shell.call('trust_authorities "$TOLD"', {"TOLD": told}, "ssh_trust/trust")
-        assert done.returncode == 0, done.stderr
+        with shell.here():
+            trust_authorities(told)
         assert shell.path(TRUST).read_text() == f"{kept}\n"
 
 
@@ -235,10 +258,9 @@ def test_what_was_said_earlier_and_comes_later_changes_nothing(shell: Shell) -> 
     ],
 )  # fmt: skip
 def test_what_is_no_list_of_authorities_is_refused_and_nothing_is_written(shell: Shell, told: str) -> None:
-    done = shell.call('trap \'echo "$REASON"\' EXIT; trust_authorities "$TOLD"', {"TOLD": told}, "ssh_trust/trust")
-    assert (done.returncode, done.stdout) == (
-        1, "the head node's list of SSH authorities is not a list of keys\n",
-    )  # fmt: skip
+    reason = "the head node's list of SSH authorities is not a list of keys"
+    with shell.here(), pytest.raises(Failure, match=f"^{reason}$"):
+        trust_authorities(told)
     assert not shell.path(TRUST).exists()
 
 
@@ -248,10 +270,12 @@ def test_a_head_node_that_was_made_of_a_backup_says_again_what_it_trusts_once(he
     first = head.path(kept).read_text()
     head.write(kept, re.sub(r"^# \d+", "# 7", first))
     head.write("/var/lib/tailrack/restored", "id\n")
-    assert head.call("keep_authorities", {}, "ssh_trust/authority").returncode == 0
+    with head.here():
+        trust_own()
     again = head.path(kept).read_text()
     assert int(again.split()[1]) >= int(first.split()[1])
-    assert head.call("keep_authorities", {}, "ssh_trust/authority").returncode == 0
+    with head.here():
+        trust_own()
     assert head.path(kept).read_text() == again
 
 

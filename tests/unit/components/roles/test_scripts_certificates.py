@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from components.roles.role import template
+from components.roles.ssh_trust.trust import show_certificate
 from tests.unit.shell import Shell
 
 SIGN, SHOW = "/usr/local/sbin/tailrack-sign", "/usr/local/sbin/tailrack-certificate"
@@ -146,8 +147,8 @@ def test_a_newer_certificate_is_shown_and_an_older_one_never(machine: Shell) -> 
 def test_sshd_is_told_once_of_its_first_certificate_and_of_the_file_that_names_it(machine: Shell) -> None:
     def told(certificate: str) -> list[str]:
         before = len(machine.calls)
-        done = machine.call('show_certificate "$TEXT"', {"TEXT": certificate}, "ssh_trust/trust")
-        assert done.returncode == 0, done.stderr
+        with machine.here():
+            show_certificate(certificate)
         return [call for call in machine.calls[before:] if call.endswith("start ssh")]
 
     certificate = signed(machine).removesuffix("\n")

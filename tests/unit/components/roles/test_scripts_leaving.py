@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -11,10 +12,13 @@ from typing import Any
 
 import pytest
 
+from components.node.failure import Failure
+from components.node.step.step import Step
 from components.roles.program import launcher
 from components.roles.role import FOLDER
 from components.roles.slurm.leave import end_steps
 from components.roles.users.leave import end_sessions
+from components.roles.ssh_trust.node import NodeValues, let_the_head_ask
 from components.steps.command_line import kept_request
 from components.steps.composition import HEAD, compose, leave_program
 from tests.unit.recorded import public_key
@@ -32,31 +36,30 @@ def values(*, adopt: bool) -> str:
     return kept_request("a1", {"NFS_EXPORTS_MOUNT": "/shared", "NODE_ADOPT": adopt})
 
 
+def let_ask(shell: Shell, authorities: str, head: str = "100.64.0.1", plan: str = "", command: str = "") -> None:
+    given = NodeValues(head, "/shared", authorities, "", plan, values(adopt=False), command)
+    with shell.here():
+        let_the_head_ask(Step("a1", "a1-node"), given)
+
+
 def install(shell: Shell, key: str = KEY, head: str = "100.64.0.1") -> str:
     shell.stub("systemd-escape", "echo shared")
     # As sshd says it with the drop-in.
     heard = ("pubkeyauthentication yes", "authenticationmethods publickey", "allowusers root")
-    said = [*heard, f"authorizedkeysfile {shell.path(KEY_FILE)}"]
+    said = [*heard, f"authorizedkeysfile {KEY_FILE}"]
     shell.stub("sshd", f"printf '%s\\n' {' '.join(map(repr, said))}")
-    program = {
-        "NODE_LEAVE_PLAN": shell.inside(leave_program(ROLES).file),
-        "NODE_LEAVE_VALUES": values(adopt=False),
-        "SSH_TRUST_LEAVE_COMMAND": launcher("kept", "leave"),
-    }
     # As the head node numbers what it says: the latest holds.
     trusted = shell.path(TRUSTED)
     number = int(trusted.read_text().split()[1]) + 1 if trusted.exists() else 7
-    told = f"# {number}\n{AUTHORITY}\n# leave {key}"
-    given = {"NODE_AUTHORITIES": told, "HEAD_ADDRESS": head, **program}
-    done = shell.call("let_the_head_ask", given, "ssh_trust/node")
-    assert done.returncode == 0, done.stderr
+    plan = shell.inside(leave_program(ROLES).file)
+    let_ask(shell, f"# {number}\n{AUTHORITY}\n# leave {key}", head, plan, launcher("kept", "leave"))
     return str(shell.path(PROGRAM).read_text())
 
 
 # Where `machine_leave` takes away all that is there and has the cluster's name.
 SWEPT = re.compile(
     r"/etc/systemd/system/(tailrack-[^/]*|[^/]*\.d/tailrack(-restart)?\.conf)$|/usr/local/sbin/tailrack-|/usr/local/lib/tailrack/"
-    r"|/etc/tailrack/|/var/lib/tailrack/"
+    r"|/etc/tailrack/|/var/lib/tailrack/|/run/"
 )
 # Shell variables in front of paths.
 PLACES = {"STATE_DIR": "/var/lib/tailrack", "SLURM_DIR": "/etc/slurm", "LIB": "/usr/local/lib/tailrack"}
@@ -67,10 +70,12 @@ def written() -> set[tuple[str, str]]:
     """Every path that a role writes on a machine, with the role; a path in a variable as the file sets it."""
     found = {(role.name, file.path) for role in ROLES for files in role.files.values() for file in files}
     for module in FOLDER.glob("*/*.py"):
-        text = module.read_text()
-        known = dict(re.findall(r'^([A-Z_]+) = f?"(/[^"{]+)"$', text, re.MULTILINE))
-        for path in re.findall(r"""files\.(?:write|link)\(\s*f?("[^"]+"|[A-Z_]+)""", text):
-            found.add((module.parent.name, known.get(path, path.strip('"'))))
+        names = importlib.import_module(f"components.roles.{module.parent.name}.{module.stem}").__dict__
+        for path in re.findall(r"""files\.(?:write|link)\(\s*f?("[^"]+"|[A-Z_]+)""", module.read_text()):
+            whole = path.strip('"') if '"' in path else names[path]
+            for name in re.findall(r"\{([A-Z_]+)\}", whole):
+                whole = whole.replace(f"{{{name}}}", names[name])
+            found.add((module.parent.name, whole))
     for script in FOLDER.glob("*/*.sh"):
         text = script.read_text()
         # A constant of any file of the role.
@@ -86,9 +91,12 @@ def test_no_role_writes_a_file_that_leaving_does_not_know() -> None:
     unknown = set()
     for role, path in written():
         # What begins with a variable of a function lies in the cluster's own folder, or on the share.
-        if SWEPT.match(path) or path.startswith("$"):
+        if SWEPT.match(path) or path.startswith(("$", "{")):
             continue
         own = "".join(path.read_text() for path in (FOLDER / role).glob("leave.*"))
+        if (FOLDER / role / "leave.py").exists():
+            constants = importlib.import_module(f"components.roles.{role}.leave").__dict__.values()
+            own += "\n".join(constant for constant in constants if isinstance(constant, str))
         own += "".join((FOLDER / f"{used}.sh").read_text() for used in re.findall(r"^# uses: (\S+)", own, re.MULTILINE))
         if not any(known in own for known in (path, path.rpartition("/")[2], path.partition("$")[0])):
             unknown.add((role, path))
@@ -100,7 +108,7 @@ def authorized(shell: Shell, file: str = KEY_FILE) -> list[str]:
 
 
 def test_the_programs_bash_is_valid_and_shellcheck_clean(shell: Shell) -> None:
-    assert install(shell) == shell.inside(f"{launcher('kept', 'leave')}\n")
+    assert install(shell) == f"{launcher('kept', 'leave')}\n"
     assert shell.path(PROGRAM).stat().st_mode & 0o777 == 0o755
     text = "#!/bin/bash\n" + leave_program(ROLES).bash
     command = [str(Path(sys.prefix, "bin", "shellcheck")), "-s", "bash", "-f", "gcc", "-e", EXCLUDED, "-"]
@@ -204,13 +212,11 @@ def test_programs_that_end_by_themselves_just_then_hold_nothing_up(shell: Shell)
 
 def test_the_key_may_run_the_program_from_the_head_node_and_nothing_else(shell: Shell) -> None:
     install(shell)
-    program = shell.path(PROGRAM)
-    answers = shell.path("/usr/local/sbin/tailrack-answer")
     assert authorized(shell) == [
-        f'restrict,from="100.64.0.1",command="{program}" {KEY} tailrack-leave',
+        f'restrict,from="100.64.0.1",command="{PROGRAM}" {KEY} tailrack-leave',
         # Only what the authority has signed for this: not the authority's own key, and no other name.
         'restrict,from="100.64.0.1",cert-authority,principals="tailrack-ask",'
-        f'command="{answers}" {AUTHORITY} tailrack-ask',
+        f'command="/usr/local/sbin/tailrack-answer" {AUTHORITY} tailrack-ask',
     ]
     assert not shell.path("/root/.ssh/authorized_keys").exists()
 
@@ -223,7 +229,7 @@ def test_where_root_may_not_log_in_that_one_command_is_heard_from_the_head_node_
         "    PermitRootLogin forced-commands-only",
         "    PubkeyAuthentication yes",
         "    AuthenticationMethods publickey",
-        f"    AuthorizedKeysFile {shell.path(KEY_FILE)}",
+        f"    AuthorizedKeysFile {KEY_FILE}",
         "    AllowUsers root",
         "    AllowGroups *",
         "    DenyUsers nobody",
@@ -251,9 +257,7 @@ def test_the_keys_file_is_written_as_a_whole_and_what_an_earlier_version_wrote_i
     "key", ["", "ssh-ed25519 AAAA", f"{KEY}\n{OTHER}", f"{KEY} x\n{OTHER}", f"\n{KEY}", f'{KEY} "', KEY + "A"]
 )
 def test_a_leave_key_that_is_not_one_key_is_refused_and_nothing_is_written(shell: Shell, key: str) -> None:
-    given = {"NODE_AUTHORITIES": f"# 7\n{AUTHORITY}\n# leave {key}", "HEAD_ADDRESS": "100.64.0.1"}
-    given |= {"NODE_LEAVE_PLAN": "", "NODE_LEAVE_VALUES": "", "SSH_TRUST_LEAVE_COMMAND": ""}
-    done = shell.call("trap 'echo \"$REASON\"' EXIT; let_the_head_ask", given, "ssh_trust/node")
-    assert (done.returncode, done.stdout) == (1, "the head node's list of SSH authorities is not a list of keys\n")
+    with pytest.raises(Failure, match=r"^the head node's list of SSH authorities is not a list of keys$"):
+        let_ask(shell, f"# 7\n{AUTHORITY}\n# leave {key}")
     assert not shell.path(KEY_FILE).exists()
     assert not shell.path("/root/.ssh/authorized_keys").exists()

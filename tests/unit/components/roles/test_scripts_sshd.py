@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from dataclasses import replace
 
 import pytest
 
+from components.node.failure import Failure
+from components.node.run import ProgramFailed
+from components.node.step.step import Step
 from components.roles.role import template
+from components.roles.ssh_trust import sshd
+from components.roles.ssh_trust.node import NodeValues, let_the_head_ask
 from tests.unit.recorded import public_key
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, script_of
 
 HEAD = "100.64.0.1"
+# The phase without the packages of its role.
+JOIN = (("python", "components.roles.ssh_trust.join", "join"),)
 KEY_FILE = "/etc/ssh/tailrack_leave_key"
 HEARD = f"""pubkeyauthentication yes
 authenticationmethods publickey
@@ -32,7 +40,7 @@ def play_sshd(shell: Shell, said: str, running: bool = False) -> None:
 
 def join(shell: Shell) -> subprocess.CompletedProcess[str]:
     shell.write("etc/ssh/ssh_host_ed25519_key.pub", f"{public_key('host')} root@desk\n")
-    return shell.call('ssh_trust_join; echo "{$RESULT}"', {}, "ssh_trust/join")
+    return shell.step(replace(script_of("ssh_trust", "join"), calls={"up": JOIN}), {})
 
 
 @pytest.mark.parametrize(("said", "port"), [("port 2222\nport 22\nusepam yes\n", 2222), ("", 22)])
@@ -44,41 +52,48 @@ def test_a_machine_whose_sshd_does_not_run_says_its_port_all_the_same(shell: She
 
 
 def test_a_step_that_found_nothing_to_tell_ends_there_and_says_what_is_missing(shell: Shell) -> None:
-    done = shell.call('trap \'echo "$REASON"\' EXIT; result sshd_port ""', {})
-    assert (done.returncode, done.stdout) == (1, "the step found no sshd_port on a1\n")
+    with pytest.raises(Failure, match=r"^the step found no sshd_port on a1$"):
+        Step("a1", "a1-join").result("sshd_port", None)
 
 
-def let_ask(shell: Shell) -> subprocess.CompletedProcess[str]:
+def let_ask(shell: Shell) -> str:
+    """Return why the head node would not be heard; empty if it would."""
     keys = f"# 7\n{public_key('authority')}\n# leave {public_key('leave')}"
-    values = {"HEAD_ADDRESS": HEAD, "NODE_AUTHORITIES": keys, "NODE_LEAVE_PROGRAM": ""}
-    commands = "trap 'echo \"$REASON\"' EXIT; let_the_head_ask"
-    return shell.call(commands, {**values, "NODE_LEAVE_VALUES": ""}, "ssh_trust/node")
+    try:
+        with shell.here():
+            let_the_head_ask(Step("a1", "a1-node"), NodeValues(HEAD, "/shared", keys, "", "", "", ""))
+    except Failure as failure:
+        return failure.reason
+    return ""
 
 
 @pytest.mark.parametrize("running", [True, False])
 def test_an_sshd_that_a_socket_starts_is_told_nothing_while_it_does_not_run(shell: Shell, running: bool) -> None:
-    play_sshd(shell, shell.inside(HEARD), running)
-    done = let_ask(shell)
-    assert done.returncode == 0, done.stdout + done.stderr
+    play_sshd(shell, HEARD, running)
+    assert let_ask(shell) == ""
     assert ("systemctl restart ssh" in shell.calls) == running
 
 
-def test_an_sshd_that_ends_while_it_is_asked_is_asked_again_in_its_folder(shell: Shell) -> None:
+def test_an_sshd_that_ends_while_it_is_asked_is_asked_again_in_its_folder(
+    shell: Shell, capsys: pytest.CaptureFixture[str]
+) -> None:
     # One that a socket started takes its folder along.
-    play_sshd(shell, shell.inside(HEARD), running=True)
+    play_sshd(shell, HEARD, running=True)
     ends = f'n="{shell.root}/asked"; echo >>"$n"; [ "$(wc -l <"$n")" -gt 2 ] || rm -r "{shell.path("/run/sshd")}"\n'
     asked = shell.root / "stubs" / "sshd"
     asked.write_text(asked.read_text(encoding="utf-8").replace("[ -d", ends + "[ -d", 1), encoding="utf-8")
-    done = let_ask(shell)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Missing privilege separation directory" not in done.stderr
+    assert let_ask(shell) == ""
+    assert "Missing privilege separation directory" not in capsys.readouterr().err
 
 
-def test_what_sshd_says_of_a_bad_line_is_told_at_once(shell: Shell) -> None:
+def test_what_sshd_says_of_a_bad_line_is_told_at_once(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
     shell.stub("sshd", 'echo "/etc/ssh/sshd_config line 3: Bad configuration option: Prot" >&2; exit 255')
     done = shell.call("ask_sshd -t", {}, "ssh_trust/sshd")
     assert (done.returncode, "Bad configuration option: Prot" in done.stderr) == (255, True)
-    assert shell.calls == ["sshd -t"]
+    with shell.here(), pytest.raises(ProgramFailed):
+        sshd.query("-t")
+    assert "Bad configuration option: Prot" in capsys.readouterr().err
+    assert shell.calls == ["sshd -t"] * 2
 
 
 @pytest.mark.parametrize(
@@ -99,9 +114,10 @@ def test_a_node_whose_sshd_would_not_hear_the_head_node_is_refused_with_the_line
     shell: Shell, said: str, wrong: str
 ) -> None:
     key = said.split(" ")[0]
-    play_sshd(shell, re.sub(rf"(?m)^{key} .*$", said, shell.inside(HEARD)))
-    done = let_ask(shell)
-    assert (done.returncode, done.stdout.rstrip().endswith(wrong)) == (1 if wrong else 0, True), done.stderr
+    play_sshd(shell, re.sub(rf"(?m)^{key} .*$", said, HEARD))
+    reason = let_ask(shell)
+    assert reason.endswith(wrong)
+    assert bool(reason) == bool(wrong)
     assert f"sshd -T -C user=root,host={HEAD},addr={HEAD}" in shell.calls
 
 
@@ -112,10 +128,9 @@ def test_a_node_whose_sshd_would_not_hear_the_head_node_is_refused_with_the_line
 def test_an_sshd_that_a_socket_has_started_ends_by_a_reload_and_is_started_again(
     shell: Shell, socket: str, told: list[str]
 ) -> None:
-    play_sshd(shell, shell.inside(HEARD), running=True)
+    play_sshd(shell, HEARD, running=True)
     shell.stub("systemctl", f'case "$*" in "reload ssh") exit 1 ;; *is-active*ssh.socket) {socket} ;; esac')
-    done = let_ask(shell)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert let_ask(shell) == ""
     assert [call for call in shell.calls if call.endswith(" ssh") and "is-active" not in call] == told
 
 
@@ -138,13 +153,13 @@ def test_an_ssh_server_that_came_with_the_cluster_takes_no_passwords_and_is_star
     shell.stub("systemctl", f'case "$*" in *is-enabled*ssh.socket) {socket or ":"} ;; *is-active*) exit 3 ;; esac')
     shell.write("var/lib/tailrack/packages", "jq\nopenssh-server\n")
     for _ in range(2):
-        done = shell.call("ssh_trust_machine", {}, "ssh_trust/machine")
+        done = shell.step(script_of("ssh_trust", "machine"), {})
         assert done.returncode == 0, done.stderr
     lines = shell.path(OWN).read_text().splitlines()
     assert lines[1:] == ["PasswordAuthentication no", "KbdInteractiveAuthentication no"]
     assert f"systemctl enable -q --now {unit}" in shell.calls
     shell.path("/root/.ssh").mkdir(parents=True)
-    assert shell.call("ssh_trust_leave", {}, "ssh_trust/leave").returncode == 0
+    assert shell.step(script_of("ssh_trust", "leave"), {}).returncode == 0
     assert "systemctl disable -q --now ssh.socket ssh.service" in shell.calls
     assert not shell.path(OWN).exists()
 
@@ -152,8 +167,8 @@ def test_an_ssh_server_that_came_with_the_cluster_takes_no_passwords_and_is_star
 def test_the_machines_own_ssh_server_stays_as_its_owner_has_it(shell: Shell) -> None:
     play_sshd(shell, "port 22\n")
     shell.write("var/lib/tailrack/packages", "jq\n")
-    assert shell.call("ssh_trust_machine", {}, "ssh_trust/machine").returncode == 0
+    assert shell.step(script_of("ssh_trust", "machine"), {}).returncode == 0
     assert not shell.path(OWN).exists()
     shell.path("/root/.ssh").mkdir(parents=True)
-    assert shell.call("ssh_trust_leave", {}, "ssh_trust/leave").returncode == 0
+    assert shell.step(script_of("ssh_trust", "leave"), {}).returncode == 0
     assert not [call for call in shell.calls if "able" in call and " ssh" in call]
