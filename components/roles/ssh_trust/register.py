@@ -81,8 +81,8 @@ def _ask_to_leave(values: MemberValues) -> bool:
         *("StrictHostKeyChecking=yes", f"HostKeyAlias={values.node_name}"),
     )
     words = [word for option in options for word in ("-o", option)]
-    words += ["-p", values.node_sshd_port, f"root@{values.node_address}"]
-    return attempt("ssh", "-i", LEAVE_KEY, *words, limit=_LEAVING_LIMIT).ok
+    words = ["-i", LEAVE_KEY, "-p", values.node_sshd_port, *words, f"root@{values.node_address}"]
+    return attempt("ssh", *words, limit=_LEAVING_LIMIT).ok
 
 
 def _answers(values: MemberValues) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from components.cluster.cluster import NO_POOL
+from components.node.run import Ended
 from components.roles.nfs_exports.export import export_line
 from components.roles.role import template
 from components.steps.composition import REGISTER, Script, compose
@@ -30,16 +32,23 @@ LINE = "/export/shared 100.64.0.7/32(rw,sync,secure,root_squash,no_subtree_check
 
 
 @pytest.fixture
-def member(shell: Shell) -> Member:
+def member(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Member:
     """Run member.sh for b1 on a head node whose kernel serves NFS; every command that it needs is a stub."""
     shell.write("var/lib/tailrack/slurm/base/slurm.conf", "ClusterName=lab\n")
     shell.stub("scontrol", 'if [ "$1" = ping ]; then echo "Slurmctld(primary) at head is UP"; fi')
     shell.stub("exportfs")
     shell.stub("tailscale", "echo '{}'")
-    shell.write("answer", "bash: connect: Connection refused")
+    answer = shell.write("answer", "bash: connect: Connection refused")
+
+    def connect(_address: object, _seconds: float) -> socket.socket:
+        if error := answer.read_text():
+            raise ConnectionRefusedError(error)
+        return socket.socket()
+
+    monkeypatch.setattr("components.roles.ssh_trust.register.socket.create_connection", connect)
     shell.stub(
         "timeout",
-        f"""shift; answer="{shell.root}/answer"
+        f"""shift; answer="{answer}"
         case "$*" in */dev/tcp/*) cat "$answer" >&2; [ ! -s "$answer" ] ;; *) "$@" ;; esac""",
     )
     shell.stub(
@@ -190,15 +199,18 @@ def test_a_member_is_asked_by_its_pinned_key_and_told_nothing_else(
 
 
 def test_a_member_may_take_longer_to_leave_than_systemd_gives_a_daemon_to_end(
-    member: Member, shell: Shell, slurm: Callable[..., None]
+    member: Member, monkeypatch: pytest.MonkeyPatch, slurm: Callable[..., None]
 ) -> None:
     slurm()
-    shell.stub("ssh")
-    shell.stub("timeout", 'echo "$1 $2" >>"$0.limits"; shift; exec "$@"')
+    limits: dict[str, float] = {}
+
+    def attempt(program: str, *_: str, limit: float) -> Ended:
+        limits[program] = limit
+        return Ended(0, "")
+
+    monkeypatch.setattr("components.roles.ssh_trust.register.attempt", attempt)
     member("down")
-    (limits,) = shell.root.rglob("timeout.limits")
-    (limit,) = [int(line.split()[0]) for line in limits.read_text().splitlines() if line.endswith(" ssh")]
-    assert limit >= 2 * 90
+    assert limits["ssh"] >= 2 * 90
 
 
 @pytest.mark.parametrize("state", ["DOWN*", "IDLE*", "DOWN+NOT_RESPONDING", "IDLE+NOT_RESPONDING", "DOWN+DRAIN"])
@@ -337,15 +349,14 @@ if [ "$(wc -l <{looks})" -ge 3 ]; then echo '{{}}'; else echo '{peer}'; fi""",
 
 
 def test_a_member_that_stays_in_the_tailnet_is_not_called_gone(
-    member: Member, shell: Shell, slurm: Callable[..., None]
+    member: Member, shell: Shell, slurm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slurm()
     shell.stub("ssh", "echo left")
     peer = json.dumps({"Peer": {"key": {"TailscaleIPs": ["100.64.0.7"], "Online": True}}})
     shell.stub("tailscale", f"echo '{peer}'")
-    script = compose(ROLES, REGISTER)
-    quick = replace(script, bash=script.bash.replace("GONE_LIMIT=90", "GONE_LIMIT=0"))
-    done = member("down", script=quick)
+    monkeypatch.setattr("components.roles.ssh_trust.register.GONE_LIMIT", 0)
+    done = member("down")
     assert done.returncode == 1
     assert "b1 reported that it leaves, but is still in the tailnet" in done.stderr
     assert "next: see 'journalctl -u tailrack-logout' on b1" in done.stderr
