@@ -16,6 +16,8 @@ import pytest
 from components.node import files
 from components.node.failure import Failure
 from components.node.step.step import Step
+from components.roles.munge.join import JoinValues, join
+from components.roles.munge.leave import leave as munge_leave
 from components.roles.role import Value, template
 from components.roles.slurm.head import refuse_another_cluster_name
 from components.roles.slurm.leave import leave
@@ -68,10 +70,8 @@ def test_a_join_stops_at_what_is_in_the_place_of_a_munge_key(machine: Shell, kin
     before = outside(machine)
     for stub in ("munge", "unmunge"):
         machine.stub(stub)
-    values: dict[str, Value] = {"MUNGE_KEY": KEY, "MUNGE_CLUSTER": "lab"}
-    done = machine.call(f"{SAY}munge_join", values, "munge/join")
-    assert done.returncode == 1
-    assert f"/etc/munge/{name} is not a regular file" in done.stdout
+    with machine.here(), pytest.raises(Failure, match=f"^/etc/munge/{name} is not a regular file"):
+        join(Step("a1", "a1-join"), JoinValues("lab", KEY))
     assert outside(machine) == before
     assert changed(machine) == []
 
@@ -79,13 +79,12 @@ def test_a_join_stops_at_what_is_in_the_place_of_a_munge_key(machine: Shell, kin
 def test_munges_folder_is_roots_after_a_join_and_the_key_munges(machine: Shell) -> None:
     for stub in ("munge", "unmunge"):
         machine.stub(stub)
-    values: dict[str, Value] = {"MUNGE_KEY": KEY, "MUNGE_CLUSTER": "lab"}
-    done = machine.call(f"{SAY}munge_join", values, "munge/join")
-    assert done.returncode == 0, done.stderr
+    machine.write("/etc/passwd", "munge:x:110:110::/:/usr/sbin/nologin\n")
+    with machine.here():
+        join(Step("a1", "a1-join"), JoinValues("lab", KEY))
     assert machine.path("/etc/munge").stat().st_mode & 0o777 == 0o711
-    given = [call for call in machine.calls if call.startswith("chown munge")]
-    assert [call.split(maxsplit=2)[1] for call in given] == ["munge:munge"]
-    assert "/munge.key." in given[0], "the key alone, before it has its name"
+    given = {path: owner for path, owner in machine.owners.items() if owner != ("root", "root")}
+    assert given == {MUNGE_KEY: ("munge", "munge")}
 
 
 @pytest.mark.parametrize("kind", TRAPS)
@@ -153,25 +152,27 @@ def test_a_cluster_that_leaves_empties_gives_away_and_removes_nothing_through_a_
     for unit in ("slurmctld.service.d/tailrack.conf", "tailrack-database.service", "tailrack-mlflow.service"):
         machine.write(f"/etc/systemd/system/{unit}", "")
     machine.write("/var/lib/tailrack/mlflow/artifacts", f"{machine.path('/export/mlflow')}\n")
-    accounts = ("tailrack-mlflow:x:999:999::/:/usr/sbin/nologin", "slurm:x:64030:64030::/:/usr/sbin/nologin")
+    accounts = (
+        *("tailrack-mlflow:x:999:999::/:/usr/sbin/nologin", "slurm:x:64030:64030::/:/usr/sbin/nologin"),
+        "munge:x:110:110::/:/usr/sbin/nologin",
+    )
     machine.write("/etc/passwd", "".join(f"{line}\n" for line in accounts))
     for name in ("pkill", "pgrep", "userdel", "mariadb"):
         machine.stub(name, "exit 1" if name == "pgrep" else "")
     before = outside(machine)
     with machine.here():
         leave(Step("head", "tailrack-leave"))
+        munge_leave(Step("head", "tailrack-leave"))
     assert machine.owners["/var/lib/slurm"] == ("slurm", "slurm"), "as the packages have it"
-    commands = "set +e; accounting_leave; munge_leave; mlflow_leave"
-    machine.call(commands, {}, "accounting/leave", "munge/leave", "mlflow/leave")
+    commands = "set +e; accounting_leave; mlflow_leave"
+    machine.call(commands, {}, "accounting/leave", "mlflow/leave")
     assert outside(machine) == before
     assert changed(machine) == []
     assert not machine.path(MUNGE_KEY).is_symlink()
     # The folders are again as the packages have them.
     given = {call for call in machine.calls if call.startswith("chown ")}
-    assert given == {
-        f"chown slurm:slurm {machine.path('/var/lib/slurm')}",
-        f"chown munge:munge {machine.path('/etc/munge')}",
-    }
+    assert given == {f"chown slurm:slurm {machine.path('/var/lib/slurm')}"}
+    assert machine.owners["/etc/munge"] == ("munge", "munge")
 
 
 def test_log_ins_for_images_are_written_into_a_folder_of_roots(machine: Shell) -> None:

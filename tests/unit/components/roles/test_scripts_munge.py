@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from tests.unit.shell import ROLES, Shell, role_header
+from components.node import files, run
+from components.node.failure import Failure
+from components.node.step.step import Step
+from components.roles.munge import held_jobs, pause_steps
+from components.roles.munge.join import JoinValues, join
+from components.roles.munge.register import RegisterValues, register
+from components.roles.munge.services import ServicesValues, services
+from components.roles.ssh_trust import members
+from tests.unit.shell import ROLES, HurriedTime, Shell
 
 OLD, NEW = "b" * 64, "n" * 64
 KEY, NEXT = "/etc/munge/munge.key", "/etc/munge/munge.key.next"
@@ -37,28 +49,40 @@ def head(shell: Shell) -> Shell:
     shell.stub("sdiag", "echo 'Agent count:    0'")
     for name in ("squeue", "scontrol", "systemd-run", "pkill"):
         shell.stub(name)
-    shell.stub("paste", '/usr/bin/paste "$@"')
     shell.hurry()
     return shell
 
 
-def change(head: Shell) -> subprocess.CompletedProcess[str]:
-    commands = (
-        "trap 'echo \"$REASON\"; for each in ${AT_END[@]}; do $each; done' EXIT; PRIVATE_DIR=/run/tailrack-private"
-    )
-    run = f"{commands}\nmunge_services\nfor each in ${{LATER[@]}}; do $each; done"
-    return head.call(run, {**role_header("munge"), "HOST_NAME": "head"}, "munge/services")
+def change(head: Shell) -> str:
+    """Run the phase and return why it failed; empty if it did not."""
+    step = Step("head", "head-services")
+    with head.here():
+        try:
+            services(step, ServicesValues("2"))
+            for finish in step.later:
+                finish()
+        except Failure as failure:
+            return failure.reason
+        finally:
+            for cleanup in step.at_end:
+                cleanup()
+    return ""
+
+
+def late(head: Shell) -> str:
+    """Who has not proved the key."""
+    path = head.path(LATE)
+    return path.read_text() if path.exists() else ""
 
 
 def test_without_a_next_key_nothing_is_asked_and_nobody_is_held(head: Shell) -> None:
-    assert change(head).returncode == 0
+    assert change(head) == ""
     assert head.calls == []
 
 
 def test_members_have_the_key_before_jobs_are_held_and_jobs_start_again_after(head: Shell) -> None:
     head.write(NEXT, f"{NEW}\n")
-    done = change(head)
-    assert done.returncode == 0, done.stderr
+    assert change(head) == ""
     assert head.path(KEY).read_text() == f"{NEW}\n"
     assert not head.path(NEXT).exists()
     order = [next(i for i, call in enumerate(head.calls) if word in call) for word in (
@@ -68,7 +92,7 @@ def test_members_have_the_key_before_jobs_are_held_and_jobs_start_again_after(he
     assert not any("partitionname=mine" in call for call in head.calls)
     assert {call.split()[1] for call in head.calls if "munge-switch" in call} == {"a1", "b1"}
     assert not head.path(HELD).exists()
-    assert head.path(LATE).read_text() == ""
+    assert late(head) == ""
 
 
 NODES = """case "$*" in *%T*) cat <<'END'
@@ -85,12 +109,12 @@ def test_a_node_without_the_key_is_drained_before_jobs_start_again_and_taken_bac
     head.write(NEXT, f"{NEW}\n")
     head.write("/dead", "b1")
     head.stub("sinfo", NODES.format(state="idle none"))
-    assert change(head).returncode == 1
+    assert change(head) != ""
     assert head.calls.index(DRAIN.format("b1")) < head.calls.index(LET)
     assert DRAIN.format("a1") not in head.calls
     head.path("/dead").unlink()
     head.stub("sinfo", NODES.format(state=f"drained* {WHY}"))
-    assert change(head).returncode == 0
+    assert change(head) == ""
     assert "scontrol update nodename=b1 state=undrain" in head.calls
     assert "scontrol update nodename=a1 state=undrain" not in head.calls
 
@@ -119,13 +143,13 @@ def test_a_change_that_was_killed_lets_jobs_start_on_no_node_with_another_key(he
     assert done.returncode == 0, done.stderr
     assert head.calls.index(DRAIN.format("a1")) < head.calls.index(LET)
     assert DRAIN.format("b1") not in head.calls
-    assert (head.path(LATE).read_text(), head.path(HELD).exists()) == ("a1\n", False)
+    assert (late(head), head.path(HELD).exists()) == ("a1\n", False)
 
 
 def test_a_node_that_missed_the_moment_of_a_killed_change_gets_the_key_then(head: Shell) -> None:
     assert killed(head).returncode == 0
     assert not any("state=drain" in call for call in head.calls)
-    assert head.path(LATE).read_text() == ""
+    assert late(head) == ""
 
 
 def test_jobs_stay_held_where_slurmctld_takes_no_drain_and_it_is_tried_again(head: Shell) -> None:
@@ -149,20 +173,16 @@ def test_the_timers_program_is_tried_until_it_succeeds(head: Shell) -> None:
 def test_who_does_not_answer_is_named_and_gets_the_key_next_time_without_holding_jobs(head: Shell) -> None:
     head.write(NEXT, f"{NEW}\n")
     head.write("/dead", "b1")
-    done = change(head)
-    assert (done.returncode, done.stdout) == (
-        1, "the munge key was changed, and b1 did not get it: no job starts there\n",
-    ), done.stderr  # fmt: skip
+    assert change(head) == "the munge key was changed, and b1 did not get it: no job starts there"
     assert head.path(KEY).read_text() == f"{NEW}\n", "the others go on"
     assert head.calls[-1] != HOLD
     assert LET in head.calls
-    assert head.path(LATE).read_text() == "b1\n"
+    assert late(head) == "b1\n"
     head.path("/dead").unlink()
     head.path("/calls").unlink()
-    again = change(head)
-    assert again.returncode == 0, again.stderr
+    assert change(head) == ""
     assert HOLD not in head.calls
-    assert head.path(LATE).read_text() == ""
+    assert late(head) == ""
 
 
 # Of slurmstepd, while a machine's key is not slurmctld's.
@@ -171,7 +191,7 @@ STOPPED, GOES_ON = "pkill -STOP -x slurmstepd", "pkill -CONT -x slurmstepd"
 
 def test_no_job_on_the_head_node_tells_its_end_while_the_key_changes(head: Shell) -> None:
     head.write(NEXT, f"{NEW}\n")
-    assert change(head).returncode == 0
+    assert change(head) == ""
     order = [
         next(i for i, call in enumerate(head.calls) if word in call)
         for word in (f"--on-active=30 {GOES_ON}", STOPPED, "systemctl restart munge")
@@ -218,31 +238,40 @@ def test_a_node_that_has_the_key_already_stops_nobody(node: Shell) -> None:
     assert not any("slurmstepd" in call for call in node.calls)
 
 
-def place(head: Shell) -> subprocess.CompletedProcess[str]:
-    values = {**role_header("munge"), "HOST_NAME": "head", "NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.9"}
-    return head.call(f'MUNGE_CHANGES=1; munge_register; cat "{head.path(KEY)}"', values, "munge/register")
+@pytest.fixture
+def place(head: Shell, capsys: pytest.CaptureFixture[str]) -> Callable[[], str]:
+    """Run the phase on the head node and return its log."""
+
+    def run() -> str:
+        capsys.readouterr()
+        with head.here():
+            register(Step("head", "b1-register"), RegisterValues("b1", "100.64.0.9"))
+        return capsys.readouterr().err
+
+    return run
 
 
-def test_a_node_that_joins_while_the_key_is_changed_is_placed_when_the_head_node_has_changed(head: Shell) -> None:
+def test_a_node_that_joins_while_the_key_is_changed_is_placed_when_the_head_node_has_changed(
+    head: Shell, place: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     head.write(NEXT, f"{NEW}\n")
     # What the head node's services do meanwhile.
-    head.write("hurry", f'sleep() {{ mv -f "{head.path(NEXT)}" "{head.path(KEY)}"; }}\n')
-    done = place(head)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == NEW
+    monkeypatch.setattr(HurriedTime, "sleep", lambda *_: head.path(NEXT).rename(head.path(KEY)))
+    place()
+    assert head.path(KEY).read_text() == f"{NEW}\n"
 
 
-def test_a_change_that_nobody_goes_on_with_holds_no_node_for_long(head: Shell) -> None:
-    assert place(head).stderr == ""
+def test_a_change_that_nobody_goes_on_with_holds_no_node_for_long(head: Shell, place: Callable[[], str]) -> None:
+    assert place() == ""
     head.write(NEXT, f"{NEW}\n")
-    done = place(head)
-    assert done.returncode == 0, done.stderr
-    assert "the munge key change was not finished in 1s; continuing with the old key" in done.stderr
+    assert "the munge key change was not finished in 90s; continuing with the old key" in place()
 
 
-def test_a_node_that_was_asked_where_it_is_no_longer_has_the_key_before_its_fabric_is_proven(head: Shell) -> None:
+def test_a_node_that_was_asked_where_it_is_no_longer_has_the_key_before_its_fabric_is_proven(
+    head: Shell, place: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     head.write(LATE, "a1\nb1\n")
-    head.write("hurry", 'sleep() { echo >"$STATE_DIR/answers"; }\n')
+    monkeypatch.setattr(HurriedTime, "sleep", lambda *_: head.write("/var/lib/tailrack/answers", ""))
     head.stub(
         "tailrack-ask",
         f"""
@@ -251,19 +280,73 @@ def test_a_node_that_was_asked_where_it_is_no_longer_has_the_key_before_its_fabr
         [ "$2" = munge-next ] && cat >{head.path("/handed")} || echo "credential of $3"
         """,
     )
-    done = place(head)
-    assert done.returncode == 0, done.stderr
+    log = place()
     assert head.path("/handed").read_text(encoding="utf-8") == f"{OLD}\n"
-    assert "b1 missed the munge key change; sending the key" in done.stderr
-    assert "does not show" not in done.stderr
+    assert "b1 missed the munge key change; sending the key" in log
+    assert "does not prove" not in log
 
 
-def test_a_node_that_never_shows_the_key_goes_on_and_is_named_by_who_changes_it(head: Shell) -> None:
+def test_a_node_that_never_shows_the_key_goes_on_and_is_named_by_who_changes_it(
+    head: Shell, place: Callable[[], str]
+) -> None:
     head.write(LATE, "b1\n")
     head.write("dead", "b1")
-    done = place(head)
-    assert done.returncode == 0, done.stderr
-    assert "b1 does not prove that it has the key" in done.stderr
+    assert "b1 does not prove that it has the key" in place()
+
+
+class Killed(BaseException):
+    """The step's process ends, with no time for anything else."""
+
+
+def or_killed(left: Iterator[int], function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, before whose call the process ends when nothing is left."""
+
+    def call(*arguments: Any, **how: Any) -> Any:
+        if next(left) == 1:
+            raise Killed
+        return function(*arguments, **how)
+
+    return call
+
+
+@pytest.mark.parametrize("number", range(1, 30))
+def test_cut_off_anywhere_a_change_ends_with_one_key_that_munged_has_read(
+    head: Shell, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Before a change of a file or the start of a program, by their number."""
+    head.write("/etc/passwd", "munge:x:110:110::/:/usr/sbin/nologin\n")
+    head.write(NEXT, f"{NEW}\n")
+    head.write("/var/lib/tailrack/slurm/base/slurm.conf", "")
+    read = head.write("read-by-munged", f"{OLD}\n")
+    head.stub("systemctl", f'[ "$*" != "restart munge" ] || cp {head.path(KEY)} {read}')
+    head.stub("munge", f"echo credential of $(sha256sum <{read} | cut -d ' ' -f 1)")
+    head.stub("unmunge", f'grep -q "credential of $(sha256sum <{read} | cut -d " " -f 1)"')
+    monkeypatch.setattr("components.roles.munge.join.packages.ensure", lambda *_: None)
+    left = itertools.count(number, -1)
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name in ((files, "write"), (files, "remove"), (run, "attempt")):
+            patch.setattr(module, name, or_killed(left, getattr(module, name)))
+        for module in (held_jobs, pause_steps, members):
+            patch.setattr(module, "attempt", run.attempt)
+        with contextlib.suppress(Killed):
+            with head.here():
+                services(Step("head", "head-services"), ServicesValues("2"))
+    with head.here():
+        join(Step("head", "head-join"), JoinValues("lab", NEW))
+    assert change(head) == ""
+    if head.path(HELD).exists():  # the timer runs it
+        assert head.program(RELEASE).returncode == 0
+    assert head.path(KEY).read_text() == read.read_text() == f"{NEW}\n"
+    assert not head.path(NEXT).exists()
+    assert (late(head), head.path(HELD).exists()) == ("", False)
+
+
+def test_partitions_that_a_killed_change_has_held_are_released_by_the_next(head: Shell) -> None:
+    head.write(NEXT, f"{NEW}\n")
+    head.write(HELD, "all\n")
+    head.stub("sinfo", "echo 'all down'; echo 'new up'")
+    assert change(head) == ""
+    assert {LET, LET.replace("=all", "=new")} <= set(head.calls)
 
 
 @pytest.mark.parametrize(
@@ -274,20 +357,18 @@ def test_a_node_that_never_shows_the_key_goes_on_and_is_named_by_who_changes_it(
             "(munged: Error: PRNG seed dir is insecure: world-writable",
             "chmod go-w",
         ),
-        ("Started munge.service", "failed: munged does not start\n", "journalctl -u munge"),
+        ("Started munge.service", "munged does not start", "journalctl -u munge"),
     ],
     ids=["its sentence", "none"],
 )
 def test_what_munged_says_of_itself_is_passed_on_with_what_helps(
-    shell: Shell, said: str, words: str, remedy: str
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, said: str, words: str, remedy: str
 ) -> None:
     shell.stub("systemctl", 'case "$*" in *restart*munge*) exit 1 ;; *is-active*) exit 3 ;; esac')
     shell.stub("journalctl", f"cat <<'END'\n{said}\nEND")
-    values = {**role_header("munge"), "HOST_NAME": "a1", "MUNGE_KEY": "new", "AHEAD": ""}
-    done = shell.call(
-        "mkdir -p $LOG_DIR; trap report_failure EXIT; ensure_packages() { :; }; AHEAD=(); munge_join",
-        values,
-        "munge/join",
-    )
-    assert words in done.stderr
-    assert remedy in done.stderr
+    monkeypatch.setattr("components.roles.munge.join.packages.ensure", lambda *_: None)
+    shell.write("/etc/passwd", "munge:x:110:110::/:/usr/sbin/nologin\n")
+    with shell.here(), pytest.raises(Failure) as failed:
+        join(Step("a1", "a1-join"), JoinValues("lab", "new"))
+    assert words in failed.value.reason
+    assert remedy in failed.value.remedy
