@@ -345,10 +345,12 @@ def remove(path: str) -> bool:
 
 
 def remove_folder(path: str) -> None:
-    """Remove a folder with everything in it, without leaving its file system's folders through links."""
+    """Remove a folder with everything in it, or a link or file in its place. No link is followed."""
     with _existing(path) as found:
         if found is not None and is_folder(path):
             shutil.rmtree(_of_descriptor(found[0], found[1]))
+        elif found is not None:
+            _unlink(*found)
 
 
 def empty_folder(path: str) -> None:

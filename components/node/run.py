@@ -78,6 +78,9 @@ def attempt(
         )
     except FileNotFoundError:
         return Ended(127, "", f"{arguments[0]}: command not found")
+    except OSError as error:
+        # It is for another kind of machine, for example.
+        return Ended(126, "", f"{arguments[0]}: {error.strerror}")
     try:
         output, said = process.communicate(stdin or None, timeout=limit)
     except subprocess.TimeoutExpired:

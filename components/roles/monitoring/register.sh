@@ -1,13 +1,6 @@
 #!/bin/bash
-# uses: monitoring/target
-# Write a member's scrape target. It exists even without monitoring in the config.
+# Remove a member's scrape target (target.py), for the program that removes expired nodes (slurm/expire.sh).
 #
-# NODE_ADDRESS   its tailnet address
+# NODE_NAME
 
-monitoring_register() {
-    write_scrape_target "$NODE_ADDRESS"
-}
-
-monitoring_register_forget() {
-    rm -f "$TARGETS_DIR/$NODE_NAME.json"
-}
+monitoring_register_forget() { rm -f "/var/lib/tailrack/monitoring/targets/$NODE_NAME.json"; }

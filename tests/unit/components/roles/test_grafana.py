@@ -13,13 +13,16 @@ from subprocess import CompletedProcess
 import pytest
 import yaml
 
+from components.node import daemons
+from components.node.step.step import Step
+from components.roles.grafana.leave import leave
 from components.roles.order import roles
 from components.roles.role import Value
 from stacks.config import ConfigError, parse
 from tests.dashboards import dashboards
 from tests.unit.configs import LAB, RawConfig
 from tests.unit.recorded import Build
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, script_of
 
 ASKED: RawConfig = {"source": "https://dl.grafana.example/grafana.tar.gz", "sha256": "0" * 64}
 UNIT = "/etc/systemd/system/tailrack-grafana.service"
@@ -74,20 +77,20 @@ def archive(program: str = "#!/bin/sh\necho grafana version 12\n") -> bytes:
 
 
 @pytest.fixture
-def host(shell: Shell) -> Shell:
+def host(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A head node on which units are active once they were started, and whose daemons answer."""
     shell.path("/run/tailrack-private").mkdir(parents=True)
     shell.stub(
         "systemctl",
         f"""case $1 in
             show) case $* in *MainPID*) echo 77 ;; esac ;;
-            -q) case $2 in is-active) [ -e "{shell.root}/active-$3" ] ;; esac ;;
+            is-active) [ -e "{shell.root}/active-$3" ] ;;
             start | restart) touch "{shell.root}/active-$2" ;;
         esac""",
     )
-    shell.write("/dev/urandom", "0123456789" * 4)
-    for name in ("curl", "ss", "journalctl", "sync"):
+    for name in ("ss", "journalctl", "sync"):
         shell.stub(name)
+    monkeypatch.setattr(daemons, "answers", lambda daemon: True)
     shell.stub("tar", 'PATH=/usr/bin:/bin exec tar "$@"')
     return shell
 
@@ -102,10 +105,9 @@ def bring(shell: Shell, content: bytes) -> dict[str, Value]:
 
 
 def services(shell: Shell, values: dict[str, Value]) -> CompletedProcess[str]:
-    """Run the head node's phase; what is said of a failure is on stdout."""
+    """Run the head node's phase."""
     given: dict[str, Value] = {"HEAD_ADDRESS": "100.64.0.1", "GRAFANA_PASSWORD": "of-the-stack"}
-    words = 'dispatch() { :; }; report() { printf \'%s; %s\' "$REASON" "$REMEDY"; }; trap report EXIT; '
-    return shell.call(words + "grafana_services", {**given, **values}, "base", "grafana/services")
+    return shell.step(script_of("grafana", "services"), {**given, **values})
 
 
 def starts(shell: Shell) -> int:
@@ -114,11 +116,11 @@ def starts(shell: Shell) -> int:
 
 def test_it_runs_what_was_asked_for_shows_prometheus_and_a_second_run_restarts_nothing(host: Shell) -> None:
     values = bring(host, archive())
-    assert (done := services(host, values)).returncode == 0, done.stdout + done.stderr
+    assert (done := services(host, values)).returncode == 0, done.stderr
     home = f"{PROGRAMS}/{values['GRAFANA_SHA256']}"
     assert host.path(f"{home}/bin/grafana").stat().st_mode & 0o777 == 0o755
     assert host.path(f"{home}/conf/defaults.ini").stat().st_mode & 0o777 == 0o644
-    assert f"ExecStart={host.root}{home}/bin/grafana server" in host.path(UNIT).read_text()
+    assert f"ExecStart={home}/bin/grafana server" in host.path(UNIT).read_text()
     config = configparser.RawConfigParser()
     config.read(host.path(f"{FOLDER}/grafana.ini"))
     assert (config["server"]["http_addr"], config["server"]["http_port"]) == ("100.64.0.1", "3000")
@@ -172,8 +174,8 @@ def test_what_is_no_grafana_for_this_machine_is_said_and_nothing_of_it_stays(
 ) -> None:
     done = services(host, bring(host, content))
     assert done.returncode == 1
-    assert words in done.stdout
-    assert "tailrack:monitoring.grafana.source" in done.stdout
+    assert words in done.stderr
+    assert "tailrack:monitoring.grafana.source" in done.stderr
     assert not [*host.path(PROGRAMS).iterdir()]
     assert starts(host) == 0
 
@@ -182,8 +184,8 @@ def test_where_it_cannot_be_had_that_is_one_line_with_the_key(host: Shell) -> No
     host.stub("curl", "exit 6")
     done = services(host, {**bring(host, archive()), "GRAFANA_SOURCE": ASKED["source"]})
     assert done.returncode == 1
-    assert f"{ASKED['source']} cannot be fetched from here; " in done.stdout
-    assert "tailrack:monitoring.grafana.source" in done.stdout
+    assert f"{ASKED['source']} cannot be fetched from here" in done.stderr
+    assert "tailrack:monitoring.grafana.source" in done.stderr
 
 
 def test_nothing_of_it_is_left_where_it_is_not_asked_for_but_what_people_have_made_until_the_cluster_leaves(
@@ -197,5 +199,12 @@ def test_nothing_of_it_is_left_where_it_is_not_asked_for_but_what_people_have_ma
     assert not host.path(FOLDER).exists()
     assert not host.path(PROGRAMS).exists()
     assert host.path("/var/lib/private/tailrack-grafana/grafana.db").exists()
-    assert host.call("grafana_leave", {}, "grafana/leave").returncode == 0
+    with host.here():
+        leave(Step("head", "leave"))
     assert not host.path("/var/lib/private/tailrack-grafana").exists()
+
+
+def test_a_program_for_another_kind_of_machine_is_named(host: Shell) -> None:
+    done = services(host, bring(host, archive("\x7fELF of another machine")))
+    assert "does not run here" in done.stderr
+    assert "Exec format error" in done.stderr

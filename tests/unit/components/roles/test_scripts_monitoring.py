@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 import yaml
 
+from components.node import daemons
+from components.node.step.step import Step
+from components.roles.monitoring.leave import leave
+from components.roles.monitoring.register import forget
+from components.roles.monitoring.target import MemberName
 from components.roles.order import roles
-from components.roles.role import Value
+from components.roles.role import Role, Value
+from components.steps.composition import compose
 from stacks.config import parse
 from tests.unit.configs import LAB
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, script_of
 
 PROMETHEUS = "/etc/systemd/system/tailrack-prometheus.service"
 EXPORTER = "/etc/systemd/system/tailrack-node-exporter.service"
@@ -29,7 +36,7 @@ def header(**section: int) -> dict[str, Value]:
 
 
 @pytest.fixture
-def host(shell: Shell) -> Shell:
+def host(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A machine on which units are active once they were started, whose daemons answer, and whose ports are free."""
     root = shell.root
     shell.path("/run/tailrack-private").mkdir(parents=True)
@@ -38,24 +45,33 @@ def host(shell: Shell) -> Shell:
         f"""case $1 in
             is-enabled) echo enabled ;;
             show) case $* in *MainPID*) echo 77 ;; esac ;;
-            -q) case $2 in is-active) [ -e "{root}/active-$3" ] ;; esac ;;
+            is-active) [ -e "{root}/active-$3" ] ;;
             start | restart) [ "$2" = --no-block ] || touch "{root}/active-$2" ;;
         esac""",
     )
-    for name in ("curl", "ss", "promtool", "journalctl"):
+    for name in ("ss", "promtool", "journalctl"):
         shell.stub(name)
+    monkeypatch.setattr(daemons, "answers", lambda daemon: True)
     return shell
+
+
+def step(shell: Shell, role: str, phase: str, values: Mapping[str, Value], action: str = "up") -> list[str]:
+    """Run a phase that succeeds; return the programs that it started."""
+    before, script = len(shell.calls), script_of(role, phase)
+    texts = {name: str(values[name]) for name in script.texts.keys() & values.keys()}
+    done = shell.step(script.with_texts(texts), {**header(), **values}, action)
+    assert done.returncode == 0, done.stderr
+    return shell.calls[before:]
 
 
 def services(shell: Shell, **more: Value) -> list[str]:
     """Run the head node's phase; what systemd was told to begin and end in it."""
-    before = len(shell.calls)
-    done = shell.call("monitoring_services", {**header(), **HEAD, **more}, "monitoring/services")
-    assert done.returncode == 0, done.stderr
     words = ("systemctl st", "systemctl re", "systemctl disable")
     others = ("reset-failed", "tailrack-firewall")
     return [
-        call for call in shell.calls[before:] if call.startswith(words) and not any(each in call for each in others)
+        call
+        for call in step(shell, "monitoring", "services", {**HEAD, **more})
+        if call.startswith(words) and not any(each in call for each in others)
     ]
 
 
@@ -81,7 +97,7 @@ def test_the_head_node_asks_itself_and_a_second_run_restarts_nothing(host: Shell
         "label_limit": 16,
         "label_name_length_limit": 64,
         "label_value_length_limit": 128,
-        "file_sd_configs": [{"files": [f"{host.root}{TARGETS}/*.json"]}],
+        "file_sd_configs": [{"files": [f"{TARGETS}/*.json"]}],
         "relabel_configs": [
             {"source_labels": ["__address__"], "target_label": "__address__", "replacement": "$1:9100"}
         ],
@@ -111,51 +127,55 @@ def test_a_run_that_was_cut_off_after_it_wrote_a_file_is_made_up_for_by_the_next
     ]
 
 
-def test_one_that_is_up_and_does_not_answer_is_started_anew(host: Shell) -> None:
+def test_one_that_is_up_and_does_not_answer_is_started_anew(host: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     services(host)
-    host.stub("curl", f'[ -e "{host.root}/again" ] || {{ touch "{host.root}/again"; exit 7; }}')
+    replies = iter([False])
+    monkeypatch.setattr(daemons, "answers", lambda daemon: next(replies, True))
     assert "systemctl restart tailrack-node-exporter.service" in services(host)
 
 
-def refused(host: Shell) -> str:
+def refused(host: Shell, monkeypatch: pytest.MonkeyPatch) -> str:
     """What the head node's phase fails with where no daemon answers."""
     host.hurry()
-    host.stub("curl", "exit 7")
-    done = host.call(
-        "dispatch() { :; }; report() { printf '%s' \"$REASON\"; }; trap report EXIT; monitoring_services",
-        {**header(), **HEAD},
-        "base",
-        "monitoring/services",
-    )
-    assert done.returncode != 0
-    return done.stdout
+    monkeypatch.setattr(daemons, "answers", lambda daemon: False)
+    return failure(host)
 
 
-def test_one_that_does_not_answer_is_told_with_its_own_last_words(host: Shell) -> None:
+def failure(host: Shell) -> str:
+    """What the head node's phase fails with."""
+    done = host.step(script_of("monitoring", "services"), {**header(), **HEAD})
+    assert done.returncode == 1
+    return done.stderr
+
+
+def test_one_that_does_not_answer_is_told_with_its_own_last_words(host: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     # Of the unit, systemd's words would be the last.
     own = "_SYSTEMD_UNIT=tailrack-node-exporter.service"
     host.stub("journalctl", f'if [ "$1" = {own} ]; then echo no such flag; else echo exit-code; fi')
-    assert "tailrack-node-exporter does not answer at 100.64.0.1:9100: no such flag" in refused(host)
+    assert "tailrack-node-exporter does not answer at 100.64.0.1:9100: no such flag" in refused(host, monkeypatch)
 
 
 @pytest.mark.parametrize(
     "wrong",
     ['ts=1 level=error err="opening storage failed: corrupted block 01ABC"', "fatal error: fault", "panic: no room"],
 )
-def test_of_what_it_said_last_what_is_wrong_is_told_and_no_address_in_memory(host: Shell, wrong: str) -> None:
+def test_of_what_it_said_last_what_is_wrong_is_told_and_no_address_in_memory(
+    host: Shell, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
     trace = "goroutine 1 [running]:\nmain.main()\n\tmain.go:613 +0x6a93"
     host.stub("journalctl", f"cat <<'END'\nlevel=warn begins\n{wrong}\n{trace}\nEND")
-    said = refused(host)
-    assert said.endswith(f"9100: {wrong}")
+    assert f"9100: {wrong}\n" in refused(host, monkeypatch)
 
 
 @pytest.mark.parametrize("place", ["/var/lib/private", "/var/lib"])
-def test_a_full_disk_is_told_where_the_daemon_does_not(host: Shell, place: str) -> None:
-    host.path(f"{place}/tailrack-node-exporter").mkdir(parents=True)
-    host.stub("df", f"[ \"$3\" = {host.root}{place}/tailrack-node-exporter ] && printf 'Avail\n    3\n'")
+def test_a_full_disk_is_told_where_the_daemon_does_not(
+    host: Shell, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    folder = f"{place}/tailrack-node-exporter"
+    host.path(folder).mkdir(parents=True)
+    monkeypatch.setattr(daemons, "free_bytes", lambda path: 3 * 2**20 if path == folder else 2**40)
     host.stub("journalctl", "echo 'fatal error: fault'")
-    said = f": {place}/tailrack-node-exporter is on a full disk; fatal error: fault"
-    assert said in refused(host).replace(str(host.root), "")
+    assert f": {folder} is on a full disk; fatal error: fault" in refused(host, monkeypatch)
 
 
 def test_daemons_that_came_with_the_cluster_do_not_start_by_themselves_and_others_are_left_alone(host: Shell) -> None:
@@ -169,15 +189,9 @@ def test_daemons_that_came_with_the_cluster_do_not_start_by_themselves_and_other
 @pytest.mark.parametrize("at", ["100.64.0.1:9100", "0.0.0.0:9100", "*:9100", "[::]:9100"])
 def test_a_port_that_another_program_has_is_named_with_it_before_anything_is_started(host: Shell, at: str) -> None:
     host.stub("ss", f"""echo 'LISTEN 0 4096 {at} *:* users:(("node_exporter",pid=7,fd=3))'""")
-    done = host.call(
-        'dispatch() { :; }; report() { printf \'%s; %s\' "$REASON" "$REMEDY"; }; trap report EXIT; monitoring_services',
-        {**header(), **HEAD},
-        "base",
-        "monitoring/services",
-    )
-    assert done.returncode != 0
-    assert "port 9100 is in use on a1 (node_exporter)" in done.stdout
-    assert "tailrack:monitoring.exporter_port" in done.stdout
+    problem = failure(host)
+    assert "port 9100 is in use on a1 (node_exporter)" in problem
+    assert "tailrack:monitoring.exporter_port" in problem
     assert not any("start tailrack-node-exporter" in call for call in host.calls)
 
 
@@ -193,21 +207,25 @@ def test_a_program_at_another_address_of_that_port_is_in_nobodys_way(host: Shell
 
 
 def test_a_member_is_a_target_until_it_leaves(host: Shell) -> None:
-    assert host.call("monitoring_register", {**header(), **A1}, "monitoring/register").returncode == 0
+    step(host, "monitoring", "register", A1)
     target = host.path(f"{TARGETS}/a1.json")
     assert json.loads(target.read_text())[0]["targets"] == ["100.64.0.3"]
-    host.call("monitoring_register_forget", {**header(), **A1}, "monitoring/register")
+    step(host, "monitoring", "register", A1, "down")
+    assert not target.exists()
+    step(host, "monitoring", "register", A1)
+    with host.here():
+        forget(Step("head", "expire"), MemberName("a1"))
     assert not target.exists()
 
 
 def test_a_node_has_its_exporter_and_figures_and_loses_them_where_nobody_asks_any_more(host: Shell) -> None:
-    done = host.call("exporters_node_services", {**header(), **A1}, "exporters/node_services")
+    done = host.step(compose([Role("exporters")], ["node_services"]), {**header(), **A1})
     assert done.returncode == 0, done.stderr
     assert host.path("/etc/tailrack/node-exporter").read_text() == "ADDRESS=100.64.0.3\nPORT=9100\n"
     assert host.path("/etc/tailrack/figures").read_text() == "COLLECTORS=tailnet gpus certificate\n"
-    host.call("monitoring_node", {**header(), **A1}, "monitoring/node")
+    step(host, "monitoring", "node", A1)
     assert host.path(EXPORTER).exists()
-    host.call("monitoring_node", {**header(), **A1, "MONITORING_ENABLED": False}, "monitoring/node")
+    step(host, "monitoring", "node", {**A1, "MONITORING_ENABLED": False})
     for path in (EXPORTER, "/etc/tailrack/node-exporter", "/etc/tailrack/figures", "/var/lib/tailrack/metrics"):
         assert not host.path(path).exists(), path
 
@@ -220,5 +238,8 @@ def test_switched_off_what_was_collected_stays_and_where_the_cluster_leaves_it_g
     for path in (PROMETHEUS, EXPORTER, CONFIG, RULES, "/etc/tailrack/monitoring.json"):
         assert not host.path(path).exists(), path
     assert host.path("/var/lib/private/tailrack-prometheus/wal").exists()
-    assert host.call("monitoring_leave", {}, "monitoring/leave").returncode == 0
+    host.path("/var/lib/tailrack-prometheus").symlink_to("private/tailrack-prometheus")
+    with host.here():
+        leave(Step("head", "leave"))
     assert not host.path("/var/lib/private/tailrack-prometheus").exists()
+    assert not host.path("/var/lib/tailrack-prometheus").is_symlink()

@@ -1,0 +1,126 @@
+"""Run Alertmanager on the head node, if the config has receivers.
+
+It listens on 127.0.0.1 and requires a password that only Prometheus has, because any client could silence alerts or
+send its own.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from dataclasses import dataclass
+from functools import partial
+
+from components.node import files, systemd
+from components.node.daemons import Daemon, run_daemon
+from components.node.failure import Failure
+from components.node.files import File
+from components.node.run import attempt, run
+from components.node.step.step import Step
+from components.node.text import printable
+from components.roles.firewall.hold import HeldPorts, hold_ports
+from components.roles.monitoring.exporter import silence_daemon
+
+_UNIT = "tailrack-alertmanager.service"
+# Only root can access it.
+_FOLDER = "/etc/tailrack/alertmanager"
+PASSWORD = f"{_FOLDER}/password"
+_WEB = f"{_FOLDER}/web.yml"
+_USER = "prometheus"
+
+
+@dataclass(frozen=True)
+class AlertmanagerValues(HeldPorts):
+    """Alertmanager's configuration (empty without receivers), port on 127.0.0.1 and unit.
+
+    monitoring_receivers           secret: `file text`, one a line
+    monitoring_port, head_address  Prometheus' port and address for people
+    """
+
+    monitoring_alertmanager: str
+    monitoring_alertmanager_port: int
+    monitoring_alertmanager_unit: str
+    monitoring_receivers: str
+    monitoring_port: int
+    head_address: str
+
+
+def ensure_password() -> None:
+    """Create Prometheus' password for Alertmanager and its hash. Prometheus needs the password when it starts."""
+    files.make_folder(_FOLDER, 0o700)
+    password = _password()
+    if not re.fullmatch("[0-9a-f]{64}", password):
+        password = secrets.token_hex(32)
+        files.write(PASSWORD, password, 0o600)
+    found = re.search(rf'^  {_USER}: "(.*)"$', files.read(_WEB) or "", re.MULTILINE)
+    if not found or _hash(password, found[1]) != found[1]:
+        digest = _hash(password, f"$2b$05${secrets.token_hex(11)}")
+        files.write(_WEB, f'basic_auth_users:\n  {_USER}: "{digest}"', 0o600)
+    # For people: curl -K.
+    files.write(f"{_FOLDER}/login", f'user = "{_USER}:{password}"', 0o600)
+
+
+def _password() -> str:
+    return (files.read(PASSWORD) or "").rstrip("\n")
+
+
+def _hash(password: str, setting: str) -> str:
+    """Return crypt(3) of a password. `setting`: also an earlier hash. Python 3.13 has no module for it."""
+    program = "chomp(my ($setting, $word) = <STDIN>); print crypt($word, $setting)"
+    return run("perl", "-e", program, stdin=f"{setting}\n{password}\n")
+
+
+def start_alertmanager(step: Step, values: AlertmanagerValues) -> None:
+    """Run Alertmanager with the receivers of the config."""
+    silence_daemon("prometheus-alertmanager", _UNIT)
+    lines = (line.partition(" ") for line in values.monitoring_receivers.split("\n"))
+    receivers = {name: text for name, _, text in lines if name}
+    unit, environment, config = f"{systemd.UNITS}/{_UNIT}", f"{_FOLDER}/environment", f"{_FOLDER}/alertmanager.yml"
+    credentials = "\n".join(f"LoadCredential={name}:{_FOLDER}/{name}" for name in receivers)
+    files.write_all(
+        [
+            *(File(f"{_FOLDER}/{name}", text, 0o600) for name, text in receivers.items()),
+            File(unit, values.monitoring_alertmanager_unit.replace("@CREDENTIALS@", credentials)),
+            File(
+                environment,
+                f"PORT={values.monitoring_alertmanager_port}\n"
+                f"PROMETHEUS={values.head_address}:{values.monitoring_port}",
+                0o600,
+            ),
+            File(config, values.monitoring_alertmanager, 0o600),
+        ]
+    )
+    for name in files.names_in(_FOLDER):
+        if name.startswith("receiver-") and name not in receivers:
+            files.remove(f"{_FOLDER}/{name}")
+    _check_config(config)
+    daemon = Daemon(
+        _UNIT,
+        "127.0.0.1",
+        values.monitoring_alertmanager_port,
+        "/-/ready",
+        "monitoring.alertmanager_port",
+        (unit, environment, config, _WEB, *(f"{_FOLDER}/{name}" for name in receivers)),
+        login=f"{_USER}:{_password()}",
+    )
+    run_daemon(step, daemon, partial(hold_ports, step, values))
+
+
+def _check_config(path: str) -> None:
+    ended = attempt("amtool", "check-config", files.on_disk(path), keep_errors=True)
+    if ended.ok:
+        return
+    lines = (ended.output + ended.errors).splitlines()
+    words = " ".join(line for line in lines if line.strip() and not line.startswith(("Checking", "amtool:"))).split()
+    raise Failure(
+        "this distribution's Alertmanager does not accept tailrack:monitoring.receivers: "
+        f"{printable(' '.join(words), 300)}",
+        "a webhook needs Alertmanager 0.26 or newer (Debian 13) on the head node; slack and mail also work with Debian "
+        "12's",
+    )
+
+
+def remove_alertmanager() -> None:
+    """Remove Alertmanager. Its history and silences stay."""
+    systemd.retire(_UNIT)
+    files.remove_folder(_FOLDER)
