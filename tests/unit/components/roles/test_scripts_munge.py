@@ -328,9 +328,8 @@ def test_cut_off_anywhere_a_change_ends_with_one_key_that_munged_has_read(
             patch.setattr(module, name, or_killed(left, getattr(module, name)))
         for module in (held_jobs, pause_steps, members):
             patch.setattr(module, "attempt", run.attempt)
-        with contextlib.suppress(Killed):
-            with head.here():
-                services(Step("head", "head-services"), ServicesValues("2"))
+        with contextlib.suppress(Killed), head.here():
+            services(Step("head", "head-services"), ServicesValues("2"))
     with head.here():
         join(Step("head", "head-join"), JoinValues("lab", NEW))
     assert change(head) == ""
