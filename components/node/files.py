@@ -344,6 +344,21 @@ def remove(path: str) -> bool:
         return found is not None and _unlink(*found)
 
 
+def remove_if_empty(path: str) -> bool:
+    """Remove an empty folder, and return whether it did. The folder above may be one like /tmp."""
+    try:
+        above = _open_folders(PurePosixPath(path).parent, make=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:
+        os.rmdir(PurePosixPath(path).name, dir_fd=above)
+    except OSError:
+        return False
+    finally:
+        os.close(above)
+    return True
+
+
 def remove_folder(path: str) -> None:
     """Remove a folder with everything in it, or a link or file in its place. No link is followed."""
     with _existing(path) as found:

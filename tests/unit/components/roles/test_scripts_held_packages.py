@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.roles.role import template
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, script_of
 
 PINS = "/etc/apt/preferences.d/tailrack"
 # Status, name, source, version, as dpkg-query is asked for them.
@@ -38,7 +38,7 @@ def hold(shell: Shell, installed: str = INSTALLED, gpus: int = 0) -> dict[str, s
     """Run the phase; the version of each package that is held."""
     table = shell.write("installed", installed)
     shell.stub("dpkg-query", f'cat "{table}"')
-    done = shell.call("held_packages_machine", {"NODE_GPU_COUNT": gpus}, "held_packages/machine")
+    done = shell.step(script_of("held_packages", "machine"), {"NODE_GPU_COUNT": gpus})
     assert done.returncode == 0, done.stderr
     text = shell.path(PINS).read_text()
     return dict(re.findall(r"^Package: (\S+)\nPin: version (\S+)\nPin-Priority: 1000$", text, re.MULTILINE))
@@ -67,14 +67,13 @@ def test_what_is_held_is_what_is_there_when_the_step_runs_again(shell: Shell) ->
 def test_a_machine_that_leaves_holds_nothing_and_keeps_the_folders_that_others_have(shell: Shell) -> None:
     hold(shell)
     shell.write("etc/needrestart/conf.d/tailrack.conf", "")
-    shell.stub("rmdir", 'exec /usr/bin/rmdir "$@"')
-    assert shell.call("held_packages_leave", {}, "held_packages/leave").returncode == 0
+    assert shell.step(script_of("held_packages", "leave"), {}).returncode == 0
     assert not shell.path(PINS).exists()
     assert not shell.path("/etc/needrestart").exists()
     hold(shell)
     shell.write("etc/needrestart/conf.d/tailrack.conf", "")
     own = shell.write("etc/needrestart/needrestart.conf", "")
-    assert shell.call("held_packages_leave", {}, "held_packages/leave").returncode == 0
+    assert shell.step(script_of("held_packages", "leave"), {}).returncode == 0
     assert own.exists()
     assert not shell.path("/etc/needrestart/conf.d").exists()
 
