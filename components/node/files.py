@@ -50,6 +50,16 @@ class File:
     group: str | int = "root"
 
 
+@dataclass(frozen=True)
+class Part:
+    """A part of a path: its path from the root, its type and permissions, and its owner (0 is root)."""
+
+    path: str
+    type: int
+    mode: int
+    uid: int
+
+
 def write(path: str, text: str, mode: int = 0o644, owner: str = "root", group: str = "") -> bool:
     """Write one file, like `write_all`. `group`: default: the owner's name."""
     return write_all([File(path, text, mode, owner, group or owner)])
@@ -201,6 +211,24 @@ def _state(path: str) -> os.stat_result | None:
             return None
 
 
+def parts_of(path: str) -> list[Part]:
+    """Return the parts of a path that exist, from the top. No link is followed, and anyone may own the parts."""
+    parts: list[Part] = []
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for place in [*reversed(PurePosixPath(path).parents), PurePosixPath(path)][1:]:
+            if (state := _state_in(descriptor, place.name)) is None:
+                break
+            uid = 0 if state.st_uid == os.geteuid() else state.st_uid
+            parts.append(Part(str(place), stat.S_IFMT(state.st_mode), stat.S_IMODE(state.st_mode), uid))
+            if not stat.S_ISDIR(state.st_mode):
+                break
+            descriptor = _step(descriptor, place.name, _FOLDER)
+    finally:
+        os.close(descriptor)
+    return parts
+
+
 def age_of(path: str) -> float | None:
     """Return the seconds since a path was last changed; None if it does not exist."""
     state = _state(path)
@@ -216,6 +244,22 @@ def names_in(path: str) -> list[str]:
         return sorted(entry.name for entry in os.scandir(descriptor))
     finally:
         os.close(descriptor)
+
+
+def folders_in(path: str) -> dict[str, tuple[int, int]]:
+    """Return the uid and gid of each folder in a folder of root's, by name, sorted. The one above may be like /tmp."""
+    try:
+        descriptor = _open_folders(PurePosixPath(path), make=False)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    try:
+        entries = sorted(os.scandir(descriptor), key=lambda entry: entry.name)
+        states = {
+            entry.name: entry.stat(follow_symlinks=False) for entry in entries if entry.is_dir(follow_symlinks=False)
+        }
+    finally:
+        os.close(descriptor)
+    return {name: (state.st_uid, state.st_gid) for name, state in states.items()}
 
 
 def read_in_folders(path: str, name: str) -> dict[str, str]:
@@ -317,6 +361,21 @@ def make_folder(path: str, mode: int = 0o755, owner: str | int = "root", group: 
             _set_owner(descriptor, _uid(owner), _gid(group or owner), mode)
         finally:
             os.close(descriptor)
+
+
+def make_new_folder(path: str, mode: int = 0o755) -> None:
+    """Make a folder of root's where nothing is yet. The folder above may be one like /tmp, where others may add theirs.
+
+    Raises FileExistsError if something is there.
+    """
+    above = _open_folders(PurePosixPath(path).parent, make=False)
+    try:
+        state = os.fstat(above)
+        if _changed_by_others(state) and not state.st_mode & stat.S_ISVTX:
+            raise Failure(f"another account can replace {path}", f"run 'namei -l {path}' to find it")
+        os.mkdir(PurePosixPath(path).name, mode, dir_fd=above)
+    finally:
+        os.close(above)
 
 
 def set_mode(path: str, mode: int) -> None:

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Remove files that jobs have left in their scratch folders on this node's disks.
+# Remove files that jobs have left in their scratch folders on this node's disks. The scripts around jobs contain it;
+# steps run sweep.py.
 
 # First line: the present parent of jobs' folders, empty without one; then former parents that may still contain some.
 SCRATCH=/etc/tailrack/scratch

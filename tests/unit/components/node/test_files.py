@@ -171,6 +171,43 @@ def test_a_path_with_dots_or_from_here_is_refused(machine: Path) -> None:
             files.write(path, "text")
 
 
+@as_root
+def test_the_parts_of_a_path_are_told_with_their_owners_and_no_link_is_followed(machine: Path) -> None:
+    give_to_others(machine / "var/theirs")
+    (machine / "var/theirs/link").symlink_to(machine / "outside")
+    parts = files.parts_of("/var/theirs/link/file")
+    assert [(part.path, part.type, part.uid) for part in parts] == [
+        ("/var", stat.S_IFDIR, 0),
+        ("/var/theirs", stat.S_IFDIR, THEIRS),
+        ("/var/theirs/link", stat.S_IFLNK, 0),
+    ]
+    assert files.parts_of("/") == files.parts_of("/nothing") == []
+
+
+def test_root_makes_and_removes_its_folders_in_one_like_tmp_and_takes_nobodys(machine: Path) -> None:
+    place = machine / "var/open"
+    place.mkdir()
+    place.chmod(0o1777)
+    files.make_new_folder("/var/open/ours")
+    assert stat.S_IMODE((place / "ours").stat().st_mode) == 0o755
+    (place / "ours/file").touch()
+    assert not files.remove_if_empty("/var/open/ours")
+    (place / "link").symlink_to(machine / "outside")
+    for name in ("ours", "link"):
+        with pytest.raises(FileExistsError):
+            files.make_new_folder(f"/var/open/{name}")
+    (place / "ours/file").unlink()
+    (place / "ours/inner").mkdir()
+    (place / "ours/link").symlink_to(place)
+    assert files.folders_in("/var/open/ours") == {"inner": (os.geteuid(), os.getegid())}
+    assert files.remove_if_empty("/var/open/ours/inner")
+    assert files.folders_in("/var/nothing") == {}
+    assert not files.remove_if_empty("/var/nothing/inner")
+    place.chmod(0o777)
+    with pytest.raises(Failure, match="another account can replace"):
+        files.make_new_folder("/var/open/more")
+
+
 def test_lines_are_added_once(machine: Path) -> None:
     assert files.add_line("/etc/list", "one")
     assert files.add_line("/etc/list", "two")
