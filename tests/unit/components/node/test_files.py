@@ -13,6 +13,7 @@ import pytest
 
 from components.node import files, folders
 from components.node.failure import Failure
+from components.node.run import Ended
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has files of other accounts")
 THEIRS = 1  # the account daemon of every Debian
@@ -229,3 +230,52 @@ def test_a_disk_that_is_full_is_named(machine: Path) -> None:
     assert files.room_error("/etc") == ""
     assert files.room_error("/nowhere") == ""
     assert list((machine / "etc").iterdir()) == []
+
+
+def test_files_of_all_folders_in_a_folder_are_read_without_links_and_unfinished_ones(machine: Path) -> None:
+    for path, text in {"a/site": "rack\n", "a/other": "x\n", "b/owner": "\n", ".c/site": "x\n"}.items():
+        (machine / "var" / path).parent.mkdir(exist_ok=True)
+        (machine / "var" / path).write_text(text)
+    (machine / "var/b/site").symlink_to(machine / "outside/file")
+    (machine / "var/link").symlink_to(machine / "var/a")
+    (machine / "var/file").touch()
+    assert files.read_parts("/var", ["site", "owner"]) == {"a": {"site": "rack\n"}, "b": {"owner": "\n"}}
+    assert files.read_parts("/var/none", ["site"]) == {}
+
+
+@as_root
+def test_a_folder_of_another_account_among_those_that_are_read_is_refused(machine: Path) -> None:
+    give_to_others(machine / "var/a")
+    with pytest.raises(Failure, match="another account can change /var/a"):
+        files.read_parts("/var", ["site"])
+
+
+@as_root
+def test_an_accounts_folder_is_emptied_but_nothing_behind_its_links(machine: Path) -> None:
+    give_to_others(machine / "var/theirs")
+    (machine / "var/theirs/sub").mkdir()
+    (machine / "var/theirs/sub/file").touch()
+    (machine / "var/theirs/link").symlink_to(machine / "outside")
+    files.empty_folder("/var/theirs")
+    assert list((machine / "var/theirs").iterdir()) == []
+    (machine / "var/link").symlink_to(machine / "outside")
+    files.empty_folder("/var/link")
+    assert (machine / "outside/file").exists()
+
+
+@as_root
+def test_a_file_below_an_accounts_folder_is_read_as_that_account(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (machine / "var/theirs/state").mkdir(parents=True)
+    os.chown(machine / "var/theirs", THEIRS, THEIRS)
+    names: list[str] = []
+
+    def as_user(name: str, *arguments: str, limit: float, most: int) -> Ended:
+        names.append(name)
+        return Ended(0, "text")
+
+    monkeypatch.setattr(folders, "as_user", as_user)
+    assert folders.read_theirs("/var/theirs/state/file") == "text"
+    assert names == ["daemon"]
+    assert folders.read_theirs("/var/none/file") is None

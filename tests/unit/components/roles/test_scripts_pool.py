@@ -6,9 +6,11 @@ import json
 import subprocess
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from components.roles.slurm import register
 from components.steps.command_line import kept_request
 from components.steps.composition import POOL, compose, expire_program
 from tests.unit.shell import ROLES, Shell
@@ -149,6 +151,14 @@ def forget(shell: Shell) -> Run:
         return shell.kept("expire")
 
     return run
+
+
+def test_a_role_that_needs_more_of_a_node_than_its_name_to_forget_it_is_refused() -> None:
+    with (
+        mock.patch.object(register, "forget", register.register),
+        pytest.raises(ValueError, match=r"forgotten by its name alone, without .*NODE_SITE"),
+    ):
+        expire_program(ROLES)
 
 
 def silent_since(shell: Shell, minutes: int) -> None:

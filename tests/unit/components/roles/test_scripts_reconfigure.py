@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
@@ -80,15 +81,20 @@ def place(shell: Shell) -> Place:
     return run
 
 
-def member(shell: Shell, node: str) -> None:
-    """Run what a node's member step does on the head node."""
+def register_node(shell: Shell, node: str) -> subprocess.CompletedProcess[str]:
+    """Run a node's step on the head node."""
     values: Mapping[str, Value] = {
         "NODE_NAME": node, "NODE_SITE": "rack", "NODE_MEMORY": "site-rack 1920",
         "NODE_SLURM_CONF": "NodeSet=gpu-h200 Feature=gpu-h200\nPartitionName=h200 Nodes=gpu-h200",
         "NODE_GRES_CONF": f"NodeName={node} Name=gpu Type=h200 File=/dev/nvidia[0-7]", "NODE_JOB_SUBMIT_LUA": "",
         "POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0, "SLURM_JOB_LIMIT_SECONDS": 1,
     }  # fmt: skip
-    done = shell.step(REGISTER, values, name=f"{node}-register", lock="")
+    return shell.step(REGISTER, values, name=f"{node}-register", lock="")
+
+
+def member(shell: Shell, node: str) -> None:
+    """Run it, and expect that it ends well."""
+    done = register_node(shell, node)
     assert done.returncode == 0, done.stderr
 
 
@@ -268,3 +274,29 @@ def test_all_who_leave_together_are_out_of_the_files_by_one_call(shell: Shell) -
         "SwitchName=tailnet Switches=rack",
     ]
     assert calls(shell) == before + 1
+
+
+def test_a_node_whose_lines_slurmctld_rejects_leaves_no_trace_and_the_next_node_registers(shell: Shell) -> None:
+    member(shell, "n1")
+    folders = (f"{SLURM}/nodes", f"{SLURM}/taken", "/etc/slurm")
+
+    def texts() -> dict[str, str]:
+        paths = [path for folder in folders for path in shell.path(folder).rglob("*") if path.is_file()]
+        return {str(path): path.read_text() for path in paths}
+
+    # A site that is new to slurm.conf.
+    before, stub = texts(), (shell.root / "stubs/scontrol").read_text()
+    shell.write(f"{SLURM}/taken/slurm.conf", "ClusterName=lab\n")
+    before[str(shell.path("/etc/slurm/slurm.conf"))] = before[str(shell.path(f"{SLURM}/taken/slurm.conf"))] = (
+        "ClusterName=lab\n"
+    )
+    shell.stub("scontrol", 'case $1 in ping) echo "Slurmctld(primary) at head is UP" ;; *) exit 1 ;; esac')
+    shell.stub("journalctl", "echo 'slurmctld: error: a bad line'")
+    done = register_node(shell, "n2")
+    assert done.returncode == 1
+    assert "slurmctld rejects the new configuration and keeps the old one" in done.stderr
+    assert "slurmctld: error: a bad line" in done.stderr
+    assert texts() == before
+    (shell.root / "stubs/scontrol").write_text(stub)
+    member(shell, "n3")
+    assert [path.name for path in sorted(shell.path(f"{SLURM}/nodes").iterdir())] == ["n1", "n3"]
