@@ -16,7 +16,6 @@ from tests.unit.bash_commands import commands
 BUILT, IMAGES = "/var/lib/tailrack/slurm-build/root/made", "/var/lib/tailrack/images"
 # What is done in another way all the same: script, command, folder; and why nothing of another's is reached.
 EXCEPTIONS = {
-    ("slurm/leave.sh", "find", "/var/lib/slurm/slurmctld"): "find deletes by open folders and follows no link",
     ("accounting/database.sh", "mariadb", "/run/tailrack-database"): "gives the server no file (--local-infile=0)",
     ("enroot_pyxis/services.sh", "find", IMAGES): "looks for a plain file with one name; the folder is root's again",
     ("enroot_pyxis/services.sh", "unsquashfs", IMAGES): "the same file",
@@ -155,6 +154,7 @@ PYTHON = {
     "mlflow/start.py": "runs as MLflow's account",
     "mlflow/accounts.py": "runs as MLflow's account",
     "slurm/folder.py": "makes root its owner, by descriptor",
+    "slurm/head.py": "gives Slurm's account its folder of logs, by descriptor",
     "slurm/role.py": "names what is saved; the backup reads it as slurm",
     "munge/role.py": "names what is saved; the backup reads it as the folder's owner",
     "sll/watch.py": "runs as whoever watches, and takes the file for data",
