@@ -85,10 +85,12 @@ def _read(process: subprocess.Popen[bytes], limit: float, most: int) -> tuple[by
                 break
             for key, _ in ready:
                 data = os.read(key.fd, 65536)
-                if not data:
-                    selector.unregister(key.fileobj)
                 part = parts[key.data]
                 part += data[: most - len(part)]
+                if not data or len(part) == most:
+                    # Whoever writes more is told so by a closed pipe.
+                    selector.unregister(key.fileobj)
+                    streams[key.data].close()
     try:
         process.wait(max(end - time.monotonic(), 0))
     except subprocess.TimeoutExpired:

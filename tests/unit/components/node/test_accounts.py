@@ -1,0 +1,80 @@
+"""What root runs as somebody else gets three streams and nothing else, and holds nobody up. For real."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from components.node.accounts import as_user
+
+USER = "daemon"  # who is on every Debian, and owns nothing
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="another user's program is started by root")
+
+
+@pytest.fixture(autouse=True)
+def lock(tmp_path: Path) -> Iterator[Path]:
+    """A lock that root holds, as every step does."""
+    path = tmp_path / "lock"
+    with path.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield path
+
+
+def bash(commands: str, limit: float = 10, most: int = 9999, stdin: str = "") -> tuple[int, str, str]:
+    ended = as_user(USER, "bash", "-c", commands, limit=limit, most=most, stdin=stdin)
+    return ended.status, ended.output, ended.errors
+
+
+def test_a_users_program_has_three_streams_and_nothing_else_that_is_open() -> None:
+    _, shown, _ = bash("cd /proc/$$/fd; for one in *; do readlink $one; done")
+    stdin, stdout, stderr = shown.splitlines()  # what bash listed the folder by is closed again
+    assert stdin == "/dev/null"
+    assert stdout.startswith("pipe:")
+    assert stderr.startswith("pipe:")
+
+
+def test_it_has_a_session_of_its_own_and_nothing_of_roots_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "x")
+    _, shown, _ = bash("""ps -o sid= -p $$; pwd; id -un; echo "-${SECRET-}-" """)
+    theirs, where, who, secret = shown.split()
+    assert int(theirs) != os.getsid(0)
+    assert (where, who, secret) == ("/", USER, "--")
+
+
+def test_both_of_its_streams_and_its_status_come_back() -> None:
+    assert bash("cat; echo trouble >&2; exit 7", stdin="words") == (7, "words", "trouble\n")
+
+
+def test_what_it_says_is_cut_off_at_the_limit_and_it_ends() -> None:
+    begun = time.monotonic()
+    ended = as_user(USER, "yes", limit=30, most=100)
+    assert ended.output == "y\n" * 50
+    assert time.monotonic() - begun < 20
+
+
+HOLDERS = {
+    "ignores the signal to end": "trap '' TERM; tail -f /dev/null",
+    "is stopped": "kill -STOP $$",
+    "closes its streams and goes on": "exec >/dev/null 2>&1; tail -f /dev/null",
+}
+
+
+@pytest.mark.parametrize("program", HOLDERS.values(), ids=HOLDERS)
+def test_a_program_that_does_not_end_is_ended_at_its_limit(program: str) -> None:
+    begun = time.monotonic()
+    assert bash(program, limit=1)[0] == 124
+    assert time.monotonic() - begun < 20
+
+
+def test_a_child_that_keeps_the_streams_is_not_waited_for_and_has_no_lock(lock: Path) -> None:
+    begun = time.monotonic()
+    status, said, _ = bash("setsid timeout 60 tail -f /dev/null & echo said")
+    assert (status, said) == (0, "said\n")
+    assert time.monotonic() - begun < 20
+    with lock.open() as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # root still has it
