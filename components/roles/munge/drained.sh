@@ -16,12 +16,3 @@ drain_nodes() {
         timeout 20 scontrol update "nodename=$node" state=drain reason="$MUNGE_DRAIN" || return 1
     done
 }
-
-# Undrain nodes that were drained here and are not in a file, one per line.
-undrain_except() {
-    local node state reason
-    timeout 20 sinfo -h -a -N -o '%N %T %E' | sort -u | while read -r node state reason; do
-        if [[ $state != drain* || $reason != "$MUNGE_DRAIN" ]] || grep -qsxF "$node" "$1"; then continue; fi
-        timeout 20 scontrol update "nodename=$node" state=undrain || :
-    done
-}

@@ -12,8 +12,8 @@ from components.node.log import note
 from components.node.passwd import user_named
 from components.node.run import attempt, succeeds
 from components.node.step.step import STATE_DIR, Step
-from components.roles.foreign_cluster.set_aside import set_aside
-from components.roles.munge.keys import DIGESTS, KEY, NEXT, digest_of, take_folder
+from components.roles.foreign_cluster.foreign import set_aside
+from components.roles.munge.keys import DIGESTS, KEY, NEXT, digest_of, is_foreign, take_folder
 from components.roles.ssh_trust.answers import ANSWERS
 
 _MOST_ERROR = 300
@@ -32,7 +32,8 @@ def join(step: Step, values: JoinValues) -> None:
     """Install the key, the package and the daemon."""
     take_folder()
     key = f"{values.munge_key}\n"
-    _set_foreign_key_aside(values.munge_cluster)
+    if is_foreign(files.read(KEY) or "", values.munge_cluster):
+        set_aside(KEY)
     # Note the digest before writing the key, so that an interrupted step leaves no key of unknown origin.
     files.add_line(DIGESTS, f"{digest_of(key)} {values.munge_cluster}", 0o600)
     present = files.read(KEY)
@@ -57,12 +58,6 @@ def join(step: Step, values: JoinValues) -> None:
     files.remove(NEXT)
     if not succeeds("unmunge", stdin=attempt("munge", "-n").output):
         raise _failure("munge cannot read its own credential", step.host)
-
-
-def _set_foreign_key_aside(cluster: str) -> None:
-    present = files.read(KEY)
-    if present is not None and f"{digest_of(present)} {cluster}" not in files.lines(DIGESTS):
-        set_aside(KEY)
 
 
 def _must_wait() -> bool:

@@ -38,6 +38,11 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
+def is_foreign(text: str, cluster: str) -> bool:
+    """Return whether a key is of another cluster. A blank file has no key."""
+    return bool(text.strip()) and f"{digest_of(text)} {cluster}" not in files.lines(DIGESTS)
+
+
 def late_nodes() -> list[str]:
     """Return the members that have not proved the key yet."""
     return [node for node in files.lines(LATE) if node]

@@ -12,8 +12,6 @@ pause_steps() {
     pkill -STOP -x slurmstepd || :
 }
 
-resume_steps() { pkill -CONT -x slurmstepd || :; }
-
 # Continue once slurmctld accepts this machine again, without waiting for that here.
 resume_steps_later() {
     # shellcheck disable=SC2016  # read by the inner shell

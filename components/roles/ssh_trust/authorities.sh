@@ -1,6 +1,6 @@
 #!/bin/bash
 # The SSH authorities that this machine trusts: a line `# NUMBER`, one line per key, then a line `# leave KEY` with the head node's
-# key for tailrack-leave. During a change there are two of each (turn.sh). The number grows with each change, so a delayed older
+# key for tailrack-leave. During a change there are two of each (turn.py). The number grows with each change, so a delayed older
 # list is ignored. Also part of separate programs, so it uses nothing of base.sh.
 
 AUTHORITIES=/etc/ssh/tailrack_authority.pub

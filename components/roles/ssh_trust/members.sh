@@ -3,15 +3,6 @@
 
 ASKED_AT_ONCE=64
 
-members_but_here() {
-    local path
-    for path in "$STATE_DIR"/members/*/address; do
-        [ -e "$path" ] || continue
-        path=${path%/address}
-        [ "${path##*/}" = "$HOST_NAME" ] || echo "${path##*/}"
-    done
-}
-
 # Send a request to the members on stdin, in parallel. Words: a folder for NODE.said (output), NODE.why (errors) and NODE.yes
 # (success), a file for their stdin ({} in its name is the node), the request.
 ask_members() {

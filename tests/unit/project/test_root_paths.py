@@ -82,10 +82,7 @@ def test_what_reaches_nothing_of_anothers_is_let_pass(text: str) -> None:
 # Commands that give something to an account, and why it is nothing of another's. The rest goes by give_folder.
 OWNERS = {
     ("slurm/folder.sh", "chown"): "the folder itself, whose parent is root's, when root is done there",
-    ("munge/leave.sh", "chown"): "the same",
-    ("munge/services.sh", "chown"): "a file that root has written into the folder that it has taken",
-    ("munge/templates/munge-switch", "chown"): "the same",
-    ("munge/join.sh", "ensure_file"): "the same",
+    ("munge/templates/munge-switch", "chown"): "a file that root has written into the folder that it has taken",
     ("accounting/slurmdbd.sh", "ensure_file"): "a file in /etc/slurm, which is root's",
     ("enroot_pyxis/services.sh", "ensure_file"): "a file in a folder of root's",
     ("slurm_release/build.sh", "chown"): "before the account runs anything, in a folder that nobody else enters",
@@ -156,6 +153,8 @@ PYTHON = {
     "slurm/folder.py": "makes root its owner, by descriptor",
     "slurm/head.py": "gives Slurm's account its folder of logs, by descriptor",
     "slurm/role.py": "names what is saved; the backup reads it as slurm",
+    "munge/keys.py": "gives the folder to root first (take_folder)",
+    "munge/join.py": "reads munged's log as munge",
     "munge/role.py": "names what is saved; the backup reads it as the folder's owner",
     "sll/watch.py": "runs as whoever watches, and takes the file for data",
 }

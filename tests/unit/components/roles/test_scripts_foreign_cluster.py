@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from components.node.step.step import Step
+from components.roles.munge.check import CheckValues, check
+from components.roles.munge.join import JoinValues
+from components.roles.munge.join import join as munge_join
 from components.roles.role import Value
 from components.roles.slurm.foreign_files import set_foreign_slurm_aside
 from components.steps.composition import CHECK, compose
@@ -16,6 +20,7 @@ from tests.unit.shell import ROLES, Shell
 NAMES = ("munge", "users", "nfs_exports", "slurm", "foreign_cluster")
 LOOK = compose([role for role in ROLES if role.name in NAMES], CHECK)
 KEY = "the cluster's key"
+KEPT = "/var/lib/tailrack/backup/etc/munge/munge.key"
 ATLAS = "# the old one\nClusterName=atlas\n"
 
 
@@ -119,15 +124,15 @@ def test_all_uids_that_clash_are_told_at_once_and_taking_over_does_not_help(mach
 
 
 def join(shell: Shell, key: str = KEY, cluster: str = "lab") -> None:
-    done = shell.call("munge_join", {"MUNGE_KEY": key, "MUNGE_CLUSTER": cluster}, "munge/join")
-    assert done.returncode == 0, done.stderr
+    with shell.here():
+        munge_join(Step("s1", "s1-join"), JoinValues(cluster, key))
 
 
 @pytest.fixture
 def munge(machine: Shell) -> Shell:
     """A machine that has munge's package."""
     machine.stub("id", "echo 108")
-    machine.stub("dpkg-query", "printf installed")
+    machine.stub("dpkg-query", "echo munge installed")
     machine.stub("munge")
     machine.stub("unmunge")
     return machine
@@ -137,7 +142,7 @@ def test_anothers_munge_key_is_kept_for_root_alone_before_ours_takes_its_place(m
     of_others(munge)
     join(munge)
     assert munge.path("/etc/munge/munge.key").read_text() == f"{KEY}\n"
-    assert backup(munge, "/etc/munge/munge.key").read_text() == "theirs\n"
+    assert munge.path(KEPT).read_text() == "theirs\n"
     assert munge.path("/var/lib/tailrack/backup").stat().st_mode & 0o777 == 0o700
     assert "systemctl restart munge" in munge.calls
 
@@ -159,18 +164,33 @@ def test_a_machine_that_is_in_another_cluster_of_the_same_making_is_refused(mung
     assert look(munge, take_over=True).returncode == 0
 
 
+@pytest.mark.parametrize("link", [False, True])
+def test_a_key_in_munges_own_folder_is_read_as_munge_and_a_link_is_none(
+    munge: Shell, monkeypatch: pytest.MonkeyPatch, link: bool
+) -> None:
+    monkeypatch.setattr("components.roles.munge.check.files.owner_of", lambda _: "munge")
+    key = munge.write("/root/theirs" if link else "/etc/munge/munge.key", "theirs\n")
+    if link:
+        munge.write("/etc/munge/x", "").with_name("munge.key").symlink_to(key)
+    step = Step("s1", "s1-check")
+    with munge.here():
+        check(step, CheckValues("lab"))
+    assert step.foreign == ([] if link else ["a munge key (/etc/munge/munge.key)"])
+    assert any(call.startswith("runuser -u munge -- find ") for call in munge.calls)
+
+
 def test_another_key_is_kept_beside_the_one_before_it(munge: Shell) -> None:
     for text in ("first\n", "second\n"):
         munge.write("etc/munge/munge.key", text)
         join(munge)
-    kept = backup(munge, "/etc/munge/munge.key")
-    assert sorted(path.read_text() for path in kept.parent.iterdir()) == ["first\n", "second\n"]
+    kept = munge.path(KEPT).parent
+    assert sorted(path.read_text() for path in kept.iterdir()) == ["first\n", "second\n"]
 
 
 def test_the_key_is_there_before_the_package_that_would_make_one(machine: Shell) -> None:
     key = machine.path("/etc/munge/munge.key")
     (machine.root / "usr/sbin").mkdir(parents=True)
-    machine.stub("dpkg-query", f'[ -e "{machine.root}/done" ] && printf installed')
+    machine.stub("dpkg-query", f'[ -e "{machine.root}/done" ] && echo munge installed')
     machine.stub("dpkg")
     machine.stub("apt-get", f'case "$*" in *install*) cp "{key}" "{machine.root}/done" ;; esac')
     machine.stub("munge")

@@ -7,6 +7,9 @@ import subprocess
 
 import pytest
 
+from components.node import packages
+from components.node.step.step import Step
+from components.roles.munge.join import JoinValues, join
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build
 from tests.unit.shell import Shell, bash_script
@@ -309,7 +312,7 @@ def test_a_nodes_packages_come_while_the_head_node_is_being_set_up(build: Build,
     (later,) = [packages for packages in stack.packages("a1-join") if "slurmd" in packages]
     # slurmd brings munge with it, which would make a key of its own.
     install = next(at for at, call in enumerate(calls) if "slurmd" in call and call[0] != "begin_lists")
-    munge = next(at for at, call in enumerate(calls) if "munge_join" in call or "components.roles.munge.join" in call)
+    munge = next(at for at, call in enumerate(calls) if "components.roles.munge.join" in call)
     assert munge < max(at for at, call in enumerate(calls) if "slurmd" in call)
     assert install < munge, "the packages are remembered"
     assert stack.packages("a1-node") == [later]
@@ -319,16 +322,19 @@ def test_a_nodes_packages_come_while_the_head_node_is_being_set_up(build: Build,
     assert stack.packages("a1-join", "remember_ahead") == [later]
 
 
-def test_a_node_without_munge_gets_all_packages_in_one_transaction_once_the_key_is_there(apt: Shell) -> None:
+def test_a_node_without_munge_gets_all_packages_in_one_transaction_once_the_key_is_there(
+    apt: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key = apt.path("/etc/munge/munge.key")
     installs(apt, before=f'case "$*" in *install*) cp {key} {apt.root}/key-then ;; esac')
     for name in ("munge", "unmunge"):
         apt.stub(name)
-    apt.stub("id", f'grep -qsx munge "{apt.root}/installed"')  # the package makes its user
-    later = "ensure_packages slurmd nftables"
-    values = {"MUNGE_KEY": "m" * 32, "MUNGE_CLUSTER": "lab"}
-    done = apt.call(f"AHEAD=(slurmd nftables)\nmunge_join\n{later}", values, "munge/join")
-    assert done.returncode == 0, done.stderr
+    names = f'grep -qsx "$name" "{apt.root}/installed" && echo "$name installed"'
+    apt.stub("dpkg-query", f"shift 2; for name; do {names}; done")
+    monkeypatch.setattr(packages.AHEAD, "names", ("slurmd", "nftables"))
+    with apt.here():
+        join(Step("a1", "a1-join"), JoinValues("lab", "m" * 32))
+        packages.ensure("a1", "slurmd", "nftables")
     (install,) = [call for call in apt.calls if call.startswith("apt-get") and " install " in call]
     assert install.endswith(" munge slurmd nftables")
     assert (apt.root / "key-then").read_text() == "m" * 32 + "\n"
