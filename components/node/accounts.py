@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import BinaryIO
 
 from components.node import run as running
 from components.node.run import Ended
@@ -29,11 +30,13 @@ def as_user(
     most: int = 65536,
     stdin: str = "",
     environment: Mapping[str, str] | None = None,
+    into: BinaryIO | None = None,
 ) -> Ended:
     """Run a program as an account. Its errors are written to the log, up to `most` bytes.
 
     limit   seconds; then it is killed, and the status is 124
     most    the greatest number of bytes of output
+    into    a file of root's that gets the output, for more than fits into memory
     """
     more = ["env", *(f"{key}={value}" for key, value in environment.items())] if environment else []
     # The input exists before the program starts, in a file without a name: nothing waits for a reader.
@@ -49,7 +52,13 @@ def as_user(
             env={"PATH": running.PATH, "HOME": "/", "USER": name, "LOGNAME": name, "LC_ALL": "C.UTF-8"},
             start_new_session=True,
         )
-    output, errors, in_time = _read(process, limit, most)
+    try:
+        output, errors, in_time = _read(process, limit, most, into)
+    except OSError:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
     if not in_time:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -63,7 +72,9 @@ def as_user(
     return Ended(status if in_time else 124, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
 
 
-def _read(process: subprocess.Popen[bytes], limit: float, most: int) -> tuple[bytes, bytes, bool]:
+def _read(
+    process: subprocess.Popen[bytes], limit: float, most: int, into: BinaryIO | None
+) -> tuple[bytes, bytes, bool]:
     """Read both streams until the program ends. Return their first bytes, and whether it ended in time.
 
     A child that keeps a stream open after the program has ended is not waited for.
@@ -85,6 +96,9 @@ def _read(process: subprocess.Popen[bytes], limit: float, most: int) -> tuple[by
                 break
             for key, _ in ready:
                 data = os.read(key.fd, 65536)
+                if data and into and key.data == 0:
+                    into.write(data[: most - into.tell()])
+                    continue
                 part = parts[key.data]
                 part += data[: most - len(part)]
                 if not data or len(part) == most:

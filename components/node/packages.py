@@ -85,7 +85,7 @@ def ensure(host: str, *names: str) -> None:
     _require_candidates(missing, said, remedy, host)
     for name in missing:
         files.add_line(RECORD, name)
-    ended = _unstarted(host, *_APT_GET, "install", "--no-install-recommends", *missing)
+    ended = unstarted(host, *_APT_GET, "install", "--no-install-recommends", *missing)
     if not ended.ok:
         note("apt-get failed")
     # apt-get also fails for other packages that it could not configure. Only ours matter.
@@ -203,7 +203,7 @@ def _holder_of_lock(errors: str) -> str:
     return f"{line} ({name})"
 
 
-def _unstarted(host: str, *command: str) -> Ended:
+def unstarted(host: str, *command: str) -> Ended:
     """Run a command of apt without starting daemons: the step starts them when it has written their configuration."""
     if not files.exists(_POLICY):
         files.write(_POLICY, _POLICY_TEXT, 0o755)

@@ -162,6 +162,8 @@ class _Parts:
         self.parts = [(role, phase) for role in roles for phase in phases if _takes_part(role, phase)]
         self.functions = Functions(f"{role.name}/{phase}" for role, phase in self.parts if _script(role, phase))
         self._phases: list[Callable[..., None]] = []
+        # Files of bash whose functions phases in Python call.
+        self._called: list[str] = []
 
     def calls(self, role: Role, phase: str, part: str = "") -> Iterator[Call]:
         """Yield the call of a phase, or of its part `release` or `forget`; nothing if the role has none."""
@@ -173,13 +175,14 @@ class _Parts:
             yield ("bash", name)
         elif module and (function := getattr(importlib.import_module(module), part or phase, None)):
             self._phases.append(function)
+            self._called += getattr(importlib.import_module(module), "BASH", ())
             yield ("python", module, part or phase)
 
     def script(self, calls: Mapping[str, tuple[Call, ...]]) -> Script:
         """Return the script of these calls."""
-        bash = (
-            self.functions if any(_in_bash(call) for one in calls.values() for call in one) else Functions([], "", ())
-        )
+        self.functions.add(self._called)
+        in_bash = self._called or any(_in_bash(call) for one in calls.values() for call in one)
+        bash = self.functions if in_bash else Functions([], "", ())
         texts = {name: text for role in self._roles for name, text in role.texts.items()}
         reads = bash.reads - _OWN
         values = frozenset[str]().union(*map(names, self._phases))

@@ -59,6 +59,7 @@ class Work:
         Raises Failure; with `keep_going` it is only logged, and the other calls follow.
         """
         self.step.perform = self.perform
+        self.step.bash = self._bash
         try:
             for call in self.plan.calls[action]:
                 try:

@@ -27,7 +27,7 @@ database_packages() {
 
 install_accounting() {
     local packages
-    # slurm_release/head.sh has already installed a release that the config sets.
+    # slurm_release/head.py has already installed a release that the config sets.
     readarray -t packages < <([ -n "$SLURM_RELEASE" ] || printf '%s\n' slurmdbd slurm-wlm-mysql-plugin)
     if ! has_database; then refresh_package_lists; fi
     readarray -t -O "${#packages[@]}" packages < <(database_packages)

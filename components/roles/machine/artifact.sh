@@ -7,19 +7,19 @@ is_file_with() { [ -n "$2" ] && [ "$(sha256sum <"$1" 2>/dev/null | cut -d ' ' -f
 # Fetch a file: path, SHA-256, source (an address, or a path on this machine), config key of the source, config key of
 # the checksum.
 keep_artifact() {
-    local path=$1 digest=$2 source=$3 source_key=$4 digest_key=$5 fresh=${1%/*}/.new
+    local path=$1 digest=$2 source=$3 source_key=$4 digest_key=$5 partial=${1%/*}/.new
     local status=0 proto='=https' problem actual output='' reason
     if is_file_with "$path" "$digest"; then return 0; fi
-    rm -f "$fresh"
+    rm -f "$partial"
     note "fetching $source"
     # An https address must not redirect to http.
     [[ $source != http:* ]] || proto='=http,https'
     case $source in
-    /*) output=$(cp "$source" "$fresh" 2>&1) || status=$? ;;
-    *) output=$(curl -fsSL --proto "$proto" --retry 3 --connect-timeout 20 --max-time 300 -o "$fresh" "$source" 2>&1) || status=$? ;;
+    /*) output=$(cp "$source" "$partial" 2>&1) || status=$? ;;
+    *) output=$(curl -fsSL --proto "$proto" --retry 3 --connect-timeout 20 --max-time 300 -o "$partial" "$source" 2>&1) || status=$? ;;
     esac
     if [ "$status" -ne 0 ]; then
-        rm -f "$fresh"
+        rm -f "$partial"
         [ -z "$output" ] || printf '%s\n' "$output" >&2
         reason=$(fetch_reason <<<"$output")
         problem=$(no_room_in "${path%/*}")
@@ -27,14 +27,14 @@ keep_artifact() {
         fail "$source cannot be fetched from here${reason:+ ($reason)}" \
             "$(fetch_remedy "$reason" "open the way there for $HOST_NAME, or set $source_key to a copy of your own; then run up again")"
     fi
-    if ! is_file_with "$fresh" "$digest"; then
-        actual=$(sha256sum <"$fresh" | cut -d ' ' -f 1)
-        rm -f "$fresh"
+    if ! is_file_with "$partial" "$digest"; then
+        actual=$(sha256sum <"$partial" | cut -d ' ' -f 1)
+        rm -f "$partial"
         fail "${path##*/} from $source has the checksum $actual, which is not the config's" \
             "find out which of the two is right before you change $digest_key"
     fi
-    chmod 0644 "$fresh"
-    mv -fT "$fresh" "$path"
+    chmod 0644 "$partial"
+    mv -fT "$partial" "$path"
 }
 
 # Copy a file to a folder of root's and verify the copy, which no other account can change: source, folder, SHA-256.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from components.node import files
 from components.node.run import run
 
@@ -19,6 +17,6 @@ def copy_configuration(folder: str) -> None:
     run("cp", "-rLT", source, folder)
 
 
-def with_configuration(folder: str) -> Mapping[str, str]:
+def with_configuration(folder: str) -> dict[str, str]:
     """Return the environment of commands that use a copy."""
     return {"SLURM_CONF": files.on_disk(f"{folder}/slurm.conf")}

@@ -1,18 +1,84 @@
-"""The end of a node's turn to get another release of Slurm, which take_turn.sh takes."""
+"""Replace slurmd by another release on one node of the cluster at a time, across all stacks.
+
+The controller keeps the turn as a reservation of that node: no job starts there meanwhile, and running jobs continue.
+The turn of an interrupted step ends on its own.
+"""
 
 from __future__ import annotations
 
-from components.node import files
+import re
+
+from components.node import files, systemd
+from components.node.failure import Failure
 from components.node.locks import PRIVATE
 from components.node.log import note
-from components.node.run import attempt
-from components.roles.slurm.configuration import with_configuration
+from components.node.run import attempt, succeeds
+from components.node.step.step import Step
+from components.node.waiting import sleep, wait_until
+from components.roles.slurm.configuration import copy_configuration, with_configuration
 
 _TURN = "tailrack-release"
+# Minutes of a turn, from stopping slurmd until it is back.
 _MINUTES = 15
-_LIMIT = 20
+# Seconds to wait for a turn.
+LIMIT = 3600
+_ANSWER_LIMIT = 60
+_COMMAND_LIMIT = 20
 # A copy of the configuration of this machine's commands. It exists while the machine has a turn.
 _CONFIGURATION = f"{PRIVATE}/slurm-turn"
+_NODES = re.compile(r" Nodes=(\S+) ")
+
+
+def take_turn(step: Step) -> None:
+    """Wait for this node's turn, if its slurmd could get jobs. It ends with the step at the latest."""
+    if not systemd.is_active("slurmd"):
+        return
+    if not wait_until(lambda: succeeds("scontrol", "show", "config", limit=_COMMAND_LIMIT), _ANSWER_LIMIT):
+        raise Failure(
+            "the controller does not answer, and it decides which node gets another release next",
+            f"see 'scontrol ping' on {step.host} and 'systemctl status slurmctld' on the head node, then run up again",
+        )
+    # A node that the controller does not have gets no jobs, and cannot be reserved.
+    if not succeeds("scontrol", "show", "node", step.host, limit=_COMMAND_LIMIT):
+        return
+    claim = _Claim(step.host)
+    if not wait_until(claim.succeeds, LIMIT):
+        error = claim.errors.strip().rpartition("\n")[2]
+        raise Failure(
+            f"waited {LIMIT}s for other nodes, which get their release one at a time{f' ({error})' if error else ''}",
+            f"see 'scontrol show reservation {_TURN}'; run up again: nodes that already have the release need no turn",
+        )
+    copy_configuration(_CONFIGURATION)
+    step.at_end.append(lambda: end_turn(step.host))
+
+
+class _Claim:
+    """A node that waits for its turn."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+        self._last = "none"
+        self.errors = ""
+
+    def succeeds(self) -> bool:
+        duration = f"duration={_MINUTES}"
+        words = (f"reservationname={_TURN}", "starttime=now", duration, "users=root", "flags=maint,ignore_jobs")
+        claim = ("scontrol", "create", "reservation", *words, f"nodes={self._host}")
+        created = attempt(*claim, limit=_COMMAND_LIMIT, keep_errors=True)
+        if created.ok:
+            return True
+        self.errors = created.errors
+        holder = _holder()
+        if holder == self._host:
+            # Left by an interrupted run of this step.
+            attempt("scontrol", "delete", f"reservationname={_TURN}")
+            return False
+        if holder != self._last:
+            note(f"waiting for a turn{f'; {holder} is getting its release now' if holder else ''}")
+        self._last = holder
+        # All waiting nodes ask the same controller.
+        sleep(2)
+        return False
 
 
 def end_turn(host: str) -> None:
@@ -20,10 +86,16 @@ def end_turn(host: str) -> None:
     if not files.is_folder(_CONFIGURATION):
         return
     environment = with_configuration(_CONFIGURATION)
-    shown = attempt("scontrol", "-o", "show", "reservation", _TURN, limit=_LIMIT, environment=environment, quiet=True)
     # The turn may have ended on its own, and another node may have one now.
-    if f" Nodes={host} " in shown.output:
-        ended = attempt("scontrol", "delete", f"reservationname={_TURN}", limit=_LIMIT, environment=environment)
+    if _holder(environment) == host:
+        ended = attempt("scontrol", "delete", f"reservationname={_TURN}", limit=_COMMAND_LIMIT, environment=environment)
         if not ended.ok:
             note(f"the turn of {host} ends on its own after {_MINUTES} minutes")
     files.remove_folder(_CONFIGURATION)
+
+
+def _holder(environment: dict[str, str] | None = None) -> str:
+    """Return the node that has the turn."""
+    show = ("scontrol", "-o", "show", "reservation", _TURN)
+    nodes = _NODES.search(attempt(*show, limit=_COMMAND_LIMIT, environment=environment, quiet=True).output)
+    return nodes[1] if nodes else ""

@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from components.node.step.step import LOG_DIR, STATE_DIR
+from components.node.systemd import UNITS
 from components.roles.nfs_exports.settings import Storage
 from components.settings.section import keys_of
 from stacks.config import reference
@@ -34,11 +36,13 @@ def of_the_product(*endings: str) -> list[str]:
 
 @cache
 def product() -> str:
-    """Bash, templates and Python of the product in one text, bash's folders and defaults written out."""
+    """Bash, templates and Python of the product in one text, folders and bash's defaults written out."""
     texts = [(PROJECT / path).read_bytes() for path in of_the_product("") if not path.endswith(".md")]
     text = "\n".join(one.decode("utf-8") for one in texts if b"\0" not in one)
     for name, folder in re.findall(r"^([A-Z_]+_DIR)=(/\S+)$", text, re.MULTILINE):
         text = text.replace(f"${name}/", f"{folder}/")
+    for name, folder in {"STATE_DIR": STATE_DIR, "LOG_DIR": LOG_DIR, "UNITS": UNITS, "systemd.UNITS": UNITS}.items():
+        text = text.replace(f"{{{name}}}/", f"{folder}/")
     return re.sub(r"\$\{\d:-([\w-]+)\}", r"\1", text)
 
 

@@ -196,7 +196,7 @@ def test_every_reason_that_a_role_drains_a_node_for_is_one_that_a_step_brings_ba
     texts = [path.read_text() for part in ("*.sh", "templates/*") for path in FOLDER.glob(f"*/{part}")]
     reasons = {found for text in texts for found in re.findall(r"reason=.{0,12}?(tailrack: [a-z ]+)", text)}
     for path in FOLDER.glob("*/*.py"):
-        reasons |= set(re.findall(r'"(tailrack: [a-z ]+)"', path.read_text()))
+        reasons |= set(re.findall(r'"(?:reason=)?(tailrack: [a-z ]+)"', path.read_text()))
     # A node that does not answer is called down, and is back when it answers.
     assert {reason for reason in reasons if not OUR_DRAINS.fullmatch(reason)} == {"tailrack: does not answer"}
     assert {"tailrack: leaves the cluster", "tailrack: registers anew"} <= reasons

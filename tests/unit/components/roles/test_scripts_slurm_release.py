@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from components.node import files
+from components.node.step.step import Step
 from components.roles.order import roles
 from components.roles.role import Value, header_of
-from components.roles.slurm_release.take_turn import end_turn
-from components.steps.composition import CHECK, CHECK_OF_NODE, HEAD, NODE, Functions, compose
+from components.roles.slurm_release import take_turn
+from components.roles.slurm_release.leave import leave
+from components.roles.slurm_release.release import has_release
+from components.steps.composition import CHECK, CHECK_OF_NODE, HEAD, NODE, compose
 from stacks.config import parse
 from tests.unit.components.roles.test_scripts_shellcheck import shellcheck
 from tests.unit.configs import LAB
 from tests.unit.phases import called
-from tests.unit.shell import Shell, bash_script
+from tests.unit.shell import Shell
 
 SHA256 = "e1a5547edd212c38b5e3230a284133f777b32746551f094aaa81cc4af375e332"
 CONFIG = {**LAB, "slurm": {"release": "24.11.5", "release_sha256": SHA256, "release_source": "/srv/slurm.tar.gz"}}
 ROLES = roles(parse(CONFIG, base_dir=Path()))
+ROLE = next(role for role in ROLES if role.name == "slurm_release")
 VALUES = header_of(ROLES)
 KIND = f"debian-13-amd64-24.11.5-{SHA256[:12]}-3"
 PACKAGES = ("slurm-smd", "slurm-smd-client", "slurm-smd-dev", "slurm-smd-slurmctld", "slurm-smd-slurmdbd",
             "slurm-smd-slurmd", "slurm-smd-libpam-slurm-adopt")  # fmt: skip
 OWN = f"var/lib/tailrack/slurm-releases/{KIND}"
-SHARE = f"shared/slurm/{KIND}"
+SHARE = f"var/shared/slurm/{KIND}"
 SAYING = "trap 'echo \"$REASON; $REMEDY\"' EXIT; "
 
 
@@ -36,29 +44,36 @@ SAYING = "trap 'echo \"$REASON; $REMEDY\"' EXIT; "
 def machine(shell: Shell) -> Shell:
     """A machine of Debian 13 with stubs for what would need root; every file there is root's."""
     shell.write("etc/os-release", "ID=debian\nVERSION_ID=13\n")
-    shell.stub("stat", 'echo "${OWNER:-0}"')
     shell.stub("dpkg", 'case "$*" in *print-architecture) echo amd64 ;; esac')
     # Packages that are installed, one a line: source, state, name.
     shell.write("installed", "")
     shell.stub(
         "dpkg-query",
         f'case "$*" in *source:Package*) cat "{shell.root}/installed" ;; *Version*) exit 1 ;; '
-        f'*) grep -q " ${{!#}}$" "{shell.root}/installed" && printf installed ;; esac',
+        f"*) echo procps installed; awk '{{print $3, $2}}' \"{shell.root}/installed\" ;; esac",
     )
     for name in ("apt-cache", "apt-mark", "sync", "useradd", "userdel", "pkill", "getent"):
         shell.stub(name)
-    shell.path("var/lib/tailrack").mkdir(parents=True)
+    for folder in ("var/lib/tailrack", "usr/sbin"):
+        shell.path(folder).mkdir(parents=True)
     shell.stub("systemctl", "exit 3")  # nothing runs
-    for name in ("comm", "paste", "mktemp"):
-        if not (tool := shell.tools / name).exists():
-            tool.symlink_to(f"/usr/bin/{name}")
     return shell
 
 
 def values(shell: Shell, **more: Value) -> dict[str, Value]:
     """Header values; the share is a folder of the machine on the head node and on nodes alike."""
-    share = f"{shell.root}/shared"
+    share = "/var/shared"
     return {**VALUES, "NFS_EXPORTS_PATH": share, "NFS_EXPORTS_MOUNT": share, "HEAD_COMPUTES": False, **more}
+
+
+def run(shell: Shell, phase: str, building: str, **more: Value) -> CompletedProcess[str]:
+    """Run a phase; `building` takes the place of a build. What is said of a failure, and the log, are on stdout."""
+    script = compose([ROLE], [phase])
+    script = replace(script, bash=f"{script.bash}\nbuild_release() {{ {building}; }}")
+    done = shell.step(script, values(shell, **more))
+    why = re.findall(r"^(?:tailrack: a1: step a1-step failed: |next: )(.*)$", done.stderr, re.MULTILINE)
+    done.stdout = "; ".join(why) + "\n" + shell.path("var/log/tailrack/a1-step.log").read_text()
+    return done
 
 
 def published(shell: Shell, place: str) -> None:
@@ -91,12 +106,9 @@ esac""",
     )
 
 
-def node(
-    shell: Shell, building: str = "echo BUILDING", before: str = "", after: str = "", **more: Value
-) -> CompletedProcess[str]:
-    """Run the node's phase; `building` takes the place of a build."""
-    call = f"build_release() {{ {building}; }}; {SAYING} {before}slurm_release_node{after}"
-    return shell.call(call, values(shell, **more), "slurm_release/node")
+def node(shell: Shell, building: str = "echo BUILDING", **more: Value) -> CompletedProcess[str]:
+    """Run the node's phase."""
+    return run(shell, "node", building, **more)
 
 
 # --- who has what from whom
@@ -113,17 +125,18 @@ def test_a_node_of_the_head_nodes_kind_installs_what_the_head_node_built(machine
 
 @pytest.mark.parametrize("spoilt", ["owner", "package", "sum"])
 def test_what_is_not_whole_or_not_roots_on_the_share_is_built_anew_and_not_installed(
-    machine: Shell, spoilt: str
+    machine: Shell, monkeypatch: pytest.MonkeyPatch, spoilt: str
 ) -> None:
     published(machine, SHARE)
     apt(machine)
+    owner_of = files.owner_of
     if spoilt == "owner":
-        machine.stub("stat", 'case "$*" in *shared*) echo 65534 ;; *) echo 0 ;; esac')
+        monkeypatch.setattr(files, "owner_of", lambda path: "nobody" if "shared" in path else owner_of(path))
     elif spoilt == "package":
         machine.write(f"{SHARE}/slurm-smd-slurmd_24.11.5-1+tailrack1_amd64.deb", "another node's\n")
     else:
         machine.write(f"{SHARE}/SHA256SUMS", "")
-    machine.write("shared/slurm/source/" + f"slurm-24.11.5-{SHA256[:12]}.tar", "source\n")
+    machine.write("var/shared/slurm/source/" + f"slurm-24.11.5-{SHA256[:12]}.tar", "source\n")
     done = node(machine, "echo BUILDING; exit 9")
     assert "does not have the checksum in the config" in done.stdout  # the source is looked at before it is built
     assert machine.path("installed").read_text() == ""
@@ -132,7 +145,7 @@ def test_what_is_not_whole_or_not_roots_on_the_share_is_built_anew_and_not_insta
 def test_a_node_of_another_kind_builds_its_own_once_and_leaves_the_share_alone(machine: Shell) -> None:
     apt(machine)
     published(machine, OWN)
-    before = sorted(path.name for path in machine.path("shared").rglob("*"))
+    before = sorted(path.name for path in machine.path("var/shared").rglob("*"))
     machine.write("var/lib/tailrack/slurm-releases/debian-13-amd64-24.05.8-aaaaaaaaaaaa-1/half", "")
     done = node(machine)
     assert done.returncode == 0, done.stderr
@@ -140,7 +153,7 @@ def test_a_node_of_another_kind_builds_its_own_once_and_leaves_the_share_alone(m
     # Neither what was built for another release nor the copies that were installed stay.
     assert [path.name for path in machine.path(OWN).parent.iterdir()] == [KIND]
     assert not machine.path("var/lib/tailrack/slurm-install").exists()
-    assert sorted(path.name for path in machine.path("shared").rglob("*")) == before
+    assert sorted(path.name for path in machine.path("var/shared").rglob("*")) == before
 
 
 def test_how_far_the_compiler_is_counts_what_libraries_are_made_of_too(machine: Shell) -> None:
@@ -167,9 +180,10 @@ def test_packages_are_published_whole_or_not_at_all(machine: Shell) -> None:
     machine.write("made/slurm-smd-slurmrestd_1_amd64.deb", "nobody's")
     machine.write("kept/x.new/half", "")
     kept = f'"{machine.root}/kept/x"'
-    call = f'publish_release "{machine.root}/made" {kept}; has_release {kept} && echo WHOLE'
-    done = machine.call(call, values(machine), "slurm_release/build")
-    assert "WHOLE" in done.stdout, done.stderr
+    done = machine.call(f'publish_release "{machine.root}/made" {kept}', values(machine), "slurm_release/build")
+    assert done.returncode == 0, done.stderr
+    with machine.here():
+        assert has_release("/kept/x")
     assert sorted(path.name for path in machine.path("kept").iterdir()) == ["x"]
     assert len(list(machine.path("kept/x").iterdir())) == len(PACKAGES) + 1
 
@@ -203,13 +217,12 @@ def listed(shell: Shell, kinds: tuple[str, ...] = ("debian-13-amd64",), without:
 
 def head(shell: Shell, **more: Value) -> CompletedProcess[str]:
     """Run the head node's phase; nothing is built."""
-    call = f"build_release() {{ echo BUILDING; exit 9; }}; {SAYING} slurm_release_head"
-    return shell.call(call, values(shell, **more), "slurm_release/head")
+    return run(shell, "head", "echo BUILDING; exit 9", **more)
 
 
 def brought(shell: Shell) -> list[str]:
     """The folders of packages on the share."""
-    return sorted(path.name for path in shell.path("shared/slurm").iterdir() if path.name != "source")
+    return sorted(path.name for path in shell.path("var/shared/slurm").iterdir() if path.name != "source")
 
 
 def test_ready_packages_come_to_the_share_for_every_kind_and_are_installed_without_a_build(machine: Shell) -> None:
@@ -221,7 +234,7 @@ def test_ready_packages_come_to_the_share_for_every_kind_and_are_installed_witho
     of_list = str(ready["SLURM_RELEASE_PACKAGES_SHA256"])[:12]
     assert brought(machine) == [f"{kind}-24.11.5-{of_list}-ready" for kind in ("debian-13-amd64", "ubuntu-24.04-arm64")]
     for folder in brought(machine):
-        assert len([*machine.path(f"shared/slurm/{folder}").iterdir()]) == len(PACKAGES) + 1
+        assert len([*machine.path(f"var/shared/slurm/{folder}").iterdir()]) == len(PACKAGES) + 1
     machine.write("installed", "")
     machine.path("var/lib/tailrack/slurm-release").unlink()
     done = node(machine, **ready)
@@ -237,7 +250,7 @@ def test_a_node_installs_no_package_that_the_list_of_the_config_does_not_have(ma
     machine.write("installed", "")
     machine.path("var/lib/tailrack/slurm-release").unlink()
     # Whole by its own sums, and another one.
-    published(machine, f"shared/slurm/{brought(machine)[0]}")
+    published(machine, f"var/shared/slurm/{brought(machine)[0]}")
     done = node(machine, **ready)
     assert done.returncode == 1
     assert "are incomplete or do not match the list" in done.stdout
@@ -288,7 +301,7 @@ def test_a_machine_without_ready_packages_builds_where_the_source_is_known(machi
     digest = hashlib.sha256(b"source\n").hexdigest()
     apt(machine)
     done = head(machine, **{**ready, "SLURM_RELEASE_SHA256": digest, "SLURM_RELEASE_FROM": str(source)})
-    assert done.returncode == 9
+    assert done.returncode == 1
     assert "BUILDING" in done.stdout
 
 
@@ -304,7 +317,7 @@ def test_the_distributions_packages_go_in_the_same_transaction_and_are_kept_away
     apt(machine, removes="slurmd slurm-client libslurm42t64")
     done = node(machine)
     assert done.returncode == 0, done.stderr
-    assert "instead of libslurm42t64 slurm-client slurmd" in done.stderr
+    assert "instead of libslurm42t64 slurm-client slurmd" in done.stdout
     fetch, install = [
         call for call in machine.calls if call.startswith("apt-get") and " -s " not in call and "deb" in call
     ]
@@ -339,7 +352,6 @@ def test_daemons_run_again_where_the_transaction_fails(machine: Shell) -> None:
     published(machine, SHARE)
     machine.write("installed", DEBIANS)
     apt(machine, removes="slurmd slurm-client libslurm42t64", status=100)
-    machine.path("usr/sbin").mkdir(parents=True)
     running_slurmd(machine)
     done = node(machine)
     assert done.returncode == 1
@@ -355,7 +367,7 @@ def running_slurmd(shell: Shell) -> None:
     """Let the machine have a slurmd that runs, and a controller that keeps one reservation at most."""
     shell.path("turns").mkdir()
     shell.write("run/slurm/conf/slurm.conf", "ClusterName=lab\n")
-    shell.stub("systemctl", 'case "$*" in "-q is-active slurmd") ;; "-q is-active "*) exit 3 ;; esac')
+    shell.stub("systemctl", 'case "$*" in "is-active -q slurmd") ;; "is-active -q "*) exit 3 ;; esac')
     shell.stub(
         "scontrol",
         f"""cd "{shell.root}/turns"; case $1,$2 in
@@ -379,7 +391,7 @@ def test_a_running_slurmd_is_replaced_in_the_nodes_turn_and_the_next_node_has_it
     published(machine, SHARE)
     running_slurmd(machine)
     apt(machine)
-    done = node(machine, after="; end_turn; end_turn")
+    done = node(machine)
     assert done.returncode == 0, done.stderr
     assert turns(machine) == ["scontrol create", "systemctl stop", "install", "scontrol delete"]
     (made,) = [call for call in machine.calls if call.startswith("scontrol create")]
@@ -388,17 +400,15 @@ def test_a_running_slurmd_is_replaced_in_the_nodes_turn_and_the_next_node_has_it
 
 @pytest.mark.parametrize("holder", ["a1", "b1"])
 def test_a_later_phase_ends_the_turn_and_no_other_nodes(machine: Shell, holder: str) -> None:
-    published(machine, SHARE)
     running_slurmd(machine)
-    apt(machine)
-    assert node(machine).returncode == 0
-    # slurmd takes its configuration with it.
-    shutil.rmtree(machine.path("run/slurm"))
-    machine.write("turns/turn", f"nodes={holder}")
     with machine.here():
-        end_turn("a1")
-        end_turn("a1")
-    assert turns(machine).count("scontrol delete") == (holder == "a1")
+        take_turn.take_turn(Step("a1", "a1-node"))
+        # slurmd takes its configuration with it.
+        shutil.rmtree(machine.path("run/slurm"))
+        machine.write("turns/turn", f"nodes={holder}")
+        take_turn.end_turn("a1")
+        take_turn.end_turn("a1")
+    assert turns(machine) == ["scontrol create", *(["scontrol delete"] if holder == "a1" else [])]
     assert not machine.path("run/tailrack-private/slurm-turn").exists()
 
 
@@ -421,25 +431,28 @@ def test_a_node_that_the_controller_does_not_know_waits_for_no_turn(machine: She
     assert turns(machine) == ["systemctl stop", "install"]
 
 
-def test_a_node_waits_while_another_one_has_its_turn_and_says_for_whom(machine: Shell) -> None:
+def test_a_node_waits_while_another_one_has_its_turn_and_says_for_whom(
+    machine: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     published(machine, SHARE)
     running_slurmd(machine)
     machine.write("turns/turn", "nodes=b1")
-    machine.stub("sleep", f'[ "$1" != 2 ] || rm "{machine.root}/turns/turn"')
+    monkeypatch.setattr(take_turn, "sleep", lambda seconds: machine.path("turns/turn").unlink())
     apt(machine)
     done = node(machine)
     assert done.returncode == 0, done.stderr
-    assert "waiting for a turn; b1 is getting its release now" in done.stderr
+    assert "waiting for a turn; b1 is getting its release now" in done.stdout
     assert turns(machine)[:3] == ["scontrol create", "scontrol create", "systemctl stop"]
 
 
-def test_a_turn_that_does_not_come_leaves_the_node_as_it_was(machine: Shell) -> None:
+def test_a_turn_that_does_not_come_leaves_the_node_as_it_was(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(take_turn, "LIMIT", 20)
     published(machine, SHARE)
     running_slurmd(machine)
     machine.write("turns/turn", "nodes=b1")
     machine.hurry()
     apt(machine)
-    done = node(machine, before="TURN_LIMIT=20; ")
+    done = node(machine)
     assert done.returncode == 1
     assert (
         "waited 20s for other nodes, which get their release one at a time (Error: Duplicate reservation name)"
@@ -454,7 +467,9 @@ def test_a_turn_of_this_node_that_was_cut_off_is_its_own_again(machine: Shell) -
     machine.write("turns/turn", "nodes=a1")
     apt(machine)
     assert node(machine).returncode == 0
-    assert turns(machine) == ["scontrol create", "scontrol delete", "scontrol create", "systemctl stop", "install"]
+    assert turns(machine) == [
+        *("scontrol create", "scontrol delete", "scontrol create", "systemctl stop", "install", "scontrol delete")
+    ]
 
 
 def test_without_a_controller_that_answers_no_slurmd_ends(machine: Shell) -> None:
@@ -472,9 +487,9 @@ def test_without_a_controller_that_answers_no_slurmd_ends(machine: Shell) -> Non
 def test_too_little_room_for_the_packages_is_said_before_anything_ends(machine: Shell) -> None:
     published(machine, SHARE)
     running_slurmd(machine)
-    machine.stub("df", "printf 'x\\n/dev/x 1 1 150 1%% /\\n'")
     apt(machine)
-    done = node(machine)
+    with mock.patch.object(shutil, "disk_usage", return_value=mock.Mock(free=150 * 2**20)):
+        done = node(machine)
     assert done.returncode == 1
     assert "needs up to 200 MB, and " in done.stdout
     assert "/usr has 150; make room there on a1" in done.stdout
@@ -493,7 +508,7 @@ def test_what_a_release_needs_is_fetched_before_anything_ends(machine: Shell) ->
 
 def test_daemons_end_before_the_state_is_saved_and_run_again_where_it_cannot_be(machine: Shell) -> None:
     machine.stub("tar", "exit 2")
-    machine.stub("systemctl", 'case "$*" in "-q is-active slurmdbd") exit 3 ;; esac')
+    machine.stub("systemctl", 'case "$*" in "is-active -q slurmdbd") exit 3 ;; esac')
     machine.write("var/lib/slurm/slurmctld/job_state", "jobs")
     published(machine, SHARE)
     apt(machine)
@@ -506,12 +521,11 @@ def test_daemons_end_before_the_state_is_saved_and_run_again_where_it_cannot_be(
 
 
 def test_a_turn_ends_with_the_step_that_fails(machine: Shell) -> None:
-    text = Functions(["slurm_release/take_turn"], shared=()).text
-    script = bash_script(f"{text}\nup() {{ take_turn; fail 'the disk is full'; }}")
+    published(machine, SHARE)
     running_slurmd(machine)
-    done = machine.step(script, values(machine))
-    assert "the disk is full" in done.stderr
-    assert turns(machine) == ["scontrol create", "scontrol delete"]
+    apt(machine, status=100)
+    assert node(machine).returncode == 1
+    assert turns(machine) == ["scontrol create", "systemctl stop", "install", "systemctl start", "scontrol delete"]
 
 
 def test_what_slurmctld_knows_is_saved_before_another_release_writes_it(machine: Shell) -> None:
@@ -526,8 +540,8 @@ def test_what_slurmctld_knows_is_saved_before_another_release_writes_it(machine:
 def test_who_leaves_gives_slurm_back_to_the_package_manager(machine: Shell) -> None:
     machine.write("etc/apt/preferences.d/tailrack-slurm", "x")
     machine.write("installed", "slurm-smd installed slurm-smd-slurmd\n")
-    machine.stub("id", "exit 1")
-    assert machine.call("slurm_release_leave", values(machine), "slurm_release/leave").returncode == 0
+    with machine.here():
+        leave(Step("a1", "tailrack-leave"))
     assert not machine.path("etc/apt/preferences.d/tailrack-slurm").exists()
     assert "apt-mark unhold slurm-smd-slurmd" in machine.calls
 
@@ -601,7 +615,7 @@ def test_a_source_that_does_not_come_or_is_another_leaves_the_cluster_as_it_was(
     assert done.returncode == 1
     assert said in done.stdout
     assert machine.path("installed").read_text() == DEBIANS
-    assert not [*machine.path("shared/slurm/source").iterdir()]
+    assert not [*machine.path("var/shared/slurm/source").iterdir()]
     assert not [call for call in machine.calls if call.startswith(("systemctl s", "apt-get"))]
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from components.roles.slurm_release.wait_for_packages import unreserve_node
+from components.roles.slurm_release.wait_for_packages import hold_older_nodes, unreserve_node
 from tests.unit.shell import Shell
-
-VALUES = {"HOST_NAME": "head", "STEP_NAME": "test"}
 
 
 @pytest.fixture
@@ -34,53 +32,50 @@ def held(shell: Shell) -> str | None:
     return path.read_text(encoding="utf-8").strip() if path.exists() else None
 
 
-def call(shell: Shell, words: str) -> None:
-    done = shell.call(words, VALUES, "slurm_release/wait_for_packages")
-    assert done.returncode == 0, done.stderr
+def hold(shell: Shell, version: str = "25.11.7") -> bool:
+    with shell.here():
+        return hold_older_nodes("head", version)
+
+
+def leave(shell: Shell, *nodes: str) -> None:
+    with shell.here():
+        for node in nodes:
+            unreserve_node(node)
 
 
 def test_nodes_that_are_older_are_held_before_the_controller_ends_and_the_head_node_is_not(controller: Shell) -> None:
-    call(controller, "hold_older_nodes 25.11.7")
+    assert hold(controller)
     assert held(controller) == "a1,b1"
     (made,) = [asked for asked in controller.calls if asked.startswith("scontrol create")]
     assert made.endswith("nodes=a1,b1 starttime=now duration=infinite users=root flags=maint,ignore_jobs")
 
 
 def test_a_step_that_was_cut_off_holds_the_same_nodes_again(controller: Shell) -> None:
-    call(controller, "hold_older_nodes 25.11.7; hold_older_nodes 25.11.7")
+    assert hold(controller)
+    assert hold(controller)
     assert held(controller) == "a1,b1"
 
 
 @pytest.mark.parametrize("release", ["24.11.6", "25.05.3"])
 def test_a_release_whose_srun_reaches_older_nodes_holds_none(controller: Shell, release: str) -> None:
-    call(controller, f"hold_older_nodes {release}")
+    assert hold(controller, release)
     assert held(controller) is None
 
 
 def test_another_number_of_the_same_release_holds_none(controller: Shell) -> None:
     controller.stub("sinfo", "printf '%s\\n' 'head 25.11.2' 'a1 25.11.2'")
-    call(controller, "hold_older_nodes 25.11.7")
+    assert hold(controller)
     assert held(controller) is None
 
 
 def test_each_node_goes_when_it_has_the_release_and_the_last_takes_the_reservation_with_it(controller: Shell) -> None:
-    call(controller, "hold_older_nodes 25.11.7; unreserve_node c1; unreserve_node a1")
+    assert hold(controller)
+    leave(controller, "c1", "a1")
     assert held(controller) == "b1"
-    call(controller, "unreserve_node b1; unreserve_node b1")
-    assert held(controller) is None
-
-
-def test_so_does_the_node_itself(controller: Shell) -> None:
-    call(controller, "hold_older_nodes 25.11.7")
-    with controller.here():
-        unreserve_node("c1")
-        unreserve_node("a1")
-        assert held(controller) == "b1"
-        unreserve_node("b1")
-        unreserve_node("b1")
+    leave(controller, "b1", "b1")
     assert held(controller) is None
 
 
 def test_a_controller_that_refuses_the_reservation_stops_the_change(controller: Shell) -> None:
     controller.stub("scontrol", "exit 1")
-    assert controller.call("hold_older_nodes 25.11.7", VALUES, "slurm_release/wait_for_packages").returncode != 0
+    assert not hold(controller)

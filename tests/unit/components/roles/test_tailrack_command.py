@@ -94,7 +94,7 @@ def test_every_reason_that_the_scripts_write_is_known_as_tailracks() -> None:
     phases = "".join(path.read_text() for path in FOLDER.glob("slurm/*.py"))
     written = set(re.findall(r"""reason=["']?(tailrack: [^"'$]*)["']""", text))
     written |= set(re.findall(r'clear_jobs "\$\w+" "(tailrack: [^"$]*)"', text))
-    written |= set(re.findall(r'"(tailrack: [^"({]*)"', phases))
+    written |= set(re.findall(r'"(?:reason=)?(tailrack: [^"({]*)"', phases))
     assert {"tailrack: shuts down", "tailrack: leaves the cluster", "tailrack: does not answer"} <= written
     assert "tailrack: registers anew" in written
     assert {reason for reason in written if not TAILRACK.fullmatch(reason)} == set()

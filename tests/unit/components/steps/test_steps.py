@@ -146,6 +146,13 @@ def test_every_script_of_a_role_is_a_phase_or_used_by_one() -> None:
         for line in re.findall(r"^# uses: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     ]
     used = {name for line in lines for name in line.split() if "/" in name}
+    # Phases in Python call functions of these.
+    for module in FOLDER.glob("*/*.py"):
+        used |= {
+            name
+            for names in re.findall(r"^BASH = \((.*)\)$", module.read_text(), re.MULTILINE)
+            for name in re.findall(r'"(.+?)"', names)
+        }
     for path in FOLDER.rglob("*.sh"):
         name = f"{path.parent.name}/{path.stem}"
         assert path.stem in PHASES or name in used, name

@@ -1,0 +1,152 @@
+"""The release that the config names, and the folders of its packages: for one distribution and architecture each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from components.node import files
+from components.node.failure import Failure
+from components.node.run import run
+
+# A folder of the share that only root of the head node can write: root of other machines is mapped to nobody.
+SHARED = "slurm"
+# The packages to keep of those that the source builds.
+PACKAGES = (
+    *("slurm-smd", "slurm-smd-client", "slurm-smd-dev", "slurm-smd-slurmctld", "slurm-smd-slurmdbd"),
+    *("slurm-smd-slurmd", "slurm-smd-libpam-slurm-adopt"),
+)
+# The number of package_folders.sh.
+_RECIPE = 3
+_OS_RELEASE = "/etc/os-release"
+_LISTED = re.compile(r"([0-9a-f]+)\s+\*?([a-z]+-[a-z0-9.]+-[a-z0-9]+)/([A-Za-z0-9.+~_-]+\.deb)")
+_SUM = re.compile(r"([0-9a-f]{64}) [ *]([A-Za-z0-9.+~_-]+)")
+
+# The sums of packages by file.
+Sums = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ReleaseValues:
+    """The release.
+
+    slurm_release                   its number, such as 24.11.5
+    slurm_release_sha256            checksum of its source; empty if only ready packages are used
+    slurm_release_packages          where ready packages are: an address, or a path on the head node; empty without any
+    slurm_release_packages_sha256   checksum of SHA256SUMS there
+    """
+
+    slurm_release: str
+    slurm_release_sha256: str
+    slurm_release_packages: str
+    slurm_release_packages_sha256: str
+
+    @property
+    def source_name(self) -> str:
+        """Return the source's file name. tar detects the compression."""
+        return f"slurm-{self.slurm_release}-{self.slurm_release_sha256[:12]}.tar"
+
+    @property
+    def list_name(self) -> str:
+        return f"packages-{self.slurm_release_packages_sha256[:12]}.sums"
+
+    def ready_name(self, kind: str) -> str:
+        """Return the name of the folder with ready packages for a kind of machine."""
+        return f"{kind}-{self.slurm_release}-{self.slurm_release_packages_sha256[:12]}-ready"
+
+    def built_name(self, kind: str) -> str:
+        """Return the name of the folder with packages that were built."""
+        return f"{kind}-{self.slurm_release}-{self.slurm_release_sha256[:12]}-{_RECIPE}"
+
+
+class Release:
+    """The release on this machine.
+
+    ready   for each kind of machine, the ready packages in the verified list
+    """
+
+    def __init__(self, host: str, values: ReleaseValues, ready: Mapping[str, Sums]) -> None:
+        self.host = host
+        self.values = values
+        self._ready = ready
+
+    @property
+    def version(self) -> str:
+        return self.values.slurm_release
+
+    @cached_property
+    def _kind(self) -> str:
+        """Return the kind of machine: packages work only with their own distribution's libraries."""
+        path = files.followed(_OS_RELEASE)
+        system = dict(line.split("=", 1) for line in files.lines(path) if "=" in line)
+        names = ("VERSION_ID", "VERSION_CODENAME")
+        version = next((system[name] for name in names if system.get(name)), "rolling")
+        return f"{_plain(system['ID'])}-{_plain(version)}-{run('dpkg', '--print-architecture').strip()}"
+
+    @property
+    def folder_name(self) -> str:
+        """Return the name of this machine's package folder: of ready packages if the list has this kind of machine."""
+        if self._kind in self._ready:
+            return self.values.ready_name(self._kind)
+        return self.values.built_name(self._kind)
+
+    def refuse_without_source(self) -> None:
+        """Raise Failure if there are neither ready packages for this machine nor a source."""
+        if self.values.slurm_release_sha256:
+            return
+        kinds = " ".join(sorted(self._ready)) or "no kind of machine"
+        raise Failure(
+            f"there is no Slurm {self.version} for {self._kind}: tailrack:slurm.release_packages has it for {kinds}",
+            f"add its packages there in a folder {self._kind}, with their sums in SHA256SUMS; or set release_sha256 to "
+            "build it from its source; then run up again",
+        )
+
+    def is_whole(self, folder: str) -> bool:
+        """Return whether a folder has the release for this machine, as the list has it if it has this kind."""
+        return has_release(folder) and self._ready.get(self._kind) in (None, sums_in(folder))
+
+
+def _plain(value: str) -> str:
+    return value.strip("\"'")
+
+
+def read_list(text: str, release: str) -> dict[str, Sums]:
+    """Return the ready packages of a release in a list `sha256  kind/file`, for each kind of machine.
+
+    Of each package the first one counts.
+    """
+    ready: dict[str, dict[str, str]] = {}
+    listed = [line for line in map(_LISTED.fullmatch, text.splitlines()) if line]
+    for package in PACKAGES:
+        for digest, kind, file in (line.groups() for line in listed):
+            sums = ready.setdefault(kind, {})
+            if file.startswith(f"{package}_{release}-") and not any(name.startswith(f"{package}_") for name in sums):
+                sums[file] = digest
+    return {kind: sums for kind, sums in ready.items() if sums}
+
+
+def sums_text(sums: Sums) -> str:
+    """Return the text of SHA256SUMS."""
+    return "\n".join(f"{digest}  {file}" for file, digest in sums.items())
+
+
+def sums_in(folder: str) -> Sums:
+    """Return the sums of a folder's packages; empty if a line is malformed."""
+    lines = [_SUM.fullmatch(line) for line in files.lines(f"{folder}/SHA256SUMS")]
+    return {line[2]: line[1] for line in lines if line} if all(lines) else {}
+
+
+def has_release(folder: str) -> bool:
+    """Return whether a folder contains all packages, unchanged, and belongs to root."""
+    try:
+        sums = sums_in(folder)
+        paths = [folder, *(f"{folder}/{name}" for name in files.names_in(folder))]
+        return (
+            all(any(file.startswith(f"{package}_") for file in sums) for package in PACKAGES)
+            and all(files.owner_of(path) == "root" for path in paths)
+            and all(files.sha256(f"{folder}/{file}") == digest for file, digest in sums.items())
+        )
+    except (Failure, OSError):
+        return False
