@@ -15,6 +15,7 @@ from components.node.log import note
 from components.node.passwd import group_with, user_named, user_with
 from components.node.run import Ended, attempt, run
 from components.node.step.step import STATE_DIR, Step
+from components.roles.slurm.folder import CONTROLLER_STATE
 from components.roles.slurm_release.packages import DISTRIBUTIONS, INSTALLED, OURS, PIN, installed_packages
 from components.roles.slurm_release.release import PACKAGES, Release
 from components.roles.slurm_release.take_turn import take_turn
@@ -29,7 +30,6 @@ _ROOM_MB = 200
 _DAEMONS = ("slurmdbd", "slurmctld", "slurmd")
 # Slurm's account, with Debian's number.
 _ACCOUNT, _NUMBER = "slurm", 64030
-_STATE, _STATE_FOLDER = "slurmctld", "/var/lib/slurm"
 # Seconds, and the largest size of slurmctld's state, in bytes.
 _SAVE_LIMIT, _STATE_MOST = 900, 100_000_000_000
 # Unlike other transactions it may remove packages; the removals are checked before.
@@ -170,7 +170,8 @@ class _Installation:
             return
         try:
             with os.fdopen(files.open_to_write(f"{path}.new"), "wb") as stream:
-                tar = ("tar", "-c", "-C", _STATE_FOLDER, _STATE)
+                folder, _, name = CONTROLLER_STATE.rpartition("/")
+                tar = ("tar", "-c", "-C", folder, name)
                 saved = as_user(_ACCOUNT, *tar, limit=_SAVE_LIMIT, most=_STATE_MOST, into=stream).ok
         except OSError:
             saved = False
@@ -185,7 +186,7 @@ class _Installation:
 
 
 def _has_state() -> bool:
-    return Path(files.on_disk(f"{_STATE_FOLDER}/{_STATE}")).is_dir()
+    return Path(files.on_disk(CONTROLLER_STATE)).is_dir()
 
 
 def _start(units: Sequence[str]) -> None:

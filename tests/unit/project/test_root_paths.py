@@ -155,7 +155,6 @@ PYTHON = {
     "slurm/role.py": "names what is saved; the backup reads it as slurm",
     "munge/keys.py": "gives the folder to root first (take_folder)",
     "munge/join.py": "reads munged's log as munge",
-    "slurm_release/install.py": "asks whether there is state; tar reads it as slurm",
     "munge/role.py": "names what is saved; the backup reads it as the folder's owner",
     "sll/watch.py": "runs as whoever watches, and takes the file for data",
 }
