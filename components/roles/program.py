@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import io
-import json
-import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
 from components.node.install import FOLDER as INSTALLED
+from components.node.pack import packed
 
-_PROJECT = Path(__file__).parents[2]
 _ROLES = Path(__file__).parent
 
 # The commands of the program: the module whose `main` takes the arguments.
@@ -22,9 +18,10 @@ COMMANDS = {
     "kept": "components.node.step.kept",
     "step": "components.node.step.main",
 }
-# Files that modules read with pkgutil.get_data.
+# `step` starts this module, which unpacks the program of a step that brings it.
+_INSTALL = "components.node.install"
+# Files that modules read.
 _DATA = ("components/validation/floors.csv",)
-_START = "import sys\nfrom components.node.commands import main\nsys.exit(main(sys.argv[1:]))\n"
 
 
 @dataclass(frozen=True)
@@ -45,13 +42,13 @@ class Program:
 @cache
 def program() -> Program:
     """Return the whole program."""
-    return _packed([*COMMANDS.values(), *_phases()], COMMANDS)
+    return Program(packed(COMMANDS, (_INSTALL, *_phases()), _DATA))
 
 
 @cache
 def step_program() -> Program:
     """Return a program that has only steps in bash."""
-    return _packed([COMMANDS["step"]], {"step": COMMANDS["step"]})
+    return Program(packed({"step": COMMANDS["step"]}, (_INSTALL,)))
 
 
 def command_line(*words: str) -> str:
@@ -64,61 +61,8 @@ def launcher(*words: str) -> str:
     return f'#!/bin/sh\nexec {command_line(*words)} "$@"'
 
 
-def _packed(modules: Sequence[str], commands: Mapping[str, str]) -> Program:
-    texts = dict(files_of(tuple(modules)))
-    texts["__main__.py"] = _START
-    texts["components/commands.json"] = json.dumps(commands, sort_keys=True)
-    for path in _DATA:
-        if any(name.startswith("components/validation/") for name in texts):
-            texts[path] = (_PROJECT / path).read_text(encoding="utf-8")
-    buffer = io.BytesIO()
-    # Not compressed: two versions of zlib make different archives of the same files.
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for path, text in sorted(texts.items()):
-            info = zipfile.ZipInfo(path)
-            info.external_attr = 0o100644 << 16
-            archive.writestr(info, text)
-    return Program(buffer.getvalue())
-
-
 def _phases() -> Iterator[str]:
     """Yield the modules that have phases of roles: those that import the step."""
     for path in sorted(_ROLES.glob("*/*.py")):
         if "from components.node.step.step import" in path.read_text(encoding="utf-8"):
             yield f"components.roles.{path.parent.name}.{path.stem}"
-
-
-@cache
-def files_of(modules: tuple[str, ...]) -> Mapping[str, str]:
-    """Return the texts, by path, of modules and of their imports from components. Package files are empty."""
-    texts: dict[str, str] = {}
-    wanted = list(modules)
-    while wanted:
-        path = f"{wanted.pop().replace('.', '/')}.py"
-        if path not in texts and (_PROJECT / path).is_file():
-            texts[path] = (_PROJECT / path).read_text(encoding="utf-8")
-            wanted += _imports(texts[path])
-    texts["components/node/install.py"] = (_PROJECT / "components/node/install.py").read_text(encoding="utf-8")
-    texts["components/node/commands.py"] = (_PROJECT / "components/node/commands.py").read_text(encoding="utf-8")
-    packages = {f"{folder}/__init__.py": "" for path in texts for folder in Path(path).parents if folder.name}
-    return dict(sorted({**packages, **texts}.items()))
-
-
-@cache
-def _imports(text: str) -> Sequence[str]:
-    """Return the modules that a text imports from components, and imported names that may be modules."""
-    imports = [
-        (node.module, name.name)
-        for node in _statements(ast.parse(text).body)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("components")
-        for name in node.names
-    ]
-    return [path for module, name in imports for path in (f"{module}", f"{module}.{name}")]
-
-
-def _statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield statements, nested ones included. Expressions, most of a module, contain no imports and are skipped."""
-    for node in nodes:
-        yield node
-        for part in ("body", "handlers", "orelse", "finalbody", "cases"):
-            yield from _statements(getattr(node, part, ()))

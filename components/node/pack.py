@@ -1,0 +1,74 @@
+"""Pack modules and the modules that they import into one zip archive, which Python runs.
+
+The operator packs the program for machines (components/roles/program.py), and the head node the one that jobs bring
+along (components/validation/job_files.py). Both read the modules from the folder that contains this one.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+# Every archive has these: they run its commands.
+_OWN = ("components.node.commands",)
+_START = "import sys\nfrom components.node.commands import main\nsys.exit(main(sys.argv[1:]))\n"
+
+
+def packed(commands: Mapping[str, str], modules: Sequence[str] = (), files: Sequence[str] = ()) -> bytes:
+    """Return an archive, the same bytes wherever it is made.
+
+    commands  the module of each command, by the command's name (commands.py)
+    modules   more modules
+    files     more files, as paths in the root folder
+    """
+    texts = dict(files_of((*_OWN, *commands.values(), *modules)))
+    texts |= {path: (ROOT / path).read_text(encoding="utf-8") for path in files}
+    texts |= {"__main__.py": _START, "components/commands.json": json.dumps(dict(commands), sort_keys=True)}
+    buffer = io.BytesIO()
+    # Not compressed: two versions of zlib make different archives of the same files.
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for path, text in sorted(texts.items()):
+            info = zipfile.ZipInfo(path)
+            info.external_attr = 0o100644 << 16
+            archive.writestr(info, text)
+    return buffer.getvalue()
+
+
+@cache
+def files_of(modules: tuple[str, ...]) -> Mapping[str, str]:
+    """Return the texts, by path, of modules and of their imports from components. Package files are empty."""
+    texts: dict[str, str] = {}
+    wanted = list(modules)
+    while wanted:
+        path = f"{wanted.pop().replace('.', '/')}.py"
+        if path not in texts and (ROOT / path).is_file():
+            texts[path] = (ROOT / path).read_text(encoding="utf-8")
+            wanted += _imports(texts[path])
+    packages = {f"{folder}/__init__.py": "" for path in texts for folder in Path(path).parents if folder.name}
+    return dict(sorted({**packages, **texts}.items()))
+
+
+@cache
+def _imports(text: str) -> Sequence[str]:
+    """Return the modules that a text imports from components, and imported names that may be modules."""
+    imports = [
+        (node.module, name.name)
+        for node in _statements(ast.parse(text).body)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("components")
+        for name in node.names
+    ]
+    return [path for module, name in imports for path in (f"{module}", f"{module}.{name}")]
+
+
+def _statements(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Yield statements, nested ones included. Expressions, most of a module, contain no imports and are skipped."""
+    for node in nodes:
+        yield node
+        for part in ("body", "handlers", "orelse", "finalbody", "cases"):
+            yield from _statements(getattr(node, part, ()))
