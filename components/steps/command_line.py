@@ -8,10 +8,12 @@ root: start.sh passes them to root through a pipe.
 from __future__ import annotations
 
 import base64
+import bz2
 import json
 import re
 import shlex
 from collections.abc import Mapping
+from functools import cache
 
 from components.node.step.shell import as_text
 from components.roles.program import Program
@@ -31,8 +33,8 @@ ENVIRONMENT = "HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 
 # Read the program from the first line of stdin, put it in place, and run it with the rest. It is in argv, and constant.
 _WHOLE = (
-    "import base64,io,json,sys,zipfile;b=sys.stdin.buffer;v,a=json.loads(b.readline());d=base64.b64decode(a);"
-    "exec(zipfile.ZipFile(io.BytesIO(d)).read('components/node/install.py'));sys.path[:0]=[install(d,v)];"
+    "import base64,bz2,io,json,sys,zipfile;b=sys.stdin.buffer;v,a=json.loads(b.readline());"
+    "d=bz2.decompress(base64.b64decode(a));exec(zipfile.ZipFile(io.BytesIO(d)).read('components/node/install.py'));sys.path[:0]=[install(d,v)];"
     "from components.node.step.main import main;sys.exit(main(sys.argv[1:],b))"
 )
 # Commands of steps, of this release and of earlier ones, which ran bash. One that is quoted again has more quotes.
@@ -55,8 +57,14 @@ def kept_request(host: str, values: Mapping[str, Value]) -> str:
 
 def render_whole(program: Program, script: Script, request: str) -> str:
     """Return the stdin of a step that brings its program: lines with the program, the plan and the request."""
-    packed = json.dumps([program.digest, base64.b64encode(program.archive).decode()])
-    return f"{packed}\n{script.file}\n{request}"
+    return f"{_compressed(program)}\n{script.file}\n{request}"
+
+
+# The state has it twice for each local step, and a head node has a step for each node. All versions of bzip2 make the
+# same bytes, unlike zlib's.
+@cache
+def _compressed(program: Program) -> str:
+    return json.dumps([program.digest, base64.b64encode(bz2.compress(program.archive)).decode()])
 
 
 def read_request(stdin: object) -> dict[str, str] | None:
