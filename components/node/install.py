@@ -1,11 +1,12 @@
 """Put the program in place on a machine: one folder per version, which appears whole.
 
-It runs as root and gets the program, a zip archive, from a pipe: the file belongs to the login that brought it. Python
-then compiles each module once, where it is imported first.
+It runs as root and gets the program, a zip archive, from a pipe: the file belongs to the login that brought it. All
+modules are compiled here, because only root can write the compiled files, and users run commands too.
 """
 
 from __future__ import annotations
 
+import compileall
 import io
 import os
 import shutil
@@ -27,6 +28,7 @@ def install(archive: bytes, version: str, folder: str = FOLDER) -> str:
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as packed:
             packed.extractall(fresh)
+        compileall.compile_dir(fresh, quiet=2)
         Path(fresh).chmod(0o755)
         Path(fresh).rename(there)
     except OSError:
