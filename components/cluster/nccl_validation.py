@@ -181,7 +181,7 @@ class NcclValidation(pulumi.ComponentResource):
                     expected_interface=inputs["expected"],
                     fabric=_fabrics(inputs["sites"], inputs["proven"]),
                     rdma=inputs["rdma"],
-                    preflight=measuring_plan.preflight_program() if preflight else "",
+                    preflight="preflight" if preflight else "",
                 ),
                 sort_keys=True,
             ),

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 from components.measurement.jobs import nccl_job, validation_job
-from components.measurement.plan import RUNS, START_SECONDS, gpu_part, prepare_files
+from components.measurement.plan import RUNS, START_SECONDS, gpu_part, prepare_options
 from components.roles.cluster_settings import ClusterSettings
 from components.settings.types import NODE
 from components.settings.validation import Validation
@@ -17,7 +17,7 @@ from components.validation.results import settings_json
 SCOPE = "deep-check"
 LEAST_ITERATIONS = 20
 # All other waiting jobs run first.
-NICE = "#SBATCH --nice=1000000"
+NICE = "--nice=1000000"
 
 
 def deep_check_text(settings: ClusterSettings) -> str:
@@ -71,7 +71,6 @@ def _plan(validation: Validation) -> dict[str, object]:
     minutes = validation.time_limit_minutes
     on_gpus = gpu_part(validation, gpu, nccl_job(SCOPE, validation.nccl, minutes), {})
     on_gpus["nccl_job"] = _behind_all_jobs(on_gpus["nccl_job"])
-    files = prepare_files(SCOPE, validation, gpus=True)
     # The command line of sbatch names the node.
     cpu_job = _behind_all_jobs(validation_job(SCOPE, ("none",), cpu, minutes, 1))
     run_seconds = minutes * 60 + 60
@@ -86,7 +85,7 @@ def _plan(validation: Validation) -> dict[str, object]:
         "interface": "",
         "expected_interface": "",
         "rdma": ANY_RDMA,
-        "prepare_files": {**files, "job.sh": _behind_all_jobs(files["job.sh"])},
+        "prepare_options": [*prepare_options(SCOPE, validation), NICE],
         "start_seconds": START_SECONDS,
         "run_seconds": run_seconds,
         # Preparation, the measurement, and its repetition if the runs differ.
@@ -97,4 +96,4 @@ def _plan(validation: Validation) -> dict[str, object]:
 
 def _behind_all_jobs(job: str) -> str:
     first, rest = job.split("\n", 1)
-    return f"{first}\n{NICE}\n{rest}"
+    return f"{first}\n#SBATCH {NICE}\n{rest}"

@@ -5,7 +5,6 @@ components/validation/measurement_run.py reads the plan. Only the available node
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from components.measurement.jobs import nccl_job, validation_job
-from components.roles.python_program import python_program
+from components.roles.program import command_line
 from components.settings.validation import Validation
 from components.steps import composition
 from components.validation.groups import by_mpi_release, site_groups, spanning_group
@@ -22,7 +21,6 @@ from components.validation.model import Measurement
 from components.validation.results import settings_json
 
 FOLDER = Path(__file__).parent
-VALIDATION = FOLDER.parent / "validation"
 START_SECONDS = 60  # after the wait for nodes: Slurm starts a job whose nodes are free at its next scheduling cycle
 RUNS = 3  # of a measurement on GPUs at its gate size
 # nccl-tests 2.19.6. The checksum covers the names and contents of the commit's files.
@@ -46,34 +44,8 @@ class Node:
 
 @cache
 def script() -> composition.Script:
-    """Return the script of the measurement step, with its programs."""
-    files = {"all_reduce_perf.py": cpu_program()}
-    texts = {"DRIVER": json.dumps(driver()), "JOB_FILES": json.dumps(files)}
-    return composition.single(FOLDER / "validate.sh").with_texts(texts)
-
-
-@cache
-def driver() -> str:
-    """Return the program that drives a measurement, for `exec` with the variable `request`."""
-    return python_program("components.validation.measurement_run", "request", "components/validation/floors.csv")
-
-
-@cache
-def cpu_program() -> str:
-    """Return the program that measures CPUs."""
-    return python_program("components.validation.all_reduce_perf_cpu", "")
-
-
-@cache
-def preflight_program() -> str:
-    """Return the preflight, for python3 with one argument."""
-    return python_program("components.validation.preflight.main", "sys.argv[1]")
-
-
-@cache
-def beside_program() -> str:
-    """Return the program that lists other processes on a job's GPUs, before and between its runs."""
-    return python_program("components.validation.preflight.foreign", "")
+    """Return the script of the measurement step."""
+    return composition.single(FOLDER / "validate.sh").with_texts({"DRIVER": command_line("measure")})
 
 
 def mpi_of(nodes: Mapping[str, Node], settings: Validation) -> dict[str, str]:
@@ -144,7 +116,7 @@ def plan(
     expected_interface   the interface that the job should use
     rdma        the RDMA that jobs may use (components/validation/expected.py)
     fabric      by site, the interface of its network, for the preflight
-    preflight   the preflight's program, or empty
+    preflight   the command for jobs that checks the nodes first (components/validation/job_files.py), or empty
     """
     sites = {name: node.site for name, node in nodes.items()}
     spans = len(set(sites.values())) > 1
@@ -172,7 +144,7 @@ def plan(
         "expected_interface": expected_interface,
         "rdma": rdma,
         "preflight": preflight,
-        "prepare_files": prepare_files(scope, settings, gpus=on_gpus is not None),
+        "prepare_options": prepare_options(scope, settings),
         "start_seconds": START_SECONDS,
         "run_seconds": run_seconds(settings),
         "measurement_seconds": measurement_seconds(settings),
@@ -202,9 +174,6 @@ def gpu_part(settings: Validation, measurement: Measurement, job: str, mpi: Mapp
     """Return the part of a plan for GPUs. `job`: the text for sbatch."""
     measurement_json = settings_json(measurement)
     del measurement_json["ranks"], measurement_json["nodes"]
-    reader = (VALIDATION / "nccl_json.py").read_text(encoding="utf-8")
-    files = {"rank.sh": _script("rank"), "nccl_json.py": reader, "foreign.py": beside_program()}
-    files |= _program_files(settings)
     return {
         "nccl": {
             **measurement_json,
@@ -213,35 +182,24 @@ def gpu_part(settings: Validation, measurement: Measurement, job: str, mpi: Mapp
             "mpi": dict(mpi),
         },
         "nccl_job": job,
-        "nccl_files": files,
+        "build": _build_environment(settings),
     }
 
 
-def prepare_files(scope: str, settings: Validation, *, gpus: bool) -> dict[str, str]:
-    """Return the files of the job that prepares a measurement. `gpus`: whether it builds the program for GPUs."""
-    directives = f"#SBATCH --partition={settings.nccl.partition or 'all'}\n#SBATCH --time={settings.time_limit_minutes}"
-    first, rest = _script("prepare").split("\n", 1)
-    files = {
-        "job.sh": "\n".join([first, f"#SBATCH --job-name=prepare-{scope}", directives, rest]),
-        "collect_fabric_facts.py": (VALIDATION / "collect_fabric_facts.py").read_text(encoding="utf-8"),
-    }
-    return {**files, **_program_files(settings)} if gpus else files
+def prepare_options(scope: str, settings: Validation) -> list[str]:
+    """Return the options for sbatch of the job that prepares a measurement."""
+    partition, minutes = settings.nccl.partition or "all", settings.time_limit_minutes
+    return [f"--job-name=prepare-{scope}", f"--partition={partition}", f"--time={minutes}"]
 
 
-def _program_files(settings: Validation) -> dict[str, str]:
-    """Return the files that build the program on the share; none if the nodes or an image have it."""
+def _build_environment(settings: Validation) -> str:
+    """Return the variables that build the program on the share; empty if the nodes or an image have it."""
     nccl = settings.nccl
     if nccl.program or nccl.image:
-        return {}
+        return ""
     values = {
         "TAILRACK_SOURCE": nccl.source or SOURCE,
         "TAILRACK_SHA256": nccl.source_sha256 if nccl.source else SOURCE_SHA256,
         "TAILRACK_COLLECTIVE": nccl.collective,
     }
-    environment = "\n".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
-    shared = composition.Functions([], shared=("fetch",)).text
-    return {"program.sh": f"{shared}\n{_script('program')}", "build.env": environment}
-
-
-def _script(name: str) -> str:
-    return (FOLDER / f"{name}.sh").read_text(encoding="utf-8")
+    return "\n".join(f"{name}={shlex.quote(value)}" for name, value in values.items())

@@ -1,7 +1,10 @@
 #!/bin/bash
 # Prepare a measurement, once on each of its nodes: run the preflight, collect facts, and build nccl-tests.
 #
-# about.json    facts of the nodes for the preflight
+# Argument: preflight or dcgm, a command of tailrack.pyz that checks a node; empty for no check.
+#
+# tailrack.pyz  the program for jobs (components/validation/job_files.py)
+# about.json    facts of the nodes for the check
 # build.env     variables of program.sh, if it has to build the program
 #SBATCH --ntasks-per-node=1
 #SBATCH --no-requeue
@@ -11,8 +14,8 @@ cd "$SLURM_SUBMIT_DIR"
 export PATH=$PATH:/usr/local/bin:/usr/local/nvidia/bin
 on_each_node=(srun --mpi=none --ntasks-per-node=1 --kill-on-bad-exit=0)
 # A failure of these programs must not prevent the measurement.
-if [ -f preflight.py ]; then "${on_each_node[@]}" /usr/bin/python3 preflight.py "$(cat about.json)" || :; fi
-"${on_each_node[@]}" /usr/bin/python3 collect_fabric_facts.py || :
+if [ -n "$1" ]; then "${on_each_node[@]}" /usr/bin/python3 tailrack.pyz "$1" "$(cat about.json)" || :; fi
+"${on_each_node[@]}" /usr/bin/python3 tailrack.pyz fabric-facts || :
 if [ -f build.env ]; then
     set -a
     # shellcheck disable=SC1091  # made for this job

@@ -36,7 +36,7 @@ if [ "${SLURM_PROCID:-0}" -eq 0 ] && command -v python3 >/dev/null &&
 fi
 "$TAILRACK_PROGRAM" "$@"
 status=$?
-if [ -e "$private/figures.json" ]; then python3 "$folder/nccl_json.py" "$private/figures.json" >"$folder/figures.$run"; fi
+if [ -e "$private/figures.json" ]; then python3 "$folder/tailrack.pyz" nccl-table "$private/figures.json" >"$folder/figures.$run"; fi
 # Log the settings of NCCL that only the image makes (role fabric's Enroot hook names them).
 if [ -n "${TAILRACK_IMAGE_SETS:-}" ] && [ "${SLURM_PROCID:-0}" -eq 0 ]; then
     for name in $TAILRACK_IMAGE_SETS; do echo "# tailrack image sets $name=${!name-}"; done >>"$folder/log.$run.0"

@@ -1,38 +1,28 @@
-"""The training benchmark for the head node: the job, its files and the plan. No pulumi."""
+"""The training benchmark for the head node: the job and the plan. No pulumi."""
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from components.measurement.plan import FOLDER, START_SECONDS, Node, beside_program
-from components.roles.python_program import python_program
+from components.measurement.plan import FOLDER, START_SECONDS, Node
+from components.roles.program import command_line
 from components.roles.render import render
 from components.settings.training import Training
 from components.steps import composition
 
 # A site's name has no '_', so this name does not clash with a site's result files.
 SCOPE = "training_benchmark"
-PROGRAMS = FOLDER.parents[1] / "examples" / "training"
 # The version of examples/training/benchmark.py. Results of another version are not comparable: it is measured again.
 VERSION = 1
 
 
 @cache
 def script() -> composition.Script:
-    """Return the script of the training step, with its programs: the measurement's script with another driver."""
-    driver = python_program("components.validation.training_run", "request")
-    texts = {"DRIVER": json.dumps(driver), "JOB_FILES": json.dumps(job_files())}
-    return composition.single(FOLDER / "validate.sh").with_texts(texts)
-
-
-def job_files() -> dict[str, str]:
-    """Return the files of the job, by name: the benchmark, and the program that lists other processes on the GPUs."""
-    programs = {name: (PROGRAMS / name).read_text(encoding="utf-8") for name in ("benchmark.py", "ranks.py")}
-    return {**programs, "foreign.py": beside_program()}
+    """Return the script of the training step: the measurement's script with another driver."""
+    return composition.single(FOLDER / "validate.sh").with_texts({"DRIVER": command_line("measure-training")})
 
 
 def training_job(settings: Training) -> str:

@@ -7,9 +7,8 @@
 # SETTINGS         digest of the settings: a change measures all nodes again
 # RUN_AS           user who submits
 # PLAN             plan of the measurement (components/measurement/plan.py), as JSON
-# DRIVER           program that submits the jobs and reads their output (components/validation), as JSON
+# DRIVER           command line of the program that submits the jobs and reads their output (components/validation)
 # JOB_SCRIPT       text for sbatch, for all nodes, if they have no GPUs
-# JOB_FILES        texts of that job's files, by name, as JSON
 # QUEUE_LIMIT, RUN_LIMIT, MEASUREMENT_LIMIT   seconds to wait for the nodes, for one job, and for all jobs
 
 # <scope>.json is this step's last result, <scope>.last.json the one before it, without BUSY.
@@ -25,11 +24,12 @@ ANSWER_LIMIT=120
 
 # Run the driver. $1: names of the nodes that take part, one per line.
 drive() {
-    local request
-    printf -v request '{"program":%s,"plan":%s,"nodes":%s,"absent":%s,' "$DRIVER" "$PLAN" "$(json_list <<<"$1")" "$(absent "$1")"
-    printf -v request '%s"jobs":{"cpu_job":%s,"cpu_files":%s}}' "$request" "$(json_string "$JOB_SCRIPT")" "$JOB_FILES"
+    local request driver
+    read -ra driver <<<"$DRIVER"
+    printf -v request '{"plan":%s,"nodes":%s,"absent":%s,"cpu_job":%s}' \
+        "$PLAN" "$(json_list <<<"$1")" "$(absent "$1")" "$(json_string "$JOB_SCRIPT")"
     as_user "$RUN_AS" "$MEASUREMENT_LIMIT" "$OUTPUT_LIMIT" env HOME="$HOME_DIR" PATH=/usr/bin:/bin LANG=C.UTF-8 \
-        python3 -I -c 'import json, sys; request = json.load(sys.stdin); exec(request["program"])' <<<"$request"
+        "${driver[@]}" <<<"$request"
 }
 
 # Print a stored result; nothing if it is not valid.

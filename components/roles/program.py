@@ -10,18 +10,32 @@ from pathlib import Path
 
 from components.node.install import FOLDER as INSTALLED
 from components.node.pack import packed
+from components.validation import job_files
 
 _ROLES = Path(__file__).parent
 
 # The commands of the program: the module whose `main` takes the arguments.
 COMMANDS = {
+    "deep-check": "components.roles.health.deep_check",
+    "fabric": "components.roles.fabric.fabric",
+    "figures": "components.roles.monitoring.figures",
+    "gpus-in-use": "components.validation.preflight.holders",
+    "health-check": "components.validation.preflight.health_check",
     "kept": "components.node.step.kept",
+    "measure": "components.validation.measurement_run",
+    "measure-training": "components.validation.training_run",
+    "mlflow-accounts": "components.roles.mlflow.accounts",
+    "mlflow-start": "components.roles.mlflow.start",
+    "node-checks": "components.validation.preflight.node_checks",
+    "sll": "components.roles.sll.sll",
+    "sll-reader": "components.roles.sll.reader",
     "step": "components.node.step.main",
+    "tailrack": "components.roles.tailrack_command.main",
 }
 # `step` starts this module, which unpacks the program of a step that brings it.
 _INSTALL = "components.node.install"
 # Files that modules read.
-_DATA = ("components/validation/floors.csv",)
+_DATA = ("components/validation/floors.csv", *job_files.FILES)
 
 
 @dataclass(frozen=True)
@@ -42,7 +56,7 @@ class Program:
 @cache
 def program() -> Program:
     """Return the whole program."""
-    return Program(packed(COMMANDS, (_INSTALL, *_phases()), _DATA))
+    return Program(packed(COMMANDS, (_INSTALL, *job_files.COMMANDS.values(), *_phases()), _DATA))
 
 
 @cache
@@ -59,6 +73,21 @@ def command_line(*words: str) -> str:
 def launcher(*words: str) -> str:
     """Return the text of a file that runs one of its commands with the file's arguments."""
     return f'#!/bin/sh\nexec {command_line(*words)} "$@"'
+
+
+def python_launcher(command: str) -> str:
+    """Return the text of a launcher for another Python than the system's, which runs it as a script."""
+    return f"""import sys
+
+sys.path.insert(0, "{INSTALLED}/{program().digest}")
+from components.node.commands import main
+
+sys.exit(main(["{command}", *sys.argv[1:]]))"""
+
+
+def version(command: str) -> str:
+    """Return a text that changes with the modules of one command, unlike a launcher, which changes with all of them."""
+    return hashlib.sha256(packed({command: COMMANDS[command]})).hexdigest()[:16]
 
 
 def _phases() -> Iterator[str]:

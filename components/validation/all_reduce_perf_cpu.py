@@ -1,7 +1,7 @@
 """all_reduce on CPUs, measured and printed like nccl-tests on GPUs.
 
-Usage: srun --mpi=pmix python3 all_reduce_perf.py --transport mpi [-b 64K] [-e 4M] [-f 4] [-n 20] [-w 5]
-       srun --mpi=none python3 all_reduce_perf.py --transport tcp --meet tailscale0 [--interface eth1] [the same]
+Usage: srun --mpi=pmix python3 tailrack.pyz all-reduce --transport mpi [-b 64K] [-e 4M] [-f 4] [-n 20] [-w 5]
+       srun --mpi=none python3 tailrack.pyz all-reduce --transport tcp --meet tailscale0 [--interface eth1] [the same]
 
 Sums float32 out of place and in place. A time, in microseconds, is the largest over ranks of the mean of `-n`
 iterations; algbw = bytes/time and busbw = algbw x 2(ranks-1)/ranks in 1e9 bytes per second. After each timing the
@@ -21,6 +21,7 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -49,9 +50,9 @@ def parse_size(text: str) -> int:
     return size
 
 
-def arguments() -> argparse.Namespace:
+def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the command line: sizes from -b to -e by factor -f; -n timed iterations after -w for warm-up."""
-    parser = argparse.ArgumentParser(description=arguments.__doc__)
+    parser = argparse.ArgumentParser(prog="all-reduce", description=read_arguments.__doc__)
     parser.add_argument("--transport", choices=("mpi", "tcp"), required=True)
     parser.add_argument("--meet", help="the interface to which node names resolve (tcp)")
     parser.add_argument(
@@ -63,7 +64,7 @@ def arguments() -> argparse.Namespace:
         parser.add_argument(flag, type=parse_size, default=size)
     for flag, number in (("-f", 4), ("-n", 20), ("-w", 5)):
         parser.add_argument(flag, type=int, default=number)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.f < 2 or options.n < 1 or options.w < 0 or options.e < options.b:
         parser.error("needs -f of 2 or more, -n of 1 or more, -w of 0 or more, and -e not below -b")
     if options.transport == "tcp":
@@ -218,8 +219,9 @@ def measure_all(world: World, options: argparse.Namespace) -> int:
     return 7 if failures else 0
 
 
-def main() -> int:
-    options = arguments()
+def main(arguments: Sequence[str]) -> int:
+    """Measure, and return the exit status."""
+    options = read_arguments(arguments)
     try:
         # In-place sums may overflow float32 over many iterations; the buffers are filled again before the check.
         with np.errstate(over="ignore"):
@@ -227,7 +229,3 @@ def main() -> int:
     except ConnectionError as error:
         sys.stderr.write(f"tailrack ring: {error}\n")
         return 3
-
-
-if __name__ == "__main__":
-    sys.exit(main())

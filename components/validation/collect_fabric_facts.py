@@ -21,6 +21,7 @@ import re
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,8 @@ def meshed(table: dict[str, dict[str, str]] | None) -> bool | None:
     return sum(word.startswith("NV") for word in pairs.values()) * 2 > len(pairs) if pairs else None
 
 
-def main() -> None:
+def main(_: Sequence[str]) -> None:
+    """Print the line."""
     topology = matrix(smi("topo", "-m"))
     peers = ways(matrix(smi("topo", "-p2p", "r")), "GPU")
     facts = {
@@ -143,7 +145,3 @@ def main() -> None:
     }
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
     sys.stdout.write("# tailrack there " + name + " " + json.dumps(facts) + "\n")
-
-
-if __name__ == "__main__":
-    main()

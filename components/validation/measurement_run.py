@@ -1,7 +1,8 @@
 """Measure one scope from the head node as a user: the preflight, the measuring jobs, and the search for slow nodes.
 
-Reads a plan (JSON, see measurement/plan.py) and the nodes that take part; prints the scope's report for
-JobReport.from_json and results.judge_scope. Needs only Python 3.10.
+Reads a task from stdin (JSON): the `plan` (measurement/plan.py), the `nodes` that take part, the reasons for `absent`
+nodes, and `cpu_job`, the text for sbatch of a measurement on CPUs. Prints the scope's report for JobReport.from_json
+and results.judge_scope. Needs only Python 3.10.
 """
 
 import json
@@ -17,6 +18,7 @@ from components.validation.expected import SOCKETS, expect
 from components.validation.fabric_facts import FabricFacts, read_fabric_facts
 from components.validation.figures import read_figures
 from components.validation.groups import Group, count, single_node_groups, site_groups, spanning_group
+from components.validation.job_files import build_files, prepare_script, rank_files
 from components.validation.job_outputs import marked_lines, with_tables
 from components.validation.model import JobReport, Measurement
 from components.validation.results import Conditions, judge_group, judge_scope, needs_search, settings_json
@@ -77,9 +79,7 @@ class MeasurementRun:
         """
         if not groups and not self.plan["preflight"]:
             return []
-        files = dict(self.plan["prepare_files"])
-        if self.plan["preflight"]:
-            files["preflight.py"] = self.plan["preflight"]
+        files = {"job.sh": prepare_script(), **(build_files(self.plan["build"]) if groups else {})}
         alike: dict[str, list[str]] = {}
         for node in _nodes_of(groups) or self.nodes:
             alike.setdefault(self.gpus[node], []).append(node)
@@ -90,7 +90,12 @@ class MeasurementRun:
                     tuple(nodes),
                     # Only the nodes of the same job, because they test the paths to each other at the same time.
                     {**files, "about.json": json.dumps(self._about(nodes))},
-                    [f"--switches={self._sites_of(nodes)}", *([f"--gpus-per-node={count(gpus)}"] if gpus else [])],
+                    [
+                        *self.plan["prepare_options"],
+                        f"--switches={self._sites_of(nodes)}",
+                        *([f"--gpus-per-node={count(gpus)}"] if gpus else []),
+                    ],
+                    [self.plan["preflight"]],
                 )
                 for gpus, nodes in alike.items()
             ]
@@ -125,7 +130,7 @@ class MeasurementRun:
 
     def _cpu_order(self, folder: Path, nodes: Sequence[str], job: str) -> Order:
         tasks = len(nodes) * self.plan["ranks_per_node"]
-        return Order(folder, tuple(nodes), {**self.plan["cpu_files"], "job.sh": job}, [f"--ntasks={tasks}"])
+        return Order(folder, tuple(nodes), {"job.sh": job}, [f"--ntasks={tasks}"])
 
     # On GPUs
 
@@ -208,7 +213,7 @@ class MeasurementRun:
         return Order(
             folder,
             group.nodes,
-            {**self.plan["nccl_files"], "job.sh": self.plan["nccl_job"]},
+            {**rank_files(), **build_files(self.plan["build"]), "job.sh": self.plan["nccl_job"]},
             [
                 f"--ntasks={group.ranks}",
                 f"--ntasks-per-node={group.per_node}",
@@ -278,14 +283,12 @@ def _nodes_of(groups: Sequence[Group]) -> list[str]:
     return sorted(node for group in groups for node in group.nodes)
 
 
-def main(task: Mapping[str, Any]) -> int:
-    """Measure, print the report, return the exit status.
-
-    task   `plan`, `jobs` (additions for jobs on CPUs), `nodes` that take part, and `absent` nodes with reasons
-    """
+def main(_: Sequence[str]) -> int:
+    """Measure, print the report, return the exit status."""
+    task = json.load(sys.stdin)
     # If it is terminated, it cancels its jobs.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    plan = {**task["plan"], **task["jobs"]}
+    plan = {**task["plan"], "cpu_job": task["cpu_job"]}
     folder = Path.home() / ".tailrack" / "validation" / plan["scope"]
     try:
         report = MeasurementRun(plan, task["nodes"], task["absent"], folder).measure()

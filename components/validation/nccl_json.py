@@ -1,7 +1,8 @@
 """Print the JSON output of nccl-tests (`-J`, since 2.17.3) as its table, with all digits.
 
-Usage: python3 nccl_json.py FILE, where rank 0 has run. The file contains the whole environment, including secrets: only
-the table is printed. Exits with 1 and prints nothing if the file is incomplete, as after a killed program.
+Usage: python3 tailrack.pyz nccl-table FILE, where rank 0 has run. The file contains the whole environment, including
+secrets: only the table is printed. Exits with 1 and prints nothing if the file is incomplete, as after a killed
+program.
 
 Source: src/util.cu of nccl-tests, versions 1 to 3 of the file.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +47,11 @@ def _row(row: dict[str, Any]) -> str:
     return " ".join(word.strip() for word in values)
 
 
-def main(path: Path) -> int:
+def main(arguments: Sequence[str]) -> int:
+    """Print the table, and return the exit status."""
     try:
         # Parse numbers as text to keep all their digits.
-        sys.stdout.write(table(json.loads(path.read_bytes(), parse_int=str, parse_float=str)))
+        sys.stdout.write(table(json.loads(Path(arguments[0]).read_bytes(), parse_int=str, parse_float=str)))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))

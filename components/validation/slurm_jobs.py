@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from components.validation.job_files import PROGRAM, job_program
+
 # Long outputs keep their start (ranks and devices) and end (the table); the middle may be a log.
 OUTPUT_LIMIT = 200_000
 COMMAND_SECONDS = 60
@@ -40,7 +42,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class Order:
-    """A job to submit. `files` by name go into its folder; Slurm runs `job.sh` with `arguments`.
+    """A job to submit. `files` by name go into its folder, with the program for jobs (job_files.py).
+
+    Slurm runs `job.sh` with `arguments`.
 
     options   further options of sbatch
     reads     patterns of files in its folder to read after its end
@@ -123,9 +127,9 @@ def _submit(order: Order) -> _Job:
     if order.folder.is_symlink() or (order.folder.exists() and not order.folder.is_dir()):
         order.folder.unlink()
     order.folder.mkdir(parents=True, exist_ok=True)
-    for name, text in order.files.items():
+    for name, data in [(PROGRAM, job_program()), *((name, f"{text}\n".encode()) for name, text in order.files.items())]:
         (order.folder / name).unlink(missing_ok=True)  # writing to a FIFO would block
-        (order.folder / name).write_text(text + "\n", encoding="utf-8")
+        (order.folder / name).write_bytes(data)
     command = [
         "sbatch",
         "--parsable",

@@ -1,6 +1,8 @@
 """Run the training benchmark from the head node as a user: one Slurm job over the nodes.
 
-Needs only Python 3.10; the training program (examples/training/benchmark.py) runs on the nodes.
+Reads a task from stdin (JSON): the `plan` (measurement/training.py), the `nodes` that take part, the reasons for
+`absent` nodes, and `cpu_job`, the text for sbatch. Needs only Python 3.10; the training program
+(examples/training/benchmark.py) runs on the nodes.
 """
 
 import json
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from components.validation.groups import NO_GPU, count
+from components.validation.job_files import training_files
 from components.validation.slurm_jobs import Limits, Order, Refused, run_jobs, say
 
 REFUSED = 3  # exit status: Slurm did not take the job
@@ -22,7 +25,8 @@ def members(nodes: Sequence[str], gpus: Mapping[str, str]) -> tuple[tuple[str, .
     return (gpu_nodes, min(count(gpus[node]) for node in gpu_nodes)) if gpu_nodes else (tuple(nodes), 1)
 
 
-def order(plan: Mapping[str, Any], jobs: Mapping[str, Any], nodes: Sequence[str], folder: Path) -> Order:
+def order(plan: Mapping[str, Any], job: str, nodes: Sequence[str], folder: Path) -> Order:
+    """Return the job. `job`: the text for sbatch."""
     chosen, per_node = members(nodes, plan["gpus"])
     on_gpus = any(plan["gpus"].get(node) for node in chosen)
     options = [
@@ -31,22 +35,20 @@ def order(plan: Mapping[str, Any], jobs: Mapping[str, Any], nodes: Sequence[str]
         f"--switches={_sites(plan, chosen)}",
     ]
     options += [f"--gpus-per-node={per_node}"] if on_gpus else []
-    return Order(folder, chosen, {**jobs["cpu_files"], "job.sh": jobs["cpu_job"]}, options, reads=["beside.*"])
+    return Order(folder, chosen, {**training_files(), "job.sh": job}, options, reads=["beside.*"])
 
 
 def _sites(plan: Mapping[str, Any], nodes: Sequence[str]) -> int:
     return len({plan["sites"][node] for node in nodes})
 
 
-def main(task: Mapping[str, Any]) -> int:
-    """Train, print the report, return the exit status.
-
-    task   `plan`, `jobs` (the job and its files), `nodes` that take part, and `absent`: the reasons for other nodes
-    """
+def main(_: Sequence[str]) -> int:
+    """Train, print the report, return the exit status."""
+    task = json.load(sys.stdin)
     # If it is terminated, it cancels its job.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     plan, nodes = task["plan"], task["nodes"]
-    job = order(plan, task["jobs"], nodes, Path.home() / ".tailrack" / "validation" / plan["scope"])
+    job = order(plan, task["cpu_job"], nodes, Path.home() / ".tailrack" / "validation" / plan["scope"])
     try:
         (report,) = run_jobs([job], Limits(plan["start_seconds"], plan["run_seconds"]))
     except Refused as refused:

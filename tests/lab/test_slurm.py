@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from components.measurement.plan import preflight_program
+from components.validation.job_files import job_program
 from components.validation.preflight import Finding, read
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 from tests.lab.run_step import run_python
@@ -116,10 +116,10 @@ def preflight_of(cluster: Cluster) -> dict[str, list[Finding]]:
         "fabric": dict.fromkeys(SITE_OF.values(), "tailscale0"),
     }
     # By stdin: it is longer than an argument may be.
-    words = ["docker", "exec", "-i", cluster.container("head"), "bash", "-c", "cat >/shared/home/ada/preflight.py"]
-    subprocess.run(words, input=preflight_program(), text=True, check=True)
+    words = ["docker", "exec", "-i", cluster.container("head"), "bash", "-c", "cat >/shared/home/ada/tailrack.pyz"]
+    subprocess.run(words, input=job_program(), check=True)
     srun = "srun -N3 --ntasks-per-node=1 --switches=2 --mpi=none"
-    command = f"{srun} /usr/bin/python3 /shared/home/ada/preflight.py {shlex.quote(json.dumps(asked))}"
+    command = f"{srun} /usr/bin/python3 /shared/home/ada/tailrack.pyz preflight {shlex.quote(json.dumps(asked))}"
     return read(cluster.run_as("ada", "head", command, limit=200))
 
 

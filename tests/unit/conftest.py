@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from components.node.install import install
+from components.roles.program import program
 from components.steps import delivery
 from stacks.config import parse
 from tests.unit.configs import AUTH_KEY, HOSTS, KEY_PAIR, LAB, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
@@ -33,6 +35,14 @@ def scripts_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delivery, "FOLDER", tmp_path_factory.mktemp("scripts"))
         yield
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that has the program as it is on machines, under its digest (components/node/install.py)."""
+    folder = tmp_path_factory.mktemp("program")
+    install(program().archive, program().digest, str(folder))
+    return folder
 
 
 @pytest.fixture(scope="session")

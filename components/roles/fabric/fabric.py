@@ -1,4 +1,4 @@
-"""The program on every machine that finds and proves the fabric of a site (role.py packs it into one file)."""
+"""The program on every machine that finds and proves the fabric of a site (the command `fabric`)."""
 
 import json
 import os
@@ -51,7 +51,3 @@ def main(arguments: Sequence[str]) -> int:
         return 1
     sys.stdout.write(json.dumps(answer) + "\n")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -17,7 +17,7 @@ from components.validation.results import Conditions, judge_scope
 from components.validation.slurm_nodes import Node
 
 Settings = Mapping[str, Any]
-LIB = Path("/usr/local/lib/tailrack/deep-check")
+RUN = "/usr/local/lib/tailrack/deep-check/run"
 PRIVATE = Path("/run/tailrack-private")
 # Added to the time limits of a node's jobs.
 SPARE_SECONDS = 120
@@ -52,17 +52,10 @@ def program_input(settings: Settings, node: Node, *, dcgm: bool) -> dict[str, An
         "sites": {node.name: ""},
         "about": {**about, "nodes": {node.name: alone}},
     }
-    plan |= {"gpus": {node.name: node.gpus}, "preflight": _text("dcgm.py") if level else ""}
+    plan |= {"gpus": {node.name: node.gpus}, "preflight": "dcgm" if level else ""}
     if _gpus(settings, node) < 2:
         plan |= {"nccl": None, "gpus": {node.name: node.gpus if _gpus(settings, node) else ""}}
-        plan["prepare_files"] = _files_without_build(plan)
-    jobs = {"cpu_job": plan.pop("cpu_job"), "cpu_files": {"all_reduce_perf.py": _text("all_reduce_perf.py")}}
-    return {"program": _text("driver.py"), "plan": plan, "nodes": [node.name], "absent": {}, "jobs": jobs}
-
-
-def _files_without_build(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return the files of the preparing job without those that build the GPU program."""
-    return {name: plan["prepare_files"][name] for name in ("job.sh", "collect_fabric_facts.py")}
+    return {"plan": plan, "nodes": [node.name], "absent": {}, "cpu_job": plan["cpu_job"]}
 
 
 def measure_as_user(settings: Settings, node: Node, reservation: str, dcgm: bool) -> Mapping[str, Any] | None:
@@ -72,7 +65,7 @@ def measure_as_user(settings: Settings, node: Node, reservation: str, dcgm: bool
         json.dump(program_input(settings, node, dcgm=dcgm), file)
         file.seek(0)
         done = subprocess.run(
-            [str(LIB / "run"), settings["user"], str(limit_seconds(settings)), reservation],
+            [RUN, settings["user"], str(limit_seconds(settings)), reservation],
             stdin=file, stdout=subprocess.PIPE, text=True, errors="replace", check=False,
         )  # fmt: skip
     try:
@@ -94,7 +87,3 @@ def read_report(settings: Settings, node: Node, report: Mapping[str, Any] | None
     floor = settings["floor"] if gpus > 1 else None
     result, _ = judge_scope(measurement, report, Conditions(floor, floor, "", spans=False), read_lines)
     return measured(result, result["preflight"].get(node.name, ()), on_gpus=gpus > 1)
-
-
-def _text(name: str) -> str:
-    return (LIB / name).read_text(encoding="utf-8")

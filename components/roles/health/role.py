@@ -6,7 +6,7 @@ import base64
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.health.settings import EPILOG, PROLOG
-from components.roles.python_program import python_program
+from components.roles.program import command_line, launcher
 from components.roles.role import File, Role, SlurmKey, template
 
 LIB = "/usr/local/lib/tailrack"
@@ -55,25 +55,19 @@ def _files() -> tuple[File, ...]:
     ]
     return (
         *scripts,
-        File(f"{LIB}/gpus-in-use", python_program("components.validation.preflight.holders", "sys.argv[1:]"), "0755"),
-        File(CHECKS, python_program("components.validation.preflight.node_checks", "sys.argv[1:]"), "0755"),
-        File(HEALTH_CHECK, python_program("components.validation.preflight.health_check", "sys.argv[1:]"), "0755"),
+        File(f"{LIB}/gpus-in-use", launcher("gpus-in-use"), "0755"),
+        File(CHECKS, launcher("node-checks"), "0755"),
+        File(HEALTH_CHECK, launcher("health-check"), "0755"),
         File(f"/etc/systemd/system/{REASON}", template("health", REASON)),
     )
 
 
 def _deep_check_files() -> tuple[File, ...]:
-    """Return the head node's files. `make up` measures with the same programs (components/measurement/plan.py)."""
-    floors = "components/validation/floors.csv"
-    programs = {
-        "driver.py": python_program("components.validation.measurement_run", "told", floors),
-        "all_reduce_perf.py": python_program("components.validation.all_reduce_perf_cpu", ""),
-        "dcgm.py": python_program("components.validation.preflight.dcgm_diag", "sys.argv[1]"),
-    }
+    """Return the head node's files. `make up` measures with the same program (components/measurement/plan.py)."""
+    run = template("health", "deep-check-run").replace("@MEASURE@", command_line("measure"))
     return (
-        *(File(f"{DEEP_LIB}/{name}", text) for name, text in programs.items()),
-        File(f"{DEEP_LIB}/run", template("health", "deep-check-run"), "0755"),
-        File(DEEP_CHECK, python_program("components.roles.health.deep_check", "sys.argv[1:]", floors), "0755"),
+        File(f"{DEEP_LIB}/run", run, "0755"),
+        File(DEEP_CHECK, launcher("deep-check"), "0755"),
         *(
             File(f"/etc/systemd/system/tailrack-deep-check.{kind}", template("health", f"tailrack-deep-check.{kind}"))
             for kind in ("service", "timer")

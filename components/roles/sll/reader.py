@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,7 +29,7 @@ MOST_IN_A_TURN = 1000
 _SOCKET_FD = 3
 
 
-def main(_: object) -> int:
+def main(_: Sequence[str]) -> int:
     """Run until no one has watched for a minute."""
     folder = os.environ.get("RUNTIME_DIRECTORY", "")
     if os.environ.get("LISTEN_FDS") != "1" or not folder:

@@ -1,7 +1,7 @@
 """Preflight: check the nodes before they are measured, as a plain user in one job over all of them.
 
-main.py is the job's program (measurement/plan.py packs it); `read` parses its output. collect.py, a unit of role gpu,
-collects data for root only.
+main.py is the job's program (job_files.py); `read` parses its output. collect.py, a unit of role gpu, collects data for
+root only.
 """
 
 from __future__ import annotations

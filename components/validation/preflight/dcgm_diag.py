@@ -11,7 +11,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from components.validation.json_part import first_object, objects_in
@@ -91,9 +91,9 @@ def diagnosed(level: int, seconds: float) -> list[Finding]:
     return findings_of(process.stdout or process.stderr, level)
 
 
-def main(argument: str) -> int:
-    """Print the line of findings. `argument` is JSON with `dcgm_level` and `dcgm_seconds`."""
-    settings = json.loads(argument)
+def main(arguments: Sequence[str]) -> int:
+    """Print the line of findings. The argument is JSON with `dcgm_level` and `dcgm_seconds`."""
+    settings = json.loads(arguments[0])
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
     items = diagnosed(int(settings["dcgm_level"]), float(settings["dcgm_seconds"]))
     sys.stdout.write(line(node, items) + "\n")

@@ -10,7 +10,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from components.validation.preflight.findings import Finding, finding, plain, unjudged
@@ -100,7 +100,7 @@ def check_foreign(gpus: list[Used] | None) -> Iterator[Finding]:
         yield finding("warning", FOREIGN, sentence, _REMEDY)
 
 
-def main() -> int:
+def main(_: Sequence[str]) -> int:
     """Print all lines in one write, so that lines of other nodes do not come between."""
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
     gpus = used()

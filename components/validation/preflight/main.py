@@ -12,6 +12,7 @@ import re
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,11 +105,11 @@ def check_paths(task: Task, job: str) -> list[Finding]:
     return items
 
 
-def main(argument: str) -> int:
+def main(arguments: Sequence[str]) -> int:
     """Print this node's line and return 0: findings are no failure of the job."""
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
     try:
-        task = task_of(argument, name)
+        task = task_of(arguments[0], name)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         wrong = finding("warning", "preflight", "the argument does not name this node", "please report this")
         sys.stdout.write(line(name, [wrong]) + "\n")

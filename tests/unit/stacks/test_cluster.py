@@ -193,11 +193,9 @@ def test_a_changed_line_of_a_script_or_program_measures_nothing(
     build: Build, lab_config: RawConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = build(lab_config)
-    text = measuring_plan.cpu_program()
-    monkeypatch.setattr(measuring_plan, "cpu_program", lambda: f"# another comment\n{text}")
-    measuring_plan.script.cache_clear()
+    script = measuring_plan.script().with_texts({"DRIVER": "another command"})
+    monkeypatch.setattr(measuring_plan, "script", lambda: script)
     after = build(lab_config, answers={"nobody": {}})  # not the one that was built before
-    measuring_plan.script.cache_clear()
     assert after.differences(before) == {*before.validations, "head-scripts"}
     for name in before.validations:
         # The command provider runs `update` for a changed script, which says once more what is known.

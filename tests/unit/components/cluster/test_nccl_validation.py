@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from typing import Any
@@ -12,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.measurement.scopes import Scope, kept_from, measurement_of, scopes
+from components.roles.program import command_line
 from components.settings.types import CROSS_SITE
 from components.settings.validation import Validation
 from tests.unit.recorded import OWN_OUTPUTS, Build, certificate_of
@@ -132,17 +132,11 @@ def test_the_job_spans_as_many_sites_as_its_scope(build: Build, lab_config: dict
     assert "#SBATCH --switches=1\n" in stack.header("validate-cloud-a")["JOB_SCRIPT"]
 
 
-def test_the_step_carries_the_program_that_the_job_runs_and_submits_as_a_user(
-    build: Build, lab_config: dict[str, Any]
-) -> None:
+def test_the_step_submits_as_a_user_with_the_installed_program(build: Build, lab_config: dict[str, Any]) -> None:
     header = build(lab_config).variables("validate-cloud-a")
     assert header["RUN_AS"] == "ada"
     assert header["SCOPE"] == "cloud-a"
-    program = json.loads(header["JOB_FILES"])["all_reduce_perf.py"]
-    compile(program, "all_reduce_perf.py", "exec")
-    assert {"all_reduce_perf_cpu.py", "tcp_ring.py", "ring_meeting.py"} <= set(
-        re.findall(r'"components/validation/(\w+\.py)":', program)
-    )
+    assert header["DRIVER"] == command_line("measure")
 
 
 def test_another_floor_is_told_to_the_head_node_when_it_measures_anew_and_not_before() -> None:
@@ -184,13 +178,13 @@ def test_gpus_decide_what_is_planned_and_measured_anew(build: Build, hosts_confi
     assert told["gpus"] == {"dgx1": "h200:8", "dgx2": "h200:8", "box1": "rtx4090:1"}
     assert (told["nccl"]["collective"], told["nccl"]["runs"], told["spans"]) == ("all_reduce", 3, False)
     assert told["about"]["nodes"]["dgx1"].keys() == {"address", "site", "gpus"}
-    assert {"rank.sh", "nccl_json.py", "foreign.py", "program.sh", "build.env"} == told["nccl_files"].keys()
+    assert "TAILRACK_COLLECTIVE=all_reduce" in told["build"].splitlines()
 
 
 def test_nodes_without_gpus_are_told_nothing_of_them(build: Build, lab_config: dict[str, Any]) -> None:
     told = json.loads(build(lab_config).header("validate-cloud-a")["PLAN"])
     assert told["nccl"] is None
-    assert told.keys() & {"nccl_job", "nccl_files"} == set()
+    assert told.keys() & {"nccl_job", "build"} == set()
     assert "-b 4194304 -e 4194304 " in told["gate_job"]
 
 
@@ -202,17 +196,3 @@ def test_nodes_that_the_config_does_not_name_are_not_measured(build: Build, host
 def test_a_machine_with_several_gpus_is_measured_though_it_is_alone_at_its_site() -> None:
     assert scopes({"c": "box"}, 1, {"c": 2}) == (Scope("box", ("c",), 1),)
     assert scopes({"c": "box"}, 1, {"c": 1}) == ()
-
-
-def test_the_program_that_goes_to_the_head_node_is_whole(build: Build, lab_config: dict[str, Any]) -> None:
-    text = json.loads(build(lab_config).variables("validate-cloud-a")["DRIVER"])
-    (files,) = [ast.literal_eval(node.value) for node in ast.parse(text).body if isinstance(node, ast.Assign)]
-    assert {
-        "components/__init__.py",
-        "components/validation/measurement_run.py",
-        "components/validation/floors.csv",
-    } <= set(files)
-    for name, text in files.items():
-        for module in re.findall(r"^from (components\.[\w.]+) import|^import (components\.\S+)", text, re.MULTILINE):
-            path = "".join(module).replace(".", "/")
-            assert f"{path}.py" in files or f"{path}/__init__.py" in files, name

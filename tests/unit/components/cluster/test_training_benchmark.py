@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from components.roles.program import command_line
+from components.validation.job_files import training_files
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB
 from tests.unit.recorded import Build
@@ -36,8 +38,9 @@ def test_it_trains_on_all_nodes_with_the_program_of_the_examples_as_a_user(
     plan = json.loads(header["PLAN"])
     assert plan["sites"].keys() == plan["gpus"].keys()
     assert plan["sites"].keys() >= {"a1", "b1"}
-    files = json.loads(header["JOB_FILES"])
-    assert files.keys() == {"benchmark.py", "ranks.py", "foreign.py"}
+    assert header["DRIVER"] == command_line("measure-training")
+    files = training_files()
+    assert files.keys() == {"benchmark.py", "ranks.py"}
     compile(files["benchmark.py"], "benchmark.py", "exec")
     assert '"$SLURM_SUBMIT_DIR/benchmark.py" 2 7' in header["JOB_SCRIPT"]
     assert "--container-image" not in header["JOB_SCRIPT"]

@@ -66,7 +66,7 @@ def test_each_job_makes_a_token_of_its_own_that_is_in_no_command_line(tmp_path: 
     assert [len(base64.b64decode(token)) for token in tokens] == [32, 32]
     assert tokens[0] != tokens[1]
     assert commands == {
-        "--mpi=none --distribution=block /usr/bin/python3 /home/ada/measurement/all_reduce_perf.py"
+        "--mpi=none --distribution=block /usr/bin/python3 /home/ada/measurement/tailrack.pyz all-reduce"
         " --transport tcp --interface tailscale0 -b 65536 -e 4194304 -f 4 -n 5 -w 1"
     }
 
@@ -111,7 +111,7 @@ def test_the_job_between_gpus_is_as_it_was(settings: Nccl, snapshot: SnapshotAss
 def run_gpu_job(folder: Path, settings: Nccl, *arguments: str, nodes: str = "2") -> list[str]:
     """Run the job with an srun that tells its environment and words, one call an element."""
     (folder / "srun").write_text(
-        '#!/bin/bash\ncase "$*" in *foreign.py) echo "$*" >>looks; echo nothing; exit ;; esac\n'
+        '#!/bin/bash\ncase "$*" in *gpus-in-use) echo "$*" >>looks; echo nothing; exit ;; esac\n'
         'printf "%s;" "$@" >>calls\nenv | grep -E "^(NCCL|OMPI|TAILRACK|SPOKEN)" | sort >>calls\n'
         "printf '\\0' >>calls; echo table\n"
     )
@@ -144,7 +144,8 @@ def test_what_else_is_on_the_gpus_is_looked_at_before_each_run_and_after_the_las
     run_gpu_job(tmp_path, Nccl(image="x"), "any", "", "8:64", "64:64", "64:64")
     looks = (tmp_path / "looks").read_text().splitlines()
     # On the machines, not in the image; once on each.
-    assert looks == ["--mpi=none --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=0 /usr/bin/python3 foreign.py"] * 4
+    launch = "--mpi=none --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=0"
+    assert looks == [f"{launch} /usr/bin/python3 tailrack.pyz gpus-in-use"] * 4
     assert {path.name for path in tmp_path.glob("beside.*")} == {f"beside.{at}" for at in range(1, 5)}
 
 

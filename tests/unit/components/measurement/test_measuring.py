@@ -12,6 +12,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
+from components.validation import job_files
 from components.validation.nccl_log import distinct
 from components.validation.nccl_tests import parse
 from components.validation.transport import Transport, read_transport
@@ -19,7 +20,6 @@ from components.validation.wording import environment_settings
 from tests.unit.components.validation.test_nccl_json import SECRET, written
 
 SCRIPTS = Path(__file__).parents[4] / "components" / "measurement"
-READER = SCRIPTS.parent / "validation" / "nccl_json.py"
 REAL = Path(__file__).parents[3] / "fixtures/nccl_tests/nccl-tests-2.19-1x2-H200-nvlink-nvls-off.txt"
 
 
@@ -38,8 +38,9 @@ class Node:
 
     def run(self, script: str, *arguments: str, **environment: str) -> CompletedProcess[str]:
         (self.root / "job").mkdir(exist_ok=True)
-        for path in (*SCRIPTS.glob("*.sh"), READER):
+        for path in SCRIPTS.glob("*.sh"):
             (self.root / "job" / path.name).write_bytes(path.read_bytes())
+        (self.root / "job" / job_files.PROGRAM).write_bytes(job_files.job_program())
         own = {
             "PATH": f"{self.root / 'bin'}:/usr/bin:/bin", "HOME": str(self.root / "home"), "SLURM_JOB_ID": "7",
             "TMPDIR": str(self.root), "SLURM_SUBMIT_DIR": str(self.root / "job"), "SLURMD_NODENAME": "a1",
@@ -51,7 +52,7 @@ class Node:
     def job(self) -> dict[str, str]:
         """Files that the job has left."""
         return {
-            path.name: path.read_text() for path in (self.root / "job").iterdir() if path.suffix not in (".sh", ".py")
+            path.name: path.read_text() for path in (self.root / "job").iterdir() if path.suffix not in (".sh", ".pyz")
         }
 
 
@@ -135,7 +136,7 @@ def test_the_first_rank_tells_its_figures_with_all_their_digits_and_nothing_of_i
     assert "figures.3" not in node.job, "one rank tells for all"
     # The file that the program wrote is gone with its folder.
     assert not list(node.root.glob("tailrack-nccl.*"))
-    assert not [path for path in node.root.rglob("*") if path.is_file() and SECRET in path.read_text()]
+    assert not [path for path in node.root.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
 
 
 def test_a_program_that_knows_no_json_is_not_asked_for_it(node: Node) -> None:
@@ -172,10 +173,15 @@ def test_before_a_measurement_nodes_are_looked_at_whatever_the_preflight_does(no
     node.stub("srun", 'while [[ $1 == --* ]]; do shift; done; "$@"')
     (node.root / "job").mkdir()
     (node.root / "job" / "about.json").write_text('{"nodes": {}}\n')
-    (node.root / "job" / "preflight.py").write_text("import sys; print(sys.argv[1]); sys.exit(1)")
-    (node.root / "job" / "collect_fabric_facts.py").write_text("print('# tailrack there a1 {}')")
-    told = node.run("prepare")
-    assert (told.returncode, told.stdout) == (0, '{"nodes": {}}\n# tailrack there a1 {}\n')
+    told = node.run("prepare", "preflight")
+    assert told.returncode == 0
+    preflight, facts = told.stdout.splitlines()
+    assert preflight.startswith("# tailrack preflight a1 [")
+    assert "the argument does not name this node" in preflight
+    assert facts.startswith("# tailrack there a1 {")
+    # A program that fails, as a Python that is too old, does not stop the job. Without a check, it has no argument.
+    assert node.run("prepare", "no-such-command").stdout.splitlines()[0].startswith("# tailrack there a1 {")
+    assert node.run("prepare", "").stdout.count("\n") == 1
 
 
 # The program for the share.

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from components.measurement.plan import FOLDER, Node, driver, plan
+from components.measurement.plan import FOLDER, Node, plan
 from components.measurement.scopes import Scope, measurement_of
+from components.roles.program import program
 from components.settings.validation import Validation
 from components.steps.composition import single
 from components.validation.nccl_tests import parse
@@ -25,12 +26,6 @@ START, END = TABLE.partition("#\n")[0], TABLE.partition("#\n")[2]
 MEMBERS = ["a1 rack 100.64.0.1", "a2 rack 100.64.0.2", "b1 cloud 100.64.0.3", "b2 cloud 100.64.0.4"]
 RACK = MEMBERS[:2]
 SETTINGS = Validation(ranks_per_node=2)
-# The program that measures, compiled here already; as it is sent, each start of it compiles all of it anew.
-COMPILED = f"""import sys
-sys.path.insert(0, {str(Path(__file__).parents[4])!r})
-from components.validation import measurement_run
-sys.exit(measurement_run.main(request))
-"""
 NO_FABRIC: dict[str, Any] = {
     "interface": "tailscale0", "expected_interface": "tailscale0", "fabric": {}, "rdma": "auto", "preflight": "",
 }  # fmt: skip
@@ -41,13 +36,13 @@ class Cluster:
     """A head node whose Slurm runs every job at once; `states` are those of its nodes, `members` those of the scope."""
 
     shell: Shell
+    program: Path
     output: str = TABLE
     ended: str = "COMPLETED"
     refuses: bool = False  # jobs
     silent: int = 0  # so many times it does not say what its nodes do
     stale: str = ""  # a node that is listed as mixed, and is idle, until somebody asks for it alone
     settings: str = "as before"  # of the measurement
-    driver: str = COMPILED
     queue_limit: int = 0
     queue: str = "bob train a2"  # who has which job on which nodes
     silent_nodes: tuple[str, ...] = ()  # that nobody reaches over the tailnet
@@ -97,10 +92,9 @@ class Cluster:
         )
         header: dict[str, str | int | list[str]] = {
             "HOST_NAME": "head", "SCOPE": "rack", "RUN_AS": "ada", "JOB_SCRIPT": "#!/bin/bash",
-            "JOB_FILES": '{"all_reduce_perf.py":"pass"}',
             "QUEUE_LIMIT": self.queue_limit, "RUN_LIMIT": 1, "MEMBERS": members, "MEASUREMENT_LIMIT": 60,
             "SETTINGS": self.settings,
-            "DRIVER": json.dumps(self.driver), "PLAN": self.plan(members),
+            "DRIVER": f"python3 -I -S {self.program} measure", "PLAN": self.plan(members),
         }  # fmt: skip
         return shell.step(single(FOLDER / "validate.sh"), header, action)
 
@@ -123,8 +117,8 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(shell: Shell) -> Cluster:
-    return Cluster(shell)
+def cluster(shell: Shell, installed: Path) -> Cluster:
+    return Cluster(shell, installed / program().digest)
 
 
 @pytest.fixture
@@ -164,7 +158,6 @@ def test_what_is_kept_of_a_long_output_is_whole_lines(brought_back: Any) -> None
 
 
 def test_a_scope_whose_nodes_are_idle_is_measured_whole(cluster: Cluster) -> None:
-    cluster.driver = driver()
     report = cluster.report(MEMBERS)
     assert (report["nodes"], report["left_out"]) == (["a1", "a2", "b1", "b2"], [])
     assert "--nodes=4 --nodelist=a1,a2,b1,b2 --ntasks=8 " in cluster.submitted[0]

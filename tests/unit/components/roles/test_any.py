@@ -132,7 +132,7 @@ CHECK = '#!/bin/bash\n\nmade_up_check() { printf %s "$MADE_UP_TOKEN" | wc -c >/d
 def added(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a cluster and a pool make of a role that was added by the book, in a copy of the project."""
     copied = tmp_path_factory.mktemp("project")
-    for folder in ("components", "stacks", "engine", "lab", "cli", "tests"):
+    for folder in ("components", "stacks", "engine", "lab", "cli", "tests", "examples"):
         ignore = shutil.ignore_patterns("__pycache__", "fixtures" if folder != "tests" else "")
         shutil.copytree(PROJECT / folder, copied / folder, ignore=ignore)
     write("made_up", copied)

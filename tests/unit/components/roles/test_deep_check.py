@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from components.measurement.deep_check import NICE, deep_check_text
+from components.node.install import FOLDER
 from components.roles.health import deep_check, join_figure, measuring
 from components.roles.health.deep_check import DeepCheck, run
 from components.roles.health.role import DEEP_CHECK
@@ -275,23 +275,19 @@ Play = Callable[[float], Mapping[str, Any]]
 @pytest.fixture
 def on_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Play:
     """Have a node with GPUs measured by the program itself, with a Slurm that is simulated."""
-    programs = tmp_path / "lib"
-    programs.mkdir()
-    for name in ("dcgm.py", "driver.py", "all_reduce_perf.py"):
-        (programs / name).write_text(name)
-    monkeypatch.setattr(measuring, "LIB", programs)
 
     def play(gb_per_s: float) -> Mapping[str, Any]:
         simulated = SimulatedSlurm(lambda _: gb_per_s, {"a1": "h200:4"})
         monkeypatch.setattr(measurement_run, "run_jobs", simulated.run)
         asked = json.loads(json.dumps(measuring.program_input(told(), NODE, dcgm=True)))
-        plan = {**asked["plan"], **asked["jobs"]}
-        measured = measurement_run.MeasurementRun(plan, asked["nodes"], {}, tmp_path / "job").measure()
+        measured = measurement_run.MeasurementRun(asked["plan"], asked["nodes"], {}, tmp_path / "job").measure()
         assert [order.folder.name for order in simulated.orders] == ["prepare-h200-4", "node-a1"]
-        assert simulated.orders[0].files["preflight.py"] == "dcgm.py"
-        jobs = [order.files["job.sh"] for order in simulated.orders]
-        assert all(job.splitlines()[1] == NICE and "#SBATCH --exclusive" in job for job in jobs)
-        assert all("#SBATCH --time=15\n" in job for job in jobs)
+        assert simulated.orders[0].arguments == ["dcgm"]
+        jobs = [
+            {*order.files["job.sh"].splitlines(), *(f"#SBATCH {option}" for option in order.options)}
+            for order in simulated.orders
+        ]
+        assert all(job >= {f"#SBATCH {NICE}", "#SBATCH --exclusive", "#SBATCH --time=15"} for job in jobs)
         # The gate size alone, three times.
         assert simulated.orders[1].arguments[2:] == ["8589934592:8589934592"] * 3
         found: Mapping[str, Any] = json.loads(json.dumps(measured))
@@ -360,12 +356,12 @@ def test_it_is_off_by_default_and_what_cannot_be_is_refused() -> None:
         assert words in str(refused.value)
 
 
-def test_the_program_is_whole_by_itself(tmp_path: Path) -> None:
+def test_the_program_is_whole_by_itself(tmp_path: Path, installed: Path) -> None:
     (program,) = [file for file in health_files() if file.path == DEEP_CHECK]
     path = tmp_path / "program"
-    path.write_text(program.text)
+    path.write_text(program.text.replace(FOLDER, str(installed)))
     # Without the project's modules, as on a head node.
-    done = subprocess.run([sys.executable, "-I", str(path), "--help"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(["sh", path, "--help"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "--forget" in done.stdout
 

@@ -31,7 +31,7 @@ OF_JOBS |= {f"SLURM_JOB_{name}" for name in ("ID", "UID", "USER", "GID", "GPUS")
 OWN = {"HOST_NAME", "STEP_NAME", "STEP_REPAIR", "ANSWER"}
 OF_CONTAINERS = {"enroot_pyxis", "container_smoke"}  # roles that a stack has only if it asks for them
 PLANS = ("HEAD_EXPIRE_PLAN", "HEAD_FABRIC_PLAN")
-FIXED = {*(name for role in ROLES for name in role.texts), "NODE_LEAVE_PLAN", *PLANS, "DRIVER", "JOB_FILES"}
+FIXED = {*(name for role in ROLES for name in role.texts), "NODE_LEAVE_PLAN", *PLANS, "DRIVER"}
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 
 

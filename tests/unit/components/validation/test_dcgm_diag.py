@@ -114,6 +114,6 @@ def test_one_that_hangs_is_ended_and_unjudged(
     path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("SLURMD_NODENAME", "a1")
-    assert main('{"dcgm_level": 2, "dcgm_seconds": 0.2}') == 0
+    assert main(['{"dcgm_level": 2, "dcgm_seconds": 0.2}']) == 0
     (found,) = read_lines(capsys.readouterr().out)["a1"]
     assert found["seen"] == "UNJUDGED: dcgmi diag -r 2 did not end within 0.2 s"

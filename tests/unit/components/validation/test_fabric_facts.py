@@ -135,7 +135,7 @@ def test_a_port_that_manages_nvlink_switches_is_no_way_for_data(tmp_path: Path) 
 
 
 def test_this_machine_is_looked_at_without_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    collect_fabric_facts.main()
+    collect_fabric_facts.main([])
     (found,) = read_fabric_facts(capsys.readouterr().out).values()
     assert isinstance(found, FabricFacts)
 
@@ -245,7 +245,7 @@ def test_the_open_driver_is_told_by_what_it_says_of_itself(
     monkeypatch.setattr(collect_fabric_facts, "DRIVER", tmp_path / "version")
     for words, is_open in (("NVIDIA UNIX Open Kernel Module for x86_64  580.95", True), ("NVIDIA UNIX x86_64", False)):
         (tmp_path / "version").write_text(f"NVRM version: {words}\nGCC version: gcc 13\n")
-        collect_fabric_facts.main()
+        collect_fabric_facts.main([])
         said = capsys.readouterr().out
         assert json.loads(said.partition("{")[1] + said.partition("{")[2])["dmabuf"] is is_open
 

@@ -74,7 +74,7 @@ def test_the_program_says_that_nothing_is_there_and_that_nobody_knows(
     monkeypatch.setenv("SLURMD_NODENAME", "a1")
     for found, line in (([], foreign.NOTHING), (None, foreign.NOT_KNOWN)):
         monkeypatch.setattr(foreign, "used", lambda found=found: found)
-        assert foreign.main() == 0
+        assert foreign.main([]) == 0
         assert capsys.readouterr().out == f"a1: {line}\n"
 
 

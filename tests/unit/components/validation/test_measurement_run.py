@@ -49,7 +49,7 @@ class Run:
             "rack", there, settings, asked, self.floors, interface="", expected_interface="tailscale0", fabric={},
             rdma="auto", preflight="",
         )  # fmt: skip
-        told = {**json.loads(json.dumps(told)), "cpu_job": "", "cpu_files": {}}
+        told = {**json.loads(json.dumps(told)), "cpu_job": ""}
         measured = measurement_run.MeasurementRun(told, sorted(sites), {}, folder).measure()
         self.report = json.loads(json.dumps({**measured, "left_out": [], "measured_at": 1_800_000_000}))
         self.asked: Measurement = gpu_measurement(there, settings) or asked
@@ -411,7 +411,7 @@ def test_a_jobs_folder_is_emptied_and_stays_the_one_that_nodes_have_seen(
     monkeypatch.setattr(slurm_jobs, "_command", lambda *_words, **_how: "7\n")
     monkeypatch.setattr(slurm_jobs, "_run", lambda *_: subprocess.CompletedProcess((), 0, "7\n", ""))
     slurm_jobs._submit(Order(folder, ("a",), {"job.sh": "true"}))
-    assert [path.name for path in folder.iterdir()] == ["job.sh"]
+    assert {path.name for path in folder.iterdir()} == {"job.sh", "tailrack.pyz"}
     assert folder.stat().st_ino == seen
     assert tmp_path.is_dir()
 

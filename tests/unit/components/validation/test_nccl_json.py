@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.validation.job_files import job_program
 from components.validation.nccl_json import main, table
 from components.validation.nccl_tests import parse
 
-PROGRAM = Path(__file__).parents[4] / "components" / "validation" / "nccl_json.py"
 SECRET = "AWS_SECRET_ACCESS_KEY=hush-hush"
 HALF = ("time", "alg_bw", "bus_bw")
 
@@ -126,8 +127,7 @@ def test_figures_that_contradict_one_another_are_a_problem(place: tuple[str | in
 
 def test_nothing_of_the_environment_comes_out(tmp_path: Path) -> None:
     (tmp_path / "figures.json").write_text(json.dumps(written(ROWS)))
-    command = [sys.executable, "-I", str(PROGRAM), str(tmp_path / "figures.json")]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    told = read_by_itself(tmp_path / "figures.json")
     assert (told.returncode, told.stderr) == (0, "")
     assert parse(told.stdout).problems == ()
     for word in ("hush", "HOME", "ada"):
@@ -149,25 +149,28 @@ def test_what_is_no_whole_file_of_figures_gives_none(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "figures.json").write_text(text)
-    assert main(tmp_path / "figures.json") == 1
+    assert main([str(tmp_path / "figures.json")]) == 1
     assert capsys.readouterr() == ("", "")
 
 
 def test_a_file_that_is_not_there_gives_none(tmp_path: Path) -> None:
-    assert main(tmp_path / "none") == 1
+    assert main([str(tmp_path / "none")]) == 1
 
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "nccl_tests"
 
 
-def read_by_itself(name: str) -> subprocess.CompletedProcess[str]:
-    """What the program prints of a file that nccl-tests 2.19.6 has written on H200s."""
-    file = str(FIXTURES / f"{name}.json")
-    return subprocess.run([sys.executable, "-I", str(PROGRAM), file], capture_output=True, text=True, check=False)
+def read_by_itself(file: Path) -> subprocess.CompletedProcess[str]:
+    """What the program prints of a file, as a rank runs it."""
+    with tempfile.NamedTemporaryFile(suffix=".pyz") as program:
+        program.write(job_program())
+        program.flush()
+        command = [sys.executable, "-I", program.name, "nccl-table", str(file)]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
 def test_a_real_file_says_what_its_printed_table_says() -> None:
-    said = read_by_itself("nccl-tests-2.19-1x1-H200").stdout
+    said = read_by_itself(FIXTURES / "nccl-tests-2.19-1x1-H200.json").stdout
     exact, printed = parse(said), parse((FIXTURES / "nccl-tests-2.19-1x1-H200.txt").read_text())
     assert exact.problems == printed.problems == ()
     assert [row.size_bytes for row in exact.rows] == [row.size_bytes for row in printed.rows]
@@ -177,6 +180,6 @@ def test_a_real_file_says_what_its_printed_table_says() -> None:
 
 
 def test_a_real_file_of_a_process_with_several_gpus_names_the_first_alone_and_is_not_used() -> None:
-    done = read_by_itself("nccl-tests-2.19-1x2-H200-one-process")
+    done = read_by_itself(FIXTURES / "nccl-tests-2.19-1x2-H200-one-process.json")
     assert (done.returncode, done.stdout) == (1, "")
     assert parse((FIXTURES / "nccl-tests-2.19-1x2-H200-one-process.txt").read_text()).ranks == 2

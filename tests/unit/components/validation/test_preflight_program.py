@@ -1,4 +1,4 @@
-"""Preflight as a job runs it: one text for plain Python, a ring of nodes, and the collector that root runs."""
+"""Preflight as a job runs it: a command of one file, a ring of nodes, and the collector that root runs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from components.measurement.plan import preflight_program
 from components.validation import preflight, transfer
+from components.validation.job_files import PROGRAM, job_program
 from components.validation.preflight import adapters, collect, main, neighbour
 from components.validation.preflight.findings import finding, line
 from components.validation.preflight.health import CommandResult, Health, read_health
@@ -34,12 +34,12 @@ ASKED = {
 
 def run_on(folder: Path, job: str, *nodes: str) -> dict[str, str]:
     """What the program prints on each node; they run side by side, without this checkout on Python's path."""
-    text = folder / "preflight.py"
-    text.write_text(preflight_program(), encoding="utf-8")
+    program = folder / PROGRAM
+    program.write_bytes(job_program())
     environment = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": job}
     running = {
         node: subprocess.Popen(
-            [sys.executable, "-I", str(text), json.dumps(ASKED)],
+            [sys.executable, "-I", program, "preflight", json.dumps(ASKED)],
             env={**environment, "SLURMD_NODENAME": node}, cwd=folder, stdout=subprocess.PIPE, text=True,
         )
         for node in nodes
@@ -75,7 +75,7 @@ def test_an_argument_that_names_no_node_is_a_finding_and_no_error(
     argument: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURMD_NODENAME", "a1")
-    assert main.main(argument) == 0
+    assert main.main([argument]) == 0
     assert [item["check"] for item in preflight.read(capsys.readouterr().out)["a1"]] == ["preflight"]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from components.measurement.plan import cpu_program
+from components.validation.job_files import PROGRAM, job_program
 from components.validation.model import JobReport, Measurement
 from components.validation.nccl_tests import parse
 from components.validation.node_names import node_names
@@ -42,8 +42,8 @@ def job() -> int:
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
     """The program as a job has it."""
-    path = tmp_path / "all_reduce_perf.py"
-    path.write_text(cpu_program(), encoding="utf-8")
+    path = tmp_path / PROGRAM
+    path.write_bytes(job_program())
     return path
 
 
@@ -58,7 +58,7 @@ def start(job: int, program: Path) -> Iterator[Start]:
             "SLURM_STEP_NODELIST": "localhost", TOKEN: token, "OPENBLAS_NUM_THREADS": "1", **more,
         }  # fmt: skip
         told = ["--interface", interface] if interface else []
-        command = [sys.executable, str(program), "--transport", "tcp", *told, *options]
+        command = [sys.executable, str(program), "all-reduce", "--transport", "tcp", *told, *options]
         path = {"PYTHONPATH": ":".join(sys.path)}
         pipe = subprocess.PIPE
         started.append(subprocess.Popen(command, env=environment | path, stdout=pipe, stderr=pipe, text=True))
@@ -262,7 +262,7 @@ def test_an_interface_that_the_node_lacks_is_named(start: Start) -> None:
 
 
 def test_outside_of_srun_it_says_what_is_missing(program: Path) -> None:
-    command = [sys.executable, str(program), "--transport", "tcp", "--interface", "lo"]
+    command = [sys.executable, str(program), "all-reduce", "--transport", "tcp", "--interface", "lo"]
     environment = {"PYTHONPATH": ":".join(sys.path)}
     told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS)
     assert told.returncode == 3

@@ -1,0 +1,181 @@
+"""The program of hosts: its modules, its archive, its commands, and the launchers that roles install."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import io
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from components.node import pack
+from components.node.install import FOLDER
+from components.roles import program as packing
+from components.roles.program import COMMANDS, command_line, launcher, program, python_launcher, version
+from components.validation import job_files
+
+# Modules that only the job of a measurement or MLflow's own Python imports.
+ELSEWHERE = {
+    "components/validation/all_reduce_perf_cpu.py": {"mpi4py", "numpy"},
+    "components/validation/tcp_ring.py": {"numpy"},
+    "components/roles/mlflow/accounts.py": {"mlflow"},
+    "components/roles/mlflow/start.py": {"mlflow", "uvicorn"},
+    "components/roles/mlflow/storage.py": {"mlflow", "sqlalchemy"},
+}
+
+# Names of networks, which settings and hosts share.
+ALSO = {"components.settings.network_names"}
+
+
+def texts(archive: bytes) -> dict[str, str]:
+    """The files of an archive."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as packed:
+        return {name: packed.read(name).decode() for name in packed.namelist()}
+
+
+@cache
+def modules() -> Mapping[str, str]:
+    """The texts of the program's modules, by path. Those of a job's own Python are data."""
+    found = texts(program().archive)
+    return {path: text for path, text in found.items() if path.endswith(".py") and path not in job_files.FILES}
+
+
+def main_of(module: ModuleType) -> ast.FunctionDef:
+    tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
+    (found,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "main"]
+    return found
+
+
+def test_the_archive_is_the_same_bytes_twice() -> None:
+    pack.files_of.cache_clear()
+    packing.program.cache_clear()
+    first = program()
+    pack.files_of.cache_clear()
+    packing.program.cache_clear()
+    assert program() is not first
+    assert program().archive == first.archive
+    assert program().digest == first.digest
+
+
+@pytest.mark.parametrize("path", modules())
+def test_a_module_of_hosts_needs_the_standard_library_of_python_3_10_and_other_modules_of_hosts(path: str) -> None:
+    texts = modules()
+    tree = ast.parse(texts[path], path, feature_version=(3, 10))
+    imported = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported.add(str(node.module))
+    own = {name for name in imported if name.split(".")[0] == "components"}
+    others = {name.split(".")[0] for name in imported - own}
+    assert others - sys.stdlib_module_names <= ELSEWHERE.get(path, set())
+    assert own <= ALSO | {name for name in own if name.split(".")[1] in ("node", "validation", "roles")}
+    places = {name: name.replace(".", "/") for name in own}
+    assert [name for name, place in places.items() if not {f"{place}.py", f"{place}/__init__.py"} & texts.keys()] == []
+
+
+@pytest.mark.parametrize("module", sorted({*COMMANDS.values(), *job_files.COMMANDS.values()}))
+def test_the_main_of_a_command_takes_the_list_of_its_arguments(module: str) -> None:
+    function = main_of(importlib.import_module(module))
+    required = len(function.args.args) - len(function.args.defaults)
+    assert required == 1
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_is_found_in_the_program(installed: Path, command: str) -> None:
+    code = f"import sys; sys.path[:0] = [{str(installed / program().digest)!r}]; import {COMMANDS[command]}"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_an_unknown_command_is_refused_with_the_names_of_the_others(installed: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", installed / program().digest, "no-such"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (2, f"unknown command; there are {', '.join(sorted(COMMANDS))}\n")
+
+
+def test_a_launcher_runs_its_command_with_the_files_arguments_and_status(installed: Path, tmp_path: Path) -> None:
+    path = tmp_path / "fabric.py"
+    path.write_text(launcher("fabric").replace(FOLDER, str(installed)))
+    path.chmod(0o755)
+    done = subprocess.run([path, "no such word"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("fabric.py interfaces ")
+    path.write_text(python_launcher("fabric").replace(FOLDER, str(installed)))
+    again = subprocess.run([sys.executable, "-I", path, "no such word"], capture_output=True, text=True, check=False)
+    assert (again.returncode, again.stderr) == (done.returncode, done.stderr)
+
+
+def test_a_launcher_is_short_and_names_the_version() -> None:
+    assert launcher("sll") == f'#!/bin/sh\nexec {command_line("sll")} "$@"'
+    assert command_line("sll").endswith(f" {FOLDER}/{program().digest} sll")
+
+
+def test_a_failure_names_the_line_of_the_module_where_it_happened(installed: Path) -> None:
+    folder = installed / program().digest
+    code = f"import sys; sys.path[:0] = [{str(folder)!r}]; from components.validation.sizes import *; parse_size('x')"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
+    assert f'File "{folder}/components/validation/sizes.py", line ' in done.stderr
+
+
+def test_users_can_read_the_program_and_find_it_compiled_and_cannot_change_it(installed: Path) -> None:
+    for path in (installed / program().digest).rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644), path
+        if path.suffix == ".py" and path.name != "__main__.py" and path.stat().st_size:
+            tag = sys.implementation.cache_tag
+            assert (path.parent / "__pycache__" / f"{path.stem}.{tag}.pyc").is_file(), path
+
+
+def test_the_version_of_a_command_changes_with_its_modules_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = version("mlflow-start")
+    found = pack.files_of
+
+    def changed(path: str) -> str:
+        monkeypatch.setattr(
+            pack, "files_of", lambda wanted: {each: text + "#" * (each == path) for each, text in found(wanted).items()}
+        )
+        return version("mlflow-start")
+
+    assert changed("components/roles/sll/sll.py") == before
+    assert changed("components/roles/mlflow/storage.py") != before
+
+
+def test_the_program_for_jobs_is_made_alike_from_this_checkout_and_on_a_machine(installed: Path) -> None:
+    folder = installed / program().digest
+    code = (
+        f"import sys; sys.path[:0] = [{str(folder)!r}]; from components.validation.job_files import *; "
+        "sys.stdout.buffer.write(job_program())"
+    )
+    made = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, check=True).stdout
+    assert made == job_files.job_program()
+    assert not [path for path in texts(made) if path.startswith("components/roles")]
+
+
+def test_the_program_for_jobs_runs_from_its_file_without_this_checkout(tmp_path: Path) -> None:
+    path = tmp_path / job_files.PROGRAM
+    path.write_bytes(job_files.job_program())
+    environment = {**os.environ, "SLURMD_NODENAME": "a1"}
+    words = [sys.executable, "-I", str(path), "fabric-facts"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("# tailrack there a1 {")
+
+
+def test_files_of_jobs_are_in_the_program_as_they_are_here() -> None:
+    found = texts(program().archive)
+    for path in job_files.FILES:
+        assert found[path] == (pack.ROOT / path).read_text(encoding="utf-8")
+    build = job_files.build_files("TAILRACK_COLLECTIVE=all_reduce")
+    assert build["build.env"] == "TAILRACK_COLLECTIVE=all_reduce"
+    assert "fetch_reason()" in build["program.sh"]
+    assert job_files.build_files("") == {}
