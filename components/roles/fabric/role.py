@@ -5,7 +5,6 @@ from __future__ import annotations
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.fabric.facts import networks, proven
 from components.roles.program import launcher
-from components.roles.python_program import python_program
 from components.roles.role import File, Role, SlurmKey, template
 
 PROGRAM = "/usr/local/lib/tailrack/fabric.py"
@@ -26,7 +25,7 @@ def role(_settings: ClusterSettings) -> Role:
         packages={"join": ("python3", "iproute2")},
         files={
             "join": (
-                File(PROGRAM, python_program("components.roles.fabric.fabric", "sys.argv[1:]"), "0755"),
+                File(PROGRAM, launcher("fabric"), "0755"),
                 File(TASK_PROLOG, template("fabric", "task-prolog"), "0755"),
                 File("/etc/enroot/mounts.d/60-tailrack.fstab", template("fabric", "enroot.fstab")),
                 File("/etc/enroot/hooks.d/60-tailrack.sh", template("fabric", "enroot-hook"), "0755"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import json
 import socket
@@ -19,14 +18,12 @@ from components.roles.fabric import fabric, groups, networks, proof, proof_trans
 from components.roles.fabric.networks import FabricError, Thing
 from components.roles.fabric.proof import SilentError
 from components.roles.fabric.records import Records
-from components.roles.python_program import files_of, python_program
+from components.roles.program import program
 from components.validation.transfer import BYTES
-from tests.unit.project.test_rules import imports
 
 # What is at the end of each cable: interfaces with the same number are on one network.
 ETH0 = {"default_route": True, "speed": 10000, "rdma": False}
 FAST = {"default_route": False, "speed": 400000, "rdma": True}
-PROGRAM = python_program("components.roles.fabric.fabric", "sys.argv[1:]")
 TOKEN = "a" * proof_transfer.TOKEN_CHARACTERS
 
 
@@ -601,10 +598,8 @@ def test_a_machine_listens_for_nothing_but_a_proof(wrong: Thing) -> None:
         proof.check({**LISTEN, **wrong}, "a1")
 
 
-def test_nobody_but_the_head_node_asks_a_machine_to_take_part(munge: object, tmp_path: Path) -> None:
+def test_nobody_but_the_head_node_asks_a_machine_to_take_part(munge: object, tmp_path: Path, installed: Path) -> None:
     """As its unit runs it: a connection on stdin, whose other end is the one who asks."""
-    path = tmp_path / "fabric.py"
-    path.write_text(PROGRAM)
     head = tmp_path / "head-address"
     head.write_text("127.0.0.21\n")
 
@@ -616,7 +611,7 @@ def test_nobody_but_the_head_node_asks_a_machine_to_take_part(munge: object, tmp
         ):
             asking.sendall(f"{proof.seal({**LISTEN, 'interfaces': []})}\n".encode())
             asking.shutdown(socket.SHUT_WR)
-            words = [sys.executable, str(path), "serve", "a1", str(head)]
+            words = [sys.executable, str(installed / program().digest), "fabric", "serve", "a1", str(head)]
             done = subprocess.run(
                 words, stdin=end.fileno(), stdout=end.fileno(), stderr=subprocess.PIPE, text=True, timeout=30
             )
@@ -760,15 +755,17 @@ def test_what_no_program_could_be_told_of_is_left_out(machine: Path, monkeypatch
 # The program on a machine.
 
 
-def test_the_program_on_a_machine_is_one_file_of_python_alone(tmp_path: Path) -> None:
-    file = tmp_path / "fabric.py"
-    file.write_text(PROGRAM)
-    for part, text in {"": PROGRAM, **files_of("components.roles.fabric.fabric")}.items():
-        (tmp_path / "part.py").write_text(text)
-        ast.parse(text, part, feature_version=(3, 10))  # of the oldest distribution
-        imported = {name.split(".")[0] for name in imports(tmp_path / "part.py")}
-        assert imported <= {*sys.stdlib_module_names, "components"}
-    words = [sys.executable, "-I", str(file), "interfaces", "no-such-card", "auto"]
+def test_the_program_on_a_machine_finds_networks_or_shows_its_usage(installed: Path) -> None:
+    words = [
+        sys.executable,
+        "-I",
+        "-S",
+        str(installed / program().digest),
+        "fabric",
+        "interfaces",
+        "no-such-card",
+        "auto",
+    ]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "")
-    assert subprocess.run(words[:3], capture_output=True, text=True, check=False).stderr == fabric.USAGE
+    assert subprocess.run(words[:5], capture_output=True, text=True, check=False).stderr == fabric.USAGE
