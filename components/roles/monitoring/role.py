@@ -10,7 +10,7 @@ from components.roles.monitoring.alertmanager import UNIT as ALERTMANAGER_UNIT
 from components.roles.monitoring.alertmanager import alertmanager_config, receiver_secrets
 from components.roles.monitoring.figures import COLLECTORS
 from components.roles.monitoring.settings import Monitoring
-from components.roles.python_program import python_program
+from components.roles.program import launcher
 from components.roles.role import DYNAMIC, Holder, Role, template
 from components.settings.types import CROSS_SITE, NODE
 
@@ -20,7 +20,6 @@ JOB = "node"
 # The account and packages of node exporter on every machine.
 EXPORTER_ACCOUNT = "prometheus"
 EXPORTER_PACKAGES = ("prometheus-node-exporter", "curl", "python3")
-FLOORS = "components/validation/floors.csv"
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -56,7 +55,7 @@ def role(settings: ClusterSettings) -> Role:
             "MONITORING_RULES": rules(),
             "MONITORING_ACCEPTED": metric_relabel_configs(),
             "MONITORING_UNIT": template("monitoring", PROMETHEUS_UNIT),
-            "MONITORING_FIGURES": python_program("components.roles.monitoring.figures", "sys.argv[1:]", FLOORS),
+            "MONITORING_FIGURES": launcher("figures"),
             "MONITORING_FIGURES_UNIT": template("monitoring", "tailrack-figures.service"),
             "MONITORING_FIGURES_TIMER": template("monitoring", "tailrack-figures.timer"),
             "MONITORING_ALERTMANAGER_UNIT": template("monitoring", ALERTMANAGER_UNIT),
