@@ -3,5 +3,6 @@
 
 sll_leave() {
     remove_reader
-    ! grep -qsF 'of tailrack, and the modules' /usr/local/bin/sll || rm -f /usr/local/bin/sll
+    # The second text is that of earlier releases.
+    ! grep -qsF -e /usr/local/lib/tailrack/program/ -e 'of tailrack, and the modules' /usr/local/bin/sll || rm -f /usr/local/bin/sll
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.python_program import python_program
+from components.roles.program import launcher
 from components.roles.role import Role, template
 
 
@@ -16,8 +16,8 @@ def role(settings: ClusterSettings) -> Role:
         packages={"services": ("python3",)},
         values={"SLL_SHARED": not private.strip('"') or private.strip('"').lower() == "none"},
         texts={
-            "SLL_PROGRAM": python_program("components.roles.sll.sll", "sys.argv[1:]"),
-            "SLL_READER": python_program("components.roles.sll.reader", "sys.argv[1:]"),
+            "SLL_PROGRAM": launcher("sll"),
+            "SLL_READER": launcher("sll-reader"),
             "SLL_SOCKET": template("sll", "tailrack-live.socket"),
             "SLL_SERVICE": template("sll", "tailrack-live.service"),
         },

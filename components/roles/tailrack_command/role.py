@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.python_program import python_program
+from components.roles.program import launcher
 from components.roles.role import File, Role, template
 from components.roles.ssh_trust.answers import ANSWERS
 
@@ -14,7 +14,7 @@ def role(_settings: ClusterSettings) -> Role:
         "tailrack_command",
         after=("ssh_trust",),
         packages={"services": ("python3",)},
-        texts={"TAILRACK_COMMAND_PROGRAM": python_program("components.roles.tailrack_command.main", "sys.argv[1:]")},
+        texts={"TAILRACK_COMMAND_PROGRAM": launcher("tailrack")},
         files={"compute": tuple(_answer(name) for name in ("checks", "last-failure"))},
     )
 

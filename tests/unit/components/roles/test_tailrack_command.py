@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from components.node.install import FOLDER as INSTALLED
 from components.roles.role import FOLDER
 from components.roles.slurm.node_state import OUR_DRAINS
 from components.roles.tailrack_command import ask, main, nodes, resume, slurm
@@ -323,15 +323,16 @@ def test_nobody_but_root_may_resume(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert world.updates == []
 
 
-def test_the_program_runs_by_itself_on_a_machine_that_has_nothing_of_ours(tmp_path: Path) -> None:
+def test_the_program_runs_on_a_machine_that_has_nothing_else_of_ours(tmp_path: Path, installed: Path) -> None:
     (text,) = [role.texts["TAILRACK_COMMAND_PROGRAM"] for role in ROLES if role.name == "tailrack_command"]
     program = tmp_path / "tailrack"
-    program.write_text(text)
+    program.write_text(text.replace(INSTALLED, str(installed)))
+    program.chmod(0o755)
     scontrol = tmp_path / "scontrol"
     scontrol.write_text(f"#!/bin/sh\ncat <<'EOF'\n{told()}\nEOF\n")
     scontrol.chmod(0o755)
     done = subprocess.run(
-        [sys.executable, "-I", str(program), "nodes"],
+        [program, "nodes"],
         env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
         capture_output=True,
         text=True,
