@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from cli.pulumi.workspace import ROOT
+from components.node.install import FOLDER, install
 from components.roles.mlflow.role import role
+from components.roles.program import program
 from components.roles.role import template
 from engine.locks import locked
 from stacks.config import parse
@@ -122,8 +124,9 @@ def running(folder: Path) -> Iterator[Server]:
     for place in (data, artifacts):
         place.mkdir()
     start, accounts, login = (folder / name for name in ("mlflow-start", "mlflow-accounts", "basic_auth.ini"))
-    start.write_text(made.texts["MLFLOW_START"])
-    accounts.write_text(made.texts["MLFLOW_ACCOUNTS"])
+    install(program().archive, program().digest, str(folder / "program"))
+    start.write_text(made.texts["MLFLOW_START"].replace(FOLDER, str(folder / "program")))
+    accounts.write_text(made.texts["MLFLOW_ACCOUNTS"].replace(FOLDER, str(folder / "program")))
     login.write_text(made.texts["MLFLOW_LOGIN"].replace("/var/lib/tailrack-mlflow", str(data)))
     with socket.socket() as free:
         free.bind((ADDRESS, 0))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.mlflow.settings import Mlflow
-from components.roles.python_program import python_program
+from components.roles.program import python_launcher, version
 from components.roles.role import FOLDER, Holder, Role, template
 
 UNIT, ACCOUNT = "tailrack-mlflow.service", "tailrack-mlflow"
@@ -37,8 +37,9 @@ def role(settings: ClusterSettings) -> Role:
             "MLFLOW_REQUIREMENTS": requirements,
             "MLFLOW_UNIT": template("mlflow", UNIT),
             "MLFLOW_LOGIN": template("mlflow", "basic_auth.ini"),
-            "MLFLOW_START": python_program("components.roles.mlflow.start", "sys.argv[1:]"),
-            "MLFLOW_ACCOUNTS": python_program("components.roles.mlflow.accounts", "sys.argv[1:]"),
+            "MLFLOW_START": python_launcher("mlflow-start"),
+            "MLFLOW_START_VERSION": version("mlflow-start"),
+            "MLFLOW_ACCOUNTS": python_launcher("mlflow-accounts"),
             "MLFLOW_DUMP": template("mlflow", "dump"),
         },
         ports=(str(config.port),) if config else (),

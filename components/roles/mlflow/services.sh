@@ -5,6 +5,7 @@
 # MLFLOW_ENABLED
 # MLFLOW_PORT                               its port
 # MLFLOW_UNIT, MLFLOW_LOGIN, MLFLOW_START, MLFLOW_DUMP   texts of its unit, configuration, start program and backup script
+# MLFLOW_START_VERSION                      changes with the start program, and restarts the server
 # HEAD_ADDRESS, NODE_NAME                   tailnet address and name of this machine
 # NFS_EXPORTS_PATH                          the share
 
@@ -60,9 +61,10 @@ serve_mlflow() {
     ensure_file /etc/tailrack/mlflow/basic_auth.ini 0644 root:root "$MLFLOW_LOGIN"
     ensure_file /etc/tailrack/mlflow/environment 0644 root:root "ADDRESS=$HEAD_ADDRESS
 PORT=$MLFLOW_PORT
-NAME=$NODE_NAME"
+NAME=$NODE_NAME
+# mlflow-start $MLFLOW_START_VERSION"
     run_daemon "$unit" "$HEAD_ADDRESS" "$MLFLOW_PORT" /health mlflow.port "/etc/systemd/system/$unit" \
-        /etc/tailrack/mlflow/{basic_auth.ini,environment} /usr/local/lib/tailrack/mlflow-start "$MLFLOW_PROGRAM/whole"
+        /etc/tailrack/mlflow/{basic_auth.ini,environment} "$MLFLOW_PROGRAM/whole"
     publish_mlflow
     publish_credentials
     [ -z "$new_dump" ] || back_up_mlflow
