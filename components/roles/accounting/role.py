@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from components.roles.accounting.settings import DEFAULT_ACCOUNT, Accounting
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.python_program import python_program
-from components.roles.role import File, Role, Word, template
+from components.roles.role import FOLDER, File, Role, Word, template
 from components.roles.users.settings import User
 
 DATABASE = "tailrack-database"
@@ -21,7 +20,8 @@ def role(settings: ClusterSettings) -> Role:
     accounting = settings.accounting
     units = File(f"/etc/systemd/system/{DATABASE}.service", template("accounting", f"{DATABASE}.service"))
     dump = File("/usr/local/lib/tailrack/backup.d/accounting", template("accounting", "dump"), mode="0755")
-    program = python_program("components.roles.accounting.without_exec", "sys.argv[1:]")
+    # One file, and no command of the host program: another text restarts the database, which not every release may do.
+    program = (FOLDER / "accounting" / "without_exec.py").read_text(encoding="utf-8")
     without_exec = File(WITHOUT_EXEC, program, mode="0755")
     return Role(
         "accounting",

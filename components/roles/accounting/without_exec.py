@@ -1,4 +1,4 @@
-"""Replace this process with a program that cannot run other programs.
+"""Replace this process with a program that cannot run other programs. It is a script for any Python, in one file.
 
 slurmdbd executes any file that a request with the munge key names. No systemd setting prevents that: a system call
 filter without execve also prevents the start of slurmdbd, and NoExecPaths=/ does not cover mounts that other settings
@@ -13,6 +13,7 @@ import mmap
 import os
 import platform
 import struct
+import sys
 from collections.abc import Sequence
 
 # For each machine: AUDIT_ARCH_* (linux/audit.h), the numbers of execve and execveat.
@@ -86,3 +87,7 @@ def main(command: Sequence[str]) -> int:
     arguments = [os.fsencode(argument) for argument in command]
     check(libc.execve(_ADDRESS, null_terminated(arguments), null_terminated(variables)), command[0])
     return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
