@@ -24,6 +24,7 @@ from components.roles.monitoring.exporter import silence_daemon
 _UNIT = "tailrack-alertmanager.service"
 # Only root can access it.
 _FOLDER = "/etc/tailrack/alertmanager"
+_LOGIN = "/etc/tailrack/alertmanager/login"
 PASSWORD = f"{_FOLDER}/password"
 _WEB = f"{_FOLDER}/web.yml"
 _USER = "prometheus"
@@ -57,7 +58,7 @@ def ensure_password() -> None:
         digest = _hash(password, f"$2b$05${secrets.token_hex(11)}")
         files.write(_WEB, f'basic_auth_users:\n  {_USER}: "{digest}"', 0o600)
     # For people: curl -K.
-    files.write(f"{_FOLDER}/login", f'user = "{_USER}:{password}"', 0o600)
+    files.write(_LOGIN, f'user = "{_USER}:{password}"', 0o600)
 
 
 def _password() -> str:

@@ -11,11 +11,10 @@ from components.roles.monitoring.alerting import remove_alertmanager
 from components.roles.monitoring.exporter import remove_exporter
 from components.roles.monitoring.prometheus import remove_prometheus
 
-_STATE = [
-    f"{folder}/tailrack-{name}"
-    for name in ("prometheus", "alertmanager")
-    for folder in ("/var/lib", "/var/lib/private")
-]
+_STATE = (
+    *("/var/lib/tailrack-prometheus", "/var/lib/private/tailrack-prometheus"),
+    *("/var/lib/tailrack-alertmanager", "/var/lib/private/tailrack-alertmanager"),
+)
 
 
 def leave(step: Step) -> None:
