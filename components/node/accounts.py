@@ -28,7 +28,7 @@ def as_user(
     *arguments: str,
     limit: float,
     most: int = 65536,
-    stdin: str = "",
+    stdin: str | BinaryIO = "",
     environment: Mapping[str, str] | None = None,
     into: BinaryIO | None = None,
 ) -> Ended:
@@ -37,15 +37,17 @@ def as_user(
     limit   seconds; then it is killed, and the status is 124
     most    the greatest number of bytes of output
     into    a file of root's that gets the output, for more than fits into memory
+    stdin   text, or a file that the account may read
     """
     more = ["env", *(f"{key}={value}" for key, value in environment.items())] if environment else []
     # The input exists before the program starts, in a file without a name: nothing waits for a reader.
     with tempfile.TemporaryFile() as file:
-        file.write(stdin.encode())
-        file.seek(0)
+        if isinstance(stdin, str):
+            file.write(stdin.encode())
+            file.seek(0)
         process = subprocess.Popen(
             ["runuser", "-u", name, "--", *more, *arguments],
-            stdin=file if stdin else subprocess.DEVNULL,
+            stdin=(file if isinstance(stdin, str) else stdin) if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd="/",

@@ -121,10 +121,7 @@ def _set_owner(descriptor: int, uid: int, gid: int, mode: int) -> None:
 
 def read(path: str, most: int = 2**24) -> str | None:
     """Return the text of a file, at most a number of bytes; None if there is no plain file."""
-    with _existing(path) as found:
-        if found is None:
-            return None
-        descriptor = _open_plain(*found)
+    descriptor = open_to_read(path)
     if descriptor is None:
         return None
     try:
@@ -135,8 +132,7 @@ def read(path: str, most: int = 2**24) -> str | None:
 
 def sha256(path: str) -> str:
     """Return the SHA-256 of a file in hexadecimal; empty if there is no plain file."""
-    with _existing(path) as found:
-        descriptor = _open_plain(*found) if found else None
+    descriptor = open_to_read(path)
     if descriptor is None:
         return ""
     digest = hashlib.sha256()
@@ -479,6 +475,23 @@ def room_error(folder: str, size: int = 65536) -> str:
         finally:
             _unlink(found[0], name)
     return ""
+
+
+def open_to_read(path: str) -> int | None:
+    """Open a plain file; return None for anything else."""
+    with _existing(path) as found:
+        return _open_plain(*found) if found else None
+
+
+def read_process(pid: str, name: str) -> str:
+    """Return the text of a process's file in /proc; empty if it is gone.
+
+    The folder there belongs to the process's account, and only the kernel can change it.
+    """
+    try:
+        return Path(on_disk(f"/proc/{int(pid)}/{name}")).read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):
+        return ""
 
 
 def open_to_lock(path: str) -> int:

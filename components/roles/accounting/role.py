@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from components.roles.accounting.paths import DATABASE, DUMP, WITHOUT_EXEC
 from components.roles.accounting.settings import DEFAULT_ACCOUNT, Accounting
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import FOLDER, File, Role, Word, template
 from components.roles.users.settings import User
 
-DATABASE = "tailrack-database"
-WITHOUT_EXEC = "/usr/local/lib/tailrack/without-exec"
 # sacctmgr's value for "no limit".
 NO_LIMIT = -1
 
@@ -19,7 +18,7 @@ def role(settings: ClusterSettings) -> Role:
     """Return the role, also where accounting is off: its scripts then remove it."""
     accounting = settings.accounting
     units = File(f"/etc/systemd/system/{DATABASE}.service", template("accounting", f"{DATABASE}.service"))
-    dump = File("/usr/local/lib/tailrack/backup.d/accounting", template("accounting", "dump"), mode="0755")
+    dump = File(DUMP, template("accounting", "dump"), mode="0755")
     # One file, and no command of the host program: another text restarts the database, which not every release may do.
     program = (FOLDER / "accounting" / "without_exec.py").read_text(encoding="utf-8")
     without_exec = File(WITHOUT_EXEC, program, mode="0755")

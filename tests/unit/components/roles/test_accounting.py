@@ -1,14 +1,23 @@
-"""What the config's accounting becomes: lines of slurm.conf, rows for sacctmgr, and what its bash does with them."""
+"""What the config's accounting becomes: lines of slurm.conf, rows for sacctmgr, and what its step does with them."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from components.node.failure import Failure
+from components.node.step.step import Step
+from components.node.step.values import read_values
+from components.roles.accounting import slurmdbd
+from components.roles.accounting.associations import apply_associations
+from components.roles.accounting.database import memory_mb
 from components.roles.accounting.role import conf, purges, role
+from components.roles.accounting.services import AccountingValues
 from components.roles.accounting.settings import Accounting, Qos
+from components.roles.accounting.switch import take_accounting
 from components.roles.role import Role
 from stacks.config import parse
 from tests.unit.configs import LAB
@@ -52,18 +61,32 @@ def test_what_is_kept_for_ever_is_not_purged() -> None:
     assert list(purges(Accounting(keep_jobs_months=0))) == [("PurgeStep", 12)]
 
 
-def values() -> dict[str, Any]:
-    return {**made().values, "HEAD_ADDRESS": "100.64.0.1", "SLURM_RELEASE": "", "HOST_NAME": "head"}
+def settings(**sections: Any) -> AccountingValues:
+    """What the phase gets."""
+    values = {**made(**sections).values, "HEAD_ADDRESS": "100.64.0.1", "SLURM_RELEASE": ""}
+    found: AccountingValues = read_values(AccountingValues, json.loads(json.dumps(values)))
+    return found
+
+
+def take(shell: Shell) -> str:
+    """Have slurmctld take accounting; return why it does not, empty if it does."""
+    with shell.here():
+        try:
+            take_accounting(Step("head", "head-services"), settings(), enforced=False)
+        except Failure as failure:
+            return failure.reason
+    return ""
 
 
 def test_keys_that_the_clusters_own_slurm_conf_has_stay_as_they_are(shell: Shell) -> None:
     shell.write("var/lib/tailrack/slurm/base/slurm.conf", CONF)
-    done = shell.call("accounting_lines enforced", values(), "accounting/slurmdbd")
-    lines = done.stdout.splitlines()
+    with shell.here():
+        lines = slurmdbd.accounting_lines(settings(), enforced=True)
+        others = slurmdbd.accounting_lines(settings(), enforced=False)
     assert "AccountingStorageHost=100.64.0.1" in lines
     assert "AccountingStorageEnforce=associations,limits,qos" in lines
     assert not [line for line in lines if line.startswith(("PriorityWeightAge", "JobAcctGatherType"))]
-    assert "Enforce" not in shell.call("accounting_lines ''", values(), "accounting/slurmdbd").stdout
+    assert "Enforce" not in "".join(others)
 
 
 def at_reconfigure(shell: Shell, does: str) -> None:
@@ -87,24 +110,20 @@ def controller(shell: Shell) -> Shell:
     shell.write(CLUSTER_NAME, "lab|1234\n")
     shell.stub("systemctl")
     shell.stub("journalctl")
-    shell.stub("runuser", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')
     shell.stub("sacctmgr", "echo 'lab|100.64.0.1'")
     at_reconfigure(shell, f"[ ! -e {shell.root}/refuses ] || exit 1")
     return shell
 
 
 def test_a_controller_is_reconfigured_without_the_number_that_it_gave_itself(controller: Shell) -> None:
-    done = controller.call("take_accounting ''", values(), "accounting/switch")
-    assert done.returncode == 0, done.stderr
+    assert take(controller) == ""
     assert controller.path("seen").read_text() == "lab\n"
     assert "accounting_storage/slurmdbd" in controller.path("etc/slurm/slurm.conf").read_text()
 
 
 def test_where_it_is_refused_the_number_and_the_files_are_as_they_were(controller: Shell) -> None:
     controller.write("refuses", "")
-    done = controller.call("trap 'echo \"$REASON\"' EXIT; take_accounting ''", values(), "accounting/switch")
-    assert done.returncode == 1
-    assert "rejects the new configuration" in done.stdout
+    assert "rejects the new configuration" in take(controller)
     assert controller.path(CLUSTER_NAME).read_text() == "lab|1234\n"
     assert controller.path("etc/slurm/slurm.conf").read_text().strip() == CONF
     assert not controller.path(LINES).exists()
@@ -114,8 +133,7 @@ def test_a_node_that_had_it_begin_anew_in_that_moment_and_so_numbered_again_is_o
     # As where another one's call came between: slurmdbd has another number for the cluster, and slurmctld ends.
     first = f"[ $(wc -l <{controller.path('seen')}) -eq 1 ]"
     at_reconfigure(controller, f"if {first}; then echo 'lab|99' >{controller.path(CLUSTER_NAME)}; exit 1; fi")
-    done = controller.call("take_accounting ''", values(), "accounting/switch")
-    assert done.returncode == 0, done.stderr
+    assert take(controller) == ""
     assert controller.path("seen").read_text() == "lab\nlab\n"
     assert "accounting_storage/slurmdbd" in controller.path("etc/slurm/slurm.conf").read_text()
 
@@ -124,7 +142,7 @@ def test_a_controller_that_numbers_again_each_time_is_refused_after_three_tries_
     controller: Shell,
 ) -> None:
     at_reconfigure(controller, f"echo 'lab|99' >{controller.path(CLUSTER_NAME)}; exit 1")
-    assert controller.call("take_accounting ''", values(), "accounting/switch").returncode == 1
+    assert take(controller) != ""
     assert controller.path("seen").read_text() == "lab\n" * 3
     assert controller.path(CLUSTER_NAME).read_text() == "lab|99\n"
     assert controller.path("etc/slurm/slurm.conf").read_text().strip() == CONF
@@ -133,32 +151,171 @@ def test_a_controller_that_numbers_again_each_time_is_refused_after_three_tries_
 
 def test_a_controller_that_began_while_slurmdbd_was_away_is_had_to_come_to_it(controller: Shell) -> None:
     controller.hurry()
-    assert controller.call("take_accounting ''", values(), "accounting/switch").returncode == 0
+    assert take(controller) == ""
     files_taken = controller.path("seen").read_text()
     # Knows it once slurmctld has begun anew.
     controller.stub(
         "sacctmgr", f"[ $(wc -l <{controller.path('seen')}) -gt 1 ] && echo 'lab|100.64.0.1' || echo 'lab|'"
     )
-    done = controller.call("take_accounting ''", values(), "accounting/switch")
-    assert done.returncode == 0, done.stderr
+    assert take(controller) == ""
     assert controller.path("seen").read_text() == files_taken * 2
 
 
 @pytest.mark.parametrize(
-    ("changed", "seccomp", "restarts"), [("", "2", False), ("yes", "2", True), ("", "0", True), ("", None, True)]
+    ("changed", "seccomp", "restarts"),
+    [(False, "2", False), (True, "2", True), (False, "0", True), (False, None, True)],
 )
 def test_a_slurmdbd_that_a_step_left_without_its_limits_as_it_was_cut_off_is_restarted(
-    shell: Shell, changed: str, seccomp: str | None, restarts: bool
+    shell: Shell, changed: bool, seccomp: str | None, restarts: bool
 ) -> None:
     shell.stub("systemctl", "[ $1 != show ] || echo 7")
     if seccomp is not None:
         shell.write("proc/7/status", f"Name:\tslurmdbd\nSeccomp:\t{seccomp}\nSeccomp_filters:\t1\n")
-    done = shell.call(f"CHANGED={changed}; run_slurmdbd", values(), "accounting/slurmdbd")
-    assert done.returncode == 0, done.stderr
+    with shell.here():
+        slurmdbd.restart(changed=changed)
     assert ("systemctl restart slurmdbd" in shell.calls) == restarts
 
 
 @pytest.mark.parametrize(("gib", "mb"), [(0.25, 128), (4, 1024), (24, 4096), (2048, 4096)])
 def test_the_database_fills_a_quarter_of_the_memory_within_bounds(shell: Shell, gib: float, mb: int) -> None:
     shell.write("proc/meminfo", f"MemTotal:       {int(gib * 2**20)} kB\nMemFree: 1 kB\n")
-    assert shell.call("database_memory_mb", values(), "accounting/database").stdout == f"{mb}\n"
+    with shell.here():
+        assert memory_mb() == mb
+
+
+ACCOUNTS = [{"name": "vision", "gpu_hours": 10}]
+USERS = [
+    {"name": "ada", "uid": 6001, "account": "vision", "max_jobs": 2, "qos": ["high"]},
+    {"name": "bob", "uid": 6002},
+    {"name": "cyd", "uid": 6003},
+]
+BOOKS = "/var/lib/tailrack/accounting"
+# `show assoc` and the others as of a cluster that is as the config above has it.
+ROOT = "root|root||1||||normal"
+ASSOC = [ROOT, "|users|root|1||||normal", "|vision|root|1|gres/gpu=600|||normal"]
+ASSOC += ["ada|vision||1|||2|high,normal", "bob|users||1||||normal", "cyd|users||1||||normal"]
+QOS = ["normal|0|||", "high|0|||low", "low|0|||"]
+DEFAULTS = ["root|root", "ada|vision", "bob|users", "cyd|users"]
+
+
+def show(shell: Shell, assoc: list[str], qos: list[str], user: list[str]) -> None:
+    """Give slurmdbd entries."""
+    for name, lines in (("assoc", assoc), ("qos", qos), ("user", user)):
+        shell.write(name, "".join(f"{line}\n" for line in lines))
+
+
+@pytest.fixture
+def books(shell: Shell) -> Shell:
+    """A slurmdbd that has no entries yet, and takes every change unless a file `refuses` has its words."""
+    shell.write("var/lib/tailrack/slurm/base/slurm.conf", CONF)
+    show(shell, [ROOT], QOS[:1], DEFAULTS[:1])
+    shell.write("refuses", "no such command\n")
+    shell.write("session", "")
+    refused = f"grep -qf {shell.path('refuses')}"
+    shell.stub(
+        "sacctmgr",
+        f"""case "$*" in
+    *show*account=*) cut -d '|' -f 1 {shell.root}/$3 ;;
+    *show*) cat {shell.root}/$3 ;;
+    -i) tee -a {shell.path("session")} | {refused} && exit 1; exit 0 ;;
+    *) if {refused} <<<"$*"; then printf ' Not\\n\\n so\\n'; exit 1; fi ;;
+esac""",
+    )
+    return shell
+
+
+def apply(shell: Shell, accounts: Any = ACCOUNTS, users: Any = USERS) -> str:
+    """Bring slurmdbd to a config; return the failure, empty without one."""
+    accounting = {"accounts": accounts, "qos": [{"name": "high", "preempts": ["low"]}, {"name": "low"}]}
+    with shell.here():
+        try:
+            apply_associations(Step("head", "head-services"), settings(accounting=accounting, users=users))
+        except Failure as failure:
+            return f"{failure.reason}; {failure.remedy}"
+    return ""
+
+
+def session(shell: Shell) -> list[str]:
+    """The commands on sacctmgr's stdin."""
+    return shell.path("session").read_text().splitlines()
+
+
+def test_all_entries_are_made_in_two_sessions_and_recorded(books: Shell) -> None:
+    assert apply(books) == ""
+    limits = "set priority=0 GrpTRESMins=gres/gpu=-1 MaxJobsPerUser=-1"
+    assert session(books) == [
+        "add qos high",
+        "add qos low",
+        f"modify qos where name=high {limits} preempt=low",
+        f"modify qos where name=low {limits}",
+        "add account users cluster=lab parent=root description=users organization=tailrack",
+        "modify account where name=users cluster=lab set fairshare=1 GrpTRESMins=gres/gpu=-1 GrpJobs=-1",
+        "add account vision cluster=lab parent=root description=vision organization=tailrack",
+        "modify account where name=vision cluster=lab set fairshare=1 GrpTRESMins=gres/gpu=600 GrpJobs=-1",
+        "add user name=ada account=vision cluster=lab",
+        "add user name=bob,cyd account=users cluster=lab",
+        "modify user where name=ada account=vision cluster=lab set GrpTRESMins=gres/gpu=-1 MaxJobs=2 "
+        "qoslevel=normal,high",
+        "modify user where name=bob,cyd account=users cluster=lab set GrpTRESMins=gres/gpu=-1 MaxJobs=-1 "
+        "qoslevel=normal",
+        "modify user where name=ada cluster=lab set DefaultAccount=vision",
+        "modify user where name=bob,cyd cluster=lab set DefaultAccount=users",
+    ]
+    assert len(books.calls) == 5
+    assert books.path(f"{BOOKS}/users").read_text() == "ada vision\nbob users\ncyd users\n"
+    assert books.path(f"{BOOKS}/accounts").read_text() == "users\nvision\n"
+    assert books.path(f"{BOOKS}/qos").read_text() == "high\nlow\n"
+
+
+def test_entries_as_in_the_config_are_left_alone_in_whatever_order_slurmdbd_has_their_qos(books: Shell) -> None:
+    show(books, ASSOC, QOS, DEFAULTS)
+    assert apply(books) == ""
+    assert session(books) == []
+    assert len(books.calls) == 3
+    assert not books.path(f"{BOOKS}/users").exists(), "made by hand"
+
+
+def test_entries_that_differ_are_changed(books: Shell) -> None:
+    assoc = [*ASSOC[:2], "|vision|users|2|gres/gpu=600|3||normal", ASSOC[3], "bob|users||1|gres/gpu=60|||normal"]
+    show(books, [*assoc, ASSOC[5]], [QOS[0], "high|5|||low", "low|0|||normal"], [*DEFAULTS[:3], "cyd|vision"])
+    assert apply(books) == ""
+    limits = "set priority=0 GrpTRESMins=gres/gpu=-1 MaxJobsPerUser=-1"
+    assert session(books) == [
+        # The list that it has must not be given to Slurm 22.05 again.
+        f"modify qos where name=high {limits}",
+        f"modify qos where name=low {limits} preempt=",
+        "modify account where name=vision cluster=lab set parent=root",
+        "modify account where name=vision cluster=lab set fairshare=1 GrpTRESMins=gres/gpu=600 GrpJobs=-1",
+        "modify user where name=bob account=users cluster=lab set GrpTRESMins=gres/gpu=-1 MaxJobs=-1 qoslevel=normal",
+        "modify user where name=cyd cluster=lab set DefaultAccount=users",
+    ]
+
+
+def test_a_change_that_slurmdbd_refuses_is_named_with_its_user_and_message(books: Shell) -> None:
+    books.write("refuses", "cyd account\n")
+    problem = apply(books)
+    assert problem.startswith("slurmdbd refuses 'add user name=cyd account=users cluster=lab':  Not  so; correct")
+    # The others are in place.
+    assert "sacctmgr -i add user name=bob account=users cluster=lab" in books.calls
+
+
+def test_an_entry_that_left_the_config_goes_if_this_step_made_it_and_no_one_uses_it(books: Shell) -> None:
+    apply(books)
+    show(books, [*ASSOC, "cid|vision||1||||normal"], QOS, DEFAULTS)
+    assert apply(books, [], USERS[1:]) == ""
+    deleted = [call for call in books.calls if " delete " in call]
+    assert deleted == ["sacctmgr -i delete user name=ada account=vision cluster=lab"]
+    assert books.path(f"{BOOKS}/users").read_text() == "bob users\ncyd users\n"
+    assert "vision" in books.path(f"{BOOKS}/accounts").read_text(), "cid is in it, who was added by hand"
+    show(books, [ROOT, "|vision|root|1||||normal"][1:], QOS, DEFAULTS)
+    apply(books, [], USERS[1:])
+    assert "sacctmgr -i delete account name=vision" in books.calls
+    assert books.path(f"{BOOKS}/accounts").read_text() == "users\n"
+
+
+def test_a_user_whose_jobs_still_end_stays_until_the_next_run(books: Shell) -> None:
+    apply(books)
+    show(books, ASSOC, QOS, DEFAULTS)
+    books.write("refuses", "delete user\n")
+    assert apply(books, ACCOUNTS, USERS[1:]) == ""
+    assert "ada vision" in books.path(f"{BOOKS}/users").read_text()

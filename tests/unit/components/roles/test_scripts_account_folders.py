@@ -18,6 +18,9 @@ from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.munge.join import JoinValues, join
 from components.roles.munge.leave import leave as munge_leave
+from components.roles.accounting.database import make_database, restore
+from components.roles.accounting.leave import leave as leave_accounting
+from components.roles.accounting.remove import jobs_recorded
 from components.roles.role import Value, template
 from components.roles.slurm.head import refuse_another_cluster_name
 from components.roles.slurm.leave import leave
@@ -114,14 +117,16 @@ def test_a_node_does_not_change_to_a_key_that_is_no_plain_file(machine: Shell, k
 def test_a_link_in_the_place_of_the_accountings_database_is_named_or_replaced(machine: Shell, path: str) -> None:
     trap(machine, "a link to a folder of root's", path)
     before = outside(machine)
-    machine.stub("install", 'mkdir -p "${@: -1}"')
     machine.stub("mariadb-install-db", 'mkdir "${2#--datadir=}/mysql"')
-    done = machine.call(f"{SAY}make_database", {"SLURM_RELEASE": ""}, "accounting/database")
-    if path.endswith("new"):
-        assert done.returncode == 0, done.stderr
-        assert machine.path("/var/lib/slurm/accounting/mysql").is_dir()
-    else:
-        assert f"{machine.path(path)} is a link" in done.stdout
+    with machine.here():
+        if path.endswith("new"):
+            make_database(Step("head", "head-services"))
+            assert machine.path("/var/lib/slurm/accounting/mysql").is_dir()
+            make_database(Step("head", "head-services"))
+            assert sum(call.startswith("mariadb-install-db") for call in machine.calls) == 1
+        else:
+            with pytest.raises(Failure, match=f"{path} is a link"):
+                make_database(Step("head", "head-services"))
     assert outside(machine) == before
 
 
@@ -132,15 +137,17 @@ def test_root_is_no_client_of_the_accounts_database_whose_server_could_ask_it_fo
         machine.stub(name)
     machine.write("/dump", machine.inside(template("accounting", "dump"))).chmod(0o755)
     assert machine.program("/dump", str(machine.root)).returncode == 0
-    done = machine.call(
-        "restore_database; jobs_recorded || :", {"SLURM_RELEASE": ""}, "accounting/database", "accounting/remove"
-    )
-    assert done.returncode == 0, done.stderr
+    machine.stub("mariadb", f"cat >>{machine.root}/loaded; echo lab_job_table")
+    with machine.here():
+        restore(Step("head", "head-services"))
+        assert not jobs_recorded()
+    assert machine.path("/loaded").read_text() == "books\nSELECT 1 FROM slurm_acct_db.`lab_job_table` LIMIT 1;\n"
+    assert not machine.path("/var/lib/tailrack/dumps/accounting.sql").exists()
     asked = [call for call in machine.calls if call.startswith("runuser")]
     clients = [call for call in machine.calls if call.startswith("mariadb")]
-    assert len(clients) == 3
+    assert len(clients) == 4
     assert {call.split(" -- ")[0] for call in asked} == {"runuser -u slurm"}
-    assert [call.split(" -- ")[1] for call in asked] == clients
+    assert [call.split(" -- ")[1] for call in asked if " -- mariadb" in call] == clients
     assert all("--user=slurm" in call for call in clients)
 
 
@@ -159,11 +166,11 @@ def test_a_cluster_that_leaves_empties_gives_away_and_removes_nothing_through_a_
     before = outside(machine)
     with machine.here():
         leave(Step("head", "tailrack-leave"))
+        leave_accounting(Step("head", "tailrack-leave"))
         munge_leave(Step("head", "tailrack-leave"))
     assert machine.owners["/var/lib/slurm"] == ("slurm", "slurm"), "as the packages have it"
     assert machine.owners["/etc/munge"] == ("munge", "munge")
-    commands = "set +e; accounting_leave; mlflow_leave"
-    machine.call(commands, {}, "accounting/leave", "mlflow/leave")
+    machine.call("set +e; mlflow_leave", {}, "mlflow/leave")
     assert outside(machine) == before
     assert changed(machine) == []
     assert not machine.path(MUNGE_KEY).is_symlink()

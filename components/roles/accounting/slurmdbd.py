@@ -1,0 +1,152 @@
+"""slurmdbd, the only client of the database. slurmctld works without it and queues its records meanwhile."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from components.node import files, systemd
+from components.node.failure import Failure
+from components.node.files import File
+from components.node.log import note
+from components.node.run import attempt, run
+from components.node.step.step import Step
+from components.node.waiting import wait_until
+from components.roles.accounting import sacctmgr
+from components.roles.accounting.paths import DATABASE, DATABASE_SOCKET, DBD_CONF, WITHOUT_EXEC, ours
+from components.roles.foreign_cluster.foreign import set_aside
+from components.roles.slurm.paths import BASE, CONF
+
+UNIT_ADDITIONS = f"{systemd.UNITS}/slurmdbd.service.d/tailrack.conf"
+CONTROLLER_ADDITIONS = f"{systemd.UNITS}/slurmctld.service.d/tailrack-accounting.conf"
+# Seconds for slurmdbd to answer: it first creates its tables, or converts those of an older release.
+_LIMIT = 300
+_ENFORCE = "AccountingStorageEnforce=associations,limits,qos"
+
+
+@dataclass(frozen=True)
+class Purge:
+    """A kind of records to purge, and their age in months."""
+
+    key: str
+    months: int
+
+
+@dataclass(frozen=True)
+class DaemonValues:
+    """This machine's tailnet address, lines of slurm.conf, and the records to purge."""
+
+    head_address: str
+    accounting_conf: list[str]
+    accounting_purge: list[Purge]
+
+
+def accounting_lines(values: DaemonValues, *, enforced: bool) -> list[str]:
+    """Return the lines of slurm.conf for accounting. `enforced`: jobs need an account.
+
+    A key that the cluster's slurm.conf contains keeps its value.
+    """
+    lines = [f"AccountingStorageHost={values.head_address}", *values.accounting_conf, *([_ENFORCE] if enforced else [])]
+    there = {line.partition("=")[0].lower() for line in files.lines(f"{BASE}/slurm.conf") if "=" in line}
+    return [line for line in lines if line.partition("=")[0].lower() not in there]
+
+
+def set_foreign_slurmdbd_aside() -> None:
+    """Stop another cluster's slurmdbd and move its configuration away."""
+    if files.exists(DBD_CONF) and not ours(DBD_CONF):
+        if not attempt("systemctl", "stop", "slurmdbd").ok:
+            note("slurmdbd is not running")
+        set_aside(DBD_CONF)
+
+
+def start(step: Step, values: DaemonValues) -> None:
+    """Run slurmdbd, and wait until it answers."""
+    purge = "".join(f"\n{row.key}={row.months}months" for row in values.accounting_purge)
+    changed = files.write_all(
+        [
+            File(DBD_CONF, f"{_CONF.format(host=step.host)}{purge}", 0o600, "slurm", "slurm"),
+            File(UNIT_ADDITIONS, _UNIT),
+            File(CONTROLLER_ADDITIONS, _CONTROLLER_UNIT),
+        ]
+    )
+    systemd.reload("slurmdbd.service")
+    systemd.enable("slurmdbd.service")
+    restart(changed=changed)
+    own = [line for line in files.lines(f"{CONF}/slurm.conf") if not line.lower().startswith("accountingstorage")]
+    lines = [line for line in accounting_lines(values, enforced=False) if line.startswith("AccountingStorage")]
+    files.write(sacctmgr.CONF, "\n".join([*own, *lines]))
+    if not wait_until(sacctmgr.answers, _LIMIT):
+        raise Failure(
+            "slurmdbd does not answer",
+            f"see 'journalctl -u slurmdbd -u {DATABASE}' on {step.host} (it may still be converting its tables), then "
+            "run up again",
+        )
+
+
+def restart(*, changed: bool) -> None:
+    """Restart slurmdbd if its files changed, or if it has no seccomp filter.
+
+    A step that was cut off may have left it running so.
+    """
+    process = run("systemctl", "show", "-P", "MainPID", "slurmdbd").strip()
+    if changed or not re.search(r"^Seccomp:\s+2$", files.read_process(process, "status"), re.MULTILINE):
+        run("systemctl", "restart", "slurmdbd")
+
+
+_CONF = """# Written by tailrack.
+AuthType=auth/munge
+SlurmUser=slurm
+DbdHost={host}
+# Listen only on the address of this machine's name, which is its tailnet address.
+CommunicationParameters=NoInAddrAny
+PidFile=/run/slurmdbd/slurmdbd.pid
+StorageType=accounting_storage/mysql
+# Connect by the socket as the server's own account: there is no password.
+StorageHost=localhost
+StorageUser=slurm
+StorageLoc=slurm_acct_db"""
+
+_UNIT = f"""[Unit]
+After=munge.service tailrack-database.service tailrack-tailnet.service tailrack-names.service
+Wants=munge.service
+Requires=tailrack-names.service
+# Stop with the database, which starts slurmdbd again. Without its database slurmdbd answers errors, at which a
+# slurmctld that enforces limits exits (slurmdbd_agent.c, "You need to add this cluster"). An absent slurmdbd is no
+# error.
+BindsTo=tailrack-database.service
+# Retry for as long as the database is down.
+StartLimitIntervalSec=0
+
+[Service]
+# No unit waits until the tables are converted.
+Type=simple
+User=slurm
+Group=slurm
+RuntimeDirectory=slurmdbd
+Environment=MYSQL_UNIX_PORT={DATABASE_SOCKET}
+ExecStart=
+# A request with the munge key, which every node has, can name a program to run and a folder to write to (`sacctmgr
+# archive`). So slurmdbd cannot run programs, writes only to /run/slurmdbd and its private /tmp, and does not see the
+# files of slurmctld and the database.
+ExecStart=/usr/bin/python3 -I {WITHOUT_EXEC} /usr/sbin/slurmdbd -D -s
+Restart=always
+RestartSec=2
+CapabilityBoundingSet=
+NoNewPrivileges=yes
+ProtectSystem=strict
+ReadOnlyPaths=/run -/dev/shm -/dev/mqueue
+ProtectHome=yes
+InaccessiblePaths=-/var/lib/slurm -/var/lib/tailrack
+PrivateTmp=yes
+PrivateDevices=yes
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectControlGroups=yes
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK
+RestrictNamespaces=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes"""
+
+_CONTROLLER_UNIT = """[Unit]
+# No After=: slurmctld starts from its saved state, however long the database takes.
+Wants=slurmdbd.service"""
