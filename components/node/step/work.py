@@ -64,10 +64,10 @@ class Work:
             for call in self.plan.calls[action]:
                 try:
                     self._call(call)
-                except (Failure, OSError) as error:
+                except Exception as error:
                     if not keep_going:
                         raise
-                    note(str(error))
+                    note(str(error) or type(error).__name__)
             for finish in self.step.later:
                 finish()
             if self._shell:
@@ -125,7 +125,12 @@ class Work:
             answer = f"{PRIVATE}/{self.step.name}.answer"
             bash = f"{self.plan.bash}\nAHEAD=({shlex.join(packages.AHEAD.names)})"
             self._shell = Shell(bash, values, self.step, answer, self.log)
-        self._shell.call(*words)
+        try:
+            self._shell.call(*words)
+        except Failure:
+            # It has ended. Another call, of leaving or of a check, starts another one.
+            self._shell = None
+            raise
 
     def _python(self, module: str, name: str) -> None:
         phase = getattr(importlib.import_module(module), name)
@@ -146,8 +151,6 @@ class Work:
                 self._call(call)
             except Failure as failure:
                 problems.append(failure)
-                if self._shell:
-                    self._shell = None
         told = [problem for problem in problems if problem.reason]
         if told:
             raise Failure(_also(problem.reason for problem in told), _also(problem.remedy for problem in told))

@@ -16,11 +16,11 @@ import pytest
 from components.node import files
 from components.node.failure import Failure
 from components.node.step.step import Step
-from components.roles.munge.join import JoinValues, join
-from components.roles.munge.leave import leave as munge_leave
 from components.roles.accounting.database import make_database, restore
 from components.roles.accounting.leave import leave as leave_accounting
 from components.roles.accounting.remove import jobs_recorded
+from components.roles.munge.join import JoinValues, join
+from components.roles.munge.leave import leave as munge_leave
 from components.roles.role import Value, template
 from components.roles.slurm.head import refuse_another_cluster_name
 from components.roles.slurm.leave import leave
