@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import grp
+import os
 import pwd
+
+
+def is_root() -> bool:
+    """Return whether this process is root."""
+    return os.geteuid() == 0
 
 
 def user_named(name: str) -> pwd.struct_passwd | None:

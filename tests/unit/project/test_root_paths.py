@@ -149,6 +149,7 @@ def test_there_is_no_account_whose_folders_nobody_has_looked_for() -> None:
 PYTHON = {
     "monitoring/leave.py": "removes it by descriptor, when the daemon is gone",
     "grafana/leave.py": "removes it by descriptor, when the daemon is gone",
+    "machine/leave.py": "asks which folders exist, and opens none",
     "monitoring/figures.py": "asks how full the disk of the folder is, and opens nothing",
     "mlflow/start.py": "runs as MLflow's account",
     "mlflow/accounts.py": "runs as MLflow's account",

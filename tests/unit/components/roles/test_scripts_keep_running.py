@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from components.roles.role import FOLDER
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, script_of
 
 UNITS = sorted(FOLDER.glob("*/templates/*.service"))
 DROP_IN = "/etc/systemd/system/munge.service.d/tailrack-restart.conf"
@@ -37,12 +37,11 @@ def test_there_are_units_of_both_kinds() -> None:
 def test_so_is_every_daemon_of_a_package_that_the_cluster_needs() -> None:
     text = "".join(path.read_text() for path in FOLDER.glob("*/*.sh"))
     kept = {unit for line in re.findall(r"(?m)^ +keep_running (.*)$", text) for unit in line.split()}
-    phases = "".join(path.read_text() for path in FOLDER.glob("*/*.py"))
-    kept |= {
-        unit
-        for call in re.findall(r"\b(?:keep_running|write_restart)\((.*?)\)", phases)
-        for unit in re.findall(r'"(.+?)"', call)
-    }
+    for path in FOLDER.glob("*/*.py"):
+        text = path.read_text()
+        constants = dict(re.findall(r'(?m)^([A-Z_]+) = "(.+)"$', text))
+        for call in re.findall(r"\b(?:keep_running|write_restart)\((.*?)\)", text):
+            kept |= {constants.get(word) or word.strip('"') for word in re.findall(r'[A-Z_]+\b|".+?"', call)}
     needed = {"munge", "tailscaled", "ssh", "slurmctld", "slurmd", "nfs-ganesha", "nfs-mountd", "nfsdcld"}
     assert kept == {f"{name}.service" for name in needed}
 
@@ -59,6 +58,6 @@ def test_a_package_daemon_has_no_start_limit_and_the_step_restarts_nothing_for_t
 
 def test_leaving_gives_the_package_its_own_way_back(shell: Shell) -> None:
     shell.call("keep_running munge.service", {}, "machine/keep_running")
-    done = shell.call("set +e; machine_leave; true", {"NODE_ADOPT": False}, "machine/leave")
+    done = shell.step(script_of("machine", "leave"), {"NODE_ADOPT": False})
     assert done.returncode == 0, done.stderr
     assert not shell.path(DROP_IN).parent.exists()
