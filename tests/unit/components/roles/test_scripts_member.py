@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 import subprocess
@@ -42,7 +43,7 @@ def member(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Member:
 
     def connect(_address: object, _seconds: float) -> socket.socket:
         if error := answer.read_text():
-            raise ConnectionRefusedError(error)
+            raise OSError(errno.ECONNREFUSED if "refused" in error else errno.EHOSTUNREACH, error)
         return socket.socket()
 
     monkeypatch.setattr("components.roles.ssh_trust.register.socket.create_connection", connect)
