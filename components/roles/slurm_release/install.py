@@ -172,7 +172,9 @@ class _Installation:
             with os.fdopen(files.open_to_write(f"{path}.new"), "wb") as stream:
                 folder, _, name = CONTROLLER_STATE.rpartition("/")
                 tar = ("tar", "-c", "-C", folder, name)
-                saved = as_user(_ACCOUNT, *tar, limit=_SAVE_LIMIT, most=_STATE_MOST, into=stream).ok
+                ended = as_user(_ACCOUNT, *tar, limit=_SAVE_LIMIT, most=_STATE_MOST, into=stream)
+                # More was cut off.
+                saved = ended.ok and stream.tell() < _STATE_MOST
         except OSError:
             saved = False
         if not saved:

@@ -17,7 +17,7 @@ from components.node import files
 from components.node.step.step import Step
 from components.roles.order import roles
 from components.roles.role import Value, header_of
-from components.roles.slurm_release import take_turn
+from components.roles.slurm_release import install, take_turn
 from components.roles.slurm_release.leave import leave
 from components.roles.slurm_release.release import has_release
 from components.steps.composition import CHECK, CHECK_OF_NODE, HEAD, NODE, compose
@@ -535,6 +535,17 @@ def test_what_slurmctld_knows_is_saved_before_another_release_writes_it(machine:
     apt(machine)
     assert node(machine).returncode == 0
     assert machine.path("var/lib/tailrack/slurm/state-before-24.11.5.tar").read_text() == "state\n"
+
+
+def test_a_state_that_is_cut_off_is_not_taken_for_saved(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(install, "_STATE_MOST", 4)
+    machine.stub("tar", "echo state")
+    machine.write("var/lib/slurm/slurmctld/job_state", "jobs")
+    published(machine, SHARE)
+    apt(machine)
+    done = node(machine)
+    assert "cannot save slurmctld's state" in done.stdout
+    assert [path.name for path in machine.path("var/lib/tailrack/slurm").iterdir()] == []
 
 
 def test_who_leaves_gives_slurm_back_to_the_package_manager(machine: Shell) -> None:
