@@ -19,7 +19,6 @@ WITHOUT_EXEC = "/usr/local/lib/tailrack/without-exec"
 DUMP = "/usr/local/lib/tailrack/backup.d/accounting"
 # Records of this role.
 STATE = f"{STATE_DIR}/accounting"
-OURS = "Written by tailrack."
 _MOST_BYTES = 65536
 
 
@@ -30,8 +29,3 @@ def as_database_user(program: str, *arguments: str, limit: float, stdin: str | B
     """
     options = ("--no-defaults", f"--socket={files.on_disk(DATABASE_SOCKET)}", "--user=slurm")
     return as_user("slurm", program, *options, *arguments, limit=limit, most=_MOST_BYTES, stdin=stdin)
-
-
-def ours(path: str) -> bool:
-    """Return whether the cluster wrote a file."""
-    return OURS in (files.read(path) or "")

@@ -18,7 +18,6 @@ from components.roles.accounting.paths import (
     STATE,
     WITHOUT_EXEC,
     as_database_user,
-    ours,
 )
 from components.roles.accounting.slurmdbd import CONTROLLER_ADDITIONS, UNIT_ADDITIONS
 from components.roles.slurm.folder import take_slurm_folder
@@ -75,7 +74,7 @@ def jobs_recorded() -> bool:
 
 
 def _remove_files() -> None:
-    if ours(DBD_CONF):
+    if "Written by tailrack." in (files.read(DBD_CONF) or ""):
         files.remove(DBD_CONF)
     for path in (DUMP, DATABASE_CONF, UNIT_ADDITIONS, CONTROLLER_ADDITIONS, WITHOUT_EXEC):
         files.remove(path)

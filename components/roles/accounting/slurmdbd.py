@@ -13,8 +13,8 @@ from components.node.run import attempt, run
 from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.accounting import sacctmgr
-from components.roles.accounting.paths import DATABASE, DATABASE_SOCKET, DBD_CONF, WITHOUT_EXEC, ours
-from components.roles.foreign_cluster.foreign import set_aside
+from components.roles.accounting.paths import DATABASE, DATABASE_SOCKET, DBD_CONF, WITHOUT_EXEC
+from components.roles.slurm.foreign_files import is_foreign, set_files_aside
 from components.roles.slurm.paths import BASE, CONF
 
 UNIT_ADDITIONS = f"{systemd.UNITS}/slurmdbd.service.d/tailrack.conf"
@@ -53,10 +53,10 @@ def accounting_lines(values: DaemonValues, *, enforced: bool) -> list[str]:
 
 def set_foreign_slurmdbd_aside() -> None:
     """Stop another cluster's slurmdbd and move its configuration away."""
-    if files.exists(DBD_CONF) and not ours(DBD_CONF):
+    if is_foreign(DBD_CONF):
         if not attempt("systemctl", "stop", "slurmdbd").ok:
             note("slurmdbd is not running")
-        set_aside(DBD_CONF)
+        set_files_aside(DBD_CONF)
 
 
 def start(step: Step, values: DaemonValues) -> None:

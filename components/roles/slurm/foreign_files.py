@@ -21,10 +21,11 @@ _OURS = "Written by tailrack."
 
 def foreign_slurm_files() -> list[str]:
     """Return the paths of another cluster's files."""
-    return [path for path in (f"{_FOLDER}/{name}" for name in _NAMES) if _is_foreign(path)]
+    return [path for path in (f"{_FOLDER}/{name}" for name in _NAMES) if is_foreign(path)]
 
 
-def _is_foreign(path: str) -> bool:
+def is_foreign(path: str) -> bool:
+    """Return whether a file of that folder is another cluster's."""
     if _belongs_to_root():
         # A link, such as one to a share, is another cluster's.
         return files.exists(path) and _OURS not in (files.read(path) or "")
@@ -34,6 +35,14 @@ def _is_foreign(path: str) -> bool:
 
 def _belongs_to_root() -> bool:
     return files.owner_of(_FOLDER) in ("", "root")
+
+
+def set_files_aside(*paths: str) -> None:
+    """Move files of that folder into the backup."""
+    if not _belongs_to_root():
+        take(_FOLDER)
+    for path in paths:
+        set_aside(path)
 
 
 def set_foreign_slurm_aside() -> None:
@@ -48,7 +57,4 @@ def set_foreign_slurm_aside() -> None:
         take_slurm_folder()
         if files.exists(f"{SLURM_FOLDER}/slurmctld"):
             set_aside(f"{SLURM_FOLDER}/slurmctld")
-    if not _belongs_to_root():
-        take(_FOLDER)
-    for path in paths:
-        set_aside(path)
+    set_files_aside(*paths)

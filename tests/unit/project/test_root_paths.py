@@ -16,7 +16,6 @@ from tests.unit.bash_commands import commands
 BUILT, IMAGES = "/var/lib/tailrack/slurm-build/root/made", "/var/lib/tailrack/images"
 # What is done in another way all the same: script, command, folder; and why nothing of another's is reached.
 EXCEPTIONS = {
-    ("accounting/database.sh", "mariadb", "/run/tailrack-database"): "gives the server no file (--local-infile=0)",
     ("enroot_pyxis/services.sh", "find", IMAGES): "looks for a plain file with one name; the folder is root's again",
     ("enroot_pyxis/services.sh", "unsquashfs", IMAGES): "the same file",
     ("enroot_pyxis/services.sh", "install", IMAGES): "the same file",
@@ -83,7 +82,6 @@ def test_what_reaches_nothing_of_anothers_is_let_pass(text: str) -> None:
 OWNERS = {
     ("slurm/folder.sh", "chown"): "the folder itself, whose parent is root's, when root is done there",
     ("munge/templates/munge-switch", "chown"): "a file that root has written into the folder that it has taken",
-    ("accounting/slurmdbd.sh", "ensure_file"): "a file in /etc/slurm, which is root's",
     ("enroot_pyxis/services.sh", "ensure_file"): "a file in a folder of root's",
     ("slurm_release/build.sh", "chown"): "before the account runs anything, in a folder that nobody else enters",
     ("steps/base.sh", "chown"): "ensure_file's own",
@@ -147,6 +145,7 @@ def test_there_is_no_account_whose_folders_nobody_has_looked_for() -> None:
 
 # Python that names such a folder, and why root follows nothing there.
 PYTHON = {
+    "accounting/paths.py": "gives the folder to its account, lists it as that account, and renames or removes it whole",
     "monitoring/leave.py": "removes it by descriptor, when the daemon is gone",
     "grafana/leave.py": "removes it by descriptor, when the daemon is gone",
     "machine/leave.py": "asks which folders exist, and opens none",

@@ -13,6 +13,7 @@ from components.node.step.step import Step
 from components.node.step.values import read_values
 from components.roles.accounting import slurmdbd
 from components.roles.accounting.associations import apply_associations
+from components.roles.accounting.check import check
 from components.roles.accounting.database import memory_mb
 from components.roles.accounting.role import conf, purges, role
 from components.roles.accounting.services import AccountingValues
@@ -319,3 +320,16 @@ def test_a_user_whose_jobs_still_end_stays_until_the_next_run(books: Shell) -> N
     books.write("refuses", "delete user\n")
     assert apply(books, ACCOUNTS, USERS[1:]) == ""
     assert "ada vision" in books.path(f"{BOOKS}/users").read_text()
+
+
+@pytest.mark.parametrize(("text", "foreign"), [("DbdHost=other\n", True), ("# Written by tailrack.\n", False)])
+def test_the_slurmdbd_of_another_cluster_is_found_and_set_aside(shell: Shell, text: str, foreign: bool) -> None:
+    shell.write("etc/slurm/slurmdbd.conf", text)
+    step = Step("head", "head-check")
+    with shell.here():
+        check(step)
+        slurmdbd.set_foreign_slurmdbd_aside()
+    assert step.foreign == (["/etc/slurm/slurmdbd.conf"] if foreign else [])
+    assert shell.path("/etc/slurm/slurmdbd.conf").exists() != foreign
+    assert shell.path("/var/lib/tailrack/backup/etc/slurm/slurmdbd.conf").exists() == foreign
+    assert ("systemctl stop slurmdbd" in shell.calls) == foreign

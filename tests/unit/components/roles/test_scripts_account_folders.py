@@ -24,6 +24,8 @@ from components.roles.munge.leave import leave as munge_leave
 from components.roles.role import Value, template
 from components.roles.slurm.head import refuse_another_cluster_name
 from components.roles.slurm.leave import leave
+from components.roles.users.accounts import Account, UsersValues
+from components.roles.users.head import head
 from tests.unit.components.roles.test_scripts_idle_head import head_step
 from tests.unit.shell import ROLES, Shell
 from tests.unit.traps import KEY, TRAPS, changed, guarded, outside, trap
@@ -215,9 +217,9 @@ def test_a_share_in_somebodys_folder_is_refused_before_a_home_is_made(machine: S
     share = machine.root / "share"
     share.mkdir()
     os.chown(share, 1, 1)
-    values: dict[str, Value] = {"USERS_LINES": [("ada", 6001, 6001)], "NFS_EXPORTS_PATH": str(share)}
-    done = machine.call(f"{SAY}users_head", values, "users/head")
-    assert f"the share's folder {share} does not belong to root" in done.stdout
+    values = UsersValues([Account("ada", 6001, 6001)], "/shared", "/share")
+    with machine.here(), pytest.raises(Failure, match="the share's folder /share does not belong to root"):
+        head(Step("head", "head-head"), values)
     assert [*share.iterdir()] == []
 
 
