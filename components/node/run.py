@@ -105,9 +105,10 @@ def _kill_group(process: subprocess.Popen[str]) -> None:
     with suppress(ProcessLookupError, subprocess.TimeoutExpired):
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(_END_SECONDS)
-    with suppress(ProcessLookupError):
+    # A process that the kernel cannot end, such as one that hangs at a broken GPU, is left behind.
+    with suppress(ProcessLookupError, subprocess.TimeoutExpired):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+        process.wait(_END_SECONDS)
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream:
             stream.close()

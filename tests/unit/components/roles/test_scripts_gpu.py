@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from components.roles.gpu import nvidia_smi
 from tests.unit.fake_nvidia_smi import devices, gpu, install, nvlink, on_the_bus
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, script_of
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "nvidia"
 Gate = Callable[..., subprocess.CompletedProcess[str]]
@@ -20,15 +21,9 @@ Gate = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def gate(shell: Shell) -> Gate:
     """Run the phase for a1; what it found is on stdout, what a person would read on stderr."""
-    shell.path("/var/log/tailrack").mkdir(parents=True)
-    shell.path("/var/lib/tailrack").mkdir(parents=True)
 
-    def run(kind: str = "", count: int = 0, before: str = "") -> subprocess.CompletedProcess[str]:
-        commands = (
-            "RESULT='' REASON='' REMEDY=''; exec 4>&2; trap report_failure EXIT\n"
-            f"{before}\ngpu_check\nprintf '{{%s}}\\n' \"$RESULT\""
-        )
-        return shell.call(commands, {"NODE_GPU_KIND": kind, "NODE_GPU_COUNT": count}, "gpu/check")
+    def run(kind: str = "", count: int = 0) -> subprocess.CompletedProcess[str]:
+        return shell.step(script_of("gpu", "check"), {"NODE_GPU_KIND": kind, "NODE_GPU_COUNT": count}, name="a1-check")
 
     return run
 
@@ -56,9 +51,8 @@ def found(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
         ("all", "unknown"), ("$(reboot) ; `id`", "rebootid"), ("9" * 90, "unknown"), ("é\t\x01", "unknown"),
     ],
 )  # fmt: skip
-def test_a_products_name_has_one_short_kind(shell: Shell, product: str, kind: str) -> None:
-    done = shell.call('gpu_kind_of "$PRODUCT"', {"PRODUCT": product}, "gpu/nvidia_smi")
-    assert (done.returncode, done.stdout) == (0, kind), done.stderr
+def test_a_products_name_has_one_short_kind(product: str, kind: str) -> None:
+    assert nvidia_smi.kind_of(product) == kind
 
 
 def test_gpus_are_found_without_a_word_in_the_config(gate: Gate, shell: Shell) -> None:
@@ -182,7 +176,8 @@ def test_gpus_without_a_driver_stop_a_machine_that_was_promised_to_have_some(gat
     # Nobody spoke of a GPU: it may be the one that shows the console.
     quiet = gate()
     assert found(quiet)["gpus"] == 0
-    assert "NVIDIA GPUs without a driver, which jobs cannot use: 0000:18:00.0" in quiet.stderr
+    log = shell.path("/var/log/tailrack/a1-check.log").read_text()
+    assert "NVIDIA GPUs without a driver, which jobs cannot use: 0000:18:00.0" in log
 
 
 @pytest.mark.parametrize(
@@ -211,10 +206,13 @@ def test_a_driver_that_does_not_work_is_named_with_what_helps(
     assert remedy in done.stderr.split("next: ")[1]
 
 
-def test_an_nvidia_smi_that_hangs_ends_the_gate_in_time(gate: Gate, shell: Shell) -> None:
+def test_an_nvidia_smi_that_hangs_ends_the_gate_in_time(
+    gate: Gate, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shell.stub("nvidia-smi", "exec tail -f /dev/null")
     devices(shell, 0)
-    done = gate(before="GPU_LIMIT=1")
+    monkeypatch.setattr(nvidia_smi, "LIMIT_SECONDS", 1)
+    done = gate()
     assert done.returncode == 1
     assert "nvidia-smi does not answer within 1s" in done.stderr
     assert "then restart it" in done.stderr

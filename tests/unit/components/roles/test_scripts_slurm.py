@@ -264,32 +264,32 @@ def test_a_node_that_munge_refuses_for_its_clock_is_told_so(
 
 
 def test_device_files_of_gpus_are_made_at_boot_before_slurmd_looks(shell: Shell) -> None:
-    assert shell.call("gpu_compute", {**role_header("gpu"), "NODE_GPU_COUNT": 8}, "gpu/compute").returncode == 0
+    assert shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "NODE_GPU_COUNT": 8}).returncode == 0
     unit = shell.path("/etc/systemd/system/tailrack-gpu.service").read_text()
     assert "Before=slurmd.service" in unit
     # No driver must not keep slurmd from starting: its own message says which file is missing.
     assert all(line.startswith("ExecStart=-") for line in unit.splitlines() if line.startswith("ExecStart"))
-    assert "systemctl start tailrack-gpu.service" in shell.calls
+    assert "systemctl start tailrack-gpu.service tailrack-health.timer" in shell.calls
 
 
 def test_a_node_with_gpus_has_its_health_looked_at_and_its_driver_kept_awake(shell: Shell) -> None:
     shell.stub("systemctl", 'case "$*" in "-q cat nvidia-persistenced.service") ;; esac')
     for _ in range(2):
-        done = shell.call("gpu_compute", {**role_header("gpu"), "NODE_GPU_COUNT": 8}, "gpu/compute")
+        done = shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "NODE_GPU_COUNT": 8})
         assert done.returncode == 0, done.stderr
     assert "systemctl start nvidia-persistenced.service" in shell.calls
-    assert "systemctl --root=/ enable -q tailrack-health.timer" in shell.calls
+    assert "systemctl --root=/ enable -q tailrack-gpu.service tailrack-health.timer" in shell.calls
     assert "systemctl start --no-block tailrack-health.service" in shell.calls
     compile(shell.path("/usr/local/sbin/tailrack-health").read_text(), "tailrack-health", "exec")
     assert "ExecStart=/usr/bin/python3 " in shell.path("/etc/systemd/system/tailrack-health.service").read_text()
     # And of all of it nothing is left where it has none any more.
-    assert shell.call("gpu_compute", {**role_header("gpu"), "NODE_GPU_COUNT": 0}, "gpu/compute").returncode == 0
+    assert shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "NODE_GPU_COUNT": 0}).returncode == 0
     assert not [*shell.path("/usr/local/sbin").iterdir(), *shell.path("/etc/systemd/system").iterdir()]
 
 
 @pytest.mark.parametrize(("container", "persistenced"), [(False, False), (False, True), (True, False)])
 def test_at_boot_device_files_are_made_but_in_a_container(shell: Shell, container: bool, persistenced: bool) -> None:
-    assert shell.call("gpu_compute", {**role_header("gpu"), "NODE_GPU_COUNT": 8}, "gpu/compute").returncode == 0
+    assert shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "NODE_GPU_COUNT": 8}).returncode == 0
     shell.stub("systemd-detect-virt", f"exit {int(not container)}")
     shell.stub("systemctl", f"exit {3 * (not persistenced)}")
     for name in ("nvidia-smi", "nvidia-modprobe", "mount"):
@@ -304,7 +304,7 @@ def test_at_boot_device_files_are_made_but_in_a_container(shell: Shell, containe
 @pytest.mark.parametrize("asked", [True, False])
 def test_roce_ports_are_set_up_where_that_is_asked_for(shell: Shell, asked: bool) -> None:
     header = {**role_header("gpu"), "NODE_GPU_COUNT": 0, "GPU_ROCE_APPLY": asked}
-    assert shell.call("gpu_compute", header, "gpu/compute").returncode == 0
+    assert shell.step(script_of("gpu", "compute"), header).returncode == 0
     assert ("systemctl restart tailrack-roce.service" in shell.calls) == asked
     program = shell.path("/usr/local/sbin/tailrack-roce")
     assert program.exists() == asked
@@ -324,13 +324,13 @@ def test_roce_ports_are_set_up_where_that_is_asked_for(shell: Shell, asked: bool
     assert shell.program("/usr/local/sbin/tailrack-roce").returncode == 0
     assert [call for call in shell.calls if call.startswith("ip ")] == ["ip link set enmlx5_1 mtu 9216"]
     assert "mlxconfig -y -d 0000:45:00.0 set ATS_ENABLED=true" in shell.calls
-    assert shell.call("gpu_leave", {}, "gpu/leave").returncode == 0
+    assert shell.step(script_of("gpu", "leave"), {}).returncode == 0
     assert not program.exists()
 
 
 @pytest.mark.parametrize(("size", "enlarged"), [(65536, True), (1048576, False)])
 def test_a_small_shared_memory_is_made_larger_at_boot(shell: Shell, size: int, enlarged: bool) -> None:
-    assert shell.call("gpu_compute", {**role_header("gpu"), "NODE_GPU_COUNT": 8}, "gpu/compute").returncode == 0
+    assert shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "NODE_GPU_COUNT": 8}).returncode == 0
     shell.stub("systemd-detect-virt")
     shell.stub("mount")
     shell.stub("df", f"echo 1K-blocks; echo {size}")
@@ -346,10 +346,10 @@ def test_jobs_may_pin_memory_wherever_they_are_submitted_from(
     assert "LimitMEMLOCK=infinity" in shell.path(UNIT).read_text()
 
 
-@pytest.mark.parametrize("way", [("gpu_compute", "gpu/compute"), ("gpu_leave", "gpu/leave")])
-def test_a_node_without_gpus_and_one_that_leaves_have_no_such_unit(shell: Shell, way: tuple[str, str]) -> None:
+@pytest.mark.parametrize("phase", ["compute", "leave"])
+def test_a_node_without_gpus_and_one_that_leaves_have_no_such_unit(shell: Shell, phase: str) -> None:
     unit = shell.write("/etc/systemd/system/tailrack-gpu.service", "[Unit]\n")
-    assert shell.call(way[0], {**role_header("gpu"), "NODE_GPU_COUNT": 0}, way[1]).returncode == 0
+    assert shell.step(script_of("gpu", phase), {**role_header("gpu"), "NODE_GPU_COUNT": 0}).returncode == 0
     assert not unit.exists()
 
 

@@ -1,0 +1,150 @@
+"""Run nvidia-smi, and read its output."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from components.node.accounts import as_user
+from components.node.failure import Failure
+from components.node.run import attempt
+from components.node.text import printable
+
+# Time limit in seconds: without a persistence daemon it initialises every GPU first.
+LIMIT_SECONDS = 60
+_MOST_BYTES = 4_000_000
+_TIMEOUTS = (124, 137)
+
+_BRANDS = "nvidia|tesla|geforce|quadro|graphics|generation|edition|server|workstation|blackwell|gpu|with|design"
+_SIZES_AND_BOARDS = r"sxm[0-9]*|pcie|nvl|hbm[0-9]*[a-z]?|[0-9]+gb?|pg[0-9]+(-[0-9]+)?|ac|lc"
+_NO_KINDS = ("all", "gpu", "none", "default", "localhost")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The exit status of nvidia-smi, and its output with its errors."""
+
+    status: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU as nvidia-smi shows it: number of its device file, PCI address, product name, and memory in MiB."""
+
+    minor: str
+    bus: str
+    name: str
+    memory: int
+    has_mig: bool
+    has_display: bool
+
+    @property
+    def kind(self) -> str:
+        """Return its name for Slurm and the config."""
+        return kind_of(self.name)
+
+
+def kind_of(product: str) -> str:
+    """Return a product's name for Slurm and the config: h100 for "NVIDIA H100 80GB HBM3".
+
+    It is the product name without brand words, memory size and board type, or `unknown` if nothing valid is left.
+    """
+    kind = product.encode("ascii", "replace").decode().lower()
+    for words in (_BRANDS, _SIZES_AND_BOARDS):
+        kind = re.sub(rf"\b({words})\b", "", kind)
+    kind = re.sub(r"\brtx a([0-9]{4})\b", r"a\1", kind)
+    kind = re.sub(r"-+", "-", re.sub(r"[^a-z0-9-]", "", kind)).strip("-")
+    return kind if re.fullmatch(r"[a-z][a-z0-9-]{0,40}", kind) and kind not in _NO_KINDS else "unknown"
+
+
+def ask(*arguments: str, in_container: bool) -> Answer:
+    """Run nvidia-smi.
+
+    In a container it does not run as root, because it would create device files of other GPUs.
+    """
+    words = ("nvidia-smi", *arguments)
+    if in_container:
+        ended = as_user("nobody", *words, limit=LIMIT_SECONDS, most=_MOST_BYTES)
+    else:
+        ended = attempt(*words, limit=LIMIT_SECONDS, keep_errors=True)
+    # As a shell shows a signal.
+    status = ended.status if ended.status >= 0 else 128 - ended.status
+    return Answer(status, ended.output + ended.errors)
+
+
+def read_gpus(text: str) -> tuple[str, list[Gpu]]:
+    """Return the driver's version, empty if it is not one, and the GPUs, from the output of `nvidia-smi -q -x`."""
+    driver = _field(text, "driver_version")
+    parts = re.findall(r"<gpu id=(.*?)</gpu>", text, re.DOTALL)
+    return driver if re.fullmatch(r"[0-9][0-9A-Za-z.-]{0,40}", driver) else "", [_gpu(part) for part in parts]
+
+
+def _gpu(part: str) -> Gpu:
+    address = re.match(r'"([^"\n]*)"', part)
+    memory = re.match(r"[0-9]{1,8}\b", _field(part.partition("<fb_memory_usage>")[2], "total"))
+    name = _field(part, "product_name")
+    return Gpu(
+        _field(part, "minor_number"),
+        address[1] if address else "",
+        name,
+        int(memory[0]) if memory else 0,
+        _field(part, "current_mig") == "Enabled",
+        # Use display_active: data centre cards can have "Display Mode: Enabled" without a display.
+        _field(part, "display_active") == "Enabled" or "Display" in name,
+    )
+
+
+def _field(text: str, name: str) -> str:
+    found = re.search(rf"<{name}>([^<\n]*)", text)
+    return found[1] if found else ""
+
+
+def fewest_links(text: str) -> int:
+    """Return the smallest number of active NVLinks of any GPU, from the output of `nvidia-smi nvlink -s`."""
+    counts: list[int] = []
+    for line in text.splitlines():
+        if re.match(r"GPU [0-9]+:", line):
+            counts.append(0)
+        elif counts and re.match(r"\s+Link [0-9]+: [0-9.]+ GB/s", line):
+            counts[-1] += 1
+    return min(counts, default=0)
+
+
+# The reason and remedy, by a part of the output.
+_CAUSES: Mapping[str, tuple[str, str]] = {
+    "version mismatch": (
+        "the running NVIDIA driver is not the installed one ({line})",
+        "restart {host}, because its driver was updated while it ran; then run up again",
+    ),
+    "couldn't communicate": (
+        "the NVIDIA driver does not load ({line})",
+        "run 'modprobe nvidia' on {host} to see why ('dkms status': is there a module for this kernel? Secure Boot "
+        "rejects unsigned ones)",
+    ),
+    **dict.fromkeys(
+        ("GPU is lost", "Unable to determine the device handle"),
+        (
+            "a GPU is lost ({line})",
+            "see 'dmesg | grep -i xid' on {host} and restart it; replace a GPU that is lost again",
+        ),
+    ),
+}
+
+
+def failure_of(answer: Answer, bus: str, host: str) -> Failure:
+    """Return the reason and the remedy for a failure of nvidia-smi. `bus`: the PCI addresses of GPUs."""
+    if answer.status in _TIMEOUTS:
+        return Failure(
+            f"nvidia-smi does not answer within {LIMIT_SECONDS}s: a GPU or its driver hangs",
+            f"see 'dmesg | grep -iE \"nvrm|xid\"' on {host}, then restart it: only a restart recovers a GPU that hangs",
+        )
+    line = next(filter(None, (printable(line, 200) for line in answer.text.splitlines())), "")
+    for part, (reason, remedy) in _CAUSES.items():
+        if part in answer.text:
+            return Failure(reason.format(line=line), remedy.format(host=host))
+    return Failure(
+        f"nvidia-smi fails with status {answer.status} ({line}); on the PCI bus: {bus or 'no GPU'}",
+        f"run nvidia-smi on {host}, and see 'dmesg | grep -i nvrm' there",
+    )
