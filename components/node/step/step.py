@@ -41,6 +41,11 @@ class Step:
     bash: Callable[..., None] = lambda *words: None
     _lock: Lock | None = None
 
+    @property
+    def here_file(self) -> str:
+        """Return the path of a file that exists if the last step of this name was local."""
+        return f"{STATE_DIR}/here/{self.name}"
+
     def result(self, name: str, value: Any) -> None:
         """Add a key and its value to the answer."""
         if value is None:

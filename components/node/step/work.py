@@ -16,7 +16,7 @@ from components.node.failure import Failure
 from components.node.locks import PRIVATE
 from components.node.log import note
 from components.node.step.shell import Shell
-from components.node.step.step import STATE_DIR, Step
+from components.node.step.step import Step
 from components.node.step.values import read_values, values_type
 
 # A call: `["bash", FUNCTION, ARGUMENT...]`, `["python", MODULE, FUNCTION]`, `["files", [PATH, MODE, OWNER, TEXT]...]`,
@@ -178,22 +178,17 @@ def _file(path: str, mode: str, owner: str, text: str) -> files.File:
 def undone_elsewhere(step: Step, *, here: bool) -> bool:
     """Return whether a step of the same name, local instead of by SSH or the other way round, has replaced this one.
 
-    That happens when a head node becomes local: the old step must not undo the new one's work. The file exists if the
-    last one was local.
+    That happens when a head node becomes local: the old step must not undo the new one's work.
     """
-    return files.exists(_here_file(step)) != here
+    return files.exists(step.here_file) != here
 
 
 def remember_how(step: Step, *, here: bool) -> None:
     """Record whether the step is local."""
     if here:
-        files.write(_here_file(step), "")
+        files.write(step.here_file, "")
     else:
-        files.remove(_here_file(step))
-
-
-def _here_file(step: Step) -> str:
-    return f"{STATE_DIR}/here/{step.name}"
+        files.remove(step.here_file)
 
 
 def read_plan(text: str) -> Plan:

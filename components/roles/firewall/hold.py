@@ -14,6 +14,7 @@ from components.node.passwd import user_named
 from components.node.run import attempt
 from components.node.step.step import Step
 
+PORTS, PORTS_RULES = "/etc/tailrack/ports", "/etc/tailrack/ports.nft"
 # The uids that systemd gives to units with DynamicUser=.
 _DYNAMIC_UIDS = (61184, 65519)
 
@@ -54,9 +55,9 @@ def hold_ports(step: Step, values: HeldPorts) -> None:
         if holder.machines != "head" or step.host == values.firewall_head
     ]
     ports = "\n".join(f"{port.port} {port.first} {port.last}" for port in held)
-    files.write("/etc/tailrack/ports", f"# Written by tailrack: port, first and last uid that may bind it.\n{ports}")
+    files.write(PORTS, f"# Written by tailrack: port, first and last uid that may bind it.\n{ports}")
     rules = "\n".join(_rules(held))
-    files.write("/etc/tailrack/ports.nft", _TABLE.format(rules=rules))
+    files.write(PORTS_RULES, _TABLE.format(rules=rules))
     if not attempt("systemctl", "reload-or-restart", "tailrack-firewall.service").ok:
         raise Failure(
             "cannot close the cluster's ports on this machine's other networks",

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from components.node.step.step import Step
+from components.roles.firewall.hold import HeldPorts, PortHolder, hold_ports
 from components.roles.order import holders, roles
-from components.roles.role import USERS, Holder, Role, Value
-from components.steps.command_line import render_script
+from components.roles.role import USERS, Holder, Role
 from stacks.config import parse
 from tests.unit.configs import LAB
 from tests.unit.shell import Shell, role_header, script_of
 
 
-def firewall(shell: Shell, open_ports: Sequence[int] = (), words: Sequence[str] = ("up",)) -> None:
-    """Run the role's phase as a step; the second of the words says that it is a local one."""
-    script = script_of("firewall", "machine")
-    own = {"HOST_NAME": "a1", "STEP_NAME": "a1-node", "STEP_LOCK": "", "STEP_REPAIR": ""}
-    known: dict[str, Value] = {**role_header("firewall"), "NODE_RELAY_PORT": "", "NODE_OPEN_PORTS": open_ports, **own}
-    done = shell.run(render_script(script, {name: known[name] for name in script.reads | own.keys()}), *words)
+def firewall(shell: Shell, open_ports: Sequence[int] = (), *, here: bool = False) -> None:
+    """Run the role's phase as a step, perhaps a local one."""
+    values = {**role_header("firewall"), "NODE_RELAY_PORT": "", "NODE_OPEN_PORTS": open_ports}
+    done = shell.step(script_of("firewall", "machine"), values, name="a1-node", here=here)
     assert done.returncode == 0, done.stderr
 
 
@@ -66,13 +64,13 @@ def test_a_machine_with_nfs_of_others_keeps_the_ports_open_that_it_needs(
     assert rules.get("udp", set()) == udp
 
 
-@pytest.mark.parametrize(("here", "came", "closes"), [(1, 1, True), (0, 1, False), (1, 0, False)])
+@pytest.mark.parametrize(("here", "came", "closes"), [(True, True, True), (False, True, False), (True, False, False)])
 def test_an_ssh_server_that_came_with_the_cluster_to_its_operators_machine_is_closed_but_on_the_tailnet(
-    shell: Shell, here: int, came: int, closes: bool
+    shell: Shell, here: bool, came: bool, closes: bool
 ) -> None:
     shell.stub("sshd", "echo port 2222")
     shell.write("var/lib/tailrack/packages", "openssh-server\n" if came else "jq\n")
-    firewall(shell, words=("up", "here") if here else ("up",))
+    firewall(shell, here=here)
     assert ("2222" in closed(shell)["tcp"]) == closes
 
 
@@ -109,13 +107,17 @@ def test_a_port_that_a_role_says_nothing_of_is_roots() -> None:
     assert holders([role]) == [("7000", "root", "all"), ("7001", "any", "head"), ("8000", "root", "all")]
 
 
-HOLDERS = (("6817", "slurm", "all"), ("6818", "root", "all"), ("9090", "dynamic", "head"), ("2049", "kernel", "all"))
+HOLDERS = [
+    PortHolder("6817", "slurm", "all"), PortHolder("6818", "root", "all"), PortHolder("9090", "dynamic", "head"),
+    PortHolder("2049", "kernel", "all"),
+]  # fmt: skip
+SLURM = "slurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\n"
 
 
-def hold(shell: Shell, name: str = "head", rows: Sequence[Sequence[str]] = HOLDERS) -> subprocess.CompletedProcess[str]:
+def hold(shell: Shell, name: str = "head") -> None:
     """Hold ports on a machine of a name."""
-    values = {"FIREWALL_HOLDERS": [" ".join(row) for row in rows], "FIREWALL_HEAD": "head", "HOST_NAME": name}
-    return shell.call("hold_ports", values, "firewall/hold")
+    with shell.here():
+        hold_ports(Step(name, "a1-node"), HeldPorts(HOLDERS, "head"))
 
 
 def held(shell: Shell) -> list[str]:
@@ -125,26 +127,25 @@ def held(shell: Shell) -> list[str]:
 def test_a_port_is_its_accounts_by_number_and_that_of_a_service_of_the_head_node_is_free_elsewhere(
     shell: Shell,
 ) -> None:
-    shell.stub("id", "echo 64030")
-    assert hold(shell).returncode == 0
+    shell.write("etc/passwd", SLURM)
+    hold(shell)
     assert held(shell) == ["6817 64030 64030", "6818 0 0", "9090 61184 65519", "2049 0 0"]
-    assert hold(shell, "a1").returncode == 0
+    hold(shell, "a1")
     assert held(shell) == ["6817 64030 64030", "6818 0 0", "2049 0 0"]
 
 
 def test_an_account_that_is_not_there_yet_has_its_port_held_for_it_and_gets_it_once_it_is(shell: Shell) -> None:
-    shell.stub("id", "exit 1")
-    assert hold(shell).returncode == 0
+    hold(shell)
     assert "6817 0 0" in held(shell)
-    shell.stub("id", "echo 64030")
-    assert hold(shell).returncode == 0
+    shell.write("etc/passwd", SLURM)
+    hold(shell)
     assert "6817 64030 64030" in held(shell)
     assert shell.calls.count("systemctl reload-or-restart tailrack-firewall.service") == 2
 
 
 def test_an_answer_from_a_held_port_leaves_the_machine_only_where_its_account_listens(shell: Shell) -> None:
-    shell.stub("id", "echo 64030")
-    assert hold(shell).returncode == 0
+    shell.write("etc/passwd", SLURM)
+    hold(shell)
     rules = shell.path("/etc/tailrack/ports.nft").read_text()
     assert [line.strip() for line in rules.splitlines() if "tcp sport" in line] == [
         "tcp sport 6817 meta skuid { 0, 64030 } accept",
