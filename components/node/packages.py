@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from components.node import files, run
+from components.node import files, kernel, run
+from components.node.dpkg import installed
 from components.node.failure import Failure
 from components.node.fetch import fetch_reason, fetch_remedy
 from components.node.locks import PRIVATE, Lock
 from components.node.log import note
 from components.node.run import Ended, attempt, exists
 from components.node.step.step import STATE_DIR
+from components.node.waiting import now, sleep
 
 # Seconds to wait for cloud-init, and for the locks of apt and dpkg.
 CLOUD_INIT_SECONDS = 600
@@ -123,17 +124,15 @@ def try_ensure(host: str, *names: str) -> None:
 
 def missing_of(names: Sequence[str]) -> list[str]:
     """Return the packages that are not installed. Usually all are."""
-    shown = attempt("dpkg-query", "-W", "-f=${Package} ${db:Status-Status}\\n", *names, quiet=True).output
-    installed = {
-        name for name, _, state in (line.partition(" ") for line in shown.splitlines()) if state == "installed"
-    }
-    return [name for name in dict.fromkeys(names) if name.partition(":")[0] not in installed]
+    plain = {name: name.partition(":")[0] for name in names}
+    there = installed(plain.values())
+    return [name for name in plain if plain[name] not in there]
 
 
 def without_candidate(names: Sequence[str]) -> list[str]:
     """Return the packages that no source has. It makes one call, because each call reads all lists."""
-    shown = attempt("apt-cache", "policy", *names, quiet=True).output
-    return [name for name in names if name not in _candidates(shown)]
+    candidates = _candidates(attempt("apt-cache", "policy", *names, quiet=True).output)
+    return [name for name in names if name not in candidates]
 
 
 def candidate_of(name: str) -> str:
@@ -143,13 +142,10 @@ def candidate_of(name: str) -> str:
 
 def versions_of(names: Sequence[str]) -> dict[str, str]:
     """Return the versions of packages: the installed ones, or those that could be installed."""
-    shown = attempt("dpkg-query", "-W", "-f=${Package} ${db:Status-Status} ${Version}\\n", *names, quiet=True).output
-    rows = (line.split() for line in shown.splitlines())
-    # A removed package that left its configuration has a version too.
-    installed = {row[0]: row[2] for row in rows if row[1:2] == ["installed"] and len(row) > 2}
-    others = [name for name in names if name not in installed]
+    there = installed(names)
+    others = [name for name in names if name not in there]
     shown = attempt("apt-cache", "policy", *others, quiet=True).output if others else ""
-    return {**_candidates(shown), **installed}
+    return {**_candidates(shown), **there}
 
 
 def _candidates(policy: str) -> dict[str, str]:
@@ -169,17 +165,25 @@ def when_unlocked(host: str, *command: str, limit: float = _INSTALL_SECONDS) -> 
 
     None of their options waits for all locks. Raises Failure if a lock stays.
     """
-    end = time.monotonic() + APT_SECONDS
+    return _when_unlocked(host, lambda: _run(*command, limit=limit))
+
+
+def _run(*command: str, limit: float = _INSTALL_SECONDS) -> Ended:
+    # Jobs may run, so needrestart must restart nothing.
+    return attempt(*command, limit=limit, environment={"NEEDRESTART_SUSPEND": "1"}, keep_errors=True)
+
+
+def _when_unlocked(host: str, command: Callable[[], Ended]) -> Ended:
+    end = now() + APT_SECONDS
     last = ""
     while True:
-        # Jobs may run, so needrestart must restart nothing.
-        ended = attempt(*command, limit=limit, environment={"NEEDRESTART_SUSPEND": "1"}, keep_errors=True)
+        ended = command()
         sys.stderr.write(ended.output)
         holder = "" if ended.ok else _holder_of_lock(ended.errors)
         if not holder:
             sys.stderr.write(ended.errors)
             return ended
-        if time.monotonic() >= end:
+        if now() >= end:
             raise Failure(
                 f"another process has used the package manager for {APT_SECONDS}s: {holder}",
                 f"wait until that process ends, or find out why it does not, on {host}; then run up again",
@@ -187,7 +191,7 @@ def when_unlocked(host: str, *command: str, limit: float = _INSTALL_SECONDS) -> 
         if holder != last:
             note(f"waiting, at most {APT_SECONDS}s: {holder}")
         last = holder
-        time.sleep(1)
+        sleep(1)
 
 
 def _holder_of_lock(errors: str) -> str:
@@ -199,16 +203,21 @@ def _holder_of_lock(errors: str) -> str:
     pid = re.search(r"with pid (\d+)", line)
     if not pid:
         return line
-    name = run.name_of_process(int(pid[1])) or "gone"
+    name = kernel.read(f"/proc/{pid[1]}/comm").strip() or "gone"
     return f"{line} ({name})"
 
 
 def unstarted(host: str, *command: str) -> Ended:
     """Run a command of apt without starting daemons: the step starts them when it has written their configuration."""
+    return _when_unlocked(host, lambda: _run_unstarted(*command))
+
+
+def _run_unstarted(*command: str) -> Ended:
+    # Not while the step waits for a lock: the process that has it may start daemons.
     if not files.exists(_POLICY):
         files.write(_POLICY, _POLICY_TEXT, 0o755)
     try:
-        return when_unlocked(host, *command)
+        return _run(*command)
     finally:
         if "# tailrack:" in (files.read(_POLICY) or ""):
             files.remove(_POLICY)
@@ -233,8 +242,7 @@ def refresh_lists(host: str, names: Sequence[str] = ()) -> str:
     try:
         if names and without_candidate(names):
             files.remove(_READ)
-        age = files.age_of(_READ)
-        if age is not None and age < _FRESH_SECONDS:
+        if _are_fresh():
             return ""
         note(f"reading the package lists, at most {LISTS_SECONDS}s")
         ended = when_unlocked(host, *_UPDATE, limit=LISTS_SECONDS)
@@ -252,6 +260,11 @@ def refresh_lists(host: str, names: Sequence[str] = ()) -> str:
             lock.release()
 
 
+def _are_fresh() -> bool:
+    age = files.age_of(_READ)
+    return age is not None and age < _FRESH_SECONDS
+
+
 def _lists_lock() -> Lock | None:
     try:
         return Lock(_LISTS_LOCK, seconds=APT_SECONDS)
@@ -266,19 +279,23 @@ def refresh_lists_now(host: str) -> None:
     refresh_lists(host)
 
 
+# Another step may have read them while this one waited for the lock.
+_READ_UNLESS_FRESH = 'minutes=$1; shift; [ -n "$(find "$0" -mmin "-$minutes" 2>/dev/null)" ] || { "$@" && : >"$0"; }'
+
+
 def begin_lists(*names: str) -> None:
     """Read the package lists in the background if this step or a later one lacks packages.
 
     The processes may continue after this step. They have only its log open, and a session of their own, so that the end
     of the connection does not end them.
     """
-    if not missing_of(names):
+    if _are_fresh() or not missing_of(names):
         return
     files.make_folder(PRIVATE, 0o700)
     lock, read = (files.on_disk(path) for path in (f"{PRIVATE}/{_LISTS_LOCK}.lock", _READ))
     _LOOK.process = run.begin(
         *("flock", "-w", str(APT_SECONDS), lock, "timeout", "-k", "5", str(LISTS_SECONDS)),
-        *("sh", "-c", '"$@" && : >"$0"', read, *_UPDATE),
+        *("sh", "-c", _READ_UNLESS_FRESH, read, str(_FRESH_SECONDS // 60), *_UPDATE),
     )
 
 

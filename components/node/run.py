@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from components.node.failure import Failure
 
@@ -157,11 +156,3 @@ def begin(*arguments: str, output: int | None = None) -> subprocess.Popen[bytes]
         env={**os.environ, "PATH": PATH},
         start_new_session=True,
     )
-
-
-def name_of_process(pid: int) -> str:
-    """Return the name of a running process; empty if it is gone."""
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""

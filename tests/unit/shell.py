@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from components.node import accounts, files, locks, passwd, run, waiting
+from components.node import accounts, files, locks, packages, passwd, run, waiting
 from components.node.failure import Failure
 from components.node.step import kept, work
 from components.node.step import main as step_main
@@ -222,6 +222,8 @@ class Shell:
                 (passwd, "is_root", lambda: True),
                 (passwd, "grp", _Table(self.path("/etc/group"), "group")),
                 (run, "PATH", self.environment["PATH"]),
+                (packages, "AHEAD", packages._Ahead()),
+                (packages, "_LOOK", packages._Look()),
                 (waiting, "time", clock),
                 (locks, "time", clock),
             ):

@@ -49,7 +49,7 @@ def machine(shell: Shell) -> Shell:
     shell.write("installed", "")
     shell.stub(
         "dpkg-query",
-        f'case "$*" in *source:Package*) cat "{shell.root}/installed" ;; *Version*) exit 1 ;; '
+        f'case "$*" in *source:Package*) cat "{shell.root}/installed" ;; *"f=\\${{db:"*) exit 1 ;; '
         f"*) echo procps installed; awk '{{print $3, $2}}' \"{shell.root}/installed\" ;; esac",
     )
     for name in ("apt-cache", "apt-mark", "sync", "useradd", "userdel", "pkill", "getent"):

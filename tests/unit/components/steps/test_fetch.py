@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from components.node import packages
+from components.node.artifacts import Artifact, keep_artifact
+from components.node.failure import Failure
 from components.node.fetch import fetch_reason, fetch_remedy
+from components.node.step.step import Step
 from tests.unit.shell import Shell
 
 RETRY = (
@@ -108,27 +113,25 @@ def test_a_step_that_cannot_fetch_a_package_a_file_or_a_key_names_the_certificat
     shell.stub("dpkg")
     shell.stub("apt-cache", 'for name in "${@:2}"; do printf "%s:\\n  Candidate: 1\\n" "$name"; done')
     shell.stub("apt-get", f"case $* in *install*) cat <<'END' >&2\n{APT.format(UNKNOWN)}END\nexit 100 ;; esac")
-    say = 'report() { printf "%s; %s" "${REASON-}" "${REMEDY-}"; }; trap report EXIT; '
-    for commands in ("ensure_packages jq", 'keep_artifact /var/kept/x 00 https://x "a key" "another"'):
-        done = shell.call(
-            f"{say}mkdir -p /var/lib/tailrack /var/kept /run/tailrack-private; {commands}", {}, "machine/artifact"
-        )
-        assert done.returncode != 0
-        assert "certificate verify failed: " in done.stdout, done.stdout + done.stderr
-        assert "update-ca-certificates" in done.stdout
+    shell.path("/var/kept").mkdir(parents=True)
+    step, file = Step("a1", "a1-node"), Artifact("00", "https://x", "a key", "another")
+    ways = (partial(packages.ensure, "a1", "jq"), partial(keep_artifact, step, "/var/kept/x", file))
+    for fetch in ways:
+        with shell.here(), pytest.raises(Failure, match="certificate verify failed: ") as caught:
+            fetch()
+        assert "update-ca-certificates" in caught.value.remedy
 
 
 def test_a_package_list_that_cannot_be_read_for_a_certificate_is_told_so_where_a_package_lacks(shell: Shell) -> None:
     shell.stub("dpkg-query", "exit 1")
     shell.stub("dpkg")
-    shell.stub("find")
     shell.stub("apt-cache", 'printf "jq:\\n  Candidate: (none)\\n"')
     # apt-get itself takes that for no failure.
     shell.stub("apt-get", f"case $* in *update*) cat <<'END' >&2\n{APT.format(UNKNOWN)}END\n ;; esac")
-    say = 'report() { printf "%s; %s" "${REASON-}" "${REMEDY-}"; }; trap report EXIT; '
-    done = shell.call(f"{say}mkdir -p /var/lib/tailrack; ensure_packages jq", {}, "base")
-    assert "no readable package source has jq (certificate verify failed: The" in done.stdout, done.stderr
-    assert "update-ca-certificates" in done.stdout
+    lacking = r"no readable package source has jq \(certificate verify failed: The"
+    with shell.here(), pytest.raises(Failure, match=lacking) as caught:
+        packages.ensure("a1", "jq")
+    assert "update-ca-certificates" in caught.value.remedy
 
 
 def test_no_script_of_a_role_fetches_anything_and_keeps_the_cause_to_itself() -> None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
 
 import pytest
 
 from components.node import packages
+from components.node.failure import Failure
 from components.node.step.step import Step
+from components.node.waiting import wait_until
 from components.roles.munge.join import JoinValues, join
+from components.steps.composition import Script
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build
-from tests.unit.shell import Shell, bash_script
+from tests.unit.shell import Shell
 
 APT_LOCK = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 4321 (unattended-upgr)"
 DPKG_LOCK = "dpkg: error: dpkg frontend lock was locked by another process with pid 4321"
@@ -27,7 +34,7 @@ def apt(shell: Shell) -> Shell:
     shell.stub(
         "dpkg-query",
         f"""shift 2
-        for name; do grep -qsx "$name" "{shell.root}/installed" && echo installed || lacks=1; done
+        for name; do grep -qsx "$name" "{shell.root}/installed" && echo "$name installed 1.0" || lacks=1; done
         exit $lacks""",
     )
     candidates(shell, "1.0")
@@ -62,25 +69,44 @@ def busy(shell: Shell, program: str, lock: str, times: int) -> None:
     stub.write_text("\n".join([*first, waiting + rest]))
 
 
-def ensure(shell: Shell, *packages: str, wait: int = 600) -> subprocess.CompletedProcess[str]:
-    """Have packages installed, with the seconds to wait for others."""
-    return in_a_step(shell, f"APT_WAIT={wait}\nensure_packages {' '.join(packages)}")
+@contextmanager
+def machine(shell: Shell, wait: int = 600) -> Iterator[None]:
+    """Let functions run on the machine, with its log. `wait`: the seconds to wait for others."""
+    with (
+        shell.here(),
+        shell.path("/log").open("a", encoding="utf-8") as stream,
+        contextlib.redirect_stderr(stream),
+        mock.patch.object(packages, "APT_SECONDS", wait),
+    ):
+        yield
 
 
-def in_a_step(shell: Shell, commands: str) -> subprocess.CompletedProcess[str]:
-    """Run commands whose failure is reported as a step's is."""
-    return shell.call(f'mkdir -p "$LOG_DIR" "$STATE_DIR"\nexec 4>&2\ntrap report_failure EXIT\n{commands}', {})
+def log(shell: Shell) -> str:
+    return shell.path("/log").read_text()
+
+
+def ensure(shell: Shell, *names: str, wait: int = 600) -> None:
+    """Have packages installed."""
+    with machine(shell, wait):
+        packages.ensure("a1", *names)
+
+
+def failure(shell: Shell, *names: str, wait: int = 600) -> Failure:
+    """Return the failure of having packages installed."""
+    with pytest.raises(Failure) as caught:
+        ensure(shell, *names, wait=wait)
+    return caught.value
 
 
 def test_what_is_there_is_left_alone(apt: Shell) -> None:
     (apt.root / "installed").write_text("munge\njq\n")
-    assert ensure(apt, "munge", "jq").returncode == 0
+    ensure(apt, "munge", "jq")
     assert not [call for call in apt.calls if call.startswith("apt-get")]
 
 
 def test_what_is_missing_is_installed_and_no_daemon_starts_by_itself(apt: Shell) -> None:
     (apt.root / "installed").write_text("jq\n")
-    assert ensure(apt, "munge", "jq").returncode == 0
+    ensure(apt, "munge", "jq")
     assert "munge" in (apt.root / "installed").read_text().split()
     assert (apt.root / "policy-then").read_text().endswith("exit 101\n")
     assert not apt.path("/usr/sbin/policy-rc.d").exists()
@@ -98,58 +124,67 @@ def test_a_lock_that_another_has_is_waited_for_and_the_holder_is_named(
 ) -> None:
     busy(apt, program, lock, times=3)
     apt.write("/proc/4321/comm", "unattended-upgr\n")
-    done = ensure(apt, "munge")
-    assert done.returncode == 0, done.stderr
-    (line,) = [line for line in done.stderr.splitlines() if "waiting" in line]
-    assert said in line.replace(str(apt.root), "")
+    ensure(apt, "munge")
+    (line,) = [line for line in log(apt).splitlines() if "waiting" in line]
+    assert said in line
     assert "4321 (unattended-upgr)" in line
 
 
 def test_a_lock_that_is_never_given_back_ends_the_step_with_its_holders_name(apt: Shell) -> None:
     busy(apt, "apt-get", APT_LOCK, times=1000)
-    done = ensure(apt, "munge", wait=0)
-    assert done.returncode == 1
-    assert "failed: another process has used the package manager for 0s: Could not get lock" in done.stderr
-    assert "held by process 4321 (unattended-upgr)" in done.stderr
-    assert "\nnext: wait until that process ends" in done.stderr
+    failed = failure(apt, "munge", wait=0)
+    assert failed.reason.startswith("another process has used the package manager for 0s: Could not get lock")
+    assert "held by process 4321 (unattended-upgr)" in failed.reason
+    assert failed.remedy.startswith("wait until that process ends")
 
 
 def test_a_lock_that_is_taken_again_during_the_installation_leaves_no_ban_on_starting_daemons(apt: Shell) -> None:
     installs(apt, before=f'case "$*" in *install*) echo "{APT_LOCK}" >&2; exit 100 ;; esac')
-    assert ensure(apt, "munge", wait=0).returncode == 1
+    failure(apt, "munge", wait=0)
     assert not apt.path("/usr/sbin/policy-rc.d").exists()
+
+
+def test_while_a_lock_is_waited_for_others_may_start_daemons(apt: Shell) -> None:
+    policy = apt.path("/usr/sbin/policy-rc.d")
+    failing = f'case "$*" in *install*) [ -e "{apt.root}/again" ] || {{ echo "{APT_LOCK}" >&2; exit 100; }} ;; esac'
+    installs(apt, before=failing)
+    policies = []
+
+    def pause(seconds: float) -> None:
+        policies.append(policy.exists())
+        apt.write("again", "")
+
+    with mock.patch.object(packages, "sleep", pause):
+        ensure(apt, "munge")
+    assert policies == [False]
 
 
 def test_a_broken_source_of_others_is_passed_over_where_the_rest_has_the_packages(apt: Shell) -> None:
     installs(apt, before=f'case "$*" in *update) echo "{BROKEN}" >&2; exit 100 ;; esac')
-    done = ensure(apt, "munge")
-    assert done.returncode == 0, done.stderr
-    assert BROKEN in done.stderr
+    ensure(apt, "munge")
+    assert BROKEN in log(apt)
     assert "munge" in (apt.root / "installed").read_text().split()
 
 
 def test_a_broken_source_is_quoted_where_a_package_cannot_be_had(apt: Shell) -> None:
     installs(apt, before=f'case "$*" in *update) echo "{BROKEN}" >&2; exit 100 ;; esac')
     candidates(apt, "(none)")
-    done = ensure(apt, "munge")
-    assert done.returncode == 1
-    assert f"no readable package source has munge ({BROKEN})" in done.stderr
-    assert "\nnext: see 'apt-get update'" in done.stderr
+    failed = failure(apt, "munge")
+    assert failed.reason == f"no readable package source has munge ({BROKEN})"
+    assert failed.remedy.startswith("see 'apt-get update'")
 
 
 def test_a_package_of_others_that_cannot_be_configured_stops_nothing(apt: Shell) -> None:
     apt.stub("dpkg", "echo 'dpkg: error processing package agent' >&2; exit 1")
     installs(apt, status=100)
-    assert ensure(apt, "munge").returncode == 0
+    ensure(apt, "munge")
 
 
 def test_nothing_is_removed_for_a_package_and_what_would_be_is_named(apt: Shell) -> None:
     installs(
         apt, before='case "$*" in *Remove=false*install*) echo "E: Packages need to be removed" >&2; exit 100 ;; esac'
     )
-    done = ensure(apt, "munge")
-    assert done.returncode == 1
-    assert "installing munge would remove nvidia-driver-550" in done.stderr
+    assert failure(apt, "munge").reason == "installing munge would remove nvidia-driver-550"
     assert all("APT::Get::Remove=false" in call for call in apt.calls if " install " in call and " -s " not in call)
 
 
@@ -159,34 +194,42 @@ def updates(shell: Shell) -> int:
 
 def test_package_lists_are_read_once_for_all_steps_of_an_up(apt: Shell) -> None:
     for package in ("munge", "jq", "slurmd"):
-        assert ensure(apt, package).returncode == 0
+        ensure(apt, package)
     assert updates(apt) == 1
     # Those of an hour ago say nothing of now.
     subprocess.run(["touch", "-d", "1 hour ago", apt.path("/run/tailrack-private/package-lists")], check=True)
-    assert ensure(apt, "nftables").returncode == 0
+    ensure(apt, "nftables")
     assert updates(apt) == 2
 
 
 def test_lists_that_are_read_beside_a_step_are_waited_for_where_packages_are_needed(apt: Shell) -> None:
     first = f'case "$*" in *update) until [ -e "{apt.root}/joined" ]; do :; done ;; esac'
     installs(apt, before=first)
-    done = in_a_step(apt, f'begin_package_lists munge jq; : >"{apt.root}/joined"; ensure_packages munge jq')
-    assert done.returncode == 0, done.stderr
+    with machine(apt):
+        packages.begin_lists("munge", "jq")
+        apt.write("joined", "")
+        packages.ensure("a1", "munge", "jq")
     assert updates(apt) == 1
-    # Where nothing is missing nobody looks.
-    assert in_a_step(apt, "begin_package_lists munge jq").returncode == 0
+    # Where nothing is missing nobody looks, nor where they have just been read.
+    with machine(apt):
+        packages.begin_lists("munge", "jq")
+        packages.begin_lists("slurmd")
+        assert packages._LOOK.process is None
     assert updates(apt) == 1
 
 
 def test_lists_that_an_ended_step_reads_still_are_waited_for_by_the_next_and_not_read_again(apt: Shell) -> None:
     wait = f'until [ -e "{apt.root}/next" ] || [ $SECONDS -gt 50 ]; do :; done'
     installs(apt, before=f'case "$*" in *update) {wait}; : >"{apt.root}/read" ;; esac')
-    # A whole one: what it leaves behind does not keep the connection open either.
-    ended = apt.step(bash_script("up() { begin_package_lists munge; }"), {})
+    ended = apt.step(Script({"up": (("begin_lists", "munge"),)}), {})
     assert ended.returncode == 0, ended.stderr
     assert not (apt.root / "read").exists()
-    done = in_a_step(apt, f': >"{apt.root}/next"; refresh_package_lists; [ -e "{apt.root}/read" ]')
-    assert done.returncode == 0, done.stderr
+    with machine(apt):
+        # It waits for the lock, as the next step does.
+        packages.begin_lists("munge")
+        apt.write("next", "")
+        packages.refresh_lists("a1")
+        assert (apt.root / "read").exists()
     assert updates(apt) == 1
 
 
@@ -198,54 +241,57 @@ def test_a_source_that_comes_while_lists_are_read_is_read_when_they_are(apt: She
     installs(apt, before=f'case "$*" in *update) {began} ;; esac')
     candidates(apt, "1.0", f'[ -e "{apt.root}/listed" ] || exit 0')
     # It has begun before the source is there.
-    begun = f'until [ -e "{apt.root}/begun" ] || [ $SECONDS -gt 50 ]; do :; done'
-    done = in_a_step(apt, f'begin_package_lists tailscale; {begun}; : >"{apt.root}/source"; ensure_packages tailscale')
-    assert done.returncode == 0, done.stderr
+    with machine(apt):
+        packages.begin_lists("tailscale")
+        assert wait_until((apt.root / "begun").exists, 50)
+        apt.write("source", "")
+        packages.ensure("a1", "tailscale")
     assert updates(apt) == 2
 
 
 def test_many_packages_are_looked_for_in_one_call_each(apt: Shell) -> None:
     names = [f"package{number}" for number in range(9)]
     (apt.root / "installed").write_text("\n".join(names))
-    assert ensure(apt, *names).returncode == 0
+    ensure(apt, *names)
     assert len(apt.calls) == 1
-    assert ensure(apt, *names, "munge").returncode == 0
+    ensure(apt, *names, "munge")
     assert [call for call in apt.calls if call.startswith("apt-cache")] == ["apt-cache policy munge"] * 2
 
 
 def test_the_package_that_no_source_has_is_named_among_others(apt: Shell) -> None:
     candidates(apt, "1.0")
     apt.stub("apt-cache", 'printf "munge:\\n  Candidate: 1.0\\njq:\\n  Candidate: (none)\\n"')
-    assert "no readable package source has jq" in ensure(apt, "munge", "jq").stderr
+    assert failure(apt, "munge", "jq").reason == "no readable package source has jq"
     # Of one that it has never heard of it says nothing.
-    assert "no readable package source has slurmd" in ensure(apt, "munge", "slurmd").stderr
+    assert failure(apt, "munge", "slurmd").reason == "no readable package source has slurmd"
 
 
 def test_what_lists_lack_that_were_just_read_has_them_read_again(apt: Shell) -> None:
-    assert ensure(apt, "munge").returncode == 0
+    ensure(apt, "munge")
     # A source that was added since.
     candidates(apt, "1.0", f'[ "$(grep -c "update$" {apt.root}/calls)" -ge 2 ] || exit 0')
-    assert ensure(apt, "tailscale").returncode == 0
+    ensure(apt, "tailscale")
     assert updates(apt) == 2
 
 
 def test_lists_of_which_some_could_not_be_read_are_read_again_by_the_next_step(apt: Shell) -> None:
     installs(apt, before=f'case "$*" in *update) echo "{BROKEN}" >&2; exit 100 ;; esac')
     for package in ("munge", "jq"):
-        assert ensure(apt, package).returncode == 0
+        ensure(apt, package)
     assert updates(apt) == 2
 
 
 # cloud-init
 
 
-def foreign_cluster(shell: Shell, wait: str = "") -> subprocess.CompletedProcess[str]:
-    return in_a_step(shell, f"{wait}\nwait_for_cloud_init")
+def wait(shell: Shell, limit: float = 600) -> None:
+    with machine(shell), mock.patch.object(packages, "CLOUD_INIT_SECONDS", limit):
+        packages.wait_for_cloud_init("a1")
 
 
-def cloud_init(shell: Shell, state: str, wait: str = "exit 0") -> None:
+def cloud_init(shell: Shell, state: str, ends: str = "exit 0") -> None:
     """Stub cloud-init: the state it is in, and what waiting for its end does."""
-    shell.stub("cloud-init", f'case "$*" in *--wait) {wait} ;; esac\necho "status: {state}"')
+    shell.stub("cloud-init", f'case "$*" in *--wait) {ends} ;; esac\necho "status: {state}"')
 
 
 def waited(shell: Shell) -> bool:
@@ -253,46 +299,44 @@ def waited(shell: Shell) -> bool:
 
 
 def test_a_machine_without_cloud_init_is_not_waited_for(shell: Shell) -> None:
-    assert foreign_cluster(shell).returncode == 0
+    wait(shell)
 
 
 @pytest.mark.parametrize("state", ["done", "error", "disabled", "degraded done"])
 def test_cloud_init_that_has_ended_is_not_waited_for(shell: Shell, state: str) -> None:
     cloud_init(shell, state)
-    assert foreign_cluster(shell).returncode == 0
+    wait(shell)
     assert not waited(shell)
 
 
-@pytest.mark.parametrize("wait", ["exit 0", "exit 1", "exit 2"], ids=["well", "failed", "with warnings"])
-def test_cloud_init_at_work_is_waited_for_however_it_ends(shell: Shell, wait: str) -> None:
-    cloud_init(shell, "running", wait)
-    done = foreign_cluster(shell)
-    assert done.returncode == 0
+@pytest.mark.parametrize("ends", ["exit 0", "exit 1", "exit 2"], ids=["well", "failed", "with warnings"])
+def test_cloud_init_at_work_is_waited_for_however_it_ends(shell: Shell, ends: str) -> None:
+    cloud_init(shell, "running", ends)
+    wait(shell)
     assert waited(shell)
-    assert "waiting for cloud-init, at most 600s" in done.stderr
+    assert "waiting for cloud-init, at most 600s" in log(shell)
 
 
 def test_cloud_init_that_has_not_begun_is_waited_for_while_the_machine_starts(shell: Shell) -> None:
     cloud_init(shell, "not started")
     shell.stub("systemctl", "echo running")
-    assert foreign_cluster(shell).returncode == 0
+    wait(shell)
     assert not waited(shell)
     shell.stub("systemctl", "echo starting; exit 1")
-    assert foreign_cluster(shell).returncode == 0
+    wait(shell)
     assert waited(shell)
 
 
 def test_cloud_init_that_does_not_end_is_named(shell: Shell) -> None:
     cloud_init(shell, "running", "while :; do :; done")
-    done = foreign_cluster(shell, "CLOUD_INIT_WAIT=0.2")
-    assert done.returncode == 1
-    assert "cloud-init has not finished after 0.2s" in done.stderr
-    assert "\nnext: see 'cloud-init status --long'" in done.stderr
+    with pytest.raises(Failure, match=r"^cloud-init has not finished after 0\.2s$") as caught:
+        wait(shell, 0.2)
+    assert caught.value.remedy.startswith("see 'cloud-init status --long'")
 
 
 def test_nothing_is_restarted_for_a_library_that_an_installation_brings(apt: Shell) -> None:
     installs(apt, before=f'echo "$NEEDRESTART_SUSPEND" >>"{apt.root}/suspended"')
-    assert ensure(apt, "munge").returncode == 0
+    ensure(apt, "munge")
     assert set((apt.root / "suspended").read_text().split()) == {"1"}
 
 
@@ -322,17 +366,13 @@ def test_a_nodes_packages_come_while_the_head_node_is_being_set_up(build: Build,
     assert stack.packages("a1-join", "remember_ahead") == [later]
 
 
-def test_a_node_without_munge_gets_all_packages_in_one_transaction_once_the_key_is_there(
-    apt: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_without_munge_gets_all_packages_in_one_transaction_once_the_key_is_there(apt: Shell) -> None:
     key = apt.path("/etc/munge/munge.key")
     installs(apt, before=f'case "$*" in *install*) cp {key} {apt.root}/key-then ;; esac')
     for name in ("munge", "unmunge"):
         apt.stub(name)
-    names = f'grep -qsx "$name" "{apt.root}/installed" && echo "$name installed"'
-    apt.stub("dpkg-query", f"shift 2; for name; do {names}; done")
-    monkeypatch.setattr(packages.AHEAD, "names", ("slurmd", "nftables"))
     with apt.here():
+        packages.AHEAD.names = ("slurmd", "nftables")
         join(Step("a1", "a1-join"), JoinValues("lab", "m" * 32))
         packages.ensure("a1", "slurmd", "nftables")
     (install,) = [call for call in apt.calls if call.startswith("apt-get") and " install " in call]

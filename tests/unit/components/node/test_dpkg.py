@@ -1,0 +1,68 @@
+"""The packages of a machine, as dpkg has recorded them."""
+
+from __future__ import annotations
+
+from components.node import dpkg, packages
+from tests.unit.shell import Shell
+
+# As Debian 12 writes it.
+STATUS = """Package: munge
+Status: install ok installed
+Priority: optional
+Version: 0.5.15-2
+Conffiles:
+ /etc/default/munge 5b1c2
+Description: authentication service
+ Status: none of a package
+ Version: 9
+
+Package: slurmd
+Status: deinstall ok config-files
+Version: 22.05.8-4
+
+Package: held
+Status: hold ok installed
+Architecture: amd64
+Version: 1:2.0-1
+
+Package: cut-off
+Status: install reinstreq half-installed
+Version: 3
+
+Package: libc6
+Status: install ok installed
+Architecture: amd64
+Version: 2.36-9
+
+Package: libc6
+Status: deinstall ok config-files
+Architecture: i386
+Version: 2.36-9
+"""
+NAMES = ("munge", "slurmd", "held", "cut-off", "libc6", "unknown")
+
+
+def test_the_installed_packages_are_read_and_no_process_starts(shell: Shell) -> None:
+    shell.write("var/lib/dpkg/status", STATUS)
+    with shell.here():
+        assert dpkg.installed(NAMES) == {"munge": "0.5.15-2", "held": "1:2.0-1", "libc6": "2.36-9"}
+        assert packages.missing_of(["libc6:amd64", "slurmd", "munge", "slurmd"]) == ["slurmd"]
+        assert dpkg.installed([]) == {}
+    assert shell.calls == []
+
+
+def test_a_change_is_seen(shell: Shell) -> None:
+    status = shell.write("var/lib/dpkg/status", STATUS)
+    with shell.here():
+        assert "slurmd" not in dpkg.installed(NAMES)
+        status.write_text(STATUS.replace("deinstall ok config-files", "install ok installed"))
+        assert dpkg.installed(NAMES)["slurmd"] == "22.05.8-4"
+
+
+def test_dpkg_itself_is_asked_while_it_works_or_where_it_was_cut_off(shell: Shell) -> None:
+    shell.write("var/lib/dpkg/status", STATUS)
+    shell.write("var/lib/dpkg/updates/0003", "Package: slurmd\n")
+    shell.stub("dpkg-query", "printf 'munge installed 0.5.16-1\\nslurmd half-configured 1\\n'; exit 1")
+    with shell.here():
+        assert dpkg.installed(("munge", "slurmd")) == {"munge": "0.5.16-1"}
+    assert len(shell.calls) == 1
