@@ -22,7 +22,7 @@ from components.steps.delivery import deliver
 from components.steps.step import REPAIR, Step
 from components.steps.values import OutputField, Value, as_output, combine, output_fields
 
-# A check takes seconds, but a new machine may be busy with cloud-init or its first updates (steps/packages.sh).
+# A check takes seconds, but a new machine may be busy with cloud-init or its first updates (node/packages.py).
 CHECK_LIMIT_SECONDS = 1500
 # One CPU compiles a release of Slurm in less than an hour, after making a root folder (slurm_release/build.sh).
 BUILD_LIMIT_SECONDS = 7200

@@ -9,11 +9,13 @@ from pathlib import Path
 
 from components.node import files
 
+_FOLDERS = ("/proc/", "/sys/", "/dev/")
+
 
 def read(path: str) -> str:
     """Return the text of a file; empty if it cannot be read."""
     try:
-        return Path(files.on_disk(path)).read_text(encoding="utf-8", errors="replace")
+        return _place(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 
@@ -21,7 +23,7 @@ def read(path: str) -> str:
 def write(path: str, text: str) -> bool:
     """Write a text to a file, and return whether the kernel took it."""
     try:
-        Path(files.on_disk(path)).write_text(text, encoding="utf-8")
+        _place(path).write_text(text, encoding="utf-8")
     except OSError:
         return False
     return True
@@ -29,12 +31,18 @@ def write(path: str, text: str) -> bool:
 
 def exists(path: str) -> bool:
     """Return whether a path exists."""
-    return Path(files.on_disk(path)).exists()
+    return _place(path).exists()
 
 
 def names_in(path: str) -> list[str]:
     """Return the names in a folder, sorted; none if there is no folder."""
     try:
-        return sorted(entry.name for entry in Path(files.on_disk(path)).iterdir())
+        return sorted(entry.name for entry in _place(path).iterdir())
     except OSError:
         return []
+
+
+def _place(path: str) -> Path:
+    if not path.startswith(_FOLDERS):
+        raise ValueError(f"{path} is no file of the kernel")
+    return Path(files.on_disk(path))

@@ -7,5 +7,5 @@ from components.roles.role import Role
 
 
 def role(_settings: ClusterSettings) -> Role:
-    """Return the role. Only machines without a time service get its package (join.sh)."""
+    """Return the role. Only machines without a time service get its package (join.py)."""
     return Role("clock", after=("machine",))

@@ -32,10 +32,3 @@ reload_sound_sshd() {
     ask_sshd -t
     reload_sshd
 }
-
-sshd_port() {
-    { ask_sshd -T || echo "sshd does not report its port; using 22" >&2; } |
-        awk '$1 == "port" && !port {port = $2} END {print port ? port : 22}'
-}
-
-sshd_came_with_us() { grep -qsx openssh-server /var/lib/tailrack/packages; }
