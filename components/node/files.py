@@ -207,6 +207,17 @@ def _state(path: str) -> os.stat_result | None:
             return None
 
 
+def kind_of(path: str) -> int:
+    """Return the type of a path, such as stat.S_IFDIR, and 0 if it does not exist. Nothing is opened.
+
+    Anyone may own the folders above. A link at the end is not followed.
+    """
+    try:
+        return stat.S_IFMT(Path(on_disk(path)).lstat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+
+
 def parts_of(path: str) -> list[Part]:
     """Return the parts of a path that exist, from the top. No link is followed, and anyone may own the parts."""
     parts: list[Part] = []
@@ -236,6 +247,15 @@ def names_in(path: str) -> list[str]:
     if not is_folder(path):
         return []
     descriptor = _open_folders(PurePosixPath(path), make=False)
+    try:
+        return sorted(entry.name for entry in os.scandir(descriptor))
+    finally:
+        os.close(descriptor)
+
+
+def names_in_any(path: str) -> list[str]:
+    """Return the names in a folder of any account, sorted."""
+    descriptor = os.open(on_disk(path), _FOLDER)
     try:
         return sorted(entry.name for entry in os.scandir(descriptor))
     finally:

@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
 from components.node import files
 from components.node.run import attempt, run, succeeds
+from components.node.step.step import Step
 
 UNITS = "/etc/systemd/system"
+_UNUSUAL = re.compile(r"[^A-Za-z0-9:_.]")
+
+
+@dataclass
+class _Stale:
+    """Whether systemd has to reload units that nothing has waited for yet (reload_later)."""
+
+    units: bool = False
+
+
+_STALE = _Stale()
+
+
+def name_of_path(path: str) -> str:
+    """Return the name of a path's units without its ending, such as `srv-data` for /srv/data."""
+    name = "-".join(_UNUSUAL.sub(_as_number, part) for part in path.split("/") if part) or "-"
+    return re.sub(r"^\.", _as_number, name)
+
+
+def _as_number(letter: re.Match[str]) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in letter[0].encode())
 
 
 def reload(*units: str) -> None:
@@ -18,7 +43,30 @@ def reload(*units: str) -> None:
     drop_ins = (f"{UNITS}/{unit}.d" for unit in units)
     paths = {f"{folder}/{name}" for folder in drop_ins for name in files.names_in(folder) if name.endswith(".conf")}
     if "yes" in known or not paths <= known:
-        run("systemctl", "daemon-reload")
+        _reload_all()
+
+
+def reload_later(step: Step) -> None:
+    """Reload units that nothing in this step waits for, with the next reload or at the end of the step."""
+    if not _STALE.units:
+        _STALE.units = True
+        step.later.append(reload_stale)
+        step.at_end.append(_forget_stale)
+
+
+def reload_stale() -> None:
+    """Reload now what `reload_later` left for later."""
+    if _STALE.units:
+        _reload_all()
+
+
+def _reload_all() -> None:
+    run("systemctl", "daemon-reload")
+    _forget_stale()
+
+
+def _forget_stale() -> None:
+    _STALE.units = False
 
 
 def enable(*units: str, now: bool = False) -> None:

@@ -12,10 +12,13 @@ from components.node.step.step import Step
 from components.roles.munge.check import CheckValues, check
 from components.roles.munge.join import JoinValues
 from components.roles.munge.join import join as munge_join
+from components.roles.nfs_exports.ganesha import ensure_ganesha
+from components.roles.nfs_exports.kernel_server import ensure_kernel_server
+from components.roles.nfs_exports.previous_units import note_units
 from components.roles.role import Value
 from components.roles.slurm.foreign_files import set_foreign_slurm_aside
 from components.steps.composition import CHECK, compose
-from tests.unit.shell import ROLES, Shell
+from tests.unit.shell import ROLES, Shell, script_of
 
 NAMES = ("munge", "users", "nfs_exports", "slurm", "foreign_cluster")
 LOOK = compose([role for role in ROLES if role.name in NAMES], CHECK)
@@ -83,12 +86,28 @@ def test_the_config_may_say_that_a_machine_is_taken_over(machine: Shell) -> None
 
 def test_a_head_nodes_own_nfs_server_is_named_unless_it_is_as_the_package_brings_it(machine: Shell) -> None:
     conf = machine.write("etc/ganesha/ganesha.conf", "EXPORT { Path = /srv; }\n")
-    assert "an NFS server's configuration" in look(machine).stderr
+    assert "an NFS server's configuration (/etc/ganesha/ganesha.conf)" in look(machine).stderr
     machine.stub("dpkg-query", f"printf ' {machine.path('/etc/ganesha/ganesha.conf')} '; md5sum <'{conf}'")
     assert look(machine).returncode == 0
     machine.stub("dpkg-query", "exit 1")
     conf.write_text("# Written by tailrack from /etc/exports.d\n")
     assert look(machine).returncode == 0
+
+
+def test_anothers_ganesha_is_set_aside_and_the_packages_file_comes_back_when_the_machine_leaves(machine: Shell) -> None:
+    conf = machine.write("etc/ganesha/ganesha.conf", "EXPORT { Path = /srv; }\n")
+    with machine.here():
+        ensure_ganesha("/export/shared")
+    assert kept(machine, "/etc/ganesha/ganesha.conf").read_text() == "EXPORT { Path = /srv; }\n"
+    conf.write_text("# as the package brings it")
+    machine.stub("dpkg-query", f"printf ' {conf} '; md5sum <'{conf}'")
+    with machine.here():
+        for _ in range(2):
+            ensure_ganesha("/export/shared")
+    assert conf.read_text().startswith("# Written by tailrack")
+    leave(machine)
+    assert conf.read_text() == "# as the package brings it"
+    assert [path.name for path in conf.parent.iterdir()] == ["ganesha.conf"]
 
 
 def test_exports_of_the_kernels_server_are_nobodys_trouble(machine: Shell) -> None:
@@ -244,18 +263,27 @@ def test_a_link_to_a_configuration_elsewhere_is_anothers_and_so_is_a_second_one_
 # Beside others
 
 
+def run_server(machine: Shell) -> None:
+    with machine.here():
+        ensure_kernel_server("a1")
+
+
+def leave(machine: Shell) -> None:
+    done = machine.step(script_of("nfs_exports", "leave"), {"NFS_EXPORTS_MOUNT": "/shared"})
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_kernel_server_with_exports_of_others_keeps_version_3_for_their_clients(machine: Shell) -> None:
     machine.stub("exportfs")
-    server: dict[str, Value] = {"NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": "true"}
     ours = machine.path("/etc/nfs.conf.d/tailrack.conf")
     machine.write("etc/exports", "# none yet\n\n")
     machine.write("etc/exports.d/tailrack-b1.exports", "/export/shared 100.64.0.7/32(rw)\n")
-    assert machine.call("apply_exports", server, "nfs_exports/server").returncode == 0
+    run_server(machine)
     assert "vers3=n" in ours.read_text()
     for path in ("etc/exports", "etc/exports.d/projects.exports"):
         machine.write("etc/exports", "")
         theirs = machine.write(path, "/srv/projects 192.0.2.0/24(rw)\n")
-        assert machine.call("apply_exports", server, "nfs_exports/server").returncode == 0
+        run_server(machine)
         # On a port that is closed and not on any that the kernel gives.
         assert ours.read_text() == "# Written by tailrack.\n[mountd]\nport=20048\n"
         assert theirs.read_text() == "/srv/projects 192.0.2.0/24(rw)\n"
@@ -264,10 +292,8 @@ def test_a_kernel_server_with_exports_of_others_keeps_version_3_for_their_client
 
 def test_a_head_node_that_leaves_does_not_stop_a_server_with_exports_of_others(machine: Shell) -> None:
     machine.stub("exportfs")
-    machine.stub("systemd-escape", "echo shared")
     left = machine.write("etc/exports.d/tailrack-b1.exports", "/export/shared 100.64.0.7/32(rw)\n")
-    done = machine.call("nfs_exports_leave", {"NFS_EXPORTS_MOUNT": "/shared"}, "nfs_exports/leave")
-    assert done.returncode == 0, done.stderr
+    leave(machine)
     assert not left.exists()
     assert "exportfs -ra" in machine.calls
     assert not [call for call in machine.calls if "disable" in call]
@@ -277,16 +303,12 @@ def test_a_server_that_ran_before_the_cluster_came_runs_after_it_and_its_package
     machine: Shell,
 ) -> None:
     machine.stub("exportfs")
-    machine.stub("systemd-escape", "echo shared")
-    machine.write("var/lib/tailrack/here", "")
     machine.stub("systemctl", "case $1 in show) printf 'UnitFileState=enabled\\nActiveState=active\\n' ;; esac")
     machine.write("etc/exports", "/srv/projects 192.0.2.0/24(rw)\n")
-    values: dict[str, Value] = {"NFS_EXPORTS_PATH": "/export/shared", "NFS_EXPORTS_MOUNT": "/shared"}
-    server: dict[str, Value] = {**values, "HEAD_KERNEL_NFS": "true"}
-    joined = "note_previous_units false nfs-server; apply_exports"
-    assert machine.call(joined, server, "nfs_exports/note_previous_units", "nfs_exports/server").returncode == 0
-    done = machine.call("nfs_exports_leave", values, "nfs_exports/leave")
-    assert done.returncode == 0, done.stderr
+    with machine.here():
+        note_units("nfs-server")
+    run_server(machine)
+    leave(machine)
     assert machine.calls[-3:] == [
         "systemctl enable -q --no-reload nfs-server",
         "systemctl daemon-reload",

@@ -73,7 +73,7 @@ def member(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Member:
             "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack", "NODE_GRES_CONF": "",
             "NODE_MEMORY": "ALL 1024", "NODE_JOB_SUBMIT_LUA": 'member("b1", "rack", "", 0)', "NODE_ADOPT": False,
             "NODE_FABRIC": "tailnet", "NODE_NETWORKS": '{"interfaces": [], "rdma": []}',
-            "NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": "true", "SLURM_JOB_LIMIT_SECONDS": 300,
+            "NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": True, "SLURM_JOB_LIMIT_SECONDS": 300,
             **NO_POOL, **values,
         }  # fmt: skip
         done = shell.step(script or compose(ROLES, REGISTER), header, action, name="b1-register")

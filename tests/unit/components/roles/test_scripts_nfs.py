@@ -5,20 +5,63 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from components.roles.role import FOLDER
-from tests.unit.shell import ROLES, Shell
+from components.node.failure import Failure
+from components.node.step.step import Step
+from components.roles.nfs_exports import ganesha, kernel_server
+from components.roles.nfs_exports import node as node_phase
+from components.roles.nfs_exports.head import share_is_a_file_system
+from components.roles.nfs_exports.register import Exported, forget
+from components.roles.role import Value
+from components.steps.composition import HEAD as HEAD_PHASES
+from components.steps.composition import compose
+from tests.unit.shell import ROLES, Shell, script_of
 
 ENABLE = "systemctl --root=/ enable -q"
-SERVER = {"NFS_EXPORTS_PATH": "/export/shared"}
+PATH = "/export/shared"
+SHARE: dict[str, Value] = {"NFS_EXPORTS_PATH": PATH, "NFS_EXPORTS_MOUNT": "/shared"}
 
 
 def configuration(shell: Shell) -> str:
-    done = shell.call("ganesha_configuration", {**SERVER, "HEAD_KERNEL_NFS": "false"}, "nfs_exports/server")
-    assert done.returncode == 0, done.stderr
-    return str(done.stdout)
+    with shell.here():
+        return ganesha.configuration(PATH)
+
+
+def run(shell: Shell, phase: str, values: dict[str, Value] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a phase of the role."""
+    return shell.step(script_of("nfs_exports", phase), {**SHARE, "NODE_OPEN_PORTS": [], **(values or {})})
+
+
+def succeed(shell: Shell, phase: str, values: dict[str, Value] | None = None) -> None:
+    """Run a phase of the role, which succeeds."""
+    ended = run(shell, phase, values)
+    assert ended.returncode == 0, ended.stderr
+
+
+def mounted(shell: Shell, *mounts: str) -> None:
+    """Let mounts be there: device, folder of the file system, place, and perhaps type, source and options."""
+    rows = ((*line.split(), "ext4", "/dev/sda", "rw") for line in mounts)
+    lines = (f"{' '.join(row[:3])} rw shared:1 - {' '.join(row[3:6])}" for row in rows)
+    shell.write("proc/self/mountinfo", "".join(f"21 1 {line}\n" for line in lines))
+
+
+def apply_exports(shell: Shell, kernel: bool) -> None:
+    """Do with the server what the head node's step does."""
+    with shell.here():
+        if kernel:
+            kernel_server.ensure_kernel_server("a1")
+        else:
+            ganesha.ensure_ganesha(PATH)
+
+
+def apply_members(shell: Shell, kernel: bool) -> None:
+    """Do with the server what a member's step does: here one that has left."""
+    with shell.here():
+        forget(Step("a1", "b9-register"), Exported("b9", PATH, kernel))
 
 
 def export(shell: Shell, member: str, address: str) -> None:
@@ -57,32 +100,33 @@ def test_exports_of_others_and_half_written_files_are_left_out(shell: Shell) -> 
 
 def test_a_changed_member_is_told_to_a_running_server_without_a_restart(shell: Shell) -> None:
     export(shell, "b1", "100.64.0.7")
-    apply = {**SERVER, "HEAD_KERNEL_NFS": "false"}
-    assert shell.call("apply_exports", apply, "nfs_exports/server").returncode == 0
+    apply_exports(shell, kernel=False)
     export(shell, "b2", "100.64.0.8")
     before = len(shell.calls)
-    assert shell.call("apply_members", apply, "nfs_exports/server").returncode == 0
-    assert shell.call("apply_members", apply, "nfs_exports/server").returncode == 0
+    apply_members(shell, kernel=False)
+    apply_members(shell, kernel=False)
     # Members wait for each other's: nothing else is asked.
-    runs = "systemctl -q is-active nfs-ganesha"
+    runs = "systemctl is-active -q nfs-ganesha"
     assert shell.calls[before:] == [runs, "systemctl kill -s HUP nfs-ganesha", runs]
     assert not [call for call in shell.calls if "restart" in call]
     assert "100.64.0.8" in shell.path("/etc/ganesha/ganesha.conf").read_text()
 
 
-@pytest.mark.parametrize("step", ["apply_exports", "apply_members"], ids=["the head node's", "a member's"])
-@pytest.mark.parametrize(("kernel", "unit"), [("false", "nfs-ganesha"), ("true", "nfs-server")])
-def test_a_server_that_does_not_run_is_started(shell: Shell, step: str, kernel: str, unit: str) -> None:
+@pytest.mark.parametrize("apply", [apply_exports, apply_members], ids=["the head node's", "a member's"])
+@pytest.mark.parametrize(("kernel", "unit"), [(False, "nfs-ganesha"), (True, "nfs-server")])
+def test_a_server_that_does_not_run_is_started(
+    shell: Shell, apply: Callable[[Shell, bool], None], kernel: bool, unit: str
+) -> None:
     for command in ("exportfs", "ss"):
         shell.stub(command)
     shell.stub("systemctl", 'case "$*" in *is-active*) exit 3 ;; esac')
-    assert shell.call(step, {**SERVER, "HEAD_KERNEL_NFS": kernel}, "nfs_exports/server").returncode == 0
+    apply(shell, kernel)
     assert f"systemctl restart {unit}" in shell.calls
 
 
 def test_a_server_that_is_killed_is_started_again(shell: Shell) -> None:
     shell.stub("systemctl", "[ $1 != show ] || echo yes")
-    assert shell.call("apply_exports", {**SERVER, "HEAD_KERNEL_NFS": "false"}, "nfs_exports/server").returncode == 0
+    apply_exports(shell, kernel=False)
     unit = shell.path("/etc/systemd/system/nfs-ganesha.service.d/tailrack-restart.conf").read_text()
     assert "Restart=always" in unit
     assert shell.calls.index("systemctl daemon-reload") < shell.calls.index(f"{ENABLE} nfs-ganesha.service")
@@ -91,7 +135,7 @@ def test_a_server_that_is_killed_is_started_again(shell: Shell) -> None:
 def test_the_kernels_server_is_told_with_exportfs_and_serves_version_4_only(shell: Shell) -> None:
     shell.stub("exportfs")
     shell.stub("ss")
-    assert shell.call("apply_exports", {**SERVER, "HEAD_KERNEL_NFS": "true"}, "nfs_exports/server").returncode == 0
+    apply_exports(shell, kernel=True)
     assert shell.calls[-1] == "exportfs -ra"
     text = shell.path("/etc/nfs.conf.d/tailrack.conf").read_text()
     # Without version 2 too: rpc.mountd has listeners as long as it has one of the two.
@@ -101,8 +145,8 @@ def test_the_kernels_server_is_told_with_exportfs_and_serves_version_4_only(shel
     )
     assert not shell.path("/etc/ganesha").exists()
     before = len(shell.calls)
-    assert shell.call("apply_members", {**SERVER, "HEAD_KERNEL_NFS": "true"}, "nfs_exports/server").returncode == 0
-    assert shell.calls[before:] == ["systemctl -q is-active nfs-server", "exportfs -ra"]
+    apply_members(shell, kernel=True)
+    assert shell.calls[before:] == ["systemctl is-active -q nfs-server", "exportfs -ra"]
 
 
 # What `ss -Hlntup` shows of rpc.mountd.
@@ -111,24 +155,27 @@ LISTENS = 'tcp LISTEN 0 4096 0.0.0.0:{} 0.0.0.0:* users:(("rpc.mountd",pid=268,f
 
 @pytest.mark.parametrize(("port", "fine"), [(20048, True), (37591, False), (120048, False)])
 def test_a_mountd_that_listens_where_no_rule_is_stops_the_step_and_says_where_to_look(
-    shell: Shell, port: int, fine: bool
+    shell: Shell, port: int, fine: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shell.stub("exportfs")
     shell.stub("ss", f"echo '{LISTENS.format(port)}'; echo '{LISTENS.format(22).replace('rpc.mountd', 'sshd')}'")
-    done = shell.call("apply_exports", {**SERVER, "HEAD_KERNEL_NFS": "true"}, "nfs_exports/server")
-    assert (done.returncode == 0) == fine
-    assert fine or f"0.0.0.0:{port}" in done.stdout
+    if fine:
+        apply_exports(shell, kernel=True)
+        return
+    with pytest.raises(Failure, match=r"rpc\.mountd listens on ports") as failed:
+        apply_exports(shell, kernel=True)
+    assert "/etc/nfs.conf.d on a1" in failed.value.remedy
+    assert f"tcp 0.0.0.0:{port}" in capsys.readouterr().err
 
 
 def test_the_port_of_mountd_is_one_of_those_that_are_closed() -> None:
-    (port,) = re.findall(r"^MOUNTD_PORT=(\d+)$", (FOLDER / "nfs_exports/server.sh").read_text(), re.MULTILINE)
     closed = next(role.values["FIREWALL_PORTS"] for role in ROLES if role.name == "firewall")
-    assert port in str(closed).split(", ")
+    assert str(kernel_server.MOUNTD_PORT) in str(closed).split(", ")
 
 
-# What findmnt shows of a machine: device, the folder of the file system that is mounted, and where.
+# The mounts of a machine: device, the folder of the file system that is mounted, and where.
 ROOT = "8:1 / /"
-OWN_DISK = "8:16 / {share}"
+OWN_DISK = "8:16 / /export/shared"
 
 
 @pytest.mark.parametrize(
@@ -136,13 +183,13 @@ OWN_DISK = "8:16 / {share}"
     [
         ([ROOT], False),
         ([ROOT, OWN_DISK], True),
-        ([ROOT, OWN_DISK, "8:16 / {mount}"], True),
-        ([ROOT, "8:1 /srv/x {share}"], False),
-        ([ROOT, "8:16 / {parent}"], False),
-        ([ROOT, "8:16 /share {share}", "8:16 / {mount}"], False),
-        ([ROOT, "8:16 /share {share}", "8:16 /shared {mount}"], False),
-        ([ROOT, "8:16 /share {share}", "8:16 /share/part {mount}"], True),
-        (["0:50 / /", "8:16 /volumes/share {share}", "8:16 /containers/hosts {file}"], True),
+        ([ROOT, OWN_DISK, "8:16 / /shared"], True),
+        ([ROOT, "8:1 /srv/x /export/shared"], False),
+        ([ROOT, "8:16 / /export"], False),
+        ([ROOT, "8:16 /share /export/shared", "8:16 / /shared"], False),
+        ([ROOT, "8:16 /share /export/shared", "8:16 /shared /shared"], False),
+        ([ROOT, "8:16 /share /export/shared", "8:16 /share/part /shared"], True),
+        (["0:50 / /", "8:16 /volumes/share /export/shared", "8:16 /containers/hosts /hosts"], True),
     ],
     ids=[
         "a folder of the root file system", "a disk", "a disk that is bound elsewhere", "a folder of it bound there",
@@ -153,43 +200,30 @@ OWN_DISK = "8:16 / {share}"
 def test_a_share_is_a_file_system_of_its_own_if_nothing_beyond_it_is_mounted(
     shell: Shell, mounts: list[str], own: bool
 ) -> None:
-    share = shell.root / "export/shared"
-    places = {"share": share, "parent": share.parent, "mount": shell.root / "shared", "file": shell.root / "hosts"}
-    for name in ("share", "mount"):
-        places[name].mkdir(parents=True)
-    places["file"].touch()
-    table = "\n".join(mounts).format(**places)
-    # As findmnt does: with --mountpoint what is mounted there, and its status.
-    shell.stub(
-        "findmnt",
-        f"case $* in *--mountpoint*) grep ' {share}$' <<<'{table}' | cut -d' ' -f1,2 ;; *) echo '{table}' ;; esac",
-    )
-    done = shell.call("yes_no share_is_a_file_system", {"NFS_EXPORTS_PATH": str(share)}, "nfs_exports/head")
-    assert (done.stdout, done.returncode) == (f"{own}\n".lower(), 0), done.stderr
+    for name in ("export/shared", "shared"):
+        shell.path(name).mkdir(parents=True)
+    shell.write("hosts", "")
+    mounted(shell, *mounts)
+    with shell.here():
+        assert share_is_a_file_system(PATH) == own
 
 
 HEAD = "100.64.0.1"
 
 
-def mount(shell: Shell) -> subprocess.CompletedProcess[str]:
-    """Run a node's part, where the share is `shared` of the machine."""
-    values = {
-        **SERVER,
-        "HEAD_ADDRESS": HEAD,
-        "NFS_EXPORTS_RESTORED": "",
-        "NFS_EXPORTS_MOUNT": str(shell.root / "shared"),
-    }
-    return shell.call("nfs_exports_node", values, "nfs_exports/node")
+RESTORED = "NFS_EXPORTS_RESTORED"
+
+
+def mount(shell: Shell, restored: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a node's part."""
+    return run(shell, "node", {"HEAD_ADDRESS": HEAD, RESTORED: restored})
 
 
 @pytest.fixture
 def node(shell: Shell) -> Shell:
     """A node with NFS's tools, where nothing is mounted yet."""
-    shell.write("sbin/mount.nfs4", "").chmod(0o755)
-    shell.write("var/lib/tailrack/here", "")
-    shell.stub("systemd-escape", "echo shared")
-    shell.stub("findmnt", "exit 1")
-    shell.stub("mount")
+    for command in ("mount.nfs4", "mount", "umount"):
+        shell.stub(command)
     return shell
 
 
@@ -212,28 +246,25 @@ def test_a_node_mounts_by_automount_after_the_tailnet_and_retries_for_ever(node:
 def test_a_slow_mount_has_as_long_as_the_step_waits_and_longer_than_mount_itself_tries(node: Shell) -> None:
     (node.root / "shared/home").mkdir(parents=True)
     # Time goes by fast, and the share answers at the end of it: after 140 s.
-    node.stub("sleep")
-    node.stub("timeout", f"count=$(wc -l <{node.root}/calls); [ $count -gt 12 ]")
+    node.hurry()
+    node.stub("stat", f"[ $(grep -c ^stat {node.root}/calls) -gt 140 ]")
     done = mount(node)
     assert done.returncode == 0, done.stderr
     assert int(unit(node)["TimeoutSec"]) > 120
-    assert f"SHARE_WAIT={unit(node)['TimeoutSec']}\n" in (FOLDER / "nfs_exports/node.sh").read_text()
+    assert int(unit(node)["TimeoutSec"]) == node_phase.SHARE_WAIT
 
 
 def test_a_share_that_never_mounts_ends_the_step_with_what_systemd_says(node: Shell) -> None:
-    node.stub("timeout", "exit 124")
+    node.hurry()
+    node.stub("stat", "exit 1")
     node.stub("systemctl", "case $* in *Result*) echo timeout ;; esac")
-    values = {
-        **SERVER,
-        "HEAD_ADDRESS": HEAD,
-        "NFS_EXPORTS_RESTORED": "",
-        "NFS_EXPORTS_MOUNT": str(node.root / "shared"),
-    }
-    commands = "trap 'echo \"$REASON\"' EXIT; SHARE_WAIT=0; nfs_exports_node"
-    done = node.call(commands, values, "nfs_exports/node")
+    done = mount(node)
     assert done.returncode == 1
-    assert f"the share {HEAD}:/export/shared does not mount" in done.stdout
-    assert "systemd says: timeout" in done.stdout
+    assert f"the share {HEAD}:/export/shared does not mount at /shared within 300s" in done.stderr
+    assert "systemd says: timeout" in done.stderr
+
+
+AUTOMOUNT = "0:40 / /shared autofs systemd-1 rw"
 
 
 @pytest.mark.parametrize(("server", "kept"), [(HEAD, True), ("100.64.0.9", False)])
@@ -241,11 +272,25 @@ def test_a_share_in_use_keeps_its_mount_and_gets_the_flags_unless_its_server_is_
     node: Shell, server: str, kept: bool
 ) -> None:
     (node.root / "shared/home").mkdir(parents=True)
-    node.stub("findmnt", f"echo 'systemd-1 autofs'; echo '{server}:/export/shared nfs4'")
+    mounted(node, AUTOMOUNT, f"0:41 / /shared nfs4 {server}:/export/shared rw")
     assert mount(node).returncode == 0
     stops, remounts = ([call for call in node.calls if call.startswith(word)] for word in ("systemctl stop", "mount "))
-    assert remounts == ([f"mount -i -o remount,bind,nosuid,nodev {node.root}/shared"] if kept else [])
+    assert remounts == (["mount -i -o remount,bind,nosuid,nodev /shared"] if kept else [])
     assert stops == ([] if kept else ["systemctl stop shared.automount shared.mount"])
+
+
+@pytest.mark.parametrize(("restored", "stale"), [("", True), ("monday", False), ("monday", True)])
+def test_a_share_whose_server_was_restored_elsewhere_is_mounted_again_if_its_handles_are_lost(
+    node: Shell, restored: str, stale: bool
+) -> None:
+    (node.root / "shared/home").mkdir(parents=True)
+    mounted(node, AUTOMOUNT, f"0:41 / /shared nfs4 {HEAD}:/export/shared rw")
+    if stale:
+        node.stub("stat", '[ $# -lt 3 ] || echo "stat: cannot statx: Stale file handle" >&2')
+    assert mount(node, restored).returncode == 0
+    lazily = [call for call in node.calls if call.startswith(("umount", "mount "))]
+    again = bool(restored) and stale
+    assert lazily == (["umount -l /shared"] if again else ["mount -i -o remount,bind,nosuid,nodev /shared"])
 
 
 # What is masked for the cluster, and given back.
@@ -269,14 +314,9 @@ def shown(*states: str) -> str:
 def test_who_was_masked_stays_so_who_ran_runs_and_who_was_not_there_does_not_start_by_itself(
     shell: Shell, times: int
 ) -> None:
-    shell.write("var/lib/tailrack/here", "")
-    shell.stub("systemd-escape", "echo shared")
-    shell.stub("findmnt")
     shell.stub("systemctl", shown("enabled", "", "masked", "static", ""))
-    values = {"NFS_EXPORTS_MOUNT": str(shell.root / "shared"), "NODE_OPEN_PORTS": ""}
     for _ in range(times):
-        done = shell.call("nfs_exports_machine", values, "nfs_exports/machine")
-        assert done.returncode == 0, done.stderr
+        succeed(shell, "machine")
         # From now on they are, and nothing of it is noted as the machine's own.
         shell.stub("systemctl")
         for unit in MASKED:
@@ -289,7 +329,7 @@ def test_who_was_masked_stays_so_who_ran_runs_and_who_was_not_there_does_not_sta
     told = [call for call in shell.calls if " mask " in call or " stop " in call]
     assert told == [f"systemctl --root=/ mask -q {names}", *[f"systemctl stop -q {names}"] * times]
     before = len(shell.calls)
-    assert shell.call("nfs_exports_leave", values, "nfs_exports/leave").returncode == 0
+    succeed(shell, "leave")
     words = ("unmask", "able", "daemon-reload", "restart")
     undone = [call for call in shell.calls[before:] if any(word in call for word in words)]
     # systemd reads all units anew once, and not for each of them.
@@ -307,77 +347,74 @@ def test_who_was_masked_stays_so_who_ran_runs_and_who_was_not_there_does_not_sta
     ]
 
 
-# What the head node's phase does besides.
-SERVER_ALONE = "ensure_packages() { :; }; share_is_a_file_system() { :; }; " + "".join(
-    f"{name}() {{ :; }}; " for name in ("ensure_share_here", "close_share", "keep_share_closed")
-)
-
-
 @pytest.mark.parametrize("masked", [False, True], ids=["first step", "the one before was cut off after the masks"])
 @pytest.mark.parametrize("known", ["loaded", "masked"])
 def test_systemd_knows_of_masks_before_the_server_brings_up_what_it_wants(
     shell: Shell, masked: bool, known: str
 ) -> None:
-    shell.path("/var/lib/tailrack").mkdir(parents=True)
     units = shell.path("/etc/systemd/system")
     units.mkdir(parents=True)
     for unit in MASKED if masked else ():
         (units / unit).symlink_to("/dev/null")
     states = "\n\n".join([known, *["masked"] * 4])
     # The server does not run yet.
-    shell.stub("systemctl", f'[ "$*" != "show -P LoadState {" ".join(MASKED)}" ] || echo "{states}"; [ $1 != -q ]')
-    shell.stub("systemd-escape", "echo shared")
+    shell.stub(
+        "systemctl", f'[ "$*" != "show -P LoadState {" ".join(MASKED)}" ] || echo "{states}"; [ $1 != is-active ]'
+    )
     for command in ("exportfs", "ss"):
         shell.stub(command)
-    values = {"NFS_EXPORTS_MOUNT": "/shared", "NODE_OPEN_PORTS": "", "HEAD_KERNEL_NFS": "true", **SERVER}
-    done = shell.call(
-        f"{SERVER_ALONE} nfs_exports_machine; nfs_exports_head", values, "nfs_exports/machine", "nfs_exports/head"
-    )
+    shell.path(PATH).mkdir(parents=True)
+    shell.write("usr/local/sbin/tailrack-share", "#!/bin/sh\n").chmod(0o755)
+    step = compose([role for role in ROLES if role.name == "nfs_exports"], HEAD_PHASES)
+    # The program that closes the share is no matter here.
+    step = replace(step, calls={"up": tuple(call for call in step.calls["up"] if call[0] == "python")})
+    values: dict[str, Value] = {**SHARE, "NODE_OPEN_PORTS": [], "HEAD_KERNEL_NFS": True, "USERS_LINES": []}
+    done = shell.step(step, values)
     assert done.returncode == 0, done.stderr
     told = [call for call in shell.calls if call in ("systemctl daemon-reload", "systemctl restart nfs-server")]
     assert told == ["systemctl daemon-reload", "systemctl restart nfs-server"]
 
 
+def test_masks_are_told_to_systemd_at_the_end_of_a_step_that_starts_no_server(shell: Shell) -> None:
+    shell.stub("systemctl", '[ "$3" != LoadState ] || echo loaded')
+    for _ in range(2):
+        succeed(shell, "machine")
+        assert shell.calls[-1] == "systemctl daemon-reload"
+
+
 def test_masks_of_a_release_that_noted_nothing_are_taken_away_too(shell: Shell) -> None:
-    shell.write("var/lib/tailrack/here", "")
-    shell.stub("systemd-escape", "echo shared")
-    shell.stub("findmnt")
     shell.stub("systemctl", shown("masked", "", "masked", "masked", ""))
     shell.write("etc/systemd/system/shared.mount", "")
-    values = {"NFS_EXPORTS_MOUNT": str(shell.root / "shared"), "NODE_OPEN_PORTS": ""}
-    assert shell.call("nfs_exports_machine", values, "nfs_exports/machine").returncode == 0
-    assert shell.call("nfs_exports_leave", values, "nfs_exports/leave").returncode == 0
+    succeed(shell, "machine")
+    succeed(shell, "leave")
     undone = [call for call in shell.calls if "unmask" in call]
     assert undone == [f"systemctl unmask -q --no-reload {unit}" for unit in MASKED]
 
 
 def test_a_head_node_that_has_booted_since_leaves_no_mount_of_the_share(shell: Shell) -> None:
     # What tailrack-share mounts over the served directory shows at the other place too.
-    shell.stub("systemd-escape", "echo shared")
     shell.stub("systemctl")
     shell.write("etc/systemd/system/shared.mount", "")
-    mounts = shell.write("mounts", "1\n2\n")
-    shell.stub("mountpoint", f'[ -s "{mounts}" ]')
+    mounted(shell, "8:1 /export/shared /shared", "8:1 /export/shared /shared")
+    mounts = shell.path("proc/self/mountinfo")
     shell.stub("umount", f'sed -i 1d "{mounts}"')
-    values = {"NFS_EXPORTS_MOUNT": str(shell.root / "shared")}
-    assert shell.call("nfs_exports_leave", values, "nfs_exports/leave").returncode == 0
+    succeed(shell, "leave")
     assert mounts.read_text() == ""
+    assert [call for call in shell.calls if call.startswith("umount")] == ["umount -l /shared"] * 2
 
 
 def test_what_came_up_with_the_kernels_server_goes_with_it_and_what_ran_before_stays(shell: Shell) -> None:
-    shell.stub("systemd-escape", "echo shared")
     shell.stub("systemctl")
     shell.write("etc/nfs.conf.d/tailrack.conf", "")
     noted = ("nfs-server disabled inactive", "nfsdcld.service not-found inactive", "run-rpc_pipefs.mount static active")
     shell.write("var/lib/tailrack/nfs-before", "".join(f"unit {line}\n" for line in noted))
     for _ in range(2):
-        assert shell.call("nfs_exports_leave", {"NFS_EXPORTS_MOUNT": "/shared"}, "nfs_exports/leave").returncode == 0
+        succeed(shell, "leave")
     assert [call for call in shell.calls if call.startswith("systemctl stop")] == ["systemctl stop nfsdcld.service"]
 
 
 def test_an_account_that_goes_while_the_share_is_left_does_not_take_the_stops_place(shell: Shell) -> None:
     # As systemd does it: a start that is asked for while a stop waits takes its place, and the stop fails.
-    shell.stub("systemd-escape", "echo shared")
     watching = shell.write("watching", "tailrack-share.path tailrack-share-again.service")
     shell.stub(
         "systemctl",
@@ -388,8 +425,8 @@ for unit; do sed -i "s/$unit//; s/^ *$//; /^$/d" "{watching}"; done""",
     )
     shell.write("etc/systemd/system/tailrack-share.path", "")
     for _ in range(2):
-        done = shell.call("nfs_exports_leave", {"NFS_EXPORTS_MOUNT": str(shell.root / "shared")}, "nfs_exports/leave")
-        assert done.returncode == 0, done.stderr
+        succeed(shell, "leave")
+        assert "canceled" not in shell.path("/var/log/tailrack/a1-step.log").read_text()
     assert not shell.path("etc/systemd/system/tailrack-share.path").exists()
 
 
@@ -401,24 +438,14 @@ def machine(shell: Shell) -> Shell:
     """A machine whose kernel has an NFS server, with nothing of others' NFS."""
     shell.write("proc/filesystems", "nodev\tnfsd\n")
     shell.write("etc/fstab", "# nas:/old /old nfs defaults 0 0\nUUID=1 / ext4 defaults 0 1\n")
-    shell.write("var/lib/tailrack/here", "")
-    shell.stub("systemd-escape", "echo shared")
-    shell.stub("findmnt", "exit 1")
-    shell.stub("pgrep", "exit 1")
     shell.stub("dpkg-query", "exit 1")
     return shell
 
 
-def look(machine: Shell) -> subprocess.CompletedProcess[str]:
-    values = {"NFS_EXPORTS_MOUNT": str(machine.root / "shared")}
-    commands = 'trap \'echo "$REASON"\' EXIT; nfs_exports_check; echo "{$RESULT}"'
-    return machine.call(commands, values, "nfs_exports/check")
-
-
 def found(machine: Shell) -> list[int]:
-    done = look(machine)
+    done = run(machine, "check")
     assert done.returncode == 0, done.stdout + done.stderr
-    ports = json.loads(done.stdout.splitlines()[0])["open_ports"]
+    ports = json.loads(done.stdout)["open_ports"]
     assert isinstance(ports, list)
     return ports
 
@@ -454,34 +481,37 @@ def test_ports_that_others_need_are_found_by_what_is_configured_and_not_by_what_
     assert found(machine) == ports
 
 
-@pytest.mark.parametrize("tool", ["findmnt", "pgrep"])
-def test_a_mount_of_version_3_and_a_daemon_that_needs_rpcbind_are_found(machine: Shell, tool: str) -> None:
-    machine.stub(tool, 'case "$*" in *vers=3* | *ypbind*) echo /home ;; *) exit 1 ;; esac')
-    assert found(machine) == MOUNTED
+@pytest.mark.parametrize(
+    ("mount", "ports"),
+    [("0:50 / /home nfs nas:/home rw,vers=3", MOUNTED), ("0:50 / /home nfs4 nas:/home rw,vers=4.2", [])],
+)
+def test_a_mount_of_version_3_is_found(machine: Shell, mount: str, ports: list[int]) -> None:
+    mounted(machine, "8:1 / /", mount)
+    assert found(machine) == ports
 
 
-def test_daemons_are_looked_for_in_words_that_an_older_pgrep_has_nothing_to_say_of(machine: Shell) -> None:
-    machine.stub("pgrep", '[ "${#2}" -le 15 ] || echo "longer than 15 characters" >&2; exit 1')
-    assert "longer than 15" not in look(machine).stderr
+@pytest.mark.parametrize(("name", "ports"), [("automount", MOUNTED), ("ypbind", MOUNTED), ("ypbind-mt", [])])
+def test_a_daemon_that_needs_rpcbind_is_found(machine: Shell, name: str, ports: list[int]) -> None:
+    machine.write("proc/7/comm", f"{name}\n")
+    assert found(machine) == ports
 
 
 def test_what_others_need_is_not_masked_and_unmasked_where_it_was(machine: Shell) -> None:
-    values = {"NFS_EXPORTS_MOUNT": "/shared", "NODE_OPEN_PORTS": ""}
     machine.stub("systemctl", shown("enabled", "", "masked", "static", ""))
-    assert machine.call("nfs_exports_machine", values, "nfs_exports/machine").returncode == 0
+    succeed(machine, "machine")
     before = len(machine.calls)
     for _ in range(2):
-        done = machine.call("nfs_exports_machine", {**values, "NODE_OPEN_PORTS": "111"}, "nfs_exports/machine")
-        assert done.returncode == 0, done.stderr
+        succeed(machine, "machine", {"NODE_OPEN_PORTS": [111]})
     undone = [call for call in machine.calls[before:] if "mask" in call]
     assert undone == [f"systemctl unmask -q --no-reload {unit}" for unit in MASKED if unit != "rpc-statd.service"]
 
 
 def in_the_way(machine: Shell) -> str:
-    done = look(machine)
+    done = run(machine, "check")
     if done.returncode == 0:
         return ""
-    return re.sub(r".*cannot be mounted at .*, which is (.*) on this machine$", r"\1", done.stdout.splitlines()[-1])
+    (conflict,) = re.findall(r"cannot be mounted at /shared, which is (.*) on this machine$", done.stderr, re.MULTILINE)
+    return str(conflict)
 
 
 def test_a_machine_whose_place_for_the_share_is_taken_is_refused_before_anything_is_changed(machine: Shell) -> None:
@@ -499,9 +529,9 @@ def test_a_machine_whose_place_for_the_share_is_taken_is_refused_before_anything
     share.touch()
     assert in_the_way(machine) == "not a folder"
     share.unlink()
-    machine.write("etc/fstab", f"nas:/vol {share} nfs4 noauto 0 0\n")
+    machine.write("etc/fstab", "nas:/vol /shared nfs4 noauto 0 0\n")
     assert in_the_way(machine) == "another mount (nas:/vol nfs4)"
-    machine.stub("findmnt", 'case "$*" in *--mountpoint*) echo "lustre@tcp:/fs lustre" ;; *) exit 1 ;; esac')
+    mounted(machine, "0:50 / /shared lustre lustre@tcp:/fs rw")
     assert in_the_way(machine) == "another mount (lustre@tcp:/fs lustre)"
 
 

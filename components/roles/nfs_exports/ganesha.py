@@ -1,0 +1,70 @@
+"""nfs-ganesha, an NFS server in user space, for kernels without one. It serves version 4 only."""
+
+from __future__ import annotations
+
+from components.node import files, systemd
+from components.node.run import run
+from components.roles.foreign_cluster.foreign import set_aside
+from components.roles.nfs_exports.foreign import (
+    EXPORTS_DIR,
+    GANESHA_FILE,
+    OUR_GANESHA,
+    foreign_ganesha,
+    ganesha_is_ours,
+)
+
+SERVER = "nfs-ganesha"
+UNIT_FOLDER = f"{systemd.UNITS}/{SERVER}.service.d"
+# The package's file, for the day the machine leaves.
+BEFORE = f"{GANESHA_FILE}.tailrack-before"
+
+# The head node writes to the disk without the server. Nodes see such writes after about two seconds (it counts whole
+# ones), not after the default of a minute.
+_CONFIGURATION = """\
+{ours} from {exports}/*.exports
+NFS_CORE_PARAM {{ Protocols = 4; mount_path_pseudo = true; allow_set_io_flusher_fail = true; Enable_RQUOTA = false; }}
+NFSV4 {{ Grace_Period = 5; Lease_Lifetime = 10; Minor_Versions = 0,1,2; RecoveryBackend = fs; \
+Only_Numeric_Owners = true; }}
+EXPORT {{
+    Export_Id = 1; Path = {path}; Pseudo = {path}; Access_Type = NONE; Squash = Root_Squash; Anonymous_Uid = 65534; \
+Anonymous_Gid = 65534; SecType = sys; PrivilegedPort = true;
+    Attr_Expiration_Time = 1;
+    FSAL {{ Name = VFS; }}
+{clients}}}"""
+
+
+def ensure_ganesha(path: str) -> None:
+    """Configure the server for a folder, and run it."""
+    if foreign_ganesha():
+        set_aside(GANESHA_FILE)
+    elif files.is_plain(GANESHA_FILE) and not ganesha_is_ours():
+        run("cp", "-p", GANESHA_FILE, BEFORE)
+    files.remove(f"{UNIT_FOLDER}/tailrack.conf")  # of an earlier version
+    # The package does not restart a killed server, without which every node hangs.
+    systemd.keep_running(f"{SERVER}.service")
+    systemd.reload_stale()
+    systemd.enable(f"{SERVER}.service")
+    configure_ganesha(path)
+
+
+def configure_ganesha(path: str) -> None:
+    """Write the server's configuration from the export files, and make it read that; start it if it does not run."""
+    changed = files.write(GANESHA_FILE, configuration(path))
+    if not systemd.is_active(SERVER):
+        run("systemctl", "restart", SERVER)
+    elif changed:
+        run("systemctl", "kill", "-s", "HUP", SERVER)
+
+
+def configuration(path: str) -> str:
+    """Return the configuration: one EXPORT with a CLIENT block per member, from exportfs's files."""
+    names = [name for name in files.names_in(EXPORTS_DIR) if name.startswith("tailrack-") and name.endswith(".exports")]
+    clients = "".join(map(_client, names))
+    return _CONFIGURATION.format(ours=OUR_GANESHA, exports=EXPORTS_DIR, path=path, clients=clients)
+
+
+def _client(name: str) -> str:
+    lines = files.lines(f"{EXPORTS_DIR}/{name}")
+    path, _, client = (lines[0] if lines else "").partition(" ")
+    address = client.partition("(")[0].removesuffix("/32")
+    return f"    CLIENT {{ Clients = {address}; Access_Type = RW; }} # {path} {name}\n"
