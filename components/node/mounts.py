@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from components.node import files
+from components.node import kernel
 
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 
@@ -31,7 +31,7 @@ class Mount:
 
 def mounts() -> list[Mount]:
     """Return all mounts; of those at the same place, the one on top comes last."""
-    return [_mount(line) for line in files.lines("/proc/self/mountinfo")]
+    return [_mount(line) for line in kernel.read("/proc/self/mountinfo").splitlines()]
 
 
 def mounts_at(target: str) -> list[Mount]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 
-from components.node import files
+from components.node import files, kernel
 from components.node.failure import Failure
 from components.node.mounts import mounts_at
 from components.node.run import succeeds
@@ -53,6 +53,6 @@ def _conflict(path: str) -> str:
 
 
 def _kernel_knows(file_system: str) -> bool:
-    return any(file_system in line.split() for line in files.lines("/proc/filesystems")) or succeeds(
+    return any(file_system in line.split() for line in kernel.read("/proc/filesystems").splitlines()) or succeeds(
         "modprobe", "-n", file_system
     )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from contextlib import suppress
-from pathlib import Path
 
-from components.node import files
+from components.node import files, kernel
 from components.node.mounts import mounts
 from components.node.run import attempt
 from components.node.systemd import UNITS
@@ -85,11 +83,8 @@ def _maps() -> list[str]:
 
 def _runs(*names: str) -> bool:
     """Return whether a process with one of these names exists."""
-    for path in Path(files.on_disk("/proc")).glob("[0-9]*/comm"):
-        with suppress(OSError):
-            if path.read_text(encoding="utf-8", errors="replace").rstrip("\n") in names:
-                return True
-    return False
+    processes = filter(str.isdigit, kernel.names_in("/proc"))
+    return any(kernel.read(f"/proc/{process}/comm").rstrip("\n") in names for process in processes)
 
 
 def _paths(folder: str, ending: str) -> list[str]:
