@@ -31,7 +31,8 @@ def role(settings: ClusterSettings) -> Role:
             "check": {"kernel_nfs_server": truth, "open_ports": list_of(whole(1, 65535))},
             "head": {"own_file_system": truth},
         },
-        # 111 and 20048 belong to NFS before version 4, whose helpers a package may start (MOUNTD_PORT of server.sh).
+        # 111 and 20048 belong to NFS before version 4, whose helpers a package may start
+        # (kernel_server.py).
         ports=PORTS,
         udp_ports=PORTS,
         holders={"2049": Holder(KERNEL)},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import subprocess
@@ -10,11 +11,15 @@ from dataclasses import replace
 
 import pytest
 
+from components.node import files
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.nfs_exports import ganesha, kernel_server
 from components.roles.nfs_exports import node as node_phase
+from components.roles.nfs_exports.export import export_line
 from components.roles.nfs_exports.head import share_is_a_file_system
+from components.roles.nfs_exports.mount_point import ensure_mount_point
+from components.roles.nfs_exports.previous_units import NFS_BEFORE
 from components.roles.nfs_exports.register import Exported, forget
 from components.roles.role import Value
 from components.steps.composition import HEAD as HEAD_PHASES
@@ -110,6 +115,24 @@ def test_a_changed_member_is_told_to_a_running_server_without_a_restart(shell: S
     assert shell.calls[before:] == [runs, "systemctl kill -s HUP nfs-ganesha", runs]
     assert not [call for call in shell.calls if "restart" in call]
     assert "100.64.0.8" in shell.path("/etc/ganesha/ganesha.conf").read_text()
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+def test_a_member_is_exported_to_at_its_present_address_alone_and_forgotten_by_its_name(
+    shell: Shell, kernel: bool
+) -> None:
+    shell.stub("exportfs")
+    file = shell.path("/etc/exports.d/tailrack-b1.exports")
+    for address in ("100.64.0.7", "100.64.0.8"):
+        line = export_line(PATH, address)
+        succeed(shell, "register", {"NODE_NAME": "b1", "NODE_EXPORT": line, "HEAD_KERNEL_NFS": kernel})
+        assert file.read_text() == f"{line}\n"
+        served = "exportfs -ra" in shell.calls if kernel else f"Clients = {address};" in configuration(shell)
+        assert served
+    with shell.here():
+        forget(Step("a1", "b1-register"), Exported("b1", PATH, kernel))
+    assert not file.exists()
+    assert "CLIENT {" not in configuration(shell)
 
 
 @pytest.mark.parametrize("apply", [apply_exports, apply_members], ids=["the head node's", "a member's"])
@@ -262,6 +285,26 @@ def test_a_share_that_never_mounts_ends_the_step_with_what_systemd_says(node: Sh
     assert done.returncode == 1
     assert f"the share {HEAD}:/export/shared does not mount at /shared within 300s" in done.stderr
     assert "systemd says: timeout" in done.stderr
+
+
+def test_a_mount_point_whose_server_is_gone_is_left_as_it_is(node: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(_path: str) -> int:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    monkeypatch.setattr(files, "kind_of", lost)
+    with node.here():
+        ensure_mount_point("/shared")
+    assert not node.path("/shared").exists()
+    assert not node.path(NFS_BEFORE).exists()
+
+
+def test_a_mount_point_that_was_not_there_goes_with_the_machine(node: Shell) -> None:
+    with node.here():
+        ensure_mount_point("/shared")
+    assert node.path("/shared").is_dir()
+    assert node.path(NFS_BEFORE).read_text() == "folder /shared\n"
+    succeed(node, "leave")
+    assert not node.path("/shared").exists()
 
 
 AUTOMOUNT = "0:40 / /shared autofs systemd-1 rw"
