@@ -43,6 +43,6 @@ def names_in(path: str) -> list[str]:
 
 
 def _place(path: str) -> Path:
-    if not path.startswith(_FOLDERS):
+    if not f"{path}/".startswith(_FOLDERS):
         raise ValueError(f"{path} is no file of the kernel")
     return Path(files.on_disk(path))
