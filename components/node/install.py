@@ -1,12 +1,12 @@
 """Put the program in place on a machine: one folder per version, which appears whole.
 
-It runs as root and gets the program, a zip archive, from a pipe: the file belongs to the login that brought it. All
-modules are compiled here, because only root can write the compiled files, and users run commands too.
+It runs as root and gets the program, a zip archive, from a pipe: the file belongs to the login that brought it. Python
+compiles a module when root first imports it. On the head node, whose commands users run too, role `tailrack_command`
+compiles all of them, while no node waits.
 """
 
 from __future__ import annotations
 
-import compileall
 import io
 import os
 import shutil
@@ -28,7 +28,6 @@ def install(archive: bytes, version: str, folder: str = FOLDER) -> str:
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as packed:
             packed.extractall(fresh)
-        compileall.compile_dir(fresh, quiet=2)
         Path(fresh).chmod(0o755)
         Path(fresh).rename(there)
     except OSError:

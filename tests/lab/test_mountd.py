@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from components.steps.composition import Functions
+from components.roles.program import program
 from lab import images as lab_images
 from tests.lab.cluster import eventually
 
@@ -31,6 +31,8 @@ def run(images: None) -> Iterator[Callable[[str], str]]:
     try:
         inside("apt-get update -q && apt-get install -y -q --no-install-recommends nfs-kernel-server")
         inside("mkdir -p /run/rpcbind")
+        bring = ["docker", "exec", "-i", name, "sh", "-c", "cat >/program.zip"]
+        subprocess.run(bring, input=program().archive, check=True)
         yield inside
     finally:
         subprocess.run(["docker", "kill", name], capture_output=True, check=True)
@@ -60,8 +62,9 @@ def listeners(request: pytest.FixtureRequest, run: Callable[[str], str]) -> Iter
 
 def configured(run: Callable[[str], str], exports: str) -> str:
     """What the role writes on a machine with these exports of others."""
-    program = "\n".join([Functions(["nfs_exports/server"]).text, "kernel_server_configuration"])
-    return run(f"printf '%s\\n' {shlex.quote(exports)} >/etc/exports; {program}")
+    write = "from components.roles.nfs_exports.kernel_server import configuration; print(configuration())"
+    code = f"import sys; sys.path.insert(0, '/program.zip'); {write}"
+    return run(f"printf '%s\\n' {shlex.quote(exports)} >/etc/exports; python3 -I -S -c {shlex.quote(code)}")
 
 
 def test_mountd_listens_nowhere_where_nobody_has_exports_but_the_cluster(

@@ -8,10 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from components.node.step.shell import assignments
-from components.roles.role import Value
-from components.steps.composition import Functions
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
+from tests.lab.run_step import run_python
 
 MEMBERS = ("a1", "b1")
 EXPORT, MOUNT = "/export/shared", "/shared"
@@ -54,14 +52,8 @@ def mount_elsewhere(cluster: ClusterUnderTest, node: str, server: str) -> str:
 def apply_exports(cluster: ClusterUnderTest) -> None:
     """Have the server take the export files as they are, in the way of the program's own steps."""
     kernel = cluster.attempt("head", "grep -qw nfsd /proc/filesystems || modprobe -n nfsd").returncode == 0
-    values: dict[str, Value] = {
-        "HOST_NAME": "head",
-        "STEP_NAME": "test",
-        "NFS_EXPORTS_PATH": EXPORT,
-        "HEAD_KERNEL_NFS": kernel,
-    }
-    script = "\n".join([assignments(values), Functions(["nfs_exports/server"]).text, "apply_exports"])
-    cluster.run("head", f"bash -euo pipefail -c {shlex.quote(script)}")
+    call = "kernel_server.ensure_kernel_server('head')" if kernel else f"ganesha.ensure_ganesha('{EXPORT}')"
+    call_on(cluster, "head", f"from components.roles.nfs_exports import ganesha, kernel_server; {call}")
 
 
 def test_the_head_keeps_one_export_file_a_member_with_its_one_address(cluster: ClusterUnderTest) -> None:
@@ -245,11 +237,19 @@ def flags(cluster: ClusterUnderTest, node: str, place: str) -> set[str]:
     return set(next(line for line in lines if not line.startswith("autofs")).split()[1].split(","))
 
 
-def run_function(cluster: ClusterUnderTest, node: str, file: str, commands: str, values: dict[str, Value]) -> str:
-    """Run functions of a role's file on a machine, in the way of the program's own steps; return what they said."""
-    own: dict[str, Value] = {"HOST_NAME": node, "STEP_NAME": "test", "NFS_EXPORTS_PATH": EXPORT}
-    script = "\n".join([assignments({**own, "NFS_EXPORTS_MOUNT": MOUNT, **values}), Functions([file]).text, commands])
-    return cluster.run(node, f"bash -euo pipefail -c {shlex.quote(script)} 2>&1", limit=120)
+def call_on(cluster: ClusterUnderTest, node: str, code: str) -> None:
+    """Call a role's function on a machine, as the program's own steps do."""
+    done = run_python(cluster, node, f"from components.node.step.step import Step; {code}")
+    assert done.returncode == 0, done.stderr
+
+
+def close_share(cluster: ClusterUnderTest, **uids: int) -> None:
+    """Close the share on the head node to everybody but these users."""
+    accounts = ", ".join(f"Account({name!r}, {uid}, {uid})" for name, uid in uids.items())
+    names = "from components.roles.users.accounts import Account, UsersValues"
+    close = "from components.roles.nfs_exports.close_share import close_share"
+    values = f"UsersValues([{accounts}], {MOUNT!r}, {EXPORT!r})"
+    call_on(cluster, "head", f"{names}; {close}; close_share(Step('head', 'test'), {values})")
 
 
 @pytest.fixture
@@ -334,10 +334,9 @@ def test_an_account_that_becomes_a_user_is_let_in(cluster: ClusterUnderTest, bos
     eventually(lambda: cluster.attempt("head", met).returncode != 0, 20, "the account is kept out")
     users = cluster.run("head", "sed -n \"s/^USERS='\\(.*\\) '/\\1/p\" /etc/tailrack/share").split()
     assert users == ["6001", "6002"]
-    for uids in (["6001", "6002", "1500"], ["6001", "6002"]):
-        values: dict[str, Value] = {"USERS_LINES": [f"u{uid} {uid} {uid}" for uid in uids]}
-        run_function(cluster, "head", "nfs_exports/close_share", "close_share", values)
-        assert (cluster.attempt("head", met).returncode == 0) == ("1500" in uids)
+    for more in ({"boss": 1500}, {}):
+        close_share(cluster, ada=6001, bob=6002, **more)
+        assert (cluster.attempt("head", met).returncode == 0) == bool(more)
 
 
 @pytest.mark.parametrize(("node", "places"), [("head", (EXPORT, MOUNT)), ("b1", (MOUNT,))])
@@ -355,12 +354,12 @@ def test_a_share_that_is_in_use_gets_its_flags_where_it_is(
         cluster.run(node, f"mount -i -o remount,bind,rw,suid,dev {place}")
         assert not flags(cluster, node, place) & {"nosuid", "nodev"}
     address_of_head = address(cluster, "head", "tailscale0")
-    users: dict[str, Value] = {"USERS_LINES": ["ada 6001 6001", "bob 6002 6002"]}
     if node == "head":
-        run_function(cluster, node, "nfs_exports/close_share", "close_share", users)
+        close_share(cluster, ada=6001, bob=6002)
     else:
-        values: dict[str, Value] = {"HEAD_ADDRESS": address_of_head, "NFS_EXPORTS_RESTORED": ""}
-        run_function(cluster, node, "nfs_exports/node", "nfs_exports_node", values)
+        mount = "from components.roles.nfs_exports.node import ShareOfHead, node"
+        values = f"ShareOfHead({address_of_head!r}, {EXPORT!r}, {MOUNT!r}, '')"
+        call_on(cluster, node, f"{mount}; node(Step({node!r}, 'test'), {values})")
     for place in places:
         assert flags(cluster, node, place) >= {"nosuid", "nodev"}
     assert cluster.run(node, "readlink /proc/$(pgrep -f ^at-work)/cwd") == f"{MOUNT}/home/ada\n"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 
 import pytest
 
-from components.node.step.shell import assignments
-from components.steps.composition import Functions
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
+from tests.lab.run_step import run_python
 
 DISK, EXPORT, MOUNT = "/export/shared", "/export/shared/part", "/shared"
 UNITS = "rpcbind.socket rpcbind.service rpc-statd.service rpc-statd-notify.service nfs-ganesha-lock.service"
@@ -59,9 +57,10 @@ def test_after_the_cluster_nothing_of_the_share_but_its_files_is_left(cluster: C
     cluster.run_as("ada", "head", "cd ~ && (exec -a at-work sleep 300 >/dev/null 2>&1 </dev/null &)")
     masked = f"for unit in {UNITS}; do systemctl is-enabled $unit; done"
     assert set(cluster.attempt("head", masked).stdout.split()) == {"masked"}
-    text = Functions(["nfs_exports/leave"]).text
-    script = "\n".join([assignments({"HOST_NAME": "head", "NFS_EXPORTS_MOUNT": MOUNT}), text, "nfs_exports_leave"])
-    cluster.run("head", f"bash -euo pipefail -c {shlex.quote(script)}")
+    step = "from components.node.step.step import Step"
+    names = f"{step}; from components.roles.nfs_exports.leave import MountPoint, leave"
+    done = run_python(cluster, "head", f"{names}; leave(Step('head', 'test'), MountPoint({MOUNT!r}))")
+    assert done.returncode == 0, done.stderr
     mounts = cluster.run("head", "findmnt -rn -o TARGET").split()
     assert not {EXPORT, MOUNT, "/mnt/disk/part"} & set(mounts)
     assert "masked" not in cluster.attempt("head", masked).stdout

@@ -12,10 +12,9 @@ from datetime import datetime
 import pytest
 
 from components.roles.role import Value
-from components.steps.composition import Functions
 from lab.identity import network_name
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine
-from tests.lab.run_step import run_step
+from tests.lab.run_step import run_python, run_step
 from tests.lab.scan import open_tcp_ports, udp_ports
 from tests.unit.shell import script_of
 
@@ -513,9 +512,9 @@ def test_a_share_on_a_volume_of_its_own_is_noted_by_nobody_and_a_folder_of_the_r
     cluster: ClusterUnderTest,
 ) -> None:
     assert [note for note in cluster.deployment().outputs()["cluster"]["notes"] if "file system" in note] == []
-    program = "\n".join([Functions(["nfs_exports/head"]).text, "share_is_a_file_system"])
     for folder, status in (("/export/shared", 0), ("/export", 1), ("/root", 1), ("/export/shared/home", 1)):
-        asked = cluster.attempt("head", f"NFS_EXPORTS_PATH={folder}\n{program}")
+        ask = "from components.roles.nfs_exports.head import share_is_a_file_system as asked"
+        asked = run_python(cluster, "head", f"{ask}; sys.exit(not asked('{folder}'))")
         assert (asked.returncode, asked.stderr) == (status, ""), folder
 
 

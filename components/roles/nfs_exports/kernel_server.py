@@ -22,7 +22,7 @@ _VERSION_4_ONLY = "[nfsd]\nvers2=n\nvers3=n\nvers4=y\nlease-time=30\ngrace-time=
 
 def ensure_kernel_server(host: str) -> None:
     """Configure the server, run it, and make it read all export files."""
-    changed = files.write(KERNEL_SERVER_FILE, _configuration())
+    changed = files.write(KERNEL_SERVER_FILE, configuration())
     # It starts units of NFS before version 4, unless systemd has already read their masks (machine.py).
     systemd.keep_running("nfs-mountd.service", "nfsdcld.service")
     systemd.reload_stale()
@@ -45,7 +45,7 @@ def read_exports() -> None:
     run("exportfs", "-ra")
 
 
-def _configuration() -> str:
+def configuration() -> str:
     """Return the server's configuration.
 
     rpc.mountd listens for clients of versions 2 and 3: with both off nowhere, with one on at any port. Machines whose

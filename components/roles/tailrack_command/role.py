@@ -6,6 +6,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher
 from components.roles.role import File, Role, template
 from components.roles.ssh_trust.answers import ANSWERS
+from components.roles.tailrack_command.command import COMMAND
 
 
 def role(_settings: ClusterSettings) -> Role:
@@ -14,8 +15,10 @@ def role(_settings: ClusterSettings) -> Role:
         "tailrack_command",
         after=("ssh_trust",),
         packages={"services": ("python3",)},
-        texts={"TAILRACK_COMMAND_PROGRAM": launcher("tailrack")},
-        files={"compute": tuple(_answer(name) for name in ("checks", "last-failure"))},
+        files={
+            "services": (File(COMMAND, launcher("tailrack"), mode="0755"),),
+            "compute": tuple(_answer(name) for name in ("checks", "last-failure")),
+        },
     )
 
 

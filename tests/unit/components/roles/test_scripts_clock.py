@@ -46,7 +46,7 @@ def check(shell: Shell) -> Compare:
     def run(place: str, now: int, url: str) -> subprocess.CompletedProcess[str]:
         with (
             mock.patch.object(clock_check, "http_time", times(place)),
-            mock.patch.object(compare_module.time, "time", return_value=now),
+            mock.patch("time.time", return_value=now),
         ):
             return shell.step(script_of("clock", "check"), {"TAILNET_CONTROL_URL": url})
 
@@ -65,7 +65,7 @@ def compare(shell: Shell) -> Compare:
             shell.here(),
             contextlib.redirect_stderr(said),
             mock.patch.object(compare_module, "http_time", times(place)),
-            mock.patch.object(compare_module.time, "time", return_value=now),
+            mock.patch("time.time", return_value=now),
         ):
             try:
                 compare_module.compare_with_head("100.64.0.1", "a1")

@@ -324,7 +324,7 @@ def test_nobody_but_root_may_resume(monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_the_program_runs_on_a_machine_that_has_nothing_else_of_ours(tmp_path: Path, installed: Path) -> None:
-    (text,) = [role.texts["TAILRACK_COMMAND_PROGRAM"] for role in ROLES if role.name == "tailrack_command"]
+    (text,) = [file.text for role in ROLES if role.name == "tailrack_command" for file in role.files["services"]]
     program = tmp_path / "tailrack"
     program.write_text(text.replace(INSTALLED, str(installed)))
     program.chmod(0o755)

@@ -1,0 +1,3 @@
+"""Where the command `tailrack` lies on the head node."""
+
+COMMAND = "/usr/local/bin/tailrack"

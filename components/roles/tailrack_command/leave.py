@@ -1,0 +1,18 @@
+"""Remove the command. Role machine removes the folder with the other files."""
+
+from __future__ import annotations
+
+from components.node import files
+from components.node.install import FOLDER
+from components.node.step.step import Step
+from components.roles.tailrack_command.command import COMMAND
+
+# In the text of earlier releases.
+_PACKED = "of tailrack, and the modules"
+
+
+def leave(step: Step) -> None:
+    """Remove the command if it is tailrack's own."""
+    text = files.read(COMMAND) or ""
+    if f"{FOLDER}/" in text or _PACKED in text:
+        files.remove(COMMAND)
