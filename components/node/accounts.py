@@ -8,6 +8,7 @@ seconds.
 
 from __future__ import annotations
 
+import codecs
 import os
 import selectors
 import signal
@@ -22,6 +23,9 @@ from typing import BinaryIO
 from components.node import run as running
 from components.node.run import Ended
 
+# Seconds in which a program may end by itself when its limit is over.
+_END_SECONDS = 5
+
 
 def as_user(
     name: str,
@@ -32,9 +36,9 @@ def as_user(
     environment: Mapping[str, str] | None = None,
     into: BinaryIO | None = None,
 ) -> Ended:
-    """Run a program as an account. Its errors are written to the log, up to `most` bytes.
+    """Run a program as an account. Its errors go to the log at once, up to `most` bytes.
 
-    limit   seconds; then it is killed, and the status is 124
+    limit   seconds; then it is ended, and the status is 124
     most    the greatest number of bytes of output
     into    a file of root's that gets the output, for more than fits into memory
     stdin   text, or a file that the account may read
@@ -54,61 +58,86 @@ def as_user(
             env={"PATH": running.PATH, "HOME": "/", "USER": name, "LOGNAME": name, "LC_ALL": "C.UTF-8"},
             start_new_session=True,
         )
+    reader = _Reader(process, most, into)
+    in_time = False
     try:
-        output, errors, in_time = _read(process, limit, most, into)
-    except OSError:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        raise
-    if not in_time:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-    try:
-        status = process.wait(5)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        status = process.wait()
-    if errors:
-        sys.stderr.write(errors.decode("utf-8", "replace"))
-    return Ended(status if in_time else 124, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace"))
+        in_time = reader.read(limit)
+    finally:
+        if not in_time:
+            _end(process, reader)
+        reader.close()
+    return Ended(process.returncode if in_time else 124, *reader.texts)
 
 
-def _read(
-    process: subprocess.Popen[bytes], limit: float, most: int, into: BinaryIO | None
-) -> tuple[bytes, bytes, bool]:
-    """Read both streams until the program ends. Return their first bytes, and whether it ended in time.
+def _end(process: subprocess.Popen[bytes], reader: _Reader) -> None:
+    """End a program and its children."""
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGTERM)
+        # It may clean up, for example cancel its jobs, and say so.
+        reader.read(_END_SECONDS)
+    with suppress(OSError):
+        os.killpg(process.pid, signal.SIGKILL)
+    # A process that the kernel cannot end is left behind.
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_END_SECONDS)
 
-    A child that keeps a stream open after the program has ended is not waited for.
-    """
-    end = time.monotonic() + limit
-    parts: dict[int, bytearray] = {0: bytearray(), 1: bytearray()}
-    streams = [stream for stream in (process.stdout, process.stderr) if stream]
-    with selectors.DefaultSelector() as selector, streams[0], streams[1]:
-        for number, stream in enumerate(streams):
+
+class _Reader:
+    """The two streams of a program. Reads their first bytes, and writes its errors to the log."""
+
+    def __init__(self, process: subprocess.Popen[bytes], most: int, into: BinaryIO | None) -> None:
+        self._process, self._most, self._into = process, most, into
+        self._parts = (bytearray(), bytearray())
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._streams = [stream for stream in (process.stdout, process.stderr) if stream]
+        self._selector = selectors.DefaultSelector()
+        for number, stream in enumerate(self._streams):
             os.set_blocking(stream.fileno(), False)
-            selector.register(stream, selectors.EVENT_READ, number)
-        while selector.get_map():
+            self._selector.register(stream, selectors.EVENT_READ, number)
+
+    @property
+    def texts(self) -> list[str]:
+        return [part.decode("utf-8", "replace") for part in self._parts]
+
+    def read(self, limit: float) -> bool:
+        """Read until the program ends. Return whether that happened within a number of seconds.
+
+        A child that keeps a stream open after the program has ended is not waited for.
+        """
+        end = time.monotonic() + limit
+        while self._selector.get_map():
             left = end - time.monotonic()
             if left <= 0:
-                return bytes(parts[0]), bytes(parts[1]), False
-            ended = process.poll() is not None
-            ready = selector.select(0 if ended else min(left, 1))
+                return False
+            ended = self._process.poll() is not None
+            ready = self._selector.select(0 if ended else min(left, 1))
             if not ready and ended:
-                break
+                return True
             for key, _ in ready:
-                data = os.read(key.fd, 65536)
-                if data and into and key.data == 0:
-                    into.write(data[: most - into.tell()])
-                    continue
-                part = parts[key.data]
-                part += data[: most - len(part)]
-                if not data or len(part) == most:
-                    # Whoever writes more is told so by a closed pipe.
-                    selector.unregister(key.fileobj)
-                    streams[key.data].close()
-    try:
-        process.wait(max(end - time.monotonic(), 0))
-    except subprocess.TimeoutExpired:
-        return bytes(parts[0]), bytes(parts[1]), False
-    return bytes(parts[0]), bytes(parts[1]), True
+                self._take(key.data)
+        try:
+            self._process.wait(max(end - time.monotonic(), 0))
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def _take(self, number: int) -> None:
+        stream, part = self._streams[number], self._parts[number]
+        data = os.read(stream.fileno(), 65536)
+        if data and self._into and number == 0:
+            self._into.write(data[: self._most - self._into.tell()])
+            return
+        taken = data[: self._most - len(part)]
+        part += taken
+        if number == 1:
+            sys.stderr.write(self._decoder.decode(taken, final=not data))
+            sys.stderr.flush()
+        if not data or len(part) == self._most:
+            # Whoever writes more is told so by a closed pipe.
+            self._selector.unregister(stream)
+            stream.close()
+
+    def close(self) -> None:
+        self._selector.close()
+        for stream in self._streams:
+            stream.close()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -78,3 +80,20 @@ def test_a_child_that_keeps_the_streams_is_not_waited_for_and_has_no_lock(lock: 
     assert time.monotonic() - begun < 20
     with lock.open() as other, pytest.raises(BlockingIOError):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # root still has it
+
+
+def test_a_program_at_its_limit_may_clean_up_and_say_so() -> None:
+    status, _, errors = bash("trap 'echo cleaned up >&2; exit' TERM; while :; do sleep 0.1; done", limit=1)
+    assert status == 124
+    assert "cleaned up" in errors
+
+
+def test_errors_are_logged_at_once_and_a_program_ends_with_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stopped(BaseException):
+        """The log is written to while the program runs."""
+
+    log = mock.Mock(write=mock.Mock(side_effect=Stopped))
+    monkeypatch.setattr(sys, "stderr", log)
+    with pytest.raises(Stopped):
+        bash("echo $$ >&2; exec tail -f /dev/null", limit=60)
+    assert not Path("/proc", log.write.call_args.args[0].strip()).exists()
