@@ -218,7 +218,7 @@ class NcclValidation(pulumi.ComponentResource):
             lock=None,
             parent=self,
             # Only the nodes that take part, so that a site is measured even if a node elsewhere is down. Measurements
-            # use a lock instead of dependencies (validate.sh): if one failed while another was removed, the CLI
+            # use a lock instead of dependencies (validate.py): if one failed while another was removed, the CLI
             # (3.260) would write a state that it cannot read.
             depends_on=[*([link.ready] if link.ready else []), *(node.ready for node in members.values())],
             limit_seconds=settings.queue_limit_seconds + measuring_plan.measurement_seconds(settings) + run_limit + 360,

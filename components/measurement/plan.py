@@ -9,7 +9,6 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from components.measurement.jobs import nccl_job, validation_job
@@ -20,7 +19,8 @@ from components.validation.groups import by_mpi_release, site_groups, spanning_g
 from components.validation.model import Measurement
 from components.validation.results import settings_json
 
-FOLDER = Path(__file__).parent
+# The module of the step.
+STEP = "components.measurement.validate"
 START_SECONDS = 60  # after the wait for nodes: Slurm starts a job whose nodes are free at its next scheduling cycle
 RUNS = 3  # of a measurement on GPUs at its gate size
 # nccl-tests 2.19.6. The checksum covers the names and contents of the commit's files.
@@ -45,7 +45,7 @@ class Node:
 @cache
 def script() -> composition.Script:
     """Return the script of the measurement step."""
-    return composition.single(FOLDER / "validate.sh").with_texts({"DRIVER": command_line("measure")})
+    return composition.single(STEP).with_texts({"DRIVER": command_line("measure")})
 
 
 def mpi_of(nodes: Mapping[str, Node], settings: Validation) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from components.measurement.plan import FOLDER, START_SECONDS, Node
+from components.measurement.plan import START_SECONDS, STEP, Node
 from components.roles.program import command_line
 from components.roles.render import render
 from components.settings.training import Training
@@ -22,7 +22,7 @@ VERSION = 1
 @cache
 def script() -> composition.Script:
     """Return the script of the training step: the measurement's script with another driver."""
-    return composition.single(FOLDER / "validate.sh").with_texts({"DRIVER": command_line("measure-training")})
+    return composition.single(STEP).with_texts({"DRIVER": command_line("measure-training")})
 
 
 def training_job(settings: Training) -> str:

@@ -12,7 +12,7 @@ from components.node.install import FOLDER as INSTALLED
 from components.node.pack import packed
 from components.validation import job_files
 
-_ROLES = Path(__file__).parent
+_FOLDER = Path(__file__).parents[2]
 
 # The commands of the program: the module whose `main` takes the arguments.
 COMMANDS = {
@@ -91,7 +91,8 @@ def version(command: str) -> str:
 
 
 def _phases() -> Iterator[str]:
-    """Yield the modules that have phases of roles: those that import the step."""
-    for path in sorted(_ROLES.glob("*/*.py")):
-        if "from components.node.step.step import" in path.read_text(encoding="utf-8"):
-            yield f"components.roles.{path.parent.name}.{path.stem}"
+    """Yield the modules that steps call: those that import the step."""
+    for folder in ("roles/*", "measurement"):
+        for path in sorted(_FOLDER.glob(f"components/{folder}/*.py")):
+            if "from components.node.step.step import" in path.read_text(encoding="utf-8"):
+                yield ".".join(path.relative_to(_FOLDER).with_suffix("").parts)

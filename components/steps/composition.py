@@ -41,6 +41,8 @@ SERVICES = ("services",)
 NODE_SERVICES = ("node_services",)
 LEAVE = ("leave",)
 
+# The actions of a step.
+_ACTIONS = ("up", "down", "recall")
 # The last three come from /etc/os-release.
 _SHELL_VARIABLES = frozenset(
     {"BASHPID", "BASH_REMATCH", "EUID", "PATH", "HOME", "SECONDS", "RANDOM", "ID", "VERSION_ID", "VERSION_CODENAME"}
@@ -254,10 +256,15 @@ def again_program() -> Script:
     return Script({"fabric-again": (("python", "components.roles.fabric.again", "again"),)})
 
 
-def single(path: Path) -> Script:
-    """Return the step of one script file: its functions `up`, and perhaps `down` and `recall`."""
-    functions = Functions([], path.read_text(encoding="utf-8").removesuffix("\n"))
-    calls = {name: (("bash", name),) for name in ("up", "down", "recall") if f"\n{name}() {{" in functions.text}
+def single(home: Path | str) -> Script:
+    """Return the step of one script file or one module: its functions `up`, and perhaps `down` and `recall`."""
+    if isinstance(home, str):
+        module = importlib.import_module(home)
+        found = {name: getattr(module, name) for name in _ACTIONS if hasattr(module, name)}
+        reads = frozenset[str]().union(*map(names, found.values()))
+        return Script({name: (("python", home, name),) for name in found}, phases=reads)
+    functions = Functions([], home.read_text(encoding="utf-8").removesuffix("\n"))
+    calls = {name: (("bash", name),) for name in _ACTIONS if f"\n{name}() {{" in functions.text}
     return Script(calls, functions.text, functions.reads - _OWN)
 
 

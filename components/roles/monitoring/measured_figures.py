@@ -1,6 +1,6 @@
 """Metrics of the measurement: each scope's bus bandwidth, floor, verdict and time. Pure.
 
-The reports on the head node (components/measurement/validate.sh) come from a user's process and may contain anything.
+The reports on the head node (components/measurement/validate.py) come from a user's process and may contain anything.
 The verdict here compares only figure and floor; `make up` also checks which network carried the data.
 """
 

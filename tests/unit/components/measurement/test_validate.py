@@ -1,4 +1,4 @@
-"""validate.sh: which nodes it measures, what it brings back of a job's output, and what it keeps of it."""
+"""validate.py: which nodes it measures, what it brings back of a job's output, and what it keeps of it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
+from unittest import mock
 
 import pytest
 
-from components.measurement.plan import FOLDER, Node, plan
+from components.measurement import node_states
+from components.measurement.plan import STEP, Node, plan
 from components.measurement.scopes import Scope, measurement_of
 from components.roles.program import program
 from components.settings.validation import Validation
@@ -44,7 +46,7 @@ class Cluster:
     stale: str = ""  # a node that is listed as mixed, and is idle, until somebody asks for it alone
     settings: str = "as before"  # of the measurement
     queue_limit: int = 0
-    queue: str = "bob train a2"  # who has which job on which nodes
+    queue: str = "bob|a2|12|55:00|train"  # squeue's answer: user, nodes, job, time left, name of the job
     silent_nodes: tuple[str, ...] = ()  # that nobody reaches over the tailnet
     says: str = ""  # what is printed in the place of the program that measures
     states: dict[str, str] = field(default_factory=lambda: dict.fromkeys(("a1", "a2", "b1", "b2"), "idle"))
@@ -52,7 +54,7 @@ class Cluster:
     def run(self, members: list[str], action: str = "up") -> CompletedProcess[str]:
         shell = self.shell
         shell.write("written", self.output)
-        shell.stub("getent", f'echo "ada:x:6001:6001::{shell.root}/home:/bin/bash"')
+        shell.write("etc/passwd", "ada:x:6001:6001::/home:/bin/bash\n")
         shell.write("said", self.says)
         shell.stub(
             "python3", f'cat >/dev/null; cat "{shell.root}/said"' if self.says else f'exec {sys.executable} "$@"'
@@ -67,9 +69,7 @@ class Cluster:
         shown = {"job_state": [self.ended], "exit_code": {"return_code": {"number": 0}}, "nodes": "some of them"}
         job = json.dumps({"jobs": [shown]})
         asked = f'touch "{shell.root}/asked-$3"'
-        shell.stub(
-            "scontrol", f"""case "$2" in hostnames) tr , '\\n' <<<"$3" ;; job) echo '{job}' ;; node) {asked} ;; esac"""
-        )
+        shell.stub("scontrol", f"""case "$2" in job) echo '{job}' ;; node) {asked} ;; esac""")
         told = "\n".join(f"{name} {state}" for name, state in self.states.items())
         right = f"[ $1 = -R ] || cat <<'END'\n{told}\nEND"
         late = f'[ -e "{shell.root}/asked-{self.stale}" ] || sed -i "s/^{self.stale} .*/{self.stale} mixed/"'
@@ -80,23 +80,16 @@ class Cluster:
         shell.stub(
             "sinfo", f"if [ -s {times} ]; then sed -i s/x// {times}; exit 1; fi\n{late}" if self.silent else late
         )
-        shell.stub(
-            "squeue", f"""case $2 in -w) echo "$3 job 12 of bob, 55:00 left" ;; *) echo '{self.queue}' ;; esac"""
-        )
-        names = "|".join(member.split()[2] for member in members if member.split()[0] in self.silent_nodes)
-        shell.stub(
-            "timeout",
-            f"""case "$*" in
-            */dev/tcp/*) ! [[ "$*" =~ /dev/tcp/({names or "none"})/6818 ]] ;;
-            *) exec "{shell.tools}/timeout" "$@" ;; esac""",
-        )
+        shell.stub("squeue", f"echo '{self.queue}'")
+        silent = {member.split()[2] for member in members if member.split()[0] in self.silent_nodes}
         header: dict[str, str | int | list[str]] = {
             "HOST_NAME": "head", "SCOPE": "rack", "RUN_AS": "ada", "JOB_SCRIPT": "#!/bin/bash",
             "QUEUE_LIMIT": self.queue_limit, "RUN_LIMIT": 1, "MEMBERS": members, "MEASUREMENT_LIMIT": 60,
             "SETTINGS": self.settings,
             "DRIVER": f"python3 -I -S {self.program} measure", "PLAN": self.plan(members),
         }  # fmt: skip
-        return shell.step(single(FOLDER / "validate.sh"), header, action)
+        with mock.patch.object(node_states, "answers_at", lambda address: address not in silent):
+            return shell.step(single(STEP), header, action)
 
     def plan(self, members: list[str]) -> str:
         """What the head node is told of the members: two ranks each, on CPUs."""
@@ -123,7 +116,7 @@ def cluster(shell: Shell, installed: Path) -> Cluster:
 
 @pytest.fixture
 def brought_back(cluster: Cluster) -> Any:
-    """Run validate.sh with a Slurm whose job has ended and written some output; the script's answer."""
+    """Run validate.py with a Slurm whose job has ended and written some output; the script's answer."""
 
     def run(output: str) -> dict[str, Any]:
         cluster.output = output
@@ -200,11 +193,11 @@ def test_a_node_that_nobody_reaches_does_not_keep_the_others_from_being_measured
 
 def test_a_job_of_the_measurement_itself_is_no_other_job(cluster: Cluster) -> None:
     cluster.states["a2"] = "completing"
-    cluster.queue = "ada prepare-rack a2"
+    cluster.queue = "ada|a2|11|1:00|prepare-rack"
     report = cluster.report(RACK)
     assert report["state"] == "UNAVAILABLE"
     assert report["absent"]["a2"] == "held: a job of a measurement does not end there"
-    cluster.queue = "ada prepare-rack a2\nbob train a2"
+    cluster.queue += "\nbob|a[1-2]|12|55:00|train"
     assert cluster.report(RACK)["state"] == "BUSY"
 
 
@@ -336,6 +329,26 @@ def test_a_user_who_answers_in_the_place_of_the_measurement_has_one_answer(clust
     assert "the measurement of rack was interrupted" in failed.stderr
     cluster.says = ""
     assert cluster.report(RACK)["members"].keys() == {"a1", "a2"}
+
+
+@pytest.mark.parametrize(
+    "text", ['{"state": "COMPLETED", "job_id": NaN}', '{"state": 1, "job_id": 1e999}', "[" * 99999]
+)
+def test_what_a_user_prints_that_is_no_json_is_refused(cluster: Cluster, text: str) -> None:
+    cluster.says = text
+    assert "the measurement of rack was interrupted" in cluster.run(RACK).stderr
+
+
+def test_half_a_character_of_a_user_is_replaced_so_that_the_answer_can_be_stored(cluster: Cluster) -> None:
+    cluster.says = r'{"state": "COMPLETED", "job_id": 7, "exit_code": 0, "output": "a\ud800b\u00e9"}'
+    assert cluster.report(RACK)["output"] == "a?b\u00e9"
+    assert cluster.report(RACK, "recall")["output"] == "a?b\u00e9"
+
+
+def test_the_name_of_a_job_does_not_make_it_a_job_of_a_measurement(cluster: Cluster) -> None:
+    cluster.states["a2"] = "mixed"
+    cluster.queue = "bob|a2|12|55:00|x|ada|a2|11|1:00|prepare-rack"
+    assert cluster.report(RACK)["facts"] == {"a2": "job 12 of bob, 55:00 left"}
 
 
 def test_a_controller_that_does_not_answer_is_no_busy_cluster(cluster: Cluster) -> None:

@@ -1,0 +1,164 @@
+"""The nodes of a measurement and their jobs, as Slurm reports them on the head node."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from components.node.run import attempt
+from components.validation.node_names import node_names
+
+# Uses of a node: it runs no job, it runs other jobs, or it can run no job.
+IDLE, BUSY, OUT = "idle", "busy", "out"
+# In this state a node has no job and gets none. Waiting does not end it.
+DRAINED = "drained"
+_BUSY_STATES = re.compile(r"(allocated|mixed|completing|planned|reserved|blocked)[-+]?|idle-")
+# Slurm keeps old reasons of nodes in other states.
+_WITH_REASON = ("drain", "down", "fail")
+_SLURMD_PORT, _CONNECT_SECONDS, _CONNECTIONS = 6818, 8, 64
+_OWN_JOB = re.compile(r"(validate|prepare)-")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A node of the scope: its name, site and tailnet address."""
+
+    name: str
+    site: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node with its use.
+
+    is_new   whether it was never measured in this scope at this address
+    state    Slurm's state; empty if Slurm does not know it
+    """
+
+    name: str
+    site: str
+    use: str
+    is_new: bool
+    state: str
+    reason: str = ""
+
+    def __str__(self) -> str:
+        age = "new" if self.is_new else "old"
+        return " ".join(filter(None, (self.name, self.site, self.use, age, self.state, self.reason)))
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job that has nodes."""
+
+    user: str
+    nodes: Collection[str]
+    number: str
+    left: str
+    name: str
+
+    def is_measurement_of(self, user: str) -> bool:
+        """Return whether it is a job of a measurement that a user submits."""
+        return self.user == user and bool(_OWN_JOB.match(self.name))
+
+
+@dataclass
+class States:
+    """The states of a scope's nodes, as Slurm reported them last.
+
+    measured   addresses at which nodes were measured in this scope, by name
+    silent     nodes that do not answer the head node
+    """
+
+    members: Sequence[Member]
+    measured: Mapping[str, str]
+    silent: Collection[str]
+    nodes: Sequence[Node] = field(default=())
+
+    @property
+    def all_idle(self) -> bool:
+        return bool(self.nodes) and not self.not_idle
+
+    @property
+    def not_idle(self) -> list[Node]:
+        return [node for node in self.nodes if node.use != IDLE]
+
+    def has(self, use: str) -> bool:
+        """Return whether a node has this use."""
+        return any(node.use == use for node in self.nodes)
+
+    def read(self) -> bool:
+        """Read the states again, and return whether slurmctld answered and all nodes are idle."""
+        states = _states()
+        if states and (mixed := [name for name, (state, _) in states.items() if state == "mixed"]):
+            # After a reconfiguration during a job, slurmctld (24.11) lists the job's node as mixed even after the job
+            # has ended, until a query for that node alone.
+            for name in mixed:
+                attempt("scontrol", "show", "node", name, quiet=True)
+            states = _states()
+        if states is None:
+            return False
+        self.nodes = [self._node(member, *states.get(member.name, ("", ""))) for member in self.members]
+        return self.all_idle
+
+    def _node(self, member: Member, state: str, reason: str) -> Node:
+        if member.name in self.silent:
+            state, reason, use = "unreachable", "no answer at port 6818 over the tailnet", OUT
+        else:
+            use = IDLE if state == "idle" else BUSY if _BUSY_STATES.fullmatch(state) else OUT
+        is_new = self.measured.get(member.name) != member.address
+        return Node(member.name, member.site, use, is_new, state, reason)
+
+
+def _states() -> dict[str, tuple[str, str]] | None:
+    """Return the state of each node, and the reason of a drained or down one; None if slurmctld does not answer."""
+    ended = attempt("sinfo", "-h", "-N", "-p", "all", "-o", "%N %T %E")
+    return dict(map(_state, filter(None, ended.output.splitlines()))) if ended.ok else None
+
+
+def _state(line: str) -> tuple[str, tuple[str, str]]:
+    name, state, reason = (*line.split(" ", 2), "", "")[:3]
+    reason = reason.strip()
+    has_reason = state.startswith(_WITH_REASON) and reason.partition(" ")[0] != "none"
+    return name, (state, reason if has_reason else "")
+
+
+def unreachable(members: Sequence[Member]) -> frozenset[str]:
+    """Return the nodes whose slurmd does not answer the head node over the tailnet.
+
+    They may still reach slurmctld, so Slurm may report them as idle, but a job on them would never start.
+    """
+    with ThreadPoolExecutor(_CONNECTIONS) as pool:
+        answers = list(pool.map(lambda member: answers_at(member.address), members))
+    return frozenset(member.name for member, answer in zip(members, answers, strict=True) if not answer)
+
+
+def answers_at(address: str) -> bool:
+    """Return whether slurmd accepts a connection at an address."""
+    for pause in (1, 0):
+        try:
+            socket.create_connection((address, _SLURMD_PORT), _CONNECT_SECONDS).close()
+        except OSError:
+            time.sleep(pause)
+        else:
+            return True
+    return False
+
+
+def jobs() -> list[Job]:
+    """Return the jobs that have nodes."""
+    # The user chose the job's name, which may contain anything.
+    rows = (line.split("|", 4) for line in attempt("squeue", "-h", "-o", "%u|%N|%A|%L|%j").output.splitlines())
+    return [Job(row[0], _names(row[1]), *row[2:]) for row in rows if len(row) == 5 and row[1]]
+
+
+def _names(hostlist: str) -> frozenset[str]:
+    try:
+        return frozenset(node_names(hostlist))
+    except ValueError:
+        return frozenset()
