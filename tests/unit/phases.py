@@ -21,7 +21,7 @@ def called(calls: Calls, action: str = "up") -> list[str]:
     """The phases that an action calls, `role/phase`, a part of one as `role/phase/part`."""
     found = []
     for call in inner_calls({action: calls[action]}):
-        if call[0] == "python":
+        if call[0] == "python" and call[1].startswith("components.roles."):
             role, phase = call[1].split(".")[2:4]
             found.append(f"{role}/{phase}" if call[2] == phase else f"{role}/{phase}/{call[2]}")
         elif call[0] == "bash":

@@ -79,7 +79,7 @@ def start_prometheus(step: Step, values: PrometheusValues) -> None:
 
 
 def _config(values: PrometheusValues) -> str:
-    scrape = [_SCRAPE_JOB.format(values=values, job=job, targets=TARGETS) for job in values.monitoring_scrape]
+    scrape = [scrape_job(job, values.monitoring_accepted) for job in values.monitoring_scrape]
     text = "\n".join([values.monitoring_config, *scrape])
     for name, word in (
         ("HEAD", values.node_name),
@@ -91,7 +91,16 @@ def _config(values: PrometheusValues) -> str:
     return f"{text}\n{_ALERTMANAGER_JOB.format(values=values)}" if values.monitoring_alertmanager else text
 
 
-# Each member has a target file (target.py). Root of a node controls the answer, so it is limited in size (after
+def scrape_job(job: ScrapeJob, accepted: str, targets: str = TARGETS) -> str:
+    """Return the part of the configuration that scrapes a port of all members.
+
+    accepted   the accepted series, JSON
+    targets    the folder with the members' target files (target.py)
+    """
+    return _SCRAPE_JOB.format(job=job, accepted=accepted, targets=targets)
+
+
+# Root of a node controls the answer, so it is limited in size (after
 # decompression), cannot redirect, cannot set times, and cannot claim to be another machine (accepted_series.py).
 _SCRAPE_JOB = """\
   - job_name: {job.job}
@@ -109,7 +118,7 @@ _SCRAPE_JOB = """\
       - source_labels: [__address__]
         target_label: __address__
         replacement: $1:{job.port}
-    metric_relabel_configs: {values.monitoring_accepted}"""
+    metric_relabel_configs: {accepted}"""
 
 _LOGIN = (
     "basic_auth: {{username: prometheus, password_file: /run/credentials/tailrack-prometheus.service/alertmanager}}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import bz2
 import copy
 import io
 import json
@@ -179,7 +180,7 @@ def run_here(code: str, environment: dict[str, str]) -> subprocess.CompletedProc
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as packed:
         packed.writestr("components/node/install.py", f"{code}; sys.exit()")
-    script = f"{json.dumps(['version', base64.b64encode(archive.getvalue()).decode()])}\nplan\nrequest"
+    script = f"{json.dumps(['version', base64.b64encode(bz2.compress(archive.getvalue())).decode()])}\nplan\nrequest"
     command = whole_command(None, "up", 10).replace(" PATH=", f" PATH={environment['PATH'].partition(':')[0]}:")
     return subprocess.run(
         ["/bin/sh", "-c", command], input=script, env=environment, capture_output=True, text=True, check=False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import http.server
 import json
-import os
 import re
 import shutil
 import socket
@@ -22,6 +21,7 @@ from typing import Any
 import pytest
 
 from components.roles.monitoring.accepted_series import ANY_MACHINE, HEAD_ONLY, metric_relabel_configs
+from components.roles.monitoring.prometheus import ScrapeJob, scrape_job
 from components.roles.monitoring.role import rules
 from components.roles.role import FOLDER, template
 from tests.dashboards import every_expression
@@ -135,10 +135,7 @@ def configuration(folder: Path, port: int) -> str:
         target = [{"targets": [f"127.0.9.{place}"], "labels": {"instance": name, "site": "rack"}}]
         (folder / f"{name}.json").write_text(json.dumps(target))
     (folder / "rules.yml").write_text(rules().replace("@HEAD@", "head"))
-    script = (FOLDER / "monitoring" / "services.sh").read_text(encoding="utf-8")
-    words = ["bash", "-c", f"{script}\nTARGETS_DIR=$1; scrape_job node $2", "-", str(folder), str(port)]
-    environment = {**os.environ, "MONITORING_ACCEPTED": metric_relabel_configs()}
-    jobs = subprocess.run(words, check=True, capture_output=True, text=True, env=environment).stdout
+    jobs = scrape_job(ScrapeJob("node", port), metric_relabel_configs(), str(folder))
     own = template("monitoring", "prometheus.yml").replace("/etc/tailrack/prometheus/rules.yml", f"{folder}/rules.yml")
     own = re.sub("(interval|timeout): [0-9]+s", r"\1: 1s", own).replace("@ADDRESS@:@PORT@", "127.0.9.9:9")
     return (own + "\n" + jobs).replace("@HEAD@", "head").replace("@CLUSTER@", "test")

@@ -31,8 +31,8 @@ ELSEWHERE = {
     "components/roles/mlflow/storage.py": {"mlflow", "sqlalchemy"},
 }
 
-# Names of networks, which settings and hosts share.
-ALSO = {"components.settings.network_names"}
+# Names of networks, which settings and hosts share; and the step of a measurement.
+ALSO = {"components.settings.network_names", "components.measurement.node_states", "components.measurement.taking_part"}
 
 
 def texts(archive: bytes) -> dict[str, str]:
@@ -128,12 +128,9 @@ def test_a_failure_names_the_line_of_the_module_where_it_happened(installed: Pat
     assert f'File "{folder}/components/validation/sizes.py", line ' in done.stderr
 
 
-def test_users_can_read_the_program_and_find_it_compiled_and_cannot_change_it(installed: Path) -> None:
+def test_users_can_read_the_program_and_cannot_change_it(installed: Path) -> None:
     for path in (installed / program().digest).rglob("*"):
         assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644), path
-        if path.suffix == ".py" and path.name != "__main__.py" and path.stat().st_size:
-            tag = sys.implementation.cache_tag
-            assert (path.parent / "__pycache__" / f"{path.stem}.{tag}.pyc").is_file(), path
 
 
 def test_the_version_of_a_command_changes_with_its_modules_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from components.node.systemd import keep_running
 from components.roles.role import FOLDER
 from tests.unit.shell import Shell, script_of
 
@@ -35,29 +36,29 @@ def test_there_are_units_of_both_kinds() -> None:
 
 
 def test_so_is_every_daemon_of_a_package_that_the_cluster_needs() -> None:
-    text = "".join(path.read_text() for path in FOLDER.glob("*/*.sh"))
-    kept = {unit for line in re.findall(r"(?m)^ +keep_running (.*)$", text) for unit in line.split()}
+    kept = set()
     for path in FOLDER.glob("*/*.py"):
         text = path.read_text()
         constants = dict(re.findall(r'(?m)^([A-Z_]+) = "(.+)"$', text))
         for call in re.findall(r"\b(?:keep_running|write_restart)\((.*?)\)", text):
-            kept |= {constants.get(word) or word.strip('"') for word in re.findall(r'[A-Z_]+\b|".+?"', call)}
+            words = (word.strip('"') for word in re.findall(r'[A-Z_]+\b|".+?"', call))
+            kept |= {constants.get(word) or word.replace("{SERVER}", constants.get("SERVER", "")) for word in words}
     needed = {"munge", "tailscaled", "ssh", "slurmctld", "slurmd", "nfs-ganesha", "nfs-mountd", "nfsdcld"}
     assert kept == {f"{name}.service" for name in needed}
 
 
 def test_a_package_daemon_has_no_start_limit_and_the_step_restarts_nothing_for_that(shell: Shell) -> None:
-    keep = "CHANGED=no; keep_running munge.service; [ $CHANGED = no ]"
     for _ in range(2):
-        done = shell.call(keep, {}, "machine/keep_running")
-        assert done.returncode == 0, done.stderr
+        with shell.here():
+            keep_running("munge.service")
     lines = shell.path(DROP_IN).read_text().splitlines()
     assert {"StartLimitIntervalSec=0", "Restart=always", "RestartPreventExitStatus="} <= set(lines)
     assert [call for call in shell.calls if call.split()[1] not in ("show", "daemon-reload")] == []
 
 
 def test_leaving_gives_the_package_its_own_way_back(shell: Shell) -> None:
-    shell.call("keep_running munge.service", {}, "machine/keep_running")
+    with shell.here():
+        keep_running("munge.service")
     done = shell.step(script_of("machine", "leave"), {"NODE_ADOPT": False})
     assert done.returncode == 0, done.stderr
     assert not shell.path(DROP_IN).parent.exists()

@@ -257,7 +257,7 @@ def test_folders_that_an_earlier_step_has_closed_to_users_are_opened_and_links_a
 def test_the_action_chooses_the_function(shell: Shell) -> None:
     step = with_up("result went 1", "result went 0")
     assert run(shell, step, "up").stdout == '{"went":1}\n'
-    assert run(shell, step, "down").stdout == '{"went":0}\n'
+    assert run(shell, step, "down").stdout == '{"went":0,"left":true}\n'
 
 
 def test_a_failure_names_host_and_step_quotes_the_end_of_the_log_and_says_what_is_next(shell: Shell) -> None:
