@@ -8,20 +8,18 @@ import json
 
 from components.node.failure import Failure
 from components.node.log import note
-from components.node.run import run
 from components.node.step.step import Step
+from components.roles.fabric.groups import prove_again
+from components.roles.fabric.prove import records
 from components.roles.slurm.offer import offer
-from components.roles.slurm.paths import NODES
-
-_PROGRAM = "/usr/local/lib/tailrack/fabric.py"
 
 
 def again(step: Step) -> None:
     """Retry the proofs, and give slurmctld what is proven now."""
-    answer = run(_PROGRAM, "again", NODES).strip()
-    if not json.loads(answer)["proven"]:
+    answer = prove_again(records())
+    if not answer["proven"]:
         return
-    note(f"proven: {answer}")
+    note(f"proven: {json.dumps(answer)}")
     step.take_lock()
     if reason := offer(names=["topology.conf"]):
         raise Failure(reason, "see 'journalctl -u slurmctld'")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.fabric.facts import networks, proven
+from components.roles.fabric.join import PROGRAM
 from components.roles.program import launcher
 from components.roles.role import File, Role, SlurmKey, template
 
-PROGRAM = "/usr/local/lib/tailrack/fabric.py"
 TASK_PROLOG = "/usr/local/lib/tailrack/task-prolog"
 # Machines take the head node's requests to prove a fabric at this port, on the tailnet only.
 PORT = "6816"

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from components.roles.fabric import fabric, groups, networks, proof, proof_transfer, rails
+from components.roles.fabric import groups, networks, proof, proof_transfer, rails
+from components.roles.fabric.join import networks_here
 from components.roles.fabric.networks import FabricError, Thing
 from components.roles.fabric.proof import SilentError
 from components.roles.fabric.records import Records
@@ -690,17 +691,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def told_by(capsys: pytest.CaptureFixture[str], *words: str) -> Thing:
-    """What the program answers when the join step asks it."""
-    assert fabric.main(["interfaces", *words]) == 0
-    found: Thing = json.loads(capsys.readouterr().out)
-    return found
-
-
-def test_private_networks_of_cards_may_be_the_fabric_and_nothing_else(
-    machine: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = told_by(capsys, "auto", "auto")
+def test_private_networks_of_cards_may_be_the_fabric_and_nothing_else(machine: Path) -> None:
+    found = networks_here("auto", "auto")
     assert found["interfaces"] == [
         {"name": "ens5", "address": "10.1.0.5/20", "default_route": True, "speed": 25000, "rdma": False},
         {"name": "ib0", "address": "192.168.7.5/16", "default_route": False, "speed": 0, "rdma": True},
@@ -708,12 +700,10 @@ def test_private_networks_of_cards_may_be_the_fabric_and_nothing_else(
     assert [(each["device"], each["interface"]) for each in found["rdma"]] == [("mlx5_0", "ib0"), ("mlx5_2", "")]
 
 
-def test_an_interface_that_is_named_may_have_any_address_and_takes_no_rdma_device_away(
-    machine: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert [each["name"] for each in told_by(capsys, "wan0", "auto")["interfaces"]] == ["wan0"]
-    assert [each["device"] for each in told_by(capsys, "ib0", "auto")["rdma"]] == ["mlx5_0", "mlx5_2"]
-    assert [each["device"] for each in told_by(capsys, "wan0", "mlx5_2")["rdma"]] == ["mlx5_2"]
+def test_an_interface_that_is_named_may_have_any_address_and_takes_no_rdma_device_away(machine: Path) -> None:
+    assert [each["name"] for each in networks_here("wan0", "auto")["interfaces"]] == ["wan0"]
+    assert [each["device"] for each in networks_here("ib0", "auto")["rdma"]] == ["mlx5_0", "mlx5_2"]
+    assert [each["device"] for each in networks_here("wan0", "mlx5_2")["rdma"]] == ["mlx5_2"]
     with pytest.raises(FabricError, match=r"no interface eth9 with an IPv4 address here \(ens5, ib0, docker0"):
         networks.interfaces("eth9", ())
 
@@ -731,13 +721,12 @@ def test_roce_takes_the_entry_of_version_2_with_an_ipv4_address(machine: Path) -
     assert networks.gid_index("mlx5_2", 1) is None
 
 
-def test_the_program_says_what_is_the_matter_in_one_line(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert fabric.main(["interfaces", "eth9", "auto"]) == 1
-    assert capsys.readouterr().out.startswith("there is no interface eth9 ")
-    assert fabric.main(["interfaces", "ib0", "mlx5_7"]) == 1
-    assert capsys.readouterr().out.startswith("there is no RDMA device mlx5_7 here (efa_0, mlx5_0, mlx5_1, mlx5_2)")
-    assert told_by(capsys, "ib0", "none")["interfaces"][0]["name"] == "ib0"
-    assert fabric.main(["help"]) == 2
+def test_a_name_that_no_machine_of_the_site_has_is_refused_with_the_names_that_it_has(machine: Path) -> None:
+    with pytest.raises(FabricError, match=r"^there is no interface eth9 "):
+        networks_here("eth9", "auto")
+    with pytest.raises(FabricError, match=r"^there is no RDMA device mlx5_7 here \(efa_0, mlx5_0, mlx5_1, mlx5_2\)"):
+        networks_here("ib0", "mlx5_7")
+    assert networks_here("ib0", "none")["interfaces"][0]["name"] == "ib0"
 
 
 def test_what_no_program_could_be_told_of_is_left_out(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -750,22 +739,3 @@ def test_what_no_program_could_be_told_of_is_left_out(machine: Path, monkeypatch
     monkeypatch.setattr(networks, "json_output", lambda *command: [] if "route" in command else shown)
     found = networks.interfaces("auto", {"ib0"})
     assert [(each["name"], each["speed"]) for each in found] == [("ens5", 0), ("ib0", 0)]
-
-
-# The program on a machine.
-
-
-def test_the_program_on_a_machine_finds_networks_or_shows_its_usage(installed: Path) -> None:
-    words = [
-        sys.executable,
-        "-I",
-        "-S",
-        str(installed / program().digest),
-        "fabric",
-        "interfaces",
-        "no-such-card",
-        "auto",
-    ]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (1, "")
-    assert subprocess.run(words[:5], capture_output=True, text=True, check=False).stderr == fabric.USAGE

@@ -31,8 +31,9 @@ ELSEWHERE = {
     "components/roles/mlflow/storage.py": {"mlflow", "sqlalchemy"},
 }
 
-# Names of networks, which settings and hosts share; and the step of a measurement.
-ALSO = {"components.settings.network_names", "components.measurement.node_states", "components.measurement.taking_part"}
+# Names of networks, which settings and hosts share.
+ALSO = {"components.settings.network_names"}
+ROOMS = ("node", "validation", "roles", "measurement")
 
 
 def texts(archive: bytes) -> dict[str, str]:
@@ -78,7 +79,7 @@ def test_a_module_of_hosts_needs_the_standard_library_of_python_3_10_and_other_m
     own = {name for name in imported if name.split(".")[0] == "components"}
     others = {name.split(".")[0] for name in imported - own}
     assert others - sys.stdlib_module_names <= ELSEWHERE.get(path, set())
-    assert own <= ALSO | {name for name in own if name.split(".")[1] in ("node", "validation", "roles")}
+    assert own <= ALSO | {name for name in own if name.split(".")[1] in ROOMS}
     places = {name: name.replace(".", "/") for name in own}
     assert [name for name, place in places.items() if not {f"{place}.py", f"{place}/__init__.py"} & texts.keys()] == []
 
@@ -110,7 +111,7 @@ def test_a_launcher_runs_its_command_with_the_files_arguments_and_status(install
     path.chmod(0o755)
     done = subprocess.run([path, "no such word"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith("fabric.py interfaces ")
+    assert done.stderr.startswith("fabric.py serve ")
     path.write_text(python_launcher("fabric").replace(FOLDER, str(installed)))
     again = subprocess.run([sys.executable, "-I", path, "no such word"], capture_output=True, text=True, check=False)
     assert (again.returncode, again.stderr) == (done.returncode, done.stderr)

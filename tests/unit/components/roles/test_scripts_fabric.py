@@ -1,20 +1,21 @@
-"""Bash of the fabric and of ports: a machine's answer, its place on the head node, and which ports jobs never get."""
+"""Phases of the fabric and of ports: a machine's answer, its place on the head node, and which ports jobs never get."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 from collections.abc import Callable
-from typing import Any
+from unittest import mock
 
 import pytest
 
+from components.roles.fabric.join import PROGRAM
+from components.roles.fabric.networks import FabricError
 from components.roles.role import Value
 from components.steps.command_line import kept_request
 from components.steps.composition import JOIN_OF_NODE, again_program
 from tests.unit.shell import Shell, role_header, script_of
 
-PROGRAM = "/usr/local/lib/tailrack/fabric.py"
 NETWORKS = {"interfaces": [{"name": "eth1", "address": "10.2.0.2/24"}], "rdma": []}
 TOLD = {"interfaces": ["eth1"], "rdma": [], "with": [["a1", "eth1"]], "note": "", "error": ""}
 NODE: dict[str, Value] = {
@@ -24,44 +25,39 @@ NODE: dict[str, Value] = {
 }  # fmt: skip
 
 
-def program(shell: Shell, body: str) -> None:
-    """Put a stand-in of the program where the step has put it."""
-    path = shell.write(PROGRAM, f"#!/bin/bash\n{body}\n")
-    path.chmod(0o755)
-
-
-def answering(shell: Shell, **told: Any) -> None:
-    program(
-        shell, f"cat >'{shell.root}/asked'; echo \"$*\" >'{shell.root}/words'; echo '{json.dumps({**TOLD, **told})}'"
-    )
+@pytest.fixture
+def prove(monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
+    """The proof itself, which needs other machines."""
+    proof = mock.Mock(return_value=TOLD)
+    monkeypatch.setattr("components.roles.fabric.prove.prove_node", proof)
+    return proof
 
 
 def member(shell: Shell, **values: Value) -> subprocess.CompletedProcess[str]:
     return shell.step(script_of("fabric", "register"), {**NODE, **values}, name="a2-register")
 
 
-def test_the_head_node_proves_a_members_networks_and_tells_what_came_of_it(shell: Shell) -> None:
-    answering(shell)
+def test_the_head_node_proves_a_members_networks_and_tells_what_came_of_it(shell: Shell, prove: mock.Mock) -> None:
     done = member(shell)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"fabric": TOLD}
-    asked = json.loads((shell.root / "asked").read_text())
+    records, asked = prove.call_args.args
+    assert records.folder == shell.path("/var/lib/tailrack/slurm/nodes")
     assert asked == {**NETWORKS, "node": "a2", "site": "rack", "setting": "auto", "address": "100.64.0.7"}
-    assert (shell.root / "words").read_text().split()[0] == "place"
 
 
-def test_a_note_is_no_failure_and_an_error_is_one_that_names_what_to_write(shell: Shell) -> None:
-    answering(shell, interfaces=[], note="a2 stays on the tailnet")
+def test_a_note_is_no_failure_and_an_error_is_one_that_names_what_to_write(shell: Shell, prove: mock.Mock) -> None:
+    prove.return_value = {**TOLD, "interfaces": [], "note": "a2 stays on the tailnet"}
     assert member(shell).returncode == 0
-    answering(shell, interfaces=[], error="eth1 of a2 carried no 1 MiB to a1")
+    prove.return_value = {**TOLD, "interfaces": [], "error": "eth1 of a2 carried no 1 MiB to a1"}
     done = member(shell, NODE_FABRIC="eth1")
     assert done.returncode == 1
     assert "step a2-register failed: eth1 of a2 carried no 1 MiB to a1" in done.stderr
     assert "or set fabric: auto, tailnet or another interface at site rack" in done.stderr
 
 
-def test_a_proof_that_cannot_be_had_stops_the_step_with_what_it_says(shell: Shell) -> None:
-    program(shell, "echo 'a2 does not answer at 100.64.0.7:6816'; exit 1")
+def test_a_proof_that_cannot_be_had_stops_the_step_with_what_it_says(shell: Shell, prove: mock.Mock) -> None:
+    prove.side_effect = FabricError("a2 does not answer at 100.64.0.7:6816")
     done = member(shell)
     assert done.returncode == 1
     assert "the fabric of a2 cannot be proven: a2 does not answer at 100.64.0.7:6816" in done.stderr
@@ -76,11 +72,10 @@ def test_on_the_tailnet_nothing_is_proven_and_what_was_is_forgotten(shell: Shell
 
 
 @pytest.mark.parametrize("computes", [True, False])
-def test_a_head_node_has_a_place_where_it_runs_jobs(shell: Shell, computes: bool) -> None:
-    answering(shell)
+def test_a_head_node_has_a_place_where_it_runs_jobs(shell: Shell, prove: mock.Mock, computes: bool) -> None:
     done = shell.step(script_of("fabric", "head"), {**NODE, "HEAD_COMPUTES": computes}, name="head-head")
     assert done.returncode == 0, done.stderr
-    assert (shell.root / "asked").exists() is computes
+    assert prove.called is computes
     assert shell.path("/var/lib/tailrack/head-address").read_text() == "100.64.0.1\n", "it may ask itself"
     assert "systemctl start tailrack-fabric-again.timer" in shell.calls
 
@@ -113,14 +108,36 @@ def test_a_node_is_asked_by_its_head_node_alone_and_what_fails_leaves_nothing_be
     head = shell.path("/var/lib/tailrack/head-address")
     assert head.read_text() == "100.64.0.1\n"
     service = shell.path("/etc/systemd/system/tailrack-fabric@.service").read_text().splitlines()
-    assert f"ExecStart={shell.root}{PROGRAM} serve a1 {head}" in service
+    assert f"ExecStart={PROGRAM} serve a1 /var/lib/tailrack/head-address" in service
     assert "CollectMode=inactive-or-failed" in service
     socket = shell.path("/etc/systemd/system/tailrack-fabric.socket").read_text().splitlines()
     assert "TriggerLimitIntervalSec=0" in socket, "who connects often enough would have it closed for good"
 
 
+def test_a_name_that_the_machine_does_not_have_stops_the_join_and_says_what_to_write(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse = mock.Mock(side_effect=FabricError("there is no interface eth9 with an IPv4 address here (eth1)"))
+    monkeypatch.setattr("components.roles.fabric.join.networks_here", refuse)
+    done = join(shell, "eth9")
+    assert done.returncode == 1
+    assert "step a2-join failed: there is no interface eth9 with an IPv4 address here (eth1)" in done.stderr
+    assert "next: correct fabric: or rdma: of a1's site: use auto, or names that its nodes have" in done.stderr
+    refuse.assert_called_once_with("eth9", "auto")
+
+
+def test_a_machine_that_leaves_keeps_nothing_that_changes_jobs_of_another_cluster(shell: Shell) -> None:
+    join(shell, "tailnet")
+    others = shell.write("/etc/enroot/environ.d/10-mine.env", "A=b\n")
+    done = shell.step(script_of("fabric", "leave"), {})
+    assert done.returncode == 0, done.stderr
+    assert not shell.path(PROGRAM).exists()
+    assert not shell.path("/etc/systemd/system/tailrack-fabric.socket").exists()
+    assert sorted(path.name for path in shell.path("/etc/enroot").iterdir()) == [others.parent.name]
+
+
 @pytest.fixture
-def again(shell: Shell) -> Callable[..., subprocess.CompletedProcess[str]]:
+def again(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run the head node's program by its timer, with what the fabric's program tells; return what it did."""
     for name in ("base", "taken"):
         shell.write(f"/var/lib/tailrack/slurm/{name}/topology.conf", "# Written by tailrack.\n")
@@ -130,7 +147,7 @@ def again(shell: Shell) -> Callable[..., subprocess.CompletedProcess[str]]:
     shell.stub("scontrol", 'if [ "$1" = ping ]; then echo "Slurmctld(primary) at head is UP"; fi')
 
     def run(**told: list[str]) -> subprocess.CompletedProcess[str]:
-        program(shell, f"echo '{json.dumps(told)}'")
+        monkeypatch.setattr("components.roles.fabric.again.prove_again", lambda records: told)
         shell.write("/etc/tailrack/plans/fabric-again.json", f"{again_program().file}\n{kept_request('head', {})}\n")
         return shell.kept("fabric-again")
 
