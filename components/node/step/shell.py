@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 _SERVE = """trap end_calls EXIT
 while IFS= read -r -u 3 CALL; do
     eval "$CALL"
-    printf '%s %s\\n' "${LOCKED:+locked}" "${FOREIGN:-}" >&4
+    printf '%s\\n' "${LOCKED:+locked}" >&4
 done
 """
 _START = 'exec 3<&{calls} 4>&{replies} {calls}<&- {replies}>&-; eval "$(cat 3<&- 4>&-)"'
@@ -52,12 +52,6 @@ def as_text(value: Any) -> str:
     if isinstance(value, str | int):
         return str(value)
     return "\n".join(str(row) if isinstance(row, str | int) else " ".join(map(str, row)) for row in value)
-
-
-def _read_reply(line: str) -> tuple[bool, list[str]]:
-    """Return whether the shell has the lock, and what it has found of another cluster."""
-    locked, _, foreign = line.partition(" ")
-    return locked == "locked", [foreign] if foreign else []
 
 
 class Shell:
@@ -97,14 +91,15 @@ class Shell:
         """Call a function. Raises Failure if it fails, with its reason."""
         locked = "LOCKED=yes; " if self._step.locked else ""
         changed = "yes" if self._step.changed else "''"
-        foreign = f"FOREIGN={shlex.quote(', '.join(self._step.foreign))}; "
-        reply = self._ask(f"{locked}CHANGED={changed}; {foreign}{shlex.join(words)} </dev/null 3<&- 4>&-")
-        is_locked, self._step.foreign = _read_reply(reply)
-        self._step.locked |= is_locked
+        if self._ask(f"{locked}CHANGED={changed}; {shlex.join(words)} </dev/null 3<&- 4>&-") == "locked":
+            self._step.locked = True
 
     def assign(self, values: Mapping[str, Any]) -> None:
-        """Change values."""
-        self._ask(assignments(values).replace("\n", "; ") or ":")
+        """Change values. Raises ValueError for one of several lines: a call is one line."""
+        line = "; ".join(assignments({name: value}) for name, value in values.items())
+        if "\n" in line:
+            raise ValueError("a changed value must be one line")
+        self._ask(line or ":")
 
     def finish(self) -> None:
         """Let functions finish background work, and add the results of all calls to the step's."""
