@@ -11,17 +11,11 @@ STATE_DIR=/var/lib/tailrack
 LOG_DIR=/var/log/tailrack
 # Locks and answers of running steps. Only root can open them: a user who can open a file can lock it.
 PRIVATE_DIR=/run/tailrack-private
-# It exists if the step is local.
-HERE_FILE=$STATE_DIR/here/$STEP_NAME
-# Seconds to wait for another step on this host: a step that was cut off may still run.
-LOCK_WAIT=600
 
-# Not empty if systemd has to reload its units (reload_units_later).
-UNITS_STALE=''
 # Functions that finish background work before the step answers.
 LATER=()
-# The step's result; whether it has the host's lock; the reason and remedy of a failure.
-RESULT='' LOCKED='' REASON='' REMEDY=''
+# The step's result; the reason and remedy of a failure.
+RESULT='' REASON='' REMEDY=''
 # Functions that run at the end of the work, even after a failure; and temporary files.
 AT_END=() TEMPORARY=()
 
@@ -44,17 +38,6 @@ no_room_in() {
     local error=''
     error=$({ head -c 65536 /dev/zero >"$1/.tailrack-room"; } 2>&1) || printf '%s' "${error##*: }"
     rm -f "$1/.tailrack-room"
-}
-
-# Let no other step change this host from now to the end of the script. Further calls do nothing.
-take_lock() {
-    [ -z "$LOCKED" ] || return 0
-    local file=$PRIVATE_DIR/${1:-tailrack}.lock
-    install -d -m 0700 "$PRIVATE_DIR"
-    exec 9>"$file"
-    flock -w "$LOCK_WAIT" 9 || fail "another step has held $file for ${LOCK_WAIT}s" \
-        "run 'fuser -v $file' on $HOST_NAME to find it"
-    LOCKED=yes
 }
 
 # Add a key and a JSON value to the result.
@@ -86,9 +69,6 @@ end_calls() {
     [ "$status" -ne 0 ] || return 0
     write_new "$ANSWER" "{\"reason\":$(json_string "$REASON"),\"remedy\":$(json_string "$REMEDY")}"
 }
-
-# Print true if a command succeeds, else false.
-yes_no() { if "$@" >/dev/null 2>&1; then echo true; else echo false; fi; }
 
 # Print a text as a JSON string.
 json_string() {
@@ -197,21 +177,7 @@ reload_units() {
             if [ -e "$file" ] && [[ $state != *" $file "* ]]; then stale=yes; fi
         done
     done
-    if [ -n "$stale" ]; then
-        systemctl daemon-reload
-        UNITS_STALE=''
-    fi
-}
-
-# Reload units that nothing in this step waits for, with the next reload_units or at the end of the step.
-reload_units_later() {
-    [ -n "$UNITS_STALE" ] || LATER+=(reload_stale_units)
-    UNITS_STALE=yes
-}
-
-reload_stale_units() {
-    if [ -n "$UNITS_STALE" ]; then systemctl daemon-reload; fi
-    UNITS_STALE=''
+    [ -z "$stale" ] || systemctl daemon-reload
 }
 
 # Start units at every boot; with --now before them, also now.

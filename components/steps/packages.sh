@@ -9,12 +9,6 @@ APT_WAIT=600
 LISTS_WAIT=300
 # Minutes for which package lists count as new.
 LISTS_FRESH=15
-# The background process that reads the lists, or empty.
-LISTS_LOOK=''
-# Packages of a later step, which this step installs at its end, or earlier with its own packages.
-AHEAD=()
-
-remember_ahead() { AHEAD=("$@"); }
 
 # Remove nothing, keep configuration files that somebody changed, and keep needrestart from restarting anything: jobs
 # may run.
@@ -78,10 +72,6 @@ when_unlocked() {
 # be new. A broken source is no error here: the other sources may have the packages.
 refresh_package_lists() {
     local read=$PRIVATE_DIR/package-lists
-    if [ -n "$LISTS_LOOK" ]; then
-        wait "$LISTS_LOOK" || note "reading the package lists in the background failed; continuing"
-        LISTS_LOOK=''
-    fi
     install -d -m 0700 "$PRIVATE_DIR"
     # The previous step may have started a refresh that still runs.
     exec 7>"$PRIVATE_DIR/package-lists.lock"
@@ -97,14 +87,6 @@ refresh_package_lists() {
         fi
     fi
     exec 7>&-
-}
-
-# Read the package lists in the background if this step or a later one lacks packages. The process may continue after
-# this step, so it ignores the hangup of the terminal that sudo may have made.
-begin_package_lists() {
-    [ -n "$(missing_of "$@")" ] || return 0
-    { trap '' HUP && refresh_package_lists; } 9>&- &
-    LISTS_LOOK=$!
 }
 
 # Read the package lists even if they are new: a source was added, or they lack something.
@@ -176,12 +158,3 @@ packages at the versions that the cluster was tested with (docs/day-2.md, update
     fail "apt-get could not install ${missing[*]}${reason:+ ($reason)}" "$(fetch_remedy "$reason" "$remedy")"
 }
 
-# Install packages that a distribution may lack. A failure is logged and stops nothing.
-try_packages() {
-    local wanted="$*"
-    # In a subshell, because a failure ends it.
-    (
-        trap '[ -z "${REASON:-}" ] || note "continuing without $wanted: $REASON"' EXIT
-        ensure_packages "$@"
-    ) || note "the rest of the step continues"
-}

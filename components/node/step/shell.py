@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 _SERVE = """trap end_calls EXIT
 while IFS= read -r -u 3 CALL; do
     eval "$CALL"
-    printf '%s\\n' "${LOCKED:+locked}" >&4
+    echo done >&4
 done
 """
 _START = 'exec 3<&{calls} 4>&{replies} {calls}<&- {replies}>&-; eval "$(cat 3<&- 4>&-)"'
@@ -89,10 +89,8 @@ class Shell:
 
     def call(self, *words: str) -> None:
         """Call a function. Raises Failure if it fails, with its reason."""
-        locked = "LOCKED=yes; " if self._step.locked else ""
         changed = "yes" if self._step.changed else "''"
-        if self._ask(f"{locked}CHANGED={changed}; {shlex.join(words)} </dev/null 3<&- 4>&-") == "locked":
-            self._step.locked = True
+        self._ask(f"CHANGED={changed}; {shlex.join(words)} </dev/null 3<&- 4>&-")
 
     def assign(self, values: Mapping[str, Any]) -> None:
         """Change values. Raises ValueError for one of several lines: a call is one line."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -123,8 +122,7 @@ class Work:
         if self._shell is None:
             values = {name: self.values[name] for name in self.plan.reads}
             answer = f"{PRIVATE}/{self.step.name}.answer"
-            bash = f"{self.plan.bash}\nAHEAD=({shlex.join(packages.AHEAD.names)})"
-            self._shell = Shell(bash, values, self.step, answer, self.log)
+            self._shell = Shell(self.plan.bash, values, self.step, answer, self.log)
         try:
             self._shell.call(*words)
         except Failure:

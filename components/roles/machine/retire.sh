@@ -14,9 +14,3 @@ retire() {
     [ -z "$removed" ] || systemctl daemon-reload
 }
 
-# Stop and disable a package's daemon that the cluster uses. machine_leave removes the additions to its unit last,
-# because they mark it as the cluster's.
-retire_daemon() {
-    [ -e "/etc/systemd/system/$1.service.d/tailrack.conf" ] || return 0
-    systemctl disable -q --now "$1.service"
-}

@@ -52,16 +52,9 @@ def test_bash_and_python_take_turns_and_bash_keeps_its_variables(shell: Shell) -
     assert list(json.loads(done.stdout).items())[-2:] == [("one", 1), ("two", 7)], done.stderr
 
 
-@pytest.mark.parametrize("first", ["bash", "python"])
-def test_a_lock_that_one_takes_is_the_others_too(shell: Shell, first: str) -> None:
-    bash = 'one() { result was "$(json_string "$LOCKED")"; take_lock; }'
-    shell.stub("flock")
-    calls = [("bash", "one"), python("lock")]
-    done = shell.step(script(*(calls if first == "bash" else reversed(calls)), bash=bash), {}, lock="")
-    assert json.loads(done.stdout) == (
-        {"locked_before": True, "was": ""} if first == "bash" else {"locked_before": False, "was": "yes"}
-    ), done.stderr
-    assert len([call for call in shell.calls if call.startswith("flock")]) == (first == "bash")
+def test_a_lock_is_taken_once(shell: Shell) -> None:
+    done = shell.step(script(python("lock"), python("lock")), {}, lock="")
+    assert json.loads(done.stdout) == {"locked_before": True}, done.stderr
 
 
 def test_the_next_phase_alone_is_told_that_a_file_of_its_role_changed(shell: Shell) -> None:

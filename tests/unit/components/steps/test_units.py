@@ -64,16 +64,3 @@ def test_a_unit_that_cannot_be_enabled_is_not_started_and_the_step_learns_of_it(
 
 LATER = "reload_units_later; reload_units_later; "
 END = '; for each in "${LATER[@]}"; do "$each"; done'
-
-
-def test_what_nobody_waits_for_is_read_once_at_the_end_of_the_step(shell: Shell) -> None:
-    assert calls(shell, f"{LATER}systemctl start x{END}", "[ $1 != show ] || printf 'no\\n\\n'") == [
-        "systemctl start x",
-        "systemctl daemon-reload",
-    ]
-
-
-def test_what_nobody_waits_for_is_read_with_what_somebody_does(shell: Shell) -> None:
-    assert calls(shell, f"{LATER}reload_units a.service{END}", "[ $1 != show ] || printf 'yes\\n\\n'") == [
-        "systemctl daemon-reload"
-    ]
