@@ -14,22 +14,18 @@ from typing import Any
 from components.measurement.node_states import BUSY, DRAINED, IDLE, OUT, Member, Node, States, jobs, unreachable
 from components.measurement.taking_part import absent, idle_nodes, new_and_peers
 from components.node import files
-from components.node.accounts import as_user
 from components.node.failure import Failure
 from components.node.locks import Lock
 from components.node.log import note
-from components.node.passwd import user_named
 from components.node.run import attempt
 from components.node.step.step import STATE_DIR, Step
 from components.node.waiting import wait_until
 from components.validation.measurement_run import REFUSED
+from components.validation.submitter import run_as_submitter
 
 # <scope>.json is this step's last result, <scope>.last.json the one before it, without BUSY.
 _KEPT = f"{STATE_DIR}/validation"
-# Root opens and writes nothing in a home: the driver writes the jobs' files and reads their output as the user. So its
-# output is untrusted: JSON of a limited size, or nothing.
-_MOST_OUTPUT = 64_000_000
-# A stored result also has the text that this step adds.
+# Bytes of a stored result: those of a report (components/validation/submitter.py), and the text that this step adds.
 _MOST_KEPT = 80_000_000
 # Seconds for slurmctld to report its nodes: it may restart, or hang until its watchdog restarts it.
 _ANSWER_SECONDS = 120
@@ -190,18 +186,8 @@ def _nothing_measured(values: ValidateValues, nodes: Sequence[Node], last: Mappi
 
 def _measure(step: Step, values: ValidateValues, chosen: Sequence[str], left_out: Mapping[str, str]) -> dict[str, Any]:
     """Run the driver as the user, and return its report."""
-    user = user_named(values.run_as)
-    if user is None:
-        raise Failure(f"this machine has no account {values.run_as}")
-    request = {"plan": json.loads(values.plan), "nodes": chosen, "absent": left_out, "cpu_job": values.job_script}
-    ended = as_user(
-        values.run_as,
-        *values.driver.split(),
-        limit=values.measurement_limit,
-        most=_MOST_OUTPUT,
-        stdin=json.dumps(request),
-        environment={"HOME": files.on_disk(user.pw_dir), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
-    )
+    task = {"plan": json.loads(values.plan), "nodes": chosen, "absent": left_out, "cpu_job": values.job_script}
+    ended = run_as_submitter(values.run_as, *values.driver.split(), task=task, limit=values.measurement_limit)
     if ended.status == REFUSED:
         raise Failure(f"Slurm rejected the job of {values.scope}", f"run sinfo and sinfo -R on {step.host}")
     report = _object(ended.output, "state", "job_id")

@@ -18,7 +18,7 @@ from components.roles.facts import Reader
 
 # Characters of an answer, and how deeply its lists and objects may be nested.
 MAX_CHARACTERS, MAX_DEPTH = 2**20, 64
-# Characters of a measurement's answer: the driver's own limit (validate.py), and the text added to it.
+# Characters of a measurement's answer: a report's limit (validation/submitter.py), and the text added to it.
 MAX_MEASUREMENT_CHARACTERS = 80_000_000
 
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from components.node.pack import ROOT
 from components.validation.became_slow import Measured, measured
 from components.validation.groups import count
 from components.validation.model import Measurement
 from components.validation.preflight.findings import read_lines
 from components.validation.results import Conditions, judge_scope
 from components.validation.slurm_nodes import Node
+from components.validation.submitter import run_as_submitter
 
 Settings = Mapping[str, Any]
-RUN = "/usr/local/lib/tailrack/deep-check/run"
-PRIVATE = Path("/run/tailrack-private")
 # Added to the time limits of a node's jobs.
 SPARE_SECONDS = 120
 
@@ -60,19 +57,19 @@ def program_input(settings: Settings, node: Node, *, dcgm: bool) -> dict[str, An
 
 def measure_as_user(settings: Settings, node: Node, reservation: str, dcgm: bool) -> Mapping[str, Any] | None:
     """Measure a node and return the report of the user's program; None if it printed no valid report."""
-    # stdin is a file, so that the user's process gets no pipe to root.
-    with tempfile.TemporaryFile(dir=PRIVATE, mode="w+") as file:
-        json.dump(program_input(settings, node, dcgm=dcgm), file)
-        file.seek(0)
-        done = subprocess.run(
-            [RUN, settings["user"], str(limit_seconds(settings)), reservation],
-            stdin=file, stdout=subprocess.PIPE, text=True, errors="replace", check=False,
-        )  # fmt: skip
+    ended = run_as_submitter(
+        settings["user"],
+        # `up` measures with the same command.
+        *("/usr/bin/python3", "-I", "-S", str(ROOT), "measure"),
+        task=program_input(settings, node, dcgm=dcgm),
+        limit=limit_seconds(settings),
+        **({"SBATCH_RESERVATION": reservation} if reservation else {}),
+    )
     try:
-        report = json.loads(done.stdout)
+        report = json.loads(ended.output)
     except (ValueError, RecursionError):
         return None
-    return report if isinstance(report, dict) and done.returncode == 0 else None
+    return report if isinstance(report, dict) and ended.ok else None
 
 
 def read_report(settings: Settings, node: Node, report: Mapping[str, Any] | None) -> Measured:

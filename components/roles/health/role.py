@@ -5,16 +5,14 @@ from __future__ import annotations
 import base64
 
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.health.remove import LIB, REASON
 from components.roles.health.settings import EPILOG, PROLOG
-from components.roles.program import command_line, launcher
+from components.roles.program import launcher
 from components.roles.role import File, Role, SlurmKey, template
 
-LIB = "/usr/local/lib/tailrack"
 CHECKS = "/usr/local/sbin/tailrack-checks"
 HEALTH_CHECK = "/usr/local/sbin/tailrack-nhc"
 DEEP_CHECK = "/usr/local/sbin/tailrack-deep-check"
-DEEP_LIB = f"{LIB}/deep-check"
-REASON = "tailrack-reason.service"
 # slurm/templates/tailrack-prolog gives each script 20 s; slurmd gives up after this time if no signal ends a script.
 SCRIPTS_SECONDS = 120
 CHECK_SECONDS = 120
@@ -63,10 +61,7 @@ def _files() -> tuple[File, ...]:
 
 
 def _deep_check_files() -> tuple[File, ...]:
-    """Return the head node's files. `make up` measures with the same program (components/measurement/plan.py)."""
-    run = template("health", "deep-check-run").replace("@MEASURE@", command_line("measure"))
     return (
-        File(f"{DEEP_LIB}/run", run, "0755"),
         File(DEEP_CHECK, launcher("deep-check"), "0755"),
         *(
             File(f"/etc/systemd/system/tailrack-deep-check.{kind}", template("health", f"tailrack-deep-check.{kind}"))

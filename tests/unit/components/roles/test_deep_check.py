@@ -19,6 +19,7 @@ from components.roles.health import deep_check, join_figure, measuring
 from components.roles.health.deep_check import DeepCheck, run
 from components.roles.health.role import DEEP_CHECK
 from components.roles.order import roles
+from components.roles.program import program
 from components.roles.role import File
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.slurm import SlurmError
@@ -27,7 +28,7 @@ from components.validation.became_slow import Measured, Record
 from components.validation.slurm_nodes import Node, read_nodes
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, script_of
 from tests.unit.simulated_slurm import SimulatedSlurm
 
 IDLE = frozenset({"IDLE", "DYNAMIC_NORM"})
@@ -316,6 +317,25 @@ def test_what_the_user_says_instead_of_a_measurement_is_no_figure() -> None:
         assert found.doubt
 
 
+def test_the_user_who_submits_measures_with_the_programs_own_command(
+    shell: Shell, installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measuring, "ROOT", installed / program().digest)
+    shell.write("etc/passwd", "ada:x:6001:6001::/home/ada:/bin/bash\n")
+    shell.stub("env", f"""echo "$*" >{shell.root}/words; cat >{shell.root}/task; echo '{{"state": "COMPLETED"}}'""")
+    with shell.here():
+        report = measuring.measure_as_user({**told(), "user": "ada"}, NODE, "tailrack-deep-check-a1", True)
+        assert report == {"state": "COMPLETED"}
+        assert measuring.measure_as_user({**told(), "user": "bob"}, NODE, "", True) is None
+        shell.stub("env", "echo '[]'")
+        assert measuring.measure_as_user({**told(), "user": "ada"}, NODE, "", True) is None
+    words = (shell.root / "words").read_text().split()
+    assert f"HOME={shell.root}/home/ada" in words
+    assert "SBATCH_RESERVATION=tailrack-deep-check-a1" in words
+    assert words[-3:] == ["-S", str(installed / program().digest), "measure"]
+    assert json.loads((shell.root / "task").read_text())["nodes"] == [NODE.name]
+
+
 def test_dcgms_error_is_what_is_broken(on_gpus: Play) -> None:
     said = dict(on_gpus(364.8))
     finding = {"severity": "error", "check": "DCGM", "seen": "memory on GPU 3", "remedy": ""}
@@ -357,9 +377,9 @@ def test_it_is_off_by_default_and_what_cannot_be_is_refused() -> None:
 
 
 def test_the_program_is_whole_by_itself(tmp_path: Path, installed: Path) -> None:
-    (program,) = [file for file in health_files() if file.path == DEEP_CHECK]
+    (launcher,) = [file for file in health_files() if file.path == DEEP_CHECK]
     path = tmp_path / "program"
-    path.write_text(program.text.replace(FOLDER, str(installed)))
+    path.write_text(launcher.text.replace(FOLDER, str(installed)))
     # Without the project's modules, as on a head node.
     done = subprocess.run(["sh", path, "--help"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -377,7 +397,9 @@ def test_it_comes_and_goes_with_its_key_and_what_it_remembers_stays(shell: Shell
     for kind in ("service", "timer"):
         shell.write(f"/etc/systemd/system/tailrack-deep-check.{kind}", "")
     values = {"HEAD_DEEP_CHECK": json.dumps({"user": "ada"})}
-    assert shell.call("health_services", values, "health/services").returncode == 0
+    old = shell.write("/usr/local/lib/tailrack/deep-check/run", "of an earlier release")
+    assert shell.step(script_of("health", "services"), values).returncode == 0
+    assert not old.parent.exists()
     path = shell.path("/etc/tailrack/deep-check.json")
     assert json.loads(path.read_text()) == {"user": "ada"}
     assert path.stat().st_mode & 0o777 == 0o600
@@ -385,12 +407,12 @@ def test_it_comes_and_goes_with_its_key_and_what_it_remembers_stays(shell: Shell
     assert "systemctl start tailrack-deep-check.timer" in shell.calls
     shell.write("/var/lib/tailrack/deep-check/a1.json", "{}")
     for _ in range(2):
-        done = shell.call("health_services", {"HEAD_DEEP_CHECK": ""}, "health/services")
+        done = shell.step(script_of("health", "services"), {"HEAD_DEEP_CHECK": ""})
         assert done.returncode == 0, done.stderr
     assert not path.exists()
     assert not shell.path("/etc/systemd/system/tailrack-deep-check.timer").exists()
     assert shell.path("/var/lib/tailrack/deep-check/a1.json").exists()
     assert shell.calls.count("systemctl disable -q --now tailrack-deep-check.timer") == 1
     values = {"NODE_NAME": "a1"}
-    assert shell.call("health_register_forget", values, "health/register").returncode == 0
+    assert shell.step(script_of("health", "register"), values, "down").returncode == 0
     assert not shell.path("/var/lib/tailrack/deep-check/a1.json").exists()

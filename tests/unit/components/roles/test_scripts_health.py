@@ -14,7 +14,7 @@ from components.roles.health.settings import EPILOG, PROLOG
 from components.roles.role import FOLDER, template
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB
-from tests.unit.shell import Shell, role_header
+from tests.unit.shell import Shell, role_header, script_of
 
 PROGRAM = "/etc/slurm/tailrack-prolog"
 LIB = "/usr/local/lib/tailrack"
@@ -123,21 +123,18 @@ def compute(shell: Shell, scripts: list[tuple[str, str, str]], enabled: bool = T
         "HEALTH_ENABLED": enabled,
         "NFS_EXPORTS_MOUNT": "/shared",
     }
-    shell.path("/var/lib/tailrack").mkdir(parents=True, exist_ok=True)
-    shell.path("/usr/local/sbin").mkdir(parents=True, exist_ok=True)
-    done = shell.call("health_compute", values, "health/compute")
+    done = shell.step(script_of("health", "compute"), values)
     assert done.returncode == 0, done.stderr
 
 
 def test_the_users_own_scripts_lie_beside_ours_and_go_with_their_line_in_the_config(shell: Shell) -> None:
     text = base64.b64encode(MINE.encode()).decode()
-    put(shell, "10-job", "true")
     compute(shell, [("prolog", "50-mine", text), ("epilog", "60-mine", text)])
     mine = shell.path(f"{LIB}/prolog.d/50-mine")
     assert mine.read_text() == MINE
     assert os.access(mine, os.X_OK)
     compute(shell, [("epilog", "60-mine", text)])
-    assert [path.name for path in sorted(shell.path(f"{LIB}/prolog.d").iterdir())] == ["10-job"]
+    assert [path.name for path in sorted(shell.path(f"{LIB}/prolog.d").iterdir())] == sorted(PROLOG)
     assert shell.path(f"{LIB}/epilog.d/60-mine").exists()
     # Turned off, nothing of it is left.
     compute(shell, [], enabled=False)

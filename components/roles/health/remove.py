@@ -1,0 +1,39 @@
+"""Remove everything that role health installed on a machine."""
+
+from __future__ import annotations
+
+from components.node import files, systemd
+from components.node.step.step import STATE_DIR
+
+LIB = "/usr/local/lib/tailrack"
+SHARE_MOUNTED = "/etc/tailrack/share-mounted"
+REASON = "tailrack-reason.service"
+DEEP_CHECK_SETTINGS = "/etc/tailrack/deep-check.json"
+DEEP_CHECK_UNITS = ("tailrack-deep-check.timer", "tailrack-deep-check.service")
+# It contained the benchmark check in earlier releases.
+_DEEP_CHECK_FOLDER = f"{LIB}/deep-check"
+_PRIVATE_JOBS = "/run/tailrack-private/jobs"
+
+
+def remove_health() -> None:
+    """Remove tailrack's and the config's scripts, the health check, and their records."""
+    systemd.retire(REASON)
+    for folder in (f"{LIB}/prolog.d", f"{LIB}/epilog.d", _PRIVATE_JOBS, f"{STATE_DIR}/health"):
+        files.remove_folder(folder)
+    programs = (f"{LIB}/gpus-in-use", "/usr/local/sbin/tailrack-checks", "/usr/local/sbin/tailrack-nhc")
+    records = (f"/run/tailrack/{name}" for name in ("unhealthy", "verdict.json", "last-failure.json"))
+    for path in (*programs, *records, SHARE_MOUNTED, f"{_PRIVATE_JOBS}.lock"):
+        files.remove(path)
+
+
+def remove_deep_check() -> None:
+    """Remove the benchmark check. Its records of nodes stay, in case the check is turned on again."""
+    systemd.retire(*DEEP_CHECK_UNITS)
+    remove_earlier_deep_check()
+    for path in ("/usr/local/sbin/tailrack-deep-check", DEEP_CHECK_SETTINGS):
+        files.remove(path)
+
+
+def remove_earlier_deep_check() -> None:
+    """Remove the files of earlier releases."""
+    files.remove_folder(_DEEP_CHECK_FOLDER)
