@@ -10,7 +10,7 @@ from components.node import files
 from components.node.failure import Failure
 from components.node.waiting import pauses
 
-# Locks, and answers of running steps.
+# Locks, such as /run/tailrack-private/tailrack.lock, and answers of running steps.
 PRIVATE = "/run/tailrack-private"
 # Seconds to wait for another step on this host: a step that was cut off may still run.
 WAIT_SECONDS = 600

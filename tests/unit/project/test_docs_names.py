@@ -90,6 +90,7 @@ def units() -> frozenset[str]:
     """Units that the product brings along, or speaks of to systemctl and journalctl."""
     brought = {Path(path).name for path in of_the_product(".service", ".timer", ".socket")}
     brought |= set(re.findall(r"/etc/systemd/system/([\w.-]+?\.(?:service|timer|socket))\b", product()))
+    brought |= set(re.findall(r"[\"/](tailrack-[\w-]+\.(?:service|timer|socket))\"", product()))
     spoken = re.findall(
         r"(?:systemctl (?:-q )?[a-z-]+(?: -q)?(?: --[a-z=-]+)*|journalctl -u) +([a-z][\w.-]+)", product()
     )

@@ -80,7 +80,6 @@ def test_what_reaches_nothing_of_anothers_is_let_pass(text: str) -> None:
 
 # Commands that give something to an account, and why it is nothing of another's. The rest goes by give_folder.
 OWNERS = {
-    ("slurm/folder.sh", "chown"): "the folder itself, whose parent is root's, when root is done there",
     ("munge/templates/munge-switch", "chown"): "a file that root has written into the folder that it has taken",
     ("enroot_pyxis/services.sh", "ensure_file"): "a file in a folder of root's",
     ("slurm_release/build.sh", "chown"): "before the account runs anything, in a folder that nobody else enters",
