@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from components.node.failure import Failure
 
@@ -83,10 +84,10 @@ def attempt(
     try:
         output, said = process.communicate(stdin or None, timeout=limit)
     except subprocess.TimeoutExpired:
-        _kill_group(process)
+        end_group(process)
         return Ended(124, "", f"{arguments[0]} did not end within {limit:.0f}s")
     except BaseException:
-        _kill_group(process)
+        end_group(process)
         raise
     return Ended(process.returncode, output, said or "")
 
@@ -99,7 +100,8 @@ def _log() -> int:
         return subprocess.DEVNULL
 
 
-def _kill_group(process: subprocess.Popen[str]) -> None:
+def end_group(process: subprocess.Popen[Any]) -> None:
+    """End a program and its children, and close its streams."""
     # First let programs remove their temporary files.
     with suppress(ProcessLookupError, subprocess.TimeoutExpired):
         os.killpg(process.pid, signal.SIGTERM)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from components.node import accounts, files, locks, packages, passwd, run, waiting
+from components.node import accounts, bounded, files, locks, packages, passwd, run, waiting
 from components.node.failure import Failure
 from components.node.step import kept, work
 from components.node.step import main as step_main
@@ -208,11 +208,12 @@ class Shell:
             return subprocess.Popen([self.inside(word) for word in words], **how)
 
         inside = mock.Mock(wraps=subprocess, Popen=started, PIPE=subprocess.PIPE, DEVNULL=subprocess.DEVNULL)
-        inside.TimeoutExpired = subprocess.TimeoutExpired
+        inside.STDOUT, inside.TimeoutExpired = subprocess.STDOUT, subprocess.TimeoutExpired
         with contextlib.ExitStack() as patches:
             for target, name, new in (
                 (run, "subprocess", inside),
                 (accounts, "subprocess", inside),
+                (bounded, "subprocess", inside),
                 (files, "root", str(self.root)),
                 (files, "_uid", lambda owner: os.geteuid()),
                 (files, "_gid", lambda group: os.getegid()),

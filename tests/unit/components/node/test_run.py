@@ -8,6 +8,8 @@ from unittest import mock
 import pytest
 
 from components.node import run
+from components.node.bounded import attempt_bounded
+from components.node.run import Ended
 
 
 def test_a_program_that_takes_too_long_is_ended() -> None:
@@ -19,3 +21,24 @@ def test_a_program_that_the_kernel_cannot_end_is_left_behind(monkeypatch: pytest
     monkeypatch.setattr(subprocess.Popen, "wait", hangs)
     assert run.attempt("sleep", "60", limit=0.1).status == 124
     assert all(call.args[-1] == run._END_SECONDS for call in hangs.call_args_list)
+
+
+def test_of_a_program_that_prints_any_amount_the_start_and_the_end_are_kept() -> None:
+    ended = attempt_bounded(
+        "bash", "-c", "echo start; yes | head -c 5000000; echo reason >&2; exit 4", limit=60, most=9
+    )
+    assert (ended.status, ended.output, ended.errors[-7:], len(ended.errors)) == (4, "start\ny\ny", "reason\n", 65536)
+
+
+def test_a_program_that_prints_without_end_is_ended_at_its_limit() -> None:
+    ended = attempt_bounded("bash", "-c", "yes & exec yes no >&2", limit=0.5, merged=False)
+    assert (ended.status, ended.output, ended.errors[-3:]) == (124, "", "no\n")
+
+
+def test_errors_apart_from_output_are_kept_apart() -> None:
+    ended = attempt_bounded("bash", "-c", "cat; echo trouble >&2", limit=60, stdin="text", most=99, merged=False)
+    assert ended == Ended(0, "text", "trouble\n")
+
+
+def test_a_program_that_is_not_there_has_a_status_too() -> None:
+    assert attempt_bounded("no-such-program", limit=1).status == 127
