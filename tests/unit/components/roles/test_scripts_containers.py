@@ -13,7 +13,8 @@ import pytest
 
 from components.roles.enroot_pyxis.role import UNIT
 from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM
-from components.roles.role import Value, template
+from components.roles.role import Role, Value, template
+from components.steps.composition import compose
 from tests.unit.shell import Shell
 
 NAMES = (*FILES[:2], FILES[2])
@@ -685,3 +686,19 @@ def test_what_an_image_or_a_user_has_set_stays(shell: Shell) -> None:
 
 def test_outside_of_a_step_nothing_is_set(shell: Shell) -> None:
     assert ranks(shell, "") == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [(0, '{"containers":"proven"}\n'), (3, '{"containers":"not proven yet: busy"}\n'), (1, "")],
+)
+def test_the_first_users_job_proves_that_containers_run_or_the_step_fails(shell: Shell, status: int, said: str) -> None:
+    shell.write(PROGRAM, f"#!/bin/bash\necho a first line; echo 'no container: bad plugin' >&2; exit {status}\n")
+    shell.path(PROGRAM).chmod(0o755)
+    phase = compose([Role("container_smoke")], ["compute"])
+    done = shell.step(phase, {"USERS_LINES": ["ada 6001 6001", "bob 6002 6002"]})
+    assert (done.returncode, done.stdout) == (0 if said else 1, said)
+    if not said:
+        assert "containers do not run here, and the node is drained: no container: bad plugin\n" in done.stderr
+    assert shell.path("/var/lib/tailrack/containers/smoke").read_text() == "user=ada\n"
+    assert "systemctl start tailrack-containers.timer" in shell.calls, "it tries again"
