@@ -33,6 +33,11 @@ def give_slurm_state() -> None:
     files.remove(_RESTORED)
 
 
+def mark_restored() -> None:
+    """Record that slurmctld's state is a restored backup."""
+    files.write(_RESTORED, "")
+
+
 def was_controller() -> bool:
     """Return whether this machine ran the cluster's slurmctld."""
     return files.exists(f"{UNITS}/slurmctld.service.d/tailrack.conf")

@@ -14,7 +14,7 @@ from components.node.run import attempt, exists
 # Tailscale's own control server, which has two addresses.
 OWN_SERVER = "https://controlplane.tailscale.com"
 _OWN_LOGIN = "https://login.tailscale.com"
-_STATE_FILE = "/var/lib/tailscale/tailscaled.state"
+STATE_FILE = "/var/lib/tailscale/tailscaled.state"
 _SOCKET = "/var/run/tailscale/tailscaled.sock"
 
 
@@ -116,9 +116,9 @@ class Tailscale:
             if isinstance(logged_out, bool):
                 return not logged_out
         # The daemon does not run: read the state with which it would start.
-        return bool(re.search('"profile-', files.read(_STATE_FILE) or ""))
+        return bool(re.search('"profile-', files.read(STATE_FILE) or ""))
 
 
 def forget_state() -> None:
     """Remove the state of a stopped daemon, so that it starts without a login."""
-    files.remove(_STATE_FILE)
+    files.remove(STATE_FILE)

@@ -5,17 +5,26 @@ from __future__ import annotations
 import copy
 import json
 import time
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from components.node.failure import Failure
+from components.node.step.values import read_values
+from components.roles.backup.target import TargetValues, check_target, close_target, try_target
 from components.roles.order import roles
-from components.roles.role import template
+from components.roles.restore.archive import read_backup, wanted_backup
+from components.roles.restore.place import place_files
+from components.roles.restore.restore import RestoreValues
+from components.roles.role import Role, Value, template
+from components.steps.composition import compose
 from stacks.config import ConfigError, parse
 from tests.unit.configs import HOST_KEY, LAB, PRIVATE_KEY, RawConfig
 from tests.unit.recorded import Build
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, script_of
 
 SFTP: RawConfig = {
     "target": "sftp:keeper@192.0.2.9:/srv/backup/lab",
@@ -256,14 +265,25 @@ FOUND = {
 }
 
 
-def on_the_head(shell: Shell, backup: RawConfig, commands: str, *files: str) -> tuple[int, str]:
-    """Run commands of the role with this section; what they fail by is said."""
+def values_of(backup: RawConfig) -> dict[str, Value]:
+    """The values of the role with this section."""
     config = parse({**LAB, "backup": backup}, base_dir=Path(), secret_keys=frozenset({"backup"}))
     role = next(role for role in roles(config) if role.name == "backup")
-    values = {**role.values, **role.texts, **role.secrets}
-    values |= {"NFS_EXPORTS_PATH": "/export/shared", "NFS_EXPORTS_MOUNT": "/shared"}
-    done = shell.call(f"trap 'echo \"$REASON\"' EXIT; {commands}", values, *files)
-    return done.returncode, done.stdout.strip()
+    values = {**role.values, **role.texts, **role.secrets, "RESTORE_FROM": "latest", "NODE_ADOPT": True}
+    return {**values, "NFS_EXPORTS_PATH": "/export/shared", "NFS_EXPORTS_MOUNT": "/shared"}
+
+
+def on_the_head(shell: Shell, backup: RawConfig, part: Callable[[TargetValues], object]) -> tuple[int, Any]:
+    """Do a part of the role's work with this section: 0 and what it returns, or 1 and what it fails by."""
+    with shell.here():
+        try:
+            return 0, part(read_values(RestoreValues, values_of(backup)))
+        except Failure as failure:
+            return 1, failure.reason
+
+
+def check(values: TargetValues) -> object:
+    return check_target("/lent", values)
 
 
 @pytest.mark.parametrize("said", FOUND)
@@ -272,18 +292,16 @@ def test_what_a_bucket_says_is_one_sentence(shell: Shell, said: str) -> None:
     status, words = FOUND[said]
     place = "Is there a repository at the following location?\ns3:https://s3.example.org/lab"
     shell.stub("restic", f"cat <<'EOF' >&2\n{words}\n{place}\nEOF\nexit {status}")
-    assert on_the_head(shell, S3, 'check_target /lent; echo "$TARGET_HAS"', "backup/target") == (
-        (1, said) if status else (0, "yes")
-    )
+    assert on_the_head(shell, S3, check) == ((1, said) if status else (0, True))
 
 
 def test_a_bucket_without_a_repository_gets_one_and_one_that_takes_nothing_is_said_before_that(shell: Shell) -> None:
     missing = "Fatal: unable to open config file: Stat: The specified key does not exist."
     shell.stub("restic", f"echo '{missing}' >&2; exit 1")
-    assert on_the_head(shell, S3, 'check_target /lent; echo "$TARGET_HAS"', "backup/target") == (0, "no")
+    assert on_the_head(shell, S3, check) == (0, False)
     full = "Save(<lock/6be6657462>) returned error, retrying after 552.330144ms: client.PutObject: no room is left."
     shell.stub("restic", f"echo '{full}' >&2; exit 124")
-    assert on_the_head(shell, S3, "try_target /lent", "backup/target") == (
+    assert on_the_head(shell, S3, lambda _: try_target("/lent")) == (
         1, "cannot write to the backup's target: client.PutObject: no room is left.",
     )  # fmt: skip
 
@@ -299,9 +317,10 @@ def test_a_bucket_without_a_repository_gets_one_and_one_that_takes_nothing_is_sa
     ],
 )
 def test_a_target_that_does_not_answer_is_said_by_the_gate(shell: Shell, target: str, said: tuple[int, str]) -> None:
-    shell.stub("getent", '[ "$2" = 127.0.0.1 ]')
     section = {**(S3 if target.startswith("s3") else SFTP), "target": target}
-    assert on_the_head(shell, section, "backup_check_head", "backup/check_head") == said
+    done = shell.step(script_of("backup", "check_head"), values_of(section))
+    assert done.returncode == said[0]
+    assert f"failed: {said[1]}" in done.stderr or not said[1]
 
 
 THERE = """sftp> -cd /srv/backup/lab
@@ -334,7 +353,7 @@ def test_a_folder_that_is_full_open_to_others_or_on_the_share_is_refused(
 ) -> None:
     shell.stub("sftp", f"cat >/dev/null; cat <<'EOF'\n{THERE.format(**{**HERE, **change})}EOF")
     shell.stub("restic")
-    assert on_the_head(shell, SFTP, "check_target /lent", "backup/target") == ((1, said) if said else (0, ""))
+    assert on_the_head(shell, SFTP, check) == ((1, said) if said else (0, True))
 
 
 @pytest.mark.parametrize(
@@ -353,41 +372,44 @@ def test_the_backup_that_is_meant_is_the_clusters_own(shell: Shell, wanted: str,
     note = "List(snapshot) returned error, retrying after 1.2s: i/o timeout"
     shell.stub("restic", f"echo '{note}' >&2; echo '{json.dumps(found)}'")
     shell.write("/lent/repository", "sftp:x:/y\n")
-    commands = f"RESTORE_FROM={wanted}; backup_wanted {shell.path('/lent')}; echo $WANTED"
-    assert on_the_head(shell, SFTP, commands, "restore/restore") == said
+    status, found_backup = on_the_head(shell, SFTP, lambda values: wanted_backup("/lent", wanted, "lab"))
+    assert (status, getattr(found_backup, "id", found_backup)) == said
 
 
 @pytest.mark.parametrize(
-    ("program", "commands", "file"),
+    ("program", "part"),
     [
-        ("restic", "check_target /lent", "backup/target"),
-        ("restic", "try_target /lent", "backup/target"),
-        ("sftp", "check_target /lent", "backup/target"),
-        ("sftp", "close_target /lent", "backup/target"),
-        ("restic", "WANTED=a1; read_backup /lent", "restore/restore"),
-        ("restic", "RESTORE_FROM=latest; backup_wanted /lent", "restore/restore"),
+        ("restic", check),
+        ("restic", lambda _: try_target("/lent")),
+        ("sftp", check),
+        ("sftp", lambda values: close_target("/lent", values)),
+        ("restic", lambda _: read_backup("/lent", "a1", "lab", "/var/lib/tailrack/restoring")),
+        ("restic", lambda _: wanted_backup("/lent", "latest", "lab")),
     ],
 )
 def test_a_target_that_sends_words_without_end_fills_no_memory_and_no_message(
-    shell: Shell, program: str, commands: str, file: str
+    shell: Shell, program: str, part: Callable[[TargetValues], object]
 ) -> None:
     for name in ("restic", "sftp"):
         words = "printf '\\e[2J' >&2; head -c 400000000 /dev/zero | tr '\\0' x >&2; exit 1"
         shell.stub(name, words if name == program else "")
     shell.path("/lent").mkdir()
-    commands = commands.replace("/lent", str(shell.path("/lent")))
-    status, said = on_the_head(shell, SFTP, f"ulimit -v 300000; {commands}", file)
+    tracemalloc.start()
+    status, said = on_the_head(shell, SFTP, part)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
     assert status == 1
     assert "xxx" in said
     assert len(said) < 600
     assert said.isprintable()
-    assert not [path for path in shell.path("/lent").iterdir() if path.stat().st_size > 100_000]
+    assert most < 20_000_000
+    assert [*shell.path("/lent").iterdir()] == []
 
 
 @pytest.mark.parametrize(
     ("kept", "status", "said"),
     [
-        ("cluster=lab", 0, (0, "")),
+        ("cluster=lab", 0, (0, None)),
         ("cluster=lab", 1, (1, "the backup a1 is broken: Fatal: There were 3 errors")),
         ("cluster=other", 0, (1, "the backup a1 is not one of a head node of lab")),
         ("", 0, (1, "the backup a1 is not one of a head node of lab")),
@@ -399,7 +421,8 @@ def test_an_archive_that_is_broken_or_another_clusters_is_put_nowhere(
     tree = shell.path("/var/lib/tailrack/restoring/tree")
     write = f"mkdir -p {tree}/var/lib/slurm/slurmctld; echo '{kept}' >{tree}/backup"
     shell.stub("restic", f"{write}; [ {status} = 0 ] || {{ echo 'Fatal: There were 3 errors' >&2; exit {status}; }}")
-    assert on_the_head(shell, SFTP, "WANTED=a1; read_backup /lent", "restore/restore") == said
+    restoring = "/var/lib/tailrack/restoring"
+    assert on_the_head(shell, SFTP, lambda _: read_backup("/lent", "a1", "lab", restoring)) == said
     assert tree.exists() == (said[0] == 0)
     assert not shell.path("/var/lib/slurm").exists()
 
@@ -422,12 +445,10 @@ def test_a_new_machine_takes_what_the_archive_has_once_and_keeps_nothing_of_the_
             echo books >"$tree/dumps/accounting.sql"
         esac""",
     )
-    commands = (
-        "RESTORE_FROM=latest; NODE_ADOPT=true; PRIVATE_DIR=/run/tailrack-private; restore_restore; echo done $RESULT"
-    )
     for _ in range(2):
-        status, said = on_the_head(shell, SFTP, commands, "restore/restore")
-        assert (status, said[:45]) == (0, 'done "restored_made":1795305600,"restored_age')
+        done = shell.step(compose([Role("restore")], ["restore"]), values_of(SFTP))
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["restored_made"] == 1795305600
     assert shell.path("/var/lib/slurm/slurmctld/job_state").read_text() == "jobs\n"
     assert shell.path("/var/lib/tailrack/dumps/accounting.sql").read_text() == "books\n"
     assert shell.path("/var/lib/tailrack/ssh_authority").is_dir()
@@ -438,3 +459,60 @@ def test_a_new_machine_takes_what_the_archive_has_once_and_keeps_nothing_of_the_
     assert len([call for call in shell.calls if call.startswith("restic") and " restore " in call]) == 1
     assert not [path for path in shell.path("/run").rglob("*") if path.name in ("key", "password")]
     assert not shell.path("/var/lib/tailrack/restoring").exists()
+
+
+def test_an_empty_target_gets_a_repository_that_is_closed_and_a_first_backup(shell: Shell) -> None:
+    shell.stub("restic", 'case "$*" in *" cat config"*) echo "Is there a repository there?" >&2; exit 10 ;; esac')
+    shell.stub("sftp", f"cat >>{shell.root}/batch; cat <<'EOF'\n{THERE.format(**HERE)}EOF")
+    shell.write("/var/lib/tailrack/backup-state", "done=1795305600\n")
+    values = {**values_of(SFTP), "BACKUP_STATE": ["/var/lib/slurm/slurmctld", "/etc/exports.d/*"]}
+    done = shell.step(script_of("backup", "services"), values)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"backup_made": 1795305600}
+    words = [call.rpartition("tailrack-backup ")[2] for call in shell.calls if call.startswith("restic")]
+    assert words == ["cat config --no-lock", "init", "snapshots --latest 1 --json"]
+    assert "chmod 700 /srv/backup/lab\n" in shell.path("/batch").read_text()
+    assert "systemctl start tailrack-backup.service" in shell.calls
+    assert "systemctl start tailrack-backup.timer" in shell.calls
+    kept = shell.path("/etc/tailrack/backup")
+    assert (kept / "state").read_text() == "/var/lib/slurm/slurmctld\n/etc/exports.d/*\n"
+    assert {path.stat().st_mode & 0o777 for path in kept.iterdir()} == {0o600}
+    assert (kept / "password").read_text() == f"{SFTP['password']}\n"
+    assert not any(SFTP["password"] in call for call in shell.calls)
+    assert not shell.path("/run/tailrack-private/backup").exists()
+
+
+def test_a_first_backup_that_fails_is_an_error_with_its_reason(shell: Shell) -> None:
+    shell.stub("restic")
+    shell.stub("sftp", f"cat >/dev/null; cat <<'EOF'\n{THERE.format(**HERE)}EOF")
+    shell.stub("systemctl", '[ "$1 $2" != "start tailrack-backup.service" ]')
+    shell.write("/var/lib/tailrack/backup-state", "done=\nfailed=5\nreason=unlock: Fatal: it is full\n")
+    done = shell.step(script_of("backup", "services"), {**values_of(SFTP), "BACKUP_STATE": []})
+    assert done.returncode == 1
+    assert "the first backup failed: unlock: Fatal: it is full" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("adopt", "now", "kept", "taken"),
+    [
+        (False, "", '{"_machinekey": "x"}', True),
+        (False, '{"_machinekey": "y"}', '{"_machinekey": "x"}', True),
+        # It is a member already, it is not to be changed, or the key is in the lost machine's TPM.
+        (False, '{"profile-1": "y"}', '{"_machinekey": "x"}', False),
+        (True, "", '{"_machinekey": "x"}', False),
+        (False, "", '{"sealed": "x"}', False),
+    ],
+)
+def test_the_lost_machines_identity_in_the_tailnet_is_taken_over_by_a_machine_without_one(
+    shell: Shell, adopt: bool, now: str, kept: str, taken: bool
+) -> None:
+    shell.stub("systemctl", '[ "$1" != is-active ]')
+    state = "/var/lib/tailscale/tailscaled.state"
+    if now:
+        shell.write(state, now)
+    shell.write(f"/tree{state}", kept)
+    with shell.here():
+        place_files("/tree", adopt=adopt)
+    path = shell.path(state)
+    assert (path.read_text() if path.exists() else "") == (f"{kept}\n" if taken else now)
+    assert not taken or path.stat().st_mode & 0o777 == 0o600

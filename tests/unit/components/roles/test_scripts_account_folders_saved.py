@@ -9,7 +9,9 @@ import tarfile
 
 import pytest
 
-from components.roles.role import Value, template
+from components.roles.restore.place import place_files
+from components.roles.role import template
+from components.roles.slurm.folder import give_slurm_state
 from tests.unit.shell import Shell
 from tests.unit.traps import TRAPS, guarded, outside, trap
 
@@ -83,39 +85,28 @@ def test_an_account_that_forges_what_it_is_read_by_puts_nothing_beside_its_own_s
         assert "cluster=lab" in machine.path("/saved/backup").read_text()
 
 
-def test_a_head_node_made_of_a_backup_follows_no_link_in_it_and_none_that_is_in_the_way(machine: Shell) -> None:
+def test_a_head_node_made_of_a_backup_follows_no_link_in_it_and_none_that_is_in_the_way(
+    machine: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tree = "/var/lib/tailrack/restoring/tree"
     machine.write(f"{tree}{STATE}/job_state", "jobs\n")
     machine.path(f"{tree}{STATE}/out").symlink_to(machine.path("/root/outside"))
     trap(machine, "a link to a folder of root's", STATE)
     before = outside(machine)
-    values: dict[str, Value] = {"NODE_ADOPT": True, "RESTORE_FROM": "latest", "BACKUP_CLUSTER": "lab"}
-    names = (
-        "REPOSITORY",
-        "HOST",
-        "USER",
-        "PORT",
-        "HOST_KEY",
-        "PRIVATE_KEY",
-        "PASSWORD",
-        "SECRET_KEY",
-        "ACCESS_KEY",
-        "BUCKET",
-        "S3_HOST",
-    )
-    values |= {f"BACKUP_{name}": "" for name in names} | {"NFS_EXPORTS_PATH": "/x", "NFS_EXPORTS_MOUNT": "/x"}
     for _ in range(2):
-        done = machine.call("restore_files", values, "restore/restore")
-        assert done.returncode == 0, done.stderr
+        with machine.here():
+            place_files(tree, adopt=True)
         machine.path(f"{tree}{STATE}").mkdir(exist_ok=True)
     assert outside(machine) == before
     assert not machine.path(STATE).is_symlink()
     assert [path.name for path in machine.path(STATE).iterdir()] == ["job_state"]
     # What it holds is given to the account too, once, also where a package has given it the folder alone.
-    machine.stub("install")
-    machine.stub("stat", f"[ -e {machine.path('/var/lib/tailrack/slurm-restored')} ] && echo root || echo slurm")
+    restored, given = machine.path("/var/lib/tailrack/slurm-restored"), []
+    monkeypatch.setattr("components.node.folders._give_contents", lambda path, account: given.append((path, account)))
+    monkeypatch.setattr(
+        "components.node.files.owner_of", lambda path: "slurm" if path == STATE and not restored.exists() else "root"
+    )
     for _ in range(2):
-        assert machine.call("give_slurm_state", {}, "slurm/folder").returncode == 0
-    assert [call for call in machine.calls if call.startswith("chown -h slurm")] == [
-        "chown -h slurm:slurm -- ./job_state"
-    ]
+        with machine.here():
+            give_slurm_state()
+    assert given == [(STATE, "slurm")]

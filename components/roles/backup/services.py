@@ -1,0 +1,80 @@
+"""Install an hourly timer on the head node, and make the first backup now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from components.node import files, systemd
+from components.node.failure import Failure
+from components.node.locks import PRIVATE
+from components.node.log import note
+from components.node.run import attempt
+from components.node.step.step import Step
+from components.roles.backup.remove import FOLDER, RECORD, SERVICE, TIMER, remove_backup
+from components.roles.backup.restic import last_reason, restic
+from components.roles.backup.target import (
+    CHECK_SECONDS,
+    TargetValues,
+    check_target,
+    close_target,
+    try_target,
+    write_target,
+)
+
+# The keys of a target that is not checked yet.
+_KEYS = f"{PRIVATE}/backup"
+_LIB = "/usr/local/lib/tailrack"
+
+
+@dataclass(frozen=True)
+class BackupValues(TargetValues):
+    """The target, and the files and folders to save."""
+
+    backup_state: list[str]
+
+
+def services(step: Step, values: BackupValues) -> None:
+    """Check the target, and make a backup there."""
+    if not values.backup_repository:
+        remove_backup()
+        return
+    _prepare(values)
+    write_target(FOLDER, values)
+    files.write(f"{FOLDER}/state", "\n".join(values.backup_state), 0o600)
+    for folder in (_LIB, f"{_LIB}/backup.d"):
+        files.make_folder(folder)
+    systemd.reload(SERVICE, TIMER)
+    if not attempt("systemctl", "reset-failed", SERVICE).ok:
+        note("it had not failed")
+    if not attempt("systemctl", "start", SERVICE).ok:
+        raise Failure(
+            f"the first backup failed: {_recorded('reason')}",
+            f"see 'journalctl -u tailrack-backup' on {step.host}, then run up again",
+        )
+    systemd.enable(TIMER, now=True)
+    step.result("backup_made", int(_recorded("done") or 0) or None)
+
+
+def _prepare(values: TargetValues) -> None:
+    """Check the target, and create a repository if there is none."""
+    files.remove_folder(_KEYS)
+    write_target(_KEYS, values)
+    try:
+        if not check_target(_KEYS, values):
+            ended = restic(_KEYS, "init", limit=CHECK_SECONDS)
+            if not ended.ok:
+                raise Failure(
+                    f"cannot create a backup repository at the target: {last_reason(ended.errors)}",
+                    "make room there, or check that the account or key in tailrack:backup may write there; then run "
+                    "up again",
+                )
+            close_target(_KEYS, values)
+        try_target(_KEYS)
+    finally:
+        files.remove_folder(_KEYS)
+
+
+def _recorded(name: str) -> str:
+    """Return a value of the record of the last run."""
+    rows = (line.partition("=") for line in files.lines(RECORD))
+    return next((value for key, _, value in rows if key == name), "")
