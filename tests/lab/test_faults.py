@@ -40,9 +40,9 @@ DAEMONS = [
     ),
 ]
 # Ends the step that holds the lock of steps, with everything it started: what is left is half done.
-END_STEP = """for file in /proc/[0-9]*/fd/9; do
-    [ "$(readlink "$file")" = /run/tailrack-private/tailrack.lock ] || continue
-    pid=${file#/proc/} && kill -KILL "${pid%%/*}" && echo ended
+END_STEP = """started_by() { for child in $(pgrep -P "$1"); do echo "$child"; started_by "$child"; done; }
+for file in $(find /proc/[0-9]*/fd -lname /run/tailrack-private/tailrack.lock 2>/dev/null); do
+    pid=${file#/proc/} && pid=${pid%%/*} && kill -STOP "$pid" && kill -KILL "$pid" $(started_by "$pid") && echo ended
 done"""
 
 
@@ -361,7 +361,7 @@ def test_a_node_that_restarts_comes_back_by_itself(running: ClusterUnderTest) ->
 
 def test_a_full_disk_is_named_and_up_repairs_it_when_there_is_room(running: ClusterUnderTest) -> None:
     running.config["tailrack:users"].append({"name": "alan", "uid": 6003})
-    running.run("a1", f"mount -t tmpfs -o size=64k tmpfs {LOGS} && ! cat /dev/zero >{LOGS}/filled")
+    running.run("a1", f"mount -t tmpfs -o size=64k,mode=755 tmpfs {LOGS} && ! cat /dev/zero >{LOGS}/filled")
     summary = running.up()
     assert failed(running) == {"a1-node"} or "a1-check" in failed(running)
     assert "tailrack: a1:" in said(summary)

@@ -15,7 +15,9 @@ from lab.profiles.machine import CLASHING_UID
 from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
 
 # All that a step could write, but for where machines keep what changes by itself.
-LOOK = "find /etc /var/lib /usr -xdev -type f ! -path '/var/lib/tailrack*' ! -path '/var/lib/apt/*' \
+# The check itself brings the program that checks.
+LOOK = "find /etc /var/lib /usr -xdev -type f ! -path '/var/lib/tailrack*' \
+! -path '/usr/local/lib/tailrack/program/*' ! -path '/var/lib/apt/*' \
 ! -path '/var/lib/systemd/*' ! -path '/var/lib/fail2ban/*' -printf '%p %s %m %u %T@\n' | sort | sha256sum"
 BACKUP = "/var/lib/tailrack/backup"
 

@@ -257,7 +257,7 @@ def test_no_secret_is_in_the_archive_of_a_bug_report_which_has_every_machines_lo
     assert story.leaks() == []
 
 
-FULL = "mount -t tmpfs -o size=4k tmpfs /etc/munge && ! cat /dev/zero >/etc/munge/filled"
+FULL = "mount -t tmpfs -o size=4k,mode=700 tmpfs /etc/munge && ! cat /dev/zero >/etc/munge/filled"
 
 
 def test_no_secret_is_in_the_failure_of_the_step_that_writes_the_munge_key(story: Story) -> None:

@@ -13,7 +13,7 @@ from components.roles.slurm.owners import Owners
 from components.roles.slurm.paths import BASE, NODES, POOLS
 
 _PARTITION = re.compile(r"^PartitionName=([^ ]*) Nodes=([^ \n]*)", re.MULTILINE)
-_PARTITION_NAME = re.compile(r"^PartitionName=([^ ]*) ", re.MULTILINE)
+_PARTITION_NAME = re.compile(r"PartitionName=([^ ]*) ")
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class PoolValues:
     pool_owner: str
     pool_nodes: list[str]
     pool_kinds: list[str]
-    pool_slurm_conf: str
+    pool_slurm_conf: list[str]
     head_name: str
 
 
@@ -46,7 +46,7 @@ def pool(step: Step, values: PoolValues) -> None:
     _refuse_taken_names(step, values)
     folder = _folder(values.pool_owner)
     files.write(f"{folder}/nodes", "\n".join(values.pool_nodes))
-    files.write(f"{folder}/slurm.conf", values.pool_slurm_conf)
+    files.write(f"{folder}/slurm.conf", "\n".join(values.pool_slurm_conf))
     if reason := offer(names=["slurm.conf"]):
         files.remove_folder(folder)
         raise Failure(reason, f"see its errors above and 'journalctl -u slurmctld' on {step.host}")
@@ -70,7 +70,8 @@ def _refuse_taken_names(step: Step, values: PoolValues) -> None:
         raise Failure(f"there is no cluster on {step.host} yet", "run up of the cluster's stack first")
     others = _other_partitions(values.pool_owner)
     names = {name for name, _ in others}
-    for name in _PARTITION_NAME.findall(values.pool_slurm_conf):
+    for match in filter(None, map(_PARTITION_NAME.match, values.pool_slurm_conf)):
+        name = match[1]
         if name in names:
             raise Failure(f"the cluster already has a partition {name}", "rename the pool's site in tailrack:sites")
     # Partitions of GPU kinds are shared: they contain nodes of both stacks.
