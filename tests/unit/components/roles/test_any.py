@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import json
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.new_role import write
+from components.node.step.values import read_values, values_type
 from components.roles.facts import whole
-from components.roles.order import ROLES, in_order
+from components.roles.order import ROLES, in_order, roles
 from components.roles.role import FOLDER, Role, SlurmKey
 from components.roles.slurm.files import keys_of_roles
 from components.steps.composition import CHECK as GATE_PHASES
 from components.steps.composition import answer as answer_of
 from stacks.config import ConfigError, parse
-from tests.unit.configs import LAB, RawConfig
+from tests.unit.components.roles.test_backup import SFTP
+from tests.unit.configs import HOSTS, LAB, RawConfig
 from tests.unit.recorded import Build
 from tests.unit.stacks.test_pool import CONTAINERS, build_pool
 
@@ -36,6 +41,14 @@ MINE: RawConfig = {
     "fabric": {"roce": {"apply": True}},
     "mlflow": {"port": 5055},
     "containers": {**CONTAINERS, "artifacts": "https://mirror.example.org/files", "nvidia_libraries": False},
+}
+RICH: RawConfig = {
+    **MINE,
+    "backup": SFTP,
+    "monitoring": {
+        "receivers": [{"kind": "mail", "to": "a@b.c", "sender": "a@b.c", "smarthost": "b.c:25"}],
+        "grafana": {"source": "https://example.org/grafana.tar.gz", "sha256": "a" * 64},
+    },
 }
 
 
@@ -54,18 +67,41 @@ def test_a_pools_node_gets_of_every_role_what_a_clusters_node_gets(build: Build,
         assert digests[0] == digests[1], step
 
 
+@pytest.mark.parametrize("raw", [LAB, HOSTS, MINE, RICH], ids=["lab", "hosts", "values of its own", "all roles"])
+def test_every_phase_in_python_can_read_the_values_of_its_steps(build: Build, raw: RawConfig) -> None:
+    cluster = build(copy.deepcopy(raw), secret=["backup"])
+    stacks = [cluster, build_pool(cluster)] if raw is not HOSTS else [cluster]
+    read = set()
+    for stack in stacks:
+        for step in (one for one in stack.remote if "start-" in one.inputs["create"]):
+            plan = stack.plan(step.name)
+            values = {**plan["texts"], **stack.request(step.name)["values"]}
+            for kind, *words in (call for calls in plan["calls"].values() for call in flat(calls)):
+                if kind == "python":
+                    module, name = words
+                    if wanted := values_type(getattr(importlib.import_module(module), name)):
+                        read_values(wanted, values)
+                        read.add(module)
+    assert len(read) > 15
+
+
+def flat(calls: list[list[Any]]) -> Iterator[list[Any]]:
+    """Calls, and those that are checks."""
+    for call in calls:
+        yield from call[1:] if call[0] == "checks" else [call]
+
+
 def test_every_role_is_a_folder_of_its_name() -> None:
     assert {make.__module__ for make in ROLES} == {f"components.roles.{name}.role" for name in folders()}
 
 
 def test_a_file_that_a_role_writes_on_machines_is_no_other_roles() -> None:
-    wrote = re.compile(r"(?:\bensure_file |^[A-Z_]+_FILE=)(/etc/[^\s\"$]+)", re.MULTILINE)
     owners: dict[str, set[str]] = {}
-    for script in FOLDER.glob("*/*.sh"):
-        for path in wrote.findall(script.read_text(encoding="utf-8")):
-            owners.setdefault(path, set()).add(script.parent.name)
-    assert len(owners) > 10
-    assert {path: roles for path, roles in owners.items() if len(roles) > 1} == {}
+    for role in roles(parse(copy.deepcopy(RICH), base_dir=Path(), secret_keys=frozenset({"backup"}))):
+        for file in chain.from_iterable(role.files.values()):
+            owners.setdefault(file.path, set()).add(role.name)
+    assert len(owners) > 30
+    assert {path: names for path, names in owners.items() if len(names) > 1} == {}
 
 
 def folders() -> set[str]:
