@@ -18,6 +18,7 @@ import sys
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import FrameType
 from typing import Any, BinaryIO
 
@@ -64,7 +65,9 @@ def main(arguments: Sequence[str], stream: BinaryIO | None = None) -> int:
     except Failure as failure:
         return _fail(stderr, step, failure)
     except Exception:  # noqa: BLE001 its traceback is in the log, and the operator gets the log's end
-        traceback.print_exc()
+        # The disk of the log may be full.
+        with suppress(OSError):
+            traceback.print_exc()
         return _fail(stderr, step, Failure(""))
     os.write(stdout, f"{json.dumps(step.results, ensure_ascii=False)}\n".encode())
     return 0
