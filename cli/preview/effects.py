@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -19,6 +20,7 @@ from components.steps.command_line import read_request
 from engine.events import Made
 
 _JOB_LIMIT = "SLURM_JOB_LIMIT_SECONDS"
+_OLD_JOB_LIMIT = re.compile(rf"^{_JOB_LIMIT}='?([0-9]+)'?$", re.MULTILINE)
 _USERS = "USERS_LINES"
 _EXPORT = "NODE_EXPORT"
 _OF_NODE, _GPU_KIND = "NODE_SLURM_CONF", "NODE_GPU_KIND"
@@ -86,7 +88,7 @@ def _of_jobs(gone: Iterable[Change]) -> Iterator[str]:
     """Give a line about jobs on nodes that leave, with the time that `make up` waits for them."""
     leaving: dict[str, list[str]] = {}
     for change in gone:
-        if change.name == f"{change.subject}-register" and (limit := _header(change.before).get(_JOB_LIMIT)):
+        if change.name == f"{change.subject}-register" and (limit := _job_limit(change.before)):
             leaving.setdefault(limit, []).append(change.subject)
     for limit, nodes in leaving.items():
         yield (
@@ -94,6 +96,12 @@ def _of_jobs(gone: Iterable[Change]) -> Iterator[str]:
             "the run waits for them; then they are requeued, or cancelled if Slurm cannot requeue them. 'squeue' on "
             "the head node lists them"
         )
+
+
+def _job_limit(inputs: Mapping[str, Any]) -> str:
+    """Return the seconds that a step to undo lets jobs continue. In steps of release 0.1, it is a line of bash."""
+    earlier = _OLD_JOB_LIMIT.search(str(inputs.get("stdin")))
+    return earlier[1] if earlier else _header(inputs).get(_JOB_LIMIT, "")
 
 
 def _comparable(change: Change) -> bool:

@@ -42,10 +42,13 @@ def step(name, script, *, connection=None, depends_on=None, options=None, **inpu
     )
 """
 
-# More of a program, for steps of the product: `way` leads to the host, `Node(name)` is something to belong to.
+# More of a program, for steps of the product: `way` leads to the host, `Node(name)` is something to belong to. The
+# program that machines get is a fake (played_program.py), and lies in the stack's folder.
 STEPS = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tests.engine.played_program import play
+play(pathlib.Path.cwd() / "installed")
 from components.steps.results import Answer
 from components.steps.delivery import deliver
 from components.host import Connection, Machine

@@ -88,7 +88,8 @@ RELEASED = """
 class Head(pulumi.ComponentResource):
     def __init__(self):
         super().__init__("tailrack:cluster:HeadNode", "door")
-        gate = step("door-check", "SLURM_RELEASE={release}; echo found", options={{"parent": self}})
+        request = json.dumps({{"values": {{"SLURM_RELEASE": "{release}"}}}})
+        gate = step("door-check", "echo found; exit\\n\\n" + request, options={{"parent": self}})
         said = gate.stdin.apply(lambda _: "echo '{{\\"slurm_version\\": \\"{there}\\"}}' # {release}")
         step("door-head", said, depends_on=[gate], options={{"parent": self}})
 
@@ -101,8 +102,7 @@ def test_a_release_that_cannot_follow_is_refused_with_the_way_to_go_and_nobody_c
     deploy: Callable[[str, list[Event]], Deployment], stack: Stack
 ) -> None:
     def written_for(release: str, there: str = "23.11.4") -> None:
-        program = RELEASED.replace("SLURM_RELEASE={release}; ", "SLURM_RELEASE={release}\\n")
-        stack.write(program.format(release=release, there=there), {"unused": 1})
+        stack.write(RELEASED.format(release=release, there=there), {"unused": 1})
 
     written_for("23.11.4")
     events: list[Event] = []

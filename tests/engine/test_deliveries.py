@@ -15,7 +15,7 @@ from tests.engine.stack_under_test import STEPS, Stack
 
 PROGRAM = """
 machine, node = Machine("a1", way), Node("a1")
-script = Script('#!/bin/bash\\ndispatch() {{ echo "{{\\\\"said\\\\":\\\\"$WORD\\\\"}}"; }}', frozenset({{"WORD"}}))
+script = Script({{"up": ()}}, phases=frozenset({{"WORD"}}))
 there = deliver("a1-scripts", machine, [script], label="a1: scripts", parent=node, repair={repair!r})
 made = Step("a1-node", machine, script, {{"WORD": {word!r}}}, label="a1: a step", parent=node, depends_on=there,
             answer=Answer({{"said": str}}))
@@ -34,20 +34,26 @@ def test_scripts_that_were_taken_away_are_named_and_put_there_again_by_another_r
     write(stack)
     deployment = deploy("dev", [])
     assert deployment.up().ok
-    assert deployment.outputs() == {"said": "one"}
-    # What a step sends is its values.
+    assert deployment.outputs() == {"said": "one 1"}
+    # A step sends only its values.
     assert all(len(asked.stdin) < 200 for asked in host.take())
-    (script,) = (host.folder / ".tailrack" / "scripts").iterdir()
-    script.unlink()
-    write(stack, word="two")
-    (failure,) = (one for one in with_remedies(deployment.up()).failures if one.urn)
-    assert f"~/.tailrack/scripts/{script.name}: not there, or not whole" in failure.message
-    assert (
-        "next: setup scripts in the home folder of the login account on a1 are missing or damaged." in failure.message
-    )
-    write(stack, word="two", repair="home is back")
-    assert deployment.up().ok
-    assert deployment.outputs() == {"said": "two"}
+    # start.sh, the program and the plan.
+    scripts = sorted((host.folder / ".tailrack" / "scripts").iterdir(), key=lambda path: path.stat().st_size)
+    assert len(scripts) == 3
+    repair = ""
+    for number, script in enumerate((scripts[0], next(path for path in scripts if path.suffix == ".sh"))):
+        script.unlink()
+        write(stack, word=f"two {number}", repair=repair)
+        (failure,) = (one for one in with_remedies(deployment.up()).failures if one.urn)
+        assert f"{script.name}: not there, or not whole" in failure.message
+        assert (
+            "next: setup scripts in the home folder of the login account on a1 are missing or damaged."
+            in failure.message
+        )
+        repair = f"home is back {number}"
+        write(stack, word=f"two {number}", repair=repair)
+        assert deployment.up().ok
+        assert deployment.outputs() == {"said": f"two {number} 1"}
 
 
 def test_a_host_without_sftp_is_named_with_what_to_do(deploy: Deploy, stack: Stack, tmp_path: Path) -> None:

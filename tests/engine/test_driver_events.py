@@ -68,8 +68,11 @@ def test_a_preview_tells_the_changed_lines_of_a_step_and_nothing_of_a_secret(
     deploy: Callable[[str, list[Event]], Deployment], stack: Stack
 ) -> None:
     program = """
-plain = step("plain", "SETTING='{value}'\\n#!/bin/bash\\ntrue")
-key = step("key", pulumi.Output.secret("KEY='{value}-nobody-may-see'\\n#!/bin/bash\\ntrue"))
+def request(**values):
+    return "exit\\n\\n" + json.dumps({{"values": values}})
+
+plain = step("plain", request(SETTING="{value}"))
+key = step("key", pulumi.Output.secret(request(KEY="{value}-nobody-may-see")))
 """
     stack.write(program.format(value="one"), {"unused": 1})
     events: list[Event] = []
