@@ -33,6 +33,7 @@ install_python() {
 install_program() {
     [ ! -d "$INSTALLED/$1" ] || return 0
     require_whole "$1"
+    # shellcheck disable=SC2094  # Python reads the file named in $1, and only reads it.
     as_root python3 -I -S -c 'import io, sys, zipfile
 archive = sys.stdin.buffer.read()
 exec(zipfile.ZipFile(io.BytesIO(archive)).read("components/node/install.py"))
