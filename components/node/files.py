@@ -4,25 +4,25 @@ An account can replace anything in its own folder by a link. So a path is opened
 folder on the way must belong to root, a link is followed only where root alone could have made it, and a file is opened
 only in a folder that root alone can change. A file appears whole: it is written beside its path and renamed.
 
+Programs import this module at each start, so it imports no module that takes long and that most of them do not use.
+
 Functions that read return None or nothing for a path that does not exist. All functions raise Failure for a path that
 another account can change, and OSError for other errors.
 """
 
 from __future__ import annotations
 
+import errno
 import grp
-import hashlib
 import os
 import posixpath
-import secrets
-import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from components.node.failure import Failure
 from components.node.log import note
@@ -36,8 +36,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-@dataclass(frozen=True)
-class File:
+class File(NamedTuple):
     """A file to write: its path, text, mode, and the names or numbers of its owner and group.
 
     The text gets a final newline.
@@ -50,8 +49,7 @@ class File:
     group: str | int = "root"
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """A part of a path: its path from the root, its type and permissions, and its owner (0 is root)."""
 
     path: str
@@ -88,7 +86,7 @@ def _write(folder: int, name: str, file: File) -> bool:
                 return False
         finally:
             os.close(descriptor)
-    temporary = f".{name}.{secrets.token_hex(8)}"
+    temporary = f".{name}.{_random()}"
     try:
         descriptor = os.open(
             temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder
@@ -119,6 +117,29 @@ def _set_owner(descriptor: int, uid: int, gid: int, mode: int) -> None:
     os.fchmod(descriptor, mode)
 
 
+def rewrite(path: str, text: str) -> bool:
+    """Change the text of a file, which keeps its mode, owner and group; return whether it changed.
+
+    A file that is a mount, such as /etc/hosts in a container, cannot be replaced, and is written in place.
+    """
+    original = followed(path)
+    state = _state(original)
+    if state is None:
+        return write(path, text)
+    if read(original) == _ended(text):
+        return False
+    try:
+        return write_all([File(path, text, stat.S_IMODE(state.st_mode), state.st_uid, state.st_gid)])
+    except Failure as failure:
+        if not (isinstance(failure.__cause__, OSError) and failure.__cause__.errno == errno.EBUSY):
+            raise
+    with _parent(path) as (folder, name):
+        descriptor = os.open(name, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(_ended(text).encode("utf-8", "surrogateescape"))
+    return True
+
+
 def read(path: str, most: int = 2**24) -> str | None:
     """Return the text of a file, at most a number of bytes; None if there is no plain file."""
     descriptor = open_to_read(path)
@@ -135,6 +156,8 @@ def sha256(path: str) -> str:
     descriptor = open_to_read(path)
     if descriptor is None:
         return ""
+    import hashlib
+
     digest = hashlib.sha256()
     with os.fdopen(descriptor, "rb") as stream:
         while part := stream.read(2**20):
@@ -405,7 +428,7 @@ def set_mode(path: str, mode: int) -> None:
 
 def write_temporary(folder: str, prefix: str, text: str) -> str:
     """Write a new file that only root can read, without a final newline, and return its path."""
-    path = f"{folder}/{prefix}{secrets.token_hex(8)}"
+    path = f"{folder}/{prefix}{_random()}"
     with _parent(path) as (descriptor, name):
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(name, flags, 0o600, dir_fd=descriptor), "w", encoding="utf-8") as stream:
@@ -438,7 +461,7 @@ def remove_folder(path: str) -> None:
     """Remove a folder with everything in it, or a link or file in its place. No link is followed."""
     with _existing(path) as found:
         if found is not None and is_folder(path):
-            shutil.rmtree(_of_descriptor(found[0], found[1]))
+            _remove_tree(*found)
         elif found is not None:
             _unlink(*found)
 
@@ -452,7 +475,7 @@ def empty_folder(path: str) -> None:
     try:
         for entry in list(os.scandir(descriptor)):
             if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(_of_descriptor(descriptor, entry.name))
+                _remove_tree(descriptor, entry.name)
             else:
                 _unlink(descriptor, entry.name)
     finally:
@@ -473,7 +496,7 @@ def link(path: str, target: str) -> bool:
                 return False
         except OSError:
             pass
-        temporary = f".{name}.{secrets.token_hex(8)}"
+        temporary = f".{name}.{_random()}"
         os.symlink(target, temporary, dir_fd=folder)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         return True
@@ -542,8 +565,14 @@ def on_disk(path: str) -> str:
 # Opening by descriptor.
 
 
-def _of_descriptor(folder: int, name: str) -> str:
-    return f"/proc/self/fd/{folder}/{name}"
+def _remove_tree(folder: int, name: str) -> None:
+    import shutil
+
+    shutil.rmtree(f"/proc/self/fd/{folder}/{name}")
+
+
+def _random() -> str:
+    return os.urandom(8).hex()
 
 
 def _unlink(folder: int, name: str) -> bool:

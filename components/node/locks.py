@@ -14,6 +14,7 @@ from components.node.waiting import pauses
 PRIVATE = "/run/tailrack-private"
 # Seconds to wait for another step on this host: a step that was cut off may still run.
 WAIT_SECONDS = 600
+PROGRAM_SECONDS = 60
 
 
 class Lock:
@@ -48,3 +49,12 @@ class Lock:
     def release(self) -> None:
         """Let others have the lock."""
         os.close(self._descriptor)
+
+
+def lock_of_program(name: str, then: str = "") -> Lock:
+    """Return a lock between the instances of a program. Raises Failure; `then`: the end of its text."""
+    try:
+        return Lock(name, seconds=PROGRAM_SECONDS)
+    except Failure:
+        reason = f"another instance has held the lock for {PROGRAM_SECONDS} s; see 'fuser -v {PRIVATE}/{name}.lock'"
+        raise Failure(f"{reason}{then}") from None

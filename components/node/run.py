@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from components.node.failure import Failure
 
@@ -34,8 +32,7 @@ class ProgramFailed(Failure):
         self.status = status
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(NamedTuple):
     """The end of a program: its status, its output, and its errors if they were not written to the log."""
 
     status: int
@@ -130,6 +127,8 @@ def run(
 
 
 def _sentence(arguments: tuple[str, ...], status: int) -> str:
+    import shlex
+
     command = shlex.join(arguments)
     return f"'{command if len(command) < 100 else command[:97] + '...'}' failed with status {status}"
 
@@ -155,6 +154,18 @@ def begin(*arguments: str, output: int | None = None) -> subprocess.Popen[bytes]
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
+        env={**os.environ, "PATH": PATH},
+        start_new_session=True,
+    )
+
+
+def reading(*arguments: str) -> subprocess.Popen[bytes]:
+    """Start a program whose output the caller reads meanwhile. Its errors are written to the log."""
+    return subprocess.Popen(
+        arguments,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=_log(),
         env={**os.environ, "PATH": PATH},
         start_new_session=True,
     )

@@ -26,6 +26,7 @@ COMMANDS = {
     "measure-training": "components.validation.training_run",
     "mlflow-accounts": "components.roles.mlflow.accounts",
     "mlflow-start": "components.roles.mlflow.start",
+    "names": "components.roles.names.names",
     "node-checks": "components.validation.preflight.node_checks",
     "sll": "components.roles.sll.sll",
     "sll-reader": "components.roles.sll.reader",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import grp
+import importlib
 import json
 import os
 import pwd
 import re
 import subprocess
+import sys
 import tempfile
 import time
 import traceback
@@ -27,7 +29,9 @@ from components.node.step import main as step_main
 from components.node.step.report import report
 from components.node.step.shell import assignments
 from components.node.step.step import LOG_DIR, Step
+from components.roles.names import names
 from components.roles.order import roles
+from components.roles.program import COMMANDS
 from components.roles.role import Value
 from components.steps.composition import Functions, Script, compose
 from stacks.config import parse
@@ -227,6 +231,8 @@ class Shell:
                 (packages, "_LOOK", packages._Look()),
                 (waiting, "time", clock),
                 (locks, "time", clock),
+                (names, "sethostname", lambda name: self.write("name", f"{name}\n")),
+                (names, "interface_address", lambda: ""),
             ):
                 patches.enter_context(mock.patch.object(target, name, new))
             patches.enter_context(mock.patch.dict(os.environ, self.environment, clear=True))
@@ -278,6 +284,37 @@ class Shell:
         with tempfile.TemporaryFile("w+", encoding="utf-8") as said, tempfile.TemporaryFile("w+") as told:
             with self.here(), contextlib.redirect_stderr(said), contextlib.redirect_stdout(told):
                 status = kept.main(words)
+            said.seek(0)
+            told.seek(0)
+            return subprocess.CompletedProcess(words, status, told.read(), said.read())
+
+    def command(
+        self, command: str, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command of the hosts' program on the machine."""
+        main = importlib.import_module(COMMANDS[command]).main
+        umask = os.umask(0o022)
+        with (
+            tempfile.TemporaryFile("w+", encoding="utf-8") as given,
+            tempfile.TemporaryFile("w+", encoding="utf-8") as said,
+            tempfile.TemporaryFile("w+", encoding="utf-8") as told,
+        ):
+            given.write(stdin)
+            given.seek(0)
+            with (
+                self.here(),
+                mock.patch.dict(os.environ, environment or {}),
+                mock.patch.object(sys, "stdin", given),
+                contextlib.redirect_stderr(said),
+                contextlib.redirect_stdout(told),
+            ):
+                try:
+                    status = main(words) or 0
+                except Exception:  # noqa: BLE001 as Python would end
+                    traceback.print_exc()
+                    status = 1
+                finally:
+                    os.umask(umask)
             said.seek(0)
             told.seek(0)
             return subprocess.CompletedProcess(words, status, told.read(), said.read())

@@ -8,10 +8,8 @@ from typing import Any
 
 from components.node.failure import Failure
 from components.node.locks import Lock
-
-# Records of what tailrack made on this machine, and logs of steps.
-STATE_DIR = "/var/lib/tailrack"
-LOG_DIR = "/var/log/tailrack"
+from components.node.state import LOG_DIR as LOG_DIR
+from components.node.state import STATE_DIR as STATE_DIR
 
 
 @dataclass

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from components.node import files
-from components.node.step.step import STATE_DIR, Step
+from components.node.step.step import Step
 from components.roles.names.publish import MEMBERS, keep_name, publish_names
+from components.roles.names.published import SOURCE
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class HeadValues:
 
 def head(step: Step, values: HeadValues) -> None:
     """Publish the names of the head node and of all members."""
-    files.remove(f"{STATE_DIR}/names-from")
+    files.remove(SOURCE)
     keep_name(step.host, values.head_address)
     _keep_old_names()
     publish_names(values.nfs_exports_path)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from components.node import files, systemd
-from components.node.run import attempt, run
-from components.node.step.step import STATE_DIR, Step
-from components.roles.names.machine import CLOUD_CONF, FOLLOW, NAME_BEFORE, NAMES, RESOLVED, RESOLVED_CONF
+from components.node.run import attempt
+from components.node.step.step import Step
+from components.roles.names.machine import CLOUD_CONF, FOLLOW, NAMES, RESOLVED, RESOLVED_CONF
+from components.roles.names.names import LIST, NAME_BEFORE, forget
 from components.roles.names.publish import PROGRAM
+from components.roles.names.published import SOURCE
 
 
 def leave(step: Step) -> None:
@@ -16,6 +18,6 @@ def leave(step: Step) -> None:
     if files.remove(RESOLVED_CONF):
         attempt("systemctl", "try-restart", RESOLVED)
     if files.exists(NAME_BEFORE):
-        run(PROGRAM, "forget")
-    for path in (PROGRAM, f"{STATE_DIR}/names", f"{STATE_DIR}/names-from"):
+        forget()
+    for path in (PROGRAM, LIST, SOURCE):
         files.remove(path)

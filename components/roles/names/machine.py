@@ -1,4 +1,4 @@
-"""Set the machine's host name to its node's name, and make the cluster's names resolve (templates/tailrack-names)."""
+"""Set the machine's host name to its node's name, and make the cluster's names resolve (names.py)."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from socket import gethostname
 from components.node import files, systemd
 from components.node.run import run
 from components.node.step.step import STATE_DIR, Step
-from components.roles.names.publish import PROGRAM
+from components.roles.names.names import NAME_BEFORE, NODE_NAME, write_names
 
 NAMES, FOLLOW = "tailrack-names.service", "tailrack-names-follow.service"
 RESOLVED = "systemd-resolved.service"
 RESOLVED_CONF = "/etc/systemd/resolved.conf.d/tailrack.conf"
 CLOUD_CONF = "/etc/cloud/cloud.cfg.d/99-tailrack.cfg"
-NAME_BEFORE = f"{STATE_DIR}/host-name-before"
 
 
 def machine(step: Step) -> None:
     """Set the names, and keep them up to date."""
     if not files.exists(NAME_BEFORE):
         files.write(NAME_BEFORE, gethostname())
-    files.write(f"{STATE_DIR}/node-name", step.host)
+    files.write(NODE_NAME, step.host)
     # An earlier version used the machines' tag. Users must be able to read names; other files here have their own
     # modes.
     files.remove(f"{STATE_DIR}/tailnet-tag")
@@ -29,9 +28,9 @@ def machine(step: Step) -> None:
         files.write(CLOUD_CONF, "preserve_hostname: true")
     systemd.reload(NAMES, FOLLOW)
     systemd.enable(NAMES, FOLLOW)
-    # Run the program instead of restarting the unit, because Slurm's daemons require the unit and would restart with
-    # it. A failure is reported here; the unit would retry forever.
-    run(PROGRAM)
+    # Do its work instead of restarting the unit, because Slurm's daemons require the unit and would restart with it. A
+    # failure is reported here; the unit would retry forever.
+    write_names()
     run("systemctl", "start", NAMES)
     run("systemctl", "restart" if step.changed else "start", FOLLOW)
     if systemd.is_active(RESOLVED):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from components.node import files
-from components.node.step.step import STATE_DIR, Step
+from components.node.step.step import Step
+from components.roles.names.published import SOURCE
 
 
 @dataclass(frozen=True)
@@ -17,4 +18,4 @@ class NodeValues:
 
 def node(step: Step, values: NodeValues) -> None:
     """Write the path of the list."""
-    files.write(f"{STATE_DIR}/names-from", f"{values.nfs_exports_mount}/.tailrack/names")
+    files.write(SOURCE, f"{values.nfs_exports_mount}/.tailrack/names")

@@ -7,6 +7,7 @@ with slurm.conf and bind to its address.
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.program import launcher
 from components.roles.role import File, Role, template
 
 PROGRAM, UNITS = "tailrack-names", ("tailrack-names.service", "tailrack-names-follow.service")
@@ -19,7 +20,7 @@ def role(_settings: ClusterSettings) -> Role:
         after=("tailnet",),
         files={
             "machine": (
-                File(f"/usr/local/sbin/{PROGRAM}", template("names", PROGRAM), mode="0755"),
+                File(f"/usr/local/sbin/{PROGRAM}", launcher("names"), mode="0755"),
                 *(File(f"/etc/systemd/system/{unit}", template("names", unit)) for unit in UNITS),
             )
         },

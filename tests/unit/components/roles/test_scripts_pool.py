@@ -126,6 +126,7 @@ def forget(shell: Shell) -> Run:
         for name, address in (("head", "100.64.0.1"), ("c1", "100.64.0.7")):
             shell.write(f"/var/lib/tailrack/members/{name}/address", f"{address}\n")
         shell.write("/usr/local/sbin/tailrack-names", "#!/bin/sh\n").chmod(0o755)
+        shell.write("/var/lib/tailrack/node-name", "head\n")
         known = json.dumps({"nodes": [{"state": list(states)}]})
         shell.stub(
             "scontrol",
@@ -145,7 +146,8 @@ def forget(shell: Shell) -> Run:
             "other": {"DNSName": "c1.lab.ts.net.", "TailscaleIPs": ["100.64.0.9"], "Online": True},
             "shared-in": {"DNSName": "c1.other.ts.net.", "TailscaleIPs": None, "Online": True},
         }
-        shell.stub("tailscale", f"echo '{json.dumps({'Peer': peers})}'")
+        status = json.dumps({"Peer": peers})
+        shell.stub("tailscale", f"case $1 in ip) echo 100.64.0.1 ;; *) echo '{status}' ;; esac")
         request = kept_request("head", {"HEAD_KERNEL_NFS": True, "NFS_EXPORTS_PATH": "/export/shared"})
         shell.write("/etc/tailrack/plans/expire.json", f"{shell.inside(expire_program(ROLES).file)}\n{request}\n")
         return shell.kept("expire")
