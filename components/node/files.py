@@ -86,7 +86,7 @@ def _write(folder: int, name: str, file: File) -> bool:
                 return False
         finally:
             os.close(descriptor)
-    temporary = f".{name}.{_random()}"
+    temporary = f".{name}.{random_name()}"
     try:
         descriptor = os.open(
             temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder
@@ -428,7 +428,7 @@ def set_mode(path: str, mode: int) -> None:
 
 def write_temporary(folder: str, prefix: str, text: str) -> str:
     """Write a new file that only root can read, without a final newline, and return its path."""
-    path = f"{folder}/{prefix}{_random()}"
+    path = f"{folder}/{prefix}{random_name()}"
     with _parent(path) as (descriptor, name):
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(name, flags, 0o600, dir_fd=descriptor), "w", encoding="utf-8") as stream:
@@ -496,7 +496,7 @@ def link(path: str, target: str) -> bool:
                 return False
         except OSError:
             pass
-        temporary = f".{name}.{_random()}"
+        temporary = f".{name}.{random_name()}"
         os.symlink(target, temporary, dir_fd=folder)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         return True
@@ -571,7 +571,8 @@ def _remove_tree(folder: int, name: str) -> None:
     shutil.rmtree(f"/proc/self/fd/{folder}/{name}")
 
 
-def _random() -> str:
+def random_name() -> str:
+    """Return a name that no one can guess."""
     return os.urandom(8).hex()
 
 

@@ -159,6 +159,11 @@ def begin(*arguments: str, output: int | None = None) -> subprocess.Popen[bytes]
     )
 
 
+def pass_on(*arguments: str) -> int:
+    """Run a program with this one's three streams, and return its status."""
+    return subprocess.Popen(arguments, env={**os.environ, "PATH": PATH}).wait()
+
+
 def reading(*arguments: str) -> subprocess.Popen[bytes]:
     """Start a program whose output the caller reads meanwhile. Its errors are written to the log."""
     return subprocess.Popen(

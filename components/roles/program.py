@@ -16,6 +16,9 @@ _FOLDER = Path(__file__).parents[2]
 
 # The commands of the program: the module whose `main` takes the arguments.
 COMMANDS = {
+    "ask": "components.roles.ssh_trust.ask",
+    "authority": "components.roles.ssh_trust.authorities",
+    "certificate": "components.roles.ssh_trust.certificate",
     "deep-check": "components.roles.health.deep_check",
     "fabric": "components.roles.fabric.fabric",
     "figures": "components.roles.monitoring.figures",
@@ -28,6 +31,7 @@ COMMANDS = {
     "mlflow-start": "components.roles.mlflow.start",
     "names": "components.roles.names.names",
     "node-checks": "components.validation.preflight.node_checks",
+    "sign": "components.roles.ssh_trust.sign",
     "sll": "components.roles.sll.sll",
     "sll-reader": "components.roles.sll.reader",
     "step": "components.node.step.main",

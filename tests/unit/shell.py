@@ -309,7 +309,7 @@ class Shell:
                 contextlib.redirect_stdout(told),
             ):
                 try:
-                    status = main(words) or 0
+                    status = main(list(words)) or 0
                 except Exception:  # noqa: BLE001 as Python would end
                     traceback.print_exc()
                     status = 1

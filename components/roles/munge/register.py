@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from components.node import files
 from components.node.log import note
-from components.node.run import attempt, succeeds
+from components.node.run import succeeds
 from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.munge.keys import FOLDER, KEY, NEXT, digest_of, late_nodes, take_folder
 from components.roles.names.publish import keep_name
+from components.roles.ssh_trust.members import ask_all
 
 # Seconds to wait for silent nodes and for starting jobs (services.py). An abandoned change does not hold a node longer.
 _CHANGES = 90
@@ -48,7 +49,7 @@ def register(step: Step, values: RegisterValues) -> None:
 
 def _send_key(name: str) -> bool:
     key = files.read(KEY) or ""
-    if not attempt("tailrack-ask", name, "munge-next", stdin=key).ok:
+    if not ask_all([name], "munge-next", text=key)[name].ok:
         return False
-    answer = attempt("tailrack-ask", name, "munge-switch", digest_of(key))
+    answer = ask_all([name], "munge-switch", digest_of(key))[name]
     return answer.ok and succeeds("unmunge", stdin=answer.output)

@@ -7,9 +7,13 @@ During a change there are two of each (turn.py). The number grows with each chan
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Sequence
 
 from components.node import files
+from components.node.failure import Failure
 from components.node.locks import Lock
+from components.node.program import run_program
 
 AUTHORITIES = "/etc/ssh/tailrack_authority.pub"
 # The only keys with which the head node can log in as root.
@@ -21,6 +25,27 @@ LEAVE_PROGRAM = "/usr/local/sbin/tailrack-leave"
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI[A-Za-z0-9+/]{43}"
 _SOUND = re.compile(rf"# ([1-9][0-9]{{0,17}})(\n{_KEY}){{1,3}}(\n{LEAVE}{_KEY}){{1,2}}")
 _LOCK_SECONDS = 60
+_MOST = 2048
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Answer the head node, and return the exit status.
+
+    Trust the authorities and the leave key that it has, from stdin, and no others from then on.
+    """
+    text = sys.stdin.read(_MOST).rstrip("\n")
+    if not is_sound(text):
+        sys.stderr.write("this is no list of authorities\n")
+        return 1
+    return run_program("authority", lambda: _follow(text))
+
+
+def _follow(text: str) -> None:
+    before = re.match('restrict,from="([^"]+)"', files.read(LEAVE_KEY_FILE) or "")
+    if not before:
+        raise Failure(f"{LEAVE_KEY_FILE} does not name the head node's address")
+    take(text)
+    let_ask(before[1])
 
 
 def is_sound(text: str) -> bool:

@@ -14,6 +14,7 @@ from components.node.log import note
 from components.node.run import run
 from components.node.step.step import STATE_DIR
 from components.roles.ssh_trust.authorities import LEAVE
+from components.roles.ssh_trust.sign import certificate
 from components.roles.ssh_trust.trust import public_key, trust_authorities
 
 AUTHORITY_KEY = f"{STATE_DIR}/ssh_authority"
@@ -74,4 +75,4 @@ def _public_keys(key: str, *ends: str) -> list[str]:
 
 def certificate_for(node: str, address: str, host_key: str) -> str:
     """Return the certificate of a machine's host key, for its name and address."""
-    return run(SIGN, node, f"{node},{address}", host_key).rstrip("\n")
+    return certificate(node, f"{node},{address}", host_key).rstrip("\n")

@@ -1,4 +1,4 @@
-"""Send requests from the head node to all members in parallel (tailrack-ask)."""
+"""Send requests from the head node to all members in parallel (ask.py)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from components.node import files
-from components.node.run import Ended, attempt
-from components.node.step.step import STATE_DIR
+from components.node.failure import Failure
+from components.node.run import Ended
+from components.roles.ssh_trust import ask
+from components.roles.ssh_trust.ask import MEMBERS as MEMBERS
 
-MEMBERS = f"{STATE_DIR}/members"
 _ASKED_AT_ONCE = 64
-_LIMIT_SECONDS = 20
+# The key must be valid until the last member is asked, even if all others are silent.
+_MINUTES = 10
 
 
 def members_except(host: str) -> list[str]:
@@ -19,21 +21,27 @@ def members_except(host: str) -> list[str]:
     return [node for node in files.read_in_folders(MEMBERS, "address") if node != host]
 
 
-def ask_members(
-    texts: Mapping[str, str], *request: str, environment: Mapping[str, str] | None = None
-) -> dict[str, Ended]:
+def ask_members(texts: Mapping[str, str], *request: str, known_hosts: str = "") -> dict[str, Ended]:
     """Send a request to members, and return their answers by name.
 
-    texts    the stdin of each member's request
-    request  the words of the request
+    texts         the stdin of each member's request
+    request       the words of the request
+    known_hosts   see `ask`
     """
-
-    def ask(node: str) -> Ended:
-        words = ("tailrack-ask", node, *request)
-        return attempt(*words, stdin=texts[node], limit=_LIMIT_SECONDS, environment=environment, keep_errors=True)
-
-    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-        return dict(zip(texts, pool.map(ask, texts), strict=True))
+    if not texts:
+        return {}
+    try:
+        with (
+            ask.asking_key(_MINUTES + len(texts) // _ASKED_AT_ONCE) as key,
+            ThreadPoolExecutor(_ASKED_AT_ONCE) as pool,
+        ):
+            requests = {
+                node: pool.submit(ask.ask, key, node, *request, text=text, known_hosts=known_hosts)
+                for node, text in texts.items()
+            }
+            return {node: answer.result() for node, answer in requests.items()}
+    except Failure as failure:
+        return dict.fromkeys(texts, Ended(ask.NO_ANSWER, "", failure.reason))
 
 
 def ask_all(nodes: Iterable[str], *request: str, text: str = "") -> dict[str, Ended]:

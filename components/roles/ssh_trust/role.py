@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import whole
-from components.roles.program import launcher
+from components.roles.program import command_line, launcher
 from components.roles.role import File, Role, template
+from components.roles.ssh_trust.answers import ANSWERS
 from components.roles.ssh_trust.facts import authorities, certificate, ed25519
 
 
 def role(settings: ClusterSettings) -> Role:
     """Return the role: every node presents a certificate of the authority, and all machines trust the authority."""
     trusts = (
-        _program("tailrack-known-hosts"),
-        _program("tailrack-certificate"),
+        _program("tailrack-known-hosts", template("ssh_trust", "tailrack-known-hosts")),
+        _program("tailrack-certificate", launcher("certificate")),
         File("/etc/ssh/ssh_config.d/tailrack.conf", template("ssh_trust", "ssh_config")),
     )
     answers = (
-        File(f"/usr/local/lib/tailrack/answers/{name}", template("ssh_trust", name), mode="0755")
-        for name in ("authority", "certificate")
+        File(f"{ANSWERS}/authority", launcher("authority"), mode="0755"),
+        File(f"{ANSWERS}/certificate", launcher("certificate", "-"), mode="0755"),
     )
+    # The program's file checks the words of a request.
+    ask = f'{template("ssh_trust", "tailrack-ask")}\nexec {command_line("ask")} "$1" "${{*:2}}"'
     return Role(
         "ssh_trust",
         after=("users",),
@@ -31,8 +34,18 @@ def role(settings: ClusterSettings) -> Role:
             "/etc/ssh/ssh_host_*_key*",
         ),
         files={
-            "head": (*trusts, _program("tailrack-sign"), _timer("tailrack-sign"), _program("tailrack-ask")),
-            "node": (*trusts, _timer("tailrack-certificate"), _program("tailrack-answer"), *answers),
+            "head": (
+                *trusts,
+                _program("tailrack-sign", launcher("sign")),
+                _timer("tailrack-sign"),
+                _program("tailrack-ask", ask),
+            ),
+            "node": (
+                *trusts,
+                _timer("tailrack-certificate"),
+                _program("tailrack-answer", template("ssh_trust", "tailrack-answer")),
+                *answers,
+            ),
         },
         facts={
             "join": {"sshd_port": whole(1, 65535), "host_key": ed25519},
@@ -41,8 +54,8 @@ def role(settings: ClusterSettings) -> Role:
     )
 
 
-def _program(name: str) -> File:
-    return File(f"/usr/local/sbin/{name}", template("ssh_trust", name), mode="0755")
+def _program(name: str, text: str) -> File:
+    return File(f"/usr/local/sbin/{name}", text, mode="0755")
 
 
 def _timer(name: str) -> File:

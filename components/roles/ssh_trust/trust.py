@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from components.node import files, systemd
 from components.node.failure import Failure
-from components.node.run import run
-from components.node.step.step import STATE_DIR
-from components.roles.ssh_trust import authorities, sshd
+from components.roles.ssh_trust import authorities, certificate, sshd
+from components.roles.ssh_trust.certificate import HOST_KEY_FILE as HOST_KEY_FILE
+from components.roles.ssh_trust.certificate import SHOWN
 
-HOST_KEY_FILE = "/etc/ssh/ssh_host_ed25519_key"
-_SHOWN = f"{HOST_KEY_FILE}-cert.pub"
 _SSHD_CONF = "/etc/ssh/sshd_config.d/tailrack.conf"
 
 
@@ -36,11 +34,10 @@ def trust_authorities(text: str) -> None:
 
 def show_certificate(text: str) -> None:
     """Present the certificate of this machine's host key. A step may bring one that was signed long ago."""
-    files.write(f"{STATE_DIR}/certificate", text)
-    changed = files.write(_SSHD_CONF, f"HostCertificate {_SHOWN}")
-    run("/usr/local/sbin/tailrack-certificate", f"{STATE_DIR}/certificate")
-    # If that program installed a newer one, sshd has read this file too.
-    if changed and not files.is_newer(_SHOWN, _SSHD_CONF):
+    changed = files.write(_SSHD_CONF, f"HostCertificate {SHOWN}")
+    certificate.install(text)
+    # If that installed a newer one, sshd has read this file too.
+    if changed and not files.is_newer(SHOWN, _SSHD_CONF):
         sshd.reload_valid()
 
 

@@ -7,19 +7,19 @@ progress.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from components.node import files
 from components.node.failure import Failure
 from components.node.locks import PRIVATE, Lock
 from components.node.log import note
-from components.node.run import ProgramFailed, attempt
 from components.node.step.step import STATE_DIR, Step
 from components.node.waiting import wait_until
 from components.roles.ssh_trust import authorities
-from components.roles.ssh_trust.authority import AUTHORITY_KEY, GENERATION, LEAVE_KEY, SIGN, make_key, trust_own
+from components.roles.ssh_trust.authority import AUTHORITY_KEY, GENERATION, LEAVE_KEY, make_key, trust_own
 from components.roles.ssh_trust.members import MEMBERS, ask_members, last_error, members_except
+from components.roles.ssh_trust.sign import publish
 from components.roles.ssh_trust.trust import public_key
 
 # The generation that the change leads to; exists during a change.
@@ -52,7 +52,7 @@ class Turn:
         self.late = []
         try:
             return self._proceed()
-        except (ProgramFailed, OSError) as error:
+        except (Failure, OSError) as error:
             note(str(error))
             return False
 
@@ -91,24 +91,21 @@ class Turn:
         A second request that trusts only this authority proves that a node's sshd presents the certificate.
         """
         self.show_own()
-        if not attempt(SIGN, "publish", self.certificates).ok:
+        if not publish(self.certificates):
             note("not all certificates could be signed")
         if not self._all_agree("take", "certificate", _certificate):
             return False
         files.write(_KNOWN_HOSTS, f"@cert-authority * {public_key(AUTHORITY_KEY)}", 0o600)
         try:
-            known = {"TAILRACK_KNOWN_HOSTS": files.on_disk(_KNOWN_HOSTS)}
-            return self._all_agree("show", "certificate", _certificate, known)
+            return self._all_agree("show", "certificate", _certificate, _KNOWN_HOSTS)
         finally:
             files.remove(_KNOWN_HOSTS)
 
-    def _all_agree(
-        self, stage: str, request: str, text_for: Callable[[str], str], environment: Mapping[str, str] | None = None
-    ) -> bool:
+    def _all_agree(self, stage: str, request: str, text_for: Callable[[str], str], known_hosts: str = "") -> bool:
         """Send a request to the members that have not completed a stage, and record those that fail."""
         done = self._done.setdefault((authorities.number(), stage), set())
         texts = {node: text_for(node) for node in members_except(self.host) if node not in done}
-        answers = ask_members({node: text for node, text in texts.items() if text}, request, environment=environment)
+        answers = ask_members({node: text for node, text in texts.items() if text}, request, known_hosts=known_hosts)
         done.update(node for node, answer in answers.items() if answer.ok)
         self.late = [node for node in members_except(self.host) if node not in done]
         for node in self.late:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
 import itertools
 import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +19,7 @@ import pytest
 from components.node import files, run
 from components.node.failure import Failure
 from components.node.step.step import Step
-from components.roles.ssh_trust import authorities, members, sshd
-from components.roles.ssh_trust import authority as authority_module
-from components.roles.ssh_trust import turn as turn_module
+from components.roles.ssh_trust import ask, authorities, certificate, members, sshd
 from components.roles.ssh_trust.authority import trust_own
 from components.roles.ssh_trust.head import head as head_phase
 from components.roles.ssh_trust.trust import trust_authorities
@@ -58,7 +59,7 @@ def place(machine: Shell, path: str) -> Path:
 
 
 @pytest.fixture
-def head(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Shell:
+def head(shell: Shell, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A head node with members a1 and b1, each a folder in which its answers run; `away` names who answers nothing."""
     programs(shell)
     place(shell, KEYS)
@@ -72,27 +73,48 @@ def head(shell: Shell, tmp_path_factory: pytest.TempPathFactory) -> Shell:
             authorities.let_ask("100.64.0.1")
         shell.write(f"/var/lib/tailrack/members/{node}/address", "100.64.0.9\n")
         key = " ".join(member.path(f"{HOST_KEY}.pub").read_text().split()[:2])
-        signed = shell.program("/usr/local/sbin/tailrack-sign", node, f"{node},100.64.0.9", key)
+        signed = shell.command("sign", node, f"{node},100.64.0.9", key)
         assert signed.returncode == 0, signed.stderr
-        shown = member.program("/usr/local/sbin/tailrack-certificate", str(member.write("/offered", signed.stdout)))
+        shown = member.command("certificate", str(member.write("/offered", signed.stdout)))
         assert shown.returncode == 0, shown.stderr
         shell.write(f"/folder-of/{node}", str(member.root))
-    # As sshd does it: known is whose certificate a machine shows; who may ask is what its keys file says.
-    shell.stub(
-        "tailrack-ask",
-        f"""
-        [ "$1" != "$(cat {shell.root}/away 2>/dev/null)" ] || {{ echo "no route" >&2; exit 255; }}
-        root=$(cat {shell.root}/folder-of/$1)
-        known=$(cat "${{TAILRACK_KNOWN_HOSTS:-{shell.path(TRUST)}}}")
-        signer=$(ssh-keygen -L -f $root{HOST_KEY}-cert.pub | awk '$1 == "Signing" {{ print $4 }}')
-        ssh-keygen -l -f <(grep -o 'ssh-ed25519 [^ ]*' <<<"$known") | grep -qF "$signer" ||
-            {{ echo "Host key verification failed." >&2; exit 255; }}
-        grep -qF "$(cut -d' ' -f2 {shell.path(KEYS)}.pub)" $root/etc/ssh/tailrack_leave_key ||
-            {{ echo "Permission denied" >&2; exit 255; }}
-        PATH=$root/stubs:$PATH $root/usr/local/lib/tailrack/answers/$2""",
-    )
+    monkeypatch.setattr(ask, "ask", partial(answered, shell))
+    monkeypatch.setattr(members, "_ASKED_AT_ONCE", 1)
     shell.hurry()
     return shell
+
+
+def answered(head: Shell, _key: str, node: str, *request: str, text: str = "", known_hosts: str = "") -> run.Ended:
+    """Play sshd of a member: known is whose certificate it shows; who may ask is what its keys file says."""
+    head.note(f"tailrack-ask {node} {' '.join(request)}")
+    away = head.path("/away")
+    if away.exists() and away.read_text() == node:
+        return run.Ended(255, "", "no route\n")
+    machine = member(head, node)
+    vouched = re.findall("ssh-ed25519 ([^ \n]+)", head.path(known_hosts or TRUST).read_text())
+    if signer(machine) not in {fingerprint_of(key) for key in vouched}:
+        return run.Ended(255, "", "Host key verification failed.\n")
+    if authority(head).split()[1] not in machine.path("/etc/ssh/tailrack_leave_key").read_text():
+        return run.Ended(255, "", "Permission denied\n")
+    words = {"certificate": ("certificate", "-")}.get(request[0], request)
+    with pytest.MonkeyPatch.context() as patch:
+        # The head node may be killed, and the member goes on.
+        for module, name, function in UNHURT:
+            patch.setattr(module, name, function)
+        done = machine.command(*words, stdin=text)
+    return run.Ended(done.returncode, done.stdout, done.stderr)
+
+
+# What the test of a killed step replaces.
+UNHURT = [
+    *((files, name, getattr(files, name)) for name in ("rename", "write", "remove")),
+    *((module, "attempt", run.attempt) for module in (run, sshd, certificate)),
+]
+
+
+def fingerprint_of(key: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(base64.b64decode(key)).digest()).decode()
+    return f"SHA256:{digest.rstrip('=')}"
 
 
 def member(head: Shell, node: str) -> Shell:
@@ -229,9 +251,8 @@ def test_cut_off_anywhere_it_ends_the_same_way(head: Shell, number: int) -> None
         for module, name in ((files, "rename"), (files, "write"), (files, "remove"), (run, "attempt")):
             patch.setattr(module, name, or_killed(getattr(module, name)))
         # Modules import it by its name.
-        for module in (sshd, authority_module, turn_module, members):
-            if hasattr(module, "attempt"):
-                patch.setattr(module, "attempt", run.attempt)
+        for module in (sshd, certificate, ask):
+            patch.setattr(module, "attempt", run.attempt)
         with contextlib.suppress(Killed):
             turn(head, "2")
     assert turn(head, "2") == ""
@@ -282,6 +303,6 @@ def test_a_head_node_that_was_made_of_a_backup_says_again_what_it_trusts_once(he
 def test_a_node_has_no_answer_of_this_for_what_is_no_list(head: Shell) -> None:
     node = member(head, "a1")
     before = node.path(TRUST).read_text()
-    done = node.program("/usr/local/lib/tailrack/answers/authority")
+    done = node.command("authority")
     assert (done.returncode, done.stderr) == (1, "this is no list of authorities\n")
     assert node.path(TRUST).read_text() == before

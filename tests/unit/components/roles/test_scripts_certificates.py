@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.role import template
 from components.roles.ssh_trust.trust import show_certificate
 from tests.unit.shell import Shell
 
-SIGN, SHOW = "/usr/local/sbin/tailrack-sign", "/usr/local/sbin/tailrack-certificate"
 MEMBERS, HOST_KEY = "/var/lib/tailrack/members", "/etc/ssh/ssh_host_ed25519_key"
 SHOWN = f"{HOST_KEY}-cert.pub"
+CERTIFICATES = "/shared/.tailrack/certificates"
 DAY = 24 * 3600
 
 
@@ -33,9 +32,6 @@ def machine(shell: Shell) -> Shell:
     """A machine that is head node and node in one, with its authority and its host key."""
     shell.stub("ssh-keygen", f'exec {shutil.which("ssh-keygen")} "$@"')
     shell.stub("sshd")
-    for program in (SIGN, SHOW):
-        text = shell.inside(template("ssh_trust", program.rpartition("/")[2]))
-        shell.write(program, text).chmod(0o755)
     for path in ("/var/lib/tailrack/ssh_authority", HOST_KEY):
         shell.path(path).parent.mkdir(parents=True, exist_ok=True)
         keygen("-q", "-t", "ed25519", "-N", "", "-f", shell.path(path))
@@ -48,7 +44,7 @@ def host_key(machine: Shell) -> str:
 
 
 def signed(machine: Shell, principals: str = "b1,100.64.0.7", key: str = "") -> str:
-    done = machine.program(SIGN, "b1", principals, key or host_key(machine))
+    done = machine.command("sign", "b1", principals, key or host_key(machine))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -60,8 +56,8 @@ def grow_old(machine: Shell, days: float) -> None:
 
 
 def publish(machine: Shell) -> Path:
-    folder = machine.path("/shared/.tailrack/certificates")
-    done = machine.program(SIGN, "publish", str(folder))
+    folder = machine.path(CERTIFICATES)
+    done = machine.command("sign", "publish", CERTIFICATES)
     assert done.returncode == 0, done.stderr
     return folder / "b1"
 
@@ -69,7 +65,7 @@ def publish(machine: Shell) -> Path:
 def show(machine: Shell, text: str) -> str:
     """Offer a certificate and return the one that is shown then; empty where there is none."""
     file = machine.write("/offered", text)
-    done = machine.program(SHOW, str(file))
+    done = machine.command("certificate", str(file))
     assert done.returncode == 0, done.stderr
     path = machine.path(SHOWN)
     return path.read_text() if path.exists() else ""
@@ -116,7 +112,7 @@ def test_a_signature_that_was_cut_off_is_made_again(machine: Shell) -> None:
     whole = signed(machine)
     machine.stub("ssh-keygen", 'echo half >"$(dirname "${@: -1}")/key-cert.pub"; exit 1')
     grow_old(machine, 40)
-    assert machine.program(SIGN, "b1", "b1,100.64.0.7", host_key(machine)).returncode != 0
+    assert machine.command("sign", "b1", "b1,100.64.0.7", host_key(machine)).returncode != 0
     machine.stub("ssh-keygen", f'exec {shutil.which("ssh-keygen")} "$@"')
     assert len(signed(machine)) == len(whole)
 
@@ -125,7 +121,7 @@ def test_one_that_cannot_be_signed_holds_no_other_up_and_one_that_is_gone_is_not
     signed(machine)
     machine.write(f"{MEMBERS}/a1/signed", "nonsense\n")
     machine.write("/shared/.tailrack/certificates/gone", "of a node that left\n")
-    done = machine.program(SIGN, "publish", str(machine.path("/shared/.tailrack/certificates")))
+    done = machine.command("sign", "publish", CERTIFICATES)
     assert done.returncode == 1
     assert sorted(path.name for path in machine.path("/shared/.tailrack/certificates").iterdir()) == ["b1"]
 

@@ -15,7 +15,6 @@ import pytest
 from components.cluster.cluster import NO_POOL
 from components.node.run import Ended
 from components.roles.nfs_exports.export import export_line
-from components.roles.role import template
 from components.roles.tailnet import register as tailnet_register
 from components.steps.composition import REGISTER, Script, compose
 from tests.unit.shell import ROLES, Shell
@@ -59,8 +58,6 @@ def member(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Member:
 
     shell.write("/var/lib/tailrack/ssh_authority.pub", "ssh-ed25519 AAAA authority\n")
     shell.write("/var/lib/tailrack/ssh_authority.trusted", "# 7\nssh-ed25519 AAAA\n")
-    sign = shell.write("/usr/local/sbin/tailrack-sign", shell.inside(template("ssh_trust", "tailrack-sign")))
-    sign.chmod(0o755)
 
     def run(action: str, script: Script | None = None, **values: Any) -> subprocess.CompletedProcess[str]:
         if action == "up":

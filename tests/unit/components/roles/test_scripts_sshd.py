@@ -12,8 +12,7 @@ import pytest
 from components.node.failure import Failure
 from components.node.run import ProgramFailed
 from components.node.step.step import Step
-from components.roles.role import template
-from components.roles.ssh_trust import sshd
+from components.roles.ssh_trust import certificate, sshd
 from components.roles.ssh_trust.node import NodeValues, let_the_head_ask
 from tests.unit.recorded import public_key
 from tests.unit.shell import Shell, script_of
@@ -88,12 +87,10 @@ def test_an_sshd_that_ends_while_it_is_asked_is_asked_again_in_its_folder(
 
 def test_what_sshd_says_of_a_bad_line_is_told_at_once(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
     shell.stub("sshd", 'echo "/etc/ssh/sshd_config line 3: Bad configuration option: Prot" >&2; exit 255')
-    done = shell.call("ask_sshd -t", {}, "ssh_trust/sshd")
-    assert (done.returncode, "Bad configuration option: Prot" in done.stderr) == (255, True)
     with shell.here(), pytest.raises(ProgramFailed):
         sshd.query("-t")
     assert "Bad configuration option: Prot" in capsys.readouterr().err
-    assert shell.calls == ["sshd -t"] * 2
+    assert shell.calls == ["sshd -t"]
 
 
 @pytest.mark.parametrize(
@@ -135,9 +132,10 @@ def test_an_sshd_that_a_socket_has_started_ends_by_a_reload_and_is_started_again
 
 
 def test_a_certificate_that_comes_by_the_timer_is_shown_on_a_machine_whose_sshd_does_not_run(shell: Shell) -> None:
-    assert "reload_sound_sshd() {" in template("ssh_trust", "tailrack-certificate")
+    assert certificate.sshd is sshd
     play_sshd(shell, "")
-    assert shell.call("reload_sound_sshd", {}, "ssh_trust/sshd").returncode == 0
+    with shell.here():
+        sshd.reload_valid()
     assert shell.path("/run/sshd").stat().st_mode & 0o777 == 0o755
 
 

@@ -1,0 +1,86 @@
+"""The command `ask`, on the head node: send one of a few requests to a node.
+
+    tailrack-ask NODE QUESTION [WORD]   passes stdin on; prints the answer and exits with its status
+    255                                 the node did not answer, or has no such answer for this head node
+
+Nodes already trust the cluster's authority. The key is created for this request, or for the same request to all nodes,
+and signed for minutes, so no key can be stolen, and a node of an earlier version ignores it.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from components.node import files
+from components.node.failure import Failure
+from components.node.locks import PRIVATE
+from components.node.run import Ended, attempt, pass_on, run
+from components.node.state import STATE_DIR
+
+MEMBERS = f"{STATE_DIR}/members"
+NO_ANSWER = 255
+_LIMIT_SECONDS = 20
+# Minutes.
+_VALID = 10
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the program and return the exit status. Its file has checked the words (templates/tailrack-ask)."""
+    node, request = arguments
+    # Remove the key then.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(NO_ANSWER))
+    try:
+        with asking_key() as key:
+            return pass_on(*_command(key, node, request))
+    except Failure as failure:
+        sys.stderr.write(f"tailrack-ask: {failure.reason}\n")
+        return NO_ANSWER
+
+
+@contextmanager
+def asking_key(minutes: int = _VALID) -> Iterator[str]:
+    """Create a key with which nodes answer, and remove it at the end."""
+    folder = f"{PRIVATE}/ask.{files.random_name()}"
+    files.make_folder(PRIVATE, 0o700)
+    files.make_folder(folder, 0o700)
+    try:
+        key = f"{folder}/key"
+        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "tailrack-ask", "-f", key)
+        identity = (files.read(f"{STATE_DIR}/node-name") or "").strip()
+        for_requests = ("-I", identity, "-n", "tailrack-ask", "-V", f"-1h:+{minutes}m")
+        run("ssh-keygen", "-q", "-s", f"{STATE_DIR}/ssh_authority", *for_requests, f"{key}.pub")
+        yield key
+    finally:
+        files.remove_folder(folder)
+
+
+def ask(key: str, node: str, *request: str, text: str = "", known_hosts: str = "") -> Ended:
+    """Send a request to a node, and return its answer.
+
+    text          the request's stdin
+    known_hosts   during a change of the authority, a file with the only authority that may vouch for the node
+    """
+    try:
+        command = _command(key, node, " ".join(request), known_hosts)
+    except Failure as failure:
+        return Ended(NO_ANSWER, "", failure.reason)
+    return attempt(*command, stdin=text, limit=_LIMIT_SECONDS, keep_errors=True)
+
+
+def _command(key: str, node: str, request: str, known_hosts: str = "") -> list[str]:
+    address = (files.read(f"{MEMBERS}/{node}/address") or "").strip()
+    if not address:
+        raise Failure(f"{node} is not a member of this cluster")
+    port = (files.read(f"{MEMBERS}/{node}/sshd_port") or "22").strip()
+    # Ignore the caller's own ssh configuration and agent.
+    options = [f"CertificateFile={key}-cert.pub", "IdentitiesOnly=yes", "IdentityAgent=none", "BatchMode=yes"]
+    options += ["ConnectTimeout=5", "ServerAliveInterval=5", "ServerAliveCountMax=3", "LogLevel=ERROR"]
+    options += ["StrictHostKeyChecking=yes"]
+    if known_hosts:
+        options += ["KnownHostsCommand=none", "UserKnownHostsFile=/dev/null", f"GlobalKnownHostsFile={known_hosts}"]
+    options += [f"HostKeyAlias={node}"]
+    words = [word for option in options for word in ("-o", option)]
+    return ["ssh", "-i", key, "-p", port, *words, f"root@{address}", request]
