@@ -1,14 +1,25 @@
-"""Hold jobs, and drain nodes, while the munge key changes."""
+"""Hold jobs, and drain nodes, while the munge key changes.
+
+The command `munge-release` lets partitions start jobs again that were held, and first drains nodes that do not prove
+slurmctld's key:
+
+    tailrack-munge-release         asks the nodes: the step that changed the key was killed, or takes too long
+    tailrack-munge-release asked   uses the list of that step, which has just asked them
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from components.node import files
+from components.node.failure import Failure
 from components.node.log import note
-from components.node.run import attempt, run
-from components.node.step.step import STATE_DIR
+from components.node.program import run_program
+from components.node.run import Ended, attempt, run, succeeds
+from components.node.state import STATE_DIR
 from components.node.waiting import wait_until
+from components.roles.munge.keys import KEY, digest_of, keep_late, late_nodes, take_folder
+from components.roles.ssh_trust.members import ask_all
 
 # Held partitions, one per line. tailrack-munge-release releases them, even if the step is killed.
 HELD = f"{STATE_DIR}/munge.held"
@@ -17,9 +28,14 @@ RELEASE = "/usr/local/sbin/tailrack-munge-release"
 _QUIET = 10
 _LONGEST = 50
 _RELEASE_SECONDS = 20
-# The node's own steps also recognize this reason (OUR_DRAINS in slurm/compute.sh).
+# The node's own steps also recognize this reason (OUR_DRAINS in slurm/node_state.py).
 _DRAIN = "tailrack: has another munge key"
 _UNIT = "tailrack-munge-release"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Let jobs start again, and return the exit status. After a failure systemd runs this again."""
+    return run_program(_UNIT, lambda: 0 if _release(asked=list(arguments) == ["asked"]) else 1)
 
 
 def hold_jobs() -> None:
@@ -51,10 +67,59 @@ def release_jobs(*, asked: bool) -> bool:
     """Let jobs start again; return whether they can. `asked`: the list of late nodes is exact."""
     if not files.exists(HELD):
         return True
-    if not wait_until(lambda: attempt(RELEASE, *(["asked"] if asked else [])).ok, _RELEASE_SECONDS):
+    if not wait_until(lambda: _releases(asked=asked), _RELEASE_SECONDS):
         return False
     attempt("systemctl", "stop", f"{_UNIT}.timer", quiet=True)
     return True
+
+
+def _releases(*, asked: bool) -> bool:
+    try:
+        return _release(asked=asked)
+    except (Failure, OSError) as error:
+        note(str(error))
+        return False
+
+
+def _release(*, asked: bool) -> bool:
+    """Drain nodes without the key, and let jobs start; return whether slurmctld agreed to everything.
+
+    Otherwise jobs stay held.
+    """
+    if not files.exists(HELD):
+        return True
+    late = late_nodes()
+    if late and not asked:
+        take_folder()
+        late = without_key(ask_all(late, "munge-switch", digest_of(files.read(KEY) or "")))
+        keep_late(late)
+    if late and not _drain(late):
+        return False
+    partitions = [name for name in files.lines(HELD) if name]
+    held = [name for name in partitions if not attempt("scontrol", "update", f"partitionname={name}", "state=up").ok]
+    if held:
+        return False
+    files.remove(HELD)
+    return True
+
+
+def without_key(answers: Mapping[str, Ended]) -> list[str]:
+    """Return the nodes whose answers to `munge-switch` do not prove this machine's key."""
+    return [node for node, answer in answers.items() if not succeeds("unmunge", stdin=answer.output)]
+
+
+def _drain(nodes: Sequence[str]) -> bool:
+    """Drain nodes that would get jobs; return whether slurmctld agreed. A node that is already out keeps its reason.
+
+    They reject jobs, and a job that cannot be requeued would be lost.
+    """
+    ended = attempt("sinfo", "-h", "-a", "-N", "-o", "%N %T", limit=20)
+    if not ended.ok:
+        return False
+    states = {row[0]: row[1] for line in sorted(set(ended.output.splitlines()), reverse=True) if (row := line.split())}
+    names = [name for name in nodes if name in states and not states[name].startswith(("drain", "down", "fail"))]
+    words = ("scontrol", "update", f"nodename={','.join(names)}", "state=drain", f"reason={_DRAIN}")
+    return not names or attempt(*words, limit=20).ok
 
 
 def undrain_except(nodes: Sequence[str]) -> None:

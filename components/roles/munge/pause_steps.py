@@ -7,9 +7,12 @@ Slurm's records and run again. The jobs themselves continue.
 from __future__ import annotations
 
 from components.node.run import attempt, run
+from components.roles.ssh_trust.answers import ANSWERS
 
 # Seconds after which slurmstepd continues, even if the key change is not finished.
 _LIMIT = 30
+# An argument of munge-switch, which the head node cannot send.
+RESUME = "resume"
 _CONTINUE = ("pkill", "-CONT", "-x", "slurmstepd")
 
 
@@ -23,3 +26,8 @@ def pause_steps() -> None:
 def resume_steps() -> None:
     """Let them continue."""
     attempt(*_CONTINUE)
+
+
+def resume_steps_later() -> None:
+    """Let them continue once slurmctld accepts this machine again, without waiting for that here."""
+    run("systemd-run", "-q", "--collect", f"{ANSWERS}/munge-switch", RESUME)

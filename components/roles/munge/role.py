@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.role import File, Role, template
+from components.roles.program import launcher
+from components.roles.role import File, Role
 from components.roles.ssh_trust.answers import ANSWERS
 
 
 def role(settings: ClusterSettings) -> Role:
     """Return the role. The key is a secret value of the join step; the package is installed after the key."""
-    release = File("/usr/local/sbin/tailrack-munge-release", template("munge", "tailrack-munge-release"), mode="0755")
+    release = File("/usr/local/sbin/tailrack-munge-release", launcher("munge-release"), mode="0755")
     return Role(
         "munge",
         after=("clock",),
         values={"MUNGE_CLUSTER": settings.cluster.name, "MUNGE_GENERATION": settings.cluster.munge_generation},
         files={
             "node": tuple(
-                File(f"{ANSWERS}/{name}", template("munge", name), mode="0755")
-                for name in ("munge-next", "munge-switch")
+                File(f"{ANSWERS}/{name}", launcher(name), mode="0755") for name in ("munge-next", "munge-switch")
             ),
             "head": (release,),
         },

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from components.node import files
 from components.node.failure import Failure
 from components.node.log import note
-from components.node.run import Ended, run, succeeds
+from components.node.run import Ended, run
 from components.node.step.step import Step
 from components.node.waiting import wait_until
-from components.roles.munge.held_jobs import RELEASE, hold_jobs, release_jobs, undrain_except
+from components.roles.munge.held_jobs import RELEASE, hold_jobs, release_jobs, undrain_except, without_key
 from components.roles.munge.keys import KEY, NEXT, digest_of, keep_late, late_nodes, take_folder
 from components.roles.munge.pause_steps import pause_steps, resume_steps
 from components.roles.ssh_trust.members import ask_all, last_error, members_except
@@ -72,7 +72,7 @@ class _Change:
 
     def update_late(self, answers: Mapping[str, Ended]) -> bool:
         """Record the nodes that do not prove the new key; return whether there is none."""
-        late = [node for node, answer in answers.items() if not succeeds("unmunge", stdin=answer.output)]
+        late = without_key(answers)
         for node in late:
             note(f"{node}: {last_error(answers[node])}")
         keep_late(late)

@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     if not is_sound(text):
         sys.stderr.write("this is no list of authorities\n")
         return 1
-    return run_program("authority", lambda: _follow(text))
+    return run_program("", lambda: _follow(text))
 
 
 def _follow(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import subprocess
 from collections.abc import Callable, Iterator
@@ -17,8 +18,8 @@ from components.roles.munge import held_jobs, pause_steps
 from components.roles.munge.join import JoinValues, join
 from components.roles.munge.register import RegisterValues, register
 from components.roles.munge.services import ServicesValues, services
-from components.roles.ssh_trust import members
-from tests.unit.shell import ROLES, HurriedTime, Shell
+from components.roles.ssh_trust import ask
+from tests.unit.shell import HurriedTime, Shell
 
 OLD, NEW = "b" * 64, "n" * 64
 KEY, NEXT = "/etc/munge/munge.key", "/etc/munge/munge.key.next"
@@ -27,13 +28,14 @@ RELEASE = "/usr/local/sbin/tailrack-munge-release"
 HOLD, LET = "scontrol update partitionname=all state=down", "scontrol update partitionname=all state=up"
 
 
+SSH = """words="$*"; words=${words#*HostKeyAlias=}; node=${words%% *}; words=${words#* * }
+exec tailrack-ask $node $words"""
+
+
 @pytest.fixture
-def head(shell: Shell) -> Shell:
+def head(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A head node with two members, all of which have the old key; `dead` names one that does not answer."""
     shell.write(KEY, f"{OLD}\n")
-    (munge,) = [role for role in ROLES if role.name == "munge"]
-    (release,) = [file.text for file in munge.files["head"]]
-    shell.write(RELEASE, shell.inside(release)).chmod(0o755)
     for node in ("a1", "b1", "head"):
         shell.write(f"/var/lib/tailrack/members/{node}/address", "100.64.0.1\n")
     shell.write("/run/tailrack-private/x", "")
@@ -47,6 +49,9 @@ def head(shell: Shell) -> Shell:
     shell.stub("unmunge", f'grep -q "credential of $(sha256sum <{shell.path(KEY)} | cut -d " " -f 1)"')
     shell.stub("sinfo", "echo 'all up'; echo 'mine down'")
     shell.stub("sdiag", "echo 'Agent count:    0'")
+    # Hands the request to the stub above, as sshd of the member would.
+    shell.stub("ssh", SSH)
+    monkeypatch.setattr(ask, "asking_key", lambda *_: contextlib.nullcontext("key"))
     for name in ("squeue", "scontrol", "systemd-run", "pkill"):
         shell.stub(name)
     shell.hurry()
@@ -86,11 +91,13 @@ def test_members_have_the_key_before_jobs_are_held_and_jobs_start_again_after(he
     assert head.path(KEY).read_text() == f"{NEW}\n"
     assert not head.path(NEXT).exists()
     order = [next(i for i, call in enumerate(head.calls) if word in call) for word in (
-        "munge-next", "systemd-run", HOLD, "munge-switch", "systemctl restart munge", "unmunge", LET)]  # fmt: skip
+        "a1 munge-next", "systemd-run", HOLD, "a1 munge-switch",
+        "systemctl restart munge", "unmunge", LET)]  # fmt: skip
     assert order == sorted(order)
     # A partition that somebody has closed stays so.
     assert not any("partitionname=mine" in call for call in head.calls)
-    assert {call.split()[1] for call in head.calls if "munge-switch" in call} == {"a1", "b1"}
+    asked = [call.split() for call in head.calls if call.startswith("tailrack-ask")]
+    assert {node for _, node, request, *_ in asked if request == "munge-switch"} == {"a1", "b1"}
     assert not head.path(HELD).exists()
     assert late(head) == ""
 
@@ -133,7 +140,7 @@ def killed(head: Shell) -> subprocess.CompletedProcess[str]:
     head.stub("sinfo", NODES.format(state="idle none"))
     head.write(HELD, "all\n")
     head.write(LATE, "a1\nb1\n")
-    return head.program(RELEASE)
+    return head.command("munge-release")
 
 
 def test_a_change_that_was_killed_lets_jobs_start_on_no_node_with_another_key(head: Shell) -> None:
@@ -159,7 +166,7 @@ def test_jobs_stay_held_where_slurmctld_takes_no_drain_and_it_is_tried_again(hea
     assert LET not in head.calls
     assert head.path(HELD).exists()
     head.stub("scontrol")
-    assert head.program(RELEASE).returncode == 0
+    assert head.command("munge-release").returncode == 0
     assert not head.path(HELD).exists()
 
 
@@ -203,9 +210,6 @@ def test_no_job_on_the_head_node_tells_its_end_while_the_key_changes(head: Shell
 @pytest.fixture
 def node(shell: Shell) -> Shell:
     """A node with the old key that runs the answer to munge-switch."""
-    (munge,) = [role for role in ROLES if role.name == "munge"]
-    (switch,) = [file.text for file in munge.files["node"] if file.path.endswith("munge-switch")]
-    shell.write("/usr/local/lib/tailrack/munge-switch", shell.inside(switch)).chmod(0o755)
     shell.write(KEY, f"{OLD}\n")
     for name in ("pkill", "systemd-run", "chown"):
         shell.stub(name)
@@ -215,25 +219,28 @@ def node(shell: Shell) -> Shell:
 
 def digest(node: Shell, path: str) -> str:
     """What the head node calls a key by."""
-    text = node.path(path).read_text()
-    return node.call(f"printf '%s' '{text}' | key_digest", {}, "munge/digest").stdout.strip()
+    return hashlib.sha256(node.path(path).read_bytes()).hexdigest()
 
 
 def test_no_job_on_a_node_tells_its_end_between_its_key_and_slurmctlds(node: Shell) -> None:
     node.write(NEXT, f"{NEW}\n")
-    switched = node.program("/usr/local/lib/tailrack/munge-switch", digest(node, NEXT))
+    switched = node.command("munge-switch", digest(node, NEXT))
     assert (switched.returncode, switched.stdout) == (0, "credential\n"), switched.stderr
     assert node.path(KEY).read_text() == f"{NEW}\n"
-    calls = [call for call in node.calls if "slurmstepd" in call or "munge" in call.split()]
+    calls = [call for call in node.calls if {"slurmstepd", "restart", "resume"} & {*call.split()}]
     # By the clock at the latest; else as soon as slurmctld understands this node.
     assert f"--on-active=30 {GOES_ON}" in calls[0]
     assert calls[1:3] == [STOPPED, "systemctl restart munge"]
-    assert "sinfo" in calls[3]
-    assert GOES_ON in calls[3]
+    assert calls[3].startswith("systemd-run -q --collect ")
+    assert calls[3].endswith("/usr/local/lib/tailrack/answers/munge-switch resume")
+    node.stub("sinfo", f'echo x >>{node.root}/asked; [ "$(wc -l <{node.root}/asked)" -ge 3 ]')
+    before = len(node.calls)
+    assert node.command("munge-switch", "resume").returncode == 0
+    assert node.calls[before:] == [*["sinfo -h -o %N"] * 3, GOES_ON]
 
 
 def test_a_node_that_has_the_key_already_stops_nobody(node: Shell) -> None:
-    done = node.program("/usr/local/lib/tailrack/munge-switch", digest(node, KEY))
+    done = node.command("munge-switch", digest(node, KEY))
     assert done.returncode == 0, done.stderr
     assert not any("slurmstepd" in call for call in node.calls)
 
@@ -326,7 +333,7 @@ def test_cut_off_anywhere_a_change_ends_with_one_key_that_munged_has_read(
     with pytest.MonkeyPatch.context() as patch:
         for module, name in ((files, "write"), (files, "remove"), (run, "attempt")):
             patch.setattr(module, name, or_killed(left, getattr(module, name)))
-        for module in (held_jobs, pause_steps, members):
+        for module in (held_jobs, pause_steps, ask):
             patch.setattr(module, "attempt", run.attempt)
         with contextlib.suppress(Killed), head.here():
             services(Step("head", "head-services"), ServicesValues("2"))
@@ -334,7 +341,7 @@ def test_cut_off_anywhere_a_change_ends_with_one_key_that_munged_has_read(
         join(Step("head", "head-join"), JoinValues("lab", NEW))
     assert change(head) == ""
     if head.path(HELD).exists():  # the timer runs it
-        assert head.program(RELEASE).returncode == 0
+        assert head.command("munge-release").returncode == 0
     assert head.path(KEY).read_text() == read.read_text() == f"{NEW}\n"
     assert not head.path(NEXT).exists()
     assert (late(head), head.path(HELD).exists()) == ("", False)
