@@ -37,6 +37,7 @@ COMMANDS = {
     "sign": "components.roles.ssh_trust.sign",
     "sll": "components.roles.sll.sll",
     "sll-reader": "components.roles.sll.reader",
+    "slurm-room": "components.roles.slurm.room",
     "step": "components.node.step.main",
     "tailrack": "components.roles.tailrack_command.main",
 }

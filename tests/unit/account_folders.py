@@ -16,8 +16,6 @@ from tests.unit.bash_commands import commands
 
 PROJECT = Path(__file__).parents[2]
 MECHANISM = PROJECT / "components" / "steps" / "folders.sh"
-# Runs as slurm: by its unit, and by runuser in slurmctld's. `accept` runs as root and hands its one command to runuser.
-AS_SLURM = PROJECT / "components" / "roles" / "slurm" / "templates" / "tailrack-slurm-room"
 
 # Folders that a package, a unit or give_folder gives to an account, and the account; `*` is any one name. A test in
 # tests/unit/project/test_root_paths.py finds what is missing here.
@@ -71,7 +69,7 @@ def name_of(path: Path) -> str:
 def scripts() -> dict[str, str]:
     """Bash that root runs on machines, by name."""
     found = [*(PROJECT / "components").rglob("*.sh"), *(PROJECT / "components").rglob("templates/*")]
-    found = [path for path in [*found, *(PROJECT / "cli").rglob("*.sh")] if path not in (MECHANISM, AS_SLURM)]
+    found = [path for path in [*found, *(PROJECT / "cli").rglob("*.sh")] if path != MECHANISM]
     texts = {path: path.read_text(encoding="utf-8") for path in found}
     return {
         name_of(path): text for path, text in texts.items() if path.suffix == ".sh" or text.startswith("#!/bin/bash")

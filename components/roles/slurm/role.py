@@ -33,9 +33,12 @@ def role(settings: ClusterSettings) -> Role:
         File(MAIL_PROGRAM, template("slurm", "tailrack-mail"), mode="0755"),
         *(
             file
-            for name in (CONTROLLER_WATCHDOG, ROOM)
+            for name, program in (
+                (CONTROLLER_WATCHDOG, template("slurm", CONTROLLER_WATCHDOG)),
+                (ROOM, launcher("slurm-room")),
+            )
             for file in (
-                File(f"/usr/local/sbin/{name}", template("slurm", name), mode="0755"),
+                File(f"/usr/local/sbin/{name}", program, mode="0755"),
                 File(f"/etc/systemd/system/{name}.service", template("slurm", f"{name}.service")),
             )
         ),

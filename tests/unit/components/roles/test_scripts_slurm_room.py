@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from components.roles.role import template
+from components.roles.slurm import room
 from tests.unit.shell import Shell
 
 PROGRAM = "/usr/local/sbin/tailrack-slurm-room"
@@ -17,16 +18,20 @@ MIB = 2**20
 
 
 @pytest.fixture
-def head(shell: Shell) -> Shell:
+def head(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A head node whose slurmctld runs and has written its state; `free` says how much room there is."""
-    shell.write(PROGRAM, shell.inside(template("slurm", "tailrack-slurm-room"))).chmod(0o755)
     shell.write(f"{STATE}/job_state", "jobs")
     shell.write(SAVED, "")
-    shell.stub("df", f"echo Avail; cat {shell.root}/free")
+    monkeypatch.setattr(room, "free", lambda _: int(shell.path("free").read_text()))
     shell.stub("fallocate", ': >"$3"')
-    shell.stub("pgrep")
-    # One look, and an end.
-    shell.stub("sleep", "kill -TERM $PPID")
+    shell.write("/proc/41/comm", "bash\n")
+    shell.write("/proc/42/comm", "slurmctld\n")
+    shell.write("/proc/42/status", f"Name:\tslurmctld\nUid:\t0\t{os.geteuid()}\t0\t0\n")
+
+    def end(_seconds: float) -> None:
+        raise RuntimeError("one look, and an end")
+
+    monkeypatch.setattr(room, "sleep", end)
     free(shell, 1000)
     return shell
 
@@ -37,8 +42,8 @@ def free(head: Shell, mib: float) -> None:
 
 def look(head: Shell) -> str:
     """One look of what keeps the room; what it says."""
-    done = head.program(PROGRAM, "keep")
-    assert done.returncode == -15, done.stderr
+    done = head.command("slurm-room", "keep")
+    assert "one look, and an end" in done.stderr
     return done.stdout
 
 
@@ -49,7 +54,7 @@ def written_again(head: Shell) -> None:
 
 
 def check(head: Shell) -> subprocess.CompletedProcess[str]:
-    return head.program(PROGRAM, "check")
+    return head.command("slurm-room", "check")
 
 
 def test_room_is_reserved_where_there_is_enough_and_given_up_when_others_have_filled_the_disk(head: Shell) -> None:
@@ -101,21 +106,23 @@ def test_what_was_written_after_the_disk_was_full_has_everything(head: Shell) ->
 
 def test_a_controller_that_ends_on_a_full_disk_is_noted_before_anyone_starts_it(head: Shell) -> None:
     free(head, 0.5)
-    assert head.program(PROGRAM, "stopped").returncode == 0
+    assert head.command("slurm-room", "stopped").returncode == 0
     assert check(head).returncode == 1
 
 
 def test_a_disk_that_fills_while_no_controller_runs_spoils_nothing(head: Shell) -> None:
-    head.stub("pgrep", "exit 1")
     free(head, 0.5)
-    look(head)
+    # Another account's, then none.
+    for name, text in (("status", f"Uid:\t0\t{os.geteuid() + 1}\t0\t0\n"), ("comm", "sleep\n")):
+        head.write(f"/proc/42/{name}", text)
+        look(head)
     assert check(head).returncode == 0
 
 
 def test_root_may_start_it_all_the_same_and_touches_nothing_in_slurms_folder_itself(head: Shell) -> None:
     free(head, 0.5)
     look(head)
-    done = head.program(PROGRAM, "accept")
+    done = head.command("slurm-room", "accept")
     assert done.returncode == 0, done.stderr
     assert f"runuser -u slurm -- mv -T {head.path(UNSAVED)} {head.path(SAVED)}" in head.calls
     assert head.calls[-1] == "systemctl start slurmctld"
