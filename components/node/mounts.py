@@ -19,6 +19,7 @@ class Mount:
     target   where it is mounted
     type     of the file system, such as `nfs4`
     options  of the mount and of the file system
+    flags    options of the mount alone, as the kernel shows them
     """
 
     device: str
@@ -27,6 +28,7 @@ class Mount:
     type: str
     source: str
     options: frozenset[str]
+    flags: str
 
 
 def mounts() -> list[Mount]:
@@ -44,7 +46,7 @@ def _mount(line: str) -> Mount:
     _, _, device, root, target, options, *_ = first.split(" ")
     kind, source, more = (*last.split(" "), "", "")[:3]
     words = frozenset([*options.split(","), *more.split(",")])
-    return Mount(device, _plain(root), _plain(target), kind, _plain(source), words)
+    return Mount(device, _plain(root), _plain(target), kind, _plain(source), words, options)
 
 
 def _plain(text: str) -> str:

@@ -34,6 +34,7 @@ COMMANDS = {
     "munge-switch": "components.roles.munge.switch",
     "names": "components.roles.names.names",
     "node-checks": "components.validation.preflight.node_checks",
+    "share": "components.roles.nfs_exports.share",
     "sign": "components.roles.ssh_trust.sign",
     "sll": "components.roles.sll.sll",
     "sll-reader": "components.roles.sll.reader",

@@ -8,8 +8,7 @@ from components.node.mounts import mounts_at
 from components.node.parts import do_each
 from components.node.run import attempt
 from components.node.step.step import Step
-from components.roles.nfs_exports import ganesha, kernel_server
-from components.roles.nfs_exports.close_share import SHARE
+from components.roles.nfs_exports import ganesha, kernel_server, share
 from components.roles.nfs_exports.foreign import EXPORTS_DIR, GANESHA_FILE, ganesha_is_ours
 from components.roles.nfs_exports.mount_point import MountPoint, mount_unit
 from components.roles.nfs_exports.previous_units import NFS_BEFORE, ran_before, restore_units
@@ -50,9 +49,9 @@ def _leave_share() -> None:
         _disable(_PATH)
         attempt("systemctl", "stop", _AGAIN)
         _disable(_SERVICE)
-        if files.exists(SHARE):
-            attempt(_PROGRAM, "open")
-        for path in (*(f"{systemd.UNITS}/{unit}" for unit in (_PATH, _SERVICE, _AGAIN)), _PROGRAM, SHARE):
+        if files.exists(share.SETTINGS):
+            do_each(share.open_share)
+        for path in (*(f"{systemd.UNITS}/{unit}" for unit in (_PATH, _SERVICE, _AGAIN)), _PROGRAM, share.SETTINGS):
             files.remove(path)
     attempt("systemctl", "daemon-reload")
 

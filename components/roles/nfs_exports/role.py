@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import list_of, truth, whole
+from components.roles.program import launcher
 from components.roles.role import KERNEL, File, Holder, Role, template
 
 PORTS = ("111", "2049", "20048")
@@ -23,7 +24,7 @@ def role(settings: ClusterSettings) -> Role:
         packages={"head": ("acl",)},
         files={
             "head": (
-                File(f"/usr/local/sbin/{PROGRAM}", template("nfs_exports", PROGRAM), mode="0755"),
+                File(f"/usr/local/sbin/{PROGRAM}", launcher("share"), mode="0755"),
                 *(File(f"/etc/systemd/system/{unit}", template("nfs_exports", unit)) for unit in UNITS),
             )
         },

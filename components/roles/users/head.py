@@ -7,7 +7,8 @@ from components.node.failure import Failure
 from components.node.log import note
 from components.node.run import attempt, exists
 from components.node.step.step import Step
-from components.roles.nfs_exports.close_share import SHARE, close_share
+from components.roles.nfs_exports.close_share import close_share
+from components.roles.nfs_exports.share import SETTINGS
 from components.roles.users.accounts import Account, UsersValues, gone, in_home, try_in_home
 
 # Commands of the user: create one key pair and authorize it. Leave anything alone that is not a plain file.
@@ -27,7 +28,7 @@ def head(step: Step, values: UsersValues) -> None:
     """Make the homes as the config has them."""
     _prepare_share(step, values)
     # Admit new users to the share before commands run as them: they may have had an account here that was kept out.
-    if files.exists(SHARE):
+    if files.exists(SETTINGS):
         close_share(step, values)
     for account in values.users_lines:
         home = values.home_on_share(account.name)

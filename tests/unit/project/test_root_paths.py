@@ -80,13 +80,11 @@ def test_what_reaches_nothing_of_anothers_is_let_pass(text: str) -> None:
 
 # Commands that give something to an account, and why it is nothing of another's. The rest goes by give_folder.
 OWNERS = {
-    ("munge/templates/munge-switch", "chown"): "a file that root has written into the folder that it has taken",
     ("enroot_pyxis/services.sh", "ensure_file"): "a file in a folder of root's",
     ("slurm_release/build.sh", "chown"): "before the account runs anything, in a folder that nobody else enters",
     ("steps/base.sh", "chown"): "ensure_file's own",
     ("health/templates/prolog-40-enroot", "chown"): "a folder that root has just made in a sticky one",
     ("health/templates/prolog-45-scratch", "chown"): "a folder that root has just made in its own",
-    ("nfs_exports/templates/tailrack-share", "setfacl"): "entries of the share's own root, which is root's",
 }
 
 
@@ -151,6 +149,7 @@ PYTHON = {
     "monitoring/figures.py": "asks how full the disk of the folder is, and opens nothing",
     "mlflow/start.py": "runs as MLflow's account",
     "mlflow/accounts.py": "runs as MLflow's account",
+    "slurm/room.py": "runs as slurm; root's `accept` renames a file as slurm",
     "slurm/folder.py": "makes root its owner, by descriptor",
     "slurm/head.py": "gives Slurm's account its folder of logs, by descriptor",
     "slurm/role.py": "names what is saved; the backup reads it as slurm",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
-from components.roles.role import template
+from components.node.acl import Acl
+from components.roles.nfs_exports import share
 from tests.unit.shell import Shell
 
-PROGRAM = "/usr/local/sbin/tailrack-share"
 ROOT = "8:1 / rw,relatime /"
+PASSWD = (
+    "root:x:0:0::/root:/bin/bash\nboss:x:1500:1500::/home/boss:/bin/bash\nada:x:6001:6001::/shared/home/ada:/bin/bash\n"
+)
 # A list of access as getfacl and setfacl have it, in a file.
-GETFACL = "cat {acl}"
 SETFACL = """while [ $# -gt 1 ]; do
     case $1 in
         -m) entry=${{2#u:}}; echo "user:$entry" >>{acl}; grep -q ^mask {acl} || echo mask::r-x >>{acl} ;;
@@ -18,52 +22,51 @@ SETFACL = """while [ $# -gt 1 ]; do
     esac
     shift 2
 done"""
-PASSWD = (
-    "root:x:0:0::/root:/bin/bash\nboss:x:1500:1500::/home/boss:/bin/bash\nada:x:6001:6001::/shared/home/ada:/bin/bash\n"
-)
 
 
 @pytest.fixture
-def machine(shell: Shell) -> Shell:
+def machine(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A machine with a share, mounts to be said by `mounted`, an account `boss` and the user ada."""
-    shell.write(PROGRAM, shell.inside(template("nfs_exports", "tailrack-share"))).chmod(0o755)
     (shell.root / "export/share").mkdir(parents=True)
-    shell.write("etc/tailrack/share", f"SHARE='{shell.root}/export/share'\nUSERS='6001 '\n")
+    settings(shell, "6001 ")
     shell.write("etc/passwd", PASSWD + "nobody:x:65534:65534::/:/bin/false\n+::::::\n")
     shell.write("etc/group", "sudo:x:27:boss,dana\n")
     shell.write("var/lib/tailrack/users", "ada\n")
     acl = shell.write("acl", "user::rwx\ngroup::r-x\nother::r-x\n")
-    shell.stub("getfacl", GETFACL.format(acl=acl))
     shell.stub("setfacl", SETFACL.format(acl=acl))
+    monkeypatch.setattr(share, "acl_of", lambda _: listed(acl.read_text()))
     # dana is of a directory that is not listed.
-    shell.stub("id", "case $3 in dana) echo 7001 ;; ada) echo 6001 ;; boss) echo 1500 ;; *) exit 1 ;; esac")
+    uids = {"dana": 7001, "ada": 6001, "boss": 1500}
+    monkeypatch.setattr(share, "user_named", lambda name: SimpleNamespace(pw_uid=uids[name]) if name in uids else None)
     shell.stub("mount")
     shell.stub("umount")
-    shell.stub("mountpoint")
-    shell.stub("tac", "cat $1")
     mounted(shell, ROOT)
     return shell
 
 
+def settings(shell: Shell, users: str) -> None:
+    shell.write("etc/tailrack/share", f"# Written by tailrack.\nSHARE='/export/share'\nUSERS='{users}'\n")
+
+
+def listed(text: str) -> Acl:
+    """The named users of a list."""
+    rows = (line.split(":") for line in text.splitlines() if line.startswith("user:"))
+    return Acl({int(uid): 0 if rights == "---" else 5 for _, uid, rights in rows if uid}, {})
+
+
 def mounted(shell: Shell, *lines: str) -> None:
-    """What findmnt shows: device, folder of the file system, flags, place; of this machine, whose root is a folder."""
-    rows = [line.rsplit(" ", 1) for line in lines]
-    table = "\n".join(f"{rest} {str(shell.root) + place.rstrip('/')}" for rest, place in rows)
-    shell.stub("findmnt", f"case $* in *-T*) {LONGEST} ;; *) cat ;; esac <<'END'\n{table}\nEND")
-
-
-# The last of the longest places that the asked one lies in.
-LONGEST = """awk -v asked="${@: -1}/" 'index(asked, $4 "/") == 1 && length($4) >= length(best) {best = $4}
-END {print best}'"""
+    """What the kernel shows: device, folder of the file system, flags, place."""
+    rows = (line.split(" ") for line in lines)
+    table = [f"30 1 {device} {root} {place} {flags} - ext4 disk rw\n" for device, root, flags, place in rows]
+    shell.write("proc/self/mountinfo", "".join(table))
 
 
 def closed(shell: Shell) -> list[str]:
     """Close the share; the mounts that were made or changed, without the root of the machine."""
     before = len(shell.calls)
-    done = shell.program(PROGRAM, "close")
+    done = shell.command("share", "close")
     assert done.returncode == 0, done.stderr
-    made = [call for call in shell.calls[before:] if call.startswith("mount ")]
-    return [call.replace(str(shell.root), "") for call in made]
+    return [call for call in shell.calls[before:] if call.startswith("mount ")]
 
 
 def bound(place: str) -> str:
@@ -127,7 +130,7 @@ def test_who_is_no_user_of_the_cluster_is_kept_out_by_account_or_by_group(machin
 
 def test_who_becomes_a_user_is_let_in_and_who_was_one_is_not_kept_out(machine: Shell) -> None:
     closed(machine)
-    machine.write("etc/tailrack/share", f"SHARE='{machine.root}/export/share'\nUSERS='1500 '\n")
+    settings(machine, "1500 ")
     closed(machine)
     assert set(entries(machine)) == {"user:7001:---", "mask::r-x"}
 
@@ -136,7 +139,7 @@ def test_what_the_owner_of_a_machine_lets_an_account_do_stays(machine: Shell) ->
     own = "user:1500:r-x\n"
     (machine.root / "acl").write_text(f"user::rwx\n{own}group::r-x\nmask::r-x\nother::r-x\n")
     closed(machine)
-    assert machine.program(PROGRAM, "open").returncode == 0
+    assert machine.command("share", "open").returncode == 0
     assert set(entries(machine)) == {"user:1500:r-x", "mask::r-x"}
 
 
@@ -145,9 +148,10 @@ def test_opening_leaves_no_entry_no_mount_and_no_flag_of_ours(machine: Shell) ->
     closed(machine)
     mounted(machine, ROOT)
     closed(machine)
+    mounted(machine, ROOT, "8:16 / rw,nosuid,nodev /export/share")
     before = len(machine.calls)
-    assert machine.program(PROGRAM, "open").returncode == 0
-    calls = [call.replace(str(machine.root), "") for call in machine.calls[before:]]
+    assert machine.command("share", "open").returncode == 0
+    calls = machine.calls[before:]
     assert "umount -l /export/share" in calls
     assert "mount -i -o remount,bind,suid,dev,rw,relatime /export/share" in calls
     assert entries(machine) == []
@@ -156,6 +160,6 @@ def test_opening_leaves_no_entry_no_mount_and_no_flag_of_ours(machine: Shell) ->
 
 def test_a_file_system_without_lists_of_access_is_refused_with_what_to_do(machine: Shell) -> None:
     machine.stub("setfacl", "echo 'setfacl: /export/share: Operation not supported' >&2; exit 1")
-    done = machine.program(PROGRAM, "close")
+    done = machine.command("share", "close")
     assert done.returncode == 1
     assert "POSIX ACLs" in done.stderr
