@@ -12,7 +12,6 @@ import stat
 from pathlib import PurePosixPath
 
 from components.node import files
-from components.node.accounts import as_user
 from components.node.failure import Failure
 
 _MOST_BYTES = 65536
@@ -73,5 +72,7 @@ def read_theirs(path: str) -> str | None:
         return None
     if owner == "root":
         return files.read(path, _MOST_BYTES)
+    from components.node.accounts import as_user
+
     ended = as_user(owner, "cat", "--", files.on_disk(path), limit=_LIMIT_SECONDS, most=_MOST_BYTES)
     return ended.output if ended.ok else None

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from components.node import files
 from components.node.run import attempt, run, succeeds
-from components.node.step.step import Step
+
+if TYPE_CHECKING:
+    from components.node.step.step import Step
 
 UNITS = "/etc/systemd/system"
 _UNUSUAL = re.compile(r"[^A-Za-z0-9:_.]")
 
 
-@dataclass
 class _Stale:
     """Whether systemd has to reload units that nothing has waited for yet (reload_later)."""
 
-    units: bool = False
+    units = False
 
 
 _STALE = _Stale()

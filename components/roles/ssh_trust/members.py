@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from components.node import files
 from components.node.failure import Failure
@@ -30,6 +29,8 @@ def ask_members(texts: Mapping[str, str], *request: str, known_hosts: str = "") 
     """
     if not texts:
         return {}
+    from concurrent.futures import ThreadPoolExecutor
+
     try:
         with (
             ask.asking_key(_MINUTES + len(texts) // _ASKED_AT_ONCE) as key,

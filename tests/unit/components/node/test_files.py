@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from components.node import files, folders
+from components.node import accounts, files, folders
 from components.node.failure import Failure
 from components.node.run import Ended
 
@@ -275,7 +275,7 @@ def test_a_file_below_an_accounts_folder_is_read_as_that_account(
         names.append(name)
         return Ended(0, "text")
 
-    monkeypatch.setattr(folders, "as_user", as_user)
+    monkeypatch.setattr(accounts, "as_user", as_user)
     assert folders.read_theirs("/var/theirs/state/file") == "text"
     assert names == ["daemon"]
     assert folders.read_theirs("/var/none/file") is None
