@@ -6,8 +6,8 @@ tests/unit/components/steps/test_folders.py and tests/lab/test_trust.py.
 
 from __future__ import annotations
 
+import hashlib
 import os
-import subprocess
 from pathlib import Path
 from unittest import mock
 
@@ -27,7 +27,7 @@ from components.roles.slurm.leave import leave
 from components.roles.users.accounts import Account, UsersValues
 from components.roles.users.head import head
 from tests.unit.components.roles.test_scripts_idle_head import head_step
-from tests.unit.shell import ROLES, Shell
+from tests.unit.shell import Shell
 from tests.unit.traps import KEY, TRAPS, changed, guarded, outside, trap
 
 STATE, MUNGE_KEY = "/var/lib/slurm/slurmctld", "/etc/munge/munge.key"
@@ -101,13 +101,8 @@ def test_a_node_does_not_change_to_a_key_that_is_no_plain_file(machine: Shell, k
     before = outside(machine)
     for stub in ("munge", "pkill", "systemd-run"):
         machine.stub(stub)
-    (munge,) = [role for role in ROLES if role.name == "munge"]
-    (switch,) = [file.text for file in munge.files["node"] if file.path.endswith("munge-switch")]
-    machine.write("/usr/local/lib/tailrack/munge-switch", machine.inside(switch)).chmod(0o755)
-    digest = subprocess.run(["sha256sum"], input=f"{KEY}\n", capture_output=True, text=True, check=True).stdout.split()[
-        0
-    ]
-    done = machine.program("/usr/local/lib/tailrack/munge-switch", digest)
+    digest = hashlib.sha256(f"{KEY}\n".encode()).hexdigest()
+    done = machine.command("munge-switch", digest)
     assert done.returncode == 1
     assert "is no plain file" in done.stderr
     assert outside(machine) == before
