@@ -33,7 +33,7 @@ _ANSWER_SECONDS = 120
 
 @dataclass(frozen=True)
 class ValidateValues:
-    """What to measure.
+    """The measurements to make.
 
     scope        name of the measurement (a site, or cross-site)
     settings     digest of the settings: a change measures all nodes again

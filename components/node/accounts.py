@@ -133,7 +133,7 @@ class _Reader:
             sys.stderr.write(self._decoder.decode(taken, final=not data))
             sys.stderr.flush()
         if not data or len(part) == self._most:
-            # Whoever writes more is told so by a closed pipe.
+            # A closed pipe ends a program that writes more.
             self._selector.unregister(stream)
             stream.close()
 

@@ -66,7 +66,7 @@ def write(path: str, text: str, mode: int = 0o644, owner: str = "root", group: s
 def write_all(wanted: Sequence[File]) -> bool:
     """Make files as they should be; return whether a text changed. Missing folders are made.
 
-    A link in the place of a file is replaced and never followed. Others cannot read a file before it has its mode.
+    A link where a file should be is replaced and never followed. Others cannot read a file before it has its mode.
     """
     changed = False
     for file in wanted:

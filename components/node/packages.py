@@ -286,8 +286,8 @@ _READ_UNLESS_FRESH = 'minutes=$1; shift; [ -n "$(find "$0" -mmin "-$minutes" 2>/
 def begin_lists(*names: str) -> None:
     """Read the package lists in the background if this step or a later one lacks packages.
 
-    The processes may continue after this step. They have only its log open, and a session of their own, so that the end
-    of the connection does not end them.
+    The processes may continue after this step. They have only its log open, and run in a new session, so
+    that the end of the connection does not end them.
     """
     if _are_fresh() or not missing_of(names):
         return

@@ -15,7 +15,7 @@ _PAUSE = 0.5
 
 
 def now() -> float:
-    """Return the seconds of a clock that nobody sets."""
+    """Return the seconds of a clock that never jumps."""
     return time.monotonic()
 
 

@@ -37,7 +37,7 @@ _WHOLE = (
     "d=bz2.decompress(base64.b64decode(a));exec(zipfile.ZipFile(io.BytesIO(d)).read('components/node/install.py'));sys.path[:0]=[install(d,v)];"
     "from components.node.step.main import main;sys.exit(main(sys.argv[1:],b))"
 )
-# Commands of steps, of this release and of earlier ones, which ran bash. One that is quoted again has more quotes.
+# Commands of steps, of this release and of earlier ones, which ran bash. Each further quoting adds quotes.
 _UP = re.compile(
     r"""bash -euo pipefail (-s --|-c ['"]+eval "\$\(cat\)"['"]+ bash) up\b"""
     r"""|start-[0-9a-f]{8}\.sh up\b|components/node/install\.py.* up\b"""

@@ -57,7 +57,7 @@ _FUNCTION = re.compile(r"^(\w+)\(\)", re.MULTILINE)
 
 @dataclass(frozen=True, eq=False)
 class Script:
-    """What a step does, without its values (components/node/step/work.py).
+    """The work of a step, without its values (components/node/step/work.py).
 
     calls   the calls of its actions: `up`, and perhaps `down` or `recall`
     bash    the functions of its bash phases
@@ -273,7 +273,7 @@ def _script(role: Role, phase: str) -> bool:
 
 
 def _module(role: Role, phase: str) -> str:
-    """Return the module of a phase in Python; empty if there is none."""
+    """Return the module of a phase in Python; empty if it has none."""
     return f"components.roles.{role.name}.{phase}" if (FOLDER / role.name / f"{phase}.py").is_file() else ""
 
 

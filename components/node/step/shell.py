@@ -20,7 +20,7 @@ from components.node.failure import Failure
 from components.node.step.step import Step
 
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
-# Descriptors 3 and 4 have the calls and the replies. The shell is told their present numbers.
+# Descriptors 3 and 4 have the calls and the replies. The shell gets their present numbers.
 # It is no function: where a function that runs in another one ends the shell, bash complains in the log.
 _SERVE = """trap end_calls EXIT
 while IFS= read -r -u 3 CALL; do

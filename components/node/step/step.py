@@ -14,7 +14,7 @@ from components.node.state import STATE_DIR as STATE_DIR
 
 @dataclass
 class Step:
-    """What a phase may ask and tell.
+    """The values and functions that a phase uses.
 
     host     the machine that the step runs on
     name     the step's name, also its log's

@@ -25,7 +25,7 @@ Call = Sequence[Any]
 
 @dataclass(frozen=True)
 class Plan:
-    """What a step does, and the values that are the same in every cluster.
+    """The work of a step, and the values that are the same in every cluster.
 
     calls   the calls of each action (`up`, `down`, `recall`)
     bash    the functions of its bash phases

@@ -56,7 +56,7 @@ def services(step: Step, values: BackupValues) -> None:
 
 
 def _prepare(values: TargetValues) -> None:
-    """Check the target, and create a repository if there is none."""
+    """Check the target, and create a repository if it has none."""
     files.remove_folder(_KEYS)
     write_target(_KEYS, values)
     try:

@@ -13,6 +13,7 @@ from components.node.text import printable
 
 # Time limit in seconds: without a persistence daemon it initialises every GPU first.
 LIMIT_SECONDS = 60
+NOBODY = "nobody"  # <!-- codespell:ignore -->
 _MOST_BYTES = 4_000_000
 _TIMEOUTS = (124, 137)
 
@@ -66,7 +67,7 @@ def ask(*arguments: str, in_container: bool) -> Answer:
     """
     words = ("nvidia-smi", *arguments)
     if in_container:
-        ended = as_user("nobody", *words, limit=LIMIT_SECONDS, most=_MOST_BYTES)
+        ended = as_user(NOBODY, *words, limit=LIMIT_SECONDS, most=_MOST_BYTES)
     else:
         ended = attempt(*words, limit=LIMIT_SECONDS, keep_errors=True)
     # As a shell shows a signal.

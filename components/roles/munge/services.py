@@ -71,7 +71,7 @@ class _Change:
     asked: bool = False
 
     def update_late(self, answers: Mapping[str, Ended]) -> bool:
-        """Record the nodes that do not prove the new key; return whether there is none."""
+        """Record the nodes that do not prove the new key; return whether all do."""
         late = without_key(answers)
         for node in late:
             note(f"{node}: {last_error(answers[node])}")

@@ -40,8 +40,8 @@ def check_node(step: Step, values: Controller) -> None:
         raise Failure(f"Slurm {release} is too old: dynamic nodes need {NEEDED} or newer", newer_image)
     if oldest == controller and is_older(release, controller):
         raise Failure(
-            f"Slurm {release} is older than the controller's {controller}, whose srun reaches only nodes of its own "
-            "release",
+            f"Slurm {release} is older than the controller's {controller}, whose srun reaches only nodes of its "
+            "own release",
             newer_image,
         )
     if is_older(release, oldest):

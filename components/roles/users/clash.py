@@ -35,20 +35,20 @@ def _clashes(account: Account, values: UsersValues) -> Iterator[str]:
     holder = user_with(uid)
     if holder and holder.pw_name != name:
         yield f"uid {uid} is {holder.pw_name} here and should be {name}"
-    there = user_named(name)
-    if there is None:
+    found = user_named(name)
+    if found is None:
         return
     ours = name in made_here()
-    if there.pw_uid != uid:
+    if found.pw_uid != uid:
         if not (ours and is_unused(name, values.home_on_share(name))):
-            yield f"user {name} has uid {there.pw_uid} here and should have {uid}"
+            yield f"user {name} has uid {found.pw_uid} here and should have {uid}"
     elif ours:
         return
-    elif there.pw_gid != account.gid:
-        yield f"user {name} has gid {there.pw_gid} here and should have {account.gid}"
-    elif there.pw_dir not in ("", values.home(name)):
+    elif found.pw_gid != account.gid:
+        yield f"user {name} has gid {found.pw_gid} here and should have {account.gid}"
+    elif found.pw_dir not in ("", values.home(name)):
         yield (
-            f"user {name} is an existing account here, with the home {there.pw_dir}, and should have "
+            f"user {name} is an existing account here, with the home {found.pw_dir}, and should have "
             f"{values.home(name)}"
         )
 

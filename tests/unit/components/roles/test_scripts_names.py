@@ -40,9 +40,13 @@ def machine(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
         return shell.path("name").read_text().rstrip()
 
     monkeypatch.setattr("components.roles.names.machine.gethostname", name)
-    monkeypatch.setattr(names, "uname", lambda: SimpleNamespace(nodename=name()))
+
+    def uname() -> SimpleNamespace:
+        return SimpleNamespace(nodename=name())
+
+    monkeypatch.setattr(names, "uname", uname)
     monkeypatch.setattr(follow, "interface_address", lambda: "")
-    monkeypatch.setattr(follow, "uname", names.uname)
+    monkeypatch.setattr(follow, "uname", uname)
     monkeypatch.setattr(follow, "_PAUSE", 0)
     shell.write("name", "old-name\n")
     shell.write("etc/hostname", "old-name\n")

@@ -12,7 +12,7 @@ import pytest
 from components.node.failure import Failure
 from components.node.run import ProgramFailed
 from components.node.step.step import Step
-from components.roles.ssh_trust import certificate, sshd
+from components.roles.ssh_trust import sshd
 from components.roles.ssh_trust.node import NodeValues, let_the_head_ask
 from tests.unit.recorded import public_key
 from tests.unit.shell import Shell, script_of
@@ -132,7 +132,6 @@ def test_an_sshd_that_a_socket_has_started_ends_by_a_reload_and_is_started_again
 
 
 def test_a_certificate_that_comes_by_the_timer_is_shown_on_a_machine_whose_sshd_does_not_run(shell: Shell) -> None:
-    assert certificate.sshd is sshd
     play_sshd(shell, "")
     with shell.here():
         sshd.reload_valid()
