@@ -41,6 +41,7 @@ class ClusterStack:
             config,
             measured_before=last_run.output("validation"),
             trained_before=last_run.output("training"),
+            stored_before=last_run.output("storage"),
             access=self.tailnet.access,
             sites=[site.name for site in config.sites],
             head=hosts[head.name],
@@ -58,6 +59,7 @@ class ClusterStack:
             ),
             "validation": validation.results,
             **({"training": training.results} if (training := self.cluster.training) else {}),
+            **({"storage": storage.results} if (storage := self.cluster.storage) else {}),
             "busbw_gb_per_s": validation.results.apply(headline),
             "release": RELEASE,
             # Stacks of kind pool use this to join the cluster.

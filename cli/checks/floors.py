@@ -11,8 +11,10 @@ from engine.events import Event
 from stacks.config.allow import FLOOR_LOWERED, FLOOR_REMOVED
 
 UNITS = {
-    "tailrack:validation:NcclValidation": "GB/s",
-    "tailrack:validation:TrainingBenchmark": "images a second",
+    "tailrack:validation:NcclValidation": " GB/s",
+    "tailrack:validation:TrainingBenchmark": " images a second",
+    # The scope names the figure, which has the unit.
+    "tailrack:validation:StorageMeasurement": "",
 }
 
 
@@ -21,9 +23,12 @@ def floors(event: Event) -> Iterator[tuple[str, str]]:
     unit = UNITS.get(event.type)
     if unit is None or not event.after:
         return
-    scopes, new_floors = event.after["scopes"], event.after["floors"]
-    for scope, floor in sorted(event.before.get("floors", {}).items()):
-        if scope not in new_floors and scope in scopes:
-            yield FLOOR_REMOVED, f"{scope} loses its floor of {floor:g} {unit}: any result would pass"
-        elif scope in new_floors and new_floors[scope] < floor:
-            yield FLOOR_LOWERED, f"the floor of {scope} falls from {floor:g} to {new_floors[scope]:g} {unit}"
+    scopes = event.after["scopes"]
+    # Higher limits, such as a latency's, are as weak as lower floors.
+    for kind, word, falls in (("floors", "floor", "falls"), ("limits", "limit", "rises")):
+        before, after = event.before.get(kind, {}), event.after.get(kind, {})
+        for scope, value in sorted(before.items()):
+            if scope not in after and scope in scopes:
+                yield FLOOR_REMOVED, f"{scope} loses its {word} of {value:g}{unit}: any result would pass"
+            elif scope in after and (after[scope] < value if kind == "floors" else after[scope] > value):
+                yield FLOOR_LOWERED, f"the {word} of {scope} {falls} from {value:g} to {after[scope]:g}{unit}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli.report.facts import scopes, separate_nodes
+from cli.report.storage import storage_of
 from cli.report.training import training_of
 
 BAD_VERDICTS = ("FAIL", "UNSTABLE", "INCONCLUSIVE")
@@ -17,7 +18,7 @@ _WORST_FIRST = (*BAD_VERDICTS, "BUSY", "UNJUDGED", "PASS")
 
 @dataclass(frozen=True)
 class Judged:
-    """One judged thing: a node measured alone, a site, `cross-site`, or the training benchmark."""
+    """One judged thing: a node measured alone, a site, `cross-site`, the training benchmark, or storage."""
 
     title: str
     verdict: str
@@ -37,6 +38,8 @@ def judged(outputs: Mapping[str, Any]) -> list[Judged]:
     ]
     if trained := training_of(outputs):
         items.append(Judged("training", trained.verdict))
+    if storage := storage_of(outputs):
+        items.append(Judged("storage", storage.verdict, storage.retries))
     return items
 
 

@@ -13,6 +13,8 @@ from cli.output.terminal import lines
 from cli.report import chart, timeline
 from cli.report.facts import Scope, node_facts, pairs, scopes, separate_nodes, site_paths
 from cli.report.overall import judged, overall
+from cli.report.storage import NUMBERS as STORAGE_NUMBERS
+from cli.report.storage import storage_of
 from cli.report.tables import node_figures
 from cli.report.training import training_of
 from components.roles.tailrack_command.costs import duration
@@ -57,6 +59,8 @@ def page(
         last_run=last_run,
         all_judged=judged(outputs),
         trained=training_of(outputs),
+        storage=storage_of(outputs),
+        storage_numbers=STORAGE_NUMBERS,
         scopes=of_scopes,
         single=[(scope, node_figures(scope), bars) for scope, bars in zip(single, _bars(single), strict=True)],
         curves=[_card(scope) for scope in single],

@@ -15,6 +15,8 @@ from cli.output.terminal import one_line
 from cli.report.dates import dated
 from cli.report.facts import Scope, node_facts, scopes, separate_nodes
 from cli.report.overall import BAD_VERDICTS
+from cli.report.storage import NUMBERS as STORAGE_NUMBERS
+from cli.report.storage import MeasuredStorage, storage_of
 from cli.report.training import Trained, training_of
 from components.validation.sizes import format_size
 from components.validation.table import COLUMNS, bandwidth, table_rows
@@ -22,7 +24,7 @@ from components.validation.table import COLUMNS, bandwidth, table_rows
 _NO_STACK = Make()
 _STYLES = {"PASS": "green", **dict.fromkeys(BAD_VERDICTS, "red"), "UNJUDGED": "yellow", "BUSY": "yellow"}
 _SEVERITIES = {"error": "red", "warning": "yellow"}
-_NUMBERS = ("CPUs", "memory", "GPUs", "busbw (GB/s)", "floor (GB/s)", "spread")
+_NUMBERS = ("CPUs", "memory", "GPUs", "busbw (GB/s)", "floor (GB/s)", "spread", *STORAGE_NUMBERS)
 
 
 def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK, since: float = 0) -> None:
@@ -56,6 +58,20 @@ def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK, s
         _show_scope(console, scope, since)
     if trained := training_of(outputs):
         _show_training(console, trained, since)
+    if storage := storage_of(outputs):
+        _show_storage(console, storage, since)
+
+
+def _show_storage(console: Console, storage: MeasuredStorage, since: float) -> None:
+    if storage.rows:
+        console.print(_table(f"Storage, {storage.how}", storage.rows))
+    else:
+        console.print("Storage: not measured", style="italic", highlight=False, markup=False)
+    line = f"{storage.verdict}  {storage.reason}{_when(storage.result, since)}"
+    console.print(line, style=_STYLES.get(storage.verdict, ""), highlight=False, markup=False)
+    for reason in storage.reasons:
+        console.print(reason, style="red", highlight=False, markup=False)
+    console.print()
 
 
 def _show_training(console: Console, trained: Trained, since: float) -> None:

@@ -13,6 +13,7 @@ from components.cluster.head_node import HeadNode
 from components.cluster.munge_key import MungeKey
 from components.cluster.nccl_validation import NcclValidation
 from components.cluster.passwords import HEADER_NAMES, passwords
+from components.cluster.storage_measurement import StorageMeasurement
 from components.cluster.tailnet_access import NO_KEY, TailnetAccess
 from components.cluster.training_benchmark import TrainingBenchmark
 from components.host import Host
@@ -21,6 +22,7 @@ from components.roles.order import roles
 from components.roles.role import header_of, secrets_of
 from components.roles.tailnet.relay import relay_port
 from components.steps.step import REPAIR
+from components.steps.values import as_output
 
 # Header values of nodes that belong to no pool.
 NO_POOL = {"POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0}
@@ -32,11 +34,13 @@ class Cluster(pulumi.ComponentResource):
     head, nodes    the components of its machines
     validation     the component of the measurement; `validation.results` by scope
     training       the component of the training benchmark, or None
+    storage        the component of the storage measurement, or None
 
     passwords      passwords that people need, secret, by the service's name
 
     measured_before   results of the measurements in the previous run
     trained_before    results of the training benchmark in the previous run
+    stored_before     results of the storage measurement in the previous run
     access            access to the tailnet
     """
 
@@ -49,6 +53,7 @@ class Cluster(pulumi.ComponentResource):
         nodes: Sequence[Host],
         measured_before: pulumi.Output[Any],
         trained_before: pulumi.Output[Any] | None = None,
+        stored_before: pulumi.Output[Any] | None = None,
         access: TailnetAccess = NO_KEY,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -88,5 +93,21 @@ class Cluster(pulumi.ComponentResource):
             trained_before = pulumi.Output.from_input(None) if trained_before is None else trained_before
             self.training = TrainingBenchmark(
                 self.head.link, members, validation, settings.validation.training, after, trained_before, opts=child
+            )
+        self.storage: StorageMeasurement | None = None
+        if settings.validation.storage is not None:
+            # One measurement after another, because each of them may slow the others down.
+            earlier = {"validation": self.validation.results}
+            if self.training:
+                earlier["training"] = self.training.results
+            stored_before = pulumi.Output.from_input(None) if stored_before is None else stored_before
+            self.storage = StorageMeasurement(
+                self.head.link,
+                members,
+                settings.validation,
+                settings.validation.storage,
+                as_output(earlier, dict),
+                stored_before,
+                opts=child,
             )
         self.register_outputs({"control_address": self.head.link.address})

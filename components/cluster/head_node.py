@@ -21,7 +21,7 @@ from components.cluster.tailnet_access import TailnetAccess
 from components.cluster.warnings import warnings_about
 from components.host import Host
 from components.measurement import plan as measuring_plan
-from components.measurement import training
+from components.measurement import storage, training
 from components.measurement.deep_check import deep_check_text
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role
@@ -42,8 +42,13 @@ def scripts_for_nodes(roles: Sequence[Role]) -> tuple[composition.Script, ...]:
     return composition.compose(roles, composition.REGISTER), measuring_plan.script()
 
 
-def _training_scripts(settings: ClusterSettings) -> tuple[composition.Script, ...]:
-    return (training.script(),) if settings.validation.training else ()
+def _optional_scripts(settings: ClusterSettings) -> tuple[composition.Script, ...]:
+    """Return the scripts of the measurements that the config turns on."""
+    validation = settings.validation
+    return (
+        *([training.script()] if validation.training else []),
+        *([storage.script()] if validation.storage else []),
+    )
 
 
 def _restored(joined: Mapping[str, Any]) -> tuple[int, int]:
@@ -100,7 +105,7 @@ class HeadNode(pulumi.ComponentResource):
                 head_script,
                 self._services,
                 *scripts_for_nodes(roles),
-                *_training_scripts(settings),
+                *_optional_scripts(settings),
             ),
             label=f"{host.name}: copy setup scripts",
             parent=self,

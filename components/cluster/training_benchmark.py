@@ -60,7 +60,7 @@ class TrainingBenchmark(pulumi.ComponentResource):
         sites = {name: node.host.site for name, node in nodes.items()}
         addresses = as_dict({name: OutputField(node.joined, "tailnet_ip") for name, node in nodes.items()})
         gpus = as_dict({name: node.gpus for name, node in nodes.items()})
-        member_nodes = as_output({"addresses": addresses, "gpus": gpus}, lambda resolved: _nodes(sites, resolved))
+        member_nodes = as_output({"addresses": addresses, "gpus": gpus}, lambda resolved: nodes_of(sites, resolved))
         conditions = as_dict({"cgroups": link.cgroups, **measured_settings(link.settings.slurm.settings)})
         again = before.apply(lambda last: retries(training.SCOPE, {training.SCOPE: last or {}}))
         training_settings = {name: value for name, value in settings.model_dump().items() if name not in _NO_FIGURES}
@@ -75,10 +75,10 @@ class TrainingBenchmark(pulumi.ComponentResource):
             {
                 "SCOPE": training.SCOPE,
                 "MEMBERS": as_output(
-                    {"nodes": member_nodes, "after": _done(after)}, lambda resolved: _members(resolved["nodes"])
+                    {"nodes": member_nodes, "after": done(after)}, lambda resolved: member_lines(resolved["nodes"])
                 ),
                 # With all nodes, so that a new node alone with a peer is never measured: that gives another result.
-                "SETTINGS": member_nodes.apply(lambda nodes: _digest([*how, sorted(nodes)])),
+                "SETTINGS": member_nodes.apply(lambda nodes: digest([*how, sorted(nodes)])),
                 "RUN_AS": link.settings.users[0].name,
                 "PLAN": member_nodes.apply(
                     lambda nodes: json.dumps(training.training_plan(nodes, settings), sort_keys=True)
@@ -107,19 +107,22 @@ class TrainingBenchmark(pulumi.ComponentResource):
         self.register_outputs({"results": self.results})
 
 
-def _nodes(sites: Mapping[str, str], facts: Mapping[str, Mapping[str, str]]) -> dict[str, Node]:
+def nodes_of(sites: Mapping[str, str], facts: Mapping[str, Mapping[str, str]]) -> dict[str, Node]:
+    """Return the nodes of a measurement from their sites, and their addresses and GPUs."""
     return {name: Node(sites[name], facts["addresses"][name], facts["gpus"][name]) for name in sorted(sites)}
 
 
-def _members(nodes: Mapping[str, Node]) -> list[str]:
+def member_lines(nodes: Mapping[str, Node]) -> list[str]:
+    """Return the line of each node for the measuring script."""
     return [f"{name} {node.site} {node.address}" for name, node in sorted(nodes.items())]
 
 
-def _digest(parts: Sequence[Any]) -> str:
+def digest(parts: Sequence[Any]) -> str:
+    """Return a digest of a measurement's settings."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-def _done(after: pulumi.Output[Any]) -> pulumi.Output[str]:
+def done(after: pulumi.Output[Any]) -> pulumi.Output[str]:
     """Return an empty text once an output has a value or has failed, without a dependency on its resources.
 
     With a dependency, a scope that is removed while another one fails would remain a dependency of this step in the

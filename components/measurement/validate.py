@@ -141,6 +141,8 @@ def _wait_for_nodes(step: Step, values: ValidateValues, states: States) -> None:
 
 def _chosen(values: ValidateValues, states: States, last: Mapping[str, Any] | None) -> list[str]:
     """Return the nodes that take part; none if they are too few."""
+    if json.loads(values.plan).get("each_node"):
+        return [node.name for node in states.nodes if node.use == IDLE]
     if states.all_idle:
         # Measured nodes keep working while new nodes are measured. If no node is new, all are measured again, as after
         # a change of the settings.

@@ -16,6 +16,7 @@ from components.roles.costs.role import role as costs
 from components.roles.enroot_pyxis.role import role as enroot_pyxis
 from components.roles.exporters.role import role as exporters
 from components.roles.fabric.role import role as fabric
+from components.roles.fio.role import role as fio
 from components.roles.firewall.role import role as firewall
 from components.roles.foreign_cluster.role import role as foreign_cluster
 from components.roles.gpu.role import role as gpu
@@ -65,6 +66,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     scratch,
     slurm,
     pam_slurm_adopt,
+    fio,
     container_smoke,
     monitoring,
     exporters,

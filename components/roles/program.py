@@ -26,6 +26,7 @@ COMMANDS = {
     "health-check": "components.validation.preflight.health_check",
     "kept": "components.node.step.kept",
     "measure": "components.validation.measurement_run",
+    "measure-storage": "components.validation.storage_run",
     "measure-training": "components.validation.training_run",
     "mlflow-accounts": "components.roles.mlflow.accounts",
     "mlflow-start": "components.roles.mlflow.start",

@@ -9,6 +9,7 @@ from components.settings.draft import Draft
 from components.settings.nccl import Nccl, check_nccl
 from components.settings.problems import Report
 from components.settings.section import Section, key, number
+from components.settings.storage_measurement import StorageMeasurement
 from components.settings.training import Training
 from components.settings.types import FreeText, NodeName, Number, Size, Whole
 
@@ -63,6 +64,9 @@ class Validation(Section):
     nccl: Nccl = key("measurement of GPUs", default=Nccl())
     training: Training | None = key(
         "training benchmark after the bandwidth measurement; `{}` runs it with its defaults", default=None
+    )
+    storage: StorageMeasurement | None = key(
+        "storage measurement after the other measurements; `{}` runs it with its defaults", default=None
     )
     rerun: FreeText = key(
         "change this text to measure an unchanged cluster again",

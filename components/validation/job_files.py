@@ -20,6 +20,8 @@ COMMANDS = {
     "gpus-in-use": "components.validation.preflight.foreign",
     "nccl-table": "components.validation.nccl_json",
     "preflight": "components.validation.preflight.main",
+    "storage-job": "components.validation.storage_job",
+    "storage-node": "components.validation.storage_node",
 }
 _MEASUREMENT, _TRAINING = "components/measurement", "examples/training"
 # The files of jobs, by path: the installed program has them.

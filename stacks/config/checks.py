@@ -21,6 +21,7 @@ from components.settings.draft import Draft, suggest
 from components.settings.money import too_much
 from components.settings.problems import ROOT, Report, child_path, show_name, show_names
 from components.settings.section import keys_of
+from components.settings.storage_measurement import SCRATCH, SHARE, check_storage_measurement
 from components.settings.training import check_training
 from components.settings.types import CROSS_SITE, GPUS_FOUND, NODE
 from components.settings.validation import check_validation
@@ -79,6 +80,7 @@ def check(config: Draft, report: Report) -> None:
     check_tailnet(config.section("tailnet"), _tailnet_sites(sites), report)
     check_validation(config.section("validation"), report)
     _check_training(config.section("validation"), pool, config.raw.get("containers") is not None, report)
+    _check_measured_storage(config, pool, nodes, report)
 
 
 def _kind(site: Draft) -> Kind[Site, NodeSpec] | None:
@@ -145,7 +147,7 @@ def _check_repair(cluster: Draft, nodes: Sequence[Claim], report: Report) -> Non
 
 def _check_measured(validation: Draft, nodes: Sequence[Claim], report: Report) -> None:
     computing = {node.name for node in nodes if node.name is not None and node.compute}
-    for section in (validation, validation.section("training")):
+    for section in (validation, validation.section("training"), validation.section("storage")):
         names = section.values.get("nodes")
         for index, name in enumerate(names if isinstance(names, tuple) and all(node.name for node in nodes) else ()):
             if name not in computing:
@@ -183,6 +185,21 @@ def _check_training(validation: Draft, pool: bool, containers: bool, report: Rep
         report.add(validation.path_of("training"), problem, breaks, fix)
     else:
         check_training(validation.section("training"), containers, report)
+
+
+def _check_measured_storage(config: Draft, pool: bool, nodes: Sequence[Claim], report: Report) -> None:
+    validation = config.section("validation")
+    if validation.raw.get("storage") is None:
+        return
+    if pool:
+        problem, breaks = "is in a stack of kind pool", "storage is measured only on the cluster's own nodes"
+        fix = "move it to the cluster's stack"
+        report.add(validation.path_of("storage"), problem, breaks, fix)
+        return
+    sites = {name for site in config.items("sites") if (name := site.text("name")) is not None}
+    local = [SCRATCH] if config.section("scratch").raw.get("folder") is not None else []
+    computing = sum(node.compute for node in nodes)
+    check_storage_measurement(validation.section("storage"), [SHARE], local, sites, computing, report)
 
 
 def _check_no_containers(nccl: Draft, report: Report) -> None:

@@ -196,6 +196,47 @@ def test_a_floor_of_training_that_goes_or_is_lowered_is_found(
     assert found(*planned(build(with_training(90)), build(with_training(now)))) == finding
 
 
+def with_storage(**floors: float) -> dict[str, Any]:
+    raw = copy.deepcopy(LAB)
+    raw["validation"] = {"storage": {"floors": [{"target": "share", **floors}] if floors else []}}
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("now", "finding"),
+    [
+        ({"read_mb_per_s": 90, "latency_us": 500}, []),
+        ({"read_mb_per_s": 95, "latency_us": 400}, []),
+        (
+            {"read_mb_per_s": 80, "latency_us": 500},
+            [
+                ("floor-lowered", "the floor of share at cloud-a: read_mb_per_s falls from 90 to 80"),
+                ("floor-lowered", "the floor of share at cloud-b: read_mb_per_s falls from 90 to 80"),
+            ],
+        ),
+        (
+            {"read_mb_per_s": 90, "latency_us": 600},
+            [
+                ("floor-lowered", "the limit of share at cloud-a: latency_us rises from 500 to 600"),
+                ("floor-lowered", "the limit of share at cloud-b: latency_us rises from 500 to 600"),
+            ],
+        ),
+        (
+            {"read_mb_per_s": 90},
+            [
+                ("floor-removed", "share at cloud-a: latency_us loses its limit of 500: any result would pass"),
+                ("floor-removed", "share at cloud-b: latency_us loses its limit of 500: any result would pass"),
+            ],
+        ),
+    ],
+)
+def test_a_weaker_floor_or_limit_of_storage_is_found(
+    build: Build, now: dict[str, float], finding: list[tuple[str, str]]
+) -> None:
+    before = build(with_storage(read_mb_per_s=90, latency_us=500))
+    assert found(*planned(before, build(with_storage(**now)))) == finding
+
+
 HEAD_LOST = (
     "the head node door would be removed from the cluster; its disk has the homes, Slurm's state and the cluster's keys"
 )

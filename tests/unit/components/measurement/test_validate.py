@@ -33,6 +33,9 @@ NO_FABRIC: dict[str, Any] = {
 }  # fmt: skip
 
 
+EACH_NODE = {"each_node": True, "scope": "storage_measurement"}
+
+
 @dataclass
 class Cluster:
     """A head node whose Slurm runs every job at once; `states` are those of its nodes, `members` those of the scope."""
@@ -205,6 +208,18 @@ def test_a_node_that_is_still_listed_as_mixed_after_its_job_is_asked_for_alone(c
     cluster.stale = "a2"
     assert cluster.report(RACK)["state"] != "BUSY"
     assert cluster.submitted
+
+
+@pytest.mark.parametrize(("states", "measured"), [({"a2": "allocated"}, ["a1"]), ({"a1": "down"}, ["a2"])])
+def test_a_measurement_of_each_node_alone_takes_every_idle_node(
+    cluster: Cluster, states: dict[str, str], measured: list[str]
+) -> None:
+    cluster.states |= states
+    with mock.patch.object(Cluster, "plan", lambda _, members: json.dumps({**EACH_NODE, "nodes": len(members)})):
+        cluster.says = json.dumps({"state": "COMPLETED", "job_id": 7, "exit_code": 0, "nodes": measured, "output": ""})
+        report = cluster.report(RACK)
+    assert report["nodes"] == measured
+    assert report["left_out"] == [node for node in ("a1", "a2") if node not in measured]
 
 
 def test_nodes_that_were_never_measured_have_nothing_last(cluster: Cluster) -> None:

@@ -112,7 +112,7 @@ def test_every_role_is_a_folder_with_a_role_and_every_folder_is_in_the_order() -
     assert folders == set(ORDER)
     assert all((FOLDER / name / "role.py").is_file() for name in ORDER)
     assert [role.name for role in ROLES] == [
-        name for name in ORDER if name not in {*OF_CONTAINERS, "slurm_release", "restore", "exporters"}
+        name for name in ORDER if name not in {*OF_CONTAINERS, "slurm_release", "restore", "exporters", "fio"}
     ]
 
 

@@ -1,0 +1,106 @@
+"""The storage measurement in a stack's outputs, for the terminal and the report page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cli.output.terminal import one_line
+from components.validation.sizes import format_size
+from components.validation.storage_figures import FILES, LATE, LATENCY, READ, WRITE
+
+# Columns with a figure.
+_COLUMNS = {
+    "write (MB/s)": WRITE,
+    "read (MB/s)": READ,
+    "files/s": FILES,
+    "latency (us)": LATENCY,
+    "p99 (us)": LATE,
+}
+NUMBERS = (*_COLUMNS, "spread")
+
+
+@dataclass(frozen=True)
+class MeasuredStorage:
+    """The storage measurement; `result` comes from components/validation/storage_verdict.py."""
+
+    result: Mapping[str, Any]
+
+    @property
+    def verdict(self) -> str:
+        return str(self.result["verdict"])
+
+    @property
+    def reason(self) -> str:
+        """Return the reason of the verdict, which may contain output of programs on the nodes."""
+        return one_line(str(self.result["reason"]))
+
+    @property
+    def retries(self) -> int:
+        """Return how often in a row it was BUSY before."""
+        return int(self.result.get("retries") or 0)
+
+    @property
+    def how(self) -> str:
+        return f"a file of {format_size(self.result['size_bytes'])} by fio"
+
+    @property
+    def rows(self) -> list[dict[str, str]]:
+        """Return the figures of each node and target by column; a cell with a floor shows both."""
+        return [
+            {
+                "node": node,
+                "storage": one_line(f"{name} ({target['path']})"),
+                **{column: _cell(target, figure) for column, figure in _COLUMNS.items()},
+                "spread": _spread(target),
+                "I/O": _access(target),
+                "verdict": str(target["verdict"]),
+            }
+            for node, name, target in self._targets
+        ]
+
+    @property
+    def reasons(self) -> list[str]:
+        """Return the reasons of nodes with missing figures or a failed verdict, without those in the overall reason."""
+        reasons = [
+            one_line(str(target["reason"]))
+            for _, _, target in self._targets
+            if target["verdict"] not in ("PASS", "UNJUDGED")
+        ]
+        return [reason for reason in reasons if reason not in self.reason]
+
+    @property
+    def _targets(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+        for node, targets in sorted(self.result["nodes"].items()):
+            for name, target in targets.items():
+                yield node, name, target
+
+
+def _cell(target: Mapping[str, Any], figure: str) -> str:
+    value, floor = target[figure], target["floors"].get(figure)
+    text = "not measured" if value is None else _number(value)
+    bound = "most" if figure == LATENCY else "least"
+    return text if floor is None else f"{text} ({bound} {_number(floor)})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _spread(target: Mapping[str, Any]) -> str:
+    """Return the largest spread of the figures."""
+    spreads = [spread["relative"] for spread in target["spread"].values()]
+    return f"{max(spreads):.0%}" if spreads else ""
+
+
+def _access(target: Mapping[str, Any]) -> str:
+    """Return how the data was moved: with direct I/O or through the page cache, and the file system."""
+    access = {True: "direct", False: "page cache emptied", None: ""}[target["direct"]]
+    return one_line(", ".join(filter(None, (access, target["file_system"]))))
+
+
+def storage_of(outputs: Mapping[str, Any]) -> MeasuredStorage | None:
+    """Return the storage measurement of a stack, if it has one."""
+    result = outputs.get("storage")
+    return MeasuredStorage(result) if result else None

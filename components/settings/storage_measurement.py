@@ -1,0 +1,153 @@
+"""The storage measurement: the section `validation.storage`."""
+
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Annotated
+
+from pydantic import Field
+
+from components.settings.draft import Draft, suggest
+from components.settings.problems import Report, child_path
+from components.settings.section import Section, key, number, size
+from components.settings.types import NodeName, Number, Size, Whole
+from components.validation.sizes import format_size
+from components.validation.storage_figures import FIGURES
+
+SHARE, SCRATCH = "share", "scratch"  # targets of every cluster, and of one with tailrack:scratch
+_LEAST_BYTES, _MOST_BYTES = 2**20, 2**36
+# Shared targets are measured on one node after another, so that a figure is the node's own.
+_MOST_SECONDS = 3600
+
+Floor = Annotated[Number, Field(gt=0)]
+
+
+def _floor(description: str) -> Floor | None:
+    value: Floor | None = key(
+        description,
+        wants="a number above 0",
+        breaks="the figure would have no floor",
+        fix="write one, or leave it out to get UNJUDGED",
+        default=None,
+    )
+    return value
+
+
+class StorageFloor(Section):
+    """Floors of one target."""
+
+    target: str = key(
+        "the measured storage: `share`, or `scratch`",
+        wants="the name of a target",
+        breaks="the floors would belong to nothing",
+        fix="write share",
+    )
+    sites: tuple[str, ...] = key(
+        "sites whose nodes these floors judge",
+        wants="a list of site names",
+        breaks="the floors would judge no node",
+        fix="write [rack], or leave it out",
+        default_text="all",
+        default=(),
+    )
+    write_mb_per_s: Floor | None = _floor("lowest acceptable MB/s of one node that writes a large file")
+    read_mb_per_s: Floor | None = _floor("lowest acceptable MB/s of one node that reads a large file")
+    files_per_s: Floor | None = _floor("lowest acceptable number of small files per second on one node")
+    latency_us: Floor | None = _floor("highest acceptable latency of a random read of 4 KiB, in microseconds")
+
+
+class StorageMeasurement(Section):
+    """The storage measurement: throughput, latency and small files of the share and of scratch, on each node."""
+
+    nodes: tuple[NodeName, ...] = key(
+        "nodes to measure; default: all measured nodes",
+        wants="a list of node names",
+        breaks="nothing would be measured",
+        fix="write [a1, a2], or leave it out",
+        default_text="those of `validation.nodes`",
+        default=(),
+    )
+    size: Size = size(
+        "size of the large file that a node writes and reads, at most 64G",
+        breaks="there would be nothing to write and read",
+        default=2**30,
+    )
+    seconds: Whole = number(
+        "about the time for one target on one node", 2, 600, breaks="the figures would mean nothing", default=10
+    )
+    floors: tuple[StorageFloor, ...] = key(
+        "floors by target; without one, a target is UNJUDGED",
+        wants="a list of floors",
+        breaks="the targets would have no floors",
+        fix="write [{target: share, read_mb_per_s: 100}], or leave it out",
+        default=(),
+    )
+
+
+def check_storage_measurement(
+    section: Draft, shared: Collection[str], local: Collection[str], sites: Collection[str], nodes: int, report: Report
+) -> None:
+    """Report a size that no node should write, a measurement that takes hours, and floors that judge nothing.
+
+    shared, local   names of the targets
+    nodes           the number of nodes that run jobs
+    """
+    _check_size(section, report)
+    seconds, listed = section.value("seconds"), section.value("nodes")
+    count = len(listed) if isinstance(listed, tuple) and listed else nodes
+    if isinstance(seconds, int) and (total := count * len(shared) * seconds) > _MOST_SECONDS:
+        path = section.path_of("seconds" if "seconds" in section.raw else "nodes")
+        problem = f"{count} nodes, one after another, would take about {total // 60} minutes"
+        breaks = "up would wait for it, and no other job could run on these nodes"
+        report.add(path, problem, breaks, "list fewer nodes in validation.storage.nodes, or write fewer seconds")
+    judged: dict[tuple[str, str], str] = {}
+    for floor in section.items("floors"):
+        _check_floor(floor, {*shared, *local}, sites, report)
+        _check_once(floor, sites, judged, report)
+
+
+def _check_size(section: Draft, report: Report) -> None:
+    path, value = section.path_of("size"), section.value("size")
+    if isinstance(value, int) and not _LEAST_BYTES <= value <= _MOST_BYTES:
+        shown = report.value(path, value) if report.hides(path) else format_size(value)
+        problem = f"{shown} is not a size from 1 MiB to 64 GiB"
+        breaks = "a file of that size measures nothing" if value < _LEAST_BYTES else "writing it would take minutes"
+        report.add(path, problem, breaks, "write a size such as 1G")
+
+
+def _check_floor(floor: Draft, targets: Collection[str], sites: Collection[str], report: Report) -> None:
+    target, path = floor.value("target"), floor.path_of("target")
+    if isinstance(target, str) and target not in targets:
+        if target == SCRATCH:
+            problem, fix = "scratch is not measured without tailrack:scratch.folder", "set that folder, or remove it"
+        else:
+            problem, fix = f"{report.value(path, target)} is not a measured target", suggest(target, targets)
+        report.add(path, problem, "the floors would judge nothing", fix)
+    names = floor.value("sites")
+    for index, name in enumerate(names if isinstance(names, tuple) else ()):
+        if name not in sites:
+            site_path = child_path(floor.path_of("sites"), index)
+            problem = f"{report.value(site_path, name)} is not a site of this stack"
+            report.add(site_path, problem, "the floors would judge no node", partial(suggest, name, sites))
+    if "target" in floor.raw and not floor.raw.keys() & FIGURES.keys():
+        fix = f"write one of {', '.join(FIGURES)}"
+        report.add(floor.path, "has no floor", "its target would be UNJUDGED", fix)
+
+
+def _check_once(floor: Draft, sites: Collection[str], judged: dict[tuple[str, str], str], report: Report) -> None:
+    target, names = floor.value("target"), floor.value("sites")
+    if not isinstance(target, str) or not isinstance(names, tuple):
+        return
+    for site in names or sites:
+        first = judged.setdefault((target, str(site)), floor.path)
+        if first != floor.path:
+            problem = f"judges {target} at {site}, as {first} does"
+            report.add(floor.path, problem, "one of the two would have no effect", "remove one, or list other sites")
+            return
+
+
+def floors_at(floors: Sequence[StorageFloor], target: str, site: str) -> dict[str, float]:
+    """Return the floors of a target for the nodes of a site, by figure."""
+    for floor in floors:
+        if floor.target == target and (not floor.sites or site in floor.sites):
+            return {name: value for name in FIGURES if (value := getattr(floor, name)) is not None}
+    return {}

@@ -1,0 +1,96 @@
+"""The figures that nodes report of their storage: lines of JSON in the output of a user's job, which is untrusted."""
+
+import json
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from components.validation.model import number
+
+PREFIX = "tailrack-storage"
+RUNS = 3
+WRITE, READ, FILES, LATENCY, LATE = "write_mb_per_s", "read_mb_per_s", "files_per_s", "latency_us", "latency_p99_us"
+# Figures with a floor, by key, with the words for people. Lower values of latency are better.
+FIGURES: Mapping[str, str] = {
+    WRITE: "MB/s written",
+    READ: "MB/s read",
+    FILES: "small files/s",
+    LATENCY: "us of latency",
+}
+_LONGEST = 400  # characters of a text from a node
+
+
+@dataclass(frozen=True)
+class StorageFigures:
+    """Figures of one target on one node.
+
+    runs         one value per run, by figure (FIGURES and LATE)
+    direct       whether fio used direct I/O; None if unknown
+    written_by   the node that wrote the file that this node read; empty for the node itself
+    problem      the reason for missing figures; empty without one
+    """
+
+    runs: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    direct: bool | None = None
+    file_system: str = ""
+    written_by: str = ""
+    problem: str = ""
+
+    def median(self, name: str) -> float | None:
+        """Return the median of a figure's runs; None if it was not measured."""
+        runs = self.runs.get(name)
+        return statistics.median_low(runs) if runs else None
+
+    def spread(self, name: str) -> float | None:
+        """Return (largest - smallest) / median of a figure's runs; None with fewer than two runs."""
+        runs, median = self.runs.get(name, ()), self.median(name)
+        return (max(runs) - min(runs)) / median if len(runs) > 1 and median else None
+
+    @property
+    def missing(self) -> list[str]:
+        """Return the figures without all runs."""
+        return [name for name in FIGURES if len(self.runs.get(name, ())) != RUNS]
+
+
+def line_of(node: str, target: str, **values: Any) -> str:
+    """Return the line in which a node reports a part of its figures, with four digits each."""
+    if "runs" in values:
+        values["runs"] = {name: [float(f"{run:.4g}") for run in runs] for name, runs in values["runs"].items()}
+    return f"{PREFIX} {json.dumps({'node': node, 'target': target, **values}, sort_keys=True)}"
+
+
+def read_storage(output: str) -> dict[tuple[str, str], StorageFigures]:
+    """Return the figures in a job's output by node and target, as far as they go. Nothing is raised."""
+    parts: dict[tuple[str, str], StorageFigures] = {}
+    for line in output.splitlines():
+        # srun may put two lines of different tasks on one: each begins with the prefix.
+        _, _, text = line.partition(f"{PREFIX} ")
+        try:
+            data = json.loads(text) if text else None
+            if isinstance(data, dict):
+                place = str(data["node"])[:63], str(data["target"])[:63]
+                parts[place] = _joined(parts.get(place, StorageFigures()), data)
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            continue  # its figures are missing, which the verdict reports
+    return parts
+
+
+def _joined(before: StorageFigures, data: Mapping[str, Any]) -> StorageFigures:
+    runs = {
+        name: tuple(number(name, value) for value in data["runs"][name][:RUNS])
+        for name in (*FIGURES, LATE)
+        if name in data.get("runs", {})
+    }
+    direct = data.get("direct")
+    return StorageFigures(
+        {**before.runs, **runs},
+        before.direct if not isinstance(direct, bool) else direct and before.direct is not False,
+        _text(data, "file_system") or before.file_system,
+        _text(data, "written_by") or before.written_by,
+        before.problem or _text(data, "problem"),
+    )
+
+
+def _text(data: Mapping[str, Any], name: str) -> str:
+    return " ".join(str(data.get(name) or "").split())[:_LONGEST]

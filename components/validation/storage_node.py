@@ -1,0 +1,280 @@
+"""Measure one target on this node, as a task of the measuring job: `storage-node TARGET PART`.
+
+TARGET is a target of the plan (components/measurement/storage.py), as JSON. PART:
+
+  all     write, read and small files, on a target that only this node sees
+  write   write and small files; leave the written file for the next node
+  read    read the file that another node wrote, so that this node's page cache cannot have it
+  clean   remove everything that a measurement left in the target
+
+A file that was written is removed when it is read, when a part fails, and when the job is cancelled.
+"""
+
+import contextlib
+import errno
+import getpass
+import json
+import mmap
+import os
+import shutil
+import signal
+import stat
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.validation import fio
+from components.validation.sizes import format_size
+from components.validation.storage_figures import FILES, LATE, LATENCY, READ, RUNS, WRITE, line_of
+
+ALL, WRITE_PART, READ_PART, CLEAN = "all", "write", "read", "clean"
+# Where a target's folder for measuring is: in the job's folder on the share, in the job's scratch folder, or at the
+# top of a mounted file system.
+IN_JOB, IN_SCRATCH, IN_MOUNT = "job", "scratch", "mount"
+# Shares of a target's time for one part of all runs.
+_LARGE, _SMALL = 0.3, 0.2
+_MOST_FILES = 20_000
+_FILE_BYTES = 4096
+_ALIGNED = 4096  # bytes and address of a direct transfer
+# Free space that stays: the larger of these bytes and this part of the file system.
+_KEPT_BYTES, _KEPT_PART = 2**30, 0.05
+
+
+class Problem(Exception):
+    """The target cannot be measured; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target on this node.
+
+    name      its name in outputs
+    path      its path on nodes, for people; the mount point for IN_MOUNT, the parent of jobs' folders for IN_SCRATCH
+    place     IN_JOB, IN_SCRATCH or IN_MOUNT
+    shared    whether other nodes see the same files
+    size      bytes of the large file
+    seconds   time for all parts
+    """
+
+    name: str
+    path: str
+    place: str
+    shared: bool
+    size: int
+    seconds: float
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Target":
+        return cls(**{name: data[name] for name in cls.__dataclass_fields__})
+
+    def folder(self) -> Path:
+        """Return the folder for measuring, which need not exist. Raises Problem if its parent is not the target."""
+        if self.place == IN_JOB:
+            return Path.cwd() / "data"
+        if self.place == IN_SCRATCH:
+            scratch = os.environ.get("TMPDIR", "")
+            if not Path(scratch).is_relative_to(self.path):
+                raise Problem(
+                    f"TMPDIR is {scratch or 'not set'} and not in {self.path}: see 'journalctl -u slurmd' there"
+                )
+            return Path(scratch) / "tailrack-storage"
+        if not os.path.ismount(self.path):
+            raise Problem(f"{self.path} is not mounted there")
+        return Path(self.path) / f".tailrack-storage-{getpass.getuser()}"
+
+
+def measure(target: Target, part: str, node: str, source: str) -> str:
+    """Run a part and return the line with its figures, or with the problem.
+
+    source   the node that wrote the file to read
+    """
+    try:
+        return line_of(node, target.name, **_PARTS[part](target, target.folder(), node, source))
+    except (Problem, fio.FioError) as problem:
+        return line_of(node, target.name, problem=str(problem))
+    except OSError as error:
+        return line_of(node, target.name, problem=_sentence(error, target))
+
+
+def remove(path: Path) -> None:
+    """Remove a measuring folder or a file in it. A link is removed, and never followed."""
+    with contextlib.suppress(OSError):
+        if stat.S_ISDIR(path.lstat().st_mode):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+
+
+def _all(target: Target, folder: Path, node: str, _: str) -> dict[str, Any]:
+    try:
+        written = _write(target, folder, node, "")
+        read = _read(target, folder, node, node)
+    finally:
+        remove(folder)
+    return {**written, **read, "runs": {**written["runs"], **read["runs"]}}
+
+
+def _write(target: Target, folder: Path, node: str, _: str) -> dict[str, Any]:
+    _own_folder(folder, target)
+    large, files = folder / node, folder / f"{node}.files"
+    remove(large)
+    _require_space(target, folder)
+    direct = takes_direct(folder, f"{node}.direct")
+    try:
+        rates = [_write_once(target, large, direct) for _run in range(RUNS)]
+        files_per_s = [_small_files(files, target.seconds * _SMALL / RUNS) for _run in range(RUNS)]
+    except BaseException:
+        remove(large)
+        raise
+    finally:
+        remove(files)
+    return {"runs": {WRITE: rates, FILES: files_per_s}, "direct": direct, "file_system": file_system(folder)}
+
+
+def _write_once(target: Target, large: Path, direct: bool) -> float:
+    remove(large)  # overwriting a file is another figure than writing a new one
+    seconds = target.seconds * _LARGE / RUNS
+    return fio.run_fio(fio.WRITE, large.parent, large.name, target.size, seconds, direct).mb_per_s
+
+
+def _read(target: Target, folder: Path, node: str, source: str) -> dict[str, Any]:
+    try:
+        return _read_file(target, folder, node, source)
+    finally:
+        remove(folder / source)
+
+
+def _read_file(target: Target, folder: Path, node: str, source: str) -> dict[str, Any]:
+    # A slow target may have taken less than the whole file in its time. fio would write the rest before it reads.
+    size = (folder / source).stat().st_size // fio.BLOCK * fio.BLOCK
+    if not size:
+        raise Problem(f"writing {format_size(fio.BLOCK)} took too long: write more in validation.storage.seconds")
+    direct = takes_direct(folder, f"{node}.direct")
+    large, small = (target.seconds * share / RUNS for share in (_LARGE, _SMALL))
+    reads = [fio.run_fio(fio.READ, folder, source, size, large, direct) for _run in range(RUNS)]
+    late = [fio.run_fio(fio.LATENCY, folder, source, size, small, direct) for _run in range(RUNS)]
+    runs = {
+        READ: [run.mb_per_s for run in reads],
+        LATENCY: [run.median_us for run in late if run.median_us is not None],
+        LATE: [run.p99_us for run in late if run.p99_us is not None],
+    }
+    return {"runs": runs, "direct": direct, "written_by": "" if source == node else source}
+
+
+def _clean(_target: Target, folder: Path, _node: str, _source: str) -> dict[str, Any]:
+    remove(folder)
+    return {}
+
+
+_PARTS: Mapping[str, Callable[[Target, Path, str, str], dict[str, Any]]] = {
+    ALL: _all,
+    WRITE_PART: _write,
+    READ_PART: _read,
+    CLEAN: _clean,
+}
+
+
+def _own_folder(folder: Path, target: Target) -> None:
+    """Make the folder for measuring; refuse a link or another account's folder of that name."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise Problem(f"{folder} on {target.path} belongs to another account, or is no folder: remove it")
+
+
+def _require_space(target: Target, folder: Path) -> None:
+    status = os.statvfs(folder)
+    total, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+    needed = target.size + max(_KEPT_BYTES, int(total * _KEPT_PART))
+    if not total:
+        raise Problem(f"{target.path} does not report its free space, so writing could fill it")
+    if free < needed:
+        raise Problem(
+            f"{target.path} has {free / 2**30:.1f} GiB free, and {needed / 2**30:.1f} GiB are needed: "
+            "free some, or write a smaller validation.storage.size"
+        )
+
+
+def takes_direct(folder: Path, name: str) -> bool:
+    """Return whether the file system takes direct I/O."""
+    path = folder / name
+    buffer = mmap.mmap(-1, _ALIGNED)  # at the start of a page, as direct I/O needs it
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_DIRECT, 0o600)
+        try:
+            return os.write(handle, buffer) == _ALIGNED
+        finally:
+            os.close(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        return False
+    finally:
+        buffer.close()
+        remove(path)
+
+
+def _small_files(folder: Path, seconds: float) -> float:
+    """Return files per second: create a file, write 4 KiB, close it, read its attributes, and delete it."""
+    remove(folder)
+    folder.mkdir(mode=0o700)
+    data, count = os.urandom(_FILE_BYTES), 0
+    begin = now = time.monotonic()
+    while count < _MOST_FILES and (not count or now - begin < seconds):
+        path = folder / str(count)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.write(handle, data)
+        finally:
+            os.close(handle)
+        path.stat()
+        path.unlink()
+        count, now = count + 1, time.monotonic()
+    return count / max(now - begin, 1e-6)
+
+
+def file_system(folder: Path) -> str:
+    """Return the type of the file system that contains a folder, such as nfs4; empty if it is unknown."""
+    best, kind = "", ""
+    place = os.path.realpath(folder)
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines():
+            fields = line.split(" ")
+            # The later one of two mounts at one place hides the other.
+            if len(fields) > 2 and fields[2] != "autofs" and Path(place).is_relative_to(fields[1]):
+                best, kind = (fields[1], fields[2]) if len(fields[1]) >= len(best) else (best, kind)
+    return kind
+
+
+def _sentence(error: OSError, target: Target) -> str:
+    user = getpass.getuser()
+    remedies = {
+        errno.ENOENT: f"{target.path} or the file to read in it is gone",
+        **dict.fromkeys((errno.EACCES, errno.EPERM), f"{user}, who measures, cannot write to {target.path}: allow it"),
+        errno.EAGAIN: "the kernel has no room for asynchronous I/O: raise fs.aio-max-nr there",
+        errno.EROFS: f"{target.path} is read-only, and only storage that can be written is measured",
+        errno.EDQUOT: f"the quota of {user} on {target.path} is full: raise it, or write a smaller size",
+        errno.ENOSPC: f"{target.path} is full: free some space, or write a smaller validation.storage.size",
+    }
+    return remedies.get(error.errno or 0, f"{target.path}: {error.strerror}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a part, print its line, and return the exit status."""
+    data, part, *source = arguments
+    target, node = Target.from_json(json.loads(data)), os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+    # Slurm cancels a job with SIGTERM, and kills it half a minute later. The folder goes as a whole: no other node
+    # measures a shared target at the same time.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        sys.stdout.write(measure(target, part, node, source[0] if source else node) + "\n")
+        sys.stdout.flush()
+    except SystemExit:
+        with contextlib.suppress(Problem):
+            remove(target.folder())
+        raise
+    return 0

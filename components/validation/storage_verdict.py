@@ -1,0 +1,219 @@
+"""Turn the report of a storage measurement into its output, judged by node and target like the bandwidth (verdict.py).
+
+The verdict depends on the medians of three runs. A value that was not measured is None, never 0.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypedDict
+
+from components.validation.model import JobReport
+from components.validation.storage_figures import (
+    FIGURES,
+    FILES,
+    LATE,
+    LATENCY,
+    READ,
+    WRITE,
+    StorageFigures,
+    read_storage,
+)
+from components.validation.verdict import Verdict, moment, not_completed
+from components.validation.wording import context
+
+BACKEND = "storage"
+# Above this spread, a run below the floor makes a figure UNSTABLE although the median is above it.
+LARGEST_SPREAD = 0.5
+_WORST_FIRST: tuple[Verdict, ...] = ("FAIL", "INCONCLUSIVE", "UNSTABLE", "UNJUDGED", "PASS")
+_MOST_NAMED = 6
+
+# By node and target.
+Floors = Mapping[str, Mapping[str, Mapping[str, float]]]
+
+
+class StorageSpread(TypedDict):
+    """The values of the runs, and (largest - smallest) / median."""
+
+    runs: list[float]
+    relative: float
+
+
+class TargetResult(TypedDict):
+    """One target on one node.
+
+    direct       whether direct I/O was used; if not, the page cache was emptied before reading
+    written_by   the node that wrote the file that was read; None for the node itself
+    """
+
+    verdict: Verdict
+    reason: str
+    path: str
+    file_system: str | None
+    direct: bool | None
+    written_by: str | None
+    write_mb_per_s: float | None
+    read_mb_per_s: float | None
+    files_per_s: float | None
+    latency_us: float | None
+    latency_p99_us: float | None
+    floors: dict[str, float]
+    spread: dict[str, StorageSpread]
+
+
+class StorageResult(TypedDict):
+    """The storage measurement: `nodes` has by node the result of each target by its name."""
+
+    verdict: Verdict
+    reason: str
+    nodes: dict[str, dict[str, TargetResult]]
+    left_out: list[str]
+    size_bytes: int
+    job_id: int | None
+    seconds: float | None
+    measured_at: str | None
+
+
+def judge_storage(
+    step_report: Mapping[str, Any], paths: Mapping[str, Mapping[str, str]], floors: Floors, size: int
+) -> StorageResult:
+    """Return the result of the step's report, which is untrusted output of a user. Nothing is raised.
+
+    paths    by node, the path of each target that it has
+    floors   the config's floors by node and target
+    size     bytes of the large file
+    """
+    try:
+        report = JobReport.from_json({**step_report, "last": None})
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        reason = "The report cannot be read. Change tailrack:validation.rerun to measure again."
+        empty = JobReport(job_id=None, state="", exit_code=None, signal=None, seconds=None, nodes=(), output="")
+        return _result(empty, ("INCONCLUSIVE", reason), {}, size)
+    if report.state == "BUSY":
+        return _result(report, _busy(report), {}, size)
+    figures = read_storage(report.output)
+    nodes = {
+        node: {
+            target: _judge(node, target, path, figures.get((node, target)), floors.get(node, {}).get(target, {}))
+            for target, path in paths[node].items()
+        }
+        for node in report.nodes
+        if node in paths
+    }
+    return _result(report, _overall(report, nodes), nodes, size)
+
+
+def _busy(report: JobReport) -> tuple[Verdict, str]:
+    facts = "; ".join(f"{name}: {text}" for name, text in report.facts.items())
+    busy = f"Other jobs are on {', '.join(report.left_out) or 'its nodes'}{f' ({facts})' if facts else ''}"
+    return "BUSY", f"{busy}. No storage was measured. The next up tries again."
+
+
+def _judge(
+    node: str, target: str, path: str, figures: StorageFigures | None, floors: Mapping[str, float]
+) -> TargetResult:
+    figures = figures or StorageFigures(problem="the node reported no figure")
+    verdict, reason = _verdict(f"{target} on {node}", figures, floors)
+    spread = {
+        name: StorageSpread(runs=list(figures.runs[name]), relative=relative)
+        for name in FIGURES
+        if (relative := figures.spread(name)) is not None
+    }
+    return TargetResult(
+        verdict=verdict,
+        reason=reason,
+        path=path,
+        file_system=figures.file_system or None,
+        direct=figures.direct,
+        written_by=figures.written_by or None,
+        write_mb_per_s=figures.median(WRITE),
+        read_mb_per_s=figures.median(READ),
+        files_per_s=figures.median(FILES),
+        latency_us=figures.median(LATENCY),
+        latency_p99_us=figures.median(LATE),
+        floors=dict(floors),
+        spread=spread,
+    )
+
+
+def _verdict(subject: str, figures: StorageFigures, floors: Mapping[str, float]) -> tuple[Verdict, str]:
+    below = [text for name in floors if (text := _below(name, figures, floors[name]))]
+    if below:
+        return "FAIL", f"{subject}: {', '.join(below)}."
+    if figures.problem or figures.missing:
+        missing = ", ".join(FIGURES[name] for name in figures.missing)
+        return "INCONCLUSIVE", f"{subject}: {figures.problem or f'not measured: {missing}'}."
+    unstable = [text for name in floors if (text := _unstable(name, figures, floors[name]))]
+    if unstable:
+        return "UNSTABLE", f"{subject}: {', '.join(unstable)}."
+    if not floors:
+        return "UNJUDGED", f"{subject}: the config has no floor."
+    return "PASS", f"{subject}: {', '.join(_measured(name, figures) for name in floors)}, within the floors."
+
+
+def _measured(name: str, figures: StorageFigures) -> str:
+    return f"{_number(figures.median(name) or 0)} {FIGURES[name]}"
+
+
+def _fails(name: str, value: float, floor: float) -> bool:
+    return value > floor if name == LATENCY else value < floor
+
+
+def _below(name: str, figures: StorageFigures, floor: float) -> str:
+    value = figures.median(name)
+    if value is None or not _fails(name, value, floor):
+        return ""
+    side = "above the limit" if name == LATENCY else "below the floor"
+    return f"{_measured(name, figures)}, {side} of {_number(floor)}"
+
+
+def _unstable(name: str, figures: StorageFigures, floor: float) -> str:
+    runs, relative = figures.runs[name], figures.spread(name) or 0
+    if relative <= LARGEST_SPREAD or not any(_fails(name, run, floor) for run in runs):
+        return ""
+    listed = ", ".join(map(_number, runs))
+    return f"{_measured(name, figures)}, but the runs gave {listed}, on both sides of {_number(floor)}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _overall(report: JobReport, nodes: Mapping[str, Mapping[str, TargetResult]]) -> tuple[Verdict, str]:
+    """Return the worst verdict, with the nodes and targets that have it."""
+    results = [result for by_target in nodes.values() for result in by_target.values()]
+    ended = not_completed(BACKEND, report)
+    if ended and (not results or all(result["verdict"] == "INCONCLUSIVE" for result in results)):
+        return ended
+    if not results:
+        return "INCONCLUSIVE", f"No storage was measured.{context(report)}"
+    worst = min((result["verdict"] for result in results), key=_WORST_FIRST.index)
+    reasons = [result["reason"] for result in results if result["verdict"] == worst]
+    listed = " ".join(reasons[:_MOST_NAMED]) + (f" {len(reasons) - _MOST_NAMED} more." if reasons[_MOST_NAMED:] else "")
+    if worst == "UNJUDGED" and all(result["verdict"] == worst for result in results):
+        listed = f"Measured storage on {', '.join(nodes)}; the config has no floors."
+    elif worst == "PASS":
+        listed = f"Storage on {', '.join(nodes)} is within the floors."
+    return _with_job(ended, worst, f"{listed}{_without(report)}")
+
+
+def _with_job(ended: tuple[Verdict, str] | None, worst: Verdict, reason: str) -> tuple[Verdict, str]:
+    return (worst, reason) if ended is None else ("FAIL", f"{ended[1]} {reason}")
+
+
+def _without(report: JobReport) -> str:
+    out = [f"{name} ({report.absent.get(name, 'other jobs')})" for name in report.left_out]
+    return f" Not measured: {', '.join(out)}." if out else ""
+
+
+def _result(
+    report: JobReport, verdict: tuple[Verdict, str], nodes: dict[str, dict[str, TargetResult]], size: int
+) -> StorageResult:
+    return StorageResult(
+        verdict=verdict[0],
+        reason=verdict[1],
+        nodes=nodes,
+        left_out=list(report.left_out),
+        size_bytes=size,
+        job_id=report.job_id,
+        seconds=report.seconds,
+        measured_at=moment(report.measured_at),
+    )

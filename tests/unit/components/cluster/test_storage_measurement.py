@@ -1,0 +1,170 @@
+"""The storage measurement as a step of a stack: its plan, when it is measured again, and what the stack outputs."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.cluster.storage_measurement import NAME
+from components.measurement.plan import Node
+from components.measurement.storage import Target, job_minutes, storage_plan, targets
+from components.roles.program import command_line
+from components.settings.storage_measurement import StorageMeasurement
+from components.validation.storage_figures import line_of
+from stacks.config import ConfigError, PoolConfig, parse
+from tests.unit.configs import LAB
+from tests.unit.recorded import Build
+
+STEP = f"validate-{NAME}"
+RUNS = {name: [3, 3, 3] for name in ("write_mb_per_s", "read_mb_per_s", "files_per_s", "latency_us", "latency_p99_us")}
+
+
+def with_storage(config: dict[str, Any], **storage: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(config)
+    changed["validation"]["storage"] = storage
+    return changed
+
+
+def with_scratch(config: dict[str, Any]) -> dict[str, Any]:
+    return {**copy.deepcopy(config), "scratch": {"folder": "/var/lib/scratch"}}
+
+
+def test_without_the_key_there_is_neither_step_nor_output_nor_package(build: Build, lab_config: dict[str, Any]) -> None:
+    stack = build(lab_config)
+    assert STEP not in stack.names
+    assert NAME not in stack.outputs
+    # The measurement changes nothing on machines except for one package.
+    changed = {name for name in build(with_storage(lab_config)).differences(stack) if name.endswith("-node")}
+    assert changed <= {"a1-node", "b1-node"}
+
+
+def test_it_measures_the_share_and_scratch_on_all_nodes_as_a_user(build: Build, lab_config: dict[str, Any]) -> None:
+    header = build(with_storage(with_scratch(lab_config), size="64M", seconds=4)).variables(STEP)
+    assert (header["SCOPE"], header["RUN_AS"]) == ("storage_measurement", "ada")
+    assert header["DRIVER"] == command_line("measure-storage")
+    plan = json.loads(header["PLAN"])
+    assert [(target["name"], target["path"], target["shared"]) for target in plan["targets"]] == [
+        ("share", "/shared", True),
+        ("scratch", "/var/lib/scratch", False),
+    ]
+    assert all((target["size"], target["seconds"]) == (2**26, 4) for target in plan["targets"])
+    assert "storage-job" in header["JOB_SCRIPT"]
+    assert "#SBATCH --exclusive" in header["JOB_SCRIPT"]
+
+
+def test_a_target_is_measured_on_the_nodes_of_its_sites() -> None:
+    nodes = {"a1": Node("rack", "100.64.0.1", ""), "b1": Node("cloud", "100.64.0.2", "")}
+    mount = Target("data", "/data", "mount", shared=True, sites=("rack",))
+    (target,) = storage_plan(nodes, (mount,), StorageMeasurement())["targets"]
+    assert target["nodes"] == ["a1"]
+
+
+def test_the_time_limit_grows_with_the_nodes_that_measure_a_shared_target_in_turn() -> None:
+    shared, local = (Target(name, "/x", "mount", shared=name == "data") for name in ("data", "disk"))
+    settings = StorageMeasurement()
+    assert job_minutes(100, (shared,), settings) > 10 * job_minutes(2, (shared,), settings) / 2
+    assert job_minutes(100, (local,), settings) == job_minutes(2, (local,), settings)
+
+
+def test_a_floor_measures_nothing_again_and_size_seconds_and_rerun_do(build: Build, lab_config: dict[str, Any]) -> None:
+    before = build(with_storage(lab_config))[STEP].inputs["triggers"]
+    floors = [{"target": "share", "read_mb_per_s": 5}]
+    assert build(with_storage(lab_config, floors=floors))[STEP].inputs["triggers"] == before
+    assert build(with_storage(lab_config, seconds=5))[STEP].inputs["triggers"] != before
+    assert build(with_storage(lab_config, size="2G"))[STEP].inputs["triggers"] != before
+    again = with_storage(lab_config)
+    again["validation"]["rerun"] = "once more"
+    assert build(again)[STEP].inputs["triggers"] != before
+
+
+def test_neither_bandwidth_nor_training_is_measured_again_for_it(build: Build, lab_config: dict[str, Any]) -> None:
+    before, after = build(lab_config), build(with_storage(lab_config))
+    assert not after.differences(before) & before.validations
+
+
+def test_floors_judge_the_nodes_of_their_sites(build: Build, lab_config: dict[str, Any]) -> None:
+    nodes = ["a1", "b1"]
+    report = {
+        "state": "COMPLETED", "job_id": 7, "exit_code": 0, "seconds": 9, "nodes": nodes,
+        "output": "\n".join(line_of(node, "share", runs=dict(RUNS)) for node in nodes),
+    }  # fmt: skip
+    floors = [
+        {"target": "share", "read_mb_per_s": 5, "sites": ["cloud-b"]},
+        {"target": "share", "files_per_s": 1, "sites": ["cloud-a"]},
+    ]
+    result = build(with_storage(lab_config, floors=floors), answers={STEP: report}).outputs[NAME]
+    assert result["verdict"] == "FAIL"
+    assert result["reason"] == "share on b1: 3 MB/s read, below the floor of 5."
+    assert result["nodes"]["a1"]["share"]["verdict"] == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("storage", "words"),
+    [
+        ({"size": "128G"}, "storage.size: 128 GiB is not a size from 1 MiB to 64 GiB; writing it would take minutes"),
+        (
+            {"size": "4K"},
+            "storage.size: 4 KiB is not a size from 1 MiB to 64 GiB; a file of that size measures nothing",
+        ),
+        ({"size": "big"}, "storage.size: 'big' is not"),
+        ({"seconds": 1}, "storage.seconds: 1 is not a whole number from 2 to 600"),
+        ({"nodes": ["nobody"]}, "storage.nodes[0]: 'nobody' is not a node that runs jobs"),
+        ({"floors": [{"target": "shre", "read_mb_per_s": 5}]}, "floors[0].target: 'shre' is not a measured target"),
+        ({"floors": [{"target": "shre", "read_mb_per_s": 5}]}, "did you mean 'share'?"),
+        (
+            {"floors": [{"target": "scratch", "read_mb_per_s": 5}]},
+            "floors[0].target: scratch is not measured without tailrack:scratch.folder",
+        ),
+        (
+            {"floors": [{"target": "share", "read_mb_per_s": 5, "sites": ["moon"]}]},
+            "floors[0].sites[0]: 'moon' is not a site of this stack",
+        ),
+        (
+            {"floors": [{"target": "share"}]},
+            "floors[0]: has no floor; its target would be UNJUDGED; write one of write",
+        ),
+        (
+            {
+                "floors": [
+                    {"target": "share", "read_mb_per_s": 5},
+                    {"target": "share", "latency_us": 5, "sites": ["cloud-a"]},
+                ]
+            },
+            "floors[1]: judges share at cloud-a, as tailrack:validation.storage.floors[0] does",
+        ),
+        ({"floors": [{"target": "share", "read_mb_per_s": 0}]}, "floors[0].read_mb_per_s: 0 is not"),
+        ({"floors": [{"target": "share", "latency_us": "low"}]}, "floors[0].latency_us: 'low' is not"),
+        ({"floors": {"share": 5}}, "validation.storage.floors"),
+        ({"gpus": 2}, "validation.storage.gpus"),
+    ],
+)
+def test_a_measurement_that_cannot_be_made_or_judged_is_refused(storage: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as problem:
+        parse(with_storage(LAB, **storage), base_dir=Path())
+    assert words in str(problem.value)
+
+
+def test_a_measurement_of_hours_is_refused_unless_it_lists_nodes() -> None:
+    config = copy.deepcopy(LAB)
+    config["sites"][1]["pools"] = [{"name": "p", "count": 400}]
+    with pytest.raises(ConfigError) as problem:
+        parse(with_storage(config), base_dir=Path())
+    assert "nodes, one after another, would take about 6" in str(problem.value)
+    assert "list fewer nodes in validation.storage.nodes" in str(problem.value)
+    parse(with_storage(config, nodes=["p1", "p2"]), base_dir=Path())
+
+
+def test_a_pool_does_not_measure_storage() -> None:
+    config = {"kind": "pool", "cluster": "dev", "sites": LAB["sites"][1:], "validation": {"storage": {}}}
+    with pytest.raises(ConfigError) as problem:
+        parse(config, PoolConfig, base_dir=Path())
+    assert "validation.storage: is in a stack of kind pool" in str(problem.value)
+
+
+def test_a_mount_is_one_more_line_of_the_targets() -> None:
+    config = parse(with_storage(with_scratch(LAB)), base_dir=Path())
+    assert [target.name for target in targets(config)] == ["share", "scratch"]

@@ -1,0 +1,77 @@
+"""fio's command lines, and the figures in its real output."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.validation.fio import LATENCY, READ, WRITE, FioError, fio_command, read_fio
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "fio"
+
+
+def real(name: str) -> str:
+    return (FIXTURES / f"fio-3.33-{name}.json").read_text(encoding="utf-8")
+
+
+def changed(name: str, **section: Any) -> str:
+    report = json.loads(real(name))
+    report["jobs"][0]["read"] |= section
+    return json.dumps(report)
+
+
+@pytest.mark.parametrize(("kind", "section"), [(WRITE, "write"), (READ, "read"), (LATENCY, "read")])
+def test_rate_and_latency_of_real_output_are_those_that_fio_reports(kind: str, section: str) -> None:
+    reported = json.loads(real(kind))["jobs"][0][section]
+    reading = read_fio(real(kind), kind)
+    assert reading.io_bytes == 64 * 2**20
+    assert reading.mb_per_s == pytest.approx(reported["bw_bytes"] / 1e6, rel=0.01)
+    assert reading.median_us == reported["clat_ns"]["percentile"]["50.000000"] / 1000
+    assert reading.p99_us == reported["clat_ns"]["percentile"]["99.000000"] / 1000
+
+
+def test_an_error_of_the_file_system_is_raised_as_such() -> None:
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        read_fio(real("disk-full"), WRITE)
+    assert raised.value.errno == errno.ENOSPC
+
+
+@pytest.mark.parametrize(
+    ("output", "errors", "message"),
+    [
+        ("", "fio: unrecognized option '--randrepeat=0'\n", "fio: unrecognized option '--randrepeat=0'"),
+        ("", "", "fio printed no figures"),
+        (real("read")[:900], "", "fio printed no figures"),
+        ('{"jobs": []}', "", "fio printed no figures"),
+        (changed("read", io_bytes=0), "", "fio moved no data in its time"),
+        (changed("read", clat_ns=None), "", "fio's output lacks a figure"),
+        (changed("read", io_bytes="many"), "", "fio's output lacks a figure"),
+        ('{"jobs": [{"error": 0, "read": 5}]}', "", "fio's output lacks a figure"),
+        ('{"jobs": [{"error": -1}, 5]}', "", "fio's output lacks a figure"),
+    ],
+)
+def test_output_without_figures_is_refused_with_the_reason(output: str, errors: str, message: str) -> None:
+    with pytest.raises(FioError, match=message):
+        read_fio(output, READ, errors)
+
+
+def test_a_file_is_named_in_its_own_folder_because_fio_splits_paths_at_colons() -> None:
+    for kind in (WRITE, READ, LATENCY):
+        assert "--filename=l1" in fio_command(kind, "l1", 2**20, 1, direct=True)
+
+
+def test_a_read_never_writes_and_drops_the_page_cache() -> None:
+    for kind in (READ, LATENCY):
+        command = fio_command(kind, "l1", 2**20, 1, direct=False)
+        assert {"--readonly", "--invalidate=1", "--direct=0"} <= {*command}
+
+
+def test_a_write_counts_the_time_until_the_data_is_on_the_disk() -> None:
+    assert "--end_fsync=1" in fio_command(WRITE, "l1", 2**20, 0.3, direct=True)
+    # Without direct I/O, a slow disk must not owe gigabytes after the time limit.
+    buffered = fio_command(WRITE, "l1", 2**20, 0.3, direct=False)
+    assert {"--fsync=32", "--runtime=300ms", "--fallocate=none"} <= {*buffered}
