@@ -95,9 +95,10 @@ def _spread(target: Mapping[str, Any]) -> str:
 
 
 def _access(target: Mapping[str, Any]) -> str:
-    """Return how the data was moved: with direct I/O or through the page cache, and the file system."""
+    """Return how the data was moved: with direct I/O or through the page cache, the file system, and its limit."""
+    read_only = "read-only" if target["read_only"] else ""
     access = {True: "direct", False: "page cache emptied", None: ""}[target["direct"]]
-    return one_line(", ".join(filter(None, (access, target["file_system"]))))
+    return one_line(", ".join(filter(None, (access, target["file_system"], read_only))))
 
 
 def storage_of(outputs: Mapping[str, Any]) -> MeasuredStorage | None:

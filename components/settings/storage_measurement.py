@@ -89,7 +89,7 @@ def check_storage_measurement(
     """Report a size that no node should write, a measurement that takes hours, and floors that judge nothing.
 
     shared, local   names of the targets
-    nodes           the number of nodes that run jobs
+    nodes           the number of nodes that are measured if the section lists none
     """
     _check_size(section, report)
     seconds, listed = section.value("seconds"), section.value("nodes")

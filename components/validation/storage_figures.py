@@ -28,6 +28,7 @@ class StorageFigures:
     runs         one value per run, by figure (FIGURES and LATE)
     direct       whether fio used direct I/O; None if unknown
     written_by   the node that wrote the file that this node read; empty for the node itself
+    read_only    whether the user who measures cannot write there; then only reading is measured
     problem      the reason for missing figures; empty without one
     """
 
@@ -35,6 +36,7 @@ class StorageFigures:
     direct: bool | None = None
     file_system: str = ""
     written_by: str = ""
+    read_only: bool = False
     problem: str = ""
 
     def median(self, name: str) -> float | None:
@@ -49,8 +51,9 @@ class StorageFigures:
 
     @property
     def missing(self) -> list[str]:
-        """Return the figures without all runs."""
-        return [name for name in FIGURES if len(self.runs.get(name, ())) != RUNS]
+        """Return the figures without all runs, except those that a read-only target cannot have."""
+        expected = (READ, LATENCY) if self.read_only else FIGURES
+        return [name for name in expected if len(self.runs.get(name, ())) != RUNS]
 
 
 def line_of(node: str, target: str, **values: Any) -> str:
@@ -88,6 +91,7 @@ def _joined(before: StorageFigures, data: Mapping[str, Any]) -> StorageFigures:
         before.direct if not isinstance(direct, bool) else direct and before.direct is not False,
         _text(data, "file_system") or before.file_system,
         _text(data, "written_by") or before.written_by,
+        before.read_only or data.get("read_only") is True,
         before.problem or _text(data, "problem"),
     )
 

@@ -4,7 +4,8 @@ TARGET is a target of the plan (components/measurement/storage.py), as JSON. PAR
 
   all     write, read and small files, on a target that only this node sees
   write   write and small files; leave the written file for the next node
-  read    read the file that another node wrote, so that this node's page cache cannot have it
+  read    read the file that another node wrote, so that this node's page cache cannot have it; EXISTING reads a file
+          that was there before, on a mount that the user cannot write to
   clean   remove everything that a measurement left in the target
 
 A file that was written is removed when it is read, when a part fails, and when the job is cancelled.
@@ -16,6 +17,7 @@ import getpass
 import json
 import mmap
 import os
+import re
 import shutil
 import signal
 import stat
@@ -31,6 +33,7 @@ from components.validation.sizes import format_size
 from components.validation.storage_figures import FILES, LATE, LATENCY, READ, RUNS, WRITE, line_of
 
 ALL, WRITE_PART, READ_PART, CLEAN = "all", "write", "read", "clean"
+EXISTING = "/"  # in place of the node that wrote the file to read
 # Where a target's folder for measuring is: in the job's folder on the share, in the job's scratch folder, or at the
 # top of a mounted file system.
 IN_JOB, IN_SCRATCH, IN_MOUNT = "job", "scratch", "mount"
@@ -38,6 +41,9 @@ IN_JOB, IN_SCRATCH, IN_MOUNT = "job", "scratch", "mount"
 _LARGE, _SMALL = 0.3, 0.2
 _MOST_FILES = 20_000
 _FILE_BYTES = 4096
+# The search for a file on a mount that cannot be written: a large enough file, and limits of the search.
+_LARGE_FILE, _MOST_ENTRIES, _SEARCH_SECONDS = 2**26, 5000, 10
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _ALIGNED = 4096  # bytes and address of a direct transfer
 # Free space that stays: the larger of these bytes and this part of the file system.
 _KEPT_BYTES, _KEPT_PART = 2**30, 0.05
@@ -118,7 +124,12 @@ def _all(target: Target, folder: Path, node: str, _: str) -> dict[str, Any]:
 
 
 def _write(target: Target, folder: Path, node: str, _: str) -> dict[str, Any]:
-    _own_folder(folder, target)
+    try:
+        _own_folder(folder, target)
+    except OSError as error:
+        if target.place != IN_MOUNT or error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise
+        return {"read_only": True, "file_system": file_system(folder.parent)}
     large, files = folder / node, folder / f"{node}.files"
     remove(large)
     _require_space(target, folder)
@@ -141,27 +152,53 @@ def _write_once(target: Target, large: Path, direct: bool) -> float:
 
 
 def _read(target: Target, folder: Path, node: str, source: str) -> dict[str, Any]:
+    if source == EXISTING:
+        return _read_file(target, _existing_file(Path(target.path)))
     try:
-        return _read_file(target, folder, node, source)
+        written_by = "" if source == node else source
+        return {**_read_file(target, folder / source), "written_by": written_by}
     finally:
         remove(folder / source)
 
 
-def _read_file(target: Target, folder: Path, node: str, source: str) -> dict[str, Any]:
+def _read_file(target: Target, file: Path) -> dict[str, Any]:
     # A slow target may have taken less than the whole file in its time. fio would write the rest before it reads.
-    size = (folder / source).stat().st_size // fio.BLOCK * fio.BLOCK
+    size = min(target.size, file.stat().st_size) // fio.BLOCK * fio.BLOCK
     if not size:
         raise Problem(f"writing {format_size(fio.BLOCK)} took too long: write more in validation.storage.seconds")
-    direct = takes_direct(folder, f"{node}.direct")
+    direct = reads_direct(file)
     large, small = (target.seconds * share / RUNS for share in (_LARGE, _SMALL))
-    reads = [fio.run_fio(fio.READ, folder, source, size, large, direct) for _run in range(RUNS)]
-    late = [fio.run_fio(fio.LATENCY, folder, source, size, small, direct) for _run in range(RUNS)]
+    reads = [fio.run_fio(fio.READ, file.parent, file.name, size, large, direct) for _run in range(RUNS)]
+    late = [fio.run_fio(fio.LATENCY, file.parent, file.name, size, small, direct) for _run in range(RUNS)]
     runs = {
         READ: [run.mb_per_s for run in reads],
         LATENCY: [run.median_us for run in late if run.median_us is not None],
         LATE: [run.p99_us for run in late if run.p99_us is not None],
     }
-    return {"runs": runs, "direct": direct, "written_by": "" if source == node else source}
+    return {"runs": runs, "direct": direct}
+
+
+def _existing_file(top: Path) -> Path:
+    """Return a file that this user can read: the first large one, or the largest among the first entries."""
+    best, most, entries, deadline = None, fio.BLOCK - 1, 0, time.monotonic() + _SEARCH_SECONDS
+    for folder, _, names in os.walk(top):
+        for name in names:
+            path = Path(folder) / name
+            with contextlib.suppress(OSError):
+                status = path.lstat()
+                # fio splits names at some characters.
+                readable = stat.S_ISREG(status.st_mode) and os.access(path, os.R_OK) and _PLAIN.fullmatch(name)
+                if readable and status.st_size > most:
+                    best, most = path, status.st_size
+        entries += len(names) + 1
+        if most >= _LARGE_FILE or entries > _MOST_ENTRIES or time.monotonic() > deadline:
+            break
+    if best is None:
+        raise Problem(
+            f"{getpass.getuser()}, who measures, cannot write to {top}, and no readable file of "
+            f"{format_size(fio.BLOCK)} or more was found in it"
+        )
+    return best
 
 
 def _clean(_target: Target, folder: Path, _node: str, _source: str) -> dict[str, Any]:
@@ -200,13 +237,25 @@ def _require_space(target: Target, folder: Path) -> None:
 
 
 def takes_direct(folder: Path, name: str) -> bool:
-    """Return whether the file system takes direct I/O."""
+    """Return whether the file system takes direct I/O for a new file."""
     path = folder / name
+    try:
+        return _direct(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.writev)
+    finally:
+        remove(path)
+
+
+def reads_direct(file: Path) -> bool:
+    """Return whether a file can be read with direct I/O."""
+    return _direct(file, os.O_RDONLY, os.readv)
+
+
+def _direct(path: Path, flags: int, transfer: Callable[[int, list[mmap.mmap]], int]) -> bool:
     buffer = mmap.mmap(-1, _ALIGNED)  # at the start of a page, as direct I/O needs it
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_DIRECT, 0o600)
+        handle = os.open(path, flags | os.O_DIRECT, 0o600)
         try:
-            return os.write(handle, buffer) == _ALIGNED
+            return transfer(handle, [buffer]) == _ALIGNED
         finally:
             os.close(handle)
     except OSError as error:
@@ -215,7 +264,6 @@ def takes_direct(folder: Path, name: str) -> bool:
         return False
     finally:
         buffer.close()
-        remove(path)
 
 
 def _small_files(folder: Path, seconds: float) -> float:

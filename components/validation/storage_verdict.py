@@ -42,6 +42,7 @@ class TargetResult(TypedDict):
 
     direct       whether direct I/O was used; if not, the page cache was emptied before reading
     written_by   the node that wrote the file that was read; None for the node itself
+    read_only    whether the user who measures cannot write there: then an existing file was read
     """
 
     verdict: Verdict
@@ -50,6 +51,7 @@ class TargetResult(TypedDict):
     file_system: str | None
     direct: bool | None
     written_by: str | None
+    read_only: bool
     write_mb_per_s: float | None
     read_mb_per_s: float | None
     files_per_s: float | None
@@ -124,6 +126,7 @@ def _judge(
         file_system=figures.file_system or None,
         direct=figures.direct,
         written_by=figures.written_by or None,
+        read_only=figures.read_only,
         write_mb_per_s=figures.median(WRITE),
         read_mb_per_s=figures.median(READ),
         files_per_s=figures.median(FILES),
@@ -138,9 +141,12 @@ def _verdict(subject: str, figures: StorageFigures, floors: Mapping[str, float])
     below = [text for name in floors if (text := _below(name, figures, floors[name]))]
     if below:
         return "FAIL", f"{subject}: {', '.join(below)}."
-    if figures.problem or figures.missing:
-        missing = ", ".join(FIGURES[name] for name in figures.missing)
-        return "INCONCLUSIVE", f"{subject}: {figures.problem or f'not measured: {missing}'}."
+    missing = [name for name in FIGURES if name in figures.missing or (name in floors and not figures.runs.get(name))]
+    if figures.problem or missing:
+        listed = ", ".join(FIGURES[name] for name in missing)
+        text = figures.problem or f"not measured{' because it is read-only' * figures.read_only}: {listed}"
+        # A read-only target without a file to read is no fault, unless the config expects figures of it.
+        return "UNJUDGED" if figures.read_only and not floors else "INCONCLUSIVE", f"{subject}: {text}."
     unstable = [text for name in floors if (text := _unstable(name, figures, floors[name]))]
     if unstable:
         return "UNSTABLE", f"{subject}: {', '.join(unstable)}."

@@ -197,9 +197,11 @@ def _check_measured_storage(config: Draft, pool: bool, nodes: Sequence[Claim], r
         report.add(validation.path_of("storage"), problem, breaks, fix)
         return
     sites = {name for site in config.items("sites") if (name := site.text("name")) is not None}
+    shared = [SHARE]
     local = [SCRATCH] if config.section("scratch").raw.get("folder") is not None else []
-    computing = sum(node.compute for node in nodes)
-    check_storage_measurement(validation.section("storage"), [SHARE], local, sites, computing, report)
+    listed = validation.value("nodes")
+    computing = len(listed) if isinstance(listed, tuple) and listed else sum(node.compute for node in nodes)
+    check_storage_measurement(validation.section("storage"), shared, local, sites, computing, report)
 
 
 def _check_no_containers(nccl: Draft, report: Report) -> None:

@@ -55,6 +55,8 @@ def test_each_node_has_figures_of_the_share_and_of_scratch_and_no_verdict_withou
     result = storage(cluster)
     assert result["verdict"] == "UNJUDGED", result["reason"]
     assert sorted(result["nodes"]) == list(NODES)
+    # It begins after the bandwidth measurement has ended.
+    assert result["job_id"] > cluster.deployment().outputs()["validation"]["lambda"]["job_id"]
     for node, targets in result["nodes"].items():
         assert sorted(targets) == ["scratch", "share"]
         for target in targets.values():
@@ -91,13 +93,15 @@ def test_a_floor_that_is_too_high_fails_names_the_node_and_measures_nothing_agai
     assert "(least 1,000,000)" in terminal.getvalue()
 
 
-def test_a_cancelled_measurement_leaves_nothing_behind(cluster: ClusterUnderTest) -> None:
+@pytest.mark.parametrize("signal", ["", "--full --signal=KILL"], ids=["cancelled", "killed"])
+def test_a_measurement_that_is_cut_off_leaves_nothing_behind(cluster: ClusterUnderTest, signal: str) -> None:
+    cluster.config["tailrack:validation"] |= {"rerun": f"cut off {signal}"}
     cluster.config["tailrack:validation"]["storage"] |= {"size": "64M", "seconds": 60}
     with subprocess.Popen(cluster.driver("up"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as up:
         try:
             writes = f"test -e {MEASURED}/data/l1"
             eventually(lambda: cluster.attempt("desk", writes).returncode == 0, 60, "l1 writes to the share")
-            cluster.run("desk", "scancel --name=validate-storage")
+            cluster.run("desk", f"scancel --name=validate-storage {signal}")
             up.communicate(timeout=120)
         except (AssertionError, subprocess.TimeoutExpired):
             up.terminate()
@@ -106,5 +110,5 @@ def test_a_cancelled_measurement_leaves_nothing_behind(cluster: ClusterUnderTest
     assert up.returncode == 1
     result = storage(cluster)
     assert result["verdict"] in ("FAIL", "INCONCLUSIVE"), result["reason"]
-    assert "CANCELLED" in result["reason"]
+    assert "The job did not complete: state " in result["reason"]
     assert_nothing_left(cluster)

@@ -41,7 +41,7 @@ def outputs(floor: float | None = None, problem: str = "", **changes: Any) -> di
 def terminal(shown: dict[str, Any]) -> str:
     console = Console(file=io.StringIO(), width=200)
     tables.show(console, shown)
-    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+    return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def words(text: str) -> str:

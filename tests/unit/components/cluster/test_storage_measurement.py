@@ -156,6 +156,8 @@ def test_a_measurement_of_hours_is_refused_unless_it_lists_nodes() -> None:
     assert "nodes, one after another, would take about 6" in str(problem.value)
     assert "list fewer nodes in validation.storage.nodes" in str(problem.value)
     parse(with_storage(config, nodes=["p1", "p2"]), base_dir=Path())
+    config["validation"]["nodes"] = ["p1", "p2"]
+    parse(with_storage(config), base_dir=Path())
 
 
 def test_a_pool_does_not_measure_storage() -> None:

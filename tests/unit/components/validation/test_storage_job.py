@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,13 @@ words=("$@")
 for index in "${!words[@]}"; do
     if [ "${words[index]}" = storage-node ]; then rest=("${words[@]:index+1}"); fi
 done
-name=$(sed 's/.*"name": "\\([a-z]*\\)".*/\\1/' <<<"${rest[0]}")
+name=$(sed 's/.*"name": "\\([a-z/]*\\)".*/\\1/' <<<"${rest[0]}")
 echo "$name ${rest[1]} $nodes ${rest[2]:-}" >>"$CALLS"
 for node in ${nodes//,/ }; do
     [ "$FAILS" != "$node ${rest[1]}" ] || { echo "srun: error: $node" >&2; continue; }
-    echo "tailrack-storage {\\"node\\": \\"$node\\", \\"target\\": \\"$name\\", \\"direct\\": true}"
+    [ "$READ_ONLY" != "$node ${rest[1]}" ] || only=', \"read_only\": true'
+    echo "tailrack-storage {\\"node\\": \\"$node\\", \\"target\\": \\"$name\\", \\"direct\\": true$only}"
+    only=
 done
 """
 
@@ -39,8 +42,9 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     monkeypatch.setenv("CALLS", str(calls))
     monkeypatch.setenv("FAILS", "")
+    monkeypatch.setenv("READ_ONLY", "")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(storage_job.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     return calls
 
 
@@ -62,8 +66,13 @@ def parts(calls: Path) -> list[str]:
 def test_nodes_measure_a_shared_target_in_turn_and_read_what_another_one_wrote(calls: Path) -> None:
     run(target("share", ["l1", "l2", "l3"]))
     assert parts(calls) == [
-        "share write l1", "share write l2", "share read l2 l1", "share write l3", "share read l3 l2", "share read l1 l3",
-    ]  # fmt: skip
+        "share write l1",
+        "share write l2",
+        "share read l2 l1",
+        "share write l3",
+        "share read l3 l2",
+        "share read l1 l3",
+    ]
 
 
 def test_nodes_measure_their_own_disks_at_the_same_time(calls: Path) -> None:
@@ -93,16 +102,22 @@ def test_a_node_that_cannot_write_is_named_and_the_others_are_measured(
         "share read l3 l1",
         "share read l1 l3",
     ]
-    figures = read_storage(Path("figures.share").read_text())
+    figures = read_storage(Path("figures.0").read_text())
     assert figures["l2", "share"].problem == "its task ended without a figure"
     assert not figures["l3", "share"].problem
+
+
+def test_a_node_that_may_only_read_reads_a_file_that_was_there(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("READ_ONLY", "l2 write")
+    run(target("/data", ["l1", "l2"]))
+    assert parts(calls) == ["/data write l1", "/data write l2", "/data read l2 /", "/data read l1 l1"]
 
 
 def test_a_storage_that_hangs_is_named(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     srun = calls.parent / "bin" / "srun"
     srun.write_text("#!/bin/bash\nexec sleep 60\n", encoding="utf-8")
     run(target("share", ["l1"]), nodes=("l1",), seconds=0.2)
-    problem = read_storage(Path("figures.share").read_text())["l1", "share"].problem
+    problem = read_storage(Path("figures.0").read_text())["l1", "share"].problem
     assert problem == "its task did not end within 0 s: does the storage answer there?"
 
 
@@ -113,7 +128,7 @@ def test_files_go_also_when_the_job_is_cancelled(calls: Path, monkeypatch: pytes
     def cancelled(*_: Any) -> bool:
         raise SystemExit(143)
 
-    monkeypatch.setattr(storage_job, "_srun", cancelled)
+    monkeypatch.setattr(storage_job.Task, "run", cancelled)
     with pytest.raises(SystemExit):
         run(target("share", ["l1"]))
     assert not Path("data").exists()

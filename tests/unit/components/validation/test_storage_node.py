@@ -18,7 +18,17 @@ import pytest
 
 from components.validation import storage_node
 from components.validation.storage_figures import FIGURES, StorageFigures, read_storage
-from components.validation.storage_node import ALL, CLEAN, IN_JOB, IN_MOUNT, IN_SCRATCH, READ_PART, WRITE_PART, Target
+from components.validation.storage_node import (
+    ALL,
+    CLEAN,
+    EXISTING,
+    IN_JOB,
+    IN_MOUNT,
+    IN_SCRATCH,
+    READ_PART,
+    WRITE_PART,
+    Target,
+)
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "fio"
 ROOT = Path(__file__).parents[4]
@@ -101,11 +111,11 @@ def test_a_file_that_is_gone_is_named() -> None:
 
 def test_a_disk_without_space_is_not_written_to(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = namedtuple("disk", "f_blocks f_frsize f_bavail")
-    monkeypatch.setattr(storage_node.os, "statvfs", lambda _: disk(2**20, 4096, 2**18), raising=True)
+    monkeypatch.setattr(os, "statvfs", lambda _: disk(2**20, 4096, 2**18))
     assert measured(replace(TARGET, size=2**20), WRITE_PART).problem == (
         "/shared has 1.0 GiB free, and 1.0 GiB are needed: free some, or write a smaller validation.storage.size"
     )
-    monkeypatch.setattr(storage_node.os, "statvfs", lambda _: disk(0, 4096, 0))
+    monkeypatch.setattr(os, "statvfs", lambda _: disk(0, 4096, 0))
     assert "does not report its free space" in measured(TARGET, WRITE_PART).problem
     assert calls.read_text() == ""
 
@@ -135,7 +145,7 @@ def test_without_direct_io_the_page_cache_is_emptied_and_the_figures_say_so(
             raise OSError(errno.EINVAL, "Invalid argument")
         return opened(path, flags, mode, **options)
 
-    monkeypatch.setattr(storage_node.os, "open", refuse_direct)
+    monkeypatch.setattr(os, "open", refuse_direct)
     assert measured(TARGET, ALL).direct is False
     assert all("--direct=0" in call and "--invalidate=1" in call for call in calls.read_text().splitlines())
 
@@ -148,8 +158,8 @@ def test_scratch_is_measured_in_the_jobs_folder_alone(tmp_path: Path, monkeypatc
     monkeypatch.setenv("TMPDIR", str(job))
     assert not measured(scratch, ALL).missing
     assert list(job.iterdir()) == []
-    monkeypatch.setenv("TMPDIR", "/var/tmp/x")
-    assert measured(scratch, ALL).problem.startswith(f"TMPDIR is /var/tmp/x and not in {tmp_path}/scratch")
+    monkeypatch.setenv("TMPDIR", "/home/ada")
+    assert measured(scratch, ALL).problem.startswith(f"TMPDIR is /home/ada and not in {tmp_path}/scratch")
 
 
 @pytest.mark.usefixtures("calls")
@@ -158,9 +168,45 @@ def test_a_mount_that_is_missing_is_never_replaced_by_the_disk_below_it(
 ) -> None:
     mount = Target("data", str(tmp_path), IN_MOUNT, shared=True, size=2**21, seconds=0.1)
     assert measured(mount, ALL).problem == f"{tmp_path} is not mounted there"
-    monkeypatch.setattr(storage_node.os.path, "ismount", lambda _: True)
+    monkeypatch.setattr(os.path, "ismount", lambda _: True)
     assert not measured(mount, ALL).missing
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".tailrack")]
+
+
+@pytest.fixture
+def read_only(calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
+    """A mount that the user cannot write to."""
+    top = tmp_path / "mount"
+    top.mkdir()
+    monkeypatch.setattr(os.path, "ismount", lambda _: True)
+    make = Path.mkdir
+
+    def refuse(path: Path, *words: Any, **options: Any) -> None:
+        if path.parent == top:
+            raise OSError(errno.EROFS, "Read-only file system")
+        make(path, *words, **options)
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    assert calls.exists()
+    return Target("/data", str(top), IN_MOUNT, shared=True, size=2**25, seconds=0.1)
+
+
+def test_on_a_read_only_mount_an_existing_file_is_read_and_stays(read_only: Target, calls: Path) -> None:
+    assert measured(read_only, WRITE_PART).read_only
+    folder = Path(read_only.path) / os.fsdecode(b"set")
+    os.mkdir(folder)  # noqa: PTH102
+    for name, size in (("small", 100), ("a: b", 2**23), ("shard-1.tar", 2**22 + 5), ("shard-2.tar", 2**21)):
+        (folder / name).write_bytes(b"")
+        os.truncate(folder / name, size)
+    figures = measured(read_only, READ_PART, source=EXISTING)
+    assert figures.runs.keys() == {"read_mb_per_s", "latency_us", "latency_p99_us"}
+    assert all(f"--filename=shard-1.tar --size={2**22}" in call for call in calls.read_text().splitlines())
+    assert len(list(folder.iterdir())) == 4
+
+
+def test_a_read_only_mount_without_a_file_to_read_is_named(read_only: Target) -> None:
+    problem = measured(read_only, READ_PART, source=EXISTING).problem
+    assert problem.endswith(f"cannot write to {read_only.path}, and no readable file of 1 MiB or more was found in it")
 
 
 @pytest.mark.usefixtures("calls")

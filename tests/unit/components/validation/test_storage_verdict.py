@@ -23,8 +23,9 @@ def output(**by_node: dict[str, Any]) -> str:
     """The lines of a job in which each node reports both targets. `by_node` changes a node's figures of the share."""
     lines = ["a message of srun"]
     for node in PATHS:
-        change = by_node.get(node, {})
-        share = {"problem": change["problem"]} if "problem" in change else {"runs": {**RUNS, **change}}
+        change = dict(by_node.get(node, {}))
+        share: dict[str, Any] = {name: change.pop(name) for name in ("problem", "read_only") if name in change}
+        share |= {} if "problem" in share else {"runs": {**RUNS, **change}}
         lines += [line_of(node, "scratch", runs=RUNS, direct=True), line_of(node, "share", direct=False, **share)]
     return "\n".join(lines)
 
@@ -68,6 +69,12 @@ def test_each_figure_is_the_median_of_three_runs_with_its_spread() -> None:
         ({"write_mb_per_s": 30}, {"write_mb_per_s": [40, 100, 110]}, "UNJUDGED", "scratch on l1"),
         ({}, {"problem": "/shared is full"}, "INCONCLUSIVE", "share on l2: /shared is full."),
         ({}, {"files_per_s": [1, 2]}, "INCONCLUSIVE", "share on l2: not measured: small files/s."),
+        ({}, {"read_only": True, "write_mb_per_s": [], "files_per_s": []}, "UNJUDGED", "no floors"),
+        ({}, {"problem": "no readable file", "read_only": True}, "UNJUDGED", "no floors"),
+        (
+            {"write_mb_per_s": 1}, {"read_only": True, "write_mb_per_s": [], "files_per_s": []}, "INCONCLUSIVE",
+            "share on l2: not measured because it is read-only: MB/s written.",
+        ),
         # A figure below its floor is a fact, whatever else is missing.
         ({"read_mb_per_s": 300}, {"files_per_s": []}, "FAIL", "share on l1: 200 MB/s read"),
     ],
