@@ -72,7 +72,7 @@ def read_storage(output: str) -> dict[tuple[str, str], StorageFigures]:
         try:
             data = json.loads(text) if text else None
             if isinstance(data, dict):
-                place = str(data["node"])[:63], str(data["target"])[:63]
+                place = str(data["node"])[:_LONGEST], str(data["target"])[:_LONGEST]
                 parts[place] = _joined(parts.get(place, StorageFigures()), data)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             continue  # its figures are missing, which the verdict reports

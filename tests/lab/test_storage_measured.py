@@ -96,7 +96,7 @@ def test_a_floor_that_is_too_high_fails_names_the_node_and_measures_nothing_agai
 @pytest.mark.parametrize("signal", ["", "--full --signal=KILL"], ids=["cancelled", "killed"])
 def test_a_measurement_that_is_cut_off_leaves_nothing_behind(cluster: ClusterUnderTest, signal: str) -> None:
     cluster.config["tailrack:validation"] |= {"rerun": f"cut off {signal}"}
-    cluster.config["tailrack:validation"]["storage"] |= {"size": "64M", "seconds": 60}
+    cluster.config["tailrack:validation"]["storage"] |= {"size": "64M", "seconds": 10}
     with subprocess.Popen(cluster.driver("up"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as up:
         try:
             writes = f"test -e {MEASURED}/data/l1"

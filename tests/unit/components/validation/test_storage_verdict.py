@@ -146,6 +146,11 @@ def test_a_line_that_cannot_be_read_gives_no_figure(line: str) -> None:
     assert not any(figures.runs for figures in read_storage(line).values())
 
 
+def test_a_target_may_have_a_long_path() -> None:
+    path = "/mnt/" + "x" * 95
+    assert read_storage(line_of("l1", path, direct=True)).keys() == {("l1", path)}
+
+
 def test_text_of_a_node_is_short_and_on_one_line() -> None:
     figures = read_storage(line_of("l1", "share", problem="a\nb" + "c" * 9999))["l1", "share"]
     assert figures.problem.startswith("a bccc")
