@@ -104,17 +104,19 @@ def _node_sets(host: Host, gpus: NodeGpus) -> list[tuple[str, str]]:
 
 
 class MemoryValues(TypedDict):
-    """The memory that jobs may use on a node.
+    """The memory that jobs may use on a node, and what a job gets that does not say.
 
     NODE_REGISTERED_MB   memory that the node registers, a little less than it has
     NODE_RESERVED_MB   memory that jobs never get
     NODE_MEMORY   a line for each NodeSet of the node, `site-rack 4096`: MB per CPU for a job that asks for no memory.
                   `ALL` is the partition of all nodes.
+    NODE_GPU_CPUS   such lines with the CPUs per GPU for a job that asks for none; empty without GPUs
     """
 
     NODE_REGISTERED_MB: int
     NODE_RESERVED_MB: int
     NODE_MEMORY: str
+    NODE_GPU_CPUS: str
 
 
 def memory_values(host: Host, cpus: int, memory_mb: int, gpus: NodeGpus | None = None) -> MemoryValues:
@@ -124,13 +126,25 @@ def memory_values(host: Host, cpus: int, memory_mb: int, gpus: NodeGpus | None =
     registered = registered // _STEP_MB * _STEP_MB or registered
     share = max((registered - reserved) // cpus, 1)
     share = share // _STEP_MB * _STEP_MB or share
+    gpus = gpus or NodeGpus.promised(host)
+    node_sets = ["ALL", *_names(host, gpus)]
+    gpu_cpus = _cpus_per_gpu(cpus, len(gpus.devices))
     return {
         "NODE_REGISTERED_MB": registered,
         "NODE_RESERVED_MB": reserved,
-        "NODE_MEMORY": "\n".join(
-            f"{node_set} {share}" for node_set in ("ALL", *_names(host, gpus or NodeGpus.promised(host)))
-        ),
+        "NODE_MEMORY": "\n".join(f"{node_set} {share}" for node_set in node_sets),
+        "NODE_GPU_CPUS": "\n".join(f"{node_set} {gpu_cpus}" for node_set in node_sets) if gpus.devices else "",
     }
+
+
+def _cpus_per_gpu(cpus: int, gpus: int) -> int:
+    """Return a GPU's share of the CPUs; 0 without GPUs, or if there are fewer CPUs than GPUs.
+
+    Slurm gives a job whole cores, mostly of two CPUs. With an odd share, jobs of one GPU each would run out of cores
+    before GPUs.
+    """
+    share = cpus // gpus if gpus else 0
+    return share - share % 2 if share > 1 else share
 
 
 def _names(host: Host, gpus: NodeGpus) -> Iterable[str]:

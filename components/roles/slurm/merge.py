@@ -13,7 +13,7 @@ from components.roles.slurm.paths import NODES, POOLS, SERVICES
 Parts = Mapping[str, Mapping[str, str]]
 
 _OLD_GRES = "gres.conf"
-_ABOUT_NODES = ("site", "fabric", "memory", "gres", _OLD_GRES)
+_ABOUT_NODES = ("site", "fabric", "memory", "gpu_cpus", "gres", _OLD_GRES)
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def _merge(name: str, text: str, additions: Additions) -> str:
     there = set(text.split("\n"))
     text = "\n".join([text, *(line for line in _lines(additions.texts(name)) if line not in there)])
     if name == "slurm.conf":
-        return _with_default_memory(text, (part.get("memory", "") for part in additions.nodes.values()))
+        return _with_gpu_cpus(_with_default_memory(text, additions.nodes), additions.nodes)
     return text
 
 
@@ -75,7 +75,7 @@ def _topology(nodes: Parts) -> Iterator[str]:
         yield f"SwitchName=tailnet Switches={','.join(sorted(sites))}"
 
 
-def _with_default_memory(text: str, memories: Iterable[str]) -> str:
+def _with_default_memory(text: str, nodes: Parts) -> str:
     """Return slurm.conf with a DefMemPerCPU for each partition: a CPU's share of its smallest node.
 
     Without it, a job that asks for no memory would get a whole node's. If the user sets a default, add none: Slurm
@@ -83,18 +83,41 @@ def _with_default_memory(text: str, memories: Iterable[str]) -> str:
     """
     if re.search(r"^DefMemPer", text, re.MULTILINE | re.IGNORECASE):
         return text
-    least: dict[str, int] = {}
-    for node_set, size in re.findall(r"^(\S+) (\d+)$", "\n".join(memories), re.MULTILINE):
-        least[node_set] = min(int(size), least.get(node_set, int(size)))
-    return "\n".join(_with_smallest(line, least) for line in text.split("\n"))
+    return _with_smallest(text, "DefMemPerCPU=", _smallest(part.get("memory", "") for part in nodes.values()))
 
 
-def _with_smallest(line: str, least: Mapping[str, int]) -> str:
+def _with_gpu_cpus(text: str, nodes: Parts) -> str:
+    """Return slurm.conf with a DefCpuPerGPU for each partition: a GPU's share of the CPUs of its smallest node.
+
+    Without it, a job that asks for GPUs alone would get one CPU, and one CPU's memory. Its own -c or --cpus-per-gpu
+    replaces the default. If the user sets a default, add none.
+    """
+    if re.search(r"^JobDefaults", text, re.MULTILINE | re.IGNORECASE):
+        return text
+    smallest = _smallest(part.get("gpu_cpus", "") for part in nodes.values())
+    return _with_smallest(text, "JobDefaults=DefCpuPerGPU=", smallest)
+
+
+def _smallest(texts: Iterable[str]) -> Mapping[str, int]:
+    """Return the smallest number of each NodeSet, from lines such as `site-rack 4096`."""
+    smallest: dict[str, int] = {}
+    for node_set, number in re.findall(r"^(\S+) (\d+)$", "\n".join(texts), re.MULTILINE):
+        smallest[node_set] = min(int(number), smallest.get(node_set, int(number)))
+    return smallest
+
+
+def _with_smallest(text: str, key: str, smallest: Mapping[str, int]) -> str:
+    """Return slurm.conf with a key and its value for each partition: the smallest number of its NodeSets, if not 0."""
+    return "\n".join(
+        f"{line} {key}{number}" if (number := _of_partition(line, smallest)) else line for line in text.split("\n")
+    )
+
+
+def _of_partition(line: str, smallest: Mapping[str, int]) -> int:
     node_sets = re.search(r"Nodes=([^ ]*)", line)
     if not line.startswith("PartitionName=") or not node_sets:
-        return line
-    smallest = min((least[name] for name in node_sets[1].split(",") if name in least), default=0)
-    return f"{line} DefMemPerCPU={smallest}" if smallest else line
+        return 0
+    return min((smallest[name] for name in node_sets[1].split(",") if name in smallest), default=0)
 
 
 def _gres_conf(text: str, nodes: Parts) -> str:

@@ -14,7 +14,8 @@ from components.roles.slurm.paths import NODES
 class NodeFiles:
     """The values of a node's part.
 
-    node_site, node_memory      its site, and memory per CPU for each of its NodeSets
+    node_site                   its site
+    node_memory, node_gpu_cpus  memory per CPU, and CPUs per GPU, for each of its NodeSets
     node_slurm_conf and so on   its lines of these files
     pool_owner                  its pool, empty for the cluster's stack
     pool_forget_after_minutes   minutes of silence before expire.py removes it; 0 for never
@@ -23,6 +24,7 @@ class NodeFiles:
     node_name: str
     node_site: str
     node_memory: str
+    node_gpu_cpus: str
     node_slurm_conf: str
     node_gres_conf: str
     node_job_submit_lua: str
@@ -40,6 +42,7 @@ def write_node(node: NodeFiles) -> None:
         "gres": node.node_gres_conf,
         "job_submit.lua": node.node_job_submit_lua,
         "memory": node.node_memory,
+        "gpu_cpus": node.node_gpu_cpus,
         "site": node.node_site,
     }
     folder = node_folder(node.node_name)

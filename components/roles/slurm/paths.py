@@ -13,7 +13,8 @@ CONF = "/etc/slurm"
 # The cluster's files that slurmctld last accepted.
 BASE = f"{STATE_DIR}/slurm/base"
 # Parts of nodes: <node>/<file> contains lines for the file, <node>/site its switch, <node>/memory the memory per CPU
-# of its jobs for each of its NodeSets, <node>/owner its pool (empty for the cluster's stack).
+# of its jobs for each of its NodeSets, <node>/gpu_cpus the CPUs per GPU, <node>/owner its pool (empty for the
+# cluster's stack).
 NODES = f"{STATE_DIR}/slurm/nodes"
 # Parts of pools: <pool>/slurm.conf contains the partitions of its sites, <pool>/nodes the names of its nodes.
 POOLS = f"{STATE_DIR}/slurm/pools"

@@ -58,7 +58,7 @@ def release(step: Step, values: LeavingNode) -> None:
     if controller.has_node(values.node_name):
         _drain(values)
     # Before this step waits for the lock, so that one reconfiguration removes all leaving nodes. The owner file stays.
-    for name in ("site", "fabric", "memory", "slurm.conf", "job_submit.lua"):
+    for name in ("site", "fabric", "memory", "gpu_cpus", "slurm.conf", "job_submit.lua"):
         files.remove(f"{node_folder(values.node_name)}/{name}")
 
 

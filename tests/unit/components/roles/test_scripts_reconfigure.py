@@ -84,7 +84,7 @@ def place(shell: Shell) -> Place:
 def register_node(shell: Shell, node: str) -> subprocess.CompletedProcess[str]:
     """Run a node's step on the head node."""
     values: Mapping[str, Value] = {
-        "NODE_NAME": node, "NODE_SITE": "rack", "NODE_MEMORY": "site-rack 1920",
+        "NODE_NAME": node, "NODE_SITE": "rack", "NODE_MEMORY": "site-rack 1920", "NODE_GPU_CPUS": "",
         "NODE_SLURM_CONF": "NodeSet=gpu-h200 Feature=gpu-h200\nPartitionName=h200 Nodes=gpu-h200",
         "NODE_GRES_CONF": f"NodeName={node} Name=gpu Type=h200 File=/dev/nvidia[0-7]", "NODE_JOB_SUBMIT_LUA": "",
         "POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0, "SLURM_JOB_LIMIT_SECONDS": 1,

@@ -230,6 +230,34 @@ def test_a_default_of_the_users_own_is_the_only_one(handed_over: Handed) -> None
     assert settings(model)["DefMemPerCPU"] == "100"
 
 
+def default_cpus(handed_over: Handed, model: Model) -> dict[str, str | None]:
+    """Partition to its JobDefaults."""
+    written = lines(handed_over(model)["slurm.conf"])
+    return {line["PartitionName"]: line.get("JobDefaults") for line in written if "PartitionName" in line}
+
+
+def test_a_job_that_asks_for_gpus_alone_gets_the_smallest_share_of_cpus_in_its_partition(handed_over: Handed) -> None:
+    assert default_cpus(handed_over, LARGE) == {
+        "all": "DefCpuPerGPU=1", "rack": "DefCpuPerGPU=1", "cloud": "DefCpuPerGPU=2", "desk": None,
+        "long": "DefCpuPerGPU=1", "h200": "DefCpuPerGPU=1", "a100": "DefCpuPerGPU=2",
+    }  # fmt: skip
+    assert set(default_cpus(handed_over, SMALL).values()) == {None}
+
+
+def test_a_default_of_cpus_per_gpu_of_the_users_own_is_the_only_one(handed_over: Handed) -> None:
+    own = {**LARGE.config, "slurm": {"settings": {"JobDefaults": "DefCpuPerGPU=3"}}}
+    model = Model(own, LARGE.head_address, LARGE.sites, LARGE.nodes, False)
+    assert set(default_cpus(handed_over, model).values()) == {None}
+    assert settings(model)["JobDefaults"] == "DefCpuPerGPU=3"
+
+
+@pytest.mark.parametrize(("cpus", "share"), [(224, 28), (28, 2), (15, 1), (8, 1), (7, 0)])
+def test_jobs_of_one_gpu_each_can_use_all_eight_gpus_of_a_node(cpus: int, share: int) -> None:
+    shares = str(memory_values(LARGE.nodes[0], cpus, 64000)["NODE_GPU_CPUS"]).splitlines()
+    assert shares == [f"ALL {share}", f"site-rack {share}", f"gpu-h200 {share}"]
+    assert memory_values(node("b1", "rack"), cpus, 64000)["NODE_GPU_CPUS"] == ""
+
+
 @pytest.mark.parametrize(
     ("memory_mb", "reserved_mb"), [(1000, 256), (8000, 500), (64000, 4000), (256000, 8192), (2000000, 8192)]
 )
