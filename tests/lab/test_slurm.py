@@ -311,6 +311,17 @@ def test_a_node_whose_only_gpu_is_the_second_device_registers_it_and_gives_it_to
         "ada", "head", "srun -p gpu --gpus=h200:1 bash -c 'echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES'"
     )
     assert asked.split() == ["b1", "0"]
+    # A job that asks for the GPU alone gets its share of the node: all CPUs, and their memory.
+    cpus = int(cluster.run("b1", "nproc"))
+    share = cpus - cpus % 2 if cpus > 1 else cpus
+    assert f"JobDefaults=DefCpuPerGPU={share}" in cluster.run("head", "scontrol show partition gpu")
+    shows = "bash -c 'echo $SLURM_CPUS_ON_NODE $(nproc)'"
+    assert cluster.run_as("ada", "head", f"srun -p gpu --gpus=1 {shows}").split() == [str(share), str(cpus)]
+    per_cpu = int(re.search(r"DefMemPerCPU=(\d+)", cluster.run("head", "scontrol show partition gpu"))[1])
+    memory = cluster.run_as("ada", "head", "srun -p gpu --gpus=1 bash -c 'scontrol show job $SLURM_JOB_ID'")
+    assert f"cpu={share},mem={per_cpu * share}M" in memory
+    for asks, number in (("-c 1", 1), ("--cpus-per-gpu=1", 1)):
+        assert cluster.run_as("ada", "head", f"srun -p gpu --gpus=1 {asks} {shows}").split()[0] == str(number)
     health = json.loads(cluster.run("b1", "cat /run/tailrack/health.json"))
     assert health["looks"]["nvidia-smi"]["status"] == 0
     # It is taken out again, and nobody has to say so but for the look.
