@@ -95,7 +95,7 @@ def test_a_stack_that_asks_for_none_has_neither_role_and_reads_none_of_their_nam
 
 
 def test_one_that_does_has_them_before_and_after_slurm() -> None:
-    asked = [name for name in ORDER if name not in ("slurm_release", "restore", "exporters")]
+    asked = [name for name in ORDER if name not in ("slurm_release", "restore", "exporters", "fio")]
     assert [role.name for role in roles(config({"checksums": OF_UPSTREAM}))] == asked
     place = {name: index for index, name in enumerate(ORDER)}
     assert place["nfs_exports"] < place["enroot_pyxis"] < place["slurm"] < place["container_smoke"]
