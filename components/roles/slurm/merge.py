@@ -92,10 +92,10 @@ def _with_gpu_cpus(text: str, nodes: Parts) -> str:
     Without it, a job that asks for GPUs alone would get one CPU, and one CPU's memory. Its own -c or --cpus-per-gpu
     replaces the default. If the user sets a default, add none.
     """
-    if re.search(r"^JobDefaults", text, re.MULTILINE | re.IGNORECASE):
+    if re.search(r"^DefCpuPerGPU", text, re.MULTILINE | re.IGNORECASE):
         return text
     smallest = _smallest(part.get("gpu_cpus", "") for part in nodes.values())
-    return _with_smallest(text, "JobDefaults=DefCpuPerGPU=", smallest)
+    return _with_smallest(text, "DefCpuPerGPU=", smallest)
 
 
 def _smallest(texts: Iterable[str]) -> Mapping[str, int]:

@@ -27,7 +27,7 @@ _BY_CGROUPS = word_set("proctracktype taskplugin")
 # Values of PrologFlags that give each job a step for log-ins (slurm.conf(5)).
 _CONTAIN = word_set("contain runinjob x11")
 # Keys of Slurm 24.11 that slurmutils lacks (slurm.conf(5)), and fields of slurmutils that are not keys.
-_MORE_KEYS = word_set("DataParserParameters EpilogTimeout JobDefaults PrologTimeout TLSType")
+_MORE_KEYS = word_set("DataParserParameters EpilogTimeout PrologTimeout TLSType")
 _NO_KEYS = word_set("down_nodes frontend_nodes nodes nodesets partitions")
 
 # Minutes; M:S; H:M:S; D-H; D-H:M; D-H:M:S.

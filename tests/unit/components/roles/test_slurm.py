@@ -231,24 +231,24 @@ def test_a_default_of_the_users_own_is_the_only_one(handed_over: Handed) -> None
 
 
 def default_cpus(handed_over: Handed, model: Model) -> dict[str, str | None]:
-    """Partition to its JobDefaults."""
+    """Partition to its DefCpuPerGPU."""
     written = lines(handed_over(model)["slurm.conf"])
-    return {line["PartitionName"]: line.get("JobDefaults") for line in written if "PartitionName" in line}
+    return {line["PartitionName"]: line.get("DefCpuPerGPU") for line in written if "PartitionName" in line}
 
 
 def test_a_job_that_asks_for_gpus_alone_gets_the_smallest_share_of_cpus_in_its_partition(handed_over: Handed) -> None:
     assert default_cpus(handed_over, LARGE) == {
-        "all": "DefCpuPerGPU=1", "rack": "DefCpuPerGPU=1", "cloud": "DefCpuPerGPU=2", "desk": None,
-        "long": "DefCpuPerGPU=1", "h200": "DefCpuPerGPU=1", "a100": "DefCpuPerGPU=2",
+        "all": "1", "rack": "1", "cloud": "2", "desk": None,
+        "long": "1", "h200": "1", "a100": "2",
     }  # fmt: skip
     assert set(default_cpus(handed_over, SMALL).values()) == {None}
 
 
 def test_a_default_of_cpus_per_gpu_of_the_users_own_is_the_only_one(handed_over: Handed) -> None:
-    own = {**LARGE.config, "slurm": {"settings": {"JobDefaults": "DefCpuPerGPU=3"}}}
+    own = {**LARGE.config, "slurm": {"settings": {"DefCpuPerGPU": 3}}}
     model = Model(own, LARGE.head_address, LARGE.sites, LARGE.nodes, False)
     assert set(default_cpus(handed_over, model).values()) == {None}
-    assert settings(model)["JobDefaults"] == "DefCpuPerGPU=3"
+    assert settings(model)["DefCpuPerGPU"] == "3"
 
 
 @pytest.mark.parametrize(("cpus", "share"), [(224, 28), (28, 2), (15, 1), (8, 1), (7, 0)])
