@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.shell import Shell, role_header
+from components.node.step.step import Step
+from components.roles.sll.leave import leave
+from tests.unit.shell import Shell, role_header, script_of
 
 COMMAND, READER = "/usr/local/bin/sll", "/usr/local/lib/tailrack/live-reader"
 UNITS = "/etc/systemd/system/tailrack-live.{}"
@@ -14,7 +16,7 @@ def up(shell: Shell, **values: bool) -> list[str]:
     """Run the phase; what systemd was told to begin and end in it."""
     shell.stub("systemctl", '[ "$1" != is-enabled ] || echo enabled')
     before = len(shell.calls)
-    done = shell.call("sll_services", {**role_header("sll"), **values}, "sll/services")
+    done = shell.step(script_of("sll", "services"), {**role_header("sll"), **values})
     assert done.returncode == 0, done.stderr
     return [call for call in shell.calls[before:] if call.startswith(("systemctl st", "systemctl disable"))]
 
@@ -48,8 +50,10 @@ def test_where_jobs_become_private_the_reader_goes_and_the_command_stays(shell: 
 
 def test_nothing_of_it_stays_where_the_cluster_leaves_and_nobody_elses_sll_goes(shell: Shell) -> None:
     up(shell)
-    assert shell.call("sll_leave", {}, "sll/leave").returncode == 0
+    with shell.here():
+        leave(Step("a1", "tailrack-leave"))
     assert not any(shell.path(path).exists() for path in (COMMAND, READER, UNITS.format("socket")))
     shell.write(COMMAND, "#!/bin/sh\nsomebody else's\n")
-    assert shell.call("sll_leave", {}, "sll/leave").returncode == 0
+    with shell.here():
+        leave(Step("a1", "tailrack-leave"))
     assert shell.path(COMMAND).exists()
