@@ -61,7 +61,7 @@ def run_daemon(step: Step, daemon: Daemon, hold_ports: Callable[[], None]) -> No
     systemd.reload(daemon.unit)
     systemd.enable(daemon.unit)
     if not (systemd.is_active(daemon.unit) and used_as_they_are(daemon.unit, daemon.files) and answers(daemon)):
-        _refuse_taken_port(step, daemon)
+        refuse_taken_port(step, daemon)
         hold_ports()
         attempt("systemctl", "reset-failed", daemon.unit, quiet=True)
         run("systemctl", "restart", daemon.unit)
@@ -104,7 +104,7 @@ def answers(daemon: Daemon) -> bool:
         return False
 
 
-def _refuse_taken_port(step: Step, daemon: Daemon) -> None:
+def refuse_taken_port(step: Step, daemon: Daemon) -> None:
     """Raise Failure if another program listens at the daemon's port of its address."""
     pid = run("systemctl", "show", "-P", "MainPID", daemon.unit).strip() or "0"
     for line in run("ss", "-Hltnp", f"sport = :{daemon.port}").splitlines():

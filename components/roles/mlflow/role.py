@@ -7,11 +7,11 @@ file on the share, which exists while MLflow answers (docs/decisions/0019).
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.mlflow.paths import ACCOUNT, UNIT
 from components.roles.mlflow.settings import Mlflow
 from components.roles.program import python_launcher, version
 from components.roles.role import FOLDER, Holder, Role, template
 
-UNIT, ACCOUNT = "tailrack-mlflow.service", "tailrack-mlflow"
 ADMIN = "admin"
 # MLflow requires at least 12 characters; 24 random bytes give 32.
 PASSWORD_BYTES = 24
@@ -32,7 +32,7 @@ def role(settings: ClusterSettings) -> Role:
             "MLFLOW_INDEX": mlflow.index,
             **({} if config else {"MLFLOW_ADMIN_PASSWORD": ""}),
         },
-        packages={"services": ("python3-venv", "curl")} if config else {},
+        packages={"services": ("python3-venv",)} if config else {},
         texts={
             "MLFLOW_REQUIREMENTS": requirements,
             "MLFLOW_UNIT": template("mlflow", UNIT),

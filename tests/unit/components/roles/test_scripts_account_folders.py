@@ -19,6 +19,7 @@ from components.node.step.step import Step
 from components.roles.accounting.database import make_database, restore
 from components.roles.accounting.leave import leave as leave_accounting
 from components.roles.accounting.remove import jobs_recorded
+from components.roles.mlflow.leave import leave as mlflow_leave
 from components.roles.munge.join import JoinValues, join
 from components.roles.munge.leave import leave as munge_leave
 from components.roles.role import Value, template
@@ -155,7 +156,7 @@ def test_a_cluster_that_leaves_empties_gives_away_and_removes_nothing_through_a_
     trap(machine, "a link to a file of root's", MUNGE_KEY)
     for unit in ("slurmctld.service.d/tailrack.conf", "tailrack-database.service", "tailrack-mlflow.service"):
         machine.write(f"/etc/systemd/system/{unit}", "")
-    machine.write("/var/lib/tailrack/mlflow/artifacts", f"{machine.path('/export/mlflow')}\n")
+    machine.write("/var/lib/tailrack/mlflow/artifacts", "/export/mlflow\n")
     accounts = ("tailrack-mlflow:x:999:999", "slurm:x:64030:64030", "munge:x:110:110")
     machine.write("/etc/passwd", "".join(f"{account}::/:/usr/sbin/nologin\n" for account in accounts))
     for name in ("pkill", "pgrep", "userdel", "mariadb"):
@@ -165,9 +166,9 @@ def test_a_cluster_that_leaves_empties_gives_away_and_removes_nothing_through_a_
         leave(Step("head", "tailrack-leave"))
         leave_accounting(Step("head", "tailrack-leave"))
         munge_leave(Step("head", "tailrack-leave"))
+        mlflow_leave(Step("head", "tailrack-leave"))
     assert machine.owners["/var/lib/slurm"] == ("slurm", "slurm"), "as the packages have it"
     assert machine.owners["/etc/munge"] == ("munge", "munge")
-    machine.call("set +e; mlflow_leave", {}, "mlflow/leave")
     assert outside(machine) == before
     assert changed(machine) == []
     assert not machine.path(MUNGE_KEY).is_symlink()

@@ -1,0 +1,175 @@
+"""Run MLflow on the head node, if the config turns it on."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from pathlib import PurePosixPath
+
+from components.node import files, folders, systemd
+from components.node.accounts import as_user
+from components.node.daemons import Daemon, answers, refuse_taken_port, run_daemon
+from components.node.failure import Failure
+from components.node.files import File
+from components.node.log import note
+from components.node.passwd import user_named
+from components.node.run import attempt, run
+from components.node.step.step import STATE_DIR, Step
+from components.roles.firewall.hold import HeldPorts, hold_ports
+from components.roles.mlflow.install import WHOLE, install, python, stop
+from components.roles.mlflow.paths import (
+    ACCOUNT,
+    ACCOUNTS,
+    ARTIFACTS,
+    DATA,
+    DUMP,
+    PROGRAM,
+    PUBLISHED,
+    SETTINGS,
+    START,
+    UNIT,
+)
+from components.roles.mlflow.remove import remove_mlflow
+from components.roles.mlflow.users import LoginsValues, create_credentials, publish_credentials, update_accounts
+
+_BACKUP = "tailrack-backup.service"
+# The database of a lost head node, from its backup.
+_RESTORED = f"{STATE_DIR}/dumps/mlflow.db"
+_RESTORE_LIMIT = 900
+# Seconds to answer: the first start creates the database.
+_ANSWER_LIMIT = 600
+# Seconds for a backup, which may be the first one.
+_BACKUP_LIMIT = 3600
+
+
+@dataclass(frozen=True)
+class MlflowValues(LoginsValues, HeldPorts):
+    """The settings of MLflow.
+
+    mlflow_port            its port
+    mlflow_unit, mlflow_login, mlflow_start, mlflow_dump, mlflow_accounts   texts of its unit, configuration, start
+                           program, backup script, and of the program that writes logins into its database
+    mlflow_start_version   changes with the start program, and restarts the server
+    head_address, node_name   tailnet address and name of this machine
+    """
+
+    mlflow_enabled: bool
+    mlflow_port: int
+    mlflow_unit: str
+    mlflow_login: str
+    mlflow_start: str
+    mlflow_start_version: str
+    mlflow_accounts: str
+    mlflow_dump: str
+    head_address: str
+    node_name: str
+
+    @property
+    def published(self) -> str:
+        """Return the path of the file with MLflow's address for jobs."""
+        return f"{self.nfs_exports_path}/{PUBLISHED}"
+
+    @property
+    def artifacts(self) -> str:
+        """Return the server's folder on the share."""
+        return f"{self.nfs_exports_path}/mlflow"
+
+    @property
+    def daemon(self) -> Daemon:
+        read = (f"{systemd.UNITS}/{UNIT}", f"{SETTINGS}/basic_auth.ini", f"{SETTINGS}/environment", WHOLE)
+        return Daemon(UNIT, self.head_address, self.mlflow_port, "/health", "mlflow.port", read, limit=_ANSWER_LIMIT)
+
+
+def services(step: Step, values: MlflowValues) -> None:
+    """Run MLflow after all other services: its download takes a minute, and its failure must not stop them."""
+    step.later.append(lambda: serve(step, values))
+    step.at_end.append(lambda: withdraw_if_silent(values))
+
+
+def withdraw_if_silent(values: MlflowValues) -> None:
+    """Remove MLflow's address for jobs if it does not answer."""
+    if not (values.mlflow_enabled and systemd.is_active(UNIT) and answers(values.daemon)):
+        files.remove(values.published)
+
+
+def serve(step: Step, values: MlflowValues) -> None:
+    """Install and start MLflow, or remove it."""
+    if not values.mlflow_enabled:
+        remove_mlflow()
+        return
+    # Checked before the download, which takes a minute.
+    refuse_taken_port(step, values.daemon)
+    if not user_named(ACCOUNT):
+        place = ("--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin")
+        run("useradd", "--system", "--user-group", *place, ACCOUNT)
+    create_credentials(values)
+    files.write(ARTIFACTS, values.artifacts, 0o600)
+    # Set the owner again, because the account has another uid on a new machine.
+    for folder in (DATA, values.artifacts):
+        folders.give(ACCOUNT, 0o700, folder)
+    install(step, values)
+    # Installed before `restore` moves the lost head node's database out of the folder that backups read, so that the
+    # database stays in the backup even if MLflow does not start.
+    new_dump = files.write(DUMP, values.mlflow_dump, 0o755)
+    files.write_all([File(START, values.mlflow_start, 0o755), File(ACCOUNTS, values.mlflow_accounts, 0o755)])
+    restore(step)
+    update_accounts(step, values)
+    _write_settings(values)
+    run_daemon(step, values.daemon, partial(hold_ports, step, values))
+    # At the end of the step, `withdraw_if_silent` removes it again if MLflow does not answer.
+    files.make_folder(str(PurePosixPath(values.published).parent))
+    files.write(values.published, f"http://{values.head_address}:{values.mlflow_port}")
+    publish_credentials(values)
+    if new_dump:
+        _back_up()
+
+
+def _write_settings(values: MlflowValues) -> None:
+    unit = values.mlflow_unit.replace("@ARTIFACTS@", values.artifacts).replace("@PROGRAM@", PROGRAM)
+    unit = unit.replace("@PYTHON@", python()).replace("@PYTHON_NAME@", PurePosixPath(python()).name)
+    environment = (
+        f"ADDRESS={values.head_address}\nPORT={values.mlflow_port}\nNAME={values.node_name}\n"
+        f"# mlflow-start {values.mlflow_start_version}"
+    )
+    files.make_folder(SETTINGS)
+    files.write_all(
+        [
+            File(f"{systemd.UNITS}/{UNIT}", unit),
+            File(f"{SETTINGS}/basic_auth.ini", values.mlflow_login),
+            File(f"{SETTINGS}/environment", environment),
+        ]
+    )
+
+
+def restore(step: Step) -> None:
+    """Replace the database with the lost head node's from the backup."""
+    descriptor = files.open_to_read(_RESTORED)
+    if descriptor is None:
+        return
+    with os.fdopen(descriptor, "rb") as dump:
+        if not os.fstat(descriptor).st_size:
+            return
+        note("restoring MLflow's database of the lost head node")
+        stop()
+        ended = as_user(ACCOUNT, "bash", "-euc", _REPLACE, "-", files.on_disk(DATA), limit=_RESTORE_LIMIT, stdin=dump)
+    if not ended.ok:
+        raise Failure(
+            "cannot restore MLflow's database of the lost head node",
+            f"free space in {DATA} on {step.host}, or remove {_RESTORED} to start with an empty database; then run up "
+            "again",
+        )
+    files.remove(_RESTORED)
+
+
+# Without the version file, the database is upgraded to the installed release.
+_REPLACE = """umask 077; cat >"$1/mlflow.db.new"; rm -f "$1"/mlflow.db-* "$1/version"
+mv -fT "$1/mlflow.db.new" "$1/mlflow.db\""""
+
+
+def _back_up() -> None:
+    """Back up now: this `up` made its backup before MLflow had a database, and the next one is an hour away."""
+    if not files.exists(f"{systemd.UNITS}/{_BACKUP}"):
+        return
+    if not attempt("systemctl", "start", _BACKUP, limit=_BACKUP_LIMIT).ok:
+        note("MLflow is not in the backup yet: run 'tailrack-backup status' to see why")
