@@ -85,7 +85,7 @@ def _fetch(source: str, to: str) -> Ended:
 def take_artifact(source: str, folder: str, digest: str) -> None:
     """Copy a file to a folder of root's and verify the copy, which no other account can change."""
     name = PurePosixPath(source).name
-    if not attempt("cp", source, files.on_disk(folder)).ok or not _has(f"{folder}/{name}", digest):
+    if not attempt("cp", files.on_disk(source), files.on_disk(folder)).ok or not _has(f"{folder}/{name}", digest):
         raise Failure(
             f"{name} on the share does not have the checksum in the config",
             "run up again: the head node fetches it again",

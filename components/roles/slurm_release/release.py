@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from components.node import files
+from components.node.distribution import architecture, os_release
 from components.node.failure import Failure
-from components.node.run import run
 
 # A folder of the share that only root of the head node can write: root of other machines is mapped to nobody.
 SHARED = "slurm"
@@ -20,7 +20,6 @@ PACKAGES = (
 )
 # The number of package_folders.sh.
 _RECIPE = 3
-_OS_RELEASE = "/etc/os-release"
 _LISTED = re.compile(r"([0-9a-f]+)\s+\*?([a-z]+-[a-z0-9.]+-[a-z0-9]+)/([A-Za-z0-9.+~_-]+\.deb)")
 _SUM = re.compile(r"([0-9a-f]{64}) [ *]([A-Za-z0-9.+~_-]+)")
 
@@ -79,11 +78,10 @@ class Release:
     @cached_property
     def _kind(self) -> str:
         """Return the kind of machine: packages work only with their own distribution's libraries."""
-        path = files.followed(_OS_RELEASE)
-        system = dict(line.split("=", 1) for line in files.lines(path) if "=" in line)
+        system = os_release()
         names = ("VERSION_ID", "VERSION_CODENAME")
         version = next((system[name] for name in names if system.get(name)), "rolling")
-        return f"{_plain(system['ID'])}-{_plain(version)}-{run('dpkg', '--print-architecture').strip()}"
+        return f"{system['ID']}-{version}-{architecture()}"
 
     @property
     def folder_name(self) -> str:
@@ -106,10 +104,6 @@ class Release:
     def is_whole(self, folder: str) -> bool:
         """Return whether a folder has the release for this machine, as the list has it if it has this kind."""
         return has_release(folder) and self._ready.get(self._kind) in (None, sums_in(folder))
-
-
-def _plain(value: str) -> str:
-    return value.strip("\"'")
 
 
 def read_list(text: str, release: str) -> dict[str, Sums]:

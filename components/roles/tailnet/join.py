@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from components.node import files, packages, systemd
+from components.node.distribution import os_release
 from components.node.failure import Failure
 from components.node.fetch import fetch_reason, fetch_remedy
 from components.node.log import note
@@ -86,8 +87,8 @@ def _install(host: str) -> None:
     if files.exists("/usr/sbin/tailscaled") and tailscale.is_installed():
         return
     packages.ensure(host, "curl", "ca-certificates")
-    release = dict(line.split("=", 1) for line in files.lines(files.followed("/etc/os-release")) if "=" in line)
-    system, codename = (release.get(key, "").strip("\"'") for key in ("ID", "VERSION_CODENAME"))
+    release = os_release()
+    system, codename = (release.get(key, "") for key in ("ID", "VERSION_CODENAME"))
     address = f"{_SOURCE}/{system}/{codename}.noarmor.gpg"
     ended = attempt("curl", "-fsS", "--retry", "3", "--max-time", "60", "-o", KEYRING, address, keep_errors=True)
     if not ended.ok:

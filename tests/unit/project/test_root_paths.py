@@ -6,19 +6,18 @@ The tests read every command of every script that root runs on a machine, with t
 from __future__ import annotations
 
 import ast
+import importlib
 import re
+from collections.abc import Iterator
 
 import pytest
 
 from tests.unit.account_folders import PROJECT, TAKEN, Paths, findings, name_of, owners, place, scripts, units
 from tests.unit.bash_commands import commands
 
-BUILT, IMAGES = "/var/lib/tailrack/slurm-build/root/made", "/var/lib/tailrack/images"
+BUILT = "/var/lib/tailrack/slurm-build/root/made"
 # What is done in another way all the same: script, command, folder; and why nothing of another's is reached.
 EXCEPTIONS = {
-    ("enroot_pyxis/services.sh", "find", IMAGES): "looks for a plain file with one name; the folder is root's again",
-    ("enroot_pyxis/services.sh", "unsquashfs", IMAGES): "the same file",
-    ("enroot_pyxis/services.sh", "install", IMAGES): "the same file",
     ("slurm_release/build.sh", "chown", BUILT): "before the account runs anything; root alone enters the folder above",
     ("slurm_release/build.sh", "find", BUILT): "counts names and opens no file",
     (
@@ -80,7 +79,6 @@ def test_what_reaches_nothing_of_anothers_is_let_pass(text: str) -> None:
 
 # Commands that give something to an account, and why it is nothing of another's. The rest goes by give_folder.
 OWNERS = {
-    ("enroot_pyxis/services.sh", "ensure_file"): "a file in a folder of root's",
     ("slurm_release/build.sh", "chown"): "before the account runs anything, in a folder that nobody else enters",
     ("steps/base.sh", "chown"): "ensure_file's own",
     ("health/templates/prolog-40-enroot", "chown"): "a folder that root has just made in a sticky one",
@@ -137,7 +135,20 @@ def test_there_is_no_account_whose_folders_nobody_has_looked_for() -> None:
     for text in scripts().values():
         paths = Paths(text)
         found |= {each for words in commands(text) if words[0] == "useradd" for each in paths.of(words[-1])}
-    assert found == ACCOUNTS, "name its folders in GIVEN"
+    assert found | set(made_in_python()) == ACCOUNTS, "name its folders in GIVEN"
+
+
+def made_in_python() -> Iterator[str]:
+    """Yield the accounts that Python makes, with the constant that names each as the last word of `useradd`."""
+    for file in (PROJECT / "components").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant)):
+                continue
+            name = node.args[-1]
+            # Users' accounts have no constant.
+            if node.args[0].value == "useradd" and isinstance(name, ast.Name) and name.id.lstrip("_").isupper():
+                module = ".".join(file.relative_to(PROJECT).with_suffix("").parts)
+                yield getattr(importlib.import_module(module), name.id)
 
 
 # Python that names such a folder, and why root follows nothing there.
@@ -147,6 +158,7 @@ PYTHON = {
     "grafana/leave.py": "removes it by descriptor, when the daemon is gone",
     "machine/leave.py": "asks which folders exist, and opens none",
     "monitoring/figures.py": "asks how full the disk of the folder is, and opens nothing",
+    "mlflow/paths.py": "gives the folder to its account, or makes root its owner, by descriptor",
     "mlflow/start.py": "runs as MLflow's account",
     "mlflow/accounts.py": "runs as MLflow's account",
     "slurm/room.py": "runs as slurm; root's `accept` renames a file as slurm",

@@ -19,6 +19,7 @@ from components.node.step.step import Step
 from components.roles.accounting.database import make_database, restore
 from components.roles.accounting.leave import leave as leave_accounting
 from components.roles.accounting.remove import jobs_recorded
+from components.roles.enroot_pyxis.services import write_logins
 from components.roles.mlflow.leave import leave as mlflow_leave
 from components.roles.munge.join import JoinValues, join
 from components.roles.munge.leave import leave as munge_leave
@@ -175,19 +176,13 @@ def test_a_cluster_that_leaves_empties_gives_away_and_removes_nothing_through_a_
 
 
 def test_log_ins_for_images_are_written_into_a_folder_of_roots(machine: Shell) -> None:
-    values: dict[str, Value] = {
-        "ENROOT_PYXIS_IMAGES": "",
-        "ENROOT_PYXIS_CREDENTIALS": "machine x",
-        "NFS_EXPORTS_PATH": "/x",
-    }
     trap(machine, "a link to a file of root's", "/run/tailrack-images/.credentials")
     before = outside(machine)
-    done = machine.call("write_logins", values, "enroot_pyxis/services")
-    assert done.returncode == 0, done.stderr
+    with machine.here():
+        write_logins("machine x")
     assert outside(machine) == before
-    given = [call for call in machine.calls if call.startswith("chown tailrack-images")]
-    assert len(given) == 1
-    assert "/.credentials." in given[0], "the file alone, before it has its name"
+    assert machine.owners["/run/tailrack-images"] == ("root", "root")
+    assert machine.owners["/run/tailrack-images/.credentials"] == ("tailrack-images", "tailrack-images")
 
 
 def test_what_a_compiler_leaves_is_no_link_to_a_file_of_roots_on_the_share(machine: Shell) -> None:

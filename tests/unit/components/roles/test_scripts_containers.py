@@ -7,10 +7,26 @@ import hashlib
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from components.node import files
+from components.node.failure import Failure
+from components.node.step.step import Step
+from components.node.step.values import read_values
+from components.roles.enroot_pyxis.check import CheckValues, check
+from components.roles.enroot_pyxis.enroot import ensure_apparmor, ensure_enroot, ensure_gpu_libraries
+from components.roles.enroot_pyxis.head import (
+    HeadValues,
+    ensure_plugstack,
+    fetch_artifacts,
+    hold_nodes_without_containers,
+)
+from components.roles.enroot_pyxis.leave import leave
+from components.roles.enroot_pyxis.plugin import ensure_launcher, ensure_plugin, plugin_kind
 from components.roles.enroot_pyxis.role import UNIT
 from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM
 from components.roles.role import Role, Value, template
@@ -32,30 +48,46 @@ ARTIFACTS = [f"{name} {digest(text)}" for name, text in CONTENT.items()]
 CONTENTS = [f"{name} {base64.b64encode(text.encode()).decode()}" for name, text in CONTENT.items()]
 
 
-def values(shell: Shell, **more: Value) -> dict[str, Value]:
-    """Header values; the share is a folder of the machine on the head node and on nodes alike."""
-    share = f"{shell.root}/export/shared"
+NODE_STEP = Step("a1", "a1-node")
+
+
+def values(**more: Value) -> HeadValues:
+    """The phases' values; the share is a folder of the machine on the head node and on nodes alike."""
     own: dict[str, Value] = {
         "ENROOT_PYXIS_ARTIFACTS": ARTIFACTS,
         "ENROOT_PYXIS_CONTENTS": CONTENTS,
         "ENROOT_PYXIS_PYXIS": "0.24.0",
-        "ENROOT_PYXIS_LOCAL": f"{shell.root}/local",
+        "ENROOT_PYXIS_LOCAL": "/local",
         "ENROOT_PYXIS_NVIDIA_LIBRARIES": True,
         "ENROOT_PYXIS_LAUNCHER": template("enroot_pyxis", "slurmstepd.c"),
-        "NFS_EXPORTS_PATH": share,
-        "NFS_EXPORTS_MOUNT": share,
+        "NFS_EXPORTS_PATH": "/export/shared",
+        "NFS_EXPORTS_MOUNT": "/export/shared",
         "NODE_SITE": "cloud-a",
+        "SLURM_RELEASE": "",
     }
-    return {**own, **more}
+    read: HeadValues = read_values(HeadValues, {**own, **more})
+    return read
+
+
+def run(shell: Shell, function: Callable[[], object]) -> str:
+    """Run one of the role's functions; return the reason and the remedy of its failure."""
+    with shell.here():
+        try:
+            function()
+        except Failure as failure:
+            return f"{failure.reason}; {failure.remedy}"
+    return ""
 
 
 @pytest.fixture
 def machine(shell: Shell) -> Shell:
     """A machine with stubs for what would need root; every file there is root's."""
-    shell.stub("stat", 'echo "${OWNER:-0}"')
     for name in ("dpkg", "apt-get", "apt-cache", "chown", "modprobe", "sleep"):
         shell.stub(name)
-    shell.stub("dpkg-query", 'case "$*" in *Upstream*) printf 24.11.5 ;; *) printf installed ;; esac')
+    shell.stub(
+        "dpkg-query",
+        'case "$*" in *Upstream*) printf 24.11.5 ;; *) shift 2; for one; do echo "$one installed 1"; done ;; esac',
+    )
     shell.write("etc/os-release", "ID=debian\nVERSION_ID=13\n")
     shell.stub("dpkg", 'case "$*" in *print-architecture) echo amd64 ;; esac')
     return shell
@@ -67,20 +99,19 @@ def machine(shell: Shell) -> Shell:
 @pytest.mark.parametrize("name", ["user/max_user_namespaces", "kernel/unprivileged_userns_clone"])
 def test_a_machine_that_makes_no_namespaces_for_users_is_refused_with_the_remedy(machine: Shell, name: str) -> None:
     machine.write(f"proc/sys/{name}", "0\n")
-    done = machine.call("enroot_pyxis_check 2>&1; true", values(machine), "enroot_pyxis/check")
-    failed = machine.call(
-        "trap 'echo \"${REASON-}; ${REMEDY-}\"' EXIT; enroot_pyxis_check", values(machine), "enroot_pyxis/check"
-    )
-    assert done.returncode == failed.returncode == 1
-    assert name.replace("/", ".") in failed.stdout
-    assert "sysctl -w" in failed.stdout
+    failed = gate(machine)
+    assert name.replace("/", ".") in failed
+    assert "sysctl -w" in failed
+
+
+def gate(shell: Shell, **more: Value) -> str:
+    """Run the check."""
+    return run(shell, lambda: check(NODE_STEP, CheckValues(values(**more).enroot_pyxis_artifacts)))
 
 
 def test_a_machine_of_another_architecture_is_refused(machine: Shell) -> None:
     machine.stub("dpkg", "echo arm64")
-    failed = machine.call("trap 'echo \"${REASON-}\"' EXIT; enroot_pyxis_check", values(machine), "enroot_pyxis/check")
-    assert failed.returncode == 1
-    assert "this machine is arm64" in failed.stdout
+    assert gate(machine).startswith("this machine is arm64, ")
 
 
 def test_a_machine_of_another_architecture_passes_where_the_config_names_its_packages_and_takes_these(
@@ -89,14 +120,11 @@ def test_a_machine_of_another_architecture_passes_where_the_config_names_its_pac
     machine.stub("dpkg", 'case "$*" in *print-architecture) echo arm64 ;; esac')
     named = {name: f"content of {name}\n" for name in (*FILES_ARM, *NAMES)}
     lines = [f"{name} {digest(text)}" for name, text in named.items()]
-    own = values(machine, ENROOT_PYXIS_ARTIFACTS=lines)
     machine.write("dev/fuse", "")
-    done = machine.call("enroot_pyxis_check", own, "enroot_pyxis/check")
-    assert done.returncode == 0, done.stderr
+    assert gate(machine, ENROOT_PYXIS_ARTIFACTS=lines) == ""
     for name, text in named.items():
         machine.write(f"{SHARE}/artifacts/{name}", text)
-    done = machine.call("ensure_enroot", own, "enroot_pyxis/install")
-    assert done.returncode == 0, done.stderr
+    assert run(machine, lambda: ensure_enroot(NODE_STEP, values(ENROOT_PYXIS_ARTIFACTS=lines))) == ""
     (call,) = [call for call in machine.calls if call.startswith("dpkg --force-confold -i")]
     assert [Path(word).name for word in call.split()[3:]] == list(FILES_ARM)
 
@@ -104,29 +132,26 @@ def test_a_machine_of_another_architecture_passes_where_the_config_names_its_pac
 def test_a_machine_that_can_have_them_passes(machine: Shell) -> None:
     machine.write("proc/sys/user/max_user_namespaces", "63555\n")
     machine.write("dev/fuse", "")
-    assert machine.call("enroot_pyxis_check", values(machine), "enroot_pyxis/check").returncode == 0
+    assert gate(machine) == ""
 
 
 # --- files, and the plugin
 
 
-def fetched(shell: Shell, **more: Value) -> tuple[int, str]:
-    """Run fetch_artifacts; its exit status, and what it failed with."""
-    commands = "trap 'echo \"${REASON-}; ${REMEDY-}\"' EXIT; fetch_artifacts"
-    done = shell.call(commands, values(shell, **more), "enroot_pyxis/head")
-    return done.returncode, done.stdout
+def fetched(shell: Shell, **more: Value) -> str:
+    """Put the files on the share; what that failed with."""
+    return run(shell, lambda: fetch_artifacts(NODE_STEP, values(**more)))
 
 
 def test_files_that_come_with_the_step_are_put_on_the_share_whole(machine: Shell) -> None:
-    assert fetched(machine)[0] == 0
+    assert fetched(machine) == ""
     folder = machine.path(f"{SHARE}/artifacts")
     assert {path.name: path.read_text() for path in folder.iterdir()} == CONTENT
 
 
 def test_a_file_with_another_checksum_is_refused_and_not_kept(machine: Shell) -> None:
     wrong = [f"{NAMES[0]} {'0' * 64}", *ARTIFACTS[1:]]
-    status, said = fetched(machine, ENROOT_PYXIS_ARTIFACTS=wrong)
-    assert status == 1
+    said = fetched(machine, ENROOT_PYXIS_ARTIFACTS=wrong)
     assert f"has the checksum {digest(CONTENT[NAMES[0]])}, which is not the config's" in said
     assert list(machine.path(f"{SHARE}/artifacts").iterdir()) == []
 
@@ -135,7 +160,7 @@ def test_files_of_an_address_are_fetched_by_https_once(machine: Shell) -> None:
     machine.stub("curl", 'while [ "$1" != -o ]; do shift; done; printf "content of %s\\n" "${3##*/}" >"$2"')
     lines = [f"{line} https://files.example/{line.split()[0]}" for line in ARTIFACTS]
     more: dict[str, Value] = {"ENROOT_PYXIS_ARTIFACTS": lines, "ENROOT_PYXIS_CONTENTS": ""}
-    assert fetched(machine, **more)[0] == fetched(machine, **more)[0] == 0
+    assert fetched(machine, **more) == fetched(machine, **more) == ""
     calls = [call for call in machine.calls if call.startswith("curl")]
     assert len(calls) == 3
     assert all("--proto =https" in call for call in calls)
@@ -143,27 +168,22 @@ def test_files_of_an_address_are_fetched_by_https_once(machine: Shell) -> None:
 
 def test_an_address_that_does_not_answer_is_named(machine: Shell) -> None:
     machine.stub("curl", "exit 6")
-    status, said = fetched(machine, ENROOT_PYXIS_ARTIFACTS=[f"{ARTIFACTS[0]} https://files.example/x"])
-    assert status == 1
+    said = fetched(machine, ENROOT_PYXIS_ARTIFACTS=[f"{ARTIFACTS[0]} https://files.example/x"])
     assert "https://files.example/x cannot be fetched from here" in said
 
 
 def test_a_file_that_was_changed_on_the_share_is_not_installed(machine: Shell) -> None:
-    assert fetched(machine)[0] == 0
+    assert fetched(machine) == ""
     machine.write(f"{SHARE}/artifacts/{NAMES[1]}", "planted\n")
-    done = machine.call("trap 'echo \"${REASON-}\"' EXIT; ensure_enroot", values(machine), "enroot_pyxis/install")
-    assert done.returncode == 1
-    assert "on the share does not have the checksum in the config" in done.stdout
+    said = run(machine, lambda: ensure_enroot(NODE_STEP, values()))
+    assert "on the share does not have the checksum in the config" in said
     assert not [call for call in machine.calls if " -i " in call]
 
 
 def test_enroots_packages_are_installed_once(machine: Shell) -> None:
-    assert fetched(machine)[0] == 0
+    assert fetched(machine) == ""
     for _ in range(2):
-        done = machine.call(
-            "mkdir -p /var/lib/tailrack/containers; ensure_enroot", values(machine), "enroot_pyxis/install"
-        )
-        assert done.returncode == 0, done.stderr
+        assert run(machine, lambda: ensure_enroot(NODE_STEP, values())) == ""
     (call,) = [call for call in machine.calls if " -i " in call]
     assert [Path(word).name for word in call.split()[3:]] == list(NAMES[:2])
 
@@ -182,9 +202,8 @@ def install_plugin(shell: Shell) -> str:
     shell.stub("make", 'echo compiled >"$3/spank_pyxis.so"')
     shell.stub("tar")
     shell.stub("gcc", 'echo static >"$4"')
-    assert fetched(shell)[0] == 0
-    done = shell.call("mkdir -p /var/lib/tailrack/containers; ensure_plugin", values(shell), "enroot_pyxis/install")
-    assert done.returncode == 0, done.stderr
+    assert fetched(shell) == ""
+    assert run(shell, lambda: ensure_plugin(NODE_STEP, values(), plugin_kind(values()))) == ""
     return shell.path("/usr/local/lib/tailrack/spank_pyxis.so").read_text()
 
 
@@ -202,8 +221,10 @@ def test_a_plugin_that_is_not_whole_is_not_taken(machine: Shell, told: str) -> N
 
 def test_a_plugin_that_is_not_roots_is_not_taken(machine: Shell) -> None:
     plugin_on_the_share(machine)
-    machine.stub("stat", "echo 6001")
-    assert install_plugin(machine) == "compiled\n"
+    owner_of = files.owner_of
+    theirs = mock.Mock(side_effect=lambda path: "ada" if path.startswith("/export") else owner_of(path))
+    with mock.patch.object(files, "owner_of", theirs):
+        assert install_plugin(machine) == "compiled\n"
 
 
 def test_a_node_of_another_kind_compiles_its_own_and_leaves_the_share_alone(machine: Shell) -> None:
@@ -225,8 +246,7 @@ def test_a_plugin_without_the_launcher_of_task_prolog_is_compiled_anew(machine: 
 def test_slurmd_starts_steps_by_the_launcher_and_starts_anew_for_it_once(machine: Shell) -> None:
     machine.stub("systemctl")
     for _ in range(2):
-        done = machine.call("ensure_launcher", values(machine), "enroot_pyxis/install")
-        assert done.returncode == 0, done.stderr
+        assert run(machine, lambda: ensure_launcher(NODE_STEP)) == ""
     dropin = machine.path("/etc/systemd/system/slurmd.service.d/tailrack-containers.conf").read_text()
     assert re.search(r'^Environment="TAILRACK_SLURMD_OPTIONS=-d \S*/usr/local/lib/tailrack/slurmstepd"$', dropin, re.M)
     assert len([call for call in machine.calls if "try-restart slurmd" in call]) == 1
@@ -251,7 +271,7 @@ def test_nodes_without_containers_are_held_before_users_may_ask_for_them(machine
             {"name": "new", "state": ["IDLE"], "extra": "containers=proven images="},
             {"name": "out", "state": ["IDLE", "DRAIN"], "extra": ""}, {"name": "older", "state": ["MIXED"]}]}'; fi""",
     )
-    assert machine.call("hold_nodes_without_containers", values(machine), "enroot_pyxis/head").returncode == 0
+    assert run(machine, hold_nodes_without_containers) == ""
     held = [call.split()[2] for call in machine.calls if call.startswith("scontrol update")]
     assert held == ["nodename=old", "nodename=older"]
     assert all("reason=tailrack: containers are not" in call for call in machine.calls if "update" in call)
@@ -261,7 +281,7 @@ def test_slurms_plugin_file_gets_one_line_more_once(machine: Shell) -> None:
     machine.write("etc/slurm/plugstack.conf", "include /etc/slurm/plugstack.conf.d/*.conf\n")
     machine.stub("scontrol")
     for _ in range(2):
-        assert machine.call("ensure_plugstack", values(machine), "enroot_pyxis/head").returncode == 0
+        assert run(machine, ensure_plugstack) == ""
     lines = machine.path("/etc/slurm/plugstack.conf").read_text().splitlines()
     assert [line.rpartition("/etc/")[2] for line in lines] == [
         "slurm/plugstack.conf.d/*.conf",
@@ -273,25 +293,22 @@ def test_slurms_plugin_file_gets_one_line_more_once(machine: Shell) -> None:
 # --- GPUs and AppArmor
 
 
-def gpu_libraries(shell: Shell, **more: Value) -> tuple[int, str]:
-    commands = "trap 'echo \"${REASON-}; ${REMEDY-}\"' EXIT; ensure_gpu_libraries"
-    done = shell.call(commands, values(shell, **more), "enroot_pyxis/install")
-    return done.returncode, done.stdout
+def gpu_libraries(shell: Shell, **more: Value) -> str:
+    return run(shell, lambda: ensure_gpu_libraries(NODE_STEP, values(**more)))
 
 
 def test_a_machine_without_gpus_needs_no_library_of_theirs(machine: Shell) -> None:
-    assert gpu_libraries(machine)[0] == 0
+    assert gpu_libraries(machine) == ""
 
 
 def test_with_gpus_the_driver_libraries_tool_must_be_had_or_be_waived(machine: Shell) -> None:
     machine.write("dev/nvidia0", "")
-    status, said = gpu_libraries(machine)
-    assert status == 1
+    said = gpu_libraries(machine)
     assert "none of its package sources has libnvidia-container-tools" in said
     assert "nvidia_libraries: false" in said
-    assert gpu_libraries(machine, ENROOT_PYXIS_NVIDIA_LIBRARIES=False)[0] == 0
+    assert gpu_libraries(machine, ENROOT_PYXIS_NVIDIA_LIBRARIES=False) == ""
     machine.stub("nvidia-container-cli")
-    assert gpu_libraries(machine)[0] == 0
+    assert gpu_libraries(machine) == ""
 
 
 @pytest.mark.parametrize(("abi", "left_out"), [("3.0", True), ("4.0", False)])
@@ -299,15 +316,15 @@ def test_enroots_profile_is_left_out_where_apparmor_does_not_know_its_language(
     machine: Shell, abi: str, left_out: bool
 ) -> None:
     machine.write(f"etc/apparmor.d/abi/{abi}", "")
-    machine.stub("ln", 'exec /usr/bin/ln "$@"')
+    link = machine.path("/etc/apparmor.d/disable/enroot")
+    machine.stub(
+        "dpkg",
+        f'case "$*" in *print-architecture) echo amd64 ;; *" -i "*) [ ! -L {link} ] || touch {link}.seen ;; esac',
+    )
     for name in NAMES:
         machine.write(f"{SHARE}/artifacts/{name}", CONTENT[name])
-    done = machine.call("ensure_enroot", values(machine), "enroot_pyxis/install")
-    assert done.returncode == 0, done.stderr
-    link = machine.path("/etc/apparmor.d/disable/enroot")
-    assert link.is_symlink() == left_out
-    calls = [call for call in machine.calls if call.startswith(("ln", "dpkg --force"))]
-    assert [call.split()[0] for call in calls] == (["ln", "dpkg"] if left_out else ["dpkg"])
+    assert run(machine, lambda: ensure_enroot(NODE_STEP, values())) == ""
+    assert link.is_symlink() == machine.path("/etc/apparmor.d/disable/enroot.seen").exists() == left_out
 
 
 def test_enroots_profile_is_loaded_where_apparmor_keeps_users_from_namespaces(machine: Shell) -> None:
@@ -315,10 +332,10 @@ def test_enroots_profile_is_loaded_where_apparmor_keeps_users_from_namespaces(ma
     for restricted, loaded in (("0\n", ""), ("1\n", "enroot-nsenter (unconfined)\n")):
         machine.write("proc/sys/kernel/apparmor_restrict_unprivileged_userns", restricted)
         machine.write("sys/kernel/security/apparmor/profiles", loaded)
-        assert machine.call("ensure_apparmor", values(machine), "enroot_pyxis/install").returncode == 0
+        assert run(machine, lambda: ensure_apparmor(NODE_STEP)) == ""
     assert not [call for call in machine.calls if call.startswith("apparmor")]
     machine.write("sys/kernel/security/apparmor/profiles", "")
-    assert machine.call("ensure_apparmor", values(machine), "enroot_pyxis/install").returncode == 0
+    assert run(machine, lambda: ensure_apparmor(NODE_STEP)) == ""
     assert [call for call in machine.calls if call.startswith("apparmor_parser -r ")]
 
 
@@ -331,12 +348,7 @@ IMAGE = "hello all puller@registry.example#team/hello:1"
 @pytest.fixture
 def head(machine: Shell) -> Shell:
     """A head node whose import makes an image that says `an image`."""
-    machine.stub("id")
-    machine.stub("pkill")
-    machine.stub(
-        "install",
-        """if [ "$1" = -d ]; then shift; exec mkdir -p "${@: -1}"; fi; exec cp "${@: -2:1}" "${@: -1}" """,
-    )
+    machine.write("/etc/passwd", "tailrack-images:x:998:998::/nonexistent:/usr/sbin/nologin\n")
     machine.stub(
         "runuser",
         f'[ -e "{machine.root}/broken" ] || echo "an image" >"{machine.root}/var/lib/tailrack/images/image.sqsh"',
@@ -346,9 +358,12 @@ def head(machine: Shell) -> Shell:
 
 
 def services(shell: Shell, *images: str, credentials: str = "") -> tuple[int, str]:
-    commands = "trap 'echo \"${REASON-}\"' EXIT; enroot_pyxis_services"
-    own: dict[str, Value] = {"ENROOT_PYXIS_IMAGES": list(images), "ENROOT_PYXIS_CREDENTIALS": credentials}
-    done = shell.call(commands, values(shell, **own), "enroot_pyxis/services")
+    given: dict[str, Value] = {
+        "ENROOT_PYXIS_IMAGES": list(images),
+        "ENROOT_PYXIS_CREDENTIALS": credentials,
+        "NFS_EXPORTS_PATH": "/export/shared",
+    }
+    done = shell.step(compose([Role("enroot_pyxis")], ["services"]), given)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -413,9 +428,9 @@ def test_a_link_in_the_place_of_an_image_is_not_followed(head: Shell) -> None:
 
 def test_a_file_that_is_no_image_is_refused(head: Shell) -> None:
     head.write("export/x.sqsh", "nonsense")
-    assert services(head, f"mine all {head.root}/export/x.sqsh")[0] == 1
+    assert services(head, "mine all /export/x.sqsh")[0] == 1
     head.write("export/x.sqsh", "an image")
-    assert services(head, f"mine all {head.root}/export/x.sqsh")[0] == 0
+    assert services(head, "mine all /export/x.sqsh")[0] == 0
     assert imports(head) == 0
 
 
@@ -638,17 +653,17 @@ def test_a_batch_script_has_no_step_and_gets_its_image_all_the_same(node: Shell)
 def test_what_an_import_that_was_killed_has_left_goes_with_the_machine(head: Shell) -> None:
     lent = head.write("run/tailrack-images/.credentials", "machine registry.example login puller password p")
     half = head.write("var/lib/tailrack/images/config.json", "half an image")
-    assert head.call("enroot_pyxis_leave", {}, "enroot_pyxis/leave").returncode == 0
+    assert run(head, lambda: leave(NODE_STEP)) == ""
     assert (lent.exists(), half.exists()) == (False, False)
 
 
 def test_a_machine_that_leaves_knows_no_containers_any_more(node: Shell) -> None:
     kept = "include /etc/slurm/plugstack.conf.d/*.conf"
-    node.write("etc/slurm/plugstack.conf", node.inside(f"{kept}\ninclude /etc/tailrack/plugstack.d/*.conf\n"))
+    node.write("etc/slurm/plugstack.conf", f"{kept}\ninclude /etc/tailrack/plugstack.d/*.conf\n")
     node.write("etc/systemd/system/tailrack-containers.timer", "")
     for _ in range(2):
-        assert node.call("enroot_pyxis_leave", {}, "enroot_pyxis/leave").returncode == 0
-    assert node.path("/etc/slurm/plugstack.conf").read_text() == node.inside(f"{kept}\n")
+        assert run(node, lambda: leave(NODE_STEP)) == ""
+    assert node.path("/etc/slurm/plugstack.conf").read_text() == f"{kept}\n"
     for gone in ("etc/tailrack/containers", "usr/local/lib/tailrack/spank_pyxis.so", PROGRAM, IMPORTER):
         assert not node.path(gone).exists(), gone
     assert node.calls.count("systemctl disable -q --now tailrack-containers.timer") == 1

@@ -60,13 +60,3 @@ def test_a_changed_or_missing_file_is_not_the_one_that_was_read(shell: Shell) ->
         assert used_as_they_are("x", paths)
         shell.write("/etc/b", "2\n")
         assert not used_as_they_are("x", paths)
-
-
-def test_bash_and_python_record_the_same(shell: Shell) -> None:
-    for name in "ab":
-        shell.write(f"/etc/{name}", f"{name}\n")
-    shell.path("/run/tailrack-private").mkdir()
-    done = shell.call("used x /etc/a /etc/b", {}, "machine/daemon")
-    assert done.returncode == 0, done.stderr
-    with shell.here():
-        assert used_as_they_are("x", ["/etc/a", "/etc/b"])

@@ -1,0 +1,148 @@
+"""Enroot: its packages, its AppArmor profile, its settings, and the image of the smoke job."""
+
+from __future__ import annotations
+
+import base64
+import re
+import secrets
+import shutil
+from dataclasses import dataclass
+
+from components.node import files, kernel, packages
+from components.node import run as running
+from components.node.distribution import architecture
+from components.node.failure import Failure
+from components.node.run import attempt, exists, run
+from components.node.step.step import Step
+from components.roles.enroot_pyxis.artifacts import CONTAINERS, SHARED, FilesValues, place_copy, work_folder
+
+TMPFILES = "/etc/tmpfiles.d/tailrack-containers.conf"
+SETTINGS = "/etc/enroot/enroot.conf.d/tailrack.conf"
+MPI_HOOK = "/etc/enroot/hooks.d/50-slurm-pmi.sh"
+# What tailrack-containers reads.
+PROGRAM_SETTINGS = "/etc/tailrack/containers"
+_INSTALLED = f"{CONTAINERS}/enroot"
+_APPARMOR = "/etc/apparmor.d"
+_PROFILE = f"{_APPARMOR}/enroot"
+_LIBRARIES = "libnvidia-container-tools"
+
+
+@dataclass(frozen=True)
+class EnrootValues(FilesValues):
+    """Enroot's settings.
+
+    enroot_pyxis_local              folder on the machine's own disk
+    enroot_pyxis_nvidia_libraries   whether containers get the driver's libraries on machines with GPUs
+    node_site                       this machine's site
+    """
+
+    enroot_pyxis_local: str
+    enroot_pyxis_nvidia_libraries: bool
+    node_site: str
+
+
+def ensure_enroot(step: Step, values: FilesValues) -> None:
+    """Install Enroot's packages."""
+    wanted = values.ending_in(rf"_{re.escape(architecture())}[.]deb")
+    record = "\n".join(f"{file.name} {file.digest}" for file in wanted)
+    if (files.read(_INSTALLED) or "").rstrip("\n") == record and not packages.missing_of(["enroot", "enroot+caps"]):
+        return
+    with work_folder() as folder:
+        taken = values.take(wanted, folder)
+        _leave_out_profile()
+        ended = packages.when_unlocked(step.host, "dpkg", "--force-confold", "-i", *taken)
+        if not ended.ok:
+            reason = ended.errors.partition("\n")[0]
+            raise Failure(f"cannot install Enroot's packages ({reason})", "see above, then run up again")
+    files.write(_INSTALLED, record)
+
+
+def _leave_out_profile() -> None:
+    """Disable Enroot's AppArmor profile on machines with an older parser than 4.0 (Ubuntu 22.04, Debian 12).
+
+    It cannot parse that profile, and then loads no other profile at boot. This runs before the package's installation,
+    which loads the profile.
+    """
+    if files.is_folder(_APPARMOR) and not files.exists(f"{_APPARMOR}/abi/4.0"):
+        files.link(f"{_APPARMOR}/disable/enroot", _PROFILE)
+
+
+def ensure_apparmor(step: Step) -> None:
+    """Load Enroot's AppArmor profile where users need a profile to create namespaces (since Ubuntu 24.04)."""
+    if kernel.read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").strip() != "1":
+        return
+    if "enroot-nsenter" in kernel.read("/sys/kernel/security/apparmor/profiles"):
+        return
+    if not attempt("apparmor_parser", "-r", _PROFILE).ok:
+        raise Failure(
+            "AppArmor does not load Enroot's profile, without which users cannot start containers here",
+            f"run 'apparmor_parser -r {_PROFILE}' on {step.host} to see why, then run up again",
+        )
+
+
+def ensure_gpu_libraries(step: Step, values: EnrootValues) -> None:
+    """Install the tool that gives containers the driver's libraries.
+
+    On machines with GPUs most images do not start without them.
+    """
+    if not values.enroot_pyxis_nvidia_libraries or exists("nvidia-container-cli"):
+        return
+    if not any(re.match(r"nvidia\d", name) for name in kernel.names_in("/dev")):
+        return
+    packages.refresh_lists_now(step.host)
+    if not packages.candidate_of(_LIBRARIES):
+        raise Failure(
+            f"this machine has GPUs, and none of its package sources has {_LIBRARIES}",
+            f"add the package source of the NVIDIA container toolkit on {step.host}, or set nvidia_libraries: false in "
+            "tailrack:containers (images must then contain or mount the driver's libraries); then run up again",
+        )
+    packages.ensure(step.host, _LIBRARIES)
+
+
+_SETTINGS_TEXT = """# Written by tailrack: home folders are on the share, where containers do not belong.
+ENROOT_RUNTIME_PATH /run/enroot/user-$(id -u)
+ENROOT_CACHE_PATH /var/cache/enroot/user-$(id -u)
+ENROOT_DATA_PATH @LOCAL@/users/user-$(id -u)
+ENROOT_TEMP_PATH /var/tmp
+ENROOT_ROOTFS_WRITABLE yes"""
+# The parent folders have modes like /tmp's, because each user creates a folder in them.
+_TMPFILES_TEXT = """d /run/enroot 1777 root root
+d /run/pyxis 0755 root root
+d /var/cache/enroot 1777 root root
+d @LOCAL@ 0755 root root
+d @LOCAL@/users 1777 root root
+d @LOCAL@/images 0755 root root
+z /dev/fuse 0666 root root"""
+
+
+def ensure_settings(step: Step, values: EnrootValues) -> None:
+    """Write the settings of Enroot and of tailrack-containers."""
+    local = values.enroot_pyxis_local
+    files.write(TMPFILES, _TMPFILES_TEXT.replace("@LOCAL@", local))
+    run("systemd-tmpfiles", "--create", TMPFILES)
+    files.write(SETTINGS, _SETTINGS_TEXT.replace("@LOCAL@", local))
+    # Enroot's hook for MPI under Slurm.
+    files.link(MPI_HOOK, "/usr/share/enroot/hooks.d/50-slurm-pmi.sh")
+    shared = f"{values.nfs_exports_mount}/{SHARED}"
+    files.write(PROGRAM_SETTINGS, f"SHARED={shared}\nLOCAL={local}\nSITE={values.node_site}\nNODE={step.host}")
+
+
+def ensure_smoke_image() -> None:
+    """Build the smoke job's image: a shell, and a random text that only the image contains."""
+    image, inside = f"{CONTAINERS}/smoke.sqsh", f"{CONTAINERS}/inside"
+    if files.read(image, 1) and files.read(inside, 1):
+        return
+    with work_folder() as folder:
+        for name in ("bin", "etc", "tmp", "root", "usr", "usr/bin", "proc", "sys", "dev", "run", "var"):
+            files.make_folder(f"{folder}/{name}")
+        busybox = shutil.which("busybox", path=running.PATH)
+        place_copy(busybox or "busybox", f"{folder}/bin/busybox", 0o755)
+        for name in ("sh", "cat", "id"):
+            files.link(f"{folder}/bin/{name}", "busybox")
+        text = f"tailrack inside {base64.b64encode(secrets.token_bytes(16)).decode()}"
+        for path in (inside, f"{folder}/etc/tailrack-inside"):
+            files.write(path, text)
+        files.remove(f"{image}.new")
+        options = ("-all-root", "-no-progress", "-quiet")
+        run("mksquashfs", files.on_disk(folder), files.on_disk(f"{image}.new"), *options)
+    files.rename(f"{image}.new", image)
