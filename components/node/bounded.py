@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import select
 import selectors
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import BinaryIO
 
 from components.node import run as running
 from components.node.run import Ended, end_group
@@ -71,3 +73,57 @@ def attempt_bounded(
             stream.close()
     texts = (part.decode("utf-8", "replace") for part in (output, errors))
     return Ended(process.returncode if in_time else 124, *texts)
+
+
+def attempt_logged(
+    *arguments: str,
+    log: BinaryIO,
+    limit: float,
+    most: int,
+    environment: Mapping[str, str] | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Ended:
+    """Run a program, and write its output and errors to a file while it runs. It cannot open the file itself.
+
+    limit      seconds; then it and its children are ended, and the status is 124
+    most       the number of bytes that the file gets; a program that writes more is ended by a closed pipe
+    meanwhile  called about once a second
+    """
+    try:
+        process = subprocess.Popen(
+            arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PATH": running.PATH, **(environment or {})},
+            start_new_session=True,
+        )
+    except OSError as error:
+        log.write(f"{arguments[0]}: {error.strerror}\n".encode())
+        return Ended(127, "")
+    end, ended = time.monotonic() + limit, False
+    try:
+        while stream := process.stdout:
+            meanwhile()
+            if time.monotonic() >= end:
+                break
+            if select.select([stream], [], [], 1)[0]:
+                data = os.read(stream.fileno(), _CHUNK)
+                log.write(data[:most])
+                most -= len(data)
+                if not data or most <= 0:
+                    stream.close()
+                    ended = _ends(process, end)
+                    break
+    finally:
+        if not ended:
+            end_group(process)
+    return Ended(process.returncode if ended else 124, "")
+
+
+def _ends(process: subprocess.Popen[bytes], end: float) -> bool:
+    try:
+        process.wait(max(end - time.monotonic(), 0))
+    except subprocess.TimeoutExpired:
+        return False
+    return True

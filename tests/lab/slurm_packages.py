@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -19,10 +17,12 @@ from pathlib import Path
 
 from cli import lab_commands
 from cli.pulumi.workspace import PROJECT
-from components.node.step.shell import assignments
+from components.roles.program import program
 from components.roles.role import FOLDER
 from components.roles.slurm.settings_release import OLDEST
-from components.steps.composition import Functions
+from components.roles.slurm_release.release import RECIPE
+from components.steps.command_line import render_request, render_whole, whole_command
+from components.steps.composition import Script
 from engine.locks import locked
 from lab.debian import find_mirrors
 from lab.identity import container_name, lab_id
@@ -36,11 +36,11 @@ SOURCE = f"{{mirror}}/pool/main/s/slurm-wlm/slurm-wlm_{RELEASE}.orig.tar.gz"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tailrack" / "slurm"
 LIKES: dict[str, Like] = {"debian-12": "bookworm", "debian-13": ""}
 LIMIT_S = 4000
-SCRIPTS = FOLDER / "slurm_release"
-(RECIPE,) = re.findall(r"^RECIPE=(\d+)$", (SCRIPTS / "package_folders.sh").read_text(encoding="utf-8"), re.MULTILINE)
 OF_RELEASE = f"{RELEASE}-1+tailrack{RECIPE}"
 # What else decides what comes of a build.
-BUILT_BY = hashlib.sha256((SCRIPTS / "build.sh").read_bytes()).hexdigest()[:12]
+BUILT_BY = hashlib.sha256(
+    b"".join((FOLDER / "slurm_release" / name).read_bytes() for name in ("build.py", "packaging.py"))
+).hexdigest()[:12]
 
 
 def source() -> str:
@@ -119,24 +119,24 @@ def _build(distribution: str, folder: Path) -> None:
     own_machine(lab, "builder", bare=True, like=LIKES[distribution])
     container = container_name(lab, "builder")
     values = {
-        "HOST_NAME": "builder",
-        "STEP_NAME": "build",
         "SLURM_RELEASE": RELEASE,
         "SLURM_RELEASE_SHA256": SHA256,
         "SLURM_RELEASE_OLDEST": OLDEST,
+        "SLURM_RELEASE_PACKAGES": "",
         "SLURM_RELEASE_PACKAGES_SHA256": "",
+        "SLURM_RELEASE_FROM": source(),
+        "NFS_EXPORTS_PATH": "/kept",
     }
-    commands = f"""
-mkdir -p /kept "$STATE_DIR" "$LOG_DIR"
-keep_artifact "/kept/$(source_name)" "$SLURM_RELEASE_SHA256" {shlex.quote(source())} '' ''
-build_release "/kept/$(source_name)" "/kept/$(release_kind)"
-"""
-    script = "\n".join([assignments(values), Functions(["slurm_release/build"]).text, commands])
+    step = Script({"up": (("python", "components.roles.slurm_release.head", "provide"),)}, phases=frozenset(values))
+    stdin = render_whole(program(), step, render_request("build", "builder", "tailrack", "", values))
+    install = "apt-get -qq update && apt-get -qqy install --no-install-recommends python3 procps curl ca-certificates"
     try:
-        words = ["docker", "exec", container, "timeout", str(LIMIT_S), "bash", "-euo", "pipefail", "-c", script]
-        built = subprocess.run(words, capture_output=True, text=True)
+        enter = ["docker", "exec", "-i", container]
+        subprocess.run([*enter, "sh", "-c", install], capture_output=True, check=True)
+        words = [*enter, "sh", "-c", whole_command("root", "up", LIMIT_S)]
+        built = subprocess.run(words, input=stdin, capture_output=True, text=True)
         assert built.returncode == 0, built.stdout[-4000:] + built.stderr[-4000:]
-        keep(f"{container}:/kept/{kind_of(distribution)}", folder)
+        keep(f"{container}:/kept/slurm/{kind_of(distribution)}", folder)
     finally:
         lab_commands.clear_away(lab)
 

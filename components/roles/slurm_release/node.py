@@ -11,11 +11,11 @@ from components.node import files
 from components.node.artifacts import take_artifact
 from components.node.log import note
 from components.node.step.step import STATE_DIR, Step
+from components.roles.slurm_release.build import build_release
 from components.roles.slurm_release.install import BUILT, install_release
 from components.roles.slurm_release.ready_packages import take_ready_packages
 from components.roles.slurm_release.release import SHARED, Release, ReleaseValues, has_release
 
-BASH = ("slurm_release/build",)
 _SOURCE = f"{STATE_DIR}/slurm-source"
 _PACKAGES = ("slurm-smd", "slurm-smd-client", "slurm-smd-dev", "slurm-smd-slurmd", "slurm-smd-libpam-slurm-adopt")
 
@@ -37,12 +37,12 @@ def node(step: Step, values: NodeValues) -> None:
         if not has_release(folder):
             note(f"the head node has no packages for {release.folder_name}")
             release.refuse_without_source()
-            _build(step, values, share, folder)
+            _build(release, values, share, folder)
     install_release(step, release, folder, _PACKAGES)
 
 
-def _build(step: Step, values: NodeValues, share: str, folder: str) -> None:
+def _build(release: Release, values: NodeValues, share: str, folder: str) -> None:
     files.make_folder(_SOURCE, 0o700)
     take_artifact(f"{share}/source/{values.source_name}", _SOURCE, values.slurm_release_sha256)
-    step.bash("build_release", f"{_SOURCE}/{values.source_name}", folder)
+    build_release(release, f"{_SOURCE}/{values.source_name}", folder)
     files.remove_folder(_SOURCE)

@@ -18,8 +18,8 @@ PACKAGES = (
     *("slurm-smd", "slurm-smd-client", "slurm-smd-dev", "slurm-smd-slurmctld", "slurm-smd-slurmdbd"),
     *("slurm-smd-slurmd", "slurm-smd-libpam-slurm-adopt"),
 )
-# The number of package_folders.sh.
-_RECIPE = 3
+# Change this number when the same source is built differently.
+RECIPE = 3
 _LISTED = re.compile(r"([0-9a-f]+)\s+\*?([a-z]+-[a-z0-9.]+-[a-z0-9]+)/([A-Za-z0-9.+~_-]+\.deb)")
 _SUM = re.compile(r"([0-9a-f]{64}) [ *]([A-Za-z0-9.+~_-]+)")
 
@@ -33,12 +33,14 @@ class ReleaseValues:
 
     slurm_release                   its number, such as 24.11.5
     slurm_release_sha256            checksum of its source; empty if only ready packages are used
+    slurm_release_oldest            the oldest release that works for tailrack's nodes
     slurm_release_packages          where ready packages are: an address, or a path on the head node; empty without any
     slurm_release_packages_sha256   checksum of SHA256SUMS there
     """
 
     slurm_release: str
     slurm_release_sha256: str
+    slurm_release_oldest: str
     slurm_release_packages: str
     slurm_release_packages_sha256: str
 
@@ -57,7 +59,7 @@ class ReleaseValues:
 
     def built_name(self, kind: str) -> str:
         """Return the name of the folder with packages that were built."""
-        return f"{kind}-{self.slurm_release}-{self.slurm_release_sha256[:12]}-{_RECIPE}"
+        return f"{kind}-{self.slurm_release}-{self.slurm_release_sha256[:12]}-{RECIPE}"
 
 
 class Release:
@@ -88,6 +90,11 @@ class Release:
         """Return the name of this machine's package folder: of ready packages if the list has this kind of machine."""
         if self._kind in self._ready:
             return self.values.ready_name(self._kind)
+        return self.built_name
+
+    @property
+    def built_name(self) -> str:
+        """Return the name of the folder with packages that were built for this machine."""
         return self.values.built_name(self._kind)
 
     def refuse_without_source(self) -> None:

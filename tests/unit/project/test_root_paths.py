@@ -15,25 +15,10 @@ import pytest
 from tests.unit.account_folders import PROJECT, TAKEN, Paths, findings, name_of, owners, place, scripts, units
 from tests.unit.bash_commands import commands
 
-BUILT = "/var/lib/tailrack/slurm-build/root/made"
-# What is done in another way all the same: script, command, folder; and why nothing of another's is reached.
-EXCEPTIONS = {
-    ("slurm_release/build.sh", "chown", BUILT): "before the account runs anything; root alone enters the folder above",
-    ("slurm_release/build.sh", "find", BUILT): "counts names and opens no file",
-    (
-        "slurm_release/build.sh",
-        "publish_release",
-        BUILT,
-    ): "plain files alone, when the account's processes are gone",
-}
-
 
 def test_root_works_by_no_path_through_a_folder_that_another_account_can_write() -> None:
     found = {(path, *one) for path, text in scripts().items() for one in findings(text)}
-    assert found - EXCEPTIONS.keys() == set(), (
-        "do it as the account (as_user, read_theirs), or see components/steps/folders.sh"
-    )
-    assert EXCEPTIONS.keys() - found == set(), "these exceptions are needed no more"
+    assert found == set(), "do it as the account (as_user), or by components/node/files.py"
 
 
 # What looks as if it had been written without a thought, each in another way.
@@ -79,7 +64,6 @@ def test_what_reaches_nothing_of_anothers_is_let_pass(text: str) -> None:
 
 # Commands that give something to an account, and why it is nothing of another's. The rest goes by give_folder.
 OWNERS = {
-    ("slurm_release/build.sh", "chown"): "before the account runs anything, in a folder that nobody else enters",
     ("steps/base.sh", "chown"): "ensure_file's own",
     ("health/templates/prolog-40-enroot", "chown"): "a folder that root has just made in a sticky one",
     ("health/templates/prolog-45-scratch", "chown"): "a folder that root has just made in its own",

@@ -7,6 +7,7 @@ tests/unit/components/steps/test_folders.py and tests/lab/test_trust.py.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 from pathlib import Path
 from unittest import mock
@@ -23,9 +24,11 @@ from components.roles.enroot_pyxis.services import write_logins
 from components.roles.mlflow.leave import leave as mlflow_leave
 from components.roles.munge.join import JoinValues, join
 from components.roles.munge.leave import leave as munge_leave
-from components.roles.role import Value, template
+from components.roles.role import template
 from components.roles.slurm.head import refuse_another_cluster_name
 from components.roles.slurm.leave import leave
+from components.roles.slurm_release.build import Build
+from components.roles.slurm_release.release import Release, ReleaseValues
 from components.roles.users.accounts import Account, UsersValues
 from components.roles.users.head import head
 from tests.unit.components.roles.test_scripts_idle_head import head_step
@@ -33,7 +36,6 @@ from tests.unit.shell import Shell
 from tests.unit.traps import KEY, TRAPS, changed, guarded, outside, trap
 
 STATE, MUNGE_KEY = "/var/lib/slurm/slurmctld", "/etc/munge/munge.key"
-SAY = "trap 'echo \"${REASON:-}\"' EXIT; "
 
 
 @pytest.fixture
@@ -187,19 +189,14 @@ def test_log_ins_for_images_are_written_into_a_folder_of_roots(machine: Shell) -
 
 def test_what_a_compiler_leaves_is_no_link_to_a_file_of_roots_on_the_share(machine: Shell) -> None:
     trap(machine, "a link to a file of root's", "/made/slurm-smd_24.11.5.deb")
-    commands = f"{SAY}clear_build() {{ :; }}; publish_release {machine.path('/made')} {machine.path('/share')}/slurm"
-    values: dict[str, Value] = {
-        "SLURM_RELEASE": "24.11.5",
-        "SLURM_RELEASE_SHA256": "x",
-        "SLURM_RELEASE_OLDEST": "23.11",
-    }
-    machine.write("/var/log/tailrack/slurm-build.log", "")
     machine.write("/etc/os-release", "ID=debian\nVERSION_ID=13\n")
     machine.stub("dpkg", "echo amd64")
-    values |= {"SLURM_RELEASE_PACKAGES_SHA256": ""}
-    done = machine.call(commands, values, "slurm_release/build")
-    assert done.returncode == 1
-    assert done.stdout.strip().endswith("the packaging made no slurm-smd"), "not one that comes after it"
+    release = Release("a1", ReleaseValues("24.11.5", "x", "23.11", "", ""), {})
+    with machine.here():
+        files.make_folder("/share")
+        # Not one that comes after it.
+        with pytest.raises(Failure, match=r"the packaging made no slurm-smd$"):
+            Build(release, io.BytesIO()).publish("/made", "/share/slurm")
     assert not [*machine.path("/share").rglob("*.deb")]
 
 

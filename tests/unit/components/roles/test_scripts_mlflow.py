@@ -166,7 +166,8 @@ def test_each_user_has_a_password_of_his_own_that_stays_and_goes_with_him(host: 
 
 def give(host: Shell) -> str:
     """Make the credentials, and write them into the homes."""
-    return run(host, lambda: (users.create_credentials(values()), users.publish_credentials(values())))
+    problem = run(host, lambda: users.create_credentials(values()))
+    return problem or run(host, lambda: users.publish_credentials(values()))
 
 
 def test_a_home_gets_the_file_that_mlflows_client_reads_and_one_that_is_not_ours_stays(host: Shell) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import re
 import shutil
-from dataclasses import replace
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -14,15 +17,18 @@ from unittest import mock
 import pytest
 
 from components.node import files
+from components.node.failure import Failure
+from components.node.log import note
 from components.node.step.step import Step
 from components.roles.order import roles
 from components.roles.role import Value, header_of
-from components.roles.slurm_release import install, take_turn
+from components.roles.slurm.settings_release import OLDEST
+from components.roles.slurm_release import build, install, take_turn
 from components.roles.slurm_release.leave import leave
-from components.roles.slurm_release.release import has_release
+from components.roles.slurm_release.packaging import adapt_packaging
+from components.roles.slurm_release.release import Release, ReleaseValues, has_release
 from components.steps.composition import CHECK, CHECK_OF_NODE, HEAD, NODE, compose
 from stacks.config import parse
-from tests.unit.components.roles.test_scripts_shellcheck import shellcheck
 from tests.unit.configs import LAB
 from tests.unit.phases import called
 from tests.unit.shell import Shell
@@ -35,9 +41,9 @@ VALUES = header_of(ROLES)
 KIND = f"debian-13-amd64-24.11.5-{SHA256[:12]}-3"
 PACKAGES = ("slurm-smd", "slurm-smd-client", "slurm-smd-dev", "slurm-smd-slurmctld", "slurm-smd-slurmdbd",
             "slurm-smd-slurmd", "slurm-smd-libpam-slurm-adopt")  # fmt: skip
+RELEASE_VALUES = ReleaseValues("24.11.5", SHA256, OLDEST, "", "")
 OWN = f"var/lib/tailrack/slurm-releases/{KIND}"
 SHARE = f"var/shared/slurm/{KIND}"
-SAYING = "trap 'echo \"$REASON; $REMEDY\"' EXIT; "
 
 
 @pytest.fixture
@@ -66,11 +72,18 @@ def values(shell: Shell, **more: Value) -> dict[str, Value]:
     return {**VALUES, "NFS_EXPORTS_PATH": share, "NFS_EXPORTS_MOUNT": share, "HEAD_COMPUTES": False, **more}
 
 
-def run(shell: Shell, phase: str, building: str, **more: Value) -> CompletedProcess[str]:
-    """Run a phase; `building` takes the place of a build. What is said of a failure, and the log, are on stdout."""
-    script = compose([ROLE], [phase])
-    script = replace(script, bash=f"{script.bash}\nbuild_release() {{ {building}; }}")
-    done = shell.step(script, values(shell, **more))
+def run(shell: Shell, phase: str, **more: Value) -> CompletedProcess[str]:
+    """Run a phase that does not build. What is said of a failure, and the log, are on stdout."""
+
+    def building(*_: object) -> None:
+        note("BUILDING")
+        raise Failure("it is not built in this test")
+
+    with (
+        mock.patch("components.roles.slurm_release.node.build_release", building),
+        mock.patch("components.roles.slurm_release.head.build_release", building),
+    ):
+        done = shell.step(compose([ROLE], [phase]), values(shell, **more))
     why = re.findall(r"^(?:tailrack: a1: step a1-step failed: |next: )(.*)$", done.stderr, re.MULTILINE)
     done.stdout = "; ".join(why) + "\n" + shell.path("var/log/tailrack/a1-step.log").read_text()
     return done
@@ -106,9 +119,9 @@ esac""",
     )
 
 
-def node(shell: Shell, building: str = "echo BUILDING", **more: Value) -> CompletedProcess[str]:
+def node(shell: Shell, **more: Value) -> CompletedProcess[str]:
     """Run the node's phase."""
-    return run(shell, "node", building, **more)
+    return run(shell, "node", **more)
 
 
 # --- who has what from whom
@@ -137,7 +150,7 @@ def test_what_is_not_whole_or_not_roots_on_the_share_is_built_anew_and_not_insta
     else:
         machine.write(f"{SHARE}/SHA256SUMS", "")
     machine.write("var/shared/slurm/source/" + f"slurm-24.11.5-{SHA256[:12]}.tar", "source\n")
-    done = node(machine, "echo BUILDING; exit 9")
+    done = node(machine)
     assert "does not have the checksum in the config" in done.stdout  # the source is looked at before it is built
     assert machine.path("installed").read_text() == ""
 
@@ -159,16 +172,15 @@ def test_a_node_of_another_kind_builds_its_own_once_and_leaves_the_share_alone(m
 def test_how_far_the_compiler_is_counts_what_libraries_are_made_of_too(machine: Shell) -> None:
     for name in ("a.o", ".libs/b.o", "c.c"):
         machine.write(f"var/lib/tailrack/slurm-build/root/made/slurm/obj/{name}", "")
-    assert machine.call("compiled_files", values(machine), "slurm_release/build").stdout.strip() == "2"
+    with machine.here():
+        assert build.files_ending_in(".o") == 2
 
 
 def test_the_compiler_has_no_network_no_other_processes_and_no_more_rights(machine: Shell) -> None:
     machine.stub("nice", 'shift 2; exec "$@"')
-    machine.stub("id", "echo 990")
     machine.stub("unshare")
-    machine.write("var/log/tailrack/slurm-build.log", "")
-    done = machine.call("parallel_jobs() { echo 1; }; compile", values(machine), "slurm_release/build")
-    assert done.returncode == 0, done.stderr
+    done = in_build(machine, lambda made: made.compile())
+    assert done == ("True", "")
     (call,) = [line for line in machine.calls if line.startswith("unshare ")]
     assert {"--mount", "--pid", "--net", "--ipc", "--uts", "chroot"} <= {*call.split()}
     assert "--no-new-privs" in "\n".join(machine.calls)
@@ -179,9 +191,7 @@ def test_packages_are_published_whole_or_not_at_all(machine: Shell) -> None:
         machine.write(f"made/{package}_1_amd64.deb", package)
     machine.write("made/slurm-smd-slurmrestd_1_amd64.deb", "nobody's")
     machine.write("kept/x.new/half", "")
-    kept = f'"{machine.root}/kept/x"'
-    done = machine.call(f'publish_release "{machine.root}/made" {kept}', values(machine), "slurm_release/build")
-    assert done.returncode == 0, done.stderr
+    assert in_build(machine, lambda made: made.publish("/made", "/kept/x")) == ("None", "")
     with machine.here():
         assert has_release("/kept/x")
     assert sorted(path.name for path in machine.path("kept").iterdir()) == ["x"]
@@ -217,7 +227,7 @@ def listed(shell: Shell, kinds: tuple[str, ...] = ("debian-13-amd64",), without:
 
 def head(shell: Shell, **more: Value) -> CompletedProcess[str]:
     """Run the head node's phase; nothing is built."""
-    return run(shell, "head", "echo BUILDING; exit 9", **more)
+    return run(shell, "head", **more)
 
 
 def brought(shell: Shell) -> list[str]:
@@ -567,7 +577,7 @@ def lead(shell: Shell, before: str, release: str = "24.11.5", nodes: str = "") -
     shell.stub("sinfo", f'printf "{nodes}"')
     config = {**CONFIG, "slurm": {"release": release, "release_sha256": SHA256}}
     own = header_of(roles(parse(config, base_dir=Path())))
-    return run(shell, "check_head", ":", **own)
+    return run(shell, "check_head", **own)
 
 
 @pytest.mark.parametrize(
@@ -600,7 +610,7 @@ def test_a_node_that_the_new_controller_would_not_take_is_named(machine: Shell) 
 
 def test_without_a_cluster_here_any_release_may_come(machine: Shell) -> None:
     machine.stub("dpkg-query", 'printf "installed 26.05.5\\n"')
-    assert run(machine, "check_head", ":").returncode == 0
+    assert run(machine, "check_head").returncode == 0
 
 
 # --- building
@@ -635,8 +645,8 @@ def test_schedmds_packaging_is_adapted(machine: Shell) -> None:
     machine.write("source/debian/control", CONTROL)
     machine.write("source/debian/rules", RULES)
     machine.write("source/debian/changelog", "slurm-smd (24.11.5-1) UNRELEASED; urgency=medium\n")
-    done = machine.call(f'adapt_packaging "{machine.path("source")}"', values(machine), "slurm_release/build")
-    assert done.returncode == 0, done.stderr
+    with machine.here():
+        assert adapt_packaging("/source")
     control, rules = (folder / "control").read_text(), (folder / "rules").read_text()
     assert "sview" not in control
     assert "slurmrestd" not in control + rules.replace("--disable-slurmrestd", "")
@@ -652,25 +662,55 @@ def test_schedmds_packaging_is_adapted(machine: Shell) -> None:
 def test_packaging_that_is_not_known_is_refused(machine: Shell) -> None:
     for name, text in (("control", CONTROL), ("rules", "#!/usr/bin/make -f\n"), ("changelog", "x (1)\n")):
         machine.write(f"source/debian/{name}", text)
-    done = machine.call(f'adapt_packaging "{machine.path("source")}"', values(machine), "slurm_release/build")
-    assert done.returncode == 1
+    with machine.here():
+        assert not adapt_packaging("/source")
 
 
-def build(shell: Shell, **stubs: str) -> CompletedProcess[str]:
-    """Build from a source whose root, compiler and sources are stubs."""
-    shell.stub("df", "printf 'x\\n/dev/x 1 1 9000 1%% /\\n'")
+def in_build(shell: Shell, function: Callable[[build.Build], object]) -> tuple[str, str]:
+    """Call a part of a build; what it returns, and what it fails with."""
+    with shell.here():
+        files.make_folder(build.BUILD, 0o700)
+        files.make_folder("/var/log/tailrack")
+        release = Release("a1", RELEASE_VALUES, {})
+        with os.fdopen(files.open_to_write(build.LOG, 0o644), "wb", buffering=0) as log:
+            try:
+                return str(function(build.Build(release, log))), ""
+            except Failure as failure:
+                return "", f"{failure.reason}; {failure.remedy}"
+
+
+def built(shell: Shell, compiler: Callable[[], bool], free: int = 9000, **stubs: str) -> str:
+    """Build from a source whose root, compiler and sources are stubs; what that fails with."""
     shell.stub("tar", 'shift 3; mkdir -p "$1/debian"; echo "  Version:  24.11.5" >"$1/META"')
-    parts = "adapt_packaging() { :; }; fetch_bootstrap() { :; }; "
-    parts += 'make_root() { mkdir "$BUILD/root"; mv "$BUILD/made" "$BUILD/root/"; }'
     for name, text in stubs.items():
         shell.stub(name, text)
     shell.write("srv/slurm.tar", "source")
-    target = f"{shell.root}/{OWN}"
-    parts += f"; compile() {{ {stubs.pop('compiler', 'return 1')}; }}"
-    call = f"mkdir -p /var/log/tailrack; {parts}; {SAYING} build_release /srv/slurm.tar {target}"
-    shell.stub("id", "exit 1")
+    shell.path("var/log/tailrack").mkdir(parents=True, exist_ok=True)
     apt(shell)
-    return shell.call(call, values(shell), "slurm_release/build")
+
+    def root(made: build.Build) -> None:
+        files.rename(f"{build.BUILD}/made", build.MADE)
+
+    with ExitStack() as patches:
+        for target, name, new in (
+            (build, "adapt_packaging", lambda source: True),
+            (build.Build, "fetch_bootstrap", lambda made: None),
+            (build.Build, "make_root", root),
+            (build.Build, "compile", lambda made: compiler()),
+            (shutil, "disk_usage", lambda path: mock.Mock(free=free * 2**20)),
+        ):
+            patches.enter_context(mock.patch.object(target, name, new))
+        patches.enter_context(shell.here())
+        try:
+            build.build_release(Release("a1", RELEASE_VALUES, {}), "/srv/slurm.tar", f"/{OWN}")
+        except Failure as failure:
+            return f"{failure.reason}; {failure.remedy}"
+    return ""
+
+
+def fails() -> bool:
+    """A compiler that fails."""
+    return False
 
 
 def left(shell: Shell) -> list[str]:
@@ -678,64 +718,74 @@ def left(shell: Shell) -> list[str]:
     return [each for each in ("var/lib/tailrack/slurm-build", OWN) if shell.path(each).exists()]
 
 
-def test_a_compiler_that_fails_is_one_error_with_its_last_lines_and_leaves_nothing(machine: Shell) -> None:
-    done = build(machine, compiler='echo "cc1: out of memory" >>"$BUILD_LOG"; return 1')
-    assert done.returncode == 1
-    assert "cc1: out of memory" in done.stderr
-    assert f"Slurm 24.11.5 cannot be built for {KIND}: the compiler or the packaging failed" in done.stdout
+def test_a_compiler_that_fails_is_one_error_with_its_last_lines_and_leaves_nothing(
+    machine: Shell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def compiler() -> bool:
+        machine.write(build.LOG, "cc1: out of memory\n")
+        return False
+
+    said = built(machine, compiler)
+    assert "cc1: out of memory" in capsys.readouterr().err
+    assert f"Slurm 24.11.5 cannot be built for {KIND}: the compiler or the packaging failed; " in said
     assert left(machine) == []
 
 
 def test_a_source_as_its_makers_pack_it_is_unpacked_on_a_machine_without_bzip2(machine: Shell) -> None:
     machine.stub("apt-get", "exit 1")
     machine.stub("perl", "printf 5.40.1")
-    without = 'clear_build() { :; }; command() { [ "$2" != bzip2 ]; }; mkdir -p "$BUILD" "$LOG_DIR"; fetch_bootstrap'
-    assert machine.call(without, values(machine), "slurm_release/build").returncode == 1
+    assert "cannot download mmdebstrap" in in_build(machine, lambda made: made.fetch_bootstrap())[1]
     (fetched,) = [call for call in machine.calls if call.startswith("apt-get -q download")]
-    assert fetched.endswith(" bzip2")
+    assert fetched.endswith(" mmdebstrap perl-modules-5.40 libperl5.40 bzip2")
     finds = 'case $PATH in *slurm-build/tool/usr/bin:*) ;; *) exit 2 ;; esac; shift 3; mkdir -p "$1/debian"'
-    done = build(machine, tar=f'{finds}; echo "  Version:  24.11.5" >"$1/META"', compiler="return 1")
-    assert "the compiler or the packaging failed" in done.stdout, done.stdout
+    said = built(machine, fails, tar=f'{finds}; echo "  Version:  24.11.5" >"$1/META"')
+    assert "the compiler or the packaging failed" in said
 
 
 def test_too_little_room_is_said_before_anything_is_fetched(machine: Shell) -> None:
-    done = build(machine, df="printf 'x\\n/dev/x 1 1 900 1%% /\\n'")
-    assert done.returncode == 1
-    assert "it needs 4000 MB, and " in done.stdout
+    assert "it needs 4000 MB, and /var/lib/tailrack has 900; " in built(machine, fails, free=900)
     assert not [call for call in machine.calls if call.startswith("tar")]
     assert left(machine) == []
 
 
 def test_a_source_of_another_release_is_refused(machine: Shell) -> None:
-    done = build(machine, tar='shift 3; mkdir -p "$1/debian"; echo "  Version:  24.05.8" >"$1/META"')
-    assert done.returncode == 1
-    assert "its source contains 24.05.8" in done.stdout
+    said = built(machine, fails, tar='shift 3; mkdir -p "$1/debian"; echo "  Version:  24.05.8" >"$1/META"')
+    assert "its source contains 24.05.8" in said
     assert left(machine) == []
 
 
 @pytest.mark.parametrize(
-    ("install", "made", "said"),
+    ("full", "made", "said"),
     [
-        ("echo 'No space left on device' >&2; exit 1", PACKAGES, "cannot write its packages into "),
-        ("", PACKAGES[:-1], "the packaging made no slurm-smd-libpam-slurm-adopt; see above"),
+        (True, PACKAGES, "cannot write its packages into "),
+        (False, PACKAGES[:-1], "the packaging made no slurm-smd-libpam-slurm-adopt; see above"),
     ],
 )
 def test_what_cannot_be_published_is_one_error_and_leaves_nothing(
-    machine: Shell, install: str, made: tuple[str, ...], said: str
+    machine: Shell, full: bool, made: tuple[str, ...], said: str
 ) -> None:
-    compiler = "; ".join(f'echo {each} >"$BUILD/root/made/{each}_24.11.5-1+tailrack3_amd64.deb"' for each in made)
-    stubs = {"install": f'case "$*" in *.deb*) {install} ;; *) exec /usr/bin/install "$@" ;; esac'} if install else {}
-    done = build(machine, compiler=compiler, **stubs)
-    assert done.returncode == 1
-    assert said in done.stdout
+    open_to_write = files.open_to_write
+
+    def opened(path: str, mode: int = 0o600) -> int:
+        if full and path.endswith(".deb"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return open_to_write(path, mode)
+
+    with mock.patch.object(files, "open_to_write", opened):
+        assert said in built(machine, lambda: compiled(machine, *made))
     assert left(machine) == []
     assert not machine.path(f"{OWN}.new").exists()
 
 
+def compiled(shell: Shell, *packages: str) -> bool:
+    """Make packages as a compiler does."""
+    for name in packages:
+        shell.write(f"{build.MADE}/{name}_24.11.5-1+tailrack3_amd64.deb", name)
+    return True
+
+
 def test_what_is_built_is_published_and_nothing_else_stays(machine: Shell) -> None:
-    made = "; ".join(f'echo {each} >"$BUILD/root/made/{each}_24.11.5-1+tailrack1_amd64.deb"' for each in PACKAGES)
-    done = build(machine, compiler=made)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert built(machine, lambda: compiled(machine, *PACKAGES)) == ""
     assert left(machine) == [OWN]
 
 
@@ -748,13 +798,6 @@ def test_the_release_comes_before_slurm_and_pyxis_and_the_distributions_packages
         names = called(calls)
         assert names.index(first) < names.index("slurm/head" if phases == HEAD else "slurm/compute")
         assert not {"slurm-client", "slurmd"} & {word for call in calls["up"] for word in call if isinstance(word, str)}
-
-
-def test_every_whole_script_with_a_release_is_clean() -> None:
-    for phases in (CHECK, CHECK_OF_NODE, HEAD, NODE):
-        # As in test_scripts_shellcheck.
-        text = f"#!/bin/bash\n{compose(ROLES, phases).bash}"
-        assert shellcheck(text, "-e", "SC2209,SC2100,SC2016,SC2034,SC2154,SC2153") == ""
 
 
 def test_the_head_nodes_gate_asks_what_may_follow_what_and_a_nodes_does_not() -> None:
