@@ -71,9 +71,9 @@ def program() -> Program:
 
 
 @cache
-def step_program() -> Program:
-    """Return a program that has only steps in bash."""
-    return Program(packed({"step": COMMANDS["step"]}, (_INSTALL,)))
+def step_program(module: str) -> Program:
+    """Return a program for steps that call only one module."""
+    return Program(packed({"step": COMMANDS["step"]}, (_INSTALL, module)))
 
 
 def command_line(*words: str) -> str:

@@ -36,6 +36,8 @@ from stacks.sites.aws.user_data import user_data
 from stacks.sites.machines import Machines, host_of
 
 SSH_PORT = 22
+# The module whose step creates the host key, on the machine.
+_HOST_KEY = "stacks.sites.aws.host_key"
 
 
 def machines(sites: Sequence[AwsSite], nodes: Sequence[AwsNode], stack: str) -> Machines:
@@ -161,14 +163,14 @@ class AwsInstance(pulumi.ComponentResource):
         key = Step(
             f"{node.name}-host-key",
             Machine(node.name, first, self.instance),
-            composition.single(Path(__file__).with_name("host_key.sh")),
+            composition.single(_HOST_KEY),
             {},
             label=f"{node.name}: create its host key",
             answer=Answer({"host_key": ed25519}, needed=True),
             parent=self,
             # A replaced instance has another key.
             once=self.instance.id,
-            own_program=step_program(),
+            own_program=step_program(_HOST_KEY),
         )
         self.connection = Connection(first.host, first.port, first.user, first.private_key, key.result["host_key"])
         self.register_outputs({"address": address})

@@ -5,14 +5,18 @@ from __future__ import annotations
 import configparser
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from components.node.install import install
+from components.roles.program import step_program
 from components.steps import composition
-from stacks.sites import aws
 from tests.unit.shell import Shell
 
+MODULE = "stacks.sites.aws.host_key"
 UNITS = "/etc/systemd/system/tailrack-born-with"
 BORN_WITH = "/etc/ssh/ssh_host_ecdsa_key"
 
@@ -27,7 +31,7 @@ def instance(shell: Shell) -> Shell:
 
 
 def step(instance: Shell) -> str:
-    script = composition.single(Path(aws.__file__).with_name("host_key.sh"))
+    script = composition.single(MODULE)
     done = instance.step(script, {}, name="p1-host-key")
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -69,3 +73,10 @@ def test_when_its_time_comes_the_key_goes_and_the_timer_with_it(instance: Shell)
 
 def test_a_step_that_comes_again_shows_the_same_key(instance: Shell) -> None:
     assert step(instance) == step(instance)
+
+
+def test_the_program_that_the_step_brings_has_its_module(tmp_path: Path) -> None:
+    program = step_program(MODULE)
+    folder = install(program.archive, program.digest, str(tmp_path))
+    code = f"import sys; sys.path.insert(0, {folder!r}); import {MODULE}, components.node.step.main"
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], cwd=tmp_path, check=True)
