@@ -1,7 +1,7 @@
 """A role: one capability of a machine, as a plain value. A role is not a resource.
 
 A role's folder contains `settings.py` (its section of the config, if it has one), `role.py` (a function `role` from the
-cluster's settings to this value), its bash by phase (`<phase>.sh`, see steps/composition.py) and its templates.
+cluster's settings to this value), its phases (`<phase>.py`, see steps/composition.py) and its templates.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent
 _USES = re.compile(r"^# uses: (\S+)$", re.MULTILINE)
 
 Word = str | int
-# A value for a script: a word, a list of words or a table. Only node/step/shell.py converts it to shell text.
+# A value for a phase: a word, a list of words or a table.
 Value = Word | bool | None | Sequence[Word] | Sequence[Sequence[Word]]
 
 
@@ -74,13 +74,13 @@ class Role:
     after       roles that a machine must have before it has this one, by name
     packages    Debian packages by phase, in one transaction with those of the step's other roles
     wanted      packages by phase that a distribution may lack, in one transaction per role. A failure is logged and
-                stops nothing; the role's scripts check which packages are installed
-    files       files by phase; written before the phase's function, which finds CHANGED=yes if a file changed
-    values      header values by the name that scripts read: "USERS_LINES" for $USERS_LINES; each starts with the role's
-                name
+                stops nothing; the role's phases check which packages are installed
+    files       files by phase; written before the phase, which finds `step.changed` set if a file changed
+    values      values by name: "USERS_LINES" for the field `users_lines` of a phase's dataclass; each starts with the
+                role's name
     secrets     secret values; any step may read them
-    texts       values that are the same in every cluster, such as programs; they are part of the scripts
-    facts       readers of the facts that its phases report (`result NAME JSON` in its scripts), by phase
+    texts       values that are the same in every cluster, such as programs; they are part of the plans
+    facts       readers of the facts that its phases report (`step.result`), by phase
     slurm_conf  keys of slurm.conf that it needs
     ports       TCP ports and ranges of its daemons, closed on all interfaces except the tailnet's
     udp_ports   UDP ports, likewise
@@ -111,7 +111,7 @@ class Role:
 def template(role: str, name: str) -> str:
     """Return the text of a file in a role's folder of templates, without its last newline.
 
-    A line `# uses: <role>/<file>` of a program, or `# uses: <file>` for a file that all steps share, becomes that bash.
+    A line `# uses: <role>/<file>` of a program, or `# uses: <file>` for a file of components/steps, becomes that bash.
     """
     text = (FOLDER / role / "templates" / name).read_text(encoding="utf-8").removesuffix("\n")
     return _USES.sub(lambda line: _bash(line[1]), text)

@@ -15,7 +15,6 @@ import shlex
 from collections.abc import Mapping
 from functools import cache
 
-from components.node.step.shell import as_text
 from components.roles.program import Program
 from components.roles.role import Value
 from components.steps.composition import Script
@@ -73,9 +72,20 @@ def read_request(stdin: object) -> dict[str, str] | None:
         return None
     try:
         request = json.loads(stdin if stdin.startswith("{") else stdin.split("\n", 2)[2])
-        return {name: as_text(value) for name, value in request["values"].items()}
+        return {name: _as_text(value) for name, value in request["values"].items()}
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _as_text(value: Value) -> str:
+    """Return a value as people read it: a list with one item per line, a table with spaces between a row's items."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int):
+        return str(value)
+    return "\n".join(str(row) if isinstance(row, str | int) else " ".join(map(str, row)) for row in value)
 
 
 def whole_command(user: str | None, action: str, limit_seconds: int = TIME_LIMIT_SECONDS) -> str:

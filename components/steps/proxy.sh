@@ -1,6 +1,6 @@
 #!/bin/bash
 # Use the proxy in /etc/environment for internet access. A local step and a program that root starts as another account
-# do not get it from their environment. Programs outside of steps contain this file too, so it uses nothing of base.sh.
+# do not get it from their environment.
 
 use_proxy() {
     local name value

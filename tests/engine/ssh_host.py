@@ -97,8 +97,10 @@ def serve(folder: Path, sftp: bool = True) -> Iterator[SshHost]:
     host.port = acceptor.get_port()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    yield host
-    loop.call_soon_threadsafe(acceptor.close)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    try:
+        yield host
+    finally:
+        loop.call_soon_threadsafe(acceptor.close)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -15,10 +15,9 @@ from pathlib import Path
 from tests.unit.bash_commands import commands
 
 PROJECT = Path(__file__).parents[2]
-MECHANISM = PROJECT / "components" / "steps" / "folders.sh"
 
-# Folders that a package, a unit or give_folder gives to an account, and the account; `*` is any one name. A test in
-# tests/unit/project/test_root_paths.py finds what is missing here.
+# Folders that a package, a unit or a role (folders.give) gives to an account, and the account; `*` is any one name. A
+# test in tests/unit/project/test_root_paths.py finds what is missing here.
 GIVEN = {
     "/var/lib/slurm/slurmctld": "slurm",
     "/var/lib/slurm/accounting": "slurm",
@@ -48,15 +47,14 @@ GIVEN = {
     "$NFS_EXPORTS_PATH/scratch/*": "users",
     "/home/*": "users",
 }  # fmt: skip
-# Folders that a package gives to an account and that root takes back (take_folder) before it works in them.
+# Folders that a package gives to an account and that root takes back (folders.take) before it works in them.
 TAKEN = ("/var/lib/slurm", "/etc/munge")
 
 # They read no file that they name: texts for people, questions about an entry, and values of variables.
-SAYS = {"note", "fail", "failed", "say", "echo", "printf", "result", "for", "case", "local", "readonly", "return"}
+SAYS = {"echo", "printf", "result", "for", "case", "local", "readonly", "return"}
 ASKS = {"[", "[[", "test", "stat", "df"}
 # The ways to work with an account's folder.
-WAYS = {"take_folder", "give_folder", "own_folder", "read_theirs", "plain_or_none"}
-WAYS |= {"as_user", "as_database_user", "in_home", "copy_as", "ask_owner"}
+WAYS = {"as_user", "copy_as", "ask_owner"}
 # They change or remove an entry of the folder above, which is root's, and follow nothing in it.
 ENTRY = {"rm", "rmdir", "mv", "chown", "chmod", "set_aside"}
 
@@ -69,7 +67,7 @@ def name_of(path: Path) -> str:
 def scripts() -> dict[str, str]:
     """Bash that root runs on machines, by name."""
     found = [*(PROJECT / "components").rglob("*.sh"), *(PROJECT / "components").rglob("templates/*")]
-    found = [path for path in [*found, *(PROJECT / "cli").rglob("*.sh")] if path != MECHANISM]
+    found += (PROJECT / "cli").rglob("*.sh")
     texts = {path: path.read_text(encoding="utf-8") for path in found}
     return {
         name_of(path): text for path, text in texts.items() if path.suffix == ".sh" or text.startswith("#!/bin/bash")
@@ -137,21 +135,12 @@ def place(path: str) -> tuple[str, str] | None:
     return None
 
 
-def _takes(text: str, folder: str) -> bool:
-    """Whether a script takes the folder back before it works there."""
-    helper = {"/var/lib/slurm": "take_slurm_folder", "/etc/munge": "take_munge_folder"}[folder]
-    return bool(re.search(rf"^ *(\[ .* \|\| )?({helper}|take_folder \d+ {folder})\b", text, re.MULTILINE))
-
-
 def findings(text: str) -> Iterator[tuple[str, str]]:
     """Commands of a script that work by a path through an account's folder: command and folder."""
     paths = Paths(text)
     for words in commands(text):
         name = words[0]
         for at, word in enumerate(words[1:], 1):
-            # Path, mode, owner and text of each.
-            if name in ("ensure_file", "ensure_files") and at % 4 != 1:
-                continue
             into = words[at - 1] in ("<", ">", ">>", "&>", "&>>", ">|")
             if not into and (name in SAYS | ASKS | WAYS or re.match(r"\w+\+?=", name)):
                 continue
@@ -162,7 +151,7 @@ def findings(text: str) -> Iterator[tuple[str, str]]:
                     if into or rest or name not in ENTRY or recursive:
                         yield name, folder
                 for taken in TAKEN:
-                    if path.startswith(f"{taken}/") and not place(path) and not _takes(text, taken):
+                    if path.startswith(f"{taken}/") and not place(path):
                         yield name, taken
 
 
@@ -174,8 +163,6 @@ def owners(text: str) -> Iterator[str]:
             given = [word for word in rest if not word.startswith("-")][:1] != ["root:root"]
         elif name == "install":
             given = any(one in ("-o", "-g") and two != "root" for one, two in itertools.pairwise(rest))
-        elif name in ("ensure_file", "ensure_files"):
-            given = any(word != "root:root" for word in rest[2::4])
         else:
             given = name == "setfacl"
         if given and rest:

@@ -1,4 +1,4 @@
-"""The phases that a step calls, in bash and in Python."""
+"""The phases that a step calls."""
 
 from __future__ import annotations
 
@@ -24,11 +24,4 @@ def called(calls: Calls, action: str = "up") -> list[str]:
         if call[0] == "python" and call[1].startswith("components.roles."):
             role, phase = call[1].split(".")[2:4]
             found.append(f"{role}/{phase}" if call[2] == phase else f"{role}/{phase}/{call[2]}")
-        elif call[0] == "bash":
-            name = call[-1]
-            role = max((one for one in ORDER if name.startswith(f"{one}_")), key=len, default="")
-            phase, _, part = name.removeprefix(f"{role}_").rpartition("_")
-            whole = name.removeprefix(f"{role}_")
-            if role:
-                found.append(f"{role}/{phase}/{part}" if part in ("release", "forget") else f"{role}/{whole}")
     return found

@@ -6,18 +6,15 @@ import base64
 import hashlib
 import json
 import re
-import subprocess
 import zlib
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 import pulumi
 from pulumi.runtime import mocks, rpc
 
-from components.node.step.shell import assignments
 from components.steps.command_line import read_request
 from stacks.cluster import cluster_stack
 from stacks.config import StackConfig
@@ -163,10 +160,6 @@ class Recorded:
         request: Mapping[str, Any] = json.loads(text if text.startswith("{") else text.split("\n", 2)[2])
         return request
 
-    def bash(self, name: str) -> str:
-        """The functions of a step's bash phases."""
-        return str(json.loads(self.plan_text(name))["bash"])
-
     def _copied(self, step: Registered, digest: str) -> str:
         """A script that a copy puts on the machine of a step."""
         folders = {
@@ -179,14 +172,12 @@ class Recorded:
         assert hashlib.sha256(script.encode()).hexdigest() == digest
         return script
 
-    def variables(self, name: str) -> Mapping[str, str]:
-        """The values that a step's bash has from the beginning: those that it is given, and its own."""
-        texts = json.loads(self.plan_text(name))["texts"]
-        given = {"HOST_NAME": "", "STEP_NAME": name, **texts, **self.header(name)}
-        return {**texts, **self.header(name), **_variables(f"{assignments(given)}\n{self.bash(name)}")}
+    def values(self, name: str) -> Mapping[str, str]:
+        """All values that a step's phases can read, as texts."""
+        return {**json.loads(self.plan_text(name))["texts"], **self.header(name)}
 
     def header(self, name: str) -> Mapping[str, str]:
-        """The values that a step is given, as bash reads them."""
+        """The values that a step is given, as texts."""
         return read_request(self[name].inputs["stdin"]) or {}
 
     def differences(self, other: Recorded) -> set[str]:
@@ -202,18 +193,6 @@ class Recorded:
             for stack in (self, other)
         )
         return {key[1] for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key)}
-
-
-@cache
-def _variables(text: str) -> Mapping[str, str]:
-    """The variables that a text of bash sets."""
-    show = """for name in $(compgen -v); do
-        case $was in *" $name "*) ;; *) printf '%s\\0' "$name" "${!name}" ;; esac
-    done"""
-    script = f'was=" $(compgen -v | tr "\\n" " ") was name PIPESTATUS "\n{text}\n{show}'
-    told = subprocess.run(["bash", "-s"], input=script, capture_output=True, text=True, check=True)
-    words = told.stdout.split("\0")
-    return dict(zip(words[::2], words[1::2], strict=False))
 
 
 class _Recorder(mocks.Mocks):

@@ -1,4 +1,4 @@
-"""Bash in a folder that stands for a whole machine, with stubs in the place of commands that would need root."""
+"""Steps and programs in a folder that stands for a whole machine, with stubs in place of commands that need root."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ from components.node.failure import Failure
 from components.node.step import kept, work
 from components.node.step import main as step_main
 from components.node.step.report import report
-from components.node.step.shell import assignments
 from components.node.step.step import LOG_DIR, Step
 from components.roles.names import names
 from components.roles.order import roles
 from components.roles.program import COMMANDS
 from components.roles.role import Value
-from components.steps.composition import Functions, Script, compose
+from components.steps.composition import Script, compose
 from stacks.config import parse
 from tests.unit.configs import LAB
 
@@ -49,10 +48,10 @@ def script_of(role: str, *phases: str) -> Script:
     return compose([one for one in ROLES if one.name == role], phases)
 
 
-def bash_script(text: str, reads: Sequence[str] = ()) -> Script:
-    """Return a step whose bash has functions `up` and perhaps `down` and `recall`."""
-    calls = {name: (("bash", name),) for name in ("up", "down", "recall") if f"{name}() {{" in text}
-    return Script(calls, f"{Functions([]).text}\n{text}", frozenset(reads))
+def code_script(up: str, down: str = "pass") -> Script:
+    """Return a step whose `up` and `down` are Python (tests/unit/code_phases.py)."""
+    calls = {name: (("python", "tests.unit.code_phases", name),) for name in ("up", "down")}
+    return Script(calls, frozenset({"UP", "DOWN"}), {"UP": up, "DOWN": down})
 
 
 # What the scripts may really run. Everything else is a stub of the test, or not found: nothing of this machine changes.
@@ -253,7 +252,7 @@ class Shell:
         """Run a step with what it reads of the values."""
         there = {**DISTRIBUTION, **values}
         read = json.loads(json.dumps({key: there[key] for key in script.reads}))
-        plan = work.read_plan(json.dumps({**json.loads(script.file), "bash": self._bash_of(script)}))
+        plan = work.read_plan(script.file)
         plan = replace(plan, texts={key: self.inside(text) for key, text in plan.texts.items()})
         step = Step(host, name, repair)
         stdout, stderr, status = "", "", 0
@@ -264,7 +263,7 @@ class Shell:
                 log = files.open_to_write(f"{LOG_DIR}/{name}.log", 0o644)
                 with os.fdopen(log, "w", encoding="utf-8") as stream, contextlib.redirect_stderr(stream):
                     try:
-                        step_main.perform(step, plan, read, lock, action, log, here=here)
+                        step_main.perform(step, plan, read, lock, action, here=here)
                     except Exception as error:
                         if not isinstance(error, Failure):
                             traceback.print_exc()
@@ -280,7 +279,7 @@ class Shell:
         return subprocess.CompletedProcess([], status, stdout, stderr)
 
     def kept(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a plan that lies on the machine, such as `leave`. Its bash has the folder in its paths already."""
+        """Run a plan that lies on the machine, such as `leave`."""
         with tempfile.TemporaryFile("w+", encoding="utf-8") as said, tempfile.TemporaryFile("w+") as told:
             with self.here(), contextlib.redirect_stderr(said), contextlib.redirect_stdout(told):
                 status = kept.main(words)
@@ -319,58 +318,18 @@ class Shell:
             told.seek(0)
             return subprocess.CompletedProcess(words, status, told.read(), said.read())
 
-    def _bash_of(self, script: Script) -> str:
-        hurry = self.path("hurry")
-        first = hurry.read_text(encoding="utf-8") if hurry.exists() else ""
-        return first + self.inside(script.bash)
-
-    def call(self, commands: str, values: Mapping[str, Value], *names: str) -> subprocess.CompletedProcess[str]:
-        """Run commands with the functions of roles' files (`users/head`) at hand, and with the values in the header."""
-        own = {
-            "HOST_NAME": "a1",
-            "STEP_NAME": "a1-step",
-            "STEP_REPAIR": "",
-            "ANSWER": str(self.root / "answer"),
-            **DISTRIBUTION,
-        }
-        text = [assignments({**own, **values}), Functions(names).text, _REPORT_FAILURE, commands, ""]
-        return self.run("\n".join(text))
-
-
-# Report a failure as a step does (components/node/step/report.py), for tests that call functions of bash alone.
-_REPORT_FAILURE = r"""report_failure() {
-    local status=$?
-    [ "$status" -ne 0 ] || return 0
-    printf 'tailrack: %s: step %s failed%s\nnext: %s\n' "$HOST_NAME" "$STEP_NAME" "${REASON:+: $REASON}" "$REMEDY" >&2
-    exit "$status"
-}"""
-
 
 class _WorkInside(work.Work):
-    """A step whose bash finds the machine in the folder, also by paths in its values and in files that it writes."""
+    """A step whose files name paths in the folder, so that programs find the machine there."""
 
     def __init__(self, machine: Shell, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._machine = machine
 
-    def _bash(self, *words: str) -> None:
-        values = self.values
-        self.values = {name: _inside(self._machine, value) for name, value in values.items()}
-        try:
-            super()._bash(*words)
-        finally:
-            self.values = values
-
     def _call(self, call: work.Call) -> None:
         if call[0] == "files":
             call = ["files", *([path, mode, owner, self._machine.inside(text)] for path, mode, owner, text in call[1:])]
         super()._call(call)
-
-
-def _inside(machine: Shell, value: Any) -> Any:
-    if isinstance(value, list):
-        return [_inside(machine, item) for item in value]
-    return machine.inside(value) if isinstance(value, str) else value
 
 
 def machine(folder: Path, tools: Path) -> Shell:

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
     request = json.loads(request_line)
     step = Step(request["host"], f"tailrack-{name}", "")
     plan = read_plan(plan_line)
-    work = Work(step, plan, {**plan.texts, **request["values"]}, sys.stderr.fileno())
+    work = Work(step, plan, {**plan.texts, **request["values"]})
     try:
         work.do(arguments[1] if len(arguments) > 1 else name, keep_going=name == LEAVE)
     except Failure as failure:

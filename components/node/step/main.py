@@ -59,9 +59,8 @@ def main(arguments: Sequence[str], stream: BinaryIO | None = None) -> int:
     stdout, stderr = os.dup(1), os.dup(2)
     try:
         prepare_folders()
-        log = files.open_to_write(f"{LOG_DIR}/{step.name}.log", 0o644)
-        _redirect(log)
-        perform(step, plan, request["values"], request["lock"], action, log, here=here == ["here"])
+        _redirect(files.open_to_write(f"{LOG_DIR}/{step.name}.log", 0o644))
+        perform(step, plan, request["values"], request["lock"], action, here=here == ["here"])
     except Failure as failure:
         return _fail(stderr, step, failure)
     except Exception:  # noqa: BLE001 its traceback is in the log, and the operator gets the log's end
@@ -73,9 +72,7 @@ def main(arguments: Sequence[str], stream: BinaryIO | None = None) -> int:
     return 0
 
 
-def perform(
-    step: Step, plan: Plan, values: Mapping[str, Any], lock: str, action: str, log: int, *, here: bool = False
-) -> None:
+def perform(step: Step, plan: Plan, values: Mapping[str, Any], lock: str, action: str, *, here: bool = False) -> None:
     """Run an action of a step. Raises Failure.
 
     lock   the lock that the step holds from its beginning; empty if it locks the host only for its changes
@@ -92,7 +89,7 @@ def perform(
     if action == "down" and undone_elsewhere(step, here=here):
         note("another step of this name has replaced this one: nothing to undo")
     else:
-        Work(step, plan, {**plan.texts, **values}, log).do(action)
+        Work(step, plan, {**plan.texts, **values}).do(action)
         if action == "down":
             step.result("left", True)
     note(f"done in {time.monotonic() - begin:.0f}s")

@@ -23,7 +23,6 @@ class Step:
     locked   whether the step has the host's lock
     foreign  what the checks have found of another cluster (role foreign_cluster)
     perform  a function that runs another action of the plan with some values changed
-    bash     a function that calls a function of the step's bash, of the files that the phase's module names in BASH
     """
 
     host: str
@@ -36,7 +35,6 @@ class Step:
     at_end: list[Callable[[], None]] = field(default_factory=list)
     later: list[Callable[[], None]] = field(default_factory=list)
     perform: Callable[[str, Mapping[str, Any]], None] = lambda action, values: None
-    bash: Callable[..., None] = lambda *words: None
     _lock: Lock | None = None
 
     @property

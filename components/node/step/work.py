@@ -7,19 +7,16 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any
 
 from components.node import files, packages
 from components.node.failure import Failure
-from components.node.locks import PRIVATE
 from components.node.log import note
-from components.node.step.shell import Shell
 from components.node.step.step import Step
 from components.node.step.values import read_values, values_type
 
-# A call: `["bash", FUNCTION, ARGUMENT...]`, `["python", MODULE, FUNCTION]`, `["files", [PATH, MODE, OWNER, TEXT]...]`,
-# `["checks", CALL...]`, or one of the calls of packages with their names.
+# A call: `["python", MODULE, FUNCTION]`, `["files", [PATH, MODE, OWNER, TEXT]...]`, `["checks", CALL...]`, or one of
+# the calls of packages with their names.
 Call = Sequence[Any]
 
 
@@ -28,29 +25,20 @@ class Plan:
     """The work of a step, and the values that are the same in every cluster.
 
     calls   the calls of each action (`up`, `down`, `recall`)
-    bash    the functions of its bash phases
-    reads   the names of the values that these read
     texts   values by name
     """
 
     calls: Mapping[str, Sequence[Call]]
-    bash: str = ""
-    reads: Sequence[str] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
 class Work:
-    """A step at work.
-
-    log   the descriptor of its log, for the output of bash
-    """
+    """A step at work."""
 
     step: Step
     plan: Plan
     values: Mapping[str, Any]
-    log: int
-    _shell: Shell | None = None
 
     def do(self, action: str, *, keep_going: bool = False) -> None:
         """Run the calls of an action, then what phases left for the end.
@@ -58,7 +46,6 @@ class Work:
         Raises Failure; with `keep_going` it is only logged, and the other calls follow.
         """
         self.step.perform = self.perform
-        self.step.bash = self._bash
         try:
             for call in self.plan.calls[action]:
                 try:
@@ -69,8 +56,6 @@ class Work:
                     note(str(error) or type(error).__name__)
             for finish in self.step.later:
                 finish()
-            if self._shell:
-                self._shell.finish()
         finally:
             self._end()
 
@@ -80,16 +65,12 @@ class Work:
                 cleanup()
             except (Failure, OSError) as error:
                 note(f"a cleanup failed: {error}")
-        if self._shell:
-            self._shell.close()
 
     def perform(self, action: str, values: Mapping[str, Any]) -> None:
         """Run the calls of another action with some values changed."""
         before = self.values
         self.values = {**before, **values}
         try:
-            if self._shell:
-                self._shell.assign(values)
             for call in self.plan.calls[action]:
                 self._call(call)
         finally:
@@ -97,9 +78,7 @@ class Work:
 
     def _call(self, call: Call) -> None:
         kind, *words = call
-        if kind == "bash":
-            self._bash(*words)
-        elif kind == "python":
+        if kind == "python":
             self._python(*words)
         elif kind == "files":
             self.step.changed = files.write_all([_file(*row) for row in words])
@@ -118,18 +97,6 @@ class Work:
         if kind != "files":
             self.step.changed = False
 
-    def _bash(self, *words: str) -> None:
-        if self._shell is None:
-            values = {name: self.values[name] for name in self.plan.reads}
-            answer = f"{PRIVATE}/{self.step.name}.answer"
-            self._shell = Shell(self.plan.bash, values, self.step, answer, self.log)
-        try:
-            self._shell.call(*words)
-        except Failure:
-            # It has ended. Another call, of leaving or of a check, starts another one.
-            self._shell = None
-            raise
-
     def _python(self, module: str, name: str) -> None:
         phase = getattr(importlib.import_module(module), name)
         wanted = values_type(phase)
@@ -139,12 +106,9 @@ class Work:
             note(f"{module.removeprefix('components.roles.')}: {seconds:.1f}s")
 
     def _checks(self, checks: Sequence[Call]) -> None:
-        """Run all checks, and report their problems together.
-
-        Checks in bash that follow one another are one call, which does the same with them.
-        """
+        """Run all checks, and report their problems together."""
         problems = []
-        for call in _together(checks):
+        for call in checks:
             try:
                 self._call(call)
             except Failure as failure:
@@ -154,14 +118,6 @@ class Work:
             raise Failure(_also(problem.reason for problem in told), _also(problem.remedy for problem in told))
         if problems:
             raise problems[0]
-
-
-def _together(checks: Sequence[Call]) -> Iterator[Call]:
-    for kind, calls in groupby(checks, lambda call: call[0]):
-        if kind == "bash":
-            yield ["bash", "run_checks", *(name for _, name in calls)]
-        else:
-            yield from calls
 
 
 def _also(texts: Iterator[str]) -> str:
@@ -190,5 +146,5 @@ def remember_how(step: Step, *, here: bool) -> None:
 
 
 def read_plan(text: str) -> Plan:
-    """Return the plan in a line of JSON."""
+    """Return the plan in a line of JSON. Raises TypeError for a plan with bash, which only its own release can run."""
     return Plan(**json.loads(text))

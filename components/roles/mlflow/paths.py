@@ -1,4 +1,4 @@
-"""MLflow's paths and account. paths.sh has those that the program for backups needs."""
+"""MLflow's paths and account."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import BinaryIO
 
 from components.node import files, kernel, packages
@@ -192,8 +191,7 @@ class Build:
             )
         files.write(f"{BUILD}/sources", "\n".join(sources))
         note("making a clean root")
-        build, tool = files.on_disk(BUILD), Path(files.on_disk(_TOOL))
-        perl = [*sorted(tool.glob("usr/share/perl/5*")), *sorted(tool.glob("usr/lib/*/perl/5*"))]
+        build, tool = files.on_disk(BUILD), files.on_disk(_TOOL)
         made = self._logged(
             *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", f"{tool}/usr/bin/mmdebstrap"),
             *("--quiet", "--mode=root", "--variant=minbase", "--format=directory"),
@@ -202,7 +200,7 @@ class Build:
             f'--customize-hook=mkdir -p "$1/made/slurm" && cp -a \'{build}/made/slurm/debian\' "$1/made/slurm/"',
             '--customize-hook=chroot "$1" apt-get -q -y --no-install-recommends build-dep /made/slurm',
             *("", f"{build}/root", f"{build}/sources"),
-            environment={"TMPDIR": build, "PERL5LIB": ":".join(map(str, perl))},
+            environment={"TMPDIR": build, "PERL5LIB": ":".join(map(files.on_disk, _perl_folders()))},
         )
         if not made:
             raise self._fetch_failure(
@@ -259,6 +257,13 @@ class Build:
         files.remove_folder(f"{target}.new")
         folder = target.rpartition("/")[0]
         return self.failure(problem, f"see above and 'df -h {folder}' on {self._host}, then run up again")
+
+
+def _perl_folders() -> list[str]:
+    """Return the folders of the tool's Perl modules."""
+    libraries = [f"{_TOOL}/usr/lib/{name}" for name in files.names_in(f"{_TOOL}/usr/lib")]
+    folders = [f"{_TOOL}/usr/share/perl", *(f"{folder}/perl" for folder in libraries if files.is_folder(folder))]
+    return [f"{folder}/{name}" for folder in folders for name in files.names_in(folder) if name.startswith("5")]
 
 
 class _Progress:

@@ -13,7 +13,7 @@ from components.roles.program import program
 from components.steps.command_line import command, render_request
 from tests.unit.configs import AUTH_KEY, HOSTS, LAB, MUNGE_KEY
 from tests.unit.recorded import Build
-from tests.unit.shell import bash_script
+from tests.unit.shell import code_script
 
 MACHINE = "# the machine was replaced, or a repair is requested"
 ACTIONS = {"create": "up", "delete": "down"}
@@ -78,11 +78,10 @@ def test_what_changes_is_said_in_lines(before: dict[str, Any], after: dict[str, 
     assert changed_lines(before, after) == said
 
 
-def step(script: str = "up() { :; }", limit: int = 60, **values: Any) -> dict[str, Any]:
+def step(up: str = "pass", limit: int = 60, **values: Any) -> dict[str, Any]:
     """A step whose script lies on its machine."""
     commands = {
-        key: command(bash_script(script), program(), ".tailrack/scripts", action, limit)
-        for key, action in ACTIONS.items()
+        key: command(code_script(up), program(), ".tailrack/scripts", action, limit) for key, action in ACTIONS.items()
     }
     return {**commands, **stdin(**values)}
 
@@ -95,8 +94,8 @@ def copy_of(digest: str = "a", path: str = "/here", place: str = ": a1-scripts a
     ("before", "after", "said"),
     [
         (step(A="one"), step(A="two"), ["# a", "- one", "+ two"]),
-        (step(), step("up() { true; }"), [ANOTHER]),
-        (step(A="1"), step("up() { true; }", A="2"), [ANOTHER, "# a", "- 1", "+ 2"]),
+        (step(), step("1"), [ANOTHER]),
+        (step(A="1"), step("1", A="2"), [ANOTHER, "# a", "- 1", "+ 2"]),
         (step(), step(limit=90), ["# its create changes", "# its delete changes"]),
         (copy_of(), copy_of("b"), [ANOTHER]),
         (copy_of(), copy_of(place=": a1-scripts a1 'a1: scripts'; 2"), [MACHINE]),

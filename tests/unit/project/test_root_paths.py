@@ -1,4 +1,4 @@
-"""Root works beside folders that other accounts can write, never by a path through one (components/steps/folders.sh).
+"""Root works beside folders that other accounts can write, never by a path through one (components/node/files.py).
 
 The tests read every command of every script that root runs on a machine, with the paths that its variables stand for.
 """
@@ -9,6 +9,8 @@ import ast
 import importlib
 import re
 from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -31,13 +33,11 @@ CARELESS = {
     "F=/var/lib/slurm/slurmctld/job_state\ncp -a \"${F%/*}\" x": "/var/lib/slurm/slurmctld",
     "for f in /var/log/slurm/*.log; do tail \"$f\"; done": "/var/log/slurm",
     "before=$(cat /var/lib/slurm/slurmctld/clustername)": "/var/lib/slurm/slurmctld",
-    "note \"it is $(sed -n 1p /var/lib/slurm/slurmctld/clustername)\"": "/var/lib/slurm/slurmctld",
+    "echo \"it is $(sed -n 1p /var/lib/slurm/slurmctld/clustername)\"": "/var/lib/slurm/slurmctld",
     "as_user slurm 9 9 cat x >/var/lib/slurm/slurmctld/y": "/var/lib/slurm/slurmctld",
     "cd /var/lib/slurm/slurmctld && rm x": "/var/lib/slurm/slurmctld",
     "dd if=/dev/zero of=/var/lib/tailrack-mlflow/x": "/var/lib/tailrack-mlflow",
-    "ensure_file /var/lib/slurm/slurmctld/x 0644 root:root text": "/var/lib/slurm/slurmctld",
     "mkdir -p \"$NFS_EXPORTS_PATH/home/$name/.ssh\"": "$NFS_EXPORTS_PATH/home/*",
-    "ensure_file /etc/munge/munge.key 0400 munge:munge key": "/etc/munge",
     "rm -f /var/lib/slurm/x": "/var/lib/slurm",
 }  # fmt: skip
 
@@ -50,21 +50,18 @@ def test_a_new_way_through_such_a_folder_is_found(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "take_slurm_folder\ngive_folder slurm 0700 /var/lib/slurm/slurmctld",
         "as_user slurm 9 9 cat /var/lib/slurm/slurmctld/x </dev/null >/var/lib/tailrack/x",
         "rm -rf /var/lib/slurm/accounting",
-        "fail 'see /var/lib/slurm/slurmctld/x'  # cat /var/lib/slurm/slurmctld/x",
+        "echo 'see /var/lib/slurm/slurmctld/x'  # cat /var/lib/slurm/slurmctld/x",
         "[ ! -e /var/lib/slurm/slurmctld/x ] || x=/var/lib/slurm/slurmctld",
-        "take_folder 0711 /etc/munge\nrm -f /etc/munge/munge.key",
     ],
 )
 def test_what_reaches_nothing_of_anothers_is_let_pass(text: str) -> None:
     assert [*findings(text)] == []
 
 
-# Commands that give something to an account, and why it is nothing of another's. The rest goes by give_folder.
+# Commands that give something to an account, and why it is nothing of another's. Python uses folders.give.
 OWNERS = {
-    ("steps/base.sh", "chown"): "ensure_file's own",
     ("health/templates/prolog-40-enroot", "chown"): "a folder that root has just made in a sticky one",
     ("health/templates/prolog-45-scratch", "chown"): "a folder that root has just made in its own",
 }
@@ -76,12 +73,21 @@ def test_what_becomes_an_accounts_is_a_folder_of_its_own_or_named_here_with_a_re
 
 
 def test_every_folder_that_an_account_gets_is_known_to_these_tests() -> None:
-    for path, text in scripts().items():
-        paths = Paths(text)
-        for words in commands(text):
-            folders = {"give_folder": words[3:4], "own_folder": words[1:2]}.get(words[0], [])
-            for folder in {each for word in folders if word != "$1" for each in paths.of(word)}:
-                assert place(folder), f"{path}: add {folder} to GIVEN"
+    """Python gives folders with folders.give(ACCOUNT, MODE, PATH); a path that is computed has its own test."""
+    found = set()
+    for file in (PROJECT / "components").rglob("*.py"):
+        for call in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            name = getattr(getattr(call, "func", None), "attr", getattr(getattr(call, "func", None), "id", ""))
+            if isinstance(call, ast.Call) and name == "give" and len(call.args) == 3:
+                path = call.args[2]
+                if isinstance(path, ast.Name) and path.id.lstrip("_").isupper():
+                    found.add(getattr(_module(file), path.id))
+    assert len(found) > 2
+    assert [folder for folder in found if not place(folder)] == [], "add it to GIVEN"
+
+
+def _module(file: Path) -> ModuleType:
+    return importlib.import_module(".".join(file.relative_to(PROJECT).with_suffix("").parts))
 
 
 def test_every_folder_that_a_unit_gives_to_its_account_is_known_to_these_tests() -> None:
@@ -131,8 +137,7 @@ def made_in_python() -> Iterator[str]:
             name = node.args[-1]
             # Users' accounts have no constant.
             if node.args[0].value == "useradd" and isinstance(name, ast.Name) and name.id.lstrip("_").isupper():
-                module = ".".join(file.relative_to(PROJECT).with_suffix("").parts)
-                yield getattr(importlib.import_module(module), name.id)
+                yield getattr(_module(file), name.id)
 
 
 # Python that names such a folder, and why root follows nothing there.

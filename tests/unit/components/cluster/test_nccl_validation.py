@@ -133,7 +133,7 @@ def test_the_job_spans_as_many_sites_as_its_scope(build: Build, lab_config: dict
 
 
 def test_the_step_submits_as_a_user_with_the_installed_program(build: Build, lab_config: dict[str, Any]) -> None:
-    header = build(lab_config).variables("validate-cloud-a")
+    header = build(lab_config).values("validate-cloud-a")
     assert header["RUN_AS"] == "ada"
     assert header["SCOPE"] == "cloud-a"
     assert header["DRIVER"] == command_line("measure")

@@ -55,13 +55,13 @@ def test_a_script_is_put_together_once_for_all_hosts(build: Build, monkeypatch: 
     from components.steps import composition
 
     made = Counter[str]()
-    functions = composition.Functions.__init__
+    parts = composition._Parts.__init__
 
-    def counted(self: composition.Functions, *how: Any, **more: Any) -> None:
+    def counted(self: composition._Parts, *how: Any, **more: Any) -> None:
         made["all"] += 1
-        functions(self, *how, **more)
+        parts(self, *how, **more)
 
-    monkeypatch.setattr(composition.Functions, "__init__", counted)
+    monkeypatch.setattr(composition._Parts, "__init__", counted)
     build(hosts(5), again=True, unknown=True)
     few = made["all"]
     build(hosts(10), again=True, unknown=True)

@@ -43,7 +43,7 @@ def test_without_the_key_there_is_neither_step_nor_output_nor_package(build: Bui
 
 
 def test_it_measures_the_share_and_scratch_on_all_nodes_as_a_user(build: Build, lab_config: dict[str, Any]) -> None:
-    header = build(with_storage(with_scratch(lab_config), size="64M", seconds=4)).variables(STEP)
+    header = build(with_storage(with_scratch(lab_config), size="64M", seconds=4)).values(STEP)
     assert (header["SCOPE"], header["RUN_AS"]) == ("storage_measurement", "ada")
     assert header["DRIVER"] == command_line("measure-storage")
     plan = json.loads(header["PLAN"])

@@ -33,7 +33,7 @@ def test_without_the_key_there_is_nothing_of_it(build: Build, lab_config: dict[s
 def test_it_trains_on_all_nodes_with_the_program_of_the_examples_as_a_user(
     build: Build, lab_config: dict[str, Any]
 ) -> None:
-    header = build(with_training(lab_config, steps=7, warmup=2)).variables(STEP)
+    header = build(with_training(lab_config, steps=7, warmup=2)).values(STEP)
     assert (header["SCOPE"], header["RUN_AS"]) == ("training_benchmark", "ada")
     plan = json.loads(header["PLAN"])
     assert plan["sites"].keys() == plan["gpus"].keys()

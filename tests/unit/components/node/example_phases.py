@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from components.node import files
 from components.node.failure import Failure
 from components.node.step.step import Step
 
@@ -49,5 +50,10 @@ def lock(step: Step) -> None:
 
 
 def changed(step: Step) -> None:
-    """Report whether a file changed."""
-    step.result("changed", step.changed)
+    """Report whether a file changed, at each call."""
+    step.result("changed", [*step.results.get("changed", []), step.changed])
+
+
+def go(step: Step) -> None:
+    """Write a file."""
+    files.write("/etc/went", "went")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import stat
 import tempfile
@@ -65,6 +66,58 @@ def test_a_file_that_differs_by_a_byte_is_replaced_and_its_readers_go_on(machine
         assert reader.read() == old
     assert path.read_text() == "text\n"
     assert [entry.name for entry in path.parent.iterdir()] == ["file"]
+
+
+def test_a_second_time_changes_nothing(machine: Path) -> None:
+    text = "quotes \" ' and $(id)\n\n  end  "
+    assert files.write("/etc/file", text)
+    assert not files.write("/etc/file", text)
+    assert (machine / "etc/file").read_text() == f"{text}\n"
+
+
+@as_root
+@pytest.mark.parametrize("old", ["", "text\n"])
+def test_a_file_of_another_owner_is_given_to_that_one(machine: Path, old: str) -> None:
+    (machine / "etc/file").write_text(old)
+    files.write("/etc/file", "text", 0o640, "daemon")
+    state = (machine / "etc/file").stat()
+    assert (state.st_uid, state.st_gid) == (THEIRS, THEIRS)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_nobody_else_can_read_a_file_before_it_has_its_mode(
+    machine: Path, monkeypatch: pytest.MonkeyPatch, umask: int
+) -> None:
+    modes = []
+    set_owner = files._set_owner
+
+    def seen(descriptor: int, uid: int, gid: int, mode: int) -> None:
+        modes.append(stat.S_IMODE(os.fstat(descriptor).st_mode))
+        set_owner(descriptor, uid, gid, mode)
+
+    monkeypatch.setattr(files, "_set_owner", seen)
+    before = os.umask(umask)
+    try:
+        files.write("/etc/file", "secret", 0o644)
+    finally:
+        os.umask(before)
+    assert modes == [0o600]
+    assert stat.S_IMODE((machine / "etc/file").stat().st_mode) == 0o644
+
+
+def test_a_disk_that_is_full_leaves_the_old_file_whole_and_says_so(machine: Path) -> None:
+    (machine / "etc/file").write_text("old\n")
+    # A process that may write no more than 4 KiB into a file gets the error of a full disk.
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(Failure, match="cannot write /etc/file: ") as caught:
+            files.write("/etc/file", "x" * 9000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "make room" in caught.value.remedy
+    assert (machine / "etc/file").read_text() == "old\n"
+    assert [entry.name for entry in (machine / "etc").iterdir()] == ["file"]
 
 
 def test_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(machine: Path) -> None:

@@ -204,7 +204,7 @@ def test_systemd_reports_a_killed_backup_and_removes_the_copy_with_its_keys(shel
     killed(shell)
     assert "the munge key" in shell.path("/var/lib/tailrack/backup-stage/dumps/kept").read_text()
     ended = "SERVICE_RESULT=signal EXIT_STATUS=KILL bash /usr/local/sbin/tailrack-backup ended || true"
-    done = shell.call(ended, {})
+    done = shell.run(ended)
     assert "<3>backup failed: it was killed before it finished (signal, KILL)" in done.stderr
     assert not shell.path("/var/lib/tailrack/backup-stage").exists()
     assert "FAILED: it was killed" in shell.program("/usr/local/sbin/tailrack-backup", "status").stdout
@@ -215,7 +215,7 @@ def test_a_run_that_reported_its_own_end_is_reported_once(shell: Shell) -> None:
     killed(shell)
     kept = shell.write("/var/lib/tailrack/backup-state", "done=5\nfailed=6\nreason=it was full\n")
     for result in ("exit-code", "success"):
-        assert shell.call(f"SERVICE_RESULT={result} bash /usr/local/sbin/tailrack-backup ended", {}).returncode == 0
+        assert shell.run(f"SERVICE_RESULT={result} bash /usr/local/sbin/tailrack-backup ended").returncode == 0
     assert "reason=it was full" in kept.read_text()
 
 

@@ -20,7 +20,6 @@ from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM, MOST_B
 from components.roles.order import ROLES as MADE
 from components.roles.order import roles
 from stacks.config import ConfigError, StackConfig, parse, with_containers
-from tests.unit.components.roles.test_scripts_shellcheck import shellcheck
 from tests.unit.configs import HOST_KEY, LAB, RawConfig
 from tests.unit.recorded import Recorded, record_cluster
 
@@ -99,13 +98,6 @@ def test_one_that_does_has_them_before_and_after_slurm() -> None:
     assert [role.name for role in roles(config({"checksums": OF_UPSTREAM}))] == asked
     place = {name: index for index, name in enumerate(ORDER)}
     assert place["nfs_exports"] < place["enroot_pyxis"] < place["slurm"] < place["container_smoke"]
-
-
-def test_every_whole_script_with_containers_is_clean(stack: Recorded) -> None:
-    for step in stack.remote:
-        # As in test_scripts_shellcheck; SC2317 besides: what a program's text calls is in the same file.
-        text = f"#!/bin/bash\n{stack.bash(step.name)}"
-        assert shellcheck(text, "-e", "SC2016,SC2034,SC2153", "--extended-analysis=false") == "", step.name
 
 
 def test_the_log_in_is_in_the_services_step_alone_and_secret_there(stack: Recorded) -> None:

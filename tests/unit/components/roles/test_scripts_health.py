@@ -254,11 +254,13 @@ def test_a_folder_of_enroots_that_somebody_else_has_made_is_named(shell: Shell) 
     ],
 )
 def test_what_slurmd_has_started_is_told_from_logins_and_services(shell: Shell, groups: str, of_slurm: bool) -> None:
+    functions = (FOLDER / "health/leftovers.sh").read_text(encoding="utf-8")
+    asked = f"{functions}\nstarted_by_slurm 77 6001 && echo yes || echo no"
     shell.write("/proc/77/cgroup", f"{groups}\n")
-    done = shell.call("started_by_slurm 77 6001 && echo yes || echo no", {}, "health/leftovers")
+    done = shell.run(asked)
     assert done.stdout.strip() == ("yes" if of_slurm else "no"), done.stderr
     # Where a login needs a job, what it left is a job's.
     shell.write("/etc/tailrack/job-users", "ada\n")
     shell.stub("id", "echo ada")
-    done = shell.call("started_by_slurm 77 6001 && echo yes || echo no", {}, "health/leftovers")
+    done = shell.run(asked)
     assert done.stdout.strip() == ("yes" if of_slurm or "user.slice" in groups else "no")

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import subprocess
-import sys
-from pathlib import Path
-from string import Template
 from typing import Any
 from unittest import mock
 
@@ -29,8 +25,6 @@ from tests.unit.shell import ROLES, Shell, script_of
 KEY, OTHER, AUTHORITY = public_key("leave"), public_key("other"), public_key("authority")
 KEY_FILE, TRUSTED = "/etc/ssh/tailrack_leave_key", "/etc/ssh/tailrack_authority.pub"
 PROGRAM = "/usr/local/sbin/tailrack-leave"
-# As in test_scripts_shellcheck.
-EXCLUDED = "SC2209,SC2100,SC2016,SC2034,SC2154,SC2153"
 PLAN = "/etc/tailrack/plans/leave.json"
 
 
@@ -53,7 +47,7 @@ def install(shell: Shell, key: str = KEY, head: str = "100.64.0.1") -> str:
     # As the head node numbers what it says: the latest holds.
     trusted = shell.path(TRUSTED)
     number = int(trusted.read_text().split()[1]) + 1 if trusted.exists() else 7
-    plan = shell.inside(leave_program(ROLES).file)
+    plan = leave_program(ROLES).file
     let_ask(shell, f"# {number}\n{AUTHORITY}\n# leave {key}", head, plan, launcher("kept", "leave"))
     return str(shell.path(PROGRAM).read_text())
 
@@ -68,9 +62,6 @@ RESTORED = {
     ("restore", "/var/lib/tailscale/tailscaled.state"): "tailscaled's own, which logging out empties",
     ("restore", "/etc/exports.d/{name}"): "nfs_exports removes its lines of nodes",
 }
-# Shell variables in front of paths.
-PLACES = {"STATE_DIR": "/var/lib/tailrack", "SLURM_DIR": "/etc/slurm", "LIB": "/usr/local/lib/tailrack"}
-PATH = re.compile(r"""ensure_file "?(\$?[^"\s]+)"?""")
 
 
 def written() -> set[tuple[str, str]]:
@@ -83,24 +74,16 @@ def written() -> set[tuple[str, str]]:
             for name in re.findall(r"\{([A-Z_]+)\}", whole):
                 whole = whole.replace(f"{{{name}}}", names[name])
             found.add((module.parent.name, whole))
-    for script in FOLDER.glob("*/*.sh"):
-        text = script.read_text()
-        # A constant of any file of the role.
-        beside = "\n".join(path.read_text() for path in script.parent.glob("*.sh"))
-        known = dict(re.findall(r"^([A-Z_]+)=(\S+)$", beside, re.MULTILINE)) | PLACES
-        for path in PATH.findall(text):
-            whole = Template(Template(path).safe_substitute(known)).safe_substitute(known)
-            found.add((script.parent.name, whole))
     return found
 
 
 def test_no_role_writes_a_file_that_leaving_does_not_know() -> None:
     unknown = set()
     for role, path in written():
-        # What begins with a variable of a function lies in the cluster's own folder, or on the share.
-        if SWEPT.match(path) or path.startswith(("$", "{")) or (role, path) in RESTORED:
+        # A path that begins with a variable of a function lies in the cluster's own folder, or on the share.
+        if SWEPT.match(path) or path.startswith("{") or (role, path) in RESTORED:
             continue
-        own = "".join(path.read_text() for path in (FOLDER / role).glob("leave.*"))
+        own = "".join(path.read_text() for path in (FOLDER / role).glob("leave.py"))
         if (FOLDER / role / "leave.py").exists():
             constants = importlib.import_module(f"components.roles.{role}.leave").__dict__.values()
             own += "\n".join(constant for constant in constants if isinstance(constant, str))
@@ -109,8 +92,7 @@ def test_no_role_writes_a_file_that_leaving_does_not_know() -> None:
             (FOLDER / role / f"{name}.py").read_text()
             for name in re.findall(rf"^from components\.roles\.{role}\.(\w+) import", own, re.MULTILINE)
         )
-        own += "".join((FOLDER / f"{used}.sh").read_text() for used in re.findall(r"^# uses: (\S+)", own, re.MULTILINE))
-        if not any(known in own for known in (path, path.rpartition("/")[2], path.partition("$")[0])):
+        if not any(known in own for known in (path, path.rpartition("/")[2])):
             unknown.add((role, path))
     assert unknown == set()
 
@@ -119,12 +101,9 @@ def authorized(shell: Shell, file: str = KEY_FILE) -> list[str]:
     return str(shell.path(file).read_text()).splitlines()
 
 
-def test_the_programs_bash_is_valid_and_shellcheck_clean(shell: Shell) -> None:
+def test_the_program_is_a_command_that_root_runs(shell: Shell) -> None:
     assert install(shell) == f"{launcher('kept', 'leave')}\n"
     assert shell.path(PROGRAM).stat().st_mode & 0o777 == 0o755
-    text = "#!/bin/bash\n" + leave_program(ROLES).bash
-    command = [str(Path(sys.prefix, "bin", "shellcheck")), "-s", "bash", "-f", "gcc", "-e", EXCLUDED, "-"]
-    assert subprocess.run(command, input=text, text=True, capture_output=True).stdout == ""
 
 
 def test_leaving_stops_slurm_before_the_share_and_the_tailnet_last(shell: Shell) -> None:

@@ -381,7 +381,7 @@ def test_a_node_that_slurm_calls_silent_makes_itself_known_and_one_without_an_an
     shell.stub("hostname", "echo a1")
     shell.stub("systemctl")
     shell.stub("tailscale")
-    shell.call(template("slurm", "tailrack-slurmd-watchdog"), {})
+    shell.run(template("slurm", "tailrack-slurmd-watchdog"))
     assert [call for call in shell.calls if call.startswith(("systemctl", "tailscale"))] == told
     assert shell.calls.count("sleep 20") == 2
 
@@ -406,6 +406,6 @@ def test_a_node_says_what_it_has_once_where_slurm_has_a_job_running_that_has_no_
     shell.stub("pgrep", f"[ \"$2\" = '^slurmstepd: \\[{processes}\\.' ]")
     shell.stub("hostname", "echo a1")
     shell.stub("systemctl")
-    shell.call(template("slurm", "tailrack-slurmd-watchdog"), {})
+    shell.run(template("slurm", "tailrack-slurmd-watchdog"))
     assert [call for call in shell.calls if call.startswith("systemctl")] == told
     assert len([call for call in shell.calls if call.startswith("squeue")]) == 4

@@ -16,7 +16,7 @@ def looked(shell: Shell, looks: int, ping: str, *, state: str = "S", work: str =
     shell.stub("sleep", f'echo >>"{shell.root}/naps"; {work or ":"}; [ "$(wc -l <"{shell.root}/naps")" -le {looks} ]')
     shell.stub("scontrol", f"echo 'Slurmctld(primary) at head is {ping}'")
     shell.stub("systemctl", "[ $1 != show ] || echo 1833")
-    shell.call(template("slurm", "tailrack-slurmctld-watchdog"), {})
+    shell.run(template("slurm", "tailrack-slurmctld-watchdog"))
     return [call for call in shell.calls if call.startswith(("systemctl kill", "systemctl restart"))]
 
 
@@ -51,5 +51,5 @@ def test_a_controller_that_does_not_run_is_left_alone(shell: Shell) -> None:
     shell.stub("sleep", f'echo >>"{shell.root}/naps"; [ "$(wc -l <"{shell.root}/naps")" -le 6 ]')
     shell.stub("scontrol", "exit 1")
     shell.stub("systemctl", "[ $1 != show ] || echo 0")
-    shell.call(template("slurm", "tailrack-slurmctld-watchdog"), {})
+    shell.run(template("slurm", "tailrack-slurmctld-watchdog"))
     assert not [call for call in shell.calls if call.startswith(("systemctl kill", "systemctl restart"))]

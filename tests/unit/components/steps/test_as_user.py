@@ -12,23 +12,21 @@ from pathlib import Path
 
 import pytest
 
-from components.node.step.shell import assignments
 from components.roles.enroot_pyxis.role import UNIT
 from components.roles.role import template
 from components.steps.command_line import render_request
-from components.steps.composition import SCRIPTS, Functions
-from tests.unit.shell import bash_script
+from tests.unit.shell import code_script
 
-COMPONENTS = SCRIPTS.parent
-PROJECT = COMPONENTS.parent
+PROJECT = Path(__file__).parents[4]
+COMPONENTS = PROJECT / "components"
 USER = "daemon"  # who is on every Debian, and owns nothing
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="another user's program is started by root")
 
 
 def run(tmp_path: Path, commands: str, seconds: float = 30) -> subprocess.CompletedProcess[str]:
-    """Run commands in a step's shell that has descriptors and a lock open, as every step has."""
+    """Run commands with the function at hand, in a shell that has descriptors and a lock open."""
     opened = f"exec 3>&1 4>&2 9>{tmp_path}/lock; flock 9"
-    text = "\n".join([assignments({"HOST_NAME": "a1", "STEP_NAME": "x"}), Functions([]).text, opened, commands, ""])
+    text = "\n".join([(COMPONENTS / "steps/as_user.sh").read_text(), opened, commands, ""])
     return subprocess.run(
         ["bash", "-euo", "pipefail", "-s"], input=text, capture_output=True, text=True, timeout=seconds
     )
@@ -98,8 +96,14 @@ def test_a_program_that_would_hold_the_step_for_ever_ends_by_the_clock(tmp_path:
 @as_root
 def test_what_is_left_of_a_step_neither_holds_its_answer_nor_can_write_it(tmp_path: Path) -> None:
     """The step answers itself: no program that it starts has its stdout."""
-    started = "tail -f /dev/null & LEFT=$!; until grep -qx tail /proc/$LEFT/comm; do :; done"
-    script = bash_script(f"up() {{ {started}; readlink /proc/$LEFT/fd/* >{tmp_path}/open; result pid $LEFT; }}")
+    started = """import os, subprocess
+process = subprocess.Popen(["tail", "-f", "/dev/null"])
+folder = f"/proc/{process.pid}/fd"
+"""
+    script = code_script(
+        f"{started}print(*(os.readlink(f'{{folder}}/{{name}}') for name in os.listdir(folder)), "
+        f"file=open({str(tmp_path / 'open')!r}, 'w'))\nstep.result('pid', process.pid)"
+    )
     whole = f"{script.file}\n{render_request('probe', 'a1', 'tailrack', '', {})}"
     code = (
         "import sys; from components.node import files; from components.node.step.main import main;"
@@ -136,12 +140,12 @@ def test_nothing_runs_as_another_user_but_by_that_one_function() -> None:
         "steps/as_user.sh",
         "steps/start.sh",
         "steps/command_line.py",
-        "roles/slurm_release/build.sh",
+        "roles/slurm_release/build.py",
         "roles/slurm/templates/slurmctld.service.conf",
     }
-    build = (COMPONENTS / "roles/slurm_release/build.sh").read_text(encoding="utf-8")
-    assert re.search(r'within "\$BUILD_LIMIT" .*unshare --mount --pid --net .*--kill-child chroot', build)
-    assert re.search(r"</dev/null 2>&1 \| head -c \d+ >>", build)
+    build = (COMPONENTS / "roles/slurm_release/build.py").read_text(encoding="utf-8")
+    assert '("--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child")' in build
+    assert re.search(r"attempt_logged\(\s+.*\s+log=self\._log,\s+limit=_LIMIT,\s+most=_MOST_LOG,", build)
 
 
 def test_every_lock_lies_where_only_root_can_open_it_and_waits_with_a_limit() -> None:

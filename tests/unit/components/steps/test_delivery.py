@@ -21,21 +21,21 @@ from components.node.step import main as step_main
 from components.roles.program import Program, program
 from components.steps import command_line, delivery
 from components.steps.command_line import NO_SCRIPT, command, render_request
+from components.steps.composition import Script
 from components.steps.delivery import deliver
 from components.steps.label import StepLabel
 from components.steps.start import START, START_TEXT
 from engine.events import command_of
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build, Recorded, record
-from tests.unit.shell import bash_script
 
 SCRIPTS_FOLDER = Machine("a1", None).scripts_folder
-SAYS = bash_script("up() { :; }; down() { :; }; recall() { :; }", ["WORD"])
+SAYS = Script({"up": (), "down": (), "recall": ()}, frozenset({"WORD"}))
 # Not the real program: it prints its arguments and what comes on stdin, and fails if a value is `fail`.
 _PRINTS = """import json, sys
 plan, request = sys.stdin.read().split("\\n", 1)
 word = json.loads(request)["values"]["WORD"]
-print(*sys.argv[1:], word, "bash" in json.loads(plan))
+print(*sys.argv[1:], word, "calls" in json.loads(plan))
 sys.exit(7 * (word == "fail"))
 """
 

@@ -7,7 +7,6 @@ import importlib
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,26 +19,13 @@ from tests.unit.phases import ORDER, called, inner_calls
 from tests.unit.recorded import Build
 from tests.unit.shell import ROLES
 
-FILES = sorted(path for path in [*FOLDER.rglob("*.sh"), *composition.SCRIPTS.glob("*.sh")])
 PROGRAMS = sorted(path for path in FOLDER.glob("*/templates/*") if path.is_file())
 STEPS = {name: phases for name, phases in vars(composition).items()
-         if name.isupper() and isinstance(phases, tuple) and name != "SHARED"}  # fmt: skip
+         if name.isupper() and isinstance(phases, tuple)}  # fmt: skip
 PHASES = {phase for phases in STEPS.values() for phase in phases}
-# What Slurm and Enroot set for programs that a step installs.
-OF_JOBS = {"SLURM_JOB_NODELIST", "SLURM_HET_SIZE", "SLURMD_NODENAME", "ENROOT_ENVIRON", "ENROOT_ROOTFS", "TMPDIR"}
-OF_JOBS |= {f"SLURM_JOB_{name}" for name in ("ID", "UID", "USER", "GID", "GPUS")}
-OWN = {"HOST_NAME", "STEP_NAME", "STEP_REPAIR", "ANSWER"}
 OF_CONTAINERS = {"enroot_pyxis", "container_smoke"}  # roles that a stack has only if it asks for them
 PLANS = ("HEAD_EXPIRE_PLAN", "HEAD_FABRIC_PLAN")
 FIXED = {*(name for role in ROLES for name in role.texts), "NODE_LEAVE_PLAN", *PLANS, "DRIVER"}
-every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-
-
-def read(text: str) -> set[str]:
-    """Upper-case variables that a text reads and does not set, found in another way than the product does."""
-    code = re.sub(r"^\s*#.*$", "", text, flags=re.MULTILINE)
-    names = {found[1] for found in re.finditer(r"(?<!\\)\$\{?([A-Z][A-Z0-9_]{2,})", code)}
-    return {name for name in names if not re.search(rf"(^|[\s(;])(local )?{name}\+?=", code, re.MULTILINE)}
 
 
 @pytest.mark.parametrize("config", ["lab_config", "hosts_config"])
@@ -50,33 +36,13 @@ def test_the_names_that_a_step_is_given_are_those_that_its_script_reads(
     for step in stack.remote:
         given = stack.header(step.name).keys()
         plan = json.loads(stack.plan_text(step.name))
-        # os-release(5) is read by the shell itself.
-        known = {
-            "BASHPID",
-            "EUID",
-            "SECONDS",
-            "RANDOM",
-            "VERSION_CODENAME",
-            "BASH_REMATCH",
-            "SSH_ORIGINAL_COMMAND",
-            *OF_JOBS,
-        }
-        phases = {
+        reads = {
             name
             for call in inner_calls(plan["calls"])
             if call[0] == "python"
             for name in names(getattr(importlib.import_module(call[1]), call[2]))
         }
-        assert given == (read(plan["bash"]) | phases) - OWN - known - FIXED, step.name
-
-
-@every_file
-def test_no_script_has_a_default_for_what_it_is_given(build: Build, hosts_config: RawConfig, path: Path) -> None:
-    stack = build(hosts_config)
-    given = {name for step in stack.remote for name in stack.header(step.name)}
-    text = path.read_text(encoding="utf-8")
-    assert not set(re.findall(r"\$\{([A-Z][A-Z0-9_]*):?[-=]", text)) & given
-    assert not set(re.findall(r"^([A-Z][A-Z0-9_]*)=", text, re.MULTILINE)) & given
+        assert given == reads - FIXED, step.name
 
 
 def test_a_value_that_a_script_reads_has_the_same_name_in_a_python_file() -> None:
@@ -104,7 +70,7 @@ def test_the_values_of_a_step_belong_to_a_role_the_head_node_the_node_or_the_poo
     measuring = stack.validations
     for step in stack.remote:
         if step.name not in measuring:
-            assert not [name for name in stack.header(step.name).keys() - OWN if not name.startswith(prefixes)]
+            assert not [name for name in stack.header(step.name) if not name.startswith(prefixes)]
 
 
 def test_every_role_is_a_folder_with_a_role_and_every_folder_is_in_the_order() -> None:
@@ -116,53 +82,17 @@ def test_every_role_is_a_folder_with_a_role_and_every_folder_is_in_the_order() -
     ]
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_no_two_functions_of_a_step_have_one_name_whatever_the_config_asks_for(step: str) -> None:
-    every = [Role(name) for name in ORDER]
-    # Raises ValueError else; bash would run the later one for both.
-    assert composition.compose(every, STEPS[step], leaves=step.endswith("HEAD")).calls
-
-
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: f"{path.parts[-3]}/{path.name}")
 def test_no_two_functions_of_a_program_have_one_name(path: Path) -> None:
     functions = re.findall(r"^(\w+)\(\)", template(path.parts[-3], path.name), re.MULTILINE)
     assert sorted(set(functions)) == sorted(functions)
 
 
-def test_a_function_that_another_file_has_is_an_error_with_both_files(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(composition, "FOLDER", tmp_path)
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "machine.sh").write_text(f"#!/bin/bash\n{name}_machine() {{ ask; }}\nask() {{ :; }}\n")
-    with pytest.raises(ValueError, match=r"two/machine\.sh has a function ask, which one/machine\.sh has too"):
-        composition.compose([Role("one"), Role("two")], composition.HEAD)
-
-
-def test_every_script_of_a_role_is_a_phase_or_used_by_one() -> None:
-    # Of programs too (role.template), which use bash that all steps share besides.
-    lines = [
-        line
-        for path in (*FILES, *PROGRAMS)
-        for line in re.findall(r"^# uses: (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-    ]
-    used = {name for line in lines for name in line.split() if "/" in name} | {"machine/checks"}
-    # Phases in Python call functions of these.
-    for module in FOLDER.glob("*/*.py"):
-        used |= {
-            name
-            for names in re.findall(r"^BASH = \((.*)\)$", module.read_text(), re.MULTILINE)
-            for name in re.findall(r'"(.+?)"', names)
-        }
-    for path in FOLDER.rglob("*.sh"):
-        name = f"{path.parent.name}/{path.stem}"
-        assert path.stem in PHASES or name in used, name
-    assert all((FOLDER / f"{name}.sh").is_file() for name in used)
-
-
-@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.sh")), ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_phase_of_a_role_is_a_function_of_both_their_names(path: Path) -> None:
-    if path.stem in PHASES:
-        assert f"\n{path.parent.name}_{path.stem}() {{" in path.read_text(encoding="utf-8")
+def test_no_phase_of_a_role_is_bash_and_every_script_is_used_by_a_program() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in PROGRAMS]
+    used = {name for text in texts for name in re.findall(r"^# uses: (\S+)$", text, re.MULTILINE)}
+    assert {f"{path.parent.name}/{path.stem}" for path in FOLDER.glob("*/*.sh")} == {n for n in used if "/" in n}
+    assert not [path for path in FOLDER.glob("*/*.sh") if path.stem in PHASES]
 
 
 def test_a_machine_goes_through_the_roles_in_their_order() -> None:
@@ -184,11 +114,7 @@ def test_a_member_is_released_by_all_before_any_forgets_it_in_the_reverse_order(
 
 
 def test_leaving_is_the_same_list_in_reverse_on_a_node_and_on_the_head() -> None:
-    leaves = [
-        f"{role.name}/leave"
-        for role in reversed(ROLES)
-        if any((FOLDER / role.name / f"leave.{kind}").is_file() for kind in ("sh", "py"))
-    ]
+    leaves = [f"{role.name}/leave" for role in reversed(ROLES) if (FOLDER / role.name / "leave.py").is_file()]
     names = [leave.split("/")[0] for leave in leaves]
     assert names.index("grafana") < names.index("backup") < names.index("monitoring")
     assert names[-2:] == ["tailnet", "machine"]

@@ -1,4 +1,4 @@
-"""folders.sh: what an account puts in the way in its folder, root neither follows, changes nor reads. For real."""
+"""folders.py: what an account puts in the way in its folder, root neither follows, changes nor reads. For real."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from components.node.step.shell import assignments
-from components.steps.composition import Functions
+from components.node import files, folders
+from components.node.failure import Failure
 
 USER = "daemon"  # an account of every Debian that owns nothing
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders to accounts")
@@ -30,8 +31,8 @@ TRAPS = {
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    """A folder that others reach, with `theirs`, which is the account's, and `outside`, which root alone enters."""
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A machine's root that others reach: `theirs` is the account's, and only root enters `outside`."""
     folder = Path(tempfile.mkdtemp(prefix="tailrack-folders."))
     folder.chmod(0o755)
     (folder / "theirs").mkdir(mode=0o755)
@@ -39,15 +40,9 @@ def place() -> Iterator[Path]:
     (folder / "outside").mkdir(mode=0o700)
     (folder / "outside" / "file").write_text("precious\n")
     (folder / "outside" / "file").chmod(0o600)
+    monkeypatch.setattr(files, "root", str(folder))
     yield folder
     shutil.rmtree(folder)
-
-
-def run(commands: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
-    """Run commands in a step's shell; on stdout what it fails by."""
-    begin = [assignments({"HOST_NAME": "a1", "STEP_NAME": "x"}), Functions([]).text, "trap 'echo \"${REASON:-}\"' EXIT"]
-    text, words = "\n".join([*begin, commands, ""]), ["bash", "-euo", "pipefail", "-s"]
-    return subprocess.run(words, input=text, capture_output=True, text=True, timeout=seconds)
 
 
 def as_theirs(command: str) -> int:
@@ -72,16 +67,16 @@ def test_what_is_in_the_place_of_an_accounts_folder_is_named_and_nothing_is_chan
 ) -> None:
     before, state = seen(place), place / "theirs" / "state"
     assert as_theirs(TRAPS[trap].format(path=state, outside=place / "outside")) == 0
-    done = run(f"take_folder 0755 {place}/theirs; give_folder {USER} 0700 {state}")
-    assert done.returncode == 1
-    assert f"{state} is a link or a file" in done.stdout
+    folders.take("/theirs")
+    with pytest.raises(Failure, match="/theirs/state is a link or a file"):
+        folders.give(USER, 0o700, "/theirs/state")
     assert seen(place) == before
 
 
 @as_root
 def test_a_folder_in_one_of_the_accounts_own_is_not_worked_on(place: Path) -> None:
-    done = run(f"give_folder {USER} 0700 {place}/theirs/state")
-    assert f"{place}/theirs does not belong to root" in done.stdout
+    with pytest.raises(Failure, match="/theirs does not belong to root"):
+        folders.give(USER, 0o700, "/theirs/state")
     assert [*(place / "theirs").iterdir()] == []
 
 
@@ -91,7 +86,8 @@ def test_a_folder_that_is_taken_back_can_be_changed_by_root_alone_and_what_is_gi
 ) -> None:
     theirs = place / "theirs"
     for _ in range(2):
-        assert run(f"take_folder 0755 {theirs}; give_folder {USER} 0700 {theirs}/state").returncode == 0
+        folders.take("/theirs")
+        folders.give(USER, 0o700, "/theirs/state")
     assert as_theirs(f"mv {theirs}/state {theirs}/away") != 0
     assert as_theirs(f"echo x >{theirs}/new") != 0
     assert as_theirs(f"echo x >{theirs}/state/new") == 0
@@ -101,7 +97,8 @@ def test_a_folder_that_is_taken_back_can_be_changed_by_root_alone_and_what_is_gi
 def test_a_link_in_the_place_of_a_folder_of_roots_is_refused(place: Path) -> None:
     (place / "link").symlink_to(place / "outside")
     before = seen(place)
-    assert run(f"take_folder 0777 {place}/link").returncode == 1
+    with pytest.raises((Failure, OSError)):
+        folders.take("/link", 0o777)
     assert seen(place) == before
 
 
@@ -116,8 +113,11 @@ def test_an_account_that_swaps_its_folder_for_links_all_the_time_gets_nothing_of
     with subprocess.Popen(words, stderr=subprocess.DEVNULL, start_new_session=True) as attack:
         try:
             # As it is after each upgrade of a package, then the step.
-            once = f"chown {USER} {theirs}; take_folder 0755 {theirs}; (give_folder {USER} 0700 {theirs}/state) || :"
-            run(f"for ((i = 0; i < 100; i++)); do {once}; done")
+            for _ in range(100):
+                shutil.chown(theirs, USER)
+                folders.take("/theirs")
+                with suppress(Failure, OSError):
+                    folders.give(USER, 0o700, "/theirs/state")
             assert attack.poll() is None, "the attack goes on until the end"
         finally:
             os.killpg(attack.pid, signal.SIGKILL)
@@ -132,7 +132,7 @@ def test_what_another_account_had_becomes_the_accounts_but_for_files_with_a_seco
     (data / "linked").symlink_to(place / "outside" / "file")
     os.link(place / "outside" / "file", data / "second")
     before = seen(place)
-    assert run(f"give_folder {USER} 0700 {data}").returncode == 0
+    folders.give(USER, 0o700, "/data")
     assert {path.name: path.lstat().st_uid == 0 for path in [data, *data.rglob("*")]} == {
         "data": False, "inner": False, "own": False, "linked": False, "second": True,
     }  # fmt: skip
@@ -143,16 +143,17 @@ def test_what_another_account_had_becomes_the_accounts_but_for_files_with_a_seco
 def test_a_file_in_an_accounts_folder_is_read_as_the_account(place: Path) -> None:
     theirs = place / "theirs"
     as_theirs(f"echo mine >{theirs}/name; ln -s {place}/outside/file {theirs}/link")
-    assert run(f"read_theirs {theirs}/name").stdout == "mine\n\n"
-    assert "precious" not in run(f"read_theirs {theirs}/link || :").stdout
+    assert folders.read_theirs("/theirs/name") == "mine\n"
+    assert "precious" not in (folders.read_theirs("/theirs/link") or "")
     # Taken back meanwhile: root would be the one who reads.
-    assert "precious" not in run(f"take_folder 0755 {theirs}; read_theirs {theirs}/link || :").stdout
+    folders.take("/theirs")
+    assert "precious" not in (folders.read_theirs("/theirs/link") or "")
 
 
 @as_root
 def test_a_file_that_is_a_link_is_replaced_though_its_text_is_the_wanted_one(place: Path) -> None:
     (place / "key").symlink_to(place / "outside" / "file")
     before = seen(place)
-    assert run(f"ensure_file {place}/key 0644 {USER}:{USER} precious").returncode == 0
+    files.write("/key", "precious", 0o644, USER)
     assert not (place / "key").is_symlink()
     assert seen(place) == before

@@ -1,0 +1,82 @@
+"""systemd reads its units anew where it has one as it was, and links for the next boot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from components.node.failure import Failure
+from components.node.step.step import Step
+from components.node.systemd import enable, reload, reload_later
+from tests.unit.shell import Shell
+
+
+def calls(shell: Shell, change: Callable[[], None], systemd: str = "") -> list[str]:
+    """What is asked of a played systemd that changes something."""
+    shell.stub("systemctl", systemd)
+    with shell.here():
+        change()
+    return [call for call in shell.calls if not call.startswith(("systemctl show", "systemctl is-enabled"))]
+
+
+@pytest.mark.parametrize(
+    ("said", "changed"), [("no\\nno\\n", []), ("no\\nyes\\n", ["systemctl daemon-reload"]), ("", [])]
+)
+def test_units_are_read_anew_where_one_of_them_is_another_than_systemd_has(
+    shell: Shell, said: str, changed: list[str]
+) -> None:
+    assert calls(shell, partial(reload, "a.service", "b.timer"), f"[ $1 != show ] || printf '{said}'") == changed
+    assert "systemctl show -P NeedDaemonReload -P DropInPaths a.service b.timer" in shell.calls
+
+
+# As systemd 252 does where the folder was not there when it last read its units.
+@pytest.mark.parametrize(
+    ("known", "changed"), [("other.conf ours.conf", []), ("other.conf", ["systemctl daemon-reload"])]
+)
+def test_units_are_read_anew_where_systemd_does_not_know_a_file_of_theirs(
+    shell: Shell, known: str, changed: list[str]
+) -> None:
+    folder = "/etc/systemd/system/b.service.d"
+    for name in ("other.conf", "ours.conf"):
+        shell.write(f"{folder}/{name}", "")
+    paths = " ".join(f"{folder}/{name}" for name in known.split())
+    systemd = f"[ $1 != show ] || printf 'no\\n\\n\\nno\\n{paths}\\n'"
+    assert calls(shell, partial(reload, "a.service", "b.service"), systemd) == changed
+
+
+def test_a_unit_that_has_no_state_to_ask_for_ends_the_step(shell: Shell) -> None:
+    with pytest.raises(Failure):
+        calls(shell, partial(reload, "a.service", "b@.service"), "[ $1 != show ]")
+    assert "systemctl daemon-reload" not in shell.calls
+
+
+def test_units_that_nothing_waits_for_are_read_once_at_the_end(shell: Shell) -> None:
+    step = Step("a1", "a1-node")
+
+    def change() -> None:
+        reload_later(step)
+        reload_later(step)
+        shell.note("the end")
+        for finish in step.later:
+            finish()
+
+    assert calls(shell, change) == ["the end", "systemctl daemon-reload"]
+
+
+ENABLE = "systemctl --root=/ enable -q a.service"
+
+
+def test_all_that_start_at_boot_are_enabled_in_one_call_whatever_they_were(shell: Shell) -> None:
+    assert calls(shell, partial(enable, "a.service", "b.timer")) == [f"{ENABLE} b.timer"]
+
+
+def test_who_is_to_run_now_is_started_too(shell: Shell) -> None:
+    assert calls(shell, partial(enable, "a.service", now=True)) == [ENABLE, "systemctl start a.service"]
+
+
+def test_a_unit_that_cannot_be_enabled_is_not_started_and_the_step_learns_of_it(shell: Shell) -> None:
+    with pytest.raises(Failure):
+        calls(shell, partial(enable, "a.service", now=True), "[ $2 != enable ]")
+    assert shell.calls == [ENABLE]
