@@ -221,7 +221,7 @@ def single(home: str) -> Script:
 
 
 def _module(role: Role, phase: str) -> str:
-    """Return the module of a phase; empty if there is none."""
+    """Return the module of a phase; empty if the role lacks it."""
     return f"components.roles.{role.name}.{phase}" if (FOLDER / role.name / f"{phase}.py").is_file() else ""
 
 

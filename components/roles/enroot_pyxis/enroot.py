@@ -19,7 +19,7 @@ from components.roles.enroot_pyxis.artifacts import CONTAINERS, SHARED, FilesVal
 TMPFILES = "/etc/tmpfiles.d/tailrack-containers.conf"
 SETTINGS = "/etc/enroot/enroot.conf.d/tailrack.conf"
 MPI_HOOK = "/etc/enroot/hooks.d/50-slurm-pmi.sh"
-# What tailrack-containers reads.
+# tailrack-containers reads these files.
 PROGRAM_SETTINGS = "/etc/tailrack/containers"
 _INSTALLED = f"{CONTAINERS}/enroot"
 _APPARMOR = "/etc/apparmor.d"
