@@ -317,9 +317,9 @@ def test_a_node_whose_only_gpu_is_the_second_device_registers_it_and_gives_it_to
     assert f"JobDefaults=DefCpuPerGPU={share}" in cluster.run("head", "scontrol show partition gpu")
     shows = "bash -c 'echo $SLURM_CPUS_ON_NODE $(nproc)'"
     assert cluster.run_as("ada", "head", f"srun -p gpu --gpus=1 {shows}").split() == [str(share), str(cpus)]
-    per_cpu = int(re.search(r"DefMemPerCPU=(\d+)", cluster.run("head", "scontrol show partition gpu"))[1])
+    (per_cpu,) = re.findall(r"DefMemPerCPU=(\d+)", cluster.run("head", "scontrol show partition gpu"))
     memory = cluster.run_as("ada", "head", "srun -p gpu --gpus=1 bash -c 'scontrol show job $SLURM_JOB_ID'")
-    assert f"cpu={share},mem={per_cpu * share}M" in memory
+    assert f"cpu={share},mem={int(per_cpu) * share}M" in memory
     for asks, number in (("-c 1", 1), ("--cpus-per-gpu=1", 1)):
         assert cluster.run_as("ada", "head", f"srun -p gpu --gpus=1 {asks} {shows}").split()[0] == str(number)
     health = json.loads(cluster.run("b1", "cat /run/tailrack/health.json"))

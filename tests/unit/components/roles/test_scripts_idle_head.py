@@ -26,7 +26,8 @@ def head_step(shell: Shell, computes: bool, name: str = "lab") -> subprocess.Com
         f"SLURM_{name}": "" for name in ("GRES_CONF", "TOPOLOGY_CONF", "CGROUP_CONF", "MPI_CONF", "JOB_SUBMIT_LUA")
     }
     conf |= {"SLURM_SLURM_CONF": f"ClusterName={name}", "HEAD_EXPIRE_PLAN": "{}", "HEAD_EXPIRE_VALUES": "{}"}
-    conf |= {f"NODE_{name}": "x" for name in ("SLURM_CONF", "GRES_CONF", "JOB_SUBMIT_LUA", "MEMORY", "GPU_CPUS", "SITE")}
+    of_node = ("SLURM_CONF", "GRES_CONF", "JOB_SUBMIT_LUA", "MEMORY", "GPU_CPUS", "SITE")
+    conf |= {f"NODE_{name}": "x" for name in of_node}
     conf |= {"NODE_NAME": "head", "POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0}
     with mock.patch.object(head, "offer", return_value=""):
         return shell.step(HEAD, conf, name="head-head", host="head")
