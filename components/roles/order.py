@@ -26,6 +26,7 @@ from components.roles.held_packages.role import role as held_packages
 from components.roles.machine.role import role as machine
 from components.roles.mlflow.role import role as mlflow
 from components.roles.monitoring.role import role as monitoring
+from components.roles.mounts.role import role as mounts
 from components.roles.munge.role import role as munge
 from components.roles.names.role import role as names
 from components.roles.nfs_exports.role import role as nfs_exports
@@ -58,6 +59,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     costs,
     live,
     nfs_exports,
+    mounts,
     gpu,
     slurm_release,
     accounting,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.enroot_pyxis.settings import Containers
 from components.roles.gpu.settings import Fabric
+from components.roles.mounts.settings import PoolStorage
 from components.roles.scratch.settings import Scratch
 from components.roles.tailnet.settings import PoolTailnet
 from components.settings.section import Section, key, keys_of, number
@@ -33,6 +34,7 @@ class PoolSettings(Section):
     containers: Containers | None = key(
         "containers for jobs, if the cluster has them: settings that differ on the pool's machines", default=None
     )
+    storage: PoolStorage = key("other file systems on the pool's machines", default=PoolStorage())
     scratch: Scratch = key(
         "job scratch space on a local disk of each node, if it differs from the cluster's", default=Scratch()
     )

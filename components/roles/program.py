@@ -30,6 +30,7 @@ COMMANDS = {
     "measure-training": "components.validation.training_run",
     "mlflow-accounts": "components.roles.mlflow.accounts",
     "mlflow-start": "components.roles.mlflow.start",
+    "mounts": "components.roles.mounts.watch",
     "munge-next": "components.roles.munge.next",
     "munge-release": "components.roles.munge.held_jobs",
     "munge-switch": "components.roles.munge.switch",

@@ -10,6 +10,7 @@ from components.roles.enroot_pyxis.settings import check_containers
 from components.roles.health.settings import Health
 from components.roles.mlflow.settings import check_mlflow
 from components.roles.monitoring.settings import check_monitoring
+from components.roles.mounts.settings import check_mounts, login_homes
 from components.roles.nfs_exports.settings import Storage, check_storage
 from components.roles.scratch.settings import check_scratch
 from components.roles.slurm.files import MAX_NODE_COUNT
@@ -55,8 +56,8 @@ def check(config: Draft, report: Report) -> None:
     for kind_name, kind in KINDS.items():
         kind.check([site for site in sites if site.text("kind") == kind_name], head, report)
     storage = Draft(ROOT + "storage", Storage) if pool else config.section("storage")
+    logins = {node.login: node.place for node in listed_nodes if node.login is not None}
     if not pool:
-        logins = {node.login: node.place for node in listed_nodes if node.login is not None}
         check_head(head, report)
         _check_some_node_computes(sites, nodes, report)
         check_users(config.items("users"), logins, report)
@@ -68,6 +69,7 @@ def check(config: Draft, report: Report) -> None:
         if isinstance(mlflow := config.values.get("mlflow"), Draft):
             check_mlflow(mlflow, monitoring if isinstance(monitoring, Draft) else None, report)
     share = [folder for name in ("path", "mount") if isinstance(folder := storage.value(name), str)]
+    _check_mounts(config, [] if pool else share, logins, report)
     health = Draft(ROOT + "health", Health) if pool else config.section("health")
     check_scratch(config.section("scratch"), health, share, report)
     if config.raw.get("containers") is not None:
@@ -165,6 +167,28 @@ def _check_prices(config: Draft, sites: Sequence[Draft], report: Report) -> None
         if isinstance(price, float) and (problem := too_much(price, config.value("currency"))):
             fix = "write the price of one machine per hour, with a point before the cents"
             report.add(section.path_of("price_per_hour"), problem, "every cost would be wrong", fix)
+
+
+def _check_mounts(config: Draft, share: Sequence[str], logins: Mapping[str, str], report: Report) -> None:
+    """Report mounts at folders of others, at unknown sites, and with the feature of a node."""
+    mounts = config.section("storage").items("mounts")
+    if not mounts:
+        return
+    sites = config.items("sites")
+    names = [site.text("name") for site in sites]
+    taken = dict.fromkeys(share, "the cluster's share") | dict(login_homes(logins))
+    if isinstance(scratch := config.section("scratch").value("folder"), str):
+        taken[scratch] = "the folder of jobs' scratch space"
+    features = [
+        (child_path(section.path_of("features"), index), feature)
+        for section in chain.from_iterable((site, *site.items("pools"), *site.items("hosts")) for site in sites)
+        for index, feature in enumerate(_texts(section.values.get("features")))
+    ]
+    check_mounts(mounts, None if None in names else {*filter(None, names)}, taken, features, report)
+
+
+def _texts(value: object) -> Sequence[str]:
+    return value if isinstance(value, tuple) else ()
 
 
 def _warn_about_sizes(validation: Draft, nodes: Sequence[Claim], report: Report) -> None:

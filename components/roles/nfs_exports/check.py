@@ -19,10 +19,10 @@ _MOST_NAMES = 3
 def check(step: Step, values: MountPoint) -> None:
     """Refuse a machine whose mount point is taken, and report facts about the others."""
     path = values.nfs_exports_mount
-    conflict = "" if _share_is_ours(path) else _conflict(path)
-    if conflict:
+    taken = "" if _share_is_ours(path) else conflict(path)
+    if taken:
         raise Failure(
-            f"the share cannot be mounted at {path}, which is {conflict} on this machine",
+            f"the share cannot be mounted at {path}, which is {taken} on this machine",
             f"set tailrack:storage.mount to another folder, for all machines, or free {path} on {step.host}",
         )
     step.result("kernel_nfs_server", _kernel_knows("nfsd"))
@@ -34,8 +34,8 @@ def _share_is_ours(path: str) -> bool:
     return any(line.startswith("Description=The cluster's share") for line in files.lines(mount_unit(path)))
 
 
-def _conflict(path: str) -> str:
-    """Return what occupies the mount point; empty if nothing does.
+def conflict(path: str) -> str:
+    """Return what occupies a mount point; empty if nothing does.
 
     A foreign mount would make the step fail halfway, and files would be hidden silently.
     """

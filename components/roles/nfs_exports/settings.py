@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from components.roles.mounts.settings import Mount, mounts_key
 from components.roles.users.settings import RESERVED_USERS
 from components.settings.draft import Draft
 from components.settings.problems import Report
@@ -62,6 +63,7 @@ class Storage(Section):
         fix=_FIX,
         default="/shared",
     )
+    mounts: tuple[Mount, ...] = mounts_key()
 
 
 def check_storage(storage: Draft, logins: Mapping[str, str], report: Report) -> None:

@@ -5,13 +5,14 @@ It sends its own hardware description, and gets its configuration from the contr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from components.node import files, systemd
 from components.node.run import run
 from components.node.step.step import Step
 from components.node.waiting import wait_for
 from components.roles.slurm.foreign_files import set_foreign_slurm_aside
+from components.roles.slurm.live_features import live_features
 from components.roles.slurm.node_state import NodeState, Registration, read_node
 from components.roles.slurm.place import wait_for_place
 from components.roles.slurm.recreate import recreate_node
@@ -60,7 +61,7 @@ def compute(step: Step, values: ComputeValues) -> None:
         # slurmd registers only when it starts, so restart it if the controller has forgotten this node.
         node = _start_slurmd(step.host)
         unit_changed = False
-    if node and node.registration != values.registration:
+    if node and _without_live(node.registration) != values.registration:
         recreate_node(step.host, node, values.slurm_job_limit_seconds)
     elif unit_changed:
         # Jobs continue without slurmd.
@@ -74,6 +75,10 @@ def compute(step: Step, values: ComputeValues) -> None:
         usability.require()
     _start_helpers(restart=watchdog_changed)
     step.result("slurm_version", run("slurmd", "-V").split()[1])
+
+
+def _without_live(registration: Registration) -> Registration:
+    return replace(registration, features=registration.features - live_features())
 
 
 def _install_units(host: str, values: ComputeValues) -> bool:

@@ -22,6 +22,7 @@ from components.validation.preflight import (
     gpus,
     lost_ports,
     memory,
+    mounts,
     node,
     nvlink,
     pci,
@@ -177,6 +178,7 @@ CHECKS: tuple[Check, ...] = (
     Check(pci.NUMA, lambda on: pci.check_numa(on.on_the_bus if on.gpus else [], on.ports, on.root)),
     Check(storage.SHARE, lambda on: storage.check_share(on.share, lambda: on.mounts), _NODE),
     Check(storage.DISK, lambda on: storage.check_disks(on.mounts, root=on.root)),
+    Check(mounts.MOUNT, lambda on: mounts.check_mounts(on.root, time.time())),
     Check(memory.MEMORY, lambda on: memory.check_errors(on.root)),
     Check(memory.MEMORY, lambda on: memory.check_idle(on.jobs, on.root), _NODE),
     Check(

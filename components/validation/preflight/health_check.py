@@ -29,6 +29,7 @@ from components.validation.preflight import drain
 from components.validation.preflight.checks import stdout_of
 from components.validation.preflight.drain import Memory, Slurm, cause, decide
 from components.validation.preflight.findings import Finding, plain
+from components.validation.preflight.mounts import MOUNT
 from components.validation.preflight.node_checks import Node, findings, load, save, verdict
 from components.validation.preflight.storage import SHARE
 from components.validation.slurm_nodes import read_nodes
@@ -39,8 +40,8 @@ REASON_SECONDS = 60
 MEMORY = "drain.json"
 ERRORS_OF_SLURM = ("Prolog error", "Epilog error")
 OWN_SCRIPT = "prolog.d/30-health"
-# Errors that come and go with restarts of the head node drain only if they last until the next check.
-LASTING, LASTS_SECONDS = frozenset({SHARE}), 30
+# Errors that come and go with restarts of a server drain only if they last until the next check.
+LASTING, LASTS_SECONDS = frozenset({MOUNT, SHARE}), 30
 Scontrol = Callable[..., str | None]
 
 

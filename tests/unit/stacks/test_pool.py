@@ -347,7 +347,7 @@ def test_a_cluster_is_named_as_stacks_are(name: str) -> None:
     [
         ({"head": {"name": "head"}}, r"tailrack:head: is a section of the cluster's stack; .*; remove it here"),
         ({"users": []}, r"tailrack:users: is a section of the cluster's stack"),
-        ({"storage": {}}, r"tailrack:storage: is a section of the cluster's stack"),
+        ({"storage": {"path": "/data"}}, r"tailrack:storage.path: unknown key; .*mounts"),
         ({"slurm": {"settings": {}}}, r"tailrack:slurm: is a section of the cluster's stack"),
         ({"cluster": {"name": "lab"}}, r"tailrack:cluster: a mapping is not the name of a stack"),
         ({"cluster": "a/b/c/d"}, r"tailrack:cluster: 'a/b/c/d' is not the name of a stack"),

@@ -1,0 +1,102 @@
+"""Mount a site's file systems on a node, and check those that others mount, before slurmd starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from components.node import packages
+from components.node.failure import Failure
+from components.node.log import note
+from components.node.run import exists
+from components.node.step.step import Step
+from components.node.waiting import now, sleep
+from components.roles.mounts import units, watch
+from components.roles.mounts.install import install_watch, is_installed
+from components.roles.mounts.probe import Problem
+from components.roles.mounts.wanted import NFS, NodeList, Wanted, write_list
+from components.roles.users.accounts import Account
+
+# Seconds for all mounts of a node together.
+_WAIT_SECONDS = 40
+
+
+@dataclass(frozen=True)
+class MountsValues:
+    """The mounts of all sites, and what this node needs to choose and check its own.
+
+    mounts_program, mounts_timer, mounts_service   the texts of files
+    """
+
+    mounts_table: list[Wanted]
+    mounts_program: str
+    mounts_timer: str
+    mounts_service: str
+    nfs_exports_mount: str
+    nfs_exports_path: str
+    node_site: str
+    users_lines: list[Account]
+
+
+def compute(step: Step, values: MountsValues) -> None:
+    """Mount them, and unmount those that the config does not have any more.
+
+    Raises Failure for a mount that is required.
+    """
+    wanted = [mount for mount in values.mounts_table if mount.is_at(values.node_site)]
+    if not wanted and not is_installed():
+        return
+    with watch.lock():
+        problems = _apply(step, values, wanted)
+    for path, problem in problems.items():
+        note(f"mount {path} {problem.text}; next: {problem.remedy}")
+    required = [mount.path for mount in wanted if mount.required and mount.path in problems]
+    if required:
+        text = "; ".join(f"the required mount {path} {problems[path].text}" for path in required)
+        raise Failure(text, f"{'; '.join(problems[path].remedy for path in required)}; then run up again")
+
+
+def _apply(step: Step, values: MountsValues, wanted: list[Wanted]) -> Mapping[str, Problem]:
+    """Bring this node to its mounts. Return the problems by path."""
+    ours = [mount for mount in wanted if mount.type == NFS]
+    if ours and not exists("mount.nfs4"):
+        packages.ensure(step.host, "nfs-common")
+    failures = {mount.path: failure for mount in ours if (failure := _write(mount, values)) is not None}
+    possible = tuple(mount for mount in wanted if mount.path not in failures)
+    node_list = NodeList(values.users_lines[0].name, possible)
+    write_list(NodeList(node_list.user, tuple(wanted)))
+    units.start(*(mount.path for mount in ours if mount in possible))
+    for path in watch.finish(node_list):
+        note(f"mount {path} is in use, and changes within a minute after its jobs end")
+    install_watch(values.mounts_program, values.mounts_timer, values.mounts_service)
+    # slurmd registers this node only later in the step.
+    step.later.append(lambda: _report(step.host, NodeList(node_list.user, tuple(wanted))))
+    return {**_wait(node_list), **failures}
+
+
+def _wait(wanted: NodeList) -> Mapping[str, Problem]:
+    """Wait until all mounts work, and return the problems of the others. The first use of a mount may take a while."""
+    end = now() + _WAIT_SECONDS
+    while (problems := watch.problems_of(wanted, write=True)) and now() < end:
+        sleep(2)
+    return problems
+
+
+def _write(mount: Wanted, values: MountsValues) -> Problem | None:
+    """Write a mount's units. Return its problem if that is impossible."""
+    for folder in (values.nfs_exports_mount, values.nfs_exports_path):
+        # The config of a pool does not know the cluster's share.
+        if PurePosixPath(mount.path).is_relative_to(folder) or PurePosixPath(folder).is_relative_to(mount.path):
+            return Problem(f"is inside or around {folder}, the cluster's share", "write another path for it")
+    try:
+        units.write_units(mount)
+    except Failure as failure:
+        return Problem(f"cannot be mounted: {failure.reason}", failure.remedy or "write another path for it")
+    return None
+
+
+def _report(host: str, wanted: NodeList) -> None:
+    """Set the node's features, now that Slurm has it."""
+    with watch.lock():
+        watch.check(host, wanted)

@@ -1,0 +1,161 @@
+"""Check mounts with reads that have a time limit, so that a server that hangs cannot stop the check."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from components.node import files, kernel, systemd
+from components.node.accounts import as_user
+from components.node.mounts import Mount, mounts
+from components.node.run import Ended, attempt
+from components.roles.mounts.wanted import NFS, Wanted
+
+ANSWER_SECONDS = 10
+_CONNECT_SECONDS = 3
+_NAME_SECONDS = 5
+# The file system is full below both limits.
+_FULL_BYTES, _FULL_PART = 64 * 2**20, 100
+_STAT = ("stat", "-f", "-c", "%S %b %a %c %d", "--")
+_WRITE = ".tailrack-XXXXXXXX"
+_TIMED_OUT = 124
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A mount's problem: a text that follows its path, and what to do."""
+
+    text: str
+    remedy: str
+
+
+def check_all(wanted: Sequence[Wanted]) -> Mapping[str, Problem]:
+    """Check mounts at the same time. Return the problems by path."""
+    with ThreadPoolExecutor(max(len(wanted), 1)) as pool:
+        answers = list(pool.map(lambda mount: _ask(mount.path), wanted))
+        # Only now are automounts mounted.
+        present = mounts()
+        problems = list(pool.map(lambda mount, answer: _problem(mount, answer, present), wanted, answers))
+    return {mount.path: problem for mount, problem in zip(wanted, problems, strict=True) if problem}
+
+
+def answers(path: str) -> bool:
+    """Return whether a mount answers within the limit."""
+    return _ask(path).status != _TIMED_OUT
+
+
+def is_mounted(path: str) -> bool:
+    """Return whether something is mounted at a path, besides systemd's automount."""
+    return any(mount.target == path and mount.type != "autofs" for mount in mounts())
+
+
+def write_problem(mount: Wanted, user: str) -> Problem | None:
+    """Create and remove a file as a user. Return the problem if the file system is full or read-only for everyone."""
+    path = files.on_disk(mount.path)
+    made = as_user(user, "mktemp", "-p", path, _WRITE, limit=ANSWER_SECONDS)
+    name = made.output.strip()
+    if made.ok and name.startswith(f"{path}/{_WRITE[:10]}"):
+        as_user(user, "rm", "-f", "--", name, limit=ANSWER_SECONDS)
+    if "Read-only file system" in made.errors:
+        return Problem("is read-only on its server", f"export it for writing, or {_read_only(mount)}")
+    if "No space left" in made.errors or "quota exceeded" in made.errors:
+        return Problem(f"is full for user {user}", f"free space there, or {_read_only(mount)}")
+    return None
+
+
+def _ask(path: str) -> Ended:
+    """Ask the file system for its size, which no cache answers. An earlier question that still hangs is enough."""
+    place = files.on_disk(path)
+    if _hangs(place):
+        return Ended(_TIMED_OUT, "")
+    return attempt(*_STAT, place, limit=ANSWER_SECONDS, environment={"LC_ALL": "C"}, keep_errors=True)
+
+
+def _hangs(place: str) -> bool:
+    """Return whether a process of an earlier check still waits, so that such processes do not add up."""
+    command = "\0".join([*_STAT, place, ""])
+    return any(kernel.read(f"/proc/{name}/cmdline") == command for name in kernel.names_in("/proc") if name.isdigit())
+
+
+def _problem(mount: Wanted, answer: Ended, present: Sequence[Mount]) -> Problem | None:
+    if answer.status == _TIMED_OUT:
+        return _silent(mount, f"does not answer within {ANSWER_SECONDS} s")
+    if not answer.ok:
+        reason = answer.errors.strip().rpartition(": ")[2][:100] or f"stat ends with status {answer.status}"
+        return _silent(mount, f"cannot be read ({reason})")
+    top = _mount_of(mount, present)
+    if top is None:
+        return _silent(mount, "is not mounted")
+    if mount.type == NFS and top.source != mount.source:
+        return Problem(f"is mounted from {top.source}, not from {mount.source}", _when_free(mount))
+    if mount.type == NFS and mount.read_only and "ro" not in top.options:
+        return Problem("is still mounted for writing", _when_free(mount))
+    return None if mount.read_only else _space(mount, top, answer.output)
+
+
+def _mount_of(mount: Wanted, present: Sequence[Mount]) -> Mount | None:
+    """Return the mount at the path; for a mount of others also one above it, but not the system's own disk."""
+    found = [one for one in present if one.target == mount.path and one.type != "autofs"]
+    if mount.type != NFS and not found:
+        above = [one for one in present if PurePosixPath(mount.path).is_relative_to(one.target)]
+        found = [one for one in above if len(one.target) == max(len(other.target) for other in above)]
+        found = [one for one in found if one.target != "/" and one.type != "autofs"]
+    return found[-1] if found else None
+
+
+def _space(mount: Wanted, top: Mount, numbers: str) -> Problem | None:
+    if "ro" in top.options:
+        return Problem("is read-only", f"see 'findmnt {mount.path}' on the node, or {_read_only(mount)}")
+    size, total, free, inodes, free_inodes = ([int(word) for word in numbers.split()] + [0] * 5)[:5]
+    if total and free * size < _FULL_BYTES and free * _FULL_PART < total:
+        return Problem(f"is full: {free * size >> 20} MiB are free", f"free space there, or {_read_only(mount)}")
+    if inodes and not free_inodes:
+        return Problem("has no room for more files", f"remove files there, or {_read_only(mount)}")
+    return None
+
+
+def _read_only(mount: Wanted) -> str:
+    return f"set read_only: true for {mount.path} in tailrack:storage.mounts"
+
+
+def _when_free(mount: Wanted) -> str:
+    return (
+        f"wait for jobs that use it (see 'fuser -vm {mount.path}' on the node): tailrack mounts it again within a "
+        "minute after they end"
+    )
+
+
+def _silent(mount: Wanted, text: str) -> Problem:
+    """Return the problem of a mount that does not work. `text`: the symptom."""
+    if mount.type != NFS:
+        return Problem(text, f"{mount.path} is mounted by its provider: see 'findmnt {mount.path}' on the node")
+    host, reason = server_of(mount.source), _unreachable(mount)
+    if reason:
+        return Problem(f"{text}: {reason}", f"check that {host} is up and this node may connect, or correct its source")
+    unit = f"{systemd.name_of_path(mount.path)}.mount"
+    return Problem(text, f"see 'journalctl -u {unit}' on the node, and the exports of {host}")
+
+
+def server_of(source: str) -> str:
+    """Return the host of a source, without the brackets of an IPv6 address."""
+    return source.rpartition(":/")[0].strip("[]")
+
+
+def _unreachable(mount: Wanted) -> str:
+    """Return why the server's NFS port cannot be reached; empty if it can."""
+    host = server_of(mount.source)
+    port = re.search(r"(?:^|,)port=([0-9]+)", mount.options)
+    resolved = attempt("getent", "ahosts", host, limit=_NAME_SECONDS, quiet=True)
+    address = resolved.output.split()[:1]
+    if not resolved.ok or not address:
+        return f"the name {host} does not resolve"
+    number = int(port[1]) if port else 2049
+    try:
+        socket.create_connection((address[0], number), _CONNECT_SECONDS).close()
+    except OSError as error:
+        return f"port {number} of {host} does not answer ({error.strerror or 'timed out'})"
+    return ""

@@ -1,0 +1,36 @@
+"""Mounts by site: NFS version 4 of other servers, and file systems that providers mount.
+
+Systemd mounts at first use. A timer checks each mount with a time limit, reports to the health check, and gives the
+node the feature of each mount that works.
+"""
+
+from __future__ import annotations
+
+from components.roles.cluster_settings import ClusterSettings
+from components.roles.program import launcher
+from components.roles.role import Role, template
+
+UNIT = "tailrack-mounts"
+
+
+def role(settings: ClusterSettings) -> Role:
+    """Return the role, for every node, so that nodes unmount what the config does not name any more."""
+    mounts = settings.storage.mounts
+    return Role(
+        "mounts",
+        after=("users", "nfs_exports"),
+        values={
+            "MOUNTS_TABLE": [
+                (
+                    *(mount.path, mount.type, mount.source or "", ",".join(mount.options)),
+                    *(mount.read_only, mount.required, mount.tailnet, ",".join(mount.sites or ())),
+                )
+                for mount in mounts
+            ]
+        },
+        texts={
+            "MOUNTS_PROGRAM": launcher("mounts") if mounts else "",
+            "MOUNTS_TIMER": template("mounts", f"{UNIT}.timer") if mounts else "",
+            "MOUNTS_SERVICE": template("mounts", f"{UNIT}.service") if mounts else "",
+        },
+    )

@@ -1,0 +1,271 @@
+"""The key `storage.mounts`: other file systems on the nodes of some sites."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import combinations
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from components.roles.mounts.wanted import NFS, PRESENT, feature_of
+from components.settings.draft import Draft, suggest
+from components.settings.problems import Report, child_path, show_names
+from components.settings.section import Section, key, yes_no
+from components.settings.types import refuse, word_set
+
+MOST_MOUNTS = 32
+# Folders of the system, with everything in them.
+_SYSTEM = word_set("bin boot dev etc lib lib32 lib64 libx32 lost+found proc root run sbin snap sys tmp usr var")
+# A mount may be in them, but may not hide them.
+_AROUND = word_set("home media mnt opt srv")
+_PATH = r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+"
+_HOST = r"([A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])"
+_FIX_PATH = "write a path such as /data or /mnt/data"
+_FIX_OPTIONS = (
+    "write words such as [noatime, nconnect=8, rsize=1048576]; read_only, nosuid and nodev are set by tailrack"
+)
+_FLAGS = word_set("ac hard noac noatime nocto nodiratime noexec nosharecache relatime soft softerr sync")
+# Options with a number: the least and the greatest one.
+_NUMBERS = {
+    **dict.fromkeys(("acregmin", "acregmax", "acdirmin", "acdirmax", "actimeo"), (0, 86400)),
+    **dict.fromkeys(("rsize", "wsize"), (1024, 1048576)),
+    "nconnect": (1, 16),
+    "port": (1, 65_535),
+    "retrans": (0, 100),
+    "timeo": (1, 6_000),
+}
+_WORDS = {
+    "lookupcache": word_set("all none pos positive"),
+    "nfsvers": word_set("4 4.0 4.1 4.2"),
+    "proto": word_set("rdma tcp tcp6"),
+    "vers": word_set("4 4.0 4.1 4.2"),
+}
+_SOFT = word_set("soft softerr")
+
+
+def _path(value: str) -> str:
+    if not re.fullmatch(_PATH, value):
+        refuse("is not an absolute path of plain letters, digits, '.', '_' and '-'", "systemd would read another path")
+    top, *below = value.strip("/").split("/")
+    if top in _SYSTEM or (top in _AROUND and not below):
+        refuse("is a folder of the system", "the mount would hide the files there")
+    return value
+
+
+def _source(value: str) -> str:
+    if not re.fullmatch(rf"{_HOST}:(/|{_PATH})", value):
+        refuse("is not an NFS server and its folder", None, 'write "10.0.0.5:/export", with IPv6 in brackets')
+    return value
+
+
+def _type(value: str) -> str:
+    if value not in (NFS, PRESENT):
+        refuse(
+            f"is neither {NFS} nor {PRESENT}",
+            "NFS version 3 needs rpcbind, which the cluster turns off, and other types need their own software",
+            f"write {NFS}; or mount it yourself, and write {PRESENT}, which only checks it",
+        )
+    return value
+
+
+def _option(value: str) -> str:
+    name, equals, text = value.partition("=")
+    if name in _FLAGS and not equals:
+        return value
+    if name in _WORDS:
+        if text not in _WORDS[name]:
+            refuse(f"has none of the values {', '.join(sorted(_WORDS[name]))}")
+        return value
+    if name not in _NUMBERS:
+        refuse("is not an NFS option that tailrack allows")
+    least, most = _NUMBERS[name]
+    if not re.fullmatch(r"[0-9]{1,7}", text) or not least <= int(text) <= most:
+        refuse(f"is not {name}= with a whole number from {least} to {most}")
+    return f"{name}={int(text)}"
+
+
+Path = Annotated[str, Field(max_length=100), AfterValidator(_path)]
+Source = Annotated[str, Field(max_length=400), AfterValidator(_source)]
+Type = Annotated[str, AfterValidator(_type)]
+Option = Annotated[str, Field(max_length=40), AfterValidator(_option)]
+
+
+class Mount(Section):
+    """A file system on the nodes of some sites."""
+
+    path: Path = key(
+        "the mount point. Nodes have the feature `mount-` and the path with `-` for `/` while it works: "
+        "`--constraint=mount-data` for /data",
+        wants="an absolute path of at most 100 characters",
+        breaks="the nodes could not mount it",
+        fix=_FIX_PATH,
+    )
+    type: Type = key(
+        f"`{NFS}`: an NFS server, version 4, mounted by tailrack; `{PRESENT}`: mounted by the provider or by you, only "
+        "checked",
+        wants=f"{NFS} or {PRESENT}",
+        breaks="the nodes could not mount it",
+        fix=f"write {NFS} or {PRESENT}",
+        default=NFS,
+    )
+    source: Source | None = key(
+        f'the server and its folder, such as `"10.0.0.5:/export"`; only for {NFS}',
+        wants="a server, a colon and a path",
+        breaks="the nodes could not mount it",
+        fix='write "10.0.0.5:/export"',
+        default=None,
+    )
+    sites: tuple[str, ...] | None = key(
+        "the sites whose nodes have it; default: all",
+        wants="a list of one site name or more",
+        breaks="no node would have it",
+        fix="write names of sites",
+        min_length=1,
+        default=None,
+        default_text="all sites",
+    )
+    read_only: bool = yes_no("mount it read-only. Otherwise a full or read-only file system is a problem", False)
+    options: tuple[Option, ...] = key(
+        f"more NFS options, such as `[noatime, nconnect=8]`; only for {NFS}",
+        wants="a list of NFS options",
+        breaks="mount would refuse them, or the mount would be unsafe",
+        fix=_FIX_OPTIONS,
+        max_length=20,
+        default=(),
+    )
+    required: bool = yes_no(
+        "no node works without it: the node's step fails, and the health check drains it. Otherwise such a node only "
+        "loses the feature",
+        False,
+    )
+    tailnet: bool = yes_no(f"the server is reached over the tailnet, so mount it after that; only for {NFS}", False)
+
+
+def mounts_key() -> Any:
+    """Return the key `mounts` of a section."""
+    return key(
+        "other file systems, by site ([data.md](data.md#mounts))",
+        wants="a list of mounts",
+        breaks="no node would have them",
+        fix='write [{path: /data, source: "10.0.0.5:/export", sites: [rack]}]',
+        max_length=MOST_MOUNTS,
+        default=(),
+    )
+
+
+class PoolStorage(Section):
+    """The mounts of a pool's machines, instead of its cluster's."""
+
+    mounts: tuple[Mount, ...] = mounts_key()
+
+
+def check_mounts(
+    mounts: Sequence[Draft],
+    sites: Collection[str] | None,
+    taken: Mapping[str, str],
+    features: Iterable[tuple[str, str]],
+    report: Report,
+) -> None:
+    """Report mounts that contradict each other or the rest of the config.
+
+    sites      the names of the stack's sites; None if they cannot be read
+    taken      folders of others, with the name of each
+    features   the path of a key with nodes' own features, and each feature
+    """
+    for mount in mounts:
+        _check_keys(mount, report)
+        _check_folders(mount, taken, report)
+        _check_sites(mount, sites, report)
+    for first, second in combinations(mounts, 2):
+        _check_pair(first, second, report)
+    names = {feature_of(path): path for mount in mounts if isinstance(path := mount.value("path"), str)}
+    for key_path, feature in features:
+        if feature in names:
+            breaks = f"jobs that ask for the mount {names[feature]} would run on nodes without it"
+            report.add(key_path, f"{report.value(key_path, feature)} is a mount's feature", breaks, "rename it")
+
+
+def _check_keys(mount: Draft, report: Report) -> None:
+    """Report keys that do not fit the mount's type."""
+    kind = mount.value("type")
+    if kind == NFS and mount.raw.get("source") is None:
+        breaks, fix = "the server would be unknown", f'write "10.0.0.5:/export", or type: {PRESENT}'
+        report.add(mount.path_of("source"), "missing", breaks, fix)
+    for name in ("source", "options", "tailnet") if kind == PRESENT else ():
+        if mount.raw.get(name):
+            problem = f"is set for a mount of type {PRESENT}"
+            breaks = "it would have no effect, because tailrack does not mount it"
+            report.add(mount.path_of(name), problem, breaks, f"remove it, or write type: {NFS}")
+    options = mount.value("options")
+    names = [option.partition("=")[0] for option in options] if isinstance(options, tuple) else []
+    aliases = [{"vers": "nfsvers"}.get(name, name) for name in names]
+    for index, name in enumerate(names):
+        path = child_path(mount.path_of("options"), index)
+        if aliases[index] in aliases[:index]:
+            report.add(path, f"{report.value(path, name)} is in the list twice", "one would win", "remove one of them")
+        if name in _SOFT and mount.value("read_only") is False:
+            breaks = "files would be damaged when the server does not answer for a moment"
+            report.add(
+                path, f"{report.value(path, name)} without read_only", breaks, "remove it, or set read_only: true"
+            )
+
+
+def _check_folders(mount: Draft, taken: Mapping[str, str], report: Report) -> None:
+    path, key_path = mount.value("path"), mount.path_of("path")
+    if not isinstance(path, str):
+        return
+    for folder, whose in taken.items():
+        if _overlap(path, folder):
+            relation = "is" if path == folder else "is inside or around"
+            problem = f"{report.value(key_path, path)} {relation} {report.value(key_path, folder)}, {whose}"
+            report.add(key_path, problem, "one would hide the other's files", _FIX_PATH)
+
+
+def _overlap(one: str, other: str) -> bool:
+    return PurePosixPath(one).is_relative_to(other) or PurePosixPath(other).is_relative_to(one)
+
+
+def _check_sites(mount: Draft, sites: Collection[str] | None, report: Report) -> None:
+    seen: set[str] = set()
+    for index, name in enumerate(_sites(mount)):
+        path = child_path(mount.path_of("sites"), index)
+        if sites and name not in sites:
+            problem = f"{report.value(path, name)} is not a site (sites are {show_names(sites)})"
+            report.add(path, problem, "no node would have the mount", partial(suggest, name, sites))
+        elif name in seen:
+            breaks = "one of them is probably a mistake for another site"
+            report.add(path, f"{report.value(path, name)} is in the list twice", breaks, "remove or correct it")
+        seen.add(name)
+
+
+def _sites(mount: Draft) -> tuple[str, ...]:
+    sites = mount.value("sites")
+    return sites if isinstance(sites, tuple) else ()
+
+
+def _check_pair(first: Draft, second: Draft, report: Report) -> None:
+    path, other = second.value("path"), first.value("path")
+    if not isinstance(path, str) or not isinstance(other, str):
+        return
+    key_path = second.path_of("path")
+    together = {*_sites(first)} & {*_sites(second)} or not (_sites(first) and _sites(second))
+    if together and _overlap(path, other):
+        relation = "is" if path == other else "is inside or around"
+        where = f" on {show_names(common)}" if (common := {*_sites(first)} & {*_sites(second)}) else ""
+        problem = f"{report.value(key_path, path)} {relation} the path of {first.path}{where}"
+        report.add(key_path, problem, "one would hide the other's files", "write another path, or other sites")
+    elif path != other and feature_of(path) == feature_of(other):
+        problem = f"{report.value(key_path, path)} has the same feature as {first.path} ({feature_of(path)})"
+        report.add(key_path, problem, "jobs could not ask for one of the two", "write another path")
+
+
+def login_homes(logins: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the homes of the accounts that tailrack logs in with.
+
+    logins   the machines that tailrack logs in to, by account
+    """
+    for login in logins:
+        if re.fullmatch(r"[A-Za-z0-9_.-]+", login):
+            yield f"/home/{login}", "the home of the account that tailrack logs in with"

@@ -1,0 +1,153 @@
+"""The units that mount a file system at first use, and the record of those that this role made.
+
+The record has lines `unit PATH`, `folder PATH` for each folder that did not exist, and `stale PATH` for a mount that
+still has its former settings.
+"""
+
+from __future__ import annotations
+
+import stat
+from pathlib import PurePosixPath
+
+from components.node import files, systemd
+from components.node.failure import Failure
+from components.node.run import attempt, run
+from components.node.step.step import STATE_DIR
+from components.roles.mounts.probe import answers, is_mounted
+from components.roles.mounts.wanted import Wanted
+from components.roles.nfs_exports.check import conflict
+from components.roles.nfs_exports.mount_point import mount_unit
+
+RECORD = f"{STATE_DIR}/mounts"
+# Seconds for a mount, in which programs that use it wait; also for systemd to unmount.
+_MOUNT_SECONDS = 30
+
+# No program of another server may run with other rights here, and none of its files is a device.
+_MOUNT = """# Written by tailrack.
+[Unit]
+Description={source} at {path}
+{order}
+# A server that is down for a while must not make systemd give up the mount.
+StartLimitIntervalSec=0
+
+[Mount]
+What={source}
+Where={path}
+Type=nfs4
+Options={options}
+TimeoutSec={seconds}"""
+_NETWORK = "After=network-online.target\nWants=network-online.target"
+_TAILNET = "After=tailrack-tailnet.service\nRequires=tailrack-tailnet.service"
+_AUTOMOUNT = """# Written by tailrack.
+[Unit]
+Description={source} at {path}, mounted at first use
+
+[Automount]
+Where={path}
+
+[Install]
+WantedBy=multi-user.target"""
+
+
+def recorded() -> list[str]:
+    """Return the paths whose units this role made."""
+    return [line.partition(" ")[2] for line in files.lines(RECORD) if line.startswith("unit ")]
+
+
+def stale() -> list[str]:
+    """Return the paths of mounts that still have their former settings."""
+    return [line.partition(" ")[2] for line in files.lines(RECORD) if line.startswith("stale ")]
+
+
+def write_units(mount: Wanted) -> None:
+    """Write the units of a mount and make its mount point. Raises Failure if something else is there."""
+    path = mount.path
+    if path not in recorded():
+        if taken := conflict(path):
+            raise Failure(
+                f"{path} is {taken} on this machine",
+                f"write another path for it in tailrack:storage.mounts, or type: present if {path} is the right mount",
+            )
+        files.add_line(RECORD, f"unit {path}")
+    if not is_mounted(path):
+        _make_folders(path)
+    text = mount_text(mount)
+    former = files.read(mount_unit(path))
+    if former is not None and former.rstrip("\n") != text:
+        files.add_line(RECORD, f"stale {path}")
+    files.write(mount_unit(path), text)
+    files.write(mount_unit(path, "automount"), _AUTOMOUNT.format(source=mount.source, path=path))
+
+
+def mount_text(mount: Wanted) -> str:
+    """Return the text of the unit that mounts it."""
+    access = "ro" if mount.read_only else "rw"
+    given = mount.options.split(",") if mount.options else []
+    hard = [] if {"soft", "softerr"} & {*given} else ["hard"]
+    options = ",".join(dict.fromkeys([access, "nosuid", "nodev", "_netdev", *hard, *given]))
+    order = _TAILNET if mount.tailnet else _NETWORK
+    return _MOUNT.format(source=mount.source, path=mount.path, order=order, options=options, seconds=_MOUNT_SECONDS)
+
+
+def _make_folders(path: str) -> None:
+    """Make the mount point, and record the folders that did not exist."""
+    for folder in [*reversed(PurePosixPath(path).parents), PurePosixPath(path)]:
+        if files.kind_of(str(folder)) != stat.S_IFDIR:
+            files.add_line(RECORD, f"folder {folder}")
+            files.make_folder(str(folder))
+
+
+def start(*paths: str) -> None:
+    """Make systemd read the units, and start automounts that do not run."""
+    names = [systemd.name_of_path(path) for path in paths]
+    if not names:
+        return
+    systemd.reload(*(f"{name}.{kind}" for name in names for kind in ("mount", "automount")))
+    systemd.enable(*(f"{name}.automount" for name in names))
+    for name in names:
+        if not systemd.is_active(f"{name}.automount"):
+            attempt("systemctl", "reset-failed", f"{name}.automount", f"{name}.mount", quiet=True)
+            attempt("systemctl", "start", f"{name}.automount")
+
+
+def renew(path: str) -> bool:
+    """Unmount a mount with former settings; the next use mounts it again. Return False while it is in use."""
+    if not _unmount(path):
+        return False
+    files.remove_lines(RECORD, lambda line: line == f"stale {path}")
+    return True
+
+
+def take_away(path: str, *, lazily: bool = False) -> bool:
+    """Unmount and remove a mount. Return False while programs use it, unless `lazily`: then they keep open files."""
+    name = systemd.name_of_path(path)
+    # A restart of the machine must not mount it again.
+    attempt("systemctl", "--root=/", "disable", "-q", f"{name}.automount", quiet=True)
+    if not _unmount(path, lazily=lazily):
+        return False
+    systemd.retire(f"{name}.automount", f"{name}.mount")
+    files.remove_lines(RECORD, lambda line: line in (f"unit {path}", f"stale {path}"))
+    _remove_folders()
+    return True
+
+
+def _unmount(path: str, *, lazily: bool = False) -> bool:
+    """Unmount if nothing uses it. A server that does not answer blocks its users anyway, so do not wait for them."""
+    if not is_mounted(path):
+        return True
+    if lazily or not answers(path):
+        run("umount", "-l", path)
+        return True
+    attempt("systemctl", "stop", f"{systemd.name_of_path(path)}.mount", limit=2 * _MOUNT_SECONDS)
+    return not is_mounted(path)
+
+
+def _remove_folders() -> None:
+    """Remove folders that this role made and no mount needs any more, unless they have files."""
+    needed = [PurePosixPath(path) for path in recorded()]
+    lines = sorted((line for line in files.lines(RECORD) if line.startswith("folder ")), reverse=True)
+    for line in lines:
+        folder = line.partition(" ")[2]
+        if not any(path.is_relative_to(folder) for path in needed):
+            files.remove_if_empty(folder)
+            files.remove_lines(RECORD, lambda other, line=line: other == line)  # type: ignore[misc]

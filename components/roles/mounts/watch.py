@@ -1,0 +1,116 @@
+"""Check this node's mounts every minute, and set its features in Slurm (tailrack-mounts.timer).
+
+A node has the feature of a mount while that works. Mounts that left the config are unmounted as soon as nothing uses
+them.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.node import files, run
+from components.node.failure import Failure
+from components.node.locks import Lock
+from components.roles.mounts import units
+from components.roles.mounts.install import remove_watch
+from components.roles.mounts.probe import Problem, check_all, write_problem
+from components.roles.mounts.wanted import NFS, NodeList, Wanted, read_list
+from components.roles.slurm.live_features import set_live_features
+from components.validation.preflight.mounts import RESULTS
+from components.validation.preflight.node_checks import load, save
+
+ROLE = "mounts"
+# Seconds between two attempts to write, after a success and after a failure.
+_WRITE_SECONDS, _WRITE_AGAIN_SECONDS = 3600, 300
+_LOCK_SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Written:
+    """The last attempt to write to a mount. at: in Unix seconds."""
+
+    at: float
+    problem: Problem | None
+
+
+def main(_arguments: Sequence[str]) -> int:
+    """Run one check."""
+    os.umask(0o022)
+    os.environ["PATH"] = run.PATH
+    try:
+        with lock():
+            check(socket.gethostname().split(".")[0], read_list())
+    except Failure as failure:
+        remedy = failure.remedy or "see 'journalctl -u tailrack-mounts'"
+        sys.stderr.write(f"tailrack-mounts: {failure.reason}; next: {remedy}\n")
+        return 1
+    return 0
+
+
+def lock() -> Lock:
+    """Take the lock of everything that changes this node's mounts."""
+    return Lock(ROLE, seconds=_LOCK_SECONDS)
+
+
+def check(host: str, wanted: NodeList) -> Mapping[str, Problem]:
+    """Finish changes that waited for jobs, check all mounts, and report. Return the problems by path."""
+    ours = units.recorded()
+    units.start(*(mount.path for mount in wanted.mounts if mount.type == NFS and mount.path in ours))
+    finish(wanted)
+    problems = problems_of(wanted)
+    set_live_features(host, ROLE, {mount.feature for mount in wanted.mounts if mount.path not in problems})
+    if not wanted.mounts and not units.recorded():
+        remove_watch()
+    return problems
+
+
+def finish(wanted: NodeList) -> list[str]:
+    """Take away mounts that are not wanted, and renew stale ones. Return the paths that are still in use."""
+    paths = {mount.path for mount in wanted.mounts if mount.type == NFS}
+    former = [path for path in units.recorded() if path not in paths and not units.take_away(path)]
+    return former + [path for path in units.stale() if path in paths and not units.renew(path)]
+
+
+def problems_of(wanted: NodeList, *, write: bool = False) -> Mapping[str, Problem]:
+    """Check all mounts and save the results for the health check. Return the problems by path.
+
+    write   try to write to each mount, however long ago the last attempt was
+    """
+    now, problems = time.time(), dict(check_all(wanted.mounts))
+    before, writes = {} if write else _read_writes(), {}
+    for mount in wanted.mounts:
+        if mount.type != NFS or mount.read_only or mount.path in problems:
+            continue
+        last = before.get(mount.path)
+        if last is None or not 0 <= now - last.at < (_WRITE_AGAIN_SECONDS if last.problem else _WRITE_SECONDS):
+            last = Written(now, write_problem(mount, wanted.user))
+        writes[mount.path] = last
+        if last.problem:
+            problems[mount.path] = last.problem
+    rows = [_row(mount, problems.get(mount.path), writes.get(mount.path)) for mount in wanted.mounts]
+    save(Path(files.on_disk(f"/{RESULTS}")), {"time": now, "mounts": rows}, 0o644)
+    return problems
+
+
+def _row(mount: Wanted, problem: Problem | None, written: Written | None) -> dict[str, Any]:
+    text, remedy = (problem.text, problem.remedy) if problem else ("", "")
+    row = {"path": mount.path, "required": mount.required, "problem": text, "remedy": remedy}
+    return {**row, "written": written.at} if written else row
+
+
+def _read_writes() -> dict[str, Written]:
+    """Return the last attempts to write, by path, from the last results."""
+    results = load(Path(files.on_disk(f"/{RESULTS}")))
+    rows = results["mounts"] if isinstance(results, dict) else ()
+    return {
+        row["path"]: Written(row["written"], Problem(row["problem"], row["remedy"]) if row["problem"] else None)
+        for row in rows
+        if "written" in row
+    }

@@ -1,0 +1,183 @@
+"""Mounts by site (tailrack:storage.mounts), as users and their jobs see them. The tests run in this order.
+
+The NFS server is a machine that is not in the cluster, in the network of one site.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
+
+pytestmark = pytest.mark.story
+
+EXPORTS = ("data", "models")
+EXPORT = """
+EXPORT {{
+    Export_Id = {number}; Path = /srv/nas/{name}; Pseudo = /srv/nas/{name}; Access_Type = RW; Squash = Root_Squash;
+    SecType = sys; FSAL {{ Name = VFS; }}
+}}"""
+SERVER = """
+NFS_CORE_PARAM { Protocols = 4; mount_path_pseudo = true; allow_set_io_flusher_fail = true; Enable_RQUOTA = false; }
+NFSV4 { Grace_Period = 5; Lease_Lifetime = 10; RecoveryBackend = fs; Only_Numeric_Owners = true; }
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+    """An idle head node, a node at each of two sites, and an NFS server in the network of one of them."""
+    made = make_cluster("mounts")
+    address = own_machine(made.lab, "nas", site="rack")["address"]
+    serve(made)
+    made.config["tailrack:head"] = {"name": "desk", "site": "home"}
+    made.config["tailrack:sites"] = [
+        {"name": "home", "kind": "lab", "fabric": "tailnet"},
+        {"name": "rack", "kind": "lab", "fabric": "tailnet", "pools": [{"name": "r", "count": 1}]},
+        {"name": "cloud", "kind": "lab", "fabric": "tailnet", "pools": [{"name": "c", "count": 1}]},
+    ]
+    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
+    made.config["tailrack:storage"] = {
+        "mounts": [
+            {"path": "/data", "source": f"{address}:/srv/nas/data", "sites": ["rack"], "options": ["noatime"]},
+            {"path": "/models", "source": f"{address}:/srv/nas/models", "sites": ["rack"], "read_only": True},
+        ]
+    }
+    made.up_ok()
+    return made
+
+
+def serve(cluster: ClusterUnderTest) -> None:
+    """Make the server's folders, in memory, and start it."""
+    exports = "".join(EXPORT.format(number=number, name=name) for number, name in enumerate(EXPORTS, 1))
+    folders = " ".join(f"/srv/nas/{name}" for name in EXPORTS)
+    cluster.run("nas", f"mkdir -p /srv/nas && mount -t tmpfs -o size=64m nas /srv/nas && install -d -m 1777 {folders}")
+    cluster.run(
+        "nas", f"echo weights >/srv/nas/models/weights; cat >/etc/ganesha/ganesha.conf <<'END'\n{SERVER}{exports}\nEND"
+    )
+    cluster.run("nas", "systemctl restart nfs-ganesha")
+
+
+@contextmanager
+def silent_server(cluster: ClusterUnderTest) -> Iterator[None]:
+    """Stop all of the server's processes, while its kernel still accepts connections."""
+    subprocess.run(["docker", "pause", cluster.container("nas")], check=True, capture_output=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["docker", "unpause", cluster.container("nas")], check=True, capture_output=True)
+
+
+def features(cluster: ClusterUnderTest, node: str) -> set[str]:
+    return set(cluster.run("desk", f"sinfo -h -n {node} -p all -o %b").strip().split(","))
+
+
+def findings(cluster: ClusterUnderTest, node: str) -> str:
+    """Return what the health check finds about mounts."""
+    lines = cluster.attempt(node, "tailrack-checks").stdout.splitlines()
+    return "\n".join(line for line in lines if " mount: " in f" {line}" or line.split()[1:2] == ["mount:"])
+
+
+def test_users_read_and_write_where_the_site_has_the_mount(cluster: ClusterUnderTest) -> None:
+    cluster.run_as("ada", "r1", "echo images >/data/set && cat /models/weights")
+    assert cluster.run("nas", "stat -c %u /srv/nas/data/set; cat /srv/nas/data/set") == "6001\nimages\n"
+    options = cluster.run("r1", "findmnt -n -o VFS-OPTIONS /data").strip().split(",")
+    assert {"rw", "nosuid", "nodev", "noatime"} <= set(options)
+
+
+def test_a_read_only_mount_refuses_writes(cluster: ClusterUnderTest) -> None:
+    assert "Read-only file system" in cluster.attempt("r1", "touch /models/more").stderr
+    assert findings(cluster, "r1") == ""
+
+
+def test_other_sites_have_nothing_of_it(cluster: ClusterUnderTest) -> None:
+    for node in ("c1", "desk"):
+        assert cluster.attempt(node, "ls -d /data || ls /etc/tailrack/mounts.json").returncode != 0
+    assert features(cluster, "c1") == {"site-cloud"}
+
+
+def test_a_job_that_asks_for_the_mount_runs_only_where_it_works(cluster: ClusterUnderTest) -> None:
+    assert features(cluster, "r1") == {"site-rack", "mount-data", "mount-models"}
+    assert cluster.run_as("ada", "desk", "srun -C mount-data bash -c 'hostname; cat /data/set'") == "r1\nimages\n"
+    refused = cluster.attempt("desk", "su - ada -c 'srun -w c1 -C mount-data true'")
+    assert "Requested node configuration is not available" in refused.stderr
+
+
+def test_a_second_up_changes_nothing(cluster: ClusterUnderTest) -> None:
+    cluster.up_ok()
+    assert not {name for name in cluster.touched() if name.endswith("-node")}
+
+
+def test_a_server_that_hangs_is_found_and_hangs_no_check(cluster: ClusterUnderTest) -> None:
+    with silent_server(cluster):
+        cluster.run("r1", "tailrack-mounts", limit=60)
+        seen = findings(cluster, "r1")
+        assert "warning mount: /data does not answer within 10 s" in seen
+        assert features(cluster, "r1") == {"site-rack"}
+        # The node takes other jobs.
+        assert cluster.run_as("ada", "desk", "srun -w r1 hostname") == "r1\n"
+        # The next check starts no further process that hangs.
+        count = "pgrep -fc '^stat -f -c .* -- /data$' || true"
+        before = int(cluster.run("r1", count))
+        cluster.run("r1", "tailrack-mounts", limit=60)
+        assert int(cluster.run("r1", count)) <= max(before, 1)
+    eventually(lambda: check(cluster) == {"site-rack", "mount-data", "mount-models"}, 60, "the mounts work again")
+    assert findings(cluster, "r1") == ""
+
+
+def check(cluster: ClusterUnderTest) -> set[str]:
+    """Run the check of every minute now, and return the node's features."""
+    cluster.attempt("r1", "tailrack-mounts")
+    return features(cluster, "r1")
+
+
+def test_a_server_that_is_gone_is_named_with_the_next_command(cluster: ClusterUnderTest) -> None:
+    cluster.run("nas", "systemctl stop nfs-ganesha")
+    cluster.run("r1", "tailrack-mounts", limit=60)
+    seen = findings(cluster, "r1")
+    assert re.search(r"/data does not answer.*: port 2049 of \S+ does not answer .*next: check that", seen)
+    cluster.run("nas", "systemctl start nfs-ganesha")
+    eventually(lambda: "mount-data" in check(cluster), 60, "the mount works again")
+
+
+def test_a_required_mount_that_fails_stops_its_own_node_alone(cluster: ClusterUnderTest) -> None:
+    before = list(cluster.config["tailrack:storage"]["mounts"])
+    # The lab's control server is there, and serves no NFS.
+    lost = {"path": "/lost", "source": "control.lab:/lost", "sites": ["cloud"], "required": True}
+    spare = {"path": "/mnt/spare", "type": "present", "sites": ["rack"]}
+    cluster.config["tailrack:storage"]["mounts"] = [*before, lost, spare]
+    summary = cluster.up()
+    (failure,) = summary.failures
+    assert re.search(r"the required mount /lost .*: port 2049 of control.lab does not answer", failure.message)
+    assert "warning mount: /mnt/spare cannot be read (No such file or directory)" in findings(cluster, "r1")
+    cluster.config["tailrack:storage"]["mounts"] = [*before, spare]
+    cluster.run("r1", "mkdir /mnt/spare && mount -t tmpfs provider /mnt/spare")
+    cluster.up_ok()
+    assert "mount-mnt-spare" in check(cluster)
+    assert cluster.attempt("c1", "ls -d /lost /etc/systemd/system/lost.automount").stdout == ""
+
+
+def test_without_the_line_in_the_config_it_is_unmounted_when_no_job_uses_it(cluster: ClusterUnderTest) -> None:
+    script = "until [ -e end ]; do sleep 0.2; done; date >ended"
+    words = f"sbatch --parsable -D /data -C mount-data --output=none --wrap '{script}'"
+    job = cluster.run_as("ada", "desk", words).strip()
+    eventually(lambda: cluster.run("desk", f"squeue -h -j {job} -o %t").strip() == "R", 30, "the job runs")
+    del cluster.config["tailrack:storage"]
+    cluster.up_ok()
+    assert features(cluster, "r1") == {"site-rack"}
+    assert cluster.run("r1", "findmnt -n -o TARGET -t fuse.nfs4,nfs4 /data") == "/data\n"
+    # The mount of the provider stays, and the one that nobody used is gone.
+    assert cluster.attempt("r1", "mountpoint -q /mnt/spare && ! ls -d /models").returncode == 0
+    cluster.run_as("ada", "r1", "touch /data/end")
+    eventually(lambda: not cluster.run("desk", f"squeue -h -j {job}").strip(), 30, "the job ended by itself")
+    cluster.run("nas", "cat /srv/nas/data/ended")
+    cluster.attempt("r1", "tailrack-mounts")
+    left = "ls -d /data /etc/systemd/system/*data.*mount /etc/tailrack/mounts.json /var/lib/tailrack/mounts"
+    eventually(lambda: cluster.attempt("r1", left).stdout == "", 90, "nothing of it is left")
+    assert (
+        cluster.run("r1", "systemctl list-units --all --plain --no-legend 'tailrack-mounts*' '*data.automount'") == ""
+    )

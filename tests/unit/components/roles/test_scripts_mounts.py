@@ -1,0 +1,359 @@
+"""Role mounts on a node: what is mounted and how, what is checked, which features the node has, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from typing import Any
+
+import pytest
+
+from components.node.run import Ended
+from components.roles.mounts import probe, units, watch
+from components.roles.mounts.probe import check_all
+from components.roles.mounts.wanted import Wanted, read_list
+from components.roles.slurm.live_features import live_features, set_live_features
+from components.validation.preflight.mounts import check_mounts
+from tests.unit.shell import Shell, script_of
+
+SOURCE = "10.0.0.5:/export"
+ROWS = {
+    "data": ("/data", "nfs4", SOURCE, "noatime", False, False, False, "one"),
+    "must": ("/data", "nfs4", SOURCE, "", False, True, False, "one"),
+    "read": ("/data", "nfs4", SOURCE, "", True, False, False, "one"),
+    "fs1": ("/lambda/fs1", "present", "", "", False, False, False, ""),
+}
+NFS_LINE = f"0:41 / /data rw,nosuid,nodev - nfs4 {SOURCE} rw"
+AUTOFS_LINE = "0:40 / /data rw - autofs systemd-1 rw"
+STAT = "4096 1000 900 1000 900"
+
+
+def wanted(name: str, **changes: Any) -> Wanted:
+    mount = Wanted(*ROWS[name])
+    return Wanted(**{**mount.__dict__, **changes})
+
+
+@pytest.fixture
+def node(shell: Shell) -> Shell:
+    """A node of site one with an NFS client, whose servers answer, and which Slurm does not have yet."""
+    for command in ("mount.nfs4", "umount", "getent", "mktemp", "rm"):
+        shell.stub(command)
+    shell.stub("stat", f"echo {STAT}")
+    shell.stub("scontrol", "exit 1")
+    shell.stub("runuser", 'while [ "$1" != -- ]; do shift; done; shift; "$@"')
+    shell.write("etc/fstab", "")
+    mounted(shell)
+    shell.hurry()
+    return shell
+
+
+def mounted(shell: Shell, *lines: str) -> None:
+    shell.write("proc/self/mountinfo", "".join(f"21 1 {line}\n" for line in ("8:1 / / rw - ext4 /dev/sda rw", *lines)))
+
+
+def compute(shell: Shell, *names: str, site: str = "one") -> subprocess.CompletedProcess[str]:
+    """Run the phase with these rows of the config."""
+    values: dict[str, Any] = {
+        "MOUNTS_TABLE": [ROWS[name] for name in names],
+        "NFS_EXPORTS_MOUNT": "/shared",
+        "NFS_EXPORTS_PATH": "/export/shared",
+        "NODE_SITE": site,
+        "USERS_LINES": [("ada", 6001, 6001)],
+    }
+    return shell.step(script_of("mounts", "compute"), values)
+
+
+def unit(shell: Shell, name: str = "data.mount") -> dict[str, str]:
+    lines = shell.path(f"/etc/systemd/system/{name}").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if "=" in line)
+
+
+def results(shell: Shell) -> dict[str, str]:
+    """Return the problem of each mount as the health check reads it."""
+    content = json.loads(shell.path("/run/tailrack/mounts.json").read_text())
+    return {row["path"]: row["problem"] for row in content["mounts"]}
+
+
+def test_a_node_without_mounts_is_left_alone(node: Shell) -> None:
+    assert compute(node).returncode == 0
+    assert compute(node, "data", site="two").returncode == 0
+    assert node.calls == []
+    assert not node.path("/data").exists()
+
+
+def test_a_mount_is_closed_and_waits_for_the_network(node: Shell) -> None:
+    mounted(node, AUTOFS_LINE, NFS_LINE)
+    node.write("var/lib/tailrack/mounts", "unit /data\n")
+    done = compute(node, "data")
+    assert done.returncode == 0, done.stderr
+    expected = {"What": SOURCE, "Where": "/data", "Type": "nfs4", "After": "network-online.target"}
+    assert expected.items() <= unit(node).items()
+    assert unit(node)["Options"] == "rw,nosuid,nodev,_netdev,hard,noatime"
+    assert "systemctl --root=/ enable -q data.automount" in node.calls
+    assert results(node) == {"/data": ""}
+
+
+@pytest.mark.parametrize(
+    ("changes", "options"),
+    [
+        ({"read_only": True}, "ro,nosuid,nodev,_netdev,hard,noatime"),
+        ({"options": "softerr,nconnect=8"}, "rw,nosuid,nodev,_netdev,softerr,nconnect=8"),
+    ],
+)
+def test_the_options_of_a_mount(changes: dict[str, Any], options: str) -> None:
+    assert f"\nOptions={options}\n" in units.mount_text(wanted("data", **changes))
+
+
+def test_only_a_mount_over_the_tailnet_waits_for_that() -> None:
+    assert "tailrack-tailnet" not in units.mount_text(wanted("data"))
+    text = units.mount_text(wanted("data", tailnet=True))
+    assert "After=tailrack-tailnet.service\nRequires=tailrack-tailnet.service" in text
+
+
+def test_a_folder_with_files_is_not_hidden_and_the_node_goes_on(node: Shell) -> None:
+    node.write("data/mine", "")
+    done = compute(node, "data")
+    assert done.returncode == 0
+    log = node.path("/var/log/tailrack/a1-step.log").read_text()
+    assert "mount /data cannot be mounted: /data is a folder with files (mine) on this machine; next: write" in log
+    assert not node.path("/etc/systemd/system/data.mount").exists()
+
+
+def test_a_required_mount_that_fails_ends_the_step_with_its_name_and_the_next_command(node: Shell) -> None:
+    node.stub("stat", "echo \"stat: cannot read file system information for '/data': No such device\" >&2; exit 1")
+    done = compute(node, "must")
+    assert done.returncode == 1
+    reason, remedy = done.stderr.splitlines()[0], done.stderr.splitlines()[-1]
+    assert "the required mount /data cannot be read (No such device): the name 10.0.0.5 does not resolve" in reason
+    assert (
+        remedy == "next: check that 10.0.0.5 is up and this node may connect, or correct its source; then run up again"
+    )
+
+
+def test_the_same_step_again_changes_nothing(node: Shell) -> None:
+    mounted(node, AUTOFS_LINE, NFS_LINE)
+    node.write("var/lib/tailrack/mounts", "unit /data\n")
+    compute(node, "data")
+    before = {path: path.stat().st_mtime_ns for path in node.path("/etc").rglob("*") if path.is_file()}
+    assert compute(node, "data").returncode == 0
+    assert {path: path.stat().st_mtime_ns for path in node.path("/etc").rglob("*") if path.is_file()} == before
+    assert not [call for call in node.calls if re.match(r"systemctl stop|umount", call)]
+
+
+PROBES: list[tuple[str, Ended, tuple[str, ...], str]] = [
+    ("data", Ended(0, STAT), (AUTOFS_LINE, NFS_LINE), ""),
+    ("data", Ended(124, ""), (NFS_LINE,), "does not answer within 10 s: the name 10.0.0.5 does not resolve"),
+    ("data", Ended(0, STAT), (AUTOFS_LINE,), "is not mounted: the name 10.0.0.5 does not resolve"),
+    ("data", Ended(0, STAT), (NFS_LINE.replace("0.5", "0.9"),), f"is mounted from 10.0.0.9:/export, not from {SOURCE}"),
+    ("data", Ended(0, "4096 1000000 100 1 1"), (NFS_LINE,), "is full: 0 MiB are free"),
+    ("data", Ended(0, "4096 1000000 900 1000 0"), (NFS_LINE,), "is full: 3 MiB are free"),
+    ("data", Ended(0, "4096 1000000 900000 1000 0"), (NFS_LINE,), "has no room for more files"),
+    ("data", Ended(0, "4096 1000000 900000 0 0"), (NFS_LINE,), ""),
+    ("data", Ended(0, STAT), (f"{NFS_LINE[:-2]}ro",), "is read-only"),
+    ("read", Ended(0, "4096 1000000 0 1 0"), (f"{NFS_LINE[:-2]}ro",), ""),
+    ("read", Ended(0, STAT), (NFS_LINE,), "is still mounted for writing"),
+    ("fs1", Ended(0, STAT), ("0:9 / /lambda/fs1 rw - virtiofs fs1 rw",), ""),
+    ("fs1", Ended(0, STAT), ("0:9 / /lambda rw - virtiofs fs1 rw",), ""),
+    ("fs1", Ended(0, STAT), (), "is not mounted"),
+    ("fs1", Ended(0, STAT), ("0:9 / /lambda/fs1 rw - virtiofs fs1 ro",), "is read-only"),
+    ("fs1", Ended(1, "", "stat: x: Transport endpoint is not connected"), (), "cannot be read (Transport endpoint"),
+]
+
+
+@pytest.mark.parametrize(("name", "answer", "lines", "problem"), PROBES)
+def test_a_check_names_the_problem(
+    node: Shell, monkeypatch: pytest.MonkeyPatch, name: str, answer: Ended, lines: tuple[str, ...], problem: str
+) -> None:
+    mounted(node, *lines)
+    monkeypatch.setattr(probe, "_ask", lambda path: answer)
+    with node.here():
+        problems = check_all([wanted(name)])
+    assert bool(problems) == bool(problem)
+    for found in problems.values():
+        assert found.text.startswith(problem)
+        assert found.remedy
+
+
+def test_an_earlier_check_that_hangs_is_not_repeated(node: Shell) -> None:
+    place = node.path("/data")
+    words = ["stat", "-f", "-c", "%S %b %a %c %d", "--", str(place), ""]
+    node.write("proc/77/cmdline", "\0".join(words))
+    with node.here():
+        assert not probe.answers("/data")
+    assert not [call for call in node.calls if call.startswith("stat")]
+
+
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [
+        ("mktemp: failed: Read-only file system", "is read-only on its server"),
+        ("mktemp: failed: No space left on device", "is full for user ada"),
+        ("mktemp: failed: Disk quota exceeded", "is full for user ada"),
+        ("mktemp: failed: Permission denied", ""),
+    ],
+)
+def test_a_write_as_a_user_finds_what_the_mount_does_not_show(node: Shell, error: str, problem: str) -> None:
+    node.stub("mktemp", f"echo '{error}' >&2; exit 1")
+    with node.here():
+        found = probe.write_problem(wanted("data"), "ada")
+    assert (found.text if found else "") == problem
+    assert any(call.startswith("runuser -u ada -- mktemp") for call in node.calls)
+
+
+def test_a_mount_is_written_to_once_an_hour_and_not_at_every_check(
+    node: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mounted(node, NFS_LINE)
+    node.write("var/lib/tailrack/mounts", "unit /data\n")
+    compute(node, "data")
+    attempts: list[str] = []
+    monkeypatch.setattr(watch, "write_problem", lambda mount, user: attempts.append(mount.path))
+    with node.here():
+        watch.problems_of(read_list())
+        assert attempts == []
+        watch.problems_of(read_list(), write=True)
+    assert attempts == ["/data"]
+
+
+def slurm(shell: Shell, *features: str, active: str | None = None) -> None:
+    """Let Slurm have the node with these features."""
+    names = json.dumps(features)
+    node = {"name": "a1", "state": ["IDLE"], "features": 0, "active_features": 0}
+    text = json.dumps({"nodes": [node]}).replace(": 0", f": {names}", 1).replace(": 0", f": {active or names}", 1)
+    shell.stub("scontrol", f"case $1 in show) echo '{text}' ;; esac")
+
+
+def updates(shell: Shell) -> list[str]:
+    return [call.partition("availablefeatures=")[2] for call in shell.calls if call.startswith("scontrol update")]
+
+
+def test_a_node_gets_the_features_of_its_mounts_beside_its_own(node: Shell) -> None:
+    slurm(node, "site-one", "nvme")
+    with node.here():
+        assert set_live_features("a1", "mounts", {"mount-data"})
+        assert live_features() == {"mount-data"}
+    assert updates(node) == ["site-one,nvme,mount-data activefeatures=site-one,nvme,mount-data"]
+
+
+def test_a_feature_goes_when_its_mount_fails_and_others_stay(node: Shell) -> None:
+    node.write("var/lib/tailrack/features/mounts", "mount-data\nmount-models\n")
+    node.write("var/lib/tailrack/features/other", "data-set\n")
+    slurm(node, "site-one", "data-set", "mount-data", "mount-models")
+    with node.here():
+        set_live_features("a1", "mounts", {"mount-models"})
+        assert live_features() == {"mount-models", "data-set"}
+    assert updates(node) == ["site-one,data-set,mount-models activefeatures=site-one,data-set,mount-models"]
+
+
+def test_features_that_slurm_has_are_not_set_again(node: Shell) -> None:
+    slurm(node, "site-one", "mount-data")
+    with node.here():
+        assert set_live_features("a1", "mounts", {"mount-data"})
+    assert updates(node) == []
+
+
+def test_a_change_that_slurm_does_not_take_is_tried_again(node: Shell) -> None:
+    node.write("var/lib/tailrack/features/mounts", "mount-data\n")
+    with node.here():
+        assert not set_live_features("a1", "mounts", ())
+        # A step must not take it for a part of the registration.
+        assert live_features() == {"mount-data"}
+        slurm(node, "site-one", "mount-data")
+        assert set_live_features("a1", "mounts", ())
+    assert not node.path("/var/lib/tailrack/features").exists()
+
+
+def unmounts_when_stopped(shell: Shell, *, busy: bool = False) -> None:
+    """Let systemd unmount /data, or find it busy."""
+    lines = shell.path("/proc/self/mountinfo")
+    body = "" if busy else f"case $* in 'stop data.mount') sed -i '/ nfs4 /d' {lines} ;; esac"
+    shell.stub("systemctl", body)
+
+
+@pytest.fixture
+def with_data(node: Shell) -> Shell:
+    """A node with the mount /data."""
+    mounted(node, AUTOFS_LINE, NFS_LINE)
+    node.write("var/lib/tailrack/mounts", "unit /data\n")
+    assert compute(node, "data").returncode == 0
+    node.write("var/lib/tailrack/mounts", "unit /data\nfolder /data\n")
+    node.path("/data").mkdir(exist_ok=True)
+    return node
+
+
+def test_out_of_the_config_it_is_unmounted_and_nothing_is_left(with_data: Shell) -> None:
+    unmounts_when_stopped(with_data)
+    assert compute(with_data).returncode == 0
+    for path in ("/data", "/etc/tailrack/mounts.json", "/var/lib/tailrack/mounts"):
+        assert not with_data.path(path).exists()
+    names = [path.name for path in with_data.path("/etc/systemd/system").iterdir() if path.is_file()]
+    assert [name for name in names if "data" in name or "mounts" in name] == []
+    assert not [call for call in with_data.calls if call.startswith("umount")]
+
+
+def test_a_mount_that_jobs_use_stays_until_they_end(with_data: Shell) -> None:
+    unmounts_when_stopped(with_data, busy=True)
+    assert compute(with_data).returncode == 0
+    assert with_data.path("/etc/systemd/system/data.mount").exists()
+    assert "systemctl --root=/ disable -q data.automount" in with_data.calls
+    assert "mount /data is in use" in with_data.path("/var/log/tailrack/a1-step.log").read_text()
+    unmounts_when_stopped(with_data)
+    with with_data.here():
+        assert watch.check("a1", read_list()) == {}
+    assert not with_data.path("/etc/systemd/system/data.mount").exists()
+    assert not with_data.path("/usr/local/sbin/tailrack-mounts").exists()
+
+
+def test_a_mount_whose_server_hangs_is_taken_away_lazily(with_data: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(units, "answers", lambda path: False)
+    unmounts_when_stopped(with_data, busy=True)
+    compute(with_data)
+    assert "umount -l /data" in with_data.calls
+
+
+def test_another_source_is_mounted_when_nothing_uses_the_former_one(
+    with_data: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unmounts_when_stopped(with_data, busy=True)
+    monkeypatch.setitem(ROWS, "moved", ("/data", "nfs4", "10.0.0.9:/export", "", False, False, False, "one"))
+    assert compute(with_data, "moved").returncode == 0
+    assert results(with_data)["/data"].startswith(f"is mounted from {SOURCE}, not from 10.0.0.9:/export")
+    with with_data.here():
+        assert units.stale() == ["/data"]
+        unmounts_when_stopped(with_data)
+        watch.finish(read_list())
+        assert units.stale() == []
+    assert with_data.calls.count("systemctl stop data.mount") == 3
+
+
+def test_leaving_takes_everything_away(with_data: Shell) -> None:
+    with_data.stub("umount", f"sed -i '/ nfs4 /d' {with_data.path('/proc/self/mountinfo')}")
+    with_data.write("var/lib/tailrack/features/mounts", "mount-data\n")
+    done = with_data.step(script_of("mounts", "leave"), {})
+    assert done.returncode == 0, done.stderr
+    assert "umount -l /data" in with_data.calls
+    for path in ("/data", "/etc/tailrack/mounts.json", "/var/lib/tailrack/mounts", "/var/lib/tailrack/features"):
+        assert not with_data.path(path).exists()
+
+
+FINDINGS: list[tuple[object, list[tuple[str, str]]]] = [
+    ([{"path": "/d", "required": False, "problem": "", "remedy": ""}], []),
+    ([{"path": "/d", "required": False, "problem": "is full", "remedy": "x"}], [("warning", "/d is full")]),
+    ([{"path": "/d", "required": True, "problem": "is full", "remedy": "x"}], [("error", "/d is full")]),
+    ([{"path": "/d"}], [("warning", "the mounts of storage.mounts are not checked")]),
+    (None, [("warning", "the mounts of storage.mounts are not checked")]),
+]
+
+
+@pytest.mark.parametrize(("rows", "expected"), FINDINGS)
+def test_the_health_check_reads_the_results(shell: Shell, rows: object, expected: list[tuple[str, str]]) -> None:
+    shell.write("etc/tailrack/mounts.json", "{}")
+    shell.write("run/tailrack/mounts.json", json.dumps({"time": 1000, "mounts": rows}))
+    assert [(item["severity"], item["seen"]) for item in check_mounts(shell.root, 1060)] == expected
+    (old,) = check_mounts(shell.root, 2000)
+    assert old["seen"] == "the mounts of storage.mounts are not checked"
+
+
+def test_a_node_without_mounts_has_no_findings(shell: Shell) -> None:
+    assert list(check_mounts(shell.root, 0)) == []
