@@ -19,8 +19,8 @@ pytestmark = pytest.mark.story
 EXPORTS = ("data", "models")
 EXPORT = """
 EXPORT {{
-    Export_Id = {number}; Path = /srv/nas/{name}; Pseudo = /srv/nas/{name}; Access_Type = RW; Squash = Root_Squash;
-    SecType = sys; FSAL {{ Name = VFS; }}
+    Export_Id = {number}; Path = /export/shared/{name}; Pseudo = /export/shared/{name}; Access_Type = RW;
+    Squash = Root_Squash; SecType = sys; FSAL {{ Name = VFS; }}
 }}"""
 SERVER = """
 NFS_CORE_PARAM { Protocols = 4; mount_path_pseudo = true; allow_set_io_flusher_fail = true; Enable_RQUOTA = false; }
@@ -43,8 +43,8 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:storage"] = {
         "mounts": [
-            {"path": "/data", "source": f"{address}:/srv/nas/data", "sites": ["rack"], "options": ["noatime"]},
-            {"path": "/models", "source": f"{address}:/srv/nas/models", "sites": ["rack"], "read_only": True},
+            {"path": "/data", "source": f"{address}:/export/shared/data", "sites": ["rack"], "options": ["noatime"]},
+            {"path": "/models", "source": f"{address}:/export/shared/models", "sites": ["rack"], "read_only": True},
         ]
     }
     made.up_ok()
@@ -52,12 +52,13 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
 
 
 def serve(cluster: ClusterUnderTest) -> None:
-    """Make the server's folders, in memory, and start it."""
+    """Make the server's folders, on its volume, because nfs-ganesha serves neither memory nor an overlay; start it."""
     exports = "".join(EXPORT.format(number=number, name=name) for number, name in enumerate(EXPORTS, 1))
-    folders = " ".join(f"/srv/nas/{name}" for name in EXPORTS)
-    cluster.run("nas", f"mkdir -p /srv/nas && mount -t tmpfs -o size=64m nas /srv/nas && install -d -m 1777 {folders}")
+    folders = " ".join(f"/export/shared/{name}" for name in EXPORTS)
+    cluster.run("nas", f"install -d -m 1777 {folders}")
     cluster.run(
-        "nas", f"echo weights >/srv/nas/models/weights; cat >/etc/ganesha/ganesha.conf <<'END'\n{SERVER}{exports}\nEND"
+        "nas",
+        f"echo weights >/export/shared/models/weights; cat >/etc/ganesha/ganesha.conf <<'END'\n{SERVER}{exports}\nEND",
     )
     cluster.run("nas", "systemctl restart nfs-ganesha")
 
@@ -84,7 +85,7 @@ def findings(cluster: ClusterUnderTest, node: str) -> str:
 
 def test_users_read_and_write_where_the_site_has_the_mount(cluster: ClusterUnderTest) -> None:
     cluster.run_as("ada", "r1", "echo images >/data/set && cat /models/weights")
-    assert cluster.run("nas", "stat -c %u /srv/nas/data/set; cat /srv/nas/data/set") == "6001\nimages\n"
+    assert cluster.run("nas", "stat -c %u /export/shared/data/set; cat /export/shared/data/set") == "6001\nimages\n"
     options = cluster.run("r1", "findmnt -n -o VFS-OPTIONS /data").strip().split(",")
     assert {"rw", "nosuid", "nodev", "noatime"} <= set(options)
 
@@ -174,10 +175,9 @@ def test_without_the_line_in_the_config_it_is_unmounted_when_no_job_uses_it(clus
     assert cluster.attempt("r1", "mountpoint -q /mnt/spare && ! ls -d /models").returncode == 0
     cluster.run_as("ada", "r1", "touch /data/end")
     eventually(lambda: not cluster.run("desk", f"squeue -h -j {job}").strip(), 30, "the job ended by itself")
-    cluster.run("nas", "cat /srv/nas/data/ended")
+    cluster.run("nas", "cat /export/shared/data/ended")
     cluster.attempt("r1", "tailrack-mounts")
     left = "ls -d /data /etc/systemd/system/*data.*mount /etc/tailrack/mounts.json /var/lib/tailrack/mounts"
     eventually(lambda: cluster.attempt("r1", left).stdout == "", 90, "nothing of it is left")
-    assert (
-        cluster.run("r1", "systemctl list-units --all --plain --no-legend 'tailrack-mounts*' '*data.automount'") == ""
-    )
+    units = "systemctl list-units --all --plain --no-legend tailrack-mounts.timer data.automount data.mount"
+    eventually(lambda: cluster.run("r1", units) == "", 30, "systemd has none of its units")

@@ -76,11 +76,14 @@ def _apply(step: Step, values: MountsValues, wanted: list[Wanted]) -> Mapping[st
 
 
 def _wait(wanted: NodeList) -> Mapping[str, Problem]:
-    """Wait until all mounts work, and return the problems of the others. The first use of a mount may take a while."""
+    """Wait for the first use of mounts, which may take a while. Return the problems of those that still do not work."""
     end = now() + _WAIT_SECONDS
-    while (problems := watch.problems_of(wanted, write=True)) and now() < end:
+    ours = {mount.path for mount in wanted.mounts if mount.type == NFS}
+    while True:
+        problems = watch.problems_of(wanted, write=True)
+        if not ours & problems.keys() or now() >= end:
+            return problems
         sleep(2)
-    return problems
 
 
 def _write(mount: Wanted, values: MountsValues) -> Problem | None:
