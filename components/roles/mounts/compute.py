@@ -15,7 +15,8 @@ from components.node.waiting import now, sleep
 from components.roles.mounts import units, watch
 from components.roles.mounts.install import install_watch, is_installed
 from components.roles.mounts.probe import Problem
-from components.roles.mounts.wanted import NFS, NodeList, Wanted, write_list
+from components.roles.mounts.settings_names import NFS
+from components.roles.mounts.wanted import NodeList, Wanted, write_list
 from components.roles.users.accounts import Account
 
 # Seconds for all mounts of a node together.

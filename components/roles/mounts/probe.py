@@ -13,7 +13,8 @@ from components.node import files, kernel, systemd
 from components.node.accounts import as_user
 from components.node.mounts import Mount, mounts
 from components.node.run import Ended, attempt
-from components.roles.mounts.wanted import NFS, Wanted
+from components.roles.mounts.settings_names import NFS
+from components.roles.mounts.wanted import Wanted
 
 ANSWER_SECONDS = 10
 _CONNECT_SECONDS = 3

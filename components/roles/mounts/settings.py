@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from components.roles.mounts.wanted import NFS, PRESENT, feature_of
+from components.roles.mounts.settings_names import NFS, PRESENT, feature_of
 from components.settings.draft import Draft, suggest
 from components.settings.problems import Report, child_path, show_names
 from components.settings.section import Section, key, yes_no
@@ -146,7 +146,7 @@ class Mount(Section):
 def mounts_key() -> Any:
     """Return the key `mounts` of a section."""
     return key(
-        "other file systems, by site ([data.md](data.md#mounts))",
+        "other file systems, on the nodes of some sites",
         wants="a list of mounts",
         breaks="no node would have them",
         fix='write [{path: /data, source: "10.0.0.5:/export", sites: [rack]}]',

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from components.node import files
+from components.roles.mounts.settings_names import feature_of
 
-NFS, PRESENT = "nfs4", "present"
 # The node's list, which every account may read.
 LIST = "/etc/tailrack/mounts.json"
 
@@ -49,11 +49,6 @@ class NodeList:
 
     user: str
     mounts: tuple[Wanted, ...]
-
-
-def feature_of(path: str) -> str:
-    """Return the Slurm feature of a mount, such as `mount-data` for /data."""
-    return f"mount-{path.strip('/').replace('/', '-')}"
 
 
 def read_list() -> NodeList:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.mounts.wanted import feature_of
+from components.roles.mounts.settings_names import feature_of
 from components.roles.order import roles
 from components.settings.serialize import from_plain, to_plain, whole_numbers
 from stacks.config import ConfigError, PoolConfig, StackConfig, parse

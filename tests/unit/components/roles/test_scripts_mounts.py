@@ -13,7 +13,9 @@ from components.node.run import Ended
 from components.roles.mounts import probe, units, watch
 from components.roles.mounts.probe import check_all
 from components.roles.mounts.wanted import Wanted, read_list
+from components.roles.slurm.compute import _without_live
 from components.roles.slurm.live_features import live_features, set_live_features
+from components.roles.slurm.node_state import Registration
 from components.validation.preflight.mounts import check_mounts
 from tests.unit.shell import Shell, script_of
 
@@ -118,6 +120,15 @@ def test_a_folder_with_files_is_not_hidden_and_the_node_goes_on(node: Shell) -> 
     log = node.path("/var/log/tailrack/a1-step.log").read_text()
     assert "mount /data cannot be mounted: /data is a folder with files (mine) on this machine; next: write" in log
     assert not node.path("/etc/systemd/system/data.mount").exists()
+
+
+def test_a_mount_of_a_pool_in_its_clusters_share_is_refused_on_the_node(
+    node: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ROWS, "inside", ("/shared/data", "nfs4", SOURCE, "", False, True, False, ""))
+    done = compute(node, "inside")
+    assert "the required mount /shared/data is inside or around /shared, the cluster's share" in done.stderr
+    assert not list(node.path("/etc/systemd/system").glob("shared*"))
 
 
 def test_a_required_mount_that_fails_ends_the_step_with_its_name_and_the_next_command(node: Shell) -> None:
@@ -262,6 +273,13 @@ def test_a_change_that_slurm_does_not_take_is_tried_again(node: Shell) -> None:
         slurm(node, "site-one", "mount-data")
         assert set_live_features("a1", "mounts", ())
     assert not node.path("/var/lib/tailrack/features").exists()
+
+
+def test_a_features_coming_and_going_does_not_register_the_node_again(node: Shell) -> None:
+    registered = Registration(frozenset({"site-one", "mount-data"}), "", 0)
+    node.write("var/lib/tailrack/features/mounts", "mount-data\n")
+    with node.here():
+        assert _without_live(registered) == Registration(frozenset({"site-one"}), "", 0)
 
 
 def unmounts_when_stopped(shell: Shell, *, busy: bool = False) -> None:
