@@ -20,7 +20,7 @@ from components.roles.mounts.wanted import NodeList, Wanted, write_list
 from components.roles.users.accounts import Account
 
 # Seconds for all mounts of a node together.
-_WAIT_SECONDS = 40
+_WAIT_SECONDS = 20
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,9 @@ def _apply(step: Step, values: MountsValues, wanted: list[Wanted]) -> Mapping[st
     units.start(*(mount.path for mount in ours if mount in possible))
     for path in watch.finish(node_list):
         note(f"mount {path} is in use, and changes within a minute after its jobs end")
-    install_watch(values.mounts_program, values.mounts_timer, values.mounts_service)
+    # Without any mount in the config these are empty, and the installed ones finish what waits for jobs.
+    if values.mounts_program:
+        install_watch(values.mounts_program, values.mounts_timer, values.mounts_service)
     # slurmd registers this node only later in the step.
     step.later.append(lambda: _report(step.host, NodeList(node_list.user, tuple(wanted))))
     return {**_wait(node_list), **failures}
