@@ -122,7 +122,7 @@ def test_a_server_that_hangs_is_found_and_hangs_no_check(cluster: ClusterUnderTe
         # The node takes other jobs.
         assert cluster.run_as("ada", "desk", "srun -w r1 hostname") == "r1\n"
         # The next check starts no further process that hangs.
-        count = "pgrep -fc '^stat -f -c .* -- /data$' || true"
+        count = "pgrep -fc '^stat -f -c .* -- /data$|^find /data -maxdepth' || true"
         before = int(cluster.run("r1", count))
         cluster.run("r1", "tailrack-mounts", limit=60)
         assert int(cluster.run("r1", count)) <= max(before, 1)
@@ -160,6 +160,20 @@ def test_a_required_mount_that_fails_stops_its_own_node_alone(cluster: ClusterUn
     cluster.up_ok()
     assert "mount-mnt-spare" in check(cluster)
     assert cluster.attempt("c1", "ls -d /lost /etc/systemd/system/lost.automount").stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [("ro", "/mnt/spare is read-only"), ("rw,nr_inodes=2", "/mnt/spare has no room for more files")],
+)
+def test_a_file_system_that_takes_no_files_loses_its_feature(
+    cluster: ClusterUnderTest, options: str, problem: str
+) -> None:
+    cluster.run("r1", f"touch /mnt/spare/kept; mount -o remount,{options} /mnt/spare")
+    assert "mount-mnt-spare" not in check(cluster)
+    assert f"warning mount: {problem}" in findings(cluster, "r1")
+    cluster.run("r1", "mount -o remount,rw,nr_inodes=100 /mnt/spare && rm /mnt/spare/kept")
+    assert "mount-mnt-spare" in check(cluster)
 
 
 def test_without_the_line_in_the_config_it_is_unmounted_when_no_job_uses_it(cluster: ClusterUnderTest) -> None:

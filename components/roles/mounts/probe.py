@@ -22,6 +22,8 @@ _NAME_SECONDS = 5
 # The file system is full below both limits.
 _FULL_BYTES, _FULL_PART = 64 * 2**20, 100
 _STAT = ("stat", "-f", "-c", "%S %b %a %c %d", "--")
+# Read a name in the folder, because file systems of users answer `stat` without their server.
+_READ = ("-maxdepth", "1", "-mindepth", "1", "-quit")
 _WRITE = ".tailrack-XXXXXXXX"
 _TIMED_OUT = 124
 
@@ -69,24 +71,35 @@ def write_problem(mount: Wanted, user: str) -> Problem | None:
 
 
 def _ask(path: str) -> Ended:
-    """Ask the file system for its size, which no cache answers. An earlier question that still hangs is enough."""
+    """Ask for the size of the file system, which no cache answers, and read a name in it.
+
+    A command of an earlier check that still hangs is answer enough.
+    """
     place = files.on_disk(path)
-    if _hangs(place):
+    stat, find = (*_STAT, place), ("find", place, *_READ)
+    if _hangs(stat, find):
         return Ended(_TIMED_OUT, "")
-    return attempt(*_STAT, place, limit=ANSWER_SECONDS, environment={"LC_ALL": "C"}, keep_errors=True)
+    size = _run(*stat)
+    names = _run(*find) if size.ok else size
+    # A server may refuse root.
+    return size if "Permission denied" in names.errors else names._replace(output=size.output)
 
 
-def _hangs(place: str) -> bool:
+def _run(*command: str) -> Ended:
+    return attempt(*command, limit=ANSWER_SECONDS, environment={"LC_ALL": "C"}, keep_errors=True)
+
+
+def _hangs(*commands: Sequence[str]) -> bool:
     """Return whether a process of an earlier check still waits, so that such processes do not add up."""
-    command = "\0".join([*_STAT, place, ""])
-    return any(kernel.read(f"/proc/{name}/cmdline") == command for name in kernel.names_in("/proc") if name.isdigit())
+    lines = {"\0".join([*command, ""]) for command in commands}
+    return any(kernel.read(f"/proc/{name}/cmdline") in lines for name in kernel.names_in("/proc") if name.isdigit())
 
 
 def _problem(mount: Wanted, answer: Ended, present: Sequence[Mount]) -> Problem | None:
     if answer.status == _TIMED_OUT:
         return _silent(mount, f"does not answer within {ANSWER_SECONDS} s")
     if not answer.ok:
-        reason = answer.errors.strip().rpartition(": ")[2][:100] or f"stat ends with status {answer.status}"
+        reason = answer.errors.strip().rpartition(": ")[2][:100] or f"status {answer.status}"
         return _silent(mount, f"cannot be read ({reason})")
     top = _mount_of(mount, present)
     if top is None:

@@ -39,7 +39,7 @@ def wanted(name: str, **changes: Any) -> Wanted:
 @pytest.fixture
 def node(shell: Shell) -> Shell:
     """A node of site one with an NFS client, whose servers answer, and which Slurm does not have yet."""
-    for command in ("mount.nfs4", "umount", "getent", "mktemp", "rm"):
+    for command in ("mount.nfs4", "umount", "getent", "mktemp", "rm", "find"):
         shell.stub(command)
     shell.stub("stat", f"echo {STAT}")
     shell.stub("scontrol", "exit 1")
@@ -192,7 +192,21 @@ def test_an_earlier_check_that_hangs_is_not_repeated(node: Shell) -> None:
     node.write("proc/77/cmdline", "\0".join(words))
     with node.here():
         assert not probe.answers("/data")
-    assert not [call for call in node.calls if call.startswith("stat")]
+    assert not [call for call in node.calls if call.startswith(("stat", "find"))]
+
+
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [("", ""), ("Permission denied", ""), ("Input/output error", "cannot be read (Input/output error)")],
+)
+def test_a_folder_is_read_too_and_root_may_be_refused(node: Shell, error: str, problem: str) -> None:
+    mounted(node, "0:9 / /lambda/fs1 rw - fuse.rclone fs1 rw")
+    place = node.path("/lambda/fs1")
+    node.stub("find", f"echo \"find: '{place}': {error}\" >&2; exit 1" if error else "")
+    with node.here():
+        problems = check_all([wanted("fs1")])
+    assert [found.text for found in problems.values()] == ([problem] if problem else [])
+    assert f"find {place} -maxdepth 1 -mindepth 1 -quit" in node.calls
 
 
 @pytest.mark.parametrize(
