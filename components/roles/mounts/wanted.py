@@ -52,7 +52,7 @@ class NodeList:
 
 
 def read_list() -> NodeList:
-    """Return the node's list; an empty one if there is none."""
+    """Return the node's list; an empty one if it does not exist."""
     content: Any = json.loads(files.read(LIST) or "{}")
     return NodeList(content.get("user", ""), tuple(Wanted(**row) for row in content.get("mounts", ())))
 

@@ -20,6 +20,7 @@ SHARE_WAIT = 300
 _LOOK = 20
 
 # Other machines' root can create any file on the share, so no program from it may run with other rights here.
+SHARE_OPTIONS = "hard,nosuid,nodev,nfsvers=4.2,_netdev"
 _MOUNT = """[Unit]
 Description=The cluster's share
 After=tailrack-tailnet.service
@@ -31,7 +32,7 @@ StartLimitIntervalSec=0
 What={share}
 Where={mount}
 Type=nfs4
-Options=hard,nosuid,nodev,nfsvers=4.2,_netdev
+Options={options}
 TimeoutSec={seconds}"""
 _AUTOMOUNT = """[Unit]
 Description=The cluster's share, mounted at first use
@@ -64,7 +65,7 @@ def node(step: Step, values: ShareOfHead) -> None:
         packages.ensure(step.host, "nfs-common")
     ensure_mount_point(mount)
     mount_name, automount_name = (f"{systemd.name_of_path(mount)}.{kind}" for kind in ("mount", "automount"))
-    files.write(mount_unit(mount), _MOUNT.format(share=share, mount=mount, seconds=SHARE_WAIT))
+    files.write(mount_unit(mount), _MOUNT.format(share=share, mount=mount, options=SHARE_OPTIONS, seconds=SHARE_WAIT))
     files.write(mount_unit(mount, "automount"), _AUTOMOUNT.format(mount=mount))
     systemd.reload(mount_name, automount_name)
     # Without systemd's own automount.
