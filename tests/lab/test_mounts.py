@@ -172,6 +172,9 @@ def test_a_file_system_that_takes_no_files_loses_its_feature(
     cluster.run("r1", f"touch /mnt/spare/kept; mount -o remount,{options} /mnt/spare")
     assert "mount-mnt-spare" not in check(cluster)
     assert f"warning mount: {problem}" in findings(cluster, "r1")
+    # The preflight is a job of a user.
+    results = cluster.run_as("ada", "r1", "test -r /etc/tailrack/mounts.json && cat /run/tailrack/mounts.json")
+    assert problem.partition(" ")[2] in results
     cluster.run("r1", "mount -o remount,rw,nr_inodes=100 /mnt/spare && rm /mnt/spare/kept")
     assert "mount-mnt-spare" in check(cluster)
 
