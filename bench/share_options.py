@@ -38,9 +38,9 @@ ADDED = {
     "fsc": "fsc",
 }
 SERVER = f"""
-mkdir -p /export/small && cd /export
+mkdir -p /export/small /export/other && cd /export
 for size in 2 8; do head -c ${{size}}M /dev/urandom >large$size; done
-for number in $(seq 40); do head -c 4096 /dev/urandom >small/$number; done
+for number in $(seq 40); do head -c 4096 /dev/urandom >small/$number; cp small/$number other; done
 echo '/export *(rw,sync,no_subtree_check,no_root_squash)' >/etc/exports
 modprobe nfsd && {{ mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd; }}
 # A server with less than 4 GB of memory offers smaller requests than others.
@@ -91,7 +91,7 @@ def small():
             file.read()
 def look():
     for number in range(1, 41):
-        os.stat(f"{folder}/small/{number}")
+        os.stat(f"{folder}/other/{number}")
 block = os.urandom(1 << 20)
 mount()
 timed("write a large file", write)
@@ -101,6 +101,7 @@ mount()
 timed("read it after a new mount", read)
 timed("read 40 files of 4 KiB", small)
 timed("read them again", small)
+timed("stat 40 other files", look)
 time.sleep(4)
 timed("stat them after 4 s", look)
 os.unlink(f"{folder}/new")
