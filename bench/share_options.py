@@ -45,6 +45,8 @@ echo '/export *(rw,sync,no_subtree_check,no_root_squash)' >/etc/exports
 modprobe nfsd && {{ mountpoint -q /proc/fs/nfsd || mount -t nfsd nfsd /proc/fs/nfsd; }}
 # A server with less than 4 GB of memory offers smaller requests than others.
 echo 1048576 >/proc/fs/nfsd/max_block_size
+# Clients may open files only after this many seconds.
+echo 10 >/proc/fs/nfsd/nfsv4gracetime
 systemctl start nfs-server && exportfs -ra
 tc qdisc replace dev eth0 root netem delay {DELAY_MS}ms limit 10000
 """
