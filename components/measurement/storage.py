@@ -14,7 +14,7 @@ from components.roles.program import command_line
 from components.roles.render import render
 from components.settings.storage_measurement import SCRATCH, SHARE, StorageMeasurement
 from components.steps import composition
-from components.validation.storage_node import IN_JOB, IN_SCRATCH
+from components.validation.storage_node import IN_JOB, IN_MOUNT, IN_SCRATCH
 
 # A site's name has no '_', so this name does not clash with a site's result files.
 SCOPE = "storage_measurement"
@@ -48,6 +48,7 @@ def targets(settings: ClusterSettings) -> tuple[Target, ...]:
     scratch = settings.scratch.folder
     return (
         Target(SHARE, settings.storage.mount, IN_JOB, shared=True),
+        *(Target(mount.path, mount.path, IN_MOUNT, True, mount.sites or ()) for mount in settings.storage.mounts),
         *([Target(SCRATCH, scratch, IN_SCRATCH, shared=False)] if scratch else []),
     )
 

@@ -36,7 +36,7 @@ class StorageFloor(Section):
     """Floors of one target."""
 
     target: str = key(
-        "the measured storage: `share`, or `scratch`",
+        "the measured storage: `share`, `scratch`, or the path of a mount",
         wants="the name of a target",
         breaks="the floors would belong to nothing",
         fix="write share",

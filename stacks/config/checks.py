@@ -221,7 +221,7 @@ def _check_measured_storage(config: Draft, pool: bool, nodes: Sequence[Claim], r
         report.add(validation.path_of("storage"), problem, breaks, fix)
         return
     sites = {name for site in config.items("sites") if (name := site.text("name")) is not None}
-    shared = [SHARE]
+    shared = [SHARE, *(path for mount in config.section("storage").items("mounts") if (path := mount.text("path")))]
     local = [SCRATCH] if config.section("scratch").raw.get("folder") is not None else []
     listed = validation.value("nodes")
     computing = len(listed) if isinstance(listed, tuple) and listed else sum(node.compute for node in nodes)

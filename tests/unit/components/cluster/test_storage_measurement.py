@@ -167,6 +167,9 @@ def test_a_pool_does_not_measure_storage() -> None:
     assert "validation.storage: is in a stack of kind pool" in str(problem.value)
 
 
-def test_a_mount_is_one_more_line_of_the_targets() -> None:
-    config = parse(with_storage(with_scratch(LAB)), base_dir=Path())
-    assert [target.name for target in targets(config)] == ["share", "scratch"]
+def test_mounts_are_measured_on_the_nodes_of_their_sites_and_have_floors_by_their_path() -> None:
+    mounts = [{"path": "/data", "source": "10.0.0.5:/export", "sites": ["cloud-a"]}, {"path": "/fs", "type": "present"}]
+    floors = [{"target": "/data", "read_mb_per_s": 100}]
+    raw = {**with_storage(with_scratch(LAB), floors=floors), "storage": {"mounts": mounts}}
+    sites = {target.name: target.sites for target in targets(parse(raw, base_dir=Path()))}
+    assert sites == {"share": (), "/data": ("cloud-a",), "/fs": (), "scratch": ()}
