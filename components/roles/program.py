@@ -36,6 +36,8 @@ COMMANDS = {
     "munge-switch": "components.roles.munge.switch",
     "names": "components.roles.names.names",
     "node-checks": "components.validation.preflight.node_checks",
+    "scratch-clean": "components.roles.scratch.clean",
+    "scratch-sync": "components.roles.scratch.after_job",
     "share": "components.roles.nfs_exports.share",
     "sign": "components.roles.ssh_trust.sign",
     "sll": "components.roles.sll.sll",

@@ -1,43 +1,78 @@
-"""Create the parent folder of jobs' scratch folders, before slurmd starts."""
+"""Create the parent folders of jobs' scratch folders and of users' caches, before slurmd starts."""
 
 from __future__ import annotations
 
 import stat
 from dataclasses import dataclass
 
-from components.node import files
+from components.node import files, systemd
 from components.node.failure import Failure
-from components.node.step.step import STATE_DIR, Step
-from components.roles.scratch.sweep import SCRATCH, is_there, sweep
+from components.node.step.step import Step
+from components.roles.scratch.caches import remove_caches
+from components.roles.scratch.paths import CACHES, CLEAN, LIMITS, MADE, SCRATCH, SYNC, TIMER, UNITS
+from components.roles.scratch.sweep import is_there, sweep
 
-# Folders that this step created, one per line.
-MADE = f"{STATE_DIR}/scratch-made"
-# Subfolder of the config's folder, which may contain other files.
-_JOBS_FOLDER = "tailrack-jobs"
+# Subfolders of the config's folder, which may contain other files.
+_JOBS_FOLDER, _CACHES_FOLDER = "tailrack-jobs", "tailrack-caches"
+# Seconds for a user's caches that the config no longer wants. The timer removes the rest.
+_EMPTY_SECONDS = 10
 _ANOTHER = "set tailrack:scratch.folder to another folder; then run up again"
 
 
 @dataclass(frozen=True)
 class ScratchValues:
-    """A folder on a local disk; empty without scratch space."""
+    """A folder on a local disk; empty without scratch space.
+
+    scratch_cache_days           0 if caches stay in users' homes
+    scratch_cache_disk_percent   how full caches may make the disk
+    scratch_sync_hours           how long copies may go on after a job
+    """
 
     scratch_folder: str
+    scratch_cache_days: int
+    scratch_cache_disk_percent: int
+    scratch_sync_hours: int
 
 
 def compute(step: Step, values: ScratchValues) -> None:
-    """Make the folder, list it for the scripts around jobs, and empty folders whose jobs have ended."""
+    """Make the folders, list them for the scripts around jobs, and empty folders whose jobs have ended."""
     folder = f"{values.scratch_folder}/{_JOBS_FOLDER}" if values.scratch_folder else ""
+    caches = f"{values.scratch_folder}/{_CACHES_FOLDER}" if folder and values.scratch_cache_days else ""
     if folder:
-        _require_root_path(folder, step.host)
-        for path in (values.scratch_folder, folder):
-            _ensure_folder(path, step.host)
+        for path in (folder, *filter(None, [caches])):
+            _require_root_path(path, step.host)
+            for part in (values.scratch_folder, path):
+                _ensure_folder(part, step.host)
+        limits = (values.scratch_cache_days, values.scratch_cache_disk_percent, values.scratch_sync_hours)
+        files.write(LIMITS, " ".join(map(str, limits)))
     # Folders of an earlier config are emptied after their jobs have ended.
-    former = [path for path in files.lines(SCRATCH) if path not in ("", folder) and is_there(path)]
-    if folder or former:
-        files.write(SCRATCH, "\n".join([folder, *former]))
+    for former in _list(CACHES, caches):
+        remove_caches(former, "--wait", "-p", f"RuntimeMaxSec={_EMPTY_SECONDS}")
+    if _list(SCRATCH, folder) or folder:
         sweep()
+    left = [*_list(CACHES, caches), *_list(SCRATCH, folder)]
+    if folder:
+        systemd.reload(*UNITS)
+        systemd.enable(TIMER, now=True)
+    elif not left:
+        remove_programs()
+
+
+def remove_programs() -> None:
+    """Stop cleaning, and remove the programs and the lists."""
+    systemd.retire(TIMER, *UNITS)
+    for path in (CLEAN, SYNC, SCRATCH, CACHES, LIMITS):
+        files.remove(path)
+
+
+def _list(file: str, folder: str) -> list[str]:
+    """Write a list of folders, the present one first, and return the former ones, which still exist."""
+    former = [path for path in files.lines(file) if path not in ("", folder) and is_there(path)]
+    if folder or former:
+        files.write(file, "\n".join([folder, *former]))
     else:
-        files.remove(SCRATCH)
+        files.remove(file)
+    return former
 
 
 def _require_root_path(folder: str, host: str) -> None:

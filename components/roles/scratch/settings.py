@@ -6,7 +6,8 @@ from pathlib import PurePosixPath
 from components.settings.draft import Draft
 from components.settings.local_folder import PLACES, LocalFolder
 from components.settings.problems import Report
-from components.settings.section import Section, key
+from components.settings.section import Section, key, number
+from components.settings.types import Whole
 
 
 class Scratch(Section):
@@ -19,6 +20,29 @@ class Scratch(Section):
         breaks="jobs would have no scratch space",
         fix=f"write {PLACES}",
         default=None,
+    )
+    cache_days: Whole = number(
+        "jobs' caches (HF_HOME, TORCH_HOME and the like) are on the same disk, in a folder of each user that stays "
+        "after jobs. Files that no one has used for so many days are removed; 0: caches stay in the users' homes",
+        0,
+        3650,
+        breaks="caches could not be cleaned",
+        default=30,
+    )
+    cache_disk_percent: Whole = number(
+        "when the disk is fuller than this, cached files that were not used lately are removed sooner",
+        10,
+        99,
+        breaks="caches could fill the disk, and jobs would have no scratch space",
+        default=85,
+    )
+    sync_hours: Whole = number(
+        "how long after a job the node tries to finish the copies of `tailrack sync`; then they have failed, and the "
+        "job's folder is removed",
+        1,
+        168,
+        breaks="copies could not be finished after a job",
+        default=24,
     )
 
 

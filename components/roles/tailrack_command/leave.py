@@ -12,6 +12,11 @@ _PACKED = "of tailrack, and the modules"
 
 
 def leave(step: Step) -> None:
+    """Remove it."""
+    remove_command()
+
+
+def remove_command() -> None:
     """Remove the command if it is tailrack's own."""
     text = files.read(COMMAND) or ""
     if f"{FOLDER}/" in text or _PACKED in text:

@@ -1,4 +1,7 @@
-"""The command `tailrack` on the head node, and the programs on nodes that answer it."""
+"""The command `tailrack` on the head node, and the programs on nodes that answer it.
+
+Nodes with scratch space have the command too, for `tailrack sync` in jobs.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ def role(_settings: ClusterSettings) -> Role:
         "tailrack_command",
         after=("ssh_trust",),
         packages={"services": ("python3",)},
+        texts={"TAILRACK_COMMAND_PROGRAM": launcher("tailrack")},
         files={
             "services": (File(COMMAND, launcher("tailrack"), mode="0755"),),
             "compute": tuple(_answer(name) for name in ("checks", "last-failure")),

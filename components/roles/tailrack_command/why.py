@@ -8,9 +8,10 @@ import os
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
+from components.roles.scratch.sync_report import sentences
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.job_end import why_it_ended
@@ -39,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise SlurmError(f"{arguments.job!r} is not a job id; write one such as 12, or 12_3 for a task of an array")
     jobs = slurm.jobs(arguments.job)
     nodes = slurm.nodes() if any(job.waits for job in jobs) else []
-    explained = [(job, _why(job, nodes)) for job in jobs[:MOST_TASKS]]
+    explained = [(job, _with_copies(job, _why(job, nodes))) for job in jobs[:MOST_TASKS]]
     if arguments.json:
         rows = [{"job": job.title, "user": job.user, "state": job.state, **asdict(why)} for job, why in explained]
         print(json.dumps({"jobs": rows}, indent=2))
@@ -75,6 +76,13 @@ def _why(job: Job, nodes: Sequence[Node]) -> Why:
         )
     cancelled_by = slurm.cancelled_by(job.title) if job.state == "CANCELLED" else ""
     return why_it_ended(job, _output(job), cancelled_by)
+
+
+def _with_copies(job: Job, why: Why) -> Why:
+    """Add how the copies of `tailrack sync` went, for the job's user only: they are recorded in the user's home."""
+    if os.geteuid() == 0 or job.user_number not in (0, os.geteuid()):
+        return why
+    return replace(why, sentences=(*why.sentences, *sentences(job.number)))
 
 
 def _output(job: Job) -> str:

@@ -262,3 +262,67 @@ def test_an_image_overrides_neither_the_jobs_gpus_nor_its_settings_of_nccl(node:
     assert [line for line in lines if line.startswith("NCCL_SOCKET_IFNAME=")] == ["NCCL_SOCKET_IFNAME==eth1"]
     assert "NCCL_IB_DISABLE=1" in lines
     assert "TAILRACK_IMAGE_SETS=NCCL_IB_DISABLE" in lines
+
+
+VARIABLES = {
+    "TRITON_CACHE_DIR": "triton",
+    "TORCHINDUCTOR_CACHE_DIR": "torchinductor",
+    "TORCH_EXTENSIONS_DIR": "torch_extensions",
+    "CUDA_CACHE_PATH": "cuda",
+    "HF_HOME": "huggingface",
+    "TORCH_HOME": "torch",
+    "PIP_CACHE_DIR": "pip",
+    "UV_CACHE_DIR": "uv",
+}
+
+
+@pytest.fixture
+def caching(node: Node) -> Node:
+    """A node whose disk has a cache folder of user 6001."""
+    (node.disk / "caches" / "6001").mkdir(parents=True)
+    node.conf.with_name("scratch-caches").write_text(f"{node.disk}/caches\n")
+    return node
+
+
+def test_caches_are_in_the_users_folder_on_the_nodes_disk_and_the_log_in_stays_in_the_home(caching: Node) -> None:
+    told = caching.task("a1", SLURM_JOB_UID="6001", HOME="/shared/home/ada")
+    for name, folder in VARIABLES.items():
+        assert told[name] == f"{caching.disk}/caches/6001/{folder}"
+    assert told["HF_TOKEN_PATH"] == "/shared/home/ada/.cache/huggingface/token"
+
+
+def test_a_user_without_a_cache_folder_keeps_the_caches_in_the_home(caching: Node) -> None:
+    for user in ("6002", "", "6001/../6001"):
+        told = caching.task("a1", SLURM_JOB_UID=user, HOME="/shared/home/bob")
+        assert not told.keys() & {*VARIABLES, "HF_TOKEN_PATH"}
+
+
+@pytest.mark.parametrize("name", VARIABLES)
+def test_a_cache_that_the_user_has_placed_stays_there(caching: Node, name: str) -> None:
+    told = caching.task("a1", SLURM_JOB_UID="6001", HOME="/shared/home/ada", **{name: "/shared/mine"})
+    assert told[name] == "/shared/mine"
+    assert ("HF_TOKEN_PATH" in told) == (name != "HF_HOME")
+
+
+def test_a_user_who_moves_all_caches_keeps_those_that_are_found_by_it(caching: Node) -> None:
+    told = caching.task("a1", SLURM_JOB_UID="6001", HOME="/shared/home/ada", XDG_CACHE_HOME="/shared/mine")
+    assert not told.keys() & {"HF_HOME", "HF_TOKEN_PATH", "TORCH_HOME", "PIP_CACHE_DIR", "UV_CACHE_DIR"}
+    assert told["TRITON_CACHE_DIR"] == f"{caching.disk}/caches/6001/triton"
+
+
+def test_a_step_on_another_node_gets_that_nodes_caches_and_a_change_of_the_script_stays(caching: Node) -> None:
+    batch = caching.task("a1", SLURM_JOB_UID="6001", HOME="/shared/home/ada")
+    caching.conf.with_name("scratch-caches").write_text("\n")
+    step = caching.task("a1", "a2", SLURM_JOB_UID="6001", **inherited(batch))
+    assert not step.keys() & {*VARIABLES, "HF_TOKEN_PATH"}
+    caching.conf.with_name("scratch-caches").write_text(f"{caching.disk}/caches\n")
+    step = caching.task("a1", SLURM_JOB_UID="6001", **{**inherited(batch), "HF_HOME": "/shared/mine"})
+    assert step["HF_HOME"] == "/shared/mine"
+    assert "HF_TOKEN_PATH" not in step
+
+
+@pytest.mark.parametrize("home", ["/home/a b", "/home/$(id)", "relative", ""])
+def test_a_home_with_an_odd_name_gives_no_path_of_a_log_in(caching: Node, home: str) -> None:
+    told = caching.task("a1", SLURM_JOB_UID="6001", HOME=home)
+    assert "HF_TOKEN_PATH" not in told
+    assert told["HF_HOME"] == f"{caching.disk}/caches/6001/huggingface"

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from components.roles.role import template
+from components.node import files
+from components.node import run as running
+from components.roles.role import Value, template
+from components.roles.scratch import caches
 from components.roles.scratch.settings import Scratch
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB
@@ -35,8 +40,16 @@ def folder(node: Shell) -> Path:
     return node.path(FOLDER)
 
 
-def compute(node: Shell, place: str = "raid", refused: bool = False) -> subprocess.CompletedProcess[str]:
-    done = node.step(script_of("scratch", "compute"), {"SCRATCH_FOLDER": f"/{place}" if place else None})
+def compute(
+    node: Shell, place: str = "raid", refused: bool = False, days: int = 30
+) -> subprocess.CompletedProcess[str]:
+    values: dict[str, Value] = {
+        "SCRATCH_FOLDER": f"/{place}" if place else None,
+        "SCRATCH_CACHE_DAYS": days,
+        "SCRATCH_CACHE_DISK_PERCENT": 85,
+        "SCRATCH_SYNC_HOURS": 24,
+    }
+    done = node.step(script_of("scratch", "compute"), values)
     assert (done.returncode != 0) == refused, done.stderr
     return done
 
@@ -44,12 +57,14 @@ def compute(node: Shell, place: str = "raid", refused: bool = False) -> subproce
 def script(node: Shell, kind: str, job: str = "7") -> subprocess.CompletedProcess[str]:
     """One of the two scripts around a job."""
     name = {"prolog": "prolog-45-scratch", "epilog": "epilog-90-scratch"}[kind]
-    # The list without the folder that stands for the machine is of no use to bash.
+    # The lists without the folder that stands for the machine are of no use to bash.
     listed, beside = node.path(LIST), node.path("/listed")
-    beside.unlink(missing_ok=True)
-    if listed.exists():
-        lines = listed.read_text().splitlines()
-        beside.write_text("".join(f"{node.root if line else ''}{line}\n" for line in lines))
+    for suffix in ("", "-caches", "-limits"):
+        source, copy = Path(f"{listed}{suffix}"), Path(f"{beside}{suffix}")
+        copy.unlink(missing_ok=True)
+        if source.exists():
+            lines = source.read_text().splitlines()
+            copy.write_text("".join(f"{node.root if line.startswith('/') else ''}{line}\n" for line in lines))
     path = node.write(f"/scripts/{name}", node.inside(template("health", name)).replace(str(listed), str(beside)))
     environment = {
         "PATH": f"{node.root / 'stubs'}:{node.tools}",
@@ -67,7 +82,7 @@ def begin(node: Shell, job: str) -> None:
 
 
 def names(node: Shell) -> list[str]:
-    return sorted(path.name.rpartition(".")[0] or path.name for path in folder(node).iterdir())
+    return sorted(".".join(path.name.split(".")[:2]) for path in folder(node).iterdir())
 
 
 def test_a_job_has_a_folder_of_its_own_that_nobody_else_can_read(node: Shell) -> None:
@@ -193,13 +208,163 @@ def test_a_sticky_folder_of_everybodys_will_do(node: Shell) -> None:
 def test_leaving_removes_what_was_made_and_nothing_that_was_there(node: Shell) -> None:
     compute(node, "raid/jobs")
     (node.path("/raid/jobs/tailrack-jobs") / "5").mkdir()
-    node.stub("systemd-run", f"rmdir {node.path('/raid/jobs/tailrack-jobs/5')}")
+    node.stub("systemd-run", 'for last; do :; done; rmdir "$last"')
     for _ in range(2):
         done = node.step(script_of("scratch", "leave"), {})
         assert done.returncode == 0, done.stderr
     assert list(node.path("/raid").iterdir()) == []
     assert not node.path(LIST).exists()
     assert not node.path("/var/lib/tailrack/scratch-made").exists()
+
+
+CACHES = "/raid/tailrack-caches"
+
+
+def cached(node: Shell, name: str, days: float, user: str = "6001") -> Path:
+    """A file that was last used some days ago."""
+    path = node.write(f"{CACHES}/{user}/{name}", "x")
+    moment = time.time() - days * 86400
+    os.utime(path, (moment, moment))
+    return path
+
+
+@pytest.fixture
+def cleaned(node: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Clean the caches of a node as the timer does, on a disk that is so full."""
+    compute(node)
+    node.stub("systemd-run", 'while [ "$1" != /bin/sh ]; do shift; done; exec "$@"')
+    monkeypatch.setattr(files, "root", str(node.root))
+    monkeypatch.setattr(running, "PATH", f"{node.root / 'stubs'}:{os.environ['PATH']}")
+    # The time of a file's creation cannot be set.
+    monkeypatch.setattr(caches, "_CLEAN", caches._CLEAN.replace(' -cmin +"$2"', ""))
+
+    def clean(percent: int) -> None:
+        monkeypatch.setattr(caches, "_used_percent", lambda _: percent)
+        caches.clean_caches()
+
+    return clean
+
+
+def test_a_users_cache_folder_is_made_before_the_job_and_stays_after_it(node: Shell) -> None:
+    compute(node)
+    begin(node, "7")
+    own = node.path(f"{CACHES}/6001")
+    assert own.stat().st_mode & 0o7777 == 0o700
+    assert f"chown -h 6001:7001 {own}" in node.calls
+    (own / "model").write_text("x")
+    node.path(f"{KNOWN}/7").unlink()
+    assert script(node, "epilog").returncode == 0
+    begin(node, "8")
+    assert (own / "model").read_text() == "x"
+
+
+def test_without_room_for_a_cache_the_job_runs_all_the_same(node: Shell) -> None:
+    compute(node)
+    node.path(CACHES).rmdir()
+    begin(node, "7")
+    assert names(node) == ["7"]
+
+
+def test_with_no_days_there_are_no_caches_and_those_of_before_go(node: Shell) -> None:
+    compute(node)
+    begin(node, "7")
+    node.path(f"{KNOWN}/7").unlink()
+    node.stub("systemd-run", 'case "$*" in *tailrack-caches*) for last; do :; done; rmdir "$last" ;; esac')
+    compute(node, days=0)
+    assert not node.path(CACHES).exists()
+    begin(node, "8")
+    assert not node.path(CACHES).exists()
+
+
+def test_files_that_were_not_used_for_so_many_days_go_and_no_others(
+    node: Shell, cleaned: Callable[[int], None]
+) -> None:
+    old, recent = cached(node, "hub/old", 31), cached(node, "hub/recent", 29)
+    link = node.path(f"{CACHES}/6001/link")
+    link.symlink_to("hub/old")
+    outside = node.write("/precious", "x")
+    (node.path(f"{CACHES}/6001") / "outside").symlink_to(outside)
+    os.utime(outside, (0, 0))
+    cleaned(10)
+    assert (old.exists(), recent.exists(), link.is_symlink(), outside.exists()) == (False, True, False, True)
+
+
+def test_on_a_full_disk_newer_files_go_too_the_oldest_of_all_users_first(
+    node: Shell, cleaned: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, newer = cached(node, "older", 20), cached(node, "newer", 10, "6002")
+    monkeypatch.setattr(caches, "_used_percent", lambda _: 90 if older.exists() else 80)
+    caches.clean_caches()
+    assert (older.exists(), newer.exists()) == (False, True)
+    just_now = cached(node, "now", 0)
+    cleaned(99)
+    assert (newer.exists(), just_now.exists()) == (False, True)
+
+
+def test_the_cache_of_a_user_who_has_a_job_here_is_left_alone(node: Shell, cleaned: Callable[[int], None]) -> None:
+    mine, other = cached(node, "old", 50), cached(node, "old", 50, "6002")
+    node.write(f"{KNOWN}/7", "6001\n")
+    cleaned(99)
+    assert (mine.exists(), other.exists()) == (True, False)
+
+
+def asked(node: Shell, job: str) -> None:
+    node.path(f"{FOLDER}/{job}/.tailrack-sync").mkdir(parents=True)
+
+
+@pytest.mark.parametrize("by", ["epilog", "step"])
+def test_a_job_with_copies_to_make_keeps_its_folder_until_its_user_has_made_them(node: Shell, by: str) -> None:
+    compute(node)
+    begin(node, "7")
+    asked(node, "7")
+    node.path(f"{KNOWN}/7").unlink()
+    assert (script(node, "epilog") if by == "epilog" else compute(node)).returncode == 0
+    assert names(node) == ["sync.7"]
+    (call,) = [call for call in node.calls if call.startswith("systemd-run")]
+    (waiting,) = folder(node).glob("sync.*")
+    assert call.endswith(f"/scratch-sync {waiting}")
+    for words in ("NoNewPrivileges=yes", "CPUQuota=100%", "RuntimeMaxSec=87000", "--no-block"):
+        assert words in call
+
+
+@pytest.mark.parametrize("by", ["epilog", "step"])
+def test_copies_that_a_restart_cut_off_go_on_and_after_their_time_the_folder_goes(node: Shell, by: str) -> None:
+    compute(node)
+    now = int(time.time())
+    for name in (f"sync.7.{now - 80000}.1", f"sync.8.{now - 90000}.1", "sync.odd"):
+        (folder(node) / name).mkdir()
+    assert (script(node, "epilog") if by == "epilog" else compute(node)).returncode == 0
+    assert names(node) == ["gone.8", "gone.odd", "sync.7"]
+
+
+def test_a_link_in_the_place_of_the_list_of_copies_is_none(node: Shell) -> None:
+    compute(node)
+    begin(node, "7")
+    (folder(node) / "7" / ".tailrack-sync").symlink_to(node.path("/raid"))
+    node.path(f"{KNOWN}/7").unlink()
+    assert script(node, "epilog").returncode == 0
+    assert names(node) == ["gone.7"]
+
+
+def test_a_node_that_leaves_keeps_files_that_could_not_be_copied(node: Shell) -> None:
+    compute(node, "raid/jobs")
+    waiting = node.path("/raid/jobs/tailrack-jobs/5")
+    (waiting / ".tailrack-sync").mkdir(parents=True)
+    node.stub("systemctl", 'test "$1" != is-active')
+    done = node.step(script_of("scratch", "leave"), {})
+    assert done.returncode == 0, done.stderr
+    assert [path.name[:6] for path in waiting.parent.iterdir()] == ["sync.5"]
+
+
+def test_taken_out_of_the_config_programs_and_timer_go(node: Shell) -> None:
+    compute(node)
+    for name in ("clean", "sync"):
+        node.write(f"/usr/local/lib/tailrack/scratch-{name}", "x")
+    node.write("/etc/systemd/system/tailrack-scratch.timer", "x")
+    compute(node, "")
+    assert not [*node.path("/usr/local/lib/tailrack").iterdir()]
+    assert not node.path("/etc/systemd/system/tailrack-scratch.timer").exists()
+    assert not [*node.path("/etc/tailrack").glob("scratch*")]
 
 
 def said_of(scratch: Any, **more: Any) -> str:
@@ -216,3 +381,18 @@ def test_a_folder_of_the_config_is_refused_where_it_would_do_harm() -> None:
     said = said_of({"folder": "/raid"}, health={"enabled": False})
     assert "tailrack:health.enabled is false" in said
     assert "remove one of the two" in said
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("cache_days", -1, "from 0 to 3650"),
+        ("cache_days", "long", "from 0 to 3650"),
+        ("cache_disk_percent", 100, "from 10 to 99"),
+        ("sync_hours", 0, "from 1 to 168"),
+    ],
+)
+def test_a_limit_out_of_its_range_is_named(key: str, value: Any, problem: str) -> None:
+    said = said_of({"folder": "/raid", key: value})
+    assert f"tailrack:scratch.{key}" in said
+    assert problem in said

@@ -1,0 +1,19 @@
+"""Files of role scratch on a node."""
+
+from components.node.step.step import STATE_DIR
+
+# First line: the present parent of jobs' folders, empty without one; then former parents that may still contain some.
+SCRATCH = "/etc/tailrack/scratch"
+# The same for the parents of users' cache folders, which are named by uid.
+CACHES = "/etc/tailrack/scratch-caches"
+# One line: the days and percents of caches, and the hours of copies.
+LIMITS = "/etc/tailrack/scratch-limits"
+# Folders that the role created, one per line.
+MADE = f"{STATE_DIR}/scratch-made"
+
+TIMER = "tailrack-scratch.timer"
+UNITS = ("tailrack-scratch.service", TIMER)
+CLEAN, SYNC = "/usr/local/lib/tailrack/scratch-clean", "/usr/local/lib/tailrack/scratch-sync"
+
+# In a job's folder: the copies that the job's user has asked for.
+COPIES = ".tailrack-sync"
