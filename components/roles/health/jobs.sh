@@ -18,3 +18,12 @@ only_after_the_last_job() {
     lock_jobs 10 || exit 0
     if grep -qsx "$SLURM_JOB_UID" "$JOBS"/*; then exit 0; fi
 }
+
+# Succeed if user $1 has a process here. Those that copy or remove files of ended jobs (role scratch) do not count.
+has_processes() {
+    local pid
+    for pid in $(pgrep -U "$1"); do
+        grep -qs '/tailrack-scratch-' "/proc/$pid/cgroup" || return 0
+    done
+    return 1
+}

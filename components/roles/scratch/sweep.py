@@ -18,8 +18,8 @@ JOBS_HERE = f"{PRIVATE}/jobs"
 _EMPTY = 'find "$1" -xdev -type d ! -perm -u=rwx -exec chmod u+rwx {} +; exec find "$1" -xdev -mindepth 1 -delete'
 # A copy ends itself at its limit; systemd ends it after so many more seconds.
 _MORE_SECONDS = 600
-# Copies must not slow jobs down.
-_COPY_LIMITS = ("Nice=19", "CPUQuota=100%", "MemoryMax=2G", "TasksMax=256")
+# Copies must not slow jobs down. A user's rclone config can run programs, which must not get GPUs without a job.
+_COPY_LIMITS = ("Nice=19", "CPUQuota=100%", "MemoryMax=2G", "TasksMax=256", "DevicePolicy=closed")
 
 
 def is_there(folder: str) -> bool:

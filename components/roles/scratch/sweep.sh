@@ -47,7 +47,9 @@ copy_folder() {
         mv -T "$path" "${path%/*}/gone.${path##*/sync.}"
         return
     fi
-    as_owner "$path" -p CPUQuota=100% -p MemoryMax=2G -p TasksMax=256 -p RuntimeMaxSec="$seconds" "$SYNC" "$path"
+    # A user's rclone config can run programs, which must not get GPUs without a job.
+    as_owner "$path" -p CPUQuota=100% -p MemoryMax=2G -p TasksMax=256 -p DevicePolicy=closed \
+        -p RuntimeMaxSec="$seconds" "$SYNC" "$path"
 }
 
 # Rename a job's folder, because the same job may start here again: `sync.` if it has copies to make, else `gone.`.

@@ -326,3 +326,40 @@ def test_a_home_with_an_odd_name_gives_no_path_of_a_log_in(caching: Node, home: 
     told = caching.task("a1", SLURM_JOB_UID="6001", HOME=home)
     assert "HF_TOKEN_PATH" not in told
     assert told["HF_HOME"] == f"{caching.disk}/caches/6001/huggingface"
+
+
+@pytest.mark.parametrize("mounted", [True, False])
+def test_inside_a_container_the_caches_are_in_their_place_and_the_images_own_settings_stay(
+    caching: Node, tmp_path: Path, mounted: bool
+) -> None:
+    own, environ, told = f"{caching.disk}/caches/6001", tmp_path / "environ", tmp_path / "told"
+    mount = tmp_path / "bin" / "enroot-mount"
+    mount.parent.mkdir()
+    mount.write_text(f'#!/bin/bash\necho "$*: $(cat)" >>{told}\nexit {0 if mounted else 1}\n')
+    mount.chmod(0o755)
+    hook = tmp_path / "hook"
+    text = template("fabric", "enroot-hook").replace("/usr/local/lib/tailrack/task-prolog", str(caching.program))
+    hook.write_text(text.replace("/etc/tailrack/scratch-caches", str(caching.conf.with_name("scratch-caches"))))
+    environ.write_text("HF_HOME=/models\n")
+    environment = {
+        "SLURM_JOB_NODELIST": "a1",
+        "SLURMD_NODENAME": "a1",
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_UID": "6001",
+        "HOME": "/shared/home/ada",
+        "PATH": f"{mount.parent}:/usr/bin:/bin",
+        "ENROOT_ROOTFS": "/rootfs",
+        "ENROOT_ENVIRON": str(environ),
+    }
+    caching.program.chmod(0o755)
+    subprocess.run(["bash", hook], env=environment, check=True)
+    assert told.read_text() == f"--root /rootfs -: {own} {own} none x-create=dir,bind,rw,nosuid,nodev,private\n"
+    lines = environ.read_text().splitlines()
+    assert [line for line in lines if line.startswith("HF_HOME=")] == ["HF_HOME=/models"]
+    assert not [line for line in lines if line.startswith("HF_TOKEN_PATH=")]
+    assert f"TORCH_HOME={own if mounted else f'{SLURMS_OWN}/caches'}/torch" in lines
+    environ.write_text("XDG_CACHE_HOME=/models\n")
+    subprocess.run(["bash", hook], env=environment, check=True)
+    names = {line.partition("=")[0] for line in environ.read_text().splitlines()}
+    assert not names & {"HF_HOME", "HF_TOKEN_PATH", "TORCH_HOME", "PIP_CACHE_DIR", "UV_CACHE_DIR"}
+    assert {"TRITON_CACHE_DIR", "CUDA_CACHE_PATH"} <= names

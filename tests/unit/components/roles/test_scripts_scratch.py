@@ -323,7 +323,7 @@ def test_a_job_with_copies_to_make_keeps_its_folder_until_its_user_has_made_them
     (call,) = [call for call in node.calls if call.startswith("systemd-run")]
     (waiting,) = folder(node).glob("sync.*")
     assert call.endswith(f"/scratch-sync {waiting}")
-    for words in ("NoNewPrivileges=yes", "CPUQuota=100%", "RuntimeMaxSec=87000", "--no-block"):
+    for words in ("NoNewPrivileges=yes", "CPUQuota=100%", "DevicePolicy=closed", "RuntimeMaxSec=87000", "--no-block"):
         assert words in call
 
 
