@@ -1,0 +1,23 @@
+#!/bin/bash
+# Training by srun with checkpoints on the node's own disk: writing them does not wait for the share. `tailrack sync`
+# copies them to the share every five minutes, and after the job, however it ends. The cluster needs tailrack:scratch.
+# sbatch train_scratch.sh DATA FOLDER [option of train.py...]
+#SBATCH --job-name=train --nodes=2 --ntasks-per-node=1 --time=1:00:00 --requeue --open-mode=append
+data=$1 target=$(realpath -m "$2")
+shift 2
+mkdir -p "$target" || exit 1
+# train.py keeps two checkpoints, and a copy removes none.
+find "$target" -name 'step-*.pt' | sort | head -n -2 | xargs -r rm
+# All ranks continue from the last checkpoint, so each node gets those of an earlier run.
+# shellcheck disable=SC2016  # of the task
+srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 bash -c \
+    'mkdir -p "$TMPDIR/checkpoints" && cp -u "$1"/step-*.pt "$TMPDIR/checkpoints" 2>/dev/null || true' - "$target"
+# Rank 0 writes the checkpoints and is on the node of this script.
+tailrack sync --at-end "$TMPDIR/checkpoints" "$target" || exit 1
+while sleep 300; do tailrack sync "$TMPDIR/checkpoints" "$target"; done &
+# shellcheck disable=SC2016  # of the task
+srun --kill-on-bad-exit=1 \
+    bash -c 'exec "${PYTHON:-python3}" train.py "$1" "$TMPDIR/checkpoints" "${@:2}"' - "$data" "$@"
+status=$?
+kill %1
+exit "$status"
