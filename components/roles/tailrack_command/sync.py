@@ -138,7 +138,7 @@ def _remotes(config: str) -> list[str]:
 
 
 def _copy(folder: Path, copy: Copy, *, wait: bool) -> str:
-    """Copy until no one has asked again meanwhile. Return why it failed. What is not copied waits for the job's end."""
+    """Copy until no one has asked again meanwhile. Return why it failed. The rest is copied after the job's end."""
     with copies.locked(folder, copy, wait=wait) as free:
         while free and (present := copies.read(folder, copy.id)):
             report(present, RUNS)
