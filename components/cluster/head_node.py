@@ -35,6 +35,8 @@ from components.steps.values import OutputField, Value, combine, output_fields
 
 # The time limit of services that import images, each of which takes many minutes.
 IMPORTS_LIMIT_SECONDS = 3 * 3600
+# The time limit of a join that restores the users' homes.
+HOMES_LIMIT_SECONDS = 16 * 3600
 
 
 def scripts_for_nodes(roles: Sequence[Role]) -> tuple[composition.Script, ...]:
@@ -53,6 +55,11 @@ def _optional_scripts(settings: ClusterSettings) -> tuple[composition.Script, ..
 
 def _restored(joined: Mapping[str, Any]) -> tuple[int, int]:
     return joined.get("restored_made") or 0, joined.get("restored_age") or 0
+
+
+def _join_limit(settings: ClusterSettings) -> int:
+    restores = settings.head.restore_from and settings.backup and settings.backup.homes
+    return HOMES_LIMIT_SECONDS if restores else TIME_LIMIT_SECONDS
 
 
 class HeadNode(pulumi.ComponentResource):
@@ -137,6 +144,7 @@ class HeadNode(pulumi.ComponentResource):
             renewed=access.renewed_secrets,
             label=f"{host.name}: join the tailnet, munge key",
             answer=composition.answer(roles, composition.JOIN).as_needed(),
+            limit_seconds=_join_limit(settings),
             parent=self,
             depends_on=[check.resource],
         )

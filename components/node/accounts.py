@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from components.node import run as running
 from components.node.run import Ended
@@ -27,35 +27,49 @@ from components.node.run import Ended
 _END_SECONDS = 5
 
 
+class Sink(Protocol):
+    """A file that gets a program's output. `tell` returns the number of bytes that count against `most`."""
+
+    def write(self, data: bytes, /) -> int: ...
+
+    def tell(self) -> int: ...
+
+
 def as_user(
-    name: str,
+    name: str | tuple[int, int],
     *arguments: str,
     limit: float,
     most: int = 65536,
     stdin: str | BinaryIO = "",
     environment: Mapping[str, str] | None = None,
-    into: BinaryIO | None = None,
+    into: Sink | None = None,
 ) -> Ended:
     """Run a program as an account. Its errors go to the log at once, up to `most` bytes.
 
+    name    the account, or the uid and gid of one that the machine may not have yet
     limit   seconds; then it is ended, and the status is 124
     most    the greatest number of bytes of output
     into    a file of root's that gets the output, for more than fits into memory
     stdin   text, or a file that the account may read
     """
     more = ["env", *(f"{key}={value}" for key, value in environment.items())] if environment else []
+    if isinstance(name, str):
+        account = ["runuser", "-u", name, "--"]
+    else:
+        account = ["setpriv", f"--reuid={name[0]}", f"--regid={name[1]}", "--clear-groups", "--"]
+    user = name if isinstance(name, str) else str(name[0])
     # The input exists before the program starts, in a file without a name: nothing waits for a reader.
     with tempfile.TemporaryFile() as file:
         if isinstance(stdin, str):
             file.write(stdin.encode())
             file.seek(0)
         process = subprocess.Popen(
-            ["runuser", "-u", name, "--", *more, *arguments],
+            [*account, *more, *arguments],
             stdin=(file if isinstance(stdin, str) else stdin) if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             cwd="/",
-            env={"PATH": running.PATH, "HOME": "/", "USER": name, "LOGNAME": name, "LC_ALL": "C.UTF-8"},
+            env={"PATH": running.PATH, "HOME": "/", "USER": user, "LOGNAME": user, "LC_ALL": "C.UTF-8"},
             start_new_session=True,
         )
     reader = _Reader(process, most, into)
@@ -85,7 +99,7 @@ def _end(process: subprocess.Popen[bytes], reader: _Reader) -> None:
 class _Reader:
     """The two streams of a program. Reads their first bytes, and writes its errors to the log."""
 
-    def __init__(self, process: subprocess.Popen[bytes], most: int, into: BinaryIO | None) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], most: int, into: Sink | None) -> None:
         self._process, self._most, self._into = process, most, into
         self._parts = (bytearray(), bytearray())
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

@@ -18,6 +18,7 @@ _FOLDER = Path(__file__).parents[2]
 COMMANDS = {
     "ask": "components.roles.ssh_trust.ask",
     "authority": "components.roles.ssh_trust.authorities",
+    "backup-homes": "components.roles.backup.homes",
     "certificate": "components.roles.ssh_trust.certificate",
     "deep-check": "components.roles.health.deep_check",
     "fabric": "components.roles.fabric.fabric",

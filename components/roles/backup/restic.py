@@ -20,10 +20,14 @@ _NO_REASON = re.compile(r"^$|^(s3|sftp):|^Is there a repository|signal terminate
 _RETRY = re.compile(r"^.* returned error, retrying after [^:]*: ")
 
 
-def restic(folder: str, *words: str, limit: float, most: int = 0) -> Ended:
+def restic(
+    folder: str, *words: str, limit: float, most: int = 0, stdin: int | None = None, into: int | None = None
+) -> Ended:
     """Run a command of restic for a number of seconds.
 
-    most   bytes of output that are returned; without it, the output counts as errors
+    most    bytes of output that are returned; without it, the output counts as errors
+    stdin   the descriptor of a pipe that it reads
+    into    the descriptor of a pipe that gets its output
     """
     place = files.on_disk(folder)
     ssh = f"sftp.command=ssh -F {place}/ssh_config {TARGET} -s sftp"
@@ -37,6 +41,8 @@ def restic(folder: str, *words: str, limit: float, most: int = 0) -> Ended:
         environment={"HOME": "/root", "AWS_SHARED_CREDENTIALS_FILE": f"{place}/credentials"},
         most=most,
         merged=not most,
+        stdin="" if stdin is None else stdin,
+        into=into,
     )
 
 

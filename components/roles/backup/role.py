@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from pydantic import SecretStr
 
+from components.roles.backup.remove import HOMES_PROGRAM, HOMES_SERVICE
 from components.roles.backup.settings import S3, SFTP, Backup
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import whole
+from components.roles.program import launcher
 from components.roles.role import File, Role, Value, template
 
 PROGRAM = "tailrack-backup"
@@ -29,11 +31,14 @@ MOMENT = whole(0, 2**40)  # seconds since 1970
 def role(settings: ClusterSettings) -> Role:
     """Return the role, also without backups in the config: its scripts then remove them."""
     backup = settings.backup
+    homes = backup.homes if backup else None
     values: dict[str, Value] = {**dict.fromkeys(NAMES, "")}
     values |= {
         "BACKUP_REPOSITORY": repository(backup) if backup else "",
         "BACKUP_CLUSTER": settings.cluster.name,
         "BACKUP_STATE": "",
+        "BACKUP_HOMES_MAX_GB": homes.max_gb if homes else 0,
+        "BACKUP_HOMES_EXCLUDE": list(homes.exclude) if homes else [],
     }
     role = Role("backup", after=("slurm", "nfs_exports", "accounting"), values=values)
     if backup is None:
@@ -63,8 +68,16 @@ def role(settings: ClusterSettings) -> Role:
             "services": (
                 File(f"/usr/local/sbin/{PROGRAM}", template("backup", PROGRAM), mode="0755"),
                 *(File(f"{unit}.{kind}", template("backup", f"{PROGRAM}.{kind}")) for kind in ("service", "timer")),
+                *(_homes_files() if homes else ()),
             )
         },
+    )
+
+
+def _homes_files() -> tuple[File, ...]:
+    return (
+        File(HOMES_PROGRAM, launcher("backup-homes"), mode="0755"),
+        File(f"/etc/systemd/system/{HOMES_SERVICE}", template("backup", HOMES_SERVICE)),
     )
 
 

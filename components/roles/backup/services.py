@@ -10,7 +10,18 @@ from components.node.locks import PRIVATE
 from components.node.log import note
 from components.node.run import attempt
 from components.node.step.step import Step
-from components.roles.backup.remove import FOLDER, RECORD, SERVICE, TIMER, remove_backup
+from components.roles.backup.homes import write_settings
+from components.roles.backup.record import recorded
+from components.roles.backup.remove import (
+    FOLDER,
+    HOMES_RECORD,
+    HOMES_SERVICE,
+    RECORD,
+    SERVICE,
+    TIMER,
+    remove_backup,
+    remove_homes,
+)
 from components.roles.backup.restic import last_reason, restic
 from components.roles.backup.target import (
     CHECK_SECONDS,
@@ -28,9 +39,15 @@ _LIB = "/usr/local/lib/tailrack"
 
 @dataclass(frozen=True)
 class BackupValues(TargetValues):
-    """The target, and the files and folders to save."""
+    """The target, and the files and folders to save.
+
+    backup_homes_max_gb    0 if users' homes are not saved
+    backup_homes_exclude   patterns of files in homes to leave out
+    """
 
     backup_state: list[str]
+    backup_homes_max_gb: int
+    backup_homes_exclude: list[str]
 
 
 def services(step: Step, values: BackupValues) -> None:
@@ -41,6 +58,11 @@ def services(step: Step, values: BackupValues) -> None:
     _prepare(values)
     write_target(FOLDER, values)
     files.write(f"{FOLDER}/state", "\n".join(values.backup_state), 0o600)
+    if values.backup_homes_max_gb:
+        write_settings(f"{values.nfs_exports_path}/home", values.backup_homes_max_gb, values.backup_homes_exclude)
+        systemd.reload(HOMES_SERVICE)
+    else:
+        remove_homes()
     for folder in (_LIB, f"{_LIB}/backup.d"):
         files.make_folder(folder)
     systemd.reload(SERVICE, TIMER)
@@ -48,11 +70,13 @@ def services(step: Step, values: BackupValues) -> None:
         note("it had not failed")
     if not attempt("systemctl", "start", SERVICE).ok:
         raise Failure(
-            f"the first backup failed: {_recorded('reason')}",
+            f"the first backup failed: {recorded(RECORD, 'reason')}",
             f"see 'journalctl -u tailrack-backup' on {step.host}, then run up again",
         )
     systemd.enable(TIMER, now=True)
-    step.result("backup_made", int(_recorded("done") or 0) or None)
+    if values.backup_homes_max_gb and (reason := recorded(HOMES_RECORD, "reason")):
+        note(f"the homes are not in the last backup: {reason}")
+    step.result("backup_made", int(recorded(RECORD, "done") or 0) or None)
 
 
 def _prepare(values: TargetValues) -> None:
@@ -72,9 +96,3 @@ def _prepare(values: TargetValues) -> None:
         try_target(_KEYS)
     finally:
         files.remove_folder(_KEYS)
-
-
-def _recorded(name: str) -> str:
-    """Return a value of the record of the last run."""
-    rows = (line.partition("=") for line in files.lines(RECORD))
-    return next((value for key, _, value in rows if key == name), "")

@@ -57,6 +57,40 @@ def _secret(name: str, description: str) -> Any:
     return secret_text(description, breaks="no backup could be made", command=command(name))
 
 
+_PATTERN = re.compile(r"[A-Za-z0-9_.*?@+=,~-]+(/[A-Za-z0-9_.*?@+=,~-]+)*")
+
+
+def _patterns(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        plain = _PATTERN.fullmatch(value) and ".." not in value.split("/") and "**" not in value
+        if not plain or not value.strip("*?./"):
+            refuse(f"contains {value!r}, which is no such name or path, or matches everything")
+    return values
+
+
+class Homes(Section):
+    """The users' files in the backup."""
+
+    max_gb: int = number(
+        "the largest size of all homes together; larger homes are left out, and `tailrack-backup status` says so",
+        1,
+        100_000,
+        breaks="a backup could fill its target",
+        default=200,
+    )
+    exclude: Annotated[
+        tuple[Annotated[str, Field(max_length=200)], ...], Field(max_length=100), AfterValidator(_patterns)
+    ] = key(
+        "files and folders to leave out, at any depth of a home: names or paths with `*` and `?`, such as `.cache`, "
+        "`*.ckpt` or `ada/data`",
+        # The section has a secret, so errors show no value.
+        wants="a list of names and relative paths of letters, digits, `*` and `?`, none of which matches everything",
+        breaks="the backup would contain these files",
+        fix="write names or paths such as [.cache, *.ckpt]",
+        default=(),
+    )
+
+
 class Backup(Section):
     """The backup of the head node; off without this section."""
 
@@ -99,6 +133,7 @@ class Backup(Section):
         default=None,
     )
     secret_key: OneLine | None = _secret("secret_key", "s3 only: the secret of the access key")
+    homes: Homes | None = key("the users' homes on the share; default: not part of backups", default=None)
 
 
 # Owners of a target machine that is part of the cluster.

@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import re
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime, timezone
 
 from components.node import files
 from components.node.failure import Failure
 from components.roles.backup.restic import last_reason, restic
+from components.roles.backup.snapshots import Backup, list_backups
 from components.roles.slurm.folder import CONTROLLER_STATE
 
-_LIST_SECONDS, _READ_SECONDS = 120, 3000
-_MOST_LIST = 2**26
-
-
-@dataclass(frozen=True, order=True)
-class Backup:
-    """A backup, and when it was made, in seconds since 1970."""
-
-    made: int
-    id: str
-    cluster: str
+_READ_SECONDS = 3000
 
 
 def wanted_backup(folder: str, wanted: str, cluster: str) -> Backup:
@@ -32,18 +18,7 @@ def wanted_backup(folder: str, wanted: str, cluster: str) -> Backup:
 
     folder   the target's keys
     """
-    ended = restic(
-        folder, "--no-lock", "snapshots", "--json", "--tag", "tailrack", limit=_LIST_SECONDS, most=_MOST_LIST
-    )
-    try:
-        backups = list(_backups(ended.output)) if ended.ok else None
-    except (ValueError, LookupError, TypeError, RecursionError):
-        backups = None
-    if backups is None:
-        raise Failure(
-            f"the archive at the backup's target cannot be read: {last_reason(ended.errors)}",
-            "see tailrack:backup.target, or restore the files there from another copy; then run up again",
-        )
+    backups = list_backups(folder, "tailrack")
     own = [backup for backup in backups if backup.cluster == cluster]
     if found := [backup for backup in own if wanted == "latest" or backup.id.startswith(wanted)]:
         return max(found)
@@ -53,16 +28,6 @@ def wanted_backup(folder: str, wanted: str, cluster: str) -> Backup:
         f"{f', only of {clusters}' if clusters else ''}",
         f"set tailrack:backup.target to the target of {cluster}, or set tailrack:head.restore_from to latest",
     )
-
-
-def _backups(text: str) -> Iterator[Backup]:
-    for entry in json.loads(text) or ():
-        if not re.fullmatch("[0-9a-f]+", entry["id"]):
-            raise ValueError(entry["id"])
-        # restic writes nanoseconds and `Z`, which Python 3.10 does not read.
-        moment = datetime.fromisoformat(re.sub(r"\.[0-9]+", "", entry["time"]).replace("Z", "+00:00"))
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)  # noqa: UP017 Python 3.10
-        yield Backup(int(moment.timestamp()), entry["id"], str(entry["hostname"]))
 
 
 def read_backup(folder: str, backup: str, cluster: str, to: str) -> None:

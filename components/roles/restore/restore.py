@@ -16,8 +16,10 @@ from components.node.log import note
 from components.node.step.step import STATE_DIR, Step
 from components.roles.backup.target import TargetValues, check_target, write_target
 from components.roles.restore.archive import read_backup, wanted_backup
+from components.roles.restore.homes import restore_homes
 from components.roles.restore.place import place_files
 from components.roles.slurm.folder import CONTROLLER_STATE
+from components.roles.users.accounts import Account
 
 # The completely read backup; the marker of a finished restore.
 RESTORING = f"{STATE_DIR}/restoring"
@@ -32,11 +34,15 @@ _KEYS = f"{PRIVATE}/backup"
 class RestoreValues(TargetValues):
     """The target, and what to restore.
 
-    restore_from   `latest`, or the id of a backup
-    node_adopt     whether the machine stays in its tailnet unchanged
+    restore_from          `latest`, or the id of a backup
+    backup_homes_max_gb   0 if users' homes are not saved
+    users_lines           the users, whose homes are restored
+    node_adopt            whether the machine stays in its tailnet unchanged
     """
 
     restore_from: str
+    backup_homes_max_gb: int
+    users_lines: list[Account]
     node_adopt: bool
 
 
@@ -49,6 +55,8 @@ def restore(step: Step, values: RestoreValues) -> None:
             _require_new(step)
             _read(values)
         place_files(_TREE, adopt=values.node_adopt)
+        if values.backup_homes_max_gb:
+            _restore_homes(values)
         if files.exists(f"{_TREE}/age"):
             files.rename(f"{_TREE}/age", RESTORED_AGE)
         files.rename(f"{_TREE}/whole", RESTORED)
@@ -66,6 +74,16 @@ def _require_new(step: Step) -> None:
             "lost",
             "remove restore_from from the config; or, to return to the backup, run 'make down' first",
         )
+
+
+def _restore_homes(values: RestoreValues) -> None:
+    # An attempt that was cut off may have moved this file already.
+    made = (files.read(f"{_TREE}/age") or files.read(RESTORED_AGE) or "0").split()[0]
+    write_target(_KEYS, values)
+    try:
+        restore_homes(_KEYS, values.backup_cluster, int(made), values.nfs_exports_path, values.users_lines)
+    finally:
+        files.remove_folder(_KEYS)
 
 
 def _read(values: RestoreValues) -> None:

@@ -270,7 +270,7 @@ def values_of(backup: RawConfig) -> dict[str, Value]:
     config = parse({**LAB, "backup": backup}, base_dir=Path(), secret_keys=frozenset({"backup"}))
     role = next(role for role in roles(config) if role.name == "backup")
     values = {**role.values, **role.texts, **role.secrets, "RESTORE_FROM": "latest", "NODE_ADOPT": True}
-    return {**values, "NFS_EXPORTS_PATH": "/export/shared", "NFS_EXPORTS_MOUNT": "/shared"}
+    return {**values, "NFS_EXPORTS_PATH": "/export/shared", "NFS_EXPORTS_MOUNT": "/shared", "USERS_LINES": []}
 
 
 def on_the_head(shell: Shell, backup: RawConfig, part: Callable[[TargetValues], object]) -> tuple[int, Any]:
