@@ -160,8 +160,21 @@ print(json.dumps({
     ],
 }))
 """
-SERVICES = '#!/bin/bash\n\nmade_up_node_services() { note "$MADE_UP_HEAD"; }\n'
-CHECK = '#!/bin/bash\n\nmade_up_check() { printf %s "$MADE_UP_TOKEN" | wc -c >/dev/null; note "$MADE_UP_USERS"; }\n'
+PHASE = """
+from dataclasses import dataclass
+from components.node.step.step import Step
+
+@dataclass(frozen=True)
+class Values:
+{fields}
+
+def {phase}(step: Step, values: Values) -> None:
+    pass
+"""
+PHASES = {
+    "node_services": ["made_up_head: str"],
+    "check": ["made_up_token: str", "made_up_users: list[str]"],
+}
 
 
 @pytest.fixture(scope="module")
@@ -172,8 +185,9 @@ def added(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         ignore = shutil.ignore_patterns("__pycache__", "fixtures" if folder != "tests" else "")
         shutil.copytree(PROJECT / folder, copied / folder, ignore=ignore)
     write("made_up", copied)
-    for phase, text in (("node_services", SERVICES), ("check", CHECK)):
-        (copied / "components/roles/made_up" / f"{phase}.sh").write_text(text)
+    for phase, fields in PHASES.items():
+        text = PHASE.format(phase=phase, fields="\n".join(f"    {field}" for field in fields))
+        (copied / "components/roles/made_up" / f"{phase}.py").write_text(text)
     done = subprocess.run([sys.executable, "-c", ADDED], cwd=copied, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     told: dict[str, Any] = json.loads(done.stdout)
