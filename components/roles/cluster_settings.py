@@ -2,6 +2,7 @@
 
 from components.roles.accounting.settings import Accounting
 from components.roles.backup.settings import Backup
+from components.roles.datasets.settings import Dataset, Staging
 from components.roles.enroot_pyxis.settings import Containers
 from components.roles.gpu.settings import Fabric
 from components.roles.health.settings import Health
@@ -44,6 +45,14 @@ class ClusterSettings(Section):
     containers: Containers | None = key("containers for jobs; default: off", default=None)
     backup: Backup | None = key("backups of the head node; default: off", default=None)
     scratch: Scratch = key("job scratch space on a local disk of each node", default=Scratch())
+    datasets: tuple[Dataset, ...] = key(
+        "data sets that nodes copy to their own disks (docs/data.md)",
+        wants="a list of data sets",
+        breaks="no data set would be copied",
+        fix='write [{name: imagenet, source: "s3://my-bucket/imagenet"}]',
+        default=(),
+    )
+    staging: Staging = key("limits of copying data sets", default=Staging())
     health: Health = key("automatic checks of nodes", default=Health())
     monitoring: Monitoring | None = key(
         "metrics of all machines, collected by Prometheus on the head node; default: off", default=None

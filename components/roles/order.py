@@ -13,6 +13,7 @@ from components.roles.clock.role import role as clock
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.container_smoke.role import role as container_smoke
 from components.roles.costs.role import role as costs
+from components.roles.datasets.role import role as datasets
 from components.roles.enroot_pyxis.role import role as enroot_pyxis
 from components.roles.exporters.role import role as exporters
 from components.roles.fabric.role import role as fabric
@@ -67,6 +68,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     health,
     scratch,
     slurm,
+    datasets,
     pam_slurm_adopt,
     fio,
     container_smoke,
@@ -104,7 +106,7 @@ def holders(roles: Iterable[Role]) -> list[tuple[Word, ...]]:
     """Return a row per port that only a daemon may bind: the port, the account, and the machines (`head` or `all`)."""
     rows: list[tuple[Word, ...]] = []
     for role in roles:
-        for ports in role.ports:
+        for ports in (*role.ports, *role.fabric_ports):
             first, _, last = ports.partition("-")
             for port in map(str, range(int(first), int(last or first) + 1)):
                 holder = role.holders.get(port) or role.holders.get(ports) or Holder()

@@ -83,6 +83,7 @@ class Role:
     facts       readers of the facts that its phases report (`step.result`), by phase
     slurm_conf  keys of slurm.conf that it needs
     ports       TCP ports and ranges of its daemons, closed on all interfaces except the tailnet's
+    fabric_ports  TCP ports on which its daemons listen on the proven fabric; open on all interfaces
     udp_ports   UDP ports, likewise
     holders     the account that listens at each port or range of `ports`; root by default
     serves      ports and ranges that other members of the cluster connect to; the tailnet's policy must allow them
@@ -101,6 +102,7 @@ class Role:
     facts: Mapping[str, Mapping[str, Reader]] = field(default_factory=dict)
     slurm_conf: Mapping[str, SlurmKey] = field(default_factory=dict)
     ports: tuple[str, ...] = ()
+    fabric_ports: tuple[str, ...] = ()
     udp_ports: tuple[str, ...] = ()
     holders: Mapping[str, Holder] = field(default_factory=dict)
     serves: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ from itertools import chain, islice
 
 from components.roles.accounting.settings import check_accounting
 from components.roles.backup.settings import HEAD, LISTED, MADE, check_backup
+from components.roles.datasets.settings import check_datasets
 from components.roles.enroot_pyxis.settings import check_containers
 from components.roles.health.settings import Health
 from components.roles.mlflow.settings import check_mlflow
@@ -78,6 +79,8 @@ def check(config: Draft, report: Report) -> None:
     elif not pool:
         _check_no_containers(config.section("validation").section("nccl"), report)
     if not pool:
+        site_names = {name for site in sites if (name := site.text("name")) is not None}
+        check_datasets(config.items("datasets"), site_names, share, report)
         _check_backup(config, sites, head, storage, report)
     check_tailnet(config.section("tailnet"), _tailnet_sites(sites), report)
     check_validation(config.section("validation"), report)

@@ -2,13 +2,15 @@
 
 A fake is one thing: moto knows no size, so while a file `full` is in the folder it answers as a MinIO without room.
 
-    python3 s3.py FOLDER PORT     FOLDER has cert.pem and key.pem, and gets key.json: the access key to the bucket `lab`
+    python3 s3.py FOLDER PORT [ADDRESS]     FOLDER has cert.pem and key.pem, and gets key.json: the access key to the
+                                            bucket `lab`; and `sent`: who got how many bytes of which object, by line
 """
 
 from __future__ import annotations
 
 import json
 import os
+import ssl
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,12 +25,12 @@ from moto.core import DEFAULT_ACCOUNT_ID
 from moto.iam.models import iam_backends
 from moto.s3.models import s3_backends
 from moto.server import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import run_simple
+from werkzeug.serving import make_server
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-FOLDER, PORT = Path(sys.argv[1]), int(sys.argv[2])
+FOLDER, PORT, ADDRESS = Path(sys.argv[1]), int(sys.argv[2]), (*sys.argv[3:], "127.0.0.1")[0]
 NO_ROOM = b"""<?xml version="1.0" encoding="UTF-8"?>
 <Error><Code>XMinioStorageFull</Code>
 <Message>Storage backend has reached its minimum free drive threshold.</Message></Error>"""
@@ -48,6 +50,19 @@ def with_room(app: WSGIApplication) -> WSGIApplication:
     return answer
 
 
+def counted(app: WSGIApplication) -> WSGIApplication:
+    """Write down the bytes of objects that are sent."""
+
+    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        for part in app(environ, start):
+            if environ["REQUEST_METHOD"] == "GET" and environ["PATH_INFO"].count("/") > 1:
+                with (FOLDER / "sent").open("a") as file:
+                    file.write(f"{environ['REMOTE_ADDR']} {environ['PATH_INFO']} {len(part)}\n")
+            yield part
+
+    return answer
+
+
 def main() -> None:
     """Make a bucket and a key, and serve."""
     users: Any = iam_backends[DEFAULT_ACCOUNT_ID]["aws"]
@@ -56,9 +71,13 @@ def main() -> None:
     key = users.create_access_key("keeper")
     (FOLDER / "key.json").write_text(json.dumps([key.access_key_id, key.secret_access_key]))
     s3_backends[DEFAULT_ACCOUNT_ID]["aws"].create_bucket("lab", "us-east-1")
-    app = with_room(DomainDispatcherApplication(create_backend_app))
-    tls = (str(FOLDER / "cert.pem"), str(FOLDER / "key.pem"))
-    run_simple("127.0.0.1", PORT, app, threaded=True, ssl_context=tls)
+    app = counted(with_room(DomainDispatcherApplication(create_backend_app)))
+    server = make_server(ADDRESS, PORT, app, threaded=True)
+    server.ssl_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.ssl_context.load_cert_chain(FOLDER / "cert.pem", FOLDER / "key.pem")
+    # Otherwise one client that stops in its handshake stops all others.
+    server.socket = server.ssl_context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    server.serve_forever()
 
 
 if __name__ == "__main__":

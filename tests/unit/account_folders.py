@@ -46,6 +46,7 @@ GIVEN = {
     "$NFS_EXPORTS_MOUNT/home/*": "users",
     "$NFS_EXPORTS_PATH/scratch/*": "users",
     "/home/*": "users",
+    "/data/.tailrack-data/*": "tailrack-data",
 }  # fmt: skip
 # Folders that a package gives to an account and that root takes back (folders.take) before it works in them.
 TAKEN = ("/var/lib/slurm", "/etc/munge")

@@ -31,6 +31,8 @@ SETTINGS = "/etc/tailrack/share"
 _STATE = f"{STATE_DIR}/share"
 _BOUND, _FLAGS, _KEPT_OUT = f"{_STATE}/bound", f"{_STATE}/flags", f"{_STATE}/kept-out"
 _NOBODY = 65534
+# Accounts of this program that have no other rights and read only what everyone can read.
+_READERS = ("tailrack-data",)
 
 
 class Settings(NamedTuple):
@@ -175,7 +177,7 @@ def _cluster_uids(settings: Settings) -> set[int]:
 
     Former users' accounts are closed, and work in their homes runs as them.
     """
-    return {0, _NOBODY, *settings.users} | _uids(files.lines(f"{STATE_DIR}/users"))
+    return {0, _NOBODY, *settings.users} | _uids([*files.lines(f"{STATE_DIR}/users"), *_READERS])
 
 
 def _uids(names: Sequence[str] | set[str]) -> set[int]:

@@ -73,8 +73,9 @@ def test_the_table_of_open_ports_has_the_ports_of_all_roles_and_no_others() -> N
     table = (PROJECT / "docs" / "security.md").read_text(encoding="utf-8").partition("## What is open")[2]
     cells = [line.split("|")[1] for line in table.splitlines() if re.match(r"\| .*\d", line)]
     grafana = {"source": "/srv/grafana.tar.gz", "sha256": "0" * 64}
-    settings = parse({**LAB, "monitoring": {"grafana": grafana}, "mlflow": {}}, base_dir=PROJECT)
-    known = {port for role in roles(settings) for port in role.ports}
+    data = [{"name": "words", "source": "/shared/words"}]
+    settings = parse({**LAB, "monitoring": {"grafana": grafana}, "mlflow": {}, "datasets": data}, base_dir=PROJECT)
+    known = {port for role in roles(settings) for port in (*role.ports, *role.fabric_ports)}
     # SSH, WireGuard, a relay of one's own, and the ports that the kernel gives.
     besides = {"22", str(WIREGUARD_PORT), str(keys_of(Relay)["port"].info.default), "32768-60000"}
     assert set().union(*map(port_words, cells)) == known | besides

@@ -116,7 +116,7 @@ def test_no_unit_of_an_account_runs_a_command_of_its_own_as_root() -> None:
 
 # Accounts under which something runs, and what tells whose they are.
 ACCOUNTS = {
-    "slurm", "prometheus", "tailrack-mlflow", "tailrack-images", "tailrack-build",
+    "slurm", "prometheus", "tailrack-data", "tailrack-mlflow", "tailrack-images", "tailrack-build",
 }  # fmt: skip
 
 

@@ -163,3 +163,15 @@ def test_a_file_system_without_lists_of_access_is_refused_with_what_to_do(machin
     done = machine.command("share", "close")
     assert done.returncode == 1
     assert "POSIX ACLs" in done.stderr
+
+
+def test_the_account_that_reads_data_sets_is_not_excluded(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.write("etc/passwd", PASSWD + "tailrack-data:x:999:995::/nonexistent:/usr/sbin/nologin\n")
+    monkeypatch.setattr(
+        share, "user_named", lambda name: SimpleNamespace(pw_uid=999) if name == "tailrack-data" else None
+    )
+    with machine.here():
+        share.close_share()
+    entries = (machine.root / "acl").read_text()
+    assert "user:1500:---" in entries
+    assert "user:999:" not in entries

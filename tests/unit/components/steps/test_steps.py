@@ -100,7 +100,7 @@ def test_a_machine_goes_through_the_roles_in_their_order() -> None:
     assert calls == [
         "machine", "firewall", "names", "names", "users", "ssh_trust", "ssh_trust", "tailrack_command",
         "nfs_exports", "nfs_exports", "mounts", "gpu",
-        "health", "scratch", "slurm", "pam_slurm_adopt", "monitoring", "mlflow", "held_packages",
+        "health", "scratch", "slurm", "datasets", "pam_slurm_adopt", "monitoring", "mlflow", "held_packages",
     ]  # fmt: skip
 
 

@@ -1,0 +1,93 @@
+"""Data sets on the nodes' own disks: listed and planned by the head node, fetched once per site (docs/data.md)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import PurePosixPath
+
+from components.roles.cluster_settings import ClusterSettings
+from components.roles.datasets import paths
+from components.roles.datasets.settings import Dataset, below, kind_of
+from components.roles.program import launcher
+from components.roles.role import File, Role, Value, template
+
+PACKAGES = ("rclone", "rsync")
+_GB = 10**9
+_PORTS = (str(paths.PORT),)
+
+
+def role(settings: ClusterSettings) -> Role:
+    """Return the role, also without data sets in the config: its phases then remove the copies."""
+    used = bool(settings.datasets)
+    values: dict[str, Value] = {
+        "DATASETS_SETTINGS": head_settings(settings) if used else "",
+        "DATASETS_USED": used,
+        "DATASETS_WAIT": [dataset.name for dataset in settings.datasets if dataset.wait],
+    }
+    keys = {"DATASETS_KEYS": json.dumps(_keys(settings.datasets), sort_keys=True) if used else ""}
+    secret = any(dataset.secret_key for dataset in settings.datasets)
+    role_values = values if secret else {**values, **keys}
+    if not used:
+        return Role("datasets", after=("slurm", "fabric"), values=role_values)
+    served = (File(paths.FILES_PROGRAM, launcher("data-files"), "0755"),)
+    return Role(
+        "datasets",
+        after=("slurm", "fabric"),
+        values=role_values,
+        secrets=keys if secret else {},
+        packages={"services": PACKAGES, "compute": PACKAGES},
+        files={
+            "services": (*served, *map(_unit, (paths.HEAD, paths.HEAD_TIMER)), _program(paths.HEAD_PROGRAM)),
+            "compute": (*served, *map(_unit, (paths.STAGE, paths.STAGE_TIMER)), _program(paths.STAGE_PROGRAM)),
+        },
+        ports=_PORTS,
+        serves=_PORTS,
+        fabric_ports=(str(paths.FABRIC_PORT),),
+    )
+
+
+def head_settings(settings: ClusterSettings) -> str:
+    """Return the head node's settings as JSON, without secrets."""
+    staging, storage = settings.staging, settings.storage
+    return json.dumps(
+        {
+            "rate": (staging.rate_mb_per_s or 0) * 10**6,
+            "quota": (staging.quota_gb or 0) * _GB,
+            "reserve": staging.reserve_gb * _GB,
+            "check_seconds": staging.check_minutes * 60,
+            "sets": [_set(dataset, storage.path, storage.mount) for dataset in settings.datasets],
+        },
+        sort_keys=True,
+    )
+
+
+def _set(dataset: Dataset, path: str, mount: str) -> dict[str, object]:
+    source, kind = dataset.source, kind_of(dataset.source)
+    if kind == "share":
+        above = mount if below(source, mount) else path
+        # rsync confines itself to the part before `/./`, which users cannot replace by a link.
+        source = f"{path}/./{PurePosixPath(source).relative_to(above)}"
+    return {
+        "name": dataset.name,
+        "kind": kind,
+        "source": source,
+        "shown": dataset.source,
+        "sites": None if dataset.sites is None else list(dataset.sites),
+        "folder": dataset.folder,
+        "most": (dataset.max_gb or 0) * _GB,
+        "endpoint": dataset.endpoint or "",
+        "region": dataset.region or "",
+        "access_key": dataset.access_key or "",
+    }
+
+
+def _keys(datasets: tuple[Dataset, ...]) -> dict[str, str]:
+    return {dataset.name: dataset.secret_key.get_secret_value() for dataset in datasets if dataset.secret_key}
+
+
+def _unit(name: str) -> File:
+    return File(f"/etc/systemd/system/{name}", template("datasets", name))
+
+
+def _program(path: str) -> File:
+    return File(path, launcher("data-head" if path == paths.HEAD_PROGRAM else "data-stage"), "0755")

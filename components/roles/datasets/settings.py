@@ -1,0 +1,197 @@
+"""The sections `datasets` and `staging`: data sets that nodes keep on their own disks, and limits of copying them."""
+
+import re
+from collections.abc import Collection
+from pathlib import PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, SecretStr
+
+from components.settings.draft import Draft, check_secret, suggest
+from components.settings.local_folder import PLACES, LocalFolder
+from components.settings.problems import Report, child_path
+from components.settings.section import Section, key, named, number, secret_text, yes_no
+from components.settings.types import Whole, refuse
+
+_HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[1-9][0-9]{0,4})?"
+_PART = r"[A-Za-z0-9_=+@%-][A-Za-z0-9._=+@%-]*"
+S3 = re.compile(rf"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{{1,62}})(?P<folder>(/{_PART})*)")
+HTTPS = re.compile(rf"(?P<site>https://{_HOST})(?P<folder>(/{_PART})*)/(?P<file>{_PART})?")
+FOLDER = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
+_LONGEST = 300
+_ONE_LINE = re.compile(r"[!-~]{1,4096}")
+_COMMAND = "pulumi config set --path --secret tailrack:datasets[0].secret_key"
+
+
+def _source(value: str) -> str:
+    if value.startswith("s3://"):
+        value = value.rstrip("/")
+    if not any(pattern.fullmatch(value) for pattern in (S3, HTTPS, FOLDER)):
+        refuse("is neither s3://BUCKET/FOLDER nor https://HOST/FILE nor a folder of the share, in plain characters")
+    return value
+
+
+def _endpoint(value: str) -> str:
+    value = value.rstrip("/")
+    if not re.fullmatch(rf"https://{_HOST}", value):
+        refuse("is not https://HOST or https://HOST:PORT")
+    return value
+
+
+def _one_line(value: SecretStr) -> SecretStr:
+    if not _ONE_LINE.fullmatch(value.get_secret_value()):
+        refuse("is empty, or contains blanks, line breaks or special characters")
+    return value
+
+
+def _gb(description: str, default: int | None, *, breaks: str) -> Any:
+    return number(f"{description}, in GB (1,000,000,000 bytes)", 1, 10**6, breaks=breaks, default=default)
+
+
+class Dataset(Section):
+    """A data set that nodes copy to their own disks."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$")] = named(
+        "the data set's name: jobs find it as FOLDER/NAME on nodes with the feature `data-NAME`",
+        breaks="no job could ask for it",
+        fix="write a name such as imagenet",
+    )
+    source: Annotated[str, Field(max_length=_LONGEST), AfterValidator(_source)] = key(
+        "where it comes from: `s3://BUCKET[/FOLDER]`, the address of one file (`https://HOST/FILE`) or of a web "
+        "server's list of files (`https://HOST/FOLDER/`), or a folder on the share whose files everyone can read",
+        wants="s3://BUCKET/FOLDER, https://HOST/FILE, or an absolute path on the share",
+        breaks="the nodes could not fetch it",
+        fix="write one of these, such as s3://my-bucket/imagenet",
+    )
+    sites: tuple[str, ...] | None = key(
+        "sites whose nodes keep a copy; default: all",
+        wants="a list of site names",
+        breaks="jobs would not find it there",
+        fix="write names of sites, or leave it out",
+        default_text="all sites",
+        default=None,
+    )
+    folder: LocalFolder = key(
+        "folder on a local disk of each node. The data set is its subfolder NAME, read-only",
+        wants="an absolute path",
+        breaks="the copies would have no place",
+        fix=f"write {PLACES}",
+        default="/data",
+    )
+    max_gb: Whole | None = _gb(
+        "a larger source is not copied; default: no limit", None, breaks="a source that grows could fill the disks"
+    )
+    endpoint: Annotated[str, AfterValidator(_endpoint)] | None = key(
+        "s3 only: the address of the S3 server; default: AWS",
+        wants="https://HOST",
+        breaks="the bucket would not be found",
+        fix="write it as your provider of the bucket shows it",
+        max_length=_LONGEST,
+        default=None,
+    )
+    region: str | None = key(
+        "s3 only: the region of the bucket",
+        wants="a region's name",
+        breaks="the server could reject requests",
+        fix="write one such as eu-central-1, or leave it out",
+        pattern=r"^[a-z0-9-]{1,40}$",
+        default=None,
+    )
+    access_key: str | None = key(
+        "s3 only: the id of an access key that may read the bucket; default: a public bucket, without a log-in",
+        wants="the id of an access key",
+        breaks="the server would reject the log-in",
+        fix="copy it from your provider of the bucket",
+        pattern=r"^[A-Za-z0-9_/+=.-]{1,200}$",
+        default=None,
+    )
+    secret_key: Annotated[SecretStr, AfterValidator(_one_line)] | None = secret_text(
+        "s3 only: the secret of the access key", breaks="the server would reject the log-in", command=_COMMAND
+    )
+    wait: bool = yes_no(
+        "let `up` wait until each of the nodes has its copy; otherwise copying goes on after `up`", False
+    )
+
+
+class Staging(Section):
+    """Limits of copying data sets to nodes."""
+
+    rate_mb_per_s: Whole | None = number(
+        "the most that a node receives for data sets, in MB (1,000,000 bytes) per second; default: no limit",
+        1,
+        100_000,
+        breaks="copying could slow down jobs",
+        default=None,
+    )
+    quota_gb: Whole | None = _gb(
+        "the most that all data sets together may take on a node; later ones in the list wait for room; default: no "
+        "limit",
+        None,
+        breaks="data sets could take the room of jobs",
+    )
+    reserve_gb: Whole = _gb("room that data sets leave free on a disk", 10, breaks="data sets could fill the disk")
+    check_minutes: Whole = number(
+        "minutes after which the head node looks for changes at the sources",
+        1,
+        10080,
+        breaks="a changed source would not be noticed",
+        default=60,
+    )
+
+
+def kind_of(source: str) -> str:
+    """Return `s3`, `https` or `share`."""
+    return "share" if source.startswith("/") else source.partition(":")[0]
+
+
+def check_datasets(datasets: Collection[Draft], sites: Collection[str], share: Collection[str], report: Report) -> None:
+    """Report duplicate names, unknown sites, keys of another kind of source, and folders on the wrong disk.
+
+    sites   names of the stack's sites
+    share   the share's two folders, as far as they are valid
+    """
+    names: set[str] = set()
+    for dataset in datasets:
+        name = dataset.text("name")
+        if name is not None and name in names:
+            path = dataset.path_of("name")
+            problem = f"{report.value(path, name)} is the name of two data sets"
+            report.add(path, problem, "a job could get either", "rename one of them")
+        names |= {name} if name is not None else set()
+        listed = dataset.values.get("sites")
+        for index, site in enumerate(listed if isinstance(listed, tuple) else ()):
+            if sites and site not in sites:
+                path = child_path(dataset.path_of("sites"), index)
+                problem = f"{report.value(path, site)} is not a site of this stack"
+                report.add(path, problem, "no node there would get a copy", suggest(str(site), sites))
+        folder, path = dataset.value("folder"), dataset.path_of("folder")
+        if isinstance(folder, str) and any(PurePosixPath(folder).is_relative_to(place) for place in share):
+            problem = f"{report.value(path, folder)} is on the share"
+            report.add(
+                path, problem, "jobs would read it over the network", "write a folder on a local disk of the nodes"
+            )
+        _check_source(dataset, share, report)
+
+
+def _check_source(dataset: Draft, share: Collection[str], report: Report) -> None:
+    path, source = dataset.path_of("source"), dataset.values.get("source")
+    breaks = f"anyone who reads the config could read {source if isinstance(source, str) else 'the bucket'}"
+    check_secret(dataset, "secret_key", breaks, f"run: {_COMMAND} (with the number of the data set)", report)
+    if not isinstance(source, str):
+        return
+    kind = kind_of(source)
+    for name in ("endpoint", "region", "access_key", "secret_key"):
+        if kind != "s3" and dataset.raw.get(name) is not None:
+            problem = f"is set while {report.value(path, source)} is not in S3"
+            report.add(dataset.path_of(name), problem, "it would have no effect", "remove it, or write s3://BUCKET")
+    if kind == "s3" and (dataset.raw.get("access_key") is None) != (dataset.raw.get("secret_key") is None):
+        problem = "has one of access_key and secret_key without the other"
+        report.add(dataset.path, problem, "the server would reject the log-in", "write both, or neither")
+    if kind == "share" and share and not any(source != place and below(source, place) for place in share):
+        problem = f"{report.value(path, source)} is not a folder in the share ({', '.join(share)})"
+        report.add(path, problem, "the head node could not serve it", "copy it to a folder there and write that one")
+
+
+def below(path: str, folder: str) -> bool:
+    """Return whether a path is a folder or in it."""
+    return PurePosixPath(path).is_relative_to(folder)

@@ -1,0 +1,131 @@
+"""`tailrack data`: show the data sets, and which nodes have their copies."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from components.roles.datasets.model import COMPLETE, FAILED, size_text
+from components.roles.datasets.paths import REPORT
+from components.roles.tailrack_command.slurm import SlurmError
+from components.validation.preflight.findings import plain
+
+NAME, HELP = "data", "show the data sets, and which nodes have their copies"
+_PAUSE = 2
+# Seconds after which the head node's program should have written the report again.
+_OLD = 1800
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--watch", action="store_true", help="print again whenever something changes, until all is copied"
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only these data sets")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the data sets. The exit status is 1 if one of them has an error."""
+    last = ""
+    while True:
+        report = read_report()
+        sets = chosen(report["sets"], arguments.names)
+        text = json.dumps({"sets": sets}, indent=2) if arguments.json else as_text(sets, report["time"], time.time())
+        if text != last:
+            sys.stdout.write(f"{_clear() if arguments.watch else ''}{text}\n")
+            sys.stdout.flush()
+        last = text
+        if not arguments.watch or all(is_done(one) for one in sets):
+            return 1 if any(has_error(one) for one in sets) else 0
+        time.sleep(_PAUSE)
+
+
+def _clear() -> str:
+    return "\x1b[H\x1b[2J" if sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb" else ""
+
+
+def read_report() -> Mapping[str, Any]:
+    """Return the head node's report."""
+    try:
+        report: Mapping[str, Any] = json.loads(Path(REPORT).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SlurmError(
+            "there are no data sets here: run it on the head node of a cluster with tailrack:datasets"
+        ) from None
+    return report
+
+
+def chosen(sets: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Mapping[str, Any]]:
+    """Return the named data sets; all without names. Raises SlurmError for an unknown name."""
+    if unknown := set(names) - {one["name"] for one in sets}:
+        raise SlurmError(f"there is no data set {', '.join(sorted(unknown))}; 'tailrack data' shows all")
+    return [one for one in sets if not names or one["name"] in names]
+
+
+def has_error(one: Mapping[str, Any]) -> bool:
+    """Return whether the source or a node has an error."""
+    return bool(one["error"]) or any(row["state"] == FAILED for row in one["nodes"])
+
+
+def is_done(one: Mapping[str, Any]) -> bool:
+    """Return whether all nodes have the data set."""
+    return bool(one["version"]) and all(row["state"] == COMPLETE for row in one["nodes"])
+
+
+def as_text(sets: Sequence[Mapping[str, Any]], written: int, now: float) -> str:
+    """Return one line per data set; below it the nodes that lack it, and errors with the next command."""
+    rows = [("NAME", "VERSION", "SIZE", "FILES", "NODES", "FOLDER", "SOURCE")]
+    for one in sets:
+        done = sum(row["state"] == COMPLETE for row in one["nodes"])
+        known = bool(one["version"])
+        rows.append(
+            (
+                one["name"],
+                one["version"] or "-",
+                size_text(one["bytes"]) if known else "-",
+                f"{one['files']:,}" if known else "-",
+                f"{done}/{len(one['nodes'])}",
+                one["folder"],
+                one["source"],
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for number, row in enumerate(rows):
+        lines.append("  ".join(f"{plain(cell):{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
+        if number:
+            lines += [f"    {plain(line)}" for line in _details(sets[number - 1])]
+    if now - written > _OLD:
+        lines.append(f"this is {int(now - written) // 60} min old; next: see 'journalctl -u tailrack-data-head'")
+    return "\n".join(lines if sets else ["there are no such data sets"])
+
+
+def _details(one: Mapping[str, Any]) -> list[str]:
+    lines = [f"source: {one['error']}"] if one["error"] else []
+    for row in one["nodes"]:
+        if row["state"] == FAILED:
+            lines.append(f"{row['node']}: {row['error']}")
+        elif row["state"] != COMPLETE and one["version"]:
+            lines.append(f"{row['node']}: {_progress(row, one['bytes'])}")
+    return lines
+
+
+def _progress(row: Mapping[str, Any], size: int) -> str:
+    if not row["answers"]:
+        return "does not answer"
+    percent = 100 * row["done"] // size if size else 0
+    match row["state"]:
+        case "waits":
+            return f"waits for {row['source']}" if row["source"] else "waits"
+        case "compares sums":
+            return "compares sums"
+        case "fetches":
+            return f"fetches from the source, {percent} %"
+    return f"copies from {row['source']}, {percent} %"

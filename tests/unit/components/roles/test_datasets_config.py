@@ -1,0 +1,128 @@
+"""The sections `datasets` and `staging`: each bad value is one clear error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.roles.cluster_settings import ClusterSettings
+from components.roles.datasets.role import role
+from components.settings.serialize import to_plain
+from stacks.config import ConfigError, parse
+from tests.unit.configs import LAB
+
+SECRET = "secret-key-nobody-may-see"
+S3 = {"name": "imagenet", "source": "s3://bucket/imagenet", "access_key": "AKIA1", "secret_key": SECRET}
+HIDDEN = frozenset({"datasets"})
+
+
+def read(*datasets: dict[str, Any], **more: Any) -> Any:
+    hidden = HIDDEN if "secret_key" in str(datasets) else frozenset()
+    return parse({**LAB, "datasets": [*datasets], **more}, base_dir=Path(), secret_keys=hidden)
+
+
+def problem(*datasets: dict[str, Any], **more: Any) -> str:
+    with pytest.raises(ConfigError) as error:
+        read(*datasets, **more)
+    (only,) = error.value.problems
+    assert SECRET not in str(error.value)
+    return str(only)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "s3://bucket",
+        "s3://bucket/a/b.c/",
+        "https://host.example/x.tar",
+        "https://host.example:8443/a/",
+        "/shared/data/imagenet",
+        "/export/shared/data",
+    ],
+)
+def test_each_kind_of_source_is_accepted(source: str) -> None:
+    assert read({"name": "one", "source": source}).datasets[0].source == source.rstrip("/") or source.endswith("/")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "path", "part"),
+    [
+        ({"source": "http://host/x"}, "source", "neither s3://BUCKET/FOLDER"),
+        ({"source": "s3://bucket/../x"}, "source", "neither s3://BUCKET/FOLDER"),
+        ({"source": "https://host/x?token=1"}, "source", "neither s3://BUCKET/FOLDER"),
+        ({"source": "https://user:pw@host/x"}, "source", "neither s3://BUCKET/FOLDER"),
+        ({"source": "/shared/a b"}, "source", "neither s3://BUCKET/FOLDER"),
+        ({"source": "/data/imagenet"}, "source", "is not a folder in the share (/export/shared, /shared)"),
+        ({"source": "/shared"}, "source", "is not a folder in the share"),
+        ({"name": "../x"}, "name", "is not a name"),
+        ({"name": "Image_Net"}, "name", "is not a name"),
+        ({"sites": ["rack"]}, "sites[0]", "is not a site of this stack"),
+        ({"folder": "/shared/sets"}, "folder", "system"),
+        ({"folder": "/etc"}, "folder", "may be a folder of the system"),
+        ({"max_gb": 0}, "max_gb", "a whole number from 1"),
+        ({"endpoint": "http://host"}, "endpoint", "is not https://HOST"),
+        ({"endpoint": "https://host/path"}, "endpoint", "is not https://HOST"),
+        ({"region": "eu central"}, "region", "a region's name"),
+        ({"access_key": "a b"}, "access_key", "the id of an access key"),
+        ({"secret_key": "two\nlines"}, "secret_key", "is empty, or contains blanks"),
+        ({"unknown": 1}, "unknown", "unknown key"),
+    ],
+)
+def test_a_bad_value_is_one_error_that_names_its_key(dataset: dict[str, Any], path: str, part: str) -> None:
+    plain = {"name": "imagenet", "source": "s3://bucket/imagenet"}
+    text = problem({**(S3 if path.endswith("_key") else plain), **dataset})
+    assert text.startswith(f"tailrack:datasets[0].{path}: ")
+    assert part in text
+
+
+def test_two_data_sets_of_one_name_are_refused() -> None:
+    assert "is the name of two data sets" in problem(S3, {"name": "imagenet", "source": "/shared/x"})
+
+
+def test_one_key_without_the_other_is_refused() -> None:
+    assert "has one of access_key and secret_key without the other" in problem(
+        {key: value for key, value in S3.items() if key != "access_key"}
+    )
+
+
+@pytest.mark.parametrize("name", ["endpoint", "region", "access_key"])
+def test_keys_of_s3_are_refused_for_another_source(name: str) -> None:
+    values = {"endpoint": "https://host", "region": "eu", "access_key": "AKIA1"}
+    assert "it would have no effect" in problem({"name": "one", "source": "/shared/x", name: values[name]})
+
+
+def test_a_folder_on_the_share_is_refused() -> None:
+    storage = {"path": "/data", "mount": "/shared"}
+    assert "is on the share" in problem({"name": "one", "source": "/shared/x", "folder": "/data/x"}, storage=storage)
+
+
+def test_a_secret_in_plain_text_is_refused() -> None:
+    with pytest.raises(ConfigError) as error:
+        parse({**LAB, "datasets": [S3]}, base_dir=Path())
+    assert "plain text" in str(error.value)
+    assert SECRET not in str(error.value)
+
+
+def test_the_secret_is_in_no_value_and_in_no_export() -> None:
+    settings: ClusterSettings = read(S3)
+    made = role(settings)
+    assert SECRET in made.secrets["DATASETS_KEYS"]
+    assert SECRET not in str(made.values) + str(made.files)
+    assert SECRET not in str(to_plain(settings, ClusterSettings))
+
+
+def test_without_data_sets_there_are_no_packages_files_ports_or_secrets() -> None:
+    made = role(parse(LAB, base_dir=Path()))
+    assert not made.packages
+    assert not made.files
+    assert not made.secrets
+    assert not (*made.ports, *made.serves, *made.fabric_ports)
+    assert not any(made.values.values())
+
+
+def test_a_source_on_the_share_is_the_head_nodes_own_folder() -> None:
+    values = role(read({"name": "one", "source": "/shared/sets/one"})).values
+    assert '"source": "/export/shared/./sets/one"' in str(values["DATASETS_SETTINGS"])
+    assert '"shown": "/shared/sets/one"' in str(values["DATASETS_SETTINGS"])
