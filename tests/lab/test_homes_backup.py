@@ -73,7 +73,7 @@ def save(lab: ClusterUnderTest) -> None:
 
 def test_homes_are_saved_without_what_the_config_leaves_out_and_no_link_is_followed(machines: Machines) -> None:
     lab = machines.cluster
-    files = "mkdir -p .cache paper; echo junk >.cache/junk; echo text >paper/text; echo big >paper/a.ckpt"
+    files = "mkdir -p .cache paper; echo junk >.cache/junk; echo text >paper/text; echo big >paper/a.ckpt; chmod 640 paper/text"
     lab.run_as("ada", "head", f"{files}; ln -s /etc/munge outside; ln -s /etc/shadow paper/shadow")
     save(lab)
     assert {"./paper/text", "./outside", "./paper/shadow"} <= names(lab)
@@ -123,7 +123,7 @@ def test_a_new_head_node_has_the_users_files_again_with_their_owners(machines: M
     lab.up_ok()
     assert lab.run_as("ada", "head", "srun -w n1 cat paper/text") == "text\n"
     assert lab.run("head", f"stat -c '%U %a' {HOME} {HOME}/paper/text; readlink {HOME}/outside").split() == [
-        *("ada", "700", "ada", "644"),
+        *("ada", "700", "ada", "640"),
         "/etc/munge",
     ]
     assert (
