@@ -21,7 +21,12 @@ _MOST_LINES = 40  # of one value
 _LONGEST = 200  # characters of a line
 # The digests in the command of a step: of its start, program and plan.
 _DIGEST = re.compile(r"\b[0-9a-f]{64}\b|\bstart-[0-9a-f]{8}\b")
-_READABLE = {"SLURM_SLURM_CONF": "slurm.conf", "USERS_LINES": "users", "NODE_EXPORT": "exports"}
+_READABLE = {
+    "SLURM_SLURM_CONF": "slurm.conf",
+    "USERS_LINES": "users",
+    "USER_KEYS_LINES": "SSH keys of users",
+    "NODE_EXPORT": "exports",
+}
 _COMMANDS = ("create", "update", "delete")
 _NEW_SCRIPT = "# its script changes, because of the config or of another version of tailrack"
 

@@ -1,7 +1,9 @@
-"""The most important changes of a preview: users, lines of slurm.conf, exports, jobs, the tailnet's policy."""
+"""The most important changes of a preview: users, their keys, slurm.conf, exports, jobs, the tailnet's policy."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from engine.events import Made
 
 _JOB_LIMIT = "SLURM_JOB_LIMIT_SECONDS"
 _OLD_JOB_LIMIT = re.compile(rf"^{_JOB_LIMIT}='?([0-9]+)'?$", re.MULTILINE)
-_USERS = "USERS_LINES"
+_USERS, _KEYS = "USERS_LINES", "USER_KEYS_LINES"
 _EXPORT = "NODE_EXPORT"
 _OF_NODE, _GPU_KIND = "NODE_SLURM_CONF", "NODE_GPU_KIND"
 _SLURM_CONF = ("SLURM_SLURM_CONF", "POOL_SLURM_CONF")
@@ -45,6 +47,7 @@ def effects(changes: Sequence[Change], resources: Sequence[Made]) -> list[Effect
     gone = [change for change in changes if not change.after]
     by_name = {
         "Users": _values(kept, (_USERS,)),
+        "SSH keys": _of_keys(kept),
         "slurm.conf": chain(_values(kept, _SLURM_CONF), _of_nodes(changes, resources)),
         "Exports": _values([*kept, *gone], (_EXPORT,)),
         "Jobs": _of_jobs(gone),
@@ -61,6 +64,34 @@ def _values(changes: Iterable[Change], names: Sequence[str]) -> Iterator[str]:
         # An unknown value is not a removed one.
         for name in names if after or not change.after else ():
             yield from difference(before.get(name, ""), after.get(name, ""))
+
+
+def _of_keys(changes: Iterable[Change]) -> Iterator[str]:
+    """Give a line for each key that a user gains or loses, in the order of users."""
+    for change in changes:
+        if not (after := _header(change.after)):
+            continue
+        old, new = (_key_lines(header.get(_KEYS, "")) for header in (_header(change.before), after))
+        yield from (
+            f"- {line} can no longer log in" if line in old else f"+ {line} can log in" for line in sorted(old ^ new)
+        )
+
+
+def _key_lines(text: str) -> set[str]:
+    """Return each key as its user, type, fingerprint (`ssh-keygen -l` prints it) and comment."""
+    lines = set()
+    for line in text.splitlines():
+        name, kind, key, *comment = [*line.split(" ", 3), "", ""]
+        lines.add(f"{name}: {kind} {_fingerprint(key)}" + (f" ({comment[0]})" if comment[0] else ""))
+    return lines
+
+
+def _fingerprint(key: str) -> str:
+    try:
+        digest = hashlib.sha256(base64.b64decode(key)).digest()
+    except ValueError:
+        return "of an unknown format"
+    return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
 
 
 def _of_nodes(changes: Sequence[Change], resources: Sequence[Made]) -> Iterator[str]:

@@ -34,6 +34,10 @@ _KEY_FIELDS: Mapping[str, Callable[[Fields], bool]] = {
     "sk-ecdsa-sha2-nistp256@openssh.com": _in_hardware(_point(b"nistp256", 32)),
 }
 KINDS = tuple(_KEY_FIELDS)
+# Only keys of people may be of this kind.
+RSA = "ssh-rsa"
+# The fewest bits that are safe today (NIST SP 800-131A), and the most that OpenSSH reads.
+_RSA_BITS = range(2048, 16384 + 1)
 
 
 def check_key(kind: str, text: str) -> None:
@@ -41,6 +45,29 @@ def check_key(kind: str, text: str) -> None:
 
     The base64 part repeats the kind (RFC 4253, 6.6).
     """
+    if not _KEY_FIELDS[kind](_fields_of(kind, text)):
+        raise ValueError("has the wrong length or an extra field")
+
+
+def check_users_key(kind: str, text: str) -> None:
+    """Like `check_key`, for a key with which a person logs in: it may be a long RSA key."""
+    if kind != RSA:
+        check_key(kind, text)
+        return
+    fields = _fields_of(kind, text)
+    if len(fields) != 2 or any(not field or field[0] & 0x80 for field in fields):
+        raise ValueError("has the wrong length or an extra field")
+    exponent, modulus = (int.from_bytes(field) for field in fields)  # RFC 4253, 6.6
+    if exponent < 3 or exponent % 2 == 0:
+        raise ValueError("has an exponent that makes it no key")
+    if (bits := modulus.bit_length()) < _RSA_BITS.start:
+        raise ValueError(f"has {bits} bits, which is too weak")
+    if bits not in _RSA_BITS:
+        raise ValueError(f"has {bits} bits, more than sshd reads")
+
+
+def _fields_of(kind: str, text: str) -> Fields:
+    """Return the fields after the kind. Raises ValueError."""
     try:
         blob = base64.b64decode(text, validate=True)
     except ValueError:
@@ -48,8 +75,7 @@ def check_key(kind: str, text: str) -> None:
     fields = _fields(blob)
     if len(fields) < 2 or fields[0] != kind.encode():
         raise ValueError("is cut off or of another type")
-    if not _KEY_FIELDS[kind](fields[1:]):
-        raise ValueError("has the wrong length or an extra field")
+    return fields[1:]
 
 
 def _fields(blob: bytes) -> Fields:

@@ -27,9 +27,12 @@ RESERVED_NAMES = word_set(
 )
 
 
-def refuse(problem: str, breaks: str | None = None, fix: str | None = None) -> NoReturn:
-    """Reject a value with a specific problem. Without `breaks` or `fix`, the error uses those of the key."""
-    raise PydanticCustomError("refused", "refused", {"problem": problem, "breaks": breaks, "fix": fix})
+def refuse(problem: str, breaks: str | None = None, fix: str | None = None, *, hide: bool = False) -> NoReturn:
+    """Reject a value with a specific problem. Without `breaks` or `fix`, the error uses those of the key.
+
+    hide   the value may be a secret: the error does not show it
+    """
+    raise PydanticCustomError("refused", "refused", {"problem": problem, "breaks": breaks, "fix": fix, "hide": hide})
 
 
 def _not_bool(value: object) -> object:

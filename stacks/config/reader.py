@@ -108,4 +108,5 @@ class Reader:
             problem = f"is longer than {context['max_length']} characters"
         else:
             problem = f"does not fit in {key_help.wants}" if inside else f"is not {key_help.wants}"
-        self._report.add(path, f"{MASK if hidden else shown(detail['input'])} {problem}", breaks, fix)
+        seen = MASK if hidden or context.get("hide") else shown(detail["input"])
+        self._report.add(path, f"{seen} {problem}", breaks, fix)

@@ -10,7 +10,7 @@ from components.node.run import Ended, ProgramFailed, attempt, run
 
 _TRIES = 5
 _NO_FOLDER = "Missing privilege separation directory"
-_DEFAULT_PORT = 22
+DEFAULT_PORT = 22
 
 
 def query(*arguments: str) -> str:
@@ -40,9 +40,9 @@ def port() -> int:
     """Return sshd's first port."""
     ended = _ask("-T")
     if not ended.ok:
-        note(f"sshd does not report its port; using {_DEFAULT_PORT}")
+        note(f"sshd does not report its port; using {DEFAULT_PORT}")
     rows = (line.split() for line in ended.output.splitlines())
-    return next((int(row[1]) for row in rows if row[:1] == ["port"]), _DEFAULT_PORT)
+    return next((int(row[1]) for row in rows if row[:1] == ["port"]), DEFAULT_PORT)
 
 
 def reload() -> None:

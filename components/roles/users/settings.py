@@ -8,8 +8,9 @@ from pydantic import AfterValidator, Field
 
 from components.roles.accounting.settings import Limit, account_key, gpu_hours_key, max_jobs_key, qos_names_key
 from components.settings.draft import Draft
-from components.settings.problems import ROOT, Report
+from components.settings.problems import ROOT, Report, child_path
 from components.settings.section import Section, key
+from components.settings.ssh_keys import UsersKey
 from components.settings.types import Whole, refuse, word_set
 
 # Users and groups of Debian's base-passwd, of packages on nodes, and of cloud images; "admin" is a group on Ubuntu.
@@ -78,6 +79,14 @@ class User(Section):
         default_text="the uid",
         default_factory=lambda data: data["uid"],
     )
+    keys: tuple[UsersKey, ...] = key(
+        "public SSH keys with which the user logs in, besides those in the user's own ~/.ssh/authorized_keys; "
+        "[log in](using.md#log-in)",
+        wants="a list of public SSH keys",
+        breaks="the user could not log in with it",
+        fix="write the line of a .pub file, such as [ssh-ed25519 AAAA... laptop]; 'ssh-keygen -t ed25519' creates one",
+        default=(),
+    )
     account: str | None = account_key()
     gpu_hours: Limit | None = gpu_hours_key("the user")
     max_jobs: Limit | None = max_jobs_key("the user")
@@ -85,13 +94,14 @@ class User(Section):
 
 
 def check_users(users: Sequence[Draft], logins: Mapping[str, str], report: Report) -> None:
-    """Report users that share a name or number, or have the name of a login account.
+    """Report users that share a name, number or key, or have the name of a login account.
 
     logins   the machines that tailrack logs in to, by account
     """
     names: dict[str, str] = {}
     uids: dict[int, str] = {}
     gids: dict[int, str] = {}
+    keys: dict[tuple[str, ...], str] = {}
     for user in users:
         place = user.path.removeprefix(ROOT)
         name, uid, gid_key = user.text("name"), user.whole("uid"), "gid" if "gid" in user.raw else "uid"
@@ -112,3 +122,17 @@ def check_users(users: Sequence[Draft], logins: Mapping[str, str], report: Repor
             problem = f"{report.value(user.path, gid)} is also the gid of {gid_of}"
             breaks = "the second group could not be created, and both users would share group files"
             report.add(user.path_of(gid_key), problem, breaks, "change one of the gids")
+        _check_keys(user, keys, report)
+
+
+def _check_keys(user: Draft, keys: dict[tuple[str, ...], str], report: Report) -> None:
+    """Report keys that another user, or this one, has too. `keys` gets the place of each key."""
+    written = user.value("keys")
+    for index, text in enumerate(written if isinstance(written, tuple) else ()):
+        path = child_path(user.path_of("keys"), index)
+        place = path.removeprefix(ROOT)
+        # Comments do not matter.
+        if (other := keys.setdefault(tuple(text.split()[:2]), place)) != place:
+            problem = f"{report.value(path, text)} is also {other}"
+            breaks = "no one could tell whose login it is, and a removed key could still open an account"
+            report.add(path, problem, breaks, "give each user a key of their own, and write it once")

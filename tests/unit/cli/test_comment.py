@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,6 +20,7 @@ from cli.preview.plan import Plan
 from components.steps.command_line import render_request, whole_command
 from components.steps.label import StepLabel
 from engine.events import Event, Failure, Made, Summary
+from tests.unit.recorded import public_key
 
 COMMAND = "command:remote:Command"
 
@@ -110,6 +113,30 @@ def test_what_400_machines_do_alike_is_one_folded_section() -> None:
     assert "<details><summary>users, share, slurmd on n&#91;0-399&#93;: runs again</summary>" in text
     assert text.count("+ grace 6002 6002") == 2, "among the users, and in the section"
     assert text.index("400 to update") < text.index("**Users:**") < text.index("<details>")
+
+
+def test_it_says_who_gains_and_who_loses_a_key_by_its_fingerprint() -> None:
+    laptop, desk, bobs = (f"{public_key(name)} {name}" for name in ("laptop", "desk", "bobs pc"))
+    before = header(USER_KEYS_LINES=f"ada {laptop}\nbob {bobs}")
+    after = header(USER_KEYS_LINES=f"ada {desk}\nbob {bobs}")
+    events = [step(f"{node}-node", node, "users", before=before, after=after) for node in ("a1", "a2")]
+    text = comment("prod", events, Summary())
+    key = desk.split()[1]
+    print_ = base64.b64encode(hashlib.sha256(base64.b64decode(key)).digest()).decode().rstrip("=")
+    shown = text[text.index("**SSH keys:**") :].split("```")[1]
+    assert f"+ ada: ssh-ed25519 SHA256:{print_} (desk) can log in\n" in shown
+    assert "(laptop) can no longer log in" in shown
+    assert "bob" not in shown
+    assert shown.count("\n") == 3, "each key once, however many machines it is on"
+
+
+@pytest.mark.parametrize("kind", ["users' first keys", "their last keys"])
+def test_first_and_last_keys_are_shown_too(kind: str) -> None:
+    keys = {"USER_KEYS_LINES": f"ada {public_key('laptop')}"}
+    pair = (header(USER_KEYS_LINES=""), header(**keys))
+    before, after = pair if "first" in kind else pair[::-1]
+    text = comment("prod", [step("a1-node", "a1", "users", before=before, after=after)], Summary())
+    assert ("can log in" if "first" in kind else "can no longer log in") in text
 
 
 def test_of_machines_with_lines_of_their_own_some_are_shown_and_all_are_named() -> None:

@@ -13,7 +13,7 @@ from components.measurement import plan as measuring_plan
 from components.steps.label import StepLabel
 from engine.events import command_of
 from tests.unit.configs import HOST_KEY, RawConfig
-from tests.unit.recorded import AUTHORITY, LEAVE_KEY, OWN_OUTPUTS, Build, Recorded, certificate_of
+from tests.unit.recorded import AUTHORITY, LEAVE_KEY, OWN_OUTPUTS, Build, Recorded, certificate_of, public_key
 
 RESOURCES_PER_HOST = {"hosts": 6, "lab": 7}  # a lab makes the machine too
 # The label in front: the step's name, its machine, its words for people.
@@ -273,6 +273,16 @@ def test_another_user_touches_the_nodes_and_no_measurement(build: Build, lab_con
     # The head node's services give the user an account.
     assert after.differences(before) == looks | {"head-head", "head-services", "a1-node", "b1-node"}
     assert after.header("a1-node")["USERS_LINES"] == "ada 6001 6001\nbob 6002 6002"
+
+
+def test_a_users_key_touches_accounts_and_nothing_that_machines_check(build: Build, lab_config: RawConfig) -> None:
+    before = build(lab_config)
+    assert before.header("a1-node")["USER_KEYS_LINES"] == ""
+    lab_config["users"][0]["keys"] = [f"{public_key('laptop')} laptop", public_key("desk")]
+    after = build(lab_config)
+    assert after.differences(before) == {"head-head", "head-services", "a1-node", "b1-node"}
+    lines = f"ada {public_key('laptop')} laptop\nada {public_key('desk')}"
+    assert after.header("a1-node")["USER_KEYS_LINES"] == lines
 
 
 def test_a_new_munge_generation_touches_the_key_and_with_it_every_join(build: Build, lab_config: RawConfig) -> None:

@@ -134,6 +134,49 @@ def wrong_keys() -> list[tuple[str, str, str]]:
     ]
 
 
+def users(*keys: str, bobs: str = "") -> str:
+    """A config in which ada has keys, and bob one if it is given."""
+    bob = [{"name": "bob", "uid": 6002, "keys": [bobs]}] if bobs else []
+    return yaml.safe_dump({"users": [{"name": "ada", "uid": 6001, "keys": list(keys)}, *bob]})
+
+
+def rsa_key(bits: int, exponent: int = 65537) -> str:
+    modulus = (1 << bits - 1 | 1).to_bytes(bits // 8 + 1)
+    return ssh_key("ssh-rsa", exponent.to_bytes(3), modulus)
+
+
+def bad_users_keys() -> list[Bad]:
+    good = ssh_key("ssh-ed25519", bytes(32))
+    first, second = "users[0].keys[0]", "users[0].keys[1]"
+    return [
+        Bad("a text in the place of a list of keys is refused", f"users: [{{name: ada, uid: 6001, keys: '{good}'}}]",
+            "users[0].keys", ("is not a list of public SSH keys",)),
+        Bad("a word that is no key is refused", users("laptop"), first, ("[secret] is not a public SSH key",)),
+        Bad("a type alone is no key", users("ssh-ed25519"), first, ("is not a public SSH key",)),
+        Bad("a number is no key", "users: [{name: ada, uid: 6001, keys: [5]}]", first, ("public SSH keys",)),
+        Bad("a key with options is refused", users(f'command="true" {good}'), first,
+            ("has options such as command=", "authorized_keys")),
+        Bad("a key with a flag before it is refused", users(f"no-pty {good} laptop"), first, ("has options",)),
+        Bad("a certificate authority is refused", users(f"cert-authority {good}"), first, ("has options",)),
+        Bad("two keys in one text are refused", users(f"{good}\n{rsa_key(4096)}"), first,
+            ("has a line break", "each key as one line")),
+        Bad("a DSA key is refused", users("ssh-dss AAAAB3NzaC1kc3M= laptop"), first, ("is a DSA key",)),
+        Bad("a short RSA key is refused", users(rsa_key(1024)), first, ("has 1024 bits, which is too weak",)),
+        Bad("an RSA key just too short is refused", users(rsa_key(2040)), first, ("has 2040 bits",)),
+        Bad("an RSA key that sshd cannot read is refused", users(rsa_key(16392)), first, ("more than sshd reads",)),
+        Bad("an RSA key with an exponent of 1 is refused", users(rsa_key(4096, 1)), first, ("an exponent",)),
+        Bad("a negative RSA key is refused", users(ssh_key("ssh-rsa", b"\1\0\1", b"\xff" * 256)), first,
+            ("wrong length",)),
+        Bad("a key cut off is refused", users(good[:-8]), first, ("base64 part",)),
+        Bad("a key of another type than its own is refused", users(good.replace("ssh-ed25519", "ssh-rsa")), first,
+            ("of another type",)),
+        Bad("a key that a user has twice is refused", users(f"{good} laptop", f"{good} desk"), second,
+            ("is also users[0].keys[0]",)),
+        Bad("a key of two users is refused", users(good, bobs=f"{good} mine"), "users[1].keys[0]",
+            ("is also users[0].keys[0]", "give each user")),
+    ]  # fmt: skip
+
+
 def bad_cases() -> list[Bad]:
     other_type = base64.b64encode(b"\0\0\0\7ssh-rsa" + bytes(40)).decode()
     return [
@@ -406,6 +449,7 @@ def bad_cases() -> list[Bad]:
             ("'mainframe' is not cloud, server, desktop, bookworm, forky or ubuntu-24.04", "no image"),
         ),
         # users
+        *bad_users_keys(),
         Bad("a uid below 1000 is refused", "users: [{name: ada, uid: 999}]", "users[0].uid", ("999", "1000")),
         Bad("the uid of nobody is refused", "users: [{name: ada, uid: 65534}]", "users[0].uid", ("nobody",)),
         Bad(
@@ -1194,3 +1238,28 @@ def test_prolog_flags_that_leave_a_login_a_place_or_need_none_are_taken(slurm: s
 @pytest.mark.parametrize("folder", ["/home/shared", "/srv/share", "/mnt/big/x", "/raid", "/data/x"])
 def test_a_folder_for_data_may_be_shared(folder: str, key_folder: Path) -> None:
     parse(laid_over(f"storage: {{path: {folder}}}"), base_dir=key_folder)
+
+
+PRIVATE_KEYS = {
+    "OpenSSH": (Encoding.PEM, PrivateFormat.OpenSSH),
+    "PKCS8": (Encoding.PEM, PrivateFormat.PKCS8),
+}
+
+
+@pytest.mark.parametrize("form", PRIVATE_KEYS)
+def test_a_private_key_in_the_place_of_a_public_one_is_refused_and_never_shown(form: str) -> None:
+    encoding, private = PRIVATE_KEYS[form]
+    text = KEY.private_bytes(encoding, private, NoEncryption()).decode()
+    lines = text.splitlines()
+    for written in ([text], [" ".join(lines)], lines, lines[1:]):
+        with pytest.raises(ConfigError) as error:
+            parse(laid_over(users(*written)), base_dir=Path())
+        message = str(error.value)
+        assert "is a private key; everyone who reads the config could log in" in message
+        assert not [line for line in lines if line[:20] in message]
+
+
+@pytest.mark.parametrize("text", [*GOOD_KEYS, rsa_key(2048), rsa_key(16384)])
+def test_a_users_key_of_any_kind_that_sshd_accepts_is_read_with_its_comment(text: str) -> None:
+    (user,) = parse(laid_over(users(f"  {text}   my  laptop ")), base_dir=Path()).users
+    assert user.keys == (f"{text} my laptop",)
