@@ -12,7 +12,7 @@ RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypoth
 # The files whose phrases codespell checks (.codespell.txt, pyproject.toml).
 PROSE = README.md CONTRIBUTING.md Makefile docs cli components stacks engine lab bench __main__.py .ci .github
 export STACK ENGINE COMMAND
-.PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors shell trust down reap burst burst-down role lint prose test test-unit test-engine test-lab test-faults test-machines test-gpu bench
+.PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors ssh-config shell trust down reap burst burst-down role lint prose test test-unit test-engine test-lab test-faults test-machines test-gpu bench
 
 help:
 	@sed -n 's/^\([a-z-]*\): *[a-z._/ -]*## /\1\t/p' Makefile | expand -t 14
@@ -46,6 +46,9 @@ report: setup ## write the last measurements and the nodes into one HTML file
 
 floors: setup ## write floors from the last measurement into Pulumi.<stack>.yaml
 	@$(PYTHON) -m cli floors
+
+ssh-config: setup ## print lines for ~/.ssh/config with which you log in to every machine
+	@$(PYTHON) -m cli ssh-config
 
 images: setup ## show the images of containers and the nodes that have them
 	@$(PYTHON) -m cli images

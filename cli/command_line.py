@@ -28,6 +28,7 @@ def parser(about: str | None) -> argparse.ArgumentParser:
         ("diagnose", "write one archive without secrets for a bug report: states, reasons and logs of every machine"),
         ("report", "write the last measurements and the nodes into one HTML file"),
         ("floors", "write floors from the last measurement into the stack's config"),
+        ("ssh-config", "print lines for ~/.ssh/config with which you log in to every machine of the stack's cluster"),
         ("images", "show the images of containers and the nodes that have them"),
         ("engine", "print which engine the other commands use"),
         ("sweep", "remove every lab of this checkout, whatever its stack"),

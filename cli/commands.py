@@ -31,6 +31,7 @@ def main(argv: list[str] | None = None) -> int:
             "report": show_commands.report,
             "floors": show_commands.floors,
             "images": show_commands.images,
+            "ssh-config": show_commands.ssh_config,
             "shell": show_commands.shell,
             "trust": show_commands.trust,
             "engine": show_commands.engine,

@@ -27,6 +27,7 @@ from cli.pulumi.workspace import PROJECT, CliError, Workspace, write_private
 from cli.report import tables
 from cli.report.last_run import LastRun
 from cli.report.page import page
+from cli.ssh_config import config_text
 from cli.stack_config.stack_file import load_config, read_stack_file
 from cli.stack_config.written_config import WrittenConfig
 from cli.trust import trust as trust_hosts
@@ -124,6 +125,14 @@ def trust(arguments: argparse.Namespace, console: Console) -> int:
         os.environ.update(Workspace(PROJECT, arguments.stack, path, arguments.state_dir).environment())
         raw = from_pulumi(load_config(PROJECT, path).values, "tailrack")
     return trust_hosts(raw, PROJECT, console, interactive=sys.stdin.isatty())
+
+
+def ssh_config(arguments: argparse.Namespace, console: Console) -> int:
+    """Print lines for ~/.ssh/config on stdout."""
+    deployment = open_stack.open_quietly(arguments, console)
+    head = _cluster_outputs(arguments, deployment)["cluster"]["head"]
+    print(config_text(deployment, head), end="")
+    return 0
 
 
 def images(arguments: argparse.Namespace, console: Console) -> int:

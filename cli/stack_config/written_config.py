@@ -87,14 +87,18 @@ class WrittenConfig:
 
     @property
     def head_host(self) -> dict[str, Any] | None:
-        """Return the head node's entry in a site of kind `hosts`, as written, with the site's defaults.
+        """Return the head node's entry in a site of kind `hosts` (see `host`)."""
+        return self.host(self.head_name)
+
+    def host(self, name: str) -> dict[str, Any] | None:
+        """Return a machine's entry in a site of kind `hosts`, as written, with the site's defaults.
 
         None if its site is of another kind, or does not list it individually (a range, a file of hosts).
         """
         for site in self.mappings("tailrack:sites"):
             hosts = site["hosts"] if isinstance(site.get("hosts"), list) else []
             for host in hosts:
-                if isinstance(host, dict) and host.get("name") == self.head_name:
+                if isinstance(host, dict) and host.get("name") == name:
                     user = PRESETS.get(str(site.get("preset")))
                     defaults = {
                         key: site[key] for key in ("user", "port", "private_key_file", "bastion") if key in site

@@ -1,0 +1,199 @@
+"""`tailrack ssh-config`: the blocks as ssh reads them, hostile values, and where the head node was reached."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from components.roles.tailrack_command import ssh_config
+from components.roles.tailrack_command.host_blocks import Facts, Login, blocks
+from tests.unit.recorded import AUTHORITY, LEAVE_KEY, public_key
+
+OTHER = public_key("next authority")
+FACTS = Facts("head", ("a1", "a2", "b1"), {"b1": 2222}, (AUTHORITY,))
+
+
+def settings(path: Path, machine: str) -> dict[str, str]:
+    """What the ssh of this machine reads for a machine."""
+    done = subprocess.run(["ssh", "-F", path, "-G", machine], capture_output=True, text=True, check=True)
+    return dict(line.partition(" ")[::2] for line in done.stdout.splitlines())
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config"
+    path.write_text(blocks(ssh_config.logins(FACTS, "ada", "203.0.113.7", 22), FACTS.authorities))
+    return path
+
+
+def test_the_head_node_is_reached_at_its_address_and_known_by_its_name(config: Path) -> None:
+    head = settings(config, "head")
+    assert (head["hostname"], head["hostkeyalias"], head["user"]) == ("203.0.113.7", "head", "ada")
+    assert "proxyjump" not in head
+    assert head["stricthostkeychecking"] == "true"
+
+
+def test_nodes_are_reached_through_the_head_node_at_their_own_port(config: Path) -> None:
+    for node, port in (("a1", "22"), ("a2", "22"), ("b1", "2222")):
+        read = settings(config, node)
+        assert (read["hostname"], read["port"], read["proxyjump"], read["user"]) == (node, port, "head", "ada")
+
+
+def test_no_other_machine_is_concerned(config: Path) -> None:
+    other = settings(config, "github.com")
+    assert "knownhostscommand" not in other
+    assert "proxyjump" not in other
+
+
+def test_the_command_prints_all_authorities_as_known_hosts() -> None:
+    text = blocks([Login("head", "ada", address="192.0.2.1")], [AUTHORITY, OTHER])
+    (line,) = [line for line in text.splitlines() if "KnownHostsCommand" in line]
+    command = line.split(maxsplit=1)[1].replace("%%", "%").replace("%H", "head")
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert done.stdout == f"@cert-authority head {AUTHORITY}\n@cert-authority head {OTHER}\n"
+
+
+def test_nodes_alike_share_one_block(config: Path) -> None:
+    text = config.read_text()
+    assert "Host a1 a2\n" in text
+    assert text.count("ProxyJump head") == 2
+
+
+def test_a_machine_outside_the_cluster_is_known_by_its_own_key_alone(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    bastion = Login("head-bastion", "ops", 22, "198.51.100.1", "/keys/my key", keys=(OTHER,))
+    path.write_text(blocks([bastion, Login("head", "root", address="10.0.0.1", jump="head-bastion")], [AUTHORITY]))
+    read = settings(path, "head-bastion")
+    assert read["knownhostscommand"].endswith(f"%H {OTHER}")
+    assert read["identityfile"] == "/keys/my key"
+    assert settings(path, "head")["proxyjump"] == "head-bastion"
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        {"name": "a1\n    ProxyCommand touch /tmp/x"},
+        {"name": "a*"},
+        {"name": "-oProxyCommand=x"},
+        {"name": "A1"},
+        {"name": ""},
+        {"user": "ada\nProxyCommand x"},
+        {"user": "-l"},
+        {"user": "%h"},
+        {"user": ""},
+        {"address": "192.0.2.1 # x"},
+        {"address": "-oProxyCommand"},
+        {"address": "$(x)"},
+        {"jump": "head,evil"},
+        {"identity": '/x"\nProxyCommand x'},
+        {"identity": "/%d/key"},
+        {"keys": ("ssh-ed25519 AAAA; x",)},
+        {"keys": ("",)},
+        {"port": 0},
+        {"port": 65536},
+    ],
+)
+def test_a_value_that_would_be_another_line_of_ssh_is_refused(login: dict[str, object]) -> None:
+    Login("a1", "ada")
+    with pytest.raises(ValueError, match=r"cannot be in a configuration of ssh|is not a port"):
+        Login(**{"name": "a1", "user": "ada", **login})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"head": "head\nProxyCommand x"},
+        {"head": None},
+        {"nodes": ["a1", "%h"]},
+        {"nodes": [["a1"]]},
+        {"nodes": None},
+        {"ports": {"a1": "22; x"}},
+        {"ports": {"a1": True}},
+        {"ports": {"a 1": 22}},
+        {"authorities": []},
+        {"authorities": ["ssh-ed25519 AAAA\nHost *"]},
+        {"authorities": ["ssh-ed25519 $(x)"]},
+        {"authorities": 5},
+    ],
+)
+def test_facts_that_a_machine_made_up_are_refused(change: dict[str, object]) -> None:
+    good = {"head": "head", "nodes": ["a1"], "ports": {"a1": 2222}, "authorities": [AUTHORITY]}
+    assert Facts.read(good).nodes == ("a1",)
+    with pytest.raises(ValueError, match="no facts of a cluster"):
+        Facts.read({**good, **change})
+    with pytest.raises(ValueError, match="no facts of a cluster"):
+        Facts.read([good])
+
+
+@pytest.fixture
+def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The files of a head node."""
+    (tmp_path / "names").write_text("100.64.0.1 head\n100.64.0.2 a1\n100.64.0.3 b1\n")
+    (tmp_path / "authority").write_text(f"# 7\n{AUTHORITY}\n# leave {LEAVE_KEY}\n")
+    for node, port in (("a1", "22"), ("b1", "2222")):
+        (tmp_path / "members" / node).mkdir(parents=True)
+        (tmp_path / "members" / node / "sshd_port").write_text(f"{port}\n")
+    monkeypatch.setattr(ssh_config, "NAMES", tmp_path / "names")
+    monkeypatch.setattr(ssh_config, "MEMBERS", tmp_path / "members")
+    monkeypatch.setattr(ssh_config, "_AUTHORITIES", tmp_path / "authority")
+    monkeypatch.setattr("socket.gethostname", lambda: "head")
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    return tmp_path
+
+
+def run(*, head: str | None = None, port: int | None = None, as_json: bool = False) -> int:
+    return ssh_config.run(Namespace(head=head, port=port, json=as_json))
+
+
+def test_programs_get_the_facts_without_the_key_with_which_nodes_leave(
+    head: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(as_json=True) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts == {"head": "head", "nodes": ["a1", "b1"], "ports": {"b1": 2222}, "authorities": [AUTHORITY]}
+
+
+def test_the_address_is_the_one_that_the_users_ssh_has_reached(
+    head: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "198.51.100.9 50000 203.0.113.7 2022")
+    assert run() == 0
+    text = capsys.readouterr().out
+    assert "HostName 203.0.113.7\n" in text
+    assert "Port 2022\n" in text
+    assert run(head="gpu.example.org") == 0
+    text = capsys.readouterr().out
+    assert "HostName gpu.example.org\n" in text
+    assert "Port 2022" not in text
+
+
+@pytest.mark.parametrize(
+    ("connection", "reason"),
+    [
+        ("", "you did not come by SSH: add --head ADDRESS"),
+        ("8.8.8.8 50000 10.0.0.5 22", "the head node's own address 10.0.0.5 is not the one that you reached"),
+        ("words", "add --head ADDRESS"),
+    ],
+)
+def test_an_address_that_cannot_be_known_is_asked_for(
+    head: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    connection: str,
+    reason: str,
+) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", connection)
+    assert run() == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert reason in captured.err
+
+
+def test_a_machine_that_is_no_head_node_says_so(head: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (head / "names").unlink()
+    assert run(head="192.0.2.1") == 1
+    assert capsys.readouterr().err.startswith("tailrack: ")
