@@ -1,0 +1,109 @@
+"""`make ssh-config`: the logins of the stack's steps, and answers of a head node that are none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cli import ssh_config
+from cli.output.make_command import Make
+from cli.pulumi.workspace import CliError
+from cli.stack_config.written_config import WrittenConfig
+from tests.unit.recorded import AUTHORITY, public_key
+
+HEAD = {"host": "203.0.113.7", "user": "ubuntu", "port": 22}
+FACTS = {"head": "gateway", "nodes": ["n1", "p1"], "ports": {"n1": 2222}, "authorities": [AUTHORITY]}
+CONFIG = {
+    "tailrack:head": {"name": "gateway", "site": "rack"},
+    "tailrack:sites": [
+        {
+            "name": "rack",
+            "kind": "hosts",
+            "private_key_file": "keys/rack",
+            "hosts": [{"name": "gateway"}, {"name": "n1", "private_key_file": "/keys/n1"}],
+        }
+    ],
+}
+
+
+def text(monkeypatch: pytest.MonkeyPatch, connections: Mapping[str, Mapping[str, Any]], answer: object = FACTS) -> str:
+    deployment: Any = SimpleNamespace(
+        made=list,
+        make=Make("prod"),
+        lab="none",
+        written=WrittenConfig(CONFIG),
+        workspace=SimpleNamespace(config_file=Path("/checkout/Pulumi.prod.yaml")),
+    )
+    monkeypatch.setattr(ssh_config, "connections_by_machine", lambda resources: dict(connections))
+    monkeypatch.setattr(
+        ssh_config, "ask_head", lambda *words: answer if isinstance(answer, str) else json.dumps(answer)
+    )
+    return ssh_config.config_text(deployment, "gateway")
+
+
+def block(printed: str, name: str) -> list[str]:
+    """The lines of the first block for one machine."""
+    blocks = [part.splitlines() for part in printed.split("\n\n")]
+    return next([line.strip() for line in lines[1:]] for lines in blocks if lines[0] == f"Host {name}")
+
+
+def test_each_machine_has_the_account_and_the_key_of_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = text(monkeypatch, {"gateway": HEAD, "n1": {"host": "10.0.0.3", "user": "root", "port": 2022}})
+    assert printed.startswith("# Printed by make ssh-config STACK=prod: ")
+    assert block(printed, "gateway") == [
+        "HostName 203.0.113.7", "HostKeyAlias gateway", "User ubuntu", 'IdentityFile "/checkout/keys/rack"',
+    ]  # fmt: skip
+    # The head node knows n1's address and port.
+    assert block(printed, "n1") == ["Port 2222", "User root", 'IdentityFile "/keys/n1"', "ProxyJump gateway"]
+
+
+def test_a_node_of_another_stack_has_the_account_of_the_head_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert block(text(monkeypatch, {"gateway": HEAD}), "p1") == ["User ubuntu", "ProxyJump gateway"]
+
+
+def test_a_bastion_is_known_by_its_own_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = {"host": "198.51.100.1", "user": "ops", "port": 22, "hostKey": f"{public_key('bastion')} comment"}
+    printed = text(monkeypatch, {"gateway": {**HEAD, "proxy": proxy}})
+    bastion = block(printed, "gateway-bastion")
+    assert bastion[0] == "HostName 198.51.100.1"
+    assert bastion[-1].endswith(f"%H {public_key('bastion')}")
+    assert "ProxyJump gateway-bastion" in block(printed, "gateway")
+    assert printed.splitlines()[-3] == "Host gateway n1 p1", "the authority vouches for the cluster's machines alone"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "[1]",
+        "{",
+        {**FACTS, "head": "another"},
+        {**FACTS, "nodes": ["n1\n    ProxyCommand touch /tmp/x"]},
+        {**FACTS, "authorities": [f"{AUTHORITY}\nHost *"]},
+    ],
+)
+def test_an_answer_that_is_none_reaches_no_file_of_ssh(monkeypatch: pytest.MonkeyPatch, answer: object) -> None:
+    with pytest.raises(CliError, match=r"the head node gateway gave no usable answer .*: run make up STACK=prod"):
+        text(monkeypatch, {"gateway": HEAD}, answer)
+
+
+def test_a_value_of_the_config_that_ssh_would_read_otherwise_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        CliError, match="'%h' cannot be in a configuration of ssh; change it in the config of stack prod"
+    ):
+        text(monkeypatch, {"gateway": {**HEAD, "user": "%h"}})
+
+
+def test_a_head_node_on_this_machine_needs_no_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CliError, match="this machine is the head node gateway"):
+        text(monkeypatch, {"gateway": {}})
+
+
+def test_a_stack_that_never_reached_the_head_node_says_what_to_run_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CliError, match="run '/usr/local/bin/tailrack ssh-config' there"):
+        text(monkeypatch, {})
