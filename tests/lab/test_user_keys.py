@@ -35,7 +35,7 @@ def public(keys: Path, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def cluster(make_cluster: Callable[[str], ClusterUnderTest], keys: Path) -> ClusterUnderTest:
-    """A head node that computes and a1; a1 has a setting of its own for sshd."""
+    """A head node that computes and a1."""
     made = make_cluster("keys")
     made.config["tailrack:sites"].pop()
     made.config["tailrack:validation"]["floors_gb_per_s"] = {}
@@ -45,6 +45,10 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest], keys: Path) -> Clus
         {"name": "bob", "uid": 6002, "keys": [public(keys, "bob")]},
     ]
     made.up_ok()
+    # The refused logins of these tests would make sshd 9.8 and newer refuse this machine's next logins for a while.
+    quiet = "if sshd -T | grep -qi ^persourcepenalties; then echo PerSourcePenalties no >{}; systemctl reload ssh; fi"
+    for machine in ("head", "a1"):
+        made.run(machine, quiet.format("/etc/ssh/sshd_config.d/00-test.conf"))
     return made
 
 
@@ -167,24 +171,24 @@ def test_a_removed_key_and_a_removed_user_are_refused_after_up(
 def test_a_machine_whose_sshd_does_not_read_the_keys_is_named_and_the_others_go_on(
     cluster: ClusterUnderTest, adas: Path, keys: Path
 ) -> None:
-    # Before the lines that the cluster needs of all nodes.
+    # sshd reads this file before ours.
     cluster.run("a1", "echo 'Match User ada\n AuthorizedKeysFile none' >/etc/ssh/sshd_config.d/00-owner.conf")
     cluster.config["tailrack:users"][0]["keys"] = [public(keys, "laptop")]
     summary = cluster.up()
     (failure,) = [failure.message for failure in summary.failures if "a1" in failure.message]
     assert "sshd on a1 does not read the keys of ada in tailrack:users: it reads none" in failure
     assert ssh(with_key(adas, keys, "laptop"), "head").stdout == "head\n"
-    cluster.run("a1", "rm /etc/ssh/sshd_config.d/00-owner.conf")
-    cluster.up_ok()
-    done = ssh(with_key(adas, keys, "laptop"), "a1")
-    assert done.stdout == "a1\n", done.stderr
 
 
 def test_without_keys_in_the_config_nothing_of_them_is_left(cluster: ClusterUnderTest, adas: Path, keys: Path) -> None:
+    cluster.run("a1", "rm /etc/ssh/sshd_config.d/00-owner.conf")
     del cluster.config["tailrack:users"][0]["keys"]
     cluster.up_ok()
     for machine in ("head", "a1"):
         assert cluster.run(machine, f"ls -d {FOLDER} {CONF} 2>/dev/null || true") == ""
-    assert "Permission denied" in ssh(with_key(adas, keys, "laptop"), "head").stderr
-    # The key in the home still does.
-    assert ssh(with_key(adas, keys, "own"), "head").stdout == "head\n"
+        refused = ssh(with_key(adas, keys, "laptop"), machine)
+        assert "Permission denied (publickey" in refused.stderr
+    # The key in the home still opens both.
+    for machine in ("head", "a1"):
+        done = ssh(with_key(adas, keys, "own"), machine)
+        assert done.stdout == f"{machine}\n", done.stderr

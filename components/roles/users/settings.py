@@ -135,4 +135,4 @@ def _check_keys(user: Draft, keys: dict[tuple[str, ...], str], report: Report) -
         if (other := keys.setdefault(tuple(text.split()[:2]), place)) != place:
             problem = f"{report.value(path, text)} is also {other}"
             breaks = "no one could tell whose login it is, and a removed key could still open an account"
-            report.add(path, problem, breaks, "give each user a key of their own, and write it once")
+            report.add(path, problem, breaks, "give each user another key, and write it once")
