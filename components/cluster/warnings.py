@@ -7,6 +7,13 @@ from datetime import UTC, datetime
 
 from components.roles.cluster_settings import ClusterSettings
 
+# By the answer of role user_limits.
+_NOT_LIMITED = {
+    "controllers": "systemd there controls no memory, CPU or tasks, as in a container",
+    "logins": "SSH log-ins there do not run in systemd's user slices: install libpam-systemd on {head}, set UsePAM yes "
+    "in its /etc/ssh/sshd_config and run up again",
+}
+
 
 def warnings_about(
     settings: ClusterSettings,
@@ -14,6 +21,7 @@ def warnings_about(
     cgroups: bool,
     own_file_system: bool,
     open_ports: Sequence[int],
+    user_limits: str,
     restored: tuple[int, int],
 ) -> list[str]:
     """Return the notes about a cluster.
@@ -21,6 +29,7 @@ def warnings_about(
     cgroups           whether cgroups confine jobs
     own_file_system   whether the share has its own file system
     open_ports        ports of the cluster that the head node also needs for other NFS users
+    user_limits       the reason why users on the head node are not limited (role user_limits); `none` if they are
     restored          time of the backup that the head node was restored from, and its age then, in seconds; 0 for none
     """
     notes = []
@@ -39,6 +48,11 @@ def warnings_about(
         notes.append(
             f"{settings.head.name} also uses NFS outside the cluster: its ports {', '.join(map(str, open_ports))} stay "
             "open on its other networks. The share is exported only to the addresses of members."
+        )
+    if reason := _NOT_LIMITED.get(user_limits):
+        notes.append(
+            f"One user can use up the memory and the processes of {settings.head.name}, because "
+            f"{reason.format(head=settings.head.name)} (tailrack:head.user_limits)."
         )
     made_at, age = restored
     if made_at:

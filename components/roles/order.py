@@ -42,6 +42,7 @@ from components.roles.ssh_trust.role import role as ssh_trust
 from components.roles.tailnet.role import role as tailnet
 from components.roles.tailrack_command.role import role as tools
 from components.roles.user_keys.role import role as user_keys
+from components.roles.user_limits.role import role as user_limits
 from components.roles.users.role import role as users
 
 # Each function returns a role for the cluster's settings, or None if they do not use it. Role.after decides the order;
@@ -79,6 +80,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     backup,
     mlflow,
     grafana,
+    user_limits,
     held_packages,
     foreign_cluster,
 )

@@ -8,6 +8,7 @@ from components.settings.draft import Draft
 from components.settings.problems import Report
 from components.settings.section import Section, key, named, yes_no
 from components.settings.types import FreeText, NodeName, check_name
+from components.settings.user_limits import UserLimits
 
 OLD_COMPUTES = "root-of-any-node-is-root-here"
 """The value of the head node's `compute` that accepted the risk before 0.2."""
@@ -93,6 +94,7 @@ class Head(Section):
         "([security.md](security.md#the-trust-domain))",
         default=False,
     )
+    user_limits: UserLimits = key("limits for each user's processes on the head node", default=UserLimits())
 
 
 def check_head(head: Draft, report: Report) -> None:

@@ -118,6 +118,8 @@ def cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory
     config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": 1e-6}
     # Users go from node to node here. What holds them back where jobs are confined is in test_trust.py.
     config["tailrack:slurm"]["ssh_needs_job"] = False
+    # Containers cannot limit users (test_head_load.py).
+    config["tailrack:head"]["user_limits"] = {"enabled": False}
     stack = f"t1{os.environ.get('PYTEST_XDIST_WORKER', '')}"
     made = ClusterUnderTest(stack, tmp_path_factory.mktemp("t1"), found, config)
     made.forget_an_earlier_run()

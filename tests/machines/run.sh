@@ -13,7 +13,7 @@ releases=(trixie bookworm)
 .venv/bin/python -m tests.machines.image "${releases[@]}"
 # One cluster, and each file goes on from the one before.
 files=()
-for name in up share confined rdma reboot leaving debian_12; do files+=("tests/machines/test_$name.py"); done
+for name in up share confined head_load rdma reboot leaving debian_12; do files+=("tests/machines/test_$name.py"); done
 # Machines that are emulated keep all cores busy: whoever else works here comes first.
 exec nice unshare --mount --net --pid --fork --kill-child --mount-proc \
     .venv/bin/python -m pytest -p no:cacheprovider -n 0 -s -x --timeout 7200 "${files[@]}" "$@"

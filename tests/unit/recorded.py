@@ -259,6 +259,7 @@ class _Recorder(mocks.Mocks):
             "head": {
                 "slurm_version": "24.11.5",
                 "own_file_system": True,
+                "user_limits": "none",
             },
             "services": {}, "pool": {}, "device": {},
             "key": {"host_key": HOST_KEY},

@@ -16,7 +16,7 @@ from components.node.systemd import UNITS, retire
 _LIST = f"{LOG_DIR}/left"
 _PROGRAMS = "/usr/local/sbin"
 _LEAVE = "tailrack-leave"
-_DROP_INS = ("tailrack.conf", "tailrack-restart.conf")
+_DROP_INS = ("tailrack.conf", "tailrack-restart.conf", "tailrack-protect.conf")
 # Folders for drop-ins that the cluster created: these two, and those of units.
 _FOLDERS = ("/etc/systemd/resolved.conf.d", "/etc/exports.d")
 _KEPT_FOLDERS = {

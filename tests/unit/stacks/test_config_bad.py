@@ -291,6 +291,36 @@ def bad_cases() -> list[Bad]:
             ("'yes' is not true or false",),
         ),
         Bad(
+            "limits with which users cannot log in to the head node are refused",
+            "head: {name: h, site: one, user_limits: {memory_percent: 1}}",
+            "head.user_limits.memory_percent",
+            ("1 is not a whole number from 5 to 100", "users could not log in", "write 5 or more"),
+        ),
+        Bad(
+            "more of the head node's CPUs than there are is refused",
+            "head: {name: h, site: one, user_limits: {cpu_percent: 101}}",
+            "head.user_limits.cpu_percent",
+            ("101 is not a whole number from 5 to 100",),
+        ),
+        Bad(
+            "a percentage with its sign is refused",
+            "head: {name: h, site: one, user_limits: {memory_percent: 50%}}",
+            "head.user_limits.memory_percent",
+            ("'50%' is not a whole number from 5 to 100",),
+        ),
+        Bad(
+            "fewer tasks than an editor needs are refused",
+            "head: {name: h, site: one, user_limits: {tasks: 100}}",
+            "head.user_limits.tasks",
+            ("100 is not a whole number from 128 to 1000000", "an editor's server alone", "write 128 or more"),
+        ),
+        Bad(
+            "a word for limits of users is refused",
+            "head: {name: h, site: one, user_limits: none}",
+            "head.user_limits",
+            ("is not a mapping",),
+        ),
+        Bad(
             "a site without nodes is refused",
             "sites: [{name: one, kind: lab, pools: [{name: a}]}, {name: two, kind: lab}]",
             "sites[1].pools",

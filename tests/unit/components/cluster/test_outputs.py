@@ -68,6 +68,20 @@ def test_a_note_names_the_ports_that_others_nfs_keeps_open_on_the_head_node(
     )
 
 
+@pytest.mark.parametrize(
+    ("reason", "part"),
+    [("controllers", "systemd there controls no memory, CPU or tasks"), ("logins", "install libpam-systemd on door")],
+)
+def test_a_note_says_why_users_of_the_head_node_have_no_limits(
+    build: Build, hosts_config: RawConfig, reason: str, part: str
+) -> None:
+    hosts_config["slurm"] = {"ssh_needs_job": False}
+    (note,) = build(hosts_config, answers={"door-head": {"user_limits": reason}}).outputs["cluster"]["notes"]
+    assert note.startswith("One user can use up the memory and the processes of door, because ")
+    assert part in note
+    assert note.endswith("(tailrack:head.user_limits).")
+
+
 def test_the_cluster_output_names_the_cluster_its_partitions_and_the_heads_tailnet_address(
     build: Build, lab_config: RawConfig
 ) -> None:

@@ -38,7 +38,7 @@ PROVEN: dict[str, Any] = {
     "interfaces": ["eth1.7"], "rdma": ["mlx5_0:1"], "with": [["a1", "eth1"]], "note": "for people: é", "error": "",
 }  # fmt: skip
 OF_THE_HEAD: dict[str, Any] = {
-    "own_file_system": True, "slurm_version": "24.11.5", "fabric": PROVEN,
+    "own_file_system": True, "user_limits": "none", "slurm_version": "24.11.5", "fabric": PROVEN,
     "certificate": certificate_of("a1"), "authorities": f"# 1\n{HOST_KEY}\n# leave {HOST_KEY}",
 }  # fmt: skip
 ROLES = roles(parse(LAB, base_dir=Path()))

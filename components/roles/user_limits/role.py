@@ -1,0 +1,32 @@
+"""Limits for each user on the head node, and protection of the cluster's daemons there from users."""
+
+from __future__ import annotations
+
+from components.node.systemd import UNITS
+from components.roles.cluster_settings import ClusterSettings
+from components.roles.facts import matching
+from components.roles.role import File, Role
+from components.roles.user_limits.protection import PARENTS, PROTECTED, SLICE, daemon_text
+
+
+def role(settings: ClusterSettings) -> Role:
+    """Return the role. It comes after slurm, so that head.py finds a running slurmctld."""
+    limits = settings.head.user_limits
+    return Role(
+        "user_limits",
+        after=("slurm", "accounting", "nfs_exports", "ssh_trust"),
+        values={
+            "USER_LIMITS_ENABLED": limits.enabled,
+            "USER_LIMITS_MEMORY_PERCENT": limits.memory_percent,
+            "USER_LIMITS_CPU_PERCENT": limits.cpu_percent,
+            "USER_LIMITS_TASKS": limits.tasks,
+        },
+        files={
+            "head": (
+                *(File(f"{UNITS}/{unit}.d/tailrack-protect.conf", daemon_text(unit)) for unit in PROTECTED),
+                *(File(f"{UNITS}/{unit}.d/tailrack.conf", SLICE.format(percent=least)) for unit, least in PARENTS),
+            )
+        },
+        # The reason why users are not limited although the config wants it.
+        facts={"head": {"user_limits": matching("none|controllers|logins")}},
+    )

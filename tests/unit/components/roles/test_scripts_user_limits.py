@@ -1,0 +1,188 @@
+"""Role user_limits: the drop-ins of a head node, and the reasons why they have no effect there."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+
+from components.node import packages
+from components.roles.user_limits import head as head_module
+from components.roles.user_limits import logins
+from components.roles.user_limits.protection import PROTECTED
+from tests.unit.shell import ROLES, Shell, script_of
+
+UNITS = "/etc/systemd/system"
+GENERAL = f"{UNITS}/user-.slice.d/tailrack.conf"
+ON: dict[str, Any] = {
+    "USER_LIMITS_ENABLED": True,
+    "USER_LIMITS_MEMORY_PERCENT": 50,
+    "USER_LIMITS_CPU_PERCENT": 75,
+    "USER_LIMITS_TASKS": 4096,
+}
+OFF = {**ON, "USER_LIMITS_ENABLED": False}
+
+
+@pytest.fixture(autouse=True)
+def machine(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """A head node of four CPUs with a running slurmctld, on which limits have an effect, which `admin` manages."""
+    shell.write("/etc/passwd", "root:x:0:0::/root:/bin/bash\nadmin:x:1000:1000::/home/admin:/bin/bash\n")
+    shell.write("/etc/pam.d/common-session", "session required pam_unix.so\nsession optional pam_systemd.so\n")
+    shell.write("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory hugetlb pids\n")
+    shell.write("/proc/4711/oom_score_adj", "0")
+    shell.stub("sshd", "echo usepam yes")
+    shell.stub("dpkg-query", "echo 'installed libpam-systemd 257.9-1'")
+    systemctl = """
+    case "$*" in
+    "show -P MainPID slurmctld.service") echo 4711 ;;
+    "show -P MainPID "*) echo 0 ;;
+    "show -P ControlGroup "*) echo /system.slice ;;
+    list-units*) echo "user-6001.slice loaded active active User Slice of UID 6001" ;;
+    esac"""
+    shell.stub("systemctl", systemctl)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(head_module, "managing_login", lambda: "admin")
+    monkeypatch.setattr(logins, "exists", lambda program: True)
+    return shell
+
+
+def run(shell: Shell, values: dict[str, Any] = ON) -> str:
+    """Run the step twice; return the reason that it reports why users are not limited."""
+    for _ in range(2):
+        done = shell.step(script_of("user_limits", "head"), values)
+        assert done.returncode == 0, done.stderr
+    return str(json.loads(done.stdout)["user_limits"])
+
+
+def lines(shell: Shell, path: str) -> list[str]:
+    return shell.path(path).read_text().splitlines()
+
+
+def test_each_user_has_the_limits_of_the_config(shell: Shell) -> None:
+    assert run(shell) == "none"
+    expected = ["MemoryMax=50%", "MemorySwapMax=0", "TasksMax=4096", "CPUWeight=100", "CPUQuota=300%"]
+    assert lines(shell, GENERAL)[1:] == ["[Slice]", *expected]
+    # cron and atd start users' programs outside of slices of users, and go on when the kernel ends one of these.
+    for unit in ("cron", "atd"):
+        assert lines(shell, f"{UNITS}/{unit}.service.d/tailrack.conf")[1:] == [
+            "[Service]",
+            *expected,
+            "OOMPolicy=continue",
+        ]
+
+
+def test_without_a_limit_of_cpus_slices_still_share_them_by_weight(shell: Shell) -> None:
+    run(shell, {**ON, "USER_LIMITS_CPU_PERCENT": 100})
+    assert lines(shell, GENERAL)[-1] == "CPUWeight=100"
+
+
+def test_root_and_the_login_of_tailrack_have_no_limits(shell: Shell) -> None:
+    run(shell)
+    for uid in (0, 1000):
+        assert lines(shell, f"{UNITS}/user-{uid}.slice.d/tailrack.conf")[1:] == [
+            "[Slice]",
+            "CPUWeight=1000",
+            "MemoryMin=3%",
+        ]
+
+
+def test_another_login_of_tailrack_takes_the_place_of_the_former(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(shell)
+    shell.write(f"{UNITS}/user-1234.slice.d/own.conf", "[Slice]\n")
+    monkeypatch.setattr(head_module, "managing_login", lambda: "root")
+    run(shell)
+    assert not shell.path(f"{UNITS}/user-1000.slice.d").exists()
+    assert shell.path(f"{UNITS}/user-0.slice.d/tailrack.conf").exists()
+    assert shell.path(f"{UNITS}/user-1234.slice.d/own.conf").exists()
+
+
+def test_daemons_are_protected_and_the_running_ones_are_not_restarted(shell: Shell) -> None:
+    run(shell)
+    assert lines(shell, f"{UNITS}/slurmctld.service.d/tailrack-protect.conf")[1:] == [
+        "[Service]", "MemoryMin=3%", "OOMScoreAdjust=-900",
+    ]  # fmt: skip
+    assert shell.path("/proc/4711/oom_score_adj").read_text() == "-900"
+    assert [call for call in shell.calls if "restart" in call] == []
+    for unit in ("system.slice", "user.slice"):
+        assert shell.path(f"{UNITS}/{unit}.d/tailrack.conf").exists()
+
+
+def test_logins_and_jobs_inherit_no_protection() -> None:
+    (role,) = (role for role in ROLES if role.name == "user_limits")
+    scores = {file.path.split("/")[-2] for file in role.files["head"] if "OOMScoreAdjust" in file.text}
+    assert "slurmctld.service.d" in scores
+    assert not {"ssh.service.d", "slurmd.service.d"} & scores
+    assert "slurmd.service" not in PROTECTED
+    assert {*role.files} == {"head"}
+
+
+def test_limits_taken_out_of_the_config_go_and_daemons_stay_protected(shell: Shell) -> None:
+    run(shell)
+    shell.write(f"{UNITS}/cron.service.d/own.conf", "[Service]\n")
+    assert run(shell, OFF) == "none"
+    there = {str(path.relative_to(shell.path(UNITS))) for path in shell.path(UNITS).rglob("*.conf")}
+    assert not any(name.startswith(("user-.slice.d", "atd")) for name in there)
+    assert {name for name in there if name.startswith("cron")} == {"cron.service.d/own.conf"}
+    assert "slurmctld.service.d/tailrack-protect.conf" in there
+
+
+def test_leaving_removes_all_of_it(shell: Shell) -> None:
+    run(shell)
+    done = shell.step(script_of("machine", "leave"), {"NODE_ADOPT": False})
+    assert done.returncode == 0, done.stderr
+    assert list(shell.path(UNITS).iterdir()) == []
+
+
+def test_a_machine_without_controllers_is_reported(shell: Shell) -> None:
+    shell.write("/sys/fs/cgroup/cgroup.controllers", "hugetlb\n")
+    assert run(shell) == "controllers"
+    assert run(shell, OFF) == "none"
+
+
+def test_the_controllers_of_the_first_version_of_cgroups_count(shell: Shell) -> None:
+    shell.path("/sys/fs/cgroup/cgroup.controllers").unlink()
+    for name in ("memory", "cpu", "pids"):
+        shell.path(f"/sys/fs/cgroup/{name}").mkdir()
+    assert run(shell) == "none"
+
+
+def test_controllers_of_a_container_are_those_of_its_own_group(shell: Shell) -> None:
+    shell.stub("systemctl", 'case "$*" in *"ControlGroup system.slice") echo /docker/1/system.slice ;; esac')
+    assert run(shell) == "controllers"
+    shell.write("/sys/fs/cgroup/docker/1/cgroup.controllers", "memory cpu pids\n")
+    assert run(shell) == "none"
+
+
+@pytest.mark.parametrize("lacking", ["pam_systemd", "UsePAM"])
+def test_logins_that_stay_outside_of_slices_are_reported(shell: Shell, lacking: str) -> None:
+    if lacking == "UsePAM":
+        shell.stub("sshd", "echo usepam no")
+    else:
+        shell.write("/etc/pam.d/common-session", "session required pam_unix.so\n# pam_systemd.so\n")
+    assert run(shell) == "logins"
+
+
+def test_the_smallest_debian_gets_the_module_that_puts_logins_into_slices(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed: list[str] = []
+    monkeypatch.setattr(packages, "missing_of", lambda names: [name for name in names if name not in installed])
+    monkeypatch.setattr(packages, "try_ensure", lambda host, *names: installed.extend(names))
+    run(shell)
+    assert installed == ["libpam-systemd"]
+    assert shell.calls.count("systemctl start systemd-logind.service") == 1
+
+
+def test_a_service_that_the_owner_has_masked_stays_so(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.stub("systemctl", 'case "$*" in "is-enabled systemd-logind.service") echo masked; exit 1 ;; esac')
+    monkeypatch.setattr(packages, "missing_of", list)
+    monkeypatch.setattr(packages, "try_ensure", lambda host, *names: pytest.fail("it installs a package"))
+    shell.write("/etc/pam.d/common-session", "session required pam_unix.so\n")
+    assert run(shell) == "logins"
+
+
+def test_the_defaults_are_generous() -> None:
+    (role,) = (role for role in ROLES if role.name == "user_limits")
+    assert role.values == ON
