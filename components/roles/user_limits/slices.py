@@ -25,8 +25,8 @@ def account_file(uid: int) -> str:
 def limits_text(memory_percent: int, cpu_percent: int, tasks: int, cpus: int) -> str:
     """Return the limits, as lines of a unit's section.
 
-    The kernel ends a process as soon as the memory is used up: MemoryHigh would first slow all processes down until
-    nobody can log in to end one, and swap would slow down the machine.
+    The kernel ends a process as soon as the memory is used up. MemoryHigh would first slow down all processes of the
+    user, also a new log-in, and swap would slow down the machine.
     """
     # systemd counts 100% for each CPU. CPUWeight has the kernel divide the CPUs by slices and not by processes.
     quota = f"\nCPUQuota={cpu_percent * cpus}%" if cpu_percent < 100 else ""
