@@ -20,19 +20,23 @@ DAEMONS = ("slurmctld", "munge", "tailscaled")
 
 # It takes memory until the kernel ends it; at most 1.2 GB, should nothing end it.
 HOG = "[bytearray(10**7) for _ in range(120)]"
-# It forks until it may not, and each child keeps the CPU busy for a number of seconds.
+# It forks until it may not; then each child keeps the CPU busy for a number of seconds.
 BOMB = """
 import os, sys, time
 end, children = time.monotonic() + float(sys.argv[1]), 0
+waiting, begin = os.pipe()
 try:
     while children < 2000:
         if os.fork() == 0:
+            os.close(begin)
+            os.read(waiting, 1)
             while time.monotonic() < end and not os.path.exists("enough"):
                 pass
             os._exit(0)
         children += 1
 except BlockingIOError:
     print("refused after", children, flush=True)
+os.close(begin)
 while children:
     os.wait()
     children -= 1
