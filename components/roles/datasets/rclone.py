@@ -87,11 +87,15 @@ def copy(
     """
     remote = _remote(config_file)
     name, _, path = remote.partition(":")
-    if files.lines(config_file)[2] == "type = http" and path:
+    is_file = files.lines(config_file)[2] == "type = http" and bool(path)
+    if is_file:
         # The source is one file, so its folder is the remote folder.
         remote = f"{name}:"
     options = [
-        *("--files-from-raw", paths, "--no-traverse", "--transfers=8", "--checkers=16", _SERVER_TIME),
+        *("--files-from-raw", paths, "--transfers=8", "--checkers=16", _SERVER_TIME),
+        # One request lists a thousand objects. Without the list, each object needs a request of its own: twice the
+        # time for 500 small ones. A web server need not have a list.
+        "--no-traverse" if is_file else "--fast-list",
         *("--retries=3", "--low-level-retries=10", "--contimeout=10s", "--timeout=120s"),
         *("--progress", "--stats=2s", "--stats-one-line"),
         *(["--ignore-times"] if again else []),
