@@ -93,7 +93,7 @@ def copy(
         remote = f"{name}:"
     options = [
         *("--files-from-raw", paths, "--transfers=8", "--checkers=16", _SERVER_TIME),
-        # One request lists a thousand objects. Without the list, each object needs a request of its own: twice the
+        # One request lists a thousand objects. Without the list, each object needs one request: twice the
         # time for 500 small ones. A web server need not have a list.
         "--no-traverse" if is_file else "--fast-list",
         *("--retries=3", "--low-level-retries=10", "--contimeout=10s", "--timeout=120s"),
