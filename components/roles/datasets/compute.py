@@ -13,7 +13,7 @@ from components.node.waiting import now, wait_until
 from components.roles.datasets import paths
 from components.roles.datasets.account import ensure_account
 from components.roles.datasets.model import COMPLETE, FAILED, read_status
-from components.roles.datasets.serve import prepare
+from components.roles.datasets.serve import prepare, remove_server
 from components.roles.datasets.stage import HEAD_ADDRESS, last_plan, one_pass
 from components.roles.datasets.versions import homes
 
@@ -121,6 +121,4 @@ def remove_node() -> None:
     for path in (paths.MADE, paths.FOLDERS, paths.FEATURES, HEAD_ADDRESS):
         files.remove(path)
     if not files.exists(f"{paths.MODULES}/head.conf"):
-        systemd.retire(paths.SOCKET, paths.SERVER)
-        files.remove_folder(paths.STATE)
-        files.remove(paths.FILES_PROGRAM)
+        remove_server()

@@ -11,7 +11,18 @@ from collections.abc import Mapping, Sequence
 from components.node import files, systemd
 from components.node.run import run
 from components.roles.datasets.password import USER, write_password
-from components.roles.datasets.paths import ACCOUNT, FABRIC_PORT, MODULES, PORT, RSYNCD, SECRETS, SERVER, SOCKET, STATE
+from components.roles.datasets.paths import (
+    ACCOUNT,
+    FABRIC_PORT,
+    FILES_PROGRAM,
+    MODULES,
+    PORT,
+    RSYNCD,
+    SECRETS,
+    SERVER,
+    SOCKET,
+    STATE,
+)
 
 _TAILNET = "100.64.0.0/10"
 # The addresses of the last call of `listen`.
@@ -100,3 +111,10 @@ def listen(address: str, fabric: Sequence[str] | None = None, peers: Sequence[st
     if changed or not systemd.is_active(SOCKET):
         systemd.enable(SOCKET)
         run("systemctl", "restart", SOCKET)
+
+
+def remove_server() -> None:
+    """Remove the server, and everything that the machine's part kept."""
+    systemd.retire(SOCKET, SERVER)
+    files.remove_folder(STATE)
+    files.remove(FILES_PROGRAM)

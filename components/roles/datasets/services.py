@@ -11,7 +11,7 @@ from components.node.run import run
 from components.node.step.step import Step
 from components.roles.datasets import paths
 from components.roles.datasets.account import ensure_account
-from components.roles.datasets.serve import listen, prepare, serve
+from components.roles.datasets.serve import listen, prepare, remove_server, serve
 
 
 @dataclass(frozen=True)
@@ -55,4 +55,4 @@ def remove_head() -> None:
     for path in (paths.PLAN, paths.FETCHED, f"{paths.STATE}/nodes"):
         files.remove_folder(path)
     if not files.exists(f"{paths.MODULES}/node.conf"):
-        systemd.retire(paths.SOCKET, paths.SERVER)
+        remove_server()

@@ -15,7 +15,7 @@ import pytest
 
 from components.node import files
 from components.node.failure import Failure
-from components.roles.datasets import catalog, compute, feature, head_run, paths, rclone, stage
+from components.roles.datasets import catalog, compute, feature, head_run, paths, rclone, services, stage
 from components.roles.datasets.catalog import Source
 from components.roles.datasets.copying import Copying, addresses
 from components.roles.datasets.data_files import listed, sum_of
@@ -699,3 +699,13 @@ def test_a_complete_copy_stays_complete_while_a_pass_works_on_others(machine: Sh
         files.write(f"{paths.HERE}/{paths.STATUS_FILE}", json.dumps({"sets": {"words": row}}))
         assert stage.Report([WANTED]).rows["words"].state == COMPLETE
         assert stage.Report([replace(WANTED, version=V2)]).rows["words"].state == WAITS
+
+
+def test_a_head_node_without_data_sets_keeps_nothing_of_them(machine: Shell) -> None:
+    machine.stub("systemctl")
+    for path in (paths.SETTINGS, paths.PASSWORD, f"{paths.PLAN}/{paths.PLAN_FILE}"):
+        machine.write(path, "{}")
+    with machine.here():
+        services.remove_head()
+    assert not machine.path(paths.STATE).exists()
+    assert any(paths.SOCKET in call for call in machine.calls)
