@@ -708,4 +708,3 @@ def test_a_head_node_without_data_sets_keeps_nothing_of_them(machine: Shell) -> 
     with machine.here():
         services.remove_head()
     assert not machine.path(paths.STATE).exists()
-    assert any(paths.SOCKET in call for call in machine.calls)
