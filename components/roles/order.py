@@ -41,6 +41,7 @@ from components.roles.slurm_release.role import role as slurm_release
 from components.roles.ssh_trust.role import role as ssh_trust
 from components.roles.tailnet.role import role as tailnet
 from components.roles.tailrack_command.role import role as tools
+from components.roles.usage.role import role as usage
 from components.roles.user_keys.role import role as user_keys
 from components.roles.user_limits.role import role as user_limits
 from components.roles.users.role import role as users
@@ -69,6 +70,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     accounting,
     enroot_pyxis,
     health,
+    usage,
     scratch,
     slurm,
     datasets,

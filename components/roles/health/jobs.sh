@@ -3,6 +3,8 @@
 
 # One file per job: its name is the job's id, its content the user's uid.
 JOBS=/run/tailrack-private/jobs
+# One file per job with GPUs: its content is the GPUs that Slurm gave it. Role usage samples these.
+GPU_JOBS=/run/tailrack-private/gpu-jobs
 
 # Lock out other jobs' prologs and epilogs until this script ends. $1: seconds to wait for the lock
 lock_jobs() {

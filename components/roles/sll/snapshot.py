@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.wait_reason import Why, why_it_waits
+from components.roles.usage.summary import read_summary
 from components.validation.node_names import node_names
 from components.validation.preflight.findings import plain
 from components.validation.slurm_nodes import Node
@@ -26,6 +27,7 @@ class Row(TypedDict):
     nodes    names in Slurm's short form; empty while it waits
     count    number of nodes that it requests or has
     gpus     number of GPUs in total
+    gpu_use  how a running job uses its GPUs, such as `35 %` or `0 %, 2 idle`; empty if unknown
     start    Unix seconds; 0 while it waits
     sites    the sites of its nodes
     why      a sentence on why it waits; empty when it runs
@@ -38,6 +40,7 @@ class Row(TypedDict):
     nodes: str
     count: int
     gpus: int
+    gpu_use: str
     start: int
     sites: list[str]
     why: str
@@ -101,6 +104,14 @@ def gpus_of(resources: str) -> int:
     return total[0] if total else sum(int(number) for _, number in counts)
 
 
+def gpu_use(admin_comment: str) -> str:
+    """Return how a running job uses its GPUs, as role usage recorded it; empty without a record."""
+    held = read_summary(admin_comment)
+    if held is None or held.percent is None or not held.running:
+        return ""
+    return f"{held.percent} %{f', {held.unused} idle' if held.unused else ''}"
+
+
 def brief(why: Why) -> str:
     """Return the first sentence; if it ends with a colon, also the second."""
     first, *others = (" ".join(sentence.split()) for sentence in why.sentences)
@@ -119,6 +130,7 @@ def _row(job: Job, out: Sequence[Node], sites: Mapping[str, str]) -> Row:
         "nodes": plain(job.nodes),
         "count": job.node_count or len(names),
         "gpus": gpus_of(job.resources),
+        "gpu_use": "" if job.waits else gpu_use(job.admin_comment),
         "start": 0 if job.waits else job.start,
         "sites": sorted({plain(sites[name]) for name in names if name in sites}),
         # Only the nodes that are out: the first sentence names no others, and all nodes for each job would be slow.

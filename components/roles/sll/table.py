@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from components.roles.sll.snapshot import Row, Snapshot
 from components.validation.preflight.findings import plain
 
-HEAD = ("JOB", "USER", "NODES", "GPUS", "ELAPSED", "STATE", "SITE", "NAME / WAIT REASON")
+HEAD = ("JOB", "USER", "NODES", "GPUS", "GPU USE", "ELAPSED", "STATE", "SITE", "NAME / WAIT REASON")
 # Columns are cut at these widths, so that a long name does not push other columns off the screen.
-WIDEST = (12, 12, 20, 5, 12, 10, 16, 500)
+WIDEST = (12, 12, 20, 5, 14, 12, 10, 16, 500)
+# This column is left out where no job has a record of its GPUs.
+_GPU_USE = HEAD.index("GPU USE")
 # A snapshot older than this is marked as old.
 OLD_SECONDS = 20
 
@@ -31,8 +33,9 @@ def summary(seen: Snapshot, now: float) -> list[str]:
 def table(rows: Sequence[Row], now: float) -> list[str]:
     """Return a heading and a line for each job, with columns as wide as their content."""
     cells = [HEAD, *(_cells(row, now) for row in rows)]
-    cut = [[text[:most] for text, most in zip(line, WIDEST, strict=True)] for line in cells]
-    widths = [max(len(line[column]) for line in cut) for column in range(len(HEAD))]
+    shown = [column for column in range(len(HEAD)) if column != _GPU_USE or any(row["gpu_use"] for row in rows)]
+    cut = [[line[column][: WIDEST[column]] for column in shown] for line in cells]
+    widths = [max(map(len, column)) for column in zip(*cut, strict=True)]
     return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in cut]
 
 
@@ -61,7 +64,8 @@ def _cells(row: Row, now: float) -> tuple[str, ...]:
     since = _duration(elapsed(row, now)) if row["start"] else ""
     nodes = row["nodes"] or str(row["count"])
     # The reader cleaned these texts too, but a terminal must not depend on another program.
-    cells = (row["job"], row["user"], nodes, str(row["gpus"]), since, row["state"], ",".join(row["sites"]), name)
+    gpus = (str(row["gpus"]), row["gpu_use"])
+    cells = (row["job"], row["user"], nodes, *gpus, since, row["state"], ",".join(row["sites"]), name)
     return tuple(plain(cell) for cell in cells)
 
 

@@ -26,6 +26,8 @@ class Job:
     begin, start, end     Unix seconds, 0 if unknown; begin is the earliest time at which it may start
     minutes               its time limit, 0 without one
     resources             its requested resources in total: `cpu=2,mem=4G,node=1,gres/gpu=8`
+    allocated             the resources that Slurm gave it, in the same form
+    admin_comment         a text that only Slurm's administrators can set
     status, signal        its exit status and signal
     output                the file of its output
     """
@@ -59,6 +61,8 @@ class Job:
     status: int = 0
     signal: int = 0
     output: str = ""
+    allocated: str = ""
+    admin_comment: str = ""
 
     @property
     def title(self) -> str:
@@ -127,6 +131,8 @@ def _job(entry: Mapping[str, Any]) -> Job:
         status=_exit(entry, "return_code"),
         signal=_exit(entry, "signal"),
         output=_text(entry, "standard_output"),
+        allocated=_text(entry, "tres_alloc_str"),
+        admin_comment=_text(entry, "admin_comment"),
     )
 
 

@@ -6,6 +6,7 @@ import os
 import pwd
 import subprocess
 import time
+from dataclasses import dataclass
 
 from components.roles.tailrack_command.job import Job, read_jobs
 from components.validation.slurm_nodes import Node, read_nodes
@@ -56,13 +57,16 @@ def jobs(name: str) -> list[Job]:
 
 def _from_accounting(name: str) -> list[Job]:
     """Return a job that slurmctld no longer knows, with the fields that the accounting keeps."""
-    output = _sacct(name, "JobIDRaw,JobID,JobName,User,State,ExitCode,NodeList,Partition,ReqTRES,TimelimitRaw")
+    output = _sacct(
+        name, "JobIDRaw,JobID,JobName,User,State,ExitCode,NodeList,Partition,ReqTRES,TimelimitRaw,AdminComment"
+    )
     jobs = []
     for line in output.splitlines():
-        fields = line.split("|")
-        if len(fields) != 10 or not fields[0].isdecimal():
+        # An administrator's comment may contain anything.
+        fields = line.split("|", 10)
+        if len(fields) != 11 or not fields[0].isdecimal():
             continue
-        raw, title, job_name, user, state, code, nodes, partition, resources, minutes = fields
+        raw, title, job_name, user, state, code, nodes, partition, resources, minutes, comment = fields
         array, _, task = title.partition("_")
         status, _, signal = code.partition(":")
         jobs.append(
@@ -80,6 +84,7 @@ def _from_accounting(name: str) -> list[Job]:
                 minutes=int(minutes) if minutes.isdecimal() else 0,
                 status=int(status) if status.isdecimal() else 0,
                 signal=int(signal) if signal.isdecimal() else 0,
+                admin_comment=comment,
             )
         )
     return jobs
@@ -124,6 +129,35 @@ def used(begin: int, end: int) -> list[tuple[str, int, int]] | None:
         (row[0], int(row[1]), int(row[2]) if row[2].isdecimal() else end)
         for row in rows
         if len(row) == 3 and row[1].isdecimal() and row[0] != "None assigned"
+    ]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A job in the accounting that had nodes; `end` is None while it runs."""
+
+    number: str
+    user: str
+    start: int
+    end: int | None
+    allocated: str
+    admin_comment: str
+
+
+def held(begin: int, end: int, user: str = "") -> list[Held]:
+    """Return jobs that had nodes between two times. Raise SlurmError.
+
+    user   only this user's jobs; by default all for root, and for others their own
+    """
+    whose = ("-u", user) if user else ("-a",) if os.geteuid() == 0 else ()
+    fields = "JobIDRaw,User,Start,End,AllocTRES,AdminComment"
+    span = ("-S", _moment(begin), "-E", _moment(end))
+    output = _run("sacct", *whose, "-X", "-n", "-P", *span, "-o", fields, SLURM_TIME_FORMAT="%s")
+    rows = [line.split("|", 5) for line in output.splitlines()]
+    return [
+        Held(row[0], row[1], int(row[2]), int(row[3]) if row[3].isdecimal() else None, *row[4:])
+        for row in rows
+        if len(row) == 6 and row[0].isdecimal() and row[2].isdecimal()
     ]
 
 

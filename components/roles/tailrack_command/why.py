@@ -17,6 +17,7 @@ from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.job_end import why_it_ended
 from components.roles.tailrack_command.slurm import SlurmError
 from components.roles.tailrack_command.wait_reason import Why, why_it_waits
+from components.roles.usage.summary import read_summary, sentence
 from components.validation.preflight.findings import plain
 from components.validation.slurm_jobs import read_kept
 from components.validation.slurm_nodes import Node
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise SlurmError(f"{arguments.job!r} is not a job id; write one such as 12, or 12_3 for a task of an array")
     jobs = slurm.jobs(arguments.job)
     nodes = slurm.nodes() if any(job.waits for job in jobs) else []
-    explained = [(job, _with_copies(job, _why(job, nodes))) for job in jobs[:MOST_TASKS]]
+    explained = [(job, _with_copies(job, with_gpu_use(job, _why(job, nodes)))) for job in jobs[:MOST_TASKS]]
     if arguments.json:
         rows = [{"job": job.title, "user": job.user, "state": job.state, **asdict(why)} for job, why in explained]
         print(json.dumps({"jobs": rows}, indent=2))
@@ -71,11 +72,18 @@ def _why(job: Job, nodes: Sequence[Node]) -> Why:
     if job.runs:
         since = time.strftime("%Y-%m-%d %H:%M", time.gmtime(job.start))
         restarts = f" Restarts so far: {job.restarts}." if job.restarts else ""
-        return Why(
-            (f"It has been running on {job.nodes or 'nodes that are getting ready'} since {since} UTC.{restarts}",)
-        )
+        place = job.nodes or "nodes that are getting ready"
+        return Why((f"It has been running on {place} since {since} UTC.{restarts}",))
     cancelled_by = slurm.cancelled_by(job.title) if job.state == "CANCELLED" else ""
     return why_it_ended(job, _output(job), cancelled_by)
+
+
+def with_gpu_use(job: Job, why: Why) -> Why:
+    """Add how the job uses or used its GPUs, as role usage recorded it."""
+    held = read_summary(job.admin_comment)
+    if held is None or job.waits or held.running != job.runs or not (text := sentence(held)):
+        return why
+    return replace(why, sentences=(*why.sentences, text))
 
 
 def _with_copies(job: Job, why: Why) -> Why:

@@ -15,6 +15,11 @@ def device_numbers(root: Path = Path("/")) -> list[int]:
         text = (root / GRES).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return []
+    return device_numbers_in(text)
+
+
+def device_numbers_in(text: str) -> list[int]:
+    """Return the numbers of the device files that lines of gres.conf name, in Slurm's order."""
     devices: list[int] = []
     for numbers in re.findall(r"^[^#\n]*\bName=gpu\b[^\n]*\bFile=/dev/nvidia\[?([0-9,-]+)\]?", text, re.MULTILINE):
         for part in numbers.split(","):

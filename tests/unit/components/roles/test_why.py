@@ -286,7 +286,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
 def test_a_job_that_slurmctld_has_forgotten_is_told_from_the_books(
     play: Play, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    play(sacct="12|12|train|ada|OUT_OF_MEMORY|0:125|a1|all|cpu=1,mem=1G|60\n12|x\n")
+    play(sacct="12|12|train|ada|OUT_OF_MEMORY|0:125|a1|all|cpu=1,mem=1G|60|\n12|x\n")
     assert main(["why", "12"]) == 0
     assert "more memory than it had (1G in total)" in capsys.readouterr().out
 

@@ -1,0 +1,45 @@
+"""Install the sampler on a machine with GPUs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from components.node import files, systemd
+from components.node.files import File
+from components.node.step.step import Step
+from components.roles.usage.paths import ANSWER, SAMPLE_UNITS, SAMPLER
+from components.roles.usage.remove import remove_sampler
+
+
+@dataclass(frozen=True)
+class SamplerValues:
+    """The sampler and its units.
+
+    node_gpu_count   0 without GPUs
+    usage_enabled    False without accounting or without tailrack's job scripts
+    """
+
+    node_gpu_count: int
+    usage_enabled: bool
+    usage_sampler: str
+    usage_answer: str
+    usage_sample_unit: str
+    usage_sample_timer: str
+
+
+def compute(step: Step, values: SamplerValues) -> None:
+    """Install it, or remove it."""
+    if not (values.usage_enabled and values.node_gpu_count):
+        remove_sampler()
+        return
+    unit, timer = SAMPLE_UNITS
+    files.write_all(
+        [
+            File(SAMPLER, values.usage_sampler, 0o755),
+            File(ANSWER, values.usage_answer, 0o755),
+            File(f"{systemd.UNITS}/{unit}", values.usage_sample_unit),
+            File(f"{systemd.UNITS}/{timer}", values.usage_sample_timer),
+        ]
+    )
+    systemd.reload(unit, timer)
+    systemd.enable(timer, now=True)

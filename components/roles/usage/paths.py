@@ -1,0 +1,16 @@
+"""Paths of the record of GPU use. The prolog and epilog (role health) write JOBS and remove from it."""
+
+from __future__ import annotations
+
+from components.node.locks import PRIVATE
+from components.roles.ssh_trust.answers import ANSWERS
+
+# One file per job with GPUs on this node: its name is the job's id, its content SLURM_JOB_GPUS, as slurmd gives it.
+JOBS = f"{PRIVATE}/gpu-jobs"
+# One file per job: the samples so far, in JSON.
+SAMPLES = f"{PRIVATE}/gpu-use"
+SAMPLER = "/usr/local/lib/tailrack/gpu-use"
+ANSWER = f"{ANSWERS}/gpu-use"
+SAMPLE_UNITS = ("tailrack-gpu-use.service", "tailrack-gpu-use.timer")
+RECORDER = "/usr/local/lib/tailrack/job-gpu-use"
+RECORD_UNITS = ("tailrack-job-gpu-use.service", "tailrack-job-gpu-use.timer")

@@ -1,0 +1,20 @@
+"""Remove the sampler of a node, or the recorder of the head node. What Slurm has recorded stays."""
+
+from __future__ import annotations
+
+from components.node import files, systemd
+from components.roles.usage.paths import ANSWER, RECORD_UNITS, RECORDER, SAMPLE_UNITS, SAMPLER, SAMPLES
+
+
+def remove_sampler() -> None:
+    """Remove the sampler and its samples."""
+    systemd.retire(*reversed(SAMPLE_UNITS))
+    for path in (SAMPLER, ANSWER):
+        files.remove(path)
+    files.remove_folder(SAMPLES)
+
+
+def remove_recorder() -> None:
+    """Remove the recorder."""
+    systemd.retire(*reversed(RECORD_UNITS))
+    files.remove(RECORDER)

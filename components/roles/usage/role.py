@@ -1,0 +1,30 @@
+"""The use of GPUs by jobs: sampled on nodes while jobs have GPUs, recorded in Slurm's accounting at their end.
+
+Role health has the scripts that note which GPUs Slurm gives a job (prolog-10-job, epilog-10-job). `tailrack usage`,
+`tailrack why` and `sll` show the figures (summary.py).
+"""
+
+from __future__ import annotations
+
+from components.roles.cluster_settings import ClusterSettings
+from components.roles.program import launcher
+from components.roles.role import Role, template
+from components.roles.usage.paths import RECORD_UNITS, SAMPLE_UNITS
+
+
+def role(settings: ClusterSettings) -> Role:
+    """Return the role, also where it is off: its scripts then remove it. It needs accounting and the job scripts."""
+    return Role(
+        "usage",
+        after=("accounting", "gpu", "health"),
+        values={"USAGE_ENABLED": settings.accounting.enabled and settings.health.enabled},
+        texts={
+            "USAGE_SAMPLER": launcher("gpu-use"),
+            "USAGE_ANSWER": launcher("gpu-use", "answer"),
+            "USAGE_SAMPLE_UNIT": template("usage", SAMPLE_UNITS[0]),
+            "USAGE_SAMPLE_TIMER": template("usage", SAMPLE_UNITS[1]),
+            "USAGE_RECORDER": launcher("job-gpu-use"),
+            "USAGE_RECORD_UNIT": template("usage", RECORD_UNITS[0]),
+            "USAGE_RECORD_TIMER": template("usage", RECORD_UNITS[1]),
+        },
+    )

@@ -1,0 +1,134 @@
+"""Samples of the GPUs of one job on one node. Pure.
+
+A job's samples are counted per GPU that Slurm gave it, whether or not a process uses the GPU.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+# A GPU that ran kernels in less than this share of a sample's second is idle.
+IDLE_PERCENT = 5
+# One sample a minute: a GPU that was idle in this many samples in a row counts as unused now.
+UNUSED_SAMPLES = 10
+QUERY: Sequence[str] = (
+    "--query-gpu=index,pci.bus_id,utilization.gpu,memory.used",
+    "--format=csv,noheader,nounits",
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One GPU now: the percentage of the last second in which a kernel ran, and the used memory in MiB."""
+
+    index: int
+    bus: str
+    percent: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class GpuSamples:
+    """The samples of one GPU.
+
+    count     number of samples
+    percents  sum of their percentages
+    idle      number of idle samples
+    idle_run  number of idle samples in a row up to the last one
+    peak      most used memory, in MiB
+    """
+
+    count: int = 0
+    percents: int = 0
+    idle: int = 0
+    idle_run: int = 0
+    peak: int = 0
+
+    def plus(self, reading: Reading) -> GpuSamples:
+        """Return these samples and one more."""
+        idle = reading.percent < IDLE_PERCENT
+        return GpuSamples(
+            self.count + 1,
+            self.percents + reading.percent,
+            self.idle + idle,
+            self.idle_run + 1 if idle else 0,
+            max(self.peak, reading.memory),
+        )
+
+
+@dataclass(frozen=True)
+class Use:
+    """The use of a job's GPUs, on one node or on all its nodes.
+
+    gpus          number of GPUs that Slurm gave it
+    count, percents, idle   sums over its GPUs; see GpuSamples
+    peak          most used memory of one GPU, in MiB
+    unused        number of GPUs that have been idle for UNUSED_SAMPLES or more
+    unused_minutes   since when all of these have been idle
+    """
+
+    gpus: int = 0
+    count: int = 0
+    percents: int = 0
+    idle: int = 0
+    peak: int = 0
+    unused: int = 0
+    unused_minutes: int = 0
+
+    def plus(self, other: Use) -> Use:
+        """Return the use of two sets of GPUs together."""
+        minutes = [use.unused_minutes for use in (self, other) if use.unused]
+        return Use(
+            self.gpus + other.gpus,
+            self.count + other.count,
+            self.percents + other.percents,
+            self.idle + other.idle,
+            max(self.peak, other.peak),
+            self.unused + other.unused,
+            min(minutes, default=0),
+        )
+
+
+@dataclass(frozen=True)
+class JobSamples:
+    """The samples of a job on this node, by the number of the GPU's device file."""
+
+    gpus: Mapping[int, GpuSamples] = field(default_factory=dict)
+
+    def plus(self, devices: Sequence[int], readings: Mapping[int, Reading]) -> JobSamples:
+        """Return these samples and one more of each of the job's GPUs. A GPU without a reading gets none."""
+        gpus = {device: self.gpus.get(device, GpuSamples()) for device in devices}
+        read = {device: gpu.plus(readings[device]) for device, gpu in gpus.items() if device in readings}
+        return replace(self, gpus={**gpus, **read})
+
+    @property
+    def use(self) -> Use:
+        """Return the use of all its GPUs here."""
+        gpus = list(self.gpus.values())
+        unused = [gpu.idle_run for gpu in gpus if gpu.idle_run >= UNUSED_SAMPLES]
+        return Use(
+            len(gpus),
+            sum(gpu.count for gpu in gpus),
+            sum(gpu.percents for gpu in gpus),
+            sum(gpu.idle for gpu in gpus),
+            max((gpu.peak for gpu in gpus), default=0),
+            len(unused),
+            min(unused, default=0),
+        )
+
+
+def read_gpus(output: str) -> list[Reading]:
+    """Read nvidia-smi's answer to QUERY. Leave out GPUs without a figure (`[N/A]`, as in MIG mode) and other lines."""
+    readings = []
+    for row in csv.reader(output.splitlines()):
+        cells = [cell.strip() for cell in row]
+        if len(cells) == 4 and all(cell.isascii() and cell.isdecimal() for cell in (cells[0], *cells[2:])):
+            readings.append(Reading(int(cells[0]), cells[1], min(100, int(cells[2])), int(cells[3])))
+    return readings
+
+
+def places(text: str) -> list[int]:
+    """Read SLURM_JOB_GPUS, such as `0,3`: places in gres.conf."""
+    return [int(word) for word in text.strip().split(",") if word.isascii() and word.isdecimal()]

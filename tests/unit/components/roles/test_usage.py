@@ -1,0 +1,376 @@
+"""Who uses the GPUs: samples on nodes, the summary in Slurm's AdminComment, and what users see of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.node.step.step import Step
+from components.roles.sll.snapshot import gpu_use
+from components.roles.tailrack_command import slurm, usage
+from components.roles.tailrack_command.book import Stay
+from components.roles.tailrack_command.job import Job
+from components.roles.tailrack_command.slurm import Held, SlurmError
+from components.roles.tailrack_command.usage import as_text, span, usages
+from components.roles.tailrack_command.wait_reason import Why
+from components.roles.tailrack_command.why import with_gpu_use
+from components.roles.usage import record
+from components.roles.usage.leave import leave
+from components.roles.usage.paths import ANSWER, JOBS, RECORDER, SAMPLER, SAMPLES
+from components.roles.usage.record import is_due, read_answer, summary_of
+from components.roles.usage.role import role
+from components.roles.usage.samples import GpuSamples, JobSamples, Reading, Use, places, read_gpus
+from components.roles.usage.summary import Summary, read_summary, sentence, summary, with_summary
+from components.validation.slurm_nodes import Node
+from stacks.config import parse
+from tests.unit.components.roles.test_scripts_health import script
+from tests.unit.configs import LAB
+from tests.unit.shell import Shell, role_header, script_of
+
+NOW = 1_790_000_000
+GRES = "NodeName=a1 Name=gpu Type=h200 File=/dev/nvidia[0-1]\n"
+SMI = "0, 00000000:10:00.0, {}, 1000\n1, 00000000:11:00.0, 0, 4\n"
+BUSY = Use(gpus=1, count=60, percents=5400, idle=0, peak=2048)
+IDLE = Use(gpus=1, count=60, percents=0, idle=60, peak=4, unused=1, unused_minutes=60)
+
+
+def job(**fields: Any) -> Job:
+    given = {"nodes": "a1", "start": NOW - 3600, "allocated": "cpu=1,gres/gpu=1,gres/gpu:h200=1", **fields}
+    return Job(7, "train", "ada", 6001, given.pop("flags", ("RUNNING",)), **given)
+
+
+# Samples.
+
+
+def test_a_gpu_that_ran_no_kernel_is_idle_and_its_last_idle_samples_are_counted_in_a_row() -> None:
+    gpu = GpuSamples()
+    for percent in (0, 90, 4, 0):
+        gpu = gpu.plus(Reading(0, "", percent, 10 * percent))
+    assert gpu == GpuSamples(count=4, percents=94, idle=3, idle_run=2, peak=900)
+
+
+def test_a_gpu_is_unused_after_ten_idle_samples_in_a_row() -> None:
+    samples = JobSamples()
+    for number in range(12):
+        samples = samples.plus([0, 1], {0: Reading(0, "", 0, 1), 1: Reading(1, "", 0 if number else 50, 1)})
+        assert samples.use.unused == (0 if number < 9 else 1 if number < 10 else 2)
+    assert samples.use.unused_minutes == 11
+    assert samples.plus([0, 1], {0: Reading(0, "", 99, 1)}).use.unused == 1
+
+
+def test_gpus_without_a_reading_are_held_and_get_no_sample() -> None:
+    assert JobSamples().plus([3], {}).use == Use(gpus=1)
+
+
+def test_nvidia_smis_lines_without_a_figure_are_left_out() -> None:
+    text = "0, 00000000:10:00.0, 12, 34\n1, 00000000:11:00.0, [N/A], 4\nan error of the driver\n\n2, x, 300, 5\n"
+    assert read_gpus(text) == [Reading(0, "00000000:10:00.0", 12, 34), Reading(2, "x", 100, 5)]
+
+
+@pytest.mark.parametrize(("text", "expected"), [("0,3\n", [0, 3]), ("", []), ("0,x,../1,2", [0, 2])])
+def test_places_are_numbers(text: str, expected: list[int]) -> None:
+    assert places(text) == expected
+
+
+def sampled(shell: Shell, percent: int = 90) -> dict[str, Any]:
+    """Take a sample; the node's answer to the head node."""
+    shell.stub("setpriv", "exit 9")
+    shell.stub("runuser", f"echo '{SMI.format(percent)}'")
+    done = shell.command("gpu-use")
+    assert done.returncode == 0, done.stderr
+    jobs: dict[str, Any] = json.loads(shell.command("gpu-use", "answer").stdout)["jobs"]
+    return jobs
+
+
+def test_only_the_gpus_that_slurm_gave_a_job_count_for_it(shell: Shell) -> None:
+    shell.write("/etc/tailrack/gres.conf", GRES)
+    shell.write(f"{JOBS}/7", "0\n")
+    shell.write(f"{JOBS}/8", "1\n")
+    shell.write(f"{JOBS}/9", "5\n")
+    assert sampled(shell).keys() == {"7", "8"}
+    uses = sampled(shell)
+    assert Use(**uses["7"]) == Use(gpus=1, count=2, percents=180, peak=1000)
+    assert Use(**uses["8"]) == Use(gpus=1, count=2, idle=2, peak=4)
+
+
+def test_a_gpus_device_file_is_found_by_its_bus_address(shell: Shell) -> None:
+    shell.write("/etc/tailrack/gres.conf", GRES)
+    for bus, minor in (("0000:10:00.0", 1), ("0000:11:00.0", 0)):
+        shell.write(f"/proc/driver/nvidia/gpus/{bus}/information", f"Model: x\nDevice Minor: \t {minor}\n")
+    shell.write(f"{JOBS}/7", "1\n")
+    assert sampled(shell)["7"]["percents"] == 90
+
+
+def test_an_ended_job_keeps_its_samples_for_an_hour_and_gets_no_more(shell: Shell) -> None:
+    shell.write("/etc/tailrack/gres.conf", GRES)
+    shell.write(f"{JOBS}/7", "0\n")
+    sampled(shell)
+    shell.path(f"{JOBS}/7").unlink()
+    shell.write(f"{JOBS}/8", "0\n")
+    assert sampled(shell)["7"]["count"] == 1
+    os.utime(shell.path(f"{SAMPLES}/7"), (NOW - 4000, NOW - 4000))
+    assert sampled(shell).keys() == {"8"}
+    assert not shell.path(f"{SAMPLES}/7").exists()
+
+
+def test_without_a_job_nvidia_smi_does_not_run(shell: Shell) -> None:
+    assert sampled(shell) == {}
+    assert shell.calls == []
+
+
+def test_a_driver_that_fails_and_a_file_that_was_cut_off_end_nothing(shell: Shell) -> None:
+    shell.write("/etc/tailrack/gres.conf", GRES)
+    shell.write(f"{JOBS}/7", "0\n")
+    shell.write(f"{SAMPLES}/7", '{"0": [1, 2')
+    shell.stub("runuser", "exit 9")
+    assert shell.command("gpu-use").returncode == 0
+    assert shell.command("gpu-use", "answer").stdout == json.dumps({"jobs": {"7": Use(gpus=1).__dict__}})
+
+
+def test_the_prolog_notes_a_jobs_gpus_where_they_are_sampled_and_the_epilog_forgets_them(shell: Shell) -> None:
+    assert script(shell, "prolog", "10-job", SLURM_JOB_GPUS="0,1").returncode == 0
+    assert not shell.path(JOBS).exists()
+    shell.write(SAMPLER, "").chmod(0o755)
+    shell.write(f"{SAMPLES}/7", "of the run before it was requeued")
+    assert script(shell, "prolog", "10-job").returncode == 0
+    assert not shell.path(JOBS).exists()
+    assert script(shell, "prolog", "10-job", SLURM_JOB_GPUS="0,1").returncode == 0
+    assert shell.path(f"{JOBS}/7").read_text() == "0,1\n"
+    assert not shell.path(f"{SAMPLES}/7").exists()
+    assert script(shell, "epilog", "10-job").returncode == 0
+    assert not shell.path(f"{JOBS}/7").exists()
+
+
+# The summary.
+
+
+@pytest.mark.parametrize(
+    ("use", "running", "text"),
+    [
+        (BUSY, False, "tailrack: gpus=1 gpu_hours=1.00 gpu_use=90% gpu_idle=0% gpu_memory=2.0GiB cost=2.50USD"),
+        (IDLE, True, "tailrack so far: gpus=1 gpu_hours=1.00 gpu_use=0% gpu_idle=100% gpu_memory=0.0GiB cost=2.50USD "
+                     "unused=1 for=60min"),
+        (Use(gpus=1), False, "tailrack: gpus=1 gpu_hours=1.00 cost=2.50USD"),
+    ],
+)  # fmt: skip
+def test_a_summary_is_a_line_that_is_read_again(use: Use, running: bool, text: str) -> None:
+    made = summary(use, 1, 3600, {"USD": 2.5}, running=running)
+    assert made.text == text
+    again = read_summary(text)
+    assert again is not None
+    assert again.text == text
+    assert again.idle == made.idle
+
+
+@pytest.mark.parametrize("comment", ["", "ada's job", "tailrack: gpus=1", "tailrack: gpus=1 gpu_hours=1.00 x", "a; b"])
+def test_another_comment_is_no_summary(comment: str) -> None:
+    assert read_summary(comment) is None
+
+
+def test_an_administrators_own_comment_stays_before_the_summary() -> None:
+    first = with_summary("see ticket 5; and 6", summary(IDLE, 1, 60, {}, running=True))
+    assert first.startswith("see ticket 5; and 6; tailrack so far: ")
+    last = with_summary(first, summary(IDLE, 1, 3600, {}, running=False))
+    assert last.startswith("see ticket 5; and 6; tailrack: gpus=1 gpu_hours=1.00 ")
+    assert with_summary(first.split("; tailrack")[0].replace("; and 6", ""), Summary(False, 1, 1.0)).count("; ") == 1
+
+
+def test_a_job_on_two_nodes_pays_its_share_of_each_and_idle_gpus_of_both_count() -> None:
+    answers = {"a1": {"7": BUSY}, "a2": {"7": IDLE}}
+    book = {"a1": [Stay(0, None, 8.0, "USD")], "a2": [Stay(0, None, 3.0, "EUR")]}
+    nodes = {"a1": 8, "a2": 1}
+    made = summary_of(job(nodes="a[1-2]", allocated="gres/gpu=2"), answers, nodes, book, NOW)
+    assert made == Summary(True, 2, 2.0, 45, 50, 2.0, {"USD": 1.0, "EUR": 3.0}, 1, 60)
+
+
+def test_a_node_that_does_not_answer_leaves_hours_and_costs_and_no_figures() -> None:
+    ended = job(flags=("COMPLETED",), end=NOW - 1800)
+    made = summary_of(ended, {}, {"a1": 2}, {"a1": [Stay(0, None, 4.0, "USD")]}, NOW)
+    assert made == Summary(False, 1, 0.5, costs={"USD": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("given", "running", "due"),
+    [
+        (job(), True, True),
+        (job(), False, False),
+        (job(allocated="cpu=1"), True, False),
+        (job(flags=("COMPLETED", "COMPLETING"), end=NOW), True, False),
+        (job(flags=("PENDING",), nodes=""), True, False),
+        (job(flags=("CANCELLED",), start=0, nodes=""), True, False),
+        (job(flags=("COMPLETED",), end=NOW), False, True),
+        (job(flags=("COMPLETED",), end=NOW, admin_comment="tailrack so far: gpus=1 gpu_hours=1.00"), False, True),
+        (job(flags=("COMPLETED",), end=NOW, admin_comment="tailrack: gpus=1 gpu_hours=1.00"), False, False),
+        # Of the run before it was requeued.
+        (job(flags=("COMPLETED",), end=NOW, admin_comment="tailrack: gpus=1 gpu_hours=3.00"), False, True),
+    ],
+)
+def test_which_jobs_get_a_new_summary(given: Job, running: bool, due: bool) -> None:
+    assert is_due(given, running=running) is due
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"jobs": [1]}', '{"jobs": {"7": {"gpus": -1}}}', '{"jobs": {"7": {"gpus": true}}}',
+     '{"jobs": {"7": {"gpus": "1"}}}', '{"jobs": {"7": {"other": 1}}}', "[" * 100_000],
+)  # fmt: skip
+def test_a_malformed_answer_of_a_node_counts_as_none(text: str) -> None:
+    assert read_answer(text) is None
+
+
+@pytest.fixture
+def play(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """A head node on which one job runs and another has ended on a1, whose answer is known."""
+    ended = Job(8, "x", "bob", 6002, ("COMPLETED",), nodes="a1", start=NOW - 7200, end=NOW - 60, allocated="gres/gpu=1")
+    nodes = [Node("a1", frozenset({"MIXED"}), gpus="h200:2")]
+    monkeypatch.setattr(record, "jobs_and_nodes", lambda: ([job(), ended], nodes, {}))
+    monkeypatch.setattr(record, "ask_nodes", lambda names: {name: {"7": BUSY, "8": IDLE} for name in names})
+    monkeypatch.setattr(record, "read_book", dict)
+    monkeypatch.setattr("time.time", lambda: NOW)
+    shell.stub("scontrol")
+    shell.stub("sacctmgr")
+    return shell
+
+
+def test_a_running_jobs_summary_goes_to_slurmctld_and_an_ended_ones_to_slurmdbd_first(play: Shell) -> None:
+    play.stub("sacct", "echo '8|2026-11-26T18:00:00'")
+    assert play.command("job-gpu-use", "--now").returncode == 0
+    final = "admincomment=tailrack: gpus=1 gpu_hours=1.98 gpu_use=0% gpu_idle=100% gpu_memory=0.0GiB"
+    assert play.calls == [
+        "scontrol update jobid=7 admincomment=tailrack so far: gpus=1 gpu_hours=1.00 gpu_use=90% gpu_idle=0% "
+        "gpu_memory=2.0GiB",
+        "sacct -n -P -X -j 8 -o JobIDRaw,End",
+        f"sacctmgr -i modify job where jobid=8 set {final}",
+        f"scontrol update jobid=8 {final}",
+    ]
+
+
+@pytest.mark.parametrize("sacct", ["exit 1", "echo '8|Unknown'", "true"])
+def test_a_job_whose_end_slurmdbd_does_not_have_yet_is_recorded_a_minute_later(play: Shell, sacct: str) -> None:
+    play.stub("sacct", sacct)
+    assert play.command("job-gpu-use", "--now").returncode == 0
+    assert not any("jobid=8" in call for call in play.calls)
+
+
+def test_a_job_that_slurmdbd_does_not_take_stays_due_and_its_name_is_in_the_log(play: Shell) -> None:
+    play.stub("sacct", "echo '8|2026-11-26T18:00:00'")
+    play.stub("sacctmgr", "echo 'Connection refused' >&2; exit 1")
+    done = play.command("job-gpu-use", "--now")
+    assert done.returncode == 1
+    assert "slurmdbd does not take the GPU use of job 8: Connection refused" in done.stderr
+    assert not any(call.startswith("scontrol update jobid=8") for call in play.calls)
+
+
+def test_a_cluster_without_due_jobs_asks_no_node(play: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "jobs_and_nodes", lambda: ([job(allocated="cpu=1")], [], {}))
+    monkeypatch.setattr(record, "ask_nodes", lambda names: pytest.fail("a node was asked"))
+    assert play.command("job-gpu-use", "--now").returncode == 0
+    assert play.calls == []
+
+
+# What users see.
+
+
+def test_sll_and_why_show_idle_gpus_of_a_running_job() -> None:
+    idle = summary(IDLE, 1, 3600, {}, running=True).text
+    assert gpu_use(idle) == "0 %, 1 idle"
+    assert gpu_use(summary(BUSY, 1, 3600, {}, running=True).text) == "90 %"
+    assert gpu_use("") == ""
+    why = with_gpu_use(job(admin_comment=idle), Why(("It has been running.",)))
+    assert why.sentences[1] == "Its GPU has been idle for 60 min: cancel the job if it does not need it."
+    ended = job(flags=("COMPLETED",), admin_comment=summary(BUSY, 2, 3600, {"USD": 5.0}, running=False).text)
+    assert with_gpu_use(ended, Why(("It ended.",))).sentences[1] == "It had 2 GPUs: 2.00 GPU hours, idle 0 %, 5.00 USD."
+    # A requeued job that waits has the summary of its first run.
+    waits = job(flags=("PENDING",), admin_comment=idle)
+    assert with_gpu_use(waits, Why(("It waits.",))) == Why(("It waits.",))
+
+
+def test_a_sentence_names_how_many_gpus_are_idle() -> None:
+    some = Summary(True, 4, 1.0, 50, 50, unused=2, minutes=12)
+    assert sentence(some) == "2 of its 4 GPUs have been idle for 12 min: cancel the job if it does not need them."
+    assert sentence(Summary(False, 1, 1.0)) == ""
+
+
+def test_usage_adds_up_the_jobs_of_each_user_and_cuts_them_at_the_month() -> None:
+    final = summary(IDLE, 1, 7200, {"USD": 4.0}, running=False).text
+    held = [
+        Held("1", "bob", NOW - 7200, NOW, "gres/gpu=1", final),
+        Held("2", "ada", NOW - 3600, None, "gres/gpu=4", ""),
+        Held("3", "ada", NOW - 3600, NOW, "gres/gpu=2", ""),
+        Held("4", "eve", NOW - 3600, NOW, "cpu=4", ""),
+    ]
+    now = {"2": summary(Use(4, 10, 500, 5), 4, 3600, {}, running=True).text}
+    ada, bob = usages(held, now, NOW - 3600, NOW)
+    assert (ada.user, ada.jobs, ada.hours, ada.sampled, ada.idle, ada.costs) == ("ada", 2, 6.0, 4.0, 2.0, {})
+    assert (bob.hours, bob.idle, bob.costs) == (1.0, 1.0, {"USD": 2.0})
+    lines = as_text([ada, bob], NOW).splitlines()
+    assert lines[0].split() == ["USER", "JOBS", "GPU", "HOURS", "IDLE", "COST"]
+    assert lines[1].split() == ["ada", "2", "6.00", "50%", "-"]
+    assert lines[2].split() == ["bob", "1", "1.00", "100%", "2.00", "USD"]
+
+
+@pytest.mark.parametrize(
+    ("month", "problem"),
+    [("2026-13", "not a month"), ("november", "not a month"), ("2026-11; rm", "not a month"), ("2090-01", "not begun")],
+)
+def test_a_month_that_is_none_is_refused(month: str, problem: str) -> None:
+    with pytest.raises(SlurmError, match=problem):
+        span(month, NOW)
+
+
+def test_a_month_ends_at_the_next_one_or_now() -> None:
+    assert span("2026-02", NOW) == (1769904000, 1772323200)
+    assert span(None, NOW)[1] == NOW
+
+
+def test_a_user_that_is_no_name_is_refused() -> None:
+    with pytest.raises(SlurmError, match="not a user name"):
+        usage.run(argparse.Namespace(month=None, user="--format=x", json=False))
+
+
+@pytest.mark.parametrize(("uid", "user", "words"), [(0, "", ["-a"]), (6001, "", []), (6001, "bob", ["-u", "bob"])])
+def test_users_see_their_own_jobs_and_root_sees_all(
+    monkeypatch: pytest.MonkeyPatch, uid: int, user: str, words: list[str]
+) -> None:
+    calls: list[tuple[str, ...]] = []
+
+    def answer(*command: str, **_: str) -> str:
+        calls.append(command)
+        return f"7|ada|{NOW}|Unknown|gres/gpu=1|my | own\n8|ada|Unknown|Unknown||\n"
+
+    monkeypatch.setattr(slurm, "_run", answer)
+    monkeypatch.setattr("os.geteuid", lambda: uid)
+    assert slurm.held(0, NOW, user) == [Held("7", "ada", NOW, None, "gres/gpu=1", "my | own")]
+    assert list(calls[0][1 : len(words) + 2]) == [*words, "-X"]
+
+
+# The machines.
+
+
+@pytest.mark.parametrize(
+    ("section", "enabled"),
+    [({}, True), ({"accounting": {"enabled": False}}, False), ({"health": {"enabled": False}}, False)],
+)
+def test_it_needs_accounting_and_the_job_scripts(section: dict[str, Any], enabled: bool) -> None:
+    assert role(parse({**LAB, **section}, base_dir=Path())).values == {"USAGE_ENABLED": enabled}
+
+
+def test_a_node_samples_only_where_it_has_gpus_and_leaves_nothing(shell: Shell) -> None:
+    shell.stub("systemctl", '[ "$1" != is-enabled ] || echo enabled')
+    compute, services = script_of("usage", "compute"), script_of("usage", "services")
+    header = role_header("usage")
+    for gpus in (0, 2, 0, 2):
+        done = shell.step(compute, {**header, "NODE_GPU_COUNT": gpus})
+        assert done.returncode == 0, done.stderr
+        assert [shell.path(path).exists() for path in (SAMPLER, ANSWER)] == [bool(gpus)] * 2
+    assert shell.step(services, header).returncode == 0
+    assert shell.path(RECORDER).stat().st_mode & 0o777 == 0o755
+    with shell.here():
+        leave(Step("a1", "tailrack-leave"))
+    assert not any(shell.path(path).exists() for path in (SAMPLER, ANSWER, RECORDER))
+    assert not list(shell.path("/etc/systemd/system").glob("tailrack-*gpu-use*"))
