@@ -101,6 +101,11 @@ def cancelled_by(name: str) -> str:
         return f"user {number.strip()}"
 
 
+def admin_comment(name: str) -> str:
+    """Return a job's AdminComment in the accounting; empty without one."""
+    return _sacct(name, "AdminComment").partition("\n")[0]
+
+
 def expand(short: str) -> list[str]:
     """Return the node names of Slurm's short form. Raise SlurmError."""
     return scontrol("show", "hostnames", short).split()

@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from components.roles.scratch.sync_report import sentences
+from components.roles.sll.snapshot import gpus_of
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.job_end import why_it_ended
@@ -80,7 +81,9 @@ def _why(job: Job, nodes: Sequence[Node]) -> Why:
 
 def with_gpu_use(job: Job, why: Why) -> Why:
     """Add how the job uses or used its GPUs, as role usage recorded it."""
-    held = read_summary(job.admin_comment)
+    # slurmctld keeps the last text of the running job.
+    ended = not job.runs and not job.waits and gpus_of(job.allocated)
+    held = read_summary(slurm.admin_comment(job.title) if ended else job.admin_comment)
     if held is None or job.waits or held.running != job.runs or not (text := sentence(held)):
         return why
     return replace(why, sentences=(*why.sentences, text))

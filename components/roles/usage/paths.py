@@ -13,4 +13,6 @@ SAMPLER = "/usr/local/lib/tailrack/gpu-use"
 ANSWER = f"{ANSWERS}/gpu-use"
 SAMPLE_UNITS = ("tailrack-gpu-use.service", "tailrack-gpu-use.timer")
 RECORDER = "/usr/local/lib/tailrack/job-gpu-use"
+# On the head node: a line `number end` for each ended job that is recorded and that slurmctld still knows.
+RECORDED = f"{PRIVATE}/gpu-use-recorded"
 RECORD_UNITS = ("tailrack-job-gpu-use.service", "tailrack-job-gpu-use.timer")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -24,9 +24,9 @@ from components.roles.ssh_trust.ask import ask, asking_key
 from components.roles.tailrack_command.book import Stay, read_book, spent
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.slurm import SlurmError
-from components.roles.usage.paths import ANSWER
+from components.roles.usage.paths import ANSWER, RECORDED
 from components.roles.usage.samples import Use
-from components.roles.usage.summary import Summary, read_summary, summary, with_summary
+from components.roles.usage.summary import Summary, summary, with_summary
 from components.validation.node_names import node_names
 from components.validation.preflight.findings import plain
 from components.validation.slurm_nodes import Node
@@ -37,6 +37,8 @@ LIMIT_SECONDS = 30
 MINUTES = 5
 # slurmctld forgets an ended job after five minutes: a node that has not answered until then is left out.
 WAIT_SECONDS = 180
+# Nodes keep the samples of an ended job for this time.
+KEEP_SECONDS = 3600
 Book = Mapping[str, Sequence[Stay]]
 Answers = Mapping[str, Mapping[str, Use]]
 
@@ -50,30 +52,40 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     all_jobs = "--now" in arguments or int(now / 60) % MINUTES == 0
-    due = [job for job in jobs if is_due(job, running=all_jobs)]
+    recorded = {*files.lines(RECORDED)}
+    due = [job for job in jobs if is_due(job, recorded, now, running=all_jobs)]
     if not due:
         return 0
     names = sorted({name for job in due for name in _names(job)})
     answers = ask_nodes([name for name in names if name in {node.name for node in nodes}])
     book, gpus = read_book(), gpus_by_node(nodes)
-    ended = []
+    ended: list[tuple[Job, str]] = []
     for job in due:
         new = summary_of(job, answers, gpus, book, now)
         if new.running:
-            _tell_slurmctld(job, with_summary(job.admin_comment, new))
+            text = with_summary(job.admin_comment, new)
+            attempt("scontrol", "update", f"jobid={job.number}", f"admincomment={text}", limit=LIMIT_SECONDS)
         elif all(str(job.number) in answers.get(name, {}) for name in _names(job)) or now - job.end > WAIT_SECONDS:
             ended.append((job, with_summary(job.admin_comment, new)))
-    return record(ended)
+    new_marks = record(ended)
+    if new_marks:
+        known = {_mark(job) for job in jobs}
+        files.write(RECORDED, "\n".join(sorted({*recorded, *new_marks} & known)), 0o600)
+    return 0
 
 
-def is_due(job: Job, *, running: bool) -> bool:
+def is_due(job: Job, recorded: Container[str], now: float, *, running: bool) -> bool:
     """Return whether a job needs a new summary. `running`: also if it has not ended."""
     if not gpus_of(job.allocated) or not job.start or not job.nodes or job.waits or "COMPLETING" in job.flags:
         return False
     if job.runs:
         return running
-    last = read_summary(job.admin_comment)
-    return last is None or last.running or last.hours != summary(Use(), *_held(job, job.end), {}, running=False).hours
+    return now - job.end < KEEP_SECONDS and _mark(job) not in recorded
+
+
+def _mark(job: Job) -> str:
+    """Return a line that is another one for each run of a requeued job."""
+    return f"{job.number} {job.end}"
 
 
 def summary_of(job: Job, answers: Answers, gpus: Mapping[str, int], book: Book, now: float) -> Summary:
@@ -104,31 +116,30 @@ def gpus_by_node(nodes: Iterable[Node]) -> dict[str, int]:
     return {name: sum(int(kind.rpartition(":")[2]) for kind in parts) for name, parts in kinds.items()}
 
 
-def record(ended: Sequence[tuple[Job, str]]) -> int:
-    """Write the summaries of ended jobs to slurmdbd, then to slurmctld, where they mark the job as recorded."""
-    if not ended:
-        return 0
-    # Before slurmdbd has a job's end, slurmctld's record of it would replace the text.
-    numbers = ",".join(str(job.number) for job, _ in ended)
+def record(ended: Iterable[tuple[Job, str]]) -> list[str]:
+    """Write summaries of ended jobs to slurmdbd, and return the marks of those that it has.
+
+    slurmctld changes no job that has ended.
+    """
+    jobs = list(ended)
+    if not jobs:
+        return []
+    # Before slurmdbd has a job's end, slurmctld's record of the end would replace the text.
+    numbers = ",".join(str(job.number) for job, _ in jobs)
     shown = attempt("sacct", "-n", "-P", "-X", "-j", numbers, "-o", "JobIDRaw,End", limit=LIMIT_SECONDS)
-    known = {line.partition("|")[0] for line in shown.output.splitlines() if line.partition("|")[2] != "Unknown"}
-    failed = 0
-    for job, text in ended:
+    rows = (line.partition("|") for line in shown.output.splitlines())
+    known = {number for number, _, end in rows if end != "Unknown"}
+    marks = []
+    for job, text in jobs:
         if str(job.number) not in known:
             continue
         where = ("modify", "job", "where", f"jobid={job.number}", "set", f"admincomment={text}")
         done = attempt("sacctmgr", "-i", *where, limit=LIMIT_SECONDS, keep_errors=True)
         if done.ok:
-            _tell_slurmctld(job, text)
+            marks.append(_mark(job))
         else:
             sys.stderr.write(f"slurmdbd does not take the GPU use of job {job.number}: {plain(done.errors)}\n")
-            failed = 1
-    return failed
-
-
-def _tell_slurmctld(job: Job, text: str) -> None:
-    if text != job.admin_comment:
-        attempt("scontrol", "update", f"jobid={job.number}", f"admincomment={text}", limit=LIMIT_SECONDS)
+    return marks
 
 
 def ask_nodes(names: Sequence[str]) -> dict[str, Mapping[str, Use]]:

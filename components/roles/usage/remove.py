@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from components.node import files, systemd
-from components.roles.usage.paths import ANSWER, RECORD_UNITS, RECORDER, SAMPLE_UNITS, SAMPLER, SAMPLES
+from components.roles.usage.paths import ANSWER, RECORD_UNITS, RECORDED, RECORDER, SAMPLE_UNITS, SAMPLER, SAMPLES
 
 
 def remove_sampler() -> None:
@@ -18,3 +18,4 @@ def remove_recorder() -> None:
     """Remove the recorder."""
     systemd.retire(*reversed(RECORD_UNITS))
     files.remove(RECORDER)
+    files.remove(RECORDED)
