@@ -90,9 +90,10 @@ _READERS = """certificate_end_timestamp_seconds collector_seconds collector_succ
 # Series of tailrack-figures on the head node.
 _HEAD_READERS = """backup_timestamp_seconds busbw_floor_gb_per_s busbw_gb_per_s measured_timestamp_seconds
     measurement_verdict node_cost_this_month node_idle_limit_seconds node_idle_seconds node_price_per_hour
-    share_available_bytes share_bytes slurm_gpus slurm_gpus_in_use slurm_jobs slurm_node_out slurm_nodes
-    slurm_state_available_bytes slurm_state_bytes training_floor_images_per_second_per_rank training_images_per_second
-    training_images_per_second_per_rank training_jitter_ratio training_measured_timestamp_seconds training_verdict"""
+    share_available_bytes share_bytes slurm_gpus slurm_gpus_in_use slurm_gpus_unused slurm_jobs slurm_node_out
+    slurm_nodes slurm_state_available_bytes slurm_state_bytes training_floor_images_per_second_per_rank
+    training_images_per_second training_images_per_second_per_rank training_jitter_ratio
+    training_measured_timestamp_seconds training_verdict"""
 
 ANY_MACHINE = frozenset(
     {

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from components.roles.monitoring.exposition import Metric
 from components.roles.sll.snapshot import gpus_of
 from components.roles.tailrack_command.job import Job
+from components.roles.usage.summary import read_summary
 from components.validation.slurm_nodes import Node
 
 NODE_STATES = ("idle", "mixed", "allocated", "completing", "draining", "drained", "down", "unknown")
@@ -50,6 +51,11 @@ def slurm_figures(jobs: Iterable[Job], nodes: Sequence[Node]) -> list[Metric]:
             "GPUs that jobs have.",
             [({}, sum(gpus_of(job.resources) for job in jobs if job.runs))],
         ),
+        Metric(
+            "tailrack_slurm_gpus_unused",
+            "GPUs that running jobs have and have not used for 10 minutes or more; without accounting, 0.",
+            [({}, sum(_unused(job) for job in jobs if job.runs))],
+        ),
     ]
 
 
@@ -73,6 +79,11 @@ def job_state(job: Job) -> str:
 def gpus_in(kinds: str) -> int:
     """Return the number of GPUs in `h200:8, a100:4`."""
     return sum(int(kind.rpartition(":")[2]) for kind in kinds.split(", ") if kind)
+
+
+def _unused(job: Job) -> int:
+    held = read_summary(job.admin_comment)
+    return held.unused if held else 0
 
 
 def _partition(job: Job, partitions: Sequence[str]) -> str:

@@ -46,8 +46,10 @@ class GpuSamples:
     idle_run: int = 0
     peak: int = 0
 
-    def plus(self, reading: Reading) -> GpuSamples:
-        """Return these samples and one more."""
+    def plus(self, reading: Reading | None) -> GpuSamples:
+        """Return these samples and one more. Without a reading, the GPU may be in use."""
+        if reading is None:
+            return replace(self, idle_run=0)
         idle = reading.percent < IDLE_PERCENT
         return GpuSamples(
             self.count + 1,
@@ -100,8 +102,7 @@ class JobSamples:
     def plus(self, devices: Sequence[int], readings: Mapping[int, Reading]) -> JobSamples:
         """Return these samples and one more of each of the job's GPUs. A GPU without a reading gets none."""
         gpus = {device: self.gpus.get(device, GpuSamples()) for device in devices}
-        read = {device: gpu.plus(readings[device]) for device, gpu in gpus.items() if device in readings}
-        return replace(self, gpus={**gpus, **read})
+        return JobSamples({device: gpu.plus(readings.get(device)) for device, gpu in gpus.items()})
 
     @property
     def use(self) -> Use:

@@ -70,6 +70,7 @@ def test_nodes_jobs_and_gpus_are_counted_by_partition_and_state_without_holes() 
     assert values(found, "tailrack_slurm_node_out") == {("a1",): 0, ("a2",): 1, ("b1",): 0}
     assert values(found, "tailrack_slurm_gpus") == {(): 20}
     assert values(found, "tailrack_slurm_gpus_in_use") == {(): 6}
+    assert values(found, "tailrack_slurm_gpus_unused") == {(): 0}
     assert "ada" not in exposition(found)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from components.node.step.step import Step
+from components.roles.monitoring.slurm_figures import slurm_figures
 from components.roles.sll.snapshot import gpu_use
 from components.roles.tailrack_command import slurm, usage
 from components.roles.tailrack_command.book import Stay
@@ -65,6 +66,8 @@ def test_a_gpu_is_unused_after_ten_idle_samples_in_a_row() -> None:
 
 def test_gpus_without_a_reading_are_held_and_get_no_sample() -> None:
     assert JobSamples().plus([3], {}).use == Use(gpus=1)
+    # They may be in use again.
+    assert JobSamples({3: GpuSamples(20, 0, 20, 20)}).plus([3], {}).use == Use(gpus=1, count=20, idle=20)
 
 
 def test_nvidia_smis_lines_without_a_figure_are_left_out() -> None:
@@ -379,3 +382,10 @@ def test_a_node_samples_only_where_it_has_gpus_and_leaves_nothing(shell: Shell) 
         leave(Step("a1", "tailrack-leave"))
     assert not any(shell.path(path).exists() for path in (SAMPLER, ANSWER, RECORDER))
     assert not list(shell.path("/etc/systemd/system").glob("tailrack-*gpu-use*"))
+
+
+def test_unused_gpus_of_all_running_jobs_are_one_figure_without_names() -> None:
+    text = summary(IDLE, 1, 3600, {}, running=True).text
+    jobs = [job(admin_comment=text), job(admin_comment=text), job(flags=("COMPLETED",), admin_comment=text)]
+    (unused,) = [figure for figure in slurm_figures(jobs, []) if figure.name == "tailrack_slurm_gpus_unused"]
+    assert unused.samples == [({}, 2)]
