@@ -40,6 +40,7 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     made.config["tailrack:sites"][0]["pools"][0]["price_per_hour"] = PRICE
     made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:users"].append({"name": "bob", "uid": 6002})
+    made.config["tailrack:accounting"] = {"unused_gpus": {"tell_minutes": 10, "end_minutes": 20}}
     made.up_ok()
     for path, text in (
         ("/usr/local/share/fake.xml", xml([gpu(0), gpu(1)])),
@@ -56,10 +57,23 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
 
 def submit(cluster: Cluster, user: str) -> str:
     """Submit a job with a GPU as a user, wait until it runs, and return its number."""
-    line = "cd; sbatch --parsable --output=/dev/null -n1 -c1 --gpus=1 --wrap 'sleep 900'"
+    line = "cd; sbatch --parsable --output=job.out -n1 -c1 --gpus=1 --wrap 'sleep 900'"
     number = cluster.run_as(user, "head", line).strip()
-    eventually(lambda: cluster.run("head", f"squeue -h -j {number} -o %T").strip() == "RUNNING", 60, "the job runs")
+    eventually(lambda: state(cluster, number) == "RUNNING", 60, "the job runs")
     return number
+
+
+def sample(cluster: Cluster, times: int) -> None:
+    """Let minutes pass for the samples of GPUs."""
+    cluster.run("a1", f"for n in {{1..{times}}}; do /usr/local/lib/tailrack/gpu-use; done")
+
+
+def state(cluster: Cluster, job: str) -> str:
+    return cluster.run("head", f"scontrol show job {job} | sed -n 's/.*JobState=\\([A-Z]*\\).*/\\1/p'").strip()
+
+
+def output(cluster: Cluster, user: str) -> str:
+    return cluster.run_as(user, "head", "cd; cat job.out")
 
 
 def why(cluster: Cluster, user: str, job: str) -> str:
@@ -76,10 +90,10 @@ def test_a_busy_gpu_and_an_idle_one_differ_while_the_jobs_run_and_in_the_account
     assert cluster.run("a1", "systemctl is-active tailrack-gpu-use.timer").strip() == "active"
     busy, idle = submit(cluster, "ada"), submit(cluster, "bob")
     cluster.run("a1", "systemctl start tailrack-gpu-use.service")
-    cluster.run("a1", f"for n in {{2..{SAMPLES}}}; do /usr/local/lib/tailrack/gpu-use; done")
+    sample(cluster, SAMPLES - 1)
     cluster.run("head", f"systemctl start tailrack-job-gpu-use.service; {RECORD}")
     said = why(cluster, "bob", idle)
-    assert re.search(r"Its GPU has been idle for \d+ min: cancel the job if it does not need it", said), said
+    assert re.search(r"Its GPU has been idle for \d+ min\. Cancel the job", said), said
     assert "It has had 1 GPU:" in why(cluster, "ada", busy)
     assert "idle 0 %" in why(cluster, "ada", busy)
     view = cluster.run("head", "sll --once")
@@ -88,7 +102,9 @@ def test_a_busy_gpu_and_an_idle_one_differ_while_the_jobs_run_and_in_the_account
     assert re.search(rf"^{idle} +bob .* 0 %, 1 idle ", view, re.MULTILINE), view
     # While they run, `tailrack usage` has their figures from slurmctld.
     running = {row["user"]: row for row in json.loads(cluster.run("head", "tailrack usage --json"))["usage"]}
-    assert running["ada"]["idle"] == 0 < running["bob"]["idle"] == running["bob"]["hours"]
+    assert running["ada"]["idle"] == 0
+    assert running["bob"]["hours"] > 0
+    assert running["bob"]["idle"] == pytest.approx(running["bob"]["hours"])
     refused = cluster.attempt("head", f"runuser -u bob -- scontrol update jobid={idle} admincomment=busy")
     assert refused.returncode != 0, "a user sets the text that root reads"
 
@@ -97,7 +113,16 @@ def test_a_busy_gpu_and_an_idle_one_differ_while_the_jobs_run_and_in_the_account
 
     started = float(cluster.run("head", f'date +%s -d "$(squeue -h -j {idle} -o %S)"'))
     eventually(long_enough, 60, "the jobs have run for long enough to cost something")
-    cluster.run("head", f"scancel {busy} {idle}")
+    told = "tailrack: Its GPU has been idle for"
+    eventually(lambda: told in output(cluster, "bob"), 30, "the idle job is told so in its output")
+    assert "ends this job" not in output(cluster, "bob")
+    sample(cluster, 10)
+    cluster.run("head", RECORD)
+    eventually(lambda: "CANCELLED" in state(cluster, idle), 60, "the idle job ends at the limit")
+    assert "tailrack ends this job" in output(cluster, "bob")
+    assert state(cluster, busy) == "RUNNING"
+    assert "tailrack:" not in output(cluster, "ada")
+    cluster.run("head", f"scancel {busy}")
 
     def recorded() -> bool:
         cluster.attempt("head", RECORD)

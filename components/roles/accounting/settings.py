@@ -140,6 +140,26 @@ class Qos(Section):
     )
 
 
+class UnusedGpus(Section):
+    """Jobs that hold GPUs without using them."""
+
+    tell_minutes: Whole = number(
+        "after so many minutes with an idle GPU, a running job gets a line in its stderr",
+        10,
+        10_080,
+        breaks="jobs that only load data would be told too",
+        default=30,
+    )
+    end_minutes: Whole = number(
+        "after so many minutes in which all its GPUs were idle, a job that was told before ends; 0: never",
+        0,
+        10_080,
+        breaks="jobs would end too early or never",
+        default=0,
+    )
+    exempt_qos: tuple[str, ...] = qos_names_key("QOS whose jobs may hold idle GPUs, such as one for interactive jobs")
+
+
 class Accounting(Section):
     """Records of jobs, and limits per account, QOS and user."""
 
@@ -171,6 +191,9 @@ class Accounting(Section):
         breaks="slurmdbd would not start",
         default=12,
     )
+    unused_gpus: UnusedGpus | None = key(
+        "tell users whose jobs hold [unused GPUs](day-2.md#accounting), and end such jobs; default: off", default=None
+    )
 
 
 def check_accounting(accounting: Draft, users: Sequence[Draft], slurm: Draft, report: Report) -> None:
@@ -191,6 +214,8 @@ def check_accounting(accounting: Draft, users: Sequence[Draft], slurm: Draft, re
         preempts[service.text("name") or ""] = _list_at(service, "preempts")
     breaks = "their jobs would preempt each other forever"
     _check_cycles(accounting.items("qos"), "preempts", preempts, breaks, report)
+    if isinstance(unused := accounting.values.get("unused_gpus"), Draft):
+        _check_unused(unused, qos, on=on, report=report)
     for user in users:
         _check_names_exist(user, "account", {*accounts, DEFAULT_ACCOUNT}, "account", report)
         _check_names_exist(user, "qos", qos, "QOS", report)
@@ -198,6 +223,17 @@ def check_accounting(accounting: Draft, users: Sequence[Draft], slurm: Draft, re
             breaks = "the usage of jobs would not be recorded"
             fix = "remove it, or set tailrack:accounting.enabled to true"
             report.add(user.path_of(name), "is set while accounting is off", breaks, fix)
+
+
+def _check_unused(unused: Draft, qos: set[str], *, on: bool, report: Report) -> None:
+    _check_names_exist(unused, "exempt_qos", {*qos, "normal"}, "QOS", report)
+    tell, end, path = unused.value("tell_minutes"), unused.value("end_minutes"), unused.path_of("end_minutes")
+    if isinstance(tell, int) and isinstance(end, int) and 0 < end <= tell:
+        problem = f"{report.value(path, end)} is not more than tell_minutes ({tell})"
+        report.add(path, problem, "jobs would end without a warning", f"write more than {tell}, or 0 for never")
+    if not on:
+        problem, breaks = "is set while accounting is off", "no job's GPUs would be sampled"
+        report.add(unused.path, problem, breaks, "remove it, or set tailrack:accounting.enabled to true")
 
 
 def _names(sections: Iterable[Draft]) -> set[str]:

@@ -27,6 +27,7 @@ from components.roles.tailrack_command.slurm import SlurmError
 from components.roles.usage.paths import ANSWER, RECORDED
 from components.roles.usage.samples import Use
 from components.roles.usage.summary import Summary, summary, with_summary
+from components.roles.usage.unused import apply_limits, read_limits
 from components.validation.node_names import node_names
 from components.validation.preflight.findings import plain
 from components.validation.slurm_nodes import Node
@@ -60,13 +61,17 @@ def main(arguments: Sequence[str]) -> int:
     answers = ask_nodes([name for name in names if name in {node.name for node in nodes}])
     book, gpus = read_book(), gpus_by_node(nodes)
     ended: list[tuple[Job, str]] = []
+    running: list[tuple[Job, Summary]] = []
     for job in due:
         new = summary_of(job, answers, gpus, book, now)
         if new.running:
             text = with_summary(job.admin_comment, new)
             attempt("scontrol", "update", f"jobid={job.number}", f"admincomment={text}", limit=LIMIT_SECONDS)
+            running.append((job, new))
         elif all(str(job.number) in answers.get(name, {}) for name in _names(job)) or now - job.end > WAIT_SECONDS:
             ended.append((job, with_summary(job.admin_comment, new)))
+    if running and (limits := read_limits()) is not None:
+        apply_limits(limits, running, jobs)
     new_marks = record(ended)
     if new_marks:
         known = {_mark(job) for job in jobs}

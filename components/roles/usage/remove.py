@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from components.node import files, systemd
-from components.roles.usage.paths import ANSWER, RECORD_UNITS, RECORDED, RECORDER, SAMPLE_UNITS, SAMPLER, SAMPLES
+from components.roles.usage.paths import (
+    ANSWER,
+    RECORD_UNITS,
+    RECORDED,
+    RECORDER,
+    SAMPLE_UNITS,
+    SAMPLER,
+    SAMPLES,
+    TOLD,
+    UNUSED_GPUS,
+)
 
 
 def remove_sampler() -> None:
@@ -17,5 +27,5 @@ def remove_sampler() -> None:
 def remove_recorder() -> None:
     """Remove the recorder."""
     systemd.retire(*reversed(RECORD_UNITS))
-    files.remove(RECORDER)
-    files.remove(RECORDED)
+    for path in (RECORDER, RECORDED, UNUSED_GPUS, TOLD):
+        files.remove(path)

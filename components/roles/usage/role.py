@@ -6,6 +6,9 @@ Role health has the scripts that note which GPUs Slurm gives a job (prolog-10-jo
 
 from __future__ import annotations
 
+import json
+
+from components.roles.accounting.settings import UnusedGpus
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher
 from components.roles.role import Role, template
@@ -17,7 +20,10 @@ def role(settings: ClusterSettings) -> Role:
     return Role(
         "usage",
         after=("accounting", "gpu", "health"),
-        values={"USAGE_ENABLED": settings.accounting.enabled and settings.health.enabled},
+        values={
+            "USAGE_ENABLED": settings.accounting.enabled and settings.health.enabled,
+            "USAGE_UNUSED_GPUS": _limits(settings.accounting.unused_gpus),
+        },
         texts={
             "USAGE_SAMPLER": launcher("gpu-use"),
             "USAGE_ANSWER": launcher("gpu-use", "answer"),
@@ -28,3 +34,8 @@ def role(settings: ClusterSettings) -> Role:
             "USAGE_RECORD_TIMER": template("usage", RECORD_UNITS[1]),
         },
     )
+
+
+def _limits(unused: UnusedGpus | None) -> str:
+    """Return the limits as JSON (unused.py); empty without any."""
+    return json.dumps([unused.tell_minutes, unused.end_minutes, list(unused.exempt_qos)]) if unused else ""

@@ -7,15 +7,20 @@ from dataclasses import dataclass
 from components.node import files, systemd
 from components.node.files import File
 from components.node.step.step import Step
-from components.roles.usage.paths import RECORD_UNITS, RECORDER
+from components.roles.usage.paths import RECORD_UNITS, RECORDER, UNUSED_GPUS
 from components.roles.usage.remove import remove_recorder
 
 
 @dataclass(frozen=True)
 class RecorderValues:
-    """The recorder and its units. `usage_enabled` is False without accounting or without tailrack's job scripts."""
+    """The recorder and its units.
+
+    usage_enabled       False without accounting or without tailrack's job scripts
+    usage_unused_gpus   the limits for unused GPUs as JSON; empty without any
+    """
 
     usage_enabled: bool
+    usage_unused_gpus: str
     usage_recorder: str
     usage_record_unit: str
     usage_record_timer: str
@@ -26,6 +31,10 @@ def services(step: Step, values: RecorderValues) -> None:
     if not values.usage_enabled:
         remove_recorder()
         return
+    if values.usage_unused_gpus:
+        files.write(UNUSED_GPUS, values.usage_unused_gpus)
+    else:
+        files.remove(UNUSED_GPUS)
     unit, timer = RECORD_UNITS
     files.write_all(
         [

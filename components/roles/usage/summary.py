@@ -19,6 +19,7 @@ _LINE = re.compile(
     r"(?: cost=(?P<cost>[0-9.A-Z,]{1,100}))?(?: unused=(?P<unused>[0-9]{1,6}) for=(?P<minutes>[0-9]{1,7})min)?"
 )
 _AMOUNT = re.compile(r"([0-9]{1,12}\.[0-9]{2})([A-Z]{3})")
+CANCEL = "Cancel the job if it needs no GPU, or ask for fewer."
 # Separates an administrator's own comment from ours.
 _AFTER = "; "
 
@@ -97,14 +98,16 @@ def with_summary(comment: str, new: Summary) -> str:
 def sentence(held: Summary) -> str:
     """Return a sentence for people; empty if there is nothing to say."""
     if held.running and held.unused:
-        one = held.gpus == 1
-        which = "Its GPU has" if one else f"{held.unused} of its {held.gpus} GPUs have"
-        return (
-            f"{which} been idle for {held.minutes} min: cancel the job if it does not need {'it' if one else 'them'}."
-        )
+        return f"{idle_for(held)} {CANCEL}"
     if held.percent is None:
         return ""
     gpus = "1 GPU" if held.gpus == 1 else f"{held.gpus} GPUs"
     costs = "".join(f", {amount:,.2f} {unit}" for unit, amount in sorted(held.costs.items()))
     begin = "It has had" if held.running else "It had"
     return f"{begin} {gpus}: {held.hours:,.2f} GPU hours, idle {held.idle} %{costs}."
+
+
+def idle_for(held: Summary) -> str:
+    """Return a sentence on the unused GPUs of a running job."""
+    which = "Its GPU has" if held.gpus == 1 else f"{held.unused} of its {held.gpus} GPUs have"
+    return f"{which} been idle for {held.minutes} min."

@@ -262,6 +262,30 @@ def bad_cases() -> list[Bad]:
             ("while accounting is off", "accounting.enabled"),
         ),
         Bad(
+            "an unused GPU's job that ends before it is told is refused",
+            "accounting: {unused_gpus: {tell_minutes: 60, end_minutes: 60}}",
+            "accounting.unused_gpus.end_minutes",
+            ("not more than tell_minutes (60)", "0 for never"),
+        ),
+        Bad(
+            "a limit of minutes that cannot tell idle GPUs from loading ones is refused",
+            "accounting: {unused_gpus: {tell_minutes: 5}}",
+            "accounting.unused_gpus.tell_minutes",
+            ("10 to",),
+        ),
+        Bad(
+            "an exempt QOS that does not exist is refused",
+            "accounting: {qos: [{name: interactive}], unused_gpus: {exempt_qos: [interactiv]}}",
+            "accounting.unused_gpus.exempt_qos[0]",
+            ("no QOS of the config", "interactive"),
+        ),
+        Bad(
+            "unused GPUs without accounting are refused",
+            "accounting: {enabled: false, unused_gpus: {}}",
+            "accounting.unused_gpus",
+            ("while accounting is off", "accounting.enabled"),
+        ),
+        Bad(
             "accounting of the user's own beside tailrack's is refused",
             "slurm: {settings: {AccountingStorageHost: db.example.org}}",
             "slurm.settings.AccountingStorageHost",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ from components.roles.usage.paths import ANSWER, JOBS, RECORDED, RECORDER, SAMPL
 from components.roles.usage.record import is_due, read_answer, summary_of
 from components.roles.usage.role import role
 from components.roles.usage.samples import GpuSamples, JobSamples, Reading, Use, places, read_gpus
-from components.roles.usage.summary import Summary, read_summary, sentence, summary, with_summary
+from components.roles.usage.summary import CANCEL, Summary, read_summary, sentence, summary, with_summary
+from components.roles.usage.unused import Limits, apply_limits, read_limits
 from components.validation.slurm_nodes import Node
 from stacks.config import parse
 from tests.unit.components.roles.test_scripts_health import script
@@ -61,7 +63,7 @@ def test_a_gpu_is_unused_after_ten_idle_samples_in_a_row() -> None:
         samples = samples.plus([0, 1], {0: Reading(0, "", 0, 1), 1: Reading(1, "", 0 if number else 50, 1)})
         assert samples.use.unused == (0 if number < 9 else 1 if number < 10 else 2)
     assert samples.use.unused_minutes == 11
-    assert samples.plus([0, 1], {0: Reading(0, "", 99, 1)}).use.unused == 1
+    assert samples.plus([0, 1], {0: Reading(0, "", 99, 1), 1: Reading(1, "", 0, 1)}).use.unused == 1
 
 
 def test_gpus_without_a_reading_are_held_and_get_no_sample() -> None:
@@ -288,7 +290,7 @@ def test_sll_and_why_show_idle_gpus_of_a_running_job(monkeypatch: pytest.MonkeyP
     assert gpu_use(summary(BUSY, 1, 3600, {}, running=True).text) == "90 %"
     assert gpu_use("") == ""
     why = with_gpu_use(job(admin_comment=idle), Why(("It has been running.",)))
-    assert why.sentences[1] == "Its GPU has been idle for 60 min: cancel the job if it does not need it."
+    assert why.sentences[1] == f"Its GPU has been idle for 60 min. {CANCEL}"
     final = summary(BUSY, 2, 3600, {"USD": 5.0}, running=False).text
     monkeypatch.setattr(slurm, "admin_comment", lambda title: {"7": final}[title])
     ended = job(flags=("COMPLETED",), admin_comment=idle)
@@ -300,7 +302,7 @@ def test_sll_and_why_show_idle_gpus_of_a_running_job(monkeypatch: pytest.MonkeyP
 
 def test_a_sentence_names_how_many_gpus_are_idle() -> None:
     some = Summary(True, 4, 1.0, 50, 50, unused=2, minutes=12)
-    assert sentence(some) == "2 of its 4 GPUs have been idle for 12 min: cancel the job if it does not need them."
+    assert sentence(some) == f"2 of its 4 GPUs have been idle for 12 min. {CANCEL}"
     assert sentence(Summary(False, 1, 1.0)) == ""
 
 
@@ -365,7 +367,10 @@ def test_users_see_their_own_jobs_and_root_sees_all(
     [({}, True), ({"accounting": {"enabled": False}}, False), ({"health": {"enabled": False}}, False)],
 )
 def test_it_needs_accounting_and_the_job_scripts(section: dict[str, Any], enabled: bool) -> None:
-    assert role(parse({**LAB, **section}, base_dir=Path())).values == {"USAGE_ENABLED": enabled}
+    assert role(parse({**LAB, **section}, base_dir=Path())).values == {
+        "USAGE_ENABLED": enabled,
+        "USAGE_UNUSED_GPUS": "",
+    }
 
 
 def test_a_node_samples_only_where_it_has_gpus_and_leaves_nothing(shell: Shell) -> None:
@@ -389,3 +394,61 @@ def test_unused_gpus_of_all_running_jobs_are_one_figure_without_names() -> None:
     jobs = [job(admin_comment=text), job(admin_comment=text), job(flags=("COMPLETED",), admin_comment=text)]
     (unused,) = [figure for figure in slurm_figures(jobs, []) if figure.name == "tailrack_slurm_gpus_unused"]
     assert unused.samples == [({}, 2)]
+
+
+# Limits for unused GPUs.
+
+UNUSED = Summary(True, 2, 1.0, 10, 90, unused=2, minutes=35)
+LIMITS = Limits(30, 60, frozenset({"interactive"}))
+
+
+def applied(shell: Shell, held: Summary, limits: Limits = LIMITS, given: Job | None = None) -> list[str]:
+    """Apply limits to one job; what was run."""
+    before = len(shell.calls)
+    shell.stub("scontrol")
+    shell.stub("scancel")
+    with shell.here():
+        apply_limits(limits, [(given or job(), held)], [given or job()])
+    return shell.calls[before:]
+
+
+def test_a_job_is_told_once_while_its_gpus_stay_unused_and_again_after_it_used_them(shell: Shell) -> None:
+    (call,) = applied(shell, UNUSED)
+    assert call == (
+        f"scontrol notify 7 tailrack: 2 of its 2 GPUs have been idle for 35 min. {CANCEL} After 60 min without a used "
+        "GPU it ends."
+    )
+    assert applied(shell, UNUSED) == []
+    assert applied(shell, replace(UNUSED, unused=0, minutes=0)) == []
+    assert len(applied(shell, UNUSED)) == 1
+    # A later run of the job.
+    assert len(applied(shell, UNUSED, given=job(start=NOW - 60))) == 1
+
+
+def test_a_job_ends_only_over_the_limit_with_all_gpus_unused_and_after_it_was_told(shell: Shell) -> None:
+    over = replace(UNUSED, minutes=61)
+    assert [call.split()[0] for call in applied(shell, over)] == ["scontrol"]
+    assert applied(shell, replace(over, unused=1)) == []
+    assert applied(shell, over, replace(LIMITS, end=0)) == []
+    assert [call.split()[0] for call in applied(shell, over)] == ["scontrol", "scancel"]
+    assert shell.calls[-1] == "scancel 7"
+
+
+def test_jobs_of_an_exempt_qos_and_new_ones_are_left_alone(shell: Shell) -> None:
+    assert applied(shell, UNUSED, given=job(qos="interactive")) == []
+    assert applied(shell, replace(UNUSED, minutes=29)) == []
+
+
+def test_the_config_decides_on_limits_and_without_any_no_job_is_told(shell: Shell) -> None:
+    with shell.here():
+        assert read_limits() is None
+    shell.stub("systemctl", '[ "$1" != is-enabled ] || echo enabled')
+    config = {"qos": [{"name": "interactive"}], "unused_gpus": {"end_minutes": 60, "exempt_qos": ["interactive"]}}
+    made = role(parse({**LAB, "accounting": config}, base_dir=Path()))
+    services = script_of("usage", "services")
+    assert shell.step(services, {**role_header("usage"), **made.values}).returncode == 0
+    with shell.here():
+        assert read_limits() == LIMITS
+    assert shell.step(services, role_header("usage")).returncode == 0
+    with shell.here():
+        assert read_limits() is None
