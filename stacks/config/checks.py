@@ -64,7 +64,8 @@ def check(config: Draft, report: Report) -> None:
         check_users(config.items("users"), logins, report)
         check_storage(storage, logins, report)
         check_slurm(config.section("slurm"), report)
-        check_accounting(config.section("accounting"), config.items("users"), config.section("slurm"), report)
+        slurm, scripts = config.section("slurm"), config.section("health")
+        check_accounting(config.section("accounting"), config.items("users"), slurm, scripts, report)
         if isinstance(monitoring := config.values.get("monitoring"), Draft):
             check_monitoring(monitoring, report)
         if isinstance(mlflow := config.values.get("mlflow"), Draft):

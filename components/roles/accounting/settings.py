@@ -196,7 +196,7 @@ class Accounting(Section):
     )
 
 
-def check_accounting(accounting: Draft, users: Sequence[Draft], slurm: Draft, report: Report) -> None:
+def check_accounting(accounting: Draft, users: Sequence[Draft], slurm: Draft, health: Draft, report: Report) -> None:
     """Report unknown names, cycles, limits without accounting, and settings of external accounting."""
     on = accounting.value("enabled") is not False
     _check_keys(slurm, on, report)
@@ -215,7 +215,8 @@ def check_accounting(accounting: Draft, users: Sequence[Draft], slurm: Draft, re
     breaks = "their jobs would preempt each other forever"
     _check_cycles(accounting.items("qos"), "preempts", preempts, breaks, report)
     if isinstance(unused := accounting.values.get("unused_gpus"), Draft):
-        _check_unused(unused, qos, on=on, report=report)
+        off = [name for name, section in (("accounting", accounting), ("health", health)) if _is_off(section)]
+        _check_unused(unused, qos, off, report)
     for user in users:
         _check_names_exist(user, "account", {*accounts, DEFAULT_ACCOUNT}, "account", report)
         _check_names_exist(user, "qos", qos, "QOS", report)
@@ -225,15 +226,19 @@ def check_accounting(accounting: Draft, users: Sequence[Draft], slurm: Draft, re
             report.add(user.path_of(name), "is set while accounting is off", breaks, fix)
 
 
-def _check_unused(unused: Draft, qos: set[str], *, on: bool, report: Report) -> None:
+def _is_off(section: Draft) -> bool:
+    return section.value("enabled") is False
+
+
+def _check_unused(unused: Draft, qos: set[str], off: Sequence[str], report: Report) -> None:
     _check_names_exist(unused, "exempt_qos", {*qos, "normal"}, "QOS", report)
     tell, end, path = unused.value("tell_minutes"), unused.value("end_minutes"), unused.path_of("end_minutes")
     if isinstance(tell, int) and isinstance(end, int) and 0 < end <= tell:
         problem = f"{report.value(path, end)} is not more than tell_minutes ({tell})"
         report.add(path, problem, "jobs would end without a warning", f"write more than {tell}, or 0 for never")
-    if not on:
-        problem, breaks = "is set while accounting is off", "no job's GPUs would be sampled"
-        report.add(unused.path, problem, breaks, "remove it, or set tailrack:accounting.enabled to true")
+    for name in off:
+        problem, breaks = f"is set while {name} is off", "no job's GPUs would be sampled"
+        report.add(unused.path, problem, breaks, f"remove it, or set tailrack:{name}.enabled to true")
 
 
 def _names(sections: Iterable[Draft]) -> set[str]:

@@ -286,6 +286,12 @@ def bad_cases() -> list[Bad]:
             ("while accounting is off", "accounting.enabled"),
         ),
         Bad(
+            "unused GPUs without the scripts around jobs are refused",
+            "{health: {enabled: false}, accounting: {unused_gpus: {}}}",
+            "accounting.unused_gpus",
+            ("while health is off", "health.enabled"),
+        ),
+        Bad(
             "accounting of the user's own beside tailrack's is refused",
             "slurm: {settings: {AccountingStorageHost: db.example.org}}",
             "slurm.settings.AccountingStorageHost",
