@@ -274,6 +274,17 @@ def test_a_job_that_slurmdbd_does_not_take_stays_due_and_its_name_is_in_the_log(
     assert not play.path(RECORDED).exists()
 
 
+def test_the_head_node_answers_itself_and_a_node_that_does_not_answer_is_missing(shell: Shell) -> None:
+    shell.write("/var/lib/tailrack/node-name", "head\n")
+    shell.write("/var/lib/tailrack/members/a1/address", "100.64.0.2\n")
+    shell.write(ANSWER, f"#!/bin/bash\necho '{json.dumps({'jobs': {'7': BUSY.__dict__}})}'").chmod(0o755)
+    shell.stub("ssh-keygen")
+    shell.stub("ssh", "exit 255")
+    with shell.here():
+        assert record.ask_nodes(["a1", "head", "stranger"]) == {"head": {"7": BUSY}}
+    assert len([call for call in shell.calls if call.startswith("ssh ")]) == 1
+
+
 def test_a_cluster_without_due_jobs_asks_no_node(play: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "jobs_and_nodes", lambda: ([job(allocated="cpu=1")], [], {}))
     monkeypatch.setattr(record, "ask_nodes", lambda names: pytest.fail("a node was asked"))
