@@ -116,7 +116,10 @@ def test_a_new_head_node_has_the_users_files_again_with_their_owners(machines: M
     lab = machines.cluster
     lab.run("head", "systemctl start tailrack-backup")
     ended(lab)
-    subprocess.run(["docker", "rm", "-f", "-v", lab.container("head")], check=True, capture_output=True)
+    # The share's disk is lost too.
+    for command in (("rm", "-f", "-v"), ("volume", "rm")):
+        name = lab.container("head") + ("-export" if "volume" in command else "")
+        subprocess.run(["docker", *command, name], check=True, capture_output=True)
     machines.head.update(own_machine(lab.lab, "head"))
     lab.config["tailrack:sites"][0]["hosts"][0] = machines.head
     lab.config["tailrack:head"]["restore_from"] = "latest"
