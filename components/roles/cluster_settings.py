@@ -6,6 +6,7 @@ from components.roles.datasets.settings import Dataset, Staging
 from components.roles.enroot_pyxis.settings import Containers
 from components.roles.gpu.settings import Fabric
 from components.roles.health.settings import Health
+from components.roles.job_reports.settings import JobReports
 from components.roles.mlflow.settings import Mlflow
 from components.roles.monitoring.settings import Monitoring
 from components.roles.nfs_exports.settings import Storage
@@ -56,6 +57,9 @@ class ClusterSettings(Section):
     health: Health = key("automatic checks of nodes", default=Health())
     monitoring: Monitoring | None = key(
         "metrics of all machines, collected by Prometheus on the head node; default: off", default=None
+    )
+    job_reports: JobReports | None = key(
+        "reports about jobs by mail, Slack or webhook, sent from the head node; default: off", default=None
     )
     mlflow: Mlflow | None = key(
         "MLflow's tracking server for experiments, on the head node; default: off", default=None

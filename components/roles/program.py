@@ -30,6 +30,7 @@ COMMANDS = {
     "gpus-in-use": "components.validation.preflight.holders",
     "health-check": "components.validation.preflight.health_check",
     "job-gpu-use": "components.roles.usage.record",
+    "job-reports": "components.roles.job_reports.daemon",
     "kept": "components.node.step.kept",
     "measure": "components.validation.measurement_run",
     "measure-storage": "components.validation.storage_run",

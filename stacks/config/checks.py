@@ -9,6 +9,7 @@ from components.roles.backup.settings import HEAD, LISTED, MADE, check_backup
 from components.roles.datasets.settings import check_datasets
 from components.roles.enroot_pyxis.settings import check_containers
 from components.roles.health.settings import Health
+from components.roles.job_reports.settings import check_job_reports
 from components.roles.mlflow.settings import check_mlflow
 from components.roles.monitoring.settings import check_monitoring
 from components.roles.mounts.settings import check_mounts, login_homes
@@ -68,6 +69,9 @@ def check(config: Draft, report: Report) -> None:
         check_accounting(config.section("accounting"), config.items("users"), slurm, scripts, report)
         if isinstance(monitoring := config.values.get("monitoring"), Draft):
             check_monitoring(monitoring, report)
+        job_reports = config.values.get("job_reports")
+        if isinstance(job_reports, Draft) or config.raw.get("job_reports") is None:
+            check_job_reports(job_reports if isinstance(job_reports, Draft) else None, config.items("users"), report)
         if isinstance(mlflow := config.values.get("mlflow"), Draft):
             check_mlflow(mlflow, monitoring if isinstance(monitoring, Draft) else None, report)
     share = [folder for name in ("path", "mount") if isinstance(folder := storage.value(name), str)]

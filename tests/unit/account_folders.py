@@ -32,6 +32,8 @@ GIVEN = {
     "/var/lib/tailrack-mlflow": "tailrack-mlflow",
     "/run/tailrack-mlflow": "tailrack-mlflow",
     "$NFS_EXPORTS_PATH/mlflow": "tailrack-mlflow",
+    "/var/lib/tailrack-job-reports": "tailrack-reports",
+    "/var/spool/tailrack-job-reports": "slurm",
     "/var/lib/tailrack/images": "tailrack-images",
     "/var/lib/tailrack/slurm-build/root/made": "tailrack-build",
     "/var/lib/tailrack-prometheus": "DynamicUser",

@@ -14,7 +14,7 @@ from components.settings.types import refuse
 
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"
 # No braces in a mail address: Alertmanager would read them as a template.
-_ADDRESS = rf"^[A-Za-z0-9._%+-]{{1,64}}@{_HOST}$"
+ADDRESS = rf"^[A-Za-z0-9._%+-]{{1,64}}@{_HOST}$"
 _URL = re.compile(rf"https?://([!-.0-?A-Z\[-~]{{1,200}}@)?{_HOST}(:[0-9]{{1,5}})?([/?][!-~]{{0,2000}})?")
 _PASSWORD = re.compile(r"[!-~]([ -~]{0,1022}[!-~])?")
 # Required and optional keys of each kind.
@@ -35,7 +35,8 @@ def command(path: str) -> str:
 _SET_URL, _SET_PASSWORD = (command(f"tailrack:monitoring.receivers[0].{name}") for name in ("url", "password"))
 
 
-def _url(value: SecretStr) -> SecretStr:
+def check_url(value: SecretStr) -> SecretStr:
+    """Return the address of a webhook. Refuse others."""
     text = value.get_secret_value()
     if not _URL.fullmatch(text):
         refuse("is not an http:// or https:// address of plain characters")
@@ -48,13 +49,15 @@ def _url(value: SecretStr) -> SecretStr:
     return value
 
 
-def _password(value: SecretStr) -> SecretStr:
+def check_password(value: SecretStr) -> SecretStr:
+    """Return a password on one line. Refuse others."""
     if not _PASSWORD.fullmatch(value.get_secret_value()):
         refuse("is empty or too long, or has line breaks, blanks at its ends or special characters")
     return value
 
 
-def _smarthost(value: str) -> str:
+def check_smarthost(value: str) -> str:
+    """Return HOST:PORT. Refuse other texts."""
     host, _, port = value.rpartition(":")
     if not re.fullmatch(_HOST, host) or not re.fullmatch(r"[1-9][0-9]{0,4}", port) or int(port) > 65535:
         refuse("is not HOST:PORT")
@@ -70,7 +73,7 @@ class Receiver(Section):
         breaks=_NO_ALERTS,
         fix="write one of the three",
     )
-    url: Annotated[SecretStr, AfterValidator(_url)] | None = key(
+    url: Annotated[SecretStr, AfterValidator(check_url)] | None = key(
         "webhook and slack, required: for a webhook, the address that alerts are posted to as JSON; for Slack, the "
         f"address of an incoming webhook. It allows anyone to post there, so it is a Pulumi secret (`{_SET_URL}`)",
         wants="an http:// or https:// address",
@@ -84,7 +87,7 @@ class Receiver(Section):
         wants="a mail address",
         breaks=_NO_ALERTS,
         fix="write one such as ops@example.org",
-        pattern=_ADDRESS,
+        pattern=ADDRESS,
         default=None,
     )
     sender: str | None = key(
@@ -92,10 +95,10 @@ class Receiver(Section):
         wants="a mail address",
         breaks=_NO_ALERTS,
         fix="write one such as cluster@example.org",
-        pattern=_ADDRESS,
+        pattern=ADDRESS,
         default=None,
     )
-    smarthost: Annotated[str, AfterValidator(_smarthost)] | None = key(
+    smarthost: Annotated[str, AfterValidator(check_smarthost)] | None = key(
         "mail only, required: the mail server, as HOST:PORT",
         wants="HOST:PORT",
         breaks=_NO_ALERTS,
@@ -110,7 +113,7 @@ class Receiver(Section):
         pattern=r"^[!-~]{1,200}$",
         default=None,
     )
-    password: Annotated[SecretStr, AfterValidator(_password)] | None = key(
+    password: Annotated[SecretStr, AfterValidator(check_password)] | None = key(
         f"mail only: the account's password; a Pulumi secret (`{_SET_PASSWORD}`)",
         wants="a text on one line",
         breaks=_NO_ALERTS,

@@ -134,5 +134,9 @@ def controller_files(
         "SLURM_TOPOLOGY_CONF": f"{_WRITTEN} Each site is a switch; the tailnet connects sites.",
         "SLURM_CGROUP_CONF": render("roles/slurm/templates/cgroup.conf.j2", cgroups=cgroups),
         "SLURM_MPI_CONF": render("roles/slurm/templates/mpi.conf.j2"),
-        "SLURM_JOB_SUBMIT_LUA": render("roles/slurm/templates/job_submit.lua.j2", users=settings.users),
+        "SLURM_JOB_SUBMIT_LUA": render(
+            "roles/slurm/templates/job_submit.lua.j2",
+            users=settings.users,
+            notified=[user for user in settings.users if user.notify],
+        ),
     }

@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise SlurmError(f"{arguments.job!r} is not a job id; write one such as 12, or 12_3 for a task of an array")
     jobs = slurm.jobs(arguments.job)
     nodes = slurm.nodes() if any(job.waits for job in jobs) else []
-    explained = [(job, _with_copies(job, with_gpu_use(job, _why(job, nodes)))) for job in jobs[:MOST_TASKS]]
+    explained = [(job, _with_copies(job, with_gpu_use(job, explain(job, nodes)))) for job in jobs[:MOST_TASKS]]
     if arguments.json:
         rows = [{"job": job.title, "user": job.user, "state": job.state, **asdict(why)} for job, why in explained]
         print(json.dumps({"jobs": rows}, indent=2))
@@ -62,7 +62,8 @@ def as_text(job: Job, why: Why) -> str:
     return "\n".join(plain(line) for line in lines)
 
 
-def _why(job: Job, nodes: Sequence[Node]) -> Why:
+def explain(job: Job, nodes: Sequence[Node]) -> Why:
+    """Return why a job waits, or how it ended. `nodes`: all nodes, for a job that waits."""
     if job.waits:
         return why_it_waits(job, nodes, slurm.expand)
     if job.runs and "COMPLETING" in job.flags:

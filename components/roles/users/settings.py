@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from components.roles.accounting.settings import Limit, account_key, gpu_hours_key, max_jobs_key, qos_names_key
+from components.roles.job_reports.settings import is_receiver
 from components.settings.draft import Draft
 from components.settings.problems import ROOT, Report, child_path
 from components.settings.section import Section, key
@@ -52,6 +53,12 @@ def _id(value: int) -> int:
     return value
 
 
+def _receiver(value: str) -> str:
+    if not is_receiver(value):
+        refuse("is neither a mail address nor the name of a channel")
+    return value
+
+
 UserName = Annotated[str, Field(max_length=32), AfterValidator(_user_name)]
 Id = Annotated[Whole, Field(ge=1000, le=4294967293), AfterValidator(_id)]
 
@@ -90,6 +97,15 @@ class User(Section):
     account: str | None = account_key()
     gpu_hours: Limit | None = gpu_hours_key("the user")
     max_jobs: Limit | None = max_jobs_key("the user")
+    notify: tuple[Annotated[str, AfterValidator(_receiver)], ...] = key(
+        "receivers of reports about the user's jobs without `--mail-user`: mail addresses and channels of "
+        "`job_reports`. Batch jobs without `--mail-type` get `END,FAIL`",
+        wants="a list of mail addresses and names of channels",
+        breaks="the user would get no report",
+        fix="write [ada@example.org], or the name of a channel of tailrack:job_reports",
+        max_length=5,
+        default=(),
+    )
     qos: tuple[str, ...] = qos_names_key("QOS that the user's jobs may request, besides `normal`")
 
 

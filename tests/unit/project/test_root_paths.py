@@ -117,6 +117,7 @@ def test_no_unit_of_an_account_runs_a_command_of_its_own_as_root() -> None:
 # Accounts under which something runs, and what tells whose they are.
 ACCOUNTS = {
     "slurm", "prometheus", "tailrack-data", "tailrack-mlflow", "tailrack-images", "tailrack-build",
+    "tailrack-reports",
 }  # fmt: skip
 
 
@@ -150,6 +151,7 @@ PYTHON = {
     "mlflow/paths.py": "gives the folder to its account, or makes root its owner, by descriptor",
     "mlflow/start.py": "runs as MLflow's account",
     "mlflow/accounts.py": "runs as MLflow's account",
+    "job_reports/paths.py": "makes and removes the folders by descriptor; only the service, as its account, reads there",
     "slurm/room.py": "runs as slurm; root's `accept` renames a file as slurm",
     "slurm/folder.py": "makes root its owner, by descriptor",
     "slurm/head.py": "gives Slurm's account its folder of logs, by descriptor",

@@ -327,11 +327,11 @@ def test_nobody_but_its_user_has_a_jobs_output_read_and_root_never(
 def test_what_is_told_of_a_job_that_runs() -> None:
     since = {"set": True, "infinite": False, "number": 1790000000}
     running = job(job_state=["RUNNING"], nodes="a[1-2]", start_time=since, restart_cnt=1)
-    assert "It has been running on a[1-2] since 2026-09-21" in why._why(running, []).sentences[0]
+    assert "It has been running on a[1-2] since 2026-09-21" in why.explain(running, []).sentences[0]
     begins = job(job_state=["RUNNING", "CONFIGURING"], state_reason="Prolog", nodes="a2", start_time=since)
-    assert "Its prolog is running on its nodes, a2" in why._why(begins, []).sentences[0]
+    assert "Its prolog is running on its nodes, a2" in why.explain(begins, []).sentences[0]
     cleaning = job(job_state=["COMPLETED", "COMPLETING"], nodes="a2")
-    assert "these nodes are cleaning up: a2" in why._why(cleaning, []).sentences[0]
+    assert "these nodes are cleaning up: a2" in why.explain(cleaning, []).sentences[0]
 
 
 def test_slurm_that_does_not_answer_is_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,160 @@
+"""Send reports about jobs. The service runs this with an account of its own (tailrack-job-reports.service)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from components.roles.job_reports import events
+from components.roles.job_reports.outbox import Outbox, Waiting
+from components.roles.job_reports.paths import MAIL_PASSWORD, SETTINGS, SPOOL, STATE
+from components.roles.job_reports.report import Report, write_report
+from components.roles.job_reports.send import Message, NotSent, post, send_mail
+from components.validation.preflight.findings import plain
+
+_LOOK_SECONDS = 1.0
+# A server that does not answer is left alone for this time, so that others do not wait for it.
+_PAUSE_SECONDS = 30
+# slurmctld is asked about so many jobs of a flood per receiver; the rest are only counted.
+_EXPLAINED = 20
+_SHOWN_IN_DIGEST = 20
+_MOST_AT_ONCE = 100
+
+
+def main(_: Sequence[str]) -> int:
+    """Run until systemd ends it."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    credentials = Path(os.environ.get("CREDENTIALS_DIRECTORY", ""))
+    secrets = {path.name: path.read_text(encoding="utf-8").rstrip("\n") for path in credentials.iterdir()}
+    service = Service(json.loads(secrets.pop(SETTINGS)), secrets, Path(SPOOL), Outbox(Path(STATE)))
+    while True:
+        service.collect()
+        service.deliver()
+        time.sleep(_LOOK_SECONDS)
+
+
+@dataclass
+class Service:
+    """The service at work.
+
+    settings   see role.py
+    secrets    the mail account's password and the channels' addresses, by file name
+    """
+
+    settings: Mapping[str, Any]
+    secrets: Mapping[str, str]
+    spool: Path
+    outbox: Outbox
+    _paused: dict[str, float] = field(default_factory=dict)
+
+    def collect(self) -> None:
+        """Turn events into reports, and remove the events once the reports are saved."""
+        for path in events.waiting(self.spool)[:_MOST_AT_ONCE]:
+            event = events.read_event(path)
+            if event is None:
+                _log("ignoring an event that slurmctld's MailProg did not write")
+            else:
+                self._take(path.stem, event, _age(path))
+            events.remove(path)
+
+    def _take(self, name: str, event: events.Event, since: float) -> None:
+        notify = self.settings["notify"]
+        key = re.sub(r"[^A-Za-z0-9-]", "", name)[:60]
+        report: Report | None = None
+        user = event.user
+        if not user or not self._is_flood(event, user):
+            report = write_report(event)
+            user = report.user or user
+        receivers = [receiver for receiver in events.receivers(event.to, user, notify) if self._reachable(receiver)]
+        if not receivers:
+            _log(f"no report about job {event.job}: it names no mail address, and user {user} has no notify")
+            return
+        if report is None:
+            sentence = plain(event.subject)
+            report = Report(user, sentence, f"{sentence}\n  To see why, run: tailrack why {event.job}")
+        for number, receiver in enumerate(receivers):
+            waiting = Waiting(f"{key}-{number}", receiver, user, report.title, report.text, since)
+            if not self.outbox.add(waiting):
+                _log(f"no report about job {event.job}: too many others wait")
+        self.outbox.sync()
+
+    def _is_flood(self, event: events.Event, user: str) -> bool:
+        receivers = list(events.receivers(event.to, user, self.settings["notify"]))
+        return bool(receivers) and all(self.outbox.count_for(receiver) >= _EXPLAINED for receiver in receivers)
+
+    def _reachable(self, receiver: str) -> bool:
+        if "@" in receiver:
+            return self.settings["mail"] is not None
+        return receiver in self.settings["channels"]
+
+    def deliver(self) -> None:
+        """Send the messages that are due."""
+        now = time.time()
+        for reports in self.outbox.due(now):
+            receiver = reports[0].to
+            if not self._reachable(receiver):
+                _log(f"dropping {len(reports)} reports to {receiver}: the config no longer has it")
+                self.outbox.drop(reports)
+                continue
+            server = "the mail server" if "@" in receiver else f"channel {receiver}"
+            if self._paused.get(server, 0) > now:
+                continue
+            try:
+                self._send(_message(reports))
+            except NotSent as error:
+                self._not_sent(reports, server, error, now)
+            else:
+                self._paused.pop(server, None)
+                self.outbox.sent(reports, now)
+
+    def _send(self, message: Message) -> None:
+        cluster = self.settings["cluster"]
+        if "@" in message.to:
+            send_mail(self.settings["mail"], self.secrets.get(MAIL_PASSWORD, ""), cluster, message)
+        else:
+            kind = self.settings["channels"][message.to]
+            post(kind, self.secrets[f"channel-{message.to}"], cluster, message)
+
+    def _not_sent(self, reports: Sequence[Waiting], server: str, error: NotSent, now: float) -> None:
+        what = f"report {reports[0].key} to {reports[0].to}"
+        if error.final:
+            _log(f"dropping {what}: {error}")
+            self.outbox.drop(reports)
+            return
+        if error.server:
+            self._paused[server] = time.time() + _PAUSE_SECONDS
+        kept = self.outbox.failed(reports, now)
+        _log(f"cannot send {what}: {error}; {'it is tried again' if kept else 'it was tried for a day and is dropped'}")
+
+
+def _message(reports: Sequence[Waiting]) -> Message:
+    first = reports[0]
+    if len(reports) == 1:
+        return Message(first.key, first.to, first.title, first.text)
+    users = Counter(report.user for report in reports)
+    title = f"{len(reports)} reports about jobs of {', '.join(sorted(users)[:5])}"
+    texts = [report.text for report in reports[:_SHOWN_IN_DIGEST]]
+    if len(reports) > _SHOWN_IN_DIGEST:
+        texts.append(f"and {len(reports) - _SHOWN_IN_DIGEST} more; to see your jobs of today, run: sacct -X")
+    return Message(first.key, first.to, title, "\n\n".join(texts))
+
+
+def _age(path: Path) -> float:
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return time.time()
+
+
+def _log(text: str) -> None:
+    sys.stderr.write(f"{plain(text)}\n")
+    sys.stderr.flush()

@@ -1,0 +1,164 @@
+"""The section `job_reports`: the mail server and the channels for reports about jobs, and users' own receivers."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, SecretStr
+
+from components.roles.monitoring.settings_receivers import ADDRESS, check_password, check_smarthost, check_url, command
+from components.settings.draft import Draft, check_secret, suggest
+from components.settings.problems import MASK, ROOT, Report
+from components.settings.section import Section, key, named, yes_no
+from components.settings.types import check_name
+
+_NO_REPORTS = "no one would get a report about a job"
+_SET_PASSWORD = command("tailrack:job_reports.mail.password")
+_SET_URL = command("tailrack:job_reports.channels[0].url")
+
+
+class MailServer(Section):
+    """The server that sends mail about jobs."""
+
+    sender: str = key(
+        "the sender's address",
+        wants="a mail address",
+        breaks=_NO_REPORTS,
+        fix="write one such as cluster@example.org",
+        pattern=ADDRESS,
+    )
+    smarthost: Annotated[str, AfterValidator(check_smarthost)] = key(
+        "the mail server, as HOST:PORT; port 465 uses TLS from the start",
+        wants="HOST:PORT",
+        breaks=_NO_REPORTS,
+        fix="write one such as smtp.example.org:587",
+    )
+    user: str | None = key(
+        "the account at the mail server; default: no log-in",
+        wants="a text of plain characters without blanks",
+        breaks=_NO_REPORTS,
+        fix="write the account's name",
+        pattern=r"^[!-~]{1,200}$",
+        default=None,
+    )
+    password: Annotated[SecretStr, AfterValidator(check_password)] | None = key(
+        f"the account's password; a Pulumi secret (`{_SET_PASSWORD}`)",
+        wants="a text on one line",
+        breaks=_NO_REPORTS,
+        fix=f"run: {_SET_PASSWORD}",
+        secret=True,
+        default=None,
+    )
+    encrypted: bool = yes_no(
+        "reject a mail server without encryption; write false only for a server on your own network without a password",
+        True,
+    )
+
+
+class Channel(Section):
+    """A webhook or a Slack channel that users[].notify can name."""
+
+    name: Annotated[str, AfterValidator(check_name)] = named(
+        "its name, for `users[].notify`", breaks="users[].notify could not name it", fix="write one such as vision"
+    )
+    kind: Literal["webhook", "slack"] = key(
+        "`webhook` (the report is posted as JSON) or `slack`",
+        wants="webhook or slack",
+        breaks=_NO_REPORTS,
+        fix="write one of the two",
+    )
+    url: Annotated[SecretStr, AfterValidator(check_url)] = key(
+        "the address that reports are posted to. It allows anyone to post there, so it is a Pulumi secret "
+        f"(`{_SET_URL}`)",
+        wants="an http:// or https:// address",
+        breaks=_NO_REPORTS,
+        fix=f"run: {_SET_URL}",
+        secret=True,
+    )
+
+
+class JobReports(Section):
+    """Reports about jobs, sent from the head node; without this section only a program `mail` of yours sends any."""
+
+    mail: MailServer | None = key("the mail server for `sbatch --mail-type`; default: no mail", default=None)
+    channels: tuple[Channel, ...] = key(
+        "webhooks and Slack channels for `users[].notify`",
+        wants="a list of channels",
+        breaks=_NO_REPORTS,
+        fix="write [{name: vision, kind: slack}], then set its url",
+        default=(),
+    )
+
+    def for_export(self) -> Self:
+        """Return it without servers and channels, which only the head node needs."""
+        return self.model_copy(update={"mail": None, "channels": ()})
+
+
+def check_job_reports(reports: Draft | None, users: Sequence[Draft], report: Report) -> None:
+    """Report plain-text secrets, a log-in that cannot work, and users' receivers that do not exist."""
+    channels = reports.items("channels") if reports else ()
+    mail = reports.section("mail") if reports and reports.raw.get("mail") is not None else None
+    if reports and mail is None and not reports.raw.get("channels"):
+        report.add(
+            reports.path,
+            "has neither mail nor channels",
+            _NO_REPORTS,
+            'write mail: {sender: cluster@example.org, smarthost: "smtp.example.org:587"}, or remove the section',
+        )
+    if mail:
+        _check_mail(mail, report)
+    names: dict[str, str] = {}
+    for channel in channels:
+        _check_channel(channel, names, report)
+    for user in users:
+        _check_notify(user, reports is not None, mail is not None, names, report)
+
+
+def _check_mail(mail: Draft, report: Report) -> None:
+    breaks = "everyone who reads the config could send mail with this account"
+    fix = f"change it at its provider, then run: {command(mail.path_of('password'))}"
+    check_secret(mail, "password", breaks, fix, report)
+    if ("user" in mail.raw) != ("password" in mail.raw):
+        problem = "has one of user and password without the other"
+        report.add(mail.path, problem, "the mail server would reject the log-in", "write both, or neither")
+    if mail.value("encrypted") is False and "password" in mail.raw:
+        problem, breaks = "is false with a password", "anyone between the two machines could read the password"
+        report.add(mail.path_of("encrypted"), problem, breaks, "write true, or remove user and password")
+
+
+def _check_channel(channel: Draft, names: dict[str, str], report: Report) -> None:
+    breaks = "everyone who reads the config could post there"
+    fix = f"change it at its provider, then run: {command(channel.path_of('url'))}"
+    check_secret(channel, "url", breaks, fix, report)
+    place = channel.path.removeprefix(ROOT)
+    name, url = channel.text("name"), channel.values.get("url")
+    plain_http = isinstance(url, SecretStr) and not url.get_secret_value().startswith("https://")
+    if name is not None and names.setdefault(name, place) != place:
+        problem = f"{report.value(channel.path, name)} is also the name of {names[name]}"
+        report.add(channel.path_of("name"), problem, "users[].notify would be ambiguous", "rename one of them")
+    if channel.text("kind") == "slack" and plain_http:
+        fix = "copy the address of the incoming webhook: https://hooks.slack.com/..."
+        problem = f"{MASK} is not an https:// address"
+        report.add(channel.path_of("url"), problem, "Slack would reject every report", fix)
+
+
+def _check_notify(user: Draft, enabled: bool, mail: bool, channels: dict[str, str], report: Report) -> None:
+    receivers = user.values.get("notify")
+    path = user.path_of("notify")
+    for receiver in receivers if isinstance(receivers, tuple) else ():
+        shown = report.value(path, receiver)
+        if not enabled:
+            problem, fix = f"{shown} is set without tailrack:job_reports", "write that section, or remove notify"
+        elif "@" in receiver and not mail:
+            problem, fix = f"{shown} is a mail address, and tailrack:job_reports has no mail server", "write mail there"
+        elif "@" not in receiver and receiver not in channels:
+            problem = f"{shown} is no channel of tailrack:job_reports"
+            fix = suggest(receiver, channels) if channels else "add the channel there, or write a mail address"
+        else:
+            continue
+        report.add(path, problem, "the user would get no report", fix)
+
+
+def is_receiver(value: str) -> bool:
+    """Return whether a text is a mail address, or can be the name of a channel."""
+    return bool(re.fullmatch(ADDRESS if "@" in value else r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?", value))
