@@ -43,7 +43,9 @@ class Event:
 
 def waiting(spool: Path) -> list[Path]:
     """Return the files of events, oldest first."""
-    return sorted((path for path in spool.iterdir() if path.name.endswith(_ENDING)), key=lambda path: path.name)
+    with os.scandir(spool) as entries:
+        names = [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
+    return [spool / name for name in sorted(names) if name.endswith(_ENDING)]
 
 
 def read_event(path: Path) -> Event | None:

@@ -151,7 +151,7 @@ PYTHON = {
     "mlflow/paths.py": "gives the folder to its account, or makes root its owner, by descriptor",
     "mlflow/start.py": "runs as MLflow's account",
     "mlflow/accounts.py": "runs as MLflow's account",
-    "job_reports/paths.py": "makes and removes the folders by descriptor; only the service, as its account, reads there",
+    "job_reports/paths.py": "makes and removes the folders by descriptor; the service reads them as its account",
     "slurm/room.py": "runs as slurm; root's `accept` renames a file as slurm",
     "slurm/folder.py": "makes root its owner, by descriptor",
     "slurm/head.py": "gives Slurm's account its folder of logs, by descriptor",

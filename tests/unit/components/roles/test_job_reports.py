@@ -1,0 +1,543 @@
+"""Reports about jobs: events that MailProg leaves, the text of a report, receivers, limits, and sending."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from email import message_from_string
+from email.policy import default
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from components.roles.job_reports import daemon, report
+from components.roles.job_reports.daemon import Service
+from components.roles.job_reports.events import MOST_RECEIVERS, Event, read_event, receivers, waiting
+from components.roles.job_reports.outbox import (
+    DIGEST_SECONDS,
+    GIVE_UP_SECONDS,
+    MOST_OF_A_USER,
+    SINGLE_AN_HOUR,
+    Outbox,
+    Waiting,
+)
+from components.roles.job_reports.paths import MAIL_PASSWORD, MAIL_PROGRAM, SPOOL, UNIT
+from components.roles.job_reports.report import write_report
+from components.roles.job_reports.send import Message, NotSent, post, send_mail
+from components.roles.order import roles
+from components.roles.role import Role, template
+from components.roles.slurm.files import controller_files, slurm_conf
+from components.roles.tailrack_command.job import Job
+from components.roles.tailrack_command.slurm import SlurmError
+from stacks.config import ConfigError, parse
+from stacks.config.model import StackConfig
+from tests.lab.mail_server import MailServer
+from tests.unit.configs import LAB
+from tests.unit.shell import Shell
+
+TOKEN = "hook-token-nobody-may-see"
+SUBJECT = "Slurm Job_id=7 Name=%s Failed, Run time 00:00:01, FAILED, ExitCode 3"
+MAIL = {"sender": "cluster@example.org", "smarthost": "smtp.example.org:587"}
+SLACK = {"name": "vision", "kind": "slack", "url": f"https://hooks.slack.com/{TOKEN}"}
+
+
+# The config.
+
+
+def config(reports: Mapping[str, Any] | None, notify: Sequence[str] = (), *, secret: bool = True) -> StackConfig:
+    users = [{"name": "ada", "uid": 6001, **({"notify": list(notify)} if notify else {})}]
+    section = {} if reports is None else {"job_reports": reports}
+    keys = frozenset({"job_reports"} if secret else ())
+    return parse({**LAB, "users": users, **section}, base_dir=Path(), secret_keys=keys)
+
+
+def the_role(settings: StackConfig) -> Role:
+    return next(role for role in roles(settings) if role.name == "job_reports")
+
+
+def slurm_files(settings: StackConfig) -> Mapping[str, str]:
+    return controller_files(settings, roles(settings), ["cloud-a"], "100.64.0.1", cgroups=True)
+
+
+def test_without_the_section_the_role_brings_nothing_and_slurm_has_the_usual_mail_program() -> None:
+    role = the_role(config(None))
+    assert role.values == {"JOB_REPORTS_ENABLED": False, "JOB_REPORTS_SETTINGS": "", "JOB_REPORTS_SECRETS": ""}
+    assert set(role.texts.values()) == {""}
+    assert not any([role.files, role.secrets, role.slurm_conf, role.packages, role.ports])
+    files = slurm_files(config(None))
+    assert "\nMailProg=/usr/local/sbin/tailrack-mail\n" in files["SLURM_SLURM_CONF"]
+    assert "notified" not in files["SLURM_JOB_SUBMIT_LUA"]
+
+
+def test_with_the_section_slurm_runs_the_program_that_leaves_events() -> None:
+    settings = config({"mail": MAIL, "channels": [SLACK]}, ["ada@example.org", "vision"])
+    text = slurm_conf(settings, roles(settings), ["cloud-a"], "100.64.0.1", cgroups=True)
+    assert [line for line in text.splitlines() if line.startswith("MailProg")] == [f"MailProg={MAIL_PROGRAM}"]
+    assert "local notified = { [6001] = true }" in slurm_files(settings)["SLURM_JOB_SUBMIT_LUA"]
+
+
+def test_secrets_are_in_no_value_or_text_of_the_role() -> None:
+    mail = {**MAIL, "user": "lab", "password": "mail password"}
+    role = the_role(config({"mail": mail, "channels": [SLACK]}))
+    assert role.secrets["JOB_REPORTS_SECRETS"].split("\n") == [
+        f"channel-vision https://hooks.slack.com/{TOKEN}",
+        f"{MAIL_PASSWORD} mail password",
+    ]
+    plain = json.dumps([dict(role.values), dict(role.texts)])
+    assert TOKEN not in plain
+    assert "mail password" not in plain
+
+
+@pytest.mark.parametrize(
+    ("reports", "notify", "path", "part"),
+    [
+        ({}, [], "job_reports", "has neither mail nor channels"),
+        ({"mail": {"sender": "a@b.c"}}, [], "job_reports.mail.smarthost", "missing"),
+        ({"mail": {**MAIL, "smarthost": "b.c"}}, [], "job_reports.mail.smarthost", "is not HOST:PORT"),
+        ({"mail": {**MAIL, "sender": "a@b.c\nBcc: x@y"}}, [], "job_reports.mail.sender", "mail address"),
+        ({"mail": {**MAIL, "user": "lab"}}, [], "job_reports.mail", "has one of user and password"),
+        ({"mail": {**MAIL, "user": "lab", "password": "x", "encrypted": False}}, [], "job_reports.mail.encrypted",
+         "is false with a password"),
+        ({"channels": [{**SLACK, "url": "http://hooks.slack.com/x"}]}, [], "job_reports.channels[0].url", "https://"),
+        ({"channels": [{**SLACK, "name": "a/b"}]}, [], "job_reports.channels[0].name", "is not a name"),
+        ({"channels": [SLACK, SLACK]}, [], "job_reports.channels[1].name", "is also the name of"),
+        ({"channels": [{**SLACK, "kind": "mail"}]}, [], "job_reports.channels[0].kind", "webhook or slack"),
+        (None, ["vision"], "users[0].notify", "is set without tailrack:job_reports"),
+        ({"mail": MAIL}, ["vision"], "users[0].notify", "is no channel of tailrack:job_reports"),
+        ({"channels": [SLACK]}, ["visoin"], "users[0].notify", "did you mean"),
+        ({"channels": [SLACK]}, ["ada@example.org"], "users[0].notify", "has no mail server"),
+        ({"mail": MAIL}, ["--exec=id"], "users[0].notify[0]", "is neither a mail address nor the name of a channel"),
+        ({"mail": MAIL}, ["a@b.c\n"], "users[0].notify[0]", "is neither a mail address nor the name of a channel"),
+    ],
+)  # fmt: skip
+def test_a_bad_config_names_its_key(reports: Mapping[str, Any] | None, notify: list[str], path: str, part: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config(reports, notify)
+    problems = {problem.path: problem.text for problem in caught.value.problems}
+    assert part in problems[f"tailrack:{path}"], problems
+
+
+def test_a_secret_in_plain_text_is_refused_and_not_shown() -> None:
+    with pytest.raises(ConfigError) as caught:
+        config({"mail": {**MAIL, "user": "x", "password": "pass-word"}, "channels": [SLACK]}, secret=False)
+    text = str(caught.value)
+    assert "is plain text in the config" in text
+    assert TOKEN not in text
+    assert "pass-word" not in text
+
+
+def test_slurms_own_key_cannot_turn_reports_off_unseen() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse({**LAB, "job_reports": {"mail": MAIL}, "slurm": {"settings": {"MailProg": "/bin/true"}}}, base_dir=Path())
+    assert "tailrack:job_reports would send nothing" in str(caught.value)
+
+
+# Events.
+
+
+def leave_event(shell: Shell, *words: str, job: str = "7", user: str = "ada") -> subprocess.CompletedProcess[str]:
+    """Run MailProg as slurmctld does."""
+    shell.stub("logger")
+    shell.stub("sync")
+    text = template("job_reports", "report-job").replace("export PATH=", f"export PATH={shell.root / 'stubs'}:")
+    path = shell.write("/usr/local/lib/tailrack/report-job", text.replace(SPOOL, str(shell.path(SPOOL))))
+    environment = {"SLURM_JOB_ID": job, "SLURM_JOB_USER": user}
+    return subprocess.run(
+        ["bash", str(path), *words], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_mailprog_leaves_one_event_which_only_its_group_can_read(shell: Shell) -> None:
+    spool = shell.path(SPOOL)
+    spool.mkdir(parents=True)
+    assert leave_event(shell, "-s", SUBJECT % "x\r\nBcc: eve@example.org", "ada@example.org").returncode == 0
+    (path,) = waiting(spool)
+    assert [*spool.iterdir()] == [path]
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert read_event(path) == Event("7", "ada", "ada@example.org", SUBJECT % "x  Bcc: eve@example.org")
+
+
+def test_mailprog_never_fails_and_logs_what_it_drops(shell: Shell) -> None:
+    assert leave_event(shell, "-s", "x", "ada").returncode == 0
+    assert "there is no folder" in shell.calls[-1]
+    spool = shell.path(SPOOL)
+    spool.mkdir(parents=True)
+    assert leave_event(shell, "--exec=id", "x", "ada").returncode == 0
+    assert "unexpected arguments" in shell.calls[-1]
+    for number in range(10_000):
+        (spool / f"{number}.event").touch()
+    assert leave_event(shell, "-s", "x", "ada").returncode == 0
+    assert "10000 others wait already" in shell.calls[-1]
+    assert len([*spool.iterdir()]) == 10_000
+
+
+def write_event(spool: Path, text: str, name: str = "1-x.event") -> Path:
+    path = spool / name
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("text", ["", "7\nada\n", "x\nada\na@b.c\nno job\n", "7\nada\na@b.c\nx\nmore\n", "\0" * 20000])
+def test_a_file_of_another_form_is_no_event(tmp_path: Path, text: str) -> None:
+    assert read_event(write_event(tmp_path, text)) is None
+
+
+def test_a_link_or_a_folder_is_no_event(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text(f"7\nada\na@b.c\n{SUBJECT}\n")
+    (tmp_path / "1.event").symlink_to(target)
+    (tmp_path / "2.event").mkdir()
+    assert [read_event(path) for path in waiting(tmp_path)] == [None]
+
+
+@pytest.mark.parametrize(
+    ("job", "subject", "expected"),
+    [
+        ("15", "Slurm Array Summary Job_id=12_* (12) Name=x Ended, Mixed, ExitCode [0-1]", ("12", True)),
+        ("", "Slurm Array Task Job_id=12_3 (15) Name=x Failed", ("15", False)),
+        ("", "Slurm Job_id=9 Name=Array Summary Job_id=1 Failed", ("9", False)),
+    ],
+)
+def test_the_job_comes_from_the_beginning_of_slurms_sentence(
+    tmp_path: Path, job: str, subject: str, expected: tuple[str, bool]
+) -> None:
+    event = read_event(write_event(tmp_path, f"{job}\n\nada\n{subject}\n"))
+    assert event is not None
+    assert (event.job, event.summary) == expected
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["--exec=id", "a@b c", "a@b>c", "a@b\r\nRCPT TO:<x@y>", "<a@b.c>", "a@b@c", "@b", "a@", "a@b.c.", "root", "ä@b.c"],
+)
+def test_another_text_than_an_address_is_no_receiver(address: str) -> None:
+    assert [*receivers(address, "ada", {"root": ["secret-channel"]})] == []
+
+
+def test_only_a_users_own_name_stands_for_the_receivers_in_the_config() -> None:
+    notify = {"ada": ["ada@example.org", "vision"], "bob": ["bobs-channel"]}
+    assert [*receivers("ada", "ada", notify)] == ["ada@example.org", "vision"]
+    assert [*receivers("bob", "ada", notify)] == []
+    assert [*receivers("x@b.c,ada,x@b.c", "ada", notify)] == ["x@b.c", "ada@example.org", "vision"]
+    many = ",".join(f"a{number}@b.c" for number in range(50))
+    assert len([*receivers(many, "ada", notify)]) == MOST_RECEIVERS
+
+
+# The text.
+
+
+def job(**more: Any) -> Job:
+    fields: dict[str, Any] = {
+        "number": 7, "name": "train", "user": "ada", "user_number": 6001, "flags": ("FAILED",), "nodes": "a1",
+        "start": 1000, "end": 8200, "resources": "cpu=8,mem=64G,node=1,gres/gpu=8", "status": 3, "output": "/shared/x",
+    }  # fmt: skip
+    return Job(**{**fields, **more})
+
+
+def of(*jobs: Job, event: Event | None = None) -> report.Report:
+    return write_report(event or Event("7", "ada", "a@b.c", SUBJECT % "train"), lambda _: jobs)
+
+
+def test_a_report_has_the_state_the_cause_the_run_time_and_the_gpu_hours() -> None:
+    made = of(job())
+    assert made.title == "job 7 (train) failed"
+    assert made.text.splitlines() == [
+        "job 7 (train) of ada: failed",
+        "  Its script ended with exit status 3.",
+        "  next: see its output, /shared/x",
+        "  Run time: 2:00:00 on a1.",
+        "  GPU hours: 16.00 (8 GPUs).",
+    ]
+
+
+def test_a_job_whose_nodes_still_clean_up_has_its_cause() -> None:
+    made = of(job(flags=("OUT_OF_MEMORY", "COMPLETING"), status=0, signal=9))
+    assert made.title == "job 7 (train) out of memory"
+    assert "It used more memory than it had (64G in total)" in made.text
+
+
+def test_an_array_is_one_report_with_the_causes_of_its_first_failed_tasks() -> None:
+    tasks = [job(number=20 + n, array=12, task=n, flags=("FAILED" if n else "COMPLETED",)) for n in range(9)]
+    made = of(*tasks, event=Event("12", "ada", "a@b.c", "Slurm Array Summary Job_id=12_* (12)", summary=True))
+    assert made.title == "array 12 (train): 1 completed, 8 failed"
+    assert made.text.count("exit status 3") == 5
+    assert "and 3 more tasks; to see them: tailrack why 12" in made.text
+
+
+def test_of_an_arrays_tasks_only_the_one_that_ended_is_reported() -> None:
+    tasks = [job(number=number, array=7, task=number, name=f"n{number}") for number in (5, 6, 7)]
+    assert of(*tasks).title == "job 7_7 (n7) failed"
+
+
+def test_if_slurm_does_not_answer_the_report_has_slurms_own_sentence() -> None:
+    def silent(_: str) -> Sequence[Job]:
+        raise SlurmError("slurmctld has not answered")
+
+    made = write_report(Event("7", "ada", "a@b.c", SUBJECT % "train"), silent)
+    assert made.title == SUBJECT % "train"
+    assert "tailrack why 7" in made.text
+    assert of(job(number=8)).title == SUBJECT % "train"
+
+
+def test_a_jobs_name_makes_no_line_of_its_own() -> None:
+    made = of(job(name=f"x\r\nBcc: eve@example.org\x1b[2J\u2028{'y' * 500}"))
+    assert made.title.isprintable()
+    assert len(made.title) <= 150
+    assert all(line.isprintable() for line in made.text.splitlines())
+    assert not any(line.startswith("Bcc") for line in made.text.splitlines())
+
+
+# The outbox.
+
+NOW = 1_000_000.0
+
+
+def item(number: int = 0, to: str = "a@b.c", user: str = "ada", since: float = NOW) -> Waiting:
+    return Waiting(f"k{number:05}", to, user, f"title {number}", "text", since)
+
+
+def test_a_report_survives_a_restart_and_an_event_that_is_read_twice_is_sent_once(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path)
+    assert outbox.add(item())
+    assert outbox.add(item())
+    (tmp_path / "cut-off.new").write_text("{")
+    (tmp_path / "odd.report").write_text("no JSON")
+    again = Outbox(tmp_path)
+    assert again.due(NOW) == [[item()]]
+    again.sent([item()], NOW)
+    assert Outbox(tmp_path).waiting == {}
+
+
+def test_a_flood_becomes_digests(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path)
+    for number in range(SINGLE_AN_HOUR - 1):
+        outbox.add(item(number))
+    singles = outbox.due(NOW)
+    assert [len(message) for message in singles] == [1] * (SINGLE_AN_HOUR - 1)
+    for message in singles:
+        outbox.sent(message, NOW)
+    for number in range(100, 600):
+        outbox.add(item(number))
+    (digest,) = outbox.due(NOW + 1)
+    assert len(digest) == 500
+    outbox.sent(digest, NOW + 1)
+    outbox.add(item(700))
+    assert outbox.due(NOW + 2) == []
+    assert len(outbox.due(NOW + 1 + DIGEST_SECONDS)) == 1
+
+
+def test_one_users_jobs_cannot_flood_many_addresses_and_another_users_report_goes_out(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path)
+    for number in range(500):
+        outbox.add(item(number, to=f"victim{number}@example.org"))
+    outbox.add(item(900, user="bob", to="bob@example.org"))
+    messages = outbox.due(NOW)
+    assert len(messages) == MOST_OF_A_USER + 1
+    for message in messages:
+        outbox.sent(message, NOW)
+    assert outbox.due(NOW + 60) == []
+    assert len(outbox.due(NOW + 3601)) == MOST_OF_A_USER
+
+
+def test_waits_between_tries_grow_and_after_a_day_a_report_is_dropped(tmp_path: Path) -> None:
+    outbox = Outbox(tmp_path)
+    outbox.add(item())
+    (message,) = outbox.due(NOW)
+    waits = []
+    for _ in range(12):
+        assert outbox.failed(message, NOW)
+        waits.append(message[0].due - NOW)
+    assert waits[:4] == [30, 60, 120, 240]
+    assert max(waits) == 1800
+    assert outbox.due(NOW + 1) == []
+    assert not outbox.failed(message, NOW + GIVE_UP_SECONDS + 1)
+    assert Outbox(tmp_path).waiting == {}
+
+
+# Sending.
+
+
+@pytest.fixture
+def smtp(tmp_path: Path) -> Iterator[MailServer]:
+    with MailServer(("127.0.0.1", 0), tmp_path / "mails") as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def mail_settings(server: MailServer, **more: Any) -> dict[str, Any]:
+    address = f"127.0.0.1:{server.server_address[1]}"
+    return {"sender": "cluster@example.org", "smarthost": address, "user": None, "encrypted": False, **more}
+
+
+MESSAGE = Message("k1", "ada@example.org", "job 7 (Größe) failed", "Its script ended.\n.\nRSET\n")
+
+
+def mails(server: MailServer) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in server.file.read_text().splitlines()] if server.file.exists() else []
+
+
+def test_a_mail_arrives_with_its_text_and_one_recipient(smtp: MailServer) -> None:
+    send_mail(mail_settings(smtp), "", "lab", MESSAGE)
+    (found,) = mails(smtp)
+    assert (found["from"], found["to"]) == ("<cluster@example.org>", ["<ada@example.org>"])
+    mail = message_from_string(found["text"], policy=default)
+    assert mail["Subject"] == "[lab] job 7 (Größe) failed"
+    assert mail["Message-ID"] == "<k1@example.org>"
+    assert mail["Auto-Submitted"] == "auto-generated"
+
+
+def test_a_server_without_encryption_gets_no_mail_and_no_password(smtp: MailServer) -> None:
+    settings = mail_settings(smtp, encrypted=True, user="lab")
+    with pytest.raises(NotSent) as caught:
+        send_mail(settings, "pass-word", "lab", MESSAGE)
+    assert caught.value.server
+    assert "pass-word" not in str(caught.value)
+    assert mails(smtp) == []
+
+
+@pytest.mark.parametrize(("code", "final"), [(550, True), (450, False)])
+def test_a_recipient_that_the_server_refuses_for_good_is_not_tried_again(
+    smtp: MailServer, code: int, final: bool
+) -> None:
+    smtp.refuse["<ada@example.org>"] = code
+    with pytest.raises(NotSent) as caught:
+        send_mail(mail_settings(smtp), "", "lab", MESSAGE)
+    assert (caught.value.final, caught.value.server) == (final, False)
+
+
+class Hook(http.server.BaseHTTPRequestHandler):
+    """Records what is posted, and answers with the status in its path."""
+
+    posted: ClassVar[list[tuple[str, str, Any]]] = []
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        Hook.posted.append((self.path, self.headers.get("Authorization", ""), body))
+        self.send_response(int(self.path.split("/")[1]))
+        self.send_header("Location", "/200/elsewhere")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def hook() -> Iterator[str]:
+    Hook.posted = []
+    with http.server.HTTPServer(("127.0.0.1", 0), Hook) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_a_webhook_gets_json_with_the_log_in_of_its_address(hook: str) -> None:
+    post("webhook", f"http://me:secret@{hook}/200/x", "lab", MESSAGE)
+    body = {"cluster": "lab", "id": "k1", "title": MESSAGE.title, "text": MESSAGE.text}
+    assert Hook.posted == [("/200/x", "Basic bWU6c2VjcmV0", body)]
+
+
+def test_slack_gets_no_mention_from_a_jobs_name(hook: str) -> None:
+    post("slack", f"http://{hook}/200/x", "lab", Message("k", "vision", "job 7 (<!channel>)", "a & b"))
+    assert Hook.posted[0][2]["text"] == "[lab] job 7 (&lt;!channel&gt;)\n\na &amp; b"
+
+
+@pytest.mark.parametrize(("status", "final"), [(404, True), (429, False), (500, False), (302, False)])
+def test_an_error_of_a_webhook_contains_nothing_of_its_address(hook: str, status: int, final: bool) -> None:
+    with pytest.raises(NotSent) as caught:
+        post("webhook", f"http://{hook}/{status}/{TOKEN}", "lab", MESSAGE)
+    assert caught.value.final == final
+    assert TOKEN not in str(caught.value)
+    # A redirection is not followed.
+    assert len(Hook.posted) == 1
+
+
+# The service.
+
+
+@pytest.fixture
+def make_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Service]:
+    for folder in ("spool", "state"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.setattr(daemon, "write_report", lambda event: of(job(number=int(event.job)), event=event))
+
+    def make(**settings: Any) -> Service:
+        whole = {"cluster": "lab", "mail": None, "channels": {}, "notify": {}, **settings}
+        secrets = {f"channel-{name}": f"http://127.0.0.1:9/{TOKEN}" for name in whole["channels"]}
+        return Service(whole, secrets, tmp_path / "spool", Outbox(tmp_path / "state"))
+
+    return make
+
+
+def test_an_event_becomes_a_mail_and_both_folders_are_empty_then(
+    make_service: Callable[..., Service], smtp: MailServer, tmp_path: Path
+) -> None:
+    service = make_service(mail=mail_settings(smtp))
+    write_event(service.spool, f"7\nada\nada@example.org\n{SUBJECT}\n")
+    write_event(service.spool, "garbage", "2-x.event")
+    service.collect()
+    service.deliver()
+    assert [mail["to"] for mail in mails(smtp)] == [["<ada@example.org>"]]
+    assert [*service.spool.iterdir(), *(tmp_path / "state").iterdir()] == []
+
+
+def test_a_server_that_does_not_answer_is_tried_once_and_nothing_is_lost(
+    make_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tries = []
+
+    def fail(*_: Any) -> None:
+        tries.append(1)
+        raise NotSent("it does not answer", server=True)
+
+    monkeypatch.setattr(daemon, "post", fail)
+    service = make_service(channels={"vision": "slack"}, notify={"ada": ["vision"]})
+    for number in range(5):
+        write_event(service.spool, f"{number + 1}\nada\nada\n{SUBJECT}\n", f"{number}-x.event")
+    service.collect()
+    service.deliver()
+    assert len(tries) == 1
+    assert len(make_service().outbox.waiting) == 5
+    assert TOKEN not in capfd.readouterr().err
+
+
+def test_a_user_without_a_receiver_is_named_in_the_journal(
+    make_service: Callable[..., Service], capfd: pytest.CaptureFixture[str]
+) -> None:
+    service = make_service()
+    write_event(service.spool, f"7\nada\nada\n{SUBJECT}\n")
+    service.collect()
+    assert "no report about job 7: it names no mail address, and user ada has no notify" in capfd.readouterr().err
+    assert [*service.spool.iterdir()] == []
+
+
+def test_slurm_is_asked_about_a_few_jobs_of_a_flood(
+    make_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch, smtp: MailServer
+) -> None:
+    asked = []
+
+    def write(event: Event) -> report.Report:
+        asked.append(event.job)
+        return of(job(number=int(event.job)), event=event)
+
+    monkeypatch.setattr(daemon, "write_report", write)
+    service = make_service(mail=mail_settings(smtp))
+    for number in range(100):
+        write_event(service.spool, f"{number + 1}\nada\nada@example.org\n{SUBJECT}\n", f"{number:03}.event")
+    service.collect()
+    assert len(asked) == 20
+    service.deliver()
+    (mail,) = mails(smtp)
+    parsed = message_from_string(mail["text"], policy=default)
+    assert parsed["Subject"] == "[lab] 100 reports about jobs of ada"
+    assert "and 80 more" in parsed.get_content()
+
+
+def test_the_unit_runs_as_an_account_of_its_own_without_rights() -> None:
+    text = template("job_reports", UNIT)
+    for line in ("User=tailrack-reports", "NoNewPrivileges=yes", "ProtectSystem=strict", "CapabilityBoundingSet="):
+        assert f"\n{line}\n" in text
