@@ -88,6 +88,9 @@ def test_a_report_waits_for_a_silent_mail_server_and_a_restart_and_arrives_once(
     job = submit(cluster, "--mail-type=END,FAIL --mail-user=ada@example.org", "exit 3")
     eventually(lambda: "cannot send report" in journal(cluster), 60, "the first try")
     assert cluster.run("head", f"ls {SPOOL}") == ""
+    # The measurement ran as ada.
+    logged = cluster.run("head", "journalctl -t tailrack-job-reports -o cat --no-pager || :")
+    assert "no report about job" not in logged
     cluster.run("head", "systemctl restart tailrack-job-reports")
     start(cluster, "mailserver", MAIL_SERVER, "2525 /root/mails")
     eventually(lambda: bool(mails(cluster, f"job {job} ")), 120, "the mail arrives")
@@ -129,6 +132,7 @@ def test_a_users_channel_gets_reports_without_mail_type_and_no_one_sees_its_addr
     eventually(lambda: f"job {job} " in cluster.run("a1", "cat /root/posted 2>/dev/null || :"), 120, "it is posted")
     path, _, body = cluster.run("a1", "cat /root/posted").splitlines()[0].partition(" ")
     report = json.loads(body)
+    assert cluster.run("a1", "wc -l </root/posted").strip() == "1"
     assert path == f"/hook/{TOKEN}"
     assert report["title"] == f"job {job} (wrap) failed"
     assert "exit status 4" in report["text"]

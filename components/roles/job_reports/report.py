@@ -66,7 +66,7 @@ def _about_array(event: Event, jobs: Sequence[Job]) -> Report:
 def _text(job: Job) -> str:
     nodes = slurm.nodes() if job.waits else []
     lines = [as_text(job, explain(job, nodes))]
-    if job.start and job.end > job.start and not job.waits and not job.runs:
+    if job.start and job.end >= job.start and not job.waits and not job.runs:
         lines.append(plain(f"  Run time: {_duration(job.end - job.start)}{f' on {job.nodes}' if job.nodes else ''}."))
         if match := _GPUS.search(job.resources):
             hours = int(match[1]) * (job.end - job.start) / 3600

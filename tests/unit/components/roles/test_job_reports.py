@@ -139,8 +139,11 @@ def test_slurms_own_key_cannot_turn_reports_off_unseen() -> None:
 # Events.
 
 
-def leave_event(shell: Shell, *words: str, job: str = "7", user: str = "ada") -> subprocess.CompletedProcess[str]:
+def leave_event(
+    shell: Shell, *words: str, job: str = "7", user: str = "ada", uid: int = 64030
+) -> subprocess.CompletedProcess[str]:
     """Run MailProg as slurmctld does."""
+    shell.stub("id", f"echo {uid}")
     shell.stub("logger")
     shell.stub("sync")
     text = template("job_reports", "report-job").replace("export PATH=", f"export PATH={shell.root / 'stubs'}:")
@@ -173,6 +176,14 @@ def test_mailprog_never_fails_and_logs_what_it_drops(shell: Shell) -> None:
     assert leave_event(shell, "-s", "x", "ada").returncode == 0
     assert "10000 others wait already" in shell.calls[-1]
     assert len([*spool.iterdir()]) == 10_000
+
+
+def test_mailprog_that_root_runs_writes_nothing(shell: Shell) -> None:
+    spool = shell.path(SPOOL)
+    spool.mkdir(parents=True)
+    assert leave_event(shell, "-s", "x", "ada@example.org", uid=0).returncode == 0
+    assert "must not run as root" in shell.calls[-1]
+    assert [*spool.iterdir()] == []
 
 
 def write_event(spool: Path, text: str, name: str = "1-x.event") -> Path:
@@ -252,6 +263,18 @@ def test_a_report_has_the_state_the_cause_the_run_time_and_the_gpu_hours() -> No
         "  Run time: 2:00:00 on a1.",
         "  GPU hours: 16.00 (8 GPUs).",
     ]
+
+
+def test_a_job_that_ended_in_its_first_second_has_a_run_time_and_a_cancelled_one_that_never_ran_has_none() -> None:
+    assert "Run time: 0:00:00" in of(job(end=1000)).text
+    assert "Run time" not in of(job(flags=("CANCELLED",), start=0, end=1000)).text
+
+
+def test_a_job_that_goes_back_to_the_queue_is_reported_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report.slurm, "nodes", list)
+    made = of(job(flags=("PENDING", "REQUEUED"), reason="BeginTime", restarts=1, failed_node="a1"))
+    assert made.title == "job 7 (train) pending"
+    assert "its node a1 was lost" in made.text
 
 
 def test_a_job_whose_nodes_still_clean_up_has_its_cause() -> None:

@@ -1,0 +1,102 @@
+"""Role job_reports' phases: the files and folders that they make, restarts, and removal."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.node.failure import Failure
+from components.node.step.step import Step
+from components.roles.job_reports.leave import leave
+from components.roles.job_reports.paths import CREDENTIALS, MAIL_PROGRAM, PROGRAM, SPOOL, STATE, UNIT
+from components.roles.job_reports.services import JobReportsValues, services
+from components.roles.role import template
+from tests.unit.shell import Shell
+
+STEP = Step("head", "head-services")
+UNIT_FILE = f"/etc/systemd/system/{UNIT}"
+
+
+def values(
+    secrets: str = "mail-password pass word", settings: str = '{"x": 1}', program: str = "v1"
+) -> JobReportsValues:
+    return JobReportsValues(True, settings, secrets, "#!/bin/sh", program, template("job_reports", UNIT))
+
+
+OFF = JobReportsValues(False, "", "", "", "", "")
+
+
+@pytest.fixture
+def host(shell: Shell) -> Shell:
+    shell.path("/run/tailrack-private").mkdir(parents=True)
+    shell.write("/etc/passwd", "")
+    for name in ("systemctl", "useradd", "userdel"):
+        shell.stub(name)
+    return shell
+
+
+def restarts(host: Shell) -> int:
+    return sum(call == f"systemctl restart {UNIT}" for call in host.calls)
+
+
+def test_the_service_starts_once_and_again_when_its_settings_change(host: Shell) -> None:
+    with host.here():
+        for _ in range(2):
+            services(STEP, values())
+        assert restarts(host) == 1
+        services(STEP, values(settings='{"x": 2}'))
+        assert restarts(host) == 2
+        services(STEP, values(settings='{"x": 2}', program="v2"))
+    assert restarts(host) == 3
+    assert host.owners[SPOOL] == ("slurm", "tailrack-reports")
+    assert host.path(SPOOL).stat().st_mode & 0o7777 == 0o2770
+
+
+def test_only_root_can_read_secrets_and_a_secret_that_the_config_no_longer_has_goes(host: Shell) -> None:
+    with host.here():
+        services(STEP, values("mail-password pass word\nchannel-vision https://hooks.example/x"))
+    folder = host.path(CREDENTIALS)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()} == dict.fromkeys(
+        ("mail-password", "channel-vision", "settings"), 0o600
+    )
+    assert (folder / "mail-password").read_text() == "pass word\n"
+    unit = host.path(UNIT_FILE).read_text()
+    assert f"\nLoadCredential=channel-vision:{CREDENTIALS}/channel-vision\n" in unit
+    assert "pass word" not in unit
+    assert not any("pass word" in call or "hooks" in call for call in host.calls)
+    with host.here():
+        services(STEP, values("mail-password pass word"))
+    assert {path.name for path in folder.iterdir()} == {"mail-password", "settings"}
+    assert "channel-vision" not in host.path(UNIT_FILE).read_text()
+
+
+def test_a_service_that_does_not_start_is_named_with_the_next_command(host: Shell) -> None:
+    host.stub("systemctl", "case $* in *is-active*) exit 3 ;; esac")
+    host.hurry()
+    with host.here(), pytest.raises(Failure) as caught:
+        services(STEP, values())
+    assert f"journalctl -u {UNIT}" in caught.value.remedy
+
+
+def test_without_the_section_nothing_is_there_and_nothing_is_run(host: Shell) -> None:
+    with host.here():
+        services(STEP, OFF)
+    assert host.calls == []
+    host.write(MAIL_PROGRAM, "")
+    with host.here():
+        services(STEP, values())
+        services(STEP, OFF)
+    for path in (UNIT_FILE, CREDENTIALS, MAIL_PROGRAM, PROGRAM):
+        assert not host.path(path).exists(), path
+
+
+def test_leaving_removes_the_account_and_all_folders(host: Shell) -> None:
+    with host.here():
+        services(STEP, values())
+    host.write("/etc/passwd", "tailrack-reports:x:998:998::/nonexistent:/usr/sbin/nologin\n")
+    host.path(STATE).mkdir(parents=True)
+    with host.here():
+        leave(Step("head", "tailrack-leave"))
+    for path in (UNIT_FILE, CREDENTIALS, PROGRAM, SPOOL, STATE):
+        assert not host.path(path).exists(), path
+    assert host.calls[-1] == "userdel tailrack-reports"
