@@ -45,6 +45,7 @@ MINE: RawConfig = {
 RICH: RawConfig = {
     **MINE,
     "backup": SFTP,
+    "job_reports": {"mail": {"sender": "a@b.c", "smarthost": "b.c:25"}},
     "monitoring": {
         "receivers": [{"kind": "mail", "to": "a@b.c", "sender": "a@b.c", "smarthost": "b.c:25"}],
         "grafana": {"source": "https://example.org/grafana.tar.gz", "sha256": "a" * 64},

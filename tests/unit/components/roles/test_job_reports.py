@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import http.server
 import json
+import ssl
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -271,7 +273,7 @@ def test_a_job_that_ended_in_its_first_second_has_a_run_time_and_a_cancelled_one
 
 
 def test_a_job_that_goes_back_to_the_queue_is_reported_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report.slurm, "nodes", list)
+    monkeypatch.setattr("components.roles.tailrack_command.slurm.nodes", list)
     made = of(job(flags=("PENDING", "REQUEUED"), reason="BeginTime", restarts=1, failed_node="a1"))
     assert made.title == "job 7 (train) pending"
     assert "its node a1 was lost" in made.text
@@ -421,6 +423,35 @@ def test_a_server_without_encryption_gets_no_mail_and_no_password(smtp: MailServ
     assert caught.value.server
     assert "pass-word" not in str(caught.value)
     assert mails(smtp) == []
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for `localhost` and its key, signed by itself."""
+    file = tmp_path_factory.mktemp("tls") / "certificate.pem"
+    request = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "1")
+    command = (*request, *names, "-keyout", "key.pem", "-out", "certificate.pem")
+    subprocess.run(command, cwd=file.parent, capture_output=True, check=True)
+    return file
+
+
+def test_a_password_goes_only_to_a_server_with_a_valid_certificate(
+    smtp: MailServer, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    smtp.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    smtp.context.load_cert_chain(certificate, certificate.parent / "key.pem")
+    settings = mail_settings(smtp, encrypted=True, user="lab", smarthost=f"localhost:{smtp.server_address[1]}")
+    with pytest.raises(NotSent) as caught:
+        send_mail(settings, "pass-word", "lab", MESSAGE)
+    assert "SSLCertVerificationError" in str(caught.value)
+    assert mails(smtp) == []
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    monkeypatch.setattr("ssl.create_default_context", lambda: trusting)
+    send_mail(settings, "pass-word", "lab", MESSAGE)
+    (mail,) = mails(smtp)
+    assert mail["encrypted"]
+    assert base64.b64decode(mail["login"]) == b"\0lab\0pass-word"
 
 
 @pytest.mark.parametrize(("code", "final"), [(550, True), (450, False)])
