@@ -151,7 +151,7 @@ class UnusedGpus(Section):
         default=30,
     )
     end_minutes: Whole = number(
-        "after so many minutes in which all its GPUs were idle, a job that was told before ends; 0: never",
+        "after so many minutes in which all its GPUs were idle, a job that got the message before ends; 0: never",
         0,
         10_080,
         breaks="jobs would end too early or never",

@@ -51,7 +51,7 @@ def apply_limits(limits: Limits, running: Iterable[tuple[Job, Summary]], present
     for job, held in running:
         if job.qos in limits.exempt or not held.unused or held.minutes < limits.tell:
             marks.discard(_mark(job))
-        # It ends only if it was told before.
+        # It ends only if it got the message before.
         elif _ends(limits, held) and _mark(job) in told:
             _notify(job, f"{idle_for(held)} tailrack ends this job, as tailrack:accounting.unused_gpus says.")
             attempt("scancel", str(job.number), limit=LIMIT_SECONDS)
