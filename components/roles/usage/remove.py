@@ -1,4 +1,4 @@
-"""Remove the sampler of a node, or the recorder of the head node. What Slurm has recorded stays."""
+"""Remove the sampler of a node, or the recorder of the head node. Records in Slurm stay."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ LIMIT_SECONDS = 30
 class Limits:
     """The config's limits.
 
-    tell     minutes after which a job with an unused GPU is told
+    tell     minutes after which a job with an unused GPU gets a message
     end      minutes after which a job without a used GPU ends; 0 for never
     exempt   QOS of jobs that are left alone
     """
