@@ -1,4 +1,4 @@
-"""Send reports about jobs. The service runs this with an account of its own (tailrack-job-reports.service)."""
+"""Send reports about jobs. The service runs this as its own account (tailrack-job-reports.service)."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ SAMPLE_UNITS = ("tailrack-gpu-use.service", "tailrack-gpu-use.timer")
 RECORDER = "/usr/local/lib/tailrack/job-gpu-use"
 # On the head node: a line `number end` for each ended job that is recorded and that slurmctld still knows.
 RECORDED = f"{PRIVATE}/gpu-use-recorded"
-# The limits for unused GPUs as JSON, and a line `number start` for each job that was told.
+# The limits for unused GPUs as JSON, and a line `number start` for each job that got the message.
 UNUSED_GPUS = "/etc/tailrack/unused-gpus"
 TOLD = f"{PRIVATE}/unused-gpus-told"
 RECORD_UNITS = ("tailrack-job-gpu-use.service", "tailrack-job-gpu-use.timer")
