@@ -175,12 +175,31 @@ def scontrol(*arguments: str) -> str:
     return _run("scontrol", *arguments)
 
 
-def _run(*arguments: str, **environment: str) -> str:
+def submit(script: str, *options: str) -> str:
+    """Submit a batch script, and return the job's number. Raise SlurmError."""
+    # With more clusters than one, sbatch prints the cluster after the number.
+    number = _run("sbatch", "--parsable", *options, stdin=script).strip().partition(";")[0]
+    if not number.isdecimal():
+        raise SlurmError(f"sbatch has not printed the job's number: {number!r}; 'squeue --me' shows your jobs")
+    return number
+
+
+def cancel(number: str) -> None:
+    """Cancel a job. Raise SlurmError."""
+    _run("scancel", number)
+
+
+def has_containers() -> bool:
+    """Return whether jobs can run in container images here. Raise SlurmError."""
+    return "--container-image" in _run("srun", "--help")
+
+
+def _run(*arguments: str, stdin: str = "", **environment: str) -> str:
     try:
         done = subprocess.run(
             arguments,
             env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
+            input=stdin,
             capture_output=True,
             text=True,
             errors="replace",

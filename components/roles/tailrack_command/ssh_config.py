@@ -21,7 +21,7 @@ NAME, HELP = "ssh-config", "print the lines for ~/.ssh/config with which you log
 # Address and name of each machine of the cluster, and the head node's records of nodes. All users can read them.
 NAMES, MEMBERS = Path(f"{STATE_DIR}/names"), Path(f"{STATE_DIR}/members")
 _AUTHORITIES = Path(AUTHORITIES)
-_DEFAULT_PORT = 22
+DEFAULT_PORT = 22
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.json:
             print(json.dumps(asdict(facts), indent=2))
             return 0
-        address, port = _reached() if arguments.head is None else (arguments.head, _DEFAULT_PORT)
+        address, port = reached() if arguments.head is None else (arguments.head, DEFAULT_PORT)
         user = pwd.getpwuid(os.getuid()).pw_name
         text = blocks(logins(facts, user, address, arguments.port or port), facts.authorities)
     except (OSError, ValueError) as error:
@@ -60,7 +60,7 @@ def read_facts() -> Facts:
     rows = [line.split() for line in NAMES.read_text(encoding="utf-8").splitlines()]
     nodes = [row[1] for row in rows if len(row) == 2 and row[1] != head]
     keys = [line for line in _AUTHORITIES.read_text(encoding="utf-8").splitlines() if line.startswith("ssh-")]
-    ports = {node: port for node in nodes if (port := _port(node)) != _DEFAULT_PORT}
+    ports = {node: port for node in nodes if (port := _port(node)) != DEFAULT_PORT}
     return Facts.read({"head": head, "nodes": nodes, "ports": ports, "authorities": keys})
 
 
@@ -68,10 +68,10 @@ def _port(node: str) -> int:
     try:
         return int((MEMBERS / node / "sshd_port").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return _DEFAULT_PORT
+        return DEFAULT_PORT
 
 
-def _reached() -> tuple[str, int]:
+def reached() -> tuple[str, int]:
     """Return the address and port at which the caller's ssh reached this machine. Raises ValueError."""
     # Both addresses and ports, of the client and of this machine.
     words = os.environ.get("SSH_CONNECTION", "").split()
