@@ -8,8 +8,9 @@ import pulumi
 
 from stacks import PROJECT, bugs
 from stacks.cluster import cluster_stack
-from stacks.config import ConfigError, PoolConfig, load
+from stacks.config import ConfigError, PoolConfig, load, other_stacks_of
 from stacks.pool import pool_stack
+from stacks.read_outputs import read_other_stacks
 from stacks.runtime_tuning import tune_sdk, tuned_python
 
 
@@ -33,11 +34,13 @@ async def main() -> None:
 async def build() -> None:
     """Build the stack; raise RunError for a config that cannot be used."""
     try:
+        values = pulumi.runtime.config.get_config_env()
         config = load(
-            pulumi.runtime.config.get_config_env(),
+            values,
             pulumi.runtime.config.get_config_secret_keys_env(),
             PROJECT,
             pulumi.log.warn,
+            await read_other_stacks(other_stacks_of(values)),
         )
     except ConfigError as error:
         raise pulumi.RunError(error.message_for(pulumi.get_stack())) from None

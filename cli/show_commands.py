@@ -34,6 +34,7 @@ from cli.trust import trust as trust_hosts
 from lab.identity import lab_id
 from stacks.config import from_pulumi
 from stacks.sites.hosts.inventory import PASSPHRASE
+from stacks.sites.hosts.other_stacks import stacks_read, with_other_stacks
 
 
 def engine(arguments: argparse.Namespace, console: Console) -> int:
@@ -124,6 +125,9 @@ def trust(arguments: argparse.Namespace, console: Console) -> int:
     if PASSPHRASE in json.dumps(raw.get("sites"), default=str):
         os.environ.update(Workspace(PROJECT, arguments.stack, path, arguments.state_dir).environment())
         raw = from_pulumi(load_config(PROJECT, path).values, "tailrack")
+    if names := stacks_read(raw):
+        deployment = open_stack.open_quietly(arguments, console)
+        raw = {**with_other_stacks(raw, {name: deployment.other_stack(name) for name in names})}
     return trust_hosts(raw, PROJECT, console, interactive=sys.stdin.isatty())
 
 

@@ -71,6 +71,11 @@ class Engine:
         """Return the outputs of the last `up`, secrets as "[secret]" unless `show_secrets`."""
         return dict(convert(self._state(True).outputs, plain if show_secrets else lambda secret: HIDDEN))
 
+    def outputs_of(self, reference: str) -> dict[str, Any]:
+        """Return the outputs of another stack, named as Pulumi names it, secrets as "[secret]"."""
+        outputs = self._outputs_of(stack_of(reference, self.config.project))
+        return dict(convert(outputs, lambda secret: HIDDEN))
+
     def made(self) -> list[Made]:
         """Return the resources that the last run left."""
         return [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import pulumi
 from pulumi.runtime.rpc import contains_unknowns
 
 from components.steps.values import as_output
+from stacks.sites.hosts.other_stacks import OtherStack
 
 FUNCTION = "pulumi:pulumi:readStackOutputs"
 
@@ -33,6 +34,14 @@ class StackOutputs:
         return as_output({}, lambda _: self.value(name), hidden=name in self.secrets)
 
 
+class UnreadableStackError(pulumi.RunError):
+    """The outputs of a stack cannot be read, for a reason that the engine reports."""
+
+    def __init__(self, stack: str, reason: str) -> None:
+        super().__init__(f"the outputs of stack {stack!r} cannot be read: {reason}")
+        self.reason = reason
+
+
 async def read_outputs(stack: str) -> StackOutputs:
     """Return the outputs of a stack, by its name in any form that Pulumi reads. RunError if they cannot be read.
 
@@ -49,6 +58,19 @@ async def read_outputs(stack: str) -> StackOutputs:
         answer = await pulumi.runtime.invoke_async(FUNCTION, {"name": stack})
     except Exception as error:  # noqa: BLE001 - the SDK raises nothing more specific
         reason = str(error).rpartition("returned an error: ")[2]
-        raise pulumi.RunError(f"the outputs of stack {stack!r} cannot be read: {reason}") from None
+        raise UnreadableStackError(stack, reason) from None
     values = {name: value for name, value in answer["outputs"].items() if not contains_unknowns(value)}
     return StackOutputs(values, frozenset(answer["secretOutputNames"]))
+
+
+async def read_other_stacks(names: Iterable[str]) -> dict[str, OtherStack]:
+    """Return the outputs of stacks by name, or the reasons why they cannot be read."""
+    stacks = {}
+    for name in names:
+        try:
+            last_run = await read_outputs(name)
+        except UnreadableStackError as error:
+            stacks[name] = OtherStack(error=error.reason)
+        else:
+            stacks[name] = OtherStack(last_run.values, last_run.secrets)
+    return stacks

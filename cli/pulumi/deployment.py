@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -23,8 +24,9 @@ from components.settings.problems import shown
 from components.steps.former_names import current_name
 from engine.engine import Engine
 from engine.events import EngineError, Event, Made, Summary
+from engine.values import HIDDEN
 from lab.identity import lab_id
-from stacks.config import ConfigError, PoolConfig, StackConfig, load
+from stacks.config import ConfigError, OtherStack, PoolConfig, StackConfig, load, other_stacks_of
 from stacks.release import RELEASE, is_newer
 from stacks.yaml_file import FileError
 
@@ -47,7 +49,8 @@ class Deployment:
         self.workspace = workspace
         self._runner: CliRunner | Engine
         # Read first, so that errors of the file are the same under either engine.
-        self.written = WrittenConfig(read_stack_file(workspace.config_file)["config"])
+        self.written = WrittenConfig(read_stack_file(workspace.config_file)["config"], self.other_stack)
+        self._other_stacks: dict[str, OtherStack] = {}
         self._on_event = on_event
 
         def forward(event: Event) -> None:
@@ -96,11 +99,24 @@ class Deployment:
         try:
             environment = {**os.environ, **self.workspace.environment()}
             values, secrets = config_values(self.workspace.config_copy, environment)
-            return load(values, secrets, self.workspace.project)
+            others = {name: self.other_stack(name) for name in other_stacks_of(values)}
+            return load(values, secrets, self.workspace.project, other_stacks=others)
         except ConfigError as error:
             raise CliError(error.message_for(self.workspace.stack)) from None
         except FileError as error:
             raise CliError(str(error)) from None
+
+    def other_stack(self, name: str) -> OtherStack:
+        """Return the outputs of another stack, or the reason why they cannot be read. They are read once."""
+        if name not in self._other_stacks:
+            try:
+                outputs = self._started(partial(self._runner.outputs_of, name))
+            except CliError as error:
+                self._other_stacks[name] = OtherStack(error=str(error))
+            else:
+                secrets = frozenset(key for key, value in outputs.items() if HIDDEN in json.dumps(value))
+                self._other_stacks[name] = OtherStack(outputs, secrets)
+        return self._other_stacks[name]
 
     @property
     def make(self) -> Make:

@@ -82,12 +82,22 @@ class CliRunner:
         """Return the stack's outputs with masked secrets, also inside of values."""
         try:
             self._stack()
-            # The SDK's method does not mask a secret inside of a value.
-            values = json.loads(self._pulumi("stack", "output", "--json", "--stack", self._workspace.stack))
-            # An output that needs a failed step is unknown, and left out.
-            return {name: value for name, value in values.items() if value != UNKNOWN}
+            return self._outputs_of(self._workspace.stack)
         except CommandError as error:
             raise CliError(self._explained(error)) from None
+
+    def outputs_of(self, reference: str) -> dict[str, Any]:
+        """Return the same of another stack, named as Pulumi names it."""
+        try:
+            return self._outputs_of(reference)
+        except CommandError as error:
+            raise CliError(self._explained(error)) from None
+
+    def _outputs_of(self, stack: str) -> dict[str, Any]:
+        # The SDK's method does not mask a secret inside of a value.
+        values = json.loads(self._pulumi("stack", "output", "--json", "--stack", stack))
+        # An output that needs a failed step is unknown, and left out.
+        return {name: value for name, value in values.items() if value != UNKNOWN}
 
     def made(self) -> list[Made]:
         """Return the resources of the last run."""

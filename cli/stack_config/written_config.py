@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from components.settings.cluster import OLD_COMPUTES
+from components.settings.problems import Report
 from lab.profiles.machine import PROFILES
 from stacks.config.model import POOL
 from stacks.sites import KINDS
+from stacks.sites.hosts.other_stacks import OtherStack, hosts_of, with_outputs
 from stacks.sites.hosts.presets import PRESETS
 from stacks.sites.kind import Kind, NodeSpec, Site
 
@@ -16,11 +18,14 @@ from stacks.sites.kind import Kind, NodeSpec, Site
 class WrittenConfig:
     """The unchecked config of a stack's file; values of the wrong type are ignored.
 
-    config   values by key, such as tailrack:sites
+    config        values by key, such as tailrack:sites
+    other_stack   returns the outputs of another stack, for hosts_from; called only when a host is needed
     """
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
-        self._config = config
+    def __init__(
+        self, config: Mapping[str, Any], other_stack: Callable[[str], OtherStack] = lambda name: OtherStack()
+    ) -> None:
+        self._config, self._other_stack = config, other_stack
 
     @property
     def cluster(self) -> str:
@@ -95,22 +100,30 @@ class WrittenConfig:
 
         None if its site is of another kind, or does not list it individually (a range, a file of hosts).
         """
-        for site in self.mappings("tailrack:sites"):
-            hosts = site["hosts"] if isinstance(site.get("hosts"), list) else []
-            for host in hosts:
-                if isinstance(host, dict) and host.get("name") == name:
-                    user = PRESETS.get(str(site.get("preset")))
-                    defaults = {
-                        key: site[key] for key in ("user", "port", "private_key_file", "bastion") if key in site
-                    }
-                    return {**({"user": user} if user else {}), **defaults, **host}
+        for site, host in self._hosts():
+            if host.get("name") == name:
+                user = PRESETS.get(str(site.get("preset")))
+                keys = ("user", "port", "private_key_file", "bastion")
+                defaults = {key: site[key] for key in keys if key in site}
+                return {**({"user": user} if user else {}), **defaults, **host}
         return None
+
+    def _hosts(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        """Yield each individually listed host with its site; those of other stacks last, because reading takes time."""
+        sites = self.mappings("tailrack:sites")
+        for site in sites:
+            for host in site["hosts"] if isinstance(site.get("hosts"), list) else []:
+                if isinstance(host, dict):
+                    yield site, host
+        for site in sites:
+            hosts_from = with_outputs(site.get("hosts_from"), self._other_stack)
+            for machine, _ in hosts_of(hosts_from, "", Report(frozenset())) or []:
+                yield site, dict(machine)
 
     @property
     def host_names(self) -> list[str]:
-        """Return the names of hosts that the config lists individually, as written."""
-        sites = [site["hosts"] for site in self.mappings("tailrack:sites") if isinstance(site.get("hosts"), list)]
-        return [host["name"] for hosts in sites for host in hosts if isinstance(host, dict) and "name" in host]
+        """Return the names of hosts that the config or another stack lists individually, as written."""
+        return [host["name"] for _, host in self._hosts() if "name" in host]
 
     @property
     def head_login(self) -> str:

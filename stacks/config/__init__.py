@@ -20,8 +20,19 @@ from stacks.config.provider_keys import check_provider_keys
 from stacks.config.reader import Reader
 from stacks.config.reference import reference
 from stacks.sites import KINDS
+from stacks.sites.hosts.other_stacks import OtherStack, stacks_read, with_other_stacks
 
-__all__ = ["ConfigError", "PoolConfig", "StackConfig", "from_pulumi", "load", "parse", "reference"]
+__all__ = [
+    "ConfigError",
+    "OtherStack",
+    "PoolConfig",
+    "StackConfig",
+    "from_pulumi",
+    "load",
+    "other_stacks_of",
+    "parse",
+    "reference",
+]
 
 
 def load(
@@ -29,20 +40,26 @@ def load(
     secret_keys: Iterable[str],
     base_dir: Path,
     warn: Callable[[str], object] = lambda warning: None,
+    other_stacks: Mapping[str, OtherStack] | None = None,
 ) -> StackConfig | PoolConfig:
     """Return the checked config of a stack, from Pulumi's config: text by `tailrack:<key>`, and the secret keys.
 
-    Relative paths start at `base_dir`, the folder of Pulumi.<stack>.yaml. `warn` gets each warning. Raises ConfigError
-    with every problem.
+    Relative paths start at `base_dir`, the folder of Pulumi.<stack>.yaml. `warn` gets each warning. `other_stacks` has
+    the outputs of `other_stacks_of`, by name. Raises ConfigError with every problem.
     """
     report = Report(frozenset(key.removeprefix(ROOT) for key in secret_keys if key.startswith(ROOT)))
     _check_namespaces(values, report)
     check_provider_keys(values, report)
-    raw = with_containers(from_pulumi(values, ROOT.removesuffix(":")))
+    raw = with_other_stacks(with_containers(from_pulumi(values, ROOT.removesuffix(":"))), other_stacks or {})
     config = _checked(raw, model_of(raw.get("kind")), base_dir, report)
     for warning in report.warnings:
         warn(str(warning))
     return config
+
+
+def other_stacks_of(values: Mapping[str, str]) -> list[str]:
+    """Return the names of the stacks whose outputs `load` needs for this config."""
+    return stacks_read(from_pulumi(values, ROOT.removesuffix(":")))
 
 
 def with_containers(raw: Mapping[str, object]) -> Mapping[str, object]:

@@ -1,21 +1,19 @@
 """The stack config as one model per kind of stack: its settings and its sites."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
-
-from pydantic import AfterValidator, Field
+from typing import Any, Literal
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.pool_settings import PoolSettings
 from components.settings.cluster import Head
 from components.settings.money import Currency, currency_key
 from components.settings.section import key, number
-from components.settings.types import Whole, refuse
+from components.settings.types import Whole
 from stacks.config.allow import FindingName, allow_key
 from stacks.sites import KINDS
 from stacks.sites.kind import NodeSpec, Site
+from stacks.stack_name import StackName
 
 ALL = "all"  # the default partition
 CLUSTER, POOL = "cluster", "pool"  # kinds of stack
@@ -41,15 +39,6 @@ def _sites_key() -> Any:
         fix="write a site, as in Pulumi.dev.yaml",
         min_length=1,
     )
-
-
-def _stack_name(value: str) -> str:
-    if not re.fullmatch(r"([A-Za-z0-9_.-]+/){0,2}[A-Za-z0-9_.-]+", value) or set(value.split("/")) & {".", ".."}:
-        refuse("is not the name of a stack")
-    return value
-
-
-StackName = Annotated[str, Field(max_length=300), AfterValidator(_stack_name)]
 
 
 def _partitions(sites: Sequence[Site], extras: Iterable[str], nodes: Iterable[NodeSpec]) -> tuple[str, ...]:

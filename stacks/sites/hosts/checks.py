@@ -126,6 +126,6 @@ def _check_key(login: Draft, report: Report) -> None:
 
 
 def _command(path: str) -> str:
-    """Return the command that sets the secret. For a host in a file it is the site's, because files have no secrets."""
-    place = re.sub(r"\.hosts_file\[.*?\](\.hosts\[\d+\])?", "", path)
+    """Return the command that sets the secret: the site's for a host in a file or an output, which have no secrets."""
+    place = re.sub(r"\.hosts_file\[.*?\](\.hosts\[\d+\])?|\.hosts_from\.output\[\d+\]", "", path)
     return f"pulumi config set --path --secret '{place}'"

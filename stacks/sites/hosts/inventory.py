@@ -7,7 +7,7 @@ import csv
 import io
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from components.settings.draft import suggest
@@ -15,6 +15,7 @@ from components.settings.problems import Report, child_path, shown
 from components.settings.section import keys_of
 from stacks.sites.hosts.known_hosts import KnownHosts
 from stacks.sites.hosts.model import HostConfig
+from stacks.sites.hosts.other_stacks import hosts_of
 from stacks.sites.hosts.presets import PRESETS
 from stacks.sites.kind import UNREAD
 from stacks.yaml_file import FileError, plain_file, read_yaml
@@ -38,7 +39,7 @@ class Placed(dict[str, object]):
 
 
 def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Report) -> Mapping[str, object]:
-    """Return the site with all hosts in `hosts`: with those of its file, with expanded ranges and common keys.
+    """Return the site with all hosts in `hosts`: its file's or another stack's, with expanded ranges and common keys.
 
     path       the site's path in the config
     base_dir   the folder where relative paths start
@@ -47,16 +48,25 @@ def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Repor
     hosts = list(raw_hosts) if isinstance(raw_hosts, list | tuple) else []
     entries = [(host, child_path(child_path(path, "hosts"), index)) for index, host in enumerate(hosts)]
     name = raw.get("hosts_file")
+    if raw.get("hosts_from") is not None:
+        from_path = child_path(path, "hosts_from")
+        if beside := [key for key in ("hosts", "hosts_file") if raw.get(key) is not None]:
+            problem = f"is set, but {' and '.join(beside)} is also set"
+            breaks = "it would be unclear which machines the site has"
+            report.add(from_path, problem, breaks, "delete one of them, or write a second site")
+            return {**raw, "hosts": UNREAD}
+        rented = hosts_of(raw["hosts_from"], from_path, report)
+        if rented is None:
+            return {**raw, "hosts": UNREAD}
+        _refuse_passphrases(rented, "another stack's outputs", report)
+        entries = [*rented]
     if isinstance(name, str) and not name.isprintable():
         return {**raw, "hosts": UNREAD}  # the field `hosts_file` reports it
     if isinstance(name, str):
         rows = _rows(_inside(base_dir, name), child_path(path, "hosts_file"), report)
         if rows is None:
             return {**raw, "hosts": UNREAD}
-        for row, place in rows:
-            if isinstance(row, Mapping) and row.get(PASSPHRASE) is not None:
-                fix = "change it (ssh-keygen -p -f FILE), and write it for the site or the host as a secret"
-                report.add(child_path(place, PASSPHRASE), "[secret] is plain text in a file", OPENED, fix)
+        _refuse_passphrases(rows, "a file", report)
         entries += rows
     elif raw_hosts is not None and not isinstance(raw_hosts, list | tuple):
         return raw
@@ -77,6 +87,13 @@ def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Repor
         if len(machines) > MOST_HOSTS:
             break  # the checks report too many nodes for all sites together
     return {**raw, "hosts": machines} if entries or raw_hosts is not None else raw
+
+
+def _refuse_passphrases(rows: Sequence[tuple[object, str]], where: str, report: Report) -> None:
+    for row, place in rows:
+        if isinstance(row, Mapping) and row.get(PASSPHRASE) is not None:
+            fix = "change it (ssh-keygen -p -f FILE), and write it for the site or the host as a secret"
+            report.add(child_path(place, PASSPHRASE), f"[secret] is plain text in {where}", OPENED, fix)
 
 
 def _inside(base_dir: Path, name: str) -> Path:

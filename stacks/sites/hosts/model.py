@@ -1,19 +1,22 @@
 """Settings of a site of existing machines, reached by SSH, and the nodes of that site."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import SecretStr
+from pydantic import Field, SecretStr
 
 from components.settings.cluster import Head
 from components.settings.money import Price, price_key
 from components.settings.section import Section, key, named, yes_no
 from components.settings.types import Feature, GpuText, NodeName, Whole
+from stacks.sites.hosts.other_stacks import OUTPUT
 from stacks.sites.hosts.presets import PRESETS
 from stacks.sites.hosts.ssh_types import Address, HostKey, HostsFile, LockableKeyFile, Login
 from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
+from stacks.stack_name import StackName
 
 PASSPHRASE_COMMAND = "pulumi config set --path --secret 'tailrack:sites[0].private_key_passphrase'"  # noqa: S105 - no passphrase
+OutputName = Annotated[str, Field(min_length=1, max_length=200)]
 PresetName = Literal["generic", "lambda", "paperspace", "nebius", "crusoe", "dgx", "runpod"]
 
 
@@ -156,6 +159,24 @@ class HostConfig(Section):
     )
 
 
+class HostsFrom(Section):
+    """The output of another stack that has the hosts of a site."""
+
+    stack: StackName = key(
+        "the stack whose output has the site's hosts: `organization/project/stack`",
+        wants="the name of a stack",
+        breaks="the site would have no machines",
+        fix="write ORGANIZATION/PROJECT/STACK; with state in a folder or a bucket, organization/PROJECT/STACK",
+    )
+    output: OutputName = key(
+        "the name of that output, a list with the keys of `hosts` (docs/own-machines.md)",
+        wants="the name of an output",
+        breaks="the site would have no machines",
+        fix=f"write its name such as {OUTPUT}",
+        default=OUTPUT,
+    )
+
+
 class HostsSite(Site):
     """A site of existing machines."""
 
@@ -171,7 +192,7 @@ class HostsSite(Site):
         "the site's machines",
         wants="a list of one host or more",
         breaks="the site would have no nodes",
-        fix="add a host or a hosts_file, or delete the site",
+        fix="add a host, a hosts_file or a hosts_from, or delete the site",
         min_length=1,
     )
     hosts_file: HostsFile | None = key(
@@ -182,6 +203,7 @@ class HostsSite(Site):
         fix="write a path relative to the config",
         default=None,
     )
+    hosts_from: HostsFrom | None = key("all machines of the site, from the output of another stack", default=None)
     user: Login | None = _user("`user` for all hosts that have none; default: the preset's", default=None)
     port: Whole | None = _port(default=None)
     private_key_file: LockableKeyFile | None = _key_file(
