@@ -16,11 +16,11 @@ class SamplerValues:
     """The sampler and its units.
 
     node_gpu_count   0 without GPUs
-    usage_enabled    False without accounting or without tailrack's job scripts
+    usage_sampled    False without tailrack's job scripts
     """
 
     node_gpu_count: int
-    usage_enabled: bool
+    usage_sampled: bool
     usage_sampler: str
     usage_answer: str
     usage_sample_unit: str
@@ -29,7 +29,7 @@ class SamplerValues:
 
 def compute(step: Step, values: SamplerValues) -> None:
     """Install it, or remove it."""
-    if not (values.usage_enabled and values.node_gpu_count):
+    if not (values.usage_sampled and values.node_gpu_count):
         remove_sampler()
         return
     unit, timer = SAMPLE_UNITS

@@ -16,12 +16,14 @@ from components.roles.usage.paths import RECORD_UNITS, SAMPLE_UNITS
 
 
 def role(settings: ClusterSettings) -> Role:
-    """Return the role, also where it is off: its scripts then remove it. It needs accounting and the job scripts."""
+    """Return the role, also where it is off: its scripts then remove it. It needs the job scripts."""
     return Role(
         "usage",
         after=("accounting", "gpu", "health"),
         values={
-            "USAGE_ENABLED": settings.accounting.enabled and settings.health.enabled,
+            # Nodes sample without accounting too, so that no node's step changes when it is switched on.
+            "USAGE_SAMPLED": settings.health.enabled,
+            "USAGE_RECORDED": settings.accounting.enabled and settings.health.enabled,
             "USAGE_UNUSED_GPUS": _limits(settings.accounting.unused_gpus),
         },
         texts={

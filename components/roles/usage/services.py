@@ -15,11 +15,11 @@ from components.roles.usage.remove import remove_recorder
 class RecorderValues:
     """The recorder and its units.
 
-    usage_enabled       False without accounting or without tailrack's job scripts
+    usage_recorded      False without accounting or without tailrack's job scripts
     usage_unused_gpus   the limits for unused GPUs as JSON; empty without any
     """
 
-    usage_enabled: bool
+    usage_recorded: bool
     usage_unused_gpus: str
     usage_recorder: str
     usage_record_unit: str
@@ -28,7 +28,7 @@ class RecorderValues:
 
 def services(step: Step, values: RecorderValues) -> None:
     """Install it, or remove it."""
-    if not values.usage_enabled:
+    if not values.usage_recorded:
         remove_recorder()
         return
     if values.usage_unused_gpus:

@@ -374,12 +374,19 @@ def test_users_see_their_own_jobs_and_root_sees_all(
 
 
 @pytest.mark.parametrize(
-    ("section", "enabled"),
-    [({}, True), ({"accounting": {"enabled": False}}, False), ({"health": {"enabled": False}}, False)],
+    ("section", "sampled", "recorded"),
+    [
+        ({}, True, True),
+        ({"accounting": {"enabled": False}}, True, False),
+        ({"health": {"enabled": False}}, False, False),
+    ],
 )
-def test_it_needs_accounting_and_the_job_scripts(section: dict[str, Any], enabled: bool) -> None:
+def test_it_samples_with_the_job_scripts_and_records_with_accounting_too(
+    section: dict[str, Any], sampled: bool, recorded: bool
+) -> None:
     assert role(parse({**LAB, **section}, base_dir=Path())).values == {
-        "USAGE_ENABLED": enabled,
+        "USAGE_SAMPLED": sampled,
+        "USAGE_RECORDED": recorded,
         "USAGE_UNUSED_GPUS": "",
     }
 
