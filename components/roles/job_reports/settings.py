@@ -6,9 +6,17 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, SecretStr
 
-from components.roles.monitoring.settings_receivers import ADDRESS, check_password, check_smarthost, check_url, command
+from components.roles.monitoring.settings_receivers import (
+    ADDRESS,
+    check_mail_account,
+    check_password,
+    check_slack_url,
+    check_smarthost,
+    check_url,
+    command,
+)
 from components.settings.draft import Draft, check_secret, suggest
-from components.settings.problems import MASK, ROOT, Report
+from components.settings.problems import ROOT, Report
 from components.settings.section import Section, key, named, yes_no
 from components.settings.types import check_name
 
@@ -118,12 +126,7 @@ def _check_mail(mail: Draft, report: Report) -> None:
     breaks = "everyone who reads the config could send mail with this account"
     fix = f"change it at its provider, then run: {command(mail.path_of('password'))}"
     check_secret(mail, "password", breaks, fix, report)
-    if ("user" in mail.raw) != ("password" in mail.raw):
-        problem = "has one of user and password without the other"
-        report.add(mail.path, problem, "the mail server would reject the log-in", "write both, or neither")
-    if mail.value("encrypted") is False and "password" in mail.raw:
-        problem, breaks = "is false with a password", "anyone between the two machines could read the password"
-        report.add(mail.path_of("encrypted"), problem, breaks, "write true, or remove user and password")
+    check_mail_account(mail, report)
 
 
 def _check_channel(channel: Draft, names: dict[str, str], report: Report) -> None:
@@ -131,15 +134,11 @@ def _check_channel(channel: Draft, names: dict[str, str], report: Report) -> Non
     fix = f"change it at its provider, then run: {command(channel.path_of('url'))}"
     check_secret(channel, "url", breaks, fix, report)
     place = channel.path.removeprefix(ROOT)
-    name, url = channel.text("name"), channel.values.get("url")
-    plain_http = isinstance(url, SecretStr) and not url.get_secret_value().startswith("https://")
+    name = channel.text("name")
     if name is not None and names.setdefault(name, place) != place:
         problem = f"{report.value(channel.path, name)} is also the name of {names[name]}"
         report.add(channel.path_of("name"), problem, "users[].notify would be ambiguous", "rename one of them")
-    if channel.text("kind") == "slack" and plain_http:
-        fix = "copy the address of the incoming webhook: https://hooks.slack.com/..."
-        problem = f"{MASK} is not an https:// address"
-        report.add(channel.path_of("url"), problem, "Slack would reject every report", fix)
+    check_slack_url(channel, "Slack would reject every report", report)
 
 
 def _check_notify(user: Draft, enabled: bool, mail: bool, channels: dict[str, str], report: Report) -> None:

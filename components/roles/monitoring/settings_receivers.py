@@ -147,16 +147,25 @@ def check_receiver(receiver: Draft, report: Report) -> None:
             kinds = " or ".join(other for other in REQUIRED if name in (*REQUIRED[other], *OPTIONAL[other]))
             problem = f"is not a key of kind {kind}"
             report.add(receiver.path_of(name), problem, "it would have no effect", f"remove it, or write kind: {kinds}")
+    check_slack_url(receiver, "Slack would reject every alert", report)
+    if kind == "mail":
+        check_mail_account(receiver, report)
+
+
+def check_slack_url(receiver: Draft, breaks: str, report: Report) -> None:
+    """Report an address of kind slack that is not https://, without showing it."""
     url = receiver.values.get("url")
-    if kind == "slack" and isinstance(url, SecretStr) and not url.get_secret_value().startswith("https://"):
-        breaks = "Slack would reject every alert"
+    if (
+        receiver.text("kind") == "slack"
+        and isinstance(url, SecretStr)
+        and not url.get_secret_value().startswith("https://")
+    ):
         fix = "copy the address of the incoming webhook: https://hooks.slack.com/..."
         report.add(receiver.path_of("url"), f"{MASK} is not an https:// address", breaks, fix)
-    if kind == "mail":
-        _check_mail(receiver, report)
 
 
-def _check_mail(receiver: Draft, report: Report) -> None:
+def check_mail_account(receiver: Draft, report: Report) -> None:
+    """Report half a log-in, and a password that would be sent without encryption."""
     if ("user" in receiver.raw) != ("password" in receiver.raw):
         problem = "has one of user and password without the other"
         report.add(receiver.path, problem, "the mail server would reject the log-in", "write both, or neither")
