@@ -1,0 +1,128 @@
+"""One job that measures all chosen nodes of a cluster: the training benchmark and the storage measurement.
+
+It runs again if its inputs change, like the measurement of a scope (nccl_validation.py), and uses the same script.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pulumi
+
+from components.cluster.compute_node import ComputeNode
+from components.cluster.head_link import HeadLink
+from components.cluster.head_node import HeadNode
+from components.measurement.plan import START_SECONDS, Node
+from components.measurement.scopes import retries
+from components.roles.slurm.files import measured_settings
+from components.settings.validation import Validation
+from components.steps import results
+from components.steps.composition import Script
+from components.steps.step import Step
+from components.steps.values import OutputField, OutputParts, as_dict, as_output, output_from, resolve
+
+Member = HeadNode | ComputeNode
+
+
+def chosen_nodes(members: Sequence[Member], listed: Sequence[str], validation: Validation) -> dict[str, Member]:
+    """Return the nodes to measure by name. `listed`: those of the measurement's own settings."""
+    wanted = {*(listed or validation.nodes or [node.host.name for node in members])}
+    return {node.host.name: node for node in members if node.host.name in wanted}
+
+
+def measuring_step(
+    link: HeadLink,
+    nodes: Mapping[str, Member],
+    validation: Validation,
+    *,
+    name: str,
+    scope: str,
+    script: Script,
+    settings: Mapping[str, Any],
+    plan: Callable[[Mapping[str, Node]], Any],
+    job: str,
+    run_limit: int,
+    after: pulumi.Output[Any],
+    before: pulumi.Output[Any],
+    parent: pulumi.Resource,
+) -> pulumi.Output[dict[str, Any]]:
+    """Make the step of a measurement; return its `report` and its `retries`.
+
+    settings    those that change the result
+    plan        returns the job's plan for the nodes by name
+    job         the job's script
+    run_limit   seconds
+    after       results of the measurements that run first
+    before      results of the previous run, or None
+    """
+    sites = {name: node.host.site for name, node in nodes.items()}
+    addresses = as_dict({name: OutputField(node.joined, "tailnet_ip") for name, node in nodes.items()})
+    gpus = as_dict({name: node.gpus for name, node in nodes.items()})
+    member_nodes = as_output({"addresses": addresses, "gpus": gpus}, lambda resolved: nodes_of(sites, resolved))
+    conditions = as_dict({"cgroups": link.cgroups, **measured_settings(link.settings.slurm.settings)})
+    again = before.apply(lambda last: retries(scope, {scope: last or {}}))
+    how = [json.dumps(settings, sort_keys=True), 0, "", validation.rerun]
+    # The same parts in the same order as the triggers of a scope: a preview reads both (why_measured).
+    measured: list[pulumi.Input[Any]] = [*how, addresses, gpus, sites, conditions, again]
+    step = Step(
+        f"validate-{name}",
+        link.machine,
+        script,
+        {
+            "SCOPE": scope,
+            "MEMBERS": as_output(
+                {"nodes": member_nodes, "after": done(after)}, lambda resolved: member_lines(resolved["nodes"])
+            ),
+            # With all nodes, so that a new node alone with a peer is never measured: that gives another result.
+            "SETTINGS": member_nodes.apply(lambda nodes: digest([*how, sorted(nodes)])),
+            "RUN_AS": link.settings.users[0].name,
+            "PLAN": member_nodes.apply(lambda nodes: json.dumps(plan(nodes), sort_keys=True)),
+            "JOB_SCRIPT": job,
+            "QUEUE_LIMIT": validation.queue_limit_seconds,
+            "RUN_LIMIT": run_limit,
+            "MEASUREMENT_LIMIT": run_limit + START_SECONDS,
+        },
+        measure=measured,
+        answer=results.MEASUREMENT,
+        label=f"measure {name}",
+        # No lock: this step waits for minutes and changes nothing that other steps on this machine change.
+        lock=None,
+        parent=parent,
+        depends_on=[*([link.ready] if link.ready else []), *(node.ready for node in nodes.values())],
+        limit_seconds=validation.queue_limit_seconds + 2 * run_limit + START_SECONDS + 360,
+    )
+    return as_output({"report": step.result, "retries": again}, dict)
+
+
+def nodes_of(sites: Mapping[str, str], facts: Mapping[str, Mapping[str, str]]) -> dict[str, Node]:
+    """Return the nodes of a measurement from their sites, and their addresses and GPUs."""
+    return {name: Node(sites[name], facts["addresses"][name], facts["gpus"][name]) for name in sorted(sites)}
+
+
+def member_lines(nodes: Mapping[str, Node]) -> list[str]:
+    """Return the line of each node for the measuring script."""
+    return [f"{name} {node.site} {node.address}" for name, node in sorted(nodes.items())]
+
+
+def digest(parts: Sequence[Any]) -> str:
+    """Return a digest of a measurement's settings."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def done(after: pulumi.Output[Any]) -> pulumi.Output[str]:
+    """Return an empty text once an output has a value or has failed, without a dependency on its resources.
+
+    With a dependency, a scope that is removed while another one fails would remain a dependency of this step in the
+    state, and the CLI (3.260) cannot read such a state.
+    """
+
+    async def wait() -> OutputParts:
+        with contextlib.suppress(Exception):  # the failed step reports it
+            await resolve({"after": after})
+        return set(), "", True, False
+
+    return output_from(wait())
