@@ -80,6 +80,7 @@ lint: setup-dev ## run ruff, import-linter, mypy, shellcheck, codespell, actionl
 	@output=$$(.venv/bin/lint-imports --no-cache) || { echo "$$output"; exit 1; }
 	@.venv/bin/mypy --strict __main__.py stacks components
 	@.venv/bin/mypy engine cli lab tests bench
+	@cd examples/machines && ../../.venv/bin/mypy --strict --config-file ../../pyproject.toml .
 	@.venv/bin/shellcheck $$(git ls-files '*.sh' .ci/run)
 	@$(MAKE) --no-print-directory prose
 	@.venv/bin/zizmor --quiet --offline --no-progress --min-severity medium .github
@@ -89,11 +90,16 @@ lint: setup-dev ## run ruff, import-linter, mypy, shellcheck, codespell, actionl
 prose:
 	@.venv/bin/codespell $(PROSE)
 
-test-unit: setup-dev .tailrack/packages/pulumi_aws .tailrack/packages/pulumi_tailscale ## run tests without daemons; five minutes
+test-unit: setup-dev .tailrack/packages/pulumi_aws .tailrack/packages/pulumi_tailscale .tailrack/packages/machines ## run tests without daemons; five minutes
 	@$(PYTHON) -m pytest tests/unit -n 2 --dist loadfile
 
 # These packages are not in .venv, because the CLI would find them there and fetch the provider for every stack.
+# `machines` are those of examples/machines.
 .tailrack/packages/pulumi_%: requirements-%.txt
+	@$(PYTHON) -m pip -q --disable-pip-version-check install --no-deps --no-compile --require-hashes --upgrade --target .tailrack/packages -r $<
+	@touch $@
+
+.tailrack/packages/machines: requirements-machines.txt
 	@$(PYTHON) -m pip -q --disable-pip-version-check install --no-deps --no-compile --require-hashes --upgrade --target .tailrack/packages -r $<
 	@touch $@
 

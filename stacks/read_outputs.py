@@ -10,7 +10,7 @@ import pulumi
 from pulumi.runtime.rpc import contains_unknowns
 
 from components.steps.values import as_output
-from stacks.sites.hosts.other_stacks import OtherStack
+from stacks.sites.hosts.outputs import OtherStack
 
 FUNCTION = "pulumi:pulumi:readStackOutputs"
 

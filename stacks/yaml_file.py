@@ -65,6 +65,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return value
 
 
+def inside(base_dir: Path, name: str) -> Path:
+    """Return the path of a file that a config names; a relative one starts at `base_dir`."""
+    try:
+        return base_dir / Path(name).expanduser()
+    except RuntimeError:  # ~name of an unknown user
+        return base_dir / name
+
+
 def plain_file(path: Path) -> bytes:
     """Return a file's content. FileError if it is too large, a pipe or a device; OSError if reading fails."""
     info = path.stat()

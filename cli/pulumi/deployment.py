@@ -49,7 +49,9 @@ class Deployment:
         self.workspace = workspace
         self._runner: CliRunner | Engine
         # Read first, so that errors of the file are the same under either engine.
-        self.written = WrittenConfig(read_stack_file(workspace.config_file)["config"], self.other_stack)
+        self.written = WrittenConfig(
+            read_stack_file(workspace.config_file)["config"], self.other_stack, workspace.project
+        )
         self._other_stacks: dict[str, OtherStack] = {}
         self._on_event = on_event
 

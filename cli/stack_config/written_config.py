@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from components.settings.cluster import OLD_COMPUTES
@@ -10,7 +11,8 @@ from components.settings.problems import Report
 from lab.profiles.machine import PROFILES
 from stacks.config.model import POOL
 from stacks.sites import KINDS
-from stacks.sites.hosts.other_stacks import OtherStack, hosts_of, with_outputs
+from stacks.sites.hosts.other_stacks import hosts_of, with_outputs
+from stacks.sites.hosts.outputs import OtherStack
 from stacks.sites.hosts.presets import PRESETS
 from stacks.sites.kind import Kind, NodeSpec, Site
 
@@ -20,12 +22,16 @@ class WrittenConfig:
 
     config        values by key, such as tailrack:sites
     other_stack   returns the outputs of another stack, for hosts_from; called only when a host is needed
+    base_dir      the folder where relative paths start
     """
 
     def __init__(
-        self, config: Mapping[str, Any], other_stack: Callable[[str], OtherStack] = lambda name: OtherStack()
+        self,
+        config: Mapping[str, Any],
+        other_stack: Callable[[str], OtherStack] = lambda name: OtherStack(),
+        base_dir: Path = Path(),
     ) -> None:
-        self._config, self._other_stack = config, other_stack
+        self._config, self._other_stack, self._base_dir = config, other_stack, base_dir
 
     @property
     def cluster(self) -> str:
@@ -117,7 +123,7 @@ class WrittenConfig:
                     yield site, host
         for site in sites:
             hosts_from = with_outputs(site.get("hosts_from"), self._other_stack)
-            for machine, _ in hosts_of(hosts_from, "", Report(frozenset())) or []:
+            for machine, _ in hosts_of(hosts_from, "", self._base_dir, Report(frozenset())) or []:
                 yield site, dict(machine)
 
     @property

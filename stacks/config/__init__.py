@@ -20,7 +20,8 @@ from stacks.config.provider_keys import check_provider_keys
 from stacks.config.reader import Reader
 from stacks.config.reference import reference
 from stacks.sites import KINDS
-from stacks.sites.hosts.other_stacks import OtherStack, stacks_read, with_other_stacks
+from stacks.sites.hosts.other_stacks import stacks_read, with_other_stacks
+from stacks.sites.hosts.outputs import OtherStack
 
 __all__ = [
     "ConfigError",

@@ -26,6 +26,7 @@ Deploy = Callable[[str, list[Event]], Deployment]
 
 # The stack `vms` exports hosts; `dev` runs one step for each.
 PROGRAM = f"""
+import pathlib
 import sys
 sys.path.insert(0, {str(PROJECT)!r})
 from stacks.read_outputs import read_other_stacks
@@ -40,11 +41,11 @@ async def main():
         return
     stacks = await read_other_stacks(["vms"])
     report = Report(frozenset())
-    machines = hosts_of(with_outputs(dict(stack="vms"), stacks.__getitem__), "hosts_from", report)
+    machines = hosts_of(with_outputs(dict(stack="vms"), stacks.__getitem__), "hosts_from", pathlib.Path(), report)
     assert not report.problems
     for host, place in machines:
         step(host["name"], "echo %%r at %%s" %% (host["port"], place))
-    hosts_of(with_outputs(dict(stack="vms", output="secret"), stacks.__getitem__), "hosts_from", report)
+    hosts_of(with_outputs(dict(stack="vms", output="secret"), stacks.__getitem__), "hosts_from", pathlib.Path(), report)
     pulumi.export("refused", str(next(iter(report.problems))))
 
 pulumi.run(main)

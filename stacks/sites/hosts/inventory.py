@@ -18,7 +18,7 @@ from stacks.sites.hosts.model import HostConfig
 from stacks.sites.hosts.other_stacks import hosts_of
 from stacks.sites.hosts.presets import PRESETS
 from stacks.sites.kind import UNREAD
-from stacks.yaml_file import FileError, plain_file, read_yaml
+from stacks.yaml_file import FileError, inside, plain_file, read_yaml
 
 OPENED = "anyone who reads the file or the repository's history could unlock the key"
 MOST_HOSTS = 65536  # of a site; Slurm's limit
@@ -55,15 +55,15 @@ def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Repor
             breaks = "it would be unclear which machines the site has"
             report.add(from_path, problem, breaks, "delete one of them, or write a second site")
             return {**raw, "hosts": UNREAD}
-        rented = hosts_of(raw["hosts_from"], from_path, report)
+        rented = hosts_of(raw["hosts_from"], from_path, base_dir, report)
         if rented is None:
             return {**raw, "hosts": UNREAD}
-        _refuse_passphrases(rented, "another stack's outputs", report)
+        _refuse_passphrases(rented, "another program's outputs", report)
         entries = [*rented]
     if isinstance(name, str) and not name.isprintable():
         return {**raw, "hosts": UNREAD}  # the field `hosts_file` reports it
     if isinstance(name, str):
-        rows = _rows(_inside(base_dir, name), child_path(path, "hosts_file"), report)
+        rows = _rows(inside(base_dir, name), child_path(path, "hosts_file"), report)
         if rows is None:
             return {**raw, "hosts": UNREAD}
         _refuse_passphrases(rows, "a file", report)
@@ -94,13 +94,6 @@ def _refuse_passphrases(rows: Sequence[tuple[object, str]], where: str, report: 
         if isinstance(row, Mapping) and row.get(PASSPHRASE) is not None:
             fix = "change it (ssh-keygen -p -f FILE), and write it for the site or the host as a secret"
             report.add(child_path(place, PASSPHRASE), f"[secret] is plain text in {where}", OPENED, fix)
-
-
-def _inside(base_dir: Path, name: str) -> Path:
-    try:
-        return base_dir / Path(name).expanduser()
-    except RuntimeError:  # ~name of an unknown user
-        return base_dir / name
 
 
 def _rows(file: Path, path: str, report: Report) -> list[tuple[object, str]] | None:

@@ -160,13 +160,22 @@ class HostConfig(Section):
 
 
 class HostsFrom(Section):
-    """The output of another stack that has the hosts of a site."""
+    """The output of another program that has the hosts of a site: of a Pulumi stack, or of Terraform."""
 
-    stack: StackName = key(
+    stack: StackName | None = key(
         "the stack whose output has the site's hosts: `organization/project/stack`",
         wants="the name of a stack",
         breaks="the site would have no machines",
         fix="write ORGANIZATION/PROJECT/STACK; with state in a folder or a bucket, organization/PROJECT/STACK",
+        default=None,
+    )
+    terraform: HostsFile | None = key(
+        "the file that has them, in place of `stack`: a state of Terraform or OpenTofu, or what `terraform output "
+        "-json` prints",
+        wants="a path of a file",
+        breaks="the site would have no machines",
+        fix="write a path relative to the config, such as ../machines/terraform.tfstate",
+        default=None,
     )
     output: OutputName = key(
         "the name of that output, a list with the keys of `hosts` (docs/own-machines.md)",
@@ -203,7 +212,7 @@ class HostsSite(Site):
         fix="write a path relative to the config",
         default=None,
     )
-    hosts_from: HostsFrom | None = key("all machines of the site, from the output of another stack", default=None)
+    hosts_from: HostsFrom | None = key("all machines of the site, from the output of another program", default=None)
     user: Login | None = _user("`user` for all hosts that have none; default: the preset's", default=None)
     port: Whole | None = _port(default=None)
     private_key_file: LockableKeyFile | None = _key_file(

@@ -1,34 +1,29 @@
-"""Hosts that are the output of another stack (`hosts_from`), such as a program that rents machines.
+"""Hosts that are the output of another program (`hosts_from`), such as one that rents machines.
 
-Reading an output needs Pulumi, so the caller of `stacks.config.load` reads it before.
+Reading the output of a stack needs Pulumi, so the caller of `stacks.config.load` reads it before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from components.settings.problems import MASK, Report, child_path, show_names
 from components.settings.serialize import whole_numbers
+from stacks.sites.hosts import terraform
+from stacks.sites.hosts.outputs import OtherStack
 from stacks.stack_name import is_stack_name
-from stacks.yaml_file import describe_type
+from stacks.yaml_file import describe_type, inside
 
 OUTPUT = "hosts"  # the default of `output`
+STACK, TERRAFORM = "stack", "terraform"
 _NO_MACHINES = "the site would have no machines"
-
-
-@dataclass(frozen=True)
-class OtherStack:
-    """The outputs of another stack, by name, without those that are unknown.
-
-    secrets   the names of those that are secret or contain a secret
-    error     the reason why they cannot be read; empty if they can
-    """
-
-    outputs: Mapping[str, Any] = field(default_factory=dict)
-    secrets: frozenset[str] = frozenset()
-    error: str = ""
+_READ_STACK = (
+    "write ORGANIZATION/PROJECT/STACK (with state in a folder or a bucket, organization/PROJECT/STACK), use the "
+    "backend and passphrase of that stack, and bring it up first"
+)
+_READ_FILE = "write the path of terraform.tfstate, or of a file made by: terraform output -json >FILE"
 
 
 class _Read(dict[str, object]):
@@ -63,50 +58,80 @@ def with_outputs(hosts_from: object, other_stack: Callable[[str], OtherStack]) -
     return hosts_from
 
 
-def hosts_of(hosts_from: object, path: str, report: Report) -> list[tuple[Mapping[str, object], str]] | None:
+def hosts_of(
+    hosts_from: object, path: str, base_dir: Path, report: Report
+) -> list[tuple[Mapping[str, object], str]] | None:
     """Return the hosts of a `hosts_from`, each with its path; None if there are none, for a reason that is reported.
 
-    The fields of `hosts_from` report what is not even a stack's name or an output's.
+    The fields of `hosts_from` report the name of a stack, a file or an output that is none. A relative path of a file
+    starts at `base_dir`.
     """
     if not isinstance(hosts_from, Mapping) or not isinstance(output := hosts_from.get("output") or OUTPUT, str):
         return None
-    if not (name := _stack_name(hosts_from)):
+    written = [key for key in (STACK, TERRAFORM) if hosts_from.get(key) is not None]
+    if len(written) != 1:
+        problem = "has both `stack` and `terraform`" if written else "has neither `stack` nor `terraform`"
+        report.add(path, problem, "it would be unclear where the hosts are", "write one of them")
         return None
-    stack = hosts_from.stack if isinstance(hosts_from, _Read) else OtherStack(error="its outputs were not read")
-    stack_path, output_path = child_path(path, "stack"), child_path(path, "output")
-    shown_stack, shown_output = report.value(stack_path, name), report.value(output_path, output)
+    if not (source := _source(hosts_from, written[0], path, base_dir, report)):
+        return None
+    stack = source.outputs
+    output_path = child_path(path, "output")
+    shown_output = report.value(output_path, output)
     if stack.error:
-        reason = MASK if report.hides(stack_path) else " ".join(stack.error.split())
-        fix = (
-            "write ORGANIZATION/PROJECT/STACK (with state in a folder or a bucket, organization/PROJECT/STACK), use "
-            "the backend and passphrase of that stack, and bring it up first"
-        )
-        report.add(stack_path, f"{shown_stack} cannot be read: {reason}", _NO_MACHINES, fix)
+        reason = MASK if report.hides(source.path) else " ".join(stack.error.split())
+        report.add(source.path, f"{source.shown} cannot be read: {reason}", _NO_MACHINES, source.fix)
         return None
     hosts = stack.outputs.get(output)
+    where = f"{source.what} {source.shown}"
     if output in stack.secrets:
-        problem = f"{shown_output} is a secret of stack {shown_stack}, or contains one"
+        problem = f"{shown_output} is a secret of {where}, or contains one"
         breaks = "names and addresses of hosts are in labels and messages, where a secret must not be"
         fix = "export names, addresses and public host keys only, and write keys and passphrases for the site here"
         report.add(output_path, problem, breaks, fix)
     elif output not in stack.outputs:
         names = MASK if report.hides(output_path) else show_names(stack.outputs.keys()) or "none"
-        problem = f"{shown_output} is not an output of stack {shown_stack}, or not known yet (its outputs: {names})"
-        fix = "export a list of hosts there, as in docs/own-machines.md, and bring that stack up"
+        problem = f"{shown_output} is not an output of {where}, or not known yet (its outputs: {names})"
+        fix = "export a list of hosts there, as in docs/own-machines.md, and bring that program's machines up"
         report.add(output_path, problem, _NO_MACHINES, fix)
     elif not isinstance(hosts, list | tuple):
-        problem = f"{shown_output} of stack {shown_stack} is {describe_type(hosts)}, not a list"
+        problem = f"{shown_output} of {where} is {describe_type(hosts)}, not a list"
         report.add(output_path, problem, _NO_MACHINES, "export a list with a mapping for each host: name, address")
     elif not hosts:
-        problem = f"{shown_output} of stack {shown_stack} is an empty list"
-        fix = "bring machines up in that stack; or, if the site has none any more, delete the site"
+        problem = f"{shown_output} of {where} is an empty list"
+        fix = "bring machines up in that program; or, if the site has none any more, delete the site"
         report.add(output_path, problem, _NO_MACHINES, fix)
     else:
         return list(_placed(hosts, output_path, report)) or None
     return None
 
 
-def _placed(hosts: Any, path: str, report: Report) -> Iterator[tuple[Mapping[str, object], str]]:
+@dataclass(frozen=True)
+class _Source:
+    """Where the hosts are: the outputs, what has them, the path of its key, and how to correct that key."""
+
+    outputs: OtherStack
+    what: str
+    shown: str
+    path: str
+    fix: str
+
+
+def _source(hosts_from: Mapping[str, object], key: str, path: str, base_dir: Path, report: Report) -> _Source | None:
+    place = child_path(path, key)
+    if key == STACK:
+        if not (name := _stack_name(hosts_from)):
+            return None
+        outputs = hosts_from.stack if isinstance(hosts_from, _Read) else OtherStack(error="its outputs were not read")
+        return _Source(outputs, "stack", report.value(place, name), place, _READ_STACK)
+    file = hosts_from[key]
+    if not isinstance(file, str) or not file.isprintable():
+        return None
+    outputs = terraform.read_outputs(inside(base_dir, file))
+    return _Source(outputs, "file", report.value(place, file), place, _READ_FILE)
+
+
+def _placed(hosts: Sequence[object], path: str, report: Report) -> Iterator[tuple[Mapping[str, object], str]]:
     for index, host in enumerate(whole_numbers(list(hosts))):
         place = child_path(path, index)
         if isinstance(host, Mapping):

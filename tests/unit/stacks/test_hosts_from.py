@@ -144,10 +144,10 @@ def test_a_secret_output_is_refused_and_nothing_of_it_is_shown(folder: Path) -> 
 
 def test_a_passphrase_in_a_plain_output_is_refused_and_not_shown(folder: Path) -> None:
     text = problems(folder, [{**N1, "private_key_passphrase": "hush-hush"}])
-    assert "[secret] is plain text in another stack's outputs" in text
+    assert "[secret] is plain text in another program's outputs" in text
     assert "hush" not in text
     secret = problems(folder, [{**N1, "private_key_passphrase": "hush-hush"}], hidden=True)
-    assert "[secret] is plain text in another stack's outputs" in secret
+    assert "[secret] is plain text in another program's outputs" in secret
 
 
 @pytest.mark.parametrize(("key", "value"), [("hosts", [N2]), ("hosts_file", "hosts.csv")])
@@ -164,12 +164,14 @@ def test_a_list_of_hosts_beside_another_stacks_is_refused(folder: Path, key: str
     ("hosts_from", "problem"),
     [
         ("org/vms/prod", "hosts_from: 'org/vms/prod' is not a mapping; "),
-        ({"output": "hosts"}, "hosts_from.stack: missing; "),
+        ({"output": "hosts"}, "hosts_from: has neither `stack` nor `terraform`; "),
+        ({"stack": VMS, "terraform": "vms.tfstate"}, "hosts_from: has both `stack` and `terraform`; "),
         ({"stack": "a/b/c/d"}, "hosts_from.stack: 'a/b/c/d' is not the name of a stack; "),
         ({"stack": {"name": "prod"}}, "hosts_from.stack: a mapping is not the name of a stack; "),
         ({"stack": VMS, "output": 3}, "hosts_from.output: 3 is not the name of an output; "),
         ({"stack": VMS, "output": ""}, "hosts_from.output: '' is not the name of an output; "),
-        ({"stack": VMS, "terraform": {}}, "hosts_from.terraform: unknown key; "),
+        ({"terraform": {}}, "hosts_from.terraform: a mapping is not a path of a file; "),
+        ({"stack": VMS, "cdk": {}}, "hosts_from.cdk: unknown key; "),
     ],
 )
 def test_a_hosts_from_that_names_no_output_is_one_error(folder: Path, hosts_from: object, problem: str) -> None:
@@ -261,7 +263,7 @@ def test_make_trust_opens_the_stack_only_if_its_hosts_are_those_of_another(
     assert opened == ["prod"]
 
 
-def test_hosts_whose_stack_nobody_read_are_an_error_and_no_empty_site() -> None:
+def test_hosts_whose_stack_nobody_read_are_an_error_and_no_empty_site(folder: Path) -> None:
     report = Report(frozenset())
-    assert hosts_of(FROM, "tailrack:sites[0].hosts_from", report) is None
+    assert hosts_of(FROM, "tailrack:sites[0].hosts_from", folder, report) is None
     assert "its outputs were not read" in str(next(iter(report.problems)))
