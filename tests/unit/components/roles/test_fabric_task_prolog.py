@@ -22,6 +22,15 @@ SwitchName=rack Nodes=a1,a2,b1
 # fabric b1 1000 rack/a1/eth0/1 eth0 10.1.0.0/24 -
 # fabric c1 9000 office/c1/eth0/1 eth0 10.1.0.0/24 -
 """
+# A rack with RoCE.
+ROCE = """# fabric a1 5000 rack/a1/eth1/1 eth1 10.2.0.0/24 -
+# fabric a1 1 rack/a1/rdma:Ethernet/1 rdma:Ethernet - mlx5_0:1,mlx5_1:1
+"""
+TYPES = {"v1": "IB/RoCE v1", "v2": "RoCE v2"}
+# The table of a ConnectX port with one IPv4 address, as the kernel fills it.
+LINK_LOCAL = "fe80:0000:0000:0000:bace:f6ff:fe12:3456"
+IPV4 = "0000:0000:0000:0000:0000:ffff:0a02:0001"
+USUAL = (f"v1 {LINK_LOCAL}", f"v2 {LINK_LOCAL}", f"v1 {IPV4}", f"v2 {IPV4}")
 Settings = dict[str, str]
 SLURMS_OWN = "/tmp"  # noqa: S108
 
@@ -43,6 +52,10 @@ class Node:
         text = text.replace("/etc/tailrack/scratch", str(folder / "scratch"))
         self.mlflow = folder / "mlflow-uri"
         text = text.replace("/etc/tailrack/mlflow-uri", str(self.mlflow))
+        self.verbs, self.nccl_conf = folder / "infiniband", folder / "nccl.conf"
+        for path, mine in (("/sys/class/infiniband", self.verbs), ("/etc/nccl.conf", self.nccl_conf)):
+            assert path in text
+            text = text.replace(path, str(mine))
         self.program.write_text(text.replace("/etc/slurm/topology.conf", str(folder / "none")))
 
     def with_disk(self, *jobs: str) -> None:
@@ -50,6 +63,15 @@ class Node:
         self.conf.with_name("scratch").write_text(f"{self.disk}\n/of/an/earlier/config\n")
         for job in jobs:
             (self.disk / job).mkdir(parents=True)
+
+    def with_roce(self, device: str, *addresses: str) -> None:
+        """Have a RoCE port, with its addresses (GIDs) in their order: `v1 GID` or `v2 GID`."""
+        port = self.verbs / device / "ports/1"
+        for number, address in enumerate(addresses):
+            version, gid = address.split()
+            for name, text in (("gid_attrs/types", f"{TYPES[version]}\n"), ("gids", f"{gid}\n")):
+                (port / name).mkdir(parents=True, exist_ok=True)
+                (port / name / str(number)).write_text(text)
 
     def said(self, environment: Settings) -> list[str]:
         done = subprocess.run(["sh", self.program], env=environment, capture_output=True, text=True, check=True)
@@ -363,3 +385,47 @@ def test_inside_a_container_the_caches_are_in_their_place_and_the_images_own_set
     names = {line.partition("=")[0] for line in environ.read_text().splitlines()}
     assert not names & {"HF_HOME", "HF_TOKEN_PATH", "TORCH_HOME", "PIP_CACHE_DIR", "UV_CACHE_DIR"}
     assert {"TRITON_CACHE_DIR", "CUDA_CACHE_PATH"} <= names
+
+
+def test_a_job_gets_the_index_of_roce_version_2_that_all_its_ports_have(node: Node) -> None:
+    node.conf.write_text(ROCE)
+    for device in ("mlx5_0", "mlx5_1"):
+        node.with_roce(device, *USUAL)
+    task = node.task("a1")
+    assert (task["NCCL_IB_HCA"], task["NCCL_IB_GID_INDEX"]) == ("=mlx5_0:1,mlx5_1:1", "3")
+    assert node.task("a1", NCCL_IB_GID_INDEX="5")["NCCL_IB_GID_INDEX"] == "5"
+    assert node.task("a1", **inherited(task))["NCCL_IB_GID_INDEX"] == "3"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param((*USUAL[:2], f"v2 {IPV4}"), id="another index"),
+        pytest.param(USUAL[:2], id="no IPv4 address"),
+        pytest.param((*USUAL, "v2 0000:0000:0000:0000:0000:ffff:0a03:0001"), id="two addresses"),
+        pytest.param((), id="InfiniBand, or an unknown driver"),
+    ],
+)
+def test_no_index_is_set_if_it_is_not_clear_for_all_ports(node: Node, other: tuple[str, ...]) -> None:
+    node.conf.write_text(ROCE)
+    node.with_roce("mlx5_0", *USUAL)
+    node.with_roce("mlx5_1", *other)
+    assert "NCCL_IB_GID_INDEX" not in node.task("a1")
+
+
+def test_an_index_in_a_file_of_nccl_stays(node: Node, tmp_path: Path) -> None:
+    node.conf.write_text(ROCE)
+    for device in ("mlx5_0", "mlx5_1"):
+        node.with_roce(device, *USUAL)
+    home = tmp_path / "home"
+    home.mkdir()
+    for file, more in (
+        (node.nccl_conf, {}),
+        (home / ".nccl.conf", {"HOME": str(home)}),
+        (tmp_path / "mine.conf", {"NCCL_CONF_FILE": str(tmp_path / "mine.conf")}),
+    ):
+        file.write_text("# NCCL_IB_GID_INDEX=7\nNCCL_DEBUG=INFO\n")
+        assert node.task("a1", **more)["NCCL_IB_GID_INDEX"] == "3"
+        file.write_text("NCCL_IB_GID_INDEX=7\n")
+        assert "NCCL_IB_GID_INDEX" not in node.task("a1", **more)
+        file.unlink()
