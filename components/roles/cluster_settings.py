@@ -15,7 +15,7 @@ from components.roles.slurm.settings import Slurm
 from components.roles.tailnet.settings import Tailnet
 from components.roles.users.settings import User
 from components.settings.cluster import Cluster, Head
-from components.settings.section import Section, key
+from components.settings.section import Section, key, yes_no
 from components.settings.validation import Validation
 
 
@@ -55,6 +55,11 @@ class ClusterSettings(Section):
     )
     staging: Staging = key("limits of copying data sets", default=Staging())
     health: Health = key("automatic checks of nodes", default=Health())
+    profiling: bool = yes_no(
+        "let users read GPU counters (`ncu`) and measure their own processes with `perf` on compute nodes "
+        "([risk](security.md#profilers))",
+        False,
+    )
     monitoring: Monitoring | None = key(
         "metrics of all machines, collected by Prometheus on the head node; default: off", default=None
     )

@@ -25,6 +25,7 @@ class Node:
     gpus     such as h200:8; several kinds separated by commas; empty without GPUs
     features   active features
     last_busy   end of its last job in Unix seconds; 0 if unknown
+    comment     its comment, which administrators and the node itself set
     """
 
     name: str
@@ -36,6 +37,7 @@ class Node:
     partitions: frozenset[str] = frozenset()
     features: frozenset[str] = frozenset()
     last_busy: int = 0
+    comment: str = ""
 
     @property
     def out(self) -> bool:
@@ -90,6 +92,7 @@ def _node(entry: Mapping[str, Any]) -> Node:
         _names(entry.get("partitions")),
         _names(entry.get("active_features")),
         number(entry.get("last_busy")),
+        str(entry.get("comment") or ""),
     )
 
 

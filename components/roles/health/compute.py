@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from components.node import files, systemd
 from components.node.step.step import Step
-from components.roles.health.remove import LIB, REASON, SHARE_MOUNTED, remove_health
+from components.roles.health.remove import LIB, REASON, SHARE_MOUNTED, clear_comment, remove_health
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class HealthValues:
 def compute(step: Step, values: HealthValues) -> None:
     """Install them; remove scripts that are no longer in the config."""
     if not values.health_enabled:
+        clear_comment()
         remove_health()
         return
     for script in values.health_scripts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from components.node import files, systemd
+from components.node.run import attempt
 from components.node.step.step import STATE_DIR
 
 LIB = "/usr/local/lib/tailrack"
@@ -12,7 +13,14 @@ DEEP_CHECK_SETTINGS = "/etc/tailrack/deep-check.json"
 DEEP_CHECK_UNITS = ("tailrack-deep-check.timer", "tailrack-deep-check.service")
 # It contained the benchmark check in earlier releases.
 _DEEP_CHECK_FOLDER = f"{LIB}/deep-check"
+_HEALTH_CHECK = "/usr/local/sbin/tailrack-nhc"
 _PRIVATE_JOBS = "/run/tailrack-private/jobs"
+
+
+def clear_comment() -> None:
+    """Remove the health check's comment from the node in Slurm. A controller that does not answer stops nothing."""
+    if files.exists(_HEALTH_CHECK):
+        attempt(_HEALTH_CHECK, "--clear")
 
 
 def remove_health() -> None:
@@ -20,7 +28,7 @@ def remove_health() -> None:
     systemd.retire(REASON)
     for folder in (f"{LIB}/prolog.d", f"{LIB}/epilog.d", _PRIVATE_JOBS, f"{STATE_DIR}/health"):
         files.remove_folder(folder)
-    programs = (f"{LIB}/gpus-in-use", "/usr/local/sbin/tailrack-checks", "/usr/local/sbin/tailrack-nhc")
+    programs = (f"{LIB}/gpus-in-use", "/usr/local/sbin/tailrack-checks", _HEALTH_CHECK)
     records = (f"/run/tailrack/{name}" for name in ("unhealthy", "verdict.json", "last-failure.json"))
     for path in (*programs, *records, SHARE_MOUNTED, f"{_PRIVATE_JOBS}.lock"):
         files.remove(path)

@@ -15,6 +15,7 @@ from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.ask import Failure, ask, failure
 from components.roles.tailrack_command.out_reason import Out, why_out
 from components.validation.preflight.findings import plain
+from components.validation.preflight.node_note import note_in
 from components.validation.slurm_nodes import Node
 
 NAME, HELP = (
@@ -22,6 +23,7 @@ NAME, HELP = (
     "show every node's state; for nodes that are out also the cause, since when, and the next command",
 )
 AT_ONCE = 16
+_MOST_NAMES = 8
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +53,7 @@ def failures_of(out: Sequence[Node]) -> Mapping[str, Failure]:
 
 
 def as_json(nodes: Sequence[Node], why: Mapping[str, Out | None]) -> str:
-    """Return `{"nodes": [{name, state, out, whose, who, reason, since, next}]}`; `since` in Unix seconds, or null."""
+    """Return `{"nodes": [{name, state, out, since, note, whose, who, reason, next}]}`; `since` in Unix seconds."""
     none = {"whose": None, "who": None, "reason": None, "next": None}
     rows = [
         {
@@ -59,6 +61,7 @@ def as_json(nodes: Sequence[Node], why: Mapping[str, Out | None]) -> str:
             "state": node.state,
             "out": node.out,
             "since": (node.since or None) if node.out else None,
+            "note": note_in(node.comment) or None,
             **(asdict(out) if (out := why[node.name]) else none),
         }
         for node in nodes
@@ -67,7 +70,7 @@ def as_json(nodes: Sequence[Node], why: Mapping[str, Out | None]) -> str:
 
 
 def as_text(nodes: Sequence[Node], why: Mapping[str, Out | None], now: float) -> str:
-    """Return one line per node; below a node that is out follow its reason and the next command."""
+    """Return one line per node; below a node that is out follow its reason and the next command. Notes come last."""
     width = max((len(node.name) for node in nodes), default=0)
     lines = []
     for node in nodes:
@@ -81,7 +84,22 @@ def as_text(nodes: Sequence[Node], why: Mapping[str, Out | None], now: float) ->
     if not nodes:
         return "the cluster has no nodes"
     count = sum(node.out for node in nodes)
+    lines += _notes(nodes)
     return "\n".join([*lines, f"{count} of {len(nodes)} nodes out" if count else f"all {len(nodes)} nodes take work"])
+
+
+def _notes(nodes: Sequence[Node]) -> list[str]:
+    """Return a line for each note, with the nodes that have it."""
+    names: dict[str, list[str]] = {}
+    for node in nodes:
+        if note := note_in(node.comment):
+            names.setdefault(plain(note), []).append(plain(node.name))
+    return [f"note for {_some(of_note)}: {note}" for note, of_note in names.items()]
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"{', '.join(names[:_MOST_NAMES])}{more}"
 
 
 def _ago(moment: int, now: float) -> str:

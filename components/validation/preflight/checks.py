@@ -26,7 +26,9 @@ from components.validation.preflight import (
     node,
     nvlink,
     pci,
+    profiling,
     storage,
+    versions,
     xids,
 )
 from components.validation.preflight.findings import Finding, at_most_warnings, finding
@@ -181,6 +183,8 @@ CHECKS: tuple[Check, ...] = (
     Check(mounts.MOUNT, lambda on: mounts.check_mounts(on.root, time.time())),
     Check(memory.MEMORY, lambda on: memory.check_errors(on.root)),
     Check(memory.MEMORY, lambda on: memory.check_idle(on.jobs, on.root), _NODE),
+    Check(profiling.PROFILING, lambda on: profiling.check_profiling(on.root), _NODE),
+    Check(versions.VERSIONS, lambda on: versions.check_versions(on.root), _NODE),
     Check(
         CLOCK,
         lambda on: clock.check_synchronized(

@@ -71,12 +71,13 @@ class Memory:
 
 @dataclass(frozen=True)
 class Slurm:
-    """The node's drain in Slurm."""
+    """The node's drain in Slurm, and its comment."""
 
     drained: bool
     reason: str = ""
     by: str = ""
     at: int = 0
+    comment: str = ""
 
 
 @dataclass(frozen=True)

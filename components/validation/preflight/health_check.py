@@ -1,15 +1,16 @@
 """tailrack-nhc: Slurm's HealthCheckProgram. It runs as root on every node, every two minutes and when slurmd starts.
 
-Usage: tailrack-nhc [--wait | --reason | --own]
+Usage: tailrack-nhc [--wait | --reason | --own | --clear]
 
 It makes the node's cheap checks (no driver is queried), writes the findings to /run/tailrack/verdict.json for all
 users, and drains the node for an error (`health: ...`). It resumes the node when the error has gone, but never removes
 another drain (drain.py). Between an error and its drain, /run/tailrack/unhealthy keeps jobs from starting
-(prolog.d/30-health).
+(prolog.d/30-health). Notes that keep nobody from work become the node's comment in Slurm (node_note.py).
 
 --wait: if a check is running, wait for it and check again, instead of exiting.
 --reason: a script of the prolog or epilog failed: wait for Slurm's drain, then add script and error to its reason.
 --own: exit with 0 if the node's drain is this program's, else with 1.
+--clear: remove this program's comment from the node.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from components.validation.preflight.drain import Memory, Slurm, cause, decide
 from components.validation.preflight.findings import Finding, plain
 from components.validation.preflight.mounts import MOUNT
 from components.validation.preflight.node_checks import Node, findings, load, save, verdict
+from components.validation.preflight.node_note import new_comment
 from components.validation.preflight.storage import SHARE
 from components.validation.slurm_nodes import read_nodes
 
@@ -63,7 +65,7 @@ def slurm_of(name: str, run_scontrol: Scontrol) -> Slurm | None:
         node, *_ = read_nodes(run_scontrol("show", "node", name, "--json") or "")
     except ValueError:
         return None
-    return Slurm("DRAIN" in node.flags, node.reason, node.by, node.since)
+    return Slurm("DRAIN" in node.flags, node.reason, node.by, node.since, node.comment)
 
 
 def run_of_slurmd() -> str:
@@ -93,6 +95,7 @@ def check(node: Node, name: str, run_scontrol: Scontrol = scontrol, *, instead: 
     _show_unhealthy(node, decision.unhealthy)
     if slurm is None:
         return
+    comment_on(items, name, slurm, run_scontrol)
     memory_after = decision.memory
     if decision.action == "drain":
         sys.stdout.write(f"{decision.reason}\n")
@@ -115,6 +118,12 @@ def check(node: Node, name: str, run_scontrol: Scontrol = scontrol, *, instead: 
             return
     if memory_after != memory:
         save(memory_file, memory_after.plain())
+
+
+def comment_on(items: Iterable[Finding], name: str, slurm: Slurm | None, run_scontrol: Scontrol) -> None:
+    """Give the node the comment for its findings, if it has another one."""
+    if slurm is not None and (comment := new_comment(items, slurm.comment)) is not None:
+        run_scontrol("update", f"nodename={name}", f"comment={comment}")
 
 
 def since_when(items: Sequence[Finding], last_verdict: object, boot_id: str, now: float) -> dict[str, float]:
@@ -167,9 +176,12 @@ def main(arguments: list[str], node: Node | None = None) -> int:
     os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     node = node or Node()
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
-    if arguments not in ([], ["--wait"], ["--reason"], ["--own"]):
-        sys.stderr.write("usage: tailrack-nhc [--wait | --reason | --own]\n")
+    if arguments not in ([], ["--wait"], ["--reason"], ["--own"], ["--clear"]):
+        sys.stderr.write("usage: tailrack-nhc [--wait | --reason | --own | --clear]\n")
         return 2
+    if arguments == ["--clear"]:
+        comment_on((), name, slurm_of(name, scontrol), scontrol)
+        return 0
     if arguments == ["--own"]:
         return 0 if is_own(node, name) else 1
     node.of_this_boot.mkdir(mode=0o700, parents=True, exist_ok=True)

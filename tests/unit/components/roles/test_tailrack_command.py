@@ -132,6 +132,19 @@ def test_what_scontrol_prints_is_read_in_the_forms_of_its_releases() -> None:
     assert none == Node("a1", frozenset({"IDLE", "DRAIN"}))
 
 
+def test_a_note_is_shown_once_below_all_nodes_with_those_that_have_it() -> None:
+    old = "tailrack: versions: NVIDIA driver 580.1 is old\x1b[2J; next: update it"
+    found = [Node(f"a{number}", frozenset({"IDLE"}), comment=old) for number in range(1, 11)]
+    found += [Node("b1", frozenset({"IDLE"}), comment="rack 7"), Node("b2", frozenset({"IDLE"}))]
+    why = {each.name: None for each in found}
+    shown = nodes.as_text(found, why, NOW).splitlines()
+    names = "a1, a2, a3, a4, a5, a6, a7, a8 and 2 more"
+    note = "versions: NVIDIA driver 580.1 is old [2J; next: update it"
+    assert shown[-2:] == [f"note for {names}: {note}", "all 12 nodes take work"]
+    rows = json.loads(nodes.as_json(found, why))["nodes"]
+    assert [row["note"] for row in rows[-3:]] == [old.removeprefix("tailrack: "), None, None]
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"nodes": [1]}', '{"nodes": [{"name": "a"}]}', "null"])
 def test_anything_else_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(slurm, "scontrol", lambda *_: text)

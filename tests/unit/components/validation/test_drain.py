@@ -124,7 +124,9 @@ class Controller:
             return json.dumps({"nodes": [{"name": words[2], **self.node}]})
         for word in words[2:]:
             key, _, value = word.partition("=")
-            if key == "reason":
+            if key == "comment":
+                self.node["comment"] = value
+            elif key == "reason":
                 self.say(value, "root")
             elif value == "drain":
                 self.node["state"] = ["IDLE", "DRAIN"]
@@ -168,6 +170,25 @@ def test_a_look_drains_remembers_and_takes_back(node: Node) -> None:
     health_check.check(node, "a1", controller)
     assert controller.node["state"] == ["IDLE"]
     assert not (node.shown / "unhealthy").exists()
+
+
+def test_an_old_version_becomes_the_nodes_comment_and_drains_nobody(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller = Controller()
+    module = node.root / "sys/module/nvidia/version"
+    module.parent.mkdir(parents=True)
+    module.write_text("580.159.04\n")
+    health_check.check(node, "a1", controller)
+    assert controller.node["comment"].startswith("tailrack: versions: NVIDIA driver 580.159.04 is older than")
+    assert controller.node["state"] == ["IDLE"]
+    calls = controller.clock
+    health_check.check(node, "a1", controller)
+    assert controller.clock == calls + 1, "an unchanged comment is not sent again"
+    monkeypatch.setattr(health_check, "scontrol", controller)
+    monkeypatch.setenv("SLURMD_NODENAME", "a1")
+    assert health_check.main(["--clear"], node) == 0
+    assert controller.node["comment"] == ""
 
 
 def test_a_controller_that_does_not_answer_costs_no_memory(node: Node) -> None:

@@ -1,0 +1,120 @@
+"""Role profiling: the driver's option and perf's, on, off, twice, and what the health check says until a restart."""
+
+from __future__ import annotations
+
+import pytest
+
+from components.validation.preflight.profiling import check_profiling
+from tests.unit.shell import Shell, script_of
+
+OPTION = "/etc/modprobe.d/tailrack-profiling.conf"
+SYSCTL = "/etc/sysctl.d/91-tailrack-profiling.conf"
+PARANOID = "/proc/sys/kernel/perf_event_paranoid"
+PARAMETERS = "/proc/driver/nvidia/params"
+BOOT = "/proc/sys/kernel/random/boot_id"
+
+
+@pytest.fixture(autouse=True)
+def machine(shell: Shell) -> Shell:
+    """A machine of Debian with a driver that was loaded without the option."""
+    shell.stub("systemd-detect-virt", "exit 1")
+    shell.write(PARANOID, "3\n")
+    shell.write(PARAMETERS, "ResmanDebugLevel: 4294967295\nRmProfilingAdminOnly: 1\n")
+    shell.write(BOOT, "boot-1\n")
+    return shell
+
+
+def run(shell: Shell, *, on: bool, gpus: int = 2) -> None:
+    values = {"PROFILING_ENABLED": on, "NODE_GPU_COUNT": gpus}
+    for _ in range(2):
+        done = shell.step(script_of("profiling", "compute"), values)
+        assert done.returncode == 0, done.stderr
+
+
+def log(shell: Shell) -> str:
+    return str(shell.path("/var/log/tailrack/a1-step.log").read_text())
+
+
+def paranoid(shell: Shell) -> str:
+    return str(shell.path(PARANOID).read_text().strip())
+
+
+def findings(shell: Shell) -> list[str]:
+    return [item["seen"] for item in check_profiling(shell.root)]
+
+
+def restart(shell: Shell, restricted: int) -> None:
+    shell.write(PARAMETERS, f"RmProfilingAdminOnly: {restricted}\n")
+    shell.write(BOOT, "boot-2\n")
+
+
+def test_users_get_gpu_counters_after_a_restart_and_perf_at_once(shell: Shell) -> None:
+    run(shell, on=True)
+    assert "options nvidia NVreg_RestrictProfilingToAdminUsers=0" in shell.path(OPTION).read_text()
+    assert paranoid(shell) == "2"
+    assert "kernel.perf_event_paranoid = 2" in shell.path(SYSCTL).read_text()
+    assert "users can read GPU counters after the next restart of a1" in log(shell)
+    assert findings(shell) == ["users cannot read GPU counters yet: the driver is still loaded as before"]
+    restart(shell, 0)
+    run(shell, on=True)
+    assert "after the next restart" not in log(shell)
+    assert findings(shell) == []
+
+
+def test_taken_out_of_the_config_it_is_undone(shell: Shell) -> None:
+    run(shell, on=True)
+    restart(shell, 0)
+    run(shell, on=False)
+    assert not shell.path(OPTION).exists()
+    assert not shell.path(SYSCTL).exists()
+    assert paranoid(shell) == "3"
+    assert findings(shell) == ["users can still read GPU counters: the driver is still loaded as before"]
+    shell.write(BOOT, "boot-3\n")
+    shell.write(PARAMETERS, "RmProfilingAdminOnly: 1\n")
+    assert findings(shell) == []
+
+
+def test_a_machine_that_leaves_gets_its_settings_back(shell: Shell) -> None:
+    run(shell, on=True)
+    done = shell.step(script_of("profiling", "leave"), {})
+    assert done.returncode == 0, done.stderr
+    assert (paranoid(shell), shell.path(OPTION).exists(), shell.path(SYSCTL).exists()) == ("3", False, False)
+
+
+def test_off_it_touches_nothing(shell: Shell) -> None:
+    shell.write(PARAMETERS, "RmProfilingAdminOnly: 0\n")
+    run(shell, on=False)
+    assert paranoid(shell) == "3"
+    assert not shell.path("/etc/modprobe.d").exists()
+    # The machine's own option.
+    assert findings(shell) == []
+
+
+@pytest.mark.parametrize("own", ["2", "1", "-1"])
+def test_a_kernel_that_allows_as_much_or_more_stays_as_it_is(shell: Shell, own: str) -> None:
+    shell.write(PARANOID, f"{own}\n")
+    run(shell, on=True)
+    assert paranoid(shell) == own
+    assert not shell.path(SYSCTL).exists()
+    run(shell, on=False)
+    assert paranoid(shell) == own
+
+
+def test_a_value_that_somebody_set_meanwhile_stays(shell: Shell) -> None:
+    run(shell, on=True)
+    shell.write(PARANOID, "1\n")
+    run(shell, on=False)
+    assert paranoid(shell) == "1"
+
+
+def test_a_machine_without_gpus_has_no_option_for_the_driver(shell: Shell) -> None:
+    run(shell, on=True, gpus=0)
+    assert not shell.path(OPTION).exists()
+    assert paranoid(shell) == "2"
+
+
+def test_in_a_container_the_kernel_of_its_host_stays_as_it_is(shell: Shell) -> None:
+    shell.stub("systemd-detect-virt")
+    run(shell, on=True)
+    assert paranoid(shell) == "3"
+    assert not shell.path(SYSCTL).exists()

@@ -1,0 +1,150 @@
+"""Versions on a node and the published holes that they have, and the note of it in Slurm."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from components.validation.preflight import versions
+from components.validation.preflight.findings import finding
+from components.validation.preflight.node_note import PREFIX, new_comment, note_in
+from components.validation.preflight.versions import DRIVER, SLURM, TOOLKIT, Product, check_versions
+
+STATUS = """Package: adduser
+Status: install ok installed
+Priority: important
+Version: 3.134
+
+Package: {name}
+Status: {wanted} ok {state}
+Priority: optional
+Section: admin
+Description: a program
+ Version: 9
+Version: {version}
+Depends: libc6
+
+Package: zlib1g
+Status: install ok installed
+Version: 1:1.3
+"""
+
+
+def machine(root: Path, name: str, version: str, changelog: str | None = None, state: str = "installed") -> None:
+    status = root / "var/lib/dpkg/status"
+    status.parent.mkdir(parents=True)
+    status.write_text(STATUS.format(name=name, version=version, state=state, wanted="hold"))
+    if changelog is not None:
+        doc = root / "usr/share/doc" / name
+        doc.mkdir(parents=True)
+        (doc / "changelog.Debian.gz").write_bytes(gzip.compress(changelog.encode()))
+
+
+def seen(root: Path) -> list[str]:
+    found = list(check_versions(root))
+    assert {item["severity"] for item in found} <= {"info"}
+    assert all(item["remedy"] for item in found)
+    return [item["seen"] for item in found]
+
+
+@pytest.mark.parametrize(
+    ("product", "version", "lacks"),
+    [
+        (DRIVER, "580.159.04", "580.178.04"),
+        (DRIVER, "580.178.04", None),
+        (DRIVER, "580.200", None),
+        (DRIVER, "535.309.01", None),
+        (DRIVER, "535.288.01", "535.309.01"),
+        pytest.param(DRIVER, "550.163.01", "615.71.09", id="a branch without fixes"),
+        pytest.param(DRIVER, "620.10", None, id="a newer branch"),
+        (DRIVER, "", None),
+        (DRIVER, "N/A", None),
+        (SLURM, "25.11.7-1", "25.11.8"),
+        (SLURM, "1:25.11.8-1", None),
+        (SLURM, "24.11.5-4", "26.05.4"),
+        (TOOLKIT, "1.17.8-1", "1.19.1"),
+        (TOOLKIT, "1.20.0~rc.1-1", None),
+    ],
+)
+def test_a_version_lacks_the_fix_of_its_branch(product: Product, version: str, lacks: str | None) -> None:
+    fix = product.missing(version)
+    assert (fix.release if fix else None) == lacks
+
+
+def test_every_fix_names_its_hole_and_a_bulletin_of_the_vendor() -> None:
+    for product in (DRIVER, SLURM, TOOLKIT):
+        for fix in product.fixes:
+            assert fix.hole.startswith("CVE-20"), fix
+            assert fix.source.startswith(("https://nvidia.custhelp.com/", "https://github.com/SchedMD/slurm/")), fix
+
+
+def test_an_old_driver_is_named_with_the_hole_and_the_bulletin(tmp_path: Path) -> None:
+    module = tmp_path / "sys/module/nvidia/version"
+    module.parent.mkdir(parents=True)
+    module.write_text("580.159.04\n")
+    (text,) = seen(tmp_path)
+    assert text.startswith("NVIDIA driver 580.159.04 is older than 580.178.04, which closes CVE-2026-47501 (https://")
+    module.write_text("580.178.04\n")
+    assert seen(tmp_path) == []
+
+
+def test_a_package_of_the_vendor_is_judged_by_its_version(tmp_path: Path) -> None:
+    machine(tmp_path, "libnvidia-container-tools", "1.17.8-1")
+    (text,) = seen(tmp_path)
+    assert text.startswith("NVIDIA Container Toolkit 1.17.8-1 is older than 1.19.1")
+
+
+def test_a_removed_package_is_none(tmp_path: Path) -> None:
+    machine(tmp_path, "libnvidia-container-tools", "1.17.8-1", state="config-files")
+    assert seen(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("changelog", "is_named"),
+    [
+        pytest.param("slurm-wlm (24.11.5-4) unstable\n  * Fix CVE-2025-43904\n", True, id="without the fix"),
+        pytest.param(
+            "slurm-wlm (24.11.5-4+deb13u1) trixie\n  * Fix CVE-2026-65107, CVE-2026-65108\n", False, id="fixed"
+        ),
+        pytest.param(None, False, id="no changelog, as in small images"),
+    ],
+)
+def test_a_package_of_the_distribution_is_judged_by_its_changelog(
+    tmp_path: Path, changelog: str | None, is_named: bool
+) -> None:
+    machine(tmp_path, "slurmd", "24.11.5-4", changelog)
+    assert bool(seen(tmp_path)) is is_named
+
+
+def test_a_damaged_changelog_judges_nothing(tmp_path: Path) -> None:
+    machine(tmp_path, "slurmd", "24.11.5-4", "x")
+    (tmp_path / "usr/share/doc/slurmd/changelog.Debian.gz").write_bytes(b"no gzip")
+    assert seen(tmp_path) == []
+
+
+def test_a_machine_without_packages_and_driver_has_none(tmp_path: Path) -> None:
+    assert seen(tmp_path) == []
+
+
+def test_the_note_changes_only_with_its_text_and_never_replaces_another_comment(tmp_path: Path) -> None:
+    machine(tmp_path, "libnvidia-container-tools", "1.17.8-1")
+    found = list(check_versions(tmp_path))
+    comment = new_comment([*found, finding("info", "disk", "Toolkit", "Toolkit")], "")
+    assert comment is not None
+    assert comment.startswith(f"{PREFIX}versions: NVIDIA Container Toolkit 1.17.8-1 is older than 1.19.1")
+    assert comment.count("Toolkit") == 1
+    assert new_comment(found, comment) is None
+    assert new_comment([], comment) == ""
+    assert new_comment([], "") is None
+    assert new_comment(found, "rack 7, ask Ada") is None
+    assert note_in("rack 7, ask Ada") == ""
+    assert note_in(comment) == comment.removeprefix(PREFIX)
+
+
+def test_the_versions_of_many_packages_are_read_in_one_pass(tmp_path: Path) -> None:
+    many = "".join(f"Package: p{number}\nStatus: install ok installed\nVersion: 1\n\n" for number in range(3000))
+    assert versions.installed(
+        many + STATUS.format(name="slurmd", version="24.11.5-4", wanted="install", state="installed")
+    ) == {"slurmd": "24.11.5-4"}
