@@ -18,6 +18,8 @@ from pathlib import Path
 from components.validation.preflight import (
     adapters,
     clock,
+    dcgm_diag,
+    dcgm_health,
     foreign,
     gpus,
     lost_ports,
@@ -150,6 +152,7 @@ CHECKS: tuple[Check, ...] = (
     Check(foreign.FOREIGN, lambda _on: foreign.check_foreign(foreign.used()), _JOB, gpus=True),
     Check(gpus.FABRIC, lambda on: gpus.check_fabric_manager(on.result("fabric manager"), on.switches), gpus=True),
     Check(nvlink.NVLINK, lambda on: nvlink.check_links(on.result("nvlink"), on.switches), gpus=True),
+    Check(dcgm_diag.CHECK, lambda on: dcgm_health.check_watches(on.result(dcgm_health.COMMAND)), gpus=True),
     Check(xids.XID, lambda on: xids.check_xids(on.text("kernel"), on.events)),
     Check(xids.SXID, lambda on: xids.check_switches(on.text("kernel"), on.events)),
     Check(xids.XID, lambda on: xids.check_log(on.result("kernel"), on.gpus)),

@@ -137,6 +137,7 @@ def commands() -> dict[str, Callable[[], Result]]:
         "lspci": lambda: matching_lines(run(["lspci", "-D", "-vvv"], most=MOST_BYTES_READ), _PCI, 20_000),
         "mlxconfig": adapter_settings,
         "management ports": management_ports,
+        "dcgm health": lambda: run(["dcgmi", "health", "-g", "0", "-c", "-j"]),
     }
 
 

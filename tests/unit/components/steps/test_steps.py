@@ -100,7 +100,7 @@ def test_a_machine_goes_through_the_roles_in_their_order() -> None:
     assert calls == [
         "machine", "firewall", "names", "names", "users", "ssh_trust", "ssh_trust", "user_keys", "user_keys",
         "tailrack_command", "nfs_exports", "nfs_exports", "mounts", "gpu",
-        "health", "usage", "scratch", "slurm", "datasets", "pam_slurm_adopt", "monitoring", "mlflow",
+        "profiling", "health", "usage", "scratch", "slurm", "datasets", "pam_slurm_adopt", "monitoring", "mlflow",
         "held_packages",
     ]  # fmt: skip
 
