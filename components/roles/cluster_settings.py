@@ -57,7 +57,7 @@ class ClusterSettings(Section):
     health: Health = key("automatic checks of nodes", default=Health())
     profiling: bool = yes_no(
         "let users read GPU counters (`ncu`) and measure their own processes with `perf` on compute nodes "
-        "([risk](security.md#profilers))",
+        "([risk](security.md#what-a-user-cannot-do))",
         False,
     )
     monitoring: Monitoring | None = key(

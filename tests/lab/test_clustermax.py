@@ -6,6 +6,7 @@ The GPUs are device files and a fake nvidia-smi. docs/clustermax.md has the reas
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 import os
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest
+from tests.lab.cluster import ClusterUnderTest, eventually
 from tests.lab.clustermax_expected import OF_THE_HOST, expected
 from tests.unit.fake_nvidia_smi import gpu, xml
 
@@ -44,6 +45,7 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     made.config["tailrack:sites"].pop()
     made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:accounting"] = {}
+    made.config["tailrack:profiling"] = True
     made.up_ok()
     for path, text in (("/usr/local/share/fake.xml", xml([gpu(0), gpu(1)])), ("/usr/local/bin/nvidia-smi", FAKE)):
         made.run("a1", f"base64 -d >{path} <<<{base64.b64encode(text.encode()).decode()}")
@@ -95,3 +97,42 @@ def test_the_audit_reads_the_gpu_node_and_its_gpus_by_a_job_of_the_user(audit: d
 def test_the_audit_tries_one_outgoing_call_and_gets_no_answer(audit: dict[str, Any]) -> None:
     assert audit["calls"] == ["curl -sf --max-time 10 https://ipinfo.io/json"]
     assert not audit["values"]["audit_data"]["serverLocation"]["externalIp"]
+
+
+CHANGELOG = "/usr/share/doc/slurmd/changelog.Debian.gz"
+HOLE = "note for a1: versions: Slurm "
+
+
+def give_changelog(cluster: Cluster, text: str) -> None:
+    packed = base64.b64encode(gzip.compress(text.encode())).decode()
+    cluster.run(
+        "a1", f"mkdir -p {CHANGELOG.rpartition('/')[0]}; base64 -d >{CHANGELOG} <<<{packed}; tailrack-nhc --wait"
+    )
+
+
+def test_a_slurm_with_a_published_hole_is_a_note_that_every_user_sees_and_takes_no_node_out(cluster: Cluster) -> None:
+    assert "note" not in cluster.run_as("ada", "head", "tailrack nodes")
+    give_changelog(cluster, "slurm-wlm (24.11.5-4) unstable; urgency=medium\n  * New release.\n")
+    eventually(lambda: HOLE in cluster.run_as("ada", "head", "tailrack nodes"), 20, "the note")
+    shown = cluster.run_as("ada", "head", "tailrack nodes")
+    assert "which closes CVE-2026-65107 (https://github.com/SchedMD/slurm/releases/" in shown
+    assert "nodes take work" in shown
+    give_changelog(cluster, "slurm-wlm (24.11.5-4+deb13u1) trixie-security; urgency=high\n  * Fix CVE-2026-65107.\n")
+    eventually(lambda: HOLE not in cluster.run_as("ada", "head", "tailrack nodes"), 20, "the note is gone")
+    cluster.run("head", "scontrol update nodename=a1 comment='rack 7'")
+    give_changelog(cluster, "slurm-wlm (24.11.5-4) unstable; urgency=medium\n")
+    assert "rack 7" in cluster.run("head", "scontrol show node a1")
+    cluster.run("head", "scontrol update nodename=a1 comment=")
+    cluster.run("a1", f"rm {CHANGELOG}")
+
+
+def test_profilers_are_allowed_on_the_gpu_node_alone_and_undone_with_the_config(cluster: Cluster) -> None:
+    option, paranoid = "/etc/modprobe.d/tailrack-profiling.conf", "/proc/sys/kernel/perf_event_paranoid"
+    before = cluster.run("a1", f"cat {paranoid}")
+    assert "options nvidia NVreg_RestrictProfilingToAdminUsers=0" in cluster.run("a1", f"cat {option}")
+    cluster.run("head", f"test ! -e {option}")
+    del cluster.config["tailrack:profiling"]
+    cluster.up_ok()
+    cluster.run("a1", f"test ! -e {option}")
+    # A container's kernel is its host's.
+    assert cluster.run("a1", f"cat {paranoid}") == before

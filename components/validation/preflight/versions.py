@@ -79,7 +79,7 @@ DRIVER = Product(
     ),
 )
 TOOLKIT = Product("NVIDIA Container Toolkit", 0, (Fix("1.19.1", "CVE-2026-24260", f"{_NVIDIA}/5850/"),))
-SLURM = Product("Slurm", 2, (_slurm("25.05.9"), _slurm("25.11.8"), _slurm("26.05.4")))
+SLURM = Product("Slurm", 2, (_slurm("25.05.9"), _slurm("25.11.8")))
 # Packages with upstream's versions. The library has the toolkit's version, and Enroot uses it without the toolkit.
 UPSTREAM = {"nvidia-container-toolkit": TOOLKIT, "libnvidia-container-tools": TOOLKIT, "slurm-smd-slurmd": SLURM}
 # Packages of distributions, which close holes without a new version and name them in their changelog.
