@@ -186,10 +186,13 @@ def check_direct(ports: list[Port], gpus: int, root: Path = Path("/")) -> Iterat
     if not gpus or not any(port.active for port in ports):
         return
     modules = ("sys/module/nvidia_peermem/version", "sys/kernel/mm/memory_peers/nv_mem/version")
-    if any((root / module).exists() for module in modules):
-        yield finding("info", DIRECT, "nvidia_peermem is loaded")
-    elif "Open Kernel Module" in text_of(root / "proc/driver/nvidia/version"):
+    if "Open Kernel Module" in text_of(root / "proc/driver/nvidia/version"):
         yield finding("info", DIRECT, "by DMA-BUF of NVIDIA's open kernel module")
+    elif any((root / module).exists() for module in modules):
+        yield finding(
+            "warning", DIRECT, "only by nvidia_peermem, which NVIDIA replaces by DMA-BUF",
+            "jobs still run; install NVIDIA's open kernel module, which has DMA-BUF, with the next driver",
+        )  # fmt: skip
     else:
         yield finding(
             "warning", DIRECT, "adapters cannot reach GPU memory: no nvidia_peermem and no open driver is loaded",

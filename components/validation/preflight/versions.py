@@ -96,11 +96,11 @@ def installed(status: str) -> Mapping[str, str]:
     """Return the versions of installed packages that the tables name, from dpkg's status file."""
     versions = {}
     for name in (*UPSTREAM, *OF_DISTRIBUTIONS):
-        found = re.search(
-            rf"^Package: {name}\nStatus: \S+ ok installed\n(?:.+\n)*?Version: (\S+)$", status, re.MULTILINE
-        )
-        if found:
-            versions[name] = found[1]
+        _, begin, rest = f"\n{status}".partition(f"\nPackage: {name}\n")
+        package = rest.partition("\n\n")[0]
+        version = re.search(r"^Version: (\S+)$", package, re.MULTILINE)
+        if begin and version and re.search(r"^Status: \S+ ok installed$", package, re.MULTILINE):
+            versions[name] = version[1]
     return versions
 
 

@@ -257,12 +257,12 @@ def test_gpus_without_an_adapter_near_them_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "severity"),
     [
-        ({}, "warning"), ({"sys/module/nvidia_peermem/version": "580"}, "info"),
+        ({}, "warning"), ({"sys/module/nvidia_peermem/version": "580"}, "warning"),
         ({"proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05"}, "info"),
         ({"proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.54.03"}, "warning"),
     ],
 )  # fmt: skip
-def test_adapters_reach_gpus_by_peermem_or_by_the_open_module(
+def test_adapters_reach_gpus_by_the_open_module_and_by_peermem_alone_with_a_warning(
     tmp_path: Path, files: dict[str, str], severity: str
 ) -> None:
     for name, text in files.items():
