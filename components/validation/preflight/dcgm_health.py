@@ -1,7 +1,7 @@
 """Read DCGM's health watches of a node's GPUs, where DCGM is installed and somebody has turned the watches on.
 
 They are warnings and never drain a node: DCGM also reports what corrects itself, such as heat. Errors that stop jobs
-have checks of their own, which need no DCGM.
+are found by other checks, which need no DCGM.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _finding(subject: str, problem: Any) -> Finding:
 
 
 def _mapping(value: Any, *names: str) -> Mapping[str, Any]:
-    """Return the mapping below some names; empty if there is none."""
+    """Return the mapping below some names; empty if it does not exist."""
     for name in names:
         value = value.get(name) if isinstance(value, Mapping) else None
     return value if isinstance(value, Mapping) else {}

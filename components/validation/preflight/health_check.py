@@ -5,7 +5,7 @@ Usage: tailrack-nhc [--wait | --reason | --own | --clear]
 It makes the node's cheap checks (no driver is queried), writes the findings to /run/tailrack/verdict.json for all
 users, and drains the node for an error (`health: ...`). It resumes the node when the error has gone, but never removes
 another drain (drain.py). Between an error and its drain, /run/tailrack/unhealthy keeps jobs from starting
-(prolog.d/30-health). Notes that keep nobody from work become the node's comment in Slurm (node_note.py).
+(prolog.d/30-health). Notes that drain no node become the node's comment in Slurm (node_note.py).
 
 --wait: if a check is running, wait for it and check again, instead of exiting.
 --reason: a script of the prolog or epilog failed: wait for Slurm's drain, then add script and error to its reason.

@@ -1,4 +1,4 @@
-"""The node's comment in Slurm: findings that keep nobody from work, for `tailrack nodes` and `make status`. Pure.
+"""The node's comment in Slurm: findings that drain no node, for `tailrack nodes` and `make status`. Pure.
 
 A node updates its comment only when the text changes. A comment that somebody else set stays.
 """
