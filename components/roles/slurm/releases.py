@@ -7,7 +7,7 @@ import re
 # The first release with `slurmd --systemd`, whose `-Z` nodes a controller creates and deletes.
 NEEDED = "23.11"
 # The release to suggest when no machine has a usable one.
-ADVISED = "25.11.7"
+ADVISED = "25.11.8"
 
 
 def release_of(version: str) -> str:

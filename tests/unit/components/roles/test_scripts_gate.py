@@ -205,7 +205,7 @@ def test_a_head_node_with_a_slurm_that_is_too_old_is_told_of_one_release(gate: G
     done = shell.step(compose(ROLES, CHECK), HEADER | NO_BACKUP, name="a1-check")
     assert done.returncode == 1
     assert "Slurm 21.08 is too old: dynamic nodes need 23.11 or newer" in done.stderr
-    assert "set tailrack:slurm.release: 25.11.7" in done.stderr
+    assert "set tailrack:slurm.release: 25.11.8" in done.stderr
 
 
 def test_with_a_release_of_the_configs_own_it_counts_and_not_what_the_distribution_has(
