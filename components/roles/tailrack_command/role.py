@@ -17,7 +17,8 @@ def role(_settings: ClusterSettings) -> Role:
     return Role(
         "tailrack_command",
         after=("ssh_trust",),
-        packages={"services": ("python3",)},
+        # rsync: users and tools on their machines, such as SkyPilot, copy files to the head node with it.
+        packages={"services": ("python3", "rsync")},
         texts={"TAILRACK_COMMAND_PROGRAM": launcher("tailrack")},
         files={
             "services": (File(COMMAND, launcher("tailrack"), mode="0755"),),
