@@ -24,6 +24,8 @@ _DIGEST = re.compile(r"\b[0-9a-f]{64}\b|\bstart-[0-9a-f]{8}\b")
 _READABLE = {
     "SLURM_SLURM_CONF": "slurm.conf",
     "USERS_LINES": "users",
+    "USER_GROUPS_LINES": "groups",
+    "USER_GROUPS_MEMBERS": "members of groups",
     "USER_KEYS_LINES": "SSH keys of users",
     "NODE_EXPORT": "exports",
 }

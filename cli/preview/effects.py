@@ -1,4 +1,4 @@
-"""The most important changes of a preview: users, their keys, slurm.conf, exports, jobs, the tailnet's policy."""
+"""The most important changes of a preview: users, groups, keys, slurm.conf, exports, jobs, the tailnet."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from engine.events import Made
 _JOB_LIMIT = "SLURM_JOB_LIMIT_SECONDS"
 _OLD_JOB_LIMIT = re.compile(rf"^{_JOB_LIMIT}='?([0-9]+)'?$", re.MULTILINE)
 _USERS, _KEYS = "USERS_LINES", "USER_KEYS_LINES"
+_GROUPS, _MEMBERS = "USER_GROUPS_LINES", "USER_GROUPS_MEMBERS"
 _EXPORT = "NODE_EXPORT"
 _OF_NODE, _GPU_KIND = "NODE_SLURM_CONF", "NODE_GPU_KIND"
 _SLURM_CONF = ("SLURM_SLURM_CONF", "POOL_SLURM_CONF")
@@ -47,6 +48,7 @@ def effects(changes: Sequence[Change], resources: Sequence[Made]) -> list[Effect
     gone = [change for change in changes if not change.after]
     by_name = {
         "Users": _values(kept, (_USERS,)),
+        "Groups": chain(_values(kept, (_GROUPS,)), _of_members(kept)),
         "SSH keys": _of_keys(kept),
         "slurm.conf": chain(_values(kept, _SLURM_CONF), _of_nodes(changes, resources)),
         "Exports": _values([*kept, *gone], (_EXPORT,)),
@@ -75,6 +77,17 @@ def _of_keys(changes: Iterable[Change]) -> Iterator[str]:
         yield from (
             f"- {line} can no longer log in" if line in old else f"+ {line} can log in" for line in sorted(old ^ new)
         )
+
+
+def _of_members(changes: Iterable[Change]) -> Iterator[str]:
+    """Give a line for each user who joins or leaves a group."""
+    for change in changes:
+        if not (after := _header(change.after)):
+            continue
+        old, new = (_lines([header.get(_MEMBERS, "")]) for header in (_header(change.before), after))
+        for line in sorted(old ^ new):
+            group, _, user = line.partition(" ")
+            yield f"- {user} leaves {group}" if line in old else f"+ {user} joins {group}"
 
 
 def _key_lines(text: str) -> set[str]:

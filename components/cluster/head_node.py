@@ -201,6 +201,7 @@ class HeadNode(pulumi.ComponentResource):
             own_file_system=head.result["own_file_system"],
             open_ports=self.facts["open_ports"],
             user_limits=head.result["user_limits"],
+            left_groups=head.result["left_groups"],
             joined=self.joined,
         ).apply(lambda resolved: warnings_about(settings, restored=_restored(resolved.pop("joined")), **resolved))
         self.register_outputs({"tailnet_ip": self.link.address, "slurm_version": head.result["slurm_version"]})

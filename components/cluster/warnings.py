@@ -22,6 +22,7 @@ def warnings_about(
     own_file_system: bool,
     open_ports: Sequence[int],
     user_limits: str,
+    left_groups: Sequence[str],
     restored: tuple[int, int],
 ) -> list[str]:
     """Return the notes about a cluster.
@@ -30,6 +31,7 @@ def warnings_about(
     own_file_system   whether the share has its own file system
     open_ports        ports of the cluster that the head node also needs for other NFS users
     user_limits       the reason why users on the head node are not limited (role user_limits); `none` if they are
+    left_groups       groups whose folders stay on the share, although the config no longer has them (role user_groups)
     restored          time of the backup that the head node was restored from, and its age then, in seconds; 0 for none
     """
     notes = []
@@ -53,6 +55,12 @@ def warnings_about(
         notes.append(
             f"One user can use up the memory and the processes of {settings.head.name}, because "
             f"{reason.format(head=settings.head.name)} (tailrack:head.user_limits)."
+        )
+    if left_groups:
+        folders = " ".join(f"{settings.storage.path}/groups/{name}" for name in left_groups)
+        notes.append(
+            f"Folders of groups that tailrack:groups no longer has stay, and only root can open them: {folders} on "
+            f"{settings.head.name}."
         )
     made_at, age = restored
     if made_at:

@@ -13,6 +13,7 @@ from components.roles.nfs_exports.settings import Storage
 from components.roles.scratch.settings import Scratch
 from components.roles.slurm.settings import Slurm
 from components.roles.tailnet.settings import Tailnet
+from components.roles.user_groups.settings import Group
 from components.roles.users.settings import User
 from components.settings.cluster import Cluster, Head
 from components.settings.section import Section, key, yes_no
@@ -37,6 +38,13 @@ class ClusterSettings(Section):
         breaks="no one could submit a job",
         fix="write [{name: ada, uid: 6001}]",
         min_length=1,
+    )
+    groups: tuple[Group, ...] = key(
+        "groups of users, each with a shared folder; [groups](day-2.md#groups)",
+        wants="a list of groups",
+        breaks="no group would be created",
+        fix="write [{name: vision, gid: 7001}]",
+        default=(),
     )
     tailnet: Tailnet = key("the network between the nodes", default=Tailnet())
     storage: Storage = key("the share", default=Storage())

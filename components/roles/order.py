@@ -44,6 +44,7 @@ from components.roles.ssh_trust.role import role as ssh_trust
 from components.roles.tailnet.role import role as tailnet
 from components.roles.tailrack_command.role import role as tools
 from components.roles.usage.role import role as usage
+from components.roles.user_groups.role import role as user_groups
 from components.roles.user_keys.role import role as user_keys
 from components.roles.user_limits.role import role as user_limits
 from components.roles.users.role import role as users
@@ -60,6 +61,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     fabric,
     names,
     users,
+    user_groups,
     ssh_trust,
     user_keys,
     tools,

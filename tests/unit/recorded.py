@@ -260,6 +260,7 @@ class _Recorder(mocks.Mocks):
                 "slurm_version": "24.11.5",
                 "own_file_system": True,
                 "user_limits": "none",
+                "left_groups": [],
             },
             "services": {}, "pool": {}, "device": {},
             "key": {"host_key": HOST_KEY},

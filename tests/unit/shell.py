@@ -97,7 +97,10 @@ class _Table:
         text = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
         fields = (line.split(":") for line in text.splitlines())
         if self._kind == "group":
-            return [grp.struct_group((name, "x", int(gid), [])) for name, _, gid, *_ in fields]
+            return [
+                grp.struct_group((row[0], "x", int(row[2]), [name for name in "".join(row[3:4]).split(",") if name]))
+                for row in fields
+            ]
         return [
             pwd.struct_passwd((name, "x", int(uid), int(gid), "", home, shell))
             for name, _, uid, gid, _, home, shell in fields

@@ -94,6 +94,14 @@ class User(Section):
         fix="write the line of a .pub file, such as [ssh-ed25519 AAAA... laptop]; 'ssh-keygen -t ed25519' creates one",
         default=(),
     )
+    groups: tuple[str, ...] = key(
+        "groups of `tailrack:groups` that the user is in; 16 at most, because NFS passes on no more",
+        wants="a list of names of tailrack:groups",
+        breaks="the user could not open the group's folder",
+        fix="write at most 16 names from that list, such as [vision]",
+        max_length=16,
+        default=(),
+    )
     account: str | None = account_key()
     gpu_hours: Limit | None = gpu_hours_key("the user")
     max_jobs: Limit | None = max_jobs_key("the user")

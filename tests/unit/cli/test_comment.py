@@ -139,6 +139,15 @@ def test_first_and_last_keys_are_shown_too(kind: str) -> None:
     assert ("can log in" if "first" in kind else "can no longer log in") in text
 
 
+def test_it_says_who_joins_and_who_leaves_which_group() -> None:
+    before = header(USER_GROUPS_LINES="vision 7001", USER_GROUPS_MEMBERS="vision ada\nvision bob")
+    after = header(USER_GROUPS_LINES="nlp 7002\nvision 7001", USER_GROUPS_MEMBERS="nlp bob\nvision ada")
+    events = [step(f"{node}-node", node, "users", before=before, after=after) for node in ("a1", "a2")]
+    text = comment("prod", events, Summary())
+    shown = text[text.index("**Groups:**") :].split("```")[1].removeprefix("diff")
+    assert shown.split("\n")[1:-1] == ["+ nlp 7002", "+ bob joins nlp", "- bob leaves vision"]
+
+
 def test_of_machines_with_lines_of_their_own_some_are_shown_and_all_are_named() -> None:
     events = [
         step(f"n{number}-node", f"n{number}", "slurmd", before=header(A=f"{number}"), after=header(A=f"{number + 1}"))

@@ -285,6 +285,20 @@ def test_a_users_key_touches_accounts_and_nothing_that_machines_check(build: Bui
     assert after.header("a1-node")["USER_KEYS_LINES"] == lines
 
 
+def test_a_group_and_a_member_touch_accounts_and_what_machines_check(build: Build, lab_config: RawConfig) -> None:
+    before = build(lab_config)
+    assert before.header("a1-node")["USER_GROUPS_LINES"] == ""
+    lab_config["groups"] = [{"name": "vision", "gid": 7001}]
+    lab_config["users"][0]["groups"] = ["vision"]
+    after = build(lab_config)
+    accounts = {"head-head", "a1-node", "b1-node"}
+    assert after.differences(before) == {"head-check", "a1-check", "b1-check", *accounts}
+    assert after.header("a1-node")["USER_GROUPS_LINES"] == "vision 7001"
+    assert after.header("a1-node")["USER_GROUPS_MEMBERS"] == "vision ada"
+    assert "\nGroupUpdateTime=15\n" in after.header("head-head")["SLURM_SLURM_CONF"]
+    assert "GroupUpdateTime" not in before.header("head-head")["SLURM_SLURM_CONF"]
+
+
 def test_a_new_munge_generation_touches_the_key_and_with_it_every_join(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     lab_config["cluster"]["munge_generation"] = "2"

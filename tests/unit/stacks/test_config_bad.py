@@ -177,6 +177,48 @@ def bad_users_keys() -> list[Bad]:
     ]  # fmt: skip
 
 
+def bad_groups() -> list[Bad]:
+    def config(groups: str, ada: str = "", bob: str = "") -> str:
+        users = f"[{{name: ada, uid: 6001{ada}}}, {{name: bob, uid: 6002, gid: 6005{bob}}}]"
+        return f"groups: {groups}\nusers: {users}"
+
+    vision = "{name: vision, gid: 7001}"
+    return [
+        Bad("a group of the system is refused", config("[{name: docker, gid: 7001}]"), "groups[0].name",
+            ("is a name that Debian or a package on the nodes uses", "the rights of the system's group")),
+        Bad("a group's name with capitals is refused", config("[{name: Vision, gid: 7001}]"), "groups[0].name",
+            ("is not a name of lowercase letters",)),
+        Bad("a group's name that leads out of its folder is refused", config("[{name: ../home, gid: 7001}]"),
+            "groups[0].name", ("is not a name of lowercase letters",)),
+        Bad("a group's name that is too long is refused", config(f"[{{name: {'v' * 33}, gid: 7001}}]"),
+            "groups[0].name", ("is longer than 32 characters",)),
+        Bad("a group without a gid is refused", config("[{name: vision}]"), "groups[0].gid", ("missing",)),
+        Bad("a gid of the system is refused", config("[{name: vision, gid: 27}]"), "groups[0].gid",
+            ("is not a number from 1000 up",)),
+        Bad("the gid of nobody is refused", config("[{name: vision, gid: 65534}]"), "groups[0].gid", ("nobody",)),
+        Bad("two groups of one name are refused", config(f"[{vision}, {{name: vision, gid: 7002}}]"),
+            "groups[1].name", ("is also the name of groups[0]",)),
+        Bad("two groups with one gid are refused", config(f"[{vision}, {{name: nlp, gid: 7001}}]"),
+            "groups[1].gid", ("is also the gid of groups[0]",)),
+        Bad("a group with a user's name is refused", config("[{name: bob, gid: 7001}]"), "groups[0].name",
+            ("is also the name of users[1]", "each user has a group")),
+        Bad("a group with a user's gid is refused", config("[{name: vision, gid: 6005}]"), "groups[0].gid",
+            ("is also the gid of users[1]",)),
+        Bad("a group with the uid of a user without a gid is refused", config("[{name: vision, gid: 6001}]"),
+            "groups[0].gid", ("is also the gid of users[0]",)),
+        Bad("a user in an unknown group is refused", config(f"[{vision}]", ", groups: [visoin]"),
+            "users[0].groups[0]", ("is no group of tailrack:groups", "did you mean 'vision'?")),
+        Bad("a user in a group of a config without groups is refused", config("[]", bob=", groups: [vision]"),
+            "users[1].groups[0]", ("write tailrack:groups: [{name: vision, gid: 7001}]",)),
+        Bad("a group that a user has twice is refused", config(f"[{vision}]", ", groups: [vision, vision]"),
+            "users[0].groups[1]", ("is in the list twice",)),
+        Bad("more groups than NFS knows are refused", config(f"[{vision}]", f", groups: [{', '.join(['g'] * 17)}]"),
+            "users[0].groups", ("write at most 16 names",)),
+        Bad("a text in the place of a list of groups is refused", config(f"[{vision}]", ", groups: vision"),
+            "users[0].groups", ("is not a list",)),
+    ]  # fmt: skip
+
+
 def bad_cases() -> list[Bad]:
     other_type = base64.b64encode(b"\0\0\0\7ssh-rsa" + bytes(40)).decode()
     return [
@@ -510,6 +552,7 @@ def bad_cases() -> list[Bad]:
         ),
         # users
         *bad_users_keys(),
+        *bad_groups(),
         Bad("a uid below 1000 is refused", "users: [{name: ada, uid: 999}]", "users[0].uid", ("999", "1000")),
         Bad("the uid of nobody is refused", "users: [{name: ada, uid: 65534}]", "users[0].uid", ("nobody",)),
         Bad(
@@ -1298,6 +1341,13 @@ def test_prolog_flags_that_leave_a_login_a_place_or_need_none_are_taken(slurm: s
 @pytest.mark.parametrize("folder", ["/home/shared", "/srv/share", "/mnt/big/x", "/raid", "/data/x"])
 def test_a_folder_for_data_may_be_shared(folder: str, key_folder: Path) -> None:
     parse(laid_over(f"storage: {{path: {folder}}}"), base_dir=key_folder)
+
+
+def test_slurm_may_remember_groups_for_long_only_in_a_cluster_without_groups(key_folder: Path) -> None:
+    slurm = "slurm: {settings: {GroupUpdateTime: 600}}"
+    parse(laid_over(slurm), base_dir=key_folder)
+    problems = problems_of(laid_over(f"groups: [{{name: vision, gid: 7001}}]\n{slurm}"), key_folder)
+    assert "jobs would get groups that their user has left" in problems["tailrack:slurm.settings.GroupUpdateTime"]
 
 
 PRIVATE_KEYS = {

@@ -82,6 +82,12 @@ def test_a_note_says_why_users_of_the_head_node_have_no_limits(
     assert note.endswith("(tailrack:head.user_limits).")
 
 
+def test_a_note_names_folders_of_groups_that_the_config_no_longer_has(build: Build, lab_config: RawConfig) -> None:
+    lab_config["slurm"] = {"ssh_needs_job": False}
+    (note,) = build(lab_config, answers={"head-head": {"left_groups": ["nlp", "vision"]}}).outputs["cluster"]["notes"]
+    assert "/export/shared/groups/nlp /export/shared/groups/vision on head" in note
+
+
 def test_the_cluster_output_names_the_cluster_its_partitions_and_the_heads_tailnet_address(
     build: Build, lab_config: RawConfig
 ) -> None:

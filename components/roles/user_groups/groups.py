@@ -1,0 +1,122 @@
+"""Groups of the config on a machine, their members, and clashes with this machine's own groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from components.node import files
+from components.node.failure import Failure
+from components.node.log import note
+from components.node.passwd import group_named, group_with
+from components.node.run import run
+from components.node.step.step import STATE_DIR
+from components.roles.users.accounts import Account, made_here
+
+# Groups that tailrack gave members on this machine, and those of them that it created, one name per line.
+KNOWN = f"{STATE_DIR}/user-groups"
+MADE = f"{STATE_DIR}/user-groups-made"
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of the config."""
+
+    name: str
+    gid: int
+
+
+@dataclass(frozen=True)
+class Member:
+    """A user who is in a group."""
+
+    group: str
+    user: str
+
+
+@dataclass(frozen=True)
+class GroupsValues:
+    """The groups and members of the config, the cluster's users, and where the head node has the share."""
+
+    user_groups_lines: list[Group]
+    user_groups_members: list[Member]
+    users_lines: list[Account]
+    nfs_exports_path: str
+
+    @property
+    def folder(self) -> str:
+        """Return the folder that contains the groups' folders on the head node."""
+        return f"{self.nfs_exports_path}/groups"
+
+    def members_of(self, group: str) -> list[str]:
+        """Return the names of a group's members."""
+        return [member.user for member in self.user_groups_members if member.group == group]
+
+    def former(self) -> list[str]:
+        """Return groups of this machine that the config no longer has."""
+        names = {group.name for group in self.user_groups_lines}
+        return [name for name in files.lines(KNOWN) if name not in names]
+
+
+def refuse_clashes(values: GroupsValues, host: str) -> None:
+    """Raise Failure if a group of the config conflicts with one of this machine."""
+    clashes = [clash for group in values.user_groups_lines for clash in _clashes(group, values)]
+    clashes += [clash for account in values.users_lines for clash in _clashes_of_user(account, values.former())]
+    if clashes:
+        raise Failure(
+            "; ".join(clashes),
+            f"choose other names and gids in tailrack:groups (and for users in tailrack:users) that {host} does not "
+            f"have yet; or, if nothing belongs to these groups any more, remove them on {host} ('groupdel NAME')",
+        )
+
+
+def _clashes(group: Group, values: GroupsValues) -> Iterator[str]:
+    holder = group_with(group.gid)
+    if holder and holder.gr_name != group.name:
+        yield f"gid {group.gid} is the group {holder.gr_name} here and should be {group.name}"
+    present = group_named(group.name)
+    if present is None or present.gr_gid == group.gid:
+        return
+    folder = f"{values.folder}/{group.name}"
+    if group.name not in files.lines(MADE):
+        yield f"group {group.name} has gid {present.gr_gid} here and should have {group.gid}"
+    elif files.names_in(folder):
+        yield f"group {group.name} cannot change from gid {present.gr_gid} to {group.gid}: {folder} has files of it"
+
+
+def _clashes_of_user(account: Account, former: list[str]) -> Iterator[str]:
+    """Yield the clash of a user with a former group, whose files would belong to the user."""
+    holder = group_with(account.gid)
+    if holder and holder.gr_name in former:
+        yield f"gid {account.gid} of user {account.name} is the former group {holder.gr_name} here"
+    elif account.name in former and group_named(account.name):
+        yield f"user {account.name} has the name of a former group here"
+
+
+def ensure_group(group: Group) -> None:
+    """Create a group, or give one of ours another gid (refuse_clashes has checked that it has no files)."""
+    present = group_named(group.name)
+    # Record a name before it is created: only recorded groups are ever changed or removed.
+    files.add_line(KNOWN, group.name)
+    if present is None:
+        files.add_line(MADE, group.name)
+        run("groupadd", "-g", str(group.gid), group.name)
+        note(f"created group {group.name} ({group.gid})")
+    elif present.gr_gid != group.gid:
+        run("groupmod", "-g", str(group.gid), group.name)
+        note(f"group {group.name} has gid {group.gid} now")
+
+
+def set_members(group: str, wanted: list[str], users: list[Account]) -> None:
+    """Add members, and remove present and former users of the cluster. Other accounts of this machine stay members."""
+    present = group_named(group)
+    members = list(present.gr_mem) if present else []
+    for name in wanted:
+        if name not in members:
+            run("gpasswd", "-a", name, group)
+            note(f"{name} joined {group}")
+    ours = {user.name for user in users} | set(made_here())
+    for name in members:
+        if name not in wanted and name in ours:
+            run("gpasswd", "-d", name, group)
+            note(f"{name} left {group}")

@@ -1,0 +1,200 @@
+"""Role user_groups: groups of the config on a machine, their members, their folders on the head node, and clashes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from components.node import files
+from components.roles.role import Value
+from components.steps.composition import CHECK
+from tests.unit.shell import Shell, script_of
+
+# Change a file of groups as the real programs do: `add` or `remove` a member in the group's last field.
+GPASSWD = """case "$1" in
+    -a) sed -i -E "s/^($3:.*:)(.*)$/\\1\\2,$2/; s/:,/:/" "{groups}" ;;
+    -d) sed -i -E "/^$3:/ {{ s/([:,])$2(,|$)/\\1\\2/; s/,+/,/; s/:,/:/; s/,$// }}" "{groups}" ;;
+esac"""
+FOLDER = "/export/groups/vision"
+
+
+@pytest.fixture
+def machine(shell: Shell) -> Shell:
+    """A machine with the accounts of ada, bob and ops; tailrack has created the first two."""
+    rows = ("ada:x:6001", "bob:x:6002", "ops:x:1000")
+    shell.write("etc/passwd", "".join(f"{row}:{row[-4:]}::/home:/bin/sh\n" for row in rows))
+    groups = shell.write("etc/group", "ada:x:6001:\nbob:x:6002:\nops:x:1000:\n")
+    shell.write("var/lib/tailrack/users", "ada\nbob\n")
+    shell.stub("groupadd", f'echo "$3:x:$2:" >>"{groups}"')
+    shell.stub("groupmod", f'sed -i -E "s/^($3:x:)[0-9]+/\\1$2/" "{groups}"')
+    shell.stub("groupdel", f'sed -i "/^$1:/d" "{groups}"')
+    shell.stub("gpasswd", GPASSWD.format(groups=groups))
+    shell.stub("setfacl")
+    return shell
+
+
+def run(
+    machine: Shell,
+    *phases: str,
+    groups: str = "vision 7001",
+    members: str = "",
+    users: str = "ada 6001 6001",
+    rc: int = 0,
+) -> subprocess.CompletedProcess[str]:
+    values: dict[str, Value] = {
+        "USER_GROUPS_LINES": [row for row in groups.split("; ") if row],
+        "USER_GROUPS_MEMBERS": [f"vision {name}" for name in members.split()],
+        "USERS_LINES": users.split("; "),
+        "NFS_EXPORTS_PATH": "/export",
+    }
+    done = machine.step(script_of("user_groups", *phases), values)
+    assert done.returncode == rc, done.stderr
+    return done
+
+
+def row(machine: Shell, group: str = "vision") -> str:
+    lines = machine.path("/etc/group").read_text().splitlines()
+    return next((line for line in lines if line.startswith(f"{group}:")), "")
+
+
+def test_a_group_is_created_with_its_gid_and_members(machine: Shell) -> None:
+    run(machine, *CHECK, members="ada bob")
+    assert machine.calls == []
+    run(machine, "machine", members="ada bob")
+    assert row(machine) == "vision:x:7001:ada,bob"
+
+
+def test_a_second_time_changes_nothing(machine: Shell) -> None:
+    run(machine, "machine", members="ada")
+    before = machine.calls
+    run(machine, "machine", members="ada")
+    assert machine.calls == before
+
+
+def test_a_user_who_is_taken_out_leaves_the_group_and_other_accounts_of_the_machine_stay(machine: Shell) -> None:
+    machine.write("/etc/group", "ada:x:6001:\nvision:x:7001:ops\n")
+    run(machine, "machine", members="ada bob")
+    assert row(machine) == "vision:x:7001:ops,ada,bob"
+    run(machine, "machine", members="ada")
+    assert row(machine) == "vision:x:7001:ops,ada"
+
+
+def test_a_user_who_is_no_longer_in_the_config_leaves_the_group_too(machine: Shell) -> None:
+    run(machine, "machine", members="ada bob", users="ada 6001 6001; bob 6002 6002")
+    run(machine, "machine", members="ada", users="ada 6001 6001")
+    assert row(machine) == "vision:x:7001:ada"
+
+
+def test_a_former_group_stays_without_members_and_has_them_again_when_it_is_back(machine: Shell) -> None:
+    run(machine, "machine", members="ada")
+    run(machine, "machine", groups="")
+    assert row(machine) == "vision:x:7001:"
+    run(machine, "machine", members="ada")
+    assert row(machine) == "vision:x:7001:ada"
+    assert len([call for call in machine.calls if call.startswith("groupadd")]) == 1
+
+
+def test_a_step_that_was_cut_off_is_completed_by_the_next(machine: Shell) -> None:
+    # The names were recorded, and the group was created without members.
+    machine.write("var/lib/tailrack/user-groups", "vision\n")
+    machine.write("var/lib/tailrack/user-groups-made", "vision\n")
+    run(machine, "machine", members="ada")
+    assert row(machine) == "vision:x:7001:ada"
+
+
+@pytest.mark.parametrize("phase", [CHECK, ("machine",)], ids=["check", "machine"])
+@pytest.mark.parametrize(
+    ("present", "message"),
+    [
+        ("vision:x:7005:", "group vision has gid 7005 here and should have 7001"),
+        ("robots:x:7001:", "gid 7001 is the group robots here and should be vision"),
+    ],
+)
+def test_a_group_of_the_machine_with_another_name_or_number_is_refused(
+    machine: Shell, phase: tuple[str, ...], present: str, message: str
+) -> None:
+    machine.write("/etc/group", f"{present}\n")
+    done = run(machine, *phase, members="ada", rc=1)
+    assert message in done.stderr
+    assert "choose other names and gids in tailrack:groups" in done.stderr
+    assert machine.calls == []
+
+
+def test_a_gid_can_change_while_the_group_has_no_files(machine: Shell) -> None:
+    run(machine, "machine", members="ada")
+    machine.path(FOLDER).mkdir(parents=True)
+    run(machine, *CHECK, groups="vision 7002")
+    run(machine, "machine", groups="vision 7002", members="ada")
+    assert row(machine) == "vision:x:7002:ada"
+    machine.write(f"{FOLDER}/notes", "ours")
+    done = run(machine, *CHECK, groups="vision 7003", rc=1)
+    assert f"group vision cannot change from gid 7002 to 7003: {FOLDER} has files of it" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("users", "message"),
+    [
+        ("eve 7001 7001", "gid 7001 of user eve is the former group vision here"),
+        ("vision 6009 6009", "user vision has the name of a former group here"),
+    ],
+)
+def test_a_new_user_gets_no_files_of_a_former_group(machine: Shell, users: str, message: str) -> None:
+    run(machine, "machine", members="ada")
+    assert message in run(machine, *CHECK, groups="", users=users, rc=1).stderr
+
+
+def test_each_group_has_a_folder_of_roots_whose_new_files_the_group_can_write(machine: Shell) -> None:
+    done = run(machine, "head")
+    assert json.loads(done.stdout) == {"left_groups": []}
+    assert machine.path(FOLDER).stat().st_mode & 0o7777 == 0o2770
+    assert machine.owners["/export/groups"] == ("root", "root")
+    assert machine.owners[FOLDER] == ("root", "7001")
+    assert machine.calls == [f"setfacl -d -m u::rwx,g::rwx,o::--- -- {machine.path(FOLDER)}"]
+
+
+def test_without_groups_there_is_no_folder(machine: Shell) -> None:
+    run(machine, "head", groups="")
+    assert not machine.path("/export/groups").exists()
+    run(machine, "machine", groups="")
+    assert machine.calls == []
+
+
+def test_the_folder_of_a_former_group_stays_with_its_files_and_is_reported(machine: Shell) -> None:
+    run(machine, "machine", "head")
+    machine.write(f"{FOLDER}/notes", "ours")
+    done = run(machine, "machine", "head", groups="")
+    assert json.loads(done.stdout) == {"left_groups": ["vision"]}
+    assert machine.path(f"{FOLDER}/notes").read_text() == "ours"
+
+
+@pytest.mark.parametrize("kind", ["a link", "a file"])
+def test_a_link_or_file_in_the_place_of_the_folder_is_refused(machine: Shell, kind: str) -> None:
+    machine.path("/export/groups").mkdir(parents=True)
+    if kind == "a link":
+        machine.path(FOLDER).symlink_to("/etc")
+    else:
+        machine.write(FOLDER, "")
+    assert f"{FOLDER} is a link or a file and must be a folder" in run(machine, "head", rc=1).stderr
+    assert not machine.calls
+
+
+def test_a_folder_of_another_account_is_refused(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.path("/export/groups").mkdir(parents=True)
+    monkeypatch.setattr(files, "owner_of", lambda path: "ada")
+    done = run(machine, "head", rc=1)
+    assert "/export/groups belongs to ada and must be a folder of root's, for tailrack:groups" in done.stderr
+
+
+def test_a_file_system_without_acls_is_named(machine: Shell) -> None:
+    machine.stub("setfacl", "echo 'Operation not supported' >&2; exit 1")
+    assert f"cannot set a default ACL on {FOLDER}" in run(machine, "head", rc=1).stderr
+
+
+def test_a_machine_that_leaves_loses_the_groups_that_tailrack_created(machine: Shell) -> None:
+    machine.write("/etc/group", "ada:x:6001:\nnlp:x:7002:\n")
+    run(machine, "machine", groups="vision 7001; nlp 7002")
+    run(machine, "leave")
+    assert row(machine) == ""
+    assert row(machine, "nlp") == "nlp:x:7002:"
