@@ -12,7 +12,7 @@ RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypoth
 # The files whose phrases codespell checks (.codespell.txt, pyproject.toml).
 PROSE = README.md CONTRIBUTING.md Makefile docs cli components stacks engine lab bench __main__.py .ci .github
 export STACK ENGINE COMMAND
-.PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors ssh-config shell trust down reap burst burst-down role lint prose test test-unit test-engine test-lab test-faults test-machines test-gpu bench
+.PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors ssh-config shell github-keys trust down reap burst burst-down role lint prose test test-unit test-engine test-lab test-faults test-machines test-gpu bench
 
 help:
 	@sed -n 's/^\([a-z-]*\): *[a-z._/ -]*## /\1\t/p' Makefile | expand -t 14
@@ -55,6 +55,9 @@ images: setup ## show the images of containers and the nodes that have them
 
 shell: setup ## open a shell on a lab node: NODE=head; COMMAND='sinfo' runs one command
 	@$(PYTHON) -m cli shell --node "$(NODE)" --run "$$COMMAND"
+
+github-keys: setup ## show SSH keys of users at GitHub, ask, and record them in Pulumi.<stack>.yaml
+	@$(PYTHON) -m cli github-keys
 
 trust: setup ## show unknown host keys of machines, ask, and record them
 	@$(PYTHON) -m cli trust

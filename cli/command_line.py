@@ -24,6 +24,7 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     for name, text in (
         ("outputs", "print the stack's outputs as one JSON object"),
         ("trust", "show unknown host keys of machines, ask, and record them"),
+        ("github-keys", "show SSH keys of users at GitHub, ask, and record them in the stack's config"),
         ("status", "show nodes, jobs and why a node is out"),
         ("diagnose", "write one archive without secrets for a bug report: states, reasons and logs of every machine"),
         ("report", "write the last measurements and the nodes into one HTML file"),

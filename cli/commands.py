@@ -33,6 +33,7 @@ def main(argv: list[str] | None = None) -> int:
             "images": show_commands.images,
             "ssh-config": show_commands.ssh_config,
             "shell": show_commands.shell,
+            "github-keys": show_commands.github_keys,
             "trust": show_commands.trust,
             "engine": show_commands.engine,
         }[arguments.command](arguments, console)

@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from cli import lab_commands, measured_floors, open_stack
+from cli.github_keys import github_keys as record_github_keys
 from cli.head.command import on_head
 from cli.head.diagnose import diagnose as write_archive
 from cli.money.amounts import Prices
@@ -129,6 +130,12 @@ def trust(arguments: argparse.Namespace, console: Console) -> int:
         deployment = open_stack.open_quietly(arguments, console)
         raw = {**with_other_stacks(raw, {name: deployment.other_stack(name) for name in names})}
     return trust_hosts(raw, PROJECT, console, interactive=sys.stdin.isatty())
+
+
+def github_keys(arguments: argparse.Namespace, console: Console) -> int:
+    """Show the SSH keys of users at GitHub, ask, and record them in the stack's config."""
+    make = Make.of(arguments.stack)
+    return record_github_keys(open_stack.config_path(arguments), console, make, interactive=sys.stdin.isatty())
 
 
 def ssh_config(arguments: argparse.Namespace, console: Console) -> int:

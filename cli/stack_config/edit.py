@@ -11,6 +11,7 @@ import yaml
 from cli.pulumi.workspace import CliError
 from cli.stack_config.stack_file import read_stack_file
 from components.settings.problems import shown
+from stacks.yaml_file import FileError
 
 
 def write_section(path: Path, section: str, added: Mapping[str, Any], subject: str) -> str:
@@ -31,7 +32,7 @@ def write_section(path: Path, section: str, added: Mapping[str, Any], subject: s
             raise ValueError("the edit would change other keys")
         fresh.chmod(target.stat().st_mode & 0o777)
         fresh.replace(target)
-    except (ValueError, TypeError, CliError, yaml.YAMLError):
+    except (ValueError, TypeError, FileError, yaml.YAMLError):
         raise CliError(
             f"{subject} cannot be added to {path.name} without changing other parts of it; write these lines below "
             f"config: yourself\n\n{lines}"
@@ -48,7 +49,7 @@ def _merged(old: Any, new: Any) -> Any:
 def _edited(text: str, section: str, added: Mapping[str, Any]) -> str:
     """Return the text with the section's keys set, at the places that YAML's parser finds; ValueError if unsafe."""
     path = ("config", section)
-    if _value(_mapping(text, "config"), section) is None:
+    if _is_empty(_value(_mapping(text, "config"), section)):
         return _with(text, ("config",), section, dict(added))
     for key, value in added.items():
         old = _value(_mapping(text, *path), key)
@@ -66,8 +67,21 @@ def _with(text: str, path: tuple[str, ...], key: str, value: Any) -> str:
     if old is None:
         return _inserted(text, mapping, key, value)
     start = old.start_mark.index
+    if isinstance(old, yaml.CollectionNode) and not old.flow_style:
+        # A block begins on the line after its key.
+        start = next(name for name, value in mapping.value if value is old).end_mark.index
+        if text[start : old.start_mark.index].strip() != ":":
+            raise ValueError(f"a comment before the value of {shown(key)}")
+        start += text[start:].index(":") + 1
     blank = "" if text[start - 1].isspace() else " "  # a key without a value ends with its colon
     return text[:start] + blank + _flow(value) + text[_end(text, old) :]
+
+
+def _is_empty(node: yaml.Node | None) -> bool:
+    """Return whether a key is missing, or has no value or an empty mapping."""
+    if isinstance(node, yaml.ScalarNode):
+        return node.tag == "tag:yaml.org,2002:null"
+    return node is None or (isinstance(node, yaml.MappingNode) and not node.value)
 
 
 def _mapping(text: str, *keys: str) -> yaml.MappingNode:

@@ -14,6 +14,7 @@ from components.roles.scratch.settings import Scratch
 from components.roles.slurm.settings import Slurm
 from components.roles.tailnet.settings import Tailnet
 from components.roles.user_groups.settings import Group
+from components.roles.user_keys.settings import GithubKeys, github_keys_key
 from components.roles.users.settings import User
 from components.settings.cluster import Cluster, Head
 from components.settings.section import Section, key, yes_no
@@ -39,6 +40,7 @@ class ClusterSettings(Section):
         fix="write [{name: ada, uid: 6001}]",
         min_length=1,
     )
+    github_keys: GithubKeys = github_keys_key()
     groups: tuple[Group, ...] = key(
         "groups of users, each with a shared folder; [groups](day-2.md#groups)",
         wants="a list of groups",

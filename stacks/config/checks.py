@@ -19,6 +19,7 @@ from components.roles.slurm.files import MAX_NODE_COUNT
 from components.roles.slurm.settings import check_slurm
 from components.roles.tailnet.checks import Sites, check_tailnet
 from components.roles.user_groups.settings import check_groups
+from components.roles.user_keys.settings import check_github_keys
 from components.roles.users.settings import check_users
 from components.settings.cluster import Head, check_head
 from components.settings.draft import Draft, suggest
@@ -64,6 +65,7 @@ def check(config: Draft, report: Report) -> None:
         check_head(head, report)
         _check_some_node_computes(sites, nodes, report)
         check_users(config.items("users"), logins, report)
+        check_github_keys(config, report)
         check_groups(config.items("groups"), config.items("users"), report)
         check_storage(storage, logins, report)
         check_slurm(config.section("slurm"), report)

@@ -1,13 +1,16 @@
 """SSH keys of the config (`tailrack:users[].keys`), with which users log in to every machine.
 
-They are in root's folder, so a removed key opens nothing after the next `up`, and root opens nothing in a home. Logins
-have the same limits as with a key in a home (role pam_slurm_adopt).
+Those recorded from GitHub (`tailrack:github_keys`) are among them. They are in root's folder, so a removed key opens
+nothing after the next `up`, and root opens nothing in a home. Logins have the same limits as with a key in a home (role
+pam_slurm_adopt).
 """
 
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role
+from components.roles.user_keys.settings import GithubKeys
+from components.roles.users.settings import User
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -15,5 +18,12 @@ def role(settings: ClusterSettings) -> Role:
 
     Each line of `USER_KEYS_LINES` is a user's name and a key as in authorized_keys.
     """
-    lines = [f"{user.name} {key}" for user in settings.users for key in user.keys]
+    lines = [f"{user.name} {key}" for user in settings.users for key in _keys(user, settings.github_keys)]
     return Role("user_keys", after=("users", "ssh_trust"), values={"USER_KEYS_LINES": lines})
+
+
+def _keys(user: User, recorded: GithubKeys) -> list[str]:
+    """Return the user's keys, each once: a person may have written one that is at GitHub too."""
+    own = {tuple(key.split()[:2]) for key in user.keys}
+    more = recorded.get(user.github, ()) if user.github else ()
+    return [*user.keys, *(key for key in more if tuple(key.split()[:2]) not in own)]

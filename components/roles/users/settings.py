@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field
 
 from components.roles.accounting.settings import Limit, account_key, gpu_hours_key, max_jobs_key, qos_names_key
 from components.roles.job_reports.settings import is_receiver
+from components.roles.user_keys.settings import GithubName, github_key
 from components.settings.draft import Draft
 from components.settings.problems import ROOT, Report, child_path
 from components.settings.section import Section, key
@@ -94,6 +95,7 @@ class User(Section):
         fix="write the line of a .pub file, such as [ssh-ed25519 AAAA... laptop]; 'ssh-keygen -t ed25519' creates one",
         default=(),
     )
+    github: GithubName | None = github_key()
     groups: tuple[str, ...] = key(
         "groups of `tailrack:groups` that the user is in; 16 at most, because NFS passes on no more",
         wants="a list of names of tailrack:groups",

@@ -285,6 +285,14 @@ def test_a_users_key_touches_accounts_and_nothing_that_machines_check(build: Bui
     assert after.header("a1-node")["USER_KEYS_LINES"] == lines
 
 
+def test_keys_recorded_from_github_are_keys_of_the_user_each_once(build: Build, lab_config: RawConfig) -> None:
+    laptop, desk = public_key("laptop"), public_key("desk")
+    lab_config["users"][0] |= {"keys": [f"{laptop} laptop"], "github": "ada-l"}
+    lab_config["github_keys"] = {"ada-l": [f"{laptop} github.com/ada-l", f"{desk} github.com/ada-l"]}
+    lines = f"ada {laptop} laptop\nada {desk} github.com/ada-l"
+    assert build(lab_config).header("a1-node")["USER_KEYS_LINES"] == lines
+
+
 def test_a_group_and_a_member_touch_accounts_and_what_machines_check(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     assert before.header("a1-node")["USER_GROUPS_LINES"] == ""

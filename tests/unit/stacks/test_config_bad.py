@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from stacks.config import ConfigError, parse
+from stacks.config import ConfigError, load, parse
 
 GOOD = """
 cluster: {name: lab}
@@ -216,6 +216,36 @@ def bad_groups() -> list[Bad]:
             "users[0].groups", ("write at most 16 names",)),
         Bad("a text in the place of a list of groups is refused", config(f"[{vision}]", ", groups: vision"),
             "users[0].groups", ("is not a list",)),
+    ]  # fmt: skip
+
+
+def bad_github_keys() -> list[Bad]:
+    good = ssh_key("ssh-ed25519", bytes(32))
+
+    def config(recorded: object, ada: str = "ada-l", bob: str = "", bobs: str = "") -> str:
+        users = [{"name": "ada", "uid": 6001, "github": ada}, {"name": "bob", "uid": 6002}]
+        users[1] |= {**({"github": bob} if bob else {}), **({"keys": [bobs]} if bobs else {})}
+        return yaml.safe_dump({"users": users, **({"github_keys": recorded} if recorded is not None else {})})
+
+    not_recorded = ("are not in tailrack:github_keys", "run: make github-keys STACK=")
+    names = ["-ada", "ada-", "a--b", "ada/../eve", "a b", "ada%2f", "ada.keys", "a" * 40]
+    return [
+        Bad("a user whose keys at GitHub are not recorded is refused", config(None), "users[0].github", not_recorded),
+        Bad("recorded keys of another account do not count", config({"eve": [good]}), "users[0].github", not_recorded),
+        *(Bad(f"{name[:12]} is no account at GitHub", config({}, name), "users[0].github", ("write the name as in",))
+          for name in names),
+        Bad("an account of two users is refused", config({"ada-l": [good]}, bob="Ada-L"), "users[1].github",
+            ("is also the account of users[0]",)),
+        Bad("a recorded key of another user is refused", config({"ada-l": [good]}, bobs=f"{good} mine"),
+            "github_keys.ada-l[0]", ("is also a key of users[1]",)),
+        Bad("a key recorded for two users is refused", config({"ada-l": [good], "bob-b": [good]}, bob="bob-b"),
+            "github_keys.bob-b[0]", ("is also a key of users[0]",)),
+        Bad("a recorded word that is no key is refused", config({"ada-l": ["laptop"]}), "github_keys.ada-l[0]",
+            ("is not a public SSH key",)),
+        Bad("a recorded key with options is refused", config({"ada-l": [f"no-pty {good}"]}), "github_keys.ada-l[0]",
+            ("has options",)),
+        Bad("a list in the place of recorded keys is refused", config([good]), "github_keys",
+            ("is not a mapping from a GitHub name",)),
     ]  # fmt: skip
 
 
@@ -553,6 +583,7 @@ def bad_cases() -> list[Bad]:
         # users
         *bad_users_keys(),
         *bad_groups(),
+        *bad_github_keys(),
         Bad("a uid below 1000 is refused", "users: [{name: ada, uid: 999}]", "users[0].uid", ("999", "1000")),
         Bad("the uid of nobody is refused", "users: [{name: ada, uid: 65534}]", "users[0].uid", ("nobody",)),
         Bad(
@@ -1341,6 +1372,14 @@ def test_prolog_flags_that_leave_a_login_a_place_or_need_none_are_taken(slurm: s
 @pytest.mark.parametrize("folder", ["/home/shared", "/srv/share", "/mnt/big/x", "/raid", "/data/x"])
 def test_a_folder_for_data_may_be_shared(folder: str, key_folder: Path) -> None:
     parse(laid_over(f"storage: {{path: {folder}}}"), base_dir=key_folder)
+
+
+def test_recorded_keys_of_an_account_that_no_user_has_are_a_warning(key_folder: Path) -> None:
+    keys = f"github_keys: {{ada-l: ['{GOOD_KEYS[0]}']}}"
+    warnings: list[str] = []
+    values = {f"tailrack:{key}": json.dumps(value) for key, value in laid_over(keys).items()}
+    load(values, (), key_folder, warnings.append)
+    assert [warning.partition(",")[0] for warning in warnings] == ["tailrack:github_keys.ada-l: has no effect"]
 
 
 def test_slurm_may_remember_groups_for_long_only_in_a_cluster_without_groups(key_folder: Path) -> None:

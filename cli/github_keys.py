@@ -1,0 +1,188 @@
+"""`make github-keys`: show the SSH keys of users at GitHub, ask, and record them in the stack's config.
+
+Whoever controls a user's account at GitHub decides which keys GitHub shows. So the program records keys only after a
+yes, `up` uses only recorded ones, and a later change at GitHub has no effect until someone runs this again.
+"""
+
+from __future__ import annotations
+
+import http.client
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+from pydantic import TypeAdapter, ValidationError
+from rich.console import Console
+
+from cli.output.make_command import Make
+from cli.output.terminal import one_line
+from cli.pulumi.workspace import CliError
+from cli.stack_config.edit import write_section
+from cli.stack_config.stack_file import read_stack_file
+from components.roles.user_keys.settings import is_github_name
+from components.settings.problems import shown
+from components.settings.ssh_keys import UsersKey
+
+GITHUB = "https://github.com"
+LIMIT = 15  # seconds for each user
+MOST_BYTES, MOST_KEYS = 65536, 32  # of each user
+
+_SECTION = "tailrack:github_keys"
+_KEY: TypeAdapter[str] = TypeAdapter(UsersKey)
+
+
+@dataclass(frozen=True)
+class Account:
+    """A user's account at GitHub, and its keys: `recorded` in the config, and `present` at GitHub now.
+
+    left_out   lines of GitHub's answer with keys that sshd would not accept, each with the reason
+    error      why GitHub's keys are unknown; empty if they are known
+    """
+
+    user: str
+    name: str
+    recorded: tuple[str, ...] | None
+    present: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    error: str = ""
+
+    @property
+    def changed(self) -> bool:
+        """Return whether the config must change. Comments do not matter."""
+        if self.error or (self.recorded is None and not self.present):
+            return False
+        return self.recorded is None or {*map(_comparable, self.recorded)} != {*map(_comparable, self.present)}
+
+
+def github_keys(path: Path, console: Console, make: Make, interactive: bool) -> int:
+    """Show the keys of all users with `github` in a stack's file, ask, and write those that changed.
+
+    interactive   whether a person can answer; otherwise no key is recorded. Returns the exit status.
+    """
+    config = read_stack_file(path)["config"]
+    accounts = [_read(account) for account in _accounts(config)]
+    if not accounts:
+        _say(console, f"No user in {path.name} has a GitHub account: write github: NAME at a user of tailrack:users.")
+        return 0
+    for account in accounts:
+        for line in _lines(account):
+            _say(console, one_line(line))
+    changed = [account for account in accounts if account.changed]
+    complete = all(not account.error and (account.changed or account.recorded is not None) for account in accounts)
+    if not changed:
+        if complete:
+            _say(console, f"{path.name} has these keys.")
+        return 0 if complete else 1
+    _say(console, "Ask each user whether the fingerprints are right ('ssh-keygen -lf ~/.ssh/id_ed25519.pub').")
+    if not interactive:
+        _say(console, "No key is recorded: run this in a terminal, to confirm the keys.", "red")
+        return 1
+    names = ", ".join(account.user for account in changed)
+    if console.input(f"Record the changed keys of {names}? Type yes: ").strip().lower() != "yes":
+        _say(console, "No key is recorded.")
+        return 1
+    write_section(path, _SECTION, {account.name: [*account.present] for account in changed}, "the keys")
+    _say(console, f"Recorded in {path.name}. Users can log in with them after {make('up')}.")
+    return 0 if complete else 1
+
+
+def _say(console: Console, text: str, style: str = "") -> None:
+    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def _accounts(config: Mapping[str, Any]) -> Iterator[Account]:
+    """Give the accounts of an unchecked config. Raises CliError for a name that GitHub cannot have."""
+    users, recorded = config.get("tailrack:users"), config.get(_SECTION)
+    for index, user in enumerate(users if isinstance(users, list) else ()):
+        if not isinstance(user, dict) or (name := user.get("github")) is None:
+            continue
+        if not isinstance(name, str) or not is_github_name(name):
+            problem = f"tailrack:users[{index}].github: {shown(name)} is not a GitHub name"
+            raise CliError(f"{problem}; write the name as in the address of the profile, such as ada-l")
+        keys = recorded.get(name) if isinstance(recorded, dict) else None
+        texts = tuple(key for key in keys if isinstance(key, str)) if isinstance(keys, list) else None
+        yield Account(str(user.get("name")), name, texts)
+
+
+def _read(account: Account) -> Account:
+    """Return the account with its keys at GitHub."""
+    present, left_out = [], []
+    try:
+        answer = _fetch(f"{GITHUB}/{urllib.parse.quote(account.name, safe='')}.keys")
+        lines = [line for line in answer.splitlines() if line.strip()]
+        if len(lines) > MOST_KEYS:
+            raise ValueError(f"GitHub shows more than {MOST_KEYS} keys")
+    except urllib.error.HTTPError as error:
+        problem = "has no such account" if error.code == 404 else f"answers with status {error.code}"
+        return replace(account, error=f"GitHub {problem}")
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        return replace(account, error=f"cannot read the keys: {getattr(error, 'reason', None) or error or 'no answer'}")
+    for line in lines:
+        key = " ".join(line.split()[:2])
+        try:
+            # The comment says where the key is from; GitHub sends none.
+            present.append(_KEY.validate_python(f"{key} github.com/{account.name}"))
+        except ValidationError as error:
+            context = error.errors(include_url=False)[0].get("ctx", {})
+            left_out.append(f"{line.split()[0][:40]} {context.get('problem', 'is too long')}")
+    return replace(account, present=tuple(dict.fromkeys(present)), left_out=tuple(left_out))
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect ends in an error: it could lead to another account's keys."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _fetch(url: str) -> str:
+    """Return a text of at most MOST_BYTES, within LIMIT seconds. Raises OSError, HTTPException or ValueError."""
+    end = time.monotonic() + LIMIT
+    opener = urllib.request.build_opener(_NoRedirects)
+    parts = b""
+    with opener.open(urllib.request.Request(url, headers={"Accept": "text/plain"}), timeout=LIMIT) as answer:  # noqa: S310
+        while part := answer.read1(4096):
+            parts += part
+            if len(parts) > MOST_BYTES:
+                raise ValueError(f"the answer has more than {MOST_BYTES} bytes")
+            if time.monotonic() > end:
+                raise ValueError(f"the answer takes more than {LIMIT} s")
+    return parts.decode("ascii")
+
+
+def _lines(account: Account) -> Iterator[str]:
+    """Give a line per key: `+` new, `-` no longer at GitHub, a space if it is recorded."""
+    where = f"{account.user} (github.com/{account.name})"
+    if account.error:
+        yield f"! {where}: {account.error}"
+        return
+    if not account.present:
+        yield f"! {where}: GitHub shows no key that sshd accepts"
+    recorded = {_comparable(key): key for key in account.recorded or ()}
+    present = {_comparable(key): key for key in account.present}
+    for comparable, key in {**recorded, **present}.items():
+        sign = " " if comparable in recorded.keys() & present.keys() else "+" if comparable in present else "-"
+        yield f"{sign} {where}: {_described(key)}"
+    for line in account.left_out:
+        yield f"! {where}: left out: {line}"
+
+
+def _described(key: str) -> str:
+    """Return a key's type, fingerprint and comment."""
+    kind, *_ = words = key.split(None, 2) or [""]
+    try:
+        fingerprint = asyncssh.import_public_key(key).get_fingerprint()
+    except (asyncssh.KeyImportError, ValueError):
+        fingerprint = "of an unknown format"
+    return f"{kind} {fingerprint}" + (f" ({words[2]})" if len(words) > 2 else "")
+
+
+def _comparable(key: str) -> Sequence[str]:
+    """Return a key without its comment."""
+    return tuple(key.split()[:2])

@@ -1,0 +1,299 @@
+"""`make github-keys`: keys of users at GitHub, which a server here plays, are shown, confirmed and recorded."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+import pytest
+import yaml
+from rich.console import Console
+
+from cli import github_keys
+from cli.output.make_command import Make
+from cli.pulumi.workspace import CliError
+from stacks.config import parse
+from tests.unit.recorded import public_key
+
+LAPTOP, DESK, PHONE = (public_key(name) for name in ("laptop", "desk", "phone"))
+HEAD = """config:
+  tailrack:cluster: {name: lab}
+  # the people
+  tailrack:users: [{name: ada, uid: 6001, github: ada-l}] # ada
+"""
+
+
+class GitHub:
+    """A server that plays GitHub. `answers` has a status and a body by path; `asked` the paths that were asked for."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, tuple[int, bytes]] = {}
+        self.asked: list[str] = []
+        play = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                play.asked.append(self.path)
+                status, body = play.answers.get(self.path, (404, b"Not Found"))
+                self.send_response(status)
+                if status == 302:
+                    self.send_header("Location", body.decode())
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def shows(self, name: str, *lines: str) -> None:
+        self.answers[f"/{name}.keys"] = (200, "".join(f"{line}\n" for line in lines).encode())
+
+
+@pytest.fixture
+def github(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub]:
+    played = GitHub()
+    monkeypatch.setattr(github_keys, "GITHUB", played.url)
+    monkeypatch.setenv("no_proxy", "*")
+    yield played
+    played.server.shutdown()
+    played.server.server_close()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "Pulumi.prod.yaml"
+    path.write_text(HEAD)
+    return path
+
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def run(file: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the command with a person's answer, or none without a terminal; return its status and text."""
+
+    def command(answer: str | None = "yes") -> tuple[int, str]:
+        text = io.StringIO()
+        console = Console(file=text, width=80)
+        monkeypatch.setattr(console, "input", lambda prompt: (text.write(f"{prompt}\n"), answer or "")[1])
+        status = github_keys.github_keys(file, console, Make("prod"), interactive=answer is not None)
+        return status, text.getvalue()
+
+    return command
+
+
+def recorded(file: Path) -> Any:
+    return yaml.safe_load(file.read_text())["config"].get("tailrack:github_keys")
+
+
+def print_of(key: str) -> str:
+    return str(asyncssh.import_public_key(key).get_fingerprint())
+
+
+def test_keys_are_shown_with_user_type_and_fingerprint_and_recorded_after_a_yes(
+    github: GitHub, file: Path, run: Run
+) -> None:
+    github.shows("ada-l", LAPTOP, DESK)
+    status, text = run()
+    assert status == 0, text
+    for key in (LAPTOP, DESK):
+        assert f"+ ada (github.com/ada-l): ssh-ed25519 {print_of(key)} (github.com/ada-l)\n" in text
+    assert "Record the changed keys of ada? Type yes:" in text
+    assert "after make up STACK=prod" in text
+    assert recorded(file) == {"ada-l": [f"{LAPTOP} github.com/ada-l", f"{DESK} github.com/ada-l"]}
+    assert file.read_text().startswith(HEAD), "the rest stays as it was"
+    assert github.asked == ["/ada-l.keys"]
+
+
+def test_the_recorded_config_is_accepted_and_needs_no_github(github: GitHub, file: Path, run: Run) -> None:
+    github.shows("ada-l", LAPTOP)
+    run()
+    raw = {key.removeprefix("tailrack:"): value for key, value in yaml.safe_load(file.read_text())["config"].items()}
+    raw |= yaml.safe_load("head: {name: head, site: one}\nsites: [{name: one, kind: lab, pools: [{name: a}]}]")
+    config = parse(raw, base_dir=file.parent)
+    assert config.github_keys == {"ada-l": (f"{LAPTOP} github.com/ada-l",)}
+    assert len(github.asked) == 1
+
+
+@pytest.mark.parametrize("answer", ["no", "", "y", None])
+def test_without_a_yes_or_a_terminal_nothing_is_recorded(
+    github: GitHub, file: Path, run: Run, answer: str | None
+) -> None:
+    github.shows("ada-l", LAPTOP)
+    status, text = run(answer)
+    assert status == 1
+    assert "No key is recorded" in text
+    assert file.read_text() == HEAD
+
+
+def test_a_second_run_shows_gained_and_lost_keys_and_records_them(github: GitHub, file: Path, run: Run) -> None:
+    github.shows("ada-l", LAPTOP, DESK)
+    run()
+    github.shows("ada-l", DESK, PHONE)
+    status, text = run()
+    assert status == 0
+    assert f"- ada (github.com/ada-l): ssh-ed25519 {print_of(LAPTOP)}" in text
+    assert f"  ada (github.com/ada-l): ssh-ed25519 {print_of(DESK)}" in text
+    assert f"+ ada (github.com/ada-l): ssh-ed25519 {print_of(PHONE)}" in text
+    assert recorded(file) == {"ada-l": [f"{DESK} github.com/ada-l", f"{PHONE} github.com/ada-l"]}
+
+
+def test_a_run_without_changes_asks_nothing(github: GitHub, file: Path, run: Run) -> None:
+    github.shows("ada-l", LAPTOP, DESK)
+    run()
+    before = file.read_text()
+    github.shows("ada-l", DESK, LAPTOP)
+    status, text = run("no")
+    assert status == 0
+    assert "Pulumi.prod.yaml has these keys." in text
+    assert file.read_text() == before
+
+
+def test_an_account_that_lost_all_keys_loses_them_here_after_a_yes(github: GitHub, file: Path, run: Run) -> None:
+    github.shows("ada-l", LAPTOP)
+    run()
+    github.shows("ada-l")
+    status, text = run()
+    assert status == 0
+    assert "GitHub shows no key that sshd accepts" in text
+    assert f"- ada (github.com/ada-l): ssh-ed25519 {print_of(LAPTOP)}" in text
+    assert recorded(file) == {"ada-l": []}
+
+
+def test_a_new_account_without_keys_is_named_and_nothing_is_recorded(github: GitHub, file: Path, run: Run) -> None:
+    github.shows("ada-l")
+    status, text = run()
+    assert status == 1
+    assert "! ada (github.com/ada-l): GitHub shows no key that sshd accepts" in text
+    assert file.read_text() == HEAD
+
+
+def test_keys_that_sshd_does_not_accept_are_left_out_with_the_reason(github: GitHub, file: Path, run: Run) -> None:
+    weak = "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAgQ=="
+    github.shows("ada-l", "ssh-dss AAAAB3NzaC1kc3M=", weak, f'command="id" {DESK}', f"{LAPTOP} \x1b]52;c;aGk=\x07")
+    status, text = run()
+    assert status == 0
+    assert "left out: ssh-dss is a DSA key" in text
+    assert "left out: ssh-rsa is a key whose base64 part" in text
+    assert 'left out: command="id" has options' in text
+    assert "\x1b" not in text
+    assert recorded(file) == {"ada-l": [f"{LAPTOP} github.com/ada-l"]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ((404, b"Not Found"), "GitHub has no such account"),
+        ((500, b""), "GitHub answers with status 500"),
+        ((302, b"/eve.keys"), "GitHub answers with status 302"),
+        ((200, b"a" * 70_000), "the answer has more than 65536 bytes"),
+        ((200, f"{LAPTOP}\n".encode() * 33), "GitHub shows more than 32 keys"),
+        ((200, b"\xff\xfe"), "cannot read the keys"),
+    ],
+)
+def test_an_answer_that_is_no_list_of_keys_records_nothing(
+    github: GitHub, file: Path, run: Run, answer: tuple[int, bytes], message: str
+) -> None:
+    github.answers["/ada-l.keys"] = answer
+    github.shows("eve", PHONE)
+    status, text = run()
+    assert status == 1
+    assert message in text
+    assert file.read_text() == HEAD
+    assert github.asked == ["/ada-l.keys"]
+
+
+def test_a_github_that_does_not_answer_is_named(github: GitHub, file: Path, run: Run) -> None:
+    github.server.shutdown()
+    github.server.server_close()
+    status, text = run()
+    assert status == 1
+    assert "! ada (github.com/ada-l): cannot read the keys: " in text
+    assert "Connection refused" in text
+
+
+def test_an_answer_that_does_not_end_is_cut_off(github: GitHub, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    github.shows("ada-l", LAPTOP)
+    monkeypatch.setattr(github_keys, "LIMIT", 0.000001)
+    status, text = run()
+    assert status == 1
+    assert "cannot read the keys" in text
+
+
+def test_one_user_that_fails_keeps_no_other_from_being_recorded(github: GitHub, file: Path, run: Run) -> None:
+    text = HEAD.replace(
+        "github: ada-l}]", "github: ada-l}, {name: bob, uid: 6002, github: Bob}, {name: eve, uid: 6003}]"
+    )
+    file.write_text(text)
+    github.shows("Bob", DESK)
+    status, said = run()
+    assert status == 1
+    assert "Record the changed keys of bob?" in said
+    assert recorded(file) == {"Bob": [f"{DESK} github.com/Bob"]}
+    github.shows("ada-l", LAPTOP)
+    assert run()[0] == 0
+    assert recorded(file).keys() == {"Bob", "ada-l"}
+
+
+@pytest.mark.parametrize("name", ["../settings/keys", "ada?tab=x", "a" * 40, "'é'", "5"])
+def test_a_name_that_github_cannot_have_is_refused_before_anything_is_asked(
+    github: GitHub, file: Path, run: Run, name: str
+) -> None:
+    file.write_text(HEAD.replace("ada-l", name))
+    with pytest.raises(CliError, match=r"tailrack:users\[0\].github: .* is not a GitHub name"):
+        run()
+    assert github.asked == []
+
+
+def test_a_config_without_such_users_says_so(github: GitHub, file: Path, run: Run) -> None:
+    file.write_text(HEAD.replace(", github: ada-l", ""))
+    status, text = run()
+    assert status == 0
+    assert "write github: NAME at a user of tailrack:users" in text
+    assert github.asked == []
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "tailrack:github_keys: {}",
+        "tailrack:github_keys:",
+        "tailrack:github_keys: {ada-l: [x], Bob: [y]} # theirs",
+        "tailrack:github_keys:\n    # hers\n    ada-l:\n    - x\n    - y # old\n    # his\n    Bob: [y]",
+        "tailrack:github_keys:\n    Bob:\n      - y\n    ada-l:\n      - x\n\n  # more",
+        "tailrack:github_keys:\n    ada-l: []",
+    ],
+)
+def test_whatever_the_section_looks_like_the_rest_stays(github: GitHub, file: Path, run: Run, section: str) -> None:
+    text = f"{HEAD}  {section}\n  tailrack:storage: {{}} # the share\n"
+    file.write_text(text)
+    bobs = (recorded(file) or {}).get("Bob")
+    github.shows("ada-l", LAPTOP, DESK)
+    assert run()[0] == 0
+    expected = {"ada-l": [f"{LAPTOP} github.com/ada-l", f"{DESK} github.com/ada-l"], **({"Bob": bobs} if bobs else {})}
+    assert recorded(file) == expected
+    for line in text.splitlines():
+        if "#" in line and "old" not in line and "theirs" not in line:
+            assert line in file.read_text().splitlines()
+
+
+def test_a_file_that_cannot_be_edited_safely_is_left_alone_and_the_lines_are_shown(
+    github: GitHub, file: Path, run: Run
+) -> None:
+    text = f"{HEAD}  tailrack:github_keys:\n    ada-l: # hers\n    - x\n"
+    file.write_text(text)
+    github.shows("ada-l", LAPTOP)
+    with pytest.raises(CliError, match=r"the keys cannot be added to Pulumi\.prod\.yaml") as error:
+        run()
+    assert f"- {LAPTOP} github.com/ada-l" in str(error.value)
+    assert file.read_text() == text
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
