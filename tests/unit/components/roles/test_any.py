@@ -27,14 +27,16 @@ from components.steps.composition import answer as answer_of
 from stacks.config import ConfigError, parse
 from tests.unit.components.roles.test_backup import SFTP
 from tests.unit.configs import HOSTS, LAB, RawConfig
-from tests.unit.recorded import Build
+from tests.unit.recorded import Build, public_key
 from tests.unit.stacks.test_pool import CONTAINERS, build_pool
 
 PROJECT = Path(__file__).parents[4]
 # A value of its own in every section that nodes read of.
 MINE: RawConfig = {
     **LAB,
-    "users": [{"name": "bob", "uid": 7001}],
+    "users": [{"name": "bob", "uid": 7001, "groups": ["vision"], "github": "bob-b"}],
+    "groups": [{"name": "vision", "gid": 7002}],
+    "github_keys": {"bob-b": [public_key("laptop")]},
     "tailnet": {"tag": "tag:mine", "relay": {"node": "head"}},
     "storage": {"path": "/export/mine", "mount": "/data"},
     "slurm": {"job_limit_seconds": 77, "ssh_needs_job": False, "release": "25.11.7", "release_sha256": "a" * 64},
