@@ -11,7 +11,8 @@ from components.roles.user_groups.groups import GroupsValues
 
 # Files of a folder with the set-gid bit belong to its group.
 _MODE = 0o2770
-# New files get these permissions, and the umask does not count.
+# New files get these permissions. With the kernel's NFS 4.2, the server handles the umask, and the ACL replaces it.
+# Clients of nfs-ganesha apply it; on Debian 13 and Ubuntu it is 002 for users with their own group (pam_umask).
 _DEFAULT_ACL = "u::rwx,g::rwx,o::---"
 
 
