@@ -64,6 +64,7 @@ class Host(Machine):
     rdma        the RDMA ports of these jobs: `auto`, `none`, or comma-separated names
     price       price per hour, `2.05 USD`; empty if unknown
     relay_port  UDP port if it is the cluster's relay, else empty
+    spot        the provider that may take the machine back: `aws`, `gcp` or `azure`; empty if none does
     """
 
     name: str
@@ -76,3 +77,4 @@ class Host(Machine):
     rdma: str = AUTO
     relay_port: str = ""
     price: str = ""
+    spot: str = ""

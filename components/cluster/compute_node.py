@@ -38,6 +38,7 @@ def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
         "NODE_RDMA": host.rdma,
         "NODE_RELAY_PORT": host.relay_port,
         "NODE_PRICE": host.price,
+        "NODE_SPOT": host.spot,
         **node_values(host),
     }
 

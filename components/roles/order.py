@@ -40,6 +40,7 @@ from components.roles.scratch.role import role as scratch
 from components.roles.sll.role import role as live
 from components.roles.slurm.role import role as slurm
 from components.roles.slurm_release.role import role as slurm_release
+from components.roles.spot_notice.role import role as spot_notice
 from components.roles.ssh_trust.role import role as ssh_trust
 from components.roles.tailnet.role import role as tailnet
 from components.roles.tailrack_command.role import role as tools
@@ -79,6 +80,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     scratch,
     job_reports,
     slurm,
+    spot_notice,
     datasets,
     pam_slurm_adopt,
     fio,

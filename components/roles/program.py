@@ -43,6 +43,7 @@ COMMANDS = {
     "munge-switch": "components.roles.munge.switch",
     "names": "components.roles.names.names",
     "node-checks": "components.validation.preflight.node_checks",
+    "save-jobs": "components.roles.slurm.save_jobs",
     "scratch-clean": "components.roles.scratch.clean",
     "scratch-sync": "components.roles.scratch.after_job",
     "share": "components.roles.nfs_exports.share",
@@ -50,6 +51,7 @@ COMMANDS = {
     "sll": "components.roles.sll.sll",
     "sll-reader": "components.roles.sll.reader",
     "slurm-room": "components.roles.slurm.room",
+    "spot-notice": "components.roles.spot_notice.watch",
     "step": "components.node.step.main",
     "tailrack": "components.roles.tailrack_command.main",
 }

@@ -5,6 +5,7 @@ come next, and ends with the loss of a run that nothing ended.
 """
 
 import argparse
+import signal
 import statistics
 import sys
 import time
@@ -22,6 +23,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from tracking import Tracking
 
+# The exit status of a run that saved at SIGTERM: it is not complete.
+SAVED = 128 + signal.SIGTERM
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
@@ -69,6 +72,8 @@ class Run:
             self.model = DistributedDataParallel(plain, device_ids=on)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-3)
         self.saved_at, self.save_due, self.reported = time.monotonic(), False, -1
+        # Whether this rank got SIGTERM, and whether any did.
+        self.asked_to_end, self.ends = False, False
         self.tracking = Tracking(given.folder, {**vars(given), "ranks": place.ranks}, place.rank)
 
     def go_on(self) -> None:
@@ -99,8 +104,12 @@ class Run:
     def _number(self) -> int:
         return self.epoch * 1_000_000 + self.step
 
+    def ask_to_end(self, *_: object) -> None:
+        """Save and end after the current step: the machine goes away, or the time limit is near."""
+        self.asked_to_end = True
+
     def train(self) -> None:
-        """Train to the last epoch."""
+        """Train to the last epoch, or until a rank gets SIGTERM."""
         given, place = self.given, self.place
         took = list[float]()
         while self.epoch < given.epochs:
@@ -115,9 +124,13 @@ class Run:
                 took.append(time.perf_counter() - begun)
                 self.step = number + 1
                 self.tracking.loss(self._number, self.loss)
-                if self.step % given.save_every == 0 or self.save_due:
+                if self.step % given.save_every == 0 or self.save_due or self.ends:
                     self.report()
                     self.keep()
+                if self.ends:
+                    self.say(f"saved at SIGTERM: epoch {self.epoch}, step {self.step}")
+                    self.tracking.end(newest(given.folder))
+                    return
             # An epoch may be shorter than --save-every: with many ranks each has few batches.
             self.report()
             self.epoch, self.step = self.epoch + 1, 0
@@ -140,15 +153,17 @@ class Run:
         self.optimizer.step()
         # All ranks must save at the same step, so the clock of any one of them decides for all.
         late = time.monotonic() - self.saved_at > 60 * self.given.save_minutes
-        mean, self.save_due = self._over_ranks(loss, late)
+        # All must end at the same step too: SIGTERM reaches ranks at different moments.
+        mean, self.save_due, self.ends = self._over_ranks(loss, late, self.asked_to_end)
         return mean
 
-    def _over_ranks(self, loss: torch.Tensor, late: bool) -> tuple[float, bool]:
-        """Return the mean loss over all ranks, and whether `late` holds on any of them."""
-        both = torch.stack((loss.detach().float(), torch.tensor(float(late), device=self.place.device)))
-        dist.all_reduce(both)
-        total, any_late = both.tolist()
-        return total / self.place.ranks, any_late > 0
+    def _over_ranks(self, loss: torch.Tensor, late: bool, ends: bool) -> tuple[float, bool, bool]:
+        """Return the mean loss over all ranks, and whether `late` and `ends` hold on any of them."""
+        flags = torch.tensor([float(late), float(ends)], device=self.place.device)
+        values = torch.cat((loss.detach().float().reshape(1), flags))
+        dist.all_reduce(values)
+        total, any_late, any_ends = values.tolist()
+        return total / self.place.ranks, any_late > 0, any_ends > 0
 
     def report(self) -> None:
         """Print the loss and send it to MLflow, unless this step was reported already."""
@@ -164,7 +179,7 @@ class Run:
 
 
 def main() -> int:
-    """Train; 1 with one line for data or checkpoints that cannot be used."""
+    """Train; 1 with one line for data or checkpoints that cannot be used, SAVED after SIGTERM."""
     given = arguments()
     place = begin()
     if given.parallel == "fsdp" and place.device.type == "cpu":
@@ -172,13 +187,14 @@ def main() -> int:
         return 1
     try:
         run = Run(given, place)
+        signal.signal(signal.SIGTERM, run.ask_to_end)
         run.go_on()
         run.train()
     except (DataError, CheckpointError) as error:
         print(f"train: rank {place.rank}: {error}", file=sys.stderr, flush=True)
         return 1
     dist.destroy_process_group()
-    return 0
+    return SAVED if run.ends else 0
 
 
 if __name__ == "__main__":

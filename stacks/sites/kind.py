@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
 from components.roles.fabric.settings import Fabric, Rdma
 from components.settings.cluster import Head
@@ -13,6 +13,8 @@ from components.settings.network_names import AUTO
 from components.settings.problems import ROOT, Report
 from components.settings.section import Section, key, named
 from components.settings.types import Gpu, SiteName
+
+Spot = Literal["aws", "gcp", "azure"]
 
 
 class Site(Section):
@@ -59,6 +61,18 @@ def features_key(description: str) -> Any:
     )
 
 
+def spot_key(machines: str) -> Any:
+    """Return the key for machines that their provider may take back."""
+    return key(
+        f"the provider that may take {machines} back: `aws`, `gcp` or `azure`. The node reads the provider's notice, "
+        "takes no more jobs, and [requeues those that it has](using.md#when-a-machine-goes-away)",
+        wants="aws, gcp or azure",
+        breaks="jobs would not hear of the end of their machine",
+        fix="write one of the three, or leave it out for machines that no provider takes back",
+        default=None,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A node that a part of the config creates, as far as it can be read."""
@@ -89,6 +103,7 @@ class NodeSpec:
     rdma: str = field(default=AUTO, kw_only=True)  # of its site
     price_per_hour: float | None = field(default=None, kw_only=True)  # None if the config has none
     currency: str = field(default="", kw_only=True)  # the stack's
+    spot: str = field(default="", kw_only=True)  # the provider that may take the machine back; empty if none does
 
     @property
     def price(self) -> str:

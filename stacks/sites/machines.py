@@ -31,6 +31,7 @@ def host_of(node: NodeSpec, connection: Connection | None, **extra: Any) -> Host
         fabric=node.fabric,
         rdma=node.rdma,
         price=node.price,
+        spot=node.spot,
         **extra,
     )
 

@@ -77,6 +77,31 @@ def test_a_run_that_was_ended_goes_on_and_ends_with_the_same_loss(cluster: Clust
     assert final_loss(told()) == pytest.approx(final_loss(whole), rel=1e-3)
 
 
+def test_a_run_that_gets_sigterm_saves_at_that_step_and_goes_on_from_it(cluster: ClusterUnderTest, whole: str) -> None:
+    # Without SIGTERM it would write no checkpoint within an epoch.
+    words = f"{OVER_BOTH} train_srun.sh data sent --epochs {EPOCHS} --save-every 100000"
+    job = cluster.run_as("ada", "head", f"cd training && rm -f sent.out; sbatch --parsable --output=sent.out {words}")
+    job = job.strip()
+
+    def told() -> str:
+        return cluster.attempt("head", "cat /shared/home/ada/training/sent.out").stdout
+
+    eventually(lambda: "epoch 1 reads" in told(), 120, "the second epoch has begun")
+    cluster.run_as("ada", "head", f"scontrol requeue {job}")
+
+    def told_again() -> str:
+        # Slurm would let it wait for two minutes.
+        cluster.attempt("head", f"scontrol update jobid={job} starttime=now")
+        return told()
+
+    eventually(lambda: "final loss" in told_again(), 240, "the run has ended")
+    found = re.search(r"goes on from sent/step-0*(\d+)\.pt: epoch (\d+), step (\d+)", told())
+    assert found, told()
+    assert int(found[3]) > 0, "a step within an epoch, where only SIGTERM saves"
+    assert int(found[1]) == int(found[2]) * 1_000_000 + int(found[3])
+    assert final_loss(told()) == pytest.approx(final_loss(whole), rel=1e-3)
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8, 16])
 def test_every_epoch_prints_its_loss_and_leaves_a_checkpoint_with_any_number_of_ranks(
     cluster: ClusterUnderTest, ranks: int

@@ -16,7 +16,7 @@ from components.roles.slurm.live_features import live_features
 from components.roles.slurm.node_state import NodeState, Registration, read_node
 from components.roles.slurm.place import wait_for_place
 from components.roles.slurm.recreate import recreate_node
-from components.roles.slurm.shutdown import requeue_jobs_at_shutdown
+from components.roles.slurm.shutdown import requeue_jobs_at_shutdown, seconds_to_save
 from components.roles.slurm.usable import REGISTER_LIMIT, Usability
 from components.roles.slurm_release.packages import INSTALLED
 from components.roles.slurm_release.take_turn import end_turn
@@ -37,6 +37,7 @@ class ComputeValues:
     node_reserved_mb           part of it that jobs cannot use
     head_address               tailnet address of slurmctld
     slurm_job_limit_seconds    seconds to wait for jobs to end
+    slurm_save_seconds, slurm_save_jobs, node_spot   see shutdown.py
     """
 
     node_features: str
@@ -45,6 +46,9 @@ class ComputeValues:
     node_reserved_mb: int
     head_address: str
     slurm_job_limit_seconds: int
+    slurm_save_seconds: int
+    slurm_save_jobs: str
+    node_spot: str
 
     @property
     def registration(self) -> Registration:
@@ -85,7 +89,7 @@ def _install_units(host: str, values: ComputeValues) -> bool:
     """Write and enable the units, and return whether slurmd's changed."""
     changed = files.write(f"{systemd.UNITS}/{_UNIT}.d/tailrack.conf", _slurmd_unit(host, values))
     systemd.write_restart("slurmd.service")
-    requeue_jobs_at_shutdown(host)
+    requeue_jobs_at_shutdown(host, seconds_to_save(values.slurm_save_seconds, values.node_spot), values.slurm_save_jobs)
     # Its name before version 0.1.
     systemd.retire("tailrack-known.service")
     files.remove("/usr/local/sbin/tailrack-known")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from components.node.log import note
 from components.node.run import attempt
 from components.node.waiting import wait_until
 
-# Seconds for jobs to leave the node once they are requeued or cancelled.
+# Seconds for jobs to leave the node once they are requeued or cancelled, and after SIGKILL.
 _END_LIMIT = 60
+_AFTER_KILL = 30
+_KILL_WAIT = re.compile(r"^KillWait *= ([0-9]+) sec", re.MULTILINE)
 # Seconds between two questions: jobs may run for hours.
 _PAUSE = 2
 
@@ -21,7 +25,13 @@ def clear_jobs(node: str, reason: str, limit: float) -> bool:
     if wait_until(lambda: _has_no_jobs(node), limit, _PAUSE):
         return True
     _end_jobs(node)
-    return wait_until(lambda: _has_no_jobs(node), _END_LIMIT)
+    return wait_until(lambda: _has_no_jobs(node), max(_END_LIMIT, _kill_wait() + _AFTER_KILL))
+
+
+def _kill_wait() -> int:
+    """Return the seconds between SIGTERM and SIGKILL."""
+    found = _KILL_WAIT.search(attempt("scontrol", "show", "config", quiet=True).output)
+    return int(found[1]) if found else 0
 
 
 def _has_no_jobs(node: str) -> bool:

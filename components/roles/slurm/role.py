@@ -5,7 +5,7 @@ from __future__ import annotations
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import matching, truth, version
 from components.roles.program import launcher
-from components.roles.role import USERS, File, Holder, Role, template
+from components.roles.role import USERS, File, Holder, Role, SlurmKey, template
 from components.roles.slurm.files import MAIL_PROGRAM
 
 # It installs PMIx's library under a name that is the same in every release. `srun --mpi=pmix` needs it where it is
@@ -52,6 +52,7 @@ def role(settings: ClusterSettings) -> Role:
         File(f"/etc/systemd/system/{EXPIRE}.service", template("slurm", f"{EXPIRE}.service")),
         File(f"/etc/systemd/system/{EXPIRE}.timer", template("slurm", f"{EXPIRE}.timer")),
     )
+    save = settings.slurm.save_seconds
     # A configured release is installed already, and these packages would replace it.
     distribution_packages = settings.slurm.release is None
     return Role(
@@ -59,6 +60,7 @@ def role(settings: ClusterSettings) -> Role:
         after=("firewall", "munge", "names", "nfs_exports", "gpu", "slurm_release", "enroot_pyxis", "health"),
         values={
             "SLURM_JOB_LIMIT_SECONDS": settings.slurm.job_limit_seconds,
+            "SLURM_SAVE_SECONDS": settings.slurm.save_seconds or 0,
             "SLURM_RELEASE": settings.slurm.release,
             "SLURM_RELEASE_SHA256": settings.slurm.release_sha256,
             "SLURM_RELEASE_PACKAGES": settings.slurm.release_packages,
@@ -69,7 +71,9 @@ def role(settings: ClusterSettings) -> Role:
             "SLURM_PROLOG": template("slurm", "tailrack-prolog").replace("KIND", "prolog"),
             "SLURM_EPILOG": template("slurm", "tailrack-prolog").replace("KIND", "epilog"),
             "SLURM_EXPIRE_COMMAND": launcher("kept", "expire"),
+            "SLURM_SAVE_JOBS": launcher("save-jobs"),
         },
+        slurm_conf={"KillWait": SlurmKey(str(save), "tailrack:slurm.save_seconds sets it")} if save else {},
         ports=PORTS,
         holders={"6817": Holder(ACCOUNT), "6819": Holder(ACCOUNT), PORTS[1]: Holder(USERS)},
         serves=PORTS,

@@ -138,6 +138,14 @@ class Slurm(Section):
         breaks="a node that leaves would wait forever for its jobs",
         default=300,
     )
+    save_seconds: Whole | None = number(
+        "seconds that jobs have to save between SIGTERM and SIGKILL: when they are cancelled or requeued, reach their "
+        "time limit, or their machine shuts down. Default: 30, and 5 when their machine shuts down",
+        5,
+        600,
+        breaks="jobs could not save their work, or nodes would wait for them for very long",
+        default=None,
+    )
     release: Release | None = key(
         "one release for all machines, such as 24.11.5, [built from its source](slurm-releases.md); default: the "
         "release of each machine's distribution",

@@ -23,8 +23,8 @@ StartLimitIntervalSec=0
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStop=/usr/local/sbin/tailrack-shutdown
-TimeoutStopSec=25
+{save}ExecStop=/usr/local/sbin/tailrack-shutdown
+TimeoutStopSec={limit}
 
 [Install]
 WantedBy=multi-user.target"""
@@ -39,9 +39,34 @@ TimeoutStopSec=5
 OOMPolicy=continue"""
 
 
-def requeue_jobs_at_shutdown(host: str) -> None:
-    """Write the units. The caller reloads tailrack-shutdown.service."""
-    files.write(f"{UNITS}/tailrack-shutdown.service", _SHUTDOWN)
+SAVE_JOBS = "/usr/local/lib/tailrack/save-jobs"
+# Seconds that tailrack-shutdown takes at most.
+_LIMIT = 25
+# Google switches a machine off 30 s after it asks it to shut down.
+_GOOGLE_SECONDS = 12
+
+
+def seconds_to_save(save_seconds: int, spot: str) -> int:
+    """Return how long a machine's shutdown waits for jobs that save.
+
+    save_seconds   the config's; 0 without any
+    spot           the provider that may take the machine back; empty if none does
+    """
+    return min(save_seconds or _GOOGLE_SECONDS, _GOOGLE_SECONDS) if spot == "gcp" else save_seconds
+
+
+def requeue_jobs_at_shutdown(host: str, seconds: int = 0, program: str = "") -> None:
+    """Write the units. The caller reloads tailrack-shutdown.service.
+
+    seconds   how long to wait for jobs that save (save_jobs.py); 0 for no wait
+    program   the program that does so
+    """
+    if seconds:
+        files.write(SAVE_JOBS, program, 0o755)
+    else:
+        files.remove(SAVE_JOBS)
+    save = f"ExecStop=-{SAVE_JOBS} {seconds}\n" if seconds else ""
+    files.write(f"{UNITS}/tailrack-shutdown.service", _SHUTDOWN.format(save=save, limit=_LIMIT + seconds))
     scopes = ("slurmstepd.scope", f"{host}_slurmstepd.scope")
     # An active scope must read its files again. Naming it in a query would load it.
     if files.write_all([File(f"{UNITS}/{scope}.d/tailrack.conf", _SCOPE) for scope in scopes]) and is_active("slurmd"):

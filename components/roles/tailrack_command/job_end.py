@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
+from components.roles.slurm.end_jobs import read_cause
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.wait_reason import Why
 
@@ -43,6 +44,9 @@ _CODES = {
 }  # fmt: skip
 
 
+_REQUEUE = "submit it with sbatch and without --no-requeue, and write checkpoints at SIGTERM"
+
+
 def why_it_ended(job: Job, output: str = "", cancelled_by: str = "") -> Why:
     """Return how a job ended.
 
@@ -67,13 +71,17 @@ def why_it_ended(job: Job, output: str = "", cancelled_by: str = "") -> Why:
             )
         case "DEADLINE":
             return Why(("It could not end before its --deadline.",))
+        case "CANCELLED" if (cause := read_cause(job.admin_comment)) and cancelled_by in ("", "root"):
+            return Why((f"It was ended because {cause}, and it cannot be requeued.",), _REQUEUE)
         case "CANCELLED":
             return Why((f"It was cancelled{f' by {cancelled_by}' if cancelled_by else ''}.",))
         case "PREEMPTED":
             return Why(("A job of higher priority took its nodes.",), "submit it with --requeue, and write checkpoints")
         case "NODE_FAIL" | "BOOT_FAIL":
             lost = job.failed_node or job.nodes or "a node"
-            return Why((f"One of its nodes was lost: {lost}.",), f"tailrack nodes {job.failed_node}".strip())
+            cause = read_cause(job.admin_comment)
+            why = f"One of its nodes was lost: {cause or lost}."
+            return Why((why,), f"tailrack nodes {job.failed_node}".strip())
     if job.reason == "JobLaunchFailure" or "launch failed" in job.description.lower():
         return Why((f"A node could not start it: {job.nodes}.",), "tailrack nodes; 'journalctl -u slurmd' on the node")
     if job.reason == "Prolog":

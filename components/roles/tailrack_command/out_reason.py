@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from components.roles.spot_notice.providers import REASON as TAKEN_BACK
 from components.roles.tailrack_command.ask import Failure
 from components.validation.preflight.drain import DEEP_PREFIX, HEALTH_PREFIX, SCRIPT
 from components.validation.slurm_nodes import Node
@@ -34,7 +35,7 @@ _SLURMS: tuple[tuple[str, str], ...] = (
 class Out:
     """The reason why a node takes no jobs.
 
-    whose   `person`, `Slurm`, `health`, `prolog`, `epilog` or `tailrack`
+    whose   `person`, `Slurm`, `health`, `prolog`, `epilog`, `provider` or `tailrack`
     who     the account of a person
     reason  the node's reason; after a failed prolog or epilog, the script's last line
     next    a command, or what to check
@@ -59,6 +60,9 @@ def why_out(node: Node, failed: Failure | None = None) -> Out | None:
     if node.reason.startswith(DEEP_PREFIX):
         command = f"repair it, then tailrack-deep-check {node.name}, which resumes it if it is fast again"
         return Out("health", "", node.reason.removeprefix("tailrack "), command)
+    if TAKEN_BACK.match(node.reason):
+        command = f"if the machine comes back, the node does too; otherwise rent another, or remove {node.name}"
+        return Out("provider", "", node.reason, command)
     if TAILRACK.fullmatch(node.reason):
         return Out("tailrack", "", node.reason, _of_tailrack(node, resume))
     if (script := SCRIPT.fullmatch(node.reason)) and (script[2] or node.by == "slurm"):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from components.roles.slurm.end_jobs import read_cause
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.out_reason import why_out
 from components.validation.slurm_nodes import Node
@@ -47,6 +48,8 @@ def why_it_waits(job: Job, nodes: Sequence[Node], expand: Callable[[str], Sequen
         return _resources(job, nodes)
     if job.reason == "BeginTime" and job.restarts:
         requeued = f"It went back to the queue, {_counted(job.restarts, 'time')} so far"
+        if cause := read_cause(job.admin_comment):
+            return Why((f"{requeued}: {cause}. {_SOON}",))
         if job.failed_node:
             return Why(
                 (f"{requeued}: its node {job.failed_node} was lost. {_SOON}",), f"tailrack nodes {job.failed_node}"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from components.roles.scratch.sync_report import sentences
 from components.roles.sll.snapshot import gpus_of
+from components.roles.slurm.end_jobs import read_cause
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.job_end import why_it_ended
@@ -64,6 +65,10 @@ def as_text(job: Job, why: Why) -> str:
 
 def explain(job: Job, nodes: Sequence[Node]) -> Why:
     """Return why a job waits, or how it ended. `nodes`: all nodes, for a job that waits."""
+    return with_cause(job, _explain(job, nodes))
+
+
+def _explain(job: Job, nodes: Sequence[Node]) -> Why:
     if job.waits:
         return why_it_waits(job, nodes, slurm.expand)
     if job.runs and "COMPLETING" in job.flags:
@@ -78,6 +83,14 @@ def explain(job: Job, nodes: Sequence[Node]) -> Why:
         return Why((f"It has been running on {place} since {since} UTC.{restarts}",))
     cancelled_by = slurm.cancelled_by(job.title) if job.state == "CANCELLED" else ""
     return why_it_ended(job, _output(job), cancelled_by)
+
+
+def with_cause(job: Job, why: Why) -> Why:
+    """Add why a requeued job has lost its node, unless the explanation has it already."""
+    cause = read_cause(job.admin_comment)
+    if not cause or not job.restarts or any(cause in sentence for sentence in why.sentences):
+        return why
+    return replace(why, sentences=(*why.sentences, f"It was requeued because {cause}."))
 
 
 def with_gpu_use(job: Job, why: Why) -> Why:

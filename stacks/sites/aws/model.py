@@ -247,7 +247,16 @@ def nodes(site: AwsSite, head: Head) -> list[AwsNode]:
         else []
     )
     return head_nodes + [
-        AwsNode.of(site, head, name, pool.features, pool.gpu, price=pool.price_per_hour, shape=pool)
+        AwsNode.of(
+            site,
+            head,
+            name,
+            pool.features,
+            pool.gpu,
+            price=pool.price_per_hour,
+            shape=pool,
+            spot="aws" if pool.market == "spot" else "",
+        )
         for pool in site.pools
         for name in pool_node_names(pool.name, pool.count)
     ]

@@ -12,7 +12,7 @@ from components.settings.types import Feature, GpuText, NodeName, Whole
 from stacks.sites.hosts.other_stacks import OUTPUT
 from stacks.sites.hosts.presets import PRESETS
 from stacks.sites.hosts.ssh_types import Address, HostKey, HostsFile, LockableKeyFile, Login
-from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
+from stacks.sites.kind import NodeSpec, Site, Spot, features_key, kind_key, spot_key
 from stacks.stack_name import StackName
 
 PASSPHRASE_COMMAND = "pulumi config set --path --secret 'tailrack:sites[0].private_key_passphrase'"  # noqa: S105 - no passphrase
@@ -145,6 +145,7 @@ class HostConfig(Section):
     )
     features: tuple[Feature, ...] = features_key("Slurm features of the node, for `--constraint`")
     price_per_hour: Price | None = price_key("the machine (default: the site's price)")
+    spot: Spot | None = spot_key("the machine")
     adopt: bool = key(
         "the machine is already in the cluster's tailnet, under this name. Its routes, exit node and SSH settings do "
         "not change, and it stays in the tailnet when it leaves the cluster",
@@ -220,6 +221,7 @@ class HostsSite(Site):
     )
     private_key_passphrase: SecretStr | None = _passphrase("`private_key_passphrase` for all hosts that have none")
     agent: bool | None = _agent("`agent` for all hosts with neither this nor `private_key_file`", default=None)
+    spot: Spot | None = spot_key("the machines of the site without their own `spot`")
     known_hosts_file: HostsFile | None = key(
         "host keys that you have verified, in OpenSSH's format; `make trust` writes it",
         wants="a path",
@@ -242,7 +244,15 @@ def nodes(site: HostsSite, head: Head) -> list[HostNode]:
     """Return the nodes of the site."""
     return [
         HostNode.of(
-            site, head, host.name, host.features, host.gpu, price=host.price_per_hour, host=host, bastion=site.bastion
+            site,
+            head,
+            host.name,
+            host.features,
+            host.gpu,
+            price=host.price_per_hour,
+            host=host,
+            bastion=site.bastion,
+            spot=host.spot or site.spot or "",
         )
         for host in site.hosts
     ]

@@ -14,7 +14,7 @@ from components.settings.section import Section, key, named, number, yes_no
 from components.settings.types import Feature, Whole, refuse
 from lab.profiles.machine import PROFILES, Like, Profile
 from lab.subnets import is_private
-from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
+from stacks.sites.kind import NodeSpec, Site, Spot, features_key, kind_key, spot_key
 from stacks.sites.pools import MOST_NODES, PoolName, pool_node_names
 
 
@@ -67,6 +67,7 @@ class LabPool(Section):
     )
     features: tuple[Feature, ...] = features_key("Slurm features of each node, for `--constraint`")
     price_per_hour: Price | None = price_key("each node, for trying out prices (default: the site's price)")
+    spot: Spot | None = spot_key("the nodes, for trying out notices,")
     bare: bool = yes_no("use an image without Slurm's packages, like a new machine", False)
     like: Profile | None = _like_key("the nodes imitate, with only that machine's software")
 
@@ -111,7 +112,16 @@ def nodes(site: LabSite, head: Head) -> list[LabNode]:
         [LabNode.of(site, head, head.name, bare=False, like=site.head_like or "")] if head.site == site.name else []
     )
     return head_nodes + [
-        LabNode.of(site, head, name, pool.features, price=pool.price_per_hour, bare=pool.bare, like=pool.like or "")
+        LabNode.of(
+            site,
+            head,
+            name,
+            pool.features,
+            price=pool.price_per_hour,
+            bare=pool.bare,
+            like=pool.like or "",
+            spot=pool.spot or "",
+        )
         for pool in site.pools
         for name in pool_node_names(pool.name, pool.count)
     ]

@@ -75,7 +75,8 @@ def compute(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Compute:
         header = {
             "NODE_FEATURES": "site-rack,fast", "NODE_GRES": "gpu:h200:8", "NODE_REGISTERED_MB": 64000,
             "NODE_RESERVED_MB": 4096,
-            "HEAD_ADDRESS": "100.64.0.1", "SLURM_JOB_LIMIT_SECONDS": 1, **values,
+            "HEAD_ADDRESS": "100.64.0.1", "SLURM_JOB_LIMIT_SECONDS": 1,
+            "SLURM_SAVE_SECONDS": 0, "SLURM_SAVE_JOBS": "the program", "NODE_SPOT": "", **values,
         }  # fmt: skip
         done = shell.step(script_of("slurm", "compute"), header)
         done.stderr += shell.path("/var/log/tailrack/a1-step.log").read_text()

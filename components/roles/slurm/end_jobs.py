@@ -1,0 +1,86 @@
+"""Take jobs off a node whose machine goes away: requeue those that allow it, and cancel the others.
+
+For both, Slurm sends SIGTERM to all processes of the job, and SIGKILL to those that are left after KillWait.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from components.node.log import note
+from components.node.run import attempt
+from components.node.waiting import wait_until
+
+_LIMIT = 10
+_AT_ONCE = 8
+# A cause is a part of AdminComment, beside an administrator's text and the use of GPUs (role usage).
+_BETWEEN = "; "
+_CAUSE = re.compile(
+    r"(?:(?:AWS|Google|Azure) took node [a-z0-9-]{1,63} back at [0-9:]{8}Z|node [a-z0-9-]{1,63} shut down)"
+)
+_COMMENT = re.compile(r"^ *AdminComment=(.*)$", re.MULTILINE)
+
+
+def shut_down_cause(node: str) -> str:
+    """Return the cause of a machine that shuts down."""
+    return f"node {node} shut down"
+
+
+def read_cause(comment: str) -> str:
+    """Return the cause in a job's AdminComment; empty without one."""
+    return next((part for part in comment.split(_BETWEEN) if _CAUSE.fullmatch(part)), "")
+
+
+def with_cause(comment: str, cause: str) -> str:
+    """Return a job's AdminComment with a cause, which replaces an earlier one. It comes first."""
+    others = [part for part in comment.split(_BETWEEN) if part and not _CAUSE.fullmatch(part)]
+    return _BETWEEN.join([cause, *others])
+
+
+def end_jobs(node: str, cause: str) -> list[str]:
+    """Requeue or cancel the jobs of a node, and return those that were requeued."""
+    jobs = [job for job, state in _jobs(("-w", node), "%A %T") if state not in ("COMPLETING", "PENDING")]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        requeued = pool.map(lambda job: _end(job, cause), jobs)
+        return [job for job, done in zip(jobs, requeued, strict=True) if done]
+
+
+def _end(job: str, cause: str) -> bool:
+    """Requeue or cancel a job, and return whether it was requeued."""
+    shown = _COMMENT.search(attempt("scontrol", "show", "job", job, limit=_LIMIT, quiet=True).output)
+    comment = with_cause(shown[1] if shown else "", cause)
+    attempt("scontrol", "update", f"jobid={job}", f"admincomment={comment}", limit=_LIMIT)
+    # It refuses interactive jobs and those of --no-requeue.
+    if attempt("scontrol", "requeue", job, limit=_LIMIT, quiet=True).ok:
+        note(f"requeued job {job}: {cause}")
+        return True
+    note(f"cancelling job {job}, which cannot be requeued: {cause}")
+    attempt("scontrol", "notify", job, f"tailrack ends this job: {cause}", limit=_LIMIT, quiet=True)
+    attempt("scancel", job, limit=_LIMIT)
+    return False
+
+
+def wait_for_end(node: str, seconds: float) -> bool:
+    """Wait until all processes of jobs on a node have ended. Return whether that happened in time."""
+
+    def none_left() -> bool:
+        left = attempt("squeue", "-h", "-w", node, "-o", "%A", limit=_LIMIT, quiet=True)
+        return left.ok and not left.output.strip()
+
+    return wait_until(none_left, seconds)
+
+
+def start_again(jobs: Sequence[str]) -> None:
+    """Let requeued jobs start at once. Slurm would let them wait for two minutes."""
+    for job, _, reason in _jobs(("-j", ",".join(jobs), "-t", "PENDING"), "%A %T %r") if jobs else ():
+        if reason == "BeginTime":
+            attempt("scontrol", "update", f"jobid={job}", "starttime=now", limit=_LIMIT)
+
+
+def _jobs(which: Sequence[str], form: str) -> Iterable[tuple[str, ...]]:
+    shown = attempt("squeue", "-h", *which, "-o", form, limit=_LIMIT)
+    columns = len(form.split())
+    rows = {tuple(line.split(None, columns - 1)) for line in shown.output.splitlines()}
+    return sorted(row for row in rows if len(row) == columns and row[0].isdecimal())

@@ -1,0 +1,462 @@
+"""Spot notices: what providers answer, what the node does with its jobs, and what users see of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.roles.slurm.end_jobs import read_cause, with_cause
+from components.roles.slurm.shutdown import requeue_jobs_at_shutdown, seconds_to_save
+from components.roles.spot_notice import metadata, watch
+from components.roles.spot_notice.metadata import NoAnswerError, ask
+from components.roles.spot_notice.providers import REASON, Aws, Azure, Google, Notice, provider
+from components.roles.tailrack_command.job import Job
+from components.roles.tailrack_command.job_end import why_it_ended
+from components.roles.tailrack_command.out_reason import why_out
+from components.roles.tailrack_command.wait_reason import Why, why_it_waits
+from components.roles.tailrack_command.why import with_cause as with_cause_sentence
+from components.roles.usage.summary import Summary, read_summary, with_summary
+from components.validation.slurm_nodes import Node
+from stacks.config import parse
+from stacks.sites.aws.model import AwsSite
+from stacks.sites.aws.model import nodes as aws_nodes
+from tests.unit.configs import LAB
+from tests.unit.shell import Shell, role_header, script_of
+
+AT = 1795701720.0  # 2026-11-26 14:02:00 UTC
+TIME = "2026-11-26T14:02:00Z"
+CAUSE = "AWS took node a1 back at 14:02:00Z"
+
+
+class Fake:
+    """A metadata service on this machine: its answers by path, and the requests that it got."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, tuple[int, str, dict[str, str]]] = {}
+        self.asked: list[tuple[str, str, dict[str, str]]] = []
+        fake = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def _handle(self) -> None:
+                fake.asked.append((self.command, self.path, dict(self.headers)))
+                status, text, headers = fake.answers.get(self.path.partition("?")[0], (404, "", {}))
+                self.send_response(status)
+                for name, value in {"Content-Length": str(len(text)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                if "X-Slow" in headers:
+                    time.sleep(1)
+                self.wfile.write(text.encode())
+
+            do_GET = do_PUT = _handle
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def answer(self, path: str, text: str, status: int = 200, **headers: str) -> None:
+        self.answers[path] = (status, text, headers)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
+    """A metadata service without a notice; proxies of the environment lead nowhere."""
+    made = Fake()
+    monkeypatch.setattr(metadata, "ADDRESS", f"127.0.0.1:{made.server.server_port}")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+TOKEN, ACTION = "/latest/api/token", "/latest/meta-data/spot/instance-action"
+PREEMPTED = "/computeMetadata/v1/instance/preempted"
+EVENTS, NAME = "/metadata/scheduledevents", "/metadata/instance/compute/name"
+
+
+def test_aws_is_asked_with_a_token_and_has_no_notice_until_there_is_an_action(fake: Fake) -> None:
+    aws = Aws()
+    fake.answer(TOKEN, "abc==")
+    assert aws.read() is None
+    fake.answer(ACTION, json.dumps({"action": "terminate", "time": TIME}))
+    notice = aws.read()
+    assert notice == Notice("AWS", AT)
+    assert notice.reason == "AWS takes this machine back at 14:02:00Z"
+    assert notice.cause("a1") == CAUSE
+    assert [(method, path) for method, path, _ in fake.asked] == [("PUT", TOKEN), ("GET", ACTION), ("GET", ACTION)]
+    assert fake.asked[-1][2]["X-aws-ec2-metadata-token"] == "abc=="
+
+
+def test_a_token_that_aws_no_longer_takes_is_replaced(fake: Fake) -> None:
+    aws = Aws()
+    fake.answer(TOKEN, "old")
+    aws.read()
+    fake.answer(ACTION, "", 401)
+    fake.answer(TOKEN, "new")
+    with pytest.raises(NoAnswerError, match="status 401"):
+        aws.read()
+    assert fake.asked[-1][2]["X-aws-ec2-metadata-token"] == "new"
+
+
+def test_google_is_asked_to_answer_at_a_change_from_the_last_answer(fake: Fake) -> None:
+    google = Google()
+    fake.answer(PREEMPTED, "FALSE", ETag="0123abcd")
+    assert google.read() is None
+    fake.answer(PREEMPTED, "TRUE", ETag="x/../&evil")
+    before = time.time()
+    notice = google.read()
+    assert notice is not None
+    assert notice.provider == "Google"
+    assert before + 29 < notice.at < time.time() + 31
+    google.read()
+    etags = [re.findall(r"last_etag=(.*)", path)[0] for _, path, _ in fake.asked]
+    assert etags == ["0", "0123abcd", "0"]
+    assert {headers["Metadata-Flavor"] for _, _, headers in fake.asked} == {"Google"}
+
+
+def azure_event(**changes: Any) -> str:
+    event = {
+        "EventId": "602d9444-d2cd-49c7-8624-8643e7171297",
+        "EventType": "Preempt",
+        "ResourceType": "VirtualMachine",
+        "Resources": ["g1"],
+        "EventStatus": "Scheduled",
+        "NotBefore": "Thu, 26 Nov 2026 14:02:00 GMT",
+        **changes,
+    }
+    return json.dumps({"DocumentIncarnation": 3, "Events": [event]})
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        (azure_event(), AT),
+        (azure_event(Resources=["g2"]), None),
+        (azure_event(EventType="Reboot"), None),
+        (json.dumps({"DocumentIncarnation": 1, "Events": []}), None),
+        (json.dumps({"DocumentIncarnation": 1}), None),
+        (json.dumps({"Events": ["Preempt", None, {"EventType": "Preempt", "Resources": "g1"}]}), None),
+    ],
+    ids=["preempt", "of another machine", "reboot", "none", "no list", "malformed"],
+)
+def test_azure_has_a_notice_where_an_event_takes_this_machine(fake: Fake, text: str, at: float | None) -> None:
+    fake.answer(NAME, "g1")
+    fake.answer(EVENTS, text)
+    assert Azure().read() == (None if at is None else Notice("Azure", at))
+    assert {headers["Metadata"] for _, _, headers in fake.asked} == {"true"}
+
+
+def test_an_event_of_azure_that_has_started_and_a_malformed_time_mean_the_usual_time_from_now(fake: Fake) -> None:
+    fake.answer(NAME, "g1")
+    fake.answer(EVENTS, azure_event(NotBefore="", EventStatus="Started"))
+    notice = Azure().read()
+    assert notice is not None
+    assert abs(notice.at - time.time() - 30) < 5
+    fake.answer(TOKEN, "t")
+    fake.answer(ACTION, json.dumps({"action": "stop", "time": "\x1b[31m soon"}))
+    notice = Aws().read()
+    assert notice is not None
+    assert abs(notice.at - time.time() - 120) < 5
+    assert REASON.fullmatch(notice.reason)
+
+
+@pytest.mark.parametrize("text", ["", "<html>", "[]", "[" * 60000], ids=["empty", "page", "list", "deep"])
+def test_an_answer_of_another_form_is_no_notice_but_an_error(fake: Fake, text: str) -> None:
+    fake.answer(NAME, "g1")
+    fake.answer(EVENTS, text)
+    fake.answer(TOKEN, "t")
+    fake.answer(ACTION, text)
+    for read in (Aws().read, Azure().read):
+        with pytest.raises(NoAnswerError, match="does not send a JSON object"):
+            read()
+
+
+def test_a_redirect_is_not_followed_and_an_answer_has_limits_of_size_and_time(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake.answer(PREEMPTED, "", 302, Location="/elsewhere")
+    with pytest.raises(NoAnswerError, match="status 302"):
+        Google().read()
+    fake.answer(PREEMPTED, "x" * 70000)
+    with pytest.raises(NoAnswerError, match="sends more than"):
+        Google().read()
+    fake.answer(PREEMPTED, "FALSE", **{"X-Slow": "yes"})
+    began = time.monotonic()
+    with pytest.raises(NoAnswerError, match="no whole answer within"):
+        ask(PREEMPTED, {}, seconds=0.3)
+    assert time.monotonic() - began < 5
+    monkeypatch.setattr(metadata, "ADDRESS", "127.0.0.1:9")
+    with pytest.raises(NoAnswerError, match="does not answer"):
+        ask(PREEMPTED, {})
+
+
+def test_each_word_of_the_config_has_a_provider() -> None:
+    assert {word: provider(word)[1] for word in ("aws", "gcp", "azure")} == {"aws": 5.0, "gcp": 1.0, "azure": 1.0}
+
+
+SHOWN = "   JobId=7 JobName=train\n   AdminComment=mine; tailrack: gpus=1 gpu_hours=0.10\n"
+
+
+@pytest.fixture
+def slurm(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let slurmctld have a node, and the jobs 7, which can be requeued, 8, which cannot, and 9, which has ended."""
+    monkeypatch.setattr(watch, "_PASS_SECONDS", 0)
+
+    def install(state: tuple[str, ...] = ("MIXED",), reason: str = "", refuses: str = "none") -> None:
+        node = json.dumps({"nodes": [{"name": "a1", "state": list(state), "reason": reason}]})
+        shell.write("node.json", node)
+        shell.write("shown", SHOWN)
+        shell.stub(
+            "scontrol",
+            f"""case "$*" in
+"{refuses}"*) exit 1 ;;
+"requeue 8") exit 1 ;;
+"show node a1 --json") cat "{shell.root}/node.json" ;;
+"show job "*) cat "{shell.root}/shown" ;;
+"requeue "*) touch "{shell.root}/gone" ;;
+esac""",
+        )
+        shell.stub(
+            "squeue",
+            f"""case "$*" in
+*"-t PENDING"*) echo "7 PENDING BeginTime" ;;
+*"%A %T"*) [ -e "{shell.root}/gone" ] || printf '7 RUNNING\\n8 RUNNING\\n9 COMPLETING\\n' ;;
+esac""",
+        )
+        shell.stub("scancel")
+
+    return install
+
+
+def looks(shell: Shell, *notices: Notice | Exception | None) -> None:
+    """Let the service of a1 read these notices, one after the other."""
+    given = iter(notices)
+
+    def read() -> Notice | None:
+        notice = next(given)
+        if isinstance(notice, Exception):
+            raise notice
+        return notice
+
+    with shell.here():
+        service = watch.Watch("a1", read)
+        for _ in notices:
+            service.look()
+
+
+def changes(shell: Shell) -> list[str]:
+    return [call for call in shell.calls if call.startswith(("scontrol update", "scontrol requeue", "scancel"))]
+
+
+def test_at_a_notice_the_node_drains_and_its_jobs_are_requeued_or_end_with_the_cause(
+    shell: Shell, slurm: Callable[..., None]
+) -> None:
+    slurm()
+    looks(shell, None, Notice("AWS", AT), Notice("AWS", AT))
+    drain = "scontrol update nodename=a1 state=drain reason=AWS takes this machine back at 14:02:00Z"
+    comment = f"{CAUSE}; mine; tailrack: gpus=1 gpu_hours=0.10"
+    assert changes(shell)[0] == drain
+    assert sorted(changes(shell)[1:-1]) == [
+        "scancel 8",
+        "scontrol requeue 7",
+        "scontrol requeue 8",
+        f"scontrol update jobid=7 admincomment={comment}",
+        f"scontrol update jobid=8 admincomment={comment}",
+    ]
+    # Slurm alone would let it wait.
+    assert changes(shell)[-1] == "scontrol update jobid=7 starttime=now"
+
+
+def test_a_slurmctld_that_does_not_answer_is_asked_again_at_the_next_look(
+    shell: Shell, slurm: Callable[..., None]
+) -> None:
+    slurm(refuses="update nodename")
+    looks(shell, Notice("AWS", AT), Notice("AWS", AT))
+    drains = [call for call in changes(shell) if "state=drain" in call]
+    assert (len(drains), changes(shell)) == (2, drains)
+
+
+def test_a_drain_of_a_person_stays_at_the_notice_and_afterwards(shell: Shell, slurm: Callable[..., None]) -> None:
+    slurm(("MIXED", "DRAIN"), "new disk")
+    looks(shell, Notice("AWS", AT), None)
+    assert "scontrol requeue 7" in changes(shell)
+    assert not [call for call in changes(shell) if "nodename=" in call]
+
+
+def test_a_machine_that_is_back_takes_jobs_again_once_slurmd_has_registered_it(
+    shell: Shell, slurm: Callable[..., None]
+) -> None:
+    reason = "AWS takes this machine back at 14:02:00Z"
+    slurm(("DOWN", "DRAIN"), reason)
+    looks(shell, None)
+    assert changes(shell) == []
+    slurm(("IDLE", "DRAIN"), f"{reason} : Not responding")
+    looks(shell, None, None)
+    assert changes(shell) == ["scontrol update nodename=a1 state=resume"]
+
+
+def test_a_metadata_service_that_does_not_answer_changes_nothing_and_is_reported_once(
+    shell: Shell, slurm: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    slurm()
+    looks(shell, *[NoAnswerError("no answer")] * 3, None)
+    assert shell.calls == ["scontrol show node a1 --json"]
+    said = capsys.readouterr().err
+    assert (said.count("no answer"), said.count("answers again")) == (1, 1)
+
+
+def test_a_cause_replaces_an_earlier_one_and_leaves_the_use_of_gpus_readable() -> None:
+    use = Summary(running=False, gpus=2, hours=1.5)
+    comment = with_cause(f"node b1 shut down; mine; {use.text}", CAUSE)
+    assert comment == f"{CAUSE}; mine; {use.text}"
+    assert read_cause(comment) == CAUSE
+    assert read_summary(comment) == use
+    assert read_cause(with_summary(with_cause("", CAUSE), use)) == CAUSE
+    assert read_cause("AWS took node a1 back at noon, says ada") == ""
+
+
+def job(**changes: Any) -> Job:
+    fields: dict[str, Any] = {"flags": ("CANCELLED",), "nodes": "a1", "admin_comment": f"{CAUSE}; mine", **changes}
+    return Job(12, "train", "ada", 6001, **fields)
+
+
+def test_a_user_is_told_which_notice_ended_or_requeued_a_job() -> None:
+    ended = why_it_ended(job())
+    assert ended.sentences == (f"It was ended because {CAUSE}, and it cannot be requeued.",)
+    assert "without --no-requeue" in ended.next
+    # A user who cancels a job that was requeued earlier is its cause.
+    assert why_it_ended(job(), cancelled_by="ada").sentences == ("It was cancelled by ada.",)
+    lost = why_it_ended(job(flags=("NODE_FAIL",), failed_node="a1"))
+    assert lost.sentences == (f"One of its nodes was lost: {CAUSE}.",)
+    waiting = job(flags=("PENDING",), reason="BeginTime", restarts=1)
+    assert (
+        why_it_waits(waiting, [], str.split)
+        .sentences[0]
+        .startswith(f"It went back to the queue, 1 time so far: {CAUSE}.")
+    )
+    runs = with_cause_sentence(job(flags=("RUNNING",), restarts=1), Why(("It runs.",)))
+    assert runs.sentences == ("It runs.", f"It was requeued because {CAUSE}.")
+    assert with_cause_sentence(job(), ended) == ended
+
+
+def test_the_drain_is_the_providers() -> None:
+    reason = "Google takes this machine back at 14:02:00Z"
+    out = why_out(Node("a1", frozenset({"IDLE", "DRAIN"}), reason, "root", int(AT)))
+    assert out is not None
+    assert (out.whose, out.reason) == ("provider", reason)
+    assert "the node does too" in out.next
+
+
+HEADER = {**role_header("spot_notice"), "NODE_SPOT": "aws"}
+UNIT = "/etc/systemd/system/tailrack-spot-notice.service"
+
+
+def test_only_a_machine_that_may_be_taken_back_has_the_service(shell: Shell) -> None:
+    shell.stub("systemctl")
+    assert shell.step(script_of("spot_notice", "compute"), {**HEADER, "NODE_SPOT": ""}).returncode == 0
+    assert shell.calls == []
+    done = shell.step(script_of("spot_notice", "compute"), HEADER)
+    assert done.returncode == 0, done.stderr
+    assert "\nExecStart=" in shell.path(UNIT).read_text()
+    assert shell.path(UNIT).read_text().count("spot-notice aws\n") == 1
+    assert "systemctl restart tailrack-spot-notice.service" in shell.calls
+    shell.path("/calls").unlink()
+    shell.step(script_of("spot_notice", "compute"), HEADER)
+    assert "systemctl restart tailrack-spot-notice.service" not in shell.calls
+    shell.step(script_of("spot_notice", "compute"), {**HEADER, "NODE_SPOT": ""})
+    assert not shell.path(UNIT).exists()
+    assert not shell.path("/usr/local/lib/tailrack/spot-notice").exists()
+
+
+def test_a_shutdown_waits_as_long_as_the_config_says_and_as_google_allows(shell: Shell) -> None:
+    assert [seconds_to_save(*given) for given in ((0, ""), (0, "aws"), (0, "gcp"), (90, "gcp"), (90, "aws"))] == [
+        0,
+        0,
+        12,
+        12,
+        90,
+    ]
+    unit = shell.path("/etc/systemd/system/tailrack-shutdown.service")
+    program = shell.path("/usr/local/lib/tailrack/save-jobs")
+    with shell.here():
+        requeue_jobs_at_shutdown("a1")
+        without = unit.read_text()
+        requeue_jobs_at_shutdown("a1", 90, "the program")
+        stops = [line for line in unit.read_text().splitlines() if line.startswith("ExecStop=")]
+        assert stops == [
+            "ExecStop=-/usr/local/lib/tailrack/save-jobs 90",
+            "ExecStop=/usr/local/sbin/tailrack-shutdown",
+        ]
+        assert "TimeoutStopSec=115" in unit.read_text()
+        assert program.exists()
+        requeue_jobs_at_shutdown("a1")
+    assert unit.read_text() == without
+    assert "TimeoutStopSec=25\n" in without
+    assert not program.exists()
+
+
+def save(shell: Shell, system: str = "stopping") -> None:
+    shell.hurry()
+    shell.write("/var/lib/tailrack/node-name", "a1\n")
+    shell.stub("systemctl", f"echo {system}")
+    assert shell.command("save-jobs", "2").returncode == 0
+
+
+def test_a_shutdown_ends_jobs_with_their_cause_and_leaves_no_drain(shell: Shell, slurm: Callable[..., None]) -> None:
+    slurm()
+    save(shell)
+    calls = changes(shell)
+    assert calls[0] == "scontrol update nodename=a1 state=drain reason=tailrack: shuts down"
+    assert "scontrol update jobid=8 admincomment=node a1 shut down; mine; tailrack: gpus=1 gpu_hours=0.10" in calls
+    assert {"scontrol requeue 7", "scancel 8"} < {*calls}
+    assert calls[-1] == "scontrol update nodename=a1 state=undrain"
+
+
+def test_a_unit_that_stops_on_a_running_machine_ends_no_job(shell: Shell, slurm: Callable[..., None]) -> None:
+    slurm()
+    save(shell, "running")
+    assert changes(shell) == []
+
+
+def test_a_shutdown_without_slurmctld_does_not_wait(shell: Shell, slurm: Callable[..., None]) -> None:
+    slurm(refuses="-o show node")
+    save(shell)
+    assert changes(shell) == []
+
+
+def lab_spot(**pool: str) -> list[tuple[str, str]]:
+    raw = json.loads(json.dumps(LAB))
+    raw["sites"][0]["pools"][0].update(pool)
+    config = parse(raw, base_dir=Path())
+    return sorted((node.name, node.spot) for node in config.nodes() if node.site == raw["sites"][0]["name"])
+
+
+def test_a_pool_says_which_provider_may_take_its_nodes_back() -> None:
+    assert {spot for _, spot in lab_spot()} == {""}
+    assert "gcp" in {spot for _, spot in lab_spot(spot="gcp")}
+
+
+def test_spot_instances_of_aws_read_its_notices_without_a_key() -> None:
+    pools = [{"name": "s", "type": "g6.xlarge", "market": "spot"}, {"name": "o", "type": "g6.xlarge"}]
+    site = AwsSite.model_validate(
+        {
+            "name": "east",
+            "kind": "aws",
+            "region": "us-east-1",
+            "ssh_from": ["203.0.113.7/32"],
+            "agent": True,
+            "pools": pools,
+        }
+    )
+    head = parse(LAB, base_dir=Path()).head
+    assert {node.name[0]: node.spot for node in aws_nodes(site, head)} == {"s": "aws", "o": ""}
