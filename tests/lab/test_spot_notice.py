@@ -21,14 +21,20 @@ Cluster = ClusterUnderTest
 UNIT = "tailrack-spot-notice.service"
 NOTICE = "/run/fake-notice"
 AWS_NOTICE = {"action": "terminate", "time": "2026-11-26T14:02:00Z"}
-# Seconds that the job takes to save at SIGTERM; without save_seconds a shutdown leaves it five.
+# Seconds that a job takes to save; without save_seconds a shutdown leaves it five.
 SAVING = 8
-# Once with a checkpoint, it ends.
-WORK = f"""#!/bin/bash
-[ ! -e "$1" ] || {{ echo "goes on from $(cat "$1") on $SLURMD_NODENAME"; exit; }}
-save() {{ sleep {SAVING}; echo "step 7" >"$1"; exit; }}
-trap 'save "$1"' TERM
+# work CHECKPOINT SECONDS: once with a checkpoint, it ends. At SIGTERM it takes so long to save.
+WORK = """#!/bin/bash
+[ ! -e "$1" ] || { echo "goes on from $(cat "$1") on $SLURMD_NODENAME"; exit; }
+save() { sleep "$2"; echo "step 7" >"$1"; exit; }
+trap 'save "$@"' TERM
 while :; do sleep 0.2; done
+"""
+# As docs/using.md has it.
+LIMITED = """#!/bin/bash
+trap 'scontrol requeue "$SLURM_JOB_ID"' TERM
+srun ./work limited 1 &
+wait
 """
 
 
@@ -43,6 +49,13 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     made.up_ok()
     made.run_as("ada", "head", f"base64 -d >work <<<{encoded(WORK)}; chmod +x work")
     return made
+
+
+@pytest.fixture(scope="module")
+def limited(cluster: Cluster) -> str:
+    """A job on the head node that is told of its time limit after 20 seconds."""
+    options = "--parsable --output=limited.out -w head -c1 -t 2 --signal=B:TERM@100"
+    return cluster.run_as("ada", "head", f"base64 -d <<<{encoded(LIMITED)} | sbatch {options}").strip()
 
 
 @pytest.fixture
@@ -60,11 +73,11 @@ def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def submit(cluster: Cluster, options: str, checkpoint: str) -> str:
+def submit(cluster: Cluster, options: str, checkpoint: str, start: str = "srun", saving: int = 1) -> str:
     """Submit a job that runs on a1 now, and may run on the head node later; its number."""
     cluster.run("head", "scontrol update nodename=head state=drain reason=later")
     words = f"--parsable --output={checkpoint}.out --open-mode=append -c1 {options}"
-    job = cluster.run_as("ada", "head", f"sbatch {words} --wrap 'srun ./work {checkpoint}'").strip()
+    job = cluster.run_as("ada", "head", f"sbatch {words} --wrap '{start} ./work {checkpoint} {saving}'").strip()
     eventually(lambda: field(cluster, job, "JobState") == "RUNNING", 60, "the job runs on a1")
     eventually(lambda: bool(cluster.run("a1", f"pgrep -f 'work {checkpoint}' || :")), 30, "its program runs")
     cluster.run("head", "scontrol update nodename=head state=resume")
@@ -92,11 +105,12 @@ def give_notice(cluster: Cluster, text: str) -> None:
     cluster.run("a1", f"base64 -d >{NOTICE}.new <<<{encoded(text)}; mv {NOTICE}.new {NOTICE}")
 
 
+@pytest.mark.usefixtures("limited")
 def test_at_a_notice_of_aws_jobs_save_and_go_on_elsewhere_and_others_have_the_cause(metadata: Cluster) -> None:
     cluster = metadata
     # The service may have started before the fake; it tries again.
     eventually(lambda: "answers again" in cluster.run("a1", f"journalctl -u {UNIT} -o cat"), 30, "it reads notices")
-    moving, ending = submit(cluster, "", "moving"), submit(cluster, "--no-requeue", "ending")
+    moving, ending = submit(cluster, "", "moving"), submit(cluster, "--no-requeue", "ending", "exec")
     give_notice(cluster, json.dumps(AWS_NOTICE))
     eventually(lambda: "Reason=AWS takes this machine back at 14:02:00Z" in node(cluster), 30, "a1 has the reason")
     assert "DRAIN" in node(cluster)
@@ -137,7 +151,7 @@ def test_a_notice_of_google_is_read_too_and_without_the_key_nothing_of_it_is_lef
     pool = cluster.config["tailrack:sites"][0]["pools"][0]
     pool["spot"] = "gcp"
     cluster.up_ok()
-    give_notice(cluster, "")
+    give_notice(cluster, "yes")
     eventually(lambda: "Reason=Google takes this machine back at" in node(cluster), 30, "a1 has the reason")
     cluster.run("a1", f"rm {NOTICE}")
     eventually(lambda: "State=IDLE+DYNAMIC" in node(cluster), 30, "the notice is withdrawn")
@@ -151,7 +165,8 @@ def test_a_notice_of_google_is_read_too_and_without_the_key_nothing_of_it_is_lef
 
 
 def test_jobs_save_when_their_machine_shuts_down_and_go_on_elsewhere(cluster: Cluster) -> None:
-    moving, ending = submit(cluster, "", "saved"), submit(cluster, "--no-requeue", "last")
+    moving = submit(cluster, "", "saved", saving=SAVING)
+    ending = submit(cluster, "--no-requeue", "last", saving=SAVING)
     subprocess.run(["docker", "stop", "-t", "150", cluster.container("a1")], check=True, capture_output=True)
     state = node(cluster)
     subprocess.run(["docker", "start", cluster.container("a1")], check=True, capture_output=True)
@@ -162,3 +177,10 @@ def test_jobs_save_when_their_machine_shuts_down_and_go_on_elsewhere(cluster: Cl
     assert "It was requeued because node a1 shut down." in why(cluster, moving)
     assert "It was ended because node a1 shut down, and it cannot be requeued." in why(cluster, ending)
     eventually(lambda: "State=IDLE+DYNAMIC" in node(cluster), 90, "a1 is back")
+
+
+def test_a_job_before_its_time_limit_saves_and_goes_back_to_the_queue(cluster: Cluster, limited: str) -> None:
+    eventually(lambda: field(cluster, limited, "Restarts") == "1", 90, "the job is requeued")
+    assert file(cluster, "limited") == "step 7\n"
+    cluster.run("head", f"scontrol update jobid={limited} starttime=now || :")
+    eventually(lambda: field(cluster, limited, "JobState") == "COMPLETED", 60, "the job goes on")
