@@ -18,7 +18,8 @@ _AT_ONCE = 8
 # A cause is a part of AdminComment, beside an administrator's text and the use of GPUs (role usage).
 _BETWEEN = "; "
 _CAUSE = re.compile(
-    r"(?:(?:AWS|Google|Azure) took node [a-z0-9-]{1,63} back at [0-9:]{8}Z|node [a-z0-9-]{1,63} shut down)"
+    r"(?:AWS|Google|Azure) took node [a-z0-9-]{1,63} back at [0-9:]{8}Z|"
+    r"node [a-z0-9-]{1,63} (?:shut down|had to be free)"
 )
 _COMMENT = re.compile(r"^ *AdminComment=(.*)$", re.MULTILINE)
 
@@ -26,6 +27,11 @@ _COMMENT = re.compile(r"^ *AdminComment=(.*)$", re.MULTILINE)
 def shut_down_cause(node: str) -> str:
     """Return the cause of a machine that shuts down."""
     return f"node {node} shut down"
+
+
+def must_be_free_cause(node: str) -> str:
+    """Return the cause of a node that leaves the cluster or is set up again."""
+    return f"node {node} had to be free"
 
 
 def read_cause(comment: str) -> str:
@@ -49,9 +55,7 @@ def end_jobs(node: str, cause: str) -> list[str]:
 
 def _end(job: str, cause: str) -> bool:
     """Requeue or cancel a job, and return whether it was requeued."""
-    shown = _COMMENT.search(attempt("scontrol", "show", "job", job, limit=_LIMIT, quiet=True).output)
-    comment = with_cause(shown[1] if shown else "", cause)
-    attempt("scontrol", "update", f"jobid={job}", f"admincomment={comment}", limit=_LIMIT)
+    set_cause(job, cause)
     # It refuses interactive jobs and those of --no-requeue.
     if attempt("scontrol", "requeue", job, limit=_LIMIT, quiet=True).ok:
         note(f"requeued job {job}: {cause}")
@@ -60,6 +64,13 @@ def _end(job: str, cause: str) -> bool:
     attempt("scontrol", "notify", job, f"tailrack ends this job: {cause}", limit=_LIMIT, quiet=True)
     attempt("scancel", job, limit=_LIMIT)
     return False
+
+
+def set_cause(job: str, cause: str) -> None:
+    """Write a cause for `tailrack why` into a job's AdminComment."""
+    shown = _COMMENT.search(attempt("scontrol", "show", "job", job, limit=_LIMIT, quiet=True).output)
+    comment = with_cause(shown[1] if shown else "", cause)
+    attempt("scontrol", "update", f"jobid={job}", f"admincomment={comment}", limit=_LIMIT, quiet=True)
 
 
 def wait_for_end(node: str, seconds: float) -> bool:

@@ -7,6 +7,7 @@ import re
 from components.node.log import note
 from components.node.run import attempt
 from components.node.waiting import wait_until
+from components.roles.slurm.end_jobs import must_be_free_cause, set_cause
 
 # Seconds for jobs to leave the node once they are requeued or cancelled, and after SIGKILL.
 _END_LIMIT = 60
@@ -49,6 +50,7 @@ def _end_jobs(node: str) -> None:
     for job, owner, state in sorted({tuple(line.split()) for line in jobs.splitlines()}):
         if state == "COMPLETING":
             continue
+        set_cause(job, must_be_free_cause(node))
         if attempt("scontrol", "requeue", job).ok:
             note(f"requeued job {job} of {owner}")
             continue

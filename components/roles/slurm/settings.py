@@ -232,6 +232,9 @@ def check_slurm(slurm: Draft, report: Report) -> None:
         elif name in names:
             breaks = "Slurm ignores case and would use only one of the values"
             report.add(path, "is set twice, in two spellings", breaks, "remove one of them")
+        elif name == "killwait" and slurm.value("save_seconds"):
+            breaks = "it would be unclear how long jobs may save"
+            report.add(path, "is set, and tailrack:slurm.save_seconds sets it too", breaks, "remove one of them")
         elif name in numbers and isinstance(text, str) and not re.fullmatch(_NUMBER, text, re.I):
             problem = f"{report.value(path, text)} is not a number, as Slurm needs here"
             report.add(path, problem, "slurmctld would not start", "write digits")

@@ -942,6 +942,30 @@ def bad_cases() -> list[Bad]:
             ("two spellings",),
         ),
         Bad(
+            "KillWait beside the key that sets it is refused",
+            "slurm: {save_seconds: 60, settings: {KillWait: 30}}",
+            "slurm.settings.KillWait",
+            ("save_seconds",),
+        ),
+        Bad(
+            "too little time to save is refused",
+            "slurm: {save_seconds: 1}",
+            "slurm.save_seconds",
+            ("5 to 600", "could not save"),
+        ),
+        Bad(
+            "a provider without notices is refused",
+            hosts_site("{spot: lambda}"),
+            "sites[0].hosts[0].spot",
+            ("'lambda'", "aws, gcp or azure"),
+        ),
+        Bad(
+            "a truth value instead of a provider is refused",
+            "sites: [{name: one, kind: lab, pools: [{name: a, spot: true}]}]",
+            "sites[0].pools[0].spot",
+            ("aws, gcp or azure", "would not hear"),
+        ),
+        Bad(
             "a bare truth value is refused",
             "slurm: {settings: {UsePAM: true}}",
             "slurm.settings.UsePAM",

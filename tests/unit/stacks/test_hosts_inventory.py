@@ -236,3 +236,13 @@ def test_a_line_of_known_hosts_that_is_none_takes_no_other_with_it_but_where_it_
         assert hosts(folder, **FOR_ALL, known_hosts_file="known", hosts=listed)[0].host_key == HOST_KEY
     else:
         assert ".host_key: missing" in problems(folder, **FOR_ALL, known_hosts_file="known", hosts=listed)[0]
+
+
+def test_a_host_has_the_sites_provider_that_may_take_it_back_unless_it_has_its_own(folder: Path) -> None:
+    (folder / "rack.csv").write_text(
+        f"name,address,host_key,spot\nn2,192.0.2.2,{HOST_KEY},aws\nn3,192.0.2.3,{HOST_KEY},\n"
+    )
+    first = [{"name": "n1", "address": "192.0.2.1", "host_key": HOST_KEY}]
+    spot = config(folder, **FOR_ALL, spot="gcp", hosts_file="rack.csv", hosts=first).nodes()
+    assert [node.spot for node in spot] == ["gcp", "aws", "gcp"]
+    assert {node.spot for node in config(folder, **FOR_ALL, hosts=first).nodes()} == {""}

@@ -237,7 +237,8 @@ def test_jobs_of_a_member_that_is_gone_go_back_to_the_queue_at_once(
     shell.stub("ssh", "exit 255")
     assert member("down", SLURM_JOB_LIMIT_SECONDS=100000).returncode == 0
     assert of_interest(shell) == [
-        "scontrol update nodename=b1", "scontrol requeue 41", "ssh", "scontrol delete nodename=b1", "exportfs -ra",
+        "scontrol update nodename=b1", "scontrol update jobid=41", "scontrol requeue 41", "ssh",
+        "scontrol delete nodename=b1", "exportfs -ra",
     ]  # fmt: skip
 
 

@@ -67,6 +67,9 @@ class Fake:
     def answer(self, path: str, text: str, status: int = 200, **headers: str) -> None:
         self.answers[path] = (status, text, headers)
 
+    def answer_slowly(self, path: str, text: str) -> None:
+        self.answers[path] = (200, text, {"X-Slow": "yes"})
+
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
@@ -190,7 +193,7 @@ def test_a_redirect_is_not_followed_and_an_answer_has_limits_of_size_and_time(
     fake.answer(PREEMPTED, "x" * 70000)
     with pytest.raises(NoAnswerError, match="sends more than"):
         Google().read()
-    fake.answer(PREEMPTED, "FALSE", **{"X-Slow": "yes"})
+    fake.answer_slowly(PREEMPTED, "FALSE")
     began = time.monotonic()
     with pytest.raises(NoAnswerError, match="no whole answer within"):
         ask(PREEMPTED, {}, seconds=0.3)
@@ -320,6 +323,7 @@ def test_a_cause_replaces_an_earlier_one_and_leaves_the_use_of_gpus_readable() -
     comment = with_cause(f"node b1 shut down; mine; {use.text}", CAUSE)
     assert comment == f"{CAUSE}; mine; {use.text}"
     assert read_cause(comment) == CAUSE
+    assert read_cause("node a1 had to be free") == "node a1 had to be free"
     assert read_summary(comment) == use
     assert read_cause(with_summary(with_cause("", CAUSE), use)) == CAUSE
     assert read_cause("AWS took node a1 back at noon, says ada") == ""
