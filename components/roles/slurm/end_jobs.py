@@ -6,7 +6,7 @@ For both, Slurm sends SIGTERM to all processes of the job, and SIGKILL to those 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from components.node.log import note
@@ -22,6 +22,8 @@ _CAUSE = re.compile(
     r"node [a-z0-9-]{1,63} (?:shut down|had to be free)"
 )
 _COMMENT = re.compile(r"^ *AdminComment=(.*)$", re.MULTILINE)
+# Interactive jobs and those of --no-requeue cannot be requeued.
+_REQUEUE = re.compile(r"^ *Requeue=1 .*BatchFlag=1\b", re.MULTILINE)
 
 
 def shut_down_cause(node: str) -> str:
@@ -32,6 +34,12 @@ def shut_down_cause(node: str) -> str:
 def must_be_free_cause(node: str) -> str:
     """Return the cause of a node that leaves the cluster or is set up again."""
     return f"node {node} had to be free"
+
+
+def cause_at(comment: str, nodes: Collection[str]) -> str:
+    """Return the cause in a job's AdminComment if it is about one of these nodes; empty otherwise."""
+    cause = read_cause(comment)
+    return cause if {*nodes} & {*cause.split()} else ""
 
 
 def read_cause(comment: str) -> str:
@@ -45,9 +53,12 @@ def with_cause(comment: str, cause: str) -> str:
     return _BETWEEN.join([cause, *others])
 
 
-def end_jobs(node: str, cause: str) -> list[str]:
-    """Requeue or cancel the jobs of a node, and return those that were requeued."""
-    jobs = [job for job, state in _jobs(("-w", node), "%A %T") if state not in ("COMPLETING", "PENDING")]
+def end_jobs(node: str, cause: str) -> list[str] | None:
+    """Requeue or cancel the jobs of a node, and return those that were requeued; None if slurmctld does not answer."""
+    running = _jobs(("-w", node), "%A %T")
+    if running is None:
+        return None
+    jobs = [job for job, state in running if state not in ("COMPLETING", "PENDING")]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         requeued = pool.map(lambda job: _end(job, cause), jobs)
         return [job for job, done in zip(jobs, requeued, strict=True) if done]
@@ -55,22 +66,27 @@ def end_jobs(node: str, cause: str) -> list[str]:
 
 def _end(job: str, cause: str) -> bool:
     """Requeue or cancel a job, and return whether it was requeued."""
-    set_cause(job, cause)
-    # It refuses interactive jobs and those of --no-requeue.
-    if attempt("scontrol", "requeue", job, limit=_LIMIT, quiet=True).ok:
-        note(f"requeued job {job}: {cause}")
-        return True
+    shown = set_cause(job, cause)
+    if not shown:
+        return False
+    # A requeue that fails for another reason must not cancel the job.
+    if _REQUEUE.search(shown):
+        requeued = attempt("scontrol", "requeue", job, limit=_LIMIT).ok
+        note(f"{'requeued' if requeued else 'cannot requeue'} job {job}: {cause}")
+        return requeued
     note(f"cancelling job {job}, which cannot be requeued: {cause}")
     attempt("scontrol", "notify", job, f"tailrack ends this job: {cause}", limit=_LIMIT, quiet=True)
     attempt("scancel", job, limit=_LIMIT)
     return False
 
 
-def set_cause(job: str, cause: str) -> None:
-    """Write a cause for `tailrack why` into a job's AdminComment."""
-    shown = _COMMENT.search(attempt("scontrol", "show", "job", job, limit=_LIMIT, quiet=True).output)
-    comment = with_cause(shown[1] if shown else "", cause)
-    attempt("scontrol", "update", f"jobid={job}", f"admincomment={comment}", limit=_LIMIT, quiet=True)
+def set_cause(job: str, cause: str) -> str:
+    """Write a cause for `tailrack why` into a job's AdminComment. Return the job as scontrol prints it."""
+    shown = attempt("scontrol", "show", "job", job, limit=_LIMIT, quiet=True).output
+    comment = _COMMENT.search(shown)
+    text = with_cause(comment[1] if comment else "", cause)
+    attempt("scontrol", "update", f"jobid={job}", f"admincomment={text}", limit=_LIMIT, quiet=True)
+    return shown
 
 
 def wait_for_end(node: str, seconds: float) -> bool:
@@ -85,13 +101,16 @@ def wait_for_end(node: str, seconds: float) -> bool:
 
 def start_again(jobs: Sequence[str]) -> None:
     """Let requeued jobs start at once. Slurm would let them wait for two minutes."""
-    for job, _, reason in _jobs(("-j", ",".join(jobs), "-t", "PENDING"), "%A %T %r") if jobs else ():
+    waiting = _jobs(("-j", ",".join(jobs), "-t", "PENDING"), "%A %T %r") if jobs else None
+    for job, _, reason in waiting or ():
         if reason == "BeginTime":
             attempt("scontrol", "update", f"jobid={job}", "starttime=now", limit=_LIMIT)
 
 
-def _jobs(which: Sequence[str], form: str) -> Iterable[tuple[str, ...]]:
+def _jobs(which: Sequence[str], form: str) -> list[tuple[str, ...]] | None:
     shown = attempt("squeue", "-h", *which, "-o", form, limit=_LIMIT)
+    if not shown.ok:
+        return None
     columns = len(form.split())
     rows = {tuple(line.split(None, columns - 1)) for line in shown.output.splitlines()}
     return sorted(row for row in rows if len(row) == columns and row[0].isdecimal())

@@ -81,7 +81,10 @@ class Watch:
         for number in range(_PASSES):
             if number:
                 time.sleep(_PASS_SECONDS)
-            requeued += end_jobs(self._node, notice.cause(self._node))
+            ended = end_jobs(self._node, notice.cause(self._node))
+            if ended is None:
+                return False
+            requeued += ended
         wait_for_end(self._node, _END_SECONDS)
         start_again(requeued)
         return True

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import signal
 
-from components.roles.slurm.end_jobs import read_cause
+from components.roles.slurm.end_jobs import cause_at
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.wait_reason import Why
+from components.validation.node_names import node_names
 
 _MEMORY = re.compile(r"(?:^|,)mem=([^,]+)")
 # Error messages of Pyxis and Enroot with their remedies; the first match counts. Each pattern includes the message
@@ -71,7 +72,7 @@ def why_it_ended(job: Job, output: str = "", cancelled_by: str = "") -> Why:
             )
         case "DEADLINE":
             return Why(("It could not end before its --deadline.",))
-        case "CANCELLED" if (cause := read_cause(job.admin_comment)) and cancelled_by in ("", "root"):
+        case "CANCELLED" if (cause := _cause(job)) and cancelled_by in ("", "root"):
             return Why((f"It was ended because {cause}, and it cannot be requeued.",), _REQUEUE)
         case "CANCELLED":
             return Why((f"It was cancelled{f' by {cancelled_by}' if cancelled_by else ''}.",))
@@ -79,7 +80,7 @@ def why_it_ended(job: Job, output: str = "", cancelled_by: str = "") -> Why:
             return Why(("A job of higher priority took its nodes.",), "submit it with --requeue, and write checkpoints")
         case "NODE_FAIL" | "BOOT_FAIL":
             lost = job.failed_node or job.nodes or "a node"
-            cause = read_cause(job.admin_comment)
+            cause = _cause(job)
             why = f"One of its nodes was lost: {cause or lost}."
             return Why((why,), f"tailrack nodes {job.failed_node}".strip())
     if job.reason == "JobLaunchFailure" or "launch failed" in job.description.lower():
@@ -95,6 +96,14 @@ def why_it_ended(job: Job, output: str = "", cancelled_by: str = "") -> Why:
     if job.status:
         return Why((_CODES.get(job.status, f"Its script ended with exit status {job.status}."),), see)
     return Why((f"Slurm reports: {' '.join(part for part in (job.state, job.reason, job.description) if part)}.",), see)
+
+
+def _cause(job: Job) -> str:
+    """Return why tailrack ended this run of a job; empty if it did not. An earlier run was on other nodes."""
+    try:
+        return cause_at(job.admin_comment, node_names(job.nodes))
+    except ValueError:
+        return ""
 
 
 def _image(output: str) -> Why | None:

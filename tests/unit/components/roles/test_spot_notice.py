@@ -207,7 +207,10 @@ def test_each_word_of_the_config_has_a_provider() -> None:
     assert {word: provider(word)[1] for word in ("aws", "gcp", "azure")} == {"aws": 5.0, "gcp": 1.0, "azure": 1.0}
 
 
-SHOWN = "   JobId=7 JobName=train\n   AdminComment=mine; tailrack: gpus=1 gpu_hours=0.10\n"
+SHOWN = """JobId=7 JobName=train
+   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0
+   AdminComment=mine; tailrack: gpus=1 gpu_hours=0.10
+"""
 
 
 @pytest.fixture
@@ -223,7 +226,7 @@ def slurm(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             "scontrol",
             f"""case "$*" in
 "{refuses}"*) exit 1 ;;
-"requeue 8") exit 1 ;;
+"show job 8") sed s/Requeue=1/Requeue=0/ "{shell.root}/shown" ;;
 "show node a1 --json") cat "{shell.root}/node.json" ;;
 "show job "*) cat "{shell.root}/shown" ;;
 "requeue "*) touch "{shell.root}/gone" ;;
@@ -272,7 +275,6 @@ def test_at_a_notice_the_node_drains_and_its_jobs_are_requeued_or_end_with_the_c
     assert sorted(changes(shell)[1:-1]) == [
         "scancel 8",
         "scontrol requeue 7",
-        "scontrol requeue 8",
         f"scontrol update jobid=7 admincomment={comment}",
         f"scontrol update jobid=8 admincomment={comment}",
     ]
@@ -287,6 +289,23 @@ def test_a_slurmctld_that_does_not_answer_is_asked_again_at_the_next_look(
     looks(shell, Notice("AWS", AT), Notice("AWS", AT))
     drains = [call for call in changes(shell) if "state=drain" in call]
     assert (len(drains), changes(shell)) == (2, drains)
+
+
+def test_a_requeue_that_fails_cancels_no_job(shell: Shell, slurm: Callable[..., None]) -> None:
+    slurm(refuses="requeue")
+    looks(shell, Notice("AWS", AT))
+    assert "scontrol requeue 7" in changes(shell)
+    assert "scancel 7" not in changes(shell)
+
+
+def test_jobs_that_cannot_be_listed_are_ended_at_the_next_look(shell: Shell, slurm: Callable[..., None]) -> None:
+    slurm()
+    listing = shell.path("/stubs/squeue").read_text()
+    shell.stub("squeue", f'[ -e "{shell.root}/asked" ] || {{ touch "{shell.root}/asked"; exit 1; }}\n')
+    stub = shell.path("/stubs/squeue")
+    stub.write_text(stub.read_text() + listing.partition('calls"\n')[2])
+    looks(shell, Notice("AWS", AT), Notice("AWS", AT))
+    assert changes(shell).count("scontrol requeue 7") == 1
 
 
 def test_a_drain_of_a_person_stays_at_the_notice_and_afterwards(shell: Shell, slurm: Callable[..., None]) -> None:
@@ -340,6 +359,8 @@ def test_a_user_is_told_which_notice_ended_or_requeued_a_job() -> None:
     assert "without --no-requeue" in ended.next
     # A user who cancels a job that was requeued earlier is its cause.
     assert why_it_ended(job(), cancelled_by="ada").sentences == ("It was cancelled by ada.",)
+    # So is an administrator who cancels it on its next node.
+    assert why_it_ended(job(nodes="b1")).sentences == ("It was cancelled.",)
     lost = why_it_ended(job(flags=("NODE_FAIL",), failed_node="a1"))
     assert lost.sentences == (f"One of its nodes was lost: {CAUSE}.",)
     waiting = job(flags=("PENDING",), reason="BeginTime", restarts=1)
