@@ -1,7 +1,7 @@
 """`make github-keys`: show the SSH keys of users at GitHub, ask, and record them in the stack's config.
 
-The person who controls a user's account at GitHub decides which keys GitHub shows. So the program records keys only after a
-yes, `up` uses only recorded ones, and a later change at GitHub has no effect until someone runs this again.
+The person who controls a user's account at GitHub decides which keys GitHub shows. So the program records keys only
+after a yes, `up` uses only recorded ones, and a later change at GitHub has no effect until someone runs this again.
 """
 
 from __future__ import annotations
