@@ -99,7 +99,7 @@ class Watch:
         ).ok
 
     def _resume(self) -> bool:
-        """Take back a drain of this service. Return whether it is absent any more."""
+        """Take back a drain of this service. Return whether no such drain is left."""
         state = read_node(self._node)
         # A node that has just started is down until slurmd has registered it.
         if state is None or {"DOWN", "NOT_RESPONDING"} & {*state.flags}:
