@@ -95,9 +95,10 @@ def test_a_busy_gpu_and_an_idle_one_differ_while_the_jobs_run_and_in_the_account
     said = why(cluster, "bob", idle)
     assert re.search(r"Its GPU has been idle for \d+ min\. Cancel the job", said), said
     assert "It has had 1 GPU:" in why(cluster, "ada", busy)
-    assert "idle 0 %" in why(cluster, "ada", busy)
+    assert "90 % mean utilization, idle 0 %, 40.0 GiB peak memory, " in why(cluster, "ada", busy)
     view = cluster.run("head", "sll --once")
-    assert "GPU USE" in view, view
+    assert re.search(r"GPUS +GPU USE +IDLE +GPU MEM +GPU HOURS +COST +ELAPSED", view), view
+    assert re.search(rf"^{busy} +ada .* 90 % +0 % +40\.0 GiB +0\.\d\d +\d+\.\d\d USD ", view, re.MULTILINE), view
     assert re.search(rf"^{busy} +ada .* 90 % ", view, re.MULTILINE), view
     assert re.search(rf"^{idle} +bob .* 0 %, 1 idle ", view, re.MULTILINE), view
     # While they run, `tailrack usage` has their figures from slurmctld.

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import select
+import shutil
 import sys
 import termios
 import time
@@ -40,7 +41,8 @@ def main(argv: Sequence[str]) -> int:
         if given.json:
             print(as_json(seen, time.time()))
         elif given.once or not (sys.stdin.isatty() and sys.stdout.isatty()):
-            print("\n".join([*summary(seen, time.time()), "", *table(seen["jobs"], time.time())]))
+            width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+            print("\n".join([*summary(seen, time.time()), "", *table(seen["jobs"], time.time(), width)]))
         else:
             live(watch, seen)
     except SlurmError as error:
@@ -67,10 +69,10 @@ def live(watch: Watch, seen: Snapshot) -> None:
         tty.setcbreak(keys)
         print(_BEGIN, end="")
         while True:
-            height = os.get_terminal_size(sys.stdout.fileno()).lines
+            width, height = os.get_terminal_size(sys.stdout.fileno())
             step = rows_on(seen, time.time(), height)
             first = max(0, min(first, len(seen["jobs"]) - step))
-            lines = page(seen, time.time(), height, first)
+            lines = page(seen, time.time(), height, first, width)
             print(_TOP + "\n".join(line + _REST_OF_LINE for line in lines) + _BELOW, end="", flush=True)
             if select.select([keys], [], [], TURN_SECONDS)[0]:
                 pressed = os.read(keys, 64)

@@ -28,6 +28,7 @@ class Row(TypedDict):
     count    number of nodes that it requests or has
     gpus     number of GPUs in total
     gpu_use  how a running job uses its GPUs, such as `35 %` or `0 %, 2 idle`; empty if unknown
+    gpu_idle, gpu_memory, gpu_hours, cost   so far: share of idle samples, most used memory of one GPU, hours, money
     start    Unix seconds; 0 while it waits
     sites    the sites of its nodes
     why      a sentence on why it waits; empty when it runs
@@ -41,6 +42,10 @@ class Row(TypedDict):
     count: int
     gpus: int
     gpu_use: str
+    gpu_idle: str
+    gpu_memory: str
+    gpu_hours: str
+    cost: str
     start: int
     sites: list[str]
     why: str
@@ -104,12 +109,19 @@ def gpus_of(resources: str) -> int:
     return total[0] if total else sum(int(number) for _, number in counts)
 
 
-def gpu_use(admin_comment: str) -> str:
-    """Return how a running job uses its GPUs, as role usage recorded it; empty without a record."""
+def gpu_figures(admin_comment: str) -> tuple[str, str, str, str, str]:
+    """Return a running job's use, idle share, memory, GPU hours and cost, as role usage recorded them.
+
+    Figures without a record are empty.
+    """
     held = read_summary(admin_comment)
-    if held is None or held.percent is None or not held.running:
-        return ""
-    return f"{held.percent} %{f', {held.unused} idle' if held.unused else ''}"
+    if held is None or not held.running:
+        return "", "", "", "", ""
+    costs = ", ".join(f"{amount:,.2f} {unit}" for unit, amount in sorted(held.costs.items()))
+    if held.percent is None:
+        return "", "", "", f"{held.hours:,.2f}", costs
+    use = f"{held.percent} %{f', {held.unused} idle' if held.unused else ''}"
+    return use, f"{held.idle} %", f"{held.memory:.1f} GiB", f"{held.hours:,.2f}", costs
 
 
 def brief(why: Why) -> str:
@@ -121,6 +133,7 @@ def brief(why: Why) -> str:
 
 def _row(job: Job, out: Sequence[Node], sites: Mapping[str, str]) -> Row:
     names = _names(job.nodes)
+    use, idle, memory, hours, cost = gpu_figures("" if job.waits else job.admin_comment)
     states = [job.state, *(flag for flag in job.flags[1:] if flag == "COMPLETING")]
     return {
         "job": job.title,
@@ -130,7 +143,11 @@ def _row(job: Job, out: Sequence[Node], sites: Mapping[str, str]) -> Row:
         "nodes": plain(job.nodes),
         "count": job.node_count or len(names),
         "gpus": gpus_of(job.resources),
-        "gpu_use": "" if job.waits else gpu_use(job.admin_comment),
+        "gpu_use": use,
+        "gpu_idle": idle,
+        "gpu_memory": memory,
+        "gpu_hours": hours,
+        "cost": cost,
         "start": 0 if job.waits else job.start,
         "sites": sorted({plain(sites[name]) for name in names if name in sites}),
         # Only the nodes that are out: the first sentence names no others, and all nodes for each job would be slow.

@@ -7,11 +7,29 @@ from collections.abc import Sequence
 from components.roles.sll.snapshot import Row, Snapshot
 from components.validation.preflight.findings import plain
 
-HEAD = ("JOB", "USER", "NODES", "GPUS", "GPU USE", "ELAPSED", "STATE", "SITE", "NAME / WAIT REASON")
 # Columns are cut at these widths, so that a long name does not push other columns off the screen.
-WIDEST = (12, 12, 20, 5, 14, 12, 10, 16, 500)
-# This column is left out where no job has a record of its GPUs.
-_GPU_USE = HEAD.index("GPU USE")
+COLUMNS = {
+    "JOB": 12,
+    "USER": 12,
+    "NODES": 20,
+    "GPUS": 5,
+    "GPU USE": 14,
+    "IDLE": 5,
+    "GPU MEM": 10,
+    "GPU HOURS": 10,
+    "COST": 24,
+    "ELAPSED": 12,
+    "STATE": 10,
+    "SITE": 16,
+    "NAME / WAIT REASON": 500,
+}
+HEAD, WIDEST = tuple(COLUMNS), tuple(COLUMNS.values())
+_LAST = len(HEAD) - 1
+# These are left out where no job has a record of its GPUs.
+_RECORDED = range(HEAD.index("GPU USE"), HEAD.index("COST") + 1)
+# These are left out, the first ones first, where they leave a terminal less than so many characters for the name.
+_OPTIONAL = tuple(map(HEAD.index, ("GPU MEM", "IDLE", "GPU HOURS", "COST")))
+NAME_ROOM = 24
 # A snapshot older than this is marked as old.
 OLD_SECONDS = 20
 
@@ -30,18 +48,25 @@ def summary(seen: Snapshot, now: float) -> list[str]:
     return lines
 
 
-def table(rows: Sequence[Row], now: float) -> list[str]:
-    """Return a heading and a line for each job, with columns as wide as their content."""
-    cells = [HEAD, *(_cells(row, now) for row in rows)]
-    shown = [column for column in range(len(HEAD)) if column != _GPU_USE or any(row["gpu_use"] for row in rows)]
-    cut = [[line[column][: WIDEST[column]] for column in shown] for line in cells]
-    widths = [max(map(len, column)) for column in zip(*cut, strict=True)]
-    return ["  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in cut]
+def table(rows: Sequence[Row], now: float, width: int = 0) -> list[str]:
+    """Return a heading and a line for each job, with columns as wide as their content.
+
+    width   of the terminal, which decides on the columns; 0 for all
+    """
+    lines = [[text[:widest] for text, widest in zip(line, WIDEST, strict=True)] for line in _lines(rows, now)]
+    columns = [*zip(*lines, strict=True)]
+    widths = [max(map(len, column)) for column in columns]
+    shown = [number for number, column in enumerate(columns) if number not in _RECORDED or any(column[1:])]
+    for column in _OPTIONAL:
+        before_name = sum(widths[number] + 2 for number in shown if number != _LAST)
+        if width and before_name + NAME_ROOM > width and column in shown:
+            shown.remove(column)
+    return ["  ".join(line[number].ljust(widths[number]) for number in shown).rstrip() for line in lines]
 
 
-def page(seen: Snapshot, now: float, height: int, first: int = 0) -> list[str]:
+def page(seen: Snapshot, now: float, height: int, first: int = 0, width: int = 0) -> list[str]:
     """Return a screen of lines: the summary, the table from row `first` on, and a line with keys and hidden rows."""
-    top, (heading, *lines) = summary(seen, now), table(seen["jobs"], now)
+    top, (heading, *lines) = summary(seen, now), table(seen["jobs"], now, width)
     room = max(1, height - len(top) - 3)
     shown = lines[first : first + room]
     below = len(lines) - first - len(shown)
@@ -59,12 +84,18 @@ def elapsed(row: Row, now: float) -> int:
     return max(0, int(now - row["start"])) if row["start"] else 0
 
 
+def _lines(rows: Sequence[Row], now: float) -> list[tuple[str, ...]]:
+    return [HEAD, *(_cells(row, now) for row in rows)]
+
+
 def _cells(row: Row, now: float) -> tuple[str, ...]:
     name = f"{row['name']}: {row['why']}" if row["why"] else row["name"]
     since = _duration(elapsed(row, now)) if row["start"] else ""
     nodes = row["nodes"] or str(row["count"])
     # The reader cleaned these texts too, but a terminal must not depend on another program.
-    gpus = (str(row["gpus"]), row["gpu_use"])
+    # A reader of the last release, which an update replaces in a moment, does not write all of them.
+    more = (row.get("gpu_idle", ""), row.get("gpu_memory", ""), row.get("gpu_hours", ""), row.get("cost", ""))
+    gpus = (str(row["gpus"]), row["gpu_use"], *more)
     cells = (row["job"], row["user"], nodes, *gpus, since, row["state"], ",".join(row["sites"]), name)
     return tuple(plain(cell) for cell in cells)
 

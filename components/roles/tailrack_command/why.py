@@ -98,9 +98,9 @@ def with_gpu_use(job: Job, why: Why) -> Why:
     # slurmctld keeps the last text of the running job.
     ended = not job.runs and not job.waits and gpus_of(job.allocated)
     held = read_summary(slurm.admin_comment(job.title) if ended else job.admin_comment)
-    if held is None or job.waits or held.running != job.runs or not (text := sentence(held)):
+    if held is None or job.waits or held.running != job.runs:
         return why
-    return replace(why, sentences=(*why.sentences, text))
+    return replace(why, sentences=(*why.sentences, sentence(held)))
 
 
 def _with_copies(job: Job, why: Why) -> Why:

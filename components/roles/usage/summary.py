@@ -96,15 +96,14 @@ def with_summary(comment: str, new: Summary) -> str:
 
 
 def sentence(held: Summary) -> str:
-    """Return a sentence for people; empty if there is nothing to say."""
-    if held.running and held.unused:
-        return f"{idle_for(held)} {CANCEL}"
-    if held.percent is None:
-        return ""
+    """Return the figures for people, and what to do about unused GPUs."""
     gpus = "1 GPU" if held.gpus == 1 else f"{held.gpus} GPUs"
-    costs = "".join(f", {amount:,.2f} {unit}" for unit, amount in sorted(held.costs.items()))
-    begin = "It has had" if held.running else "It had"
-    return f"{begin} {gpus}: {held.hours:,.2f} GPU hours, idle {held.idle} %{costs}."
+    parts = [f"{held.hours:,.2f} GPU hours"]
+    if held.percent is not None:
+        parts.append(f"{held.percent} % mean utilization, idle {held.idle} %, {held.memory:.1f} GiB peak memory")
+    parts += [f"{amount:,.2f} {unit}" for unit, amount in sorted(held.costs.items())]
+    figures = f"{'It has had' if held.running else 'It had'} {gpus}: {', '.join(parts)}."
+    return f"{figures} {idle_for(held)} {CANCEL}" if held.running and held.unused else figures
 
 
 def idle_for(held: Summary) -> str:

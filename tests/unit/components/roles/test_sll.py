@@ -13,6 +13,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,28 @@ def test_a_job_that_runs_is_shown_with_its_nodes_gpus_time_and_site_and_one_that
     assert second.split()[:5] == ["8", "bob", "1", "0", "pending"]
     assert second.endswith("eval: waits for 1 node with cpu=1 in total, and is next")
     assert summary(seen(WAITS, RUNS), NOW) == ["1 running, 1 waiting; 3 nodes, 1 out (b1); 16 of 20 GPUs in use"]
+
+
+def test_figures_of_gpus_are_shown_where_the_terminal_has_room_for_them() -> None:
+    comment = "tailrack so far: gpus=16 gpu_hours=16.54 gpu_use=35% gpu_idle=20% gpu_memory=70.1GiB cost=41.35USD"
+    rows = seen(replace(RUNS, admin_comment=comment), WAITS)["jobs"]
+    whole = table(rows, NOW)
+    for text in (
+        "GPU USE  IDLE  GPU MEM   GPU HOURS  COST       ELAPSED",
+        "35 %     20 %  70.1 GiB  16.54      41.35 USD",
+    ):
+        assert any(text in line for line in whole), text
+    assert table(rows, NOW, 200) == whole
+    narrow = table(rows, NOW, 80)
+    assert narrow[0].split()[:8] == ["JOB", "USER", "NODES", "GPUS", "GPU", "USE", "ELAPSED", "STATE"]
+    # The most useful ones stay longest.
+    assert "COST" in table(rows, NOW, 110)[0]
+    assert "GPU MEM" not in table(rows, NOW, 110)[0]
+    old = [
+        {key: value for key, value in row.items() if key not in ("gpu_idle", "gpu_memory", "gpu_hours", "cost")}
+        for row in rows
+    ]
+    assert "35 %" in table(old, NOW)[1]  # type: ignore[arg-type]
 
 
 def test_a_job_that_waits_for_nodes_that_are_out_says_which() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from components.node.step.step import Step
 from components.roles.monitoring.slurm_figures import slurm_figures
-from components.roles.sll.snapshot import gpu_use
+from components.roles.sll.snapshot import gpu_figures
 from components.roles.tailrack_command import slurm, usage
 from components.roles.tailrack_command.book import Stay
 from components.roles.tailrack_command.job import Job
@@ -297,15 +297,22 @@ def test_a_cluster_without_due_jobs_asks_no_node(play: Shell, monkeypatch: pytes
 
 def test_sll_and_why_show_idle_gpus_of_a_running_job(monkeypatch: pytest.MonkeyPatch) -> None:
     idle = summary(IDLE, 1, 3600, {}, running=True).text
-    assert gpu_use(idle) == "0 %, 1 idle"
-    assert gpu_use(summary(BUSY, 1, 3600, {}, running=True).text) == "90 %"
-    assert gpu_use("") == ""
+    assert gpu_figures(idle) == ("0 %, 1 idle", "100 %", "0.0 GiB", "1.00", "")
+    busy = summary(BUSY, 1, 3600, {"EUR": 1.5, "USD": 2.0}, running=True).text
+    assert gpu_figures(busy) == ("90 %", "0 %", "2.0 GiB", "1.00", "1.50 EUR, 2.00 USD")
+    assert gpu_figures(Summary(True, 1, 0.5).text) == ("", "", "", "0.50", "")
+    assert gpu_figures("") == gpu_figures(Summary(False, 1, 0.5).text) == ("",) * 5
     why = with_gpu_use(job(admin_comment=idle), Why(("It has been running.",)))
-    assert why.sentences[1] == f"Its GPU has been idle for 60 min. {CANCEL}"
+    assert why.sentences[1] == (
+        "It has had 1 GPU: 1.00 GPU hours, 0 % mean utilization, idle 100 %, 0.0 GiB peak memory. "
+        f"Its GPU has been idle for 60 min. {CANCEL}"
+    )
     final = summary(BUSY, 2, 3600, {"USD": 5.0}, running=False).text
     monkeypatch.setattr(slurm, "admin_comment", lambda title: {"7": final}[title])
     ended = job(flags=("COMPLETED",), admin_comment=idle)
-    assert with_gpu_use(ended, Why(("It ended.",))).sentences[1] == "It had 2 GPUs: 2.00 GPU hours, idle 0 %, 5.00 USD."
+    assert with_gpu_use(ended, Why(("It ended.",))).sentences[1] == (
+        "It had 2 GPUs: 2.00 GPU hours, 90 % mean utilization, idle 0 %, 2.0 GiB peak memory, 5.00 USD."
+    )
     # A requeued job that waits has the summary of its first run.
     waits = job(flags=("PENDING",), admin_comment=idle)
     assert with_gpu_use(waits, Why(("It waits.",))) == Why(("It waits.",))
@@ -313,8 +320,8 @@ def test_sll_and_why_show_idle_gpus_of_a_running_job(monkeypatch: pytest.MonkeyP
 
 def test_a_sentence_names_how_many_gpus_are_idle() -> None:
     some = Summary(True, 4, 1.0, 50, 50, unused=2, minutes=12)
-    assert sentence(some) == f"2 of its 4 GPUs have been idle for 12 min. {CANCEL}"
-    assert sentence(Summary(False, 1, 1.0)) == ""
+    assert sentence(some).endswith(f" 2 of its 4 GPUs have been idle for 12 min. {CANCEL}")
+    assert sentence(Summary(False, 1, 1.0)) == "It had 1 GPU: 1.00 GPU hours."
 
 
 def test_usage_adds_up_the_jobs_of_each_user_and_cuts_them_at_the_month() -> None:
