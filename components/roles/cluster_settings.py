@@ -2,6 +2,7 @@
 
 from components.roles.accounting.settings import Accounting
 from components.roles.backup.settings import Backup
+from components.roles.budget.settings import Budget
 from components.roles.datasets.settings import Dataset, Staging
 from components.roles.enroot_pyxis.settings import Containers
 from components.roles.gpu.settings import Fabric
@@ -17,6 +18,7 @@ from components.roles.user_groups.settings import Group
 from components.roles.user_keys.settings import GithubKeys, github_keys_key
 from components.roles.users.settings import User
 from components.settings.cluster import Cluster, Head
+from components.settings.money import Currency, currency_key
 from components.settings.section import Section, key, yes_no
 from components.settings.validation import Validation
 
@@ -52,6 +54,9 @@ class ClusterSettings(Section):
     storage: Storage = key("the share", default=Storage())
     slurm: Slurm = key("additional settings of Slurm", default=Slurm())
     accounting: Accounting = key("records of jobs, and limits", default=Accounting())
+    budget: Budget | None = key(
+        "a monthly [budget](costs.md#a-budget) of the cluster with its pools; default: none", default=None
+    )
     fabric: Fabric = key("the machines' fast network", default=Fabric())
     containers: Containers | None = key("containers for jobs; default: off", default=None)
     backup: Backup | None = key("backups of the head node; default: off", default=None)
@@ -80,3 +85,4 @@ class ClusterSettings(Section):
         "MLflow's tracking server for experiments, on the head node; default: off", default=None
     )
     validation: Validation = key("the bandwidth measurement", default=Validation())
+    currency: Currency = currency_key()

@@ -9,6 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 from components.roles.accounting.role import role as accounting
 from components.roles.backup.role import role as backup
 from components.roles.backup.role import with_state
+from components.roles.budget.role import role as budget
 from components.roles.clock.role import role as clock
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.container_smoke.role import role as container_smoke
@@ -81,6 +82,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     job_reports,
     slurm,
     spot_notice,
+    budget,
     datasets,
     pam_slurm_adopt,
     fio,

@@ -58,7 +58,6 @@ class StackConfig(ClusterSettings):
         "kind of the stack: `cluster`, or `pool` for machines that join another stack's cluster", default=CLUSTER
     )
     sites: tuple[Site, ...] = _sites_key()
-    currency: Currency = currency_key()
     allow: tuple[FindingName, ...] = allow_key()
 
     def nodes(self) -> list[NodeSpec]:

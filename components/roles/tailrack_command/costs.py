@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from components.roles.budget import spending
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.book import Stay, joined, month_begin, read_book, spent
 from components.roles.tailrack_command.node_use import idle_since
@@ -57,9 +58,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the costs."""
     now, book = time.time(), read_book()
+    budget_line = budget_now(book, now)
     if not any(stay.price is not None for stays in book.values() for stay in stays):
         if not arguments.or_nothing:
             print('{"costs": []}' if arguments.json else "No node has a price_per_hour in its stack's config.")
+        elif budget_line and not arguments.json:
+            print(budget_line)
         return 0
     busy = slurm.used(month_begin(now), int(now))
     nodes = {node.name: node for node in slurm.nodes()}
@@ -71,7 +75,15 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({"at": int(now), "since": since(book, now), "costs": [asdict(row) for row in rows]}))
     else:
         print(as_text(rows, since(book, now), now))
+        if budget_line:
+            print(budget_line)
     return 0
+
+
+def budget_now(book: Mapping[str, Sequence[Stay]], now: float) -> str:
+    """Return a line on this month's budget; empty without one in the config."""
+    budget = spending.read_budget()
+    return spending.line(spending.spending(budget, book, now)) if budget else ""
 
 
 def since(book: Mapping[str, Sequence[Stay]], now: float) -> int:

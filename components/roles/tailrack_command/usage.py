@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, field
 
 from components.roles.sll.snapshot import gpus_of
 from components.roles.tailrack_command import slurm
-from components.roles.tailrack_command.book import month_begin
+from components.roles.tailrack_command.book import month_begin, read_book
+from components.roles.tailrack_command.costs import budget_now
 from components.roles.tailrack_command.job import read_jobs
 from components.roles.tailrack_command.slurm import Held, SlurmError
 from components.roles.usage.summary import read_summary
@@ -68,6 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps({"from": begin, "until": int(end), "usage": [asdict(row) for row in rows]}, indent=2))
     else:
         print(as_text(rows, begin))
+        if line := budget_now(read_book(), now):
+            print(line)
     return 0
 
 

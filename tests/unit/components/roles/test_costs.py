@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 
+from components.roles.budget import spending
 from components.roles.costs import stays
 from components.roles.tailrack_command import book, costs, slurm
 from components.roles.tailrack_command.book import Stay, joined, left, month_begin, read_book, read_stays, spent
@@ -118,6 +119,42 @@ def test_without_a_price_nothing_is_asked_of_slurm(monkeypatch: Any, capsys: Any
     assert capsys.readouterr().out == ""
     assert main(["costs"]) == 0
     assert "No node has a price_per_hour" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (
+            ["costs", "--or-nothing"],
+            "Budget: 0.00 of 2,000.00 EUR spent in 2026-09 (0 %); no node has a price_per_hour in EUR.\n",
+        ),
+        (["costs", "--json", "--or-nothing"], ""),
+    ],
+)
+def test_a_budget_without_a_price_is_not_silent(
+    monkeypatch: Any, capsys: Any, arguments: list[str], expected: str
+) -> None:
+    monkeypatch.setattr(costs, "read_book", lambda: {"head": [Stay(1, None)]})
+    monkeypatch.setattr(spending, "read_budget", lambda: spending.Budget(2000, "EUR"))
+    monkeypatch.setattr(time, "time", lambda: NOW)
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == expected
+
+
+def test_the_line_about_the_budget_is_the_last_one_and_not_in_json(monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setattr(costs, "read_book", lambda: {"a1": [Stay(NOW - HOUR, None, 3.0, "EUR")]})
+    monkeypatch.setattr(spending, "read_budget", lambda: spending.Budget(2, "EUR", hold=True))
+    monkeypatch.setattr(slurm, "used", lambda begin, end: None)
+    monkeypatch.setattr(slurm, "nodes", lambda *_: [])
+    monkeypatch.setattr(time, "time", lambda: NOW)
+    assert main(["costs"]) == 0
+    assert (
+        capsys.readouterr()
+        .out.splitlines()[-1]
+        .startswith("Budget: 3.00 of 2.00 EUR spent in 2026-09 (150 %). New jobs")
+    )
+    assert main(["costs", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["costs"][0]["month"] == 3.0
 
 
 # On the head node.
