@@ -23,6 +23,7 @@ from tests.lab.sealer import sealer_of
 Cluster = ClusterUnderTest
 pytestmark = pytest.mark.proof
 SHARE, MIB = "/export/shared", 2**20
+LEDGER = "/var/lib/tailrack/costs/gone"
 CERTIFICATE = "/etc/ssh/ssh_host_ed25519_key-cert.pub"
 HURRY = r"""
 sed -Ei 's/for: [0-9]+m/for: 0s/; s/\[1[05]m\]/[1m]/' /etc/tailrack/prometheus/rules.yml
@@ -68,6 +69,9 @@ RAISED = {
     "CertificateNearEnd": {"instance": "a2"},
     "FiguresMissing": {"instance": "a1", "collector": "certificate"},
     "RentedNodeIdle": {"node": "a2"},
+    "GpusUnused": {"user": "ada"},
+    "BudgetNearlySpent": {"instance": "head"},
+    "BudgetSpent": {"instance": "head"},
     "AlertsNotDelivered": {"integration": "webhook"},
 }
 # By a node's root, at the end of this file.
@@ -89,6 +93,7 @@ def cluster(make_cluster: Callable[[str], Cluster], tmp_path_factory: pytest.Tem
     _, sealer = sealer_of(made)
     hook = {"kind": "webhook", "url": {"secure": sealer.seal("http://a2:8099/hook")}}
     made.config["tailrack:monitoring"] = {"receivers": [hook]}
+    made.config["tailrack:budget"] = {"per_month": 1000}
     made.up_ok()
     eventually(lambda: asked(made, 'up{job="node"}') == {"head": 1, "a1": 1, "a2": 1}, 120, "all answer")
     break_it(made)
@@ -137,6 +142,13 @@ def break_it(cluster: Cluster) -> None:
     eventually(lambda: asked(cluster, "tailrack_gpus") == {"a2": 2}, 90, "both GPUs are shown")
     put(cluster, "a2", "/usr/local/share/fake-gpus", ONE_GPU_WITH_ERRORS)
     cluster.run("head", HURRY)
+    # A machine that has left cost more than the budget.
+    cluster.run("head", f"now=$(date +%s); echo $((now - 1)) $now 7200000 USD >{LEDGER}")
+    # A job of which the accounting says that it does not use its GPU.
+    idle = "tailrack so far: gpus=1 gpu_hours=1.00 gpu_use=0% gpu_idle=100% gpu_memory=0.0GiB unused=1 for=60min"
+    job = cluster.run_as("ada", "head", "sbatch --parsable -D / -o /dev/null -w head -J idle --wrap 'sleep 900'")
+    eventually(lambda: "head" in cluster.run("head", "squeue -h -t running -o %N"), 60, "the head node has a job")
+    cluster.run("head", f"scontrol update jobid={job.strip()} admincomment='{idle}'")
     cluster.run("head", "scontrol update nodename=a1 state=drain reason='new disk'")
     # As a user fills it, over NFS.
     cluster.run_as("ada", "a1", "! head -c 1G /dev/zero >all", 300)
@@ -206,6 +218,7 @@ def test_each_is_over_when_its_remedy_was_followed(cluster: Cluster) -> None:
     cluster.run("head", "systemctl restart tailrack-alertmanager")
     cluster.run("a1", "systemctl start tailrack-node-exporter; nft delete table inet broken")
     cluster.run("head", "rm /export/shared/home/ada/all /var/lib/slurm/slurmctld/filler; tailrack resume a1", 120)
+    cluster.run("head", f"rm {LEDGER}; scancel -n idle")
     cluster.run("head", "rm /var/lib/tailrack/backup-state; systemctl start tailrack-sign")
     for node in ("a1", "a2"):
         cluster.run(node, "systemctl start tailrack-certificate")

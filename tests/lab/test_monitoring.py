@@ -111,7 +111,7 @@ def test_a_node_that_is_drained_and_a_bandwidth_below_its_floor_raise_alerts_wit
 
 
 # What panels ask for that this cluster cannot have, by name: its machines have no GPU, and its config no backup.
-NOT_HERE = re.compile(r"\btailrack_(gpus?|gpu_\w+|backup_timestamp_seconds)\b")
+NOT_HERE = re.compile(r"\btailrack_(gpus?|gpu_\w+|slurm_job_gpu\w+|backup_timestamp_seconds)\b")
 
 
 def test_every_panel_of_the_dashboards_has_data(cluster: Cluster) -> None:

@@ -15,12 +15,13 @@ HEAD = "@HEAD@"
 TARGET_LABELS = ("instance", "job", "site")
 
 NODE_NAME = "[a-z][a-z0-9-]*"
+USER_NAME = "[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 _LETTERS = "A-Za-z0-9_."
 # Labels with a word as value. A series with any other value is dropped; an honest exporter sends none.
 WORDS = (
     "bytes", "chip", "collective", "collector", "controller", "cpu", "csrow", "currency", "error", "fstype", "gpu",
     "method", "mode", "node", "operation", "partition", "peer", "port", "proto", "protocol", "scope", "sensor",
-    "state", "verdict",
+    "slurm_job", "state", "user", "verdict",
 )  # fmt: skip
 PATH = f"/[{_LETTERS}/-]{{0,127}}"
 # Labels with values that an honest machine's owner can choose. Other values are replaced by `odd-name-NUMBER`.
@@ -88,12 +89,13 @@ _READERS = """certificate_end_timestamp_seconds collector_seconds collector_succ
     gpu_memory_used_bytes gpu_power_watts gpu_temperature_celsius gpu_uncorrected_errors gpu_utilization_ratio gpus
     tailnet_direct tailnet_received_bytes_total tailnet_sent_bytes_total"""
 # Series of tailrack-figures on the head node.
-_HEAD_READERS = """backup_timestamp_seconds busbw_floor_gb_per_s busbw_gb_per_s measured_timestamp_seconds
-    measurement_verdict node_cost_this_month node_idle_limit_seconds node_idle_seconds node_price_per_hour
-    share_available_bytes share_bytes slurm_gpus slurm_gpus_in_use slurm_gpus_unused slurm_jobs slurm_node_out
-    slurm_nodes slurm_state_available_bytes slurm_state_bytes training_floor_images_per_second_per_rank
-    training_images_per_second training_images_per_second_per_rank training_jitter_ratio
-    training_measured_timestamp_seconds training_verdict"""
+_HEAD_READERS = """backup_timestamp_seconds budget_spent_ratio budget_tell_ratio busbw_floor_gb_per_s
+    busbw_gb_per_s measured_timestamp_seconds measurement_verdict node_cost_this_month node_idle_limit_seconds
+    node_idle_seconds node_price_per_hour share_available_bytes share_bytes slurm_gpus slurm_gpus_in_use
+    slurm_gpus_unused slurm_job_gpu_utilization_ratio slurm_job_gpus slurm_job_gpus_unused slurm_jobs
+    slurm_node_out slurm_nodes slurm_state_available_bytes slurm_state_bytes
+    training_floor_images_per_second_per_rank training_images_per_second training_images_per_second_per_rank
+    training_jitter_ratio training_measured_timestamp_seconds training_verdict"""
 
 ANY_MACHINE = frozenset(
     {

@@ -15,6 +15,9 @@ UNIT = "tailrack-alertmanager.service"
 # The folder in which Alertmanager finds the secrets.
 CREDENTIALS = f"/run/credentials/{UNIT}"
 
+# Longer than a month.
+BUDGET_REPEAT = "1080h"
+
 _TITLE = "[{{ .Status }}] {{ .CommonLabels.cluster }}: {{ .CommonLabels.alertname }}"
 _TEXT = (
     '{{ range .Alerts }}{{ if eq .Status "resolved" }}Resolved: {{ end }}{{ .Annotations.summary }}\n'
@@ -22,7 +25,7 @@ _TEXT = (
 )
 
 
-def alertmanager_config(receivers: Sequence[Receiver]) -> str:
+def alertmanager_config(receivers: Sequence[Receiver], *, budget: bool = False) -> str:
     """Return the configuration as JSON, which is also YAML; empty without receivers."""
     if not receivers:
         return ""
@@ -32,7 +35,10 @@ def alertmanager_config(receivers: Sequence[Receiver]) -> str:
             {"send_resolved": True, **_receiver_config(receiver, f"{CREDENTIALS}/{_file_name(index)}")}
         )
     route = {"group_by": ["alertname"], "group_wait": "30s", "group_interval": "5m", "repeat_interval": "12h"}
-    config = {"route": {"receiver": "all", **route}, "receivers": [{"name": "all", **by_kind}]}
+    # Alerts about the budget last until the month ends.
+    once = {"matchers": ['alertname=~"BudgetNearlySpent|BudgetSpent"'], "repeat_interval": BUDGET_REPEAT}
+    more = {"routes": [once]} if budget else {}
+    config = {"route": {"receiver": "all", **route, **more}, "receivers": [{"name": "all", **by_kind}]}
     return json.dumps(config, indent=2, sort_keys=True)
 
 

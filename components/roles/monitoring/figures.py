@@ -17,10 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from components.roles.budget.spending import read_budget, spending
+from components.roles.monitoring.budget_figures import budget_figures
 from components.roles.monitoring.certificate_figures import certificate_figures
 from components.roles.monitoring.cost_figures import cost_figures
 from components.roles.monitoring.exposition import Metric, exposition
 from components.roles.monitoring.gpu_figures import QUERY, gpu_figures
+from components.roles.monitoring.job_gpu_figures import job_gpu_figures
 from components.roles.monitoring.measured_figures import measured_figures
 from components.roles.monitoring.slurm_figures import slurm_figures
 from components.roles.monitoring.tailnet_figures import read_names, tailnet_figures
@@ -28,6 +31,7 @@ from components.roles.monitoring.training_figures import TRAINING, training_figu
 from components.roles.sll.query import jobs_and_nodes
 from components.roles.tailrack_command.book import read_book
 from components.roles.tailrack_command.costs import costs
+from components.roles.usage.unused import read_limits
 from components.validation.preflight.findings import plain
 
 SETTINGS = Path("/etc/tailrack/monitoring.json")
@@ -83,11 +87,14 @@ def slurm() -> Sequence[Metric]:
     jobs, nodes, _ = jobs_and_nodes()
     settings = _settings()
     # Without the hours that jobs used: slurmdbd must not get a query every minute.
-    rows = costs(read_book(), {node.name: node for node in nodes}, None, time.time())
-    members = _members()
+    book, now = read_book(), time.time()
+    rows = costs(book, {node.name: node for node in nodes}, None, now)
+    members, budget, limits = _members(), read_budget(), read_limits()
     return [
         *slurm_figures(jobs, [node for node in nodes if node.name in members]),
+        *job_gpu_figures(jobs, limits.exempt if limits else ()),
         *cost_figures(rows, settings["head"], settings["idle_hours"]),
+        *budget_figures(spending(budget, book, now) if budget else None),
     ]
 
 

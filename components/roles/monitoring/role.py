@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.monitoring.accepted_series import NODE_NAME, PATH, metric_relabel_configs
+from components.roles.monitoring.accepted_series import NODE_NAME, PATH, USER_NAME, metric_relabel_configs
+from components.roles.monitoring.alertmanager import BUDGET_REPEAT, alertmanager_config, receiver_secrets
 from components.roles.monitoring.alertmanager import UNIT as ALERTMANAGER_UNIT
-from components.roles.monitoring.alertmanager import alertmanager_config, receiver_secrets
 from components.roles.monitoring.figures import COLLECTORS
 from components.roles.monitoring.settings import Monitoring
 from components.roles.program import launcher
@@ -45,7 +45,7 @@ def role(settings: ClusterSettings) -> Role:
             "MONITORING_RETENTION_GB": monitoring.retention_gb,
             "MONITORING_TOLD": collector_settings(settings) if config else "",
             "MONITORING_CLUSTER": settings.cluster.name,
-            "MONITORING_ALERTMANAGER": alertmanager_config(receivers),
+            "MONITORING_ALERTMANAGER": alertmanager_config(receivers, budget=settings.budget is not None),
             **({} if receivers else hidden),
         },
         secrets=hidden if receivers else {},
@@ -58,7 +58,7 @@ def role(settings: ClusterSettings) -> Role:
             "MONITORING_FIGURES": launcher("figures"),
             "MONITORING_FIGURES_UNIT": template("monitoring", "tailrack-figures.service"),
             "MONITORING_FIGURES_TIMER": template("monitoring", "tailrack-figures.timer"),
-            "MONITORING_ALERTMANAGER_UNIT": template("monitoring", ALERTMANAGER_UNIT),
+            "MONITORING_ALERTMANAGER_UNIT": alertmanager_unit(budget=settings.budget is not None),
             "MONITORING_EXPORTER_UNIT": template("monitoring", EXPORTER_UNIT),
         },
         ports=(*of_head, str(config.exporter_port)) if config else (),
@@ -69,11 +69,23 @@ def role(settings: ClusterSettings) -> Role:
     )
 
 
+def alertmanager_unit(*, budget: bool) -> str:
+    """Return Alertmanager's unit. With a budget, it remembers sent messages for as long as it must not repeat them."""
+    text = template("monitoring", ALERTMANAGER_UNIT)
+    return text.replace(" --log.level", f" --data.retention={BUDGET_REPEAT} --log.level") if budget else text
+
+
 def rules() -> str:
     """Return the alert rules, still with the placeholder for the head node's name."""
     text = template("monitoring", "rules.yml")
     mountpoint = f"{PATH}|odd-name-[0-9]+"
-    for placeholder, pattern in (("NODE", NODE_NAME), ("MOUNTPOINT", mountpoint), ("COLLECTORS", "|".join(COLLECTORS))):
+    patterns = (
+        ("NODE", NODE_NAME),
+        ("USER", USER_NAME),
+        ("MOUNTPOINT", mountpoint),
+        ("COLLECTORS", "|".join(COLLECTORS)),
+    )
+    for placeholder, pattern in patterns:
         text = text.replace(f"@{placeholder}@", pattern)
     return text
 

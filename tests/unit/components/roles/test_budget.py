@@ -21,7 +21,9 @@ from components.roles.budget.spending import Budget, line, message, read_budget
 from components.roles.job_reports.daemon import Service
 from components.roles.job_reports.outbox import Outbox
 from components.roles.job_reports.paths import SPOOL
+from components.roles.monitoring.budget_figures import budget_figures
 from components.roles.order import roles
+from components.roles.role import template
 from components.roles.slurm.files import controller_files
 from components.roles.tailrack_command.book import Stay
 from components.roles.tailrack_command.job import Job
@@ -325,6 +327,35 @@ def test_a_silent_slurmctld_is_named_and_the_timer_tries_again(shell: Shell, mon
     monkeypatch.setattr(watch, "release_jobs", fail)
     done = shell.command("budget")
     assert (done.returncode, done.stderr) == (1, "slurmctld does not answer\n")
+
+
+# Monitoring.
+
+
+def test_monitoring_has_the_spent_share_and_the_share_that_is_told() -> None:
+    assert budget_figures(None) == []
+    assert [(metric.name, metric.samples) for metric in budget_figures(seen(1500))] == [
+        ("tailrack_budget_spent_ratio", [({}, 0.75)]),
+        ("tailrack_budget_tell_ratio", [({}, 0.8)]),
+    ]
+
+
+def test_alertmanager_sends_an_alert_about_the_budget_once_a_month() -> None:
+    hook = {"kind": "webhook", "url": "https://example.org/x"}
+    sections = {**LAB, "monitoring": {"receivers": [hook]}}
+    texts: list[tuple[str, str]] = []
+    for more in ({}, {"budget": {"per_month": 5}}):
+        settings = parse({**sections, **more}, base_dir=Path(), secret_keys=frozenset({"monitoring"}))
+        made = next(one for one in roles(settings) if one.name == "monitoring")
+        texts.append((str(made.values["MONITORING_ALERTMANAGER"]), made.texts["MONITORING_ALERTMANAGER_UNIT"]))
+    (plain_config, plain_unit), (text, unit) = texts
+    assert "routes" not in plain_config
+    assert "retention" not in plain_unit
+    (route,) = json.loads(text)["route"]["routes"]
+    alerts = route["matchers"][0].removeprefix('alertname=~"').removesuffix('"').split("|")
+    assert all(f"- alert: {alert}\n" in template("monitoring", "rules.yml") for alert in alerts)
+    assert int(route["repeat_interval"].removesuffix("h")) > 31 * 24
+    assert f" --data.retention={route['repeat_interval']} " in unit
 
 
 # The config, and the head node.

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from components.node.step.step import Step
+from components.roles.monitoring.job_gpu_figures import MOST_JOBS, job_gpu_figures
 from components.roles.monitoring.slurm_figures import slurm_figures
 from components.roles.sll.snapshot import gpu_figures
 from components.roles.tailrack_command import slurm, usage
@@ -419,6 +420,32 @@ def test_unused_gpus_of_all_running_jobs_are_one_figure_without_names() -> None:
     jobs = [job(admin_comment=text), job(admin_comment=text), job(flags=("COMPLETED",), admin_comment=text)]
     (unused,) = [figure for figure in slurm_figures(jobs, []) if figure.name == "tailrack_slurm_gpus_unused"]
     assert unused.samples == [({}, 2)]
+
+
+def test_each_running_job_with_a_record_has_three_series_and_their_number_is_limited() -> None:
+    idle = summary(IDLE, 1, 3600, {}, running=True).text
+    jobs = [
+        job(admin_comment=summary(BUSY, 4, 3600, {}, running=True).text),
+        replace(job(qos="interactive", admin_comment=idle), number=8, user="bob"),
+        # No record yet; ended; waits again with the record of its first run.
+        job(),
+        job(flags=("COMPLETED",), admin_comment=idle),
+        job(flags=("PENDING",), admin_comment=idle),
+    ]
+    ada, bob = {"slurm_job": "7", "user": "ada"}, {"slurm_job": "8", "user": "bob"}
+    found = {metric.name: metric.samples for metric in job_gpu_figures(jobs)}
+    assert found == {
+        "tailrack_slurm_job_gpus": [(bob, 1), (ada, 4)],
+        "tailrack_slurm_job_gpus_unused": [(bob, 1), (ada, 0)],
+        "tailrack_slurm_job_gpu_utilization_ratio": [(bob, 0.0), (ada, 0.9)],
+    }
+    _, unused, _ = job_gpu_figures(jobs, exempt={"interactive"})
+    assert unused.samples == [(bob, 0), (ada, 0)]
+    # Those with unused GPUs stay.
+    many = [replace(jobs[0], number=number) for number in range(1000)] + [replace(jobs[1], number=5000)]
+    for metric in job_gpu_figures(many):
+        assert len(metric.samples) == MOST_JOBS
+        assert metric.samples[0][0]["slurm_job"] == "5000"
 
 
 # Limits for unused GPUs.
