@@ -154,8 +154,10 @@ def test_a_named_qos_an_administrators_release_and_measurements_pass(cluster: Cl
 
 
 def test_after_a_restart_of_the_head_nodes_daemons_nobody_is_told_again_and_jobs_still_wait(cluster: Cluster) -> None:
-    cluster.run("head", "systemctl restart slurmctld tailrack-job-reports; systemctl start tailrack-budget", 90)
-    eventually(lambda: "PENDING" in cluster.run("head", "squeue -h -n new -o %T"), 60, "slurmctld answers")
+    cluster.run("head", "systemctl restart slurmctld tailrack-job-reports", 90)
+    eventually(lambda: cluster.attempt("head", "squeue -h -n new").returncode == 0, 60, "slurmctld answers")
+    cluster.run("head", "systemctl start tailrack-budget", 60)
+    assert cluster.run("head", "squeue -h -n new -o %T").strip() == "PENDING"
     assert cluster.run("head", "squeue -h -n new -o %r").strip() == "JobHeldUser"
     assert REFUSED in submit(cluster, "--job-name=second")
     assert len(posted(cluster)) == 2
