@@ -7,6 +7,7 @@ from components.roles.datasets.settings import Dataset, Staging
 from components.roles.enroot_pyxis.settings import Containers
 from components.roles.gpu.settings import Fabric
 from components.roles.health.settings import Health
+from components.roles.job_hangs.settings import JobHangs
 from components.roles.job_reports.settings import JobReports
 from components.roles.mlflow.settings import Mlflow
 from components.roles.monitoring.settings import Monitoring
@@ -80,6 +81,9 @@ class ClusterSettings(Section):
     )
     job_reports: JobReports | None = key(
         "reports about jobs by mail, Slack or webhook, sent from the head node; default: off", default=None
+    )
+    job_hangs: JobHangs | None = key(
+        "a search for GPU jobs that [hang](using.md#jobs-that-hang); default: off", default=None
     )
     mlflow: Mlflow | None = key(
         "MLflow's tracking server for experiments, on the head node; default: off", default=None

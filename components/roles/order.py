@@ -25,6 +25,7 @@ from components.roles.gpu.role import role as gpu
 from components.roles.grafana.role import role as grafana
 from components.roles.health.role import role as health
 from components.roles.held_packages.role import role as held_packages
+from components.roles.job_hangs.role import role as job_hangs
 from components.roles.job_reports.role import role as job_reports
 from components.roles.machine.role import role as machine
 from components.roles.mlflow.role import role as mlflow
@@ -80,6 +81,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     usage,
     scratch,
     job_reports,
+    job_hangs,
     slurm,
     spot_notice,
     budget,

@@ -17,6 +17,7 @@ _FOLDER = Path(__file__).parents[2]
 # The commands of the program: the module whose `main` takes the arguments.
 COMMANDS = {
     "ask": "components.roles.ssh_trust.ask",
+    "ask-ras": "components.roles.job_hangs.ras",
     "authority": "components.roles.ssh_trust.authorities",
     "backup-homes": "components.roles.backup.homes",
     "budget": "components.roles.budget.watch",
@@ -31,6 +32,8 @@ COMMANDS = {
     "gpus-in-use": "components.validation.preflight.holders",
     "health-check": "components.validation.preflight.health_check",
     "job-gpu-use": "components.roles.usage.record",
+    "job-hangs": "components.roles.job_hangs.find",
+    "job-hangs-here": "components.roles.job_hangs.watch",
     "job-reports": "components.roles.job_reports.daemon",
     "kept": "components.node.step.kept",
     "measure": "components.validation.measurement_run",

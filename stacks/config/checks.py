@@ -10,6 +10,7 @@ from components.roles.budget.settings import check_budget
 from components.roles.datasets.settings import check_datasets
 from components.roles.enroot_pyxis.settings import check_containers
 from components.roles.health.settings import Health
+from components.roles.job_hangs.settings import check_job_hangs
 from components.roles.job_reports.settings import check_job_reports
 from components.roles.mlflow.settings import check_mlflow
 from components.roles.monitoring.settings import check_monitoring
@@ -80,6 +81,8 @@ def check(config: Draft, report: Report) -> None:
         if isinstance(budget := config.values.get("budget"), Draft):
             channels = job_reports if isinstance(job_reports, Draft) else None
             check_budget(budget, config.section("accounting"), channels, report)
+        if isinstance(job_hangs := config.values.get("job_hangs"), Draft):
+            check_job_hangs(job_hangs, scripts, report)
         if isinstance(mlflow := config.values.get("mlflow"), Draft):
             check_mlflow(mlflow, monitoring if isinstance(monitoring, Draft) else None, report)
     share = [folder for name in ("path", "mount") if isinstance(folder := storage.value(name), str)]

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+from components.roles.job_hangs.line import Hang
 from components.roles.role import template
 from lab.commands import run
 from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
@@ -58,6 +60,7 @@ http.server.HTTPServer(("0.0.0.0", 8099), Receiver).serve_forever()
 # Whose alert each is, where all of it is broken at once.
 RAISED = {
     "NodeOut": {"node": "a1"},
+    "JobsHanging": {"instance": "head"},
     "GpuLost": {"instance": "a2"},
     "GpuMemoryErrors": {"instance": "a2", "gpu": "0"},
     "ShareNearlyFull": {"instance": "head"},
@@ -149,6 +152,11 @@ def break_it(cluster: Cluster) -> None:
     job = cluster.run_as("ada", "head", "sbatch --parsable -D / -o /dev/null -w head -J idle --wrap 'sleep 900'")
     eventually(lambda: "head" in cluster.run("head", "squeue -h -t running -o %N"), 60, "the head node has a job")
     cluster.run("head", f"scontrol update jobid={job.strip()} admincomment='{idle}'")
+    # As role job_hangs notes it (test_hangs.py). Draining nodes keep their jobs.
+    job = cluster.run_as("ada", "head", "sbatch --parsable --output=/dev/null -w a1 --wrap 'sleep 3600'").strip()
+    eventually(lambda: "a1" in cluster.run("head", "squeue -h -t running -o %N"), 60, "a1 has a job")
+    hang = Hang(int(time.time()), "equal", "AllReduce", 1, 1, 2).text
+    cluster.run("head", f"scontrol update jobid={job} admincomment='{hang}'")
     cluster.run("head", "scontrol update nodename=a1 state=drain reason='new disk'")
     # As a user fills it, over NFS.
     cluster.run_as("ada", "a1", "! head -c 1G /dev/zero >all", 300)
@@ -217,6 +225,7 @@ def test_each_is_over_when_its_remedy_was_followed(cluster: Cluster) -> None:
     begin(cluster, "a2", "receiver", RECEIVER)
     cluster.run("head", "systemctl restart tailrack-alertmanager")
     cluster.run("a1", "systemctl start tailrack-node-exporter; nft delete table inet broken")
+    cluster.run("head", "scancel -u ada")
     cluster.run("head", "rm /export/shared/home/ada/all /var/lib/slurm/slurmctld/filler; tailrack resume a1", 120)
     cluster.run("head", f"rm {LEDGER}; scancel -n idle")
     cluster.run("head", "rm /var/lib/tailrack/backup-state; systemctl start tailrack-sign")

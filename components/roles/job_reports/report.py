@@ -11,7 +11,7 @@ from components.roles.job_reports.events import Event
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.slurm import SlurmError
-from components.roles.tailrack_command.why import as_text, explain
+from components.roles.tailrack_command.why import as_text, explain, hang_of
 from components.validation.preflight.findings import plain
 
 _GPUS = re.compile(r"(?:^|,)gres/gpu=([0-9]{1,6})(?:,|$)")
@@ -79,7 +79,7 @@ def _name(job: Job) -> str:
 
 
 def _state(job: Job) -> str:
-    return job.state.lower().replace("_", " ")
+    return "seems to hang" if hang_of(job) else job.state.lower().replace("_", " ")
 
 
 def _duration(seconds: int) -> str:

@@ -93,7 +93,7 @@ _HEAD_READERS = """backup_timestamp_seconds budget_spent_ratio budget_tell_ratio
     busbw_gb_per_s measured_timestamp_seconds measurement_verdict node_cost_this_month node_idle_limit_seconds
     node_idle_seconds node_price_per_hour share_available_bytes share_bytes slurm_gpus slurm_gpus_in_use
     slurm_gpus_unused slurm_job_gpu_utilization_ratio slurm_job_gpus slurm_job_gpus_unused slurm_jobs
-    slurm_node_out slurm_nodes slurm_state_available_bytes slurm_state_bytes
+    slurm_jobs_hanging slurm_node_out slurm_nodes slurm_state_available_bytes slurm_state_bytes
     training_floor_images_per_second_per_rank training_images_per_second training_images_per_second_per_rank
     training_jitter_ratio training_measured_timestamp_seconds training_verdict"""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from components.roles.job_hangs.line import read_hang
 from components.roles.monitoring.exposition import Metric
 from components.roles.sll.snapshot import gpus_of
 from components.roles.tailrack_command.job import Job
@@ -55,6 +56,11 @@ def slurm_figures(jobs: Iterable[Job], nodes: Sequence[Node]) -> list[Metric]:
             "tailrack_slurm_gpus_unused",
             "GPUs that running jobs have and have not used for 10 minutes or more; without accounting, 0.",
             [({}, sum(_unused(job) for job in jobs if job.runs))],
+        ),
+        Metric(
+            "tailrack_slurm_jobs_hanging",
+            "Running jobs that seem to hang; without tailrack:job_hangs, 0.",
+            [({}, sum(read_hang(job.admin_comment) is not None for job in jobs if job.runs))],
         ),
     ]
 

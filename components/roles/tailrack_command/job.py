@@ -28,6 +28,8 @@ class Job:
     resources             its requested resources in total: `cpu=2,mem=4G,node=1,gres/gpu=8`
     allocated             the resources that Slurm gave it, in the same form
     admin_comment         a text that only Slurm's administrators can set
+    requeues              whether Slurm may requeue it
+    mail_user             the receivers that its user named
     status, signal        its exit status and signal
     output                the file of its output
     """
@@ -63,6 +65,8 @@ class Job:
     output: str = ""
     allocated: str = ""
     admin_comment: str = ""
+    requeues: bool = False
+    mail_user: str = ""
 
     @property
     def title(self) -> str:
@@ -133,6 +137,8 @@ def _job(entry: Mapping[str, Any]) -> Job:
         output=_text(entry, "standard_output"),
         allocated=_text(entry, "tres_alloc_str"),
         admin_comment=_text(entry, "admin_comment"),
+        requeues=entry.get("requeue") is True,
+        mail_user=_text(entry, "mail_user"),
     )
 
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from components.roles.job_hangs.line import Hang, next_command, read_hang
+from components.roles.job_hangs.line import sentence as hang_sentence
 from components.roles.scratch.sync_report import sentences
 from components.roles.sll.snapshot import gpus_of
 from components.roles.slurm.end_jobs import read_cause
@@ -80,7 +82,9 @@ def _explain(job: Job, nodes: Sequence[Node]) -> Why:
         since = time.strftime("%Y-%m-%d %H:%M", time.gmtime(job.start))
         restarts = f" Restarts so far: {job.restarts}." if job.restarts else ""
         place = job.nodes or "nodes that are getting ready"
-        return Why((f"It has been running on {place} since {since} UTC.{restarts}",))
+        running = f"It has been running on {place} since {since} UTC.{restarts}"
+        hang = hang_of(job)
+        return Why((running, hang_sentence(hang)), next_command(job.title, hang)) if hang else Why((running,))
     cancelled_by = slurm.cancelled_by(job.title) if job.state == "CANCELLED" else ""
     return why_it_ended(job, _output(job), cancelled_by)
 
@@ -91,6 +95,12 @@ def with_cause(job: Job, why: Why) -> Why:
     if not cause or not job.restarts or any(cause in sentence for sentence in why.sentences):
         return why
     return replace(why, sentences=(*why.sentences, f"It was requeued because {cause}."))
+
+
+def hang_of(job: Job) -> Hang | None:
+    """Return the hang of a running job, as role job_hangs noted it; None without one, or if it was before a requeue."""
+    hang = read_hang(job.admin_comment) if job.runs else None
+    return hang if hang and hang.since >= job.start else None
 
 
 def with_gpu_use(job: Job, why: Why) -> Why:

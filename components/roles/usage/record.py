@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from pathlib import PurePath
+from typing import Any, TypeVar
 
 from components.node import files
 from components.node.run import attempt
@@ -40,6 +41,7 @@ MINUTES = 5
 WAIT_SECONDS = 180
 # Nodes keep the samples of an ended job for this time.
 KEEP_SECONDS = 3600
+T = TypeVar("T")
 Book = Mapping[str, Sequence[Stay]]
 Answers = Mapping[str, Mapping[str, Use]]
 
@@ -149,15 +151,24 @@ def record(ended: Iterable[tuple[Job, str]]) -> list[str]:
 
 def ask_nodes(names: Sequence[str]) -> dict[str, Mapping[str, Use]]:
     """Return the use of jobs' GPUs by node and job. Nodes that do not answer are missing."""
+    return ask_each(names, ANSWER, read_answer)
+
+
+def ask_each(names: Sequence[str], program: str, read: Callable[[str], T | None]) -> dict[str, T]:
+    """Return nodes' answers by node. Nodes that do not answer are missing.
+
+    program   the file of the answer on each node
+    read      reads an answer; None if it is malformed
+    """
     own_name = (files.read(f"{STATE_DIR}/node-name") or "").strip()
 
-    def answer(name: str) -> Mapping[str, Use] | None:
+    def answer(name: str) -> T | None:
         local = name == own_name
-        ended = attempt(ANSWER, limit=LIMIT_SECONDS, quiet=True) if local else ask(key, name, "gpu-use")
-        return read_answer(ended.output) if ended.ok else None
+        ended = attempt(program, limit=LIMIT_SECONDS, quiet=True) if local else ask(key, name, PurePath(program).name)
+        return read(ended.output) if ended.ok else None
 
     with asking_key() as key, ThreadPoolExecutor(AT_ONCE) as pool:
-        return {name: uses for name, uses in zip(names, pool.map(answer, names), strict=True) if uses is not None}
+        return {name: text for name, text in zip(names, pool.map(answer, names), strict=True) if text is not None}
 
 
 def read_answer(text: str) -> Mapping[str, Use] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
@@ -16,8 +17,9 @@ from components.node import files
 from components.node.accounts import as_user
 from components.node.locks import Lock
 from components.roles.gpu.nvidia_smi import NOBODY
+from components.roles.job_hangs import watch
 from components.roles.usage.paths import JOBS, SAMPLES
-from components.roles.usage.samples import QUERY, GpuSamples, JobSamples, Reading, places, read_gpus
+from components.roles.usage.samples import QUERY, QUERY_WITH_POWER, GpuSamples, JobSamples, Reading, places, read_gpus
 from components.validation.preflight.gres import GRES, device_numbers_in
 from components.validation.preflight.smi import bus_address
 
@@ -43,19 +45,25 @@ def sample() -> int:
     for job in files.names_in(SAMPLES):
         if not _recent(job):
             files.remove(f"{SAMPLES}/{job}")
+    watch.forget()
     jobs = [job for job in files.names_in(JOBS) if _JOB.fullmatch(job)]
     if not jobs:
         return 0
     # As root, nvidia-smi would create device files that a container must not have.
-    ended = as_user(NOBODY, "nvidia-smi", *QUERY, limit=LIMIT_SECONDS)
+    minutes = watch.minutes()
+    ended = as_user(NOBODY, "nvidia-smi", *(QUERY_WITH_POWER if minutes else QUERY), limit=LIMIT_SECONDS)
     if not ended.ok:
         sys.stderr.write(f"nvidia-smi ended with status {ended.status}\n")
     # Without readings the jobs' GPUs are still counted: they are held.
     readings = {_device(reading): reading for reading in read_gpus(ended.output if ended.ok else "")}
     devices = device_numbers_in(files.read(f"/{GRES}") or "")
     files.make_folder(SAMPLES, 0o700)
+    end = time.monotonic() + watch.ASKING_SECONDS
     for job in jobs:
-        _add(job, devices, readings)
+        held = _held(job, devices)
+        _add(job, held, readings)
+        if minutes and held:
+            watch.watch(job, [readings.get(device) for device in held], minutes, end)
     return 0
 
 
@@ -68,9 +76,12 @@ def read(job: str) -> JobSamples:
         return JobSamples()
 
 
-def _add(job: str, devices: Sequence[int], readings: Mapping[int, Reading]) -> None:
-    held = [devices[place] for place in places(files.read(f"{JOBS}/{job}") or "") if place < len(devices)]
-    # The job may have ended meanwhile; then it has no GPU any more.
+def _held(job: str, devices: Sequence[int]) -> list[int]:
+    """Return the numbers of a job's GPUs. The job may have ended meanwhile; then it has none any more."""
+    return [devices[place] for place in places(files.read(f"{JOBS}/{job}") or "") if place < len(devices)]
+
+
+def _add(job: str, held: Sequence[int], readings: Mapping[int, Reading]) -> None:
     if not held:
         return
     gpus = read(job).plus(held, readings).gpus

@@ -6,6 +6,7 @@ A job's samples are counted per GPU that Slurm gave it, whether or not a process
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,16 +18,22 @@ QUERY: Sequence[str] = (
     "--query-gpu=index,pci.bus_id,utilization.gpu,memory.used",
     "--format=csv,noheader,nounits",
 )
+QUERY_WITH_POWER: Sequence[str] = (f"{QUERY[0]},power.draw,power.limit", QUERY[1])
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One GPU now: the percentage of the last second in which a kernel ran, and the used memory in MiB."""
+    """One GPU now: the percentage of the last second in which a kernel ran, and the used memory in MiB.
+
+    power, limit   its power and the limit of it in watts, where QUERY_WITH_POWER was asked; 0 if unknown
+    """
 
     index: int
     bus: str
     percent: int
     memory: int
+    power: float = 0.0
+    limit: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -125,9 +132,14 @@ def read_gpus(output: str) -> list[Reading]:
     readings = []
     for row in csv.reader(output.splitlines()):
         cells = [cell.strip() for cell in row]
-        if len(cells) == 4 and all(cell.isascii() and cell.isdecimal() for cell in (cells[0], *cells[2:])):
-            readings.append(Reading(int(cells[0]), cells[1], min(100, int(cells[2])), int(cells[3])))
+        if len(cells) in (4, 6) and all(cell.isascii() and cell.isdecimal() for cell in (cells[0], *cells[2:4])):
+            power = [_watts(cell) for cell in cells[4:]]
+            readings.append(Reading(int(cells[0]), cells[1], min(100, int(cells[2])), int(cells[3]), *power))
     return readings
+
+
+def _watts(text: str) -> float:
+    return float(text) if re.fullmatch(r"[0-9]{1,5}(\.[0-9]{1,3})?", text) else 0.0
 
 
 def places(text: str) -> list[int]:

@@ -396,6 +396,18 @@ def bad_cases() -> list[Bad]:
             ("neither a mail address nor a channel's name",),
         ),
         Bad(
+            "minutes in which a checkpoint looks like a hang are refused",
+            "job_hangs: {minutes: 4}",
+            "job_hangs.minutes",
+            ("5 to",),
+        ),
+        Bad(
+            "jobs that hang without the scripts around jobs are refused",
+            "{health: {enabled: false}, job_hangs: {}}",
+            "job_hangs",
+            ("while health is off", "health.enabled"),
+        ),
+        Bad(
             "accounting of the user's own beside tailrack's is refused",
             "slurm: {settings: {AccountingStorageHost: db.example.org}}",
             "slurm.settings.AccountingStorageHost",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from components.roles.job_hangs.paths import FIRST_PORT, PORTS
 from components.roles.role import template
 
 # A rack with two networks, of which b1 lacks one, and cards that are called otherwise on each; another site.
@@ -56,6 +57,8 @@ class Node:
         for path, mine in (("/sys/class/infiniband", self.verbs), ("/etc/nccl.conf", self.nccl_conf)):
             assert path in text
             text = text.replace(path, str(mine))
+        self.hangs = folder / "job-hangs"
+        text = text.replace("/etc/tailrack/job-hangs", str(self.hangs))
         self.program.write_text(text.replace("/etc/slurm/topology.conf", str(folder / "none")))
 
     def with_disk(self, *jobs: str) -> None:
@@ -429,3 +432,15 @@ def test_an_index_in_a_file_of_nccl_stays(node: Node, tmp_path: Path) -> None:
         file.write_text("NCCL_IB_GID_INDEX=7\n")
         assert "NCCL_IB_GID_INDEX" not in node.task("a1", **more)
         file.unlink()
+
+
+def test_with_job_hangs_each_job_has_a_ras_port_of_its_own_and_the_users_wins(node: Node) -> None:
+    assert "NCCL_RAS_ADDR" not in node.task("a1,a2", SLURM_JOB_ID="34567")
+    node.hangs.write_text("10\n")
+    assert node.task("a1,a2", SLURM_JOB_ID="34567")["NCCL_RAS_ADDR"] == "localhost:25567"
+    assert (FIRST_PORT + 34567 % PORTS, FIRST_PORT + PORTS) == (25567, 31000)
+    given = node.task("a1,a2", SLURM_JOB_ID="34567", NCCL_RAS_ADDR="localhost:28028")
+    assert given["NCCL_RAS_ADDR"] == "localhost:28028"
+    # A job that another job submits.
+    first = node.task("a1,a2", SLURM_JOB_ID="34567")
+    assert node.task("a1,a2", SLURM_JOB_ID="34568", **inherited(first))["NCCL_RAS_ADDR"] == "localhost:25568"

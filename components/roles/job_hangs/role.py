@@ -1,0 +1,31 @@
+"""Jobs that hang: found by GPUs that wait and by NCCL's RAS subsystem, reported with the ranks that are behind.
+
+Role usage samples the GPUs of jobs once a minute and calls watch.py. `tailrack why` shows what find.py notes.
+"""
+
+from __future__ import annotations
+
+from components.roles.cluster_settings import ClusterSettings
+from components.roles.job_hangs.paths import UNITS
+from components.roles.program import launcher
+from components.roles.role import Role, template
+
+
+def role(settings: ClusterSettings) -> Role:
+    """Return the role, also where it is off: its phases then remove it."""
+    hangs = settings.job_hangs
+    return Role(
+        "job_hangs",
+        after=("usage", "job_reports"),
+        values={
+            "JOB_HANGS_MINUTES": hangs.minutes if hangs else 0,
+            "JOB_HANGS_REQUEUE": bool(hangs and hangs.requeue),
+        },
+        texts={
+            "JOB_HANGS_ASK_RAS": launcher("ask-ras"),
+            "JOB_HANGS_ANSWER": launcher("job-hangs-here"),
+            "JOB_HANGS_FINDER": launcher("job-hangs"),
+            "JOB_HANGS_UNIT": template("job_hangs", UNITS[0]),
+            "JOB_HANGS_TIMER": template("job_hangs", UNITS[1]),
+        },
+    )

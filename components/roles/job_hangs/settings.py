@@ -1,0 +1,31 @@
+"""The section `job_hangs`: jobs whose ranks wait for each other without end."""
+
+from components.settings.draft import Draft
+from components.settings.problems import Report
+from components.settings.section import Section, number, yes_no
+from components.settings.types import Whole
+
+
+class JobHangs(Section):
+    """A search for jobs that hang."""
+
+    minutes: Whole = number(
+        "report a job whose GPUs wait and whose NCCL makes no progress for so many minutes; longer than a checkpoint "
+        "or an evaluation by one rank takes",
+        5,
+        1440,
+        breaks="jobs that write a checkpoint would be reported, or jobs that hang would not",
+        default=10,
+    )
+    requeue: bool = yes_no(
+        "requeue such a job two minutes after the report, three times at most, unless it was submitted with "
+        "`--no-requeue`",
+        default=False,
+    )
+
+
+def check_job_hangs(hangs: Draft, health: Draft, report: Report) -> None:
+    """Report the section without the scripts that note which GPUs a job has."""
+    if health.value("enabled") is False:
+        fix = "remove it, or set tailrack:health.enabled to true"
+        report.add(hangs.path, "is set while health is off", "no job's GPUs would be sampled", fix)

@@ -1,0 +1,87 @@
+"""A job on two GPUs whose rank 1 stops: real utilization, real power and NCCL's real RAS lead to that rank.
+
+tests/gpu/hang_by_hand.py shows the same signs without a cluster.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.gpu.cluster import GpuCluster
+from tests.gpu.machines import PYTORCH
+from tests.lab.cluster import eventually
+
+pytestmark = pytest.mark.usefixtures("real")
+MINUTES = 5
+RANKS = """
+import os, time, torch, torch.distributed as dist
+rank, ranks = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
+torch.cuda.set_device(int(os.environ["SLURM_LOCALID"]) % torch.cuda.device_count())
+dist.init_process_group("nccl", init_method=f"tcp://{os.environ['FIRST']}:29517", rank=rank, world_size=ranks)
+data = torch.ones(1 << 20, device="cuda")
+for _ in range(20):
+    dist.all_reduce(data)
+torch.cuda.synchronize()
+print("rank", rank, "of NCCL", torch.cuda.nccl.version(), "works as", os.getpid(), flush=True)
+if rank == 1:
+    time.sleep(3600)
+dist.all_reduce(data)
+torch.cuda.synchronize()
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def python(cluster: GpuCluster) -> Iterator[str]:
+    """The Python that has PyTorch; the cluster searches for jobs that hang."""
+    found = PYTORCH.read_text().splitlines()
+    if not found:
+        pytest.skip("HANGS ARE NOT TESTED: this machine's python3 has no PyTorch in an environment of its own")
+    cluster.config["tailrack:job_hangs"] = {"minutes": MINUTES}
+    cluster.measured()
+    text = base64.b64encode(RANKS.encode()).decode()
+    cluster.run_as("ada", "head", f"cd; base64 -d >ranks.py <<<{text}")
+    yield found[0]
+    del cluster.config["tailrack:job_hangs"]
+    cluster.measured()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words", "late"),
+    [
+        ("a,b", "-w a,b -N2 --ntasks-per-node=1 --gpus-per-node=1", "b"),
+        ("c", "-w c -N1 --ntasks-per-node=2 --gpus-per-node=2", "c"),
+    ],
+)
+def test_the_rank_that_stopped_is_named_with_its_node(
+    cluster: GpuCluster, python: str, nodes: str, words: str, late: str
+) -> None:
+    names = nodes.split(",")
+    line = f"cd; FIRST={names[0]} sbatch --parsable --output=ranks.out {words} --wrap 'srun {python} ranks.py'"
+    job = cluster.run_as("ada", "head", line).strip()
+
+    def output() -> str:
+        return cluster.attempt("head", "runuser -u ada -- cat ~ada/ranks.out").stdout
+
+    try:
+        eventually(lambda: output().count("works as") == 2, 180, "both ranks work")
+        process = re.findall(r"rank 1 of .* works as (\d+)", output())[0]
+        for _ in range(MINUTES + 3):
+            # nvidia-smi shows the utilization of the last second.
+            time.sleep(1.5)
+            for name in names:
+                cluster.run(name, "/usr/local/lib/tailrack/gpu-use", 90)
+        cluster.run("head", "systemctl start tailrack-job-hangs.service")
+        why = cluster.run_as("ada", "head", f"tailrack why {job}")
+        signs = "".join(cluster.run(name, f"cat /run/tailrack-private/job-hangs/{job}") for name in names)
+        assert re.search(rf"rank 1 \(node {late}, GPU \d\) is behind: 20 of 21 AllReduce", why), why + signs
+        assert f"-w {late} py-spy dump --pid {process}" in why, why
+    finally:
+        cluster.run("head", f"scancel {job}")
+        eventually(
+            lambda: not cluster.run("head", f"squeue -h -j {job} -t all -o %T | grep -v CANC || :"), 60, "it ends"
+        )

@@ -1,0 +1,679 @@
+"""Jobs that hang: recorded answers of RAS and damaged ones, the two signs, and what users see.
+
+tests/fixtures/ras/README.md says where each answer comes from.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.roles.job_hangs import find, ras, watch
+from components.roles.job_hangs.communicators import (
+    ABSENT,
+    BEHIND,
+    DIFFERENT,
+    EQUAL,
+    MISSING,
+    NONE,
+    Communicator,
+    Finding,
+    Group,
+    Rank,
+    finding,
+)
+from components.roles.job_hangs.judge import judge
+from components.roles.job_hangs.leave import leave
+from components.roles.job_hangs.line import Hang, Late, next_command, read_hang, sentence, with_hang
+from components.roles.job_hangs.paths import ANSWER, ASK_RAS, FINDER, LIMITS, MINUTES, OWNERS, REPORTED, STALLS
+from components.roles.job_hangs.ras_answer import read_answer
+from components.roles.job_hangs.role import role
+from components.roles.job_hangs.stall import (
+    LateRank,
+    RasFinding,
+    Stall,
+    after_sample,
+    as_json,
+    read_finding,
+    read_stall,
+    signs,
+)
+from components.roles.job_reports.events import Event
+from components.roles.job_reports.paths import MAIL_PROGRAM
+from components.roles.job_reports.report import write_report
+from components.roles.monitoring.slurm_figures import slurm_figures
+from components.roles.tailrack_command import slurm
+from components.roles.tailrack_command.job import Job
+from components.roles.tailrack_command.why import explain
+from components.roles.usage.paths import JOBS
+from components.roles.usage.samples import QUERY, QUERY_WITH_POWER, Reading, read_gpus
+from components.roles.usage.summary import read_summary, with_summary
+from stacks.config import parse
+from tests.unit.configs import LAB
+from tests.unit.shell import Shell, role_header, script_of
+
+RECORDED = Path(__file__).parents[3] / "fixtures/ras"
+NOW = 1_790_000_000
+WAITS = Reading(0, "", 100, 1657, 123.5, 700.0)
+IDLES = Reading(1, "", 0, 1657, 124.3, 700.0)
+WORKS = Reading(0, "", 99, 1883, 692.6, 700.0)
+DIGEST = "a" * 64
+LATE = LateRank(5, "100.64.0.2", 4711, 1, local=True)
+FOUND = RasFinding(DIGEST, BEHIND, "AllReduce", 12034, 12035, 8, (LATE,), 1)
+HANG = Hang(NOW, BEHIND, "AllReduce", 12034, 12035, 8, 1, (Late(5, "b1", 1, 4711),))
+
+
+def recorded(name: str) -> str:
+    return (RECORDED / name).read_text(encoding="utf-8")
+
+
+def found(name: str) -> Finding:
+    """Return the finding of a recorded answer."""
+    communicators = read_answer(recorded(name))
+    assert communicators is not None
+    return finding(communicators)
+
+
+# RAS's answers.
+
+
+@pytest.mark.parametrize("ending", ["json", "txt"])
+def test_the_rank_that_sleeps_is_behind_in_both_forms_of_a_recorded_answer(ending: str) -> None:
+    late = found(f"2.28.9-behind.{ending}")
+    assert (late.kind, late.operation, late.count, late.most, late.size, late.total) == (
+        BEHIND,
+        "AllReduce",
+        21,
+        22,
+        2,
+        1,
+    )
+    assert late.ranks == (Rank(1, "192.0.2.2", 1092, 1),)
+
+
+@pytest.mark.parametrize("name", ["2.28.9-killed.json", "2.28.9-killed.txt"])
+def test_a_killed_rank_is_missing_also_where_nccl_forgets_a_comma(name: str) -> None:
+    lost = found(name)
+    assert (lost.kind, lost.ranks) == (MISSING, (Rank(1, "192.0.2.2", 1983, 1),))
+
+
+def test_a_rank_that_ras_considers_dead_is_missing() -> None:
+    assert found("2.28.9-dead.txt").ranks == (Rank(1, "192.0.2.2", 1771, 1),)
+    assert found("2.29.1-missing.json").ranks == (Rank(1, "172.16.64.245", 1524345, 1),)
+
+
+def test_nccl_2_24_counts_all_operations_together_and_numbers_missing_ranks_only() -> None:
+    late = found("2.24-mismatch.txt")
+    assert (late.kind, late.operation, late.count, late.most, late.size, late.total) == (
+        BEHIND,
+        "collective",
+        6649,
+        6650,
+        32,
+        6,
+    )
+    assert [rank.number for rank in late.ranks] == [0, 2, 3, 4, 5, 7]
+    lost = found("2.24-incomplete.txt")
+    assert (lost.kind, lost.ranks, lost.size) == (MISSING, (Rank(21),), 32)
+
+
+def test_ranks_that_launch_different_operations_wait_for_each_other() -> None:
+    assert found("2.28.9-other-operations.txt").kind == DIFFERENT
+    assert found("2.28.9-other-operations.txt").operation == "AllGather,AllReduce"
+
+
+def test_a_job_at_work_has_equal_counts_and_another_digest_with_each_operation() -> None:
+    text = recorded("2.28.9-working.json")
+    assert found("2.28.9-working.json").kind == EQUAL
+    later = read_answer(text.replace('"AllReduce": 252', '"AllReduce": 253'))
+    assert later is not None
+    assert finding(later).digest != found("2.28.9-working.json").digest
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in RECORDED.glob("2*")))
+def test_an_answer_that_was_cut_off_or_damaged_raises_nothing(name: str) -> None:
+    text = recorded(name)
+    for at in range(0, len(text), 37):
+        for damaged in (text[:at], text[:at] + "\0{[" + text[at:], text[:at] + text[at + 5 :]):
+            communicators = read_answer(damaged)
+            if communicators is not None:
+                finding(communicators)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "HTTP/1.1 400 Bad Request\r\n\r\n",
+        "{" * 100_000,
+        "[" * 100_000,
+        '{"communicators": 5}',
+        '{"communicators": [[]]}',
+        json.dumps({"communicators": [{"hash": "x" * 100}]}),
+        recorded("2.28.9-behind.json").replace('"AllReduce": 22', '"AllReduce": -22'),
+        recorded("2.28.9-behind.json").replace('"AllReduce": 22', '"AllReduce": 1e400'),
+        recorded("2.28.9-behind.json").replace('"AllReduce"', '"All\\nReduce"'),
+        recorded("2.28.9-behind.json").replace('"rank": 0', '"rank": true'),
+    ],
+)
+def test_answers_in_another_form_are_none(text: str) -> None:
+    assert read_answer(text) is None
+
+
+def test_a_host_that_is_no_address_is_left_out() -> None:
+    communicators = read_answer(recorded("2.28.9-behind.json").replace("192.0.2.2", "$(reboot); x"))
+    assert communicators is not None
+    assert finding(communicators).ranks == (Rank(1, "", 1092, 1),)
+
+
+def test_a_communicator_that_ends_is_left_out() -> None:
+    text = recorded("2.28.9-behind.json").replace('"finalize_called": false', '"finalize_called": true', 1)
+    assert read_answer(text) == []
+    assert finding([]).kind == NONE
+
+
+# The rank that others wait for.
+
+
+def groups(counts: Mapping[int, Sequence[int]]) -> tuple[Group, ...]:
+    """Return groups of ranks by their counts; rank N is process N + 100 of one machine."""
+    return tuple(
+        Group(count, len(ranks), tuple(Rank(number, "10.0.0.1", number + 100, number) for number in ranks))
+        for count, ranks in sorted(counts.items())
+    )
+
+
+def test_a_rank_that_waits_for_another_is_not_the_cause() -> None:
+    # Rank 3 stopped. Rank 2 waits for it in their pair, so ranks 0 and 1 wait for both in the world.
+    world = Communicator("w", 4, {"AllReduce": groups({10: [0, 1], 9: [2, 3]})}, True)
+    pair = Communicator("p", 2, {"AllGather": groups({7: [2], 6: [3]})}, True)
+    cause = finding([pair, world])
+    assert (cause.kind, [rank.number for rank in cause.ranks], cause.total, cause.size) == (BEHIND, [3], 1, 4)
+
+
+def test_of_a_large_group_that_ras_does_not_name_the_number_is_known() -> None:
+    late = finding([Communicator("w", 8, {"AllReduce": (Group(9, 7), *groups({10: [0]}))})])
+    assert (late.kind, late.total, late.ranks) == (BEHIND, 7, ())
+
+
+def test_a_rank_that_answers_but_has_not_joined_is_absent() -> None:
+    row = json.loads(recorded("2.29.1-missing.json").partition("OK\nOK\n")[2])
+    row["communicators"][0]["missing_ranks"][0]["status"]["unresponsive"] = False
+    communicators = read_answer(json.dumps(row))
+    assert communicators is not None
+    assert finding(communicators).kind == ABSENT
+
+
+# The client.
+
+
+class FakeRas:
+    """A server on this machine that gives an answer, and stays silent to the first connections."""
+
+    def __init__(self, answer: bytes, silent: int = 0) -> None:
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.place = ("127.0.0.1", int(self.server.getsockname()[1]))
+        self.requests: list[bytes] = []
+        self._answer, self._silent = answer, silent
+        self._kept: list[socket.socket] = []
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self.server.accept()
+            except OSError:
+                return
+            if self._silent:
+                self._silent -= 1
+                self._kept.append(connection)
+                continue
+            with connection:
+                self.requests.append(connection.recv(4096))
+                with contextlib.suppress(OSError):
+                    connection.sendall(self._answer)
+
+
+def test_the_request_is_repeated_until_a_rank_that_is_not_stopped_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ras, "_GREETING_SECONDS", 0.1)
+    server = FakeRas(recorded("2.28.9-behind.json").encode(), silent=2)
+    assert read_answer(ras.ask(server.place))
+    assert server.requests == [b"CLIENT PROTOCOL 2\nTIMEOUT 5\nSET FORMAT json\nVERBOSE STATUS\n"]
+    # No one listens there.
+    assert ras.ask(("127.0.0.1", 1)) == ""
+
+
+def test_an_answer_without_an_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ras, "MOST_BYTES", 100_000)
+    assert ras.ask(FakeRas(b"x" * 2_000_000).place) == ""
+    monkeypatch.setattr(ras, "LIMIT_SECONDS", 0.2)
+    monkeypatch.setattr(ras, "_GREETING_SECONDS", 0.1)
+    begin = time.monotonic()
+    assert ras.ask(FakeRas(b"", silent=1000).place) == ""
+    assert time.monotonic() - begin < 5
+
+
+def test_only_the_default_port_and_that_of_the_environment_are_asked_where_the_job_listens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, other = FakeRas(b""), FakeRas(b"")
+    own = os.getpid()
+    monkeypatch.setattr(ras, "DEFAULT_PORT", server.place[1])
+    assert ras.places({own: ""}) == [server.place]
+    named = f"PATH=/\0NCCL_RAS_ADDR=localhost:{other.place[1]}\0"
+    assert ras.places({own: named}) == [other.place, server.place]
+    # Not the job's.
+    assert ras.places({2**22 + 1: named}) == []
+    for odd in ("localhost:99999999", "localhost", "$(x):1;2"):
+        assert ras.places({own: f"NCCL_RAS_ADDR={odd}"}) == [server.place]
+
+
+def test_a_jobs_processes_are_those_of_this_account_with_its_number() -> None:
+    environment = {"SLURM_JOB_ID": "4711000", "PATH": os.environ["PATH"]}
+    with subprocess.Popen(["sleep", "60"], env=environment) as process:
+        try:
+            assert set(ras.processes_of("4711000")) == {process.pid}
+            assert ras.processes_of("711000") == {}
+        finally:
+            process.kill()
+
+
+def test_listening_sockets_are_read_from_the_kernels_table() -> None:
+    rest = "00000000:00000000 00:00000000 00000000  6001        0"
+    table = (
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+        f"   0: 0100007F:5593 00000000:0000 0A {rest} 100 1 0 100 0 0 10 0\n"
+        f"   1: 00000000:6D7C 00000000:0000 0A {rest} 101 1 0 100 0 0 10 0\n"
+        f"   2: 0100007F:5593 0100007F:9999 01 {rest} 102 1 0 100 0 0 10 0\n"
+    )
+    assert ras.listening(table) == {"100": (21907, "127.0.0.1"), "101": (28028, "127.0.0.1")}
+
+
+def test_a_ranks_machine_is_this_one_if_its_address_is() -> None:
+    assert ras.is_local("127.0.0.1")
+    assert not ras.is_local("203.0.113.9")
+    assert not ras.is_local("")
+    (row,) = json.loads(ras.as_json(Finding(DIGEST, BEHIND, ranks=(Rank(1, "127.0.0.1", 7, 0),), total=1)))["ranks"]
+    assert row["local"] is True
+
+
+def test_an_answer_about_another_job_on_the_same_port_is_left_out() -> None:
+    own = [Communicator("w", 2, {"AllReduce": (Group(1, 1, (Rank(0, "127.0.0.1", 7, 0),)),)}, True)]
+    assert ras._is_of_job(own, {7})
+    assert not ras._is_of_job(own, {8})
+
+
+# The two signs on a node.
+
+
+@pytest.mark.parametrize(
+    ("readings", "expected"),
+    [
+        ([WAITS, IDLES], (1, 1)),
+        ([WAITS, WORKS], None),
+        ([replace(WAITS, power=300.0)], None),
+        ([replace(WAITS, power=0.0, limit=0.0)], None),
+        ([replace(WAITS, percent=89)], None),
+        ([WAITS, None], None),
+        ([], None),
+    ],
+)
+def test_a_gpu_waits_at_full_utilization_and_little_power(
+    readings: list[Reading | None], expected: tuple[int, int] | None
+) -> None:
+    assert signs(readings) == expected
+
+
+def stalled(minutes: int, samples: int, answers: Callable[[int], RasFinding | None]) -> tuple[Stall, list[int]]:
+    """Return the stall after some samples of a GPU that waits, and the samples at which RAS was asked."""
+    stall, asked = Stall(), list[int]()
+
+    def ask() -> RasFinding | None:
+        asked.append(number)
+        return answers(number)
+
+    for number in range(1, samples + 1):
+        stall = after_sample(stall, [WAITS], NOW + 60 * number, minutes, ask)
+    return stall, asked
+
+
+def test_ras_is_asked_twice_the_configs_minutes_apart_and_then_every_five() -> None:
+    stall, asked = stalled(10, 23, lambda _: FOUND)
+    assert asked == [2, 12, 17, 22]
+    assert (stall.samples, stall.unchanged, stall.since, stall.finding) == (23, 20, NOW + 60, FOUND)
+
+
+def test_progress_begins_the_minutes_again() -> None:
+    stall, asked = stalled(10, 30, lambda number: replace(FOUND, digest=f"{number:064x}"))
+    assert asked == [2, 12, 22]
+    assert stall.unchanged == 0
+
+
+def test_a_gpu_that_works_ends_the_stall_and_a_silent_ras_is_asked_every_five_minutes() -> None:
+    stall, asked = stalled(10, 13, lambda _: None)
+    assert asked == [2, 7, 12]
+    assert after_sample(stall, [WORKS], NOW, 10, lambda: FOUND) == Stall()
+
+
+def test_without_time_for_ras_the_sample_counts() -> None:
+    assert after_sample(Stall(NOW, 5, 1, 0), [WAITS], NOW, 10, None) == Stall(NOW, 6, 1, 0)
+
+
+def test_root_accepts_only_a_finding_in_its_form() -> None:
+    good = asdict(FOUND)
+    assert read_finding(json.dumps(good)) == FOUND
+    rank = good["ranks"][0]
+    for bad in (
+        {"kind": "x"},
+        {"digest": "A" * 64},
+        {"operation": "a; b"},
+        {"count": -1},
+        {"total": 2**60},
+        {"ranks": [rank] * 9},
+        {"ranks": [{**rank, "host": "b1; reboot"}]},
+        {"ranks": [{**rank, "process": "1"}]},
+        {"ranks": "x"},
+    ):
+        assert read_finding(json.dumps({**good, **bad})) is None, bad
+    for text in ("", "[]", "5", "{", "[" * 100_000):
+        assert read_finding(text) is None
+        assert read_stall(text) is None
+    assert read_stall(as_json(Stall(NOW, 3, 1, 0, 2, 2, 0, FOUND))) == Stall(NOW, 3, 1, 0, 2, 2, 0, FOUND)
+
+
+# The decision.
+
+STALL = Stall(NOW, 12, 1, 0, 12, 2, 10, FOUND)
+
+
+def test_a_job_hangs_with_both_signs_on_all_its_nodes() -> None:
+    assert judge({"b1": STALL}, 10, {}) == HANG
+    idle = Stall(NOW - 60, 13, 0, 1)
+    assert judge({"b1": STALL, "b2": idle}, 10, {}) == HANG
+
+
+@pytest.mark.parametrize(
+    "stalls",
+    [
+        {"b1": replace(STALL, samples=9)},
+        {"b1": replace(STALL, unchanged=9)},
+        {"b1": replace(STALL, waiting=0, idle=1)},
+        {"b1": replace(STALL, finding=None)},
+        {"b1": STALL, "b2": None},
+        {"b1": STALL, "b2": Stall()},
+        {"b1": replace(STALL, finding=replace(FOUND, kind=NONE))},
+        {"b1": replace(STALL, idle=1, finding=replace(FOUND, kind=EQUAL))},
+        {},
+    ],
+)
+def test_with_one_sign_or_a_node_at_work_or_silent_there_is_no_word(stalls: dict[str, Stall | None]) -> None:
+    assert judge(stalls, 10, {}) is None
+
+
+def test_a_ranks_node_is_the_one_with_its_address() -> None:
+    far = replace(FOUND, ranks=(replace(LATE, local=False),))
+    on_a1 = replace(STALL, finding=far)
+    hang = judge({"a1": on_a1, "b1": STALL}, 10, {})
+    assert hang is not None
+    assert hang.ranks[0].node == "b1"
+    for addresses, node in (({"100.64.0.2": "b2"}, "b2"), ({}, "100.64.0.2")):
+        hang = judge({"a1": on_a1}, 10, addresses)
+        assert hang is not None
+        assert hang.ranks[0].node == node
+
+
+# What users see.
+
+
+def test_the_sentence_names_the_rank_and_the_command_shows_what_it_does() -> None:
+    assert sentence(HANG) == (
+        "It seems to hang: rank 5 (node b1, GPU 1) is behind: 12034 of 12035 AllReduce; the others wait for it "
+        f"since {time.strftime('%H:%M', time.gmtime(NOW))} UTC."
+    )
+    assert next_command("12", HANG) == "srun --jobid=12 --overlap -N1 -n1 -w b1 py-spy dump --pid 4711"
+    lost = replace(HANG, kind=MISSING)
+    assert "rank 5 (node b1, GPU 1) does not answer" in sentence(lost)
+    assert next_command("12", lost).endswith("-w b1 ps -o pid,stat,wchan:32,etime,args -p 4711")
+    unknown = replace(HANG, kind=MISSING, ranks=(Late(21, "", -1, 0),))
+    assert "rank 21 does not answer" in sentence(unknown)
+    assert next_command("12", unknown) == ""
+    assert next_command("12", replace(HANG, ranks=(Late(5, "100.64.0.2", 1, 4711),))) == ""
+    many = replace(HANG, total=9, ranks=tuple(Late(number, "b1", number, 1) for number in range(8)))
+    assert "ranks 0 (node b1, GPU 0), 1" in sentence(many)
+    assert "and 5 more are behind" in sentence(many)
+    assert "7 of 8 ranks are behind" in sentence(replace(HANG, total=7, ranks=()))
+    assert "(AllGather, AllReduce)" in sentence(replace(HANG, kind=DIFFERENT, operation="AllGather,AllReduce"))
+    assert "none is behind" in sentence(replace(HANG, kind=EQUAL))
+    assert "has not joined a communicator" in sentence(replace(HANG, kind=ABSENT))
+
+
+def test_the_comment_keeps_the_hang_beside_the_use_and_an_administrators_text() -> None:
+    use = "tailrack so far: gpus=2 gpu_hours=1.50"
+    comment = with_hang(f"mine; {use}", HANG)
+    assert read_hang(comment) == HANG
+    assert read_summary(comment) == read_summary(use)
+    newer = read_summary("tailrack so far: gpus=2 gpu_hours=1.60")
+    assert newer is not None
+    assert read_hang(with_summary(comment, newer)) == HANG
+    assert with_hang(comment, None) == f"mine; {use}"
+    assert with_hang(with_hang("", HANG), None) == ""
+    assert with_hang(comment, HANG) == comment
+    for text in ("", "mine", "tailrack hang: since=x", HANG.text + " more"):
+        assert read_hang(text) is None
+    for kind in (MISSING, ABSENT, BEHIND, DIFFERENT, EQUAL):
+        assert read_hang(replace(HANG, kind=kind, ranks=(), operation="").text) == replace(
+            HANG, kind=kind, ranks=(), operation=""
+        )
+
+
+def job(**fields: Any) -> Job:
+    given = {
+        "nodes": "b1",
+        "start": NOW - 3600,
+        "allocated": "cpu=1,gres/gpu=1",
+        "admin_comment": HANG.text,
+        "requeues": True,
+        **fields,
+    }
+    return Job(7, "train", "ada", 6001, given.pop("flags", ("RUNNING",)), **given)
+
+
+def test_why_explains_a_running_job_that_hangs_and_forgets_it_after_a_requeue() -> None:
+    why = explain(job(), [])
+    assert why.sentences[1] == sentence(HANG)
+    assert why.next == next_command("7", HANG)
+    assert len(explain(job(start=NOW + 60), []).sentences) == 1
+    assert len(explain(job(admin_comment=""), []).sentences) == 1
+
+
+def test_the_report_says_that_the_job_seems_to_hang() -> None:
+    event = Event("7", "ada", "ada", "Slurm Job_id=7 seems to hang")
+    report = write_report(event, lambda _: [job()])
+    assert report.title == "job 7 (train) seems to hang"
+    assert sentence(HANG) in report.text
+    assert next_command("7", HANG) in report.text
+
+
+def test_jobs_that_hang_are_counted_without_a_name() -> None:
+    (figure,) = [
+        figure
+        for figure in slurm_figures([job(), job(admin_comment="")], [])
+        if figure.name == "tailrack_slurm_jobs_hanging"
+    ]
+    assert list(figure.samples) == [({}, 1)]
+
+
+# The programs.
+
+
+def test_power_is_asked_only_where_jobs_that_hang_are_searched() -> None:
+    text = "0, 00000000:10:00.0, 100, 1657, 123.50, 700.00\n1, 00000000:11:00.0, 0, 4, [N/A], [N/A]\n"
+    assert read_gpus(text) == [
+        Reading(0, "00000000:10:00.0", 100, 1657, 123.5, 700.0),
+        Reading(1, "00000000:11:00.0", 0, 4),
+    ]
+    assert QUERY_WITH_POWER[0] == f"{QUERY[0]},power.draw,power.limit"
+
+
+@pytest.fixture
+def node(shell: Shell) -> Shell:
+    """A node with a job whose GPU waits."""
+    shell.write("/etc/tailrack/gres.conf", "NodeName=a1 Name=gpu Type=h200 File=/dev/nvidia[0-1]\n")
+    shell.write(f"{JOBS}/7", "0\n")
+    shell.write(MINUTES, "5\n")
+    shell.write(f"{OWNERS}/7", "6001\n")
+    shell.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\nada:x:6001:6002::/home/ada:/bin/sh\n")
+    shell.stub("runuser", "echo '0, 00000000:10:00.0, 100, 1657, 123.50, 700.00'")
+    shell.stub("setpriv", f"echo '{json.dumps(asdict(FOUND))}'")
+    return shell
+
+
+def stalls_of(shell: Shell) -> dict[str, Any]:
+    done = shell.command("job-hangs-here")
+    assert done.returncode == 0, done.stderr
+    rows: dict[str, Any] = json.loads(done.stdout)["jobs"]
+    return rows
+
+
+def test_the_sampler_asks_ras_as_the_jobs_user_and_the_node_answers_with_the_stall(node: Shell) -> None:
+    for _ in range(7):
+        done = node.command("gpu-use")
+        assert done.returncode == 0, done.stderr
+    stalls = find.read_stalls(node.command("job-hangs-here").stdout)
+    assert stalls is not None
+    assert (stalls["7"].samples, stalls["7"].unchanged, stalls["7"].finding) == (7, 5, FOUND)
+    asked = [call for call in node.calls if call.startswith("setpriv")]
+    assert len(asked) == 2
+    assert asked[0].startswith("setpriv --reuid=6001 --regid=6002 --clear-groups -- /")
+    assert asked[0].endswith(f"{ASK_RAS} 7")
+
+
+def test_an_ended_job_is_forgotten_and_off_nothing_is_asked(node: Shell) -> None:
+    node.command("gpu-use")
+    assert stalls_of(node).keys() == {"7"}
+    node.path(f"{JOBS}/7").unlink()
+    assert stalls_of(node) == {}
+    node.command("gpu-use")
+    assert not node.path(f"{STALLS}/7").exists()
+    node.write(f"{JOBS}/8", "0\n")
+    node.path(MINUTES).unlink()
+    for _ in range(7):
+        assert node.command("gpu-use").returncode == 0
+    assert stalls_of(node) == {}
+    assert not [call for call in node.calls if call.startswith("setpriv")]
+
+
+def test_a_job_of_root_is_not_asked(node: Shell) -> None:
+    node.write(f"{OWNERS}/7", "0\n")
+    for _ in range(7):
+        assert node.command("gpu-use").returncode == 0
+    assert not [call for call in node.calls if call.startswith("setpriv")]
+
+
+@pytest.fixture
+def head(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """The head node while a job on b1 hangs."""
+    shell.write(LIMITS, "10\n")
+    shell.write(MAIL_PROGRAM, "")
+    shell.stub("scontrol")
+    shell.stub("runuser")
+    play(monkeypatch, job(admin_comment="mine"))
+    return shell
+
+
+def play(monkeypatch: pytest.MonkeyPatch, running: Job, stall: Stall | None = STALL) -> None:
+    monkeypatch.setattr(find, "jobs_and_nodes", lambda: ([running], [type("N", (), {"name": "b1"})()], {}))
+    monkeypatch.setattr(find, "ask_each", lambda names, *_: {name: {"7": stall} for name in names if stall})
+    monkeypatch.setattr(slurm, "jobs", lambda _: [running])
+
+
+def test_a_hang_is_noted_and_reported_once(head: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert head.command("job-hangs").returncode == 0
+    update, notify = (call for call in head.calls if call.startswith("scontrol"))
+    assert update == f"scontrol update jobid=7 admincomment={HANG.text}; mine"
+    assert notify.startswith("scontrol notify 7 tailrack: It seems to hang: rank 5")
+    (event,) = (call for call in head.calls if call.startswith("runuser"))
+    assert event.startswith("runuser -u slurm -- env SLURM_JOB_ID=7 SLURM_JOB_USER=ada /")
+    assert event.endswith(f"{MAIL_PROGRAM} -s Slurm Job_id=7 seems to hang ada")
+    count = len(head.calls)
+    play(monkeypatch, job(admin_comment=f"{HANG.text}; mine", mail_user="ada@example.org"))
+    assert head.command("job-hangs").returncode == 0
+    assert len(head.calls) == count
+    assert head.path(REPORTED).read_text() == f"7 {NOW - 3600}\n"
+
+
+def test_a_job_that_goes_on_loses_the_note(head: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, job(admin_comment=f"{HANG.text}; mine"), Stall())
+    assert head.command("job-hangs").returncode == 0
+    assert head.calls == ["scontrol update jobid=7 admincomment=mine"]
+
+
+@pytest.mark.parametrize(
+    ("words", "fields", "requeued"),
+    [
+        ("10 requeue", {}, True),
+        ("10", {}, False),
+        ("10 requeue", {"requeues": False}, False),
+        ("10 requeue", {"restarts": 3}, False),
+    ],
+)
+def test_a_job_is_requeued_only_if_asked_and_after_the_report(
+    head: Shell, monkeypatch: pytest.MonkeyPatch, words: str, fields: dict[str, Any], requeued: bool
+) -> None:
+    head.write(LIMITS, words)
+    play(monkeypatch, job(**fields))
+    head.command("job-hangs")
+    assert "scontrol requeue 7" not in head.calls
+    head.command("job-hangs")
+    assert ("scontrol requeue 7" in head.calls) == requeued
+
+
+def test_a_nodes_malformed_answer_is_none() -> None:
+    for text in ("", "{", '{"jobs": 5}', '{"jobs": {"7": {}}}', '{"jobs": {"7": 5}}'):
+        assert find.read_stalls(text) is None
+
+
+# The role.
+
+VALUES: dict[str, Any] = {**role_header("job_hangs"), "NODE_GPU_COUNT": 2}
+
+
+def test_the_role_is_off_by_default_and_removes_what_it_installed(shell: Shell) -> None:
+    assert role(parse(LAB, base_dir=Path())).values == {"JOB_HANGS_MINUTES": 0, "JOB_HANGS_REQUEUE": False}
+    values = {**VALUES, "JOB_HANGS_MINUTES": 10, "JOB_HANGS_REQUEUE": True}
+    shell.stub("systemctl")
+    for phase in ("compute", "services"):
+        assert shell.step(script_of("job_hangs", phase), values).returncode == 0
+    assert shell.path(MINUTES).read_text() == "10\n"
+    assert shell.path(LIMITS).read_text() == "10 requeue\n"
+    assert shell.path(ANSWER).exists()
+    for phase in ("compute", "services"):
+        assert shell.step(script_of("job_hangs", phase), {**values, "JOB_HANGS_MINUTES": 0}).returncode == 0
+    for path in (MINUTES, LIMITS, ANSWER, ASK_RAS, FINDER):
+        assert not shell.path(path).exists(), path
+
+
+def test_a_machine_that_leaves_keeps_nothing(shell: Shell) -> None:
+    shell.stub("systemctl")
+    for path in (MINUTES, ANSWER, f"{STALLS}/7", FINDER, REPORTED):
+        shell.write(path, "x")
+    with shell.here():
+        leave(None)  # type: ignore[arg-type]
+    for path in (MINUTES, ANSWER, STALLS, FINDER, REPORTED):
+        assert not shell.path(path).exists(), path
+
+
+def test_limits_of_asking_fit_into_the_samplers_unit() -> None:
+    assert ras.LIMIT_SECONDS < watch.LIMIT_SECONDS
+    assert watch.ASKING_SECONDS + 2 * watch.LIMIT_SECONDS < 90
