@@ -24,6 +24,7 @@ from components.roles.ssh_trust.ask import MEMBERS
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.slurm import SlurmError
+from components.roles.tailrack_command.why import CLOCK_SECONDS
 from components.roles.usage.record import ask_each
 from components.validation.node_names import node_names
 
@@ -53,6 +54,8 @@ def main(_: Sequence[str]) -> int:
     for job in held:
         here = {name: stalls.get(name, {}).get(str(job.number)) for name in _names(job)}
         hang = judge(here, int(words[0]), addresses)
+        # Samples of a run before a requeue.
+        hang = hang if hang and hang.since > job.start - CLOCK_SECONDS else None
         note(job, hang)
         if hang is None:
             continue

@@ -40,7 +40,7 @@ def judge(stalls: Mapping[str, Stall | None], minutes: int, addresses: Mapping[s
         for name, stall in known.items()
         if stall.finding
         for rank in stall.finding.ranks
-        if rank.local
+        if rank.here
     }
     ranks = tuple(
         Late(rank.number, nodes.get(_program(rank)) or addresses.get(rank.host, rank.host), rank.gpu, rank.process)

@@ -52,8 +52,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def as_json(item: Finding) -> str:
-    """Return a finding as JSON; `local` says that a rank's machine is this one."""
-    rows = [{**asdict(rank), "local": is_local(rank.host)} for rank in item.ranks]
+    """Return a finding as JSON; `here` says that a rank's machine is this one."""
+    rows = [{**asdict(rank), "here": is_local(rank.host)} for rank in item.ranks]
     return json.dumps({**asdict(item), "ranks": rows})
 
 

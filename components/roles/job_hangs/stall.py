@@ -30,13 +30,13 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class LateRank:
-    """A rank that others wait for. `local`: it runs on the node that RAS was asked on."""
+    """A rank that others wait for. `here`: it runs on the node that RAS was asked on."""
 
     number: int
     host: str
     process: int
     gpu: int
-    local: bool
+    here: bool
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def finding_of(row: Mapping[str, Any]) -> RasFinding:
                 _text(_HOST, rank["host"]),
                 _number(rank["process"]),
                 rank["gpu"] if rank["gpu"] == -1 else _number(rank["gpu"]),
-                rank["local"] is True,
+                rank["here"] is True,
             )
             for rank in ranks
         ),

@@ -56,10 +56,11 @@ from components.roles.monitoring.slurm_figures import slurm_figures
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.why import explain
-from components.roles.usage.paths import JOBS
+from components.roles.usage.paths import JOBS, SAMPLER
 from components.roles.usage.samples import QUERY, QUERY_WITH_POWER, Reading, read_gpus
 from components.roles.usage.summary import read_summary, with_summary
 from stacks.config import parse
+from tests.unit.components.roles.test_scripts_health import script
 from tests.unit.configs import LAB
 from tests.unit.shell import Shell, role_header, script_of
 
@@ -69,7 +70,7 @@ WAITS = Reading(0, "", 100, 1657, 123.5, 700.0)
 IDLES = Reading(1, "", 0, 1657, 124.3, 700.0)
 WORKS = Reading(0, "", 99, 1883, 692.6, 700.0)
 DIGEST = "a" * 64
-LATE = LateRank(5, "100.64.0.2", 4711, 1, local=True)
+LATE = LateRank(5, "100.64.0.2", 4711, 1, here=True)
 FOUND = RasFinding(DIGEST, BEHIND, "AllReduce", 12034, 12035, 8, (LATE,), 1)
 HANG = Hang(NOW, BEHIND, "AllReduce", 12034, 12035, 8, 1, (Late(5, "b1", 1, 4711),))
 
@@ -305,7 +306,7 @@ def test_a_ranks_machine_is_this_one_if_its_address_is() -> None:
     assert not ras.is_local("203.0.113.9")
     assert not ras.is_local("")
     (row,) = json.loads(ras.as_json(Finding(DIGEST, BEHIND, ranks=(Rank(1, "127.0.0.1", 7, 0),), total=1)))["ranks"]
-    assert row["local"] is True
+    assert row["here"] is True
 
 
 def test_an_answer_about_another_job_on_the_same_port_is_left_out() -> None:
@@ -422,7 +423,7 @@ def test_with_one_sign_or_a_node_at_work_or_silent_there_is_no_word(stalls: dict
 
 
 def test_a_ranks_node_is_the_one_with_its_address() -> None:
-    far = replace(FOUND, ranks=(replace(LATE, local=False),))
+    far = replace(FOUND, ranks=(replace(LATE, here=False),))
     on_a1 = replace(STALL, finding=far)
     hang = judge({"a1": on_a1, "b1": STALL}, 10, {})
     assert hang is not None
@@ -493,7 +494,7 @@ def test_why_explains_a_running_job_that_hangs_and_forgets_it_after_a_requeue() 
     why = explain(job(), [])
     assert why.sentences[1] == sentence(HANG)
     assert why.next == next_command("7", HANG)
-    assert len(explain(job(start=NOW + 60), []).sentences) == 1
+    assert len(explain(job(start=NOW + 61), []).sentences) == 1
     assert len(explain(job(admin_comment=""), []).sentences) == 1
 
 
@@ -617,6 +618,16 @@ def test_a_job_that_goes_on_loses_the_note(head: Shell, monkeypatch: pytest.Monk
     play(monkeypatch, job(admin_comment=f"{HANG.text}; mine"), Stall())
     assert head.command("job-hangs").returncode == 0
     assert head.calls == ["scontrol update jobid=7 admincomment=mine"]
+
+
+def test_samples_of_the_run_before_a_requeue_are_left_out(head: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, job(start=NOW + 61, admin_comment=""))
+    assert head.command("job-hangs").returncode == 0
+    assert head.calls == []
+    head.write(SAMPLER, "").chmod(0o755)
+    head.write(f"{STALLS}/7", "of the run before")
+    assert script(head, "prolog", "10-job", SLURM_JOB_GPUS="0,1").returncode == 0
+    assert not head.path(f"{STALLS}/7").exists()
 
 
 @pytest.mark.parametrize(
