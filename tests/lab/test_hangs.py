@@ -72,6 +72,13 @@ def sample(cluster: Cluster, times: int) -> None:
     """Let minutes pass for the samples of GPUs, and search then."""
     cluster.run("a1", f"for n in {{1..{times}}}; do /usr/local/lib/tailrack/gpu-use; done", 180)
     cluster.run("head", "systemctl start tailrack-job-hangs.service")
+    assert cluster.run("head", "systemctl show -P ExecMainStartTimestamp tailrack-job-hangs").strip(), "it is skipped"
+
+
+def stall(cluster: Cluster) -> str:
+    """Return what the node and the service have found, for a test that fails."""
+    look = "journalctl -u tailrack-job-hangs -u tailrack-gpu-use -n 20 --no-pager -o cat"
+    return cluster.run("a1", f"/usr/local/lib/tailrack/answers/job-hangs; {look}") + cluster.run("head", look)
 
 
 def why(cluster: Cluster, job: str) -> str:
@@ -106,7 +113,7 @@ def test_a_job_whose_rank_is_behind_is_reported_once_with_the_rank_and_the_next_
     sample(cluster, 12)
     said = why(cluster, job)
     expected = r"rank 1 \(node a1, GPU 1\) is behind: 21 of 22 AllReduce; the others wait for it since \d\d:\d\d UTC\."
-    assert re.search(expected, said), said
+    assert re.search(expected, said), said + stall(cluster)
     assert f"next: srun --jobid={job} --overlap -N1 -n1 -w a1 py-spy dump --pid {child}\n" in said, said
     eventually(lambda: bool(posted(cluster, job)), 60, "the message arrives")
     assert posted(cluster, job)[0]["title"] == f"job {job} (wrap) seems to hang"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -53,6 +54,8 @@ from components.roles.job_reports.events import Event
 from components.roles.job_reports.paths import MAIL_PROGRAM
 from components.roles.job_reports.report import write_report
 from components.roles.monitoring.slurm_figures import slurm_figures
+from components.roles.role import template
+from components.roles.slurm.paths import NODES
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.why import explain
@@ -688,3 +691,17 @@ def test_a_machine_that_leaves_keeps_nothing(shell: Shell) -> None:
 def test_limits_of_asking_fit_into_the_samplers_unit() -> None:
     assert ras.LIMIT_SECONDS < watch.LIMIT_SECONDS
     assert watch.ASKING_SECONDS + 2 * watch.LIMIT_SECONDS < 90
+
+
+@pytest.mark.parametrize(
+    ("name", "unit"), [("job_hangs", "tailrack-job-hangs.service"), ("usage", "tailrack-job-gpu-use.service")]
+)
+def test_the_head_nodes_services_run_where_a_node_has_gpus(tmp_path: Path, name: str, unit: str) -> None:
+    # slurmctld's own gres.conf includes a file of each machine by its path, and names no GPU.
+    (condition,) = re.findall(r"^ExecCondition=(.+)$", template(name, unit), re.MULTILINE)
+    assert condition.endswith(f" {NODES}")
+    words = condition.replace(NODES, str(tmp_path)).split()
+    (tmp_path / "a1").mkdir()
+    for text, status in (("", 1), ("NodeName=a1 Name=gpu Type=h200 File=/dev/nvidia0", 0)):
+        (tmp_path / "a1/gres").write_text(f"{text}\n")
+        assert subprocess.run(words, check=False).returncode == status
