@@ -441,6 +441,9 @@ def test_with_job_hangs_each_job_has_a_ras_port_of_its_own_and_the_users_wins(no
     assert (FIRST_PORT + 34567 % PORTS, FIRST_PORT + PORTS) == (25567, 31000)
     given = node.task("a1,a2", SLURM_JOB_ID="34567", NCCL_RAS_ADDR="localhost:28028")
     assert given["NCCL_RAS_ADDR"] == "localhost:28028"
+    node.nccl_conf.write_text("NCCL_RAS_ADDR=localhost:28028\n")
+    assert "NCCL_RAS_ADDR" not in node.task("a1,a2", SLURM_JOB_ID="34567")
+    node.nccl_conf.unlink()
     # A job that another job submits.
     first = node.task("a1,a2", SLURM_JOB_ID="34567")
     assert node.task("a1,a2", SLURM_JOB_ID="34568", **inherited(first))["NCCL_RAS_ADDR"] == "localhost:25568"
