@@ -1,4 +1,4 @@
-"""What this month's machines cost, compared with the budget. Pure except `read_budget`."""
+"""The month's cost of the cluster's machines, compared with the budget. Pure except `read_budget`."""
 
 from __future__ import annotations
 
