@@ -17,8 +17,7 @@ from components.roles.job_hangs.communicators import KINDS, MOST_RANKS
 from components.roles.usage.samples import IDLE_PERCENT, Reading
 
 WAITING_PERCENT = 95
-# Of the power limit.
-WAITING_POWER = 0.4
+WAITING_POWER = 0.4  # share of the power limit
 # RAS is asked first after so many samples, and again after the config's minutes; then in every fifth minute.
 FIRST_SAMPLE = 2
 AGAIN_SAMPLES = 5
