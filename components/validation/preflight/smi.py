@@ -82,43 +82,54 @@ _BEGIN, _END = "<nvidia_smi_log", "</nvidia_smi_log>"
 def read_smi(text: str) -> Smi | None:
     """Return the content of `nvidia-smi -q -x`, even among other text or cut off; else None. Never raises."""
     begin, end = text.find(_BEGIN), text.rfind(_END)
-    if len(text) > MOST_BYTES or "<!ENTITY" in text or begin < 0:
+    root = _log(text)
+    if root is None:
         return None
     whole = end > begin
-    if not whole:
+    rest = f"{text[:begin]} {text[end + len(_END) :] if whole else ''}"
+    message = " ".join(re.sub(r"<[?!][^>]*>", " ", rest).split())
+    return Smi(field(root, "driver_version"), tuple(_gpu(element) for element in root.findall("gpu")), whole, message)
+
+
+def gpu_elements(text: str) -> list[ElementTree.Element]:
+    """Return the element of each GPU in the output; none if it cannot be read. Never raises."""
+    root = _log(text)
+    return [] if root is None else root.findall("gpu")
+
+
+def _log(text: str) -> ElementTree.Element | None:
+    begin, end = text.find(_BEGIN), text.rfind(_END)
+    if len(text) > MOST_BYTES or "<!ENTITY" in text or begin < 0:
+        return None
+    if end <= begin:
         # Keep the complete GPUs of a truncated answer.
         end = text.rfind("</gpu>") + len("</gpu>")
         if end <= begin:
             return None
     # Users choose process names, and a name with a control character is invalid XML.
     log = _PROCESSES.sub("", text[begin:end]) + _END
-    rest = f"{text[:begin]} {text[end + len(_END) :] if whole else ''}"
     try:
         root = ElementTree.fromstring(log)  # noqa: S314  entities are refused above, and the text is bounded
     except (ElementTree.ParseError, ValueError, RecursionError):
         return None
-    if root.tag != "nvidia_smi_log":
-        return None
-    gpus = tuple(_gpu(element) for element in root.findall("gpu"))
-    message = " ".join(re.sub(r"<[?!][^>]*>", " ", rest).split())
-    return Smi(_text(root, "driver_version"), gpus, whole, message)
+    return root if root.tag == "nvidia_smi_log" else None
 
 
 def _gpu(gpu: ElementTree.Element) -> Gpu:
-    minor = _text(gpu, "minor_number")
-    state, status = _text(gpu, "fabric/state"), _text(gpu, "fabric/status")
-    recovery = _text(gpu, "gpu_recovery_action")
+    minor = field(gpu, "minor_number")
+    state, status = field(gpu, "fabric/state"), field(gpu, "fabric/status")
+    recovery = field(gpu, "gpu_recovery_action")
     return Gpu(
         bus=bus_address(gpu.get("id", "")),
-        name=_text(gpu, "product_name"),
+        name=field(gpu, "product_name"),
         minor=int(minor) if minor and re.fullmatch(r"\d{1,3}", minor, re.ASCII) else None,
-        display=_text(gpu, "display_active") == "Enabled",
-        mig=_text(gpu, "mig_mode/current_mig") == "Enabled",
+        display=field(gpu, "display_active") == "Enabled",
+        mig=field(gpu, "mig_mode/current_mig") == "Enabled",
         uncorrectable=_uncorrectable(gpu.find("ecc_errors/volatile")),
         uncorrectable_ever=_uncorrectable(gpu.find("ecc_errors/aggregate")),
-        throttled=tuple(reason for reason in _HELD_DOWN if _throttled(gpu, reason)),
-        pending=tuple(word for path, word in _PENDING.items() if _text(gpu, path) == "Yes"),
-        broken=tuple(word for path, word in _BROKEN.items() if _text(gpu, path) == "Yes"),
+        throttled=throttle_reasons(gpu),
+        pending=tuple(word for path, word in _PENDING.items() if field(gpu, path) == "Yes"),
+        broken=tuple(word for path, word in _BROKEN.items() if field(gpu, path) == "Yes"),
         recovery=recovery if recovery and recovery.lower() not in _NOTHING and "deprecated" not in recovery else None,
         fabric=(state, status or "") if state and state.lower() not in _NOTHING else None,
         health=tuple(_not_well(gpu.find("fabric/health"))),
@@ -140,10 +151,16 @@ def bus_address(text: str) -> str:
     return f"{match[1]}:{match[2]}:{match[3]}.{match[4]}".lower() if match else ""
 
 
-def _text(element: ElementTree.Element, path: str) -> str | None:
+def field(element: ElementTree.Element, path: str) -> str | None:
+    """Return the text at a path; None if it is missing or not printable."""
     node = element.find(path)
     text = (node.text or "").strip() if node is not None else ""
     return text if _TEXT.fullmatch(text) else None
+
+
+def throttle_reasons(gpu: ElementTree.Element) -> tuple[str, ...]:
+    """Return the reasons that reduce a GPU's clocks now, without its power limit."""
+    return tuple(reason for reason in _HELD_DOWN if _throttled(gpu, reason))
 
 
 def _throttled(gpu: ElementTree.Element, reason: str) -> bool:
@@ -151,17 +168,18 @@ def _throttled(gpu: ElementTree.Element, reason: str) -> bool:
         f"clocks_event_reasons/clocks_event_reason_{reason}",
         f"clocks_throttle_reasons/clocks_throttle_reason_{reason}",
     )
-    return any(_text(gpu, path) == "Active" for path in paths)
+    return any(field(gpu, path) == "Active" for path in paths)
 
 
 def _uncorrectable(errors: ElementTree.Element | None) -> int:
     """Return the sum of uncorrectable errors. Volta and older have double_bit, with its own total."""
     if errors is None:
         return 0
-    counts = [_number(element.text) for element in errors if "uncorrectable" in element.tag]
-    return sum(counts) + _number(errors.findtext("double_bit/total"))
+    counts = [number(element.text) for element in errors if "uncorrectable" in element.tag]
+    return sum(counts) + number(errors.findtext("double_bit/total"))
 
 
-def _number(text: str | None) -> int:
+def number(text: str | None) -> int:
+    """Return the whole number at the start of a text, else 0."""
     match = _NUMBER.match(text or "")
     return int(match[1]) if match else 0

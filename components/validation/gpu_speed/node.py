@@ -1,0 +1,107 @@
+"""Measure all GPUs of a node one after the other, as a plain user in an exclusive job, within a minute.
+
+A GPU that another process uses is not measured. One that is much slower than its neighbours is measured again.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+from components.validation.gpu_speed.apart import apart
+from components.validation.gpu_speed.one_gpu import measure
+from components.validation.gpu_speed.reading import Reading
+from components.validation.gpu_speed.state import State, read_states
+from components.validation.preflight.foreign import Used, used
+
+LIMIT_SECONDS = 55
+_SMI_SECONDS, _GPU_SECONDS = 20, 15
+# A GPU below this part of its neighbours' median is measured again.
+_AGAIN = 0.7
+FIGURES = ("host_to_gpu", "gpu_to_host", "memory", "matrix")
+Measure = Callable[[str, str], dict[str, Any]]
+
+
+def query() -> str:
+    """Return the output of `nvidia-smi -q -x`; empty without an answer."""
+    try:
+        process = subprocess.run(
+            ["nvidia-smi", "-q", "-x"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            timeout=_SMI_SECONDS,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return process.stdout
+
+
+def readings(measure: Measure = measure) -> list[Reading]:
+    """Return the reading of each GPU that jobs can use."""
+    end = time.monotonic() + LIMIT_SECONDS
+    output = apart(query, _SMI_SECONDS + 1)
+    states = [state for state in read_states(output or "") if state.bus and not state.display]
+    busy = {bus_of(gpu): gpu for gpu in apart_used()}
+    found = [_reading(state, measure, busy.get(state.bus), end) for state in states]
+    slow = [number for number, reading in enumerate(found) if _is_slow(reading, found)]
+    for number in slow:
+        if end - time.monotonic() > _GPU_SECONDS / 2:
+            found[number] = _better(found[number], _reading(states[number], measure, None, end))
+    return found
+
+
+def apart_used() -> list[Used]:
+    """Return the GPUs that other processes use; none if nvidia-smi does not say."""
+    rows = apart(lambda: [[gpu.bus, gpu.percent, gpu.mib, gpu.processes] for gpu in used() or []], _SMI_SECONDS)
+    return [Used(bus, percent, mib, tuple(processes)) for bus, percent, mib, processes in rows or []]
+
+
+def bus_of(gpu: Used) -> str:
+    """Return the address in sysfs's form, from nvidia-smi's with a longer domain."""
+    return gpu.bus.lower()[-12:]
+
+
+def _reading(state: State, measure: Measure, busy: Used | None, end: float) -> Reading:
+    reading = Reading(
+        state.bus, state.uuid, state.name, state.minor, state.width, state.gen, ecc=state.ecc,
+        uncorrectable=state.uncorrectable, corrected=state.corrected, remapped=state.remapped,
+        remap_pending=state.remap_pending, remap_failed=state.remap_failed, power_limit=state.power_limit,
+        default_power_limit=state.default_power_limit, throttled=state.throttled,
+    )  # fmt: skip
+    limit = min(_GPU_SECONDS, end - time.monotonic())
+    if busy is not None:
+        return replace(reading, doubts=(f"not measured: {busy}"[:200],))
+    if limit < 1:
+        return replace(reading, doubts=("not measured: the time for this node's GPUs is over",))
+    figures = apart(lambda: measure(state.bus, state.uuid), limit)
+    if figures is None:
+        return replace(reading, doubts=(f"the measurement did not end within {limit:.0f} s",))
+    copying, multiplying = figures.pop("copying", None), figures.pop("multiplying", None)
+    if copying:
+        figures |= {"width": copying["width"], "gen": copying["gen"], "loaded": True}
+    reasons = [reason for state_then in (copying, multiplying) if state_then for reason in state_then["throttled"]]
+    figures["throttled"] = tuple(dict.fromkeys([*(() if copying else state.throttled), *reasons]))
+    figures["doubts"] = tuple(text[:200] for text in figures["doubts"])
+    return replace(reading, **figures)
+
+
+def _is_slow(reading: Reading, readings: Sequence[Reading]) -> bool:
+    for name in FIGURES:
+        others = [
+            figure
+            for other in readings
+            if other is not reading and other.name == reading.name and (figure := getattr(other, name)) is not None
+        ]
+        figure = getattr(reading, name)
+        if others and figure is not None and figure < _AGAIN * median(others):
+            return True
+    return False
+
+
+def _better(first: Reading, second: Reading) -> Reading:
+    """Return the better figures of two measurements of one GPU."""
+    pairs = {name: (getattr(first, name), getattr(second, name)) for name in FIGURES}
+    best = {name: max((figure for figure in pair if figure is not None), default=None) for name, pair in pairs.items()}
+    return replace(first, **best)
