@@ -1,7 +1,7 @@
 #!/bin/bash
 # Prepare a measurement, once on each of its nodes: run the preflight, collect facts, and build nccl-tests.
 #
-# Argument: preflight or dcgm, a command of tailrack.pyz that checks a node; empty for no check.
+# Argument: preflight or gpu-check, a command of tailrack.pyz that checks a node; empty for no check.
 #
 # tailrack.pyz  the program for jobs (components/validation/job_files.py)
 # about.json    facts of the nodes for the check

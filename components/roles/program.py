@@ -62,7 +62,7 @@ COMMANDS = {
 # `step` starts this module, which unpacks the program of a step that brings it.
 _INSTALL = "components.node.install"
 # Files that modules read.
-_DATA = ("components/validation/floors.csv", *job_files.FILES)
+_DATA = ("components/validation/floors.csv", "components/validation/gpu_speed/kinds.csv", *job_files.FILES)
 
 
 @dataclass(frozen=True)

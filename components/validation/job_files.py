@@ -15,8 +15,8 @@ PROGRAM = "tailrack.pyz"
 # Its commands: the module whose `main` takes the arguments.
 COMMANDS = {
     "all-reduce": "components.validation.all_reduce_perf_cpu",
-    "dcgm": "components.validation.preflight.dcgm_diag",
     "fabric-facts": "components.validation.collect_fabric_facts",
+    "gpu-check": "components.validation.gpu_speed.main",
     "gpus-in-use": "components.validation.preflight.foreign",
     "nccl-table": "components.validation.nccl_json",
     "preflight": "components.validation.preflight.main",

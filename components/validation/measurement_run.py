@@ -17,6 +17,7 @@ from typing import Any
 from components.validation.expected import SOCKETS, expect
 from components.validation.fabric_facts import FabricFacts, read_fabric_facts
 from components.validation.figures import read_figures
+from components.validation.gpu_speed.reading import WORD as GPU_SPEED
 from components.validation.groups import Group, count, single_node_groups, site_groups, spanning_group
 from components.validation.job_files import build_files, prepare_script, rank_files
 from components.validation.job_outputs import marked_lines, with_tables
@@ -55,8 +56,10 @@ class MeasurementRun:
             self.absent |= left_out
         else:
             report = self._on_cpus()
+        speed = marked_lines(output, GPU_SPEED)
         return {
             **report,
+            **({"gpu_speed": speed} if speed else {}),
             "there": marked_lines(output, "there"),
             "preflight": marked_lines(output, "preflight"),
             "absent": self.absent,

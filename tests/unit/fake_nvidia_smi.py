@@ -23,17 +23,38 @@ _GPU = """	<gpu id="0000{bus}">
 		<bar1_memory_usage>
 			<total>1 MiB</total>
 		</bar1_memory_usage>
-	</gpu>
+{more}	</gpu>
+"""
+_LINK = """		<pci>
+			<pci_gpu_link_info>
+				<pcie_gen>
+					<max_link_gen>5</max_link_gen>
+					<current_link_gen>5</current_link_gen>
+				</pcie_gen>
+				<link_widths>
+					<max_link_width>16x</max_link_width>
+					<current_link_width>{width}x</current_link_width>
+				</link_widths>
+			</pci_gpu_link_info>
+		</pci>
+"""
+_REMAPPED = """		<remapped_rows>
+			<remapped_row_corr>0</remapped_row_corr>
+			<remapped_row_unc>1</remapped_row_unc>
+			<remapped_row_pending>Yes</remapped_row_pending>
+			<remapped_row_failure>No</remapped_row_failure>
+		</remapped_rows>
 """
 
 
 def gpu(
     minor: int, name: str = "NVIDIA H200", *, bus: str = "", mig: str = "Disabled", display: str = "Disabled",
-    memory: int = 143771,
+    memory: int = 143771, width: int = 0, remap: bool = False,
 ) -> str:  # fmt: skip
-    """One GPU as `nvidia-smi -q -x` prints it."""
+    """One GPU as `nvidia-smi -q -x` prints it; with its PCIe link if `width` is its lanes, and a row remap to come."""
     address = bus or f"0000:{minor + 16:02X}:00.0"
-    return _GPU.format(minor=minor, name=name, bus=address, mig=mig, display=display, memory=memory)
+    more = (_LINK.format(width=width) if width else "") + (_REMAPPED if remap else "")
+    return _GPU.format(minor=minor, name=name, bus=address, mig=mig, display=display, memory=memory, more=more)
 
 
 def xml(gpus: Sequence[str], driver: str = "580.159.04") -> str:

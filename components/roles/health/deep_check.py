@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from components.roles.health import join_figure, measuring
+from components.roles.health.gpu_records import GpuRecords
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.slurm import SlurmError
 from components.validation.became_slow import Measured, Record, against, better, reason, remembered
@@ -38,7 +39,7 @@ RESERVATION = "tailrack-deep-check-"
 RETRY_SECONDS = 3600
 # Flags that say nothing about a node's activity.
 _KIND_FLAGS = frozenset({"CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"})
-# Arguments: the settings, a node, a reservation or nothing, and whether to run dcgmi too.
+# Arguments: the settings, a node, a reservation or nothing, and whether to measure each GPU and run dcgmi too.
 Measure = Callable[[Mapping[str, Any], Node, str, bool], Mapping[str, Any] | None]
 
 
@@ -48,6 +49,7 @@ class DeepCheck:
     def __init__(self, settings: Mapping[str, Any], measure: Measure | None = None, records: Path = RECORDS) -> None:
         self.settings, self.records = settings, records
         self.measure = measure or measuring.measure_as_user
+        self.gpus = GpuRecords(records)
 
     def record(self, node: Node) -> Record:
         """Return a node's record, with its figure from when it joined as reference if the record has none."""
@@ -96,15 +98,20 @@ class DeepCheck:
 
     def _measure_twice(self, node: Node, reservation: str, record: Record) -> Measured:
         """Return the result of a check, which is repeated if the first result is bad."""
-        measured = self._measure(node, reservation, dcgm=True)
+        measured = self._measure(node, reservation, each_gpu=True)
         if not against(measured, record) or measured.gb_per_s is None:
             return measured
         log(f"{node.name}: {against(measured, record)}; measuring again")
-        return better(measured, self._measure(node, reservation, dcgm=False))
+        return better(measured, self._measure(node, reservation, each_gpu=False))
 
-    def _measure(self, node: Node, reservation: str, *, dcgm: bool) -> Measured:
-        report = self.measure(self.settings, node, reservation, dcgm)
-        return measuring.read_report(self.settings, node, report)
+    def _measure(self, node: Node, reservation: str, *, each_gpu: bool) -> Measured:
+        report = self.measure(self.settings, node, reservation, each_gpu)
+        measured = measuring.read_report(self.settings, node, report)
+        items = self.gpus.judge(node.name, join_figure.address_of(node.name), report) if each_gpu else []
+        for item in items:
+            log(f"{node.name}: {item['severity']}: {item['seen']}")
+        errors = tuple(f"{item['check']}: {item['seen']}" for item in items if item["severity"] == "error")
+        return replace(measured, broken=(*measured.broken, *errors))
 
     def _judge(self, node: Node, record: Record, measured: Measured) -> None:
         problem = against(measured, record)
@@ -202,6 +209,7 @@ def batches(names: Sequence[str], size: int) -> list[Sequence[str]]:
 def run(checks: DeepCheck, names: Sequence[str]) -> int:
     """Check these nodes, or all that are due. Return 1 if an error kept a node from being checked."""
     chosen = list(names)
+    checks.gpus.publish()
     if not names:
         records = {node.name: checks.settle(node) for node in slurm.nodes()}
         now = time.time()
@@ -268,4 +276,5 @@ def forget(checks: DeepCheck, name: str) -> None:
     (node,) = slurm.nodes(name)
     record = checks.settle(node)
     checks.save(node, Record(of=record.of, own=record.own, last=record.last, forgotten=True))
+    checks.gpus.forget(name)
     log(f"{name}: the next figure becomes its reference")

@@ -37,10 +37,14 @@ def _gpus(settings: Settings, node: Node) -> int:
     return 0 if "," in node.gpus else count(node.gpus, settings["plan"]["nccl"]["most_gpus"])
 
 
-def program_input(settings: Settings, node: Node, *, dcgm: bool) -> dict[str, Any]:
-    """Return the input of the user's program (components/validation/measurement_run.py)."""
+def program_input(settings: Settings, node: Node, *, each_gpu: bool) -> dict[str, Any]:
+    """Return the input of the user's program (components/validation/measurement_run.py).
+
+    each_gpu   whether to measure each GPU too, and to run dcgmi (components/validation/gpu_speed/main.py)
+    """
+    each_gpu = each_gpu and bool(node.gpus)
     plan = dict(settings["plan"])
-    level = settings["dcgm_level"] if dcgm and node.gpus else 0
+    level = settings["dcgm_level"] if each_gpu else 0
     alone = {"address": "", "site": "", "gpus": node.gpus}
     # The job needs 30 s for everything else.
     about = {"fabric": {}, "dcgm_level": level, "dcgm_seconds": settings["minutes"] * 60 - 30}
@@ -49,19 +53,19 @@ def program_input(settings: Settings, node: Node, *, dcgm: bool) -> dict[str, An
         "sites": {node.name: ""},
         "about": {**about, "nodes": {node.name: alone}},
     }
-    plan |= {"gpus": {node.name: node.gpus}, "preflight": "dcgm" if level else ""}
+    plan |= {"gpus": {node.name: node.gpus}, "preflight": "gpu-check" if each_gpu else ""}
     if _gpus(settings, node) < 2:
         plan |= {"nccl": None, "gpus": {node.name: node.gpus if _gpus(settings, node) else ""}}
     return {"plan": plan, "nodes": [node.name], "absent": {}, "cpu_job": plan["cpu_job"]}
 
 
-def measure_as_user(settings: Settings, node: Node, reservation: str, dcgm: bool) -> Mapping[str, Any] | None:
+def measure_as_user(settings: Settings, node: Node, reservation: str, each_gpu: bool) -> Mapping[str, Any] | None:
     """Measure a node and return the report of the user's program; None if it printed no valid report."""
     ended = run_as_submitter(
         settings["user"],
         # `up` measures with the same command.
         *("/usr/bin/python3", "-I", "-S", str(ROOT), "measure"),
-        task=program_input(settings, node, dcgm=dcgm),
+        task=program_input(settings, node, each_gpu=each_gpu),
         limit=limit_seconds(settings),
         **({"SBATCH_RESERVATION": reservation} if reservation else {}),
     )

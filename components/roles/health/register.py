@@ -1,4 +1,4 @@
-"""Remove a leaving node's record of the benchmark check."""
+"""Remove a leaving node's records of the benchmark check."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from components.node import files
 from components.node.step.step import STATE_DIR, Step
+from components.roles.health.gpu_records import GPUS
 
 RECORDS = f"{STATE_DIR}/deep-check"
 
@@ -18,5 +19,6 @@ class Leaving:
 
 
 def forget(step: Step, values: Leaving) -> None:
-    """Remove it."""
+    """Remove them."""
     files.remove(f"{RECORDS}/{values.node_name}.json")
+    files.remove(f"{RECORDS}/{GPUS}/{values.node_name}.json")

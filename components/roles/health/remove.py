@@ -5,11 +5,13 @@ from __future__ import annotations
 from components.node import files, systemd
 from components.node.run import attempt
 from components.node.step.step import STATE_DIR
+from components.roles.health.gpu_findings import FINDINGS
 
 LIB = "/usr/local/lib/tailrack"
 SHARE_MOUNTED = "/etc/tailrack/share-mounted"
 REASON = "tailrack-reason.service"
 DEEP_CHECK_SETTINGS = "/etc/tailrack/deep-check.json"
+GPU_FINDINGS = str(FINDINGS)
 DEEP_CHECK_UNITS = ("tailrack-deep-check.timer", "tailrack-deep-check.service")
 # It contained the benchmark check in earlier releases.
 _DEEP_CHECK_FOLDER = f"{LIB}/deep-check"
@@ -38,7 +40,7 @@ def remove_deep_check() -> None:
     """Remove the benchmark check. Its records of nodes stay, in case the check is turned on again."""
     systemd.retire(*DEEP_CHECK_UNITS)
     remove_earlier_deep_check()
-    for path in ("/usr/local/sbin/tailrack-deep-check", DEEP_CHECK_SETTINGS):
+    for path in ("/usr/local/sbin/tailrack-deep-check", DEEP_CHECK_SETTINGS, GPU_FINDINGS):
         files.remove(path)
 
 

@@ -1,4 +1,7 @@
-"""`tailrack nodes`: show every node's state; for nodes that are out also the cause, the time and the next command."""
+"""`tailrack nodes`: show every node's state; for nodes that are out also the cause, the time and the next command.
+
+On the head node it also shows what the deep check found on the nodes' GPUs.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
+from components.roles.health.gpu_findings import published
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.ask import Failure, ask, failure
 from components.roles.tailrack_command.out_reason import Out, why_out
-from components.validation.preflight.findings import plain
+from components.validation.preflight.findings import Finding, plain
 from components.validation.preflight.node_note import note_in
 from components.validation.slurm_nodes import Node
 
@@ -24,6 +28,9 @@ NAME, HELP = (
 )
 AT_ONCE = 16
 _MOST_NAMES = 8
+# The deep check's findings by node.
+GpuFindings = Mapping[str, Sequence[Finding]]
+NO_FINDINGS: GpuFindings = {}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +44,8 @@ def run(arguments: argparse.Namespace) -> int:
     shown = slurm.nodes(*arguments.nodes)
     failures = failures_of([node for node in shown if node.out and node.answers])
     why = {node.name: why_out(node, failures.get(node.name)) for node in shown}
-    print(as_json(shown, why) if arguments.json else as_text(shown, why, time.time()))
+    gpu_findings = published()
+    print(as_json(shown, why, gpu_findings) if arguments.json else as_text(shown, why, time.time(), gpu_findings))
     return 0
 
 
@@ -52,8 +60,11 @@ def failures_of(out: Sequence[Node]) -> Mapping[str, Failure]:
         return {name: failed for name, failed in zip(names, failures, strict=True) if failed is not None}
 
 
-def as_json(nodes: Sequence[Node], why: Mapping[str, Out | None]) -> str:
-    """Return `{"nodes": [{name, state, out, since, note, whose, who, reason, next}]}`; `since` in Unix seconds."""
+def as_json(nodes: Sequence[Node], why: Mapping[str, Out | None], gpu_findings: GpuFindings = NO_FINDINGS) -> str:
+    """Return `{"nodes": [{name, state, out, since, note, whose, who, reason, next}]}`; `since` in Unix seconds.
+
+    A node with findings of the deep check also has `gpus`: [{severity, seen, next}].
+    """
     none = {"whose": None, "who": None, "reason": None, "next": None}
     rows = [
         {
@@ -63,24 +74,33 @@ def as_json(nodes: Sequence[Node], why: Mapping[str, Out | None]) -> str:
             "since": (node.since or None) if node.out else None,
             "note": note_in(node.comment) or None,
             **(asdict(out) if (out := why[node.name]) else none),
+            **({"gpus": [_as_row(item) for item in items]} if (items := gpu_findings.get(node.name)) else {}),
         }
         for node in nodes
     ]
     return json.dumps({"nodes": rows}, indent=2)
 
 
-def as_text(nodes: Sequence[Node], why: Mapping[str, Out | None], now: float) -> str:
-    """Return one line per node; below a node that is out follow its reason and the next command. Notes come last."""
+def _as_row(item: Finding) -> dict[str, str]:
+    return {"severity": item["severity"], "seen": item["seen"], "next": item["remedy"]}
+
+
+def as_text(
+    nodes: Sequence[Node], why: Mapping[str, Out | None], now: float, gpu_findings: GpuFindings = NO_FINDINGS
+) -> str:
+    """Return one line per node; below it follow why it is out, and the deep check's findings. Notes come last."""
     width = max((len(node.name) for node in nodes), default=0)
     lines = []
     for node in nodes:
         lines.append(f"{plain(node.name):{width}}  {plain(node.state)}")
-        if (out := why[node.name]) is None:
-            continue
-        cause = f"{out.whose} {out.who}".strip()
-        since = f", since {_ago(node.since, now)}" if node.since else ""
-        indent = " " * (width + 2)
-        lines += [f"{indent}{plain(cause)}{since}: {plain(out.reason)}", f"{indent}next: {plain(out.next)}"]
+        indent, reason = " " * (width + 2), ""
+        if (out := why[node.name]) is not None:
+            cause, reason = f"{out.whose} {out.who}".strip(), plain(out.reason)
+            since = f", since {_ago(node.since, now)}" if node.since else ""
+            lines += [f"{indent}{plain(cause)}{since}: {reason}", f"{indent}next: {plain(out.next)}"]
+        for item in gpu_findings.get(node.name, ()):
+            if item["seen"] not in reason:
+                lines += [f"{indent}deep check: {item['seen']}", f"{indent}next: {item['remedy']}"]
     if not nodes:
         return "the cluster has no nodes"
     count = sum(node.out for node in nodes)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 from components.validation.gpu_speed.apart import apart
 from components.validation.gpu_speed.one_gpu import measure
@@ -83,6 +83,7 @@ def _reading(state: State, measure: Measure, busy: Used | None, end: float) -> R
         figures |= {"width": copying["width"], "gen": copying["gen"], "loaded": True}
     reasons = [reason for state_then in (copying, multiplying) if state_then for reason in state_then["throttled"]]
     figures["throttled"] = tuple(dict.fromkeys([*(() if copying else state.throttled), *reasons]))
+    figures |= {name: round(figures[name], 1) for name in FIGURES if name in figures}
     figures["doubts"] = tuple(text[:200] for text in figures["doubts"])
     return replace(reading, **figures)
 
@@ -104,4 +105,4 @@ def _better(first: Reading, second: Reading) -> Reading:
     """Return the better figures of two measurements of one GPU."""
     pairs = {name: (getattr(first, name), getattr(second, name)) for name in FIGURES}
     best = {name: max((figure for figure in pair if figure is not None), default=None) for name, pair in pairs.items()}
-    return replace(first, **best)
+    return replace(first, **cast("dict[str, Any]", best))

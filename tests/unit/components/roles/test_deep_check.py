@@ -15,7 +15,7 @@ import pytest
 
 from components.measurement.deep_check import NICE, deep_check_text
 from components.node.install import FOLDER
-from components.roles.health import deep_check, join_figure, measuring
+from components.roles.health import deep_check, gpu_findings, join_figure, measuring
 from components.roles.health.deep_check import DeepCheck, run
 from components.roles.health.role import DEEP_CHECK
 from components.roles.order import roles
@@ -111,6 +111,7 @@ def case(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Case:
     monkeypatch.setattr(slurm, "scontrol", fake.scontrol)
     monkeypatch.setattr(deep_check, "PRIVATE", tmp_path)
     monkeypatch.setattr(join_figure, "REPORTS", tmp_path / "validation")
+    monkeypatch.setattr(gpu_findings, "FINDINGS", tmp_path / "gpu-findings.json")
     monkeypatch.setattr(time, "sleep", lambda _: None)
     made = Case(fake, tmp_path / "kept")
     monkeypatch.setattr(measuring, "read_report", lambda *_: made.played.pop(0))
@@ -280,10 +281,10 @@ def on_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Play:
     def play(gb_per_s: float) -> Mapping[str, Any]:
         simulated = SimulatedSlurm(lambda _: gb_per_s, {"a1": "h200:4"})
         monkeypatch.setattr(measurement_run, "run_jobs", simulated.run)
-        asked = json.loads(json.dumps(measuring.program_input(told(), NODE, dcgm=True)))
+        asked = json.loads(json.dumps(measuring.program_input(told(), NODE, each_gpu=True)))
         measured = measurement_run.MeasurementRun(asked["plan"], asked["nodes"], {}, tmp_path / "job").measure()
         assert [order.folder.name for order in simulated.orders] == ["prepare-h200-4", "node-a1"]
-        assert simulated.orders[0].arguments == ["dcgm"]
+        assert simulated.orders[0].arguments == ["gpu-check"]
         jobs = [
             {*order.files["job.sh"].splitlines(), *(f"#SBATCH {option}" for option in order.options)}
             for order in simulated.orders

@@ -1,0 +1,111 @@
+"""The deep check's records of GPUs: each GPU's first and last reading, and the findings of the last check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from components.roles.health import gpu_findings
+from components.validation.gpu_speed.judge import FIGURES, judged, key
+from components.validation.gpu_speed.reading import Reading, read_lines, read_readings
+from components.validation.preflight.findings import Finding
+from components.validation.preflight.node_checks import load, save
+
+# The folder of these records, in the folder of the deep check's records.
+GPUS = "gpus"
+
+
+@dataclass(frozen=True)
+class GpuRecord:
+    """The stored readings of a node.
+
+    address    of the machine, on the tailnet: another machine's readings do not count
+    readings   of the last check
+    first      each GPU's first figures
+    findings   of the last check, without information
+    """
+
+    address: str = ""
+    readings: Sequence[Reading] = ()
+    first: Sequence[Reading] = ()
+    findings: Sequence[Finding] = field(default_factory=tuple)
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "address": self.address,
+            "readings": [reading.plain() for reading in self.readings],
+            "first": [reading.plain() for reading in self.first],
+            "findings": list(self.findings),
+        }
+
+    @classmethod
+    def read(cls, data: object) -> GpuRecord:
+        """Read the output of `plain`; anything of another form gives an empty record."""
+        if not isinstance(data, Mapping):
+            return cls()
+        findings = data.get("findings")
+        return cls(
+            str(data.get("address", "")),
+            read_readings(data.get("readings")),
+            read_readings(data.get("first")),
+            findings if isinstance(findings, list) else [],
+        )
+
+
+class GpuRecords:
+    """The records of all nodes."""
+
+    def __init__(self, records: Path, findings: Path | None = None) -> None:
+        self._folder, self._findings = records / GPUS, findings or gpu_findings.FINDINGS
+
+    def judge(self, node: str, address: str, report: Mapping[str, Any] | None) -> list[Finding]:
+        """Return the findings about a node's GPUs from a measurement's report, and store its readings.
+
+        A report without readings changes nothing. A user's process printed it, so it may contain anything.
+        """
+        readings = read_lines(str((report or {}).get("gpu_speed", ""))).get(node)
+        if not readings:
+            return []
+        record = self._read(node)
+        if record.address != address:
+            record = GpuRecord(address)
+        first = {key(reading): reading for reading in record.first}
+        items = judged(
+            readings,
+            cluster=[reading for other in self._nodes() if other != node for reading in self._read(other).readings],
+            first=first,
+            last={key(reading): reading for reading in record.readings},
+        )
+        shown = [item for item in items if item["severity"] != "info"]
+        first_figures = [_first_figures(first.get(key(reading)), reading) for reading in readings]
+        save(self._folder / f"{node}.json", GpuRecord(address, readings, first_figures, shown).plain())
+        self.publish()
+        return items
+
+    def forget(self, node: str) -> None:
+        """Make a node's next figures its first ones."""
+        (self._folder / f"{node}.json").unlink(missing_ok=True)
+        self.publish()
+
+    def publish(self) -> None:
+        """Write the findings of all nodes for all users, also after a node has left."""
+        records = {node: self._read(node).findings for node in self._nodes()}
+        items = {node: findings for node, findings in records.items() if findings}
+        if items or self._findings.exists():
+            gpu_findings.publish(items, self._findings)
+
+    def _nodes(self) -> list[str]:
+        return sorted(path.stem for path in self._folder.glob("*.json"))
+
+    def _read(self, node: str) -> GpuRecord:
+        return GpuRecord.read(load(self._folder / f"{node}.json"))
+
+
+def _first_figures(first: Reading | None, reading: Reading) -> Reading:
+    """Return the first figures of a GPU, with those that were not measured before."""
+    if first is None:
+        return reading
+    missing = {figure.name: getattr(reading, figure.name) for figure in FIGURES if getattr(first, figure.name) is None}
+    return replace(first, **missing)

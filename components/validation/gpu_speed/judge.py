@@ -1,0 +1,215 @@
+"""Compare a node's readings with each other, the cluster's GPUs of the kind, earlier figures and kinds.csv. Pure.
+
+Only a clear fault is an error: a third of the neighbours' or of its own earlier figure, or a failed or pending row
+remap. All else is a warning. A figure that was not measured is not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from components.validation.gpu_speed.kinds import Kind, kind_of
+from components.validation.gpu_speed.reading import Reading
+from components.validation.preflight.findings import Finding, finding, unjudged
+
+CHECK = "GPU speed"
+# Parts of the compared figure: below `CLEAR` it is an error, below `SLOW` a warning; of the table, below `OF_KIND`.
+CLEAR, SLOW, OF_KIND = 1 / 3, 0.7, 0.6
+_LEAST_POWER = 0.9
+_LEAST_OF_CLUSTER = 2
+_RESET = "drain the node, then 'nvidia-smi --gpu-reset -i {bus}' on it, or restart it"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured figure: its name in Reading, the words for it, its unit, and a remedy."""
+
+    name: str
+    words: str
+    unit: str
+    remedy: str
+
+
+_HOST = "check the card's seat, riser and slot ('lspci -vv' on the node: LnkSta); of a rented machine, ask for another"
+FIGURES = (
+    Figure("host_to_gpu", "from the host", "GB/s", _HOST),
+    Figure("gpu_to_host", "to the host", "GB/s", _HOST),
+    Figure(
+        "memory", "in its memory", "GB/s", "see 'nvidia-smi -q -d ECC,ROW_REMAPPER,CLOCK' on the node; replace the GPU"
+    ),
+    Figure(
+        "matrix",
+        "with matrices",
+        "TFLOP/s",
+        "see 'nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE' on the node: cooling, power",
+    ),
+)
+
+
+def judged(
+    readings: Sequence[Reading],
+    *,
+    cluster: Sequence[Reading] = (),
+    first: Mapping[str, Reading] | None = None,
+    last: Mapping[str, Reading] | None = None,
+) -> list[Finding]:
+    """Return the findings about the GPUs of a node.
+
+    cluster   the last readings of the other nodes
+    first     the first reading of each GPU, by `key`
+    last      the reading of each GPU at the last check, by `key`
+    """
+    items: list[tuple[Reading, Finding]] = []
+    for reading in readings:
+        near = [other for other in readings if other is not reading and other.name == reading.name]
+        far = [other for other in cluster if other.name == reading.name]
+        found = [*_speed(reading, near, far, (first or {}).get(key(reading)))]
+        found += [*_link(reading, near, found), *_memory_errors(reading, near, (last or {}).get(key(reading)))]
+        found += [*_clocks(reading, near), *(unjudged(CHECK, doubt) for doubt in reading.doubts)]
+        items += [(reading, item) for item in found]
+    return _joined(items)
+
+
+def key(reading: Reading) -> str:
+    """Return what identifies a GPU: the card's own number, else its place."""
+    return reading.uuid or reading.bus
+
+
+def _joined(items: Sequence[tuple[Reading, Finding]]) -> list[Finding]:
+    """Return the findings with the GPUs' names; the same one of several GPUs once."""
+    groups: dict[tuple[str, str, str], list[Reading]] = {}
+    for reading, item in items:
+        groups.setdefault((item["severity"], item["seen"], item["remedy"]), []).append(reading)
+    return [
+        finding(severity, CHECK, _named(readings, seen), remedy.format(bus=readings[0].bus))
+        for (severity, seen, remedy), readings in groups.items()
+    ]
+
+
+def _named(readings: Sequence[Reading], seen: str) -> str:
+    mark, text = ("UNJUDGED: ", seen.removeprefix("UNJUDGED: ")) if seen.startswith("UNJUDGED: ") else ("", seen)
+    if len(readings) == 1:
+        return f"{mark}{readings[0].title}: {text}"
+    names = ", ".join(reading.bus if reading.minor is None else str(reading.minor) for reading in readings)
+    return f"{mark}GPUs {names}: {text}"
+
+
+def _speed(
+    reading: Reading, near: Sequence[Reading], far: Sequence[Reading], first: Reading | None
+) -> Iterator[Finding]:
+    """Yield slow figures. Of the two directions to the host, only the first slow one: both use the same link."""
+    kind, slow_link = kind_of(reading.name), False
+    for figure in FIGURES:
+        if figure.remedy == _HOST and slow_link:
+            continue
+        if item := _compared(reading, figure, near, far, first, kind):
+            slow_link = slow_link or figure.remedy == _HOST
+            yield item
+
+
+def _compared(
+    reading: Reading, figure: Figure, near: Sequence[Reading], far: Sequence[Reading], first: Reading | None,
+    kind: Kind | None,
+) -> Finding | None:  # fmt: skip
+    own = getattr(reading, figure.name)
+    if own is None:
+        return None
+    neighbours, others = _values(near, figure.name), _values(far, figure.name)
+    references: list[tuple[float, float, str]] = []
+    if neighbours:
+        typical = median(neighbours)
+        have = "its neighbour has" if len(neighbours) == 1 else "its neighbours have"
+        link = _link_words(near) if figure.remedy == _HOST else ""
+        references.append((typical, CLEAR, f"{have} {_shown(typical, figure)}{link}"))
+    if first is not None and (earlier := getattr(first, figure.name)) is not None:
+        references.append((earlier, CLEAR, f"became slow: it had {_shown(earlier, figure)} when it was first measured"))
+    if len(others) >= _LEAST_OF_CLUSTER:
+        typical = median(others)
+        references.append((typical, 0, f"the cluster's other {_title(reading, kind)} have {_shown(typical, figure)}"))
+    slow = [reference for reference in references if own < SLOW * reference[0]]
+    if kind is not None and not slow:
+        healthy = getattr(kind, "host" if figure.remedy == _HOST else figure.name)
+        if own < OF_KIND * healthy:
+            slow.append((healthy, 0, f"a healthy {kind.title} has about {_shown(healthy, figure)}"))
+    if not slow:
+        return None
+    # A clear fault comes first.
+    reference, clear, words = min(slow, key=lambda item: own >= item[1] * item[0])
+    link = _link_words([reading]) if figure.remedy == _HOST else ""
+    reasons = f", with clocks reduced by {', '.join(reading.throttled)}" if reading.throttled else ""
+    seen = f"{_shown(own, figure)} {figure.words}{link}{reasons if figure.name == 'matrix' else ''}; {words}"
+    return finding("error" if own < clear * reference else "warning", CHECK, seen, figure.remedy)
+
+
+def _title(reading: Reading, kind: Kind | None) -> str:
+    return kind.title if kind else reading.name
+
+
+def _values(readings: Sequence[Reading], name: str) -> list[float]:
+    return [value for reading in readings if (value := getattr(reading, name)) is not None]
+
+
+def _shown(value: float, figure: Figure) -> str:
+    return f"{value:.0f} {figure.unit}" if value >= 100 else f"{value:.1f} {figure.unit}"
+
+
+def _link_words(readings: Sequence[Reading]) -> str:
+    """Return the link that most of these GPUs have, such as ` over PCIe 5 x16`; empty if it is unknown."""
+    links = [(reading.gen, reading.width) for reading in readings if reading.width]
+    if not links:
+        return ""
+    gen, width = max(links, key=links.count)
+    return f" over PCIe{f' {gen}' if gen else ''} x{width}"
+
+
+def _link(reading: Reading, near: Sequence[Reading], found: Sequence[Finding]) -> Iterator[Finding]:
+    """Check the width of a link that is not named yet. At idle only its generation is lower."""
+    widths = [other.width for other in near if other.width]
+    if not reading.width or not widths or any("over PCIe" in item["seen"] for item in found):
+        return
+    typical = int(median(widths))
+    if reading.width < typical:
+        have = "its neighbour has" if len(widths) == 1 else "its neighbours have"
+        load = "" if reading.loaded else " (at idle)"
+        yield finding("warning", CHECK, f"PCIe x{reading.width}{load}; {have} x{typical}", _HOST)
+
+
+def _memory_errors(reading: Reading, near: Sequence[Reading], last: Reading | None) -> Iterator[Finding]:
+    if reading.remap_failed:
+        yield finding("error", CHECK, "a row remap failed", "replace the GPU")
+    if reading.remap_pending:
+        yield finding("error", CHECK, "a row remap is pending", _RESET)
+    if last is not None:
+        for name, words in (
+            ("uncorrectable", "memory errors that ECC could not correct"),
+            ("remapped", "remapped rows of its memory"),
+        ):
+            before, now = getattr(last, name), getattr(reading, name)
+            if now > before:
+                seen = f"{now} {words}, {before} at the last check"
+                yield finding("warning", CHECK, seen, "replace the GPU if the number grows")
+    if reading.ecc is False and any(other.ecc for other in near):
+        yield finding(
+            "warning", CHECK, "ECC is off; its neighbours have it on", "run 'nvidia-smi -i {bus} -e 1' and restart"
+        )
+
+
+def _clocks(reading: Reading, near: Sequence[Reading]) -> Iterator[Finding]:
+    limits = _values(near, "power_limit")
+    if reading.power_limit is not None:
+        typical = median(limits) if limits else None
+        remedy = "see 'nvidia-smi -q -d POWER'; 'nvidia-smi -i {bus} -pl WATTS' changes it"
+        if typical is not None and reading.power_limit < _LEAST_POWER * typical:
+            seen = f"its power limit is {reading.power_limit:.0f} W; its neighbours have {typical:.0f} W"
+            yield finding("warning", CHECK, seen, remedy)
+        elif reading.default_power_limit and reading.power_limit < _LEAST_POWER * reading.default_power_limit:
+            seen = f"its power limit is {reading.power_limit:.0f} W of {reading.default_power_limit:.0f} W"
+            yield finding("warning", CHECK, seen, remedy)
+    if reading.throttled:
+        load = " under load" if reading.loaded else ""
+        yield finding(
+            "warning", CHECK, f"clocks are reduced{load} by {', '.join(reading.throttled)}",
+            "check the node's cooling and power supply",
+        )  # fmt: skip
