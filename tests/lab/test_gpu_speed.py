@@ -1,6 +1,7 @@
 """The deep check names a sick GPU before a user's job meets it: one with a narrow link, and one that waits for a remap.
 
-The GPUs are device files and a fake nvidia-smi. Without NVIDIA's driver no bandwidth is measured; tests/gpu measures.
+The GPUs are device files and a fake nvidia-smi. Without NVIDIA's driver no bandwidth is measured:
+tests/gpu/speed_by_hand.py does that on real ones.
 """
 
 from __future__ import annotations

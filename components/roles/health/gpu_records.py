@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from components.roles.health import gpu_findings
-from components.validation.gpu_speed.judge import FIGURES, judged, key
+from components.validation.gpu_speed.judge import FIGURES, judged, key, lowest
 from components.validation.gpu_speed.reading import Reading, read_lines, read_readings
 from components.validation.preflight.findings import Finding
 from components.validation.preflight.node_checks import load, save
@@ -83,6 +83,10 @@ class GpuRecords:
         save(self._folder / f"{node}.json", GpuRecord(address, readings, first_figures, shown).plain())
         self.publish()
         return items
+
+    def figures(self, node: str) -> str:
+        """Return the lowest figures of a node's last check."""
+        return lowest(self._read(node).readings)
 
     def forget(self, node: str) -> None:
         """Make a node's next figures its first ones."""

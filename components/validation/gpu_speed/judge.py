@@ -18,21 +18,25 @@ CHECK = "GPU speed"
 # Parts of the compared figure: below `CLEAR` it is an error, below `SLOW` a warning; of the table, below `OF_KIND`.
 CLEAR, SLOW, OF_KIND = 1 / 3, 0.7, 0.6
 _LEAST_POWER = 0.9
+# GB/s that no PCIe link of generation 6 exceeds.
+_MOST_OF_PCIE = 121
 _LEAST_OF_CLUSTER = 2
 _RESET = "drain the node, then 'nvidia-smi --gpu-reset -i {bus}' on it, or restart it"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A measured figure: its name in Reading, the words for it, its unit, and a remedy."""
+    """A measured figure: its name in Reading, a phrase for it, its unit, and a remedy."""
 
     name: str
-    words: str
+    phrase: str
     unit: str
     remedy: str
 
 
-_HOST = "check the card's seat, riser and slot ('lspci -vv' on the node: LnkSta); of a rented machine, ask for another"
+_HOST = (
+    "check the card's seat, riser and slot ('lspci -vv' on the node: LnkSta); if the machine is rented, ask for another"
+)
 FIGURES = (
     Figure("host_to_gpu", "from the host", "GB/s", _HOST),
     Figure("gpu_to_host", "to the host", "GB/s", _HOST),
@@ -65,11 +69,25 @@ def judged(
     for reading in readings:
         near = [other for other in readings if other is not reading and other.name == reading.name]
         far = [other for other in cluster if other.name == reading.name]
-        found = [*_speed(reading, near, far, (first or {}).get(key(reading)))]
-        found += [*_link(reading, near, found), *_memory_errors(reading, near, (last or {}).get(key(reading)))]
-        found += [*_clocks(reading, near), *(unjudged(CHECK, doubt) for doubt in reading.doubts)]
-        items += [(reading, item) for item in found]
+        slow = list(_speed(reading, near, far, (first or {}).get(key(reading))))
+        about = [
+            *slow,
+            *_link(reading, near, slow),
+            *_memory_errors(reading, near, (last or {}).get(key(reading))),
+            *_clocks(reading, near),
+            *(unjudged(CHECK, doubt) for doubt in reading.doubts),
+        ]
+        items += [(reading, item) for item in about]
     return _joined(items)
+
+
+def lowest(readings: Sequence[Reading]) -> str:
+    """Return the lowest of each figure, such as `55.3 GB/s from the host, ...`; empty if nothing was measured."""
+    return ", ".join(
+        f"{_shown(min(values), figure)} {figure.phrase}"
+        for figure in FIGURES
+        if (values := _values(readings, figure.name))
+    )
 
 
 def key(reading: Reading) -> str:
@@ -113,8 +131,8 @@ def _compared(
     reading: Reading, figure: Figure, near: Sequence[Reading], far: Sequence[Reading], first: Reading | None,
     kind: Kind | None,
 ) -> Finding | None:  # fmt: skip
-    own = getattr(reading, figure.name)
-    if own is None:
+    value = getattr(reading, figure.name)
+    if value is None:
         return None
     neighbours, others = _values(near, figure.name), _values(far, figure.name)
     references: list[tuple[float, float, str]] = []
@@ -128,19 +146,19 @@ def _compared(
     if len(others) >= _LEAST_OF_CLUSTER:
         typical = median(others)
         references.append((typical, 0, f"the cluster's other {_title(reading, kind)} have {_shown(typical, figure)}"))
-    slow = [reference for reference in references if own < SLOW * reference[0]]
+    slow = [reference for reference in references if value < SLOW * reference[0]]
     if kind is not None and not slow:
         healthy = getattr(kind, "host" if figure.remedy == _HOST else figure.name)
-        if own < OF_KIND * healthy:
+        if value < OF_KIND * healthy:
             slow.append((healthy, 0, f"a healthy {kind.title} has about {_shown(healthy, figure)}"))
     if not slow:
         return None
     # A clear fault comes first.
-    reference, clear, words = min(slow, key=lambda item: own >= item[1] * item[0])
+    reference, clear, comparison = min(slow, key=lambda item: value >= item[1] * item[0])
     link = _link_words([reading]) if figure.remedy == _HOST else ""
     reasons = f", with clocks reduced by {', '.join(reading.throttled)}" if reading.throttled else ""
-    seen = f"{_shown(own, figure)} {figure.words}{link}{reasons if figure.name == 'matrix' else ''}; {words}"
-    return finding("error" if own < clear * reference else "warning", CHECK, seen, figure.remedy)
+    seen = f"{_shown(value, figure)} {figure.phrase}{link}{reasons if figure.name == 'matrix' else ''}; {comparison}"
+    return finding("error" if value < clear * reference else "warning", CHECK, seen, figure.remedy)
 
 
 def _title(reading: Reading, kind: Kind | None) -> str:
@@ -157,17 +175,23 @@ def _shown(value: float, figure: Figure) -> str:
 
 def _link_words(readings: Sequence[Reading]) -> str:
     """Return the link that most of these GPUs have, such as ` over PCIe 5 x16`; empty if it is unknown."""
-    links = [(reading.gen, reading.width) for reading in readings if reading.width]
+    links = [(reading.gen, reading.width) for reading in readings if reading.width and _uses_pcie(reading)]
     if not links:
         return ""
     gen, width = max(links, key=links.count)
     return f" over PCIe{f' {gen}' if gen else ''} x{width}"
 
 
-def _link(reading: Reading, near: Sequence[Reading], found: Sequence[Finding]) -> Iterator[Finding]:
+def _uses_pcie(reading: Reading) -> bool:
+    """Return whether the GPU reaches the host over PCIe. A GH200 has a faster link of its own."""
+    kind = kind_of(reading.name)
+    return kind is None or kind.host < _MOST_OF_PCIE
+
+
+def _link(reading: Reading, near: Sequence[Reading], slow: Sequence[Finding]) -> Iterator[Finding]:
     """Check the width of a link that is not named yet. At idle only its generation is lower."""
     widths = [other.width for other in near if other.width]
-    if not reading.width or not widths or any("over PCIe" in item["seen"] for item in found):
+    if not reading.width or not widths or any("over PCIe" in item["seen"] for item in slow):
         return
     typical = int(median(widths))
     if reading.width < typical:
@@ -182,13 +206,13 @@ def _memory_errors(reading: Reading, near: Sequence[Reading], last: Reading | No
     if reading.remap_pending:
         yield finding("error", CHECK, "a row remap is pending", _RESET)
     if last is not None:
-        for name, words in (
+        for name, noun in (
             ("uncorrectable", "memory errors that ECC could not correct"),
             ("remapped", "remapped rows of its memory"),
         ):
             before, now = getattr(last, name), getattr(reading, name)
             if now > before:
-                seen = f"{now} {words}, {before} at the last check"
+                seen = f"{now} {noun}, {before} at the last check"
                 yield finding("warning", CHECK, seen, "replace the GPU if the number grows")
     if reading.ecc is False and any(other.ecc for other in near):
         yield finding(

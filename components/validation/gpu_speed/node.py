@@ -44,12 +44,12 @@ def readings(measure: Measure = measure) -> list[Reading]:
     output = apart(query, _SMI_SECONDS + 1)
     states = [state for state in read_states(output or "") if state.bus and not state.display]
     busy = {bus_of(gpu): gpu for gpu in apart_used()}
-    found = [_reading(state, measure, busy.get(state.bus), end) for state in states]
-    slow = [number for number, reading in enumerate(found) if _is_slow(reading, found)]
+    result = [_reading(state, measure, busy.get(state.bus), end) for state in states]
+    slow = [number for number, reading in enumerate(result) if _is_slow(reading, result)]
     for number in slow:
         if end - time.monotonic() > _GPU_SECONDS / 2:
-            found[number] = _better(found[number], _reading(states[number], measure, None, end))
-    return found
+            result[number] = _better(result[number], _reading(states[number], measure, None, end))
+    return result
 
 
 def apart_used() -> list[Used]:

@@ -147,7 +147,10 @@ def test_a_warning_drains_nothing(
     played[:] = [report(cards(width=8, host_to_gpu=27.0, gpu_to_host=27.0))]
     deep_check.run(checks, ["a1"])
     assert fake.nodes_by_name["a1"].flags == IDLE
-    assert "a1: warning: GPU 3 (0000:13:00.0): 27.0 GB/s from the host" in capsys.readouterr().out
+    stdout = capsys.readouterr().out
+    assert "a1: warning: GPU 3 (0000:13:00.0): 27.0 GB/s from the host" in stdout
+    figures = "27.0 GB/s from the host, 27.0 GB/s to the host, 4240 GB/s in its memory, 750 TFLOP/s with matrices"
+    assert f"a1: each GPU has at least {figures}" in stdout
 
 
 def test_who_resumes_a_node_with_a_sick_gpu_is_not_contradicted(
@@ -175,8 +178,8 @@ def test_the_measurement_brings_the_readings_from_the_job_that_prepares(
 
     monkeypatch.setattr(measurement_run, "run_jobs", run)
     task = json.loads(json.dumps(measuring.program_input(told(dcgm_level=0), node, each_gpu=True)))
-    found = measurement_run.MeasurementRun(task["plan"], task["nodes"], {}, tmp_path).measure()
-    assert found["gpu_speed"] == report(cards())["gpu_speed"]
+    measured = measurement_run.MeasurementRun(task["plan"], task["nodes"], {}, tmp_path).measure()
+    assert measured["gpu_speed"] == report(cards())["gpu_speed"]
     assert simulated.orders[0].arguments == ["gpu-check"]
     assert measuring.program_input(told(), node, each_gpu=False)["plan"]["preflight"] == ""
     no_gpus = Node("a1", IDLE)

@@ -39,29 +39,29 @@ def eight(**third: Any) -> list[Reading]:
     return gpus
 
 
-def said(readings: list[Reading], **more: Any) -> list[tuple[str, str]]:
+def seen_in(readings: list[Reading], **more: Any) -> list[tuple[str, str]]:
     return [(item["severity"], item["seen"]) for item in judged(readings, **more)]
 
 
 def test_healthy_gpus_give_no_finding() -> None:
-    assert said([H200, replace(H200, bus="0000:00:07.0", minor=1, memory=4223.4, matrix=720.6)]) == []
-    assert said(eight()) == []
-    assert said([H200]) == []
+    assert seen_in([H200, replace(H200, bus="0000:00:07.0", minor=1, memory=4223.4, matrix=720.6)]) == []
+    assert seen_in(eight()) == []
+    assert seen_in([H200]) == []
 
 
 def test_two_h200_as_they_were_measured_are_healthy() -> None:
     data = json.loads((FIXTURES / "gpu-speed-2xH200.json").read_text(encoding="utf-8"))
     assert data["seconds"] < 10
     gpus = [Reading.read(item) for item in data["gpus"]]
-    assert said(gpus) == []
+    assert seen_in(gpus) == []
     assert [(reading.width, reading.gen, reading.loaded) for reading in gpus] == [(16, 5, True)] * 2
-    ((severity, seen),) = said([gpus[0], replace(gpus[1], width=4, host_to_gpu=13.8, gpu_to_host=13.8)])
+    ((severity, seen),) = seen_in([gpus[0], replace(gpus[1], width=4, host_to_gpu=13.8, gpu_to_host=13.8)])
     assert (severity, "its neighbour has 55.5 GB/s over PCIe 5 x16" in seen) == ("error", True)
 
 
 def test_a_gpu_in_a_x4_riser_is_named_with_its_link_and_the_neighbours() -> None:
     slow = eight(width=4, gen=4, host_to_gpu=6.4, gpu_to_host=6.5)
-    ((severity, seen),) = said(slow)
+    ((severity, seen),) = seen_in(slow)
     assert severity == "error"
     assert seen == (
         "GPU 3 (0000:03:00.0): 6.4 GB/s from the host over PCIe 4 x4; its neighbours have 55.3 GB/s over PCIe 5 x16"
@@ -73,23 +73,23 @@ def test_a_gpu_in_a_x4_riser_is_named_with_its_link_and_the_neighbours() -> None
 
 def test_the_faster_of_two_gpus_is_not_named() -> None:
     two = [H200, replace(H200, bus="0000:00:07.0", minor=1, uuid="GPU-1", width=4, host_to_gpu=13.6, gpu_to_host=13.6)]
-    ((severity, seen),) = said(two)
+    ((severity, seen),) = seen_in(two)
     assert severity == "error"
     assert seen.startswith("GPU 1 (0000:00:07.0): 13.6 GB/s from the host over PCIe 5 x4; its neighbour has 55.3 GB/s")
 
 
 def test_half_the_bandwidth_of_the_neighbours_is_a_warning() -> None:
-    ((severity, seen),) = said(eight(width=8, host_to_gpu=27.0, gpu_to_host=27.0))
+    ((severity, seen),) = seen_in(eight(width=8, host_to_gpu=27.0, gpu_to_host=27.0))
     assert (severity, "over PCIe 5 x8" in seen) == ("warning", True)
 
 
 def test_a_link_that_is_slow_in_one_direction_is_named() -> None:
-    ((_, seen),) = said(eight(gpu_to_host=20.0))
+    ((_, seen),) = seen_in(eight(gpu_to_host=20.0))
     assert "20.0 GB/s to the host" in seen
 
 
 def test_a_throttled_gpu_is_named_with_the_reason() -> None:
-    slow, clocks = said(eight(matrix=210.0, throttled=("hw_thermal_slowdown",)))
+    slow, clocks = seen_in(eight(matrix=210.0, throttled=("hw_thermal_slowdown",)))
     assert slow == (
         "error",
         "GPU 3 (0000:03:00.0): 210 TFLOP/s with matrices, with clocks reduced by hw_thermal_slowdown; "
@@ -99,22 +99,27 @@ def test_a_throttled_gpu_is_named_with_the_reason() -> None:
 
 
 def test_slow_memory_is_named() -> None:
-    ((severity, seen),) = said(eight(memory=2000.0))
+    ((severity, seen),) = seen_in(eight(memory=2000.0))
     assert (severity, seen) == (
         "warning", "GPU 3 (0000:03:00.0): 2000 GB/s in its memory; its neighbours have 4241 GB/s",
     )  # fmt: skip
 
 
 def test_a_gpu_without_neighbours_is_compared_with_its_kind() -> None:
-    ((severity, seen),) = said([replace(H200, gen=4, width=8, host_to_gpu=12.9, gpu_to_host=13.0)])
+    ((severity, seen),) = seen_in([replace(H200, gen=4, width=8, host_to_gpu=12.9, gpu_to_host=13.0)])
     assert severity == "warning"
     assert seen.endswith("12.9 GB/s from the host over PCIe 4 x8; a healthy H200 has about 50.4 GB/s")
     # A card that nobody has listed has no such figure.
-    assert said([replace(H200, name="NVIDIA H20", host_to_gpu=12.9, gpu_to_host=13.0)]) == []
+    assert seen_in([replace(H200, name="NVIDIA H20", host_to_gpu=12.9, gpu_to_host=13.0)]) == []
+
+
+def test_a_gpu_with_its_own_link_to_the_host_shows_no_pcie_link() -> None:
+    ((_, seen),) = seen_in([replace(H200, name="NVIDIA GH200 480GB", host_to_gpu=100.0, gpu_to_host=100.0)])
+    assert seen == "GPU 0 (0000:00:06.0): 100 GB/s from the host; a healthy GH200 has about 248 GB/s"
 
 
 def test_all_gpus_of_a_machine_that_are_slow_alike_are_one_finding() -> None:
-    ((severity, seen),) = said([replace(reading, matrix=300.0) for reading in eight(matrix=300.0)])
+    ((severity, seen),) = seen_in([replace(reading, matrix=300.0) for reading in eight(matrix=300.0)])
     assert severity == "warning"
     assert seen.startswith("GPUs 0, 1, 2, 3, 4, 5, 6, 7: 300 TFLOP/s with matrices; a healthy H200 has about 692")
 
@@ -122,15 +127,15 @@ def test_all_gpus_of_a_machine_that_are_slow_alike_are_one_finding() -> None:
 def test_a_gpu_is_compared_with_those_of_its_kind_in_the_cluster_but_never_drains_for_that() -> None:
     slow = replace(H200, name="NVIDIA H20", matrix=20.0)
     others = [replace(H200, name="NVIDIA H20", matrix=140.0)] * 2
-    assert said([slow], cluster=others) == [
+    assert seen_in([slow], cluster=others) == [
         ("warning", "GPU 0 (0000:00:06.0): 20.0 TFLOP/s with matrices; the cluster's other NVIDIA H20 have 140 TFLOP/s")
     ]
-    assert said([slow], cluster=[*others[:1], replace(H200, name="NVIDIA L4")]) == []
+    assert seen_in([slow], cluster=[*others[:1], replace(H200, name="NVIDIA L4")]) == []
 
 
 def test_a_gpu_that_became_slow_is_named_with_its_first_figure() -> None:
     first = {H200.uuid: H200}
-    assert said([replace(H200, host_to_gpu=12.0)], first=first) == [
+    assert seen_in([replace(H200, host_to_gpu=12.0)], first=first) == [
         (
             "error",
             "GPU 0 (0000:00:06.0): 12.0 GB/s from the host over PCIe 5 x16; "
@@ -138,45 +143,45 @@ def test_a_gpu_that_became_slow_is_named_with_its_first_figure() -> None:
         )
     ]
     # Another card in the same place has no earlier figure.
-    ((severity, seen),) = said([replace(H200, uuid="GPU-other", host_to_gpu=12.0)], first=first)
+    ((severity, seen),) = seen_in([replace(H200, uuid="GPU-other", host_to_gpu=12.0)], first=first)
     assert (severity, "a healthy H200" in seen) == ("warning", True)
 
 
 def test_a_narrow_link_is_named_although_nothing_was_measured() -> None:
     nothing: dict[str, Any] = {"host_to_gpu": None, "gpu_to_host": None, "memory": None, "matrix": None}
     gpus = [replace(reading, **nothing, loaded=False) for reading in eight(width=4)]
-    assert said(gpus) == [("warning", "GPU 3 (0000:03:00.0): PCIe x4 (at idle); its neighbours have x16")]
+    assert seen_in(gpus) == [("warning", "GPU 3 (0000:03:00.0): PCIe x4 (at idle); its neighbours have x16")]
     # Clouds' T4 all have x8 of x16.
-    assert said([replace(reading, width=8) for reading in gpus]) == []
-    assert said([replace(reading, width=None) for reading in gpus]) == []
+    assert seen_in([replace(reading, width=8) for reading in gpus]) == []
+    assert seen_in([replace(reading, width=None) for reading in gpus]) == []
 
 
 def test_row_remaps_that_wait_or_failed_are_errors_and_counts_that_grow_are_warnings() -> None:
-    assert said(eight(remap_pending=True)) == [("error", "GPU 3 (0000:03:00.0): a row remap is pending")]
-    assert said(eight(remap_failed=True)) == [("error", "GPU 3 (0000:03:00.0): a row remap failed")]
+    assert seen_in(eight(remap_pending=True)) == [("error", "GPU 3 (0000:03:00.0): a row remap is pending")]
+    assert seen_in(eight(remap_failed=True)) == [("error", "GPU 3 (0000:03:00.0): a row remap failed")]
     (item,) = judged(eight(remap_pending=True))
     assert "-i 0000:03:00.0'" in item["remedy"]
     last = {"GPU-3": replace(H200, uncorrectable=1)}
-    assert said(eight(uncorrectable=1, corrected=9), last=last) == []
-    assert [seen for _, seen in said(eight(uncorrectable=3, remapped=1), last=last)] == [
+    assert seen_in(eight(uncorrectable=1, corrected=9), last=last) == []
+    assert [seen for _, seen in seen_in(eight(uncorrectable=3, remapped=1), last=last)] == [
         "GPU 3 (0000:03:00.0): 3 memory errors that ECC could not correct, 1 at the last check",
         "GPU 3 (0000:03:00.0): 1 remapped rows of its memory, 0 at the last check",
     ]
 
 
 def test_power_limits_and_ecc_that_differ_are_warnings() -> None:
-    assert said(eight(power_limit=400.0)) == [
+    assert seen_in(eight(power_limit=400.0)) == [
         ("warning", "GPU 3 (0000:03:00.0): its power limit is 400 W; its neighbours have 700 W")
     ]
     capped = [replace(reading, power_limit=500.0) for reading in eight()]
-    assert said(capped) == [("warning", "GPUs 0, 1, 2, 3, 4, 5, 6, 7: its power limit is 500 W of 700 W")]
-    assert said(eight(ecc=False)) == [("warning", "GPU 3 (0000:03:00.0): ECC is off; its neighbours have it on")]
-    assert said([replace(H200, ecc=False)]) == []
+    assert seen_in(capped) == [("warning", "GPUs 0, 1, 2, 3, 4, 5, 6, 7: its power limit is 500 W of 700 W")]
+    assert seen_in(eight(ecc=False)) == [("warning", "GPU 3 (0000:03:00.0): ECC is off; its neighbours have it on")]
+    assert seen_in([replace(H200, ecc=False)]) == []
 
 
 def test_a_figure_that_is_missing_is_never_guessed() -> None:
     doubt = "matrix rate not measured: there is no cuBLAS on this machine"
-    assert said(eight(matrix=None, doubts=(doubt,))) == [("info", f"UNJUDGED: GPU 3 (0000:03:00.0): {doubt}")]
+    assert seen_in(eight(matrix=None, doubts=(doubt,))) == [("info", f"UNJUDGED: GPU 3 (0000:03:00.0): {doubt}")]
 
 
 def test_every_row_of_the_table_has_a_source_and_shares_that_a_gpu_can_reach() -> None:
@@ -233,11 +238,11 @@ def test_each_gpu_is_measured_and_a_slow_one_again() -> None:
     def measure(bus: str, _uuid: str) -> dict[str, Any]:
         return figures(6.4 if bus == "0000:13:00.0" else 55.0)
 
-    found = node.readings(measure)
-    assert [reading.minor for reading in found] == [0, 1, 2, 3]
-    assert [reading.host_to_gpu for reading in found] == [55.0, 55.0, 55.0, 6.4]
-    assert found[3].width == 4
-    assert found[0].doubts == ("no cuBLAS",)
+    result = node.readings(measure)
+    assert [reading.minor for reading in result] == [0, 1, 2, 3]
+    assert [reading.host_to_gpu for reading in result] == [55.0, 55.0, 55.0, 6.4]
+    assert result[3].width == 4
+    assert result[0].doubts == ("no cuBLAS",)
 
 
 @pytest.mark.usefixtures("machine")
@@ -256,9 +261,9 @@ def test_a_gpu_that_was_slow_for_a_moment_is_not_slow(tmp_path: Path) -> None:
 def test_a_gpu_that_another_process_uses_is_not_measured(machine: None, monkeypatch: pytest.MonkeyPatch) -> None:
     busy = Used("00000000:11:00.0", 97, 40000, ("4711 python (40000 MiB)",))
     monkeypatch.setattr(node, "used", lambda: [busy])
-    found = node.readings(lambda *_: figures(55.0))
-    assert [reading.host_to_gpu for reading in found] == [55.0, None, 55.0, 55.0]
-    assert "4711 python" in found[1].doubts[0]
+    result = node.readings(lambda *_: figures(55.0))
+    assert [reading.host_to_gpu for reading in result] == [55.0, None, 55.0, 55.0]
+    assert "4711 python" in result[1].doubts[0]
 
 
 @pytest.mark.usefixtures("machine")
@@ -271,17 +276,17 @@ def test_a_gpu_that_hangs_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> N
         return figures(55.0)
 
     start = time.monotonic()
-    found = node.readings(measure)
+    result = node.readings(measure)
     assert time.monotonic() - start < 10
-    assert found[1].host_to_gpu is None
-    assert found[1].doubts == ("the measurement did not end within 1 s",)
+    assert result[1].host_to_gpu is None
+    assert result[1].doubts == ("the measurement did not end within 1 s",)
 
 
 def test_the_state_under_load_counts(machine: None, monkeypatch: pytest.MonkeyPatch) -> None:
     copying = {"width": 16, "gen": 5, "throttled": []}
     multiplying = {"width": 16, "gen": 5, "throttled": ["sw_thermal_slowdown"]}
-    found = node.readings(lambda *_: {**figures(55.0), "copying": copying, "multiplying": multiplying})
-    assert (found[3].width, found[3].loaded, found[3].throttled) == (16, True, ("sw_thermal_slowdown",))
+    result = node.readings(lambda *_: {**figures(55.0), "copying": copying, "multiplying": multiplying})
+    assert (result[3].width, result[3].loaded, result[3].throttled) == (16, True, ("sw_thermal_slowdown",))
 
 
 def test_a_function_runs_apart_and_its_end_is_seen() -> None:
@@ -312,9 +317,9 @@ def test_cublas_is_found_where_toolkits_and_wheels_put_it(tmp_path: Path) -> Non
     for path in ("usr/local/cuda-12.8/lib64", "usr/local/lib/python3.12/dist-packages/nvidia/cublas/lib"):
         (tmp_path / path).mkdir(parents=True)
         (tmp_path / path / "libcublas.so.12").touch()
-    found = list(libraries(tmp_path))
-    assert found[0] == "libcublas.so.13"
-    assert len([path for path in found if path.startswith(str(tmp_path))]) == 2
+    result = list(libraries(tmp_path))
+    assert result[0] == "libcublas.so.13"
+    assert len([path for path in result if path.startswith(str(tmp_path))]) == 2
 
 
 # The line of a job
