@@ -108,7 +108,7 @@ class DeepCheck:
         report = self.measure(self.settings, node, reservation, each_gpu)
         measured = measuring.read_report(self.settings, node, report)
         items = self.gpus.judge(node.name, join_figure.address_of(node.name), report) if each_gpu else []
-        if each_gpu and (figures := self.gpus.figures(node.name)):
+        if each_gpu and "gpu_speed" in (report or {}) and (figures := self.gpus.figures(node.name)):
             log(f"{node.name}: each GPU has at least {figures}")
         for item in items:
             log(f"{node.name}: {item['severity']}: {item['seen']}")
