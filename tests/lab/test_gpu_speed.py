@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest
+from tests.lab.cluster import ClusterUnderTest, eventually
 from tests.unit.fake_nvidia_smi import gpu, xml
 
 pytestmark = pytest.mark.proof
@@ -93,6 +93,8 @@ def test_a_gpu_that_waits_for_a_reset_drains_its_node_and_a_healthy_one_is_no_fi
     )
     play(cluster)
     cluster.run("head", "scontrol update nodename=a1 state=undrain")
+    # Slurm first waits for an answer of the node.
+    eventually(lambda: node(cluster)["state"] == ["IDLE", "DYNAMIC_NORM"], 60, "the node is idle")
     check(cluster)
     assert "DRAIN" not in node(cluster)["state"]
     assert "deep check" not in cluster.run("head", "tailrack nodes")
