@@ -117,7 +117,7 @@ def _named(readings: Sequence[Reading], seen: str) -> str:
 def _speed(
     reading: Reading, near: Sequence[Reading], far: Sequence[Reading], first: Reading | None
 ) -> Iterator[Finding]:
-    """Yield slow figures. Of the two directions to the host, only the first slow one: both use the same link."""
+    """Yield slow figures. One direction to the host is enough: both use the same link."""
     kind, slow_link = kind_of(reading.name), False
     for figure in FIGURES:
         if figure.remedy == _HOST and slow_link:
@@ -183,7 +183,7 @@ def _link_words(readings: Sequence[Reading]) -> str:
 
 
 def _uses_pcie(reading: Reading) -> bool:
-    """Return whether the GPU reaches the host over PCIe. A GH200 has a faster link of its own."""
+    """Return whether the GPU reaches the host over PCIe. A GH200 has a faster link instead."""
     kind = kind_of(reading.name)
     return kind is None or kind.host < _MOST_OF_PCIE
 

@@ -16,7 +16,7 @@ from pkgutil import get_data
 
 @dataclass(frozen=True)
 class Kind:
-    """What a healthy GPU reaches: GB/s to and from the host and in its memory, TFLOP/s."""
+    """Figures of a healthy GPU: GB/s to and from the host and in its memory, TFLOP/s."""
 
     title: str
     host: float

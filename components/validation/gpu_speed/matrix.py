@@ -10,7 +10,7 @@ from pathlib import Path
 
 from components.validation.gpu_speed.cuda import Cuda, CudaError
 
-# The newest first. One that is newer than the driver fails, and the next is tried.
+# The newest first. A release newer than the driver fails, and the next is tried.
 _RELEASES = (13, 12, 11)
 _FOLDERS = (
     "usr/local/cuda/lib64",

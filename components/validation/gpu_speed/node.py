@@ -1,6 +1,6 @@
 """Measure all GPUs of a node one after the other, as a plain user in an exclusive job, within a minute.
 
-A GPU that another process uses is not measured. One that is much slower than its neighbours is measured again.
+A GPU that another process uses is not measured. A GPU much slower than its neighbours is measured again.
 """
 
 from __future__ import annotations

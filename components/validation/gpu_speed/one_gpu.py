@@ -26,7 +26,7 @@ _LEAST_ROUNDS, _MOST_SECONDS = 2, 4.0
 def measure(bus: str, uuid: str) -> dict[str, Any]:
     """Return the figures of one GPU: GB/s, TFLOP/s, its state under load, and the reasons for missing figures.
 
-    Call it in a process of its own: the choice of the GPU is for the whole process.
+    Call it in a new process: the choice of the GPU is for the whole process.
     """
     # The driver then starts only this GPU.
     os.environ.update(CUDA_VISIBLE_DEVICES=uuid, CUDA_DEVICE_ORDER="PCI_BUS_ID")
