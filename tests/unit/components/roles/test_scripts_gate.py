@@ -30,7 +30,8 @@ FACTS = {
 HEADER: dict[str, Value] = {
     "NODE_GPU_KIND": "", "NODE_GPU_COUNT": 0, "HEAD_SLURM_VERSION": "24.11.5-4", "HEAD_SLURM_OLDEST": "21.08",
     "HEAD_CGROUPS": False, "NODE_ADOPT": False, "TAILNET_CONTROL_URL": None, "NODE_TAKE_OVER": False,
-    "MUNGE_CLUSTER": "lab", "USERS_LINES": ["ada 6001 6001"], "NFS_EXPORTS_MOUNT": "/nowhere/shared",
+    "MUNGE_CLUSTER": "lab", "USERS_LINES": ["ada 6001 6001"], "USER_GROUPS_LINES": [], "USER_GROUPS_MEMBERS": [],
+    "NFS_EXPORTS_MOUNT": "/nowhere/shared",
     "NFS_EXPORTS_PATH": "/nowhere",
     "TAILNET_TAG": "tag:cluster", "BACKUP_HOST": "", "BACKUP_PORT": 22,
 }  # fmt: skip
