@@ -35,10 +35,13 @@ class Lifecycle:
         # URNs in the state before this pass; aliases both ways, the second one from old URN to new one.
         self._old_urns, self.aliases, self._renamed = frozenset(state.live), dict[str, str](), dict[str, str]()
 
-    def register(self, goal: Resource, delete_first: bool, aliases: Iterable[str] = ()) -> Resource | None:
+    def register(
+        self, goal: Resource, delete_first: bool, aliases: Iterable[str] = (), ignored: Iterable[str] = ()
+    ) -> Resource | None:
         """Bring a resource to its goal and return it; None if that failed or was skipped.
 
         aliases   URNs that the resource may have in the state, most likely first
+        ignored   inputs that stay as they are in the state, unless the resource is created or replaced
         """
         if self._registered.setdefault(goal.urn, goal) is not goal:
             raise EngineError(f"Duplicate resource URN '{goal.urn}'; try giving it a unique name")
@@ -46,6 +49,10 @@ class Lifecycle:
         # A connection is secret as a whole. Hiding its user's name would spoil every message.
         self.secrets |= secret_lines({key: value for key, value in goal.inputs.items() if key != "connection"})
         old, result = self._state.live.get(alias or goal.urn), None
+        if old and self._operation(goal, old) != "replace":
+            goal = replace(
+                goal, inputs={**goal.inputs, **{key: old.inputs[key] for key in ignored if key in old.inputs}}
+            )
         operation, reason = self._operation(goal, old), self._obstacle(goal)
         if not reason and operation == "replace":
             self._replaced.add(goal.urn)

@@ -26,7 +26,7 @@ DONE = {
     *("deleteBeforeReplace", "deleteBeforeReplaceDefined", "additionalSecretOutputs", "retainOnDelete", "version"),
     *("acceptSecrets", "acceptResources", "supportsPartialValues", "supportsResultReporting", "sourcePosition"),
     *("stackTrace", "packageRef", "customTimeouts", "hideDiffs", "replaceOnChanges"),
-    *("aliases", "aliasURNs", "aliasSpecs"),
+    *("aliases", "aliasURNs", "aliasSpecs", "ignoreChanges"),
 }
 KEYS = {"privateKey", "privateKeyPassword"}  # without the first, an agent logs in
 UNSUPPORTED_INPUTS = {LOCAL: ("archivePaths", "assetPaths"), REMOTE: ("environment",), COPY: ()}
@@ -74,7 +74,8 @@ class Monitor:
             retain_on_delete=request.retainOnDelete,
             secret_outputs=sorted(request.additionalSecretOutputs),
         )
-        if result := self._lifecycle.register(goal, request.deleteBeforeReplace, self._aliases(request)):
+        aliases, ignored = self._aliases(request), list(request.ignoreChanges)
+        if result := self._lifecycle.register(goal, request.deleteBeforeReplace, aliases, ignored):
             # The outputs of a failed or skipped resource stay unknown to the program, which continues.
             response.unknown, response.id = False, result.id if result.custom else ""
             outputs = {**result.inputs, **result.outputs}
@@ -186,6 +187,7 @@ def _problems(request: resource_pb2.RegisterResourceRequest, inputs: dict[str, A
     options = sorted({field.name for field, value in request.ListFields() if str(value)} - DONE)
     problems = ["option " + re.sub("[A-Z]", lambda letter: "_" + letter[0].lower(), name) for name in options]
     # The SDK always sends `triggers[*]`.
+    problems += [f"option ignore_changes of {path}" for path in request.ignoreChanges if not path.isidentifier()]
     problems += [f"option replace_on_changes of {path}" for path in request.replaceOnChanges if path != "triggers[*]"]
     problems += [f"input {key}" for key in UNSUPPORTED_INPUTS.get(request.type, ()) if key in inputs]
     problems += [reason] if request.type == COPY and (reason := problem(inputs.get("source"))) else []

@@ -35,8 +35,8 @@ pulumi.export("ran", local.run(command="true").stdout)
     "option protect": """
 step("kept", "true", options=dict(protect=True))
 """,
-    "option ignore_changes": """
-step("kept", "true", options=dict(ignore_changes=["stdin"]))
+    "option ignore_changes of triggers[0]": """
+step("kept", "true", options=dict(ignore_changes=["triggers[0]"]))
 """,
     "option replace_on_changes of environment.A": """
 local.Command("kept", create="true", opts=Options(replace_on_changes=["environment.A"]))
