@@ -6,38 +6,24 @@ key, which verifies every later connection.
 
 from __future__ import annotations
 
-import json
-import shlex
-import sys
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pulumi
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_ssh_private_key
 from pulumi_aws import ec2, ssm
-from pulumi_command import local
 
-from components.host import Connection, Host, Machine
-from components.roles.program import step_program
-from components.roles.ssh_trust.facts import ed25519
-from components.steps import composition
-from components.steps.label import StepLabel
-from components.steps.results import Answer
-from components.steps.step import Step
-from stacks import PROJECT
+from components.host import Connection, Host
 from stacks.sites.aws.efa import interfaces
 from stacks.sites.aws.images import IMAGES, Image
 from stacks.sites.aws.model import AwsHead, AwsNode, AwsPool, AwsSite
 from stacks.sites.aws.network import AwsNetwork, apply_check
 from stacks.sites.aws.offers import image_that_fits
-from stacks.sites.aws.user_data import user_data
 from stacks.sites.machines import Machines, host_of
+from stacks.sites.rented.first_key import first_key, own_key_connection, public_half
+from stacks.sites.rented.user_data import user_data
 
 SSH_PORT = 22
-# The module whose step creates the host key, on the machine.
-_HOST_KEY = "stacks.sites.aws.host_key"
 
 
 def machines(sites: Sequence[AwsSite], nodes: Sequence[AwsNode], stack: str) -> Machines:
@@ -102,13 +88,13 @@ class AwsInstance(pulumi.ComponentResource):
         pool = shape if isinstance(shape, AwsPool) else None
         file = site.private_key_file
         private_key = file.read_text(encoding="utf-8") if file else None
-        login_key = _public_half(private_key) if private_key else str(site.public_key)
-        first_key = self._first_key(node.name)
+        login_key = public_half(private_key) if private_key else str(site.public_key)
+        created_key = first_key(node.name, self)
         tags = {**tags, "Name": node.name}
         image = IMAGES.get(shape.image)
         inputs: dict[str, Any] = {
             "ami": _newest(site.region, shape, image) if image else shape.image,
-            "user_data": first_key.apply(partial(_user_data, login_key)),
+            "user_data": created_key.apply(partial(_user_data, login_key)),
             "root_block_device": {
                 "volume_type": "gp3",
                 "volume_size": shape.disk_gb,
@@ -158,42 +144,15 @@ class AwsInstance(pulumi.ComponentResource):
             port=SSH_PORT,
             user=shape.user or (image.user if image else "ubuntu"),
             private_key=pulumi.Output.secret(private_key) if private_key else None,
-            host_key=first_key.apply(lambda key: str(key["public"])),
+            host_key=created_key.apply(lambda key: str(key["public"])),
         )
-        key = Step(
-            f"{node.name}-host-key",
-            Machine(node.name, first, self.instance),
-            composition.single(_HOST_KEY),
-            {},
-            label=f"{node.name}: create its host key",
-            answer=Answer({"host_key": ed25519}, needed=True),
-            parent=self,
-            # A replaced instance has another key.
-            once=self.instance.id,
-            own_program=step_program(_HOST_KEY),
-        )
-        self.connection = Connection(first.host, first.port, first.user, first.private_key, key.result["host_key"])
+        # A replaced instance has another key.
+        self.connection = own_key_connection(node.name, first, self.instance, self.instance.id, self)
         self.register_outputs({"address": address})
 
     def as_host(self, node: AwsNode) -> Host:
         """Return the instance as a Host."""
         return host_of(node, self.connection, deleted_with=self.instance)
-
-    def _first_key(self, name: str) -> pulumi.Output[dict[str, str]]:
-        label = StepLabel(f"{name}-first-key", "", f"{name}: create a host key for the first connection")
-        python = shlex.quote(str(Path(sys.prefix, "bin", "python")))
-        command = local.Command(
-            f"{name}-first-key",
-            create=label.on(f"exec {python} -m stacks.sites.aws.new_host_key"),
-            dir=str(PROJECT),
-            logging=local.Logging.NONE,
-            add_previous_output_in_env=False,
-            opts=pulumi.ResourceOptions(
-                parent=self, additional_secret_outputs=["stdout", "stderr"], ignore_changes=["create", "dir"]
-            ),
-        )
-        secret: pulumi.Output[str] = pulumi.Output.secret(command.stdout)
-        return secret.apply(json.loads)
 
 
 def _purchase_options(pool: AwsPool | None) -> dict[str, Any]:
@@ -216,11 +175,6 @@ def _newest(region: str, shape: AwsHead | AwsPool, image: Image) -> pulumi.Outpu
         id=ami.id, root_device_name=ami.root_device_name, block_device_mappings=ami.block_device_mappings
     )
     return apply_check(facts, partial(image_that_fits, shape.image, shape.disk_gb))
-
-
-def _public_half(private_key: str) -> str:
-    key = load_ssh_private_key(private_key.encode(), None).public_key()
-    return key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
 
 
 def _user_data(login_key: str, first_key: dict[str, str]) -> str:

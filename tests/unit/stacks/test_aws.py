@@ -15,8 +15,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from stacks.sites.aws.efa import interfaces
-from stacks.sites.aws.new_host_key import main as new_host_key
-from stacks.sites.aws.user_data import MOST_BYTES, user_data
+from stacks.sites.rented.new_host_key import main as new_host_key
+from stacks.sites.rented.user_data import MOST_BYTES, user_data
 from tests.unit.aws_stack import ANSWERS, AWS, require_package
 from tests.unit.configs import FIRST_KEY, HOST_KEY, RawConfig
 from tests.unit.recorded import Build

@@ -16,7 +16,7 @@ from components.roles.program import step_program
 from components.steps import composition
 from tests.unit.shell import Shell
 
-MODULE = "stacks.sites.aws.host_key"
+MODULE = "stacks.sites.rented.host_key"
 UNITS = "/etc/systemd/system/tailrack-born-with"
 BORN_WITH = "/etc/ssh/ssh_host_ecdsa_key"
 

@@ -10,7 +10,7 @@ def user_data(login_key: str, host_private_key: str, host_public_key: str) -> st
     """Return cloud-init's user data (JSON is YAML). Raises ValueError if it is too long.
 
     Every process on the instance can read the private host key from the metadata service, so it is only for the first
-    connection (stacks/sites/aws/host_key.py). Because of `ssh_keys`, cloud-init creates no other keys (cc_ssh.py).
+    connection (stacks/sites/rented/host_key.py). Because of `ssh_keys`, cloud-init creates no other keys (cc_ssh.py).
     """
     config = {
         "ssh_authorized_keys": [login_key],
