@@ -76,5 +76,5 @@ class Host(Machine):
     fabric: str = AUTO
     rdma: str = AUTO
     relay_port: str = ""
-    price: str = ""
+    price: pulumi.Input[str] = ""
     spot: str = ""

@@ -46,8 +46,14 @@ class NodeAddress:
     host_key: str
 
 
-def up(client: docker.DockerClient, spec: NodeSpec) -> NodeAddress:
+Files = Mapping[str, tuple[str, int, int]]
+"""Files by path: text, mode and owner."""
+
+
+def up(client: docker.DockerClient, spec: NodeSpec, files: Files | None = None) -> NodeAddress:
     """Have the node run and wait until it can be used, from any state it is in.
+
+    files   written before its first start, after all others: of a machine that a played cloud rents out
 
     Raises LabError naming the container, the end of its log and the next command.
     """
@@ -68,6 +74,8 @@ def up(client: docker.DockerClient, spec: NodeSpec) -> NodeAddress:
         if container.status == "created":
             _make_its_own(client, spec, container)
         host_key = _ensure_keys(container, user, client_key.public)
+        if files and container.status == "created":
+            _write_files(container, files)
         if container.status == "paused":
             container.unpause()
         elif container.status != "running":

@@ -12,6 +12,7 @@ from stacks.config import StackConfig
 from stacks.outputs import headline
 from stacks.read_outputs import StackOutputs, read_outputs
 from stacks.release import RELEASE
+from stacks.rentals import Rentals, rentals, rented_output
 from stacks.sites.machines import machines
 from stacks.stack_outputs import cluster_output, full_name
 from stacks.tailnet.access import stack_tailnet
@@ -19,20 +20,22 @@ from stacks.tailnet.access import stack_tailnet
 
 async def cluster_stack(config: StackConfig, stack: str) -> ClusterStack:
     """Return the resources and outputs of a cluster."""
-    return ClusterStack(config, stack, await read_outputs(full_name(stack)))
+    last_run = await read_outputs(full_name(stack))
+    return ClusterStack(config, stack, last_run, await rentals(config, stack, last_run))
 
 
 class ClusterStack:
     """A cluster's stack. `outputs` are those of `pulumi stack output`.
 
     last_run   the stack's own outputs before this run
+    rented     sites and nodes that clouds can have now
     """
 
-    def __init__(self, config: StackConfig, stack: str, last_run: StackOutputs) -> None:
-        head, *nodes = config.nodes()
-        created = machines(config.sites, [head, *nodes], stack)
+    def __init__(self, config: StackConfig, stack: str, last_run: StackOutputs, rented: Rentals) -> None:
+        head, *nodes = rented.nodes
+        created = machines(rented.sites, [head, *nodes], stack, rentals=rented.by_kind)
         self.tailnet = stack_tailnet(
-            config.tailnet, roles(config), config.sites, created.control_url, stack=stack, name=config.cluster.name
+            config.tailnet, roles(config), rented.sites, created.control_url, stack=stack, name=config.cluster.name
         )
         hosts = self.tailnet.hosts(created.hosts)
         if warning := self.tailnet.adoption_warning(hosts):
@@ -43,7 +46,7 @@ class ClusterStack:
             trained_before=last_run.output("training"),
             stored_before=last_run.output("storage"),
             access=self.tailnet.access,
-            sites=[site.name for site in config.sites],
+            sites=[site.name for site in rented.sites],
             head=hosts[head.name],
             nodes=[hosts[node.name] for node in nodes],
         )
@@ -65,6 +68,7 @@ class ClusterStack:
             # Stacks of kind pool use this to join the cluster.
             "head_link": link.to_outputs(),
             **{f"{name}_password": password for name, password in self.cluster.passwords.items()},
+            **rented_output(created.rented),
             **self._mlflow(config),
             **({"tailnet_policy": pulumi.Output.from_input(policy)} if (policy := self.tailnet.policy) else {}),
         }

@@ -17,6 +17,7 @@ from stacks.joining import peer, problems
 from stacks.outputs import headline
 from stacks.read_outputs import StackOutputs, read_outputs
 from stacks.release import RELEASE
+from stacks.rentals import Rentals, rentals, rented_output
 from stacks.sites.machines import machines
 from stacks.stack_outputs import cluster_output, full_name
 from stacks.tailnet.access import stack_tailnet
@@ -35,7 +36,8 @@ async def pool_stack(config: PoolConfig, stack: str) -> PoolStack:
     reasons = list(problems(config, stack, cluster, link, settings))
     if reasons or settings is None:
         raise pulumi.RunError(str(ConfigError(reasons)))
-    return PoolStack(config, stack, last_run, cluster, HeadLink.from_outputs(link, settings))
+    rented = await rentals(config, stack, last_run)
+    return PoolStack(config, stack, last_run, cluster, HeadLink.from_outputs(link, settings), rented)
 
 
 class PoolStack:
@@ -44,6 +46,7 @@ class PoolStack:
     last_run   the stack's own outputs before this run
     cluster    output of the cluster's stack, checked with `problems`
     head       the cluster's head node
+    rented     sites and nodes that clouds can have now
     """
 
     def __init__(
@@ -53,14 +56,15 @@ class PoolStack:
         last_run: StackOutputs,
         cluster: Mapping[str, Any],
         head: HeadLink,
+        rented: Rentals,
     ) -> None:
         settings = head.settings
-        nodes = config.nodes()
-        created = machines(config.sites, nodes, stack, config.cluster_stack)
+        nodes, sites = rented.nodes, rented.sites
+        created = machines(sites, nodes, stack, config.cluster_stack, rented.by_kind)
         tailnet = stack_tailnet(
             config.tailnet,
             roles(config.joined(settings)),
-            config.sites,
+            sites,
             created.control_url,
             stack=stack,
             name=stack,
@@ -73,7 +77,7 @@ class PoolStack:
             config,
             owner=full_name(stack).replace("/", "."),
             link=head,
-            sites=[site.name for site in config.sites],
+            sites=[site.name for site in sites],
             nodes=[hosts[node.name] for node in nodes],
             peer=pulumi.Output.from_input(peer(cluster, settings.head.compute)),
             access=tailnet.access,
@@ -91,4 +95,5 @@ class PoolStack:
             "validation": self.pool.validation.results,
             "busbw_gb_per_s": self.pool.validation.results.apply(headline),
             "release": RELEASE,
+            **rented_output(created.rented),
         }

@@ -48,7 +48,8 @@ def cluster_output(
             "nodes": [
                 {
                     **node_output(node, host.site, facts[node], joined[node], cluster["confined"]),
-                    "price_per_hour": prices[node],
+                    # A price of the config is exact; a cloud's is in the host's text.
+                    "price_per_hour": prices[node] if prices[node] is not None else _amount(values["prices"][node]),
                 }
                 for node, host in hosts.items()
             ],
@@ -64,13 +65,19 @@ def cluster_output(
             "joined": {member.host.name: member.joined for member in members},
             "gpus": {member.host.name: member.gpus for member in members},
             "fabric": {member.host.name: member.fabric for member in members},
+            "prices": {member.host.name: member.host.price for member in members},
         }
     ).apply(output)
 
 
+def _amount(price: str) -> float | None:
+    """Return the amount of a host's price, such as `2.05 USD`; None without one."""
+    return float(price.split()[0]) if price else None
+
+
 def _partitions(config: StackConfig | PoolConfig, gpus: dict[str, str]) -> list[str]:
     """Return all partitions: those of the config, and `gpu` if a node has GPUs that the config does not name."""
-    unnamed = [node for node in config.nodes() if node.compute and not node.gpu and gpus[node.name]]
+    unnamed = [node for node in config.nodes() if node.compute and not node.gpu and gpus.get(node.name)]
     return [*config.partitions(), *([GPUS_FOUND] if unnamed else [])]
 
 

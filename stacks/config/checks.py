@@ -35,6 +35,7 @@ from components.settings.validation import check_validation
 from stacks.config.model import PoolConfig
 from stacks.sites import KINDS
 from stacks.sites.kind import Claim, Kind, NodeSpec, Site
+from stacks.sites.rented.checks import check_api_keys
 
 # Keys of the section validation for CPUs; validation.nccl has the same keys for GPUs.
 _CPU_KEYS = frozenset({"min_bytes", "max_bytes", "factor", "iterations", "warmup", "gate_bytes"})
@@ -61,6 +62,9 @@ def check(config: Draft, report: Report) -> None:
         _check_relay(relay, nodes, report)
     for kind_name, kind in KINDS.items():
         kind.check([site for site in sites if site.text("kind") == kind_name], head, report)
+    renting = [name for name, kind in KINDS.items() if kind.rents]
+    used = [name for site in sites if (name := site.text("kind")) in renting]
+    check_api_keys(config.value("api_keys"), config.raw.get("api_keys"), used, renting, report)
     storage = Draft(ROOT + "storage", Storage) if pool else config.section("storage")
     logins = {node.login: node.place for node in listed_nodes if node.login is not None}
     if not pool:

@@ -13,6 +13,7 @@ from components.settings.types import Whole
 from stacks.config.allow import FindingName, allow_key
 from stacks.sites import KINDS
 from stacks.sites.kind import NodeSpec, Site
+from stacks.sites.rented.model import ApiKey, api_keys_key
 from stacks.stack_name import StackName
 
 ALL = "all"  # the default partition
@@ -58,6 +59,7 @@ class StackConfig(ClusterSettings):
         "kind of the stack: `cluster`, or `pool` for machines that join another stack's cluster", default=CLUSTER
     )
     sites: tuple[Site, ...] = _sites_key()
+    api_keys: dict[str, ApiKey] = api_keys_key()
     allow: tuple[FindingName, ...] = allow_key()
 
     def nodes(self) -> list[NodeSpec]:
@@ -81,6 +83,7 @@ class PoolConfig(PoolSettings):
     )
     sites: tuple[Site, ...] = _sites_key()
     currency: Currency = currency_key()
+    api_keys: dict[str, ApiKey] = api_keys_key()
     idle_limit_minutes: Whole | None = number(
         "`make reap` destroys the pool when none of its nodes has run a job for longer than this, and no waiting job "
         "could run there; default: never",

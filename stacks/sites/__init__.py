@@ -2,10 +2,16 @@
 
 from typing import Any
 
-from stacks.sites import aws, hosts, lab, local
+from stacks.sites import aws, hosts, lab, lambda_cloud, local
 from stacks.sites.kind import Kind, NodeSpec, Site
 
 # By `kind` in the config, which may be a Python keyword such as `lambda`; the package may not.
 # Each kind has its own types of site and node; the readers of this table do not need them.
-_KINDS: dict[str, Any] = {"lab": lab.KIND, "hosts": hosts.KIND, "local": local.KIND, "aws": aws.KIND}
+_KINDS: dict[str, Any] = {
+    "lab": lab.KIND,
+    "hosts": hosts.KIND,
+    "local": local.KIND,
+    "aws": aws.KIND,
+    "lambda": lambda_cloud.KIND,
+}
 KINDS: dict[str, Kind[Site, NodeSpec]] = _KINDS

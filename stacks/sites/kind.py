@@ -161,4 +161,5 @@ class Kind(Generic[S, N]):
     lists_head: bool = False  # the head node is one of the machines that the site lists, not an additional one
     is_here: bool = False  # its only machine is the one that runs tailrack
     uses_lab: bool = False  # the programs in lab/ create its nodes, and need Docker
+    rents: bool = False  # its machines are rented with an API key of the config (stacks.sites.rented)
     brings_tailnet: bool = False  # its sites come with a control server, so that no tailnet key is needed

@@ -1,0 +1,71 @@
+"""The part of a cloud account that a stack uses: a program that reads one JSON object on stdin (`up` or `down`).
+
+`up` prints the owner, a word that tags all machines of the stack, and the log-in key's name in the account. The owner
+is random, because two stacks of one name may share an account. It is in the state before any machine is rented.
+`down` runs after all machines of the state are gone. It ends the rent of any other machine of this owner, which an `up`
+that was killed may have rented, and removes the key.
+
+cloud, base_url, api_key   the account
+public_key                 for log-ins
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from stacks.rental.api import ApiError
+from stacks.rental.cloud import GONE, Cloud
+from stacks.rental.clouds import account
+from stacks.rental.machine import Clock, RentalError, end, explain
+
+# pulumi-command passes the resource's last output in these.
+_LAST, _ENDED = "PULUMI_COMMAND_STDOUT", "all machines of the stack"
+
+
+def up(cloud: Cloud, public_key: str, last: Mapping[str, Any]) -> dict[str, str]:
+    """Return the owner, which stays the same, and the key's name. Raises ApiError for wrong credentials."""
+    owner = str(last.get("owner") or secrets.token_hex(6))
+    return {"owner": owner, "key": cloud.add_key(key_name(owner), public_key)}
+
+
+def down(cloud: Cloud, owner: str, clock: Clock = Clock()) -> int:  # noqa: B008 - immutable
+    """End the rent of all machines of an owner, remove its key, and return the number of machines."""
+    ended = end(
+        cloud,
+        lambda: [one for one in cloud.instances() if one.state != GONE and one.is_of(owner)],
+        _ENDED,
+        clock,
+    )
+    cloud.remove_key(key_name(owner))
+    return ended
+
+
+def key_name(owner: str) -> str:
+    """Return the name of an owner's log-in key."""
+    return f"tailrack-{owner}"
+
+
+def main(action: str, text: str) -> int:
+    """Run the action; return the exit status."""
+    request: dict[str, Any] = json.loads(text)
+    last = json.loads(os.environ.get(_LAST) or "{}")
+    cloud = account(request["cloud"], request["base_url"], request["api_key"])
+    try:
+        if action == "down":
+            count = down(cloud, str(last["owner"]))
+            sys.stdout.write(f"ended {count}\n")
+        else:
+            sys.stdout.write(json.dumps(up(cloud, request["public_key"], last)) + "\n")
+    except (ApiError, RentalError) as error:
+        sys.stderr.write(explain(error, cloud.title, "the account", request["cloud"]))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.stdin.read()))

@@ -1,0 +1,114 @@
+"""The interface of a cloud that rents machines. Each cloud has a module in `stacks/rental`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+# Tags of every machine, set by the call that rents it. With them it is found again if nothing else recorded it.
+OWNER, STACK, SITE, NODE = "tailrack:owner", "tailrack:stack", "tailrack:site", "tailrack:node"
+
+BOOTING, READY, GONE = "booting", "ready", "gone"
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A machine type in a region.
+
+    price       of an hour; None if unknown
+    available   whether the cloud says that it has one now
+    """
+
+    type: str
+    region: str
+    price: float | None = None
+    available: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.type} in {self.region}"
+
+
+@dataclass(frozen=True)
+class Instance:
+    """A rented machine. `state` is BOOTING, READY or GONE; a machine that is GONE costs nothing more."""
+
+    id: str
+    state: str
+    type: str
+    region: str
+    address: str = ""
+    price: float | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def is_of(self, owner: str, node: str | None = None) -> bool:
+        """Return whether the machine belongs to a stack's rental, and to a node of it."""
+        return self.tags.get(OWNER) == owner and node in (None, self.tags.get(NODE))
+
+
+@dataclass(frozen=True)
+class Order:
+    """A machine to rent.
+
+    name        its name for people
+    key         the log-in key's name or id in the account, as `add_key` returned it
+    user_data   for cloud-init
+    image       the image's name; empty for the cloud's default
+    """
+
+    name: str
+    type: str
+    region: str
+    tags: Mapping[str, str]
+    key: str
+    user_data: str
+    image: str = ""
+
+
+class NoCapacityError(Exception):
+    """The cloud has no such machine in this region now."""
+
+
+class QuotaError(Exception):
+    """The account may not rent another machine: the cloud's reason."""
+
+
+class Cloud(Protocol):
+    """An account at a cloud. Every method raises ApiError for a call that fails.
+
+    title      the cloud's name for people
+    currency   of its prices
+    """
+
+    title: str
+    currency: str
+
+    def instances(self) -> Sequence[Instance]:
+        """Return all machines of the account; those that are GONE may be missing."""
+
+    def offers(self) -> Sequence[Offer]:
+        """Return all types in all regions, with prices."""
+
+    def rent(self, order: Order) -> str:
+        """Rent one machine and return its id. Raises NoCapacityError or QuotaError if the cloud refuses."""
+
+    def end(self, ids: Sequence[str]) -> None:
+        """End the rent of machines; those that are gone already are no error."""
+
+    def add_key(self, name: str, public_key: str) -> str:
+        """Have a public key for log-ins in the account, and return its name or id there."""
+
+    def remove_key(self, name: str) -> None:
+        """Remove the keys of this name from the account."""
+
+
+def text(answer: Any, *path: str) -> str:
+    """Return a text in a JSON answer; empty if it is not there."""
+    for step in path:
+        answer = answer.get(step) if isinstance(answer, dict) else None
+    return str(answer) if isinstance(answer, str | int) and not isinstance(answer, bool) else ""
+
+
+def mappings(answer: Any) -> list[dict[str, Any]]:
+    """Return the mappings in a list of a JSON answer."""
+    return [item for item in answer if isinstance(item, dict)] if isinstance(answer, list) else []

@@ -1,0 +1,274 @@
+"""Rent one machine, or end its rent: a program that reads one JSON object on stdin (`up` or `down`).
+
+cloud, base_url, api_key   the account
+owner, stack, site, node   the machine's tags. `up` first looks for a machine with them: an `up` that was killed between
+                           the call and the state has rented one
+offers                     types and regions, in the order in which to try them
+name, tags, key, user_data, image   see stacks.rental.cloud.Order
+boot_seconds               limit from the call to a machine that answers SSH
+lost                       id of a machine that is gone; only makes the engine run the program again
+
+`up` prints the machine and what it tried as one JSON object. If the program fails, it prints one sentence and a remedy
+on stderr. The output contains no secret.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stacks.rental.api import ApiError
+from stacks.rental.cloud import (
+    BOOTING,
+    GONE,
+    NODE,
+    OWNER,
+    READY,
+    SITE,
+    STACK,
+    Cloud,
+    Instance,
+    NoCapacityError,
+    Offer,
+    Order,
+    QuotaError,
+)
+from stacks.rental.clouds import account
+
+SSH_PORT = 22
+# Seconds between two looks at a machine that boots or ends: the first, the growth, the longest.
+FIRST_PAUSE, PAUSE_GROWTH, LONGEST_PAUSE = 1.0, 1.3, 10.0
+END_SECONDS = 600.0
+# A list of machines may lack one that was rented a moment ago.
+LIST_DELAY = 5.0
+# Answers without a clear result after which the program gives up on an offer.
+MOST_UNCLEAR = 4
+
+
+class RentalError(Exception):
+    """No machine: the reason, and what to do."""
+
+    def __init__(self, problem: str, next_step: str) -> None:
+        super().__init__(problem)
+        self.next_step = next_step
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Time, for tests."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+@dataclass(frozen=True)
+class Rental:
+    """One machine of a stack, in an account."""
+
+    cloud: Cloud
+    request: Mapping[str, Any]
+    clock: Clock = Clock()
+    answers: Callable[[str], bool] = lambda address: answers_ssh(address)
+    wanted: Callable[[], bool] = lambda: True  # whether the engine still waits for the machine
+
+    def up(self) -> dict[str, Any]:
+        """Have the machine, and return it. Raises RentalError or ApiError."""
+        wanted = [Offer(str(offer["type"]), str(offer["region"])) for offer in self.request["offers"]]
+        tried: list[str] = []
+        if found := self._found():
+            if (found.type, found.region) not in [(offer.type, offer.region) for offer in wanted]:
+                place = f"{found.type} in {found.region}"
+                raise RentalError(
+                    f"{self.node} is a {place} (id {found.id}), which its pool no longer lists",
+                    "write this type and region again (also in `try`), or take the node out of the config, run `make "
+                    "up`, and put it back",
+                )
+            if machine := self._boot(found, tried):
+                return self._facts(machine, tried)
+        for offer in self._with_capacity(wanted, tried):
+            if (rented := self._rent(offer, tried)) and (machine := self._boot(rented, tried)):
+                return self._facts(machine, tried)
+        raise RentalError(
+            f"no machine for {self.node} at {self.cloud.title}: {'; '.join(tried)}; nothing is rented for it",
+            "run `make up` again later, or add a type or a region to `try`",
+        )
+
+    def down(self) -> None:
+        """End the rent of every machine of the node, and wait until the cloud says that it ends."""
+        end(self.cloud, lambda: self._mine(), self.node, self.clock)
+
+    @property
+    def node(self) -> str:
+        return str(self.request["node"])
+
+    def _mine(self) -> list[Instance]:
+        return [one for one in self.cloud.instances() if one.state != GONE and one.is_of(self._owner, self.node)]
+
+    @property
+    def _owner(self) -> str:
+        return str(self.request["owner"])
+
+    def _found(self) -> Instance | None:
+        """Return the node's machine, and end the rent of others that unclear answers left."""
+        machines = sorted(self._mine(), key=lambda one: (one.state != READY, one.id))
+        if len(machines) > 1:
+            self.cloud.end([machine.id for machine in machines[1:]])
+        return machines[0] if machines else None
+
+    def _with_capacity(self, wanted: Iterable[Offer], tried: list[str]) -> Iterable[Offer]:
+        """Give the offers that the cloud has now, with prices; record the others as tried."""
+        present = {(offer.type, offer.region): offer for offer in self.cloud.offers()}
+        types = {kind for kind, _ in present}
+        for offer in wanted:
+            found = present.get((offer.type, offer.region))
+            if found and found.available:
+                yield found
+            elif offer.type not in types:
+                tried.append(f"{offer}: there is no such type")
+            else:
+                tried.append(f"{offer}: no capacity")
+
+    def _rent(self, offer: Offer, tried: list[str]) -> Instance | None:
+        order = Order(
+            name=str(self.request["name"]),
+            type=offer.type,
+            region=offer.region,
+            tags=self._tags(),
+            key=str(self.request["key"]),
+            user_data=str(self.request["user_data"]),
+            image=str(self.request.get("image", "")),
+        )
+        for _ in range(MOST_UNCLEAR):
+            self._refuse_alone()
+            try:
+                machine = self.cloud.rent(order)
+                return Instance(machine, BOOTING, offer.type, offer.region, price=offer.price)
+            except NoCapacityError:
+                tried.append(f"{offer}: no capacity")
+                return None
+            except QuotaError as error:
+                tried.append(f"{offer}: {error}")
+                return None
+            except ApiError as error:
+                if not error.unclear:
+                    raise
+                problem = str(error)
+            self.clock.sleep(LIST_DELAY)
+            if found := self._found():
+                return found
+        tried.append(f"{offer}: {problem}")
+        return None
+
+    def _refuse_alone(self) -> None:
+        """Stop if the engine was killed: its next run finds the machine, and a `destroy` must not miss one."""
+        if not self.wanted():
+            raise RentalError("the run that wanted the machine has ended", "run `make up` or `make down` again")
+
+    def _tags(self) -> dict[str, str]:
+        own = {OWNER: self._owner, NODE: self.node}
+        return {
+            **self.request["tags"],
+            **own,
+            **{tag: str(self.request[tag.partition(":")[2]]) for tag in (STACK, SITE)},
+        }
+
+    def _boot(self, machine: Instance, tried: list[str]) -> Instance | None:
+        """Return the machine when it answers SSH. If it does not, end its rent and record that as tried."""
+        limit = float(self.request["boot_seconds"])
+        until, pause, seen = self.clock.now() + limit, FIRST_PAUSE, machine
+        while self.clock.now() < until:
+            self._refuse_alone()
+            present = {one.id: one for one in self.cloud.instances()}.get(machine.id)
+            # A list may lack a new machine for a while.
+            if present and present.state == GONE:
+                tried.append(f"{_place(machine)}: the cloud took it back while it booted")
+                return None
+            seen = present or seen
+            if seen.state == READY and seen.address and self.answers(seen.address):
+                return seen
+            self.clock.sleep(pause)
+            pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
+        self.cloud.end([machine.id])
+        state = "did not answer SSH" if seen.state == READY else "did not boot"
+        tried.append(f"{_place(machine)}: {state} within {limit / 60:.3g} min, so its rent was ended")
+        return None
+
+    def _facts(self, machine: Instance, tried: Sequence[str]) -> dict[str, Any]:
+        price = machine.price
+        return {
+            "id": machine.id,
+            "address": machine.address,
+            "type": machine.type,
+            "region": machine.region,
+            "price_per_hour": price,
+            "currency": self.cloud.currency,
+            "tried": list(tried),
+        }
+
+
+def end(cloud: Cloud, mine: Callable[[], Sequence[Instance]], name: str, clock: Clock) -> int:
+    """End the rent of machines until the cloud lists none; return their number. Raises RentalError at a limit."""
+    until, pause, ended = clock.now() + END_SECONDS, FIRST_PAUSE, set[str]()
+    while machines := mine():
+        if clock.now() > until:
+            ids = ", ".join(machine.id for machine in machines)
+            raise RentalError(
+                f"{cloud.title} still lists {ids} of {name}, {END_SECONDS / 60:.0f} min after it was asked to end it",
+                "end it in the cloud's console, then run the same command again",
+            )
+        cloud.end([machine.id for machine in machines])
+        ended |= {machine.id for machine in machines}
+        clock.sleep(pause)
+        pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
+    return len(ended)
+
+
+def answers_ssh(address: str) -> bool:
+    """Return whether an SSH server greets at an address."""
+    try:
+        with socket.create_connection((address, SSH_PORT), timeout=5) as connection:
+            connection.settimeout(5)
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
+
+
+def explain(error: ApiError | RentalError, cloud: str, node: str, key: str) -> str:
+    """Return an error and its remedy for stderr."""
+    if isinstance(error, RentalError):
+        return f"{error}\nnext: {error.next_step}\n"
+    if error.denied:
+        command = f"pulumi config set --path --secret tailrack:api_keys.{key}"
+        return f"{node}: {cloud} does not accept the API key for this call: {error}\nnext: {command}, then `make up`\n"
+    return f"{node}: {cloud}'s API failed: {error}\nnext: run the same command again\n"
+
+
+def _place(machine: Instance) -> str:
+    return f"{machine.type} in {machine.region}"
+
+
+def main(action: str, text: str) -> int:
+    """Rent or return the machine; return the exit status."""
+    request: dict[str, Any] = json.loads(text)
+    cloud = account(request["cloud"], request["base_url"], request["api_key"])
+    engine = os.getppid()
+    rental = Rental(cloud, request, wanted=lambda: os.getppid() == engine)
+    try:
+        if action == "down":
+            rental.down()
+        else:
+            sys.stdout.write(json.dumps(rental.up()) + "\n")
+    except (ApiError, RentalError) as error:
+        sys.stderr.write(explain(error, cloud.title, rental.node, request["cloud"]))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.stdin.read()))

@@ -1,0 +1,66 @@
+"""The rented part of a stack: the look at its clouds before any resource, and the output `rented`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+
+from components.steps.values import OutputParts, output_from, resolve
+from stacks.config import PoolConfig, StackConfig
+from stacks.read_outputs import StackOutputs
+from stacks.sites import KINDS
+from stacks.sites.kind import NodeSpec, Site
+from stacks.sites.rented.model import RentedNode, RentedSite, api_keys
+from stacks.sites.rented.present import AccessDeniedError, Rental, look
+
+
+@dataclass(frozen=True)
+class Rentals:
+    """The sites and nodes of a stack without those for which a cloud has no machine, and what each kind needs."""
+
+    sites: Sequence[Site]
+    nodes: Sequence[NodeSpec]
+    by_kind: Mapping[str, Rental]
+
+
+async def rentals(config: StackConfig | PoolConfig, stack: str, last_run: StackOutputs) -> Rentals:
+    """Ask the clouds of the stack's sites. Raises RunError if one rejects the API key, or if no node is left."""
+    nodes = config.nodes()
+    sites = [site for site in config.sites if KINDS[site.kind].rents and isinstance(site, RentedSite)]
+    if not sites:
+        return Rentals(config.sites, nodes, {})
+    keys = api_keys(config.api_keys)
+    rented = [node for node in nodes if isinstance(node, RentedNode)]
+    try:
+        present = await asyncio.to_thread(look, sites, rented, keys, stack, last_run.value("rented"))
+    except AccessDeniedError as error:
+        raise pulumi.RunError(str(error)) from None
+    for message in present.messages:
+        pulumi.log.warn(message)
+    kept = [node for node in nodes if node.name not in present.left_out or node.is_head]
+    if not any(node.compute for node in kept):
+        raise pulumi.RunError("no cloud has a machine for any node now; nothing was changed; run `make up` again later")
+    places = {node.site for node in kept}
+    by_kind = {site.kind: Rental(keys[site.kind], present.lost, config.currency) for site in sites}
+    return Rentals([site for site in config.sites if site.name in places or site not in sites], kept, by_kind)
+
+
+def rented_output(facts: Mapping[str, pulumi.Output[dict[str, Any]]]) -> dict[str, Any]:
+    """Return the output `rented`: facts by node, without nodes whose machine is not known; nothing if no node rents.
+
+    The next run compares it with the clouds' machines, so one that failed must not hide the others.
+    """
+    if not facts:
+        return {}
+
+    async def wait() -> OutputParts:
+        resolved = [await resolve({node: output}) for node, output in facts.items()]
+        values = {node: value for one in resolved if one.known for node, value in one.values.items()}
+        resources = set[pulumi.Resource]().union(*(one.resources for one in resolved))
+        return resources, values, True, False
+
+    return {"rented": output_from(wait())}

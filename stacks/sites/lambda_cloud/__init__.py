@@ -1,0 +1,9 @@
+"""Sites of kind `lambda`: machines at Lambda that the stack rents and returns."""
+
+from stacks.sites.kind import Kind
+from stacks.sites.lambda_cloud.model import LambdaSite
+from stacks.sites.pools import claims
+from stacks.sites.rented.checks import check
+from stacks.sites.rented.model import nodes
+
+KIND = Kind(LambdaSite, claims, check, nodes, "stacks.sites.rented.machines", rents=True)

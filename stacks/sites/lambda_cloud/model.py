@@ -1,0 +1,12 @@
+"""Settings of a site at Lambda."""
+
+from typing import Literal
+
+from stacks.sites.kind import kind_key
+from stacks.sites.rented.model import RentedSite
+
+
+class LambdaSite(RentedSite):
+    """A site of machines at Lambda."""
+
+    kind: Literal["lambda"] = kind_key("lambda", "machines at Lambda, rented and returned with the stack")

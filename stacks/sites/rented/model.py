@@ -1,0 +1,258 @@
+"""Keys of sites and pools whose machines the stack rents from a cloud, and the nodes of such a site."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, SecretStr, create_model
+
+from components.roles.tailnet.settings import loopback
+from components.settings.cluster import Head
+from components.settings.money import Price, price_key
+from components.settings.section import Section, key, named, number, yes_no
+from components.settings.ssh_keys import public_key
+from components.settings.types import Feature, GpuText, Whole, refuse
+from stacks.sites.hosts.ssh_types import KeyFile, Login
+from stacks.sites.kind import NodeSpec, Site, features_key
+from stacks.sites.pools import MOST_NODES, PoolName, pool_node_names
+
+FAIL, WARN = "fail", "warn"
+
+
+def _public_key(value: str) -> str:
+    """Return the key as 'TYPE BASE64' without its comment."""
+    return public_key(value, "public key", "public key of type ed25519 or ecdsa")
+
+
+def _base_url(value: str) -> str:
+    if not value:
+        return value
+    parts = urlsplit(value)
+    if parts.scheme not in ("http", "https") or not loopback(parts.hostname or "") or parts.query or "@" in value:
+        refuse("is not an address of this machine, such as http://127.0.0.1:8000/api/v1")
+    return value.rstrip("/")
+
+
+def _one_word(value: SecretStr) -> SecretStr:
+    text = value.get_secret_value()
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        refuse("is empty, or contains spaces, line breaks or other letters than ASCII")
+    return value
+
+
+ApiKey = Annotated[SecretStr, AfterValidator(_one_word)]
+TypeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+RegionName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
+TagName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-:]{1,54}$")]
+TagValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:/ -]{0,100}$")]
+
+
+def api_keys_key() -> Any:
+    """Return the key of the API keys of clouds."""
+    return key(
+        "API keys of the clouds whose machines the stack rents, by kind of site; Pulumi secrets "
+        "(`pulumi config set --path --secret tailrack:api_keys.lambda`)",
+        wants="a mapping of kinds of site to API keys",
+        breaks="the cloud would reject every call",
+        fix="run: pulumi config set --path --secret tailrack:api_keys.KIND",
+        secret=True,
+        default={},
+    )
+
+
+def secret_command(kind: str) -> str:
+    """Return the command that sets a cloud's API key."""
+    return f"pulumi config set --path --secret tailrack:api_keys.{kind}"
+
+
+def type_key(**field: Any) -> Any:
+    """Return the key of a machine type."""
+    return key(
+        "the machine type, by the cloud's name",
+        wants="the name of a machine type",
+        breaks="the cloud could not rent it",
+        fix="write a name from the cloud's page of types and prices",
+        **field,
+    )
+
+
+def region_key(description: str, **field: Any) -> Any:
+    """Return the key of a region."""
+    return key(
+        description,
+        wants="the name of a region",
+        breaks="the cloud could not rent the machine",
+        fix="write one such as us-east-1",
+        **field,
+    )
+
+
+class Attempt(Section):
+    """A type, a region, or both, to try when the cloud has no capacity for the others."""
+
+    type: TypeName | None = type_key(default_text="the pool's", default=None)
+    region: RegionName | None = region_key("the region", default_text="the site's", default=None)
+
+
+# `try` is a keyword of Python, so no class can define it.
+_TRY: dict[str, Any] = {
+    "try": (
+        tuple[Attempt, ...],
+        key(
+            "types and regions to try, in this order, for each node: the next one when a cloud has no capacity. "
+            "Leave `gpu` out if their GPUs differ",
+            wants="a list such as [{region: us-east-1}, {region: us-west-2}]",
+            breaks="a node could only be rented in one place",
+            fix="write a list of mappings with type, region or both",
+            default_text="the pool's type in the site's region",
+            default=(),
+        ),
+    )
+}
+_Attempts: Any = create_model("_Attempts", __base__=Section, __module__=__name__, **_TRY)
+
+
+class RentedPool(_Attempts):  # type: ignore[misc]
+    """A pool of similar nodes: name1, name2, ... up to count."""
+
+    name: PoolName = named(
+        "the common part of the nodes' names, at most 59 characters",
+        breaks="its nodes are named after it, with 1, 2, ... at the end",
+        fix="write a name such as gpu-",
+    )
+    count: Whole = number(
+        "number of nodes",
+        1,
+        MOST_NODES,
+        breaks="the pool would have no nodes",
+        fix="write 1 or more, or delete the pool",
+        default=1,
+    )
+    type: TypeName = type_key()
+    gpu: GpuText | None = key(
+        "each node's GPUs, `kind:count`; the check step compares them with the machine",
+        wants="a GPU kind and a count such as h100:8",
+        breaks="Slurm would not offer the node's GPUs",
+        fix="write KIND:COUNT, or leave gpu out",
+        default=None,
+    )
+    features: tuple[Feature, ...] = features_key("Slurm features of each node, for `--constraint`")
+    price_per_hour: Price | None = price_key("each node (default: the site's price, else the cloud's price in USD)")
+
+
+class RentedHead(Section):
+    """The head node's machine, if it is at this site."""
+
+    type: TypeName = type_key()
+    price_per_hour: Price | None = price_key("the machine (default: the site's price, else the cloud's)")
+
+
+class RentedSite(Site):
+    """A site of machines that the stack rents."""
+
+    region: RegionName = region_key("the region; `try` of a pool can name others")
+    image: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = key(
+        "the image, by the cloud's name",
+        wants="the name of an image",
+        breaks="the cloud could not start the machines",
+        fix="leave it out, or copy the name from the cloud's console",
+        default_text="the cloud's default",
+        default="",
+    )
+    user: Login = key(
+        "the image's account for log-ins, with password-less sudo",
+        wants="an account's name",
+        breaks="tailrack could not log in",
+        fix="write the account that the image provides",
+        default="ubuntu",
+    )
+    private_key_file: KeyFile | None = key(
+        "private key for the log-in; the machines get its public half. Use this or `agent`",
+        wants="a path of a private key file",
+        breaks="tailrack could not log in",
+        fix="write the path of your key, such as ~/.ssh/id_ed25519",
+        default=None,
+    )
+    agent: bool = yes_no("use a key in your ssh-agent instead of a key file", False)
+    public_key: Annotated[str, AfterValidator(_public_key)] | None = key(
+        "with `agent`: the key's public half, which the machines get",
+        wants="a public key such as 'ssh-ed25519 AAAA...'",
+        breaks="no one could log in",
+        fix="write the line that `ssh-add -L` prints",
+        default=None,
+    )
+    fewer: Literal["fail", "warn"] = key(
+        "if the cloud has no machine for a node: `fail` (the node's step fails, the others go on), or `warn` (the node "
+        "is left out with a warning if the cloud shows no capacity when the run starts)",
+        wants="fail or warn",
+        breaks="a site with fewer machines could not be judged",
+        fix="write one of them",
+        default=FAIL,
+    )
+    boot_minutes: Whole = number(
+        "minutes after which a machine that does not answer SSH is given back, and the next of `try` is rented",
+        1,
+        120,
+        breaks="a machine that never boots would cost money",
+        default=20,
+    )
+    tags: dict[TagName, TagValue] = key(
+        "tags for every machine",
+        wants="a mapping of words",
+        breaks="you could not attribute the costs",
+        fix="write {team: vision}",
+        default={},
+    )
+    base_url: Annotated[str, AfterValidator(_base_url)] = key(
+        "address of the cloud's API; for tests, an address of this machine",
+        wants="an address of this machine",
+        breaks="a preview would send the API key elsewhere",
+        fix="leave it out",
+        default_text="the cloud's",
+        default="",
+    )
+    pools: tuple[RentedPool, ...] = key(
+        "the site's nodes; may be empty at the head node's site",
+        wants="a list of pools",
+        breaks="the site would have no nodes",
+        fix="write [{name: gpu-, type: TYPE}]",
+        default=(),
+    )
+    head: RentedHead | None = key("the head node's machine; required if it is at this site", default=None)
+
+
+@dataclass(frozen=True)
+class RentedNode(NodeSpec):
+    """A rented machine. `offers`: types and regions in the order in which to try them."""
+
+    offers: tuple[tuple[str, str], ...]
+
+
+def nodes(site: RentedSite, head: Head) -> list[RentedNode]:
+    """Return the nodes of the site, the head node first."""
+    shape = site.head
+    head_nodes = (
+        [RentedNode.of(site, head, head.name, price=shape.price_per_hour, offers=((shape.type, site.region),))]
+        if head.site == site.name and shape
+        else []
+    )
+    return head_nodes + [
+        RentedNode.of(site, head, name, pool.features, pool.gpu, price=pool.price_per_hour, offers=_offers(site, pool))
+        for pool in site.pools
+        for name in pool_node_names(pool.name, pool.count)
+    ]
+
+
+def _offers(site: RentedSite, pool: RentedPool) -> tuple[tuple[str, str], ...]:
+    """Return the types and regions to try, each once."""
+    attempts: tuple[Attempt, ...] = getattr(pool, "try")
+    tried = [(attempt.type or pool.type, attempt.region or site.region) for attempt in attempts]
+    return tuple(dict.fromkeys(tried or [(pool.type, site.region)]))
+
+
+def api_keys(keys: Mapping[str, SecretStr]) -> dict[str, str]:
+    """Return API keys as plain text, by kind of site."""
+    return {kind: value.get_secret_value() for kind, value in keys.items()}

@@ -1,0 +1,110 @@
+"""The machines that clouds have for a stack at the beginning of a run: those that are lost, and nodes left out.
+
+A preview then shows that a machine has gone, under both engines: pulumi-command's refresh reads nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stacks.rental.api import ApiError
+from stacks.rental.cloud import GONE, NODE, STACK, Cloud
+from stacks.rental.clouds import account
+from stacks.sites.rented.model import WARN, RentedNode, RentedSite
+
+PATIENCE_SECONDS = 10.0  # for a cloud's answer before a preview
+
+
+class AccessDeniedError(Exception):
+    """A cloud does not accept an API key."""
+
+
+@dataclass(frozen=True)
+class Rental:
+    """All that the machines of one kind need besides their sites.
+
+    lost       by node: the id of the machine that was there at the last run and is gone. It stays after the node has
+               another machine, because an input that changes runs the program again
+    currency   the stack's; a price in another one is not used
+    """
+
+    api_key: str
+    lost: Mapping[str, str] = field(default_factory=dict)
+    currency: str = "USD"
+
+    def price(self, facts: Mapping[str, Any]) -> str:
+        """Return the hourly price of a machine, such as `2.05 USD`; empty if it is unknown."""
+        price = facts["price_per_hour"]
+        return f"{price:.10g} {self.currency}" if price is not None and facts["currency"] == self.currency else ""
+
+
+@dataclass(frozen=True)
+class Present:
+    """The result of the look at all clouds.
+
+    lost       by node, see Rental
+    left_out   nodes for which no cloud has a machine, of sites with `fewer: warn`
+    messages   warnings
+    """
+
+    lost: Mapping[str, str] = field(default_factory=dict)
+    left_out: frozenset[str] = frozenset()
+    messages: tuple[str, ...] = ()
+
+
+def look(
+    sites: Iterable[RentedSite],
+    nodes: Sequence[RentedNode],
+    api_keys: Mapping[str, str],
+    stack: str,
+    last: object,
+    account: Callable[..., Cloud] = account,
+) -> Present:
+    """Ask the clouds of these sites. Raises AccessDeniedError. A cloud that does not answer has lost no machine.
+
+    last   the stack's output `rented` of the last run: facts by node
+    """
+    recorded = {str(node): facts for node, facts in (last if isinstance(last, dict) else {}).items()}
+    lost: dict[str, str] = {}
+    left_out, messages = set[str](), list[str]()
+    for site in sites:
+        mine = [node for node in nodes if node.site == site.name]
+        cloud = account(site.kind, site.base_url, api_keys[site.kind], patience=PATIENCE_SECONDS)
+        try:
+            present = [machine for machine in cloud.instances() if machine.state != GONE]
+            offers = [offer for offer in cloud.offers() if offer.available] if site.fewer == WARN else []
+        except ApiError as error:
+            if error.denied:
+                raise AccessDeniedError(
+                    f"site {site.name}: {cloud.title} does not accept the API key: {error}; nothing was changed; run: "
+                    f"pulumi config set --path --secret tailrack:api_keys.{site.kind}"
+                ) from None
+            messages.append(f"site {site.name}: {cloud.title} does not say which machines it has: {error}")
+            lost |= {node.name: id_ for node in mine if (id_ := _id(recorded, node.name, "lost"))}
+            continue
+        ids = {machine.id for machine in present}
+        tagged = {machine.tags.get(NODE) for machine in present if machine.tags.get(STACK) == stack}
+        for node in mine:
+            name, old = node.name, _id(recorded, node.name, "id")
+            if old and old not in ids:
+                lost[name] = old
+                messages.append(f"{name}: its machine {old} is no longer at {cloud.title}; `up` rents another")
+            elif earlier := _id(recorded, name, "lost"):
+                lost[name] = earlier
+            if site.fewer == WARN and name not in tagged and not _has_capacity(node, offers):
+                left_out.add(name)
+                tried = ", ".join(f"{kind} in {region}" for kind, region in node.offers)
+                messages.append(f"{name} is left out: {cloud.title} has no capacity now ({tried})")
+    return Present(lost, frozenset(left_out), tuple(messages))
+
+
+def _has_capacity(node: RentedNode, offers: Iterable[Any]) -> bool:
+    return any((offer.type, offer.region) in node.offers for offer in offers)
+
+
+def _id(recorded: Mapping[str, Any], node: str, key: str) -> str:
+    facts = recorded.get(node)
+    value = facts.get(key) if isinstance(facts, dict) else None
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,142 @@
+"""The config of sites whose machines the stack rents: their nodes, and one clear error for each bad value."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stacks.config import ConfigError, PoolConfig, parse
+from stacks.sites.rented.model import RentedNode
+from tests.unit.configs import AUTH_KEY, PRIVATE_KEY
+
+KEY = "secret_of_lambda_nobody_may_see"
+SECRET = frozenset({"api_keys", "tailnet"})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "key").write_text(PRIVATE_KEY)
+    return tmp_path
+
+
+def raw(**site: Any) -> dict[str, Any]:
+    pool = {"name": "g", "count": 2, "type": "gpu_8x_h100_sxm5", "gpu": "h100:8"}
+    return {
+        "kind": "pool",
+        "cluster": "prod",
+        "api_keys": {"lambda": KEY},
+        "tailnet": {"auth_key": AUTH_KEY},
+        "sites": [
+            {
+                "name": "burst",
+                "kind": "lambda",
+                "region": "us-east-1",
+                "private_key_file": "key",
+                "pools": [pool],
+                **site,
+            }
+        ],
+    }
+
+
+def pool(**keys: Any) -> dict[str, Any]:
+    return {"pools": [{"name": "g", "type": "gpu_8x_h100_sxm5", **keys}]}
+
+
+def nodes(folder: Path, config: dict[str, Any]) -> list[RentedNode]:
+    found = parse(config, PoolConfig, base_dir=folder, secret_keys=SECRET).nodes()
+    return [node for node in found if isinstance(node, RentedNode)]
+
+
+def problems(folder: Path, config: dict[str, Any], secret_keys: frozenset[str] = SECRET) -> str:
+    with pytest.raises(ConfigError) as refused:
+        parse(config, PoolConfig, base_dir=folder, secret_keys=secret_keys)
+    assert KEY not in str(refused.value)
+    return str(refused.value)
+
+
+def test_a_pool_is_a_number_of_nodes_of_its_type_in_the_sites_region(folder: Path) -> None:
+    found = nodes(folder, raw())
+    assert [node.name for node in found] == ["g1", "g2"]
+    assert {node.offers for node in found} == {(("gpu_8x_h100_sxm5", "us-east-1"),)}
+
+
+def test_attempts_take_what_they_leave_out_from_the_pool_and_the_site(folder: Path) -> None:
+    attempts = [{"region": "us-east-1"}, {"region": "us-west-2"}, {"type": "gpu_8x_a100"}]
+    (node,) = nodes(folder, raw(**pool(**{"try": attempts})))
+    assert node.offers == (
+        ("gpu_8x_h100_sxm5", "us-east-1"),
+        ("gpu_8x_h100_sxm5", "us-west-2"),
+        ("gpu_8x_a100", "us-east-1"),
+    )
+
+
+def without(config: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key != name}
+
+
+@pytest.mark.parametrize(
+    ("site", "path", "words"),
+    [
+        ({"region": "US East"}, "sites[0].region", "is not the name of a region"),
+        ({"fewer": "ignore"}, "sites[0].fewer", "is not fail or warn"),
+        ({"boot_minutes": 0}, "sites[0].boot_minutes", "is not a whole number from 1 to 120"),
+        ({"base_url": "https://lambda.example.org"}, "sites[0].base_url", "is not an address of this machine"),
+        ({"base_url": "http://key@127.0.0.1/"}, "sites[0].base_url", "is not an address of this machine"),
+        ({"tags": {"Team": "x"}}, "sites[0].tags.Team", "does not fit in a mapping of words"),
+        ({"agent": True}, "sites[0].agent", "is true, but private_key_file is also set"),
+        ({"public_key": "ssh-ed25519 AAAA"}, "sites[0].public_key", ""),
+        ({"pools": []}, "sites[0].pools", "the site has no nodes"),
+        (pool(type="a b"), "sites[0].pools[0].type", "is not the name of a machine type"),
+        (pool(**{"try": "us-west-2"}), "sites[0].pools[0].try", "is not a list such as"),
+        (pool(**{"try": [{}]}), "sites[0].pools[0].try[0]", "names neither a type nor a region"),
+        (
+            pool(**{"try": [{"region": "us-east-1"}, {"type": "gpu_8x_h100_sxm5"}]}),
+            "sites[0].pools[0].try[1]",
+            "is in the list twice",
+        ),
+        (pool(**{"try": [{"zone": "a"}]}), "sites[0].pools[0].try[0].zone", "unknown key"),
+        (pool(market="spot"), "sites[0].pools[0].market", "unknown key"),
+    ],
+)
+def test_a_bad_value_is_named_with_its_place(folder: Path, site: dict[str, Any], path: str, words: str) -> None:
+    text = problems(folder, raw(**site))
+    assert f"tailrack:{path}: " in text
+    assert words in text
+
+
+def test_a_missing_api_key_is_named_with_the_command(folder: Path) -> None:
+    text = problems(folder, without(raw(), "api_keys"))
+    assert "tailrack:api_keys.lambda: missing" in text
+    assert "pulumi config set --path --secret tailrack:api_keys.lambda" in text
+
+
+def test_an_api_key_in_plain_text_is_refused_and_not_shown(folder: Path) -> None:
+    text = problems(folder, raw(), SECRET - {"api_keys"})
+    assert "tailrack:api_keys: [secret] is plain text in the config" in text
+
+
+def test_an_api_key_with_a_line_break_is_refused_and_not_shown(folder: Path) -> None:
+    config = raw()
+    config["api_keys"] = {"lambda": f"{KEY}\r\nX-More: header"}
+    assert "spaces, line breaks or other letters" in problems(folder, config)
+
+
+def test_the_key_of_a_cloud_that_does_not_exist_is_refused(folder: Path) -> None:
+    config = raw()
+    config["api_keys"]["lamda"] = KEY
+    assert "api_keys.lamda: is not a kind of site that needs an API key" in problems(folder, config)
+
+
+def test_a_head_node_at_the_site_needs_its_machine(folder: Path) -> None:
+    config = without(without(copy.deepcopy(raw()), "kind"), "cluster")
+    config |= {"cluster": {"name": "prod"}, "head": {"name": "head", "site": "burst"}}
+    config["users"] = [{"name": "ada", "uid": 6001}]
+    with pytest.raises(ConfigError, match=r"sites\[0\]\.head: missing, but the head node is at this site"):
+        parse(config, base_dir=folder, secret_keys=SECRET)
+    config["sites"][0]["head"] = {"type": "gpu_1x_a10"}
+    head = parse(config, base_dir=folder, secret_keys=SECRET).nodes()[0]
+    assert (head.name, head.is_head) == ("head", True)

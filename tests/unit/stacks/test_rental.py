@@ -1,0 +1,260 @@
+"""A machine is rented once, whatever the cloud answers; nothing stays rented that no one uses."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lab.played_cloud.server import Fault, PlayedCloud
+from stacks.rental import account as account_program
+from stacks.rental import api as api_module
+from stacks.rental import machine as machine_program
+from stacks.rental.api import ApiError
+from stacks.rental.cloud import Cloud
+from stacks.rental.clouds import account
+from stacks.rental.machine import Clock, Rental, RentalError
+from tests.rented_doors import API_KEY, EAST, OTHER_TYPE, READ_ONLY_KEY, TYPE, WEST, Doors, played_cloud
+
+OWNER = "0123456789ab"
+PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHRlc3Q="
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedCloud]:
+    for module in (api_module, machine_program):
+        monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
+        monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(machine_program, "LIST_DELAY", 0.01)
+    with played_cloud() as cloud:
+        yield cloud
+
+
+def client(played: PlayedCloud, key: str = API_KEY, patience: float = 5) -> Cloud:
+    return account("lambda", played.url, key, patience=patience)
+
+
+def request(played: PlayedCloud, **more: Any) -> dict[str, Any]:
+    return {
+        "cloud": "lambda",
+        "base_url": played.url,
+        "api_key": API_KEY,
+        "owner": OWNER,
+        "stack": "burst",
+        "site": "east",
+        "node": "g1",
+        "name": "g1",
+        "tags": {"team": "vision"},
+        "offers": [{"type": TYPE, "region": EAST}],
+        "key": client(played).add_key(f"tailrack-{OWNER}", PUBLIC_KEY),
+        "user_data": "#cloud-config\n{}\n",
+        "boot_seconds": 2,
+        **more,
+    }
+
+
+def rental(played: PlayedCloud, **more: Any) -> Rental:
+    return Rental(client(played), request(played, **more), Clock(time.monotonic, time.sleep))
+
+
+def refused(one: Rental) -> str:
+    with pytest.raises(RentalError) as error:
+        one.up()
+    return f"{error.value}; {error.value.next_step}"
+
+
+def test_a_machine_is_rented_with_its_tags_price_and_key(played: PlayedCloud) -> None:
+    facts = rental(played).up()
+    (machine,) = played.account.bill()
+    assert (facts["id"], facts["address"], facts["price_per_hour"]) == (machine.id, machine.address, 1.29)
+    assert facts["tried"] == []
+    assert machine.tags["team"] == "vision"
+    assert machine.tags["tailrack:owner"] == OWNER
+    assert (machine.tags["tailrack:stack"], machine.tags["tailrack:node"]) == ("burst", "g1")
+    assert machine.public_key == PUBLIC_KEY
+
+
+def test_a_machine_that_a_killed_run_rented_is_found_again(played: PlayedCloud) -> None:
+    first = rental(played).up()
+    assert rental(played).up()["id"] == first["id"]
+    assert played.account.launched == 1
+
+
+def test_the_machine_of_another_owner_or_node_is_not_taken(played: PlayedCloud) -> None:
+    ids = {rental(played, **more).up()["id"] for more in ({}, {"owner": "another"}, {"node": "g2"})}
+    assert len(ids) == 3
+
+
+def test_the_next_place_is_tried_when_there_is_no_capacity_and_the_outcome_lists_it(played: PlayedCloud) -> None:
+    played.account.capacity = {(OTHER_TYPE, WEST): 1}
+    offers = [{"type": TYPE, "region": EAST}, {"type": "gone", "region": EAST}, {"type": OTHER_TYPE, "region": WEST}]
+    facts = rental(played, offers=offers).up()
+    assert (facts["type"], facts["region"], facts["price_per_hour"]) == (OTHER_TYPE, WEST, 23.92)
+    assert facts["tried"] == [f"{TYPE} in {EAST}: no capacity", f"gone in {EAST}: there is no such type"]
+
+
+def test_capacity_that_went_between_the_list_and_the_launch_is_no_capacity(played: PlayedCloud) -> None:
+    one = rental(played)
+    offers = client(played).offers()
+    played.account.capacity = {}
+    one.cloud.offers = lambda: offers  # type: ignore[method-assign]
+    assert f"{TYPE} in {EAST}: no capacity" in refused(one)
+
+
+def test_no_capacity_anywhere_is_one_error_that_names_every_place(played: PlayedCloud) -> None:
+    played.account.capacity = {}
+    text = refused(rental(played, offers=[{"type": TYPE, "region": EAST}, {"type": TYPE, "region": WEST}]))
+    assert f"{TYPE} in {EAST}: no capacity; {TYPE} in {WEST}: no capacity" in text
+    assert "nothing is rented" in text
+    assert played.account.launched == 0
+
+
+def test_a_quota_is_named_with_the_clouds_reason(played: PlayedCloud) -> None:
+    played.account.faults.quota = 0
+    assert "Quota exceeded" in refused(rental(played))
+
+
+@pytest.mark.parametrize("status", [500, 503, 0])
+def test_an_unclear_answer_to_a_launch_that_was_done_rents_no_second_machine(played: PlayedCloud, status: int) -> None:
+    played.faults.append(Fault("POST /launch", status, done=True))
+    assert rental(played).up()["id"] == played.account.bill()[0].id
+    assert played.account.launched == 1
+
+
+def test_an_error_of_the_cloud_before_the_launch_is_tried_again(played: PlayedCloud) -> None:
+    played.faults += [
+        Fault("POST /launch", 500, times=2),
+        Fault("GET /instances", 502),
+        Fault("GET /instance-types", 0),
+    ]
+    rental(played).up()
+    assert played.account.launched == 1
+
+
+def test_a_launch_that_came_too_soon_waits_as_the_cloud_says(played: PlayedCloud) -> None:
+    played.account.faults.launch_seconds = 1.0
+    rental(played).up()
+    began = time.monotonic()
+    rental(played, node="g2").up()
+    assert time.monotonic() - began > 0.5
+    assert played.account.launched == 2
+
+
+def test_a_machine_that_never_boots_is_given_back_and_the_next_place_tried(played: PlayedCloud) -> None:
+    played.account.capacity[TYPE, WEST] = 1
+    played.account.faults.never_boots = 1
+    offers = [{"type": TYPE, "region": EAST}, {"type": TYPE, "region": WEST}]
+    facts = rental(played, offers=offers, boot_seconds=0.5).up()
+    assert facts["region"] == WEST
+    assert "did not boot within" in facts["tried"][0]
+    assert [machine.region for machine in played.account.bill()] == [WEST]
+
+
+def test_a_machine_that_is_active_without_ssh_is_given_back(played: PlayedCloud) -> None:
+    doors = played.account._machines
+    assert isinstance(doors, Doors)
+    doors.silent = 1
+    assert "did not answer SSH" in refused(rental(played, boot_seconds=0.5))
+    assert played.account.bill() == []
+
+
+def test_a_slow_boot_is_waited_for(played: PlayedCloud) -> None:
+    played.account.faults.boot_seconds = 0.7
+    assert rental(played).up()["address"]
+
+
+def test_a_machine_that_the_cloud_takes_back_while_it_boots_is_replaced_by_the_next(played: PlayedCloud) -> None:
+    played.account.capacity[TYPE, WEST] = 1
+    played.account.faults.never_boots = 1
+
+    def take_back(machine: Any) -> None:
+        played.account.on_launch = lambda other: None
+        played.account.end(machine.id, taken_back=True)
+
+    played.account.on_launch = take_back
+    facts = rental(played, offers=[{"type": TYPE, "region": EAST}, {"type": TYPE, "region": WEST}]).up()
+    assert facts["region"] == WEST
+    assert "took it back" in facts["tried"][0]
+
+
+def test_a_machine_that_its_pool_no_longer_lists_is_neither_kept_nor_ended_silently(played: PlayedCloud) -> None:
+    rental(played).up()
+    text = refused(rental(played, offers=[{"type": OTHER_TYPE, "region": EAST}]))
+    assert "no longer lists" in text
+    assert len(played.account.bill()) == 1
+
+
+def test_down_ends_the_nodes_machine_alone_and_may_run_twice(played: PlayedCloud) -> None:
+    rental(played).up()
+    rental(played, node="g2").up()
+    for _ in range(2):
+        rental(played).down()
+        assert [machine.tags["tailrack:node"] for machine in played.account.bill()] == ["g2"]
+
+
+def test_the_account_ends_machines_that_no_state_has_and_its_own_key(played: PlayedCloud) -> None:
+    rental(played).up()
+    rental(played, node="g2", owner="another").up()
+    played.account.keys["users"] = ("laptop", "ssh-ed25519 AAAAb3RoZXI=")
+    assert account_program.down(client(played), OWNER) == 1
+    assert [machine.tags["tailrack:owner"] for machine in played.account.bill()] == ["another"]
+    assert [name for name, _ in played.account.keys.values()] == ["laptop"]
+
+
+def test_the_owner_stays_the_same_when_the_account_is_prepared_again(played: PlayedCloud) -> None:
+    first = account_program.up(client(played), PUBLIC_KEY, {})
+    assert account_program.up(client(played), PUBLIC_KEY, first) == first
+    assert len(played.account.keys) == 1
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], played: PlayedCloud, key: str
+) -> tuple[int, str, str]:
+    status = machine_program.main("up", json.dumps(request(played, api_key=key)))
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+@pytest.mark.parametrize("key", ["wrong-key", READ_ONLY_KEY])
+def test_a_key_that_is_wrong_or_may_not_rent_is_named_with_the_command_and_not_shown(
+    played: PlayedCloud, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    status, out, err = run(monkeypatch, capsys, played, key)
+    assert (status, out) == (1, "")
+    assert "does not accept the API key" in err
+    assert "pulumi config set --path --secret tailrack:api_keys.lambda" in err
+    assert key not in err
+    assert played.account.launched == 0
+
+
+def test_the_program_prints_one_json_object(
+    played: PlayedCloud, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, out, err = run(monkeypatch, capsys, played, API_KEY)
+    assert (status, err) == (0, "")
+    assert json.loads(out)["type"] == TYPE
+    assert API_KEY not in out
+
+
+def test_a_cloud_that_is_down_is_an_error_at_a_limit(played: PlayedCloud) -> None:
+    played.faults.append(Fault("GET /instances", 503, times=1000))
+    with pytest.raises(ApiError, match="503"):
+        client(played, patience=0.2).instances()
+
+
+def test_a_redirect_takes_the_key_nowhere(played: PlayedCloud) -> None:
+    played.faults.append(Fault("GET /instances", 307, times=1000))
+    with pytest.raises(ApiError, match="307"):
+        client(played, patience=0.2).instances()
+
+
+def test_the_programs_need_the_standard_library_alone() -> None:
+    import subprocess
+
+    for name in ("machine", "account"):
+        words = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, '.'); import stacks.rental.{name}"]
+        assert subprocess.run(words, capture_output=True, text=True, check=False).stderr == ""

@@ -1,0 +1,115 @@
+"""The look at the clouds before a run: lost machines, nodes that are left out, and clouds that do not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from stacks.rental.api import ApiError
+from stacks.rental.cloud import BOOTING, GONE, READY, Instance, Offer
+from stacks.sites.lambda_cloud.model import LambdaSite
+from stacks.sites.rented.model import RentedNode
+from stacks.sites.rented.present import AccessDeniedError, Present, Rental, look
+
+PLACES = (("gpu", "east"), ("gpu", "west"))
+
+
+class Cloud:
+    """A cloud with these machines and offers; `error` is the answer to every call."""
+
+    title = "Lambda"
+
+    def __init__(
+        self, instances: Sequence[Instance] = (), offers: Sequence[Offer] = (), error: ApiError | None = None
+    ) -> None:
+        self._instances, self._offers, self._error = instances, offers, error
+
+    def instances(self) -> Sequence[Instance]:
+        if self._error:
+            raise self._error
+        return self._instances
+
+    def offers(self) -> Sequence[Offer]:
+        return self._offers
+
+
+def instance(id_: str, node: str, state: str = READY, stack: str = "burst") -> Instance:
+    return Instance(id_, state, "gpu", "east", tags={"tailrack:node": node, "tailrack:stack": stack})
+
+
+def look_at(cloud: Cloud, last: object, fewer: str = "fail", names: Sequence[str] = ("g1", "g2")) -> Present:
+    site = LambdaSite.model_construct(name="cloud", kind="lambda", fewer=fewer, base_url="")
+    nodes = [RentedNode(name, "cloud", (), None, False, True, offers=PLACES) for name in names]
+    return look([site], nodes, {"lambda": "key"}, "burst", last, lambda *_arguments, **_more: cloud)  # type: ignore[arg-type,return-value]
+
+
+RECORDED: dict[str, Any] = {"g1": {"id": "i1"}, "g2": {"id": "i2"}}
+
+
+def test_machines_that_are_there_are_not_lost() -> None:
+    assert look_at(Cloud([instance("i1", "g1"), instance("i2", "g2", BOOTING)]), RECORDED) == Present()
+
+
+@pytest.mark.parametrize("rest", [[], [instance("i2", "g2", GONE)]])
+def test_a_machine_that_has_gone_is_lost_and_named(rest: list[Instance]) -> None:
+    present = look_at(Cloud([instance("i1", "g1"), *rest]), RECORDED)
+    assert present.lost == {"g2": "i2"}
+    assert "g2: its machine i2 is no longer at Lambda" in present.messages[0]
+
+
+def test_a_loss_stays_in_the_inputs_so_that_its_end_runs_nothing() -> None:
+    recorded = {"g1": {"id": "i1"}, "g2": {"id": "i3", "lost": "i2"}}
+    present = look_at(Cloud([instance("i1", "g1"), instance("i3", "g2")]), recorded)
+    assert present == Present({"g2": "i2"})
+
+
+@pytest.mark.parametrize("last", [None, {}, "text", {"g1": None, "g2": {"id": 7}}])
+def test_without_a_record_nothing_is_lost(last: object) -> None:
+    assert look_at(Cloud(), last) == Present()
+
+
+def test_a_cloud_that_does_not_answer_has_lost_nothing_and_leaves_no_node_out() -> None:
+    recorded = {"g1": {"id": "i1", "lost": "i0"}}
+    present = look_at(Cloud(error=ApiError("GET /instances: 503", 503)), recorded, "warn")
+    assert (present.lost, present.left_out) == ({"g1": "i0"}, frozenset())
+    assert "does not say which machines it has" in present.messages[0]
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_rejected_key_stops_the_run_with_the_command(status: int) -> None:
+    with pytest.raises(AccessDeniedError, match=r"nothing was changed.*tailrack:api_keys\.lambda"):
+        look_at(Cloud(error=ApiError("no", status)), None)
+
+
+def test_a_site_that_may_have_fewer_leaves_out_nodes_without_a_machine_and_without_capacity() -> None:
+    present = look_at(Cloud([instance("i1", "g1")], [Offer("gpu", "north")]), {}, "warn")
+    assert present.left_out == {"g2"}
+    assert "g2 is left out: Lambda has no capacity now (gpu in east, gpu in west)" in present.messages
+
+
+def test_a_node_with_capacity_in_one_of_its_places_stays() -> None:
+    assert look_at(Cloud([], [Offer("gpu", "west")]), {}, "warn").left_out == frozenset()
+
+
+def test_a_site_that_must_not_have_fewer_leaves_out_nothing() -> None:
+    assert look_at(Cloud(), {}).left_out == frozenset()
+
+
+def test_the_machine_of_another_stack_does_not_keep_a_node() -> None:
+    assert look_at(Cloud([instance("i1", "g1", stack="other")]), {}, "warn", ["g1"]).left_out == {"g1"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "currency", "price"),
+    [
+        ({"price_per_hour": 1.29, "currency": "USD"}, "USD", "1.29 USD"),
+        ({"price_per_hour": 1.29, "currency": "USD"}, "EUR", ""),
+        ({"price_per_hour": None, "currency": "USD"}, "USD", ""),
+    ],
+)
+def test_a_price_in_another_currency_than_the_stacks_is_not_used(
+    facts: dict[str, Any], currency: str, price: str
+) -> None:
+    assert Rental("key", currency=currency).price(facts) == price
