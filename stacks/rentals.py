@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pulumi
@@ -36,7 +37,8 @@ async def rentals(config: StackConfig | PoolConfig, stack: str, last_run: StackO
     keys = api_keys(config.api_keys)
     rented = [node for node in nodes if isinstance(node, RentedNode)]
     try:
-        present = await asyncio.to_thread(look, sites, rented, keys, stack, last_run.value("rented"))
+        ask = partial(look, sites, rented, keys, stack, last_run.value("rented"), dry_run=pulumi.runtime.is_dry_run())
+        present = await asyncio.to_thread(ask)
     except AccessDeniedError as error:
         raise pulumi.RunError(str(error)) from None
     for message in present.messages:

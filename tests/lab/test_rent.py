@@ -5,6 +5,10 @@ The tests share one cluster and one played cloud, and run in the order of this f
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +22,7 @@ from lab.identity import lab_id
 from lab.played_cloud.account import Account
 from lab.played_cloud.containers import Containers
 from lab.played_cloud.server import READ, WRITE, PlayedCloud, serve
-from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, dev_config
+from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, dev_config, eventually
 from tests.lab.sealer import sealer_of
 
 API_KEY, READ_ONLY_KEY = "secret_played_cloud_writes.abc123", "secret_played_cloud_reads.abc123"
@@ -71,8 +75,15 @@ class RentedPool(ClusterUnderTest):
         site: dict[str, Any] = self.config["tailrack:sites"][0]
         return site
 
+    def what_slurm_says(self) -> str:
+        """Return the cluster's words: the pool has no head node."""
+        return self.cluster.what_slurm_says()
+
     def remove(self) -> None:
         """Destroy the pool; its lab is the cluster's."""
+        # A destroy reads no config, and has removed the salt of its secrets if it ran before.
+        for section in ("tailrack:api_keys", "tailrack:tailnet"):
+            self.config.pop(section, None)
         deployment = self.deployment()
         deployment.destroy()
         deployment.workspace.forget()
@@ -116,18 +127,64 @@ def pool(cluster: ClusterUnderTest, cloud: PlayedCloud, tmp_path: Path, found: F
 
 
 def test_two_machines_are_rented_measured_and_returned(pool: RentedPool, cloud: PlayedCloud) -> None:
+    pool.site["pools"][0]["try"] = [{"region": EAST}, {"region": WEST}]
+    cloud.account.capacity = {(TYPE, EAST): 1, (TYPE, WEST): 2}
+    cloud.account.faults.boots_twice = 1
     pool.up_ok()
     outputs = pool.deployment().outputs()
     assert [node["name"] for node in outputs["cluster"]["nodes"]] == ["r1", "r2"]
     assert [node["price_per_hour"] for node in outputs["cluster"]["nodes"]] == [1.29, 1.29]
-    assert {facts["region"] for facts in outputs["rented"].values()} == {EAST}
+    rented = outputs["rented"]
+    assert {facts["region"] for facts in rented.values()} == {EAST, WEST}
+    assert [f"{TYPE} in {EAST}: no capacity"] in [facts["tried"] for facts in rented.values()]
     assert sorted(outputs["validation"]["burst"]["nodes"]) == ["r1", "r2"]
     assert len(cloud.account.bill()) == 2
     ran = pool.cluster.run_as("ada", "head", "srun -p burst -N 2 hostname")
-    assert len(set(ran.split())) == 2
+    assert sorted(ran.split()) == ["r1", "r2"]
 
     pool.up_ok()
     assert pool.touched() == set()
 
+    cloud.account.end(rented["r2"]["id"], taken_back=True)
+    preview = pool.deployment().preview()
+    assert preview.counts["update"] >= 1
+    assert any(f"r2: its machine {rented['r2']['id']} is no longer at Lambda" in event.text for event in pool.events)
+    pool.up_ok()
+    assert pool.deployment().outputs()["rented"]["r2"]["id"] != rented["r2"]["id"]
+    eventually(lambda: "idle" in pool.cluster.run("head", "sinfo -h -n r2 -o %T"), 60, "r2 is back")
+    assert pool.cluster.run_as("ada", "head", "srun -w r2 hostname").split() == ["r2"]
+
     assert pool.deployment().destroy().ok
+    assert cloud.account.bill() == []
+
+
+def test_a_wrong_key_rents_nothing_and_a_strange_host_key_gets_no_secret(pool: RentedPool, cloud: PlayedCloud) -> None:
+    pool.site["pools"][0]["count"] = 1
+    launched = cloud.account.launched
+    for key in ("wrong", READ_ONLY_KEY):
+        pool.use_key(key)
+        summary = pool.up()
+        assert "does not accept the API key" in summary.failures[0].message
+        assert "pulumi config set --path --secret tailrack:api_keys.lambda" in summary.failures[0].message
+    assert cloud.account.launched == launched
+
+    pool.use_key(API_KEY)
+    cloud.account.faults.other_host_key = 1
+    summary = pool.up()
+    assert [failure.urn.rpartition("::")[2] for failure in summary.failures] == ["r1-host-key"]
+    assert len(cloud.account.bill()) == 1
+
+
+def test_a_killed_up_leaves_nothing_rented_after_a_down(pool: RentedPool, cloud: PlayedCloud) -> None:
+    cloud.account.faults.boot_seconds = 30
+    launched = threading.Event()
+    cloud.account.on_launch = lambda machine: launched.set()
+    run = subprocess.Popen(pool.driver("up"), cwd=PROJECT, start_new_session=True, stdout=subprocess.DEVNULL)
+    assert launched.wait(120)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    cloud.account.faults.boot_seconds = 0
+    cloud.account.on_launch = lambda machine: None
+    assert len(cloud.account.bill()) >= 1
+    subprocess.run(pool.driver("down"), cwd=PROJECT, check=True, stdout=subprocess.DEVNULL)
     assert cloud.account.bill() == []

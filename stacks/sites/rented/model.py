@@ -112,10 +112,10 @@ _TRY: dict[str, Any] = {
         ),
     )
 }
-_Attempts: Any = create_model("_Attempts", __base__=Section, __module__=__name__, **_TRY)
+_Attempts: type[Section] = create_model("_Attempts", __base__=Section, __module__=__name__, **_TRY)
 
 
-class RentedPool(_Attempts):  # type: ignore[misc]
+class RentedPool(_Attempts):  # type: ignore[misc, valid-type]
     """A pool of similar nodes: name1, name2, ... up to count."""
 
     name: PoolName = named(

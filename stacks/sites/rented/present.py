@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stacks.rental.api import ApiError
-from stacks.rental.cloud import GONE, NODE, STACK, Cloud
+from stacks.rental.cloud import GONE, NODE, OWNER, STACK, Cloud, Instance
 from stacks.rental.clouds import account
 from stacks.sites.rented.model import WARN, RentedNode, RentedSite
 
@@ -61,8 +61,12 @@ def look(
     stack: str,
     last: object,
     account: Callable[..., Cloud] = account,
+    *,
+    dry_run: bool = True,
 ) -> Present:
     """Ask the clouds of these sites. Raises AccessDeniedError. A cloud that does not answer has lost no machine.
+
+    Unless it is a dry run, end the rent of machines that a killed run rented for nodes that the config no longer has.
 
     last   the stack's output `rented` of the last run: facts by node
     """
@@ -74,6 +78,9 @@ def look(
         cloud = account(site.kind, site.base_url, api_keys[site.kind], patience=PATIENCE_SECONDS)
         try:
             present = [machine for machine in cloud.instances() if machine.state != GONE]
+            orphans = _orphans(present, recorded, nodes)
+            if orphans and not dry_run:
+                cloud.end([orphan.id for orphan in orphans])
             offers = [offer for offer in cloud.offers() if offer.available] if site.fewer == WARN else []
         except ApiError as error:
             if error.denied:
@@ -84,6 +91,11 @@ def look(
             messages.append(f"site {site.name}: {cloud.title} does not say which machines it has: {error}")
             lost |= {node.name: id_ for node in mine if (id_ := _id(recorded, node.name, "lost"))}
             continue
+        messages += [
+            f"{orphan.tags[NODE]}: its machine {orphan.id} at {cloud.title} was rented by a run that was killed, and "
+            "no node of the config needs it; `up` ends its rent"
+            for orphan in orphans
+        ]
         ids = {machine.id for machine in present}
         tagged = {machine.tags.get(NODE) for machine in present if machine.tags.get(STACK) == stack}
         for node in mine:
@@ -98,6 +110,13 @@ def look(
                 tried = ", ".join(f"{kind} in {region}" for kind, region in node.offers)
                 messages.append(f"{name} is left out: {cloud.title} has no capacity now ({tried})")
     return Present(lost, frozenset(left_out), tuple(messages))
+
+
+def _orphans(present: Iterable[Instance], recorded: Mapping[str, Any], nodes: Iterable[RentedNode]) -> list[Instance]:
+    """Return machines with an owner of the stack, for a node that neither the config nor the last run has."""
+    owners = {_id(recorded, node, "owner") for node in recorded} - {""}
+    names = {*recorded, *(node.name for node in nodes)}
+    return [machine for machine in present if machine.tags.get(OWNER) in owners and machine.tags.get(NODE) not in names]
 
 
 def _has_capacity(node: RentedNode, offers: Iterable[Any]) -> bool:

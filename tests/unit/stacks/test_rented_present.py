@@ -25,6 +25,10 @@ class Cloud:
         self, instances: Sequence[Instance] = (), offers: Sequence[Offer] = (), error: ApiError | None = None
     ) -> None:
         self._instances, self._offers, self._error = instances, offers, error
+        self.ended: list[str] = []
+
+    def end(self, ids: Sequence[str]) -> None:
+        self.ended += ids
 
     def instances(self) -> Sequence[Instance]:
         if self._error:
@@ -35,14 +39,17 @@ class Cloud:
         return self._offers
 
 
-def instance(id_: str, node: str, state: str = READY, stack: str = "burst") -> Instance:
-    return Instance(id_, state, "gpu", "east", tags={"tailrack:node": node, "tailrack:stack": stack})
+def instance(id_: str, node: str, state: str = READY, stack: str = "burst", owner: str = "ours") -> Instance:
+    tags = {"tailrack:node": node, "tailrack:stack": stack, "tailrack:owner": owner}
+    return Instance(id_, state, "gpu", "east", tags=tags)
 
 
-def look_at(cloud: Cloud, last: object, fewer: str = "fail", names: Sequence[str] = ("g1", "g2")) -> Present:
+def look_at(
+    cloud: Cloud, last: object, fewer: str = "fail", names: Sequence[str] = ("g1", "g2"), dry_run: bool = True
+) -> Present:
     site = LambdaSite.model_construct(name="cloud", kind="lambda", fewer=fewer, base_url="")
     nodes = [RentedNode(name, "cloud", (), None, False, True, offers=PLACES) for name in names]
-    return look([site], nodes, {"lambda": "key"}, "burst", last, lambda *_arguments, **_more: cloud)  # type: ignore[arg-type,return-value]
+    return look([site], nodes, {"lambda": "key"}, "burst", last, lambda *_arguments, **_more: cloud, dry_run=dry_run)  # type: ignore[arg-type]
 
 
 RECORDED: dict[str, Any] = {"g1": {"id": "i1"}, "g2": {"id": "i2"}}
@@ -113,3 +120,20 @@ def test_a_price_in_another_currency_than_the_stacks_is_not_used(
     facts: dict[str, Any], currency: str, price: str
 ) -> None:
     assert Rental("key", currency=currency).price(facts) == price
+
+
+def test_a_machine_of_a_killed_run_that_no_node_needs_is_ended_by_an_up_and_named_by_a_preview() -> None:
+    last = {"g1": {"id": "i1", "owner": "ours"}}
+    cloud = Cloud([instance("i1", "g1"), instance("i9", "g9"), instance("i8", "g8", owner="theirs")])
+    present = look_at(cloud, last, names=["g1"])
+    assert "g9: its machine i9 at Lambda was rented by a run that was killed" in present.messages[0]
+    assert cloud.ended == []
+    look_at(cloud, last, names=["g1"], dry_run=False)
+    assert cloud.ended == ["i9"]
+
+
+def test_the_machine_of_a_node_that_leaves_in_this_run_is_left_to_its_resource() -> None:
+    last = {"g1": {"id": "i1", "owner": "ours"}, "g2": {"id": "i2", "owner": "ours"}}
+    cloud = Cloud([instance("i1", "g1"), instance("i2", "g2")])
+    assert look_at(cloud, last, names=["g1"], dry_run=False) == Present()
+    assert cloud.ended == []
