@@ -18,6 +18,8 @@ _TAG = re.compile(r"[a-z][a-z0-9:-]+")
 class LambdaApi:
     """Lambda's calls, for one account."""
 
+    prefix = PREFIX
+
     def __init__(self, account: Account) -> None:
         self._account = account
 

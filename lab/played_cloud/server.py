@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from lab.played_cloud.account import Account, TooFast
+from lab.played_cloud.digitalocean_api import PREFIX as DIGITALOCEAN
+from lab.played_cloud.digitalocean_api import DigitalOceanApi
 from lab.played_cloud.lambda_api import PREFIX, LambdaApi
 
 WRITE, READ = "write", "read"
@@ -66,7 +68,7 @@ class PlayedCloud:
         try:
             status, answer = self._answer(method, path, key, body)
         except TooFast as wait:
-            return *LambdaApi.too_fast(), {"Retry-After": str(math.ceil(float(wait.args[0])))}
+            return *self._api(path).too_fast(), {"Retry-After": str(math.ceil(float(wait.args[0])))}
         return status, answer, {}
 
     @staticmethod
@@ -75,13 +77,21 @@ class PlayedCloud:
         return call.startswith(f"{method} ") and call.endswith(end)
 
     def _answer(self, method: str, path: str, key: str, body: Mapping[str, Any]) -> tuple[int, Any]:
-        api = LambdaApi(self.account)
+        api = self._api(path)
         rights = self.keys.get(key)
         if rights is None:
             return api.denied(401)
         if method != "GET" and rights != WRITE:
             return api.denied(403)
-        return api.answer(method, path.removeprefix(PREFIX), body)
+        return api.answer(method, path.removeprefix(api.prefix), body)
+
+    def _api(self, path: str) -> LambdaApi | DigitalOceanApi:
+        return DigitalOceanApi(self.account) if path.startswith(f"{DIGITALOCEAN}/") else LambdaApi(self.account)
+
+    @property
+    def digitalocean_url(self) -> str:
+        """Return the URL of DigitalOcean's API."""
+        return self.url.removesuffix(PREFIX) + DIGITALOCEAN
 
 
 @contextmanager

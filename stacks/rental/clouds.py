@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from stacks.rental import lambda_cloud
+from stacks.rental import digitalocean, lambda_cloud
 from stacks.rental.api import Api
 from stacks.rental.cloud import Cloud
 
@@ -17,7 +17,10 @@ class Entry(NamedTuple):
     base_url: str
 
 
-CLOUDS: Mapping[str, Entry] = {"lambda": Entry(lambda_cloud.LambdaCloud, lambda_cloud.BASE_URL)}
+CLOUDS: Mapping[str, Entry] = {
+    "lambda": Entry(lambda_cloud.LambdaCloud, lambda_cloud.BASE_URL),
+    "digitalocean": Entry(digitalocean.DigitalOcean, digitalocean.BASE_URL),
+}
 
 
 def account(name: str, base_url: str, api_key: str, *, patience: float = 300.0) -> Cloud:

@@ -47,6 +47,8 @@ FIRST_PAUSE, PAUSE_GROWTH, LONGEST_PAUSE = 1.0, 1.3, 10.0
 END_SECONDS = 600.0
 # A list of machines may lack one that was rented a moment ago.
 LIST_DELAY = 5.0
+# Lists in a row that may lack a machine before it counts as gone; some clouds accept an order and then drop it.
+MOST_MISSING = 10
 # Answers without a clear result after which the program gives up on an offer.
 MOST_UNCLEAR = 4
 
@@ -181,12 +183,14 @@ class Rental:
     def _boot(self, machine: Instance, tried: list[str]) -> Instance | None:
         """Return the machine when it answers SSH. If it does not, end its rent and record that as tried."""
         limit = float(self.request["boot_seconds"])
-        until, pause, seen = self.clock.now() + limit, FIRST_PAUSE, machine
+        until, pause, seen, missing = self.clock.now() + limit, FIRST_PAUSE, machine, 0
         while self.clock.now() < until:
             self._refuse_alone()
             present = {one.id: one for one in self.cloud.instances()}.get(machine.id)
             # A list may lack a new machine for a while.
-            if present and present.state == GONE:
+            missing = 0 if present else missing + 1
+            if missing > MOST_MISSING or (present and present.state == GONE):
+                self.cloud.end([machine.id])
                 tried.append(f"{_place(machine)}: the cloud took it back while it booted")
                 return None
             seen = present or seen

@@ -92,7 +92,8 @@ class RentedMachine(pulumi.ComponentResource):
         }
 
         def stdin(values: Mapping[str, Any]) -> str:
-            data = user_data(account.login_key, values["key"]["private"], values["key"]["public"])
+            pair = values["key"]
+            data = user_data(account.login_key, pair["private"], pair["public"], root=site.user == "root")
             return json.dumps({**request, **values["account"], "user_data": data}, sort_keys=True)
 
         label = StepLabel(f"{node.name}-machine", "", f"{node.name}: rent a machine")

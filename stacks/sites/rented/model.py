@@ -46,6 +46,7 @@ def _one_word(value: SecretStr) -> SecretStr:
 ApiKey = Annotated[SecretStr, AfterValidator(_one_word)]
 TypeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 RegionName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
+ImageName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,100}$")]
 TagName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-:]{1,54}$")]
 TagValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:/ -]{0,100}$")]
 
@@ -87,6 +88,29 @@ def region_key(description: str, **field: Any) -> Any:
         breaks="the cloud could not rent the machine",
         fix="write one such as us-east-1",
         **field,
+    )
+
+
+def image_key(description: str, default: str) -> Any:
+    """Return the key of the image. Without a default, the cloud chooses."""
+    return key(
+        description,
+        wants="the name of an image",
+        breaks="the cloud could not start the machines",
+        fix="leave it out, or copy the name from the cloud's console",
+        default_text="the cloud's default",
+        default=default,
+    )
+
+
+def user_key(default: str) -> Any:
+    """Return the key of the account to log in with."""
+    return key(
+        "the image's account for log-ins: root, or one with password-less sudo",
+        wants="an account's name",
+        breaks="tailrack could not log in",
+        fix="write the account that the image provides",
+        default=default,
     )
 
 
@@ -154,21 +178,8 @@ class RentedSite(Site):
     """A site of machines that the stack rents."""
 
     region: RegionName = region_key("the region; `try` of a pool can name others")
-    image: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = key(
-        "the image, by the cloud's name",
-        wants="the name of an image",
-        breaks="the cloud could not start the machines",
-        fix="leave it out, or copy the name from the cloud's console",
-        default_text="the cloud's default",
-        default="",
-    )
-    user: Login = key(
-        "the image's account for log-ins, with password-less sudo",
-        wants="an account's name",
-        breaks="tailrack could not log in",
-        fix="write the account that the image provides",
-        default="ubuntu",
-    )
+    image: ImageName = image_key("the image, by the cloud's name", "")
+    user: Login = user_key("ubuntu")
     private_key_file: KeyFile | None = key(
         "private key for the log-in; the machines get its public half. Use this or `agent`",
         wants="a path of a private key file",

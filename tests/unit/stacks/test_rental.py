@@ -21,11 +21,25 @@ from stacks.rental.machine import Clock, Rental, RentalError
 from tests.rented_doors import API_KEY, EAST, OTHER_TYPE, READ_ONLY_KEY, TYPE, WEST, Doors, played_cloud
 
 OWNER = "0123456789ab"
+# The cloud of the running test, and its calls.
+CALLS: dict[str, str] = {}
+_CALLS = {
+    "lambda": {
+        "cloud": "lambda", "launch": "POST /launch", "list": "GET /instances", "types": "GET /instance-types",
+        "quota": "Quota exceeded",
+    },
+    "digitalocean": {
+        "cloud": "digitalocean", "launch": "POST /droplets", "list": "GET /droplets", "types": "GET /sizes",
+        "quota": "exceed your droplet limit",
+    },
+}  # fmt: skip
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHRlc3Q="
 
 
-@pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedCloud]:
+@pytest.fixture(params=["lambda", "digitalocean"])
+def played(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedCloud]:
+    """A played cloud that answers in the shape of one of two APIs."""
+    CALLS.update(_CALLS[request.param])
     for module in (api_module, machine_program):
         monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
         monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
@@ -35,13 +49,17 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedCloud]:
 
 
 def client(played: PlayedCloud, key: str = API_KEY, patience: float = 5) -> Cloud:
-    return account("lambda", played.url, key, patience=patience)
+    return account(CALLS["cloud"], url(played), key, patience=patience)
+
+
+def url(played: PlayedCloud) -> str:
+    return played.url if CALLS["cloud"] == "lambda" else played.digitalocean_url
 
 
 def request(played: PlayedCloud, **more: Any) -> dict[str, Any]:
     return {
-        "cloud": "lambda",
-        "base_url": played.url,
+        "cloud": CALLS["cloud"],
+        "base_url": url(played),
         "api_key": API_KEY,
         "owner": OWNER,
         "stack": "burst",
@@ -52,6 +70,7 @@ def request(played: PlayedCloud, **more: Any) -> dict[str, Any]:
         "offers": [{"type": TYPE, "region": EAST}],
         "key": client(played).add_key(f"tailrack-{OWNER}", PUBLIC_KEY),
         "user_data": "#cloud-config\n{}\n",
+        "image": "" if CALLS["cloud"] == "lambda" else "ubuntu-24-04-x64",
         "boot_seconds": 2,
         **more,
     }
@@ -70,7 +89,8 @@ def refused(one: Rental) -> str:
 def test_a_machine_is_rented_with_its_tags_price_and_key(played: PlayedCloud) -> None:
     facts = rental(played).up()
     (machine,) = played.account.bill()
-    assert (facts["id"], facts["address"], facts["price_per_hour"]) == (machine.id, machine.address, 1.29)
+    assert facts["id"] in (machine.id, str(machine.number))
+    assert (facts["address"], facts["price_per_hour"]) == (machine.address, 1.29)
     assert facts["tried"] == []
     assert machine.tags["team"] == "vision"
     assert machine.tags["tailrack:owner"] == OWNER
@@ -115,21 +135,21 @@ def test_no_capacity_anywhere_is_one_error_that_names_every_place(played: Played
 
 def test_a_quota_is_named_with_the_clouds_reason(played: PlayedCloud) -> None:
     played.account.faults.quota = 0
-    assert "Quota exceeded" in refused(rental(played))
+    assert CALLS["quota"] in refused(rental(played))
 
 
 @pytest.mark.parametrize("status", [500, 503, 0])
 def test_an_unclear_answer_to_a_launch_that_was_done_rents_no_second_machine(played: PlayedCloud, status: int) -> None:
-    played.faults.append(Fault("POST /launch", status, done=True))
-    assert rental(played).up()["id"] == played.account.bill()[0].id
+    played.faults.append(Fault(CALLS["launch"], status, done=True))
+    assert rental(played).up()["address"] == played.account.bill()[0].address
     assert played.account.launched == 1
 
 
 def test_an_error_of_the_cloud_before_the_launch_is_tried_again(played: PlayedCloud) -> None:
     played.faults += [
-        Fault("POST /launch", 500, times=2),
-        Fault("GET /instances", 502),
-        Fault("GET /instance-types", 0),
+        Fault(CALLS["launch"], 500, times=2),
+        Fault(CALLS["list"], 502),
+        Fault(CALLS["types"], 0),
     ]
     rental(played).up()
     assert played.account.launched == 1
@@ -199,7 +219,7 @@ def test_down_ends_the_nodes_machine_alone_and_may_run_twice(played: PlayedCloud
 def test_the_account_ends_machines_that_no_state_has_and_its_own_key(played: PlayedCloud) -> None:
     rental(played).up()
     rental(played, node="g2", owner="another").up()
-    played.account.keys["users"] = ("laptop", "ssh-ed25519 AAAAb3RoZXI=")
+    played.account.keys["7"] = ("laptop", "ssh-ed25519 AAAAb3RoZXI=")
     assert account_program.down(client(played), OWNER) == 1
     assert [machine.tags["tailrack:owner"] for machine in played.account.bill()] == ["another"]
     assert [name for name, _ in played.account.keys.values()] == ["laptop"]
@@ -226,7 +246,7 @@ def test_a_key_that_is_wrong_or_may_not_rent_is_named_with_the_command_and_not_s
     status, out, err = run(monkeypatch, capsys, played, key)
     assert (status, out) == (1, "")
     assert "does not accept the API key" in err
-    assert "pulumi config set --path --secret tailrack:api_keys.lambda" in err
+    assert f"pulumi config set --path --secret tailrack:api_keys.{CALLS['cloud']}" in err
     assert key not in err
     assert played.account.launched == 0
 
@@ -241,13 +261,13 @@ def test_the_program_prints_one_json_object(
 
 
 def test_a_cloud_that_is_down_is_an_error_at_a_limit(played: PlayedCloud) -> None:
-    played.faults.append(Fault("GET /instances", 503, times=1000))
+    played.faults.append(Fault(CALLS["list"], 503, times=1000))
     with pytest.raises(ApiError, match="503"):
         client(played, patience=0.2).instances()
 
 
 def test_a_redirect_takes_the_key_nowhere(played: PlayedCloud) -> None:
-    played.faults.append(Fault("GET /instances", 307, times=1000))
+    played.faults.append(Fault(CALLS["list"], 307, times=1000))
     with pytest.raises(ApiError, match="307"):
         client(played, patience=0.2).instances()
 

@@ -1,0 +1,9 @@
+"""Sites of kind `digitalocean`: droplets that the stack rents and returns."""
+
+from stacks.sites.digitalocean.model import DigitalOceanSite
+from stacks.sites.kind import Kind
+from stacks.sites.pools import claims
+from stacks.sites.rented.checks import check
+from stacks.sites.rented.model import nodes
+
+KIND = Kind(DigitalOceanSite, claims, check, nodes, "stacks.sites.rented.machines", rents=True)
