@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,17 @@ class Prices:
         prices = {node.name: node.price_per_hour for node in config.nodes()}
         by_node = {name: price for name, price in prices.items() if price is not None}
         return cls(config.currency, by_node, tuple(name for name in prices if name not in by_node))
+
+    def with_earlier(self, before: Prices, nodes: Collection[str]) -> Prices:
+        """Return these prices with earlier ones of nodes without a price here: those of a cloud that rents the machine.
+
+        nodes   those whose earlier price counts
+        """
+        if self.currency != before.currency:
+            return self
+        known = {name: before.by_node[name] for name in self.unpriced if name in nodes and name in before.by_node}
+        by_node = {**self.by_node, **known}
+        return Prices(self.currency, by_node, tuple(name for name in self.unpriced if name not in known))
 
     @property
     def total(self) -> float:

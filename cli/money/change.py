@@ -13,7 +13,9 @@ from cli.pulumi.workspace import CliError
 def change(deployment: Deployment) -> list[str]:
     """Return sentences on the change from the last `up` to the config, or one with the reason if that is unknown."""
     try:
-        return list(sentences(Prices.from_outputs(deployment.outputs()), Prices.configured(deployment.config())))
+        outputs = deployment.outputs()
+        before, rented = Prices.from_outputs(outputs), outputs.get("rented") or {}
+        return list(sentences(before, Prices.configured(deployment.config()).with_earlier(before, rented)))
     except CliError as error:
         # An invalid config has failed the preview already; only secrets that the CLI alone can decrypt remain.
         return [f"The costs are unknown here: {error}"]

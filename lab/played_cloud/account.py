@@ -129,7 +129,7 @@ class Account:
         return machine
 
     def end(self, id_: str, *, taken_back: bool = False) -> None:
-        """End the rent of a machine; KeyError if there is none."""
+        """End the rent of a machine; KeyError for an unknown one."""
         with self._lock:
             machine = self._all[id_]
             if machine.state == ENDED:

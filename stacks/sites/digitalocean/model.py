@@ -1,4 +1,4 @@
-"""Settings of a site at DigitalOcean (Paperspace's GPUs are GPU droplets there)."""
+"""Settings of a site at DigitalOcean."""
 
 from typing import Literal
 

@@ -104,3 +104,11 @@ def test_the_comment_has_it_as_plain_text() -> None:
     text = comment("prod", Plan.of([], [], Summary()), [], Checks(()), ["+4.10 USD an hour", "<b> @all"])
     assert "**Costs:** &#43;4.10 USD an hour &#60;b&#62; &#64;&#8203;all" in text
     assert "Costs" not in comment("prod", Plan.of([], [], Summary()), [], Checks(()))
+
+
+def test_the_price_of_a_rented_machine_is_that_of_its_cloud_until_the_config_has_one() -> None:
+    before = Prices("USD", {"r1": 1.29, "h1": 2.0})
+    after = Prices("USD", {}, ("r1", "h1", "r2")).with_earlier(before, {"r1": {}})
+    assert after == Prices("USD", {"r1": 1.29}, ("h1", "r2"))
+    assert Prices("EUR", {}, ("r1",)).with_earlier(before, {"r1": {}}).by_node == {}
+    assert Prices("USD", {"r1": 5.0}).with_earlier(before, {"r1": {}}).by_node == {"r1": 5.0}

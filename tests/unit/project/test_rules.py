@@ -37,6 +37,8 @@ MADE = (
     "read_outputs.py",
     "access.py",
     "runtime_tuning.py",
+    "rentals.py",
+    "first_key.py",
 )
 CONFIG = [path for path in STACKS if path.name not in MADE]
 # Sent to the cluster, never imported here.
@@ -89,6 +91,7 @@ def test_what_is_run_here_is_a_step_or_makes_a_machine_or_a_key(path: Path) -> N
         "components/steps/step.py",
         "components/cluster/random_secret.py",
         "stacks/tailnet/network.py",
+        "stacks/sites/rented/first_key.py",
         *(f"{kind.machines.replace('.', '/')}.py" for kind in KINDS.values()),
     }
     assert "local.Command(" not in path.read_text(encoding="utf-8") or name(path) in makers
@@ -150,9 +153,14 @@ def test_a_role_is_made_without_pulumi(path: Path) -> None:
 def test_a_kind_of_site_is_a_folder_with_model_checks_and_machines() -> None:
     for kind, site in KINDS.items():
         assert site.model.model_fields["kind"].annotation == Literal[kind]
-    folders = {(PROJECT / kind.machines.replace(".", "/")).parent for kind in KINDS.values()}
-    assert folders == {path.parent for path in (PROJECT / "stacks" / "sites").glob("*/__init__.py")}
+    folders = {(PROJECT / kind.model.__module__.replace(".", "/")).parent for kind in KINDS.values()}
+    # Kinds that rent by an HTTP API have their checks and machines from one base.
+    made = {(PROJECT / kind.machines.replace(".", "/")).parent for kind in KINDS.values()}
+    assert folders | made == {path.parent for path in (PROJECT / "stacks" / "sites").glob("*/__init__.py")}
+    assert {folder.name for folder in made - folders} == {"rented"}
     for folder in folders:
+        assert (folder / "model.py").is_file()
+    for folder in made:
         assert {"model.py", "checks.py", "machines.py"} <= {path.name for path in folder.iterdir()}
 
 

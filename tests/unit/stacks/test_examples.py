@@ -27,6 +27,12 @@ def opened(value: Any) -> Any:
     return [opened(item) for item in value] if isinstance(value, list) else value
 
 
+def _of_pools(raw: dict[str, Any]) -> set[str]:
+    """The nodes of rented pools."""
+    pools = [pool for site in raw["sites"] for pool in site.get("pools", [])]
+    return {f"{pool['name']}{number}" for pool in pools for number in range(1, pool["count"] + 1)}
+
+
 def listed(site: dict[str, Any], folder: Path) -> Any:
     """The hosts of a site, those of its file too."""
     return complete(site, "", folder, Report(frozenset())).get("hosts", [])
@@ -47,10 +53,10 @@ def test_an_example_is_a_good_config(file: Path, tmp_path: Path, monkeypatch: py
     places = [f"[{host['address']}]:{host['port']}" if "port" in host else host["address"] for host in hosts]
     lines = [f"{place} {HOST_KEY}" for place in places]
     (tmp_path / "known_hosts").write_text("\n".join(lines) + "\n")
-    keys = frozenset({"tailnet"})
+    keys = frozenset({"tailnet", "api_keys"})
     if raw.get("kind") == POOL:
         pool = parse(raw, PoolConfig, base_dir=tmp_path, secret_keys=keys)
-        assert {node.name for node in pool.nodes()} == {host["name"] for host in hosts}
+        assert {node.name for node in pool.nodes()} == {host["name"] for host in hosts} | _of_pools(raw)
         return
     config = parse(raw, base_dir=tmp_path, secret_keys=keys)
     nodes = {node.name for node in config.nodes()}
