@@ -121,26 +121,8 @@ class Attempt(Section):
     region: RegionName | None = region_key("the region", default_text="the site's", default=None)
 
 
-# `try` is a keyword of Python, so no class can define it.
-_TRY: dict[str, Any] = {
-    "try": (
-        tuple[Attempt, ...],
-        key(
-            "types and regions to try, in this order, for each node: the next one when a cloud has no capacity. "
-            "Leave `gpu` out if their GPUs differ",
-            wants="a list such as [{region: us-east-1}, {region: us-west-2}]",
-            breaks="a node could only be rented in one place",
-            fix="write a list of mappings with type, region or both",
-            default_text="the pool's type in the site's region",
-            default=(),
-        ),
-    )
-}
-_Attempts: type[Section] = create_model("_Attempts", __base__=Section, __module__=__name__, **_TRY)
-
-
-class RentedPool(_Attempts):  # type: ignore[misc, valid-type]
-    """A pool of similar nodes: name1, name2, ... up to count."""
+class NewPool(Section):
+    """A pool of similar new nodes: name1, name2, ... up to count."""
 
     name: PoolName = named(
         "the common part of the nodes' names, at most 59 characters",
@@ -164,7 +146,31 @@ class RentedPool(_Attempts):  # type: ignore[misc, valid-type]
         default=None,
     )
     features: tuple[Feature, ...] = features_key("Slurm features of each node, for `--constraint`")
-    price_per_hour: Price | None = price_key("each node (default: the site's price, else the cloud's price in USD)")
+    price_per_hour: Price | None = price_key(
+        "each node (default: the site's price, or the cloud's where it says one in USD)"
+    )
+
+
+# `try` is a keyword of Python, so no class can define it.
+_TRY: dict[str, Any] = {
+    "try": (
+        tuple[Attempt, ...],
+        key(
+            "types and regions to try, in this order, for each node: the next one when a cloud has no capacity. "
+            "Leave `gpu` out if their GPUs differ",
+            wants="a list such as [{region: us-east-1}, {region: us-west-2}]",
+            breaks="a node could only be rented in one place",
+            fix="write a list of mappings with type, region or both",
+            default_text="the pool's type in the site's region",
+            default=(),
+        ),
+    )
+}
+_Attempts: type[Section] = create_model("_Attempts", __base__=NewPool, __module__=__name__, **_TRY)
+
+
+class RentedPool(_Attempts):  # type: ignore[misc, valid-type]
+    """A pool whose nodes can be rented in several places."""
 
 
 class RentedHead(Section):
@@ -174,10 +180,9 @@ class RentedHead(Section):
     price_per_hour: Price | None = price_key("the machine (default: the site's price, else the cloud's)")
 
 
-class RentedSite(Site):
-    """A site of machines that the stack rents."""
+class LoginSite(Site):
+    """A site of new machines, which get a log-in key and tags."""
 
-    region: RegionName = region_key("the region; `try` of a pool can name others")
     image: ImageName = image_key("the image, by the cloud's name", "")
     user: Login = user_key("ubuntu")
     private_key_file: KeyFile | None = key(
@@ -195,6 +200,19 @@ class RentedSite(Site):
         fix="write the line that `ssh-add -L` prints",
         default=None,
     )
+    tags: dict[TagName, TagValue] = key(
+        "tags for every machine",
+        wants="a mapping of words",
+        breaks="you could not attribute the costs",
+        fix="write {team: vision}",
+        default={},
+    )
+
+
+class RentedSite(LoginSite):
+    """A site of machines that programs in stacks/rental rent."""
+
+    region: RegionName = region_key("the region; `try` of a pool can name others")
     fewer: Literal["fail", "warn"] = key(
         "if the cloud has no machine for a node: `fail` (the node's step fails, the others go on), or `warn` (the node "
         "is left out with a warning if the cloud shows no capacity when the run starts)",
@@ -209,13 +227,6 @@ class RentedSite(Site):
         120,
         breaks="a machine that never boots would cost money",
         default=20,
-    )
-    tags: dict[TagName, TagValue] = key(
-        "tags for every machine",
-        wants="a mapping of words",
-        breaks="you could not attribute the costs",
-        fix="write {team: vision}",
-        default={},
     )
     base_url: Annotated[str, AfterValidator(_base_url)] = key(
         "address of the cloud's API; for tests, an address of this machine",
