@@ -71,6 +71,12 @@ _REMEDIES = (
         "interrupted one (see /var/log/tailrack on {machine}) and starts again",
     ),
 )
+# The step of the first connection to a rented machine (stacks/sites/rented/first_key.py), whose key no one wrote.
+_FIRST_CONNECTION = "-host-key"
+_STRANGE_KEY = (
+    "{machine} does not have the host key that the stack sent to it at its first boot, so nothing was run there. End "
+    "this machine in the cloud's console; then run up again, which rents another"
+)
 
 
 def with_remedies(summary: Summary, make: Make = _NO_STACK) -> Summary:
@@ -88,6 +94,8 @@ def _explained(failure: Failure, make: Make) -> Failure:
         return failure
     for pattern, remedy in _REMEDIES:
         if re.search(pattern, failure.message, re.IGNORECASE):
+            if pattern.startswith("host key") and label.name == f"{label.machine}{_FIRST_CONNECTION}":
+                remedy = _STRANGE_KEY
             text = remedy.format(machine=label.machine, trust=make("trust"))
             return replace(failure, message=f"{failure.message}\nnext: {text}")
     return failure

@@ -80,6 +80,12 @@ see = step("see", "cat {there}/scripts/*; rm -r {there} # {run}", depends_on=[co
 pulumi.export("see", see.stdout)
 """
 
+# Ignored inputs stay as they were, until the step is replaced.
+IGNORED = """
+step("kept", "echo {word}", triggers=[{trigger}], delete="cat >/dev/null; echo bye", update="{update}",
+     options=dict(ignore_changes={ignored}))
+"""
+
 # A chain, so that its order is certain. `last` is deleted before what the state says that it needs, by its old name.
 RENAMED = """
 class Rack(pulumi.ComponentResource):
@@ -202,6 +208,13 @@ SEQUENCES = {
         copies(0),
         copies(1, there="a-file/away", word="two"),
         copies(2),
+    ],
+    "ignore changes of inputs, then replace the step, then stop ignoring": [
+        IGNORED.format(word="one", trigger=1, update="bash -s", ignored=["stdin"]),
+        IGNORED.format(word="two", trigger=1, update="bash -s", ignored=["stdin"]),
+        IGNORED.format(word="two", trigger=1, update="bash -s # again", ignored=["stdin"]),
+        IGNORED.format(word="three", trigger=2, update="bash -s # again", ignored=["stdin"]),
+        IGNORED.format(word="four", trigger=2, update="bash -s # again", ignored=["update"]),
     ],
     "the output of the time before": [
         PREVIOUS.format(update="echo new=$PULUMI_COMMAND_STDOUT", log="log"),

@@ -171,8 +171,11 @@ def test_a_wrong_key_rents_nothing_and_a_strange_host_key_gets_no_secret(pool: R
     pool.use_key(API_KEY)
     cloud.account.faults.other_host_key = 1
     summary = pool.up()
-    assert [failure.urn.rpartition("::")[2] for failure in summary.failures] == ["r1-host-key"]
-    assert len(cloud.account.bill()) == 1
+    (failure,) = summary.failures
+    assert failure.urn.endswith("::r1-host-key")
+    assert "End this machine in the cloud's console" in failure.message
+    (machine,) = cloud.account.bill()
+    assert pool.deployment().outputs()["rented"]["r1"]["id"] == machine.id
 
 
 def test_a_killed_up_leaves_nothing_rented_after_a_down(pool: RentedPool, cloud: PlayedCloud) -> None:
