@@ -15,6 +15,7 @@ from cli.output.terminal import one_line
 from cli.report.dates import dated
 from cli.report.facts import Scope, node_facts, scopes, separate_nodes
 from cli.report.overall import BAD_VERDICTS
+from cli.report.rented import rented_rows
 from cli.report.storage import NUMBERS as STORAGE_NUMBERS
 from cli.report.storage import MeasuredStorage, storage_of
 from cli.report.training import Trained, training_of
@@ -24,7 +25,7 @@ from components.validation.table import COLUMNS, bandwidth, table_rows
 _NO_STACK = Make()
 _STYLES = {"PASS": "green", **dict.fromkeys(BAD_VERDICTS, "red"), "UNJUDGED": "yellow", "BUSY": "yellow"}
 _SEVERITIES = {"error": "red", "warning": "yellow"}
-_NUMBERS = ("CPUs", "memory", "GPUs", "busbw (GB/s)", "floor (GB/s)", "spread", *STORAGE_NUMBERS)
+_NUMBERS = ("CPUs", "memory", "GPUs", "an hour", "busbw (GB/s)", "floor (GB/s)", "spread", *STORAGE_NUMBERS)
 
 
 def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK, since: float = 0) -> None:
@@ -39,6 +40,8 @@ def show(console: Console, outputs: Mapping[str, Any], make: Make = _NO_STACK, s
         return
     title = f"Cluster {cluster['name']}: slurmctld at {cluster['control_address']}"
     console.print(_table(title, [node_facts(node) for node in cluster["nodes"]]))
+    if rented := list(rented_rows(outputs)):
+        console.print(_table("Rented machines", rented))
     unconfined = [node["name"] for node in cluster["nodes"] if not node.get("gpu", {}).get("confined", True)]
     if unconfined:
         console.print(

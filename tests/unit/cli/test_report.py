@@ -145,3 +145,17 @@ def test_a_verdict_of_an_earlier_run_is_shown_with_its_date_and_one_of_this_run_
         written = io.StringIO()
         tables.show(Console(file=written, width=300), outputs(rack={**result}), since=since)
         assert ("(measured 2027-01-15 08:00 UTC, unchanged since)" in written.getvalue()) == shown
+
+
+def test_rented_machines_are_shown_with_their_price_and_the_places_that_had_none() -> None:
+    facts = {"type": "gpu_1x", "region": "us-west-2", "price_per_hour": 1.29, "currency": "USD"}
+    rented = {"r1": {**facts, "tried": ["gpu_1x in us-east-1: no capacity"]}, "r2": {**facts, "price_per_hour": None}}
+    written = io.StringIO()
+    tables.show(Console(file=written, width=200), {**outputs(), "rented": rented})
+    shown = written.getvalue()
+    assert "Rented machines" in shown
+    assert "gpu_1x in us-east-1: no capacity" in shown
+    assert "1.29 USD" in shown
+    assert "unknown" in shown
+    tables.show(Console(file=(without := io.StringIO()), width=200), outputs())
+    assert "Rented machines" not in without.getvalue()
