@@ -28,7 +28,7 @@ def _create(site: GcpSite, node: GcpNode, request: Request) -> Created:
         scheduling={
             "on_host_maintenance": "TERMINATE",
             "automatic_restart": not node.spot,
-            "preemptible": node.spot,
+            "preemptible": bool(node.spot),
             "provisioning_model": "SPOT" if node.spot else "STANDARD",
             **({"instance_termination_action": "DELETE"} if node.spot else {}),
         },

@@ -69,7 +69,6 @@ class GcpNode(NodeSpec):
     """An instance."""
 
     type: str
-    spot: bool
     disk_gb: int
 
 
@@ -77,7 +76,7 @@ def nodes(site: GcpSite, head: Head) -> list[GcpNode]:
     """Return the nodes of the site, the head node first."""
     shape = site.head
     head_nodes = (
-        [GcpNode.of(site, head, head.name, price=shape.price_per_hour, type=shape.type, spot=False, disk_gb=100)]
+        [GcpNode.of(site, head, head.name, price=shape.price_per_hour, type=shape.type, disk_gb=100)]
         if head.site == site.name and shape
         else []
     )
@@ -90,7 +89,7 @@ def nodes(site: GcpSite, head: Head) -> list[GcpNode]:
             pool.gpu,
             price=pool.price_per_hour,
             type=pool.type,
-            spot=pool.spot,
+            spot="gcp" if pool.spot else "",
             disk_gb=pool.disk_gb,
         )
         for pool in site.pools

@@ -36,7 +36,7 @@ def _create(site: NebiusSite, node: NebiusNode, request: Request) -> Created:
         network_interfaces=[
             {"name": "eth0", "subnet_id": site.subnet, "ip_address": {}, "public_ip_address": {}},
         ],
-        preemptible={"on_preemption": "STOP"} if node.spot else None,
+        preemptible={"on_preemption": "STOP"} if node.preemptible else None,
         cloud_init_user_data=request.user_data,
         labels=request.tags,
         opts=request.opts,

@@ -82,7 +82,7 @@ class NebiusNode(NodeSpec):
 
     type: str
     preset: str
-    spot: bool
+    preemptible: bool
     disk_gb: int
 
 
@@ -90,7 +90,7 @@ def nodes(site: NebiusSite, head: Head) -> list[NebiusNode]:
     """Return the nodes of the site, the head node first."""
     shape = site.head
     of_head: dict[str, Any] = (
-        {"type": shape.type, "preset": shape.preset, "spot": False, "disk_gb": 200} if shape else {}
+        {"type": shape.type, "preset": shape.preset, "preemptible": False, "disk_gb": 200} if shape else {}
     )
     head_nodes = (
         [NebiusNode.of(site, head, head.name, price=shape.price_per_hour, **of_head)]
@@ -107,7 +107,7 @@ def nodes(site: NebiusSite, head: Head) -> list[NebiusNode]:
             price=pool.price_per_hour,
             type=pool.type,
             preset=pool.preset,
-            spot=pool.spot,
+            preemptible=pool.spot,
             disk_gb=pool.disk_gb,
         )
         for pool in site.pools
