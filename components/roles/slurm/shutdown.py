@@ -42,6 +42,7 @@ OOMPolicy=continue"""
 SAVE_JOBS = "/usr/local/lib/tailrack/save-jobs"
 # Seconds that tailrack-shutdown takes at most.
 _LIMIT = 25
+_GOOGLE = "gcp"  # the provider, in the words of the spot notice
 # Google switches a machine off 30 s after it asks it to shut down.
 _GOOGLE_SECONDS = 12
 
@@ -52,7 +53,7 @@ def seconds_to_save(save_seconds: int, spot: str) -> int:
     save_seconds   the config's; 0 without any
     spot           the provider that may take the machine back; empty if none does
     """
-    return min(save_seconds or _GOOGLE_SECONDS, _GOOGLE_SECONDS) if spot == "gcp" else save_seconds
+    return min(save_seconds or _GOOGLE_SECONDS, _GOOGLE_SECONDS) if spot == _GOOGLE else save_seconds
 
 
 def requeue_jobs_at_shutdown(host: str, seconds: int = 0, program: str = "") -> None:
