@@ -1,0 +1,84 @@
+"""The nodes and sites of a stack after the look at its clouds, and the output `rented`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+
+from stacks import rentals as module
+from stacks.config import PoolConfig, parse
+from stacks.read_outputs import StackOutputs
+from stacks.rentals import Rentals, rentals, rented_output
+from stacks.sites.rented.present import AccessDeniedError, Present
+from tests.unit.configs import LAB
+from tests.unit.stacks.test_config_rented import KEY, SECRET, folder, raw
+
+__all__ = ["folder"]
+LAST = StackOutputs({"rented": {"g1": {"id": "i1"}}}, frozenset())
+
+
+def asked(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: Present | Exception) -> Rentals:
+    def look(sites: Any, nodes: Any, keys: Any, stack: str, last: object, *, dry_run: bool) -> Present:
+        assert (keys, stack, last) == ({"lambda": KEY}, "burst", {"g1": {"id": "i1"}})
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(module, "look", look)
+    warnings = list[str]()
+    monkeypatch.setattr(pulumi.log, "warn", warnings.append)
+    config = parse(raw(), PoolConfig, base_dir=folder, secret_keys=SECRET)
+    found = asyncio.run(rentals(config, "burst", LAST))
+    assert warnings == list(answer.messages if isinstance(answer, Present) else ())
+    return found
+
+
+def test_a_node_that_is_left_out_is_no_node_of_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = asked(folder, monkeypatch, Present(left_out=frozenset({"g2"}), messages=("g2 is left out",)))
+    assert [node.name for node in found.nodes] == ["g1"]
+    assert [site.name for site in found.sites] == ["burst"]
+
+
+def test_without_any_node_the_run_stops_before_it_changes_anything(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(pulumi.RunError, match="no cloud has a machine for any node now; nothing was changed"):
+        asked(folder, monkeypatch, Present(left_out=frozenset({"g1", "g2"})))
+
+
+def test_a_lost_machine_reaches_its_kind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = asked(folder, monkeypatch, Present({"g1": "i1"}))
+    assert found.by_kind["lambda"].lost == {"g1": "i1"}
+    assert found.by_kind["lambda"].api_key == KEY
+
+
+def test_a_rejected_key_is_an_error_of_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(pulumi.RunError, match="rejected"):
+        asked(folder, monkeypatch, AccessDeniedError("rejected"))
+
+
+def test_a_stack_that_rents_nothing_asks_no_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "look", None)
+    config = parse(LAB, base_dir=tmp_path, secret_keys=frozenset({"tailnet"}))
+    found = asyncio.run(rentals(config, "dev", LAST))
+    assert list(found.nodes) == config.nodes()
+    assert rented_output({}) == {}
+
+
+def test_a_machine_that_failed_does_not_hide_the_others_in_the_output() -> None:
+    async def output() -> object:
+        failed = pulumi.Output[Any](_done(set[pulumi.Resource]()), _done(None), _done(False), _done(False))
+        facts = {"g1": pulumi.Output.from_input({"id": "i1"}), "g2": failed}
+        return await rented_output(facts)["rented"].future()
+
+    assert asyncio.run(output()) == {"g1": {"id": "i1"}}
+
+
+def _done(value: Any) -> Any:
+    future = asyncio.get_running_loop().create_future()
+    future.set_result(value)
+    return future
