@@ -21,16 +21,22 @@ class ApiError(Exception):
 
     status   HTTP status; 0 without a readable answer
     code     the cloud's own word for the error, such as `global/quota-exceeded`
+    retry_after   seconds after which the cloud wants the call again; 0 if it does not say
     """
 
-    def __init__(self, text: str, status: int = 0, code: str = "") -> None:
+    def __init__(self, text: str, status: int = 0, code: str = "", retry_after: float = 0.0) -> None:
         super().__init__(text)
-        self.status, self.code = status, code
+        self.status, self.code, self.retry_after = status, code, retry_after
 
     @property
     def denied(self) -> bool:
         """Return whether the cloud does not accept the credentials for this call."""
         return self.status in (401, 403)
+
+    @property
+    def too_soon(self) -> bool:
+        """Return whether the cloud has not done the call and wants it later."""
+        return self.status == 429
 
     @property
     def unclear(self) -> bool:
@@ -56,24 +62,18 @@ class Api:
         return self._repeated(method, path, body)
 
     def once(self, method: str, path: str, body: Mapping[str, Any]) -> Any:
-        """Make a call that must not be made twice. Repeat it only if the cloud did not accept it (429)."""
-        return self._repeated(method, path, body, frozenset({429}))
+        """Make a call that must not be made twice."""
+        return self._call(method, path, body)
 
-    def _repeated(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None,
-        retried: frozenset[int] = frozenset(_RETRIED | {0}),
-    ) -> Any:
+    def _repeated(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         until, pause = time.monotonic() + self._patience, FIRST_PAUSE
         while True:
             try:
                 return self._call(method, path, body)
-            except _FailedCall as failure:
-                wait = min(max(failure.retry_after, pause), LONGEST_WAIT)
-                if failure.error.status not in retried or time.monotonic() + wait > until:
-                    raise failure.error from None
+            except ApiError as error:
+                wait = min(max(error.retry_after, pause), LONGEST_WAIT)
+                if error.status not in _RETRIED or time.monotonic() + wait > until:
+                    raise
             time.sleep(wait)
             pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
 
@@ -89,18 +89,10 @@ class Api:
             with _OPENER.open(request, timeout=CALL_SECONDS) as response:
                 answer = json.loads(response.read() or b"{}")
         except urllib.error.HTTPError as error:
-            raise _FailedCall(_error_of(call, error), _seconds(error.headers.get("Retry-After"))) from None
+            raise _error_of(call, error) from None
         except (OSError, ValueError, http.client.HTTPException) as error:
-            raise _FailedCall(ApiError(f"{call}: no readable answer ({type(error).__name__})"), 0.0) from None
+            raise ApiError(f"{call}: no readable answer ({type(error).__name__})") from None
         return answer
-
-
-class _FailedCall(Exception):
-    """An ApiError, and the seconds after which the cloud wants the call again."""
-
-    def __init__(self, error: ApiError, retry_after: float) -> None:
-        super().__init__(str(error))
-        self.error, self.retry_after = error, retry_after
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -122,7 +114,8 @@ def _error_of(call: str, error: urllib.error.HTTPError) -> ApiError:
     answer = answer if isinstance(answer, dict) else {}
     details = answer["error"] if isinstance(answer.get("error"), dict) else answer
     code, message = (_one_line(details.get(key)) for key in ("code" if "code" in details else "id", "message"))
-    return ApiError(f"{call}: {' '.join(filter(None, (str(error.code), code, message)))}", error.code, code)
+    text = f"{call}: {' '.join(filter(None, (str(error.code), code, message)))}"
+    return ApiError(text, error.code, code, _seconds(error.headers.get("Retry-After")))
 
 
 def _one_line(value: object) -> str:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import socket
 import sys
 import time
@@ -23,7 +24,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stacks.rental.api import ApiError
+from stacks.rental.api import LONGEST_WAIT, ApiError
 from stacks.rental.cloud import (
     BOOTING,
     GONE,
@@ -49,6 +50,8 @@ END_SECONDS = 600.0
 LIST_DELAY = 5.0
 # Lists in a row that may lack a machine before it counts as gone; some clouds accept an order and then drop it.
 MOST_MISSING = 10
+# A pool of many nodes waits for the cloud's limit of launches: seconds in all, and between two calls.
+QUEUE_SECONDS, QUEUE_PAUSE = 3600.0, 5.0
 # Answers without a clear result after which the program gives up on an offer.
 MOST_UNCLEAR = 4
 
@@ -146,7 +149,9 @@ class Rental:
             user_data=str(self.request["user_data"]),
             image=str(self.request.get("image", "")),
         )
-        for _ in range(MOST_UNCLEAR):
+        until, unclear = self.clock.now() + QUEUE_SECONDS, 0
+        while unclear < MOST_UNCLEAR:
+            # Immediately before the call: after a long wait, the engine may be gone and a `destroy` be over.
             self._refuse_alone()
             try:
                 machine = self.cloud.rent(order)
@@ -158,9 +163,13 @@ class Rental:
                 tried.append(f"{offer}: {error}")
                 return None
             except ApiError as error:
+                if error.too_soon and self.clock.now() < until:
+                    # Not all nodes at the same moment.
+                    self.clock.sleep(min(error.retry_after or QUEUE_PAUSE, LONGEST_WAIT) * random.uniform(1, 1.5))  # noqa: S311
+                    continue
                 if not error.unclear:
                     raise
-                problem = str(error)
+                problem, unclear = str(error), unclear + 1
             self.clock.sleep(LIST_DELAY)
             if found := self._found():
                 return found

@@ -164,6 +164,16 @@ def test_a_launch_that_came_too_soon_waits_as_the_cloud_says(played: PlayedCloud
     assert played.account.launched == 2
 
 
+def test_a_program_whose_engine_is_killed_while_the_cloud_lets_it_wait_rents_nothing(played: PlayedCloud) -> None:
+    played.faults.append(Fault(CALLS["launch"], 429, times=1000, retry_after=0))
+    asked = iter([True, True, True])
+    one = Rental(
+        client(played), request(played), Clock(time.monotonic, lambda _: None), wanted=lambda: next(asked, False)
+    )
+    assert "the run that wanted the machine has ended" in refused(one)
+    assert played.account.launched == 0
+
+
 def test_a_machine_that_never_boots_is_given_back_and_the_next_place_tried(played: PlayedCloud) -> None:
     played.account.capacity[TYPE, WEST] = 1
     played.account.faults.never_boots = 1
