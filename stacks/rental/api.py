@@ -92,7 +92,7 @@ class Api:
             raise _error_of(call, error) from None
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise ApiError(f"{call}: no readable answer ({type(error).__name__})") from None
-        return answer
+        return answer if isinstance(answer, dict) else {}
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

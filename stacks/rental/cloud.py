@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from stacks.rental.api import ApiError
+
 # Tags of every machine, set by the call that rents it. With them it is found again if nothing else recorded it.
 OWNER, STACK, SITE, NODE = "tailrack:owner", "tailrack:stack", "tailrack:site", "tailrack:node"
 
@@ -107,6 +109,14 @@ def text(answer: Any, *path: str) -> str:
     for step in path:
         answer = answer.get(step) if isinstance(answer, dict) else None
     return str(answer) if isinstance(answer, str | int) and not isinstance(answer, bool) else ""
+
+
+def listed(answer: Any, name: str) -> list[dict[str, Any]]:
+    """Return a list of an answer. Raises ApiError without one: an answer of another kind must not mean "no machines"."""
+    items = answer.get(name) if isinstance(answer, dict) else None
+    if not isinstance(items, list):
+        raise ApiError(f"an answer of the cloud has no list {name}")
+    return mappings(items)
 
 
 def mappings(answer: Any) -> list[dict[str, Any]]:

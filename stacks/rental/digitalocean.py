@@ -20,6 +20,7 @@ from stacks.rental.cloud import (
     Offer,
     Order,
     QuotaError,
+    listed,
     mappings,
     text,
 )
@@ -116,7 +117,7 @@ class DigitalOcean:
         """Give the items of all pages."""
         for page in range(1, _MOST_PAGES + 1):
             answer = self._api.get(f"{path}?per_page=200&page={page}")
-            yield from mappings(answer.get(name))
+            yield from listed(answer, name)
             if not text(answer, "links", "pages", "next"):
                 return
 

@@ -15,6 +15,7 @@ from stacks.rental.cloud import (
     Offer,
     Order,
     QuotaError,
+    listed,
     mappings,
     text,
 )
@@ -35,7 +36,7 @@ class LambdaCloud:
 
     def instances(self) -> list[Instance]:
         """Return the machines of the account."""
-        return [_instance(item) for item in mappings(self._api.get("/instances").get("data"))]
+        return [_instance(item) for item in listed(self._api.get("/instances"), "data")]
 
     def offers(self) -> list[Offer]:
         """Return types with prices, available where the answer says so. It names no other regions."""
@@ -98,7 +99,7 @@ class LambdaCloud:
                 self._api.repeat("DELETE", f"/ssh-keys/{text(key, 'id')}")
 
     def _keys(self) -> list[dict[str, Any]]:
-        return mappings(self._api.get("/ssh-keys").get("data"))
+        return listed(self._api.get("/ssh-keys"), "data")
 
 
 def _price(kind: Any) -> float | None:

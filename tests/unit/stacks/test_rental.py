@@ -276,6 +276,14 @@ def test_a_cloud_that_is_down_is_an_error_at_a_limit(played: PlayedCloud) -> Non
         client(played, patience=0.2).instances()
 
 
+def test_an_answer_without_a_list_does_not_mean_that_there_are_no_machines(played: PlayedCloud) -> None:
+    rental(played).up()
+    played.faults.append(Fault(CALLS["list"], 200, times=1000))
+    with pytest.raises(ApiError, match="has no list"):
+        rental(played).down()
+    assert len(played.account.bill()) == 1
+
+
 def test_a_redirect_takes_the_key_nowhere(played: PlayedCloud) -> None:
     played.faults.append(Fault(CALLS["list"], 307, times=1000))
     with pytest.raises(ApiError, match="307"):
