@@ -112,7 +112,7 @@ def text(answer: Any, *path: str) -> str:
 
 
 def listed(answer: Any, name: str) -> list[dict[str, Any]]:
-    """Return a list of an answer. Raises ApiError without one: an answer of another kind must not mean "no machines"."""
+    """Return a list of an answer. Raises ApiError without one: a strange answer must not mean "no machines"."""
     items = answer.get(name) if isinstance(answer, dict) else None
     if not isinstance(items, list):
         raise ApiError(f"an answer of the cloud has no list {name}")
