@@ -10,6 +10,12 @@ from components.steps.label import StepLabel
 from engine.events import Failure, Summary
 
 _NO_STACK = Make()
+_CHANGED_KEY = (
+    "the host key at the address of {machine} differs from the config, and nothing was run there. Read "
+    "/etc/ssh/ssh_host_ed25519_key.pub on {machine} itself. If it differs from host_key, correct the config (for a "
+    "key in known_hosts_file: delete its line and run '{trust}'). If it equals host_key, another machine answers "
+    "at this address: find out which one. Then run up again"
+)
 # Patterns of errors of sudo and of SSH (in the CLI's provider and in the in-process engine), each with its remedy.
 _REMEDIES = (
     (
@@ -38,11 +44,8 @@ _REMEDIES = (
         "virtual machine or bare metal instead (docs/providers.md). Then run up again",
     ),
     (
-        r"host key mismatch|host key is not trusted",
-        "the host key at the address of {machine} differs from the config, and nothing was run there. Read "
-        "/etc/ssh/ssh_host_ed25519_key.pub on {machine} itself. If it differs from host_key, correct the config (for a "
-        "key in known_hosts_file: delete its line and run '{trust}'). If it equals host_key, another machine answers "
-        "at this address: find out which one. Then run up again",
+        r"host key (mismatch|is not trusted)|no (common algorithm for|matching) host key",
+        _CHANGED_KEY,
     ),
     (
         r"SSH_AUTH_SOCK|attempted methods \[none\]",
@@ -94,7 +97,7 @@ def _explained(failure: Failure, make: Make) -> Failure:
         return failure
     for pattern, remedy in _REMEDIES:
         if re.search(pattern, failure.message, re.IGNORECASE):
-            if pattern.startswith("host key") and label.name == f"{label.machine}{_FIRST_CONNECTION}":
+            if remedy is _CHANGED_KEY and label.name == f"{label.machine}{_FIRST_CONNECTION}":
                 remedy = _STRANGE_KEY
             text = remedy.format(machine=label.machine, trust=make("trust"))
             return replace(failure, message=f"{failure.message}\nnext: {text}")

@@ -175,9 +175,13 @@ def test_the_remedy_for_a_changed_host_key_names_the_stack() -> None:
     assert "'make trust STACK=prod'" in told.message
 
 
-def test_the_remedy_for_a_rented_machine_with_another_host_key_is_another_machine() -> None:
+@pytest.mark.parametrize(
+    "words",
+    ["host key mismatch", "after 5 failed attempts: ssh: no common algorithm for host key", "Host key is not trusted"],
+)
+def test_the_remedy_for_a_rented_machine_with_another_host_key_is_another_machine(words: str) -> None:
     command = StepLabel("r1-host-key", "r1", "r1: create its host key").on("true")
-    (told,) = with_remedies(Summary(failures=[Failure("u", "host key mismatch", command)]), Make("prod")).failures
+    (told,) = with_remedies(Summary(failures=[Failure("u", words, command)]), Make("prod")).failures
     assert "End this machine in the cloud's console; then run up again, which rents another" in told.message
     assert "make trust" not in told.message
 
