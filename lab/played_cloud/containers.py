@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
 from lab import docker_daemon, network, node
 from lab.identity import container_name
-from lab.keys import new_key_pair
 from lab.played_cloud.account import Machine
 from lab.profiles.machine import Like, login
 from lab.spec import NodeSpec, PoolSpec
@@ -55,7 +57,7 @@ class Containers:
             f"{_FIRST}.pub": (f"{public}\n", 0o644, 0),
         }
         if own_host_key:
-            files[_FIRST] = (new_key_pair().private, 0o600, 0)
+            files[_FIRST] = (_other_key(), 0o600, 0)
         client = docker_daemon.connect()
         try:
             return node.up(client, spec, files).address
@@ -81,3 +83,8 @@ class Containers:
 
     def _networks(self) -> PoolSpec:
         return PoolSpec(**self._place, pool="played-cloud", sites=dict.fromkeys(self._regions))
+
+
+def _other_key() -> str:
+    """Return a host key of the same type as the one in the user data."""
+    return generate_private_key(SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
