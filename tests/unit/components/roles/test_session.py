@@ -247,8 +247,10 @@ def test_a_refused_job_is_slurms_own_error(head: Head, capsys: pytest.CaptureFix
 
 def stopped(head: Head, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the command in another process, and send it Ctrl-C when it waits."""
+    # A shell's job in the background, which the tests may be, passes on that it ignores Ctrl-C.
     program = (
-        "import os, pwd, sys; account = pwd.getpwuid(os.getuid()); "
+        "import os, pwd, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "account = pwd.getpwuid(os.getuid()); "
         "pwd.getpwuid = lambda number: pwd.struct_passwd((*account[:5], sys.argv[1], account[6])); "
         "os.getuid = lambda: 6001; "
         "from components.roles.tailrack_command.main import main; sys.exit(main(sys.argv[2:]))"

@@ -100,8 +100,8 @@ def test_a_machine_goes_through_the_roles_in_their_order() -> None:
     assert calls == [
         "machine", "firewall", "names", "names", "users", "user_groups", "ssh_trust", "ssh_trust",
         "user_keys", "user_keys", "tailrack_command", "nfs_exports", "nfs_exports", "mounts", "gpu",
-        "profiling", "health", "usage", "scratch", "slurm", "spot_notice", "datasets", "pam_slurm_adopt", "monitoring",
-        "mlflow", "held_packages",
+        "profiling", "health", "usage", "scratch", "job_hangs", "slurm", "spot_notice", "datasets", "pam_slurm_adopt",
+        "monitoring", "mlflow", "held_packages",
     ]  # fmt: skip
 
 
