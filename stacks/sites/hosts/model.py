@@ -17,7 +17,7 @@ from stacks.stack_name import StackName
 
 PASSPHRASE_COMMAND = "pulumi config set --path --secret 'tailrack:sites[0].private_key_passphrase'"  # noqa: S105 - no passphrase
 OutputName = Annotated[str, Field(min_length=1, max_length=200)]
-PresetName = Literal["generic", "lambda", "paperspace", "nebius", "crusoe", "dgx", "runpod"]
+PresetName = Literal["generic", "lambda", "paperspace", "nebius", "crusoe", "dgx", "runpod", "vast"]
 
 
 def _address(description: str) -> Any:

@@ -11,4 +11,5 @@ PRESETS: Mapping[str, str | None] = {
     "crusoe": "ubuntu",
     "dgx": None,
     "runpod": "root",
+    "vast": "root",
 }
