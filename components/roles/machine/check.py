@@ -6,6 +6,7 @@ import os
 import re
 
 from components.node import files, kernel, passwd
+from components.node.cgroup_limits import cpu_limit, memory_limit_mb
 from components.node.failure import Failure
 from components.node.packages import wait_for_cloud_init
 from components.node.run import exists
@@ -24,7 +25,8 @@ def check(step: Step) -> None:
     if not exists("apt-get"):
         raise Failure("this is not Debian or Ubuntu: there is no apt-get")
     wait_for_cloud_init(step.host)
-    step.result("cpus", len(os.sched_getaffinity(0)))
+    cpus = len(os.sched_getaffinity(0))
+    step.result("cpus", min(cpus, cpu_limit() or cpus))
     step.result("memory_mb", _memory_mb())
 
 
@@ -43,4 +45,7 @@ def _refuse_without_systemd(host: str) -> None:
 
 def _memory_mb() -> int | None:
     found = re.search(r"^MemTotal: +(\d+)", kernel.read("/proc/meminfo"), re.MULTILINE)
-    return int(found[1]) // 1024 if found else None
+    amounts = [int(found[1]) // 1024] if found else []
+    if limit := memory_limit_mb():
+        amounts.append(limit)
+    return min(amounts, default=None)

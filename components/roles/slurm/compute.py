@@ -5,9 +5,11 @@ It sends its own hardware description, and gets its configuration from the contr
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 
 from components.node import files, systemd
+from components.node.cgroup_limits import cpu_limit
 from components.node.run import run
 from components.node.step.step import Step
 from components.node.waiting import wait_for
@@ -102,6 +104,9 @@ def _slurmd_unit(host: str, values: ComputeValues) -> str:
     conf = (
         f"Feature={values.node_features} RealMemory={values.node_registered_mb} MemSpecLimit={values.node_reserved_mb}"
     )
+    # Slurm counts the machine's own processors, also in a container that may use fewer.
+    if (cpus := cpu_limit()) and cpus < (os.cpu_count() or 1):
+        conf = f"CPUs={cpus} {conf}"
     if values.node_gres:
         conf += f" Gres={values.node_gres}"
     return f"""[Unit]

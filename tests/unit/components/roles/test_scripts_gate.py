@@ -84,6 +84,21 @@ def test_a_good_machine_tells_its_facts(gate: Gate) -> None:
     assert isinstance(facts["cpus"], int)
 
 
+def test_a_container_has_what_its_limits_allow_and_not_what_its_host_has(gate: Gate, shell: Shell) -> None:
+    shell.write("sys/fs/cgroup/cpu.max", "100000 100000\n")
+    shell.write("sys/fs/cgroup/memory.max", f"{2000 << 20}\n")
+    facts = json.loads(gate().stdout)
+    assert (facts["cpus"], facts["memory_mb"]) == (1, 2000)
+
+
+def test_a_limit_above_the_machine_changes_nothing(gate: Gate, shell: Shell) -> None:
+    cpus = json.loads(gate().stdout)["cpus"]
+    shell.write("sys/fs/cgroup/cpu.max", "100000000 100000\n")
+    shell.write("sys/fs/cgroup/memory.max", f"{9000 << 20}\n")
+    facts = json.loads(gate().stdout)
+    assert (facts["cpus"], facts["memory_mb"]) == (cpus, 8000)
+
+
 def test_nothing_is_installed_or_changed_by_a_look(gate: Gate, shell: Shell) -> None:
     before = sorted(path for path in shell.root.rglob("*") if "stubs" not in path.parts)
     assert gate().returncode == 0

@@ -103,6 +103,19 @@ def test_a_node_that_is_as_asked_is_left_alone(shell: Shell, compute: Compute, c
     assert "RealMemory=64000 MemSpecLimit=4096 Gres=gpu:h200:8" in shell.path(UNIT).read_text()
 
 
+@pytest.mark.parametrize(
+    ("quota", "expected"), [("100000", "CPUs=1 Feature="), ("max", '"Feature='), ("9900000000", '"Feature=')]
+)
+def test_a_container_with_fewer_cpus_than_its_host_registers_its_own(
+    shell: Shell, compute: Compute, controller: Callable[..., None], quota: str, expected: str
+) -> None:
+    controller(IDLE)
+    shell.write("proc/1/cgroup", "0::/init.scope\n")
+    shell.write("sys/fs/cgroup/cpu.max", f"{quota} 100000\n")
+    assert compute().returncode == 0
+    assert f"{expected}site-rack,fast RealMemory=64000" in shell.path(UNIT).read_text()
+
+
 def test_another_line_in_the_unit_starts_slurmd_again_and_touches_no_job(
     shell: Shell, compute: Compute, controller: Callable[..., None]
 ) -> None:
