@@ -65,6 +65,7 @@ class Host(Machine):
     price       price per hour, `2.05 USD`; empty if unknown
     relay_port  UDP port if it is the cluster's relay, else empty
     spot        the provider that may take the machine back: `aws`, `gcp` or `azure`; empty if none does
+    in_all      whether partition `all` has the nodes of its site
     """
 
     name: str
@@ -78,3 +79,4 @@ class Host(Machine):
     relay_port: str = ""
     price: pulumi.Input[str] = ""
     spot: str = ""
+    in_all: bool = True

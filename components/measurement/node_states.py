@@ -117,7 +117,7 @@ class States:
 
 def _states() -> dict[str, tuple[str, str]] | None:
     """Return the state of each node, and the reason of a drained or down one; None if slurmctld does not answer."""
-    ended = attempt("sinfo", "-h", "-N", "-p", "all", "-o", "%N %T %E")
+    ended = attempt("sinfo", "-h", "-N", "-o", "%N %T %E")
     return dict(map(_state, filter(None, ended.output.splitlines()))) if ended.ok else None
 
 

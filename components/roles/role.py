@@ -62,7 +62,10 @@ class Holder:
 
 # Keys with a comma-separated list as value: every role and the user may add to it.
 JOINED = frozenset(
-    {"DebugFlags", "LaunchParameters", "PrologFlags", "PropagateResourceLimitsExcept", "SchedulerParameters"}
+    {
+        *("CommunicationParameters", "DebugFlags", "LaunchParameters"),
+        *("PrologFlags", "PropagateResourceLimitsExcept", "SchedulerParameters"),
+    }
 )
 
 

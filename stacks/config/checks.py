@@ -70,6 +70,7 @@ def check(config: Draft, report: Report) -> None:
     if not pool:
         check_head(head, report)
         _check_some_node_computes(sites, nodes, report)
+        _check_all_has_nodes(sites, head, report)
         check_users(config.items("users"), logins, report)
         check_github_keys(config, report)
         check_groups(config.items("groups"), config.items("users"), report)
@@ -299,6 +300,20 @@ def _check_some_node_computes(sites: Sequence[Draft], nodes: Sequence[Claim], re
         way = "compute: true and accept_root_risk: true in tailrack:head"
         fix = f"add a pool or a host, or let the head node run jobs ({way})"
         report.add(ROOT + "sites", "no node runs jobs", "every job would wait forever", fix)
+
+
+def _check_all_has_nodes(sites: Sequence[Draft], head: Draft, report: Report) -> None:
+    outside = [site for site in sites if site.values.get("in_all") is False]
+    inside = [site for site in sites if site.values.get("in_all") is not False]
+    if not outside or any(_kind(site) is None for site in inside):
+        return
+    claims = chain.from_iterable(kind.claims(site, head) for site in inside if (kind := _kind(site)))
+    heads = _head(head, inside) if head.text("site") in {site.text("name") for site in inside} else []
+    if not any(node.compute or node.name is None for node in chain(heads, claims)):
+        problem = "leaves no node that runs jobs in partition all"
+        breaks = "jobs that name no partition would wait forever"
+        fix = "remove it from one of the sites whose nodes run jobs"
+        report.add(outside[0].path_of("in_all"), problem, breaks, fix)
 
 
 def _check_site_names(config: Draft, head: Draft, report: Report) -> None:

@@ -11,7 +11,7 @@ from components.settings.draft import Draft
 from components.settings.money import Price, price_key
 from components.settings.network_names import AUTO
 from components.settings.problems import ROOT, Report
-from components.settings.section import Section, key, named
+from components.settings.section import Section, key, named, yes_no
 from components.settings.types import Gpu, SiteName
 
 Spot = Literal["aws", "gcp", "azure"]
@@ -43,6 +43,11 @@ class Site(Section):
         default=AUTO,
     )
     price_per_hour: Price | None = price_key("each machine without its own price")
+    in_all: bool = yes_no(
+        "offer its nodes in the default partition `all`; with `false`, jobs get them only by the site's partition or "
+        "that of their GPU kind",
+        default=True,
+    )
 
 
 def kind_key(kind: str, description: str) -> Any:
@@ -104,6 +109,7 @@ class NodeSpec:
     price_per_hour: float | None = field(default=None, kw_only=True)  # None if the config has none
     currency: str = field(default="", kw_only=True)  # the stack's
     spot: str = field(default="", kw_only=True)  # the provider that may take the machine back; empty if none does
+    in_all: bool = field(default=True, kw_only=True)  # whether partition `all` has the nodes of its site
 
     @property
     def price(self) -> str:
@@ -124,7 +130,7 @@ class NodeSpec:
     ) -> Self:
         """Return a node of a site. `extra` has the fields of its kind. Without a price it gets the site's."""
         is_head = (name, site.name) == (head.name, head.site)
-        extra = {**extra, "fabric": site.fabric, "rdma": site.rdma}
+        extra = {**extra, "fabric": site.fabric, "rdma": site.rdma, "in_all": site.in_all}
         extra["price_per_hour"] = site.price_per_hour if price is None else price
         return cls(name, site.name, features, gpu, is_head, head.compute or not is_head, **extra)
 

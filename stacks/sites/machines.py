@@ -36,6 +36,7 @@ def host_of(node: NodeSpec, connection: Connection | None, **extra: Any) -> Host
         fabric=node.fabric,
         rdma=node.rdma,
         spot=node.spot,
+        in_all=node.in_all,
         **{"price": node.price, **extra},
     )
 

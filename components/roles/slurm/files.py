@@ -14,6 +14,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.render import render
 from components.roles.role import JOINED, Role
 from components.roles.slurm.fragment import node_set_lines, site_node_set
+from components.roles.slurm.paths import MEASURE_PARTITION
 from components.settings.types import word_set
 
 # The most nodes that slurmctld registers. Each slot takes about 50 bytes (24.11.5: 9.7 MB with 1,024, 10.4 MB with this
@@ -143,5 +144,6 @@ def controller_files(
             budget=settings.budget if settings.budget and settings.budget.hold else None,
             budget_spent=SPENT,
             budget_mark=MARK,
+            measure_partition=MEASURE_PARTITION,
         ),
     }

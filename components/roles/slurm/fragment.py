@@ -91,6 +91,11 @@ def node_set_lines(node_set: str, partition: str) -> list[str]:
     ]
 
 
+def outside_all(node_set: str) -> str:
+    """Return a comment of slurm.conf: partition `all` does not have the nodes of a site's NodeSet (merge.py)."""
+    return f"# Not in partition all: {node_set}"
+
+
 def _node_sets(host: Host, gpus: NodeGpus) -> list[tuple[str, str]]:
     """Return the NodeSets of a node, each with its partition.
 
@@ -158,9 +163,9 @@ class NodeValues(TypedDict):
     NODE_GRES        `gpu:h200:8`, empty without GPUs
     NODE_GPU_KIND, NODE_GPU_COUNT   `h200` and 8; empty and 0 without GPUs
     NODE_SITE        its switch in the topology
-    NODE_SLURM_CONF  lines of slurm.conf: the partitions of its site and of its GPUs
+    NODE_SLURM_CONF  lines of slurm.conf: the partitions of its site and of its GPUs, and whether `all` lacks its site
     NODE_GRES_CONF   a line with the device files and with Type, without which a node would register no GPU
-    NODE_JOB_SUBMIT_LUA  a line with its resources for the submit script
+    NODE_JOB_SUBMIT_LUA  lines for the submit script: its resources, and whether `all` lacks its site
     """
 
     NODE_FEATURES: str
@@ -181,6 +186,11 @@ def node_values(host: Host, gpus: NodeGpus | None = None) -> NodeValues:
     features = [name for name, _ in sets]
     if gpus.devices and not gpus.named:
         features.append(gpu_node_set(kind))
+    slurm_lines = [line for pair in sets for line in node_set_lines(*pair)]
+    lua_lines = [f'member("{host.name}", "{host.site}", "{kind}", {count})']
+    if not host.in_all:
+        slurm_lines.append(outside_all(site_node_set(host.site)))
+        lua_lines.append(f'outside_all("{host.site}")')
     gres_line = f"NodeName={host.name} Name=gpu Type={kind} File={gpus.files}" if gpus.devices else ""
     return {
         "NODE_FEATURES": ",".join([*features, *host.features]),
@@ -188,7 +198,7 @@ def node_values(host: Host, gpus: NodeGpus | None = None) -> NodeValues:
         "NODE_GPU_KIND": kind,
         "NODE_GPU_COUNT": count,
         "NODE_SITE": host.site,
-        "NODE_SLURM_CONF": "\n".join(line for pair in sets for line in node_set_lines(*pair)),
+        "NODE_SLURM_CONF": "\n".join(slurm_lines),
         "NODE_GRES_CONF": gres_line,
-        "NODE_JOB_SUBMIT_LUA": f'member("{host.name}", "{host.site}", "{kind}", {count})',
+        "NODE_JOB_SUBMIT_LUA": "\n".join(lua_lines),
     }

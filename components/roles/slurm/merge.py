@@ -8,11 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from components.node import files
-from components.roles.slurm.paths import NODES, POOLS, SERVICES
+from components.roles.slurm.paths import MEASURE_PARTITION, NODES, POOLS, SERVICES
 
 Parts = Mapping[str, Mapping[str, str]]
 
 _OLD_GRES = "gres.conf"
+# A site's comment (fragment.py): its nodes are not in partition `all`.
+_OUTSIDE_ALL = re.compile(r"^# Not in partition all: (\S+)$", re.MULTILINE)
+_SITE_NODE_SETS = re.compile(r"^NodeSet=(site-\S+) ", re.MULTILINE)
+_ALL = "PartitionName=all Nodes=ALL "
 _ABOUT_NODES = ("site", "fabric", "memory", "gpu_cpus", "gres", _OLD_GRES)
 
 
@@ -51,8 +55,22 @@ def _merge(name: str, text: str, additions: Additions) -> str:
     there = set(text.split("\n"))
     text = "\n".join([text, *(line for line in _lines(additions.texts(name)) if line not in there)])
     if name == "slurm.conf":
+        text = _with_all(text)
         return _with_gpu_cpus(_with_default_memory(text, additions.nodes), additions.nodes)
     return text
+
+
+def _with_all(text: str) -> str:
+    """Return slurm.conf with the nodes of partition `all`: those of all sites that do not leave it.
+
+    If a site does, a partition of every node is left for measurements; the submit script puts their jobs into it.
+    """
+    outside = set(_OUTSIDE_ALL.findall(text))
+    inside = dict.fromkeys(name for name in _SITE_NODE_SETS.findall(text) if name not in outside)
+    if not outside or not inside:
+        return text
+    every = f"PartitionName={MEASURE_PARTITION} Nodes=ALL MaxTime=INFINITE State=UP"
+    return text.replace(_ALL, f"PartitionName=all Nodes={','.join(inside)} ") + f"\n{every}"
 
 
 def _lines(texts: Iterable[str]) -> list[str]:

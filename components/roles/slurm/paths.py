@@ -23,3 +23,6 @@ SERVICES = f"{STATE_DIR}/slurm/services"
 # All files that slurmctld last accepted. They come back when it rejects newer ones, so that the machine matches the
 # stack's state and an interrupted step does not pass for done.
 TAKEN = f"{STATE_DIR}/slurm/taken"
+
+# The partition of all nodes that measurements use if a site is not in partition `all`. No site can have this name.
+MEASURE_PARTITION = "tailrack_measure"

@@ -12,18 +12,21 @@ from slurmutils import SlurmConfig
 
 from components.roles.slurm.settings_release import check_packages, check_release, check_release_number, check_source
 from components.settings.draft import Draft
-from components.settings.problems import Report, child_path
+from components.settings.problems import Report, child_path, show_name
 from components.settings.section import Section, key, named, number, yes_no
 from components.settings.types import Checksum, PartitionName, Whole, refuse, word_set
 
 # tailrack derives these from the stack. Other values would cut nodes off, or let jobs leave their site.
 OWNED_KEYS = word_set(
-    """authinfo authtype clustername communicationparameters credtype disablerootjobs downnodes frontendname grestypes
+    """authinfo authtype clustername credtype disablerootjobs downnodes frontendname grestypes
     hashplugin include jobsubmitplugins maxnodecount nodename nodeset partitionname proctracktype schedulerparameters
     slurmctldaddr slurmctldhost slurmctldparameters slurmctldpidfile slurmctldport slurmdpidfile slurmdport
     slurmdspooldir slurmduser slurmuser srunportrange statesavelocation taskplugin topologyplugin treewidth"""
 )
 _BY_CGROUPS = word_set("proctracktype taskplugin")
+# The items of CommunicationParameters that a stack may add, with Linux's largest values (tcp(7)). Slurm ignores the
+# others unless keepalivetime is set (src/common/net.c).
+_KEEPALIVE = {"keepalivetime": 32767, "keepaliveinterval": 32767, "keepaliveprobes": 127}
 # Values of PrologFlags that give each job a step for log-ins (slurm.conf(5)).
 _CONTAIN = word_set("contain runinjob x11")
 # Keys of Slurm 24.11 that slurmutils lacks (slurm.conf(5)), and fields of slurmutils that are not keys.
@@ -210,6 +213,20 @@ def _suggest_key(name: str) -> str:
     return f"did you mean '{spellings[similar[0]]}'?" if similar else "see man slurm.conf for the valid keys"
 
 
+def _keepalive_problem(text: str) -> str:
+    """Return what is wrong with a stack's CommunicationParameters; empty if nothing is."""
+    items = [item.partition("=") for item in text.strip('"').split(",")]
+    names = [name for name, _, _ in items]
+    if other := next((name for name in names if name not in _KEEPALIVE), None):
+        return f"contains {show_name(other)}, and tailrack sets the others itself"
+    if len(names) != len(set(names)) or "keepalivetime" not in names:
+        return "needs keepalivetime, and each item once"
+    for name, _, value in items:
+        if not re.fullmatch(r"[1-9][0-9]{0,4}", value) or int(value) > _KEEPALIVE[name]:
+            return f"needs a number from 1 to {_KEEPALIVE[name]} for {name}"
+    return ""
+
+
 def check_slurm(slurm: Draft, report: Report) -> None:
     """Report keys that tailrack owns, unknown or duplicate keys, and text where Slurm needs a number."""
     check_release(slurm, report)
@@ -238,6 +255,10 @@ def check_slurm(slurm: Draft, report: Report) -> None:
         elif name in numbers and isinstance(text, str) and not re.fullmatch(_NUMBER, text, re.I):
             problem = f"{report.value(path, text)} is not a number, as Slurm needs here"
             report.add(path, problem, "slurmctld would not start", "write digits")
+        elif name == "communicationparameters" and isinstance(text, str) and (problem := _keepalive_problem(text)):
+            breaks = "nodes would lose the head node, or Slurm would ignore the value"
+            fix = "write keepalivetime=SECONDS,keepaliveinterval=SECONDS,keepaliveprobes=COUNT"
+            report.add(path, problem, breaks, fix)
         elif (
             name == "prologflags"
             and slurm.value("ssh_needs_job")

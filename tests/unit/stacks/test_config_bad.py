@@ -33,7 +33,7 @@ PUBLIC_KEY, HOST_KEY = (
 )
 
 
-OWNED = """ClusterName SlurmctldHost AuthType SlurmctldParameters CommunicationParameters NodeSet
+OWNED = """ClusterName SlurmctldHost AuthType SlurmctldParameters NodeSet
     PartitionName SrunPortRange TopologyPlugin nodename JobSubmitPlugins"""
 
 
@@ -418,6 +418,24 @@ def bad_cases() -> list[Bad]:
             pools("[]"),
             "sites",
             ("no node runs jobs", "compute: true and accept_root_risk: true"),
+        ),
+        Bad(
+            "no site left in partition all is refused",
+            "sites: [{name: one, kind: lab, in_all: false, pools: [{name: a, count: 2}]}]",
+            "sites[0].in_all",
+            ("no node that runs jobs in partition all", "wait forever", "remove it"),
+        ),
+        Bad(
+            "only the head node, which runs no jobs, left in partition all is refused",
+            "sites: [{name: one, kind: lab}, {name: two, kind: lab, in_all: false, pools: [{name: a}]}]",
+            "sites[1].in_all",
+            ("no node that runs jobs in partition all",),
+        ),
+        Bad(
+            "a site that is neither in partition all nor out of it is refused",
+            "sites: [{name: one, kind: lab, in_all: maybe, pools: [{name: a}]}]",
+            "sites[0].in_all",
+            ("true or false",),
         ),
         Bad(
             "a head node that computes without a word of the risk is refused with the risk and both ways out",
@@ -972,6 +990,23 @@ def bad_cases() -> list[Bad]:
             "slurm: {settings: {ProctrackType: proctrack/pgid}}",
             "slurm.settings.ProctrackType",
             ("tailrack:slurm.cgroups",),
+        ),
+        *(
+            Bad(
+                f"communication parameters {value} are refused",
+                f"slurm: {{settings: {{CommunicationParameters: '{value}'}}}}",
+                "slurm.settings.CommunicationParameters",
+                (problem, "keepalivetime=SECONDS"),
+            )
+            for value, problem in {
+                "NoInAddrAny": "'NoInAddrAny', and tailrack sets the others itself",
+                "keepalivetime=60,block_null_hash": "'block_null_hash'",
+                "keepaliveprobes=3": "needs keepalivetime",
+                "keepalivetime=60,keepalivetime=90": "each item once",
+                "keepalivetime=0": "from 1 to 32767 for keepalivetime",
+                "keepalivetime=60,keepaliveprobes=128": "from 1 to 127 for keepaliveprobes",
+                "keepalivetime": "from 1 to 32767 for keepalivetime",
+            }.items()
         ),
         Bad(
             "a key that Slurm does not know is refused",

@@ -391,7 +391,7 @@ def test_a_node_that_slurm_calls_silent_makes_itself_known_and_one_without_an_an
     shell: Shell, says: str, told: list[str]
 ) -> None:
     shell.stub("sleep", f'[ "$*" = 40 ] || mkdir "{shell.root}/looked"')
-    shell.stub("sinfo", f'[ "$*" = "-h -p all -n a1 -o %t" ] && echo "{says}" | grep .')
+    shell.stub("sinfo", f'[ "$*" = "-h -n a1 -o %t" ] && echo "{says}" | grep .')
     shell.stub("hostname", "echo a1")
     shell.stub("systemctl")
     shell.stub("tailscale")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -39,9 +39,9 @@ MEMORY_MB = {"cloud-a": 16000, "cloud-b": 32000, "rack": 2000000, "cloud": 64000
 FILES = ("slurm.conf", "gres.conf", "topology.conf", "cgroup.conf", "mpi.conf", "job_submit.lua")
 
 
-def node(name: str, site: str, kind: str = "", count: int = 0, features: tuple[str, ...] = ()) -> Host:
+def node(name: str, site: str, kind: str = "", count: int = 0, features: tuple[str, ...] = (), **extra: Any) -> Host:
     gpu = Gpu(kind, count) if kind else None
-    return Host(name=name, site=site, connection=NOWHERE, features=features, gpu=gpu)
+    return Host(name=name, site=site, connection=NOWHERE, features=features, gpu=gpu, **extra)
 
 
 @dataclass(frozen=True)
@@ -209,6 +209,41 @@ def test_a_node_of_a_site_that_the_head_does_not_know_brings_its_partition(shell
     assert [line["Nodes"] for line in written if line.get("PartitionName") == "burst"] == ["site-burst"]
 
 
+def test_the_nodes_of_a_site_outside_all_are_in_every_partition_but_all(shell: Shell) -> None:
+    on_the_head(shell, SMALL)
+    join(shell, node("p1", "burst", "h200", 8, in_all=False), node("p2", "desk"))
+    files = on_the_head(shell, SMALL)
+    partitions = {line["PartitionName"]: line for line in lines(files["slurm.conf"]) if "PartitionName" in line}
+    assert partitions["all"]["Nodes"] == "site-cloud-a,site-cloud-b,site-desk"
+    assert partitions["all"]["Default"] == "YES"
+    assert partitions["burst"]["Nodes"] == "site-burst"
+    assert partitions["h200"]["Nodes"] == "gpu-h200"
+    assert partitions["tailrack_measure"]["Nodes"] == "ALL"
+    assert 'outside_all("burst")' in files["job_submit.lua"].splitlines()
+
+
+def test_partition_all_gives_the_memory_of_its_own_smallest_node(shell: Shell) -> None:
+    on_the_head(shell, SMALL)
+    with shell.here():
+        small = memory_values(node("p1", "burst", in_all=False), 8, 1000)
+        write_node(read_values(NodeFiles, {**node_header(node("p1", "burst", in_all=False)), **small, **NO_POOL}))
+    (written,) = [line for line in lines(on_the_head(shell, SMALL)["slurm.conf"]) if "Default" in line]
+    smallest = min(MEMORY_MB[one.site] for one in SMALL.nodes)
+    expected = memory_values(SMALL.nodes[0], 8, smallest)["NODE_MEMORY"].splitlines()[0].split()[1]
+    assert written["DefMemPerCPU"] == expected
+
+
+def test_a_site_that_comes_back_into_all_leaves_no_trace(shell: Shell) -> None:
+    on_the_head(shell, SMALL)
+    join(shell, node("p1", "burst", in_all=False))
+    on_the_head(shell, SMALL)
+    join(shell, node("p1", "burst"))
+    files = on_the_head(shell, SMALL)
+    assert "PartitionName=all Nodes=ALL Default=YES" in files["slurm.conf"]
+    assert "tailrack_measure" not in files["slurm.conf"]
+    assert 'outside_all("' not in files["job_submit.lua"]
+
+
 def default_memory(handed_over: Handed, model: Model) -> dict[str, str | None]:
     """Partition to its DefMemPerCPU."""
     written = lines(handed_over(model)["slurm.conf"])
@@ -325,6 +360,14 @@ def test_a_node_set_never_has_the_name_of_a_node_or_a_partition(handed_over: Han
 
 def test_settings_of_the_user_come_last_and_sorted() -> None:
     assert LARGE.own_files["slurm.conf"].splitlines()[-2:] == ["CompleteWait=10", "KillWait=45"]
+
+
+def test_keepalive_of_the_user_is_added_to_tailracks_communication_parameters() -> None:
+    keepalive = {"communicationparameters": "keepalivetime=60,keepaliveprobes=3"}
+    changed = replace(SMALL, config={"slurm": {"settings": keepalive}})
+    expected = "NoInAddrAny,NoCtldInAddrAny,block_null_hash,keepalivetime=60,keepaliveprobes=3"
+    assert f"CommunicationParameters={expected}" in changed.own_files["slurm.conf"].splitlines()
+    assert "keepalive" not in SMALL.own_files["slurm.conf"]
 
 
 def test_each_node_with_gpus_has_a_line_of_its_own_with_their_type_and_devices(shell: Shell) -> None:
