@@ -67,7 +67,7 @@ def compute(step: Step, values: ComputeValues) -> None:
         # slurmd registers only when it starts, so restart it if the controller has forgotten this node.
         node = _start_slurmd(step.host)
         unit_changed = False
-    if node and _without_live(node.registration) != values.registration:
+    if node and (_without_live(node.registration) != values.registration or _has_other_size(node, values)):
         recreate_node(step.host, node, values.slurm_job_limit_seconds)
     elif unit_changed:
         # Jobs continue without slurmd.
@@ -81,6 +81,21 @@ def compute(step: Step, values: ComputeValues) -> None:
         usability.require()
     _start_helpers(restart=watchdog_changed)
     step.result("slurm_version", run("slurmd", "-V").split()[1])
+
+
+def _registered_cpus() -> int | None:
+    """Return the CPUs of a container that may use fewer than its machine has; None elsewhere: slurmd counts them."""
+    cpus = cpu_limit()
+    return cpus if cpus and cpus < (os.cpu_count() or 1) else None
+
+
+def _has_other_size(node: NodeState, values: ComputeValues) -> bool:
+    """Return whether a container's limit has changed: slurmctld drains a node that registers less than before.
+
+    A few MB less, after a kernel update, are no reason.
+    """
+    cpus = _registered_cpus()
+    return bool(cpus and node.cpus and node.cpus != cpus) or values.node_registered_mb < node.memory_mb * 9 // 10
 
 
 def _without_live(registration: Registration) -> Registration:
@@ -104,8 +119,7 @@ def _slurmd_unit(host: str, values: ComputeValues) -> str:
     conf = (
         f"Feature={values.node_features} RealMemory={values.node_registered_mb} MemSpecLimit={values.node_reserved_mb}"
     )
-    # Slurm counts the machine's own processors, also in a container that may use fewer.
-    if (cpus := cpu_limit()) and cpus < (os.cpu_count() or 1):
+    if cpus := _registered_cpus():
         conf = f"CPUs={cpus} {conf}"
     if values.node_gres:
         conf += f" Gres={values.node_gres}"

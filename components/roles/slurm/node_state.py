@@ -43,12 +43,15 @@ class NodeState:
 
     flags   `IDLE`, `DRAIN`, ...
     reason  why it is out, `by` whom (`slurm` for Slurm itself)
+    cpus, memory_mb   its size; 0 if slurmctld does not report it
     """
 
     flags: tuple[str, ...]
     reason: str
     by: str
     registration: Registration
+    cpus: int
+    memory_mb: int
 
     @property
     def state(self) -> str:
@@ -87,6 +90,8 @@ def read_node(name: str) -> NodeState | None:
                 _SOCKETS.sub("", str(node.get("gres") or "")),
                 number(node.get("specialized_memory")),
             ),
+            number(node.get("cpus")),
+            number(node.get("real_memory")),
         )
     return None
 

@@ -1,4 +1,4 @@
-"""Delete a node, and register it again with other features, gres or reserved memory."""
+"""Delete a node, and register it again with other features, gres or size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def recreate_node(host: str, node: NodeState, job_limit: float) -> None:
     health = bool(reason) and drained_by_health()
     if health:
         reason = ""
-    note("registering again with other features, gres or reserved memory")
+    note("registering again with other features, gres or size")
     if not clear_jobs(host, reason or "tailrack: registers anew", job_limit):
         raise Failure("jobs on this node do not end and cannot be requeued", f"see 'squeue -w {host}'")
     _delete_node(host)

@@ -116,6 +116,25 @@ def test_a_container_with_fewer_cpus_than_its_host_registers_its_own(
     assert f"{expected}site-rack,fast RealMemory=64000" in shell.path(UNIT).read_text()
 
 
+@pytest.mark.parametrize(
+    ("size", "again"),
+    [
+        ({"cpus": 2, "real_memory": 64000}, True),
+        ({"cpus": 1, "real_memory": 64000}, False),
+        ({"cpus": 1, "real_memory": 64500}, False),  # another kernel
+        ({"cpus": 1, "real_memory": 128000}, True),
+    ],
+)
+def test_a_container_whose_limit_has_changed_registers_again(
+    shell: Shell, compute: Compute, controller: Callable[..., None], size: dict[str, int], again: bool
+) -> None:
+    controller({**IDLE, **size})
+    shell.write("proc/1/cgroup", "0::/init.scope\n")
+    shell.write("sys/fs/cgroup/cpu.max", "100000 100000\n")
+    assert compute().returncode == 0
+    assert ("scontrol delete nodename=a1" in shell.calls) == again
+
+
 def test_another_line_in_the_unit_starts_slurmd_again_and_touches_no_job(
     shell: Shell, compute: Compute, controller: Callable[..., None]
 ) -> None:
