@@ -47,8 +47,9 @@ def test_an_example_previewed_as_it_is_says_which_secret_is_missing_and_how_to_s
         shutil.copy(beside, tmp_path)
     file = tmp_path / f"Pulumi.{example.stem}.yaml"
     shutil.copy(example, file)
-    tailnet = yaml.safe_load(example.read_text(encoding="utf-8"))["config"]["tailrack:tailnet"]
-    (key,) = (f"tailrack:tailnet.{name}" for name, value in tailnet.items() if isinstance(value, dict))
+    config = yaml.safe_load(example.read_text(encoding="utf-8"))["config"]
+    mappings = ((section, value) for section, value in config.items() if isinstance(value, dict))
+    key = next(f"{section}.{name}" for section, value in mappings for name in value if isinstance(value[name], dict))
     command = f"pulumi config set --stack {example.stem} --path --secret {key}"
     assert preview(engine, file) == (
         f"tailrack: {file.name}: config value {key} is not a secret that Pulumi encrypted with a passphrase "
