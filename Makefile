@@ -3,6 +3,7 @@
 #   ENGINE=          cli or inprocess; default: the Pulumi CLI if possible
 #   NAME= for make role; NODE=, COMMAND= for make shell; COMMENT= for make preview; CLUSTER=gone for make down of a pool
 #   REFRESH=yes      for make up: read clouds and tailnet first
+#   ONCE=yes         for make elastic: end when nothing is left to do
 #   SHORT=yes        for make test-machines: its short form
 #   TAILRACK_ARTIFACTS=  folder with Enroot and Pyxis, for containers in the lab (docs/containers.md)
 SHELL := /bin/bash
@@ -12,7 +13,7 @@ RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypoth
 # The files whose phrases codespell checks (.codespell.txt, pyproject.toml).
 PROSE = README.md CONTRIBUTING.md Makefile docs cli components stacks engine lab bench __main__.py .ci .github
 export STACK ENGINE COMMAND
-.PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors ssh-config shell github-keys trust down reap burst burst-down role lint prose test test-unit test-engine test-lab test-faults test-machines test-gpu bench
+.PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors ssh-config shell github-keys trust down reap elastic burst burst-down role lint prose test test-unit test-engine test-lab test-faults test-machines test-gpu bench
 
 help:
 	@sed -n 's/^\([a-z-]*\): *[a-z._/ -]*## /\1\t/p' Makefile | expand -t 14
@@ -67,6 +68,9 @@ down: setup ## remove everything of the stack; CLUSTER=gone for a pool whose clu
 
 reap: setup ## remove a pool that has been idle for longer than its idle_limit_minutes; print the reason
 	@$(PYTHON) -m cli reap
+
+elastic: setup ## rent and return the machines of an elastic pool as its jobs need, until Ctrl-C; ONCE=yes for one pass
+	@$(PYTHON) -m cli elastic $(if $(ONCE),--once)
 
 burst: STACK = dev-burst
 burst: up ## add the pool dev-burst to the cluster of the dev stack

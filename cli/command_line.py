@@ -36,6 +36,10 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     ):
         commands.add_parser(name, help=text)
     commands.add_parser("reap", help="remove a pool that has been idle for longer than its idle_limit_minutes")
+    elastic = commands.add_parser("elastic", help="rent and return the machines of an elastic pool, as its jobs need")
+    elastic.add_argument("--once", action="store_true", help="end when nothing is left to do")
+    rent = commands.add_parser("rent", help="one run of `elastic`, which starts it")
+    rent.add_argument("--result", type=Path, required=True, help="file for the failures by node")
     down = commands.add_parser("down", help="remove everything of the stack")
     down.add_argument("--cluster-gone", action="store_true", help="for a pool whose cluster no longer exists")
     preview = commands.add_parser("preview", help="show the changes that up would make")

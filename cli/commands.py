@@ -5,7 +5,7 @@ Progress and tables go to stderr and the terminal; only `outputs` writes to stdo
 
 from __future__ import annotations
 
-from cli import change_commands, show_commands
+from cli import change_commands, elastic_commands, show_commands
 from cli.command_line import parser
 from cli.open_stack import say
 from cli.output.terminal import Terminal
@@ -24,6 +24,8 @@ def main(argv: list[str] | None = None) -> int:
             "preview": change_commands.preview,
             "down": change_commands.down,
             "reap": change_commands.reap,
+            "elastic": elastic_commands.elastic,
+            "rent": elastic_commands.rent,
             "sweep": change_commands.sweep,
             "outputs": show_commands.outputs,
             "status": show_commands.status,

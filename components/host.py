@@ -63,6 +63,7 @@ class Host(Machine):
     fabric      the IP network of jobs inside its site: `auto`, `tailnet`, or an interface's name
     rdma        the RDMA ports of these jobs: `auto`, `none`, or comma-separated names
     price       price per hour, `2.05 USD`; empty if unknown
+    promised_cpus, promised_mb   of a placeholder of an elastic pool, the machine that slurmctld expects; else 0
     relay_port  UDP port if it is the cluster's relay, else empty
     spot        the provider that may take the machine back: `aws`, `gcp` or `azure`; empty if none does
     in_all      whether partition `all` has the nodes of its site
@@ -80,3 +81,5 @@ class Host(Machine):
     price: pulumi.Input[str] = ""
     spot: str = ""
     in_all: bool = True
+    promised_cpus: int = 0
+    promised_mb: int = 0

@@ -39,7 +39,7 @@ def problems(
     if link["bastion"]:
         problem = "has its head node behind a bastion; the pool's steps could not reach it"
         yield Problem(path, f"stack {name} {problem}; {fix}")
-    if not _peers(cluster, settings.head.compute):
+    if config.elastic is None and not _peers(cluster, settings.head.compute):
         problem = f"has no node that runs jobs; nothing could be measured; bring it up again (make up STACK={name})"
         yield Problem(path, f"stack {name} {problem}")
     yield from _absent_sections(config, settings)

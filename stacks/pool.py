@@ -17,8 +17,9 @@ from stacks.joining import peer, problems
 from stacks.outputs import headline
 from stacks.read_outputs import StackOutputs, read_outputs
 from stacks.release import RELEASE
-from stacks.rentals import Rentals, rentals, rented_output
-from stacks.sites.machines import machines
+from stacks.rentals import Rentals, rented_output, rentals
+from stacks.rented import elastic_output, rented
+from stacks.sites.machines import host_of, machines
 from stacks.stack_outputs import cluster_output, full_name
 from stacks.tailnet.access import stack_tailnet
 
@@ -36,8 +37,9 @@ async def pool_stack(config: PoolConfig, stack: str) -> PoolStack:
     reasons = list(problems(config, stack, cluster, link, settings))
     if reasons or settings is None:
         raise pulumi.RunError(str(ConfigError(reasons)))
-    rented = await rentals(config, stack, last_run)
-    return PoolStack(config, stack, last_run, cluster, HeadLink.from_outputs(link, settings), rented)
+    nodes = config.nodes() if config.elastic is None else rented(config.nodes(), last_run)
+    available = await rentals(config, stack, last_run, nodes)
+    return PoolStack(config, stack, last_run, cluster, HeadLink.from_outputs(link, settings), available)
 
 
 class PoolStack:
@@ -46,7 +48,7 @@ class PoolStack:
     last_run   the stack's own outputs before this run
     cluster    output of the cluster's stack, checked with `problems`
     head       the cluster's head node
-    rented     sites and nodes that clouds can have now
+    available  sites and nodes that clouds can have now
     """
 
     def __init__(
@@ -56,11 +58,11 @@ class PoolStack:
         last_run: StackOutputs,
         cluster: Mapping[str, Any],
         head: HeadLink,
-        rented: Rentals,
+        available: Rentals,
     ) -> None:
-        settings = head.settings
-        nodes, sites = rented.nodes, rented.sites
-        created = machines(sites, nodes, stack, config.cluster_stack, rented.by_kind)
+        settings, owner = head.settings, full_name(stack).replace("/", ".")
+        nodes, sites = available.nodes, available.sites
+        created = machines(sites, nodes, stack, config.cluster_stack, available.by_kind)
         tailnet = stack_tailnet(
             config.tailnet,
             roles(config.joined(settings)),
@@ -75,14 +77,16 @@ class PoolStack:
         self.pool = Pool(
             stack,
             config,
-            owner=full_name(stack).replace("/", "."),
+            owner=owner,
             link=head,
             sites=[site.name for site in sites],
             nodes=[hosts[node.name] for node in nodes],
-            peer=pulumi.Output.from_input(peer(cluster, settings.head.compute)),
+            peer=None if config.elastic else pulumi.Output.from_input(peer(cluster, settings.head.compute)),
+            placeholders=[host_of(node, None) for node in config.nodes()] if config.elastic else (),
             access=tailnet.access,
             measured_before=last_run.output("validation"),
         )
+        measured = self.pool.validation.results if self.pool.validation else pulumi.Output.from_input({})
         self.outputs = {
             "cluster": cluster_output(
                 config,
@@ -92,8 +96,9 @@ class PoolStack:
                 members=self.pool.nodes,
                 notes=pulumi.Output.from_input(warnings_about_pool(cluster["head"], settings.head.compute)),
             ),
-            "validation": self.pool.validation.results,
-            "busbw_gb_per_s": self.pool.validation.results.apply(headline),
+            "validation": measured,
+            "busbw_gb_per_s": measured.apply(headline),
             "release": RELEASE,
             **rented_output(created.rented),
+            **({"elastic": elastic_output(config, owner)} if config.elastic else {}),
         }

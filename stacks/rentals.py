@@ -28,9 +28,15 @@ class Rentals:
     by_kind: Mapping[str, Rental]
 
 
-async def rentals(config: StackConfig | PoolConfig, stack: str, last_run: StackOutputs) -> Rentals:
-    """Ask the clouds of the stack's sites. Raises RunError if one rejects the API key, or if no node is left."""
-    nodes = config.nodes()
+async def rentals(
+    config: StackConfig | PoolConfig, stack: str, last_run: StackOutputs, nodes: Sequence[NodeSpec] | None = None
+) -> Rentals:
+    """Ask the clouds of the stack's sites. Raises RunError if one rejects the API key, or if no node is left.
+
+    nodes   those of this run, for an elastic pool, which may have none
+    """
+    elastic = isinstance(config, PoolConfig) and config.elastic is not None
+    nodes = config.nodes() if nodes is None else nodes
     sites = [site for site in config.sites if KINDS[site.kind].rents and isinstance(site, RentedSite)]
     if not sites:
         return Rentals(config.sites, nodes, {})
@@ -44,9 +50,9 @@ async def rentals(config: StackConfig | PoolConfig, stack: str, last_run: StackO
     for message in present.messages:
         pulumi.log.warn(message)
     kept = [node for node in nodes if node.name not in present.left_out or node.is_head]
-    if not any(node.compute for node in kept):
+    if not elastic and not any(node.compute for node in kept):
         raise pulumi.RunError("no cloud has a machine for any node now; nothing was changed; run `make up` again later")
-    places = {node.site for node in kept}
+    places = {site.name for site in sites} if elastic else {node.site for node in kept}
     by_kind = {site.kind: Rental(keys[site.kind], present.lost, config.currency) for site in sites}
     return Rentals([site for site in config.sites if site.name in places or site not in sites], kept, by_kind)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,7 @@ from engine.values import HIDDEN
 from lab.identity import lab_id
 from stacks.config import ConfigError, OtherStack, PoolConfig, StackConfig, load, other_stacks_of
 from stacks.release import RELEASE, is_newer
+from stacks.rented import RENTED
 from stacks.yaml_file import FileError
 
 T = TypeVar("T")
@@ -173,7 +175,8 @@ class Deployment:
                     lines = "\n".join(f"  {line}" for line in checks.lines())
                     raise CliError(f"refused, nothing was changed:\n{lines}")
             before = self.made() if self.written.restores else []
-            summary = with_remedies(self._started(self._refreshing(self._runner.up, refresh)), self.make)
+            with self._rented_machines():
+                summary = with_remedies(self._started(self._refreshing(self._runner.up, refresh)), self.make)
             if before and (warning := older_backup(before, self.made())):
                 self._on_event(Event("message", text=warning))
             return summary
@@ -184,6 +187,20 @@ class Deployment:
             return self._previewed(None, refresh)
         finally:
             self._on_event = on_event
+
+    @contextmanager
+    def _rented_machines(self) -> Iterator[None]:
+        """Tell the program which machines of an elastic pool exist, unless `make elastic` has told it."""
+        if not self.written.elastic or RENTED in os.environ:
+            yield
+            return
+        kind = "tailrack:cluster:ComputeNode"
+        urns = (made.urn.rpartition("::") for made in self.made())
+        os.environ[RENTED] = ",".join(sorted(name for type_, _, name in urns if type_.endswith(kind)))
+        try:
+            yield
+        finally:
+            del os.environ[RENTED]
 
     def preview(self, resources: Sequence[Made] | None = None, refresh: bool = False) -> Summary:
         """Return the changes that `up` would make if machines answer as before.
@@ -197,7 +214,8 @@ class Deployment:
         return self._previewed(resources, refresh)
 
     def _previewed(self, resources: Sequence[Made] | None, refresh: bool) -> Summary:
-        with last_answers(self.made() if resources is None else resources, self.workspace.folder):
+        made = self.made() if resources is None else resources
+        with last_answers(made, self.workspace.folder), self._rented_machines():
             return self._started(self._refreshing(self._runner.preview, refresh))
 
     def _refreshing(self, operation: Callable[..., Summary], refresh: bool) -> Callable[[], Summary]:

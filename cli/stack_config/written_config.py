@@ -45,6 +45,11 @@ class WrittenConfig:
         return self.cluster.rpartition("/")[2]
 
     @property
+    def elastic(self) -> bool:
+        """Return whether jobs bring the machines of this pool."""
+        return bool(self.cluster) and isinstance(self._config.get("tailrack:elastic"), dict)
+
+    @property
     def uses_lab(self) -> bool:
         return any(kind.uses_lab for kind in self._kinds)
 

@@ -39,6 +39,8 @@ def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
         "NODE_RELAY_PORT": host.relay_port,
         "NODE_PRICE": host.price,
         "NODE_SPOT": host.spot,
+        "NODE_PROMISED_CPUS": host.promised_cpus,
+        "NODE_PROMISED_MB": host.promised_mb,
         **node_values(host),
     }
 

@@ -19,6 +19,8 @@ from components.roles.order import roles
 from components.roles.pool_settings import PoolSettings
 from components.roles.role import header_of, secrets_of
 from components.roles.slurm.fragment import node_set_lines, site_node_set
+from components.roles.slurm.placeholders import elastic_site_lines, placeholder_row, promised
+from components.roles.slurm.settings_elastic import Elastic
 from components.steps import composition, results
 from components.steps.delivery import deliver
 from components.steps.step import REPAIR, Step
@@ -28,10 +30,12 @@ class Pool(pulumi.ComponentResource):
     """Nodes that come and go in a lasting cluster. It changes its own machines and the cluster's head node.
 
     nodes          the components of its machines
-    validation     the component of the measurement: the pool's nodes, and the path to the cluster
+    validation     the component of the measurement: the pool's nodes, and the path to the cluster. None for an elastic
+                   pool: its machines run jobs as soon as they are up
 
     owner          the head node's name for the pool's stack, without a slash
-    peer           the node of the cluster that takes part in the pool's measurement (NcclValidation)
+    placeholders   of an elastic pool: all nodes that it may have; `nodes` are those that are rented
+    peer           the node of the cluster that takes part in the pool's measurement (NcclValidation); None if elastic
     access         access to the cluster's tailnet
     measured_before   results of the measurements in the previous run
     """
@@ -45,9 +49,10 @@ class Pool(pulumi.ComponentResource):
         link: HeadLink,
         sites: Sequence[str],
         nodes: Sequence[Host],
-        peer: pulumi.Output[dict[str, str]],
+        peer: pulumi.Output[dict[str, str]] | None,
         access: TailnetAccess,
         measured_before: pulumi.Output[Any],
+        placeholders: Sequence[Host] = (),
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("tailrack:cluster:Pool", name, None, opts)
@@ -72,6 +77,9 @@ class Pool(pulumi.ComponentResource):
             repair=json.dumps(settings.repair, sort_keys=True),
         )
         # This step runs first and is undone last: it rejects names in use before a machine is changed.
+        members = placeholders or nodes
+        if settings.elastic:
+            nodes = [promised(node, settings.elastic) for node in nodes]
         reserve = Step(
             f"{name}-pool",
             link.machine,
@@ -79,9 +87,13 @@ class Pool(pulumi.ComponentResource):
             {
                 **values,
                 "HEAD_NAME": link.machine.name,
-                "POOL_NODES": [node.name for node in nodes],
-                "POOL_KINDS": sorted({node.gpu.kind for node in nodes if node.gpu}),
-                "POOL_SLURM_CONF": [line for site in sites for line in node_set_lines(site_node_set(site), site)],
+                "POOL_NODES": [node.name for node in members],
+                "POOL_KINDS": sorted({node.gpu.kind for node in members if node.gpu}),
+                "POOL_SLURM_CONF": [line for site in sites for line in _site_lines(site, settings.elastic)],
+                "POOL_PLACEHOLDERS": [
+                    placeholder_row(host, settings.elastic) for host in placeholders if settings.elastic
+                ],
+                "POOL_KEPT": [host.name for host in placeholders[: settings.elastic.min]] if settings.elastic else [],
             },
             label=f"{name}: reserve its nodes in the cluster",
             answer=results.NOTHING.as_needed(),
@@ -101,5 +113,11 @@ class Pool(pulumi.ComponentResource):
             )
             for node in nodes
         ]
-        self.validation = NcclValidation(link, self.nodes, settings.validation, measured_before, peer, opts=child)
+        self.validation = (
+            NcclValidation(link, self.nodes, settings.validation, measured_before, peer, opts=child) if peer else None
+        )
         self.register_outputs({})
+
+
+def _site_lines(site: str, elastic: Elastic | None) -> Sequence[str]:
+    return elastic_site_lines(site, elastic) if elastic else node_set_lines(site_node_set(site), site)

@@ -7,6 +7,7 @@ from components.roles.enroot_pyxis.settings import Containers
 from components.roles.gpu.settings import Fabric
 from components.roles.mounts.settings import PoolStorage
 from components.roles.scratch.settings import Scratch
+from components.roles.slurm.settings_elastic import Elastic
 from components.roles.tailnet.settings import PoolTailnet
 from components.settings.section import Section, key, keys_of, number
 from components.settings.types import FreeText, Whole
@@ -40,6 +41,7 @@ class PoolSettings(Section):
     )
     validation: Validation = key("the bandwidth measurement", default=Validation())
     spot: Spot = key("machines that the provider can take back at any time", default=Spot())
+    elastic: Elastic | None = key("machines that exist only while jobs need them", default=None)
     repair: dict[str, FreeText] = key(
         "a text per node name; change a node's text to run all its steps again, for example after a manual repair",
         wants="a mapping from a node's name to a short text",

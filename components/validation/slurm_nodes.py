@@ -12,6 +12,12 @@ from components.validation.json_part import first_object
 # Flags of a node that accepts no work, whatever else it has.
 _OUT = frozenset({"DRAIN", "DOWN", "FAIL", "NOT_RESPONDING", "INVALID_REG", "REBOOT_ISSUED", "POWERED_DOWN"})
 _GPU = re.compile(r"\bgpu:([A-Za-z0-9._-]+:[0-9]+)")
+# States of a placeholder's machine.
+_OF_PLACEHOLDER = {
+    "POWERED_DOWN": "not rented",
+    "POWERING_UP": "being rented",
+    "POWERING_DOWN": "being returned",
+}
 # Flags of a node that still has jobs.
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 
@@ -42,7 +48,25 @@ class Node:
     @property
     def out(self) -> bool:
         """Whether it gets no new jobs."""
-        return bool(self.flags & _OUT)
+        return bool(self._own_flags & _OUT)
+
+    @property
+    def is_placeholder(self) -> bool:
+        """Whether it belongs to an elastic pool, so that its machine exists only while jobs need it."""
+        return "CLOUD" in self.flags
+
+    @property
+    def unrented(self) -> bool:
+        """Whether it is a placeholder without a machine, which a job would bring."""
+        return self.is_placeholder and "POWERED_DOWN" in self.flags and not self.out
+
+    @property
+    def _own_flags(self) -> frozenset[str]:
+        """Return the flags without those that a placeholder has because its machine does not exist yet."""
+        if not self.is_placeholder:
+            return self.flags
+        awaited = {"NOT_RESPONDING"} if "POWERING_UP" in self.flags else set()
+        return self.flags - {"POWERED_DOWN"} - awaited
 
     @property
     def busy(self) -> bool:
@@ -62,8 +86,11 @@ class Node:
             states = ["draining" if self.flags & _BUSY else "drained"]
         else:
             states = [word.lower() for word in sorted(self.flags) if word in {*_BUSY, "IDLE", "UNKNOWN", "FUTURE"}]
-        shown = {"DRAIN", "DOWN", *_BUSY, "IDLE", "UNKNOWN", "FUTURE", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"}
-        return ", ".join([*states, *(flag.lower().replace("_", " ") for flag in sorted(self.flags - shown))])
+        hidden = {"DRAIN", "DOWN", *_BUSY, "IDLE", "UNKNOWN", "FUTURE", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"}
+        if self.is_placeholder:
+            states += [text for flag, text in _OF_PLACEHOLDER.items() if flag in self.flags]
+            hidden |= _OF_PLACEHOLDER.keys() | {"POWER_DOWN", "POWER_UP"}
+        return ", ".join([*states, *(flag.lower().replace("_", " ") for flag in sorted(self._own_flags - hidden))])
 
 
 def read_nodes(text: str) -> list[Node]:

@@ -15,6 +15,7 @@ from components.roles.order import roles
 from components.roles.slurm.files import refused_keys
 from components.settings.problems import ROOT, ConfigError, Report, shown
 from stacks.config.checks import check
+from stacks.config.elastic import elastic_problems
 from stacks.config.model import PoolConfig, StackConfig, model_of
 from stacks.config.provider_keys import check_provider_keys
 from stacks.config.reader import Reader
@@ -111,6 +112,8 @@ def _checked(
             report.add(settings.path_of(key), "is a key that tailrack sets itself here", breaks, "remove it")
         if report.problems:
             raise ConfigError(report.problems)
+    elif problems := list(elastic_problems(config)):
+        raise ConfigError(problems)
     return config
 
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any, Literal
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.pool_settings import PoolSettings
+from components.roles.slurm.settings_elastic import Elastic
 from components.settings.cluster import Head
 from components.settings.money import Currency, currency_key
 from components.settings.section import key, number
@@ -100,12 +102,28 @@ class PoolConfig(PoolSettings):
         return self.cluster.rpartition("/")[2]
 
     def nodes(self) -> list[NodeSpec]:
-        """Return every node of the pool, by site in the order of the config."""
+        """Return every node of the pool, by site in the order of the config; of an elastic pool, its placeholders."""
+        nodes = self.all_nodes()
+        return nodes if self.elastic is None else placeholders(self.elastic, nodes)
+
+    def all_nodes(self) -> list[NodeSpec]:
+        """Return every node of the sites, also those that an elastic pool may not rent."""
         return _nodes(self.sites, _NO_HEAD, self.currency)
 
     def partitions(self) -> tuple[str, ...]:
         """Return the partitions of the pool's nodes: `all`, one per site, one per GPU kind."""
         return _partitions(self.sites, (), self.nodes())
+
+
+def placeholders(elastic: Elastic, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
+    """Return the first nodes that may all be rented at once: at most `max`, for at most `max_price_per_hour`."""
+    allowed = list(nodes[: elastic.max])
+    if elastic.max_price_per_hour is None:
+        return allowed
+    totals = accumulate(node.price_per_hour or 0.0 for node in allowed)
+    # Sums of prices such as 0.1 are not exact.
+    limit = elastic.max_price_per_hour + 1e-6
+    return [node for node, total in zip(allowed, totals, strict=True) if total <= limit]
 
 
 def model_of(kind: object) -> type[StackConfig | PoolConfig]:

@@ -67,7 +67,7 @@ def slurm_figures(jobs: Iterable[Job], nodes: Sequence[Node]) -> list[Metric]:
 
 def node_state(node: Node) -> str:
     """Return one of NODE_STATES."""
-    if node.flags & {"DOWN", "NOT_RESPONDING", "POWERED_DOWN"}:
+    if node.flags & {"DOWN", "NOT_RESPONDING", "POWERED_DOWN"} and (node.out or not node.is_placeholder):
         return "down"
     if node.out:
         return "draining" if node.busy else "drained"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from components.roles.sll.snapshot import Snapshot, read_sites, snapshot
+from components.roles.tailrack_command.elastic_status import read_statuses
 from components.roles.tailrack_command.job import Job, read_jobs
 from components.roles.tailrack_command.slurm import SlurmError, scontrol
 from components.validation.slurm_nodes import Node, read_nodes
@@ -10,7 +11,7 @@ from components.validation.slurm_nodes import Node, read_nodes
 
 def query(now: float) -> Snapshot:
     """Return a snapshot with the jobs that this account may see. Raise SlurmError."""
-    return snapshot(*jobs_and_nodes(), now)
+    return snapshot(*jobs_and_nodes(), now, read_statuses())
 
 
 def jobs_and_nodes() -> tuple[list[Job], list[Node], dict[str, str]]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
+from components.roles.tailrack_command.elastic_status import Status, renting
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.wait_reason import Why, why_it_waits
 from components.roles.usage.summary import read_summary
@@ -69,17 +70,21 @@ class Snapshot(TypedDict):
     error: str
 
 
-def snapshot(jobs: Iterable[Job], nodes: Sequence[Node], sites: Mapping[str, str], now: float) -> Snapshot:
+def snapshot(
+    jobs: Iterable[Job], nodes: Sequence[Node], sites: Mapping[str, str], now: float, pools: Sequence[Status] = ()
+) -> Snapshot:
     """Return a snapshot: running jobs first, the oldest at the top, then waiting ones.
 
     sites   site of each node, by name; nodes without a site are missing
+    pools   reports of elastic pools
     """
+    nodes = [node for node in nodes if not node.unrented]
     out = [node for node in nodes if node.out]
     running = sorted((job for job in jobs if job.runs), key=lambda job: (job.start, job.number))
     waiting = sorted((job for job in jobs if job.waits), key=lambda job: (job.number, job.task or 0))
     return {
         "time": now,
-        "jobs": [_row(job, out, sites) for job in (*running, *waiting)],
+        "jobs": [_row(job, out, sites, pools, now) for job in (*running, *waiting)],
         "nodes": len(nodes),
         "out": [plain(node.name) for node in out],
         "gpus": sum(int(number) for node in nodes for number in re.findall(r":([0-9]+)(?:, |$)", node.gpus)),
@@ -131,10 +136,12 @@ def brief(why: Why) -> str:
     return text.removeprefix("It ").rstrip(".")
 
 
-def _row(job: Job, out: Sequence[Node], sites: Mapping[str, str]) -> Row:
+def _row(job: Job, out: Sequence[Node], sites: Mapping[str, str], pools: Sequence[Status], now: float) -> Row:
     names = _names(job.nodes)
     use, idle, memory, hours, cost = gpu_figures("" if job.waits else job.admin_comment)
-    states = [job.state, *(flag for flag in job.flags[1:] if flag == "COMPLETING")]
+    awaited = renting(names, pools, now) if job.configuring else []
+    why = why_it_waits(job, out, _names) if job.waits else Why(tuple(awaited)) if awaited else None
+    states = [job.state, *(flag for flag in job.flags[1:] if flag in ("COMPLETING", "CONFIGURING"))]
     return {
         "job": job.title,
         "name": plain(job.name),
@@ -151,7 +158,7 @@ def _row(job: Job, out: Sequence[Node], sites: Mapping[str, str]) -> Row:
         "start": 0 if job.waits else job.start,
         "sites": sorted({plain(sites[name]) for name in names if name in sites}),
         # Only the nodes that are out: the first sentence names no others, and all nodes for each job would be slow.
-        "why": plain(brief(why_it_waits(job, out, _names))) if job.waits else "",
+        "why": plain(brief(why)) if why else "",
     }
 
 

@@ -8,6 +8,9 @@ from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.slurm.releases import NEEDED, is_older, one_release_remedy, release_of, upstream_of
 
+# slurmctld drains a node with less than 90 % of its configured memory (node_reg_mem_percent).
+_LEAST_MEMORY = 0.92
+
 
 @dataclass(frozen=True)
 class Controller:
@@ -16,15 +19,19 @@ class Controller:
     head_slurm_version   version that the head node will run
     head_slurm_oldest    oldest release of nodes that its srun can start jobs on
     head_cgroups         whether the cluster's Slurm confines jobs with cgroups
+    node_promised_cpus, node_promised_mb   of a placeholder of an elastic pool, as slurmctld expects it; else 0
     """
 
     head_slurm_version: str
     head_slurm_oldest: str
     head_cgroups: bool
+    node_promised_cpus: int
+    node_promised_mb: int
 
 
 def check_node(step: Step, values: Controller) -> None:
     """Check the version and the cgroups that check.py has reported."""
+    _check_promise(step, values)
     version = step.results.get("slurm_version")
     if not version:
         return
@@ -53,4 +60,19 @@ def check_node(step: Step, values: Controller) -> None:
         raise Failure(
             "the cluster confines jobs with cgroups, but systemd has no memory controller on this machine",
             f"boot {step.host} with cgroup v2, or set tailrack:slurm.cgroups to false for the whole cluster",
+        )
+
+
+def _check_promise(step: Step, values: Controller) -> None:
+    """Raise Failure if a machine has less than its placeholder: Slurm would drain it at once."""
+    cpus, memory_mb = step.results.get("cpus") or 0, step.results.get("memory_mb") or 0
+    remedy = "write what such a machine has in tailrack:elastic of the pool, or rent a larger kind, and run its up"
+    if cpus < values.node_promised_cpus:
+        raise Failure(f"this machine has {cpus} CPUs, and tailrack:elastic.cpus is {values.node_promised_cpus}", remedy)
+    # A kernel reserves a part of the memory that the provider names.
+    if memory_mb < values.node_promised_mb * _LEAST_MEMORY:
+        raise Failure(
+            f"this machine has {memory_mb / 1024:.1f} GiB of memory, and tailrack:elastic.memory_gb is "
+            f"{values.node_promised_mb / 1024:g}",
+            remedy,
         )

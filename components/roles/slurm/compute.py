@@ -28,6 +28,9 @@ _UNIT = "slurmd.service"
 _WATCHDOG = "tailrack-slurmd-watchdog.service"
 _SHUTDOWN = "tailrack-shutdown.service"
 _PORT = 6817
+# An option of slurmd at its first start on the machine of a placeholder: it reports that the machine has just booted.
+# Slurm ignores machines that booted before it asked for one, such as those that were only waiting to be used.
+_NEW_BOOT = "/run/tailrack-slurmd-boot"
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class ComputeValues:
     head_address               tailnet address of slurmctld
     slurm_job_limit_seconds    seconds to wait for jobs to end
     slurm_save_seconds, slurm_save_jobs, node_spot   see shutdown.py
+    node_promised_cpus         not 0 if the node is a placeholder, whose features and so on slurmctld has already
     """
 
     node_features: str
@@ -51,6 +55,11 @@ class ComputeValues:
     slurm_save_seconds: int
     slurm_save_jobs: str
     node_spot: str
+    node_promised_cpus: int
+
+    @property
+    def is_placeholder(self) -> bool:
+        return self.node_promised_cpus > 0
 
     @property
     def registration(self) -> Registration:
@@ -63,17 +72,22 @@ def compute(step: Step, values: ComputeValues) -> None:
     set_foreign_slurm_aside()
     unit_changed = _install_units(step.host, values)
     node = read_node(step.host) if systemd.is_active("slurmd") else None
+    if values.is_placeholder and (node is None or "POWERING_UP" in node.flags):
+        files.write(_NEW_BOOT, "TAILRACK_SLURMD_BOOT=-b")
+        node = None
     if node is None:
         # slurmd registers only when it starts, so restart it if the controller has forgotten this node.
         node = _start_slurmd(step.host)
         unit_changed = False
-    if node and (_without_live(node.registration) != values.registration or _has_other_size(node, values)):
+    differs = node and (_without_live(node.registration) != values.registration or _has_other_size(node, values))
+    if node and differs and not values.is_placeholder:
         recreate_node(step.host, node, values.slurm_job_limit_seconds)
     elif unit_changed:
         # Jobs continue without slurmd.
         systemd.restart_later("slurmd")
     usability = Usability(step.host, values.head_address)
     usability.require()
+    files.remove(_NEW_BOOT)
     if files.exists(INSTALLED):
         unreserve_node(step.host)
     end_turn(step.host)
@@ -116,13 +130,12 @@ def _install_units(host: str, values: ComputeValues) -> bool:
 
 
 def _slurmd_unit(host: str, values: ComputeValues) -> str:
-    conf = (
-        f"Feature={values.node_features} RealMemory={values.node_registered_mb} MemSpecLimit={values.node_reserved_mb}"
-    )
-    if cpus := _registered_cpus():
-        conf = f"CPUs={cpus} {conf}"
-    if values.node_gres:
-        conf += f" Gres={values.node_gres}"
+    server, boot = f"{values.head_address}:{_PORT}", ""
+    if values.is_placeholder:
+        # Not dynamic: the controller has the node's line.
+        options, boot = f"-N {host} --conf-server {server} $TAILRACK_SLURMD_BOOT", f"EnvironmentFile=-{_NEW_BOOT}\n"
+    else:
+        options = f'-Z -N {host} --conf-server {server} --conf "{_dynamic_conf(values)}"'
     return f"""[Unit]
 # Slurm uses only the tailnet, so its address and names must exist first.
 After=munge.service tailrack-tailnet.service tailrack-names.service
@@ -133,10 +146,21 @@ Requires=tailrack-names.service
 TimeoutStartSec=infinity
 # Jobs inherit it from slurmd; NCCL and RDMA pin memory.
 LimitMEMLOCK=infinity
-ExecStart=
+{boot}ExecStart=
 # Other roles set the last argument in their own files in this folder.
-ExecStart=/usr/sbin/slurmd --systemd -Z -N {host} --conf-server {values.head_address}:{_PORT} --conf "{conf}" \
+ExecStart=/usr/sbin/slurmd --systemd {options} \
 $TAILRACK_SLURMD_OPTIONS"""
+
+
+def _dynamic_conf(values: ComputeValues) -> str:
+    conf = (
+        f"Feature={values.node_features} RealMemory={values.node_registered_mb} MemSpecLimit={values.node_reserved_mb}"
+    )
+    if cpus := _registered_cpus():
+        conf = f"CPUs={cpus} {conf}"
+    if values.node_gres:
+        conf += f" Gres={values.node_gres}"
+    return conf
 
 
 def _start_slurmd(host: str) -> NodeState | None:

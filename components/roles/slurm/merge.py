@@ -17,6 +17,7 @@ _OLD_GRES = "gres.conf"
 _OUTSIDE_ALL = re.compile(r"^# Not in partition all: (\S+)$", re.MULTILINE)
 _SITE_NODE_SETS = re.compile(r"^NodeSet=(site-\S+) ", re.MULTILINE)
 _ALL = "PartitionName=all Nodes=ALL "
+_ABOUT_POOLS = ("placeholders", "kept", "memory", "gpu_cpus")
 _ABOUT_NODES = ("site", "fabric", "memory", "gpu_cpus", "gres", _OLD_GRES)
 
 
@@ -39,7 +40,7 @@ def merged(base: str) -> dict[str, str]:
     names = [name for name in files.names_in(base) if not name.startswith(".")]
     additions = Additions(
         files.read_parts(NODES, list(dict.fromkeys([*names, *_ABOUT_NODES]))),
-        files.read_parts(POOLS, names),
+        files.read_parts(POOLS, list(dict.fromkeys([*names, *_ABOUT_POOLS]))),
         files.read_parts(SERVICES, names),
     )
     return {name: _merge(name, (files.read(f"{base}/{name}") or "").rstrip("\n"), additions) for name in names}
@@ -51,12 +52,14 @@ def _merge(name: str, text: str, additions: Additions) -> str:
     if name == "topology.conf":
         # Each node's fabric (fabric/fabric.py) is a comment for that node; Slurm delivers it with the file.
         fabrics = (part["fabric"].rstrip("\n") for part in additions.nodes.values() if "fabric" in part)
-        return "\n".join([text, *_topology(additions.nodes), *fabrics])
+        return "\n".join([text, *_topology(additions), *fabrics])
     there = set(text.split("\n"))
     text = "\n".join([text, *(line for line in _lines(additions.texts(name)) if line not in there)])
     if name == "slurm.conf":
         text = _with_all(text)
-        return _with_gpu_cpus(_with_default_memory(text, additions.nodes), additions.nodes)
+        parts = {**{f"pool {pool}": part for pool, part in additions.pools.items()}, **additions.nodes}
+        text = "\n".join([text, *_power_saving(additions.pools)])
+        return _with_gpu_cpus(_with_default_memory(text, parts), parts)
     return text
 
 
@@ -78,14 +81,31 @@ def _lines(texts: Iterable[str]) -> list[str]:
     return sorted({line for text in texts for line in text.split("\n") if line})
 
 
-def _topology(nodes: Parts) -> Iterator[str]:
+def _power_saving(pools: Parts) -> Iterator[str]:
+    """Yield the lines of slurm.conf that let slurmctld suspend and resume placeholders, if there are any.
+
+    The programs do nothing: `make elastic` reads the nodes' states. Slurm requires programs.
+    """
+    if not any(part.get("placeholders") for part in pools.values()):
+        return
+    yield "SuspendProgram=/bin/true"
+    yield "ResumeProgram=/bin/true"
+    if kept := _lines(part.get("kept", "") for part in pools.values()):
+        yield f"SuspendExcNodes={','.join(kept)}"
+
+
+def _topology(additions: Additions) -> Iterator[str]:
     """Yield topology.conf's lines: one leaf switch per site, all below the tailnet.
 
-    Slurm rejects a switch without nodes, so sites without nodes are left out.
+    Placeholders are in it whether or not their machines exist. Slurm rejects a switch without nodes, so sites without
+    nodes are left out.
     """
+    places = {node: part.get("site", "").partition("\n")[0].strip() for node, part in additions.nodes.items()}
+    for part in additions.pools.values():
+        places |= dict(line.split() for line in part.get("placeholders", "").splitlines())
     sites = defaultdict[str, list[str]](list)
-    for node, part in nodes.items():
-        if site := part.get("site", "").partition("\n")[0].strip():
+    for node, site in sorted(places.items()):
+        if site:
             sites[site].append(node)
     for site in sorted(sites):
         yield f"SwitchName={site} Nodes={','.join(sites[site])}"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from components.node import files
 from components.node.files import File
+from components.roles.slurm.elastic_state import is_placeholder
 from components.roles.slurm.owners import Owners
 from components.roles.slurm.paths import NODES
 
@@ -35,19 +36,26 @@ class NodeFiles:
 def write_node(node: NodeFiles) -> None:
     """Write the part. Raises Failure if another stack has a node of this name."""
     Owners(node.pool_owner).refuse_node_of_another(node.node_name)
-    texts = {
+    # The pool of a placeholder has the rest, so that a machine that comes or goes changes no file of slurmctld's.
+    texts = {"site": node.node_site} if is_placeholder(node.node_name) else _texts(node)
+    texts |= {
         "owner": node.pool_owner,
         "forget_after": str(node.pool_forget_after_minutes),
-        "slurm.conf": node.node_slurm_conf,
         "gres": node.node_gres_conf,
+    }
+    folder = node_folder(node.node_name)
+    files.write_all([File(f"{folder}/{name}", text) for name, text in texts.items()])
+    files.remove(f"{folder}/gres.conf")
+
+
+def _texts(node: NodeFiles) -> dict[str, str]:
+    return {
+        "slurm.conf": node.node_slurm_conf,
         "job_submit.lua": node.node_job_submit_lua,
         "memory": node.node_memory,
         "gpu_cpus": node.node_gpu_cpus,
         "site": node.node_site,
     }
-    folder = node_folder(node.node_name)
-    files.write_all([File(f"{folder}/{name}", text) for name, text in texts.items()])
-    files.remove(f"{folder}/gres.conf")
 
 
 def node_folder(name: str) -> str:

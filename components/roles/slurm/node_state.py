@@ -13,6 +13,7 @@ from components.roles.slurm import controller
 from components.validation.json_part import first_object, objects_in
 from components.validation.slurm_nodes import number
 
+LEAVES = "tailrack: leaves the cluster"
 # Reasons with which steps drain a node; they resume it later. Any other reason belongs to a person or to the health
 # check, even if it begins with "tailrack:".
 OUR_DRAINS = re.compile(

@@ -16,7 +16,9 @@ BASE = f"{STATE_DIR}/slurm/base"
 # of its jobs for each of its NodeSets, <node>/gpu_cpus the CPUs per GPU, <node>/owner its pool (empty for the
 # cluster's stack).
 NODES = f"{STATE_DIR}/slurm/nodes"
-# Parts of pools: <pool>/slurm.conf contains the partitions of its sites, <pool>/nodes the names of its nodes.
+# Parts of pools: <pool>/slurm.conf contains the partitions of its sites, <pool>/nodes the names of its nodes. An
+# elastic pool has placeholders too: <pool>/placeholders contains a line `node site` for each, <pool>/kept the names of
+# those that Slurm must not suspend, and the other files are like a node's.
 POOLS = f"{STATE_DIR}/slurm/pools"
 # Parts of roles that the head node adds once it runs: <role>/<file> contains lines for the file.
 SERVICES = f"{STATE_DIR}/slurm/services"

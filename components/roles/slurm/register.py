@@ -8,17 +8,27 @@ from dataclasses import dataclass
 from components.node import files
 from components.node.failure import Failure
 from components.node.log import note
-from components.node.run import attempt
+from components.node.run import attempt, run
 from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.slurm import controller
+from components.roles.slurm.elastic_state import is_placeholder
 from components.roles.slurm.jobs import clear_jobs
 from components.roles.slurm.node_files import NodeFiles, node_folder, write_node
+from components.roles.slurm.node_state import LEAVES
 from components.roles.slurm.offer import offer
 from components.roles.slurm.paths import BASE
 from components.roles.slurm_release.wait_for_packages import unreserve_node
 
-_LEAVES = "tailrack: leaves the cluster"
+# Flags of a placeholder that has no machine, or loses it.
+_WITHOUT_MACHINE = re.compile(r"State=\S*(POWERED_DOWN|POWERING_DOWN|POWER_DOWN)")
+
+
+@dataclass(frozen=True)
+class NodeAndAddress(NodeFiles):
+    """A node's part of slurmctld's files, and its tailnet address."""
+
+    node_address: str
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,7 @@ class NodeName:
     node_name: str
 
 
-def register(step: Step, values: NodeFiles) -> None:
+def register(step: Step, values: NodeAndAddress) -> None:
     """Add the node."""
     # Before the lock, so that the step that has it takes this node's files along.
     write_node(values)
@@ -48,6 +58,8 @@ def register(step: Step, values: NodeFiles) -> None:
     if reason := offer(names=names):
         files.remove_folder(node_folder(values.node_name))
         raise Failure(reason, f"see its errors above and 'journalctl -u slurmctld' on {step.host}")
+    if is_placeholder(name := values.node_name):
+        run("scontrol", "update", f"nodename={name}", f"nodeaddr={values.node_address}", f"nodehostname={name}")
 
 
 def release(step: Step, values: LeavingNode) -> None:
@@ -55,11 +67,12 @@ def release(step: Step, values: LeavingNode) -> None:
     # Without a controller every node looks deleted.
     if not wait_until(controller.answers, 60):
         raise Failure("slurmctld does not answer", f"see 'journalctl -u slurmctld' on {step.host}")
-    if controller.has_node(values.node_name):
+    name = values.node_name
+    if controller.has_node(name) and not (is_placeholder(name) and _is_without_machine(name)):
         _drain(values)
     # Before this step waits for the lock, so that one reconfiguration removes all leaving nodes. The owner file stays.
-    for name in ("site", "fabric", "memory", "gpu_cpus", "slurm.conf", "job_submit.lua"):
-        files.remove(f"{node_folder(values.node_name)}/{name}")
+    for part in ("site", "fabric", "memory", "gpu_cpus", "slurm.conf", "job_submit.lua"):
+        files.remove(f"{node_folder(values.node_name)}/{part}")
 
 
 def _drain(values: LeavingNode) -> None:
@@ -67,8 +80,13 @@ def _drain(values: LeavingNode) -> None:
     if re.search(r"State=[A-Z+]*(DOWN|NOT_RESPONDING)|State=.*\*", attempt("scontrol", "show", "node", node).output):
         note(f"not waiting for jobs on {node}, because it does not answer")
         limit = 0
-    if not clear_jobs(node, _LEAVES, limit):
-        attempt("scontrol", "update", f"nodename={node}", "state=down", f"reason={_LEAVES}")
+    if not clear_jobs(node, LEAVES, limit):
+        attempt("scontrol", "update", f"nodename={node}", "state=down", f"reason={LEAVES}")
+
+
+def _is_without_machine(node: str) -> bool:
+    """Return whether a node is a placeholder that Slurm has suspended, so that no job is on it."""
+    return bool(_WITHOUT_MACHINE.search(attempt("scontrol", "show", "node", node).output))
 
 
 def forget(step: Step, values: NodeName) -> None:
@@ -76,7 +94,10 @@ def forget(step: Step, values: NodeName) -> None:
     name = values.node_name
     # Slurm does not delete a node in a reservation.
     unreserve_node(name)
-    if not wait_until(lambda: controller.node_deleted(name), 60):
+    if is_placeholder(name):
+        if not _is_without_machine(name):
+            attempt("scontrol", "update", f"nodename={name}", "state=power_down_force", f"reason={LEAVES}")
+    elif not wait_until(lambda: controller.node_deleted(name), 60):
         raise Failure(f"slurmctld does not delete node {name}", f"see 'scontrol show node {name}' on {step.host}")
     files.remove_folder(node_folder(name))
     # An unfinished head node has no files yet.

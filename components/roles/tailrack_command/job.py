@@ -84,6 +84,11 @@ class Job:
         return any(flag in _WAITS for flag in self.flags) and not self.runs
 
     @property
+    def configuring(self) -> bool:
+        """Return whether it has nodes that are not ready yet."""
+        return "CONFIGURING" in self.flags
+
+    @property
     def runs(self) -> bool:
         """Return whether it has nodes now."""
         return any(flag in _RUNS for flag in self.flags)

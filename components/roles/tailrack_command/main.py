@@ -7,10 +7,22 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from components.roles.tailrack_command import costs, data, idle, nodes, resume, session, ssh_config, sync, usage, why
+from components.roles.tailrack_command import (
+    costs,
+    data,
+    elastic,
+    idle,
+    nodes,
+    resume,
+    session,
+    ssh_config,
+    sync,
+    usage,
+    why,
+)
 from components.roles.tailrack_command.slurm import SlurmError
 
-SUBCOMMANDS: Sequence[Any] = (nodes, resume, why, sync, costs, usage, idle, data, ssh_config, session)
+SUBCOMMANDS: Sequence[Any] = (nodes, resume, why, sync, costs, usage, idle, elastic, data, ssh_config, session)
 
 
 def main(argv: Sequence[str]) -> int:

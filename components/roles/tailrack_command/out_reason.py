@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from components.roles.spot_notice.providers import REASON as TAKEN_BACK
 from components.roles.tailrack_command.ask import Failure
+from components.roles.tailrack_command.elastic_status import NO_MACHINE
 from components.validation.preflight.drain import DEEP_PREFIX, HEALTH_PREFIX, SCRIPT
 from components.validation.slurm_nodes import Node
 
@@ -14,7 +15,7 @@ from components.validation.slurm_nodes import Node
 # person's.
 TAILRACK = re.compile(
     r"tailrack: (registers anew|leaves the cluster|runs no jobs any more|shuts down|does not answer|"
-    r"has another munge key|containers.*)"
+    r"has another munge key|no machine.*|containers.*)"
 )
 # A script can fail this many seconds before Slurm drains the node, because slurmctld hears of it later.
 NEAR_SECONDS = 300
@@ -98,6 +99,8 @@ def _of_script(node: Node, reason: re.Match[str], failed: Failure | None, resume
 
 
 def _of_tailrack(node: Node, resume: str) -> str:
+    if node.reason.startswith(NO_MACHINE):
+        return f"wait: `make elastic` of its pool tries again; to try now: {resume}"
     if "shuts down" in node.reason or "does not answer" in node.reason:
         return f"switch {node.name} on; if it is on, check 'systemctl status slurmd munge tailscaled' on it"
     return f"run 'make up' again; if no step is running there, {resume}"

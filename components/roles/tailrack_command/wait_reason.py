@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from components.roles.budget.mark import HOLDS, RAISE, has_mark
 from components.roles.slurm.end_jobs import read_cause
+from components.roles.tailrack_command.elastic_status import Status, at_limit
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.out_reason import why_out
 from components.validation.slurm_nodes import Node
@@ -30,12 +31,22 @@ class Why:
 _SOON = "It can start again after two minutes."
 
 
-def why_it_waits(job: Job, nodes: Sequence[Node], expand: Callable[[str], Sequence[str]]) -> Why:
+def why_it_waits(
+    job: Job, nodes: Sequence[Node], expand: Callable[[str], Sequence[str]], pools: Sequence[Status] = ()
+) -> Why:
     """Return why a job has not started yet.
 
     nodes    all nodes of the cluster
     expand   turns Slurm's short form of node names into names
+    pools    reports of elastic pools
     """
+    why = _why(job, nodes, expand)
+    if job.reason in ("Resources", "Priority", "ReqNodeNotAvail", "NodeDown"):
+        return replace(why, sentences=(*why.sentences, *at_limit(nodes, pools)))
+    return why
+
+
+def _why(job: Job, nodes: Sequence[Node], expand: Callable[[str], Sequence[str]]) -> Why:
     text = f"{job.reason} {job.description}".lower()
     if "launch failed" in text:
         return Why(

@@ -17,6 +17,7 @@ from components.roles.scratch.sync_report import sentences
 from components.roles.sll.snapshot import gpus_of
 from components.roles.slurm.end_jobs import read_cause
 from components.roles.tailrack_command import slurm
+from components.roles.tailrack_command.elastic_status import Status, read_statuses, renting
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.job_end import why_it_ended
 from components.roles.tailrack_command.slurm import SlurmError
@@ -47,7 +48,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise SlurmError(f"{arguments.job!r} is not a job id; write one such as 12, or 12_3 for a task of an array")
     jobs = slurm.jobs(arguments.job)
     nodes = slurm.nodes() if any(job.waits for job in jobs) else []
-    explained = [(job, _with_copies(job, with_gpu_use(job, explain(job, nodes)))) for job in jobs[:MOST_TASKS]]
+    pools = read_statuses() if any(job.waits or job.configuring for job in jobs) else []
+    explained = [(job, _with_copies(job, with_gpu_use(job, explain(job, nodes, pools)))) for job in jobs[:MOST_TASKS]]
     if arguments.json:
         rows = [{"job": job.title, "user": job.user, "state": job.state, **asdict(why)} for job, why in explained]
         print(json.dumps({"jobs": rows}, indent=2))
@@ -67,14 +69,20 @@ def as_text(job: Job, why: Why) -> str:
     return "\n".join(plain(line) for line in lines)
 
 
-def explain(job: Job, nodes: Sequence[Node]) -> Why:
-    """Return why a job waits, or how it ended. `nodes`: all nodes, for a job that waits."""
-    return with_cause(job, _explain(job, nodes))
+def explain(job: Job, nodes: Sequence[Node], pools: Sequence[Status] = ()) -> Why:
+    """Return why a job waits, or how it ended.
+
+    nodes   all nodes, for a job that waits
+    pools   reports of elastic pools, for a job that waits or gets its machines
+    """
+    return with_cause(job, _explain(job, nodes, pools))
 
 
-def _explain(job: Job, nodes: Sequence[Node]) -> Why:
+def _explain(job: Job, nodes: Sequence[Node], pools: Sequence[Status]) -> Why:
     if job.waits:
-        return why_it_waits(job, nodes, slurm.expand)
+        return why_it_waits(job, nodes, slurm.expand, pools)
+    if job.configuring and job.nodes and pools and (awaited := renting(slurm.expand(job.nodes), pools, time.time())):
+        return Why(tuple(awaited))
     if job.runs and "COMPLETING" in job.flags:
         return Why((f"It has ended, and these nodes are cleaning up: {job.nodes}.",))
     # The reason of a job that has its nodes but has not started yet.

@@ -28,6 +28,7 @@ FACTS = {
 }  # fmt: skip
 # A machine whose config promises no GPU, in a cluster whose controller is the newest and confines no jobs.
 HEADER: dict[str, Value] = {
+    "NODE_PROMISED_CPUS": 0, "NODE_PROMISED_MB": 0,
     "NODE_GPU_KIND": "", "NODE_GPU_COUNT": 0, "HEAD_SLURM_VERSION": "24.11.5-4", "HEAD_SLURM_OLDEST": "21.08",
     "HEAD_CGROUPS": False, "NODE_ADOPT": False, "TAILNET_CONTROL_URL": None, "NODE_TAKE_OVER": False,
     "MUNGE_CLUSTER": "lab", "USERS_LINES": ["ada 6001 6001"], "USER_GROUPS_LINES": [], "USER_GROUPS_MEMBERS": [],

@@ -1,0 +1,173 @@
+"""The controller of an elastic pool: it compares slurmctld's placeholders with the stack, and runs the pool's `up`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from cli.elastic.head import Answer, Head
+from cli.elastic.plan import Attempts, Plan, after_failures, decide
+from cli.elastic.run import Run, made_nodes, read_names
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.workspace import CliError
+from components.roles.tailrack_command.elastic_status import Status
+
+# Seconds between two questions to the head node, and after an error.
+EVERY_SECONDS, AFTER_ERROR_SECONDS = 5, 30
+# Seconds after which a run that still goes on is ended, if a job asks for another machine meanwhile.
+PATIENCE_SECONDS = 300
+
+
+class Controller:
+    """One elastic pool.
+
+    start   starts a run of the pool's `up` with these machines
+    say     prints a line
+    """
+
+    def __init__(
+        self, deployment: Deployment, start: Callable[[Sequence[str]], Run], say: Callable[[str], None]
+    ) -> None:
+        self._deployment, self._start, self._say = deployment, start, say
+        # The machines of a run that was cut off: they may exist without being in the stack's state.
+        self._marker = deployment.workspace.folder / "renting"
+        self._began: dict[str, float] = {}
+        self._failed: dict[str, Attempts] | None = None
+        self._answer = Answer((), {}, {}, 0)
+        self._read_stack()
+
+    def _read_stack(self) -> None:
+        """Read the stack's outputs and resources. Raises CliError for a stack that is not an elastic pool in use."""
+        make = self._deployment.make
+        if not self._deployment.written.elastic:
+            raise CliError(
+                "the config has no tailrack:elastic, so jobs bring no machines of this stack (docs/pools.md)"
+            )
+        outputs, resources = self._deployment.outputs(), self._deployment.made()
+        elastic, cluster = outputs.get("elastic"), outputs.get("cluster")
+        if not isinstance(elastic, dict) or not isinstance(cluster, dict):
+            raise CliError(f"the pool's placeholders are not in Slurm yet: run {make('up')} first")
+        self._places: dict[str, str] = dict(elastic["places"])
+        self._limit, self._kept = str(elastic["limit"]), list(elastic["kept"])
+        self._made = made_nodes(resources, self._places)
+        self._complete = self._made & {str(node["name"]) for node in cluster.get("nodes", ())}
+        self._head = Head(self._deployment, str(cluster["head"]), str(elastic["pool"]), resources)
+
+    def watch(self, *, once: bool) -> None:
+        """Work until interrupted; with `once`, until nothing is left to do."""
+        while True:
+            try:
+                busy = self.work()
+            except CliError as error:
+                if once:
+                    raise
+                self._say(f"{error}; trying again in {AFTER_ERROR_SECONDS} s")
+                time.sleep(AFTER_ERROR_SECONDS)
+                continue
+            if not busy and once:
+                return
+            if not busy:
+                time.sleep(EVERY_SECONDS)
+
+    def work(self) -> bool:
+        """Do one round, and return whether there was something to do."""
+        if self._is_busy():
+            return False
+        self._read_stack()
+        answer = self._head.exchange()
+        if self._failed is None:
+            self._failed, self._began = dict(answer.failed), dict(answer.renting)
+        plan = self._plan(answer)
+        answer = self._answer = self._head.exchange(plan, self._status(answer))
+        machines = plan.machines | self._lost()
+        unfinished = any(node.awaited and node.name in machines - self._complete for node in answer.nodes)
+        if machines == self._made and not unfinished:
+            return plan.changes_states
+        self._run(machines)
+        return True
+
+    def _plan(self, answer: Answer) -> Plan:
+        plan = decide(
+            answer.nodes,
+            made=self._made,
+            complete=self._complete,
+            kept=self._kept,
+            failed=self._failed or {},
+            now=answer.now,
+        )
+        self._failed = dict(plan.failed)
+        for name, reason in plan.down.items():
+            self._say(f"{name}: {reason}")
+        return plan
+
+    def _lost(self) -> set[str]:
+        """Return nodes of a run that was cut off whose machines may exist: the next run takes them into the state."""
+        return {name for name in read_names(self._marker) if name in self._places} - self._made
+
+    def _is_busy(self) -> bool:
+        """Return whether another run of the stack is active, such as that of a controller that was killed."""
+        try:
+            with self._deployment.workspace.exclusive():
+                return False
+        except CliError:
+            return True
+
+    def _status(self, answer: Answer) -> Status:
+        awaited = {node.name for node in answer.nodes if node.awaited}
+        self._began = {name: self._began.get(name, answer.now) for name in awaited}
+        failed = {name: (each.count, each.until, each.why) for name, each in (self._failed or {}).items()}
+        return Status(
+            self._deployment.workspace.stack, list(self._places), 0, self._limit, self._began, self._places, failed
+        )
+
+    def _run(self, machines: frozenset[str]) -> None:
+        """Bring the stack to these machines, and give up those that do not come."""
+        for name in sorted(machines - self._made):
+            self._say(f"renting {name} at {self._places[name]}")
+        for name in sorted(self._made - machines):
+            self._say(f"returning {name}")
+        self._marker.write_text("\n".join(sorted(machines - self._made)), encoding="utf-8")
+        run = self._start(sorted(machines))
+        try:
+            while not run.ended():
+                time.sleep(1)
+                if run.seconds % EVERY_SECONDS < 1:
+                    self._look(run)
+        finally:
+            while not run.ended():
+                run.end()
+                time.sleep(0.5)
+        failures = run.failures()
+        if failures is None:
+            self._say("the run did not end by itself; the next one continues it")
+            return
+        self._marker.unlink(missing_ok=True)
+        if failures:
+            self._give_up(failures)
+
+    def _look(self, run: Run) -> None:
+        """Report while a run goes on; end it if a machine is not wanted any more, or another one has waited long."""
+        try:
+            answer = self._answer = self._head.exchange(None, self._status(self._answer))
+        except CliError as error:
+            self._say(str(error))
+            return
+        states = {node.name: node for node in answer.nodes}
+        late = [name for name in run.machines if name in states and not states[name].wanted and name not in self._made]
+        waiting = [node.name for node in answer.nodes if node.awaited and node.name not in run.machines | self._made]
+        if late and run.seconds > EVERY_SECONDS:
+            self._say(f"Slurm no longer waits for {', '.join(late)}: ending this run")
+            run.end()
+        elif waiting and run.seconds > PATIENCE_SECONDS:
+            self._say(f"jobs wait for {', '.join(waiting)}: starting again with them")
+            run.end()
+
+    def _give_up(self, failures: dict[str, str]) -> None:
+        for name, cause in failures.items():
+            self._say(f"{name or 'the run'} failed: {cause}")
+        answer = self._head.exchange()
+        plan = after_failures(answer.nodes, failures, self._failed or {}, answer.now)
+        self._failed = dict(plan.failed)
+        for name, reason in plan.down.items():
+            self._say(f"{name}: {reason}")
+        self._head.exchange(plan, self._status(answer))

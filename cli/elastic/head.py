@@ -1,0 +1,71 @@
+"""Talk with `tailrack elastic` on the head node, over the connection of the stack's steps."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cli.elastic.plan import Attempts, Placeholder, Plan
+from cli.head.answer import ask_head
+from cli.output.terminal import one_line
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.workspace import CliError
+from components.roles.tailrack_command.elastic_status import Status
+from engine.events import Made
+
+_COMMAND = """set -e
+program=/usr/local/bin/tailrack
+if [ "$(id -u)" = 0 ]; then $program {words}; else sudo -n $program {words}; fi"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The placeholders in slurmctld, the failed attempts and machines being rented of the last report, and the time."""
+
+    nodes: Sequence[Placeholder]
+    failed: Mapping[str, Attempts]
+    renting: Mapping[str, float]
+    now: float
+
+
+class Head:
+    """The head node of a pool's cluster.
+
+    pool       the pool's name there
+    resources  of the last run, whose steps have the connection
+    """
+
+    def __init__(self, deployment: Deployment, name: str, pool: str, resources: Sequence[Made]) -> None:
+        self._deployment, self._name, self._pool, self._resources = deployment, name, pool, resources
+
+    def exchange(self, plan: Plan | None = None, status: Status | None = None) -> Answer:
+        """Apply a plan's states and record a report, and return the present states. Raises CliError."""
+        changes = {
+            "down": dict(plan.down) if plan else {},
+            "resume": list(plan.resume) if plan else [],
+            "power_up": list(plan.power_up) if plan else [],
+            "status": status.to_plain() if status else None,
+        }
+        words = ["elastic", "--json", *(["--apply", json.dumps(changes)] if plan or status else []), self._pool]
+        command = _COMMAND.replace("{words}", shlex.join(words))
+        return _read(ask_head(self._deployment, self._resources, self._name, command))
+
+
+def _read(text: str) -> Answer:
+    try:
+        data: Mapping[str, Any] = json.loads(text)
+        status = data["status"] or {"failed": {}, "renting": {}}
+        return Answer(
+            [
+                Placeholder(str(row["name"]), frozenset(map(str, row["flags"])), str(row["reason"]), str(row["by"]))
+                for row in data["nodes"]
+            ],
+            {str(name): Attempts(int(row[0]), float(row[1]), str(row[2])) for name, row in status["failed"].items()},
+            {str(name): float(since) for name, since in status["renting"].items()},
+            float(data["now"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        raise CliError(f"the head node did not report its placeholders: {one_line(text[-200:]) or 'nothing'}") from None

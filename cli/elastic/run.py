@@ -1,0 +1,94 @@
+"""One run of an elastic pool's `up` with given machines, in a process of its own, which can be ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Collection
+from pathlib import Path
+
+from cli.output.failures import describe_failure, first_line
+from cli.pulumi.workspace import PROJECT
+from engine.events import Failure, Made
+from stacks.rented import RENTED
+
+# Seconds for running steps to finish after the first signal.
+_END_SECONDS = 30
+
+
+class Run:
+    """A run that has started. `machines` are the nodes whose machines it keeps or rents."""
+
+    def __init__(self, command: list[str], machines: Collection[str], result: Path) -> None:
+        self.machines, self.began = frozenset(machines), time.monotonic()
+        self._result = result
+        result.unlink(missing_ok=True)
+        environment = {**os.environ, RENTED: ",".join(sorted(machines))}
+        words = [*command, "rent", "--result", str(result)]
+        self._process = subprocess.Popen(words, cwd=PROJECT, env=environment, stdin=subprocess.DEVNULL)
+        self._ends_at: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.began
+
+    def ended(self) -> bool:
+        """Return whether it has ended. One that was asked to end is killed after some time."""
+        if self._process.poll() is not None:
+            return True
+        if self._ends_at is not None and time.monotonic() > self._ends_at:
+            self._process.kill()
+        return False
+
+    def end(self) -> None:
+        """Ask it to end once."""
+        if self._ends_at is None:
+            self._process.send_signal(signal.SIGINT)
+            self._ends_at = time.monotonic() + _END_SECONDS
+
+    def failures(self) -> dict[str, str] | None:
+        """Return the causes of failures by node, or at the key "" for all; None for a run that was cut off."""
+        if self._ends_at is not None:
+            return None
+        try:
+            failures: dict[str, str] = json.loads(self._result.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return failures
+
+
+def by_node(failures: Collection[Failure], names: Collection[str]) -> dict[str, str]:
+    """Return the cause of each node's first failure, by node; of a failure that is no node's at the key ""."""
+    causes: dict[str, str] = {}
+    for failure in failures:
+        resource = failure.urn.rpartition("::")[2]
+        causes.setdefault(node_of(resource, names), _cause(failure))
+    return causes
+
+
+def _cause(failure: Failure) -> str:
+    """Return the failed step and the first line of its error."""
+    lines = [line.strip() for line in describe_failure(failure).splitlines()[1 if failure.urn else 0 :]]
+    error = next((line for line in lines if line), "no reason was given")
+    return f"{first_line(failure)}: {error}" if failure.urn else error
+
+
+def node_of(resource: str, names: Collection[str]) -> str:
+    """Return the node that a resource belongs to by its name, such as c1-container; empty if to none."""
+    return next((name for name in names if resource == name or resource.startswith(f"{name}-")), "")
+
+
+def made_nodes(resources: Collection[Made], names: Collection[str]) -> set[str]:
+    """Return the nodes that have resources in the stack."""
+    return {node for made in resources if (node := node_of(made.urn.rpartition("::")[2], names))}
+
+
+def read_names(path: Path) -> set[str]:
+    """Return the nodes that a run was renting when it was cut off; empty if the last run ended."""
+    try:
+        return set(path.read_text(encoding="utf-8").split())
+    except OSError:
+        return set()

@@ -1,0 +1,48 @@
+"""The machines of an elastic pool that a run keeps or rents."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from stacks.config import PoolConfig
+from stacks.read_outputs import StackOutputs
+from stacks.sites.kind import NodeSpec
+
+# Set by `make elastic` and the other commands: names, separated by commas. With plain Pulumi it is absent.
+RENTED = "TAILRACK_RENTED"
+
+
+def rented(placeholders: Sequence[NodeSpec], last_run: StackOutputs) -> list[NodeSpec]:
+    """Return the placeholders that have, or get, a machine. Without the variable, those that the last run left."""
+    text = os.environ.get(RENTED)
+    if text is None:
+        names = {node["name"] for node in (last_run.value("cluster") or {}).get("nodes", ())}
+    else:
+        names = set(text.split(","))
+    return [node for node in placeholders if node.name in names]
+
+
+def elastic_output(config: PoolConfig, owner: str) -> dict[str, Any]:
+    """Return what `make elastic` needs of the last run.
+
+    owner   the pool's name on the head node
+    """
+    kinds = {site.name: site.kind for site in config.sites}
+    nodes = config.nodes()
+    return {
+        "pool": owner,
+        "places": {node.name: f"{kinds[node.site]} site {node.site}" for node in nodes},
+        "limit": _limit(config, len(nodes)),
+        "kept": [node.name for node in nodes[: config.elastic.min]] if config.elastic else [],
+    }
+
+
+def _limit(config: PoolConfig, machines: int) -> str:
+    """Return the limit of machines at once, with the key that sets it."""
+    elastic, counted = config.elastic, f"at most {machines} machine{'' if machines == 1 else 's'} at once"
+    everything = len(config.all_nodes())
+    if elastic is None or machines == everything:
+        return f"{counted} (all of its sites)"
+    if elastic.max == machines:
+        return f"{counted} (tailrack:elastic.max)"
+    return f"{counted} (tailrack:elastic.max_price_per_hour: {elastic.max_price_per_hour:g} {config.currency})"

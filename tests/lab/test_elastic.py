@@ -1,0 +1,243 @@
+"""Jobs bring machines: a pool of none, whose machines come when jobs need them and go when they are idle.
+
+The tests share one cluster and run in the order of this file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cli.pulumi.find_engine import Found
+from cli.pulumi.workspace import PROJECT
+from lab.identity import lab_id
+from tests.chance import dice
+from tests.lab.cluster import ClusterUnderTest, dev_config, eventually
+
+NAMES = ("e1", "e2")
+
+
+class ElasticPool(ClusterUnderTest):
+    """A pool of two placeholders, `e1` and `e2` at site `cloud-e`, in the lab of a cluster under test."""
+
+    def __init__(self, cluster: ClusterUnderTest, folder: Path, found: Found) -> None:
+        config = {
+            "tailrack:kind": "pool",
+            "tailrack:cluster": cluster.stack,
+            "tailrack:elastic": {"max": 2, "idle_minutes": 1, "boot_minutes": 15, "cpus": 1, "memory_gb": 1},
+            "tailrack:sites": [
+                {"name": "cloud-e", "kind": "lab", "fabric": "tailnet", "pools": [{"name": "e", "count": 3}]}
+            ],
+        }
+        super().__init__(f"{cluster.stack}-e", folder, found, config)
+        self.cluster = cluster
+
+    @property
+    def lab(self) -> str:
+        """Return the id of the cluster's lab."""
+        return lab_id(PROJECT, self.cluster.stack)
+
+    def remove(self) -> None:
+        """Destroy the pool; its lab is the cluster's."""
+        deployment = self.deployment()
+        deployment.destroy()
+        deployment.workspace.forget()
+
+    def rented(self) -> set[str]:
+        """Return the machines that exist."""
+        names = subprocess.run(
+            ["docker", "ps", "-a", "--format", "{{.Names}}"], capture_output=True, text=True, check=True
+        ).stdout.split()
+        return {name for name in ("e1", "e2", "e3") if self.container(name) in names}
+
+    @contextmanager
+    def controller(self, *words: str) -> Iterator[subprocess.Popen[str]]:
+        """Run `make elastic` in a process group of its own."""
+        with (self.folder / "elastic.log").open("a", encoding="utf-8") as output:
+            process = subprocess.Popen(
+                ["env", "--default-signal=INT", *self.driver("elastic", *words)],
+                cwd=PROJECT, stdout=output, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+            )  # fmt: skip
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGINT)
+            try:
+                process.wait(120)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def log(self) -> str:
+        """Return the output of all controllers."""
+        return (self.folder / "elastic.log").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+    """Return a head node alone, which computes."""
+    made = make_cluster("te")
+    made.config = dev_config()
+    made.config["tailrack:sites"] = [{"name": "cloud-a", "kind": "lab", "fabric": "tailnet"}]
+    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
+    made.up_ok()
+    return made
+
+
+@pytest.fixture(scope="module")
+def pool(cluster: ClusterUnderTest, found: Found, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ElasticPool]:
+    """Return the pool, up, without machines."""
+    made = ElasticPool(cluster, tmp_path_factory.mktemp("e"), found)
+    made.deployment().workspace.forget()
+    try:
+        made.up_ok()
+        yield made
+    finally:
+        print(made.log() if (made.folder / "elastic.log").exists() else "no controller ran")
+        made.remove()
+
+
+def submit(cluster: ClusterUnderTest, command: str, *options: str) -> str:
+    """Submit a job of ada's to the pool's partition; return its number."""
+    words = " ".join(["sbatch", "--parsable", "-p", "cloud-e", *options, f"--wrap '{command}'"])
+    return cluster.run_as("ada", "head", words).strip()
+
+
+def flags(cluster: ClusterUnderTest, node: str) -> str:
+    """Return a node's states in Slurm."""
+    shown = cluster.run("head", f"scontrol show node {node}")
+    match = re.search(r"State=(\S+)", shown)
+    assert match, shown
+    return match[1]
+
+
+def why(cluster: ClusterUnderTest, job: str) -> str:
+    """Return what `tailrack why` prints for a job."""
+    return cluster.run_as("ada", "head", f"tailrack why {job}")
+
+
+def output(cluster: ClusterUnderTest, name: str) -> str:
+    """Return the output of a job in ada's home; empty without one."""
+    return cluster.attempt("head", f"cat /shared/home/ada/{name}").stdout.strip()
+
+
+def awaited(cluster: ClusterUnderTest) -> str:
+    """Return a placeholder that powers up; empty if none does."""
+    return next((name for name in NAMES if "POWERING_UP" in flags(cluster, name)), "")
+
+
+@contextmanager
+def breaking(pool: ElasticPool, node: str) -> Iterator[None]:
+    """Kill a machine whenever it exists."""
+    script = f"while sleep 0.2; do docker kill {pool.container(node)}; done"
+    process = subprocess.Popen(["bash", "-c", script], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_pool_of_no_machines_has_placeholders_in_slurm(cluster: ClusterUnderTest, pool: ElasticPool) -> None:
+    assert pool.rented() == set()
+    for name in NAMES:
+        assert flags(cluster, name) == "IDLE+CLOUD+POWERED_DOWN"
+    topology = cluster.run("head", "scontrol show topology")
+    assert "e[1-2]" in topology
+    assert "not rented" in cluster.run("head", "tailrack nodes")
+    pool.up_ok()
+    assert pool.touched() == set()
+
+
+def test_a_job_brings_a_machine_which_goes_when_it_is_idle(cluster: ClusterUnderTest, pool: ElasticPool) -> None:
+    with pool.controller():
+        eventually(lambda: "watching" in pool.log(), 60, "the controller runs")
+        began = time.time()
+        job = submit(cluster, "hostname", "-o", "/shared/home/ada/first")
+        eventually(lambda: "renting 1 of 1 at lab site cloud-e, pool te-e" in why(cluster, job), 60, "why says it")
+        eventually(lambda: output(cluster, "first") in NAMES, 240, "it ran")
+        ended = float(cluster.run("head", "stat -c %Y /shared/home/ada/first"))
+        (machine,) = pool.rented()
+        started = f"scontrol show node {machine} | sed -n 's/.*SlurmdStartTime=//p'"
+        booted = float(cluster.run("head", f"date -d $({started}) +%s"))
+        print(f"from sbatch to the first line: {ended - began:.0f} s; to slurmd: {booted - began:.0f} s")
+        eventually(lambda: pool.rented() == set(), 300, "the idle machine is returned")
+        eventually(lambda: flags(cluster, "e1") == "IDLE+CLOUD+POWERED_DOWN", 60, "its placeholder is free again")
+
+
+def test_two_jobs_at_once_bring_two_machines_and_a_third_waits_for_the_limit(
+    cluster: ClusterUnderTest, pool: ElasticPool
+) -> None:
+    jobs = [submit(cluster, "hostname; sleep 45", "-o", f"/shared/home/ada/both-{each}") for each in (1, 2)]
+    third = submit(cluster, "hostname", "-o", "/shared/home/ada/third")
+    with pool.controller():
+        eventually(lambda: len(pool.rented()) == 2, 60, "both are rented in one run")
+        eventually(
+            lambda: "Pool te-e rents at most 2 machines at once (tailrack:elastic.max)" in why(cluster, third),
+            60,
+            "the waiting job names the limit",
+        )
+        assert "waits for its machines: renting 1 of 1" in cluster.run_as("ada", "head", "sll --once")
+        # slurmctld restarts while machines are on their way.
+        cluster.run("head", "systemctl restart slurmctld")
+        eventually(lambda: {output(cluster, "both-1"), output(cluster, "both-2")} == set(NAMES), 240, "both ran")
+        eventually(lambda: output(cluster, "third") in NAMES, 240, "the third ran")
+    for job in (*jobs, third):
+        assert "Restarts=0" in cluster.run("head", f"scontrol show job {job}")
+
+
+def test_a_machine_that_never_comes_is_given_up_and_the_next_job_takes_another(
+    cluster: ClusterUnderTest, pool: ElasticPool
+) -> None:
+    # Whatever the tests before have left goes first.
+    with pool.controller():
+        eventually(lambda: pool.rented() == set(), 300, "nothing is rented")
+        eventually(lambda: flags(cluster, "e1") == flags(cluster, "e2") == "IDLE+CLOUD+POWERED_DOWN", 60, "both free")
+        job = submit(cluster, "hostname", "-o", "/shared/home/ada/never")
+        eventually(lambda: bool(awaited(cluster)), 60, "Slurm asks for a machine")
+        broken = awaited(cluster)
+        with breaking(pool, broken):
+            eventually(lambda: "DOWN" in flags(cluster, broken), 200, "the machine is given up")
+            reason = cluster.run("head", f"scontrol show node {broken}")
+            assert "tailrack: no machine: " in reason, reason
+            assert "next attempt after " in reason
+            eventually(lambda: broken not in pool.rented(), 120, "nobody pays for it")
+        assert "Restarts=1" in cluster.run("head", f"scontrol show job {job}")
+        submit(cluster, "hostname", "-o", "/shared/home/ada/second")
+        other = next(name for name in NAMES if name != broken)
+        eventually(lambda: output(cluster, "second") == other, 240, "another job is not blocked")
+        assert "no machine" in cluster.run("head", "tailrack nodes")
+        eventually(lambda: "DOWN" not in flags(cluster, broken), 240, "the pause ends, and the node may be asked for")
+        eventually(lambda: output(cluster, "never") in NAMES, 300, "the first job runs after all")
+
+
+@pytest.mark.proof
+def test_a_controller_that_is_killed_ten_times_leaves_nothing_rented(
+    cluster: ClusterUnderTest, pool: ElasticPool
+) -> None:
+    chance = dice("elastic")
+    for turn in range(10):
+        job = submit(cluster, "hostname", "-o", f"/shared/home/ada/turn-{turn}")
+        with pool.controller() as process:
+            time.sleep(chance.uniform(2, 30))
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if chance.random() < 0.3:
+            cluster.run("head", f"scancel {job}")
+    with pool.controller():
+        eventually(lambda: not cluster.run("head", "squeue -h").strip(), 600, "all jobs have run")
+        eventually(lambda: pool.rented() == set(), 400, "nothing is rented")
+        eventually(lambda: flags(cluster, "e1") == flags(cluster, "e2") == "IDLE+CLOUD+POWERED_DOWN", 60, "both free")
+    names = {made.urn.rpartition("::")[2].partition("-")[0] for made in pool.deployment().made()}
+    assert not names & set(NAMES), names
+    pool.up_ok()
+    assert pool.touched() == set()

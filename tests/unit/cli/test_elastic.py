@@ -1,0 +1,109 @@
+"""Which machines of an elastic pool must exist, decided from the states of placeholders alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cli.elastic.plan import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    Attempts,
+    Placeholder,
+    Plan,
+    after_failures,
+    decide,
+    next_attempt,
+)
+from cli.elastic.run import by_node, node_of
+from engine.events import Failure
+
+NOW = 1_000_000.0
+
+
+def node(flags: str, name: str = "e1", reason: str = "", by: str = "") -> Placeholder:
+    return Placeholder(name, frozenset(["CLOUD", *flags.split()]), reason, by)
+
+
+def plan(*nodes: Placeholder, **known: Any) -> Plan:
+    values: dict[str, Any] = {"made": (), "complete": (), "kept": (), "failed": {}, **known}
+    return decide(nodes, **values, now=NOW)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    ["IDLE", "ALLOCATED", "MIXED POWERING_UP NOT_RESPONDING", "IDLE POWERED_DOWN POWER_UP", "IDLE NOT_RESPONDING"],
+)
+def test_a_node_that_is_up_or_powers_up_has_a_machine(flags: str) -> None:
+    assert plan(node(flags)) == Plan(frozenset({"e1"}))
+
+
+@pytest.mark.parametrize("flags", ["IDLE POWERED_DOWN", "IDLE POWERING_DOWN", "IDLE POWER_DOWN", "DOWN POWERED_DOWN"])
+def test_a_node_that_is_suspended_loses_its_machine_before_anything_else_happens(flags: str) -> None:
+    assert plan(node(flags), made={"e1"}, complete={"e1"}) == Plan(frozenset())
+
+
+def test_a_suspended_node_without_a_machine_may_be_asked_for_again() -> None:
+    assert plan(node("IDLE POWERING_DOWN")).resume == ("e1",)
+    assert plan(node("DOWN POWERED_DOWN", reason="Not responding", by="slurm")).resume == ("e1",)
+    assert plan(node("IDLE DRAIN POWERED_DOWN", reason="tailrack health: gpu lost", by="root")).resume == ("e1",)
+
+
+def test_a_persons_drain_stays() -> None:
+    assert plan(node("IDLE DRAIN POWERING_DOWN", reason="ask ada", by="root")) == Plan(frozenset())
+
+
+def test_a_machine_that_slurm_suspended_and_wants_again_is_returned_first() -> None:
+    awaited = node("ALLOCATED POWERING_UP NOT_RESPONDING")
+    assert plan(awaited, made={"e1"}, complete={"e1"}).machines == frozenset()
+    assert plan(awaited, made={"e1"}).machines == {"e1"}
+    assert plan(awaited).machines == {"e1"}
+
+
+def test_a_resume_timeout_is_an_attempt_that_failed_and_the_node_waits_for_the_next_one() -> None:
+    late = node("DOWN POWERED_DOWN", reason="ResumeTimeout reached", by="slurm")
+    first = plan(late)
+    assert first.failed["e1"].count == 1
+    assert first.down["e1"].startswith("tailrack: no machine: it did not run jobs within")
+    assert plan(late, made={"e1"}) == Plan(frozenset()), "its machine is returned first"
+    waits = node("DOWN POWERED_DOWN", reason=first.down["e1"], by="root")
+    assert plan(waits, failed=first.failed) == Plan(frozenset(), failed=first.failed)
+    over = {"e1": Attempts(1, NOW - 1, "late")}
+    assert plan(waits, failed=over) == Plan(frozenset(), resume=("e1",), failed=over)
+    assert plan(waits).resume == ("e1",), "a report that was lost does not keep a node down for ever"
+
+
+def test_each_failure_waits_twice_as_long_and_a_machine_that_comes_ends_the_count() -> None:
+    attempts, pauses = None, []
+    for _ in range(8):
+        attempts = next_attempt(attempts, "no capacity", NOW)
+        pauses.append(attempts.until - NOW)
+    assert pauses[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
+    assert pauses[-1] == LONGEST_PAUSE
+    failed = {"e1": Attempts(3, NOW, "no capacity")}
+    assert plan(node("ALLOCATED"), failed=failed).failed == {}
+    assert plan(node("ALLOCATED POWERING_UP"), failed=failed).failed == failed
+
+
+def test_only_nodes_that_a_job_still_waits_for_are_given_up() -> None:
+    nodes = [node("ALLOCATED POWERING_UP"), node("ALLOCATED", "e2"), node("MIXED POWERING_UP", "e3")]
+    given_up = after_failures(nodes, {"e1": "no capacity", "e2": "its services"}, {}, NOW)
+    assert given_up.down.keys() == given_up.failed.keys() == {"e1"}
+    assert "no capacity; next attempt after " in given_up.down["e1"]
+    assert after_failures(nodes, {"": "the program"}, {}, NOW).down.keys() == {"e1", "e3"}
+
+
+def test_kept_machines_come_without_a_job() -> None:
+    assert plan(node("IDLE POWERED_DOWN"), kept=["e1"]).power_up == ("e1",)
+    assert plan(node("IDLE POWERED_DOWN", "e2"), kept=["e1"]).power_up == ()
+
+
+def test_a_failure_belongs_to_the_node_that_its_resource_is_named_after() -> None:
+    names = ["e1", "e11"]
+    assert [node_of(name, names) for name in ("e1", "e1-node", "e11-check", "e-pool", "burst-pool")] == [
+        "e1", "e1", "e11", "", "",
+    ]  # fmt: skip
+    urn = "urn:pulumi:burst::tailrack::tailrack:cluster:ComputeNode$command:remote:Command::e1-check"
+    causes = by_node([Failure(urn, "boom\nmore"), Failure(urn, "later"), Failure("", "no program")], names)
+    assert causes == {"e1": "e1-check: boom", "": "no program"}
