@@ -79,11 +79,12 @@ class Controller:
             self._failed, self._began = dict(answer.failed), dict(answer.renting)
         plan = self._plan(answer)
         answer = self._answer = self._head.exchange(plan, self._status(answer))
-        machines = plan.machines | self._lost()
+        lost = self._lost()
+        machines = plan.machines | lost
         unfinished = any(node.awaited and node.name in machines - self._complete for node in answer.nodes)
         if machines == self._made and not unfinished:
             return plan.changes_states
-        self._run(machines)
+        self._run(machines, lost)
         return True
 
     def _plan(self, answer: Answer) -> Plan:
@@ -120,8 +121,11 @@ class Controller:
             self._deployment.workspace.stack, list(self._places), 0, self._limit, self._began, self._places, failed
         )
 
-    def _run(self, machines: frozenset[str]) -> None:
-        """Bring the stack to these machines, and give up those that do not come."""
+    def _run(self, machines: frozenset[str], lost: set[str]) -> None:
+        """Bring the stack to these machines, and give up those that do not come.
+
+        lost   those of them that are only taken into the state
+        """
         for name in sorted(machines - self._made):
             self._say(f"renting {name} at {self._places[name]}")
         for name in sorted(self._made - machines):
@@ -132,20 +136,21 @@ class Controller:
             while not run.ended():
                 time.sleep(1)
                 if run.seconds % EVERY_SECONDS < 1:
-                    self._look(run)
+                    self._look(run, lost)
         finally:
             while not run.ended():
                 run.end()
                 time.sleep(0.5)
         failures = run.failures()
-        if failures is None:
-            self._say("the run did not end by itself; the next one continues it")
+        if failures is None and run.was_ended:
             return
+        if failures is None:
+            raise CliError("the run of the pool's up could not start, or was killed (see above)")
         self._marker.unlink(missing_ok=True)
         if failures:
             self._give_up(failures)
 
-    def _look(self, run: Run) -> None:
+    def _look(self, run: Run, lost: set[str]) -> None:
         """Report while a run goes on; end it if a machine is not wanted any more, or another one has waited long."""
         try:
             answer = self._answer = self._head.exchange(None, self._status(self._answer))
@@ -153,7 +158,8 @@ class Controller:
             self._say(str(error))
             return
         states = {node.name: node for node in answer.nodes}
-        late = [name for name in run.machines if name in states and not states[name].wanted and name not in self._made]
+        new = run.machines - self._made - lost
+        late = [name for name in sorted(new) if name in states and not states[name].wanted]
         waiting = [node.name for node in answer.nodes if node.awaited and node.name not in run.machines | self._made]
         if late and run.seconds > EVERY_SECONDS:
             self._say(f"Slurm no longer waits for {', '.join(late)}: ending this run")

@@ -35,6 +35,11 @@ class Run:
     def seconds(self) -> float:
         return time.monotonic() - self.began
 
+    @property
+    def was_ended(self) -> bool:
+        """Return whether it was asked to end."""
+        return self._ends_at is not None
+
     def ended(self) -> bool:
         """Return whether it has ended. One that was asked to end is killed after some time."""
         if self._process.poll() is not None:
@@ -51,7 +56,7 @@ class Run:
 
     def failures(self) -> dict[str, str] | None:
         """Return the causes of failures by node, or at the key "" for all; None for a run that was cut off."""
-        if self._ends_at is not None:
+        if self.was_ended:
             return None
         try:
             failures: dict[str, str] = json.loads(self._result.read_text(encoding="utf-8"))

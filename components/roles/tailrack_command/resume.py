@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.ask import Checked, ask, checked
+from components.roles.tailrack_command.elastic_status import NO_MACHINE
 from components.roles.tailrack_command.nodes import failures_of
 from components.roles.tailrack_command.out_reason import Out, why_out
 from components.validation.preflight.findings import plain, worst_first
@@ -43,6 +44,10 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"{node.name} is {node.state}, by {out.whose}{f' ({out.who})' if out.who else ''}: {plain(out.reason)}")
     if out.whose in ("prolog", "epilog"):
         print(f"next: {plain(out.next)}")
+    if out.reason.startswith(NO_MACHINE):
+        slurm.scontrol("update", f"nodename={node.name}", "state=resume")
+        print(f"jobs may ask for {node.name} again; `make elastic` of its pool rents it")
+        return 0
     problems = list(objections(node, out))
     result = (
         Checked(None, "it does not answer")
