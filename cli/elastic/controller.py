@@ -147,8 +147,11 @@ class Controller:
         if failures is None:
             raise CliError("the run of the pool's up could not start, or was killed (see above)")
         self._marker.unlink(missing_ok=True)
-        if failures:
-            self._give_up(failures)
+        # A site without capacity may be only a warning of the run.
+        self._read_stack()
+        missing = dict.fromkeys(machines - self._made - lost, "the run brought no machine")
+        if failures or missing:
+            self._give_up({**missing, **failures})
 
     def _look(self, run: Run, lost: set[str]) -> None:
         """Report while a run goes on; end it if a machine is not wanted any more, or another one has waited long."""

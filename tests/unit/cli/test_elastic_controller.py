@@ -139,6 +139,13 @@ def test_a_machine_that_fails_is_returned_and_tried_again_after_a_pause_that_dou
     assert "DOWN" in cloud.states["e1"][0], "the second pause is twice as long"
 
 
+def test_a_run_that_ends_well_without_the_machine_is_an_attempt_that_failed(cloud: Cloud) -> None:
+    cloud.states["e1"], cloud.failures = (ASKED, ""), dict  # type: ignore[method-assign]
+    once(cloud)
+    assert cloud.runs == [["e1"]]
+    assert "no machine: the run brought no machine; next attempt" in cloud.states["e1"][1]
+
+
 def test_a_machine_of_a_run_that_was_cut_off_is_found_and_returned(cloud: Cloud) -> None:
     (cloud.folder / "renting").write_text("e1", encoding="utf-8")
     once(cloud)
