@@ -15,6 +15,7 @@ from cli.pulumi.workspace import PROJECT
 from engine.events import Failure, Made
 from stacks.rented import RENTED
 
+_STEP_ERROR = "tailrack: "
 # Seconds for running steps to finish after the first signal.
 _END_SECONDS = 30
 
@@ -75,9 +76,11 @@ def by_node(failures: Collection[Failure], names: Collection[str]) -> dict[str, 
 
 
 def _cause(failure: Failure) -> str:
-    """Return the failed step and the first line of its error."""
+    """Return the failed step and its error in one line."""
     lines = [line.strip() for line in describe_failure(failure).splitlines()[1 if failure.urn else 0 :]]
-    error = next((line for line in lines if line), "no reason was given")
+    errors = [line for line in lines if line and not line.startswith("next:")] or ["no reason was given"]
+    # A step on a host prints its error first, and lines of its log; other programs print theirs last.
+    error = next((line for line in errors if line.startswith(_STEP_ERROR)), errors[-1]).removeprefix(_STEP_ERROR)
     return f"{first_line(failure)}: {error}" if failure.urn else error
 
 

@@ -105,5 +105,9 @@ def test_a_failure_belongs_to_the_node_that_its_resource_is_named_after() -> Non
         "e1", "e1", "e11", "", "",
     ]  # fmt: skip
     urn = "urn:pulumi:burst::tailrack::tailrack:cluster:ComputeNode$command:remote:Command::e1-check"
-    causes = by_node([Failure(urn, "boom\nmore"), Failure(urn, "later"), Failure("", "no program")], names)
-    assert causes == {"e1": "e1-check: boom", "": "no program"}
+    step = "tailrack: e1: step e1-check failed: no memory\n--- last lines\n---\nnext: read it"
+    causes = by_node([Failure(urn, step), Failure(urn, "later"), Failure("", "no program")], names)
+    assert causes == {"e1": "e1-check: e1: step e1-check failed: no memory", "": "no program"}
+    assert by_node([Failure(urn, "lab node: create x\nlab: x is not ready\n")], names) == {
+        "e1": "e1-check: lab: x is not ready"
+    }
