@@ -69,6 +69,7 @@ def up(client: docker.DockerClient, spec: NodeSpec, files: Files | None = None) 
             say(f"node: {name} is of another kind or site; creating it again")
             forget(container.remove, v=True, force=True)
             container = None
+        new = container is None
         if container is None:
             container = _create(client, spec, name, image)
         if container.status == "created":
@@ -81,7 +82,13 @@ def up(client: docker.DockerClient, spec: NodeSpec, files: Files | None = None) 
         elif container.status != "running":
             container.start()
     address = _address(container, spec)
-    _wait(container, address, boots_on=spec.like == "cloud")
+    try:
+        _wait(container, address, boots_on=spec.like == "cloud")
+    except LabError:
+        # The stack's state does not have a machine whose first start failed, so nothing else would remove it.
+        if new and container.status != "running":
+            down(client, spec)
+        raise
     return NodeAddress(address, SSH_PORT, user, host_key)
 
 

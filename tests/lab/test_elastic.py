@@ -51,6 +51,10 @@ class ElasticPool(ClusterUnderTest):
         deployment.destroy()
         deployment.workspace.forget()
 
+    def what_slurm_says(self) -> str:
+        """Return what the cluster's Slurm says of a test that failed, and the controllers' output."""
+        return self.cluster.what_slurm_says() + self.log()
+
     def rented(self) -> set[str]:
         """Return the machines that exist."""
         names = subprocess.run(
