@@ -232,7 +232,7 @@ def test_a_controller_that_is_killed_ten_times_leaves_nothing_rented(
     for turn in range(10):
         job = submit(cluster, "hostname", "-o", f"/shared/home/ada/turn-{turn}")
         with pool.controller() as process:
-            time.sleep(chance.uniform(2, 30))
+            time.sleep(chance.uniform(2, 22))
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         if chance.random() < 0.3:
