@@ -17,7 +17,7 @@ from stacks.joining import peer, problems
 from stacks.outputs import headline
 from stacks.read_outputs import StackOutputs, read_outputs
 from stacks.release import RELEASE
-from stacks.rentals import Rentals, rented_output, rentals
+from stacks.rentals import Rentals, rentals, rented_output
 from stacks.rented import elastic_output, rented
 from stacks.sites.machines import host_of, machines
 from stacks.stack_outputs import cluster_output, full_name

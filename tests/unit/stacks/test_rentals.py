@@ -82,3 +82,14 @@ def _done(value: Any) -> Any:
     future = asyncio.get_running_loop().create_future()
     future.set_result(value)
     return future
+
+
+def test_an_elastic_pool_keeps_its_sites_while_no_machine_of_them_is_rented(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "look", lambda *_, **__: Present())
+    config = parse(
+        {**raw(), "elastic": {"cpus": 26, "memory_gb": 221}}, PoolConfig, base_dir=folder, secret_keys=SECRET
+    )
+    found = asyncio.run(rentals(config, "burst", LAST, []))
+    assert (list(found.nodes), [site.name for site in found.sites]) == ([], ["burst"])
