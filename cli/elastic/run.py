@@ -1,4 +1,4 @@
-"""One run of an elastic pool's `up` with given machines, in a process of its own, which can be ended."""
+"""One run of an elastic pool's `up` with given machines, in its own process, which can be ended."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Run:
         return self._ends_at is not None
 
     def ended(self) -> bool:
-        """Return whether it has ended. One that was asked to end is killed after some time."""
+        """Return whether it has ended. A run that was asked to end is killed after some time."""
         if self._process.poll() is not None:
             return True
         if self._ends_at is not None and time.monotonic() > self._ends_at:

@@ -6,7 +6,7 @@ from components.node import files
 from components.node.state import STATE_DIR
 from components.roles.slurm.paths import POOLS
 
-# What `make elastic` last reported of each pool: <pool>/status.json.
+# The last report of `make elastic` on each pool: <pool>/status.json.
 FOLDER = f"{STATE_DIR}/elastic"
 STATUS = "status.json"
 

@@ -24,7 +24,7 @@ NO_MACHINE = "tailrack: no machine: "
 
 @dataclass(frozen=True)
 class Status:
-    """What `make elastic` reported of a pool.
+    """The report of `make elastic` on a pool.
 
     stack    the pool's stack; nodes: its placeholders
     seen     Unix seconds of the report
@@ -99,7 +99,7 @@ def _renting(names: set[str], status: Status, now: float) -> Iterator[str]:
     awaited = [name for name in own if name in status.renting]
     if now - status.seen > SILENT_SECONDS:
         yield (
-            f"Nobody rents machines for pool {status.stack}: `make elastic STACK={status.stack}` last ran "
+            f"No one rents machines for pool {status.stack}: `make elastic STACK={status.stack}` last ran "
             f"{_ago(now - status.seen)} ago."
         )
     elif awaited:

@@ -45,7 +45,7 @@ def test_a_job_that_gets_machines_says_how_many_where_and_for_how_long() -> None
     ]
     assert renting(["a1"], [STATUS], NOW) == []
     (sentence,) = renting(["e1"], [Status("burst", ["e1"], NOW - 600)], NOW)
-    assert sentence == "Nobody rents machines for pool burst: `make elastic STACK=burst` last ran 10 min ago."
+    assert sentence == "No one rents machines for pool burst: `make elastic STACK=burst` last ran 10 min ago."
 
 
 def test_a_waiting_job_names_the_limit_once_no_placeholder_is_free() -> None:
