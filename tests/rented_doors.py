@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import socket
 import threading
@@ -25,14 +26,13 @@ class Doors:
 
     def start(self, machine: Machine, *, own_host_key: bool) -> str:
         """Open a door."""
-        number = next(_NEXT)
-        address = f"127.9.{number // 250}.{number % 250 + 1}"
+        door, address = _free_address()
+        self._sockets[machine.id] = door
         if self.silent:
             self.silent -= 1
-            return address
-        door = socket.create_server((address, 22))
-        self._sockets[machine.id] = door
-        threading.Thread(target=_greet, args=[door], daemon=True).start()
+        else:
+            door.listen()
+            threading.Thread(target=_greet, args=[door], daemon=True).start()
         return address
 
     def restart(self, machine: Machine) -> None:
@@ -42,6 +42,22 @@ class Doors:
         """Close a door."""
         if door := self._sockets.pop(machine.id, None):
             door.close()
+
+
+def _free_address() -> tuple[socket.socket, str]:
+    """Return a socket at an address that no other process of the tests has."""
+    while True:
+        number = next(_NEXT)
+        address = f"127.9.{number // 250}.{number % 250 + 1}"
+        door = socket.socket()
+        try:
+            door.bind((address, 22))
+        except OSError as error:
+            door.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return door, address
 
 
 def _greet(door: socket.socket) -> None:
