@@ -16,6 +16,7 @@ from stacks.rentals import Rentals, rentals, rented_output
 from stacks.sites.rented.present import AccessDeniedError, Present
 from tests.unit.configs import LAB
 from tests.unit.stacks.test_config_rented import KEY, SECRET, folder, raw
+from tests.unit.stacks.test_read_outputs import run
 
 __all__ = ["folder"]
 LAST = StackOutputs({"rented": {"g1": {"id": "i1"}}}, frozenset())
@@ -32,7 +33,7 @@ def asked(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: Present | Excep
     warnings = list[str]()
     monkeypatch.setattr(pulumi.log, "warn", warnings.append)
     config = parse(raw(), PoolConfig, base_dir=folder, secret_keys=SECRET)
-    found = asyncio.run(rentals(config, "burst", LAST))
+    found = run(rentals(config, "burst", LAST))
     assert warnings == list(answer.messages if isinstance(answer, Present) else ())
     return found
 
@@ -64,7 +65,7 @@ def test_a_rejected_key_is_an_error_of_the_run(folder: Path, monkeypatch: pytest
 def test_a_stack_that_rents_nothing_asks_no_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "look", None)
     config = parse(LAB, base_dir=tmp_path, secret_keys=frozenset({"tailnet"}))
-    found = asyncio.run(rentals(config, "dev", LAST))
+    found = run(rentals(config, "dev", LAST))
     assert list(found.nodes) == config.nodes()
     assert rented_output({}) == {}
 
@@ -75,7 +76,7 @@ def test_a_machine_that_failed_does_not_hide_the_others_in_the_output() -> None:
         facts = {"g1": pulumi.Output.from_input({"id": "i1"}), "g2": failed}
         return await rented_output(facts)["rented"].future()
 
-    assert asyncio.run(output()) == {"g1": {"id": "i1"}}
+    assert run(output()) == {"g1": {"id": "i1"}}
 
 
 def _done(value: Any) -> Any:
@@ -91,5 +92,5 @@ def test_an_elastic_pool_keeps_its_sites_while_no_machine_of_them_is_rented(
     config = parse(
         {**raw(), "elastic": {"cpus": 26, "memory_gb": 221}}, PoolConfig, base_dir=folder, secret_keys=SECRET
     )
-    found = asyncio.run(rentals(config, "burst", LAST, []))
+    found = run(rentals(config, "burst", LAST, []))
     assert (list(found.nodes), [site.name for site in found.sites]) == ([], ["burst"])
