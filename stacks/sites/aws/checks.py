@@ -9,6 +9,7 @@ from components.settings.problems import Report, show_name
 from stacks.sites.aws.images import IMAGES, image_for
 from stacks.sites.aws.instance_types import has_nvidia_gpus, is_arm
 from stacks.sites.hosts.checks import check_one_key
+from stacks.sites.login_key import check_public_key
 from stacks.sites.pools import check_not_empty
 
 RESERVED = ("capacity-block", "reservation")
@@ -24,7 +25,7 @@ def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
     for site in sites:
         check_not_empty(site, head, report)
         check_one_key(site, report)
-        _check_public_key(site, report)
+        check_public_key(site, "instances", report)
         head_here = head.text("site") is not None and head.text("site") == site.text("name")
         _check_network(site, head_here, report)
         for pool in site.items("pools"):
@@ -34,17 +35,6 @@ def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
         for shape in (*site.items("pools"), *([site.section("head")] if head_here else [])):
             _check_image(shape, report)
     _check_elastic_ips(sites, report)
-
-
-def _check_public_key(site: Draft, report: Report) -> None:
-    by_agent, has_key = site.value("agent") is True, "public_key" in site.raw
-    path = site.path_of("public_key")
-    if by_agent and not has_key:
-        breaks, fix = "no one could log in to the instances", "write the line that `ssh-add -L` prints"
-        report.add(path, "is missing, but the key is in an agent", breaks, fix)
-    if has_key and not by_agent:
-        breaks = "it may not belong to the key that logs in"
-        report.add(path, "is set, but agent is not true", breaks, "remove it")
 
 
 def _check_network(site: Draft, head_here: bool, report: Report) -> None:

@@ -10,14 +10,14 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from components.settings.cluster import Head
 from components.settings.money import Price, price_key
 from components.settings.network_names import TAILNET
-from components.settings.section import Section, key, named, number, yes_no
-from components.settings.ssh_keys import public_key
+from components.settings.section import Section, key, number, yes_no
 from components.settings.types import Feature, GpuText, Whole, refuse
 from stacks.sites.aws.instance_keys import ImageWord, InstanceType, disk_key, image_key, type_key, user_key
 from stacks.sites.aws.instance_types import stands_close
 from stacks.sites.hosts.ssh_types import KeyFile, Login
 from stacks.sites.kind import NodeSpec, Site, features_key, kind_key
-from stacks.sites.pools import MOST_NODES, PoolName, pool_node_names
+from stacks.sites.login_key import PublicKey, private_key_file_key, public_key_key
+from stacks.sites.pools import PoolName, new_nodes, pool_count_key, pool_gpu_key, pool_name_key
 
 Market = Literal["on-demand", "spot", "capacity-block", "reservation"]
 
@@ -58,18 +58,12 @@ def _door(value: object) -> object:
     return network
 
 
-def _public_key(value: str) -> str:
-    """Return the key as 'TYPE BASE64' without its comment."""
-    return public_key(value, "public key", "public key of type ed25519 or ecdsa")
-
-
 def _id(kind: str) -> Any:
     return AfterValidator(
         lambda value: value if re.fullmatch(rf"{kind}-[0-9a-f]{{8,17}}", value) else refuse(f"is not a {kind}- id")
     )
 
 
-PublicKey = Annotated[str, AfterValidator(_public_key)]
 Door = Annotated[ipaddress.IPv4Network, BeforeValidator(_door)]
 
 
@@ -86,19 +80,8 @@ class AwsHead(Section):
 class AwsPool(Section):
     """A pool of similar nodes at an aws site: name1, name2, ... up to count."""
 
-    name: PoolName = named(
-        "the common part of the nodes' names, at most 59 characters",
-        breaks="its nodes are named after it, with 1, 2, ... at the end",
-        fix="write a name such as p5-",
-    )
-    count: Whole = number(
-        "number of nodes",
-        1,
-        MOST_NODES,
-        breaks="the pool would have no nodes",
-        fix="write 1 or more, or delete the pool",
-        default=1,
-    )
+    name: PoolName = pool_name_key("p5-")
+    count: Whole = pool_count_key()
     type: InstanceType = type_key()
     image: ImageWord = image_key()
     user: Login | None = user_key()
@@ -128,13 +111,7 @@ class AwsPool(Section):
     efa: bool = yes_no(
         "create as many EFA interfaces as the type has, in AWS's layout; each node then needs an elastic IP", False
     )
-    gpu: GpuText | None = key(
-        "each node's GPUs, `kind:count`; the check step compares them with the machine",
-        wants="a GPU kind and a count such as h100:8",
-        breaks="Slurm would not offer the node's GPUs",
-        fix="write KIND:COUNT, or leave gpu out",
-        default=None,
-    )
+    gpu: GpuText | None = pool_gpu_key()
     features: tuple[Feature, ...] = features_key("Slurm features of each node, for `--constraint`")
     price_per_hour: Price | None = price_key("each node, for its `market` (default: the site's price)")
 
@@ -171,21 +148,9 @@ class AwsSite(Site):
         fix="write your public address, with /32",
         min_length=1,
     )
-    private_key_file: KeyFile | None = key(
-        "private key for the log-in; the instances get its public half. Use this or `agent`",
-        wants="a path of a private key file",
-        breaks="tailrack could not log in",
-        fix="write the path of your key, such as ~/.ssh/id_ed25519",
-        default=None,
-    )
+    private_key_file: KeyFile | None = private_key_file_key("instances")
     agent: bool = yes_no("use a key in your ssh-agent instead of a key file", False)
-    public_key: PublicKey | None = key(
-        "with `agent`: the key's public half, which the instances get",
-        wants="a public key such as 'ssh-ed25519 AAAA...'",
-        breaks="no one could log in",
-        fix="write the line that `ssh-add -L` prints",
-        default=None,
-    )
+    public_key: PublicKey | None = public_key_key("instances")
     subnet: Annotated[str, _id("subnet")] | None = key(
         "id of your own subnet with internet access; default: the stack creates a VPC",
         wants="an id such as subnet-0123456789abcdef0",
@@ -241,22 +206,11 @@ class AwsNode(NodeSpec):
 
 def nodes(site: AwsSite, head: Head) -> list[AwsNode]:
     """Return the nodes of the site, the head node first."""
-    head_nodes = (
-        [AwsNode.of(site, head, head.name, price=site.head.price_per_hour, shape=site.head)]
-        if head.site == site.name
-        else []
+    return new_nodes(
+        AwsNode,
+        site,
+        head,
+        {"price": site.head.price_per_hour, "shape": site.head},
+        site.pools,
+        lambda pool: {"shape": pool, "spot": "aws" if pool.market == "spot" else ""},
     )
-    return head_nodes + [
-        AwsNode.of(
-            site,
-            head,
-            name,
-            pool.features,
-            pool.gpu,
-            price=pool.price_per_hour,
-            shape=pool,
-            spot="aws" if pool.market == "spot" else "",
-        )
-        for pool in site.pools
-        for name in pool_node_names(pool.name, pool.count)
-    ]

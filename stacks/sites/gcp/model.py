@@ -9,7 +9,7 @@ from components.settings.cluster import Head
 from components.settings.section import key, number, yes_no
 from components.settings.types import Whole
 from stacks.sites.kind import NodeSpec, kind_key
-from stacks.sites.pools import pool_node_names
+from stacks.sites.pools import new_nodes
 from stacks.sites.rented.model import LoginSite, NewPool, RentedHead
 
 
@@ -75,23 +75,11 @@ class GcpNode(NodeSpec):
 def nodes(site: GcpSite, head: Head) -> list[GcpNode]:
     """Return the nodes of the site, the head node first."""
     shape = site.head
-    head_nodes = (
-        [GcpNode.of(site, head, head.name, price=shape.price_per_hour, type=shape.type, disk_gb=100)]
-        if head.site == site.name and shape
-        else []
+    return new_nodes(
+        GcpNode,
+        site,
+        head,
+        {"price": shape.price_per_hour, "type": shape.type, "disk_gb": 100} if shape else None,
+        site.pools,
+        lambda pool: {"type": pool.type, "spot": "gcp" if pool.spot else "", "disk_gb": pool.disk_gb},
     )
-    return head_nodes + [
-        GcpNode.of(
-            site,
-            head,
-            name,
-            pool.features,
-            pool.gpu,
-            price=pool.price_per_hour,
-            type=pool.type,
-            spot="gcp" if pool.spot else "",
-            disk_gb=pool.disk_gb,
-        )
-        for pool in site.pools
-        for name in pool_node_names(pool.name, pool.count)
-    ]

@@ -10,12 +10,12 @@ from components.settings.cluster import Head
 from components.settings.money import Price, price_key
 from components.settings.network_names import TAILNET
 from components.settings.problems import shown
-from components.settings.section import Section, key, named, number, yes_no
+from components.settings.section import Section, key, yes_no
 from components.settings.types import Feature, Whole, refuse
 from lab.profiles.machine import PROFILES, Like, Profile
 from lab.subnets import is_private
 from stacks.sites.kind import NodeSpec, Site, Spot, features_key, kind_key, spot_key
-from stacks.sites.pools import MOST_NODES, PoolName, pool_node_names
+from stacks.sites.pools import PoolName, pool_count_key, pool_name_key, pool_node_names
 
 
 def _subnet(value: object) -> object:
@@ -52,19 +52,8 @@ def _like_key(machines: str) -> Any:
 class LabPool(Section):
     """A pool of similar nodes at a lab site: name1, name2, ... up to count."""
 
-    name: PoolName = named(
-        "the common part of the nodes' names, at most 59 characters",
-        breaks="its nodes are named after it, with 1, 2, ... at the end",
-        fix="write a name such as a",
-    )
-    count: Whole = number(
-        "number of nodes",
-        1,
-        MOST_NODES,
-        breaks="the pool would have no nodes, or more than a bridge network supports",
-        fix="write 1 or more, or delete the pool",
-        default=1,
-    )
+    name: PoolName = pool_name_key("a")
+    count: Whole = pool_count_key("the pool would have no nodes, or more than a bridge network supports")
     features: tuple[Feature, ...] = features_key("Slurm features of each node, for `--constraint`")
     price_per_hour: Price | None = price_key("each node, for trying out prices (default: the site's price)")
     spot: Spot | None = spot_key("the nodes, for trying out notices,")

@@ -10,7 +10,7 @@ from components.settings.money import Price, price_key
 from components.settings.section import Section, key, number, yes_no
 from components.settings.types import Whole
 from stacks.sites.kind import NodeSpec, kind_key
-from stacks.sites.pools import pool_node_names
+from stacks.sites.pools import new_nodes
 from stacks.sites.rented.model import LoginSite, NewPool, TypeName, image_key
 
 Id = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{2,100}$")]
@@ -89,27 +89,12 @@ class NebiusNode(NodeSpec):
 def nodes(site: NebiusSite, head: Head) -> list[NebiusNode]:
     """Return the nodes of the site, the head node first."""
     shape = site.head
-    of_head: dict[str, Any] = (
-        {"type": shape.type, "preset": shape.preset, "preemptible": False, "disk_gb": 200} if shape else {}
-    )
-    head_nodes = (
-        [NebiusNode.of(site, head, head.name, price=shape.price_per_hour, **of_head)]
-        if head.site == site.name and shape
-        else []
-    )
-    return head_nodes + [
-        NebiusNode.of(
-            site,
-            head,
-            name,
-            pool.features,
-            pool.gpu,
-            price=pool.price_per_hour,
-            type=pool.type,
-            preset=pool.preset,
-            preemptible=pool.spot,
-            disk_gb=pool.disk_gb,
-        )
-        for pool in site.pools
-        for name in pool_node_names(pool.name, pool.count)
-    ]
+    of_head = None
+    if shape:
+        of_head = {"price": shape.price_per_hour, "type": shape.type, "preset": shape.preset}
+        of_head |= {"preemptible": False, "disk_gb": 200}
+    return new_nodes(NebiusNode, site, head, of_head, site.pools, _of_pool)
+
+
+def _of_pool(pool: NebiusPool) -> dict[str, Any]:
+    return {"type": pool.type, "preset": pool.preset, "preemptible": pool.spot, "disk_gb": pool.disk_gb}

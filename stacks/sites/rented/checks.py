@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from components.settings.draft import Draft
 from components.settings.problems import ROOT, Report, child_path, show_names
 from stacks.sites.hosts.checks import check_one_key
+from stacks.sites.login_key import check_public_key
 from stacks.sites.pools import check_not_empty
 from stacks.sites.rented.model import secret_command
 
@@ -22,23 +23,11 @@ def check_new_machines(sites: Sequence[Draft], head: Draft, report: Report) -> N
     for site in sites:
         check_not_empty(site, head, report)
         check_one_key(site, report)
-        check_public_key(site, report)
+        check_public_key(site, "machines", report)
         head_here = head.text("site") is not None and head.text("site") == site.text("name")
         if head_here and site.raw.get("head") is None:
             breaks, fix = "the cloud would not know which machine to rent", "write head: {type: TYPE}"
             report.add(site.path_of("head"), "missing, but the head node is at this site", breaks, fix)
-
-
-def check_public_key(site: Draft, report: Report) -> None:
-    """Report an agent without a public key, and a public key without an agent."""
-    by_agent, has_key = site.value("agent") is True, "public_key" in site.raw
-    path = site.path_of("public_key")
-    if by_agent and not has_key:
-        breaks, fix = "no one could log in to the machines", "write the line that `ssh-add -L` prints"
-        report.add(path, "is missing, but the key is in an agent", breaks, fix)
-    if has_key and not by_agent:
-        breaks = "it may not belong to the key that logs in"
-        report.add(path, "is set, but agent is not true", breaks, "remove it")
 
 
 def _check_attempts(site: Draft, pool: Draft, report: Report) -> None:

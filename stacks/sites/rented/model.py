@@ -12,19 +12,14 @@ from pydantic import AfterValidator, Field, SecretStr, create_model
 from components.roles.tailnet.settings import loopback
 from components.settings.cluster import Head
 from components.settings.money import Price, price_key
-from components.settings.section import Section, key, named, number, yes_no
-from components.settings.ssh_keys import public_key
+from components.settings.section import Section, key, number, yes_no
 from components.settings.types import Feature, GpuText, Whole, refuse
 from stacks.sites.hosts.ssh_types import KeyFile, Login
 from stacks.sites.kind import NodeSpec, Site, features_key
-from stacks.sites.pools import MOST_NODES, PoolName, pool_node_names
+from stacks.sites.login_key import PublicKey, private_key_file_key, public_key_key
+from stacks.sites.pools import PoolName, new_nodes, pool_count_key, pool_gpu_key, pool_name_key
 
 FAIL, WARN = "fail", "warn"
-
-
-def _public_key(value: str) -> str:
-    """Return the key as 'TYPE BASE64' without its comment."""
-    return public_key(value, "public key", "public key of type ed25519 or ecdsa")
 
 
 def _base_url(value: str) -> str:
@@ -124,27 +119,10 @@ class Attempt(Section):
 class NewPool(Section):
     """A pool of similar new nodes: name1, name2, ... up to count."""
 
-    name: PoolName = named(
-        "the common part of the nodes' names, at most 59 characters",
-        breaks="its nodes are named after it, with 1, 2, ... at the end",
-        fix="write a name such as gpu-",
-    )
-    count: Whole = number(
-        "number of nodes",
-        1,
-        MOST_NODES,
-        breaks="the pool would have no nodes",
-        fix="write 1 or more, or delete the pool",
-        default=1,
-    )
+    name: PoolName = pool_name_key("gpu-")
+    count: Whole = pool_count_key()
     type: TypeName = type_key()
-    gpu: GpuText | None = key(
-        "each node's GPUs, `kind:count`; the check step compares them with the machine",
-        wants="a GPU kind and a count such as h100:8",
-        breaks="Slurm would not offer the node's GPUs",
-        fix="write KIND:COUNT, or leave gpu out",
-        default=None,
-    )
+    gpu: GpuText | None = pool_gpu_key()
     features: tuple[Feature, ...] = features_key("Slurm features of each node, for `--constraint`")
     price_per_hour: Price | None = price_key(
         "each node (default: the site's price, or the cloud's where it says one in USD)"
@@ -185,21 +163,9 @@ class LoginSite(Site):
 
     image: ImageName = image_key("the image, by the cloud's name", "")
     user: Login = user_key("ubuntu")
-    private_key_file: KeyFile | None = key(
-        "private key for the log-in; the machines get its public half. Use this or `agent`",
-        wants="a path of a private key file",
-        breaks="tailrack could not log in",
-        fix="write the path of your key, such as ~/.ssh/id_ed25519",
-        default=None,
-    )
+    private_key_file: KeyFile | None = private_key_file_key("machines")
     agent: bool = yes_no("use a key in your ssh-agent instead of a key file", False)
-    public_key: Annotated[str, AfterValidator(_public_key)] | None = key(
-        "with `agent`: the key's public half, which the machines get",
-        wants="a public key such as 'ssh-ed25519 AAAA...'",
-        breaks="no one could log in",
-        fix="write the line that `ssh-add -L` prints",
-        default=None,
-    )
+    public_key: PublicKey | None = public_key_key("machines")
     tags: dict[TagName, TagValue] = key(
         "tags for every machine",
         wants="a mapping of words",
@@ -256,16 +222,8 @@ class RentedNode(NodeSpec):
 def nodes(site: RentedSite, head: Head) -> list[RentedNode]:
     """Return the nodes of the site, the head node first."""
     shape = site.head
-    head_nodes = (
-        [RentedNode.of(site, head, head.name, price=shape.price_per_hour, offers=((shape.type, site.region),))]
-        if head.site == site.name and shape
-        else []
-    )
-    return head_nodes + [
-        RentedNode.of(site, head, name, pool.features, pool.gpu, price=pool.price_per_hour, offers=_offers(site, pool))
-        for pool in site.pools
-        for name in pool_node_names(pool.name, pool.count)
-    ]
+    of_head = {"price": shape.price_per_hour, "offers": ((shape.type, site.region),)} if shape else None
+    return new_nodes(RentedNode, site, head, of_head, site.pools, lambda pool: {"offers": _offers(site, pool)})
 
 
 def _offers(site: RentedSite, pool: RentedPool) -> tuple[tuple[str, str], ...]:
