@@ -1,28 +1,19 @@
 """The section `groups`: groups of users, and checks for clashes with users and for unknown names."""
 
-import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.roles.users.settings import RESERVED_USERS, Id
+from components.roles.users.settings import Id, account_name
 from components.settings.draft import Draft, suggest
 from components.settings.problems import ROOT, Report, child_path
 from components.settings.section import Section, key
-from components.settings.types import refuse
 
 
 def _group_name(value: str) -> str:
-    if value in RESERVED_USERS or value.startswith("systemd-"):
-        refuse(
-            "is a name that Debian or a package on the nodes uses",
-            "the group's members would get the rights of the system's group",
-        )
-    if not re.fullmatch(r"[a-z][a-z0-9_-]*", value):
-        refuse("is not a name of lowercase letters, digits, '-' and '_' that starts with a letter")
-    return value
+    return account_name(value, "the group's members would get the rights of the system's group")
 
 
 class Group(Section):

@@ -32,15 +32,17 @@ RESERVED_USERS = word_set(
 )
 
 
-def _user_name(value: str) -> str:
+def account_name(value: str, breaks: str) -> str:
+    """Return a name that users and groups may have. `breaks` says what a name of the system would break."""
     if value in RESERVED_USERS or value.startswith("systemd-"):
-        refuse(
-            "is a name that Debian or a package on the nodes uses",
-            "the system account would get this user's uid, home and key",
-        )
+        refuse("is a name that Debian or a package on the nodes uses", breaks)
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", value):
         refuse("is not a name of lowercase letters, digits, '-' and '_' that starts with a letter")
     return value
+
+
+def _user_name(value: str) -> str:
+    return account_name(value, "the system account would get this user's uid, home and key")
 
 
 def _id(value: int) -> int:
