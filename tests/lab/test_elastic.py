@@ -18,42 +18,28 @@ import pytest
 
 from cli.pulumi.find_engine import Found
 from cli.pulumi.workspace import PROJECT
-from lab.identity import lab_id
 from tests.chance import dice
-from tests.lab.cluster import ClusterUnderTest, dev_config, eventually
+from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.pool_under_test import PoolUnderTest, bring_up_head_alone
 
 NAMES = ("e1", "e2")
 
 
-class ElasticPool(ClusterUnderTest):
+class ElasticPool(PoolUnderTest):
     """A pool of two placeholders, `e1` and `e2` at site `cloud-e`, in the lab of a cluster under test."""
 
     def __init__(self, cluster: ClusterUnderTest, folder: Path, found: Found) -> None:
         config = {
-            "tailrack:kind": "pool",
-            "tailrack:cluster": cluster.stack,
             "tailrack:elastic": {"max": 2, "idle_minutes": 1, "boot_minutes": 15, "cpus": 1, "memory_gb": 1},
             "tailrack:sites": [
                 {"name": "cloud-e", "kind": "lab", "fabric": "tailnet", "pools": [{"name": "e", "count": 3}]}
             ],
         }
-        super().__init__(f"{cluster.stack}-e", folder, found, config)
-        self.cluster = cluster
-
-    @property
-    def lab(self) -> str:
-        """Return the id of the cluster's lab."""
-        return lab_id(PROJECT, self.cluster.stack)
-
-    def remove(self) -> None:
-        """Destroy the pool; its lab is the cluster's."""
-        deployment = self.deployment()
-        deployment.destroy()
-        deployment.workspace.forget()
+        super().__init__(cluster, "e", folder, found, config)
 
     def what_slurm_says(self) -> str:
         """Return what the cluster's Slurm says of a test that failed, and the controllers' output."""
-        return self.cluster.what_slurm_says() + self.log()
+        return super().what_slurm_says() + self.log()
 
     def rented(self) -> set[str]:
         """Return the machines that exist."""
@@ -89,12 +75,7 @@ class ElasticPool(ClusterUnderTest):
 @pytest.fixture(scope="module")
 def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
     """Return a head node alone, which computes."""
-    made = make_cluster("te")
-    made.config = dev_config()
-    made.config["tailrack:sites"] = [{"name": "cloud-a", "kind": "lab", "fabric": "tailnet"}]
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
-    made.up_ok()
-    return made
+    return bring_up_head_alone(make_cluster("te"))
 
 
 @pytest.fixture(scope="module")

@@ -15,20 +15,18 @@ import pytest
 
 from cli.pulumi.find_engine import Found
 from cli.pulumi.workspace import PROJECT
-from lab.identity import lab_id
-from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, dev_config, eventually
+from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, eventually
+from tests.lab.pool_under_test import PoolUnderTest, bring_up_head_alone
 
 pytestmark = pytest.mark.proof
 LIMIT_MINUTES = 5  # the least that the config takes
 
 
-class PricedPool(ClusterUnderTest):
+class PricedPool(PoolUnderTest):
     """A pool of one node, `r1` at site `rented`, in the lab of a cluster under test."""
 
     def __init__(self, cluster: ClusterUnderTest, folder: Path, found: Found) -> None:
         config = {
-            "tailrack:kind": "pool",
-            "tailrack:cluster": cluster.stack,
             "tailrack:currency": "EUR",
             "tailrack:idle_limit_minutes": LIMIT_MINUTES,
             "tailrack:sites": [
@@ -36,19 +34,7 @@ class PricedPool(ClusterUnderTest):
             ],
             "tailrack:validation": SMALL_MEASUREMENT,
         }
-        super().__init__(f"{cluster.stack}-r", folder, found, config)
-        self.cluster = cluster
-
-    @property
-    def lab(self) -> str:
-        """The id of the cluster's lab."""
-        return lab_id(PROJECT, self.cluster.stack)
-
-    def remove(self) -> None:
-        """Destroy the pool; its lab is the cluster's."""
-        deployment = self.deployment()
-        deployment.destroy()
-        deployment.workspace.forget()
+        super().__init__(cluster, "r", folder, found, config)
 
     def reap(self) -> str:
         """Run `make reap`, which has to end well, and return what it says."""
@@ -60,12 +46,7 @@ class PricedPool(ClusterUnderTest):
 @pytest.fixture(scope="module")
 def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
     """A head node alone, which computes."""
-    made = make_cluster("tz")
-    made.config = dev_config()
-    made.config["tailrack:sites"] = [{"name": "cloud-a", "kind": "lab", "fabric": "tailnet"}]
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
-    made.up_ok()
-    return made
+    return bring_up_head_alone(make_cluster("tz"))
 
 
 @pytest.fixture(scope="module")

@@ -18,11 +18,11 @@ import pytest
 from cli import lab_commands
 from cli.pulumi.find_engine import Found
 from cli.pulumi.workspace import PROJECT
-from lab.identity import lab_id
 from lab.played_cloud.account import Account
 from lab.played_cloud.containers import Containers
 from lab.played_cloud.server import READ, WRITE, PlayedCloud, serve
 from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, dev_config, eventually
+from tests.lab.pool_under_test import PoolUnderTest
 from tests.lab.sealer import sealer_of
 
 API_KEY, READ_ONLY_KEY = "secret_played_cloud_writes.abc123", "secret_played_cloud_reads.abc123"
@@ -30,14 +30,12 @@ TYPE, PRICE_CENTS = "gpu_1x_played", 129
 EAST, WEST = "us-east-1", "us-west-2"
 
 
-class RentedPool(ClusterUnderTest):
+class RentedPool(PoolUnderTest):
     """A pool whose machines are rented, in the lab of a cluster under test."""
 
     def __init__(self, cluster: ClusterUnderTest, cloud: PlayedCloud, folder: Path, found: Found) -> None:
         key = lab_commands.STATE_DIR / cluster.lab / "id_ed25519"
         config: dict[str, Any] = {
-            "tailrack:kind": "pool",
-            "tailrack:cluster": cluster.stack,
             "tailrack:sites": [
                 {
                     "name": "burst",
@@ -53,8 +51,7 @@ class RentedPool(ClusterUnderTest):
             "tailrack:spot": {"forget_after_minutes": 5},
             "tailrack:validation": SMALL_MEASUREMENT,
         }
-        super().__init__(f"{cluster.stack}-rented", folder, found, config)
-        self.cluster = cluster
+        super().__init__(cluster, "rented", folder, found, config)
         self.deployment().workspace.forget()
         _, self._sealer = sealer_of(self)
         self.config["tailrack:tailnet"] = {"auth_key": {"secure": self._sealer.seal("any-key")}}
@@ -65,28 +62,17 @@ class RentedPool(ClusterUnderTest):
         self.config["tailrack:api_keys"] = {"lambda": {"secure": self._sealer.seal(api_key)}}
 
     @property
-    def lab(self) -> str:
-        """The id of the cluster's lab."""
-        return lab_id(PROJECT, self.cluster.stack)
-
-    @property
     def site(self) -> dict[str, Any]:
         """The only site in the config."""
         site: dict[str, Any] = self.config["tailrack:sites"][0]
         return site
-
-    def what_slurm_says(self) -> str:
-        """Return the cluster's words: the pool has no head node."""
-        return self.cluster.what_slurm_says()
 
     def remove(self) -> None:
         """Destroy the pool; its lab is the cluster's."""
         # A destroy reads no config, and has removed the salt of its secrets if it ran before.
         for section in ("tailrack:api_keys", "tailrack:tailnet"):
             self.config.pop(section, None)
-        deployment = self.deployment()
-        deployment.destroy()
-        deployment.workspace.forget()
+        super().remove()
 
 
 @pytest.fixture(scope="module")
