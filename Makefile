@@ -97,17 +97,20 @@ lint: setup-dev ## run ruff, import-linter, mypy, shellcheck, codespell, actionl
 prose:
 	@.venv/bin/codespell $(PROSE)
 
-test-unit: setup-dev .tailrack/packages/pulumi_aws .tailrack/packages/pulumi_tailscale .tailrack/packages/machines ## run tests without daemons; five minutes
+UNIT_PACKAGES = pulumi_aws pulumi_gcp pulumi_nebius pulumi_tailscale machines
+INSTALL_PACKAGES = $(PYTHON) -m pip -q --disable-pip-version-check install --no-deps --no-compile --require-hashes --upgrade --target .tailrack/packages -r
+
+test-unit: setup-dev $(addprefix .tailrack/packages/,$(UNIT_PACKAGES)) ## run tests without daemons; five minutes
 	@$(PYTHON) -m pytest tests/unit -n 2 --dist loadfile
 
 # These packages are not in .venv, because the CLI would find them there and fetch the provider for every stack.
-# `machines` are those of examples/machines.
+# `machines` are those that only examples/machines has.
 .tailrack/packages/pulumi_%: requirements-%.txt
-	@$(PYTHON) -m pip -q --disable-pip-version-check install --no-deps --no-compile --require-hashes --upgrade --target .tailrack/packages -r $<
+	@$(INSTALL_PACKAGES) $<
 	@touch $@
 
 .tailrack/packages/machines: requirements-machines.txt
-	@$(PYTHON) -m pip -q --disable-pip-version-check install --no-deps --no-compile --require-hashes --upgrade --target .tailrack/packages -r $<
+	@$(INSTALL_PACKAGES) $<
 	@touch $@
 
 test-engine: setup-dev .tailrack/packages/pulumi_tailscale ## test the engines against a real SSH server
