@@ -105,6 +105,11 @@ def flags(cluster: ClusterUnderTest, node: str) -> str:
     return match[1]
 
 
+def is_down(cluster: ClusterUnderTest, node: str) -> bool:
+    """Return whether a node is down, which POWERED_DOWN is not."""
+    return "DOWN" in flags(cluster, node).split("+")
+
+
 def why(cluster: ClusterUnderTest, job: str) -> str:
     """Return what `tailrack why` prints for a job."""
     return cluster.run_as("ada", "head", f"tailrack why {job}")
@@ -180,7 +185,6 @@ def test_two_jobs_at_once_bring_two_machines_and_a_third_waits_for_the_limit(
         assert "Restarts=0" in cluster.run("head", f"scontrol show job {job}")
 
 
-@pytest.mark.proof  # its pause did not end within 240 s on a loaded machine, for a reason not yet found
 def test_a_machine_that_never_comes_is_given_up_and_the_next_job_takes_another(
     cluster: ClusterUnderTest, pool: ElasticPool
 ) -> None:
@@ -192,7 +196,7 @@ def test_a_machine_that_never_comes_is_given_up_and_the_next_job_takes_another(
         eventually(lambda: bool(awaited(cluster)), 60, "Slurm asks for a machine")
         broken = awaited(cluster)
         with breaking(pool, broken):
-            eventually(lambda: "DOWN" in flags(cluster, broken), 200, "the machine is given up")
+            eventually(lambda: is_down(cluster, broken), 200, "the machine is given up")
             reason = cluster.run("head", f"scontrol show node {broken}")
             assert "tailrack: no machine: " in reason, reason
             assert "next attempt after " in reason
@@ -202,7 +206,7 @@ def test_a_machine_that_never_comes_is_given_up_and_the_next_job_takes_another(
         other = next(name for name in NAMES if name != broken)
         eventually(lambda: output(cluster, "second") == other, 240, "another job is not blocked")
         assert "no machine" in cluster.run("head", "tailrack nodes")
-        eventually(lambda: "DOWN" not in flags(cluster, broken), 240, "the pause ends, and the node may be asked for")
+        eventually(lambda: not is_down(cluster, broken), 240, "the pause ends, and the node may be asked for")
         eventually(lambda: output(cluster, "never") in NAMES, 300, "the first job runs after all")
 
 
