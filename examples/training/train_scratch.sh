@@ -8,7 +8,7 @@ shift 2
 mkdir -p "$target" || exit 1
 # train.py keeps two checkpoints, and a copy removes none.
 find "$target" -name 'step-*.pt' | sort | head -n -2 | xargs -r rm
-# All ranks continue from the last checkpoint, so each node gets those of an earlier run.
+# All ranks continue from the last checkpoint, so each node gets those of an earlier run. A first run has none to copy.
 # shellcheck disable=SC2016  # of the task
 srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 bash -c \
     'mkdir -p "$TMPDIR/checkpoints" && cp -u "$1"/step-*.pt "$TMPDIR/checkpoints" 2>/dev/null || true' - "$target"
