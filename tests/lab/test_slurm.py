@@ -346,7 +346,7 @@ def test_a_node_with_another_feature_sees_every_kind_of_job_off_and_comes_back_w
     assert job(cluster, stays)["JobState"] == "CANCELLED"
     assert terminal.wait(30) != 0
     assert terminal.stdout is not None
-    assert "is cancelled: node b1 must be free, and the job cannot be requeued" in terminal.stdout.read()
+    assert "is cancelled: node b1 had to be free, and the job cannot be requeued" in terminal.stdout.read()
     log = cluster.run("b1", "cat /var/log/tailrack/b1-node.log")
     assert f"cancelling job {stays} of ada, which cannot be requeued" in log
     assert cluster.run_as("ada", "head", "srun -C fast hostname") == "b1\n"

@@ -1,4 +1,4 @@
-"""Take jobs off a node whose machine goes away: requeue those that allow it, and cancel the others.
+"""End the jobs of a node whose machine goes away or must be free: requeue those that allow it, and cancel the others.
 
 For both, Slurm sends SIGTERM to all processes of the job, and SIGKILL to those that are left after KillWait.
 """
@@ -55,16 +55,16 @@ def with_cause(comment: str, cause: str) -> str:
 
 def end_jobs(node: str, cause: str) -> list[str] | None:
     """Requeue or cancel the jobs of a node, and return those that were requeued; None if slurmctld does not answer."""
-    running = _jobs(("-w", node), "%A %T")
+    running = _jobs(("-w", node), "%A %u %T")
     if running is None:
         return None
-    jobs = [job for job, state in running if state not in ("COMPLETING", "PENDING")]
+    jobs = [(job, owner) for job, owner, state in running if state not in ("COMPLETING", "PENDING")]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        requeued = pool.map(lambda job: _end(job, cause), jobs)
-        return [job for job, done in zip(jobs, requeued, strict=True) if done]
+        requeued = pool.map(lambda job: _end(job[0], job[1], cause), jobs)
+        return [job for (job, _), done in zip(jobs, requeued, strict=True) if done]
 
 
-def _end(job: str, cause: str) -> bool:
+def _end(job: str, owner: str, cause: str) -> bool:
     """Requeue or cancel a job, and return whether it was requeued."""
     shown = set_cause(job, cause)
     if not shown:
@@ -72,10 +72,11 @@ def _end(job: str, cause: str) -> bool:
     # A requeue that fails for another reason must not cancel the job.
     if _REQUEUE.search(shown):
         requeued = attempt("scontrol", "requeue", job, limit=_LIMIT).ok
-        note(f"{'requeued' if requeued else 'cannot requeue'} job {job}: {cause}")
+        note(f"{'requeued' if requeued else 'cannot requeue'} job {job} of {owner}: {cause}")
         return requeued
-    note(f"cancelling job {job}, which cannot be requeued: {cause}")
-    attempt("scontrol", "notify", job, f"tailrack ends this job: {cause}", limit=_LIMIT, quiet=True)
+    note(f"cancelling job {job} of {owner}, which cannot be requeued: {cause}")
+    message = f"job {job} is cancelled: {cause}, and the job cannot be requeued"
+    attempt("scontrol", "notify", job, message, limit=_LIMIT, quiet=True)
     attempt("scancel", job, limit=_LIMIT)
     return False
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from components.node.log import note
 from components.node.run import attempt
 from components.node.waiting import wait_until
-from components.roles.slurm.end_jobs import must_be_free_cause, set_cause
+from components.roles.slurm.end_jobs import end_jobs, must_be_free_cause
 
 # Seconds for jobs to leave the node once they are requeued or cancelled, and after SIGKILL.
 _END_LIMIT = 60
@@ -25,7 +24,7 @@ def clear_jobs(node: str, reason: str, limit: float) -> bool:
     attempt("scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}")
     if wait_until(lambda: _has_no_jobs(node), limit, _PAUSE):
         return True
-    _end_jobs(node)
+    end_jobs(node, must_be_free_cause(node))
     return wait_until(lambda: _has_no_jobs(node), max(_END_LIMIT, _kill_wait() + _AFTER_KILL))
 
 
@@ -38,23 +37,3 @@ def _kill_wait() -> int:
 def _has_no_jobs(node: str) -> bool:
     jobs = attempt("squeue", "-h", "-w", node, "-o", "%A")
     return jobs.ok and not jobs.output.strip()
-
-
-def _end_jobs(node: str) -> None:
-    """Requeue or cancel the jobs of a node.
-
-    Interactive jobs and jobs submitted with --no-requeue cannot be requeued. `scontrol notify` reaches owners with a
-    terminal; the log names all of them.
-    """
-    jobs = attempt("squeue", "-h", "-w", node, "-o", "%A %u %T").output
-    for job, owner, state in sorted({tuple(line.split()) for line in jobs.splitlines()}):
-        if state == "COMPLETING":
-            continue
-        set_cause(job, must_be_free_cause(node))
-        if attempt("scontrol", "requeue", job).ok:
-            note(f"requeued job {job} of {owner}")
-            continue
-        note(f"cancelling job {job} of {owner}, which cannot be requeued")
-        message = f"job {job} is cancelled: node {node} must be free, and the job cannot be requeued"
-        attempt("scontrol", "notify", job, message)
-        attempt("scancel", job)

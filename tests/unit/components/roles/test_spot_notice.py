@@ -236,7 +236,7 @@ esac""",
             "squeue",
             f"""case "$*" in
 *"-t PENDING"*) echo "7 PENDING BeginTime" ;;
-*"%A %T"*) [ -e "{shell.root}/gone" ] || printf '7 RUNNING\\n8 RUNNING\\n9 COMPLETING\\n' ;;
+*"%A %u %T"*) [ -e "{shell.root}/gone" ] || printf '7 ada RUNNING\\n8 bob RUNNING\\n9 bob COMPLETING\\n' ;;
 esac""",
         )
         shell.stub("scancel")
