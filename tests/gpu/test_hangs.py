@@ -67,8 +67,15 @@ def test_the_rank_that_stopped_is_named_with_its_node(
     def output() -> str:
         return cluster.attempt("head", "runuser -u ada -- cat ~ada/ranks.out").stdout
 
+    def shown() -> str:
+        look = "journalctl -u tailrack-job-hangs -u tailrack-gpu-use -n 20 --no-pager -o cat; scontrol -o show jobs"
+        return "\n".join([output(), *(cluster.attempt(name, look).stdout for name in ("head", *names))])
+
     try:
-        eventually(lambda: output().count("works as") == 2, 180, "both ranks work")
+        try:
+            eventually(lambda: output().count("works as") == 2, 180, "both ranks work")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{shown()}") from None
         process = re.findall(r"rank 1 of .* works as (\d+)", output())[0]
         for _ in range(MINUTES + 3):
             # nvidia-smi shows the utilization of the last second.
@@ -78,7 +85,7 @@ def test_the_rank_that_stopped_is_named_with_its_node(
         cluster.run("head", "systemctl start tailrack-job-hangs.service")
         why = cluster.run_as("ada", "head", f"tailrack why {job}")
         signs = "".join(cluster.run(name, f"cat /run/tailrack-private/job-hangs/{job}") for name in names)
-        assert re.search(rf"rank 1 \(node {late}, GPU \d\) is behind: 20 of 21 AllReduce", why), why + signs
+        assert re.search(rf"rank 1 \(node {late}, GPU \d\) is behind: 20 of 21 AllReduce", why), why + signs + shown()
         assert f"-w {late} py-spy dump --pid {process}" in why, why
     finally:
         cluster.run("head", f"scancel {job}")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from components.validation.preflight.foreign import NOTHING
 from tests.gpu.cluster import GpuCluster
 from tests.gpu.machines import PLACE, PROGRAM
 from tests.lab.cluster import eventually
@@ -102,11 +103,11 @@ def test_runs_that_scatter_again_are_unstable_and_name_the_slow_run_and_whoever_
     assert found["verdict"] == outputs["validation"]["box"]["verdict"] == "UNSTABLE", found["reason"]
     assert found["spread"]["relative"] > 0.15
     assert "run 2 is the slow one" in found["reason"]
-    assert "Other use of the GPUs: c: GPU " in found["reason"]
+    assert "Other use of the GPUs: c: GPU" in found["reason"]
     assert outputs.get("busbw_gb_per_s") is None
     seen = [each for each in outputs["validation"]["box"]["preflight"]["c"] if each["check"] == "GPU in use"]
-    assert len(seen) == len(cluster.machines["c"].gpus)
-    # By its name, where the driver tells processes to those of a namespace of their own.
+    # One finding for all GPUs of a process, if the driver shows processes to those in another namespace.
+    assert len(seen) in (1, len(cluster.machines["c"].gpus))
     assert all("all_reduce_perf" in each["seen"] or "not visible from here" in each["seen"] for each in seen)
 
 
@@ -116,7 +117,7 @@ def test_the_row_at_the_gate_is_the_judged_runs_and_a_sound_job_says_nothing_of_
     (row,) = found["rows"]
     assert row["out_of_place"]["busbw_gb_per_s"] == found["busbw_gb_per_s"] == sorted(found["spread"]["runs"])[1]
     assert "reachable pairing" not in (FOLDER / "node-c/output").read_text()
-    assert not [path for path in FOLDER.glob("node-c/beside.*") if path.read_text()]
+    assert {path.read_text() for path in FOLDER.glob("node-c/beside.*")} == {f"c: {NOTHING}\n"}
 
 
 def test_wrong_data_of_the_second_run_is_quoted_and_there_is_no_headline_over_it(cluster: GpuCluster) -> None:

@@ -50,6 +50,7 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     channel = {"name": "vision", "kind": "webhook", "url": {"secure": sealer.seal("http://a1:8099/hook")}}
     made.config["tailrack:job_reports"] = {"channels": [channel]}
     made.config["tailrack:users"][0]["notify"] = ["vision"]
+    made.config["tailrack:accounting"] = {"enabled": False}
     made.config["tailrack:job_hangs"] = {"minutes": MINUTES}
     made.up_ok()
     put(made, "a1", "/usr/local/share/fake.xml", xml([gpu(0), gpu(1)]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,8 @@ from components.validation.slurm_nodes import number
 
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
 _RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STAGE_OUT", "SIGNALING")
+# `gpu:h200:2(IDX:0-1)`, in a list of all kinds of devices on a node.
+_GPUS = re.compile(r"(?:^|,)gpu(?::[^:,(]+)?:([0-9]+)\(")
 
 
 @dataclass(frozen=True)
@@ -140,11 +143,20 @@ def _job(entry: Mapping[str, Any]) -> Job:
         status=_exit(entry, "return_code"),
         signal=_exit(entry, "signal"),
         output=_text(entry, "standard_output"),
-        allocated=_text(entry, "tres_alloc_str"),
+        allocated=_allocated(entry),
         admin_comment=_text(entry, "admin_comment"),
         requeues=entry.get("requeue") is True,
         mail_user=_text(entry, "mail_user"),
     )
+
+
+def _allocated(entry: Mapping[str, Any]) -> str:
+    """Return the allocated resources. Without accounting, Slurm counts no GPUs there, only for each node."""
+    resources = _text(entry, "tres_alloc_str")
+    if "gres/gpu" in resources:
+        return resources
+    gpus = sum(int(count) for node in entry.get("gres_detail") or () for count in _GPUS.findall(str(node)))
+    return f"{resources},gres/gpu={gpus}" if gpus else resources
 
 
 def _text(entry: Mapping[str, Any], key: str) -> str:

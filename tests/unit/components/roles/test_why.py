@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from components.roles.sll.snapshot import gpus_of
 from components.roles.tailrack_command import slurm, why
 from components.roles.tailrack_command.job import Job, read_jobs
 from components.roles.tailrack_command.job_end import why_it_ended
@@ -341,3 +342,23 @@ def test_slurm_that_does_not_answer_is_an_error_of_one_line(monkeypatch: pytest.
     monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(SlurmError, match="Unable to contact slurm controller"):
         slurm.jobs("12")
+
+
+@pytest.mark.parametrize(
+    ("counted", "detail", "gpus"),
+    [
+        ("cpu=8,node=2", ["gpu:h200:2(IDX:0-1)", "gpu:h200:1(IDX:3),shard:h200:4(4/4)"], 3),
+        ("cpu=8,node=1", ["gpu:2(IDX:0-1)"], 2),
+        ("cpu=8,node=1", ["gpu:8(CNT:8)"], 8),
+        ("cpu=8,node=1,gres/gpu=4", ["gpu:h200:2(IDX:0-1)"], 4),
+        ("cpu=8,node=1", [], 0),
+        ("cpu=8,node=1", None, 0),
+        ("cpu=8,node=1", ["shard:4(4/4)", ""], 0),
+    ],
+)
+def test_a_job_has_its_gpus_also_where_slurm_counts_none_because_there_is_no_accounting(
+    counted: str, detail: list[str] | None, gpus: int
+) -> None:
+    entry = {"job_id": 7, "job_state": ["RUNNING"], "tres_alloc_str": counted, "gres_detail": detail}
+    (job,) = read_jobs(json.dumps({"jobs": [entry]}))
+    assert gpus_of(job.allocated) == gpus
