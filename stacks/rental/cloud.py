@@ -27,6 +27,10 @@ class Offer:
     price: float | None = None
     available: bool = True
 
+    def too_dear(self, limit: float | None) -> bool:
+        """Return whether the price is above a limit; an unknown price is above any."""
+        return limit is not None and (self.price is None or self.price > limit)
+
     def __str__(self) -> str:
         return f"{self.type} in {self.region}"
 

@@ -4,6 +4,7 @@ cloud, base_url, api_key   the account
 owner, stack, site, node   the machine's tags. `up` first looks for a machine with them: an `up` that was killed between
                            the call and the state has rented one
 offers                     types and regions, in the order in which to try them
+max_price_per_hour         the most that the machine may cost, in the cloud's currency; missing without a limit
 name, tags, key, user_data, image   see stacks.rental.cloud.Order
 boot_seconds               limit from the call to a machine that answers SSH
 lost                       id of a machine that is gone; only makes the engine run the program again
@@ -96,12 +97,22 @@ class Rental:
                 )
             if machine := self._boot(found, tried):
                 return self._facts(machine, tried)
+        quota = False
         for offer in self._with_capacity(wanted, tried):
-            if (rented := self._rent(offer, tried)) and (machine := self._boot(rented, tried)):
+            try:
+                rented = self._rent(offer, tried)
+            except QuotaError as error:
+                # Another type or region may have a quota of its own.
+                tried.append(f"{offer}: {error}")
+                quota = True
+                continue
+            if rented and (machine := self._boot(rented, tried)):
                 return self._facts(machine, tried)
         raise RentalError(
             f"no machine for {self.node} at {self.cloud.title}: {'; '.join(tried)}; nothing is rented for it",
-            "run `make up` again later, or add a type or a region to `try`",
+            "run `make up` again later, or add a type or a region to `try`"
+            + ", or raise max_price_per_hour" * any("max_price_per_hour" in reason for reason in tried)
+            + ", or ask the cloud for a higher quota" * quota,
         )
 
     def down(self) -> None:
@@ -123,21 +134,28 @@ class Rental:
         """Return the node's machine, and end the rent of others that unclear answers left."""
         machines = sorted(self._mine(), key=lambda one: (one.state != READY, one.id))
         if len(machines) > 1:
-            self.cloud.end([machine.id for machine in machines[1:]])
+            give_back(self.cloud, machines[1:], self.node)
         return machines[0] if machines else None
 
     def _with_capacity(self, wanted: Iterable[Offer], tried: list[str]) -> Iterable[Offer]:
         """Give the offers that the cloud has now, with prices; record the others as tried."""
         present = {(offer.type, offer.region): offer for offer in self.cloud.offers()}
-        types = {kind for kind, _ in present}
+        types, limit = {kind for kind, _ in present}, self.request.get("max_price_per_hour")
         for offer in wanted:
             found = present.get((offer.type, offer.region))
-            if found and found.available:
+            if found and found.too_dear(limit):
+                tried.append(f"{offer}: {self._price(found)} is more than max_price_per_hour, {limit:.10g}")
+            elif found and found.available:
                 yield found
             elif offer.type not in types:
                 tried.append(f"{offer}: there is no such type")
             else:
                 tried.append(f"{offer}: no capacity")
+
+    def _price(self, offer: Offer) -> str:
+        if offer.price is None:
+            return "an unknown price"
+        return f"{offer.price:.10g} {self.cloud.currency} an hour"
 
     def _rent(self, offer: Offer, tried: list[str]) -> Instance | None:
         order = Order(
@@ -158,9 +176,6 @@ class Rental:
                 return Instance(machine, BOOTING, offer.type, offer.region, price=offer.price)
             except NoCapacityError:
                 tried.append(f"{offer}: no capacity")
-                return None
-            except QuotaError as error:
-                tried.append(f"{offer}: {error}")
                 return None
             except ApiError as error:
                 if error.too_soon and self.clock.now() < until:
@@ -192,25 +207,34 @@ class Rental:
     def _boot(self, machine: Instance, tried: list[str]) -> Instance | None:
         """Return the machine when it answers SSH. If it does not, end its rent and record that as tried."""
         limit = float(self.request["boot_seconds"])
-        until, pause, seen, missing = self.clock.now() + limit, FIRST_PAUSE, machine, 0
-        while self.clock.now() < until:
+        began, pause, seen, missing = self.clock.now(), FIRST_PAUSE, machine, 0
+        while self.clock.now() < began + limit:
             self._refuse_alone()
             present = {one.id: one for one in self.cloud.instances()}.get(machine.id)
             # A list may lack a new machine for a while.
             missing = 0 if present else missing + 1
             if missing > MOST_MISSING or (present and present.state == GONE):
-                self.cloud.end([machine.id])
-                tried.append(f"{_place(machine)}: the cloud took it back while it booted")
+                give_back(self.cloud, [machine], self.node)
+                tried.append(f"{_place(machine)}: the cloud took it back while it booted{self._cost(machine, began)}")
                 return None
             seen = present or seen
             if seen.state == READY and seen.address and self.answers(seen.address):
                 return seen
             self.clock.sleep(pause)
             pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
-        self.cloud.end([machine.id])
+        give_back(self.cloud, [machine], self.node)
         state = "did not answer SSH" if seen.state == READY else "did not boot"
-        tried.append(f"{_place(machine)}: {state} within {limit / 60:.3g} min, so its rent was ended")
+        tried.append(
+            f"{_place(machine)}: {state} within {limit / 60:.3g} min, so its rent was ended{self._cost(machine, began)}"
+        )
         return None
+
+    def _cost(self, machine: Instance, began: float) -> str:
+        """Return the cost of a machine that was given back; empty without a price."""
+        if machine.price is None:
+            return ""
+        amount = machine.price * (self.clock.now() - began) / 3600
+        return f" (about {amount:.2f} {self.cloud.currency})"
 
     def _facts(self, machine: Instance, tried: Sequence[str]) -> dict[str, Any]:
         price = machine.price
@@ -235,11 +259,24 @@ def end(cloud: Cloud, mine: Callable[[], Sequence[Instance]], name: str, clock: 
                 f"{cloud.title} still lists {ids} of {name}, {END_SECONDS / 60:.0f} min after it was asked to end it",
                 "end it in the cloud's console, then run the same command again",
             )
-        cloud.end([machine.id for machine in machines])
+        give_back(cloud, machines, name)
         ended |= {machine.id for machine in machines}
         clock.sleep(pause)
         pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
     return len(ended)
+
+
+def give_back(cloud: Cloud, machines: Sequence[Instance], name: str) -> None:
+    """End the rent of machines. Raises RentalError that names those that still cost money."""
+    try:
+        cloud.end([machine.id for machine in machines])
+    except ApiError as error:
+        ids, cause = ", ".join(machine.id for machine in machines), str(error)
+        right = "give the API key the right to end machines, or " if error.denied else ""
+        raise RentalError(
+            f"{name}: {cloud.title} did not end the rent of {ids}, which costs money until it ends: {cause}",
+            f"{right}end it in the cloud's console, then run the same command again",
+        ) from None
 
 
 def answers_ssh(address: str) -> bool:
@@ -258,7 +295,11 @@ def explain(error: ApiError | RentalError, cloud: str, node: str, key: str) -> s
         return f"{error}\nnext: {error.next_step}\n"
     if error.denied:
         command = f"pulumi config set --path --secret tailrack:api_keys.{key}"
-        return f"{node}: {cloud} does not accept the API key for this call: {error}\nnext: {command}, then `make up`\n"
+        right = "give the key the right to this call in the cloud's console, or set another: " * (error.status == 403)
+        return (
+            f"{node}: {cloud} does not accept the API key for this call: {error}\n"
+            f"next: {right}{command}, then `make up`\n"
+        )
     return f"{node}: {cloud}'s API failed: {error}\nnext: run the same command again\n"
 
 

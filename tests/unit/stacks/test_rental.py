@@ -22,15 +22,15 @@ from tests.rented_doors import API_KEY, EAST, OTHER_TYPE, READ_ONLY_KEY, TYPE, W
 
 OWNER = "0123456789ab"
 # The cloud of the running test, and its calls.
-CALLS: dict[str, str] = {}
-_CALLS = {
+CALLS: dict[str, Any] = {}
+_CALLS: dict[str, dict[str, Any]] = {
     "lambda": {
         "cloud": "lambda", "launch": "POST /launch", "list": "GET /instances", "types": "GET /instance-types",
-        "quota": "Quota exceeded",
+        "quota": "Quota exceeded", "end": "POST /terminate", "id": lambda machine: machine.id,
     },
     "digitalocean": {
         "cloud": "digitalocean", "launch": "POST /droplets", "list": "GET /droplets", "types": "GET /sizes",
-        "quota": "exceed your droplet limit",
+        "quota": "exceed your droplet limit", "end": "DELETE ", "id": lambda machine: str(machine.number),
     },
 }  # fmt: skip
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHRlc3Q="
@@ -133,9 +133,37 @@ def test_no_capacity_anywhere_is_one_error_that_names_every_place(played: Played
     assert played.account.launched == 0
 
 
-def test_a_quota_is_named_with_the_clouds_reason(played: PlayedCloud) -> None:
+def test_a_quota_is_named_with_the_clouds_reason_and_remedy(played: PlayedCloud) -> None:
     played.account.faults.quota = 0
-    assert CALLS["quota"] in refused(rental(played))
+    text = refused(rental(played))
+    assert CALLS["quota"] in text
+    assert "nothing is rented for it" in text
+    assert "ask the cloud for a higher quota" in text
+
+
+def test_a_quota_that_is_reached_halfway_fails_the_other_nodes_alone(played: PlayedCloud) -> None:
+    played.account.faults.quota = 2
+    for node in ("g1", "g2"):
+        rental(played, node=node).up()
+    for node in ("g3", "g4"):
+        assert CALLS["quota"] in refused(rental(played, node=node))
+    assert sorted(machine.tags["tailrack:node"] for machine in played.account.bill()) == ["g1", "g2"]
+
+
+def test_a_place_that_costs_more_than_the_limit_is_passed_over_with_its_price(played: PlayedCloud) -> None:
+    played.account.capacity[OTHER_TYPE, EAST] = 1
+    offers = [{"type": OTHER_TYPE, "region": EAST}, {"type": TYPE, "region": EAST}]
+    facts = rental(played, offers=offers, max_price_per_hour=1.29).up()
+    assert facts["type"] == TYPE
+    assert facts["tried"] == [f"{OTHER_TYPE} in {EAST}: 23.92 USD an hour is more than max_price_per_hour, 1.29"]
+    text = refused(rental(played, node="g2", offers=offers, max_price_per_hour=1))
+    assert f"{TYPE} in {EAST}: 1.29 USD an hour is more than max_price_per_hour, 1;" in text
+    assert "or raise max_price_per_hour" in text
+
+
+def test_a_machine_that_is_rented_stays_when_a_lower_limit_comes(played: PlayedCloud) -> None:
+    first = rental(played).up()
+    assert rental(played, max_price_per_hour=0.5).up()["id"] == first["id"]
 
 
 @pytest.mark.parametrize("status", [500, 503, 0])
@@ -181,6 +209,7 @@ def test_a_machine_that_never_boots_is_given_back_and_the_next_place_tried(playe
     facts = rental(played, offers=offers, boot_seconds=0.5).up()
     assert facts["region"] == WEST
     assert "did not boot within" in facts["tried"][0]
+    assert "so its rent was ended (about 0.00 USD)" in facts["tried"][0]
     assert [machine.region for machine in played.account.bill()] == [WEST]
 
 
@@ -190,6 +219,63 @@ def test_a_machine_that_is_active_without_ssh_is_given_back(played: PlayedCloud)
     doors.silent = 1
     assert "did not answer SSH" in refused(rental(played, boot_seconds=0.5))
     assert played.account.bill() == []
+
+
+def test_a_machine_that_never_boots_anywhere_is_one_error_with_its_cost_and_nothing_is_rented(
+    played: PlayedCloud,
+) -> None:
+    played.account.faults.never_boots = 1
+    text = refused(rental(played, boot_seconds=0.5))
+    assert "did not boot within 0.00833 min, so its rent was ended (about 0.00 USD); nothing is rented for it" in text
+    assert played.account.bill() == []
+
+
+@pytest.mark.parametrize("status", [403, 500])
+def test_a_machine_whose_rent_the_cloud_does_not_end_is_named_as_one_that_costs_money(
+    played: PlayedCloud, status: int
+) -> None:
+    played.account.faults.never_boots = 1
+    played.faults.append(Fault(CALLS["end"], status, times=1000))
+    one = Rental(client(played, patience=0.2), request(played, boot_seconds=0.3), Clock(time.monotonic, time.sleep))
+    text = refused(one)
+    (machine,) = played.account.bill()
+    assert f"did not end the rent of {CALLS['id'](machine)}, which costs money until it ends" in text
+    assert ("give the API key the right to end machines" in text) == (status == 403)
+    assert "end it in the cloud's console, then run the same command again" in text
+    # A later run without the fault ends it.
+    played.faults.clear()
+    rental(played).down()
+    assert played.account.bill() == []
+
+
+def test_a_down_without_the_right_to_end_machines_names_the_machine(played: PlayedCloud) -> None:
+    rental(played).up()
+    (machine,) = played.account.bill()
+    played.faults.append(Fault(CALLS["end"], 403, times=1000))
+    with pytest.raises(RentalError, match=f"did not end the rent of {CALLS['id'](machine)}"):
+        rental(played).down()
+
+
+def test_a_rate_limit_and_an_error_while_the_rent_ends_are_waited_for(played: PlayedCloud) -> None:
+    rental(played).up()
+    played.faults += [Fault(CALLS["end"], 429, retry_after=0), Fault(CALLS["end"], 500), Fault(CALLS["list"], 429)]
+    rental(played).down()
+    assert played.account.bill() == []
+
+
+def test_a_machine_that_boots_twice_is_rented_once(played: PlayedCloud) -> None:
+    played.account.faults.boots_twice = 1
+    facts = rental(played).up()
+    assert rental(played).up()["id"] == facts["id"]
+    assert played.account.launched == 1
+
+
+def test_another_machine_is_rented_for_one_that_was_taken_back_while_in_use(played: PlayedCloud) -> None:
+    first = rental(played).up()
+    played.account.end(played.account.bill()[0].id, taken_back=True)
+    second = rental(played, lost=first["id"]).up()
+    assert second["id"] != first["id"]
+    assert len(played.account.bill()) == 1
 
 
 def test_a_slow_boot_is_waited_for(played: PlayedCloud) -> None:
@@ -257,6 +343,7 @@ def test_a_key_that_is_wrong_or_may_not_rent_is_named_with_the_command_and_not_s
     assert (status, out) == (1, "")
     assert "does not accept the API key" in err
     assert f"pulumi config set --path --secret tailrack:api_keys.{CALLS['cloud']}" in err
+    assert ("give the key the right to this call" in err) == (key == READ_ONLY_KEY)
     assert key not in err
     assert played.account.launched == 0
 
