@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Self, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.fields import FieldInfo
@@ -12,8 +12,12 @@ from components.settings.problems import KeyHelp
 
 
 class Section(BaseModel):
-    """A mapping in the stack config. It rejects unknown keys and is immutable."""
+    """A mapping in the stack config. It rejects unknown keys and is immutable.
 
+    absent   remedies for keys that similar sections have and this one cannot have
+    """
+
+    absent: ClassVar[Mapping[str, str]] = {}
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     def for_export(self) -> Self:

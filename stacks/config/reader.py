@@ -92,7 +92,7 @@ class Reader:
         for kind, entry in KINDS.items():
             if issubclass(model, Site) and key in keys_of(entry.model):
                 fix = f"it belongs to a site of kind {kind}"
-        self._report.add(path, "unknown key", "it would have no effect", fix)
+        self._report.add(path, "unknown key", "it would have no effect", model.absent.get(key, fix))
 
     def _report_invalid(self, key_help: KeyHelp, detail: ErrorDetails, path: str) -> None:
         inside = [part for part in detail["loc"] if part != "[key]"]

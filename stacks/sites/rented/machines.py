@@ -88,6 +88,7 @@ class RentedMachine(pulumi.ComponentResource):
             "offers": [{"type": kind, "region": region} for kind, region in node.offers],
             "image": site.image,
             "boot_seconds": site.boot_minutes * 60,
+            **({"max_price_per_hour": limit} if (limit := site.max_price_per_hour) else {}),
             **({"lost": lost} if lost else {}),
         }
 

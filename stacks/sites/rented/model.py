@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, create_model
 
 from components.roles.tailnet.settings import loopback
 from components.settings.cluster import Head
-from components.settings.money import Price, price_key
+from components.settings.money import MOST, Price, price_key
 from components.settings.section import Section, key, number, yes_no
-from components.settings.types import Feature, GpuText, Whole, refuse
+from components.settings.types import Feature, GpuText, Number, Whole, refuse
 from stacks.sites.hosts.ssh_types import KeyFile, Login
 from stacks.sites.kind import NodeSpec, Site, features_key
 from stacks.sites.login_key import PublicKey, private_key_file_key, public_key_key
@@ -150,6 +150,10 @@ _Attempts: type[Section] = create_model("_Attempts", __base__=NewPool, __module_
 class RentedPool(_Attempts):  # type: ignore[misc, valid-type]
     """A pool whose nodes can be rented in several places."""
 
+    absent: ClassVar[Mapping[str, str]] = {
+        "spot": "delete it: this cloud has no spot machines; sites of kind aws, gcp and nebius can have them"
+    }
+
 
 class RentedHead(Section):
     """The head node's machine, if it is at this site."""
@@ -181,7 +185,7 @@ class RentedSite(LoginSite):
     region: RegionName = region_key("the region; `try` of a pool can name others")
     fewer: Literal["fail", "warn"] = key(
         "if the cloud has no machine for a node: `fail` (the node's step fails, the others go on), or `warn` (the node "
-        "is left out with a warning if the cloud shows no capacity when the run starts)",
+        "is left out with a warning; the next `make up` tries again)",
         wants="fail or warn",
         breaks="a site with fewer machines could not be judged",
         fix="write one of them",
@@ -201,6 +205,16 @@ class RentedSite(LoginSite):
         fix="leave it out",
         default_text="the cloud's",
         default="",
+    )
+    max_price_per_hour: Number | None = key(
+        "the most that each machine may cost per hour, by the cloud's prices and in its currency (USD). Dearer places "
+        "of `try` are left out; a machine that is rented already stays",
+        wants=f"an amount greater than 0, at most {MOST:,}",
+        breaks="the prices of the site would have no limit",
+        fix="write the most that you would pay for one machine, such as 3.5",
+        gt=0,
+        le=MOST,
+        default=None,
     )
     pools: tuple[RentedPool, ...] = key(
         "the site's nodes; may be empty at the head node's site",

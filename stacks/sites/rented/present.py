@@ -5,12 +5,12 @@ A preview then shows that a machine has gone, under both engines: pulumi-command
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from stacks.rental.api import ApiError
-from stacks.rental.cloud import GONE, NODE, OWNER, STACK, Cloud, Instance
+from stacks.rental.cloud import GONE, NODE, OWNER, STACK, Cloud, Instance, Offer
 from stacks.rental.clouds import account
 from stacks.sites.rented.model import WARN, RentedNode, RentedSite
 
@@ -47,11 +47,13 @@ class Present:
     lost       by node, see Rental
     left_out   nodes for which no cloud has a machine, of sites with `fewer: warn`
     messages   warnings
+    prices     of a dry run: the places that nodes without a machine would get now, with the clouds' prices
     """
 
     lost: Mapping[str, str] = field(default_factory=dict)
     left_out: frozenset[str] = frozenset()
     messages: tuple[str, ...] = ()
+    prices: tuple[str, ...] = ()
 
 
 def look(
@@ -72,7 +74,7 @@ def look(
     """
     recorded = {str(node): facts for node, facts in (last if isinstance(last, dict) else {}).items()}
     lost: dict[str, str] = {}
-    left_out, messages = set[str](), list[str]()
+    left_out, messages, prices = set[str](), list[str](), list[str]()
     for site in sites:
         mine = [node for node in nodes if node.site == site.name]
         cloud = account(site.kind, site.base_url, api_keys[site.kind], patience=PATIENCE_SECONDS)
@@ -81,7 +83,9 @@ def look(
             orphans = _orphans(present, recorded, nodes)
             if orphans and not dry_run:
                 cloud.end([orphan.id for orphan in orphans])
-            offers = [offer for offer in cloud.offers() if offer.available] if site.fewer == WARN else []
+            tagged = {machine.tags.get(NODE) for machine in present if machine.tags.get(STACK) == stack}
+            waiting = [node for node in mine if node.name not in tagged]
+            offers = _usable(cloud.offers(), site) if waiting and (site.fewer == WARN or dry_run) else []
         except ApiError as error:
             if error.denied:
                 raise AccessDeniedError(
@@ -97,7 +101,6 @@ def look(
             for orphan in orphans
         ]
         ids = {machine.id for machine in present}
-        tagged = {machine.tags.get(NODE) for machine in present if machine.tags.get(STACK) == stack}
         for node in mine:
             name, old = node.name, _id(recorded, node.name, "id")
             if old and old not in ids:
@@ -109,7 +112,28 @@ def look(
                 left_out.add(name)
                 tried = ", ".join(f"{kind} in {region}" for kind, region in node.offers)
                 messages.append(f"{name} is left out: {cloud.title} has no capacity now ({tried})")
-    return Present(lost, frozenset(left_out), tuple(messages))
+        if dry_run:
+            prices += _prices(site, [node for node in waiting if node.name not in left_out], offers, cloud)
+    return Present(lost, frozenset(left_out), tuple(messages), tuple(prices))
+
+
+def _usable(offers: Iterable[Offer], site: RentedSite) -> list[Offer]:
+    return [offer for offer in offers if offer.available and not offer.too_dear(site.max_price_per_hour)]
+
+
+def _prices(site: RentedSite, nodes: Iterable[RentedNode], offers: Iterable[Offer], cloud: Cloud) -> Iterator[str]:
+    """Give a sentence for each place that nodes would get now."""
+    present = {(offer.type, offer.region): offer for offer in offers}
+    firsts = {node.name: next((place for place in node.offers if place in present), None) for node in nodes}
+    for place in dict.fromkeys(firsts.values()):
+        names = ", ".join(node for node, first in firsts.items() if first == place)
+        if place is None:
+            limit = " for at most max_price_per_hour" if site.max_price_per_hour else ""
+            yield f"site {site.name}: {cloud.title} has no capacity{limit} now for {names}"
+        else:
+            price = present[place].price
+            cost = "an unknown price" if price is None else f"{price:.10g} {cloud.currency} an hour each"
+            yield f"site {site.name}: {cloud.title} has {present[place]} now for {names}: {cost}"
 
 
 def _orphans(present: Iterable[Instance], recorded: Mapping[str, Any], nodes: Iterable[RentedNode]) -> list[Instance]:
@@ -119,7 +143,7 @@ def _orphans(present: Iterable[Instance], recorded: Mapping[str, Any], nodes: It
     return [machine for machine in present if machine.tags.get(OWNER) in owners and machine.tags.get(NODE) not in names]
 
 
-def _has_capacity(node: RentedNode, offers: Iterable[Any]) -> bool:
+def _has_capacity(node: RentedNode, offers: Iterable[Offer]) -> bool:
     return any((offer.type, offer.region) in node.offers for offer in offers)
 
 

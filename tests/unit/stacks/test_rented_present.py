@@ -19,7 +19,7 @@ PLACES = (("gpu", "east"), ("gpu", "west"))
 class Cloud:
     """A cloud with these machines and offers; `error` is the answer to every call."""
 
-    title = "Lambda"
+    title, currency = "Lambda", "USD"
 
     def __init__(
         self, instances: Sequence[Instance] = (), offers: Sequence[Offer] = (), error: ApiError | None = None
@@ -45,9 +45,14 @@ def instance(id_: str, node: str, state: str = READY, stack: str = "burst", owne
 
 
 def look_at(
-    cloud: Cloud, last: object, fewer: str = "fail", names: Sequence[str] = ("g1", "g2"), dry_run: bool = True
+    cloud: Cloud,
+    last: object,
+    fewer: str = "fail",
+    names: Sequence[str] = ("g1", "g2"),
+    dry_run: bool = True,
+    limit: float | None = None,
 ) -> Present:
-    site = LambdaSite.model_construct(name="cloud", kind="lambda", fewer=fewer, base_url="")
+    site = LambdaSite.model_construct(name="cloud", kind="lambda", fewer=fewer, base_url="", max_price_per_hour=limit)
     nodes = [RentedNode(name, "cloud", (), None, False, True, offers=PLACES) for name in names]
     return look([site], nodes, {"lambda": "key"}, "burst", last, lambda *_arguments, **_more: cloud, dry_run=dry_run)  # type: ignore[arg-type]
 
@@ -74,7 +79,7 @@ def test_a_loss_stays_in_the_inputs_so_that_its_end_runs_nothing() -> None:
 
 @pytest.mark.parametrize("last", [None, {}, "text", {"g1": None, "g2": {"id": 7}}])
 def test_without_a_record_nothing_is_lost(last: object) -> None:
-    assert look_at(Cloud(), last) == Present()
+    assert look_at(Cloud(), last, dry_run=False) == Present()
 
 
 def test_a_cloud_that_does_not_answer_has_lost_nothing_and_leaves_no_node_out() -> None:
@@ -98,6 +103,23 @@ def test_a_site_that_may_have_fewer_leaves_out_nodes_without_a_machine_and_witho
 
 def test_a_node_with_capacity_in_one_of_its_places_stays() -> None:
     assert look_at(Cloud([], [Offer("gpu", "west")]), {}, "warn").left_out == frozenset()
+
+
+def test_a_preview_names_the_price_of_the_place_that_each_new_node_would_get() -> None:
+    offers = [Offer("gpu", "east", 2.5, available=False), Offer("gpu", "west", 3.25)]
+    present = look_at(
+        Cloud([instance("i1", "g1")], offers), {"g1": {"id": "i1"}, "g2": {"id": "i2"}}, names=["g1", "g2", "g3"]
+    )
+    assert present.prices == ("site cloud: Lambda has gpu in west now for g2, g3: 3.25 USD an hour each",)
+    assert look_at(Cloud([], offers), {}, dry_run=False).prices == ()
+
+
+def test_a_place_above_the_price_limit_or_without_a_price_is_no_place() -> None:
+    offers = [Offer("gpu", "east"), Offer("gpu", "west", 3.25)]
+    present = look_at(Cloud([], offers), {}, names=["g1"], limit=3)
+    assert present.prices == ("site cloud: Lambda has no capacity for at most max_price_per_hour now for g1",)
+    assert look_at(Cloud([], offers), {}, "warn", names=["g1"], limit=3).left_out == {"g1"}
+    assert look_at(Cloud([], offers), {}, "warn", names=["g1"], limit=3.25).left_out == frozenset()
 
 
 def test_a_site_that_must_not_have_fewer_leaves_out_nothing() -> None:
