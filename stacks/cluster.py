@@ -68,7 +68,7 @@ class ClusterStack:
             # Stacks of kind pool use this to join the cluster.
             "head_link": link.to_outputs(),
             **{f"{name}_password": password for name, password in self.cluster.passwords.items()},
-            **rented_output(created.rented),
+            **rented_output(created.rented, last_run),
             **self._mlflow(config),
             **({"tailnet_policy": pulumi.Output.from_input(policy)} if (policy := self.tailnet.policy) else {}),
         }

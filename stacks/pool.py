@@ -99,6 +99,6 @@ class PoolStack:
             "validation": measured,
             "busbw_gb_per_s": measured.apply(headline),
             "release": RELEASE,
-            **rented_output(created.rented),
+            **rented_output(created.rented, last_run),
             **({"elastic": elastic_output(config, owner)} if config.elastic else {}),
         }

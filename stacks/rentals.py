@@ -13,9 +13,10 @@ import pulumi
 from components.steps.values import OutputParts, output_from, resolve
 from stacks.config import PoolConfig, StackConfig
 from stacks.read_outputs import StackOutputs
+from stacks.rented import left_out
 from stacks.sites import KINDS
 from stacks.sites.kind import NodeSpec, Site
-from stacks.sites.rented.model import RentedNode, RentedSite, api_keys
+from stacks.sites.rented.model import WARN, RentedNode, RentedSite, api_keys
 from stacks.sites.rented.present import AccessDeniedError, Rental, look
 
 
@@ -41,6 +42,9 @@ async def rentals(
     if not sites:
         return Rentals(config.sites, nodes, {})
     keys = api_keys(config.api_keys)
+    fewer = {site.name for site in sites if site.fewer == WARN}
+    without = {node.name for node in nodes if node.site in fewer and not node.is_head} & left_out()
+    nodes = [node for node in nodes if node.name not in without]
     rented = [node for node in nodes if isinstance(node, RentedNode)]
     try:
         ask = partial(look, sites, rented, keys, stack, last_run.value("rented"), dry_run=pulumi.runtime.is_dry_run())
@@ -49,6 +53,8 @@ async def rentals(
         raise pulumi.RunError(str(error)) from None
     for message in present.messages:
         pulumi.log.warn(message)
+    for sentence in present.prices:
+        pulumi.log.info(sentence)
     kept = [node for node in nodes if node.name not in present.left_out or node.is_head]
     if not elastic and not any(node.compute for node in kept):
         raise pulumi.RunError("no cloud has a machine for any node now; nothing was changed; run `make up` again later")
@@ -57,17 +63,25 @@ async def rentals(
     return Rentals([site for site in config.sites if site.name in places or site not in sites], kept, by_kind)
 
 
-def rented_output(facts: Mapping[str, pulumi.Output[dict[str, Any]]]) -> dict[str, Any]:
-    """Return the output `rented`: facts by node, without nodes whose machine is not known; nothing if no node rents.
+def rented_output(facts: Mapping[str, pulumi.Output[dict[str, Any]]], last_run: StackOutputs) -> dict[str, Any]:
+    """Return the output `rented`: facts by node; nothing if no node rents.
 
-    The next run compares it with the clouds' machines, so one that failed must not hide the others.
+    The next run compares it with the clouds' machines. So a machine that failed must not hide the others, and a node
+    that got no other machine for its lost one keeps its old facts: the next run sees the loss again.
     """
     if not facts:
         return {}
+    last = last_run.value("rented")
+    before: dict[str, Any] = last if isinstance(last, dict) else {}
 
     async def wait() -> OutputParts:
         resolved = [await resolve({node: output}) for node, output in facts.items()]
-        values = {node: value for one in resolved if one.known for node, value in one.values.items()}
+        values = {
+            node: value if one.known else before[node]
+            for one in resolved
+            for node, value in one.values.items()
+            if one.known or node in before
+        }
         resources = set[pulumi.Resource]().union(*(one.resources for one in resolved))
         return resources, values, True, False
 

@@ -1,4 +1,4 @@
-"""The machines of an elastic pool that a run keeps or rents."""
+"""The machines that a run keeps, rents or does without, as the commands say in the environment."""
 
 import os
 from collections.abc import Sequence
@@ -10,6 +10,8 @@ from stacks.sites.kind import NodeSpec
 
 # Set by `make elastic` and the other commands: names, separated by commas. With plain Pulumi it is absent.
 RENTED = "TAILRACK_RENTED"
+# Set by `make up` for its second run: nodes of sites with `fewer: warn` for which the first run got no machine.
+LEFT_OUT = "TAILRACK_LEFT_OUT"
 
 
 def rented(placeholders: Sequence[NodeSpec], last_run: StackOutputs) -> list[NodeSpec]:
@@ -20,6 +22,11 @@ def rented(placeholders: Sequence[NodeSpec], last_run: StackOutputs) -> list[Nod
     else:
         names = set(text.split(","))
     return [node for node in placeholders if node.name in names]
+
+
+def left_out() -> set[str]:
+    """Return the nodes that this run does without."""
+    return set(os.environ.get(LEFT_OUT, "").split(",")) - {""}
 
 
 def elastic_output(config: PoolConfig, owner: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from cli.checks import Checks
 from cli.output.make_command import Make
 from cli.output.remedies import with_remedies
 from cli.preview.last_answers import last_answers
+from cli.pulumi.fewer import with_fewer
 from cli.pulumi.find_engine import IN_PROCESS, Found
 from cli.pulumi.restored import older_backup
 from cli.pulumi.runner import CliRunner
@@ -56,6 +57,7 @@ class Deployment:
         )
         self._other_stacks: dict[str, OtherStack] = {}
         self._on_event = on_event
+        self._stopped = False
 
         def forward(event: Event) -> None:
             self._on_event(event)
@@ -176,10 +178,22 @@ class Deployment:
                     raise CliError(f"refused, nothing was changed:\n{lines}")
             before = self.made() if self.written.restores else []
             with self._rented_machines():
-                summary = with_remedies(self._started(self._refreshing(self._runner.up, refresh)), self.make)
+                summary = self._with_fewer(self._started(self._refreshing(self._runner.up, refresh)))
+            summary = with_remedies(summary, self.make)
             if before and (warning := older_backup(before, self.made())):
                 self._on_event(Event("message", text=warning))
             return summary
+
+    def _with_fewer(self, summary: Summary) -> Summary:
+        """Run again without nodes that got no machine, if nothing else failed and the config accepts fewer nodes."""
+        # `make elastic` gives up nodes that get no machine itself.
+        if summary.ok or self._stopped or self.written.elastic:
+            return summary
+
+        def tell(text: str) -> None:
+            self._on_event(Event("message", text=text))
+
+        return with_fewer(summary, self.config(), partial(self._started, self._runner.up), tell)
 
     def _preview_for_checks(self, checks: Checks, refresh: bool) -> Summary:
         on_event, self._on_event = self._on_event, checks.on_event
@@ -275,6 +289,7 @@ class Deployment:
 
     def stop(self) -> None:
         """Start no more steps, and let the running ones finish. The CLI does this itself."""
+        self._stopped = True
         self._runner.stop()
 
     def outputs(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from stacks import rentals as module
 from stacks.config import PoolConfig, parse
 from stacks.read_outputs import StackOutputs
 from stacks.rentals import Rentals, rentals, rented_output
+from stacks.rented import LEFT_OUT
 from stacks.sites.rented.present import AccessDeniedError, Present
 from tests.unit.configs import LAB
 from tests.unit.stacks.test_config_rented import KEY, SECRET, folder, raw
@@ -44,6 +45,16 @@ def test_a_node_that_is_left_out_is_no_node_of_the_run(folder: Path, monkeypatch
     assert [site.name for site in found.sites] == ["burst"]
 
 
+@pytest.mark.parametrize(("fewer", "names"), [("warn", ["g1"]), ("fail", ["g1", "g2"])])
+def test_a_node_that_got_no_machine_is_left_out_of_the_second_run_if_the_site_may_have_fewer(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, fewer: str, names: list[str]
+) -> None:
+    monkeypatch.setenv(LEFT_OUT, "g2,other")
+    monkeypatch.setattr(module, "look", lambda *_, **__: Present())
+    config = parse(raw(fewer=fewer), PoolConfig, base_dir=folder, secret_keys=SECRET)
+    assert [node.name for node in run(rentals(config, "burst", LAST)).nodes] == names
+
+
 def test_without_any_node_the_run_stops_before_it_changes_anything(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,16 +78,19 @@ def test_a_stack_that_rents_nothing_asks_no_cloud(tmp_path: Path, monkeypatch: p
     config = parse(LAB, base_dir=tmp_path, secret_keys=frozenset({"tailnet"}))
     found = run(rentals(config, "dev", LAST))
     assert list(found.nodes) == config.nodes()
-    assert rented_output({}) == {}
+    assert rented_output({}, LAST) == {}
 
 
-def test_a_machine_that_failed_does_not_hide_the_others_in_the_output() -> None:
+def test_a_machine_that_failed_hides_neither_the_others_nor_its_own_loss_in_the_output() -> None:
     async def output() -> object:
         failed = pulumi.Output[Any](_done(set[pulumi.Resource]()), _done(None), _done(False), _done(False))
         facts = {"g1": pulumi.Output.from_input({"id": "i1"}), "g2": failed}
-        return await rented_output(facts)["rented"].future()
+        return await rented_output(facts, last)["rented"].future()
 
+    last = StackOutputs({}, frozenset())
     assert run(output()) == {"g1": {"id": "i1"}}
+    last = StackOutputs({"rented": {"g1": {"id": "i0"}, "g2": {"id": "i2"}}}, frozenset())
+    assert run(output()) == {"g1": {"id": "i1"}, "g2": {"id": "i2"}}
 
 
 def _done(value: Any) -> Any:
