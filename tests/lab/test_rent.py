@@ -33,18 +33,20 @@ EAST, WEST = "us-east-1", "us-west-2"
 class RentedPool(PoolUnderTest):
     """A pool whose machines are rented, in the lab of a cluster under test."""
 
-    def __init__(self, cluster: ClusterUnderTest, cloud: PlayedCloud, folder: Path, found: Found) -> None:
+    def __init__(
+        self, cluster: ClusterUnderTest, cloud: PlayedCloud, folder: Path, found: Found, kind: str = "lambda"
+    ) -> None:
         key = lab_commands.STATE_DIR / cluster.lab / "id_ed25519"
         config: dict[str, Any] = {
             "tailrack:sites": [
                 {
                     "name": "burst",
-                    "kind": "lambda",
+                    "kind": kind,
                     "region": EAST,
                     "fabric": "tailnet",
                     "user": "admin",
                     "private_key_file": str(key),
-                    "base_url": cloud.url,
+                    "base_url": cloud.url if kind == "lambda" else cloud.digitalocean_url,
                     "pools": [{"name": "r", "count": 2, "type": TYPE}],
                 }
             ],
@@ -59,7 +61,7 @@ class RentedPool(PoolUnderTest):
 
     def use_key(self, api_key: str) -> None:
         """Write another API key into the config."""
-        self.config["tailrack:api_keys"] = {"lambda": {"secure": self._sealer.seal(api_key)}}
+        self.config["tailrack:api_keys"] = {self.site["kind"]: {"secure": self._sealer.seal(api_key)}}
 
     @property
     def site(self) -> dict[str, Any]:
@@ -100,10 +102,18 @@ def cloud(cluster: ClusterUnderTest) -> Iterator[PlayedCloud]:
 
 
 @pytest.fixture
-def pool(cluster: ClusterUnderTest, cloud: PlayedCloud, tmp_path: Path, found: Found) -> Iterator[RentedPool]:
+def kind() -> str:
+    """The kind of the pool's site; a test can have another one by its parameters."""
+    return "lambda"
+
+
+@pytest.fixture
+def pool(
+    cluster: ClusterUnderTest, cloud: PlayedCloud, tmp_path: Path, found: Found, kind: str
+) -> Iterator[RentedPool]:
     """A pool that is not up; at its end, nothing is rented."""
     cloud.account.capacity = {(TYPE, EAST): 4, (TYPE, WEST): 4}
-    made = RentedPool(cluster, cloud, tmp_path, found)
+    made = RentedPool(cluster, cloud, tmp_path, found, kind)
     try:
         yield made
     finally:
@@ -135,10 +145,49 @@ def test_two_machines_are_rented_measured_and_returned(pool: RentedPool, cloud: 
     preview = pool.deployment().preview()
     assert preview.counts["update"] >= 1
     assert any(f"r2: its machine {rented['r2']['id']} is no longer at Lambda" in event.text for event in pool.events)
+    cloud.account.capacity = {}
+    for _ in range(2):  # a second run must not take the lost machine for present
+        (failure,) = (failure for failure in pool.up().failures if failure.urn)
+        assert f"no machine for r2 at Lambda: {TYPE} in {EAST}: no capacity" in failure.message
+    cloud.account.capacity = {(TYPE, WEST): 1}
     pool.up_ok()
     assert pool.deployment().outputs()["rented"]["r2"]["id"] != rented["r2"]["id"]
     eventually(lambda: "idle" in pool.cluster.run("head", "sinfo -h -n r2 -o %T"), 60, "r2 is back")
     assert pool.cluster.run_as("ada", "head", "srun -w r2 hostname").split() == ["r2"]
+
+    assert pool.deployment().destroy().ok
+    assert cloud.account.bill() == []
+
+
+@pytest.mark.parametrize("kind", ["digitalocean"])
+def test_a_site_that_may_have_fewer_uses_the_droplet_that_it_gets_and_has_all_later(
+    pool: RentedPool, cloud: PlayedCloud
+) -> None:
+    pool.site["fewer"] = "warn"
+    preview = pool.deployment().preview()
+    assert preview.ok
+    price = f"DigitalOcean has {TYPE} in {EAST} now for r1, r2: 1.29 USD an hour each"
+    assert any(price in event.text for event in pool.events)
+    # Both are promised, and one is gone when it is launched.
+    cloud.account.capacity = {(TYPE, EAST): 2}
+    cloud.account.on_launch = lambda machine: cloud.account.capacity.update({(TYPE, EAST): 0})
+    pool.up_ok()
+    cloud.account.on_launch = lambda machine: None
+    (warning,) = [event.text for event in pool.events if "is left out" in event.text]
+    outputs = pool.deployment().outputs()
+    (got,) = outputs["rented"]
+    (missing,) = {"r1", "r2"} - {got}
+    assert f"no machine for {missing} at DigitalOcean: {TYPE} in {EAST}: no capacity" in warning
+    assert (outputs["rented"][got]["type"], outputs["rented"][got]["price_per_hour"]) == (TYPE, 1.29)
+    assert [node["name"] for node in outputs["cluster"]["nodes"]] == [got]
+    assert got in {node for scope in outputs["validation"].values() for node in scope["nodes"]}
+    assert len(cloud.account.bill()) == 1
+    assert pool.cluster.run_as("ada", "head", "srun -p burst hostname").split() == [got]
+
+    cloud.account.capacity = {(TYPE, EAST): 1}
+    pool.up_ok()
+    ran = pool.cluster.run_as("ada", "head", "srun -p burst -N 2 hostname")
+    assert sorted(ran.split()) == ["r1", "r2"]
 
     assert pool.deployment().destroy().ok
     assert cloud.account.bill() == []
