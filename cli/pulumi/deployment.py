@@ -193,7 +193,7 @@ class Deployment:
         def tell(text: str) -> None:
             self._on_event(Event("message", text=text))
 
-        return with_fewer(summary, self.config(), partial(self._started, self._runner.up), tell)
+        return with_fewer(summary, self.config, partial(self._started, self._runner.up), tell)
 
     def _preview_for_checks(self, checks: Checks, refresh: bool) -> Summary:
         on_event, self._on_event = self._on_event, checks.on_event

@@ -53,6 +53,9 @@ class EventTranslator:
         elif (diagnostic := event.diagnostic_event) and diagnostic.severity == "warning":
             if not _WHERE_FROM.match(text := _plain(diagnostic.message)):
                 self._on_event(Event("message", urn=diagnostic.urn or "", text=text))
+        elif diagnostic and diagnostic.severity == "info" and f"::{STACK_TYPE}::" in (diagnostic.urn or ""):
+            # Those of resources are the output of commands.
+            self._on_event(Event("message", text=_plain(diagnostic.message)))
         elif diagnostic and diagnostic.severity == "error":
             self._errors.setdefault(diagnostic.urn or "", []).append(_plain(diagnostic.message))
 

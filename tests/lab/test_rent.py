@@ -147,7 +147,8 @@ def test_two_machines_are_rented_measured_and_returned(pool: RentedPool, cloud: 
     assert any(f"r2: its machine {rented['r2']['id']} is no longer at Lambda" in event.text for event in pool.events)
     cloud.account.capacity = {}
     for _ in range(2):  # a second run must not take the lost machine for present
-        (failure,) = (failure for failure in pool.up().failures if failure.urn)
+        # The CLI also reports a step that needs the machine.
+        (failure,) = (failure for failure in pool.up().failures if failure.command)
         assert f"no machine for r2 at Lambda: {TYPE} in {EAST}: no capacity" in failure.message
     cloud.account.capacity = {(TYPE, WEST): 1}
     pool.up_ok()
@@ -188,6 +189,17 @@ def test_a_site_that_may_have_fewer_uses_the_droplet_that_it_gets_and_has_all_la
     pool.up_ok()
     ran = pool.cluster.run_as("ada", "head", "srun -p burst -N 2 hostname")
     assert sorted(ran.split()) == ["r1", "r2"]
+
+    # A node whose machine has gone and cannot be replaced leaves the cluster.
+    machine = next(each for each in cloud.account.bill() if each.tags["tailrack:node"] == missing)
+    cloud.account.faults.quota = 1
+    cloud.account.end(machine.id, taken_back=True)
+    pool.up_ok()
+    cloud.account.faults.quota = 100
+    (warning,) = [event.text for event in pool.events if event.text.startswith(f"{missing} is left out")]
+    assert "will exceed your droplet limit; nothing is rented for it" in warning
+    assert missing not in pool.cluster.run("head", "sinfo -h -N -o %N").split()
+    assert list(pool.deployment().outputs()["rented"]) == [got]
 
     assert pool.deployment().destroy().ok
     assert cloud.account.bill() == []

@@ -17,6 +17,7 @@ __all__ = ["folder"]
 _REASON = "no machine for g2 at Lambda: a in b: no capacity; nothing is rented for it"
 _NONE = Failure("urn::tailrack:rented:RentedMachine$command:local:Command::g2-machine", f"exit status 1\n{_REASON}\n")
 _RUN_AS_A_WHOLE = Failure("", "update failed")
+_COMPONENT = Failure("urn::tailrack:rented:RentedMachine::g2", "")
 
 
 def counts(**changed: int) -> dict[str, int]:
@@ -35,13 +36,15 @@ class Run:
 
 
 def ended(folder: Path, run: Run, *failures: Failure, fewer: str = "warn") -> Summary:
-    config = parse(raw(fewer=fewer), PoolConfig, base_dir=folder, secret_keys=SECRET)
+    def config() -> PoolConfig:
+        return parse(raw(fewer=fewer), PoolConfig, base_dir=folder, secret_keys=SECRET)
+
     summary = with_fewer(Summary(counts(create=10, same=1), list(failures), 5.0), config, run, run.said.append)
     assert LEFT_OUT not in os.environ
     return summary
 
 
-@pytest.mark.parametrize("failures", [[_NONE], [_NONE, _RUN_AS_A_WHOLE]])
+@pytest.mark.parametrize("failures", [[_NONE], [_NONE, _COMPONENT, _RUN_AS_A_WHOLE]])
 def test_a_node_without_a_machine_is_a_warning_with_all_that_was_tried(folder: Path, failures: list[Failure]) -> None:
     run = Run()
     summary = ended(folder, run, *failures)
@@ -50,6 +53,20 @@ def test_a_node_without_a_machine_is_a_warning_with_all_that_was_tried(folder: P
     assert run.said == [f"g2 is left out (fewer: warn): {_REASON}"]
     assert summary.counts == counts(create=13, same=1)
     assert summary.seconds == 7.0
+
+
+def test_a_node_that_fails_in_the_second_run_is_left_out_too(folder: Path) -> None:
+    other = Failure("urn::command:local:Command::g1-machine", _REASON.replace("g2", "g1"), "up")
+    runs = iter([[other], []])
+    left = list[set[str]]()
+
+    def run() -> Summary:
+        left.append(left_out())
+        return Summary(counts(same=1), list(next(runs)), 1.0)
+
+    config = parse(raw(fewer="warn"), PoolConfig, base_dir=folder, secret_keys=SECRET)
+    assert with_fewer(Summary(counts(), [_NONE], 1.0), lambda: config, run, lambda text: None).ok
+    assert left == [{"g2"}, {"g1", "g2"}]
 
 
 def test_a_site_that_must_have_all_its_nodes_fails(folder: Path) -> None:
@@ -61,15 +78,20 @@ def test_a_site_that_must_have_all_its_nodes_fails(folder: Path) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        Failure("urn::command:remote:Command::g1-join", "no machine for g1 at Lambda"),
-        Failure("urn::command:local:Command::g1-machine", "Lambda does not accept the API key for this call"),
-        Failure("urn::command:local:Command::burst-account", "Lambda's API failed"),
+        Failure("urn::command:remote:Command::g1-join", "no machine for g1 at Lambda", "up"),
+        Failure("urn::command:local:Command::g1-machine", "Lambda does not accept the API key for this call", "up"),
+        Failure("urn::command:local:Command::burst-account", "Lambda's API failed", "up"),
     ],
 )
 def test_another_failure_is_no_want_of_a_machine(folder: Path, other: Failure) -> None:
     run = Run()
     assert ended(folder, run, _NONE, other).failures == [_NONE, other]
     assert run.said == []
+
+
+def test_the_config_is_not_read_for_a_run_that_failed_for_it() -> None:
+    failed = Summary(counts(), [Failure("", "1 problem in the stack config")])
+    assert with_fewer(failed, pytest.fail, pytest.fail, pytest.fail) is failed
 
 
 def test_the_reasons_stay_when_the_run_without_the_nodes_fails(folder: Path) -> None:
