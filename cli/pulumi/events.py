@@ -24,6 +24,8 @@ _OPERATIONS = {
 }
 # The CLI's warning about a provider that it did not fetch.
 _WHERE_FROM = re.compile(r"using \S+ from \$PATH at ")
+# The provider's error for a step on a machine that a failed step did not create.
+_NO_MACHINE = "Missing required field 'connection'"
 # The CLI adds this to every error of the program itself.
 _EXIT_NOISE = "an unhandled error occurred: program exited"
 
@@ -62,6 +64,8 @@ class EventTranslator:
     def end_with_error(self, reason: str, stack: str) -> None:
         """Record the failures that explain the CLI's error. After a failed step, errors of the stack are noise."""
         steps = {urn: texts for urn, texts in self._errors.items() if urn and f"::{STACK_TYPE}::" not in urn}
+        if self._failed:
+            steps = {urn: texts for urn, texts in steps.items() if not all(_NO_MACHINE in text for text in texts)}
         for urn in dict.fromkeys([*self._failed, *steps]):
             self.summary.failures.append(Failure(urn, "\n".join(steps.get(urn, [])), self._commands.get(urn, "")))
         if not self.summary.failures:
