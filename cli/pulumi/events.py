@@ -55,7 +55,7 @@ class EventTranslator:
         elif (diagnostic := event.diagnostic_event) and diagnostic.severity == "warning":
             if not _WHERE_FROM.match(text := _plain(diagnostic.message)):
                 self._on_event(Event("message", urn=diagnostic.urn or "", text=text))
-        elif diagnostic and diagnostic.severity == "info" and f"::{STACK_TYPE}::" in (diagnostic.urn or ""):
+        elif diagnostic and diagnostic.severity == "info" and not diagnostic.urn:
             # Those of resources are the output of commands.
             self._on_event(Event("message", text=_plain(diagnostic.message)))
         elif diagnostic and diagnostic.severity == "error":

@@ -7,7 +7,6 @@ from pulumi.automation.events import DiagnosticEvent, EngineEvent, OpType, ResOp
 from cli.pulumi.events import EventTranslator
 from engine.events import Event
 
-_STACK = "urn:pulumi:dev::tailrack::pulumi:pulumi:Stack::tailrack-dev"
 _MACHINE = "urn:pulumi:dev::tailrack::command:local:Command::g1-machine"
 _HOST_KEY = "urn:pulumi:dev::tailrack::command:remote:Command::g1-host-key"
 _LACKING = (
@@ -15,7 +14,7 @@ _LACKING = (
 )
 
 
-def diagnostic(text: str, severity: str, urn: str) -> EngineEvent:
+def diagnostic(text: str, severity: str, urn: str | None) -> EngineEvent:
     return EngineEvent(1, 1, diagnostic_event=DiagnosticEvent(text, "never", severity, urn=urn))
 
 
@@ -46,6 +45,6 @@ def test_a_step_without_a_connection_is_the_failure_if_no_other_step_failed() ->
 def test_the_programs_own_notes_are_messages_and_the_output_of_commands_is_not() -> None:
     seen = list[Event]()
     events = EventTranslator(seen.append)
-    events.on_event(diagnostic("1.29 USD an hour each", "info", _STACK))
+    events.on_event(diagnostic("1.29 USD an hour each", "info", None))
     events.on_event(diagnostic("line of a command", "info", _MACHINE))
     assert [(event.kind, event.text) for event in seen] == [("message", "1.29 USD an hour each")]
