@@ -102,7 +102,7 @@ class Rental:
             try:
                 rented = self._rent(offer, tried)
             except QuotaError as error:
-                # Another type or region may have a quota of its own.
+                # Another type or region may have its own quota.
                 tried.append(f"{offer}: {error}")
                 quota = True
                 continue
