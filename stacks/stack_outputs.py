@@ -35,7 +35,7 @@ def cluster_output(
     prices = {node.name: node.price_per_hour for node in config.nodes()}
     sites = {node: host.site for node, host in hosts.items()}
     cluster_values: dict[str, Value] = {
-        "name": name, "head": head, "address": link.address, "notes": notes, "confined": link.cgroups
+        "name": name, "head": head, "address": link.address, "notes": notes
     }  # fmt: skip
 
     def output(values: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def cluster_output(
             "partitions": _partitions(config, values["gpus"]),
             "nodes": [
                 {
-                    **node_output(node, host.site, facts[node], joined[node], cluster["confined"]),
+                    **node_output(node, host.site, facts[node], joined[node], values["confined"][node]),
                     # A price of the config is exact; a cloud's is in the host's text.
                     "price_per_hour": prices[node] if prices[node] is not None else _amount(values["prices"][node]),
                 }
@@ -66,6 +66,7 @@ def cluster_output(
             "gpus": {member.host.name: member.gpus for member in members},
             "fabric": {member.host.name: member.fabric for member in members},
             "prices": {member.host.name: member.host.price for member in members},
+            "confined": {member.host.name: member.confined for member in members},
         }
     ).apply(output)
 

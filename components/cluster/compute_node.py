@@ -16,6 +16,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.nfs_exports.export import export_line
 from components.roles.role import Role
 from components.roles.slurm.fragment import MemoryValues, NodeGpus, NodeValues, memory_values, node_values
+from components.roles.slurm.machine_keys import MachineKeys, machine_keys
 from components.steps import composition
 from components.steps.command_line import TIME_LIMIT_SECONDS, kept_request
 from components.steps.delivery import deliver
@@ -45,19 +46,28 @@ def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
     }
 
 
-def detected_header(host: Host, facts: pulumi.Output[dict[str, Any]]) -> dict[str, OutputField]:
-    """Return the header values that depend on the check of a node: GPUs, memory and ports that others need."""
+def detected_header(
+    host: Host, facts: pulumi.Output[dict[str, Any]], settings: ClusterSettings
+) -> dict[str, OutputField]:
+    """Return the header values that depend on the check of a node: GPUs, memory, its own keys, ports of others."""
 
     def values(resolved: Mapping[str, Any]) -> dict[str, object]:
         gpus = NodeGpus.found(host, resolved["facts"])
         return {
             **node_values(host, gpus),
             **memory_values(host, resolved["facts"]["cpus"] or 1, resolved["facts"]["memory_mb"] or 1, gpus),
+            **machine_keys(resolved["facts"], settings),
             "NODE_OPEN_PORTS": resolved["facts"]["open_ports"] or [],
         }
 
     header_values = as_output({"facts": facts}, values)
-    return output_fields(header_values, [*NodeValues.__annotations__, *MemoryValues.__annotations__, "NODE_OPEN_PORTS"])
+    names = (
+        *NodeValues.__annotations__,
+        *MemoryValues.__annotations__,
+        *MachineKeys.__annotations__,
+        "NODE_OPEN_PORTS",
+    )
+    return output_fields(header_values, names)
 
 
 # Header names of values that are known once a node has joined.
@@ -134,6 +144,7 @@ class ComputeNode(pulumi.ComponentResource):
     gpus     Output[str], the GPUs of the machine: `h200:8`, or empty
     joined   Output[dict], the facts that the join reported
     fabric   the result of the fabric proof in its site (components/roles/fabric/groups.py); None on the tailnet
+    confined whether cgroups confine jobs on it
     ready    the resource after which Slurm gives the node jobs
 
     Its scripts are copied first. Then come four steps: check and join on the node; register on the head node, which on
@@ -183,7 +194,7 @@ class ComputeNode(pulumi.ComponentResource):
             depends_on=delivered,
         )
         self.facts = check.result
-        values |= detected_header(host, self.facts)
+        values |= detected_header(host, self.facts, head.settings)
         join = Step(
             f"{host.name}-join",
             host,
@@ -214,6 +225,7 @@ class ComputeNode(pulumi.ComponentResource):
             lock=None,
         )
         self.fabric = OutputField(register.result, "fabric")
+        self.confined = OutputField(register.result, "confined")
         leave = composition.leave_program(roles)
         node = Step(
             f"{host.name}-node",
@@ -223,6 +235,7 @@ class ComputeNode(pulumi.ComponentResource):
                 **values,
                 "NODE_AUTHORITIES": OutputField(register.result, "authorities"),
                 "NODE_CERTIFICATE": OutputField(register.result, "certificate"),
+                "NODE_CONFINED": self.confined,
                 "HEAD_PROBLEM": OutputField(register.result, "problem"),
                 "NODE_LEAVE_VALUES": combine(
                     {name: values[name] for name in leave.reads}, lambda resolved: kept_request(host.name, resolved)

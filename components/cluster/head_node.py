@@ -65,7 +65,7 @@ def _join_limit(settings: ClusterSettings) -> int:
 class HeadNode(pulumi.ComponentResource):
     """The head node of a cluster. It does not depend on any node.
 
-    facts, joined, gpus, fabric   as ComputeNode has them; `path` is `self`
+    facts, joined, gpus, fabric, confined   as ComputeNode has them; `path` is `self`
     link            the values that a node needs of it
     notes           Output[list[str]], notes for people about limits of these machines (warnings.py)
     ready           the resource after which slurmctld and the share are up
@@ -134,7 +134,8 @@ class HeadNode(pulumi.ComponentResource):
         self.gpus = detected_gpus(host, self.facts)
         cgroups = settings.slurm.cgroups
         confined = self.facts["cgroups"] if cgroups is None else pulumi.Output.from_input(cgroups)
-        values |= detected_header(host, self.facts)
+        self.confined = confined
+        values |= detected_header(host, self.facts, settings)
         join = Step(
             f"{host.name}-join",
             host,
@@ -155,8 +156,10 @@ class HeadNode(pulumi.ComponentResource):
         values |= {
             "HEAD_ADDRESS": self.joined["tailnet_ip"],
             "HEAD_KERNEL_NFS": self.facts["kernel_nfs_server"],
+            "HEAD_CGROUPS": confined,
             "HEAD_COMPUTES": compute,
             "HEAD_DEEP_CHECK": deep_check_text(settings),
+            "NODE_CONFINED": confined,
             "NODE_NETWORKS": self.joined["fabric"].apply(json.dumps),
             **output_fields(files, FILES),
         }

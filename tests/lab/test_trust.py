@@ -410,7 +410,7 @@ def test_a_user_who_is_taken_out_of_the_config_can_log_in_nowhere_and_keeps_the_
 def ask_for_jobs(cluster: ClusterUnderTest) -> subprocess.CompletedProcess[str]:
     """Run on a1 what a node's step does where jobs are confined by cgroups; `up` does it only there."""
     values: dict[str, Value] = {
-        "PAM_SLURM_ADOPT_WANTED": True, "HEAD_CGROUPS": True, "SLURM_RELEASE": "", "USERS_LINES": ["ada 6001 6001"],
+        "PAM_SLURM_ADOPT_WANTED": True, "NODE_CONFINED": True, "SLURM_RELEASE": "", "USERS_LINES": ["ada 6001 6001"],
     }  # fmt: skip
     return run_step(cluster, "a1", script_of("pam_slurm_adopt", "node"), values, sudo_user="admin")
 

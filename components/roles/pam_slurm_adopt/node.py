@@ -22,19 +22,19 @@ class PamValues:
     """The values.
 
     pam_slurm_adopt_wanted   False if the config turned it off
-    head_cgroups             whether the cluster confines jobs with cgroups
+    node_confined            whether cgroups confine jobs on this machine
     slurm_release            the config's release, which includes the module; empty for the distribution's
     """
 
     pam_slurm_adopt_wanted: bool
-    head_cgroups: bool
+    node_confined: bool
     slurm_release: str
     users_lines: list[Account]
 
 
 def node(step: Step, values: PamValues) -> None:
     """Require a job if the config wants it and logins can join one."""
-    if values.pam_slurm_adopt_wanted and values.head_cgroups:
+    if values.pam_slurm_adopt_wanted and values.node_confined:
         if not values.slurm_release:
             packages.ensure(step.host, "libpam-slurm-adopt")
         _require_job(step.host, values.users_lines)

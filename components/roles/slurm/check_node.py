@@ -18,13 +18,15 @@ class Controller:
 
     head_slurm_version   version that the head node will run
     head_slurm_oldest    oldest release of nodes that its srun can start jobs on
-    head_cgroups         whether the cluster's Slurm confines jobs with cgroups
+    head_cgroups         whether the head node's Slurm confines jobs with cgroups
+    slurm_needs_cgroups  part of the config that needs cgroups on every machine, empty if nothing does
     node_promised_cpus, node_promised_mb   of a placeholder of an elastic pool, as slurmctld expects it; else 0
     """
 
     head_slurm_version: str
     head_slurm_oldest: str
     head_cgroups: bool
+    slurm_needs_cgroups: str
     node_promised_cpus: int
     node_promised_mb: int
 
@@ -56,10 +58,11 @@ def check_node(step: Step, values: Controller) -> None:
             f"Slurm {release} is too old for the controller's {controller}, which accepts {oldest} and newer",
             newer_image,
         )
-    if values.head_cgroups and not step.results["cgroups"]:
+    if values.head_cgroups and values.slurm_needs_cgroups and not step.results["cgroups"]:
         raise Failure(
-            "the cluster confines jobs with cgroups, but systemd has no memory controller on this machine",
-            f"boot {step.host} with cgroup v2, or set tailrack:slurm.cgroups to false for the whole cluster",
+            f"{values.slurm_needs_cgroups}, but systemd has no memory controller on this machine",
+            f"boot {step.host} with cgroup v2, or remove that key, or set tailrack:slurm.cgroups to false for the "
+            "whole cluster",
         )
 
 

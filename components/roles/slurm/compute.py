@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from components.node import files, systemd
 from components.node.cgroup_limits import cpu_limit
 from components.node.run import run
-from components.node.step.step import Step
+from components.node.step.step import STATE_DIR, Step
 from components.node.waiting import wait_for
 from components.roles.slurm.foreign_files import set_foreign_slurm_aside
-from components.roles.slurm.live_features import live_features
+from components.roles.slurm.live_features import live_features, set_live_features
 from components.roles.slurm.node_state import NodeState, Registration, read_node
 from components.roles.slurm.place import wait_for_place
 from components.roles.slurm.recreate import recreate_node
@@ -23,6 +23,7 @@ from components.roles.slurm.usable import REGISTER_LIMIT, Usability
 from components.roles.slurm_release.packages import INSTALLED
 from components.roles.slurm_release.take_turn import end_turn
 from components.roles.slurm_release.wait_for_packages import unreserve_node
+from components.validation.slurm_nodes import CONFINED, UNCONFINED
 
 _UNIT = "slurmd.service"
 _WATCHDOG = "tailrack-slurmd-watchdog.service"
@@ -31,6 +32,9 @@ _PORT = 6817
 # An option of slurmd at its first start on the machine of a placeholder: it reports that the machine has just booted.
 # Slurm ignores machines that booted before it asked for one, such as those that were only waiting to be used.
 _NEW_BOOT = "/run/tailrack-slurmd-boot"
+
+# The lines of this machine's own files that slurmd has read.
+_KEYS_IN_USE = f"{STATE_DIR}/own-slurm-keys"
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,8 @@ class ComputeValues:
     head_address               tailnet address of slurmctld
     slurm_job_limit_seconds    seconds to wait for jobs to end
     slurm_save_seconds, slurm_save_jobs, node_spot   see shutdown.py
+    head_cgroups, node_confined   whether cgroups confine jobs on the head node, and on this machine
+    node_slurm_keys, node_cgroup_keys   lines of this machine's own files (join.py)
     node_promised_cpus         not 0 if the node is a placeholder, whose features and so on slurmctld has already
     """
 
@@ -55,11 +61,19 @@ class ComputeValues:
     slurm_save_seconds: int
     slurm_save_jobs: str
     node_spot: str
+    head_cgroups: bool
+    node_confined: bool
+    node_slurm_keys: str
+    node_cgroup_keys: str
     node_promised_cpus: int
 
     @property
     def is_placeholder(self) -> bool:
         return self.node_promised_cpus > 0
+
+    @property
+    def own_keys(self) -> list[str]:
+        return f"{self.node_slurm_keys}\n{self.node_cgroup_keys}".split("\n")
 
     @property
     def registration(self) -> Registration:
@@ -71,6 +85,8 @@ def compute(step: Step, values: ComputeValues) -> None:
     watchdog_changed = step.changed
     set_foreign_slurm_aside()
     unit_changed = _install_units(step.host, values)
+    # slurmctld reconfigures slurmd if slurm.conf begins to include this machine's own file, not if that file changes.
+    keys_changed = files.exists(_KEYS_IN_USE) and files.lines(_KEYS_IN_USE) != values.own_keys
     node = read_node(step.host) if systemd.is_active("slurmd") else None
     if values.is_placeholder and (node is None or "POWERING_UP" in node.flags):
         files.write(_NEW_BOOT, "TAILRACK_SLURMD_BOOT=-b")
@@ -78,11 +94,11 @@ def compute(step: Step, values: ComputeValues) -> None:
     if node is None:
         # slurmd registers only when it starts, so restart it if the controller has forgotten this node.
         node = _start_slurmd(step.host)
-        unit_changed = False
+        unit_changed = keys_changed = False
     differs = node and (_without_live(node.registration) != values.registration or _has_other_size(node, values))
     if node and differs and not values.is_placeholder:
         recreate_node(step.host, node, values.slurm_job_limit_seconds)
-    elif unit_changed:
+    elif unit_changed or keys_changed:
         # Jobs continue without slurmd.
         systemd.restart_later("slurmd")
     usability = Usability(step.host, values.head_address)
@@ -93,6 +109,8 @@ def compute(step: Step, values: ComputeValues) -> None:
     end_turn(step.host)
     if wait_for_place(step.host, values.head_address):
         usability.require()
+    files.write(_KEYS_IN_USE, "\n".join(values.own_keys))
+    set_live_features(step.host, "slurm", _confinement(values))
     _start_helpers(restart=watchdog_changed)
     step.result("slurm_version", run("slurmd", "-V").split()[1])
 
@@ -110,6 +128,13 @@ def _has_other_size(node: NodeState, values: ComputeValues) -> bool:
     """
     cpus = _registered_cpus()
     return bool(cpus and node.cpus and node.cpus != cpus) or values.node_registered_mb < node.memory_mb * 9 // 10
+
+
+def _confinement(values: ComputeValues) -> list[str]:
+    """Return the feature of a node that differs from the head node in whether cgroups confine jobs."""
+    if values.node_confined == values.head_cgroups:
+        return []
+    return [CONFINED if values.node_confined else UNCONFINED]
 
 
 def _without_live(registration: Registration) -> Registration:

@@ -14,6 +14,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.render import render
 from components.roles.role import JOINED, Role
 from components.roles.slurm.fragment import node_set_lines, site_node_set
+from components.roles.slurm.machine_keys import CGROUPS, PROCESSES
 from components.roles.slurm.paths import MEASURE_PARTITION
 from components.settings.types import word_set
 
@@ -61,6 +62,7 @@ def slurm_conf(
         head=settings.head,
         head_address=head_address,
         cgroups=cgroups,
+        profile=CGROUPS if cgroups else PROCESSES,
         site_lines=[line for site in sites for line in node_set_lines(site_node_set(site), site)],
         partitions=[
             (partition.name, ",".join(map(site_node_set, partition.sites)), partition.max_time)
@@ -128,14 +130,14 @@ def controller_files(
     """Return the cluster's files as header values, by the names in FILES: `SLURM_SLURM_CONF` for slurm.conf.
 
     sites     names of the stack's sites
-    cgroups   whether cgroups confine jobs; false only if systemd has no cgroup controllers on some machine
+    cgroups   whether cgroups confine jobs on the head node. Other machines may differ (own_keys.py)
     """
     return {
         "SLURM_SLURM_CONF": slurm_conf(settings, roles, sites, head_address, cgroups),
         # Each machine writes its own file (join.py).
         "SLURM_GRES_CONF": f"{_WRITTEN}\nInclude /etc/tailrack/gres.conf",
         "SLURM_TOPOLOGY_CONF": f"{_WRITTEN} Each site is a switch; the tailnet connects sites.",
-        "SLURM_CGROUP_CONF": render("roles/slurm/templates/cgroup.conf.j2", cgroups=cgroups),
+        "SLURM_CGROUP_CONF": render("roles/slurm/templates/cgroup.conf.j2", profile=CGROUPS if cgroups else PROCESSES),
         "SLURM_MPI_CONF": render("roles/slurm/templates/mpi.conf.j2"),
         "SLURM_JOB_SUBMIT_LUA": render(
             "roles/slurm/templates/job_submit.lua.j2",

@@ -15,7 +15,7 @@ from components.node.step.kept import keep
 from components.node.step.step import STATE_DIR, Step
 from components.node.waiting import wait_until
 from components.roles.firewall.hold import HeldPorts, hold_ports
-from components.roles.slurm import controller
+from components.roles.slurm import controller, own_keys
 from components.roles.slurm.folder import CONTROLLER_STATE, give_slurm_state
 from components.roles.slurm.foreign_files import set_foreign_slurm_aside
 from components.roles.slurm.jobs import clear_jobs
@@ -77,6 +77,7 @@ def head(step: Step, values: HeadValues) -> None:
     """Start slurmctld with the files, or make it read them again."""
     refuse_another_cluster_name(step, values.slurm_slurm_conf)
     _refuse_partitions_of_pools(values.slurm_slurm_conf)
+    own_keys.refuse_unprepared_members(values.slurm_slurm_conf)
     # Installing a built release may have created Slurm's account after the ports were last held.
     hold_ports(step, values)
     set_foreign_slurm_aside()

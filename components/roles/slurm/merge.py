@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from components.node import files
+from components.roles.slurm import own_keys
 from components.roles.slurm.paths import MEASURE_PARTITION, NODES, POOLS, SERVICES
 
 Parts = Mapping[str, Mapping[str, str]]
@@ -18,7 +19,7 @@ _OUTSIDE_ALL = re.compile(r"^# Not in partition all: (\S+)$", re.MULTILINE)
 _SITE_NODE_SETS = re.compile(r"^NodeSet=(site-\S+) ", re.MULTILINE)
 _ALL = "PartitionName=all Nodes=ALL "
 _ABOUT_POOLS = ("placeholders", "kept", "memory", "gpu_cpus")
-_ABOUT_NODES = ("site", "fabric", "memory", "gpu_cpus", "gres", _OLD_GRES)
+_ABOUT_NODES = ("site", "profile", "fabric", "memory", "gpu_cpus", "gres", _OLD_GRES)
 
 
 @dataclass(frozen=True)
@@ -43,18 +44,26 @@ def merged(base: str) -> dict[str, str]:
         files.read_parts(POOLS, list(dict.fromkeys([*names, *_ABOUT_POOLS]))),
         files.read_parts(SERVICES, names),
     )
-    return {name: _merge(name, (files.read(f"{base}/{name}") or "").rstrip("\n"), additions) for name in names}
+    texts = {name: (files.read(f"{base}/{name}") or "").rstrip("\n") for name in names}
+    differ = own_keys.differ(texts.get("slurm.conf", ""), additions.nodes)
+    return {name: _merge(name, text, additions, differ=differ) for name, text in texts.items()}
 
 
-def _merge(name: str, text: str, additions: Additions) -> str:
+def _merge(name: str, text: str, additions: Additions, *, differ: bool) -> str:
+    """Return one file. `differ`: whether each machine has its own keys."""
     if name == "gres.conf":
         return _gres_conf(text, additions.nodes)
     if name == "topology.conf":
         # Each node's fabric (fabric/fabric.py) is a comment for that node; Slurm delivers it with the file.
         fabrics = (part["fabric"].rstrip("\n") for part in additions.nodes.values() if "fabric" in part)
         return "\n".join([text, *_topology(additions), *fabrics])
+    if name == "cgroup.conf" and differ:
+        return own_keys.CGROUP_CONF
     there = set(text.split("\n"))
-    text = "\n".join([text, *(line for line in _lines(additions.texts(name)) if line not in there)])
+    added = [line for line in _lines(additions.texts(name)) if line not in there]
+    if name == "slurm.conf" and differ:
+        text, added = own_keys.with_own_keys(text), own_keys.without_own_keys(added)
+    text = "\n".join([text, *added])
     if name == "slurm.conf":
         text = _with_all(text)
         parts = {**{f"pool {pool}": part for pool, part in additions.pools.items()}, **additions.nodes}

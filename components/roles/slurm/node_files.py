@@ -18,6 +18,7 @@ class NodeFiles:
     node_site                   its site
     node_memory, node_gpu_cpus  memory per CPU, and CPUs per GPU, for each of its NodeSets
     node_slurm_conf and so on   its lines of these files
+    node_profile                the profile of its own files (machine_keys.py)
     pool_owner                  its pool, empty for the cluster's stack
     pool_forget_after_minutes   minutes of silence before expire.py removes it; 0 for never
     """
@@ -29,6 +30,7 @@ class NodeFiles:
     node_slurm_conf: str
     node_gres_conf: str
     node_job_submit_lua: str
+    node_profile: str
     pool_owner: str
     pool_forget_after_minutes: int
 
@@ -36,8 +38,10 @@ class NodeFiles:
 def write_node(node: NodeFiles) -> None:
     """Write the part. Raises Failure if another stack has a node of this name."""
     Owners(node.pool_owner).refuse_node_of_another(node.node_name)
+    # The profile first: a member without one is of an earlier release (own_keys.py).
+    texts = {"profile": node.node_profile}
     # The pool of a placeholder has the rest, so that a machine that comes or goes changes no file of slurmctld's.
-    texts = {"site": node.node_site} if is_placeholder(node.node_name) else _texts(node)
+    texts |= {"site": node.node_site} if is_placeholder(node.node_name) else _texts(node)
     texts |= {
         "owner": node.pool_owner,
         "forget_after": str(node.pool_forget_after_minutes),

@@ -7,6 +7,7 @@ from components.roles.facts import matching, truth, version
 from components.roles.program import launcher
 from components.roles.role import USERS, File, Holder, Role, SlurmKey, template
 from components.roles.slurm.files import MAIL_PROGRAM
+from components.roles.slurm.machine_keys import needs_cgroups
 
 # It installs PMIx's library under a name that is the same in every release. `srun --mpi=pmix` needs it where it is
 # called, which includes the head node.
@@ -61,6 +62,7 @@ def role(settings: ClusterSettings) -> Role:
         values={
             "SLURM_JOB_LIMIT_SECONDS": settings.slurm.job_limit_seconds,
             "SLURM_SAVE_SECONDS": settings.slurm.save_seconds or 0,
+            "SLURM_NEEDS_CGROUPS": needs_cgroups(settings),
             "SLURM_RELEASE": settings.slurm.release,
             "SLURM_RELEASE_SHA256": settings.slurm.release_sha256,
             "SLURM_RELEASE_PACKAGES": settings.slurm.release_packages,
@@ -91,6 +93,7 @@ def role(settings: ClusterSettings) -> Role:
                 "slurm_version": version,
             },
             "head": {"slurm_version": version},
+            "register": {"confined": truth},
             "compute": {"slurm_version": version},
         },
     )

@@ -30,7 +30,8 @@ FACTS = {
 HEADER: dict[str, Value] = {
     "NODE_PROMISED_CPUS": 0, "NODE_PROMISED_MB": 0,
     "NODE_GPU_KIND": "", "NODE_GPU_COUNT": 0, "HEAD_SLURM_VERSION": "24.11.5-4", "HEAD_SLURM_OLDEST": "21.08",
-    "HEAD_CGROUPS": False, "NODE_ADOPT": False, "TAILNET_CONTROL_URL": None, "NODE_TAKE_OVER": False,
+    "HEAD_CGROUPS": False, "SLURM_NEEDS_CGROUPS": "", "NODE_ADOPT": False,
+    "TAILNET_CONTROL_URL": None, "NODE_TAKE_OVER": False,
     "MUNGE_CLUSTER": "lab", "USERS_LINES": ["ada 6001 6001"], "USER_GROUPS_LINES": [], "USER_GROUPS_MEMBERS": [],
     "NFS_EXPORTS_MOUNT": "/nowhere/shared",
     "NFS_EXPORTS_PATH": "/nowhere",
@@ -255,12 +256,15 @@ def test_a_machine_with_other_gpus_than_promised_is_stopped(gate: Gate, shell: S
     assert "next: correct gpu: of a1 in the config" in done.stderr
 
 
-def test_cgroups_are_needed_where_the_cluster_confines_jobs_by_them(gate: Gate, shell: Shell) -> None:
-    assert gate(HEAD_CGROUPS=True).returncode == 0
+def test_cgroups_are_needed_where_the_config_needs_them_on_every_machine(gate: Gate, shell: Shell) -> None:
+    needed = {"HEAD_CGROUPS": True, "SLURM_NEEDS_CGROUPS": "tailrack:slurm.cgroups is true"}
+    assert gate(**needed).returncode == 0
     shell.write("sys/fs/cgroup/cgroup.controllers", "cpu pids\n")
     assert json.loads(gate().stdout)["cgroups"] is False
-    done = gate(HEAD_CGROUPS=True)
+    assert gate(HEAD_CGROUPS=True).returncode == 0, "other machines may confine jobs"
+    done = gate(**needed)
     assert done.returncode == 1
+    assert "tailrack:slurm.cgroups is true, but systemd has no memory controller on this machine" in done.stderr
     assert "set tailrack:slurm.cgroups to false for the whole cluster" in done.stderr
 
 

@@ -69,6 +69,7 @@ def member(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Member:
             "NODE_SSHD_PORT": 22, "NODE_HOST_KEY": "ssh-ed25519 AAAA", "NODE_SITE": "rack", "NODE_PROBLEM": "",
             "NODE_PRICE": "2.05 USD", "NODE_FIREWALL": "",
             "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack", "NODE_GRES_CONF": "",
+            "NODE_PROFILE": "processes",
             "NODE_MEMORY": "ALL 1024", "NODE_GPU_CPUS": "",
             "NODE_JOB_SUBMIT_LUA": 'member("b1", "rack", "", 0)', "NODE_ADOPT": False,
             "NODE_FABRIC": "tailnet", "NODE_NETWORKS": '{"interfaces": [], "rdma": []}',
@@ -121,6 +122,7 @@ def test_a_member_gets_an_export_of_its_one_address_and_a_certificate(member: Me
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "authorities": "# 7\nssh-ed25519 AAAA",
+        "confined": False,
         "certificate": f"certificate of {shell.root}/var/lib/tailrack/members/b1/key.pub",
     }
     assert shell.path("/etc/exports.d/tailrack-b1.exports").read_text() == LINE

@@ -87,7 +87,7 @@ def refuse(shell: Shell, stacks: str) -> None:
 def step(shell: Shell, **values: Value) -> subprocess.CompletedProcess[str]:
     header: dict[str, Value] = {
         "PAM_SLURM_ADOPT_WANTED": True,
-        "HEAD_CGROUPS": True,
+        "NODE_CONFINED": True,
         "USERS_LINES": ["ada 6001 6001", "bob 6002 6002"],
     }
     return shell.step(script_of("pam_slurm_adopt", "node"), {**header, **values}, name="a1-node")
@@ -176,7 +176,7 @@ def test_before_openssh_9_8_the_program_has_the_stacks_name(node: Shell) -> None
     assert tried(node) == ["sshd", "tailrack-tried", "sshd"]
 
 
-@pytest.mark.parametrize("off", [{"HEAD_CGROUPS": False}, {"PAM_SLURM_ADOPT_WANTED": False}])
+@pytest.mark.parametrize("off", [{"NODE_CONFINED": False}, {"PAM_SLURM_ADOPT_WANTED": False}])
 def test_without_cgroups_or_turned_off_nobody_is_asked_and_what_was_there_goes(
     node: Shell, off: dict[str, Value]
 ) -> None:

@@ -75,7 +75,8 @@ def compute(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Compute:
         header = {
             "NODE_FEATURES": "site-rack,fast", "NODE_GRES": "gpu:h200:8", "NODE_REGISTERED_MB": 64000,
             "NODE_RESERVED_MB": 4096,
-            "NODE_PROMISED_CPUS": 0,
+            "NODE_PROMISED_CPUS": 0, "HEAD_CGROUPS": True, "NODE_CONFINED": True,
+            "NODE_SLURM_KEYS": "ProctrackType=proctrack/cgroup", "NODE_CGROUP_KEYS": "CgroupPlugin=autodetect",
             "HEAD_ADDRESS": "100.64.0.1", "SLURM_JOB_LIMIT_SECONDS": 1,
             "SLURM_SAVE_SECONDS": 0, "SLURM_SAVE_JOBS": "the program", "NODE_SPOT": "", **values,
         }  # fmt: skip

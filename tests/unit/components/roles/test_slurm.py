@@ -25,6 +25,7 @@ from components.roles.render import render
 from components.roles.role import Value
 from components.roles.slurm.files import controller_files
 from components.roles.slurm.fragment import memory_values, node_values
+from components.roles.slurm.machine_keys import machine_keys
 from components.roles.slurm.merge import merged
 from components.roles.slurm.node_files import NodeFiles, write_node
 from components.roles.slurm.settings import known_keys
@@ -98,10 +99,10 @@ Handed = Callable[["Model"], dict[str, str]]
 models = pytest.mark.parametrize("model", [SMALL, LARGE], ids=["small", "large"])
 
 
-def join(shell: Shell, *nodes: Host) -> None:
+def join(shell: Shell, *nodes: Host, profile: str = "processes") -> None:
     """Write what nodes add, as their member steps do."""
     for one in nodes:
-        found = memory_values(one, 8, MEMORY_MB[one.site])
+        found = {**memory_values(one, 8, MEMORY_MB[one.site]), "NODE_PROFILE": profile}
         with shell.here():
             write_node(read_values(NodeFiles, {**node_header(one), **found, **NO_POOL}))
 
@@ -110,7 +111,7 @@ def on_the_head(shell: Shell, model: Model) -> dict[str, str]:
     """All files as the head node hands them to slurmctld."""
     for name, text in model.own_files.items():
         shell.write(f"base/{name}", f"{text}\n")
-    join(shell, *model.nodes)
+    join(shell, *model.nodes, profile="cgroups" if model.cgroups else "processes")
     with shell.here():
         return {name: f"{text}\n" for name, text in merged("/base").items()}
 
@@ -182,7 +183,7 @@ def test_no_node_is_written_down_so_that_nodes_may_come_and_go(handed_over: Hand
 
 def test_another_node_of_a_known_kind_leaves_slurm_conf_as_it_is(shell: Shell) -> None:
     before = on_the_head(shell, LARGE)
-    join(shell, node("dgx5", "rack", "h200", 8))
+    join(shell, node("dgx5", "rack", "h200", 8), profile="cgroups")
     after = on_the_head(shell, LARGE)
     assert {name for name in FILES if before[name] != after[name]} == {"topology.conf", "job_submit.lua"}
 
@@ -225,7 +226,7 @@ def test_the_nodes_of_a_site_outside_all_are_in_every_partition_but_all(shell: S
 def test_partition_all_gives_the_memory_of_its_own_smallest_node(shell: Shell) -> None:
     on_the_head(shell, SMALL)
     with shell.here():
-        small = memory_values(node("p1", "burst", in_all=False), 8, 1000)
+        small = {**memory_values(node("p1", "burst", in_all=False), 8, 1000), "NODE_PROFILE": "processes"}
         write_node(read_values(NodeFiles, {**node_header(node("p1", "burst", in_all=False)), **small, **NO_POOL}))
     (written,) = [line for line in lines(on_the_head(shell, SMALL)["slurm.conf"]) if "Default" in line]
     smallest = min(MEMORY_MB[one.site] for one in SMALL.nodes)
@@ -370,12 +371,17 @@ def test_keepalive_of_the_user_is_added_to_tailracks_communication_parameters() 
     assert "keepalive" not in SMALL.own_files["slurm.conf"]
 
 
+def header_of_join(host: Host) -> Mapping[str, Value]:
+    """The values of a machine's join."""
+    return cast(Mapping[str, Value], {**node_header(host), **machine_keys({"cgroups": True}, SMALL.settings)})
+
+
 def test_each_node_with_gpus_has_a_line_of_its_own_with_their_type_and_devices(shell: Shell) -> None:
     devices = {"dgx1": "[0-7]", "c1": "0", "c2": "[0-3]"}
     for one in LARGE.nodes:
         if one.name not in devices:
             continue
-        done = shell.step(script_of("slurm", "join"), cast(Mapping[str, Value], node_header(one)))
+        done = shell.step(script_of("slurm", "join"), header_of_join(one))
         assert done.returncode == 0, done.stderr
         (line,) = lines(shell.path("/etc/tailrack/gres.conf").read_text())
         kind = "a100" if one.name == "c2" else "h200"
@@ -384,8 +390,7 @@ def test_each_node_with_gpus_has_a_line_of_its_own_with_their_type_and_devices(s
 
 
 def test_a_node_without_gpus_has_an_empty_file_as_slurmd_would_wait_for_one_that_is_not_there(shell: Shell) -> None:
-    header = cast(Mapping[str, Value], node_header(SMALL.nodes[0]))
-    assert shell.step(script_of("slurm", "join"), header).returncode == 0
+    assert shell.step(script_of("slurm", "join"), header_of_join(SMALL.nodes[0])).returncode == 0
     assert shell.path("/etc/tailrack/gres.conf").read_text() == "# Written by tailrack.\n"
 
 

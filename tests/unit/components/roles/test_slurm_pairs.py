@@ -50,7 +50,9 @@ def test_every_pair_of_distributions_is_there_once() -> None:
 
 def said_by_the_gates(head: str, node: str) -> str:
     """`works`, or the release that the first gate that refuses tells to write, with the letter of its reason."""
-    controller = Controller(head, oldest_reached(head), head_cgroups=False, node_promised_cpus=0, node_promised_mb=0)
+    controller = Controller(
+        head, oldest_reached(head), head_cgroups=False, slurm_needs_cgroups="", node_promised_cpus=0, node_promised_mb=0
+    )
     gates: list[tuple[str, str, Callable[[Step], None]]] = [
         ("head", head, check_head),
         ("node", node, lambda step: check_node(step, controller)),

@@ -1,0 +1,116 @@
+"""The keys of slurm.conf and cgroup.conf in which machines may differ. A machine's profile decides them. Pure.
+
+slurmctld serves one slurm.conf to all machines, but not a file that slurm.conf includes by its path: every machine
+reads its own (src/common/parse_config.c). join.py writes that file on every machine, and own_keys.py lets slurm.conf
+include it if machines differ.
+
+Only slurmd, slurmstepd and their plugins act on these keys (24.11 to 25.11). Keys that slurmctld or srun act on, such
+as PrologFlags, must be the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from components.roles.cluster_settings import ClusterSettings
+
+# The machine's own files.
+OWN_SLURM_CONF, OWN_CGROUP_CONF = "/etc/tailrack/slurm.conf", "/etc/tailrack/cgroup.conf"
+# A comment in slurm.conf.
+NOT_CONFINED = "# Nothing confines a job here. End one that uses more memory than it was given, once Slurm notices."
+# The keys of slurm.conf, in lower case.
+KEYS = frozenset({"proctracktype", "taskplugin", "jobacctgathertype", "jobacctgatherfrequency", "jobacctgatherparams"})
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One way to run jobs on a machine: lines of slurm.conf and cgroup.conf.
+
+    accounted   more lines of slurm.conf if the cluster has accounting
+    """
+
+    name: str
+    slurm: tuple[str, ...]
+    cgroup: tuple[str, ...]
+    accounted: tuple[str, ...] = ()
+
+
+CGROUPS = Profile(
+    "cgroups",
+    slurm=("ProctrackType=proctrack/cgroup", "TaskPlugin=task/affinity,task/cgroup"),
+    cgroup=("CgroupPlugin=autodetect", "ConstrainCores=yes", "ConstrainDevices=yes", "ConstrainRAMSpace=yes"),
+    accounted=("JobAcctGatherType=jobacct_gather/cgroup",),
+)
+PROCESSES = Profile(
+    "processes",
+    slurm=(
+        "ProctrackType=proctrack/linuxproc",
+        "TaskPlugin=task/none",
+        NOT_CONFINED,
+        "JobAcctGatherType=jobacct_gather/linux",
+        "JobAcctGatherFrequency=task=5",
+        "JobAcctGatherParams=OverMemoryKill,UsePss",
+    ),
+    cgroup=(
+        "# systemd has no cgroup controllers on these machines, so Slurm tracks jobs by their processes.",
+        "CgroupPlugin=disabled",
+    ),
+)
+
+
+class MachineKeys(TypedDict):
+    """A machine's profile, and the lines of its own files.
+
+    NODE_PROFILE       the profile's name
+    NODE_SLURM_KEYS    lines for slurm.conf
+    NODE_CGROUP_KEYS   lines for cgroup.conf
+    """
+
+    NODE_PROFILE: str
+    NODE_SLURM_KEYS: str
+    NODE_CGROUP_KEYS: str
+
+
+def profile_of(facts: Mapping[str, Any], settings: ClusterSettings) -> Profile:
+    """Return a machine's profile, from the facts of its check and the config."""
+    wanted = settings.slurm.cgroups
+    return CGROUPS if (facts["cgroups"] if wanted is None else wanted) else PROCESSES
+
+
+def machine_keys(facts: Mapping[str, Any], settings: ClusterSettings) -> MachineKeys:
+    """Return header values by name. The user's own keys (tailrack:slurm.settings) stay the same on all machines."""
+    profile = profile_of(facts, settings)
+    users = {key.lower() for key in settings.slurm.settings}
+    lines = (*profile.slurm, *(profile.accounted if settings.accounting.enabled else ()))
+    return {
+        "NODE_PROFILE": profile.name,
+        "NODE_SLURM_KEYS": "\n".join(line for line in lines if line.partition("=")[0].lower() not in users),
+        "NODE_CGROUP_KEYS": "\n".join(profile.cgroup),
+    }
+
+
+def needs_cgroups(settings: ClusterSettings) -> str:
+    """Return the first part of the config that needs cgroups on every machine; empty if nothing does.
+
+    Slurm's programs do not start with such a key of slurm.conf on a machine whose own keys are others
+    (src/common/read_config.c).
+    """
+    return next(_needing_cgroups(settings), "")
+
+
+def _needing_cgroups(settings: ClusterSettings) -> Iterator[str]:
+    if settings.slurm.cgroups:
+        yield "tailrack:slurm.cgroups is true"
+    needing = {
+        "prologflags": ("x11",),
+        "taskpluginparam": ("oomkillstep", "slurmdspecoverride"),
+        "jobacctgathertype": ("jobacct_gather/cgroup",),
+    }
+    for key, value in settings.slurm.settings.items():
+        items = value.strip('"').lower().split(",")
+        for item in needing.get(key.lower(), ()):
+            if item in items:
+                yield f"tailrack:slurm.settings has {key}: {value}"

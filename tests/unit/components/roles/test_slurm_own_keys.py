@@ -1,0 +1,198 @@
+"""Machines with and without cgroups in one cluster: each has its own keys of slurm.conf and cgroup.conf."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from components.node.failure import Failure
+from components.roles.slurm.machine_keys import CGROUPS, PROCESSES, machine_keys, needs_cgroups
+from components.roles.slurm.merge import merged
+from components.roles.slurm.own_keys import confines, refuse_unprepared, refuse_unprepared_members
+from tests.unit.components.roles.test_slurm import LARGE, SMALL, Model, header_of_join, join, on_the_head
+from tests.unit.configs import RawConfig
+from tests.unit.shell import Shell, script_of
+
+INCLUDE = "Include /etc/tailrack/slurm.conf"
+OWN = ("ProctrackType", "TaskPlugin", "JobAcctGather", "# Nothing confines a job")
+
+
+def mixed(shell: Shell, model: Model, *, other: int = 1) -> dict[str, str]:
+    """All files of a cluster whose last nodes have the other profile than its head node."""
+    alike, differing = model.nodes[:-other], model.nodes[-other:]
+    on_the_head(shell, replace(model, nodes=alike))
+    join(shell, *differing, profile="processes" if model.cgroups else "cgroups")
+    return again(shell)
+
+
+def again(shell: Shell) -> dict[str, str]:
+    with shell.here():
+        return merged("/base")
+
+
+def own_lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith(OWN)]
+
+
+@pytest.mark.parametrize("model", [SMALL, LARGE], ids=["without", "with"])
+def test_slurm_conf_includes_each_machines_file_where_machines_differ(shell: Shell, model: Model) -> None:
+    files = mixed(shell, model)
+    lines = files["slurm.conf"].splitlines()
+    assert lines.count(INCLUDE) == 1
+    assert lines.count("PrologFlags=Contain") == 1
+    assert lines.count("DebugFlags=GLOB_SILENCE,NO_CONF_HASH") == 1
+    assert not own_lines(files["slurm.conf"])
+    assert files["cgroup.conf"].splitlines()[1:] == ["Include /etc/tailrack/cgroup.conf"]
+
+
+@pytest.mark.parametrize("model", [SMALL, LARGE], ids=["without", "with"])
+def test_no_other_line_of_slurm_conf_changes(shell: Shell, model: Model) -> None:
+    def others(text: str) -> list[str]:
+        changed = (INCLUDE, "PrologFlags=", "DebugFlags=")
+        return [line for line in text.splitlines() if not line.startswith((*OWN, *changed))]
+
+    uniform = on_the_head(shell, model)["slurm.conf"]
+    assert others(mixed(shell, model)["slurm.conf"]) == others(uniform)
+
+
+def test_a_cluster_of_equal_machines_includes_nothing(shell: Shell) -> None:
+    for model in (SMALL, LARGE):
+        assert "Include" not in on_the_head(shell, model)["slurm.conf"]
+        shell.path("/var/lib/tailrack/slurm/nodes").rename(shell.path(f"/gone-{model.head_address}"))
+
+
+def test_equal_nodes_that_differ_from_a_head_node_without_jobs_have_their_own_file(shell: Shell) -> None:
+    assert INCLUDE in mixed(shell, SMALL, other=len(SMALL.nodes))["slurm.conf"]
+
+
+def test_slurm_conf_is_as_before_once_the_last_differing_node_has_gone(shell: Shell) -> None:
+    uniform = on_the_head(shell, replace(LARGE, nodes=LARGE.nodes[:-1]))["slurm.conf"]
+    assert INCLUDE in mixed(shell, LARGE)["slurm.conf"]
+    folder = shell.path(f"/var/lib/tailrack/slurm/nodes/{LARGE.nodes[-1].name}")
+    # Its slurmd runs until it has left.
+    (folder / "site").unlink()
+    assert INCLUDE in again(shell)["slurm.conf"]
+    folder.rename(shell.path("/gone"))
+    assert again(shell)["slurm.conf"] == uniform.rstrip("\n")
+
+
+def test_no_machine_gets_its_own_keys_while_one_of_an_earlier_release_has_no_file(shell: Shell) -> None:
+    shell.write("var/lib/tailrack/slurm/nodes/old/site", "rack\n")
+    assert "Include" not in mixed(shell, LARGE)["slurm.conf"]
+    # A node that is joining, and has no place yet.
+    shell.path("var/lib/tailrack/slurm/nodes/old/site").rename(shell.path("var/lib/tailrack/slurm/nodes/old/fabric"))
+    assert INCLUDE in again(shell)["slurm.conf"]
+
+
+def test_a_machine_without_cgroups_is_refused_while_nodes_of_an_earlier_release_are_there(shell: Shell) -> None:
+    conf = LARGE.own_files["slurm.conf"]
+    shell.write("var/lib/tailrack/slurm/nodes/old/site", "rack\n")
+    shell.write("var/lib/tailrack/slurm/nodes/old/owner", "\n")
+    with shell.here():
+        refuse_unprepared("c9", conf, "cgroups")
+        refuse_unprepared("c9", SMALL.own_files["slurm.conf"], "processes")
+        refuse_unprepared("old", conf, "processes")
+        with pytest.raises(Failure) as failure:
+            refuse_unprepared("c9", conf, "processes")
+    assert "cgroups cannot confine jobs on c9" in failure.value.reason
+    assert "one cluster with such a machine: old" in failure.value.reason
+    assert failure.value.remedy == "run up of this stack with this release first"
+    shell.write("var/lib/tailrack/slurm/nodes/old/owner", "burst\n")
+    with shell.here(), pytest.raises(Failure) as failure:
+        refuse_unprepared("c9", conf, "processes")
+    assert failure.value.remedy == "run up of the pools burst with this release first"
+
+
+def test_a_head_node_that_gets_cgroups_is_refused_while_its_nodes_could_not_follow(shell: Shell) -> None:
+    join(shell, SMALL.nodes[0])
+    conf = LARGE.own_files["slurm.conf"]
+    with shell.here():
+        refuse_unprepared_members(conf)
+        shell.write("var/lib/tailrack/slurm/nodes/old/site", "rack\n")
+        refuse_unprepared_members(SMALL.own_files["slurm.conf"])
+        with pytest.raises(Failure, match="cgroups cannot confine jobs on head"):
+            refuse_unprepared_members(conf)
+
+
+def test_keys_of_the_user_are_the_same_on_all_machines_and_in_no_own_file(shell: Shell) -> None:
+    slurm: RawConfig = {"settings": {"JobAcctGatherFrequency": "task=15", "PrologFlags": "Contain,Serial"}}
+    model = replace(LARGE, config={**LARGE.config, "slurm": slurm})
+    files = mixed(shell, model)
+    assert own_lines(files["slurm.conf"]) == ["JobAcctGatherFrequency=task=15"]
+    flags = [line for line in files["slurm.conf"].splitlines() if line.startswith("PrologFlags")]
+    assert flags == ["PrologFlags=Contain,Serial"]
+    assert "Frequency" not in machine_keys({"cgroups": False}, model.settings)["NODE_SLURM_KEYS"]
+
+
+@pytest.mark.parametrize(("value", "expected"), [("Serial", "Serial,Contain"), ("serial,contain", "serial,contain")])
+def test_jobs_get_a_step_for_logins_where_only_some_nodes_have_cgroups(shell: Shell, value: str, expected: str) -> None:
+    slurm: RawConfig = {"settings": {"prologflags": value}, "ssh_needs_job": False}
+    text = mixed(shell, replace(SMALL, config={"slurm": slurm}))["slurm.conf"]
+    assert [line for line in text.splitlines() if line.lower().startswith("prologflags")] == [f"prologflags={expected}"]
+
+
+def test_accounting_measures_jobs_as_each_machine_can(shell: Shell) -> None:
+    without = replace(LARGE, config={**LARGE.config, "accounting": {"enabled": False}})
+    gather = "JobAcctGatherType=jobacct_gather/cgroup"
+    shell.write("var/lib/tailrack/slurm/services/accounting/slurm.conf", f"{gather}\nPriorityWeightAge=1000\n")
+    text = mixed(shell, LARGE)["slurm.conf"]
+    assert gather not in text
+    assert "PriorityWeightAge=1000" in text
+    assert gather in machine_keys({"cgroups": True}, LARGE.settings)["NODE_SLURM_KEYS"].splitlines()
+    assert gather not in machine_keys({"cgroups": True}, without.settings)["NODE_SLURM_KEYS"]
+    assert gather not in machine_keys({"cgroups": False}, LARGE.settings)["NODE_SLURM_KEYS"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offered", "profile"),
+    [(None, True, CGROUPS), (None, False, PROCESSES), (False, True, PROCESSES), (True, False, CGROUPS)],
+)
+def test_a_machines_keys_follow_the_config_and_else_its_own_check(
+    wanted: bool | None, offered: bool, profile: object
+) -> None:
+    model = replace(SMALL, config={"slurm": {"cgroups": wanted}})
+    keys = machine_keys({"cgroups": offered}, model.settings)
+    assert keys["NODE_PROFILE"] == getattr(profile, "name", "")
+    assert keys["NODE_CGROUP_KEYS"].splitlines() == [*getattr(profile, "cgroup", ())]
+
+
+def test_every_machine_has_its_files_before_the_head_node_knows_it(shell: Shell) -> None:
+    assert shell.step(script_of("slurm", "join"), header_of_join(SMALL.nodes[1])).returncode == 0
+    written = ["# Written by tailrack.", *CGROUPS.slurm, *CGROUPS.accounted]
+    path = shell.path("/etc/tailrack/slurm.conf")
+    assert path.read_text().splitlines() == written
+    # srun of any user reads it.
+    assert path.stat().st_mode & 0o444 == 0o444
+    assert shell.path("/etc/tailrack/cgroup.conf").read_text().splitlines()[1:] == [*CGROUPS.cgroup]
+
+
+@pytest.mark.parametrize(
+    ("slurm", "expected"),
+    [
+        ({}, ""),
+        ({"cgroups": False}, ""),
+        ({"cgroups": True}, "tailrack:slurm.cgroups is true"),
+        ({"settings": {"PrologFlags": "Contain"}}, ""),
+        ({"settings": {"prologflags": '"Alloc,X11"'}}, 'tailrack:slurm.settings has prologflags: "Alloc,X11"'),
+        ({"settings": {"TaskPluginParam": "OOMKillStep"}}, "tailrack:slurm.settings has TaskPluginParam: OOMKillStep"),
+        (
+            {"settings": {"JobAcctGatherType": "jobacct_gather/cgroup"}},
+            "tailrack:slurm.settings has JobAcctGatherType: jobacct_gather/cgroup",
+        ),
+    ],
+)
+def test_keys_that_need_cgroups_on_every_machine_are_named(slurm: RawConfig, expected: str) -> None:
+    assert needs_cgroups(replace(SMALL, config={"slurm": slurm}).settings) == expected
+
+
+def all_confinement(conf: str) -> Sequence[bool]:
+    return [confines(conf, profile) for profile in ("cgroups", "processes", "")]
+
+
+def test_jobs_are_confined_where_the_machine_can_and_slurm_conf_lets_it(shell: Shell) -> None:
+    assert all_confinement(LARGE.own_files["slurm.conf"]) == [True, False, False]
+    # While nodes of an earlier release keep slurm.conf as it is.
+    assert all_confinement(SMALL.own_files["slurm.conf"]) == [False, False, False]
+    assert all_confinement(mixed(shell, SMALL)["slurm.conf"]) == [True, False, False]
