@@ -57,6 +57,7 @@ if systemctl -q is-enabled slurmctld 2>/dev/null; then
     ask 'node details' scontrol show node
     ask partitions scontrol show partition
     ask slurm.conf cat /etc/slurm/slurm.conf
+    [ ! -e /etc/tailrack/slurm.conf ] || ask 'own slurm.conf' cat /etc/tailrack/slurm.conf
     ask slurmctld scontrol ping
     ask sdiag sdiag
     if systemctl -q is-active slurmdbd 2>/dev/null; then ask sacct sacct -a -X -S now-1day; fi

@@ -15,6 +15,7 @@ from components.node.step.step import STATE_DIR, Step
 from components.node.waiting import wait_for
 from components.roles.slurm.foreign_files import set_foreign_slurm_aside
 from components.roles.slurm.live_features import live_features, set_live_features
+from components.roles.slurm.machine_keys import OWN_CGROUP_CONF, OWN_SLURM_CONF
 from components.roles.slurm.node_state import NodeState, Registration, read_node
 from components.roles.slurm.place import wait_for_place
 from components.roles.slurm.recreate import recreate_node
@@ -33,7 +34,7 @@ _PORT = 6817
 # Slurm ignores machines that booted before it asked for one, such as those that were only waiting to be used.
 _NEW_BOOT = "/run/tailrack-slurmd-boot"
 
-# The lines of this machine's own files that slurmd has read.
+# The text of this machine's own files (join.py) that slurmd has read.
 _KEYS_IN_USE = f"{STATE_DIR}/own-slurm-keys"
 
 
@@ -48,7 +49,6 @@ class ComputeValues:
     slurm_job_limit_seconds    seconds to wait for jobs to end
     slurm_save_seconds, slurm_save_jobs, node_spot   see shutdown.py
     head_cgroups, node_confined   whether cgroups confine jobs on the head node, and on this machine
-    node_slurm_keys, node_cgroup_keys   lines of this machine's own files (join.py)
     node_promised_cpus         not 0 if the node is a placeholder, whose features and so on slurmctld has already
     """
 
@@ -63,17 +63,11 @@ class ComputeValues:
     node_spot: str
     head_cgroups: bool
     node_confined: bool
-    node_slurm_keys: str
-    node_cgroup_keys: str
     node_promised_cpus: int
 
     @property
     def is_placeholder(self) -> bool:
         return self.node_promised_cpus > 0
-
-    @property
-    def own_keys(self) -> list[str]:
-        return f"{self.node_slurm_keys}\n{self.node_cgroup_keys}".split("\n")
 
     @property
     def registration(self) -> Registration:
@@ -86,7 +80,8 @@ def compute(step: Step, values: ComputeValues) -> None:
     set_foreign_slurm_aside()
     unit_changed = _install_units(step.host, values)
     # slurmctld reconfigures slurmd if slurm.conf begins to include this machine's own file, not if that file changes.
-    keys_changed = files.exists(_KEYS_IN_USE) and files.lines(_KEYS_IN_USE) != values.own_keys
+    own_keys = [*files.lines(OWN_SLURM_CONF), *files.lines(OWN_CGROUP_CONF)]
+    keys_changed = bool(in_use := files.lines(_KEYS_IN_USE)) and in_use != own_keys
     node = read_node(step.host) if systemd.is_active("slurmd") else None
     if values.is_placeholder and (node is None or "POWERING_UP" in node.flags):
         files.write(_NEW_BOOT, "TAILRACK_SLURMD_BOOT=-b")
@@ -109,7 +104,7 @@ def compute(step: Step, values: ComputeValues) -> None:
     end_turn(step.host)
     if wait_for_place(step.host, values.head_address):
         usability.require()
-    files.write(_KEYS_IN_USE, "\n".join(values.own_keys))
+    files.write(_KEYS_IN_USE, "\n".join(own_keys))
     set_live_features(step.host, "slurm", _confinement(values))
     _start_helpers(restart=watchdog_changed)
     step.result("slurm_version", run("slurmd", "-V").split()[1])

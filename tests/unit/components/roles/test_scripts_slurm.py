@@ -76,7 +76,6 @@ def compute(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Compute:
             "NODE_FEATURES": "site-rack,fast", "NODE_GRES": "gpu:h200:8", "NODE_REGISTERED_MB": 64000,
             "NODE_RESERVED_MB": 4096,
             "NODE_PROMISED_CPUS": 0, "HEAD_CGROUPS": True, "NODE_CONFINED": True,
-            "NODE_SLURM_KEYS": "ProctrackType=proctrack/cgroup", "NODE_CGROUP_KEYS": "CgroupPlugin=autodetect",
             "HEAD_ADDRESS": "100.64.0.1", "SLURM_JOB_LIMIT_SECONDS": 1,
             "SLURM_SAVE_SECONDS": 0, "SLURM_SAVE_JOBS": "the program", "NODE_SPOT": "", **values,
         }  # fmt: skip
@@ -103,6 +102,35 @@ def test_a_node_that_is_as_asked_is_left_alone(shell: Shell, compute: Compute, c
     assert len(changes(shell)) == before
     assert shell.calls[-2] == f"systemctl start tailrack-shutdown {WATCHDOG}"
     assert "RealMemory=64000 MemSpecLimit=4096 Gres=gpu:h200:8" in shell.path(UNIT).read_text()
+
+
+def test_slurmd_reads_this_machines_own_keys_again_when_they_change(
+    shell: Shell, compute: Compute, controller: Callable[..., None]
+) -> None:
+    controller(IDLE)
+    shell.write("etc/tailrack/slurm.conf", "TaskPlugin=task/none\n")
+    assert compute().returncode == 0
+    before = len(changes(shell))
+    assert compute().returncode == 0
+    assert len(changes(shell)) == before
+    shell.write("etc/tailrack/slurm.conf", "TaskPlugin=task/affinity,task/cgroup\n")
+    assert compute().returncode == 0
+    assert changes(shell)[before:] == ["systemctl restart --no-block slurmd"]
+    assert compute().returncode == 0
+    assert len(changes(shell)) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("head", "here", "feature"), [(True, False, "unconfined"), (False, True, "confined"), (False, False, "")]
+)
+def test_a_node_that_differs_from_the_head_node_in_confinement_has_a_feature(
+    shell: Shell, compute: Compute, controller: Callable[..., None], head: bool, here: bool, feature: str
+) -> None:
+    controller(IDLE)
+    done = compute(HEAD_CGROUPS=head, NODE_CONFINED=here)
+    assert done.returncode == 0, done.stderr
+    path = shell.path("var/lib/tailrack/features/slurm")
+    assert (path.read_text().split() if path.exists() else []) == ([feature] if feature else [])
 
 
 @pytest.mark.parametrize(
