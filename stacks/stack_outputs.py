@@ -10,6 +10,7 @@ import pulumi
 from components.cluster.compute_node import ComputeNode
 from components.cluster.head_link import HeadLink
 from components.cluster.head_node import HeadNode
+from components.cluster.warnings import warnings_about_logins
 from components.settings.types import GPUS_FOUND
 from components.steps.values import Value, nested
 from stacks.config import PoolConfig, StackConfig
@@ -54,7 +55,10 @@ def cluster_output(
                 for node, host in hosts.items()
             ],
             "currency": config.currency,
-            "notes": cluster["notes"],
+            "notes": [
+                *warnings_about_logins(link.settings, _unconfined(members, values["confined"])),
+                *cluster["notes"],
+            ],
             "fabric": {site.name: _fabric_output(site.name, sites, values["fabric"]) for site in config.sites},
         }
 
@@ -69,6 +73,12 @@ def cluster_output(
             "confined": {member.host.name: member.confined for member in members},
         }
     ).apply(output)
+
+
+def _unconfined(members: Sequence[HeadNode | ComputeNode], confined: dict[str, bool | None]) -> list[str]:
+    """Return the names of compute nodes where cgroups do not confine jobs."""
+    names = [member.host.name for member in members if isinstance(member, ComputeNode)]
+    return [name for name in names if confined[name] is False]
 
 
 def _amount(price: str) -> float | None:

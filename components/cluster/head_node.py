@@ -200,7 +200,6 @@ class HeadNode(pulumi.ComponentResource):
             ready=self.ready,
         )
         self.notes = pulumi.Output.all(
-            cgroups=confined,
             own_file_system=head.result["own_file_system"],
             open_ports=self.facts["open_ports"],
             user_limits=head.result["user_limits"],

@@ -14,11 +14,12 @@ _NOT_LIMITED = {
     "in its /etc/ssh/sshd_config and run up again",
 }
 
+_MOST_NAMES = 8
+
 
 def warnings_about(
     settings: ClusterSettings,
     *,
-    cgroups: bool,
     own_file_system: bool,
     open_ports: Sequence[int],
     user_limits: str,
@@ -27,7 +28,6 @@ def warnings_about(
 ) -> list[str]:
     """Return the notes about a cluster.
 
-    cgroups           whether cgroups confine jobs
     own_file_system   whether the share has its own file system
     open_ports        ports of the cluster that the head node also needs for other NFS users
     user_limits       the reason why users on the head node are not limited (role user_limits); `none` if they are
@@ -35,11 +35,6 @@ def warnings_about(
     restored          time of the backup that the head node was restored from, and its age then, in seconds; 0 for none
     """
     notes = []
-    if settings.slurm.ssh_needs_job and not cgroups:
-        notes.append(
-            "Users can SSH to compute nodes without a job, because this kernel does not let Slurm confine jobs with "
-            "cgroups (tailrack:slurm.ssh_needs_job)."
-        )
     if not own_file_system:
         notes.append(
             f"{settings.storage.path} does not have its own file system: with forged NFS handles, root on a node can "
@@ -70,6 +65,20 @@ def warnings_about(
             f"{age // 60 % 60} min old then. Jobs submitted and changes made after that backup are lost."
         )
     return notes
+
+
+def warnings_about_logins(settings: ClusterSettings, unconfined: Sequence[str]) -> list[str]:
+    """Return the notes about compute nodes where users need no job to log in, although the config asks for one.
+
+    unconfined   names of compute nodes where cgroups do not confine jobs
+    """
+    if not settings.slurm.ssh_needs_job or not unconfined:
+        return []
+    more = f" and {len(unconfined) - _MOST_NAMES} more nodes" if len(unconfined) > _MOST_NAMES else ""
+    return [
+        f"Users can SSH without a job to {', '.join(unconfined[:_MOST_NAMES])}{more}, because Slurm does not confine "
+        "jobs with cgroups there (tailrack:slurm.ssh_needs_job)."
+    ]
 
 
 def warnings_about_pool(head: str, computes: bool) -> list[str]:

@@ -469,6 +469,20 @@ def test_cgroups_follow_the_config_and_else_the_head_node(
     assert stack.header("a1-check")["HEAD_CGROUPS"] == wanted
 
 
+def test_each_machine_has_the_keys_of_its_own_check(build: Build, lab_config: RawConfig) -> None:
+    stack = build(
+        lab_config,
+        answers={"head-check": {"cgroups": True}, "a1-check": {"cgroups": True}, "a1-register": {"confined": True}},
+    )
+    for node, profile in (("head", "cgroups"), ("a1", "cgroups"), ("b1", "processes")):
+        join = stack.header(f"{node}-join")
+        assert ("proctrack/cgroup" in join["NODE_SLURM_KEYS"]) == (profile == "cgroups")
+        assert ("CgroupPlugin=disabled" in join["NODE_CGROUP_KEYS"]) == (profile == "processes")
+        assert stack.header(f"{node}-{'head' if node == 'head' else 'register'}")["NODE_PROFILE"] == profile
+    assert stack.header("head-head")["NODE_CONFINED"] == stack.header("a1-node")["NODE_CONFINED"] == "true"
+    assert stack.header("b1-node")["NODE_CONFINED"] == "false"
+
+
 @pytest.mark.parametrize(("there", "value"), [(True, "true"), (False, "false")])
 def test_the_kind_of_nfs_server_follows_the_head_nodes_kernel(
     build: Build, lab_config: RawConfig, there: bool, value: str

@@ -39,15 +39,15 @@ def test_the_outputs_are_cluster_validation_and_headline(build: Build, lab_confi
 
 
 @pytest.mark.parametrize(
-    ("cgroups", "wanted", "said"), [(False, True, True), (True, True, False), (False, False, False)]
+    ("confined", "wanted", "named"), [(False, True, ["a1, b1"]), (True, True, ["b1"]), (False, False, [])]
 )
-def test_a_note_says_that_logins_need_no_job_where_the_config_asked_for_it_and_machines_cannot(
-    build: Build, lab_config: RawConfig, cgroups: bool, wanted: bool, said: bool
+def test_a_note_names_nodes_where_logins_need_no_job_although_the_config_asked_for_it(
+    build: Build, lab_config: RawConfig, confined: bool, wanted: bool, named: list[str]
 ) -> None:
     lab_config["slurm"] = {"ssh_needs_job": wanted}
-    notes = build(lab_config, answers={"head-check": {"cgroups": cgroups}}).outputs["cluster"]["notes"]
-    assert [note for note in notes if "SSH to compute nodes without a job" in note] == (notes if said else [])
-    assert bool(notes) == said
+    notes = build(lab_config, answers={"a1-register": {"confined": confined}}).outputs["cluster"]["notes"]
+    expected = "Users can SSH without a job to {}, because Slurm does not confine jobs with cgroups there "
+    assert notes == [f"{expected.format(names)}(tailrack:slurm.ssh_needs_job)." for names in named]
 
 
 def test_a_note_names_a_share_that_is_no_file_system_of_its_own(build: Build, hosts_config: RawConfig) -> None:
