@@ -47,7 +47,7 @@ def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
 
 
 def detected_header(
-    host: Host, facts: pulumi.Output[dict[str, Any]], settings: ClusterSettings
+    host: Host, facts: pulumi.Output[dict[str, Any]], settings: ClusterSettings, head_cgroups: pulumi.Input[bool]
 ) -> dict[str, OutputField]:
     """Return the header values that depend on the check of a node: GPUs, memory, its own keys, ports of others."""
 
@@ -56,11 +56,11 @@ def detected_header(
         return {
             **node_values(host, gpus),
             **memory_values(host, resolved["facts"]["cpus"] or 1, resolved["facts"]["memory_mb"] or 1, gpus),
-            **machine_keys(resolved["facts"], settings),
+            **machine_keys(resolved["facts"], settings, resolved["head_cgroups"]),
             "NODE_OPEN_PORTS": resolved["facts"]["open_ports"] or [],
         }
 
-    header_values = as_output({"facts": facts}, values)
+    header_values = as_output({"facts": facts, "head_cgroups": head_cgroups}, values)
     names = (
         *NodeValues.__annotations__,
         *MemoryValues.__annotations__,
@@ -194,7 +194,8 @@ class ComputeNode(pulumi.ComponentResource):
             depends_on=delivered,
         )
         self.facts = check.result
-        values |= detected_header(host, self.facts, head.settings)
+        values |= detected_header(host, self.facts, head.settings, head.cgroups)
+        self.confined = values["NODE_CONFINED"]
         join = Step(
             f"{host.name}-join",
             host,
@@ -225,7 +226,6 @@ class ComputeNode(pulumi.ComponentResource):
             lock=None,
         )
         self.fabric = OutputField(register.result, "fabric")
-        self.confined = OutputField(register.result, "confined")
         leave = composition.leave_program(roles)
         node = Step(
             f"{host.name}-node",
@@ -235,7 +235,6 @@ class ComputeNode(pulumi.ComponentResource):
                 **values,
                 "NODE_AUTHORITIES": OutputField(register.result, "authorities"),
                 "NODE_CERTIFICATE": OutputField(register.result, "certificate"),
-                "NODE_CONFINED": self.confined,
                 "HEAD_PROBLEM": OutputField(register.result, "problem"),
                 "NODE_LEAVE_VALUES": combine(
                     {name: values[name] for name in leave.reads}, lambda resolved: kept_request(host.name, resolved)

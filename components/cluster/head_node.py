@@ -135,7 +135,7 @@ class HeadNode(pulumi.ComponentResource):
         cgroups = settings.slurm.cgroups
         confined = self.facts["cgroups"] if cgroups is None else pulumi.Output.from_input(cgroups)
         self.confined = confined
-        values |= detected_header(host, self.facts, settings)
+        values |= detected_header(host, self.facts, settings, confined)
         join = Step(
             f"{host.name}-join",
             host,
@@ -159,7 +159,6 @@ class HeadNode(pulumi.ComponentResource):
             "HEAD_CGROUPS": confined,
             "HEAD_COMPUTES": compute,
             "HEAD_DEEP_CHECK": deep_check_text(settings),
-            "NODE_CONFINED": confined,
             "NODE_NETWORKS": self.joined["fabric"].apply(json.dumps),
             **output_fields(files, FILES),
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,8 @@ from components.validation.json_part import first_object
 # Flags of a node that accepts no work, whatever else it has.
 _OUT = frozenset({"DRAIN", "DOWN", "FAIL", "NOT_RESPONDING", "INVALID_REG", "REBOOT_ISSUED", "POWERED_DOWN"})
 _GPU = re.compile(r"\bgpu:([A-Za-z0-9._-]+:[0-9]+)")
-# Features of nodes that differ from the head node in whether cgroups confine jobs (components/roles/slurm/compute.py).
-CONFINED, UNCONFINED = "confined", "unconfined"
+# The feature of a node that does not confine jobs, in a cluster where others do (components/roles/slurm/compute.py).
+UNCONFINED = "unconfined"
 # States of a placeholder's machine.
 _OF_PLACEHOLDER = {
     "POWERED_DOWN": "not rented",
@@ -134,11 +134,3 @@ def number(value: Any) -> int:
     if isinstance(value, Mapping):
         return int(value["number"]) if value.get("set") and not value.get("infinite") else 0
     return int(value or 0)
-
-
-def unconfined(nodes: Iterable[Node]) -> list[str]:
-    """Return the names of nodes without confinement; none if all nodes of the cluster are alike."""
-    nodes = list(nodes)
-    if any(CONFINED in node.features for node in nodes):
-        return [node.name for node in nodes if CONFINED not in node.features]
-    return [node.name for node in nodes if UNCONFINED in node.features]

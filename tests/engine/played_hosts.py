@@ -117,7 +117,7 @@ def _answer(name: str, stdin: str, host_key: str) -> dict[str, Any]:
             **{"slurm_version": "24.11.5", "own_file_system": True, "user_limits": "none", "left_groups": []},
             **{"authority": AUTHORITY, "leave_key": LEAVE_KEY},  # as release 0.1.0 needs them
         },
-        "register": {"certificate": certificate_of(node), "authorities": AUTHORITIES, "confined": True},
+        "register": {"certificate": certificate_of(node), "authorities": AUTHORITIES},
         "node": {"slurm_version": "24.11.5"},
         "services": {},
     }

@@ -24,7 +24,7 @@ from components.roles.slurm.usable import REGISTER_LIMIT, Usability
 from components.roles.slurm_release.packages import INSTALLED
 from components.roles.slurm_release.take_turn import end_turn
 from components.roles.slurm_release.wait_for_packages import unreserve_node
-from components.validation.slurm_nodes import CONFINED, UNCONFINED
+from components.validation.slurm_nodes import UNCONFINED
 
 _UNIT = "slurmd.service"
 _WATCHDOG = "tailrack-slurmd-watchdog.service"
@@ -80,8 +80,8 @@ def compute(step: Step, values: ComputeValues) -> None:
     set_foreign_slurm_aside()
     unit_changed = _install_units(step.host, values)
     # slurmctld reconfigures slurmd if slurm.conf begins to include this machine's own file, not if that file changes.
-    own_keys = [*files.lines(OWN_SLURM_CONF), *files.lines(OWN_CGROUP_CONF)]
-    keys_changed = bool(in_use := files.lines(_KEYS_IN_USE)) and in_use != own_keys
+    own_keys = "\n".join([*files.lines(OWN_SLURM_CONF), *files.lines(OWN_CGROUP_CONF)])
+    keys_changed = files.read(_KEYS_IN_USE) not in (None, f"{own_keys}\n")
     node = read_node(step.host) if systemd.is_active("slurmd") else None
     if values.is_placeholder and (node is None or "POWERING_UP" in node.flags):
         files.write(_NEW_BOOT, "TAILRACK_SLURMD_BOOT=-b")
@@ -104,8 +104,9 @@ def compute(step: Step, values: ComputeValues) -> None:
     end_turn(step.host)
     if wait_for_place(step.host, values.head_address):
         usability.require()
-    files.write(_KEYS_IN_USE, "\n".join(own_keys))
-    set_live_features(step.host, "slurm", _confinement(values))
+    files.write(_KEYS_IN_USE, own_keys)
+    # If no node confines jobs, none has the feature.
+    set_live_features(step.host, "slurm", [UNCONFINED] if values.head_cgroups and not values.node_confined else [])
     _start_helpers(restart=watchdog_changed)
     step.result("slurm_version", run("slurmd", "-V").split()[1])
 
@@ -123,13 +124,6 @@ def _has_other_size(node: NodeState, values: ComputeValues) -> bool:
     """
     cpus = _registered_cpus()
     return bool(cpus and node.cpus and node.cpus != cpus) or values.node_registered_mb < node.memory_mb * 9 // 10
-
-
-def _confinement(values: ComputeValues) -> list[str]:
-    """Return the feature of a node that differs from the head node in whether cgroups confine jobs."""
-    if values.node_confined == values.head_cgroups:
-        return []
-    return [CONFINED if values.node_confined else UNCONFINED]
 
 
 def _without_live(registration: Registration) -> Registration:

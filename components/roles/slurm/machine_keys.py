@@ -65,28 +65,33 @@ class MachineKeys(TypedDict):
     """A machine's profile, and the lines of its own files.
 
     NODE_PROFILE       the profile's name
+    NODE_CONFINED      whether cgroups confine jobs on it
     NODE_SLURM_KEYS    lines for slurm.conf
     NODE_CGROUP_KEYS   lines for cgroup.conf
     """
 
     NODE_PROFILE: str
+    NODE_CONFINED: bool
     NODE_SLURM_KEYS: str
     NODE_CGROUP_KEYS: str
 
 
-def profile_of(facts: Mapping[str, Any], settings: ClusterSettings) -> Profile:
-    """Return a machine's profile, from the facts of its check and the config."""
-    wanted = settings.slurm.cgroups
-    return CGROUPS if (facts["cgroups"] if wanted is None else wanted) else PROCESSES
+def profile_of(facts: Mapping[str, Any], settings: ClusterSettings, head_cgroups: bool) -> Profile:
+    """Return a machine's profile, from the facts of its check and the config.
+
+    head_cgroups   whether cgroups confine jobs on the head node. If not, they confine none in the cluster
+    """
+    return CGROUPS if head_cgroups and (facts["cgroups"] or settings.slurm.cgroups) else PROCESSES
 
 
-def machine_keys(facts: Mapping[str, Any], settings: ClusterSettings) -> MachineKeys:
+def machine_keys(facts: Mapping[str, Any], settings: ClusterSettings, head_cgroups: bool) -> MachineKeys:
     """Return header values by name. The user's own keys (tailrack:slurm.settings) stay the same on all machines."""
-    profile = profile_of(facts, settings)
+    profile = profile_of(facts, settings, head_cgroups)
     users = {key.lower() for key in settings.slurm.settings}
     lines = (*profile.slurm, *(profile.accounted if settings.accounting.enabled else ()))
     return {
         "NODE_PROFILE": profile.name,
+        "NODE_CONFINED": profile is CGROUPS,
         "NODE_SLURM_KEYS": "\n".join(line for line in lines if line.partition("=")[0].lower() not in users),
         "NODE_CGROUP_KEYS": "\n".join(profile.cgroup),
     }

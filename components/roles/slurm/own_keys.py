@@ -27,7 +27,7 @@ INCLUDE = f"Include {OWN_SLURM_CONF}"
 CGROUP_CONF = f"# Written by tailrack. Machines differ, so each has its own file.\nInclude {OWN_CGROUP_CONF}"
 # slurmctld reports every node whose own file differs from the head node's, unless it compares no files.
 _DEBUG_FLAG = "NO_CONF_HASH"
-# Give each job a step that logins can join. Machines with cgroups need it, and others may have it.
+# Give each job a step that logins can join. Machines with cgroups need it, also after the head node has lost its own.
 _PROLOG_FLAG = "Contain"
 
 
@@ -36,11 +36,6 @@ def differ(slurm_conf: str, nodes: Parts) -> bool:
     profiles = {part["profile"].strip() for part in nodes.values() if "profile" in part}
     common = _profile_of(slurm_conf)
     return bool(common) and not profiles <= {common} and not _unprepared(nodes)
-
-
-def confines(slurm_conf: str, profile: str) -> bool:
-    """Return whether cgroups confine jobs on a machine of a profile, with the slurm.conf that slurmctld has."""
-    return profile == CGROUPS.name and (INCLUDE in slurm_conf.splitlines() or _profile_of(slurm_conf) == CGROUPS.name)
 
 
 def with_own_keys(slurm_conf: str) -> str:

@@ -17,7 +17,7 @@ from components.roles.slurm.jobs import clear_jobs
 from components.roles.slurm.node_files import NodeFiles, node_folder, write_node
 from components.roles.slurm.node_state import LEAVES
 from components.roles.slurm.offer import offer
-from components.roles.slurm.paths import BASE, CONF
+from components.roles.slurm.paths import BASE
 from components.roles.slurm_release.wait_for_packages import unreserve_node
 
 # Flags of a placeholder that has no machine, or loses it.
@@ -47,7 +47,7 @@ class NodeName:
 
 
 def register(step: Step, values: NodeAndAddress) -> None:
-    """Add the node, and report whether cgroups confine jobs on it."""
+    """Add the node."""
     own_keys.refuse_unprepared(values.node_name, files.read(f"{BASE}/slurm.conf") or "", values.node_profile)
     # Before the lock, so that the step that has it takes this node's files along.
     write_node(values)
@@ -61,7 +61,6 @@ def register(step: Step, values: NodeAndAddress) -> None:
         raise Failure(reason, f"see its errors above and 'journalctl -u slurmctld' on {step.host}")
     if is_placeholder(name := values.node_name):
         run("scontrol", "update", f"nodename={name}", f"nodeaddr={values.node_address}", f"nodehostname={name}")
-    step.result("confined", own_keys.confines(files.read(f"{CONF}/slurm.conf") or "", values.node_profile))
 
 
 def release(step: Step, values: LeavingNode) -> None:

@@ -93,7 +93,6 @@ def role(settings: ClusterSettings) -> Role:
                 "slurm_version": version,
             },
             "head": {"slurm_version": version},
-            "register": {"confined": truth},
             "compute": {"slurm_version": version},
         },
     )

@@ -127,10 +127,10 @@ class Slurm(Section):
         default=(),
     )
     cgroups: bool | None = yes_no(
-        "confine jobs with cgroups; default: on each machine whose systemd supports it. With true, machines without "
-        "cgroups cannot join",
+        "confine jobs with cgroups; default: if the head node supports them, on each machine that does. With true, "
+        "machines without cgroups cannot join",
         None,
-        "where the machine supports it",
+        "if the head node supports it",
     )
     ssh_needs_job: bool = yes_no(
         "let users log in by SSH only to compute nodes where they have a job, and into its cgroup (pam_slurm_adopt). "

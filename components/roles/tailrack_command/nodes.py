@@ -10,7 +10,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
@@ -20,7 +20,7 @@ from components.roles.tailrack_command.ask import Failure, ask, failure
 from components.roles.tailrack_command.out_reason import Out, why_out
 from components.validation.preflight.findings import Finding, plain
 from components.validation.preflight.node_note import note_in
-from components.validation.slurm_nodes import Node, unconfined
+from components.validation.slurm_nodes import UNCONFINED, Node
 
 NAME, HELP = (
     "nodes",
@@ -48,12 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     failures = failures_of([node for node in shown if node.out and node.answers])
     why = {node.name: why_out(node, failures.get(node.name)) for node in shown}
     gpu_findings = published()
-    # Other nodes tell whether these differ from them.
-    without = unconfined(slurm.nodes() if arguments.nodes else shown)
-    if arguments.json:
-        print(as_json(shown, why, gpu_findings, without))
-    else:
-        print(as_text(shown, why, time.time(), gpu_findings, without))
+    print(as_json(shown, why, gpu_findings) if arguments.json else as_text(shown, why, time.time(), gpu_findings))
     return 0
 
 
@@ -68,12 +63,7 @@ def failures_of(out: Sequence[Node]) -> Mapping[str, Failure]:
         return {name: failed for name, failed in zip(names, failures, strict=True) if failed is not None}
 
 
-def as_json(
-    nodes: Sequence[Node],
-    why: Mapping[str, Out | None],
-    gpu_findings: GpuFindings = NO_FINDINGS,
-    without_confinement: Collection[str] = (),
-) -> str:
+def as_json(nodes: Sequence[Node], why: Mapping[str, Out | None], gpu_findings: GpuFindings = NO_FINDINGS) -> str:
     """Return `{"nodes": [{name, state, out, since, note, whose, who, reason, next}]}`; `since` in Unix seconds.
 
     A node with findings of the deep check also has `gpus`: [{severity, seen, next}], and one whose jobs are not
@@ -88,7 +78,7 @@ def as_json(
             "since": (node.since or None) if node.out else None,
             "note": note_in(node.comment) or None,
             **(asdict(out) if (out := why[node.name]) else none),
-            **({"confined": False} if node.name in without_confinement else {}),
+            **({"confined": False} if UNCONFINED in node.features else {}),
             **({"gpus": [_as_row(item) for item in items]} if (items := gpu_findings.get(node.name)) else {}),
         }
         for node in nodes
@@ -101,11 +91,7 @@ def _as_row(item: Finding) -> dict[str, str]:
 
 
 def as_text(
-    nodes: Sequence[Node],
-    why: Mapping[str, Out | None],
-    now: float,
-    gpu_findings: GpuFindings = NO_FINDINGS,
-    without_confinement: Collection[str] = (),
+    nodes: Sequence[Node], why: Mapping[str, Out | None], now: float, gpu_findings: GpuFindings = NO_FINDINGS
 ) -> str:
     """Return one line per node; below it follow why it is out, and the deep check's findings. Notes come last."""
     width = max((len(node.name) for node in nodes), default=0)
@@ -124,7 +110,7 @@ def as_text(
         return "the cluster has no nodes"
     count = sum(node.out for node in nodes)
     lines += _notes(nodes)
-    if names := [plain(node.name) for node in nodes if node.name in without_confinement]:
+    if names := [plain(node.name) for node in nodes if UNCONFINED in node.features]:
         lines.append(f"{_some(names)}: {_UNCONFINED}")
     return "\n".join([*lines, f"{count} of {len(nodes)} nodes out" if count else f"all {len(nodes)} nodes take work"])
 

@@ -45,7 +45,8 @@ def test_a_note_names_nodes_where_logins_need_no_job_although_the_config_asked_f
     build: Build, lab_config: RawConfig, confined: bool, wanted: bool, named: list[str]
 ) -> None:
     lab_config["slurm"] = {"ssh_needs_job": wanted}
-    notes = build(lab_config, answers={"a1-register": {"confined": confined}}).outputs["cluster"]["notes"]
+    answers = {"head-check": {"cgroups": True}, "a1-check": {"cgroups": confined}}
+    notes = build(lab_config, answers=answers).outputs["cluster"]["notes"]
     expected = "Users can SSH without a job to {}, because Slurm does not confine jobs with cgroups there "
     assert notes == [f"{expected.format(names)}(tailrack:slurm.ssh_needs_job)." for names in named]
 

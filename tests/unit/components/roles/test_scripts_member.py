@@ -122,7 +122,6 @@ def test_a_member_gets_an_export_of_its_one_address_and_a_certificate(member: Me
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "authorities": "# 7\nssh-ed25519 AAAA",
-        "confined": False,
         "certificate": f"certificate of {shell.root}/var/lib/tailrack/members/b1/key.pub",
     }
     assert shell.path("/etc/exports.d/tailrack-b1.exports").read_text() == LINE

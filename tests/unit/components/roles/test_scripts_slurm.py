@@ -121,9 +121,9 @@ def test_slurmd_reads_this_machines_own_keys_again_when_they_change(
 
 
 @pytest.mark.parametrize(
-    ("head", "here", "feature"), [(True, False, "unconfined"), (False, True, "confined"), (False, False, "")]
+    ("head", "here", "feature"), [(True, False, "unconfined"), (True, True, ""), (False, False, "")]
 )
-def test_a_node_that_differs_from_the_head_node_in_confinement_has_a_feature(
+def test_a_node_that_does_not_confine_jobs_has_a_feature_where_others_do(
     shell: Shell, compute: Compute, controller: Callable[..., None], head: bool, here: bool, feature: str
 ) -> None:
     controller(IDLE)

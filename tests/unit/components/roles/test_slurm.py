@@ -373,7 +373,9 @@ def test_keepalive_of_the_user_is_added_to_tailracks_communication_parameters() 
 
 def header_of_join(host: Host) -> Mapping[str, Value]:
     """The values of a machine's join."""
-    return cast(Mapping[str, Value], {**node_header(host), **machine_keys({"cgroups": True}, SMALL.settings)})
+    return cast(
+        Mapping[str, Value], {**node_header(host), **machine_keys({"cgroups": True}, SMALL.settings, head_cgroups=True)}
+    )
 
 
 def test_each_node_with_gpus_has_a_line_of_its_own_with_their_type_and_devices(shell: Shell) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from components.node.failure import Failure
-from components.roles.slurm.machine_keys import CGROUPS, PROCESSES, machine_keys, needs_cgroups
+from components.roles.slurm.machine_keys import CGROUPS, PROCESSES, Profile, machine_keys, needs_cgroups
 from components.roles.slurm.merge import merged
-from components.roles.slurm.own_keys import confines, refuse_unprepared, refuse_unprepared_members
+from components.roles.slurm.own_keys import refuse_unprepared, refuse_unprepared_members
 from tests.unit.components.roles.test_slurm import LARGE, SMALL, Model, header_of_join, join, on_the_head
 from tests.unit.configs import RawConfig
 from tests.unit.shell import Shell, script_of
@@ -63,7 +62,7 @@ def test_a_cluster_of_equal_machines_includes_nothing(shell: Shell) -> None:
         shell.path("/var/lib/tailrack/slurm/nodes").rename(shell.path(f"/gone-{model.head_address}"))
 
 
-def test_equal_nodes_that_differ_from_a_head_node_without_jobs_have_their_own_file(shell: Shell) -> None:
+def test_nodes_keep_their_own_keys_until_they_follow_a_head_node_that_has_changed(shell: Shell) -> None:
     assert INCLUDE in mixed(shell, SMALL, other=len(SMALL.nodes))["slurm.conf"]
 
 
@@ -123,7 +122,7 @@ def test_keys_of_the_user_are_the_same_on_all_machines_and_in_no_own_file(shell:
     assert own_lines(files["slurm.conf"]) == ["JobAcctGatherFrequency=task=15"]
     flags = [line for line in files["slurm.conf"].splitlines() if line.startswith("PrologFlags")]
     assert flags == ["PrologFlags=Contain,Serial"]
-    assert "Frequency" not in machine_keys({"cgroups": False}, model.settings)["NODE_SLURM_KEYS"]
+    assert "Frequency" not in machine_keys({"cgroups": False}, model.settings, head_cgroups=True)["NODE_SLURM_KEYS"]
 
 
 @pytest.mark.parametrize(("value", "expected"), [("Serial", "Serial,Contain"), ("serial,contain", "serial,contain")])
@@ -140,22 +139,30 @@ def test_accounting_measures_jobs_as_each_machine_can(shell: Shell) -> None:
     text = mixed(shell, LARGE)["slurm.conf"]
     assert gather not in text
     assert "PriorityWeightAge=1000" in text
-    assert gather in machine_keys({"cgroups": True}, LARGE.settings)["NODE_SLURM_KEYS"].splitlines()
-    assert gather not in machine_keys({"cgroups": True}, without.settings)["NODE_SLURM_KEYS"]
-    assert gather not in machine_keys({"cgroups": False}, LARGE.settings)["NODE_SLURM_KEYS"]
+    assert gather in machine_keys({"cgroups": True}, LARGE.settings, head_cgroups=True)["NODE_SLURM_KEYS"].splitlines()
+    assert gather not in machine_keys({"cgroups": True}, without.settings, head_cgroups=True)["NODE_SLURM_KEYS"]
+    assert gather not in machine_keys({"cgroups": False}, LARGE.settings, head_cgroups=True)["NODE_SLURM_KEYS"]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "offered", "profile"),
-    [(None, True, CGROUPS), (None, False, PROCESSES), (False, True, PROCESSES), (True, False, CGROUPS)],
+    ("head", "wanted", "offered", "profile"),
+    [
+        (True, None, True, CGROUPS),
+        (True, None, False, PROCESSES),
+        # The config has made the head node's.
+        (False, False, True, PROCESSES),
+        (True, True, False, CGROUPS),
+        # As before: a head node without cgroups keeps the whole cluster without.
+        (False, None, True, PROCESSES),
+    ],
 )
-def test_a_machines_keys_follow_the_config_and_else_its_own_check(
-    wanted: bool | None, offered: bool, profile: object
+def test_a_machines_keys_follow_the_config_the_head_node_and_its_own_check(
+    head: bool, wanted: bool | None, offered: bool, profile: Profile
 ) -> None:
     model = replace(SMALL, config={"slurm": {"cgroups": wanted}})
-    keys = machine_keys({"cgroups": offered}, model.settings)
-    assert keys["NODE_PROFILE"] == getattr(profile, "name", "")
-    assert keys["NODE_CGROUP_KEYS"].splitlines() == [*getattr(profile, "cgroup", ())]
+    keys = machine_keys({"cgroups": offered}, model.settings, head)
+    assert (keys["NODE_PROFILE"], keys["NODE_CONFINED"]) == (profile.name, profile is CGROUPS)
+    assert keys["NODE_CGROUP_KEYS"].splitlines() == [*profile.cgroup]
 
 
 def test_every_machine_has_its_files_before_the_head_node_knows_it(shell: Shell) -> None:
@@ -185,14 +192,3 @@ def test_every_machine_has_its_files_before_the_head_node_knows_it(shell: Shell)
 )
 def test_keys_that_need_cgroups_on_every_machine_are_named(slurm: RawConfig, expected: str) -> None:
     assert needs_cgroups(replace(SMALL, config={"slurm": slurm}).settings) == expected
-
-
-def all_confinement(conf: str) -> Sequence[bool]:
-    return [confines(conf, profile) for profile in ("cgroups", "processes", "")]
-
-
-def test_jobs_are_confined_where_the_machine_can_and_slurm_conf_lets_it(shell: Shell) -> None:
-    assert all_confinement(LARGE.own_files["slurm.conf"]) == [True, False, False]
-    # While nodes of an earlier release keep slurm.conf as it is.
-    assert all_confinement(SMALL.own_files["slurm.conf"]) == [False, False, False]
-    assert all_confinement(mixed(shell, SMALL)["slurm.conf"]) == [True, False, False]

@@ -18,7 +18,7 @@ from components.roles.tailrack_command.ask import NO_ANSWER, NO_CHECKS, Answer, 
 from components.roles.tailrack_command.out_reason import TAILRACK, why_out
 from components.roles.tailrack_command.slurm import SlurmError
 from components.validation.preflight.drain import HEALTH_PREFIX
-from components.validation.slurm_nodes import Node, read_nodes, unconfined
+from components.validation.slurm_nodes import Node, read_nodes
 from tests.unit.shell import ROLES
 
 NOW = 1_790_000_000
@@ -145,26 +145,14 @@ def test_a_note_is_shown_once_below_all_nodes_with_those_that_have_it() -> None:
     assert [row["note"] for row in rows[-3:]] == [old.removeprefix("tailrack: "), None, None]
 
 
-@pytest.mark.parametrize(
-    ("features", "expected"),
-    [
-        ({"a1": "", "b1": ""}, []),
-        ({"a1": "", "b1": "unconfined"}, ["b1"]),
-        ({"a1": "confined", "b1": "", "head": ""}, ["b1", "head"]),
-    ],
-    ids=["alike", "the head node confines jobs", "the head node does not"],
-)
-def test_nodes_whose_jobs_are_not_confined_are_named_where_those_of_others_are(
-    features: dict[str, str], expected: list[str]
-) -> None:
-    found = [Node(name, frozenset({"IDLE"}), features=frozenset({"site-rack", has})) for name, has in features.items()]
-    names = unconfined(found)
-    assert names == expected
-    why = dict.fromkeys(features)
-    line = f"{', '.join(expected)}: jobs are not confined: they can use all cores and GPUs, and Slurm checks their "
-    shown = nodes.as_text(found, why, NOW, nodes.NO_FINDINGS, names)
-    assert (line in shown) == bool(expected)
-    rows = json.loads(nodes.as_json(found, why, nodes.NO_FINDINGS, names))["nodes"]
+@pytest.mark.parametrize("feature", ["unconfined", "nvlink"])
+def test_nodes_whose_jobs_are_not_confined_are_named_where_those_of_others_are(feature: str) -> None:
+    found = [Node("a1", frozenset({"IDLE"})), Node("b1", frozenset({"IDLE"}), features=frozenset({"site-b", feature}))]
+    why = {each.name: None for each in found}
+    expected = ["b1"] if feature == "unconfined" else []
+    lines = [line for line in nodes.as_text(found, why, NOW).splitlines() if "jobs are not confined" in line]
+    assert [line.partition(":")[0] for line in lines] == expected
+    rows = json.loads(nodes.as_json(found, why))["nodes"]
     assert [row["name"] for row in rows if row.get("confined") is False] == expected
 
 

@@ -39,7 +39,7 @@ PROVEN: dict[str, Any] = {
 }  # fmt: skip
 OF_THE_HEAD: dict[str, Any] = {
     "own_file_system": True, "user_limits": "none", "left_groups": [], "slurm_version": "24.11.5", "fabric": PROVEN,
-    "confined": True, "certificate": certificate_of("a1"), "authorities": f"# 1\n{HOST_KEY}\n# leave {HOST_KEY}",
+    "certificate": certificate_of("a1"), "authorities": f"# 1\n{HOST_KEY}\n# leave {HOST_KEY}",
 }  # fmt: skip
 ROLES = roles(parse(LAB, base_dir=Path()))
 CHECK, JOIN, REACH, REGISTER, NODE, HEAD = (
@@ -81,7 +81,7 @@ def test_an_honest_answer_of_the_head_node_is_read_whole(fields: Answer, fabric:
 
 
 # Of HOSTILE: what a head node may say.
-VALID = [("own_file_system", True), ("confined", True), ("left_groups", []), ("left_groups", ["a"])]
+VALID = [("own_file_system", True), ("left_groups", []), ("left_groups", ["a"])]
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: repr(value)[:30])
