@@ -49,7 +49,7 @@ CLEAR = (
 def mixed(make_cluster: Callable[[str], ClusterUnderTest]) -> Iterator[ClusterUnderTest]:
     """The dev stack, up: head and a1 confine jobs, and b1 does not."""
     made = make_cluster("mixed")
-    made.config["tailrack:validation"] = {"enabled": False}
+    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     # Logins in the cgroup of a job are in test_trust.py.
     made.config["tailrack:slurm"]["ssh_needs_job"] = False
     made.up_ok()

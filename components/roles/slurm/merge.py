@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from components.node import files
@@ -45,24 +45,24 @@ def merged(base: str) -> dict[str, str]:
         files.read_parts(SERVICES, names),
     )
     texts = {name: (files.read(f"{base}/{name}") or "").rstrip("\n") for name in names}
-    differ = own_keys.differ(texts.get("slurm.conf", ""), additions.nodes)
-    return {name: _merge(name, text, additions, differ=differ) for name, text in texts.items()}
+    profiles = own_keys.own_profiles(texts.get("slurm.conf", ""), additions.nodes)
+    return {name: _merge(name, text, additions, profiles) for name, text in texts.items()}
 
 
-def _merge(name: str, text: str, additions: Additions, *, differ: bool) -> str:
-    """Return one file. `differ`: whether each machine has its own keys."""
+def _merge(name: str, text: str, additions: Additions, profiles: Collection[str]) -> str:
+    """Return one file. `profiles`: those of the machines, if each has its own keys."""
     if name == "gres.conf":
         return _gres_conf(text, additions.nodes)
     if name == "topology.conf":
         # Each node's fabric (fabric/fabric.py) is a comment for that node; Slurm delivers it with the file.
         fabrics = (part["fabric"].rstrip("\n") for part in additions.nodes.values() if "fabric" in part)
         return "\n".join([text, *_topology(additions), *fabrics])
-    if name == "cgroup.conf" and differ:
+    if name == "cgroup.conf" and profiles:
         return own_keys.CGROUP_CONF
     there = set(text.split("\n"))
     added = [line for line in _lines(additions.texts(name)) if line not in there]
-    if name == "slurm.conf" and differ:
-        text, added = own_keys.with_own_keys(text), own_keys.without_own_keys(added)
+    if name == "slurm.conf" and profiles:
+        text, added = own_keys.with_own_keys(text, profiles), own_keys.without_own_keys(added)
     text = "\n".join([text, *added])
     if name == "slurm.conf":
         text = _with_all(text)

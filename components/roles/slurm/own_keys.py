@@ -7,7 +7,7 @@ stays as it is, and register.py refuses nodes that cannot run with it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from components.node import files
 from components.node.failure import Failure
@@ -31,14 +31,14 @@ _DEBUG_FLAG = "NO_CONF_HASH"
 _PROLOG_FLAG = "Contain"
 
 
-def differ(slurm_conf: str, nodes: Parts) -> bool:
-    """Return whether machines need their own files: their profiles are not all that of a cluster's slurm.conf."""
-    profiles = {part["profile"].strip() for part in nodes.values() if "profile" in part}
+def own_profiles(slurm_conf: str, nodes: Parts) -> frozenset[str]:
+    """Return the profiles of machines that need their own files; none if slurm.conf has the keys of all machines."""
+    profiles = frozenset(part["profile"].strip() for part in nodes.values() if "profile" in part)
     common = _profile_of(slurm_conf)
-    return bool(common) and not profiles <= {common} and not _unprepared(nodes)
+    return frozenset() if not common or profiles <= {common} or _unprepared(nodes) else profiles
 
 
-def with_own_keys(slurm_conf: str) -> str:
+def with_own_keys(slurm_conf: str, profiles: Collection[str]) -> str:
     """Return a slurm.conf that includes each machine's own keys. The user's keys follow the partitions, and stay."""
     ours, partitions, rest = slurm_conf.partition("\nPartitionName=")
     lines: list[str] = []
@@ -48,8 +48,9 @@ def with_own_keys(slurm_conf: str) -> str:
         elif INCLUDE not in lines:
             lines.append(INCLUDE)
     lines = "".join(["\n".join(lines), partitions, rest]).split("\n")
-    for key, flag in (("DebugFlags", _DEBUG_FLAG), ("PrologFlags", _PROLOG_FLAG)):
-        _add_flag(lines, key, flag)
+    _add_flag(lines, "DebugFlags", _DEBUG_FLAG)
+    if CGROUPS.name in profiles:
+        _add_flag(lines, "PrologFlags", _PROLOG_FLAG)
     return "\n".join(lines)
 
 
@@ -102,7 +103,8 @@ def _add_flag(lines: list[str], key: str, flag: str) -> None:
     for number, line in enumerate(lines):
         name, _, value = line.partition("=")
         if name.lower() == key.lower():
-            if flag.lower() not in value.strip('"').lower().split(","):
-                lines[number] = f"{name}={value.strip(chr(34))},{flag}"
+            flags = value.strip('"').split(",")
+            if flag.lower() not in map(str.lower, flags):
+                lines[number] = f"{name}={','.join([*flags, flag])}"
             return
     lines.insert(lines.index(INCLUDE) + 1, f"{key}={flag}")

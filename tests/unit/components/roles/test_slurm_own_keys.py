@@ -132,6 +132,14 @@ def test_jobs_get_a_step_for_logins_where_only_some_nodes_have_cgroups(shell: Sh
     assert [line for line in text.splitlines() if line.lower().startswith("prologflags")] == [f"prologflags={expected}"]
 
 
+def test_a_cluster_without_cgroups_gives_no_job_such_a_step(shell: Shell) -> None:
+    on_the_head(shell, SMALL)
+    join(shell, SMALL.nodes[-1], profile="another")
+    text = again(shell)["slurm.conf"]
+    assert INCLUDE in text
+    assert "PrologFlags" not in text
+
+
 def test_accounting_measures_jobs_as_each_machine_can(shell: Shell) -> None:
     without = replace(LARGE, config={**LARGE.config, "accounting": {"enabled": False}})
     gather = "JobAcctGatherType=jobacct_gather/cgroup"
