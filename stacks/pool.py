@@ -14,6 +14,7 @@ from components.roles.order import roles
 from components.settings.problems import ROOT, Problem
 from stacks.config import ConfigError, PoolConfig
 from stacks.joining import peer, problems
+from stacks.limits import Allowed, may_be_rented
 from stacks.outputs import headline
 from stacks.read_outputs import StackOutputs, read_outputs
 from stacks.release import RELEASE
@@ -37,9 +38,10 @@ async def pool_stack(config: PoolConfig, stack: str) -> PoolStack:
     reasons = list(problems(config, stack, cluster, link, settings))
     if reasons or settings is None:
         raise pulumi.RunError(str(ConfigError(reasons)))
-    nodes = config.nodes() if config.elastic is None else rented(config.nodes(), last_run)
+    allowed = await may_be_rented(config, last_run)
+    nodes = config.nodes() if config.elastic is None else rented(allowed.nodes, last_run)
     available = await rentals(config, stack, last_run, nodes)
-    return PoolStack(config, stack, last_run, cluster, HeadLink.from_outputs(link, settings), available)
+    return PoolStack(config, stack, last_run, cluster, HeadLink.from_outputs(link, settings), available, allowed)
 
 
 class PoolStack:
@@ -49,6 +51,7 @@ class PoolStack:
     cluster    output of the cluster's stack, checked with `problems`
     head       the cluster's head node
     available  sites and nodes that clouds can have now
+    allowed    placeholders, if the pool is elastic
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class PoolStack:
         cluster: Mapping[str, Any],
         head: HeadLink,
         available: Rentals,
+        allowed: Allowed,
     ) -> None:
         settings, owner = head.settings, full_name(stack).replace("/", ".")
         nodes, sites = available.nodes, available.sites
@@ -82,7 +86,7 @@ class PoolStack:
             sites=[site.name for site in sites],
             nodes=[hosts[node.name] for node in nodes],
             peer=None if config.elastic else pulumi.Output.from_input(peer(cluster, settings.head.compute)),
-            placeholders=[host_of(node, None) for node in config.nodes()] if config.elastic else (),
+            placeholders=[host_of(node, None) for node in allowed.nodes] if config.elastic else (),
             access=tailnet.access,
             measured_before=last_run.output("validation"),
         )
@@ -100,5 +104,5 @@ class PoolStack:
             "busbw_gb_per_s": measured.apply(headline),
             "release": RELEASE,
             **rented_output(created.rented, last_run),
-            **({"elastic": elastic_output(config, owner)} if config.elastic else {}),
+            **({"elastic": elastic_output(config, owner, allowed.nodes, allowed.prices)} if config.elastic else {}),
         }

@@ -1,7 +1,7 @@
 """The machines that a run keeps, rents or does without, as the commands say in the environment."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stacks.config import PoolConfig
@@ -29,18 +29,23 @@ def left_out() -> set[str]:
     return set(os.environ.get(LEFT_OUT, "").split(",")) - {""}
 
 
-def elastic_output(config: PoolConfig, owner: str) -> dict[str, Any]:
+def elastic_output(
+    config: PoolConfig, owner: str, nodes: Sequence[NodeSpec], prices: Mapping[str, float]
+) -> dict[str, Any]:
     """Return what `make elastic` needs of the last run.
 
-    owner   the pool's name on the head node
+    owner    the pool's name on the head node
+    nodes    the placeholders
+    prices   the clouds' prices, with which the next run counts if a cloud does not answer
     """
     kinds = {site.name: site.kind for site in config.sites}
-    nodes = config.nodes()
     return {
         "pool": owner,
-        "places": {node.name: f"{kinds[node.site]} site {node.site}" for node in nodes},
+        "places": {node.name: node.place(kinds[node.site]) for node in nodes},
         "limit": _limit(config, len(nodes)),
         "kept": [node.name for node in nodes[: config.elastic.min]] if config.elastic else [],
+        **({"replace_sick": True} if config.elastic and config.elastic.replace_sick else {}),
+        **({"prices": dict(prices)} if prices else {}),
     }
 
 

@@ -33,6 +33,7 @@ class Controller:
         self._marker = deployment.workspace.folder / "renting"
         self._began: dict[str, float] = {}
         self._failed: dict[str, Attempts] | None = None
+        self._replaced = 0.0
         self._answer = Answer((), {}, {}, 0)
         self._read_stack()
 
@@ -49,6 +50,7 @@ class Controller:
             raise CliError(f"the pool's placeholders are not in Slurm yet: run {make('up')} first")
         self._places: dict[str, str] = dict(elastic["places"])
         self._limit, self._kept = str(elastic["limit"]), list(elastic["kept"])
+        self._replaces_sick = elastic.get("replace_sick") is True
         self._made = made_nodes(resources, self._places)
         self._complete = self._made & {str(node["name"]) for node in cluster.get("nodes", ())}
         self._head = Head(self._deployment, str(cluster["head"]), str(elastic["pool"]), resources)
@@ -77,6 +79,7 @@ class Controller:
         answer = self._head.exchange()
         if self._failed is None:
             self._failed, self._began = dict(answer.failed), dict(answer.renting)
+            self._replaced = answer.replaced
         plan = self._plan(answer)
         answer = self._answer = self._head.exchange(plan, self._status(answer))
         lost = self._lost()
@@ -95,8 +98,13 @@ class Controller:
             kept=self._kept,
             failed=self._failed or {},
             now=answer.now,
+            replaced=self._replaced if self._replaces_sick else None,
         )
         self._failed = dict(plan.failed)
+        for node in answer.nodes:
+            if node.name in plan.replace:
+                self._replaced = answer.now
+                self._say(f"{node.name}: its machine goes back, because a check drained it: {node.reason}")
         for name, reason in plan.down.items():
             self._say(f"{name}: {reason}")
         return plan
@@ -118,7 +126,14 @@ class Controller:
         self._began = {name: self._began.get(name, answer.now) for name in awaited}
         failed = {name: (each.count, each.until, each.why) for name, each in (self._failed or {}).items()}
         return Status(
-            self._deployment.workspace.stack, list(self._places), 0, self._limit, self._began, self._places, failed
+            self._deployment.workspace.stack,
+            list(self._places),
+            0,
+            self._limit,
+            self._began,
+            self._places,
+            failed,
+            self._replaced,
         )
 
     def _run(self, machines: frozenset[str], lost: set[str]) -> None:

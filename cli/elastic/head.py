@@ -23,12 +23,17 @@ if [ "$(id -u)" = 0 ]; then $program {words}; else sudo -n $program {words}; fi"
 
 @dataclass(frozen=True)
 class Answer:
-    """The placeholders in slurmctld, the failed attempts and machines being rented of the last report, and the time."""
+    """The placeholders in slurmctld, the time there, and the last report.
+
+    failed, renting   its failed attempts, and since when machines are being rented
+    replaced          Unix seconds of the last replacement of a sick machine
+    """
 
     nodes: Sequence[Placeholder]
     failed: Mapping[str, Attempts]
     renting: Mapping[str, float]
     now: float
+    replaced: float = 0
 
 
 class Head:
@@ -47,6 +52,7 @@ class Head:
             "down": dict(plan.down) if plan else {},
             "resume": list(plan.resume) if plan else [],
             "power_up": list(plan.power_up) if plan else [],
+            "replace": list(plan.replace) if plan else [],
             "status": status.to_plain() if status else None,
         }
         words = ["elastic", "--json", *(["--apply", json.dumps(changes)] if plan or status else []), self._pool]
@@ -66,6 +72,7 @@ def _read(text: str) -> Answer:
             {str(name): Attempts(int(row[0]), float(row[1]), str(row[2])) for name, row in status["failed"].items()},
             {str(name): float(since) for name, since in status["renting"].items()},
             float(data["now"]),
+            float(status.get("replaced", 0)),
         )
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         raise CliError(f"the head node did not report its placeholders: {one_line(text[-200:]) or 'nothing'}") from None

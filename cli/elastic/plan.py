@@ -11,13 +11,19 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from components.roles.tailrack_command.elastic_status import NO_MACHINE, no_machine
+from components.validation.preflight.drain import SICK_PREFIXES
+from components.validation.slurm_nodes import BUSY
 
 # Seconds until the next attempt to rent a machine; they double with each attempt that fails.
 FIRST_PAUSE, LONGEST_PAUSE = 120, 3600
+# Least seconds between two replacements of sick machines of a pool: a broken image, or a share that hangs for a while,
+# must not cost many machines.
+REPLACE_SECONDS = 1800
 
 _UP = frozenset({"POWERING_UP", "POWER_UP"})
 _GONE = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"})
 _OUT = frozenset({"DOWN", "DRAIN", "FAIL"})
+_OF_TAILRACK = ("tailrack", *SICK_PREFIXES)
 
 
 @dataclass(frozen=True)
@@ -37,11 +43,18 @@ class Placeholder:
     @property
     def wanted(self) -> bool:
         """Return whether it must have a machine."""
-        return self.awaited or not self.flags & (_GONE | _UP)
+        # POWER_DOWN waits for the end of a job (power_down_asap).
+        gone = _GONE - {"POWER_DOWN"} if self.flags & BUSY else _GONE
+        return self.awaited or not self.flags & (gone | _UP)
+
+    @property
+    def sick(self) -> bool:
+        """Return whether a check has drained it, and it has no job."""
+        return "DRAIN" in self.flags and not self.flags & BUSY and self.reason.startswith(SICK_PREFIXES)
 
     @property
     def out_by_person(self) -> bool:
-        return bool(self.flags & _OUT) and self.by not in ("", "slurm") and not self.reason.startswith("tailrack")
+        return bool(self.flags & _OUT) and self.by not in ("", "slurm") and not self.reason.startswith(_OF_TAILRACK)
 
 
 @dataclass(frozen=True)
@@ -61,6 +74,7 @@ class Plan:
     down       nodes that get no machine now, with the reason
     resume     nodes that a job may ask for again
     power_up   nodes that need a machine without a job
+    replace    sick nodes whose machines go back, at most one
     failed     all failed attempts
     """
 
@@ -68,11 +82,12 @@ class Plan:
     down: Mapping[str, str] = field(default_factory=dict)
     resume: Collection[str] = ()
     power_up: Collection[str] = ()
+    replace: Collection[str] = ()
     failed: Mapping[str, Attempts] = field(default_factory=dict)
 
     @property
     def changes_states(self) -> bool:
-        return bool(self.down or self.resume or self.power_up)
+        return bool(self.down or self.resume or self.power_up or self.replace)
 
 
 def decide(
@@ -83,14 +98,17 @@ def decide(
     kept: Collection[str],
     failed: Mapping[str, Attempts],
     now: float,
+    replaced: float | None = None,
 ) -> Plan:
     """Return the next actions.
 
     made       nodes that have resources in the stack
     complete   nodes that the last successful run brought up completely
     kept       nodes that have a machine without a job
+    replaced   Unix seconds of the last replacement of a sick machine; None if they are not replaced
     """
     machines, down, resume, power_up, left = set[str](), dict[str, str](), [], [], dict(failed)
+    sick: list[str] = []
     for node in nodes:
         name = node.name
         if node.wanted:
@@ -99,6 +117,8 @@ def decide(
                 machines.add(name)
             if not node.awaited and not node.flags & {"DOWN", "NOT_RESPONDING"}:
                 left.pop(name, None)
+            if node.sick and name in complete:
+                sick.append(name)
         elif name in made or node.out_by_person:
             continue
         elif "ResumeTimeout" in node.reason and node.flags & _OUT:
@@ -111,7 +131,8 @@ def decide(
             resume.append(name)
         elif name in kept and "POWERED_DOWN" in node.flags:
             power_up.append(name)
-    return Plan(frozenset(machines), down, tuple(resume), tuple(power_up), left)
+    replace = sick[:1] if replaced is not None and now - replaced >= REPLACE_SECONDS else []
+    return Plan(frozenset(machines), down, tuple(resume), tuple(power_up), tuple(replace), left)
 
 
 def next_attempt(last: Attempts | None, why: str, now: float) -> Attempts:

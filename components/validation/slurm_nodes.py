@@ -21,7 +21,7 @@ _OF_PLACEHOLDER = {
     "POWERING_DOWN": "being returned",
 }
 # Flags of a node that still has jobs.
-_BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Node:
     @property
     def busy(self) -> bool:
         """Whether it has jobs or cleans up after one. In a query for many nodes, 24.11 may report finished jobs."""
-        return bool(self.flags & _BUSY)
+        return bool(self.flags & BUSY)
 
     @property
     def answers(self) -> bool:
@@ -85,10 +85,10 @@ class Node:
         if "DOWN" in self.flags:
             states = ["down"]
         elif "DRAIN" in self.flags:
-            states = ["draining" if self.flags & _BUSY else "drained"]
+            states = ["draining" if self.flags & BUSY else "drained"]
         else:
-            states = [word.lower() for word in sorted(self.flags) if word in {*_BUSY, "IDLE", "UNKNOWN", "FUTURE"}]
-        hidden = {"DRAIN", "DOWN", *_BUSY, "IDLE", "UNKNOWN", "FUTURE", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"}
+            states = [word.lower() for word in sorted(self.flags) if word in {*BUSY, "IDLE", "UNKNOWN", "FUTURE"}]
+        hidden = {"DRAIN", "DOWN", *BUSY, "IDLE", "UNKNOWN", "FUTURE", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE"}
         if self.is_placeholder:
             states += [text for flag, text in _OF_PLACEHOLDER.items() if flag in self.flags]
             hidden |= _OF_PLACEHOLDER.keys() | {"POWER_DOWN", "POWER_UP"}

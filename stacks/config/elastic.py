@@ -35,7 +35,8 @@ def _price_problems(config: PoolConfig, elastic: Elastic) -> Iterator[Problem]:
     limit, path = elastic.max_price_per_hour, f"{_PATH}.max_price_per_hour"
     if limit is None:
         return
-    if unpriced := [node.name for node in config.all_nodes() if node.price_per_hour is None]:
+    unpriced = [node.name for node in config.all_nodes() if node.price_per_hour is None and not node.cloud_has_price]
+    if unpriced:
         problem = f"is set, and node {unpriced[0]} has no price; the limit could not be kept"
         yield Problem(path, f"{problem}; write price_per_hour at its site")
     elif not config.nodes():

@@ -1,8 +1,9 @@
 """The stack config as one model per kind of stack: its settings and its sites."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Any, Literal
 
 from components.roles.cluster_settings import ClusterSettings
@@ -22,6 +23,7 @@ ALL = "all"  # the default partition
 CLUSTER, POOL = "cluster", "pool"  # kinds of stack
 # A pool has no head node; its name and site match nothing.
 _NO_HEAD = Head.model_construct(name="", site="", compute=False)
+_NO_PRICES: Mapping[str, float] = MappingProxyType({})
 
 
 def _kind_key(description: str, **field: Any) -> Any:
@@ -115,15 +117,23 @@ class PoolConfig(PoolSettings):
         return _partitions(self.sites, (), self.nodes())
 
 
-def placeholders(elastic: Elastic, nodes: Sequence[NodeSpec]) -> list[NodeSpec]:
-    """Return the first nodes that may all be rented at once: at most `max`, for at most `max_price_per_hour`."""
+def placeholders(
+    elastic: Elastic, nodes: Sequence[NodeSpec], prices: Mapping[str, float] = _NO_PRICES, stay: Container[str] = ()
+) -> list[NodeSpec]:
+    """Return the first nodes that may all be rented at once: at most `max`, for at most `max_price_per_hour`.
+
+    prices   of nodes that have none in the config
+    stay     nodes that are rented now: they stay placeholders at any price, and the limit counts them first
+    """
     allowed = list(nodes[: elastic.max])
     if elastic.max_price_per_hour is None:
         return allowed
-    totals = accumulate(node.price_per_hour or 0.0 for node in allowed)
+    in_turn = sorted(allowed, key=lambda node: node.name not in stay)
+    costs = [prices.get(node.name, 0.0) if node.price_per_hour is None else node.price_per_hour for node in in_turn]
     # Sums of prices such as 0.1 are not exact.
     limit = elastic.max_price_per_hour + 1e-6
-    return [node for node, total in zip(allowed, totals, strict=True) if total <= limit]
+    affordable = {node.name for node, total in zip(in_turn, accumulate(costs), strict=True) if total <= limit}
+    return [node for node in allowed if node.name in affordable or node.name in stay]
 
 
 def model_of(kind: object) -> type[StackConfig | PoolConfig]:

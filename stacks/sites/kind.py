@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from components.roles.fabric.settings import Fabric, Rdma
 from components.settings.cluster import Head
@@ -110,6 +110,11 @@ class NodeSpec:
     currency: str = field(default="", kw_only=True)  # the stack's
     spot: str = field(default="", kw_only=True)  # the provider that may take the machine back; empty if none does
     in_all: bool = field(default=True, kw_only=True)  # whether partition `all` has the nodes of its site
+    cloud_has_price: ClassVar[bool] = False  # whether its cloud's API says what it costs
+
+    def place(self, kind: str) -> str:
+        """Return where its machine is rented, for people."""
+        return f"{kind} site {self.site}"
 
     @property
     def price(self) -> str:

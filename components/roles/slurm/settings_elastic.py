@@ -1,7 +1,7 @@
 """The section `elastic` of a pool: machines that exist only while jobs need them."""
 
 from components.settings.money import MOST_OF_SMALL
-from components.settings.section import Section, key, number
+from components.settings.section import Section, key, number, yes_no
 from components.settings.types import Number, Whole
 
 # Slurm keeps these times in 16 bits of seconds.
@@ -40,9 +40,14 @@ class Elastic(Section):
         breaks="a machine that never starts would be paid for",
         default=30,
     )
+    replace_sick: bool = yes_no(
+        "return a machine that the health check or the deep check drained, once it has no job; the next job brings "
+        "another. At most one every 30 minutes",
+        False,
+    )
     max_price_per_hour: Number | None = key(
         "the most that all rented machines together may cost per hour, in the stack's `currency`; needs the "
-        "`price_per_hour` of each machine",
+        "`price_per_hour` of each machine whose cloud does not say its price (`lambda` and `digitalocean` do, in USD)",
         wants="an amount greater than 0",
         breaks="jobs could rent more than you want to pay",
         fix="write an amount such as 12",

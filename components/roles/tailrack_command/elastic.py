@@ -15,6 +15,7 @@ from components.roles.slurm.elastic_state import FOLDER, STATUS, placeholder_nam
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.elastic_status import read_status
 from components.roles.tailrack_command.slurm import SlurmError
+from components.validation.preflight.drain import SICK_PREFIXES
 from components.validation.preflight.findings import plain
 from components.validation.slurm_nodes import Node
 
@@ -57,13 +58,14 @@ def _reason(node: Node) -> str:
 
 
 def read_changes(text: str) -> Mapping[str, Any]:
-    """Return `{"down": {node: reason}, "resume": [node], "power_up": [node], "status": {...}}`. Raise SlurmError."""
+    """Return the changes: `{"down": {node: reason}, "resume": [node], ..., "status": {...}}`. Raise SlurmError."""
     try:
         changes = json.loads(text)
         return {
             "down": {str(name): plain(str(reason)) for name, reason in changes.get("down", {}).items()},
             "resume": [str(name) for name in changes.get("resume", ())],
             "power_up": [str(name) for name in changes.get("power_up", ())],
+            "replace": [str(name) for name in changes.get("replace", ())],
             "status": changes.get("status"),
         }
     except (ValueError, TypeError, AttributeError):
@@ -72,7 +74,8 @@ def read_changes(text: str) -> Mapping[str, Any]:
 
 def apply(pool: str, names: Collection[str], changes: Mapping[str, Any]) -> None:
     """Change the states of placeholders, and record the report."""
-    states = {node.name: node.flags for node in slurm.nodes(*names)}
+    nodes = slurm.nodes(*names)
+    states = {node.name: node.flags for node in nodes}
     for name, reason in changes["down"].items():
         if name in states:
             slurm.scontrol("update", f"nodename={name}", "state=down", f"reason={reason}")
@@ -81,6 +84,9 @@ def apply(pool: str, names: Collection[str], changes: Mapping[str, Any]) -> None
                 slurm.scontrol("update", f"nodename={name}", "state=power_down_force", f"reason={reason}")
     _update(changes["resume"], states, "resume")
     _update(changes["power_up"], states, "power_up")
+    # A person may have drained or resumed it meanwhile. `asap` waits for a job that has started since.
+    sick = {node.name: node.flags for node in nodes if "DRAIN" in node.flags and node.reason.startswith(SICK_PREFIXES)}
+    _update(changes["replace"], sick, "power_down_asap")
     if changes["status"] is not None:
         text = json.dumps(changes["status"])
         if read_status(text, 0) is None:

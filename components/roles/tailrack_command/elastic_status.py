@@ -32,6 +32,7 @@ class Status:
     renting  since when each machine is being rented, by node
     places   where each machine is rented, by node
     failed   attempts that brought no machine, by node: count, Unix seconds of the next one, cause
+    replaced   Unix seconds of the last replacement of a sick machine
     """
 
     stack: str
@@ -41,6 +42,7 @@ class Status:
     renting: Mapping[str, float] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
     failed: Mapping[str, tuple[int, float, str]] = field(default_factory=dict)
+    replaced: float = 0
 
     def to_plain(self) -> dict[str, Any]:
         """Return it in the form of the file; `seen` is the file's own."""
@@ -51,6 +53,7 @@ class Status:
             "renting": dict(self.renting),
             "places": dict(self.places),
             "failed": {name: list(values) for name, values in self.failed.items()},
+            **({"replaced": self.replaced} if self.replaced else {}),
         }
 
 
@@ -69,6 +72,7 @@ def read_status(text: str, seen: float) -> Status | None:
                 str(name): (int(count), float(until), plain(str(why)))
                 for name, (count, until, why) in data["failed"].items()
             },
+            float(data.get("replaced", 0)),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

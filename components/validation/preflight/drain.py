@@ -17,6 +17,8 @@ from components.validation.preflight.findings import Finding
 HEALTH_PREFIX = "health: "
 # The prefix of the head node's benchmark check (became_slow.py).
 DEEP_PREFIX = "tailrack deep check: "
+# The reasons of a node that is sick, as opposed to one that a person or a step drained.
+SICK_PREFIXES = (HEALTH_PREFIX, DEEP_PREFIX)
 MOST_CHARACTERS = 250
 # Limits a script's own remedy, to leave room for its output.
 MOST_REMEDY = 100

@@ -231,6 +231,11 @@ class RentedNode(NodeSpec):
     """A rented machine. `offers`: types and regions in the order in which to try them."""
 
     offers: tuple[tuple[str, str], ...]
+    cloud_has_price: ClassVar[bool] = True
+
+    def place(self, kind: str) -> str:
+        """Return the regions in which it may be rented, for people."""
+        return f"{kind} {' or '.join(dict.fromkeys(region for _, region in self.offers))}"
 
 
 def nodes(site: RentedSite, head: Head) -> list[RentedNode]:

@@ -88,10 +88,7 @@ def look(
             offers = _usable(cloud.offers(), site) if waiting and (site.fewer == WARN or dry_run) else []
         except ApiError as error:
             if error.denied:
-                raise AccessDeniedError(
-                    f"site {site.name}: {cloud.title} does not accept the API key: {error}; nothing was changed; run: "
-                    f"pulumi config set --path --secret tailrack:api_keys.{site.kind}"
-                ) from None
+                raise denied(site, cloud, error) from None
             messages.append(f"site {site.name}: {cloud.title} does not say which machines it has: {error}")
             lost |= {node.name: id_ for node in mine if (id_ := _id(recorded, node.name, "lost"))}
             continue
@@ -134,6 +131,14 @@ def _prices(site: RentedSite, nodes: Iterable[RentedNode], offers: Iterable[Offe
             price = present[place].price
             cost = "an unknown price" if price is None else f"{price:.10g} {cloud.currency} an hour each"
             yield f"site {site.name}: {cloud.title} has {present[place]} now for {names}: {cost}"
+
+
+def denied(site: RentedSite, cloud: Cloud, error: ApiError) -> AccessDeniedError:
+    """Return the error of a cloud that does not accept the API key."""
+    return AccessDeniedError(
+        f"site {site.name}: {cloud.title} does not accept the API key: {error}; nothing was changed; run: "
+        f"pulumi config set --path --secret tailrack:api_keys.{site.kind}"
+    )
 
 
 def _orphans(present: Iterable[Instance], recorded: Mapping[str, Any], nodes: Iterable[RentedNode]) -> list[Instance]:

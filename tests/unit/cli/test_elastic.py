@@ -9,6 +9,7 @@ import pytest
 from cli.elastic.plan import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
+    REPLACE_SECONDS,
     Attempts,
     Placeholder,
     Plan,
@@ -47,7 +48,7 @@ def test_a_node_that_is_suspended_loses_its_machine_before_anything_else_happens
 def test_a_suspended_node_without_a_machine_may_be_asked_for_again() -> None:
     assert plan(node("IDLE POWERING_DOWN")).resume == ("e1",)
     assert plan(node("DOWN POWERED_DOWN", reason="Not responding", by="slurm")).resume == ("e1",)
-    assert plan(node("IDLE DRAIN POWERED_DOWN", reason="tailrack health: gpu lost", by="root")).resume == ("e1",)
+    assert plan(node("IDLE DRAIN POWERED_DOWN", reason="health: gpu lost", by="root")).resume == ("e1",)
 
 
 def test_a_persons_drain_stays() -> None:
@@ -97,6 +98,50 @@ def test_only_nodes_that_a_job_still_waits_for_are_given_up() -> None:
 def test_kept_machines_come_without_a_job() -> None:
     assert plan(node("IDLE POWERED_DOWN"), kept=["e1"]).power_up == ("e1",)
     assert plan(node("IDLE POWERED_DOWN", "e2"), kept=["e1"]).power_up == ()
+
+
+def test_a_machine_whose_job_must_end_before_it_goes_stays_until_then() -> None:
+    for state in ("ALLOCATED", "MIXED", "COMPLETING"):
+        assert plan(node(f"{state} DRAIN POWER_DOWN"), made={"e1"}, complete={"e1"}).machines == {"e1"}
+    assert plan(node("ALLOCATED POWERING_DOWN"), made={"e1"}, complete={"e1"}).machines == frozenset()
+
+
+SICK = "health: GPU 0 has fallen off the bus"
+
+
+def replaced(*nodes: Placeholder, last: float | None = 0.0, complete: tuple[str, ...] = ("e1", "e2")) -> list[str]:
+    return list(plan(*nodes, made=set(complete), complete=set(complete), replaced=last).replace)
+
+
+@pytest.mark.parametrize("reason", [SICK, "tailrack deep check: 40 % slower than its best"])
+def test_a_machine_that_a_check_has_drained_is_replaced(reason: str) -> None:
+    assert replaced(node("IDLE DRAIN", reason=reason, by="root")) == ["e1"]
+    assert replaced(node("IDLE DRAIN", reason=reason, by="root"), last=None) == [], "only with replace_sick"
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        ("ALLOCATED DRAIN", SICK),
+        ("MIXED DRAIN", SICK),
+        ("IDLE COMPLETING DRAIN", SICK),
+        ("IDLE", SICK),
+        ("IDLE DRAIN", "ada looks at the GPU"),
+        ("IDLE DRAIN", f"ada: {SICK}"),
+        ("IDLE DRAIN", "tailrack: registers anew"),
+        ("IDLE DRAIN POWERING_DOWN", SICK),
+    ],
+)
+def test_a_machine_with_a_job_or_drained_by_a_person_or_a_step_is_not_replaced(flags: str, reason: str) -> None:
+    assert replaced(node(flags, reason=reason, by="root")) == []
+
+
+def test_at_most_one_machine_of_a_pool_is_replaced_within_the_pause() -> None:
+    both = node("IDLE DRAIN", reason=SICK, by="root"), node("IDLE DRAIN", "e2", SICK, "root")
+    assert replaced(*both) == ["e1"]
+    assert replaced(*both, last=NOW - REPLACE_SECONDS + 1) == []
+    assert replaced(*both, last=NOW - REPLACE_SECONDS) == ["e1"]
+    assert replaced(*both, complete=("e2",)) == ["e2"], "one that is still being set up is not judged"
 
 
 def test_a_failure_belongs_to_the_node_that_its_resource_is_named_after() -> None:

@@ -42,6 +42,8 @@ class Cloud:
         self.now = 1000.0
         self.cut_off = False
         self.workspace = self
+        self.status: Any = None
+        self.output = dict[str, Any](ELASTIC)
         self.folder, self.stack, self.written, self.elastic = folder, "burst", self, True
 
     # The deployment.
@@ -52,7 +54,7 @@ class Cloud:
         return f"make {target} STACK=burst"
 
     def outputs(self) -> dict[str, Any]:
-        return {"elastic": ELASTIC, "cluster": {"head": "head", "nodes": [{"name": name} for name in self.made]}}
+        return {"elastic": self.output, "cluster": {"head": "head", "nodes": [{"name": name} for name in self.made]}}
 
     def resources(self) -> list[Made]:
         return [Made(f"urn:pulumi:burst::tailrack::command:remote:Command::{name}-check") for name in self.made]
@@ -61,12 +63,15 @@ class Cloud:
     def exchange(self, plan: Any = None, status: Any = None) -> Answer:
         for name, reason in plan.down.items() if plan else ():
             self.states[name] = ("DOWN CLOUD POWERING_DOWN", reason)
+        for name in plan.replace if plan else ():
+            self.states[name] = ("IDLE DRAIN CLOUD POWERING_DOWN", self.states[name][1])
         for name in plan.resume if plan else ():
             self.states[name] = (FREE, "")
         nodes = [
             Placeholder(name, frozenset(flags.split()), reason, "root") for name, (flags, reason) in self.states.items()
         ]
-        return Answer(nodes, {}, {}, self.now)
+        self.status = status or self.status
+        return Answer(nodes, {}, {}, self.now, self.status.replaced if self.status else 0)
 
     # A run.
     def start(self, machines: Sequence[str]) -> Any:
@@ -144,6 +149,23 @@ def test_a_run_that_ends_well_without_the_machine_is_an_attempt_that_failed(clou
     once(cloud)
     assert cloud.runs == [["e1"]]
     assert "no machine: the run brought no machine; next attempt" in cloud.states["e1"][1]
+
+
+def test_a_sick_machine_is_replaced_and_the_pause_outlives_the_controller(cloud: Cloud) -> None:
+    sick = ("IDLE DRAIN CLOUD", "health: GPU 0 has fallen off the bus")
+    cloud.output["replace_sick"], cloud.now = True, 1_000_000.0
+    cloud.made, cloud.states["e1"] = {"e1"}, sick
+    once(cloud)
+    assert cloud.runs == [[]], "its machine goes back"
+    assert cloud.states["e1"][0] == FREE, "and a job may ask for another"
+    assert "e1: its machine goes back, because a check drained it: health: GPU 0 has fallen off the bus" in cloud.said
+    cloud.made, cloud.states["e1"] = {"e1"}, sick
+    cloud.now += 1799
+    once(cloud)
+    assert cloud.runs == [[]], "not so soon, also by a new controller"
+    cloud.now += 1
+    once(cloud)
+    assert cloud.runs == [[], []]
 
 
 def test_a_machine_of_a_run_that_was_cut_off_is_found_and_returned(cloud: Cloud) -> None:

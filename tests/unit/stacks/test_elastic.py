@@ -65,6 +65,7 @@ def test_the_limits_are_the_number_of_placeholders_so_that_slurm_keeps_them() ->
         (pool_of({"cpus": 9, "threads_per_core": 2}), "elastic.cpus: 9 is not a multiple of threads_per_core (2)"),
         (pool_of({"cpus": None}), "elastic.cpus: missing; Slurm would not know which jobs fit"),
         (pool_of({"memory_gb": "32G"}), "elastic.memory_gb: '32G' is not a number from 1 to 65536"),
+        (pool_of({"replace_sick": "often"}), "elastic.replace_sick: 'often' is not true or false"),
         (pool_of({"idle_minutes": 0}), "elastic.idle_minutes: 0 is not a whole number from 1 to 1080"),
         (pool_of({}, idle_limit_minutes=30), "idle_limit_minutes: is set for an elastic pool"),
     ],
