@@ -85,7 +85,7 @@ class Controller:
         lost = self._lost()
         machines = plan.machines | lost
         unfinished = any(node.awaited and node.name in machines - self._complete for node in answer.nodes)
-        if machines == self._made and not unfinished:
+        if machines == self._made and not unfinished and not lost:
             return plan.changes_states
         self._run(machines, lost)
         return True
@@ -110,8 +110,11 @@ class Controller:
         return plan
 
     def _lost(self) -> set[str]:
-        """Return nodes of a run that was cut off whose machines may exist: the next run takes them into the state."""
-        return {name for name in read_names(self._marker) if name in self._places} - self._made
+        """Return nodes of a run that was cut off whose machines may exist: the next run takes them into the state.
+
+        A node with some resources in the state counts too: its machine may not be one of them.
+        """
+        return {name for name in read_names(self._marker) if name in self._places} - self._complete
 
     def _is_busy(self) -> bool:
         """Return whether another run of the stack is active, such as that of a controller that was killed."""
@@ -145,7 +148,7 @@ class Controller:
             self._say(f"renting {name} at {self._places[name]}")
         for name in sorted(self._made - machines):
             self._say(f"returning {name}")
-        self._marker.write_text("\n".join(sorted(machines - self._made)), encoding="utf-8")
+        self._marker.write_text("\n".join(sorted(machines - self._complete)), encoding="utf-8")
         run = self._start(sorted(machines))
         try:
             while not run.ended():

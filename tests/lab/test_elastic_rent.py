@@ -126,7 +126,7 @@ def test_a_job_rents_where_there_is_capacity_and_a_sick_machine_is_replaced(
     cloud.account.capacity = {(TYPE, WEST): 2}
     cloud.account.faults.boot_seconds = 5
     with pool.controller():
-        job = burst(cluster, "hostname; sleep 15", "-w r1", "-o", "/shared/home/ada/first")
+        job = burst(cluster, "hostname; sleep 5", "-w r1", "-o", "/shared/home/ada/first")
         eventually(
             lambda: f"renting 1 of 1 at lambda {EAST} or {WEST}, pool {pool.stack} (r1)" in why(cluster, job),
             60,
@@ -138,14 +138,12 @@ def test_a_job_rents_where_there_is_capacity_and_a_sick_machine_is_replaced(
         assert list(first) == ["r1"]
         assert [machine.region for machine in cloud.account.bill()] == [WEST]
 
-        # A check drains it while its job runs; a second job waits for it.
+        # A check drains it while its job runs, and another job waits for it.
         cluster.run("head", "scontrol update nodename=r1 state=drain reason='health: GPU 0 has fallen off the bus'")
-        second = burst(cluster, "hostname", "-w r1", "-o", "/shared/home/ada/second")
-        eventually(lambda: output(cluster, "second") == "r1", 180, "it runs on another machine")
-        assert billed(cloud)["r1"] != first["r1"]
+        assert cluster.run_as("ada", "head", "srun -p burst -w r1 hostname", 150).strip().endswith("r1")
+        assert billed(cloud)["r1"] != first["r1"], "it ran on another machine"
         assert "its machine goes back, because a check drained it: health: GPU 0" in pool.log()
-        for each in (job, second):
-            assert "Restarts=0" in cluster.run("head", f"scontrol show job {each}"), "no job lost its machine"
+        assert "Restarts=0 " in cluster.run("head", f"scontrol show job {job}"), "no job lost its machine"
 
         # Another drain so soon, or a person's, replaces nothing.
         cluster.run("head", "scontrol update nodename=r1 state=drain reason='health: GPU 0 has fallen off the bus'")
@@ -219,7 +217,7 @@ def kill_at(moment: str, pool: RentedElasticPool, cloud: PlayedCloud, delay: flo
                     eventually(lambda: terminations(cloud) > returned, 60, "it returns one")
                 time.sleep(delay if moment == LEFT else delay / 20)
             elif moment == READ:
-                eventually(lambda: "renting" in pool.log()[log:], 60, "it wants to rent")
+                eventually(lambda: "ing r" in pool.log()[log:], 60, "it wants to rent or return")
                 time.sleep(delay / 20)
             elif launched.wait(60):
                 time.sleep({LAUNCHED: 0, BOOTING: delay / 3, JOINING: 4 + delay}[moment])
@@ -252,13 +250,18 @@ def test_a_controller_killed_at_ten_moments_leaves_nothing_rented(
     moments = list(MOMENTS)
     chance.shuffle(moments)
     for turn, moment in enumerate(moments):
+        if moment in (READ, LAUNCHED, BOOTING, JOINING) and not any(is_free(cluster, name) for name in NAMES):
+            # So that this turn rents.
+            with pool.controller():
+                eventually(lambda: not cluster.run("head", "squeue -h").strip(), 300, "all jobs have run")
+                power_down_idle(cluster)
+                eventually(lambda: cloud.account.bill() == [], 120, "nothing is rented")
         print(f"turn {turn}: {moment}", flush=True)
         job = burst(cluster, "hostname", "-o", f"/shared/home/ada/turn-{turn}")
         kill_at(moment, pool, cloud, chance.uniform(0, 10))
         print(f"turn {turn}: {sorted(billed(cloud))} rented", flush=True)
         if chance.random() < 0.3:
             cluster.run("head", f"scancel {job}")
-        # So that every turn rents or returns.
         power_down_idle(cluster)
     with pool.controller():
         eventually(lambda: not cluster.run("head", "squeue -h").strip(), 600, "all jobs have run")

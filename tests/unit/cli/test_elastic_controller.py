@@ -36,6 +36,7 @@ class Cloud:
     def __init__(self, folder: Path) -> None:
         self.states = {"e1": (FREE, ""), "e2": (FREE, "")}
         self.made: set[str] = set()
+        self.incomplete: set[str] = set()
         self.broken: dict[str, str] = {}
         self.runs: list[list[str]] = []
         self.said: list[str] = []
@@ -54,7 +55,10 @@ class Cloud:
         return f"make {target} STACK=burst"
 
     def outputs(self) -> dict[str, Any]:
-        return {"elastic": self.output, "cluster": {"head": "head", "nodes": [{"name": name} for name in self.made]}}
+        return {
+            "elastic": self.output,
+            "cluster": {"head": "head", "nodes": [{"name": name} for name in self.made - self.incomplete]},
+        }
 
     def resources(self) -> list[Made]:
         return [Made(f"urn:pulumi:burst::tailrack::command:remote:Command::{name}-check") for name in self.made]
@@ -87,6 +91,7 @@ class Cloud:
             return None
         came = self.machines - self.broken.keys()
         self.made = set(came) | (self.made & self.machines)
+        self.incomplete -= came
         for name in came:
             if "POWERING_UP" in self.states[name][0]:
                 self.states[name] = ("ALLOCATED CLOUD", "")
@@ -173,6 +178,14 @@ def test_a_machine_of_a_run_that_was_cut_off_is_found_and_returned(cloud: Cloud)
     once(cloud)
     assert cloud.runs == [["e1"], []]
     assert cloud.made == set()
+    assert not (cloud.folder / "renting").exists()
+
+
+def test_a_machine_that_a_cut_off_run_has_only_partly_in_the_state_is_found_before_it_is_returned(cloud: Cloud) -> None:
+    (cloud.folder / "renting").write_text("e1", encoding="utf-8")
+    cloud.made, cloud.incomplete = {"e1"}, {"e1"}
+    once(cloud)
+    assert cloud.runs == [["e1"], []], "the first run takes the machine into the state"
     assert not (cloud.folder / "renting").exists()
 
 
