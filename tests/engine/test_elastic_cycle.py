@@ -114,7 +114,7 @@ def pool(
         head += "".join(f"{name} = {value!r}\n" for name, value in values.items())
         body = PROGRAM.replace("{LOST}", "{}").replace("{NODES}", NAMES) + OUTPUTS
         indented = "".join(f"    {line}\n" for line in body.splitlines())
-        stack.write(f"{head}if pulumi.get_stack() == 'burst':\n{indented}")
+        stack.write(f"{head}if pulumi.get_stack() == 'base':\n    step('head', 'true')\nelse:\n{indented}")
         (stack.folder / "Pulumi.base.yaml").write_text("config: {}\n")
         config = {
             "tailrack:kind": "pool",

@@ -126,6 +126,7 @@ def test_a_job_rents_where_there_is_capacity_and_a_sick_machine_is_replaced(
     cloud.account.capacity = {(TYPE, WEST): 2}
     cloud.account.faults.boot_seconds = 5
     with pool.controller():
+        eventually(lambda: "watching" in pool.log(), 60, "the controller runs")
         job = burst(cluster, "hostname; sleep 5", "-w r1", "-o", "/shared/home/ada/first")
         eventually(
             lambda: f"renting 1 of 1 at lambda {EAST} or {WEST}, pool {pool.stack} (r1)" in why(cluster, job),
