@@ -7,15 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-import pulumi
-
 from components.settings.problems import ROOT, Problem
 from stacks.config import ConfigError, PoolConfig
 from stacks.config.model import placeholders
 from stacks.read_outputs import StackOutputs
 from stacks.sites.kind import NodeSpec
 from stacks.sites.rented.model import RentedNode, RentedSite, api_keys
-from stacks.sites.rented.present import AccessDeniedError
 from stacks.sites.rented.prices import NoPricesError, cloud_prices
 
 _LIMIT = f"{ROOT}elastic.max_price_per_hour"
@@ -32,7 +29,7 @@ class Allowed:
 async def may_be_rented(config: PoolConfig, last_run: StackOutputs) -> Allowed:
     """Return the placeholders of an elastic pool, else all nodes. Asks a cloud only if the limit needs its prices.
 
-    Raises RunError if a price is unknown, or if one machine alone exceeds the limit.
+    Raises ConfigError if a price is unknown, or if one machine alone exceeds the limit; AccessDeniedError.
     """
     elastic, nodes = config.elastic, config.all_nodes()
     if elastic is None or elastic.max_price_per_hour is None:
@@ -45,8 +42,6 @@ async def may_be_rented(config: PoolConfig, last_run: StackOutputs) -> Allowed:
     ask = partial(cloud_prices, sites, unpriced, api_keys(config.api_keys), config.currency, last)
     try:
         prices = await asyncio.to_thread(ask)
-    except AccessDeniedError as error:
-        raise pulumi.RunError(str(error)) from None
     except NoPricesError as error:
         raise _refused(f"is set, and {error}; run the same command again later, or write price_per_hour") from None
     rented = _rented_prices(last_run, config.currency)
@@ -65,8 +60,8 @@ async def may_be_rented(config: PoolConfig, last_run: StackOutputs) -> Allowed:
     return Allowed(allowed, prices)
 
 
-def _refused(problem: str) -> pulumi.RunError:
-    return pulumi.RunError(str(ConfigError([Problem(_LIMIT, problem)])))
+def _refused(problem: str) -> ConfigError:
+    return ConfigError([Problem(_LIMIT, problem)])
 
 
 def _rented_prices(last_run: StackOutputs, currency: str) -> dict[str, float]:

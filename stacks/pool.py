@@ -21,6 +21,7 @@ from stacks.release import RELEASE
 from stacks.rentals import Rentals, rentals, rented_output
 from stacks.rented import elastic_output, rented
 from stacks.sites.machines import host_of, machines
+from stacks.sites.rented.present import AccessDeniedError
 from stacks.stack_outputs import cluster_output, full_name
 from stacks.tailnet.access import stack_tailnet
 
@@ -38,7 +39,10 @@ async def pool_stack(config: PoolConfig, stack: str) -> PoolStack:
     reasons = list(problems(config, stack, cluster, link, settings))
     if reasons or settings is None:
         raise pulumi.RunError(str(ConfigError(reasons)))
-    allowed = await may_be_rented(config, last_run)
+    try:
+        allowed = await may_be_rented(config, last_run)
+    except (ConfigError, AccessDeniedError) as error:
+        raise pulumi.RunError(str(error)) from None
     nodes = config.nodes() if config.elastic is None else rented(allowed.nodes, last_run)
     available = await rentals(config, stack, last_run, nodes)
     return PoolStack(config, stack, last_run, cluster, HeadLink.from_outputs(link, settings), available, allowed)

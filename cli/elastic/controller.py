@@ -173,6 +173,8 @@ class Controller:
 
     def _look(self, run: Run, lost: set[str]) -> None:
         """Report while a run goes on; end it if a machine is not wanted any more, or another one has waited long."""
+        if run.was_ended:
+            return
         try:
             answer = self._answer = self._head.exchange(None, self._status(self._answer))
         except CliError as error:
