@@ -146,16 +146,6 @@ def test_a_job_rents_where_there_is_capacity_and_a_sick_machine_is_replaced(
         assert "its machine goes back, because a check drained it: health: GPU 0" in pool.log()
         assert "Restarts=0 " in cluster.run("head", f"scontrol show job {job}"), "no job lost its machine"
 
-        # Another drain so soon, or a person's, replaces nothing.
-        cluster.run("head", "scontrol update nodename=r1 state=drain reason='health: GPU 0 has fallen off the bus'")
-        # Without capacity, the next job's machine is given up at once, and its cause is shown.
-        cloud.account.capacity = {}
-        third = burst(cluster, "hostname", "-w r2", "-o", "/shared/home/ada/third")
-        eventually(lambda: is_down(cluster, "r2"), 60, "the machine is given up")
-        assert f"{TYPE} in {EAST}: no capacity; {TYPE} in {WEST}: no capacity" in cluster.run("head", "tailrack nodes")
-        assert "Restarts=1" in cluster.run("head", f"scontrol show job {third}")
-        assert list(billed(cloud)) == ["r1"], "the second sick machine stays until the pause is over"
-        cluster.run_as("ada", "head", f"scancel {third}")
         # A machine without a job goes back, here at once.
         cluster.run("head", "scontrol update nodename=r1 state=power_down_asap")
         eventually(lambda: cloud.account.bill() == [], 60, "nothing is rented")
@@ -163,13 +153,20 @@ def test_a_job_rents_where_there_is_capacity_and_a_sick_machine_is_replaced(
 
 
 @pytest.mark.proof
-def test_a_machine_that_never_boots_is_not_paid_for_and_an_idle_one_goes_back(
+def test_without_capacity_or_boot_nothing_is_paid_for_and_an_idle_machine_goes_back(
     cluster: ClusterUnderTest, pool: RentedElasticPool, cloud: PlayedCloud
 ) -> None:
-    cloud.account.capacity = {(TYPE, WEST): 2}
-    cloud.account.faults.boot_seconds, cloud.account.faults.never_boots = 0, 1
-    cluster.run("head", "tailrack resume r2")
+    cloud.account.capacity = {}
     with pool.controller():
+        waiting = burst(cluster, "hostname", "-w r2", "-o", "/shared/home/ada/waiting")
+        eventually(lambda: is_down(cluster, "r2"), 60, "without capacity, the machine is given up at once")
+        assert f"{TYPE} in {EAST}: no capacity; {TYPE} in {WEST}: no capacity" in cluster.run("head", "tailrack nodes")
+        assert "Restarts=1" in cluster.run("head", f"scontrol show job {waiting}")
+        cluster.run_as("ada", "head", f"scancel {waiting}")
+
+        cloud.account.capacity = {(TYPE, WEST): 2}
+        cloud.account.faults.boot_seconds, cloud.account.faults.never_boots = 0, 1
+        cluster.run("head", "tailrack resume r2")
         job = burst(cluster, "hostname", "-w r2", "-o", "/shared/home/ada/never")
         eventually(lambda: list(billed(cloud)) == ["r2"], 60, "it is rented")
         eventually(lambda: is_down(cluster, "r2"), 150, "it is given up")
