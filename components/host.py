@@ -67,6 +67,7 @@ class Host(Machine):
     relay_port  UDP port if it is the cluster's relay, else empty
     spot        the provider that may take the machine back: `aws`, `gcp` or `azure`; empty if none does
     in_all      whether partition `all` has the nodes of its site
+    pod         whether it is a container without systemd, a TUN device and mounts (components/roles/pod)
     """
 
     name: str
@@ -81,5 +82,6 @@ class Host(Machine):
     price: pulumi.Input[str] = ""
     spot: str = ""
     in_all: bool = True
+    pod: bool = False
     promised_cpus: int = 0
     promised_mb: int = 0

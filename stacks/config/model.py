@@ -47,7 +47,7 @@ def _sites_key() -> Any:
 
 
 def _partitions(sites: Sequence[Site], extras: Iterable[str], nodes: Iterable[NodeSpec]) -> tuple[str, ...]:
-    kinds = sorted({node.gpu.kind for node in nodes if node.gpu and node.compute})
+    kinds = sorted({node.gpu.kind for node in nodes if node.gpu and node.compute and not node.pod})
     return (ALL, *(site.name for site in sites), *extras, *kinds)
 
 

@@ -110,6 +110,7 @@ class NodeSpec:
     currency: str = field(default="", kw_only=True)  # the stack's
     spot: str = field(default="", kw_only=True)  # the provider that may take the machine back; empty if none does
     in_all: bool = field(default=True, kw_only=True)  # whether partition `all` has the nodes of its site
+    pod: bool = field(default=False, kw_only=True)  # a container without systemd (components/roles/pod)
     cloud_has_price: ClassVar[bool] = False  # whether its cloud's API says what it costs
 
     def place(self, kind: str) -> str:
@@ -135,7 +136,8 @@ class NodeSpec:
     ) -> Self:
         """Return a node of a site. `extra` has the fields of its kind. Without a price it gets the site's."""
         is_head = (name, site.name) == (head.name, head.site)
-        extra = {**extra, "fabric": site.fabric, "rdma": site.rdma, "in_all": site.in_all}
+        in_all = site.in_all and not extra.get("pod", False)
+        extra = {**extra, "fabric": site.fabric, "rdma": site.rdma, "in_all": in_all}
         extra["price_per_hour"] = site.price_per_hour if price is None else price
         return cls(name, site.name, features, gpu, is_head, head.compute or not is_head, **extra)
 

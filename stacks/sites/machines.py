@@ -37,6 +37,7 @@ def host_of(node: NodeSpec, connection: Connection | None, **extra: Any) -> Host
         rdma=node.rdma,
         spot=node.spot,
         in_all=node.in_all,
+        pod=node.pod,
         **{"price": node.price, **extra},
     )
 

@@ -11,6 +11,7 @@ from components.settings.problems import ROOT, Report, show_name, show_names
 from components.settings.section import keys_of
 from components.settings.types import Gpu
 from stacks.sites.hosts.inventory import OPENED, PASSPHRASE
+from stacks.sites.hosts.pods import check_pods
 from stacks.sites.hosts.ssh_types import is_locked, opens, public_half
 from stacks.sites.kind import Claim
 
@@ -29,6 +30,7 @@ def claims(site: Draft, head: Draft) -> list[Claim]:
 def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
     """Report log-ins without a key, duplicate machines, and a head node that is not a host of its site."""
     for site in sites:
+        check_pods(site, head, report)
         _check_plain(site, report)
         bastion = site.section("bastion")
         logins = [*([bastion] if bastion.raw else []), *site.items("hosts")]

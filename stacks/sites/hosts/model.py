@@ -230,6 +230,16 @@ class HostsSite(Site):
         default=None,
     )
     bastion: Bastion | None = key("jump host for all hosts of the site", default=None)
+    pods: bool = yes_no(
+        "the machines are containers without systemd, a TUN device and mounts, such as RunPod's pods and Vast.ai's "
+        "Docker instances ([pods](providers/runpod.md)); needs `accept_pod_risk`",
+        False,
+    )
+    accept_pod_risk: bool = yes_no(
+        "true accepts that root of the hosts on which the pods run has the cluster's munge key, with which it can act "
+        "as any user of the cluster ([security.md](security.md#pods))",
+        False,
+    )
 
 
 @dataclass(frozen=True)
@@ -253,6 +263,7 @@ def nodes(site: HostsSite, head: Head) -> list[HostNode]:
             host=host,
             bastion=site.bastion,
             spot=host.spot or site.spot or "",
+            pod=site.pods,
         )
         for host in site.hosts
     ]

@@ -73,6 +73,15 @@ def hosts_site(*changes: str) -> str:
     )
 
 
+def pods_site(site: str = "{}", host: str = "{}") -> str:
+    """A stack with a head node elsewhere and a site of one pod; the changes are laid over the site and the pod."""
+    pod = {"name": "pod1", "address": "192.0.2.9", "user": "root", "private_key_file": "key", "host_key": HOST_KEY}
+    pods = {"name": "pods", "kind": "hosts", "pods": True, "accept_pod_risk": True}
+    pods |= yaml.safe_load(site) | {"hosts": [pod | yaml.safe_load(host)]}
+    sites = [{"name": "one", "kind": "lab", "pools": [{"name": "a", "count": 2}]}, pods]
+    return yaml.safe_dump({"sites": [{k: v for k, v in site.items() if v != "LEFT OUT"} for site in sites]})
+
+
 def laid_over(changes: str) -> dict[str, object]:
     """The good config with whole sections replaced; a section that is null is left out."""
     return {**yaml.safe_load(GOOD), **yaml.safe_load(changes)}
@@ -436,6 +445,48 @@ def bad_cases() -> list[Bad]:
             "sites: [{name: one, kind: lab, in_all: maybe, pools: [{name: a}]}]",
             "sites[0].in_all",
             ("true or false",),
+        ),
+        Bad(
+            "pods without a word of the risk are refused with the risk and both ways out",
+            pods_site("{accept_pod_risk: LEFT OUT}"),
+            "sites[1].pods",
+            ("does not accept the risk", "munge key", "any user", "accept_pod_risk: true", "machines with systemd"),
+        ),
+        Bad(
+            "an accepted risk without pods is refused",
+            pods_site("{pods: false}"),
+            "sites[1].accept_pod_risk",
+            ("pods is not", "write pods: true"),
+        ),
+        Bad(
+            "runpod's machines are refused as other than pods",
+            pods_site("{preset: runpod, pods: LEFT OUT, accept_pod_risk: LEFT OUT}"),
+            "sites[1].preset",
+            ("needs pods: true", "containers without systemd", "accept_pod_risk: true", "munge key"),
+        ),
+        Bad(
+            "pods in the partition of jobs that name none are refused",
+            pods_site("{in_all: true}"),
+            "sites[1].in_all",
+            ("a site of pods", "-p"),
+        ),
+        Bad(
+            "a pod in the tailnet already is refused",
+            pods_site(host="{adopt: true}"),
+            "sites[1].hosts[0].adopt",
+            ("for a pod", "delete it"),
+        ),
+        Bad(
+            "pods that their provider takes back with a notice are refused",
+            pods_site("{spot: aws}"),
+            "sites[1].spot",
+            ("for pods", "delete it"),
+        ),
+        Bad(
+            "a pod that its provider takes back with a notice is refused",
+            pods_site(host="{spot: aws}"),
+            "sites[1].hosts[0].spot",
+            ("for pods", "delete it"),
         ),
         Bad(
             "a head node that computes without a word of the risk is refused with the risk and both ways out",
@@ -1447,6 +1498,18 @@ def test_a_name_that_is_none_is_shown_as_a_value_wherever_it_is_offered(
         assert told.isprintable()
         assert len(told) < 1000
         assert "kNobodyMaySee" not in told
+
+
+def test_a_head_node_that_is_a_pod_is_refused(key_folder: Path) -> None:
+    config = laid_over(pods_site()) | {"head": {"name": "pod1", "site": "pods"}}
+    assert "name another site for the head node" in problems_of(config, key_folder)["tailrack:head.site"]
+
+
+def test_pods_are_nodes_outside_of_partition_all(key_folder: Path) -> None:
+    parsed = parse(laid_over(pods_site("{preset: runpod}", "{user: root}")), base_dir=key_folder)
+    (pod,) = (node for node in parsed.nodes() if node.name == "pod1")
+    assert (pod.pod, pod.in_all) == (True, False)
+    assert not any(node.pod for node in parsed.nodes() if node.name != "pod1")
 
 
 @pytest.mark.parametrize("key", GOOD_KEYS, ids=lambda key: key.split()[0])
