@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -57,7 +58,7 @@ def detected_header(
             **node_values(host, gpus),
             **memory_values(host, resolved["facts"]["cpus"] or 1, resolved["facts"]["memory_mb"] or 1, gpus),
             **machine_keys(resolved["facts"], settings, resolved["head_cgroups"]),
-            "NODE_OPEN_PORTS": resolved["facts"]["open_ports"] or [],
+            "NODE_OPEN_PORTS": resolved["facts"].get("open_ports") or [],
         }
 
     header_values = as_output({"facts": facts, "head_cgroups": head_cgroups}, values)
@@ -120,21 +121,41 @@ def limit_with_jobs(settings: ClusterSettings) -> int:
     )
 
 
+@dataclass(frozen=True)
+class Steps:
+    """The phases of the steps on a compute node, and of its leaving."""
+
+    check: tuple[str, ...] = composition.CHECK_OF_NODE
+    join: tuple[str, ...] = composition.JOIN_OF_NODE
+    node: tuple[str, ...] = composition.NODE
+    services: tuple[str, ...] = composition.NODE_SERVICES
+    leave: tuple[str, ...] = composition.LEAVE
+
+
+MACHINE = Steps()
+POD = Steps(
+    check=composition.CHECK_OF_POD,
+    join=composition.JOIN_OF_POD,
+    node=composition.POD,
+    leave=composition.LEAVE_OF_POD,
+)
+
+
 @lru_cache
-def _services(roles: tuple[Role, ...]) -> composition.Script | None:
+def _services(roles: tuple[Role, ...], steps: Steps) -> composition.Script | None:
     """Return the script of a node's services; None if no role has any."""
-    phases = composition.NODE_SERVICES
+    phases = steps.services
     return composition.compose(roles, phases) if composition.has_work(roles, phases) else None
 
 
 @lru_cache
-def _scripts(roles: tuple[Role, ...]) -> tuple[composition.Script, ...]:
+def _scripts(roles: tuple[Role, ...], steps: Steps) -> tuple[composition.Script, ...]:
     """Return the scripts of the steps on a node: check, join and node."""
-    check = composition.compose(roles, composition.CHECK_OF_NODE)
+    check = composition.compose(roles, steps.check)
     # The head node may need a while longer, so the join installs packages of the next step.
-    join = composition.compose(roles, composition.JOIN_OF_NODE, ahead=composition.NODE)
-    node = composition.compose(roles, composition.NODE)
-    return check, join, node.with_texts({"NODE_LEAVE_PLAN": composition.leave_program(roles).file})
+    join = composition.compose(roles, steps.join, ahead=steps.node)
+    node = composition.compose(roles, steps.node)
+    return check, join, node.with_texts({"NODE_LEAVE_PLAN": composition.leave_program(roles, steps.leave).file})
 
 
 class ComputeNode(pulumi.ComponentResource):
@@ -169,9 +190,10 @@ class ComputeNode(pulumi.ComponentResource):
     ) -> None:
         super().__init__("tailrack:cluster:ComputeNode", host.name, None, opts)
         self.host = host
+        roles, steps = (composition.on_pods(roles), POD) if host.pod else (tuple(roles), MACHINE)
         values = {**values, **head.header, **node_header(host)}
-        check_script, join_script, node_script = _scripts(tuple(roles))
-        services = _services(tuple(roles))
+        check_script, join_script, node_script = _scripts(roles, steps)
+        services = _services(roles, steps)
         delivered = deliver(
             f"{host.name}-scripts",
             host,
@@ -189,7 +211,7 @@ class ComputeNode(pulumi.ComponentResource):
             secrets=secrets,
             label=f"{host.name}: check the machine",
             limit_seconds=CHECK_LIMIT_SECONDS,
-            answer=composition.answer(roles, composition.CHECK_OF_NODE),
+            answer=composition.answer(roles, steps.check),
             parent=self,
             depends_on=delivered,
         )
@@ -204,7 +226,7 @@ class ComputeNode(pulumi.ComponentResource):
             secrets=secrets,
             renewed=access.renewed_secrets,
             label=f"{host.name}: join the tailnet, munge key",
-            answer=composition.answer(roles, composition.JOIN_OF_NODE),
+            answer=composition.answer(roles, steps.join),
             parent=self,
             depends_on=[check.resource],
         )
@@ -226,7 +248,7 @@ class ComputeNode(pulumi.ComponentResource):
             lock=None,
         )
         self.fabric = OutputField(register.result, "fabric")
-        leave = composition.leave_program(roles)
+        leave = composition.leave_program(roles, steps.leave)
         node = Step(
             f"{host.name}-node",
             host,
@@ -242,7 +264,7 @@ class ComputeNode(pulumi.ComponentResource):
             },
             secrets=secrets,
             label=f"{host.name}: users, share, slurmd",
-            answer=composition.answer(roles, composition.NODE),
+            answer=composition.answer(roles, steps.node),
             parent=self,
             depends_on=[register.resource],
             limit_seconds=limit_with_jobs(head.settings),
@@ -256,7 +278,7 @@ class ComputeNode(pulumi.ComponentResource):
                 services,
                 values,
                 secrets=secrets,
-                answer=composition.answer(roles, composition.NODE_SERVICES),
+                answer=composition.answer(roles, steps.services),
                 label=f"{host.name}: optional services",
                 parent=self,
                 depends_on=[node.resource],

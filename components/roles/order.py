@@ -35,6 +35,7 @@ from components.roles.munge.role import role as munge
 from components.roles.names.role import role as names
 from components.roles.nfs_exports.role import role as nfs_exports
 from components.roles.pam_slurm_adopt.role import role as pam_slurm_adopt
+from components.roles.pod.role import role as pod
 from components.roles.profiling.role import role as profiling
 from components.roles.restore.role import role as restore
 from components.roles.role import USERS, Holder, Role, Value, Word
@@ -75,6 +76,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     gpu,
     profiling,
     slurm_release,
+    pod,
     accounting,
     enroot_pyxis,
     health,

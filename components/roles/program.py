@@ -47,6 +47,7 @@ COMMANDS = {
     "munge-switch": "components.roles.munge.switch",
     "names": "components.roles.names.names",
     "node-checks": "components.validation.preflight.node_checks",
+    "pod-boot": "components.roles.pod.boot",
     "save-jobs": "components.roles.slurm.save_jobs",
     "scratch-clean": "components.roles.scratch.clean",
     "scratch-sync": "components.roles.scratch.after_job",

@@ -92,6 +92,8 @@ class Role:
     serves      ports and ranges that other members of the cluster connect to; the tailnet's policy must allow them
     scrape      ports with metrics on each machine that has the role, by the name of the job
     state       files and folders of the head node that a backup must contain
+    on_pods     phases for other machines that pods run too; those that begin with `pod` are for pods only
+    only        the phases in which it takes part, None for all (composition.on_pods)
     """
 
     name: str
@@ -111,6 +113,12 @@ class Role:
     serves: tuple[str, ...] = ()
     scrape: Mapping[str, int] = field(default_factory=dict)
     state: tuple[str, ...] = ()
+    on_pods: tuple[str, ...] = ()
+    only: frozenset[str] | None = None
+
+    def takes(self, phase: str) -> bool:
+        """Return whether it may take part in a phase."""
+        return self.only is None or phase in self.only
 
 
 def template(role: str, name: str) -> str:

@@ -33,6 +33,12 @@ NODE = ("machine", "node", "compute")
 SERVICES = ("services",)
 NODE_SERVICES = ("node_services",)
 LEAVE = ("leave",)
+# The steps of a pod have further phases. Of the others, roles run those that they name (Role.on_pods).
+CHECK_OF_POD = ("check", "check_node", "pod_check")
+JOIN_OF_POD = ("join", "pod_join", "check_path")
+POD = ("machine", "node", "compute", "pod")
+LEAVE_OF_POD = ("pod_leave", "leave")
+_ONLY_PODS = ("pod_check", "pod_join", "pod", "pod_leave")
 
 # The actions of a step.
 _ACTIONS = ("up", "down", "recall")
@@ -168,7 +174,8 @@ def answer(roles: Sequence[Role], phases: Sequence[str]) -> Answer:
 def _answer(roles: tuple[Role, ...], phases: tuple[str, ...]) -> Answer:
     readers: dict[str, Reader] = {}
     for role in roles:
-        role_readers = {name: read for phase in phases for name, read in role.facts.get(phase, {}).items()}
+        reporting = (phase for phase in phases if role.takes(phase))
+        role_readers = {name: read for phase in reporting for name, read in role.facts.get(phase, {}).items()}
         for name in role_readers.keys() & readers.keys():
             raise ValueError(f"{name} is reported by role {role.name} and by another role")
         readers |= role_readers
@@ -180,15 +187,25 @@ def has_work(roles: Sequence[Role], phases: Sequence[str]) -> bool:
     return any(_takes_part(role, phase) for role in roles for phase in phases)
 
 
-def leave_program(roles: Sequence[Role]) -> Script:
-    """Return the plan that a node keeps for leaving: the phase `leave` of every role, in reverse."""
-    return _leave_program(tuple(roles))
+def on_pods(roles: Sequence[Role]) -> tuple[Role, ...]:
+    """Return the roles as pods have them: without the phases that need systemd, mounts or the firewall."""
+    return _on_pods(tuple(roles))
 
 
 @lru_cache
-def _leave_program(roles: tuple[Role, ...]) -> Script:
-    parts = _Parts(roles, ["leave"])
-    calls = [call for role in reversed(roles) for call in parts.calls(role, "leave")]
+def _on_pods(roles: tuple[Role, ...]) -> tuple[Role, ...]:
+    return tuple(replace(role, only=frozenset({*role.on_pods, *_ONLY_PODS})) for role in roles)
+
+
+def leave_program(roles: Sequence[Role], phases: Sequence[str] = LEAVE) -> Script:
+    """Return the plan that a node keeps for leaving: these phases of every role, in reverse."""
+    return _leave_program(tuple(roles), tuple(phases))
+
+
+@lru_cache
+def _leave_program(roles: tuple[Role, ...], phases: tuple[str, ...]) -> Script:
+    parts = _Parts(roles, phases)
+    calls = [call for role in reversed(roles) for phase in phases for call in parts.calls(role, phase)]
     return parts.script({"leave": tuple(calls)})
 
 
@@ -222,16 +239,19 @@ def single(home: str) -> Script:
 
 def _module(role: Role, phase: str) -> str:
     """Return the module of a phase; empty if the role lacks it."""
-    return f"components.roles.{role.name}.{phase}" if (FOLDER / role.name / f"{phase}.py").is_file() else ""
+    has_phase = role.takes(phase) and (FOLDER / role.name / f"{phase}.py").is_file()
+    return f"components.roles.{role.name}.{phase}" if has_phase else ""
 
 
 def _takes_part(role: Role, phase: str) -> bool:
+    if not role.takes(phase):
+        return False
     return bool(_module(role, phase)) or any(phase in phases for phases in (role.files, role.packages, role.wanted))
 
 
 def _packages(parts: Iterable[tuple[Role, str]]) -> list[Call]:
     """Return one call, so that a step has one transaction; none without packages."""
-    wanted = [package for role, phase in parts for package in role.packages.get(phase, ())]
+    wanted = [package for role, phase in parts if role.takes(phase) for package in role.packages.get(phase, ())]
     return [("packages", *dict.fromkeys(wanted))] if wanted else []
 
 

@@ -8,4 +8,4 @@ from components.roles.role import Role
 
 def role(_settings: ClusterSettings) -> Role:
     """Return the role. Only machines without a time service get its package (join.py)."""
-    return Role("clock", after=("machine",))
+    return Role("clock", after=("machine",), on_pods=("check",))

@@ -11,4 +11,4 @@ BOOK = "/var/lib/tailrack/costs"
 
 def role(_settings: ClusterSettings) -> Role:
     """Return the role. Every cluster has it, because the times are useful without prices too."""
-    return Role("costs", after=("tailrack_command",), state=(BOOK,))
+    return Role("costs", after=("tailrack_command",), state=(BOOK,), on_pods=("register",))

@@ -8,4 +8,4 @@ from components.roles.role import Role
 
 def role(_settings: ClusterSettings) -> Role:
     """Return the role. It comes last: the checks of other roles find files, its check refuses the machine."""
-    return Role("foreign_cluster", after=("slurm", "nfs_exports", "munge"))
+    return Role("foreign_cluster", after=("slurm", "nfs_exports", "munge"), on_pods=("check",))

@@ -16,6 +16,7 @@ def role(settings: ClusterSettings) -> Role:
     return Role(
         "gpu",
         after=("machine",),
+        on_pods=("check",),
         values={"GPU_ROCE_APPLY": settings.fabric.roce.apply},
         texts={
             "GPU_BOOT_PROGRAM": template("gpu", "tailrack-gpu"),

@@ -25,6 +25,11 @@ def check(step: Step) -> None:
     if not exists("apt-get"):
         raise Failure("this is not Debian or Ubuntu: there is no apt-get")
     wait_for_cloud_init(step.host)
+    report_size(step)
+
+
+def report_size(step: Step) -> None:
+    """Report the processors and the memory that this machine may use."""
     cpus = len(os.sched_getaffinity(0))
     step.result("cpus", min(cpus, cpu_limit() or cpus))
     step.result("memory_mb", _memory_mb())
@@ -33,9 +38,10 @@ def check(step: Step) -> None:
 def _refuse_without_systemd(host: str) -> None:
     if not kernel.exists("/dev/net/tun"):
         raise Failure(
-            "this is a container without systemd and without a TUN device, such as the pods of some clouds (often "
-            "without UDP too): neither daemons nor a tailnet can run in it",
-            f"rent a virtual machine or bare metal instead (docs/providers.md), and remove {host} from the config",
+            "this is a container without systemd and without a TUN device, such as the pods of some clouds: the steps "
+            "of other machines cannot set it up",
+            f"write pods: true and accept_pod_risk: true for the site of {host}, after reading "
+            "docs/providers/runpod.md; or rent a virtual machine or bare metal instead",
         )
     raise Failure(
         "systemd does not run here, and a node's daemons are systemd units",

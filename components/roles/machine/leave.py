@@ -41,10 +41,10 @@ def leave(step: Step, values: Adopted) -> None:
         _list_remains,
         _retire_units,
         _remove_drop_ins,
-        lambda: _remove_programs(all_of_them=values.node_adopt),
+        lambda: remove_programs(all_of_them=values.node_adopt),
         lambda: files.remove_folder("/usr/local/lib/tailrack"),
         lambda: files.remove_folder("/etc/tailrack"),
-        lambda: _remove_state("" if values.node_adopt else "tailnet"),
+        lambda: remove_state("" if values.node_adopt else "tailnet"),
     )
     attempt("systemctl", "daemon-reload")
     attempt("systemctl", "reset-failed", "tailrack-*")
@@ -83,13 +83,14 @@ def _remove_drop_ins() -> None:
         files.remove_if_empty(folder)
 
 
-def _remove_programs(*, all_of_them: bool) -> None:
+def remove_programs(*, all_of_them: bool) -> None:
+    """Remove the cluster's programs, perhaps without the one that runs this."""
     for name in _named(_PROGRAMS):
         if all_of_them or name != _LEAVE:
             files.remove(f"{_PROGRAMS}/{name}")
 
 
-def _remove_state(kept: str) -> None:
+def remove_state(kept: str) -> None:
     """Remove the records but the backup, and those whose names begin with `kept`."""
     for name in files.names_in(STATE_DIR):
         if name != "backup" and not (kept and name.startswith(kept)):

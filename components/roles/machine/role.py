@@ -9,4 +9,5 @@ from components.roles.role import Role
 
 def role(_settings: ClusterSettings) -> Role:
     """Return the role, which checks the machine and adds nothing to it."""
-    return Role("machine", facts={"check": {"cpus": whole(1, 2**16), "memory_mb": whole(1, 2**31)}})
+    size = {"cpus": whole(1, 2**16), "memory_mb": whole(1, 2**31)}
+    return Role("machine", facts={"check": size, "pod_check": size}, on_pods=("node", "register"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from components.node import files, packages, systemd
+from components.node import files, packages, services, systemd
 from components.node.accounts import as_user
 from components.node.failure import Failure
 from components.node.log import note
@@ -30,6 +30,15 @@ class JoinValues:
 
 def join(step: Step, values: JoinValues) -> None:
     """Install the key, the package and the daemon."""
+    changed = install_key(step, values)
+    if changed is None:
+        return
+    _start(step.host, restart=changed)
+    finish_key(step.host)
+
+
+def install_key(step: Step, values: JoinValues) -> bool | None:
+    """Install the key and the package; return whether the key changed, None if it must wait."""
     take_folder()
     key = f"{values.munge_key}\n"
     if is_foreign(files.read(KEY) or "", values.munge_cluster):
@@ -41,7 +50,7 @@ def join(step: Step, values: JoinValues) -> None:
         if _is_head():
             files.write(NEXT, key, 0o400)
         note("the next key waits until all machines switch to it at once")
-        return
+        return None
     changed = present != key or files.exists(NEXT)
     if changed:
         # If this step is cut off, the next one restarts munged.
@@ -54,10 +63,14 @@ def join(step: Step, values: JoinValues) -> None:
     # The package has changed the folder's owner.
     take_folder()
     files.write(KEY, key, 0o400, "munge")
-    _start(step.host, restart=changed)
+    return changed
+
+
+def finish_key(host: str) -> None:
+    """Note that munged has the key. Raises Failure if it has not."""
     files.remove(NEXT)
     if not succeeds("unmunge", stdin=attempt("munge", "-n").output):
-        raise _failure("munge cannot read its own credential", step.host)
+        raise _failure("munge cannot read its own credential", host)
 
 
 def _must_wait() -> bool:
@@ -66,7 +79,7 @@ def _must_wait() -> bool:
     That is so on the head node of a running cluster, and on a node whose present key slurmctld accepts. A node that
     slurmctld rejects has missed the switch.
     """
-    if not systemd.is_active("munge"):
+    if not services.is_active("munge"):
         return False
     if _is_head():
         return systemd.is_active("slurmctld")

@@ -22,4 +22,5 @@ def role(settings: ClusterSettings) -> Role:
             "head": (release,),
         },
         state=("/etc/munge/munge.key", "/var/lib/tailrack/munge.digests"),
+        on_pods=("check", "node", "register", "leave"),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from components.node import files, folders
+from components.node import files, folders, services
 from components.node.failure import Failure
 from components.node.program import run_program
 from components.node.run import run, succeeds
@@ -41,7 +41,7 @@ def switch(digest: str) -> None:
         files.write(NEXT, key, 0o400, "munge")
         pause_steps()
         files.rename(NEXT, KEY)
-        run("systemctl", "restart", "munge")
+        services.restart("munge")
         resume_steps_later()
     files.remove(NEXT)
     sys.stdout.write(run("munge", "-n"))

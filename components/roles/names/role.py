@@ -18,6 +18,7 @@ def role(_settings: ClusterSettings) -> Role:
     return Role(
         "names",
         after=("tailnet",),
+        on_pods=("register",),
         files={
             "machine": (
                 File(f"/usr/local/sbin/{PROGRAM}", launcher("names"), mode="0755"),

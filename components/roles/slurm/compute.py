@@ -29,7 +29,7 @@ from components.validation.slurm_nodes import UNCONFINED
 _UNIT = "slurmd.service"
 _WATCHDOG = "tailrack-slurmd-watchdog.service"
 _SHUTDOWN = "tailrack-shutdown.service"
-_PORT = 6817
+CONTROLLER_PORT = 6817
 # An option of slurmd at its first start on the machine of a placeholder: it reports that the machine has just booted.
 # Slurm ignores machines that booted before it asked for one, such as those that were only waiting to be used.
 _NEW_BOOT = "/run/tailrack-slurmd-boot"
@@ -90,8 +90,7 @@ def compute(step: Step, values: ComputeValues) -> None:
         # slurmd registers only when it starts, so restart it if the controller has forgotten this node.
         node = _start_slurmd(step.host)
         unit_changed = keys_changed = False
-    differs = node and (_without_live(node.registration) != values.registration or _has_other_size(node, values))
-    if node and differs and not values.is_placeholder:
+    if node and registers_otherwise(node, values) and not values.is_placeholder:
         recreate_node(step.host, node, values.slurm_job_limit_seconds)
     elif unit_changed or keys_changed:
         # Jobs continue without slurmd.
@@ -115,6 +114,11 @@ def _registered_cpus() -> int | None:
     """Return the CPUs of a container that may use fewer than its machine has; None elsewhere: slurmd counts them."""
     cpus = cpu_limit()
     return cpus if cpus and cpus < (os.cpu_count() or 1) else None
+
+
+def registers_otherwise(node: NodeState, values: ComputeValues) -> bool:
+    """Return whether a node must be created again, because only that changes these parts of it."""
+    return _without_live(node.registration) != values.registration or _has_other_size(node, values)
 
 
 def _has_other_size(node: NodeState, values: ComputeValues) -> bool:
@@ -144,12 +148,12 @@ def _install_units(host: str, values: ComputeValues) -> bool:
 
 
 def _slurmd_unit(host: str, values: ComputeValues) -> str:
-    server, boot = f"{values.head_address}:{_PORT}", ""
+    server, boot = f"{values.head_address}:{CONTROLLER_PORT}", ""
     if values.is_placeholder:
         # Not dynamic: the controller has the node's line.
         options, boot = f"-N {host} --conf-server {server} $TAILRACK_SLURMD_BOOT", f"EnvironmentFile=-{_NEW_BOOT}\n"
     else:
-        options = f'-Z -N {host} --conf-server {server} --conf "{_dynamic_conf(values)}"'
+        options = f'-Z -N {host} --conf-server {server} --conf "{dynamic_conf(values)}"'
     return f"""[Unit]
 # Slurm uses only the tailnet, so its address and names must exist first.
 After=munge.service tailrack-tailnet.service tailrack-names.service
@@ -166,7 +170,8 @@ ExecStart=/usr/sbin/slurmd --systemd {options} \
 $TAILRACK_SLURMD_OPTIONS"""
 
 
-def _dynamic_conf(values: ComputeValues) -> str:
+def dynamic_conf(values: ComputeValues) -> str:
+    """Return the description with which a dynamic node registers."""
     conf = (
         f"Feature={values.node_features} RealMemory={values.node_registered_mb} MemSpecLimit={values.node_reserved_mb}"
     )

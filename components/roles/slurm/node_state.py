@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from components.node import services
 from components.node.log import note
 from components.node.run import attempt
-from components.node.systemd import restart_later
 from components.node.waiting import wait_for
 from components.roles.slurm import controller
 from components.validation.json_part import first_object, objects_in
@@ -107,5 +107,5 @@ def read_or_register(name: str) -> NodeState | None:
     if node or not controller.answers():
         return node
     note(f"the controller has no node {name}: restarting slurmd, which registers it")
-    restart_later("slurmd")
+    services.restart_later("slurmd")
     return wait_for(lambda: read_node(name), _REGISTER_AGAIN_SECONDS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from components.node import files, systemd
+from components.node import files, services
 from components.node.failure import Failure
 from components.node.locks import PRIVATE
 from components.node.log import note
@@ -41,11 +41,11 @@ def _delete_node(host: str) -> None:
     """Delete the node and start slurmd again. A running slurmd would register the node again, so stop it before."""
     copy_configuration(_CONFIGURATION)
     try:
-        run("systemctl", "stop", "slurmd")
+        services.stop("slurmd")
         deletes = ("scontrol", "delete", f"nodename={host}")
         environment = with_configuration(_CONFIGURATION)
         deleted = wait_until(lambda: attempt(*deletes, environment=environment).ok, _DELETE_LIMIT)
-        systemd.restart_later("slurmd")
+        services.restart_later("slurmd")
     finally:
         files.remove_folder(_CONFIGURATION)
     if not deleted:

@@ -58,7 +58,8 @@ def role(settings: ClusterSettings) -> Role:
     distribution_packages = settings.slurm.release is None
     return Role(
         "slurm",
-        after=("firewall", "munge", "names", "nfs_exports", "gpu", "slurm_release", "enroot_pyxis", "health"),
+        after=("firewall", "munge", "names", "nfs_exports", "gpu", "pod", "slurm_release", "enroot_pyxis", "health"),
+        on_pods=("check", "check_node", "join", "register"),
         values={
             "SLURM_JOB_LIMIT_SECONDS": settings.slurm.job_limit_seconds,
             "SLURM_SAVE_SECONDS": settings.slurm.save_seconds or 0,
@@ -83,6 +84,7 @@ def role(settings: ClusterSettings) -> Role:
         packages={
             "head": (*(("slurmctld", "slurm-client") if distribution_packages else ()), MPI),
             "compute": (*(("slurmd", "slurm-client") if distribution_packages else ()), *MEASUREMENT),
+            "pod": ("slurmd", "slurm-client", *MEASUREMENT),
         },
         files={"head": (*controller, *expire_files), "compute": compute_files},
         # The check reports the release that is installed or will be; later steps report the running one.
@@ -94,5 +96,6 @@ def role(settings: ClusterSettings) -> Role:
             },
             "head": {"slurm_version": version},
             "compute": {"slurm_version": version},
+            "pod": {"slurm_version": version},
         },
     )

@@ -12,7 +12,7 @@ import hashlib
 import sys
 from collections.abc import Iterable, Sequence
 
-from components.node import files
+from components.node import files, services
 from components.node.program import run_program
 from components.node.run import attempt
 from components.roles.ssh_trust import sshd
@@ -20,6 +20,9 @@ from components.roles.ssh_trust.authorities import AUTHORITIES
 
 HOST_KEY_FILE = "/etc/ssh/ssh_host_ed25519_key"
 SHOWN = f"{HOST_KEY_FILE}-cert.pub"
+# The host key of a pod's own SSH server, which outlives the container (pod.py).
+POD_KEY_FILE = "/etc/ssh/tailrack_host_key"
+POD_SERVICE = "sshd"
 _MOST = 8192
 # If the share is away, a read hangs.
 _READ_SECONDS = 60
@@ -42,10 +45,19 @@ def _install_from(source: str) -> int:
 
 def install(text: str) -> None:
     """Install a certificate if it is valid and newer. Raises Failure if sshd rejects its configuration."""
-    certificate, shown = text.split("\n")[0], (files.read(SHOWN) or "").rstrip("\n")
+    path = f"{host_key_file()}-cert.pub"
+    certificate, shown = text.split("\n")[0], (files.read(path) or "").rstrip("\n")
     if certificate != shown and _number(certificate) > _number(shown):
-        files.write(SHOWN, certificate)
-        sshd.reload_valid()
+        files.write(path, certificate)
+        if services.on_runit():
+            services.restart_later(POD_SERVICE)
+        else:
+            sshd.reload_valid()
+
+
+def host_key_file() -> str:
+    """Return the file of the host key that the head node knows."""
+    return POD_KEY_FILE if files.exists(POD_KEY_FILE) else HOST_KEY_FILE
 
 
 def _number(certificate: str) -> int:
@@ -58,7 +70,7 @@ def _number(certificate: str) -> int:
         shown = attempt("ssh-keygen", "-L", "-f", "-", stdin=f"{certificate}\n", quiet=True).output
         rows = {words[0]: words for line in shown.splitlines() if (words := line.split())}
     key, authority = (rows.get(name, [])[3:4] for name in ("Public", "Signing"))
-    if not (key and authority and key[0] in _fingerprints(files.lines(f"{HOST_KEY_FILE}.pub"))):
+    if not (key and authority and key[0] in _fingerprints(files.lines(f"{host_key_file()}.pub"))):
         return -1
     return int(rows["Serial:"][1]) if authority[0] in _fingerprints(files.lines(AUTHORITIES)) else -1
 

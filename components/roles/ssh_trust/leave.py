@@ -19,6 +19,10 @@ _FILES = (
     "/etc/ssh/ssh_host_ed25519_key-cert.pub",
     "/etc/ssh/sshd_config.d/tailrack.conf",
     "/etc/ssh/sshd_config.d/tailrack-leave.conf",
+    "/etc/ssh/tailrack_host_key",
+    "/etc/ssh/tailrack_host_key.pub",
+    "/etc/ssh/tailrack_host_key-cert.pub",
+    "/etc/ssh/tailrack_sshd_config",
 )
 
 

@@ -21,6 +21,8 @@ def role(settings: ClusterSettings) -> Role:
         File(f"{ANSWERS}/authority", launcher("authority"), mode="0755"),
         File(f"{ANSWERS}/certificate", launcher("certificate", "-"), mode="0755"),
     )
+    answer = _program("tailrack-answer", template("ssh_trust", "tailrack-answer"))
+    identity = {"sshd_port": whole(1, 65535), "host_key": ed25519}
     # The program's file checks the words of a request.
     ask = f'{template("ssh_trust", "tailrack-ask")}\nexec {command_line("ask")} "$1" "${{*:2}}"'
     return Role(
@@ -43,12 +45,15 @@ def role(settings: ClusterSettings) -> Role:
             "node": (
                 *trusts,
                 _timer("tailrack-certificate"),
-                _program("tailrack-answer", template("ssh_trust", "tailrack-answer")),
+                answer,
                 *answers,
             ),
+            "pod": (*trusts, answer, *answers),
         },
+        on_pods=("register", "leave"),
         facts={
-            "join": {"sshd_port": whole(1, 65535), "host_key": ed25519},
+            "join": identity,
+            "pod_join": identity,
             "register": {"certificate": certificate, "authorities": authorities},
         },
     )

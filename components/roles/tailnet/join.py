@@ -64,7 +64,7 @@ def join(step: Step, values: JoinValues) -> None:
         require_adoptable(now, values, step.host)
         _require_relay(now, values, step.host)
     else:
-        _install(step.host)
+        install(step.host)
         let_leaving_end(step.host)
         _join(step, values)
         _offer_relay(values, step.host)
@@ -83,7 +83,8 @@ def remove_keys() -> None:
             files.remove(f"{_KEY_FOLDER}/{name}")
 
 
-def _install(host: str) -> None:
+def install(host: str) -> None:
+    """Install tailscale unless the machine has it."""
     if files.exists("/usr/sbin/tailscaled") and tailscale.is_installed():
         return
     packages.ensure(host, "curl", "ca-certificates")
@@ -116,7 +117,7 @@ def _join(step: Step, values: JoinValues) -> None:
         note("tailscaled is still starting")
     now = Tailscale()
     refuse_another_tailnet(now, host)
-    if _joined_as_asked(now, values, host):
+    if joined_as_asked(now, values, host):
         _require_name(host, just_joined=False)
         _require_names(host)
         return
@@ -127,7 +128,7 @@ def _join(step: Step, values: JoinValues) -> None:
     before = tailscale.address()
     if not files.exists(_NAME_BEFORE):
         files.write(_NAME_BEFORE, name_that_resolves(values.tailnet_control_url))
-    _log_in(now, values, host)
+    log_in(now, values, host)
     _require_name(host, just_joined=True)
     files.write(RECORD, membership)
     _require_names(host)
@@ -137,7 +138,7 @@ def _join(step: Step, values: JoinValues) -> None:
         run("systemctl", "restart", _UNIT)
 
 
-def _joined_as_asked(now: Tailscale, values: JoinValues, host: str) -> bool:
+def joined_as_asked(now: Tailscale, values: JoinValues, host: str) -> bool:
     """Return whether the machine is in the tailnet with the settings of the config."""
     return (
         now.state == "Running"
@@ -167,7 +168,8 @@ def _lead_through_proxy() -> None:
         run("systemctl", "try-restart", "tailscaled")
 
 
-def _log_in(now: Tailscale, values: JoinValues, host: str) -> None:
+def log_in(now: Tailscale, values: JoinValues, host: str) -> None:
+    """Log in with the wanted settings. Raises Failure."""
     options = ["--reset", "--accept-dns=false", f"--hostname={host}", f"--timeout={_JOIN_SECONDS}s"]
     if values.tailnet_control_url:
         options.append(f"--login-server={values.tailnet_control_url}")
@@ -200,9 +202,7 @@ def _require_name(host: str, *, just_joined: bool) -> None:
 
     Others would reach the wrong machine.
     """
-    if not wait_until(lambda: bool(Tailscale().granted_name), 10):
-        note("no name yet")
-    granted = Tailscale().granted_name
+    granted = granted_name()
     if granted == host:
         return
     if just_joined:
@@ -212,7 +212,19 @@ def _require_name(host: str, *, just_joined: bool) -> None:
         run("systemctl", "disable", "-q", "--now", "tailscaled")
         tailscale.forget_state()
         files.remove(RECORD)
-    raise Failure(
+    raise name_is_taken(host, granted)
+
+
+def granted_name() -> str:
+    """Return the name that the control server gave, which may take a moment; empty without one."""
+    if not wait_until(lambda: bool(Tailscale().granted_name), 10):
+        note("no name yet")
+    return Tailscale().granted_name
+
+
+def name_is_taken(host: str, granted: str) -> Failure:
+    """Return the failure of a machine that has another name in the tailnet."""
+    return Failure(
         f"the name {host} is taken in the tailnet; this machine got the name {granted or '(none)'} there",
         f"remove the machine called {host} (and {granted or 'it'}) from the tailnet, in the control server's list of "
         "machines, or give this host another name; then run up again",

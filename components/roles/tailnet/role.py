@@ -16,6 +16,7 @@ UNIT = "tailrack-tailnet.service"
 
 def role(settings: ClusterSettings) -> Role:
     """Return the role. Packages come before the tailnet; tailscale may come from its own package source (join.sh)."""
+    joined = {"tailnet_ip": _tailnet_address, "firewall": matching(_FIREWALLS), "tailscale_version": version}
     return Role(
         "tailnet",
         after=("machine", "restore"),
@@ -25,9 +26,11 @@ def role(settings: ClusterSettings) -> Role:
         packages={"join": ("jq",)},
         files={"join": (File(f"/etc/systemd/system/{UNIT}", template("tailnet", UNIT)),)},
         facts={
-            "join": {"tailnet_ip": _tailnet_address, "firewall": matching(_FIREWALLS), "tailscale_version": version},
+            "join": joined,
+            "pod_join": joined,
             "check_path": {"path": matching(r"direct|relay|peer-relay")},
         },
+        on_pods=("check_path", "register"),
     )
 
 

@@ -23,6 +23,7 @@ def role(settings: ClusterSettings) -> Role:
     return Role(
         "user_groups",
         after=("users",),
+        on_pods=("check", "machine", "leave"),
         values={
             "USER_GROUPS_LINES": [(group.name, group.gid) for group in settings.groups],
             "USER_GROUPS_MEMBERS": [*members],

@@ -1,0 +1,102 @@
+"""Keep programs running: by systemd, or on a pod, which has none, by runit.
+
+A pod's service is a folder of runit with its program `run`. tini collects the processes that jobs leave behind, because
+the pod's first process may not do so.
+"""
+
+from __future__ import annotations
+
+from components.node import files, run, systemd
+from components.node.failure import Failure
+from components.node.files import File
+from components.node.locks import PRIVATE
+from components.node.run import attempt
+from components.node.state import LOG_DIR
+from components.node.waiting import wait_until
+
+# The folder of the services, and the program that starts them all.
+FOLDER = "/usr/local/lib/tailrack/services"
+SUPERVISOR = "/usr/local/lib/tailrack/supervise"
+# The process of the supervisor. TERM ends it and all services.
+SUPERVISOR_PID = f"{PRIVATE}/supervisor.pid"
+PACKAGES = ("runit", "tini")
+_LOCK = f"{PRIVATE}/supervisor.lock"
+# Seconds for runsvdir to find a new service, which it looks for every five seconds.
+_FOUND_SECONDS = 30
+# Seconds for a service to end.
+_END_SECONDS = 20
+_SUPERVISOR_TEXT = f"""#!/bin/sh
+# Written by tailrack: keep the services of this pod running.
+echo $$ >{SUPERVISOR_PID}
+trap 'kill -HUP "$child"; exit 0' TERM
+while :; do
+    tini -s -- runsvdir -P {FOLDER} >/dev/null 2>&1 &
+    child=$!
+    wait "$child"
+    sleep 1
+done"""
+_LOG_TEXT = """#!/bin/sh
+# Written by tailrack.
+exec svlogd -tt {folder}"""
+
+
+def on_runit() -> bool:
+    """Return whether runit keeps the cluster's programs running here."""
+    return files.exists(SUPERVISOR)
+
+
+def write(name: str, program: str) -> bool:
+    """Write the program of a service, and return whether it changed. `start` or `restart` puts it into effect."""
+    files.make_folder(f"{LOG_DIR}/{name}")
+    rows = [File(f"{_folder(name)}/log/run", _LOG_TEXT.format(folder=f"{LOG_DIR}/{name}"), 0o755)]
+    files.write_all(rows)
+    return files.write(f"{_folder(name)}/run", program, 0o755)
+
+
+def start_all() -> None:
+    """Start the supervisor, which starts all services. A second one ends at once."""
+    files.make_folder(PRIVATE, 0o700)
+    files.write(SUPERVISOR, _SUPERVISOR_TEXT, 0o755)
+    # -o: jobs must not inherit the lock.
+    run.begin("flock", "-n", "-o", _LOCK, SUPERVISOR)
+
+
+def start(name: str, host: str) -> None:
+    """Wait until a service runs. Raises Failure."""
+    if not wait_until(lambda: is_active(name) or attempt("sv", "start", _folder(name)).ok, _FOUND_SECONDS):
+        raise Failure(f"{name} does not start", f"see 'tail {LOG_DIR}/{name}/current' on {host}")
+
+
+def is_active(name: str) -> bool:
+    """Return whether a service or a unit runs."""
+    if not on_runit():
+        return systemd.is_active(name)
+    return attempt("sv", "status", _folder(name), quiet=True).output.startswith("run:")
+
+
+def restart(name: str) -> None:
+    """Restart a service or a unit, and wait until it has started. Raises Failure."""
+    if on_runit():
+        run.run("sv", "-w", str(_END_SECONDS), "force-restart", _folder(name))
+    else:
+        run.run("systemctl", "restart", name)
+
+
+def restart_later(name: str) -> None:
+    """Restart a service or a unit without waiting until it is ready."""
+    if on_runit():
+        restart(name)
+    else:
+        systemd.restart_later(name)
+
+
+def stop(name: str) -> None:
+    """Stop a service or a unit. Raises Failure."""
+    if on_runit():
+        run.run("sv", "-w", str(_END_SECONDS), "force-stop", _folder(name))
+    else:
+        run.run("systemctl", "stop", name)
+
+
+def _folder(name: str) -> str:
+    return f"{FOLDER}/{name}"

@@ -1,0 +1,30 @@
+"""Install the cluster's munge key on a pod, and keep munged running."""
+
+from __future__ import annotations
+
+from components.node import services
+from components.node.step.step import Step
+from components.node.waiting import wait_until
+from components.node.run import succeeds
+from components.roles.munge.join import JoinValues, finish_key, install_key
+
+SERVICE = "munge"
+_ANSWER_SECONDS = 20
+_PROGRAM = """#!/bin/sh
+# Written by tailrack.
+exec 2>&1
+install -d -o munge -g munge -m 0755 /run/munge
+exec setpriv --reuid=munge --regid=munge --clear-groups munged --foreground"""
+
+
+def pod_join(step: Step, values: JoinValues) -> None:
+    """Install the key, the package and the service."""
+    changed = install_key(step, values)
+    if changed is None:
+        return
+    written = services.write(SERVICE, _PROGRAM)
+    services.start(SERVICE, step.host)
+    if changed or written:
+        services.restart(SERVICE)
+    wait_until(lambda: succeeds("munge", "-n"), _ANSWER_SECONDS)
+    finish_key(step.host)

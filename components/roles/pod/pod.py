@@ -1,0 +1,63 @@
+"""Set up a pod for jobs: the library for the tailnet, the users' homes, and the program of the next start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from components.node import files
+from components.node.failure import Failure
+from components.node.run import attempt
+from components.node.step.kept import FOLDER as PLANS
+from components.node.step.step import Step
+from components.roles.pod.homes import make_homes
+from components.roles.pod.library import CONF, SOURCE, conf_text, library_path
+from components.roles.pod.paths import BOOT
+from components.roles.pod.saved import save
+from components.roles.users.accounts import UsersValues
+from components.roles.tailnet import tailscale
+
+TASK_PROLOG = "/usr/local/lib/tailrack/task-prolog"
+
+
+@dataclass(frozen=True)
+class PodValues(UsersValues):
+    """The texts of files.
+
+    pod_library       the source of the library
+    pod_task_prolog   Slurm's TaskProlog
+    pod_boot          the program of the next start
+    node_boot_plan, node_boot_values   its plan and values, as JSON
+    """
+
+    pod_library: str
+    pod_task_prolog: str
+    pod_boot: str
+    node_boot_plan: str
+    node_boot_values: str
+
+
+def pod(step: Step, values: PodValues) -> None:
+    """Write the files, and build the library."""
+    build_library(values.pod_library, step.host)
+    files.write(CONF, conf_text(tailscale.address()))
+    files.write(TASK_PROLOG, values.pod_task_prolog, 0o755)
+    make_homes(values, step.host)
+    files.write(f"{PLANS}/boot.json", f"{values.node_boot_plan}\n{values.node_boot_values}")
+    files.write(BOOT, values.pod_boot, 0o700)
+    step.later.append(save)
+
+
+def build_library(text: str, host: str) -> None:
+    """Compile the library. A running program may use the present file, so each version has its own."""
+    path = library_path(text)
+    if files.exists(path):
+        return
+    files.write(SOURCE, text)
+    fresh = f"{path}.new"
+    ended = attempt("gcc", "-O2", "-fPIC", "-shared", "-o", fresh, SOURCE, "-ldl", "-lpthread", keep_errors=True)
+    if not ended.ok:
+        raise Failure(
+            f"gcc cannot build the library for the tailnet: {ended.errors.strip()[-300:]}",
+            f"run 'gcc -shared -fPIC -o /tmp/library.so {SOURCE}' on {host}",
+        )
+    files.rename(fresh, path)

@@ -1,0 +1,57 @@
+"""Keep the cluster's files of a container's disk on the pod's volume, because a stopped container loses its disk."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from components.node import files, folders
+from components.node.dpkg import installed
+from components.node.log import note
+from components.node.packages import unstarted
+from components.node.run import run
+from components.roles.pod.paths import PACKAGES, SAVED
+
+# All belong to root. The munge key has its own account, whose number another container may give to another one.
+_FOLDERS = ("/etc/tailrack", "/usr/local/lib/tailrack", "/var/lib/tailrack")
+_FILES = (
+    *("/etc/munge/munge.key", "/etc/apt/apt.conf.d/99tailrack"),
+    *("/etc/ssh/tailrack_authority.pub", "/etc/ssh/tailrack_leave_key", "/etc/ssh/tailrack_sshd_config"),
+    *("/etc/ssh/tailrack_host_key", "/etc/ssh/tailrack_host_key.pub", "/etc/ssh/tailrack_host_key-cert.pub"),
+    *("/etc/ssh/ssh_config.d/tailrack.conf", "/usr/local/sbin/tailrack-leave", "/usr/local/sbin/tailrack-answer"),
+    *("/usr/local/sbin/tailrack-known-hosts", "/usr/local/sbin/tailrack-certificate", "/usr/local/sbin/tailrack-nhc"),
+)
+# Exists in a container whose files are its own or restored.
+_HERE = "/var/lib/tailrack/node-name"
+
+
+def save() -> None:
+    """Copy the files to the volume."""
+    files.make_folder(SAVED, 0o700)
+    paths = [path for path in (*_FOLDERS, *_FILES) if files.exists(path)]
+    # The runtime folders of runit contain pipes.
+    run("rsync", "-aR", "--delete", "--exclude=supervise", *paths, f"{SAVED}/")
+
+
+def restore() -> bool:
+    """Copy the files from the volume to the disk of a new container, and return whether it was new."""
+    if files.exists(_HERE) or not files.exists(f"{SAVED}{_HERE}"):
+        return False
+    note("this container is new: restoring the cluster's files from its volume")
+    _install_packages()
+    # Its package gives the folder to another account.
+    folders.take("/etc/munge", 0o711)
+    for path in (*_FOLDERS, *_FILES):
+        if files.exists(f"{SAVED}{path}"):
+            if not files.is_folder(above := str(PurePosixPath(path).parent)):
+                files.make_folder(above)
+            run("cp", "-a", "-T", f"{SAVED}{path}", path)
+    return True
+
+
+def _install_packages() -> None:
+    """Install the packages that earlier steps have downloaded. The next step installs those that are missing."""
+    names = [name for name in files.names_in(PACKAGES) if name.endswith(".deb")]
+    there = installed([name.partition("_")[0] for name in names])
+    missing = [f"{PACKAGES}/{name}" for name in names if name.partition("_")[0] not in there]
+    if missing and not unstarted("this pod", "dpkg", "-i", "--force-confold", *missing).ok:
+        note("dpkg could not install all packages of the volume")

@@ -1,0 +1,81 @@
+"""Run slurmd on a pod as a dynamic node, with the library through which it uses the tailnet."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass
+
+from components.node import files, services
+from components.node.run import run
+from components.node.step.step import Step
+from components.node.waiting import wait_for
+from components.roles.pod.library import library_path
+from components.roles.slurm.compute import CONTROLLER_PORT, ComputeValues, dynamic_conf, registers_otherwise
+from components.roles.slurm.foreign_files import set_foreign_slurm_aside
+from components.roles.slurm.node_state import NodeState, read_node
+from components.roles.slurm.place import wait_for_place
+from components.roles.slurm.recreate import recreate_node
+from components.roles.slurm.usable import REGISTER_LIMIT, Usability
+
+SERVICE = "slurmd"
+_HEALTH_CHECK = "/usr/local/sbin/tailrack-nhc"
+# Slurm runs it on every node.
+_HEALTH_CHECK_TEXT = """#!/bin/sh
+# Written by tailrack: a pod has no health check, so no drain is of this program (--own).
+[ "$1" != --own ]"""
+# slurmd's first request fails without munged, and its next one comes much later. It binds to the address of the host
+# name (names/pod.py).
+_PROGRAM = """#!/bin/bash
+# Written by tailrack.
+exec 2>&1
+until tailscale wait --timeout 20s; do sleep 1; done
+until munge -n >/dev/null; do sleep 0.5; done
+until [ "$(getent ahostsv4 "$(hostname)" | head -c 10)" = "127.0.0.1 " ]; do sleep 1; done
+mkdir -p /run/slurm /var/spool/slurmd
+ulimit -n "$(ulimit -Hn)"
+cd /
+export TAILNET_ACCEPT=1 LD_PRELOAD={library}
+exec slurmd -D -Z -N {host} --conf-server {server} --conf {conf}"""
+
+
+@dataclass(frozen=True)
+class PodValues(ComputeValues):
+    """The source of the library."""
+
+    pod_library: str
+
+
+def pod(step: Step, values: PodValues) -> None:
+    """Register this pod, and wait until the controller gives it jobs."""
+    set_foreign_slurm_aside()
+    files.write(_HEALTH_CHECK, _HEALTH_CHECK_TEXT, 0o755)
+    library = library_path(values.pod_library)
+    server = f"{values.head_address}:{CONTROLLER_PORT}"
+    program = _PROGRAM.format(
+        library=library, host=step.host, server=server, conf=shlex.quote(dynamic_conf(values))
+    )
+    # Slurm's programs use the tailnet too.
+    os.environ["LD_PRELOAD"] = library
+    step.at_end.append(lambda: os.environ.pop("LD_PRELOAD", None))
+    runs = services.is_active(SERVICE)
+    changed = services.write(SERVICE, program)
+    node = read_node(step.host) if runs else None
+    if node is None:
+        node, changed = _start(step.host, changed=changed and runs), False
+    if node and registers_otherwise(node, values):
+        recreate_node(step.host, node, values.slurm_job_limit_seconds)
+    elif changed:
+        services.restart_later(SERVICE)
+    usability = Usability(step.host, values.head_address)
+    usability.require()
+    if wait_for_place(step.host, values.head_address):
+        usability.require()
+    step.result("slurm_version", run("slurmd", "-V").split()[1])
+
+
+def _start(host: str, *, changed: bool) -> NodeState | None:
+    services.start(SERVICE, host)
+    if changed:
+        services.restart_later(SERVICE)
+    return wait_for(lambda: read_node(host), REGISTER_LIMIT)
