@@ -41,7 +41,7 @@ class Images:
 
 def tags() -> Images:
     """Return the tags that this checkout's sources give, whether or not the images are there."""
-    versions = [binaries.MODULE / "go.mod", binaries.MODULE / "go.sum"]
+    versions = _versions()
     files = [*(file for file in IMAGE_FOLDER.iterdir() if file.is_file()), *NFS_MOUNT.glob("*.py")]
     node = digest([*files, *versions, IMAGE_FOLDER / "packages" / "Dockerfile"], USUAL.release)
     server = digest([*binaries.sources(), *versions], CONTROL_DOCKERFILE)
@@ -53,9 +53,16 @@ def tags() -> Images:
     )
 
 
+def _versions() -> list[Path]:
+    """Return the files that decide Tailscale's version."""
+    return [binaries.MODULE / "go.mod", binaries.MODULE / "go.sum"]
+
+
 def _profile_digest(like: machine.Profile, node: str) -> str:
     if distribution_of(like) != USUAL:
         return digest([], node, distribution_of(like).release)
+    if like == "pod":
+        return digest([*(machine.FOLDER / like).iterdir(), *_versions()], USUAL.release)
     return digest(_profile_files(like), node, *_profile_arguments().values())
 
 
@@ -78,13 +85,16 @@ def ensure_images(client: docker.DockerClient, wanted: Iterable[str], cache: Pat
     with locked(cache / "image.lock"):
         missing = [tag for tag in dict.fromkeys(wanted) if not _exists(client, tag)]
         layers = [tag for tag in missing if _is_layer(tag, images)]
-        first = [tag for tag in missing if tag not in layers]
+        pods = [tag for tag in missing if tag == images.profiles["pod"]]
+        first = [tag for tag in missing if tag not in (*layers, *pods)]
         if layers and images.bare not in first and not _exists(client, images.bare):
             first.append(images.bare)
         if first:
             _build_first(client, first, images, cache)
         for tag in layers:
             _build_profile(client, tag, images, cache)
+        for tag in pods:
+            _build_pod(client, tag, binaries.ready(cache), cache)
 
 
 def _like(tag: str, images: Images) -> machine.Like:
@@ -95,7 +105,7 @@ def _like(tag: str, images: Images) -> machine.Like:
 def _is_layer(tag: str, images: Images) -> bool:
     """Whether an image stands on the bare one, as those do that look like a machine of the usual distribution."""
     like = _like(tag, images)
-    return like != "" and distribution_of(like) == USUAL
+    return like not in ("", "pod") and distribution_of(like) == USUAL
 
 
 def _build_first(client: docker.DockerClient, wanted: list[str], images: Images, cache: Path) -> None:
@@ -171,6 +181,16 @@ def _build_profile(client: docker.DockerClient, tag: str, images: Images, cache:
         for file in _profile_files(like):
             shutil.copy(file, context)
         _build(client, tag, Path(context), arguments={"BASE": images.bare, **_profile_arguments()})
+
+
+def _build_pod(client: docker.DockerClient, tag: str, built: binaries.Binaries, cache: Path) -> None:
+    mirrors = debian.find_mirrors()
+    base = debian.ensure_base(client, mirrors, cache)
+    with tempfile.TemporaryDirectory(dir=cache, prefix="pod-") as context:
+        for file in (*(machine.FOLDER / "pod").iterdir(), built.tailscale, built.tailscaled):
+            shutil.copy(file, context)
+        (Path(context) / "sources.list").write_text(mirrors.sources_list, encoding="utf-8")
+        _build(client, tag, Path(context), arguments={"BASE": base})
 
 
 def _build(

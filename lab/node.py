@@ -1,4 +1,4 @@
-"""One machine of the lab: a container that boots systemd and is reached by SSH."""
+"""One machine of the lab: a container that boots systemd, or a pod (pod.py), and is reached by SSH."""
 
 import io
 import socket
@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import docker
 from docker.errors import APIError, NotFound
@@ -15,14 +16,14 @@ from docker.models.networks import Network
 from docker.types import Mount
 
 from engine.locks import locked
-from lab import images, subnets
+from lab import images, pod, subnets
 from lab.cleanup import forget
 from lab.commands import run
 from lab.errors import LabError
 from lab.identity import LABEL, NODE_LABEL, SITE_LABEL, container_name, network_name
 from lab.keys import ensure_client_key, new_key_pair
 from lab.network import CONTROL_NAME, ensure_fabric, find_network, subnet_of
-from lab.profiles.machine import host_name, interface, login, own_files
+from lab.profiles.machine import Like, host_name, interface, login, own_files
 from lab.progress import say
 from lab.spec import NodeSpec
 
@@ -61,7 +62,8 @@ def up(client: docker.DockerClient, spec: NodeSpec, files: Files | None = None) 
     image = images.tags().of_machine(spec.like, bare=spec.bare)
     user = login(spec.like)
     images.ensure_images(client, [image])
-    _ensure_tun()
+    if spec.like != pod.POD:
+        _ensure_tun()
     with locked(spec.lock):
         client_key = ensure_client_key(spec.folder)
         container = find_container(client, name)
@@ -81,27 +83,32 @@ def up(client: docker.DockerClient, spec: NodeSpec, files: Files | None = None) 
             container.unpause()
         elif container.status != "running":
             container.start()
-    address = _address(container, spec)
+    address, port = _ssh_endpoint(container, spec)
     try:
-        _wait(container, address, boots_on=spec.like == "cloud")
+        _wait(container, address, port, spec.like)
     except LabError:
         # The stack's state does not have a machine whose first start failed, so nothing else would remove it.
         if new and container.status != "running":
             down(client, spec)
         raise
-    return NodeAddress(address, SSH_PORT, user, host_key)
+    return NodeAddress(address, port, user, host_key)
 
 
 def down(client: docker.DockerClient, spec: NodeSpec) -> None:
-    """Remove the node and its volume; gone already is done."""
+    """Remove the node and its volumes; gone already is done."""
     name = container_name(spec.lab, spec.node)
     with locked(spec.lock):
         container = find_container(client, name)
         if container is not None:
             forget(container.remove, v=True, force=True)
-        for volume in client.volumes.list(filters={"name": f"{name}-export"}):
-            if volume.name == f"{name}-export":
+        for volume in client.volumes.list(filters={"name": name}):
+            if volume.name in (_export(name), pod.volume(name)):
                 forget(volume.remove, force=True)
+
+
+def _export(name: str) -> str:
+    """Return the name of the volume of a container that can have the share."""
+    return f"{name}-export"
 
 
 def find_container(client: docker.DockerClient, name: str) -> Container | None:
@@ -144,30 +151,42 @@ def _create(client: docker.DockerClient, spec: NodeSpec, name: str, image: str) 
     if address is None:
         raise LabError(f"{name}: network {network.name} ({subnet_of(network)}) is full; give the site a larger subnet")
     labels = {LABEL: spec.lab, NODE_LABEL: spec.node, SITE_LABEL: spec.site}
-    client.volumes.create(f"{name}-export", labels=labels)
+    is_pod = spec.like == pod.POD
+    client.volumes.create(pod.volume(name) if is_pod else _export(name), labels=labels)
     say(f"node: create {name} at {address}")
     return client.containers.create(
         image,
         name=name,
-        hostname=host_name(spec.like, spec.node, address),
         labels=labels,
         network=network.name,
         networking_config={network.name: client.api.create_endpoint_config(ipv4_address=address)},
         extra_hosts={CONTROL_NAME: subnets.control_address(subnet_of(network))},
-        cap_add=CAPABILITIES,
-        security_opt=["seccomp=unconfined", "apparmor=unconfined"],
-        devices=DEVICES,
+        hostname=host_name(spec.like, spec.node, address) or None,
+        restart_policy={"Name": "unless-stopped"},
+        **(pod.options(name, _gateway(network)) if is_pod else _machine_options(name)),
+    )
+
+
+def _gateway(network: Network) -> str:
+    return str(network.attrs["IPAM"]["Config"][0]["Gateway"])
+
+
+def _machine_options(name: str) -> dict[str, Any]:
+    """Return the options with which Docker creates a machine that boots systemd."""
+    return {
+        "cap_add": CAPABILITIES,
+        "security_opt": ["seccomp=unconfined", "apparmor=unconfined"],
+        "devices": DEVICES,
         # As on a machine: Docker lets everybody have the ports of root.
-        sysctls={"net.ipv4.ip_unprivileged_port_start": "1024"},
-        cgroupns="host",
-        mounts=[
+        "sysctls": {"net.ipv4.ip_unprivileged_port_start": "1024"},
+        "cgroupns": "host",
+        "mounts": [
             Mount("/sys/fs/cgroup", str(cgroup_hierarchy()), type="bind"),
             # At the share itself: a file system that holds nothing else.
-            Mount("/export/shared", f"{name}-export", type="volume"),
+            Mount("/export/shared", _export(name), type="volume"),
         ],
-        tmpfs={"/run": "exec", "/tmp": "exec"},  # noqa: S108 - a mount point in the container
-        restart_policy={"Name": "unless-stopped"},
-    )
+        "tmpfs": {"/run": "exec", "/tmp": "exec"},  # noqa: S108 - a mount point in the container
+    }
 
 
 def _make_its_own(client: docker.DockerClient, spec: NodeSpec, container: Container) -> None:
@@ -207,10 +226,16 @@ def _address(container: Container, spec: NodeSpec) -> str:
     return str(endpoint["IPAMConfig"]["IPv4Address"])
 
 
+def _ssh_endpoint(container: Container, spec: NodeSpec) -> tuple[str, int]:
+    """Return the address and port of the node's SSH server; those of a pod are its host's."""
+    return pod.endpoint(container) if spec.like == pod.POD else (_address(container, spec), SSH_PORT)
+
+
 def _ensure_keys(container: Container, user: str, client_public: str) -> str:
     """Let the lab's key in, give the node a host key if it has none, and return the public host key."""
     host_public = _read_file(container, f"{HOST_KEY}.pub")
-    files = {f"/home/{user}/.ssh/authorized_keys": (f"{client_public}\n", 0o600, 1000)}
+    home, owner = ("/root", 0) if user == "root" else (f"/home/{user}", 1000)
+    files = {f"{home}/.ssh/authorized_keys": (f"{client_public}\n", 0o600, owner)}
     if host_public is None:
         pair = new_key_pair()
         host_public = pair.public
@@ -243,44 +268,48 @@ def _read_file(container: Container, path: str) -> str | None:
         return file.read().decode() if file else None
 
 
-def _wait(container: Container, address: str, *, boots_on: bool) -> None:
-    """Wait until sshd greets and systemd has finished booting or, for a machine that `boots_on`, allows logins."""
+def _wait(container: Container, address: str, port: int, like: Like) -> None:
+    """Wait until the node's sshd greets and its systemd, if it has one, is ready."""
     deadline = time.monotonic() + READY_LIMIT_S
     while True:
-        problem = _not_ready(container, address, boots_on=boots_on)
+        problem = _not_ready(container, address, port, like)
         if problem is None:
             return
         if time.monotonic() > deadline:
-            raise LabError(_failure(container, problem))
+            raise LabError(_failure(container, problem, like))
         time.sleep(0.1)
 
 
-def _not_ready(container: Container, address: str, *, boots_on: bool) -> str | None:
+def _not_ready(container: Container, address: str, port: int, like: Like) -> str | None:
     """Return a missing condition of the node, or None."""
     container.reload()
     if container.status != "running":
         return f"the container is {container.status}"
+    if like != pod.POD and (problem := _booting(container, like)):
+        return problem
     try:
-        question = ["is-active", "systemd-user-sessions.service"] if boots_on else ["is-system-running"]
+        with socket.create_connection((address, port), timeout=2) as connection:
+            return None if connection.recv(4) == b"SSH-" else f"port {port} of {address} is not an SSH server"
+    except OSError as error:
+        return f"sshd on {address} port {port} does not answer ({error})"
+
+
+def _booting(container: Container, like: Like) -> str:
+    """Return why systemd is not ready, if so. A cloud machine is ready while it still boots: it only allows logins."""
+    question = ["is-active", "systemd-user-sessions.service"] if like == "cloud" else ["is-system-running"]
+    try:
         state = container.exec_run(["systemctl", *question]).output.decode(errors="replace").strip()
     except APIError as error:
         return f"the container runs no commands ({error.explanation})"
-    if state not in {"running", "degraded", "active"}:
-        return f"systemd is `{state}`"
-    try:
-        with socket.create_connection((address, SSH_PORT), timeout=2) as connection:
-            return None if connection.recv(4) == b"SSH-" else f"port {SSH_PORT} of {address} is not an SSH server"
-    except OSError as error:
-        return f"sshd on {address} does not answer ({error})"
+    return "" if state in {"running", "degraded", "active"} else f"systemd is `{state}`"
 
 
-def _failure(container: Container, problem: str) -> str:
+def _failure(container: Container, problem: str, like: Like) -> str:
     """Return one line on a node that did not come up."""
-    log = container.logs(tail=5).decode(errors="replace")
-    if container.status == "running":
-        log += container.exec_run(["journalctl", "-n", "5", "--no-pager", "-o", "cat"]).output.decode(errors="replace")
-    lines = " | ".join(line.strip() for line in log.splitlines() if line.strip())
+    log, journal = container.logs(tail=5).decode(errors="replace"), ["journalctl", "-n", "5", "--no-pager", "-o", "cat"]
     name = container.name
-    return (
-        f"{name} is not ready after {READY_LIMIT_S:.0f} s: {problem}: {lines}; see `docker exec {name} journalctl -b`"
-    )
+    see = f"docker logs {name}" if like == pod.POD else f"docker exec {name} journalctl -b"
+    if container.status == "running" and like != pod.POD:
+        log += container.exec_run(journal).output.decode(errors="replace")
+    lines = " | ".join(line.strip() for line in log.splitlines() if line.strip())
+    return f"{name} is not ready after {READY_LIMIT_S:.0f} s: {problem}: {lines}; see `{see}`"

@@ -9,12 +9,15 @@ from typing import Literal, get_args
 
 OfDistribution = Literal["bookworm", "forky", "ubuntu-24.04"]
 """A plain machine of another distribution than the lab's own (lab/distributions.py)."""
-Profile = Literal["cloud", "server", "desktop", OfDistribution]
+HeadProfile = Literal["cloud", "server", "desktop", OfDistribution]
+"""A machine that can be a head node."""
+Profile = Literal[HeadProfile, "pod"]
 Like = Literal["", Profile]
 """A machine's profile; empty for the lab's plain machine."""
 
-_OWN_LOGINS: dict[Like, str] = {"cloud": "ubuntu", "desktop": "maria"}
+_OWN_LOGINS: dict[Like, str] = {"cloud": "ubuntu", "desktop": "maria", "pod": "root"}
 
+HEAD_PROFILES: tuple[HeadProfile, ...] = get_args(HeadProfile)
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 PLAIN: tuple[Like, ...] = ("", *get_args(OfDistribution))
 FOLDER = Path(__file__).parent
@@ -45,14 +48,16 @@ def interface(name: str, subnet: str, address: str, *, routed: bool = False) -> 
 
 
 def login(like: Like) -> str:
-    """Return the account, uid 1000 with password-less sudo, that the lab's key opens."""
+    """Return the account that the lab's key opens: root of a pod, else uid 1000 with password-less sudo."""
     return _OWN_LOGINS.get(like, "admin")
 
 
 def host_name(like: Like, node: str, address: str) -> str:
-    """Return the machine's own host name; only a plain machine uses its lab name."""
+    """Return the machine's own host name; only a plain machine uses its lab name. Docker names a pod: empty."""
     if like in PLAIN:
         return node
+    if like == "pod":
+        return ""
     return f"ip-{address.replace('.', '-')}" if like == "cloud" else f"{node}-{like}"
 
 

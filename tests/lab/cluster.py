@@ -24,7 +24,7 @@ from cli.pulumi.find_engine import IN_PROCESS, Found
 from cli.pulumi.workspace import PROJECT, ROOT, Workspace
 from engine.events import Event, Summary
 from lab import docker_daemon as lab_engine
-from lab import network
+from lab import network, pod_restarts
 from lab import node as machine
 from lab.identity import container_name, lab_id
 from lab.profiles.machine import Like
@@ -209,14 +209,44 @@ def own_machine(
     network.up(client, NetworkSpec(**place, sites={site: None}))
     made = machine.up(client, MachineSpec(**place, node=node, site=site, bare=bare, like=like, busy=busy))
     client.close()
-    key_file = lab_commands.STATE_DIR / lab / "id_ed25519"
+    return _host(lab, node, made)
+
+
+def stop_pod(lab: str, node: str, site: str) -> None:
+    """Kill a pod."""
+    client = lab_engine.connect()
+    pod_restarts.stop(client, _pod(lab, node, site))
+    client.close()
+
+
+def start_pod(lab: str, node: str, site: str) -> dict[str, Any]:
+    """Start a stopped pod; return it as a host of a stack's config."""
+    client = lab_engine.connect()
+    started = pod_restarts.start(client, _pod(lab, node, site))
+    client.close()
+    return _host(lab, node, started)
+
+
+def recreate_pod(lab: str, node: str, site: str) -> dict[str, Any]:
+    """Replace a pod, with only /workspace kept; return it as a host of a stack's config."""
+    client = lab_engine.connect()
+    replaced = pod_restarts.recreate(client, _pod(lab, node, site))
+    client.close()
+    return _host(lab, node, replaced)
+
+
+def _pod(lab: str, node: str, site: str) -> MachineSpec:
+    return MachineSpec(lab=lab, state_dir=lab_commands.STATE_DIR, node=node, site=site, like="pod")
+
+
+def _host(lab: str, node: str, address: machine.NodeAddress) -> dict[str, Any]:
     return {
         "name": node,
-        "address": made.address,
-        "port": made.port,
-        "user": made.user,
-        "private_key_file": str(key_file),
-        "host_key": made.host_key,
+        "address": address.address,
+        "port": address.port,
+        "user": address.user,
+        "private_key_file": str(lab_commands.STATE_DIR / lab / "id_ed25519"),
+        "host_key": address.host_key,
     }
 
 

@@ -12,7 +12,7 @@ from components.settings.network_names import TAILNET
 from components.settings.problems import shown
 from components.settings.section import Section, key, yes_no
 from components.settings.types import Feature, Whole, refuse
-from lab.profiles.machine import PROFILES, Like, Profile
+from lab.profiles.machine import HEAD_PROFILES, PROFILES, HeadProfile, Like, Profile
 from lab.subnets import is_private
 from stacks.sites.kind import NodeSpec, Site, Spot, features_key, kind_key, spot_key
 from stacks.sites.pools import PoolName, pool_count_key, pool_name_key, pool_node_names
@@ -38,11 +38,12 @@ def _subnet(value: object) -> object:
 Subnet = Annotated[ipaddress.IPv4Network, BeforeValidator(_subnet)]
 
 
-def _like_key(machines: str) -> Any:
+def _like_key(machines: str, profiles: tuple[Profile, ...]) -> Any:
+    pod = ", `pod` (a container without systemd)" if "pod" in profiles else ""
     return key(
-        f"the machine that {machines}: `cloud`, `server` or `desktop` (lab/profiles), or a plain machine of a "
+        f"the machine that {machines}: `cloud`, `server` or `desktop` (lab/profiles){pod}, or a plain machine of a "
         "distribution other than Debian 13",
-        wants=f"{', '.join(PROFILES[:-1])} or {PROFILES[-1]}",
+        wants=f"{', '.join(profiles[:-1])} or {profiles[-1]}",
         breaks="the lab has no image of such a machine",
         fix="write one of these, or leave it out for the lab's plain machine",
         default=None,
@@ -58,7 +59,7 @@ class LabPool(Section):
     price_per_hour: Price | None = price_key("each node, for trying out prices (default: the site's price)")
     spot: Spot | None = spot_key("the nodes, for trying out notices,")
     bare: bool = yes_no("use an image without Slurm's packages, like a new machine", False)
-    like: Profile | None = _like_key("the nodes imitate, with only that machine's software")
+    like: Profile | None = _like_key("the nodes imitate, with only that machine's software", PROFILES)
 
 
 class LabSite(Site):
@@ -80,7 +81,7 @@ class LabSite(Site):
         fix="write [{name: a, count: 1}]",
         default=(),
     )
-    head_like: Profile | None = _like_key("the head node imitates, if it is at this site")
+    head_like: HeadProfile | None = _like_key("the head node imitates, if it is at this site", HEAD_PROFILES)
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ def nodes(site: LabSite, head: Head) -> list[LabNode]:
             bare=pool.bare,
             like=pool.like or "",
             spot=pool.spot or "",
+            pod=pool.like == "pod",
         )
         for pool in site.pools
         for name in pool_node_names(pool.name, pool.count)

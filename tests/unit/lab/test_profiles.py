@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from engine.locks import locked
-from lab import binaries, images
+from lab import binaries, debian, images
 from lab.distributions import OTHERS, Distribution
 from lab.errors import LabError
 from lab.identity import fabric_name, network_name
@@ -31,8 +31,9 @@ def test_an_interface_has_its_networks_prefix_and_a_routed_one_its_first_address
 def test_only_a_plain_machine_is_called_what_the_lab_calls_it() -> None:
     likes: tuple[Like, ...] = ("", *PROFILES)
     names = [host_name(like, "n1", "10.1.2.10") for like in likes]
-    assert names == ["n1", "ip-10-1-2-10", "n1-server", "n1-desktop", *["n1"] * len(OTHERS)]
-    assert [login(like) for like in ("cloud", "desktop", "bookworm", "")] == ["ubuntu", "maria", "admin", "admin"]
+    assert names == ["n1", "ip-10-1-2-10", "n1-server", "n1-desktop", *["n1"] * len(OTHERS), ""]
+    logins = [login(like) for like in ("cloud", "desktop", "bookworm", "pod", "")]
+    assert logins == ["ubuntu", "maria", "admin", "root", "admin"]
 
 
 def test_a_cloud_machine_finds_its_name_and_both_interfaces_in_its_seed() -> None:
@@ -107,6 +108,37 @@ def test_a_change_of_what_all_profiles_share_changes_them_all(folder: Path) -> N
     before = images.tags()
     (folder / "boot.sh").write_text("")
     assert changed(before) == {"cloud", "server", "desktop"}
+
+
+def test_a_change_of_a_pods_start_leaves_the_images_of_machines_alone(folder: Path) -> None:
+    before = images.tags()
+    (folder / "pod" / "start.sh").write_text("")
+    assert changed(before) == {"pod"}
+
+
+def test_a_pod_is_built_on_the_distributions_base_with_the_labs_package_sources(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[tuple[str, set[str], dict[str, str] | None]] = []
+
+    def build(
+        client: object, tag: str, context: Path, target: str = "", arguments: dict[str, str] | None = None
+    ) -> None:
+        built.append((tag, {file.name for file in context.iterdir()}, arguments))
+
+    programs = {name: tmp_path / name for name in ("tailscale", "tailscaled", "unit", "defaults", "control")}
+    for program in programs.values():
+        program.touch()
+    monkeypatch.setattr(images, "_exists", lambda client, tag: False)
+    monkeypatch.setattr(images, "_build", build)
+    monkeypatch.setattr(binaries, "ready", lambda cache: binaries.Binaries(**programs))
+    monkeypatch.setattr(debian, "find_mirrors", lambda: debian.Mirrors("http://mirror", None))
+    monkeypatch.setattr(debian, "ensure_base", lambda client, mirrors, cache: "base:1")
+    pod = images.tags().profiles["pod"]
+    images.ensure_images(cast("Any", None), [pod], tmp_path)
+    assert built == [
+        (pod, {"Dockerfile", "start.sh", "sources.list", "tailscale", "tailscaled"}, {"BASE": "base:1"}),
+    ]
 
 
 def test_another_taken_uid_is_another_image(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -691,7 +691,13 @@ def bad_cases() -> list[Bad]:
             "a machine that the lab has no profile of is refused",
             pools("[{name: a, like: mainframe}]"),
             "sites[0].pools[0].like",
-            ("'mainframe' is not cloud, server, desktop, bookworm, forky or ubuntu-24.04", "no image"),
+            ("'mainframe' is not cloud, server, desktop, bookworm, forky, ubuntu-24.04 or pod", "no image"),
+        ),
+        Bad(
+            "a head node that is a pod is refused",
+            "sites: [{name: one, kind: lab, head_like: pod, pools: [{name: a}]}]",
+            "sites[0].head_like",
+            ("'pod' is not cloud, server, desktop, bookworm, forky or ubuntu-24.04", "no image"),
         ),
         # users
         *bad_users_keys(),
