@@ -78,14 +78,25 @@ class Cluster(pulumi.ComponentResource):
 
         head, *nodes = [replace(host, relay_port=relay_port(settings.tailnet, host.name)) for host in (head, *nodes)]
         self.head = HeadNode(
-            head, settings, munge, cluster_roles, values_of(head), secrets, access, sites=sites, opts=child
+            head,
+            settings,
+            munge,
+            cluster_roles,
+            values_of(head),
+            secrets,
+            access,
+            sites=sites,
+            pods=any(node.pod for node in nodes),
+            opts=child,
         )
         self.nodes = [
             ComputeNode(node, self.head.link, cluster_roles, values_of(node), secrets, access, opts=child)
             for node in nodes
         ]
         self.head.services()
-        members: list[HeadNode | ComputeNode] = [*([self.head] if settings.head.compute else []), *self.nodes]
+        # Jobs do not span pods, and a pod has no share.
+        measured = [node for node in self.nodes if not node.host.pod]
+        members: list[HeadNode | ComputeNode] = [*([self.head] if settings.head.compute else []), *measured]
         self.validation = NcclValidation(self.head.link, members, settings.validation, measured_before, opts=child)
         self.training: TrainingBenchmark | None = None
         if settings.validation.training is not None:

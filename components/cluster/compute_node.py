@@ -94,7 +94,7 @@ def _joined_header(
             "NODE_FIREWALL": joined_facts["firewall"] or "",
             "NODE_HOST_KEY": joined_facts["host_key"],
             "NODE_SSHD_PORT": joined_facts["sshd_port"],
-            "NODE_NETWORKS": json.dumps(joined_facts["fabric"]),
+            "NODE_NETWORKS": json.dumps(joined_facts.get("fabric")),
             "NODE_PROBLEM": _problem(host, [resolved["facts"], joined_facts]),
         }
 
@@ -130,6 +130,7 @@ class Steps:
     node: tuple[str, ...] = composition.NODE
     services: tuple[str, ...] = composition.NODE_SERVICES
     leave: tuple[str, ...] = composition.LEAVE
+    register: tuple[str, ...] = composition.REGISTER
 
 
 MACHINE = Steps()
@@ -138,6 +139,7 @@ POD = Steps(
     join=composition.JOIN_OF_POD,
     node=composition.POD,
     leave=composition.LEAVE_OF_POD,
+    register=composition.REGISTER_OF_POD,
 )
 
 
@@ -155,7 +157,11 @@ def _scripts(roles: tuple[Role, ...], steps: Steps) -> tuple[composition.Script,
     # The head node may need a while longer, so the join installs packages of the next step.
     join = composition.compose(roles, steps.join, ahead=steps.node)
     node = composition.compose(roles, steps.node)
-    return check, join, node.with_texts({"NODE_LEAVE_PLAN": composition.leave_program(roles, steps.leave).file})
+    plans = {
+        "NODE_LEAVE_PLAN": composition.leave_program(roles, steps.leave).file,
+        "NODE_BOOT_PLAN": composition.boot_program(roles).file,
+    }
+    return check, join, node.with_texts({name: plans[name] for name in plans.keys() & node.phases})
 
 
 class ComputeNode(pulumi.ComponentResource):
@@ -237,18 +243,21 @@ class ComputeNode(pulumi.ComponentResource):
         register = Step(
             f"{host.name}-register",
             head.machine,
-            composition.compose(roles, composition.REGISTER),
+            composition.compose(roles, steps.register),
             values,
             secrets=secrets,
             label=f"{host.name}: register on the head node",
-            answer=composition.answer(roles, composition.REGISTER),
+            answer=composition.answer(roles, steps.register),
             parent=self,
             depends_on=[*in_tailnet, *([head.ready] if head.ready else [])],
             limit_seconds=limit_with_jobs(head.settings),
             lock=None,
         )
-        self.fabric = OutputField(register.result, "fabric")
-        leave = composition.leave_program(roles, steps.leave)
+        self.fabric = pulumi.Output.from_input(None) if host.pod else OutputField(register.result, "fabric")
+        kept = {
+            "NODE_LEAVE_VALUES": composition.leave_program(roles, steps.leave),
+            **({"NODE_BOOT_VALUES": composition.boot_program(roles)} if host.pod else {}),
+        }
         node = Step(
             f"{host.name}-node",
             host,
@@ -258,9 +267,13 @@ class ComputeNode(pulumi.ComponentResource):
                 "NODE_AUTHORITIES": OutputField(register.result, "authorities"),
                 "NODE_CERTIFICATE": OutputField(register.result, "certificate"),
                 "HEAD_PROBLEM": OutputField(register.result, "problem"),
-                "NODE_LEAVE_VALUES": combine(
-                    {name: values[name] for name in leave.reads}, lambda resolved: kept_request(host.name, resolved)
-                ),
+                **{
+                    name: combine(
+                        {value: values[value] for value in plan.reads},
+                        lambda resolved: kept_request(host.name, resolved),
+                    )
+                    for name, plan in kept.items()
+                },
             },
             secrets=secrets,
             label=f"{host.name}: users, share, slurmd",

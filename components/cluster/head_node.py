@@ -39,9 +39,10 @@ IMPORTS_LIMIT_SECONDS = 3 * 3600
 HOMES_LIMIT_SECONDS = 16 * 3600
 
 
-def scripts_for_nodes(roles: Sequence[Role]) -> tuple[composition.Script, ...]:
-    """Return the scripts of the head node's steps for nodes: registration and measurement."""
-    return composition.compose(roles, composition.REGISTER), measuring_plan.script()
+def scripts_for_nodes(roles: Sequence[Role], *, pods: bool) -> tuple[composition.Script, ...]:
+    """Return the scripts of the head node's steps for nodes: registration and measurement. `pods`: some are pods."""
+    of_pods = [composition.compose(composition.on_pods(roles), composition.REGISTER_OF_POD)] if pods else []
+    return composition.compose(roles, composition.REGISTER), *of_pods, measuring_plan.script()
 
 
 def _optional_scripts(settings: ClusterSettings) -> tuple[composition.Script, ...]:
@@ -72,6 +73,7 @@ class HeadNode(pulumi.ComponentResource):
 
     values, secrets   header values from the cluster's config, by name
     access            access to the tailnet
+    pods              whether some of the stack's nodes are pods
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class HeadNode(pulumi.ComponentResource):
         access: TailnetAccess,
         *,
         sites: Sequence[str],
+        pods: bool = False,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         # The state keeps the host key, to recognize the machine (cli/checks). If the stack makes the machine, the key
@@ -111,7 +114,7 @@ class HeadNode(pulumi.ComponentResource):
                 join_script,
                 head_script,
                 self._services,
-                *scripts_for_nodes(roles),
+                *scripts_for_nodes(roles, pods=pods),
                 *_optional_scripts(settings),
             ),
             label=f"{host.name}: copy setup scripts",

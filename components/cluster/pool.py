@@ -67,17 +67,17 @@ class Pool(pulumi.ComponentResource):
         }
         # Two pools may run at the same time.
         link = replace(link, machine=replace(link.machine, scripts_folder=f".tailrack/{owner}/scripts"))
+        members = placeholders or nodes
         reserve_script = composition.compose(pool_roles, composition.POOL)
         scripts = deliver(
             f"{name}-scripts",
             link.machine,
-            (reserve_script, *scripts_for_nodes(pool_roles)),
+            (reserve_script, *scripts_for_nodes(pool_roles, pods=any(node.pod for node in members))),
             label=f"{name}: copy setup scripts to the head node",
             parent=self,
             repair=json.dumps(settings.repair, sort_keys=True),
         )
         # This step runs first and is undone last: it rejects names in use before a machine is changed.
-        members = placeholders or nodes
         if settings.elastic:
             nodes = [promised(node, settings.elastic) for node in nodes]
         reserve = Step(
@@ -113,8 +113,9 @@ class Pool(pulumi.ComponentResource):
             )
             for node in nodes
         ]
+        measured = [node for node in self.nodes if not node.host.pod]
         self.validation = (
-            NcclValidation(link, self.nodes, settings.validation, measured_before, peer, opts=child) if peer else None
+            NcclValidation(link, measured, settings.validation, measured_before, peer, opts=child) if peer else None
         )
         self.register_outputs({})
 

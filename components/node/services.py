@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from components.node import files, run, systemd
 from components.node.failure import Failure
-from components.node.files import File
 from components.node.locks import PRIVATE
 from components.node.run import attempt
 from components.node.state import LOG_DIR
@@ -45,11 +44,24 @@ def on_runit() -> bool:
     return files.exists(SUPERVISOR)
 
 
+def keep_running(name: str, program: str, host: str, *, restart_it: bool = False) -> None:
+    """Keep a program running on a pod. A changed one starts again. Raises Failure if it does not start.
+
+    restart_it   whether it starts again in any case
+    """
+    ran = is_active(name)
+    changed = write(name, program)
+    if ran and (changed or restart_it):
+        restart(name)
+    else:
+        start(name, host)
+
+
 def write(name: str, program: str) -> bool:
     """Write the program of a service, and return whether it changed. `start` or `restart` puts it into effect."""
     files.make_folder(f"{LOG_DIR}/{name}")
-    rows = [File(f"{_folder(name)}/log/run", _LOG_TEXT.format(folder=f"{LOG_DIR}/{name}"), 0o755)]
-    files.write_all(rows)
+    # The service comes last, when its log is there.
+    files.write(f"{_folder(name)}/log/run", _LOG_TEXT.format(folder=f"{LOG_DIR}/{name}"), 0o755)
     return files.write(f"{_folder(name)}/run", program, 0o755)
 
 
@@ -64,7 +76,12 @@ def start_all() -> None:
 def start(name: str, host: str) -> None:
     """Wait until a service runs. Raises Failure."""
     if not wait_until(lambda: is_active(name) or attempt("sv", "start", _folder(name)).ok, _FOUND_SECONDS):
-        raise Failure(f"{name} does not start", f"see 'tail {LOG_DIR}/{name}/current' on {host}")
+        raise Failure(f"{name} does not start", f"see {log_of(name, host)}")
+
+
+def log_of(name: str, host: str) -> str:
+    """Return the command that shows the log of a service or a unit, for a message."""
+    return f"'tail {LOG_DIR}/{name}/current' on {host}" if on_runit() else f"'journalctl -u {name}' on {host}"
 
 
 def is_active(name: str) -> bool:

@@ -37,8 +37,10 @@ LEAVE = ("leave",)
 CHECK_OF_POD = ("check", "check_node", "pod_check")
 JOIN_OF_POD = ("join", "pod_join", "check_path")
 POD = ("machine", "node", "compute", "pod")
+REGISTER_OF_POD = ("register", "pod_register")
 LEAVE_OF_POD = ("pod_leave", "leave")
-_ONLY_PODS = ("pod_check", "pod_join", "pod", "pod_leave")
+BOOT_OF_POD = ("machine", "pod_boot")
+_ONLY_PODS = ("pod_check", "pod_join", "pod", "pod_register", "pod_leave", "pod_boot")
 
 # The actions of a step.
 _ACTIONS = ("up", "down", "recall")
@@ -207,6 +209,17 @@ def _leave_program(roles: tuple[Role, ...], phases: tuple[str, ...]) -> Script:
     parts = _Parts(roles, phases)
     calls = [call for role in reversed(roles) for phase in phases for call in parts.calls(role, phase)]
     return parts.script({"leave": tuple(calls)})
+
+
+def boot_program(roles: Sequence[Role]) -> Script:
+    """Return the plan with which a pod comes back in a new container, from what its volume has."""
+    return _boot_program(tuple(roles))
+
+
+@lru_cache
+def _boot_program(roles: tuple[Role, ...]) -> Script:
+    parts = _Parts(roles, BOOT_OF_POD)
+    return parts.script({"boot": tuple(call for role, phase in parts.parts for call in parts.calls(role, phase))})
 
 
 def expire_program(roles: Sequence[Role]) -> Script:

@@ -21,7 +21,8 @@ def pod_check(step: Step) -> None:
         )
     if not exists("apt-get"):
         raise Failure(
-            "the image is not Debian or Ubuntu: there is no apt-get", f"start {step.host} from an image of one of the two"
+            "the image is not Debian or Ubuntu: there is no apt-get",
+            f"start {step.host} from an image of one of the two",
         )
     _check_volume(step.host)
     report_size(step)

@@ -12,6 +12,7 @@ from components.node.log import note
 from components.node.passwd import user_named
 from components.node.run import attempt, succeeds
 from components.node.step.step import STATE_DIR, Step
+from components.node.waiting import wait_until
 from components.roles.foreign_cluster.foreign import set_aside
 from components.roles.munge.keys import DIGESTS, KEY, NEXT, digest_of, is_foreign, take_folder
 from components.roles.ssh_trust.answers import ANSWERS
@@ -66,10 +67,10 @@ def install_key(step: Step, values: JoinValues) -> bool | None:
     return changed
 
 
-def finish_key(host: str) -> None:
-    """Note that munged has the key. Raises Failure if it has not."""
+def finish_key(host: str, seconds: float = 0) -> None:
+    """Note that munged has the key. Raises Failure if it has not within a number of seconds."""
     files.remove(NEXT)
-    if not succeeds("unmunge", stdin=attempt("munge", "-n").output):
+    if not wait_until(lambda: succeeds("unmunge", stdin=attempt("munge", "-n").output), seconds):
         raise _failure("munge cannot read its own credential", host)
 
 
@@ -105,7 +106,7 @@ def _failure(reason: str, host: str) -> Failure:
             "to root), then run up again"
         )
     else:
-        remedy = f"see 'journalctl -u munge' on {host}"
+        remedy = f"see {services.log_of('munge', host)}"
     return Failure(f"{reason}{f' ({error})' if error else ''}", remedy)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from components.node import services
 from components.node.step.step import Step
-from components.node.waiting import wait_until
-from components.node.run import succeeds
 from components.roles.munge.join import JoinValues, finish_key, install_key
 
 SERVICE = "munge"
@@ -14,7 +12,7 @@ _PROGRAM = """#!/bin/sh
 # Written by tailrack.
 exec 2>&1
 install -d -o munge -g munge -m 0755 /run/munge
-exec setpriv --reuid=munge --regid=munge --clear-groups munged --foreground"""
+exec chpst -u munge munged --foreground"""
 
 
 def pod_join(step: Step, values: JoinValues) -> None:
@@ -22,9 +20,5 @@ def pod_join(step: Step, values: JoinValues) -> None:
     changed = install_key(step, values)
     if changed is None:
         return
-    written = services.write(SERVICE, _PROGRAM)
-    services.start(SERVICE, step.host)
-    if changed or written:
-        services.restart(SERVICE)
-    wait_until(lambda: succeeds("munge", "-n"), _ANSWER_SECONDS)
-    finish_key(step.host)
+    services.keep_running(SERVICE, _PROGRAM, step.host, restart_it=changed)
+    finish_key(step.host, _ANSWER_SECONDS)

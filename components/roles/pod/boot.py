@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from components.node import files, run
 from components.node.locks import PRIVATE, Lock
-from components.node.proxy import proxy_variables
 from components.node.program import run_program
+from components.node.proxy import proxy_variables
 from components.node.step import kept
 from components.node.step.main import prepare_folders
 from components.roles.pod.saved import restore

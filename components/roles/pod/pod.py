@@ -13,8 +13,8 @@ from components.roles.pod.homes import make_homes
 from components.roles.pod.library import CONF, SOURCE, conf_text, library_path
 from components.roles.pod.paths import BOOT
 from components.roles.pod.saved import save
-from components.roles.users.accounts import UsersValues
 from components.roles.tailnet import tailscale
+from components.roles.users.accounts import UsersValues
 
 TASK_PROLOG = "/usr/local/lib/tailrack/task-prolog"
 

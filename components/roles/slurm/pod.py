@@ -52,12 +52,10 @@ def pod(step: Step, values: PodValues) -> None:
     files.write(_HEALTH_CHECK, _HEALTH_CHECK_TEXT, 0o755)
     library = library_path(values.pod_library)
     server = f"{values.head_address}:{CONTROLLER_PORT}"
-    program = _PROGRAM.format(
-        library=library, host=step.host, server=server, conf=shlex.quote(dynamic_conf(values))
-    )
+    program = _PROGRAM.format(library=library, host=step.host, server=server, conf=shlex.quote(dynamic_conf(values)))
     # Slurm's programs use the tailnet too.
     os.environ["LD_PRELOAD"] = library
-    step.at_end.append(lambda: os.environ.pop("LD_PRELOAD", None))
+    step.at_end.append(_without_library)
     runs = services.is_active(SERVICE)
     changed = services.write(SERVICE, program)
     node = read_node(step.host) if runs else None
@@ -79,3 +77,7 @@ def _start(host: str, *, changed: bool) -> NodeState | None:
     if changed:
         services.restart_later(SERVICE)
     return wait_for(lambda: read_node(host), REGISTER_LIMIT)
+
+
+def _without_library() -> None:
+    os.environ.pop("LD_PRELOAD", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from components.node import services
 from components.node.failure import Failure
 from components.node.log import note
 from components.node.run import attempt, exists, succeeds
@@ -45,7 +46,7 @@ class Usability:
         raise Failure(
             f"the controller at {self._head_address} does not see this node as usable "
             f"({f'{node.state} {node.reason}' if node else ''})",
-            f"see 'journalctl -u slurmd' on {self._host} and 'sinfo -R' on the head node{_clock_hint()}",
+            f"see {services.log_of('slurmd', self._host)} and 'sinfo -R' on the head node{_clock_hint()}",
         )
 
     def _settled(self) -> bool:

@@ -50,9 +50,15 @@ def install(text: str) -> None:
     if certificate != shown and _number(certificate) > _number(shown):
         files.write(path, certificate)
         if services.on_runit():
-            services.restart_later(POD_SERVICE)
+            _restart_pods_server()
         else:
             sshd.reload_valid()
+
+
+def _restart_pods_server() -> None:
+    # The first certificate comes before the server.
+    if services.is_active(POD_SERVICE):
+        services.restart(POD_SERVICE)
 
 
 def host_key_file() -> str:

@@ -41,7 +41,4 @@ def pod(step: Step, values: TrustValues) -> None:
     authorities.let_ask(_FROM)
     changed = files.write(_CONF, _CONF_TEXT)
     certificate.install(values.node_certificate)
-    changed = services.write(POD_SERVICE, _PROGRAM) or changed
-    services.start(POD_SERVICE, step.host)
-    if changed:
-        services.restart(POD_SERVICE)
+    services.keep_running(POD_SERVICE, _PROGRAM, step.host, restart_it=changed)

@@ -1,7 +1,7 @@
 """Join the tailnet from a pod, which has no TUN device.
 
-tailscaled passes connections from the tailnet to 127.0.0.1, and programs reach the tailnet through its proxy (the library
-of role pod).
+tailscaled passes connections from the tailnet to 127.0.0.1, and programs reach the tailnet through its proxy (the
+library of role pod).
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def pod_join(step: Step, values: JoinValues) -> None:
     install(host)
     require_new_enough(host)
     files.make_folder(TAILNET, 0o700)
-    changed = services.write(SERVICE, _PROGRAM)
+    # runsvdir looks for services when it starts, and then every five seconds.
+    if not services.on_runit():
+        services.write(SERVICE, _PROGRAM)
     services.start_all()
-    services.start(SERVICE, host)
-    if changed:
-        services.restart(SERVICE)
+    services.keep_running(SERVICE, _PROGRAM, host)
     if not wait_until(lambda: Tailscale().state in _SETTLED, _ANSWER_SECONDS):
-        raise Failure("tailscaled does not start", f"see 'tail /var/log/tailrack/{SERVICE}/current' on {host}")
+        raise Failure("tailscaled does not start", f"see {services.log_of(SERVICE, host)}")
     _join(values, host)
     step.result("tailnet_ip", tailscale.address())
     step.result("firewall", "")

@@ -3,7 +3,7 @@
 from components.settings.draft import Draft
 from components.settings.problems import Report
 
-_RISK = "root of the hosts on which the pods run can read the cluster's munge key, and act as any user of the cluster with it"
+_RISK = "root of the pods' hosts can read the cluster's munge key, and act as any user of the cluster with it"
 # Providers whose machines are pods.
 _OF_PODS = frozenset({"runpod"})
 
