@@ -36,6 +36,7 @@ from components.roles.names.role import role as names
 from components.roles.nfs_exports.role import role as nfs_exports
 from components.roles.pam_slurm_adopt.role import role as pam_slurm_adopt
 from components.roles.pod.role import role as pod
+from components.roles.pod_staging.role import role as pod_staging
 from components.roles.profiling.role import role as profiling
 from components.roles.restore.role import role as restore
 from components.roles.role import USERS, Holder, Role, Value, Word
@@ -86,6 +87,7 @@ ROLES: Sequence[Callable[[ClusterSettings], Role | None]] = (
     job_hangs,
     slurm,
     spot_notice,
+    pod_staging,
     budget,
     datasets,
     pam_slurm_adopt,

@@ -12,6 +12,9 @@ from components.settings.types import GPUS_FOUND
 if TYPE_CHECKING:
     from components.host import Host
 
+# The feature of nodes that are pods, and the part of the submit script that checks their jobs (role pod_staging).
+POD = "pod"
+POD_JOBS = "/usr/local/lib/tailrack/pod-jobs.lua"
 # Memory reserved for the system, tailscaled and slurmd: a share, between two amounts in MB.
 _RESERVED_SHARE = 16
 _RESERVED_MB = (256, 8192)
@@ -96,14 +99,19 @@ def outside_all(node_set: str) -> str:
     return f"# Not in partition all: {node_set}"
 
 
+def of_pods(node_set: str) -> str:
+    """Return a comment of slurm.conf: the nodes of a site's NodeSet are pods (merge.py)."""
+    return f"# Pods: {node_set}"
+
+
 def _node_sets(host: Host, gpus: NodeGpus) -> list[tuple[str, str]]:
-    """Return the NodeSets of a node, each with its partition.
+    """Return the NodeSets of a node, each with its partition. A pod is only in its site's.
 
     A kind that only the machine reports has no partition of that name: it could be the name of a site, and the check of
     the config could not see that.
     """
     sets = [(site_node_set(host.site), host.site)]
-    if gpus.devices:
+    if gpus.devices and not host.pod:
         sets.append((gpu_node_set(gpus.kind), gpus.kind) if gpus.named else (gpu_node_set("found"), GPUS_FOUND))
     return sets
 
@@ -184,13 +192,19 @@ def node_values(host: Host, gpus: NodeGpus | None = None) -> NodeValues:
     sets = _node_sets(host, gpus)
     kind, count = gpus.kind, len(gpus.devices)
     features = [name for name, _ in sets]
-    if gpus.devices and not gpus.named:
+    if gpus.devices and not gpus.named and not host.pod:
         features.append(gpu_node_set(kind))
+    if host.pod:
+        features.append(POD)
     slurm_lines = [line for pair in sets for line in node_set_lines(*pair)]
     lua_lines = [f'member("{host.name}", "{host.site}", "{kind}", {count})']
     if not host.in_all:
         slurm_lines.append(outside_all(site_node_set(host.site)))
         lua_lines.append(f'outside_all("{host.site}")')
+    if host.pod:
+        slurm_lines.append(of_pods(site_node_set(host.site)))
+        # The file is there once a pod has registered.
+        lua_lines.append(f'if not pods then pcall(dofile, "{POD_JOBS}") end if pods then pods("{host.site}") end')
     gres_line = f"NodeName={host.name} Name=gpu Type={kind} File={gpus.files}" if gpus.devices else ""
     return {
         "NODE_FEATURES": ",".join([*features, *host.features]),

@@ -9,14 +9,17 @@ from dataclasses import dataclass
 
 from components.node import files
 from components.roles.slurm import own_keys
-from components.roles.slurm.paths import MEASURE_PARTITION, NODES, POOLS, SERVICES
+from components.roles.slurm.paths import MEASURE_PARTITION, NODES, POOLS, SERVICES, STAGE_IN, STAGE_OUT
 
 Parts = Mapping[str, Mapping[str, str]]
 
 _OLD_GRES = "gres.conf"
 # A site's comment (fragment.py): its nodes are not in partition `all`.
 _OUTSIDE_ALL = re.compile(r"^# Not in partition all: (\S+)$", re.MULTILINE)
+# A site's comment: its nodes are pods.
+_OF_PODS = re.compile(r"^# Pods: (\S+)$", re.MULTILINE)
 _SITE_NODE_SETS = re.compile(r"^NodeSet=(site-\S+) ", re.MULTILINE)
+_NODES = re.compile(r"^PartitionName=\S+ Nodes=(\S+) ")
 _ALL = "PartitionName=all Nodes=ALL "
 _ABOUT_POOLS = ("placeholders", "kept", "memory", "gpu_cpus")
 _ABOUT_NODES = ("site", "profile", "fabric", "memory", "gpu_cpus", "gres", _OLD_GRES)
@@ -65,7 +68,7 @@ def _merge(name: str, text: str, additions: Additions, profiles: Collection[str]
         text, added = own_keys.with_own_keys(text, profiles), own_keys.without_own_keys(added)
     text = "\n".join([text, *added])
     if name == "slurm.conf":
-        text = _with_all(text)
+        text = _with_pods(_with_all(text))
         parts = {**{f"pool {pool}": part for pool, part in additions.pools.items()}, **additions.nodes}
         text = "\n".join([text, *_power_saving(additions.pools)])
         return _with_gpu_cpus(_with_default_memory(text, parts), parts)
@@ -83,6 +86,21 @@ def _with_all(text: str) -> str:
         return text
     every = f"PartitionName={MEASURE_PARTITION} Nodes=ALL MaxTime=INFINITE State=UP"
     return text.replace(_ALL, f"PartitionName=all Nodes={','.join(inside)} ") + f"\n{every}"
+
+
+def _with_pods(text: str) -> str:
+    """Return slurm.conf with the limits of pods' partitions, and the programs that bring a job's files there and back.
+
+    Pods have no network in common, so a job there has one node.
+    """
+    pods = set(_OF_PODS.findall(text))
+    if not pods:
+        return text
+    lines = (
+        f"{line} MaxNodes=1" if (found := _NODES.search(line)) and found[1] in pods else line
+        for line in text.split("\n")
+    )
+    return "\n".join([*lines, f"PrologSlurmctld={STAGE_IN}", f"EpilogSlurmctld={STAGE_OUT}"])
 
 
 def _lines(texts: Iterable[str]) -> list[str]:

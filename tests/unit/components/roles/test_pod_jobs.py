@@ -1,0 +1,147 @@
+"""The check of jobs for pods, run by Lua as slurmctld runs it, and the place of pods in Slurm's files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from components.cluster.cluster import NO_POOL
+from components.cluster.compute_node import node_header
+from components.host import Connection, Host
+from components.node.step.values import read_values
+from components.roles.order import roles
+from components.roles.pod_staging.role import pod_jobs
+from components.roles.slurm.files import controller_files
+from components.roles.slurm.fragment import memory_values, node_values
+from components.roles.slurm.merge import merged
+from components.roles.slurm.node_files import NodeFiles, write_node
+from components.settings.types import Gpu
+from stacks.config import parse
+from tests.unit.configs import LAB
+from tests.unit.shell import Shell
+
+SETTINGS = parse(LAB, base_dir=Path())
+HOME = "/shared/home/ada"
+# The parts of slurmctld that the script uses.
+SLURMCTLD = """
+slurm = {NO_VAL = 4294967294, SUCCESS = 0, ERROR = -1}
+function slurm.log_user(form, ...) print(string.format(form, ...)) end
+function slurm_job_submit(job) print("passed on " .. (job.comment or "")) return 0 end
+function slurm_job_modify() print("passed on") return 0 end
+"""
+
+
+def lua(ending: str) -> str:
+    """Run the script with one partition of pods, one that stages by itself, and an ending."""
+    if not (program := shutil.which("lua5.4") or shutil.which("lua")):
+        pytest.skip("there is no Lua on this machine")
+    text = "\n".join([SLURMCTLD, pod_jobs(SETTINGS), 'pods("pods"); pods("staged", true)', ending])
+    return subprocess.run([program, "-"], input=text, capture_output=True, text=True, check=True).stdout
+
+
+def submit(**fields: object) -> str:
+    job = {"user_name": "ada", "work_dir": HOME, "partition": "pods", "script": "#!/bin/sh", **fields}
+    table = ", ".join(f"{name} = {json.dumps(value)}" for name, value in job.items() if value is not None)
+    return lua(f"print(slurm_job_submit({{min_nodes = slurm.NO_VAL, {table}}}, {{}}, 6001))").removesuffix("\n")
+
+
+REFUSED = [
+    ({}, "add --comment=stage", "-D /tmp"),
+    ({"work_dir": f"{HOME}/run"}, f"do not have {HOME}/run", "--comment=stage"),
+    ({"work_dir": "/shared"}, "do not have /shared", "--comment=stage"),
+    ({"work_dir": "/workspace", "std_out": f"{HOME}/out"}, f"do not have {HOME}/out", "--output=/tmp/%j.out"),
+    ({"work_dir": "/workspace", "std_err": "/shared//x"}, "do not have /shared//x", "--error=/tmp/%j.out"),
+    ({"comment": "stage"}, "a folder below your home", f"{HOME}/run1"),
+    ({"comment": "stage", "work_dir": f"{HOME}/"}, "a folder below your home", f"{HOME}/run1"),
+    ({"comment": "stage", "work_dir": f"{HOME}/../bob/x"}, "a folder below your home", f"{HOME}/run1"),
+    ({"comment": "stage", "work_dir": "/shared/home/adam/run"}, "a folder below your home", f"{HOME}/run1"),
+    ({"comment": "stage", "work_dir": "/workspace"}, "a folder below your home", f"{HOME}/run1"),
+    ({"comment": "stage", "work_dir": f"{HOME}/run", "std_out": f"{HOME}/out"}, "is elsewhere", "--output=%j.out"),
+    ({"comment": "stage", "work_dir": f"{HOME}/run", "std_err": "../err"}, "is elsewhere", "--error=%j.out"),
+    ({"partition": "pods,rack"}, "pods has pods and rack has not", "name one of them"),
+    ({"partition": "rack,pods"}, "pods has pods and rack has not", "name one of them"),
+    ({"min_nodes": 2, "script": None}, "asks for 2", "use -N1"),
+]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=lambda case: str(case[0]))
+def test_a_job_that_a_pod_cannot_run_is_refused_with_what_to_write(case: tuple[dict[str, object], str, str]) -> None:
+    job, *parts = case
+    answer = submit(**job)
+    assert answer.endswith("\n-1")
+    assert all(part in answer for part in parts), answer
+
+
+PASSED: list[dict[str, object]] = [
+    {"partition": None},
+    {"partition": "rack"},
+    {"script": None},
+    {"script": ""},
+    {"work_dir": "/workspace"},
+    {"work_dir": "/workspace/run", "std_out": "/workspace/%j.out"},
+    {"work_dir": "/shared2/run"},
+    {"comment": "stage", "work_dir": f"{HOME}/run"},
+    {"comment": "stage", "work_dir": f"{HOME}/./run//", "std_out": "logs/%j.out", "std_in": "/dev/null"},
+    {"comment": "stage", "work_dir": f"{HOME}/run", "std_out": f"{HOME}/run/%j.out", "min_nodes": 1},
+    {"comment": "stage", "work_dir": f"{HOME}/run", "script": None},
+]
+
+
+@pytest.mark.parametrize("job", PASSED, ids=str)
+def test_other_jobs_are_passed_on_as_they_are(job: dict[str, object]) -> None:
+    assert submit(**job) == f"passed on {job.get('comment', '')}\n0"
+
+
+def test_a_partition_may_stage_by_itself_and_a_job_may_say_no() -> None:
+    assert submit(partition="staged", work_dir=f"{HOME}/run") == "passed on stage\n0"
+    assert submit(partition="staged", work_dir="/workspace") == "passed on \n0"
+    assert submit(partition="staged", work_dir=f"{HOME}/run", script=None) == "passed on stage\n0"
+    assert "add --comment=stage" in submit(partition="staged", work_dir=HOME)
+    assert "-D /tmp" in submit(partition="staged", work_dir=f"{HOME}/run", comment="nostage")
+
+
+def test_a_waiting_job_is_not_moved_to_pods() -> None:
+    moved = 'print(slurm_job_modify({partition = "pods"}, {partition = "rack"}, {}, 6001))'
+    assert lua(moved) == "pods has pods, which do not have this job's files; submit the job again with -p pods\n-1\n"
+    for now, before in (("nil", '"pods"'), ('"rack"', '"pods"'), ('"pods"', '"pods"')):
+        assert lua(f"slurm_job_modify({{partition = {now}}}, {{partition = {before}}}, {{}}, 1)") == "passed on\n"
+
+
+POD = Host(
+    name="p1",
+    site="pods",
+    connection=Connection("", 22, "", "", ""),
+    gpu=Gpu("h100", 8),
+    in_all=False,
+    pod=True,
+)
+
+
+def test_a_pod_is_in_the_partition_of_its_site_alone() -> None:
+    values = node_values(POD)
+    assert values["NODE_FEATURES"] == "site-pods,pod"
+    assert values["NODE_GRES"] == "gpu:h100:8"
+    assert "gpu-h100" not in values["NODE_SLURM_CONF"]
+    assert memory_values(POD, 8, 16000)["NODE_MEMORY"].split()[::2] == ["ALL", "site-pods"]
+
+
+def test_slurmctld_gets_the_limits_and_programs_of_pods_only_while_it_has_pods(shell: Shell) -> None:
+    files = controller_files(SETTINGS, roles(SETTINGS), ["cloud-a"], "100.64.0.1", False)
+    names = {"SLURM_SLURM_CONF": "slurm.conf", "SLURM_JOB_SUBMIT_LUA": "job_submit.lua"}
+    for key, name in names.items():
+        shell.write(f"/var/lib/tailrack/slurm/base/{name}", files[key])
+    with shell.here():
+        before = merged("/var/lib/tailrack/slurm/base")
+        write_node(read_values(NodeFiles, {**node_header(POD), **memory_values(POD, 8, 16000), **NO_POOL}))
+        text = merged("/var/lib/tailrack/slurm/base")
+    assert "PrologSlurmctld" not in before["slurm.conf"]
+    (partition,) = [line for line in text["slurm.conf"].splitlines() if line.startswith("PartitionName=pods ")]
+    assert " MaxNodes=1" in partition
+    assert "PrologSlurmctld=/usr/local/lib/tailrack/pod-stage-in" in text["slurm.conf"].splitlines()
+    assert sum("MaxNodes" in line for line in text["slurm.conf"].splitlines()) == 1
+    assert "PartitionName=all Nodes=site-cloud-a " in text["slurm.conf"]
+    assert any(line.endswith(' if pods then pods("pods") end') for line in text["job_submit.lua"].splitlines())
