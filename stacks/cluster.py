@@ -35,7 +35,13 @@ class ClusterStack:
         head, *nodes = rented.nodes
         created = machines(rented.sites, [head, *nodes], stack, rentals=rented.by_kind)
         self.tailnet = stack_tailnet(
-            config.tailnet, roles(config), rented.sites, created.control_url, stack=stack, name=config.cluster.name
+            config.tailnet,
+            roles(config),
+            rented.sites,
+            created.control_url,
+            stack=stack,
+            name=config.cluster.name,
+            pods=any(node.pod for node in nodes),
         )
         hosts = self.tailnet.hosts(created.hosts)
         if warning := self.tailnet.adoption_warning(hosts):

@@ -80,6 +80,7 @@ class PoolStack:
             name=stack,
             tag=settings.tailnet.tag,
             ephemeral=True,
+            pods=any(node.pod for node in nodes),
         )
         hosts = tailnet.hosts(created.hosts)
         self.pool = Pool(

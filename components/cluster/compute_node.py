@@ -18,6 +18,7 @@ from components.roles.nfs_exports.export import export_line
 from components.roles.role import Role
 from components.roles.slurm.fragment import MemoryValues, NodeGpus, NodeValues, memory_values, node_values
 from components.roles.slurm.machine_keys import MachineKeys, machine_keys
+from components.roles.tailnet.policy import pod_tag
 from components.steps import composition
 from components.steps.command_line import TIME_LIMIT_SECONDS, kept_request
 from components.steps.delivery import deliver
@@ -198,6 +199,11 @@ class ComputeNode(pulumi.ComponentResource):
         self.host = host
         roles, steps = (composition.on_pods(roles), POD) if host.pod else (tuple(roles), MACHINE)
         values = {**values, **head.header, **node_header(host)}
+        if host.pod:
+            values["TAILNET_TAG"] = pod_tag(str(values["TAILNET_TAG"]))
+            if access.for_pods is not None:
+                access = access.for_pods
+                secrets = {**secrets, "TAILNET_AUTH_KEY": pulumi.Output.secret(access.auth_key)}
         check_script, join_script, node_script = _scripts(roles, steps)
         services = _services(roles, steps)
         delivered = deliver(

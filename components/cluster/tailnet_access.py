@@ -18,12 +18,14 @@ class TailnetAccess:
     renewed      whether the key changes from time to time; a machine that has joined does not need it again
     listed       makes the resource whose deletion removes a machine from the tailnet's list, from the machine's name,
                  its tailnet address, a parent and the join; None if the list cannot be changed
+    for_pods     access of pods, which have another tag; None if it is the same
     """
 
     control_url: pulumi.Input[str] = ""
     auth_key: pulumi.Input[str] = ""
     renewed: bool = False
     listed: Callable[[str, pulumi.Output[str], pulumi.Resource, pulumi.Resource], pulumi.Resource] | None = None
+    for_pods: TailnetAccess | None = None
 
     @property
     def renewed_secrets(self) -> tuple[str, ...]:

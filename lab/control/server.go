@@ -23,8 +23,8 @@ import (
 // keepAlive is shorter than the two minutes after which a client takes a silent poll for dead.
 const keepAlive = 50 * time.Second
 
-// server speaks the control protocol of Tailscale's clients, as far as a tailnet without rules needs it; every
-// member may reach every other. tailscale.com/tstest/integration/testcontrol is its model: that one forgets all at a
+// server speaks the control protocol of Tailscale's clients, as far as the lab needs it. Every member may reach every
+// other, unless there is a policy. tailscale.com/tstest/integration/testcontrol is its model: that one forgets all at a
 // restart and keeps members that logged out.
 type server struct {
 	tailnet *tailnet
@@ -34,15 +34,18 @@ type server struct {
 	public  *http.ServeMux
 }
 
-// packetFilter lets every member reach every other, and use any that offers itself as a relay: what a grant of
-// tailscale.com/cap/relay from all to all becomes at Tailscale's own control server, for the two ends and for the relay.
-var packetFilter = append(slices.Clone(tailcfg.FilterAllowAll), tailcfg.FilterRule{
+// relayRule lets every member use any that offers itself as a relay: what a grant of tailscale.com/cap/relay from all to
+// all becomes at Tailscale's own control server, for the two ends and for the relay.
+var relayRule = tailcfg.FilterRule{
 	SrcIPs: []string{"*"},
 	CapGrant: []tailcfg.CapGrant{{
 		Dsts: []netip.Prefix{tsaddr.AllIPv4(), tsaddr.AllIPv6()},
 		Caps: []tailcfg.PeerCapability{tailcfg.PeerCapabilityRelay, tailcfg.PeerCapabilityRelayTarget},
 	}},
-})
+}
+
+// packetFilter lets every member reach every other.
+var packetFilter = append(slices.Clone(tailcfg.FilterAllowAll), relayRule)
 
 type machineKey struct{}
 
@@ -57,6 +60,7 @@ func newServer(name, path, suffix, authKey string) *server {
 		tailnet: members, relays: relayMap(name), authKey: authKey,
 		private: http.NewServeMux(), public: http.NewServeMux(),
 	}
+	go members.watchPolicy()
 	s.private.HandleFunc("POST /machine/register", s.register)
 	s.private.HandleFunc("POST /machine/map", s.poll)
 	s.private.HandleFunc("POST /machine/update-health", func(http.ResponseWriter, *http.Request) {})
@@ -163,7 +167,7 @@ func (s *server) news(self *tailcfg.Node, peers []*tailcfg.Node, told map[tailcf
 	response := &tailcfg.MapResponse{
 		Node: self, Peers: peers, DERPMap: s.relays, Domain: s.tailnet.suffix, ControlTime: &now,
 		DNSConfig:    &tailcfg.DNSConfig{Proxied: true, Domains: []string{s.tailnet.suffix}},
-		PacketFilter: packetFilter, CollectServices: "false",
+		PacketFilter: s.tailnet.filter(self, peers), CollectServices: "false",
 		UserProfiles: []tailcfg.UserProfile{{ID: userID, LoginName: "lab@" + s.tailnet.suffix, DisplayName: "lab"}},
 		// Nothing of the lab goes to Tailscale's log service.
 		Debug: &tailcfg.Debug{DisableLogTail: true},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -139,5 +140,43 @@ func TestTwoTailnetsGiveTheSameMachineDifferentNames(t *testing.T) {
 		if _, name := newMachine("box").join(t, net); name != "box."+suffix+"." {
 			t.Errorf("in %s it is called %s", suffix, name)
 		}
+	}
+}
+
+func TestAPolicyLetsThroughTheGrantedPortsOfATagAlone(t *testing.T) {
+	net := open(t, filepath.Join(t.TempDir(), "open.json"))
+	for name, tag := range map[string]string{"head": "tag:cluster", "p1": "tag:cluster-pod"} {
+		m := newMachine(name)
+		info := &tailcfg.Hostinfo{Hostname: name, RequestTags: []string{tag}}
+		net.join(m.machineKey, &tailcfg.RegisterRequest{NodeKey: m.nodeKey, Hostinfo: info})
+	}
+	head, pod := net.state.Nodes[0], net.state.Nodes[1]
+	if head.Name[:2] == "p1" {
+		head, pod = pod, head
+	}
+	if got := net.filter(head, []*tailcfg.Node{pod}); len(got) != len(packetFilter) {
+		t.Fatalf("without a policy: %v", got)
+	}
+	text := `{"grants": [{"src": ["tag:cluster-pod"], "dst": ["tag:cluster"], "ip": ["tcp:6817", "tcp:60001-60999"]}]}`
+	if err := os.WriteFile(net.policyPath(), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The first rule is that of the machine itself, the last that of relays.
+	rules := net.filter(head, []*tailcfg.Node{pod})
+	if len(rules) != 3 || rules[1].SrcIPs[0] != addresses(pod)[0] {
+		t.Fatalf("the head node's rules: %v", rules)
+	}
+	got := rules[1].DstPorts[:2]
+	if got[0].Ports != (tailcfg.PortRange{First: 6817, Last: 6817}) || got[1].Ports.First != 60001 {
+		t.Errorf("ports: %v", got)
+	}
+	if rules := net.filter(pod, []*tailcfg.Node{head}); len(rules) != 2 {
+		t.Errorf("the pod's rules: %v", rules)
+	}
+	if err := os.WriteFile(net.policyPath(), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if rules := net.filter(head, []*tailcfg.Node{pod}); len(rules) != 1 {
+		t.Errorf("with a broken policy: %v", rules)
 	}
 }

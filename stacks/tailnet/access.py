@@ -61,6 +61,7 @@ def stack_tailnet(
     name: str,
     tag: pulumi.Input[str] = "",
     ephemeral: bool = False,
+    pods: bool = False,
 ) -> StackTailnet:
     """Create the resources for the stack's tailnet. Raises RunError if the provider's package is missing.
 
@@ -68,6 +69,7 @@ def stack_tailnet(
     name          name of the cluster or the pool, for resources in the tailnet; `stack` is for messages
     tag           tag of the machines, if the settings have none: for pools
     ephemeral     kind tailscale: whether the tailnet forgets machines that are offline: for pools
+    pods          whether the stack has pods
     """
     kind = settings.kind_where(any(KINDS[site.kind].brings_tailnet for site in sites))
     if kind == TAILSCALE:
@@ -77,7 +79,7 @@ def stack_tailnet(
             if error.name != "pulumi_tailscale":
                 raise
             raise pulumi.RunError(_MISSING.format(stack=stack)) from None
-        tailnet = network.TailscaleNetwork(settings, name, ports(roles), tag=tag, ephemeral=ephemeral)
+        tailnet = network.TailscaleNetwork(settings, name, ports(roles), tag=tag, ephemeral=ephemeral, pods=pods)
         return StackTailnet(tailnet.access, tailnet.policy)
     key = settings.auth_key
     own_url = settings.control_url if isinstance(settings, Tailnet) else None

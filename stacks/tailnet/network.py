@@ -13,7 +13,7 @@ import pulumi_tailscale as tailscale
 from pulumi_command import local
 
 from components.cluster.tailnet_access import TailnetAccess
-from components.roles.tailnet.policy import lacking, opens_all, policy
+from components.roles.tailnet.policy import lacking, opens_all, pod_tag, policy
 from components.roles.tailnet.settings import CREDENTIALS, Tailnet, WayToTailnet
 from components.steps.label import StepLabel
 from components.steps.values import secret_once_known
@@ -38,6 +38,7 @@ class TailscaleNetwork(pulumi.ComponentResource):
     ephemeral   whether the tailnet forgets offline machines: for machines that come and go
     ports       ports that the policy must let the tag reach on itself
     tag         tag of a pool's machines, from its cluster, which then manages the policy
+    pods        whether the stack has pods, which get another tag
 
     access      for the joins; its key is only available after the policy check
     policy      the required content of the policy file; None for a pool
@@ -55,6 +56,7 @@ class TailscaleNetwork(pulumi.ComponentResource):
         *,
         tag: pulumi.Input[str] = "",
         ephemeral: bool = False,
+        pods: bool = False,
         now: float | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -74,25 +76,31 @@ class TailscaleNetwork(pulumi.ComponentResource):
         requirements, sufficient = [], pulumi.Output.from_input(True)
         if isinstance(settings, Tailnet):
             whole = settings.policy == "own"
-            self.policy = policy(settings.tag, ports, whole, settings.relay is not None)
+            self.policy = policy(settings.tag, ports, whole, settings.relay is not None, pods)
             if whole:
                 requirements = [self._write_policy()]
             else:
-                sufficient = self._check_policy(settings.tag, ports)
-        key = tailscale.TailnetKey(
-            "tailnet-key",
-            description=f"{name[:_LONGEST_NAME]} {epoch(time.time() if now is None else now)}",
-            expiry=LIFE_SECONDS,
-            ephemeral=ephemeral,
-            preauthorized=True,
-            reusable=True,
-            recreate_if_invalid="always",  # a refresh notices a revoked key
-            tags=[self._tag],
-            opts=pulumi.ResourceOptions.merge(self._child, pulumi.ResourceOptions(depends_on=requirements)),
-        )
-        secret: pulumi.Output[str] = pulumi.Output.secret(key.key)
-        auth_key = pulumi.Output.all(secret, sufficient).apply(lambda values: str(values[0]))
-        self.access = TailnetAccess(auth_key=auth_key, renewed=True, listed=self._listed)
+                sufficient = self._check_policy(settings.tag, ports, pods)
+        description = f"{name[:_LONGEST_NAME]} {epoch(time.time() if now is None else now)}"
+
+        def access(resource: str, tag: pulumi.Input[str], for_pods: TailnetAccess | None = None) -> TailnetAccess:
+            key = tailscale.TailnetKey(
+                resource,
+                description=description,
+                expiry=LIFE_SECONDS,
+                ephemeral=ephemeral,
+                preauthorized=True,
+                reusable=True,
+                recreate_if_invalid="always",  # a refresh notices a revoked key
+                tags=[tag],
+                opts=pulumi.ResourceOptions.merge(self._child, pulumi.ResourceOptions(depends_on=requirements)),
+            )
+            secret: pulumi.Output[str] = pulumi.Output.secret(key.key)
+            auth_key = pulumi.Output.all(secret, sufficient).apply(lambda values: str(values[0]))
+            return TailnetAccess(auth_key=auth_key, renewed=True, listed=partial(self._listed, tag), for_pods=for_pods)
+
+        pod_access = access("tailnet-pod-key", pulumi.Output.from_input(self._tag).apply(pod_tag)) if pods else None
+        self.access = access("tailnet-key", self._tag, pod_access)
         self.register_outputs({})
 
     def _write_policy(self) -> pulumi.Resource:
@@ -100,14 +108,19 @@ class TailscaleNetwork(pulumi.ComponentResource):
         acl: pulumi.Resource = tailscale.Acl("tailnet-policy", acl=json.dumps(self.policy, indent=2), opts=self._child)
         return acl
 
-    def _check_policy(self, tag: str, ports: Sequence[str]) -> pulumi.Output[bool]:
+    def _check_policy(self, tag: str, ports: Sequence[str], pods: bool) -> pulumi.Output[bool]:
         """Return true if the current policy is sufficient; else the program stops before any machine joins."""
         acl = tailscale.get_acl_output(opts=pulumi.InvokeOutputOptions(parent=self, provider=self._provider))
         text: pulumi.Output[str] = acl.json
-        return text.apply(partial(_require, tag, ports))
+        return text.apply(partial(_require, tag, ports, pods))
 
     def _listed(
-        self, name: str, address: pulumi.Output[str], parent: pulumi.Resource, join: pulumi.Resource
+        self,
+        tag: pulumi.Input[str],
+        name: str,
+        address: pulumi.Output[str],
+        parent: pulumi.Resource,
+        join: pulumi.Resource,
     ) -> pulumi.Resource:
         """Return a resource that does nothing until it is deleted, which removes the machine from the list."""
         request = {
@@ -116,9 +129,7 @@ class TailscaleNetwork(pulumi.ComponentResource):
             "organization": self._settings.organization,
             "credentials": self._credentials,
         }
-        text = pulumi.Output.all(address=address, tag=self._tag).apply(
-            lambda machine: json.dumps({**request, **machine})
-        )
+        text = pulumi.Output.all(address=address, tag=tag).apply(lambda machine: json.dumps({**request, **machine}))
         label = StepLabel(f"{name}-device", "", f"{name}: add to the tailnet")
         return local.Command(
             label.name,
@@ -142,7 +153,7 @@ def _credentials(settings: WayToTailnet) -> dict[str, str]:
     }
 
 
-def _require(tag: str, ports: Sequence[str], text: str) -> bool:
+def _require(tag: str, ports: Sequence[str], pods: bool, text: str) -> bool:
     acl = json.loads(text)
     if opens_all(acl, tag):
         pulumi.log.warn(
@@ -150,7 +161,7 @@ def _require(tag: str, ports: Sequence[str], text: str) -> bool:
             "your other devices too. Restrict its rules to the required ports (docs/tailnet.md, a machine with an "
             "owner)"
         )
-    if reason := lacking(acl, tag, ports):
+    if reason := lacking(acl, tag, ports, pods):
         raise pulumi.RunError(
             f"the tailnet's policy is not sufficient for the cluster, so no machine has joined: {reason} (admin "
             "console, Access controls; docs/tailnet.md shows the whole policy), or set tailrack:tailnet.policy to own"

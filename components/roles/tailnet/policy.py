@@ -21,6 +21,12 @@ SSH = "22"
 JOBS = "1024-65535"
 # A port of NFS before version 4, which must stay closed: the policy's own test that it blocks something.
 CLOSED = 111
+# Ports that pods reach on the cluster's machines: slurmctld's, and those of srun. The others of Slurm, SSH and the
+# share are closed to them: root of a pod's host has the munge key. 6815 is the port at which a pod answers the head
+# node's requests.
+FROM_PODS = ("6817", "60001-60999")
+TO_PODS = ("6815", "6818", "60001-60999")
+CLOSED_TO_PODS = ("22", "2049", "6818")
 _LAST = 65535
 _TCP = ("tcp", "6")
 
@@ -38,11 +44,19 @@ def ports(roles: Iterable[Role]) -> tuple[str, ...]:
     return (*(_text(each) for each in merged), JOBS)
 
 
-def policy(tag: str, wanted: Sequence[str], whole: bool = False, relay: bool = False) -> dict[str, Any]:
+def pod_tag(tag: str) -> str:
+    """Return the tag of pods in a cluster whose other machines have a tag."""
+    return f"{tag}-pod"
+
+
+def policy(
+    tag: str, wanted: Sequence[str], whole: bool = False, relay: bool = False, pods: bool = False
+) -> dict[str, Any]:
     """Return the required content of a policy file, in its own format.
 
     whole   the file has nothing else: people reach the cluster by SSH, and their own devices; nothing else is open
     relay   whether a member is the cluster's relay
+    pods    whether the cluster has pods
     """
     grants: list[dict[str, Any]] = [{"src": [tag], "dst": [tag], "ip": [f"tcp:{port}" for port in wanted]}]
     test: dict[str, Any] = {"src": tag, "accept": [f"{tag}:{_range(port)[0]}" for port in wanted]}
@@ -52,22 +66,54 @@ def policy(tag: str, wanted: Sequence[str], whole: bool = False, relay: bool = F
         grants.append({"src": ["autogroup:member"], "dst": [tag], "ip": [f"tcp:{SSH}"]})
         grants.append({"src": ["autogroup:member"], "dst": ["autogroup:self"], "ip": ["*"]})
         test["deny"] = [f"{tag}:{CLOSED}"]
-    return {"tagOwners": {tag: ["autogroup:admin"]}, "grants": grants, "tests": [test]}
+    owners, tests = [tag], [test]
+    if pods:
+        pod = pod_tag(tag)
+        owners.append(pod)
+        grants += [
+            {"src": [src], "dst": [dst], "ip": [f"tcp:{port}" for port in ports]} for src, dst, ports in _of_pods(tag)
+        ]
+        accepted = [f"{tag}:{_range(port)[0]}" for port in FROM_PODS]
+        tests.append({"src": pod, "accept": accepted, "deny": [f"{tag}:{port}" for port in CLOSED_TO_PODS]})
+    return {"tagOwners": {name: ["autogroup:admin"] for name in owners}, "grants": grants, "tests": tests}
 
 
-def lacking(policy_file: Mapping[str, Any], tag: str, wanted: Sequence[str]) -> str:
-    """Return a sentence with the rule that a policy in force lacks and how to add it; empty if it lacks none."""
-    owners = policy_file.get("tagOwners")
-    if not isinstance(owners, Mapping) or tag not in owners:
-        return f'its tagOwners have no {tag}; add "{tag}": ["autogroup:admin"]'
+def _of_pods(tag: str) -> tuple[tuple[str, str, Sequence[str]], ...]:
+    """Return the rules of pods: source, destination and ports."""
+    return (pod_tag(tag), tag, FROM_PODS), (tag, pod_tag(tag), TO_PODS)
+
+
+def lacking(policy_file: Mapping[str, Any], tag: str, wanted: Sequence[str], pods: bool = False) -> str:
+    """Return a sentence with the rule that a policy in force lacks and how to add it; empty if it lacks none.
+
+    pods   whether the cluster has pods. A policy that opens more to them than they need is not sufficient either
+    """
+    for name in (tag, pod_tag(tag)) if pods else (tag,):
+        owners = policy_file.get("tagOwners")
+        if not isinstance(owners, Mapping) or name not in owners:
+            return f'its tagOwners have no {name}; add "{name}": ["autogroup:admin"]'
     if "grants" not in policy_file and "acls" not in policy_file:
-        return ""
-    opened = [*_of_grants(policy_file.get("grants"), tag), *_of_acls(policy_file.get("acls"), tag)]
-    shut = [port for port in wanted if not _within(_range(port), opened)]
-    if not shut:
-        return ""
-    grant = {"src": [tag], "dst": [tag], "ip": [f"tcp:{port}" for port in shut]}
-    return f"no rule lets {tag} reach itself on tcp {', '.join(shut)}; add to its grants {json.dumps(grant)}"
+        return "it has no rules, so pods reach everything; add the whole policy of docs/tailnet.md" if pods else ""
+    for src, dst, needed in ((tag, tag, wanted), *(_of_pods(tag) if pods else ())):
+        opened = _opened(policy_file, src, dst)
+        shut = [port for port in needed if not _within(_range(port), opened)]
+        if shut:
+            grant = {"src": [src], "dst": [dst], "ip": [f"tcp:{port}" for port in shut]}
+            where = "itself" if src == dst else dst
+            return f"no rule lets {src} reach {where} on tcp {', '.join(shut)}; add to its grants {json.dumps(grant)}"
+    if pods:
+        opened = _opened(policy_file, pod_tag(tag), tag)
+        if wide := [port for port in CLOSED_TO_PODS if _within(_range(port), opened)]:
+            return (
+                f"a rule lets {pod_tag(tag)} reach {tag} on tcp {', '.join(wide)}, and root of a pod's host would "
+                f"reach your machines there; name {tag} in that rule's src in place of a wider selector"
+            )
+    return ""
+
+
+def _opened(policy_file: Mapping[str, Any], src: str, dst: str) -> Ranges:
+    """Return the ports that machines with one tag certainly reach on those with another."""
+    return [*_of_grants(policy_file.get("grants"), src, dst), *_of_acls(policy_file.get("acls"), src, dst)]
 
 
 def opens_all(policy_file: Mapping[str, Any], tag: str) -> bool:
@@ -82,11 +128,11 @@ def opens_all(policy_file: Mapping[str, Any], tag: str) -> bool:
     )
 
 
-def _of_grants(rules: object, tag: str) -> Ranges:
+def _of_grants(rules: object, src: str, dst: str) -> Ranges:
     opened: Ranges = []
     for rule in _rules(rules):
         # A rule with a posture or a via machine does not apply to every machine at all times.
-        if "srcPosture" in rule or "via" in rule or not (_meant(rule, "src", tag) and _meant(rule, "dst", tag)):
+        if "srcPosture" in rule or "via" in rule or not (_meant(rule, "src", src) and _meant(rule, "dst", dst)):
             continue
         for entry in _texts(rule.get("ip")):
             proto, _, port = entry.rpartition(":")
@@ -95,16 +141,16 @@ def _of_grants(rules: object, tag: str) -> Ranges:
     return opened
 
 
-def _of_acls(rules: object, tag: str) -> Ranges:
+def _of_acls(rules: object, src: str, dst: str) -> Ranges:
     opened: Ranges = []
     for rule in _rules(rules):
         if rule.get("action") != "accept" or "srcPosture" in rule or rule.get("proto", "") not in ("", *_TCP):
             continue
-        if not _meant({"src": rule.get("src", rule.get("users"))}, "src", tag):
+        if not _meant({"src": rule.get("src", rule.get("users"))}, "src", src):
             continue
         for entry in _texts(rule.get("dst", rule.get("ports"))):
             where, _, port = entry.rpartition(":")
-            if _selects(where, "dst", tag):
+            if _selects(where, "dst", dst):
                 opened += _ranges(port)
     return opened
 

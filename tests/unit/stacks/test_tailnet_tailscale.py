@@ -225,6 +225,19 @@ def test_a_pool_joins_with_a_key_of_its_own_whose_machines_the_tailnet_forgets(s
     assert "tailnet_policy" not in made.outputs
 
 
+def test_pods_join_with_a_key_and_a_tag_that_the_policy_limits(stack: Any) -> None:
+    raw = config(**OAUTH, policy="own")
+    host = {**copy.deepcopy(raw["sites"][0]["hosts"][1]), "name": "p1", "address": "192.0.2.77"}
+    pods = {"name": "pods", "kind": "hosts", "pods": True, "accept_pod_risk": True, "hosts": [host]}
+    made = stack({**raw, "sites": [*raw["sites"], pods]})
+    assert of(made, "tailnet-pod-key")["tags"] == ["tag:cluster-pod"]
+    assert of(made, "tailnet-key")["tags"] == ["tag:cluster"]
+    policy = json.loads(of(made, "tailnet-policy")["acl"])
+    assert policy["tests"][-1]["deny"] == ["tag:cluster:22", "tag:cluster:2049", "tag:cluster:6818"]
+    assert json.loads(made["p1-join"].inputs["stdin"])["values"]["TAILNET_TAG"] == "tag:cluster-pod"
+    assert "tailnet-pod-key" not in stack(config()).names
+
+
 def test_a_missing_package_is_one_sentence_that_says_how_to_get_it(
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,49 @@ def test_a_policy_that_is_made_lacks_nothing_and_says_so_in_its_own_tests(whole:
     assert ("deny" in test) is whole
 
 
+POD = "tag:cluster-pod"
+
+
+def with_pods(*more: dict[str, Any]) -> dict[str, Any]:
+    made = policy(TAG, WANTED, pods=True)
+    return {**made, "grants": [*made["grants"], *more]}
+
+
+def test_pods_reach_slurmctld_and_srun_and_nothing_else_of_the_cluster() -> None:
+    made = policy(TAG, WANTED, pods=True)
+    assert lacking(made, TAG, WANTED, pods=True) == ""
+    from_pods = [rule for rule in made["grants"] if POD in rule["src"]]
+    assert from_pods == [{"src": [POD], "dst": [TAG], "ip": ["tcp:6817", "tcp:60001-60999"]}]
+    to_pods = [rule for rule in made["grants"] if POD in rule["dst"]]
+    assert to_pods == [{"src": [TAG], "dst": [POD], "ip": ["tcp:6815", "tcp:6818", "tcp:60001-60999"]}]
+    assert made["tests"][1]["deny"] == [f"{TAG}:22", f"{TAG}:2049", f"{TAG}:6818"]
+
+
+def test_a_policy_without_the_rules_of_pods_lacks_them_only_if_there_are_pods() -> None:
+    made = policy(TAG, WANTED)
+    assert lacking(made, TAG, WANTED) == ""
+    assert f"tagOwners have no {POD}" in lacking(made, TAG, WANTED, pods=True)
+    owned = {**made, "tagOwners": {TAG: [], POD: []}}
+    assert f"no rule lets {POD} reach {TAG} on tcp 6817, 60001-60999" in lacking(owned, TAG, WANTED, pods=True)
+    assert "pods reach everything" in lacking({"tagOwners": {TAG: [], POD: []}}, TAG, WANTED, pods=True)
+
+
+@pytest.mark.parametrize(
+    "wide",
+    [
+        grant("*", src="*", dst="*"),
+        grant("tcp:1-2048", src=POD),
+        grant("2049", src="autogroup:tagged"),
+        grant("6816-6819", src=POD, dst="100.64.0.0/10"),
+    ],
+)
+def test_a_policy_that_opens_more_to_pods_is_refused_with_the_ports(wide: dict[str, Any]) -> None:
+    reason = lacking(with_pods(wide), TAG, WANTED, pods=True)
+    assert f"a rule lets {POD} reach {TAG}" in reason
+    assert f"name {TAG} in that rule's src" in reason
+    assert lacking(with_pods(wide), TAG, WANTED) == ""
+
+
 @pytest.mark.parametrize(
     "found",
     [
