@@ -5,21 +5,41 @@ Pods do not have the share. Everything on the head node is installed when the fi
 
 from __future__ import annotations
 
+from components.node.systemd import UNITS as UNITS_FOLDER
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.pod_staging.paths import LINK, PROGRAM, REQUEST, UNITS
+from components.roles.program import command_line, launcher
 from components.roles.render import render
-from components.roles.role import File, Role
-from components.roles.slurm.fragment import POD_JOBS
+from components.roles.role import File, Role, template
+from components.roles.slurm.paths import POD_JOBS, STAGE_IN, STAGE_OUT
+from components.roles.ssh_trust.answers import ANSWERS
 
 
 def role(settings: ClusterSettings) -> Role:
     """Return the role. Its phases are those of pods alone."""
+    on_head = (
+        File(POD_JOBS, pod_jobs(settings)),
+        File(STAGE_IN, _asking("pod-stage-in", "in"), mode="0755"),
+        File(STAGE_OUT, _asking("pod-stage-out", "out"), mode="0755"),
+        File(PROGRAM, launcher("pod-staging"), mode="0755"),
+        File(LINK, launcher("pod-link"), mode="0755"),
+        *(File(f"{UNITS_FOLDER}/{unit}", template("pod_staging", unit)) for unit in UNITS),
+    )
     return Role(
         "pod_staging",
         after=("ssh_trust", "nfs_exports"),
-        files={"pod_register": (File(POD_JOBS, pod_jobs(settings)),)},
+        packages={"pod_register": ("rsync",), "pod": ("rsync",)},
+        files={
+            "pod_register": on_head,
+            "pod": (File(f"{ANSWERS}/{REQUEST}", launcher("pod-files"), mode="0755"),),
+        },
     )
 
 
 def pod_jobs(settings: ClusterSettings) -> str:
     """Return the part of the submit script that checks jobs for pods."""
     return render("roles/pod_staging/templates/pod-jobs.lua.j2", share=settings.storage.mount)
+
+
+def _asking(name: str, direction: str) -> str:
+    return f'{template("pod_staging", name)}\nexec {command_line("pod-staging-ask")} {direction} "$SLURM_JOB_ID"'

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from components.roles.slurm.paths import POD_JOBS
 from components.settings.types import GPUS_FOUND
 
 if TYPE_CHECKING:
     from components.host import Host
 
-# The feature of nodes that are pods, and the part of the submit script that checks their jobs (role pod_staging).
+# The feature of nodes that are pods.
 POD = "pod"
-POD_JOBS = "/usr/local/lib/tailrack/pod-jobs.lua"
 # Memory reserved for the system, tailscaled and slurmd: a share, between two amounts in MB.
 _RESERVED_SHARE = 16
 _RESERVED_MB = (256, 8192)

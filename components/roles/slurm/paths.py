@@ -29,6 +29,8 @@ TAKEN = f"{STATE_DIR}/slurm/taken"
 # The partition of all nodes that measurements use if a site is not in partition `all`. No site can have this name.
 MEASURE_PARTITION = "tailrack_measure"
 
-# Programs that slurmctld runs before and after each job if the cluster has pods (role pod_staging).
+# If the cluster has pods: a part of the submit script, and programs that slurmctld runs before and after each job (role
+# pod_staging).
+POD_JOBS = "/usr/local/lib/tailrack/pod-jobs.lua"
 STAGE_IN = "/usr/local/lib/tailrack/pod-stage-in"
 STAGE_OUT = "/usr/local/lib/tailrack/pod-stage-out"

@@ -58,7 +58,11 @@ def role(settings: ClusterSettings) -> Role:
     distribution_packages = settings.slurm.release is None
     return Role(
         "slurm",
-        after=("firewall", "munge", "names", "nfs_exports", "gpu", "pod", "slurm_release", "enroot_pyxis", "health"),
+        # Before slurm.conf names their programs.
+        after=(
+            *("firewall", "munge", "names", "nfs_exports", "gpu", "pod", "pod_staging"),
+            *("slurm_release", "enroot_pyxis", "health"),
+        ),
         on_pods=("check", "check_node", "join", "register"),
         values={
             "SLURM_JOB_LIMIT_SECONDS": settings.slurm.job_limit_seconds,

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(NO_ANSWER))
     try:
         with asking_key() as key:
-            return pass_on(*_command(key, node, request))
+            return pass_on(*ssh_command(key, node, request))
     except Failure as failure:
         sys.stderr.write(f"tailrack-ask: {failure.reason}\n")
         return NO_ANSWER
@@ -64,13 +64,14 @@ def ask(key: str, node: str, *request: str, text: str = "", known_hosts: str = "
     known_hosts   during a change of the authority, a file with the only authority that may vouch for the node
     """
     try:
-        command = _command(key, node, " ".join(request), known_hosts)
+        command = ssh_command(key, node, " ".join(request), known_hosts)
     except Failure as failure:
         return Ended(NO_ANSWER, "", failure.reason)
     return attempt(*command, stdin=text, limit=_LIMIT_SECONDS, keep_errors=True)
 
 
-def _command(key: str, node: str, request: str, known_hosts: str = "") -> list[str]:
+def ssh_command(key: str, node: str, request: str, known_hosts: str = "") -> list[str]:
+    """Return the command that sends a request to a node. Raise Failure if it is no member."""
     address = (files.read(f"{MEMBERS}/{node}/address") or "").strip()
     if not address:
         raise Failure(f"{node} is not a member of this cluster")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from components.roles.job_hangs.line import Hang, next_command, read_hang
 from components.roles.job_hangs.line import sentence as hang_sentence
+from components.roles.pod_staging.record import NOT_IN, STAGED, Record, read_record
 from components.roles.scratch.sync_report import sentences
 from components.roles.sll.snapshot import gpus_of
 from components.roles.slurm.end_jobs import read_cause
@@ -75,7 +76,7 @@ def explain(job: Job, nodes: Sequence[Node], pools: Sequence[Status] = ()) -> Wh
     nodes   all nodes, for a job that waits
     pools   reports of elastic pools, for a job that waits or gets its machines
     """
-    return with_cause(job, _explain(job, nodes, pools))
+    return with_staging(with_cause(job, _explain(job, nodes, pools)), read_record(job.number), job)
 
 
 def _explain(job: Job, nodes: Sequence[Node], pools: Sequence[Status]) -> Why:
@@ -105,6 +106,17 @@ def with_cause(job: Job, why: Why) -> Why:
     if not cause or not job.restarts or any(cause in sentence for sentence in why.sentences):
         return why
     return replace(why, sentences=(*why.sentences, f"It was requeued because {cause}."))
+
+
+def with_staging(why: Why, record: Record | None, job: Job) -> Why:
+    """Say that a job's folder did not reach its pod, or that its results are still there (role pod_staging)."""
+    if record is None or record.state == STAGED or job.waits:
+        return why
+    if record.state == NOT_IN:
+        reason = f"its folder {record.folder} could not be brought to {record.node}: {record.reason}"
+        return Why((f"It was ended because {reason}.",), record.next)
+    sentence = f"Its results are still in {record.folder} on {record.node}: {record.reason}."
+    return replace(why, sentences=(*why.sentences, sentence), next=record.next)
 
 
 def hang_of(job: Job) -> Hang | None:

@@ -1,0 +1,43 @@
+"""The command `pod-link`: what rsync runs in place of ssh. It sends a pod the request to run rsync too."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from components.node import run
+from components.node.failure import Failure
+from components.roles.pod_staging.paths import REQUEST
+from components.roles.pod_staging.transfer import LINK_VALUES
+from components.roles.ssh_trust.ask import NO_ANSWER, ssh_command
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Connect rsync with the pod. rsync passes the pod's name, `rsync`, and the arguments of the pod's rsync."""
+    values = json.loads(os.environ[LINK_VALUES])
+    try:
+        command = ssh_command(values["key"], values["node"], REQUEST)
+    except Failure as failure:
+        sys.stderr.write(f"{failure.reason}\n")
+        return NO_ANSWER
+    header = json.dumps({"job": values["job"], "arguments": list(arguments[2:])})
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, "PATH": run.PATH})
+    if process.stdin is None:
+        return NO_ANSWER
+    target = process.stdin.fileno()
+    try:
+        _write(target, f"{header}\n".encode())
+        while data := os.read(0, 1 << 17):
+            _write(target, data)
+        process.stdin.close()
+    except BrokenPipeError:
+        pass
+    return process.wait()
+
+
+def _write(target: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(target, data) :]

@@ -1,0 +1,53 @@
+"""Know a node as a pod on the head node, and run the service that brings jobs' folders there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from components.node import files, systemd
+from components.node.failure import Failure
+from components.node.run import run
+from components.node.step.step import Step
+from components.roles.pod_staging.paths import ON_HEAD, PODS, UNITS
+from components.roles.slurm.paths import BASE, CONF, POD_JOBS
+
+_OURS = re.compile(r"^((?:Prolog|Epilog)Slurmctld)=", re.MULTILINE | re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class PodName:
+    """A pod."""
+
+    node_name: str
+
+
+def pod_register(step: Step, values: PodName) -> None:
+    """Add the pod."""
+    # slurmctld has a single program of each kind.
+    if found := _OURS.search(files.read(f"{BASE}/slurm.conf") or ""):
+        raise Failure(
+            f"tailrack:slurm.settings has {found[1]}, which brings the files of jobs to pods",
+            f"remove {found[1]} from tailrack:slurm.settings, then run up again",
+        )
+    files.make_folder(PODS)
+    files.write(f"{PODS}/{values.node_name}", "")
+    if step.changed and files.exists(f"{CONF}/job_submit.lua"):
+        _read_again()
+    systemd.reload(*UNITS)
+    systemd.enable(UNITS[0], now=True)
+
+
+def _read_again() -> None:
+    """Make slurmctld read the part of its submit script that checks jobs for pods: it looks at the script's time."""
+    run("touch", f"{CONF}/job_submit.lua")
+
+
+def forget(_: Step, values: PodName) -> None:
+    """Forget the pod. After the last one, the head node has nothing of this role."""
+    files.remove(f"{PODS}/{values.node_name}")
+    if files.names_in(PODS):
+        return
+    systemd.retire(*UNITS)
+    for path in (*ON_HEAD, POD_JOBS):
+        files.remove(path)

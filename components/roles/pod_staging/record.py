@@ -1,0 +1,72 @@
+"""Records of jobs whose folder is on a pod: JSON files on the head node. `tailrack why` of users reads them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from components.node import files
+from components.node.files import File
+from components.roles.pod_staging.paths import RECORDS
+
+# States: the job has its files; its folder did not come to the pod; its results are still on the pod.
+STAGED, NOT_IN, KEPT = "staged", "not-in", "kept"
+_STATES = (STAGED, NOT_IN, KEPT)
+# Seconds for which a record of a failure is kept.
+KEEP_SECONDS = 30 * 86400
+
+
+@dataclass(frozen=True)
+class Record:
+    """A job's folder on a pod.
+
+    reason   why it did not come to the pod, or why results did not come back
+    """
+
+    job: int
+    node: str
+    user: str
+    folder: str
+    partition: str = ""
+    state: str = STAGED
+    reason: str = ""
+
+    @property
+    def next(self) -> str:
+        """Return the next command."""
+        if self.state == KEPT:
+            return f"srun -p {self.partition} -w {self.node} -D {shlex.quote(self.folder)} --comment=stage true"
+        return "submit it again from a folder that has only the files of this job (docs/using.md, pods)"
+
+
+def read_record(job: int, folder: str = RECORDS) -> Record | None:
+    """Return a job's record; None without one. Users may call this too."""
+    try:
+        record = Record(**json.loads(Path(files.on_disk(f"{folder}/{job}")).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    return record if record.state in _STATES else None
+
+
+def records() -> list[Record]:
+    """Return all records, and remove those of failures long ago."""
+    found = []
+    for name in files.names_in(RECORDS):
+        record = read_record(int(name)) if name.isdecimal() else None
+        if record is None or (record.state != STAGED and (files.age_of(f"{RECORDS}/{name}") or 0) > KEEP_SECONDS):
+            files.remove(f"{RECORDS}/{name}")
+        else:
+            found.append(record)
+    return found
+
+
+def write_record(record: Record) -> None:
+    """Write a job's record."""
+    files.write_all([File(f"{RECORDS}/{record.job}", json.dumps(asdict(record)))])
+
+
+def remove_record(job: int) -> None:
+    """Remove a job's record."""
+    files.remove(f"{RECORDS}/{job}")

@@ -1,0 +1,251 @@
+"""A job's folder is brought to its pod and back; slurmctld, rsync and the pod are played."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.roles.order import roles
+from components.roles.pod_staging.record import KEPT, NOT_IN, Record, read_record
+from components.roles.role import Value
+from components.roles.tailrack_command.job import Job
+from components.roles.tailrack_command.wait_reason import Why
+from components.roles.tailrack_command.why import with_staging
+from components.steps import composition
+from stacks.config import parse
+from tests.unit.configs import LAB
+from tests.unit.shell import Shell, script_of
+
+FOLDER = "/shared/home/ada/run"
+RECORD = "/var/lib/tailrack/pod-staging/12"
+
+
+def job(**changes: Any) -> str:
+    fields = {"job_id": 12, "user_name": "ada", "current_working_directory": FOLDER, "nodes": "p1", "partition": "pods"}
+    return json.dumps({"jobs": [{**fields, "job_id": 11}, {**fields, **changes}]})
+
+
+@pytest.fixture
+def head(shell: Shell) -> Shell:
+    """A head node with the pod p1 and the job 12 there."""
+    shell.write("/etc/passwd", "root:x:0:0::/root:/bin/sh\nada:x:6001:6001::/shared/home/ada:/bin/bash\n")
+    shell.write("/var/lib/tailrack/pods/p1", "")
+    shell.write("/var/lib/tailrack/node-name", "head\n")
+    shell.stub("ssh-keygen")
+    shell.stub("scancel")
+    shell.stub("runuser", 'shift 3; exec "$@"')
+    shell.stub("du", r"printf '4096\t.'")
+    shell.stub("prlimit", 'shift; exec "$@"')
+    shell.stub("rsync")
+    play(shell, job())
+    return shell
+
+
+def play(shell: Shell, answer: str) -> None:
+    shell.write("/answer", answer)
+    shell.stub("scontrol", f'[ "$2" != job ] || cat {shell.path("/answer")}')
+
+
+def ask(shell: Shell, request: str) -> str:
+    done = shell.command("pod-staging", stdin=f"{request}\n")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def called(shell: Shell, program: str) -> list[str]:
+    return [call for call in shell.calls if call.startswith(f"{program} ")]
+
+
+def record(shell: Shell, number: int = 12) -> Record | None:
+    with shell.here():
+        return read_record(number)
+
+
+def test_a_jobs_folder_goes_to_its_pod_as_the_user(head: Shell) -> None:
+    assert ask(head, "in 12") == "done"
+    (call,) = called(head, "rsync")
+    assert "--copy-as=ada -M--copy-as=ada" in call
+    assert call.endswith(f"--mkpath {FOLDER}/ p1:{FOLDER}/")
+    assert "--update" not in call
+    assert "--delete" not in call
+    assert record(head) == Record(12, "p1", "ada", FOLDER, "pods")
+
+
+def test_results_come_back_as_the_user_and_lead_nowhere_else(head: Shell) -> None:
+    ask(head, "in 12")
+    assert ask(head, "out 12") == "done"
+    trial, call = called(head, "rsync")[1:]
+    assert "--dry-run --stats" in trial
+    for word in ("--copy-as=ada", "--update", "--safe-links", "--chmod=ug-s"):
+        assert word in trial
+        assert word in call
+    assert " -D" not in call
+    assert call.endswith(f"p1:{FOLDER}/ {FOLDER}/")
+    assert record(head) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"nodes": "a1"},
+        {"nodes": "p1,p2"},
+        {"nodes": "../p1"},
+        {"job_id": 13},
+    ],
+    ids=str,
+)
+def test_a_job_that_is_not_on_a_pod_is_left_alone(head: Shell, changes: dict[str, Any]) -> None:
+    play(head, job(**changes))
+    assert ask(head, "in 12") == "done"
+    assert not called(head, "rsync")
+    assert not called(head, "scancel")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"current_working_directory": "/shared/home/ada"},
+        {"current_working_directory": "/shared/home/ada/"},
+        {"current_working_directory": "/shared/home/ada/../bob/x"},
+        {"current_working_directory": "/etc"},
+        {"current_working_directory": "/shared/home/ada/a\nb"},
+        {"user_name": "root", "current_working_directory": "/root/x"},
+        {"user_name": "nobody-here"},
+    ],
+    ids=str,
+)
+def test_a_folder_that_is_not_the_users_own_ends_the_job_and_is_not_opened(
+    head: Shell, changes: dict[str, Any]
+) -> None:
+    play(head, job(**changes))
+    assert ask(head, "in 12") == "failed"
+    assert not called(head, "rsync")
+    assert not called(head, "du")
+    assert called(head, "scancel") == ["scancel 12"]
+
+
+@pytest.mark.parametrize(
+    ("status", "errors", "reason"),
+    [
+        (255, "ssh: connect to host", "the connection to p1 was lost or refused"),
+        (12, "", "the connection to p1 was lost or refused"),
+        (11, "rsync: write failed on x: No space left on device (28)", "the pod has no room for it"),
+        (
+            23,
+            "rsync: open x failed: Permission denied (13)",
+            "rsync reports: rsync: open x failed: Permission denied (13)",
+        ),
+    ],
+)
+def test_a_folder_that_does_not_arrive_ends_the_job_and_why_says_it(
+    head: Shell, status: int, errors: str, reason: str
+) -> None:
+    head.stub("rsync", f"echo '{errors}' >&2; exit {status}")
+    assert ask(head, "in 12") == "failed"
+    assert called(head, "scancel") == ["scancel 12"]
+    (comment,) = [call for call in called(head, "scontrol") if "admincomment" in call]
+    assert f"could not be brought to p1: {reason}" in comment
+    assert any(call.startswith("scontrol notify 12") for call in head.calls)
+    kept = record(head)
+    assert kept == Record(12, "p1", "ada", FOLDER, "pods", NOT_IN, reason)
+    ended = Job(12, "run", "ada", 6001, ("CANCELLED",))
+    assert with_staging(Why(("It was cancelled by root.",)), kept, ended).sentences == (
+        f"It was ended because its folder {FOLDER} could not be brought to p1: {reason}.",
+    )
+    # Its epilog must not fetch anything.
+    before = len(head.calls)
+    assert ask(head, "out 12") == "done"
+    assert not [call for call in head.calls[before:] if call.startswith("rsync")]
+
+
+def test_a_folder_that_is_too_large_is_not_sent(head: Shell) -> None:
+    head.stub("du", r"printf '30000000000\t.'")
+    assert ask(head, "in 12") == "failed"
+    assert not called(head, "rsync")
+    kept = record(head)
+    assert kept
+    assert kept.reason == "it has 30 GB, and 20 GB can be brought"
+
+
+def test_results_that_are_too_large_stay_on_the_pod_and_why_says_how_to_get_them(head: Shell) -> None:
+    ask(head, "in 12")
+    head.stub("rsync", "echo 'Total transferred file size: 99,000,000,000 bytes'")
+    assert ask(head, "out 12") == "failed"
+    kept = record(head)
+    assert kept == Record(12, "p1", "ada", FOLDER, "pods", KEPT, "it has 99 GB, and 20 GB can be brought")
+    why = with_staging(Why(("It completed successfully.",)), kept, Job(12, "run", "ada", 6001, ("COMPLETED",)))
+    assert why.sentences[-1].startswith(f"Its results are still in {FOLDER} on p1: ")
+    assert why.next == f"srun -p pods -w p1 -D {FOLDER} --comment=stage true"
+
+
+def test_files_that_vanish_meanwhile_are_no_failure(head: Shell) -> None:
+    head.stub("rsync", "exit 24")
+    assert ask(head, "in 12") == "done"
+    assert ask(head, "out 12") == "done"
+
+
+def test_a_folder_with_results_that_did_not_come_back_is_not_overwritten(head: Shell) -> None:
+    ask(head, "in 12")
+    head.stub("rsync", "exit 255")
+    assert ask(head, "out 12") == "failed"
+    head.stub("rsync")
+    play(head, job(job_id=14))
+    assert ask(head, "in 14") == "done"
+    assert "--update" in called(head, "rsync")[-1]
+    assert ask(head, "out 14") == "done"
+    assert record(head) is None, "the results of the first job came too"
+
+
+@pytest.mark.parametrize(
+    "request_line", ["", "in", "in 0", "in 12; reboot", "in -1", "up 12", "out 12 13", "in ../../x"]
+)
+def test_another_request_is_refused(head: Shell, request_line: str) -> None:
+    assert head.command("pod-staging", stdin=f"{request_line}\n").returncode == 2
+    assert not head.calls
+
+
+def test_a_record_of_another_form_counts_as_none(head: Shell) -> None:
+    for text in (
+        "",
+        "{",
+        "[]",
+        '{"job": 12}',
+        '{"job": 12, "node": "p1", "user": "ada", "folder": "/x", "state": "odd"}',
+    ):
+        head.write(RECORD, text)
+        assert record(head) is None
+        assert ask(head, "out 12") == "done"
+    assert not called(head, "rsync")
+
+
+def test_the_head_node_gets_the_programs_with_the_first_pod_and_loses_them_with_the_last(shell: Shell) -> None:
+    shell.stub("systemctl")
+    script = script_of("pod_staging", "pod_register")
+    values: dict[str, Value] = {"NODE_NAME": "p1"}
+    for name in ("p1", "p2", "p1"):
+        done = shell.step(script, {**values, "NODE_NAME": name})
+        assert done.returncode == 0, done.stderr
+    program = shell.path("/usr/local/lib/tailrack/pod-staging")
+    assert program.exists()
+    assert any("enable" in call and "tailrack-pod-staging.socket" in call for call in called(shell, "systemctl"))
+    for name, there in (("p1", True), ("p2", False)):
+        assert shell.step(script, {**values, "NODE_NAME": name}, "down").returncode == 0
+        assert program.exists() is there
+    left = [path for path in shell.path("/usr/local/lib/tailrack").glob("*") if path.name.startswith("pod")]
+    assert not left
+    assert not list(shell.path("/etc/systemd/system").glob("tailrack-pod*"))
+
+
+def test_a_program_of_the_user_in_place_of_ours_is_refused_by_its_key(shell: Shell) -> None:
+    shell.write("/var/lib/tailrack/slurm/base/slurm.conf", "ClusterName=x\nprologslurmctld=/root/mine\n")
+    done = shell.step(script_of("pod_staging", "pod_register"), {"NODE_NAME": "p1"})
+    assert "remove prologslurmctld from tailrack:slurm.settings" in done.stderr
+
+
+def test_nothing_of_this_is_in_a_step_of_another_node() -> None:
+    made = roles(parse(LAB, base_dir=Path()))
+    for phases in (composition.REGISTER, composition.NODE, composition.HEAD, composition.SERVICES, composition.JOIN):
+        assert "pod_staging" not in composition.compose(made, phases).file
