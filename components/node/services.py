@@ -29,10 +29,13 @@ _SUPERVISOR_TEXT = f"""#!/bin/sh
 echo $$ >{SUPERVISOR_PID}
 trap 'kill -HUP "$child"; exit 0' TERM
 while :; do
+    # Services go on without tini, which no longer collects what jobs leave behind: start them again under a new one.
+    pkill -f "^runsvdir -P {FOLDER}"
+    sv -w 5 force-shutdown {FOLDER}/* >/dev/null 2>&1
     tini -s -- runsvdir -P {FOLDER} >/dev/null 2>&1 &
     child=$!
     wait "$child"
-    sleep 1
+    sleep 0.5
 done"""
 _LOG_TEXT = """#!/bin/sh
 # Written by tailrack.
