@@ -3,19 +3,90 @@
 from __future__ import annotations
 
 import hashlib
+import re
 
+from components.node import files, kernel
+from components.node.failure import Failure
+from components.node.log import note
+from components.node.run import attempt
 from components.roles.pod.paths import PROXY, SOCKET
 
 _FOLDER = "/usr/local/lib/tailrack"
 SOURCE = f"{_FOLDER}/tailnet.c"
 CONF = "/etc/tailrack/tailnet-preload"
+_OPTIONS = ("-O2", "-fPIC", "-shared", "-Wl,-z,now")
+_LIBRARIES = ("-ldl", "-lpthread")
+_OF_ANY_VERSION = re.compile(r"tailnet-[0-9a-f]{12}\.so(\.new)?")
+# The lowest uid of users. Services with lower ones do not load the library, except Slurm's, which are root's.
+_FIRST_USER = 1000
 
 
 def library_path(source: str) -> str:
-    """Return the path of the library that is built from a source."""
+    """Return the path of the library that is built from a source.
+
+    Each version has its own path. Replacing a file that running programs have loaded would change their code.
+    """
     return f"{_FOLDER}/tailnet-{hashlib.sha256(source.encode()).hexdigest()[:12]}.so"
 
 
 def conf_text(address: str) -> str:
     """Return the library's configuration for a pod with this tailnet address."""
     return f"{address} {PROXY} {SOCKET}"
+
+
+def build_library(source: str, host: str) -> None:
+    """Compile the library unless it exists, and remove older ones that no process uses."""
+    path = library_path(source)
+    if not files.exists(path):
+        _compile(source, path, host)
+    remove_unused(path)
+
+
+def _compile(source: str, path: str, host: str) -> None:
+    files.write(SOURCE, source)
+    fresh = f"{path}.new"
+    files.remove(fresh)
+    on_disk = files.on_disk(fresh), files.on_disk(SOURCE)
+    ended = attempt("gcc", *_OPTIONS, "-o", *on_disk, *_LIBRARIES, keep_errors=True)
+    if not ended.ok:
+        files.remove(fresh)
+        raise Failure(
+            f"gcc cannot build the library for the tailnet: {ended.errors.strip()[-300:]}",
+            f"run 'gcc -shared -fPIC -o /tmp/library.so {SOURCE}' on {host}, repair gcc, then run up again",
+        )
+    files.set_mode(fresh, 0o755)
+    files.rename(fresh, path)
+    note(f"built {path}")
+
+
+def remove_unused(current: str) -> None:
+    """Remove libraries of other versions that no process has loaded."""
+    others = [f"{_FOLDER}/{name}" for name in files.names_in(_FOLDER) if _OF_ANY_VERSION.fullmatch(name)]
+    others = [path for path in others if path != current]
+    if not others:
+        return
+    loaded = _loaded()
+    for path in others:
+        if loaded is not None and path not in loaded:
+            files.remove(path)
+            note(f"removed {path}")
+
+
+def _loaded() -> set[str] | None:
+    """Return the files that processes have loaded; None if a process of a user does not show its own.
+
+    Root of a pod cannot see into processes of other accounts.
+    """
+    loaded: set[str] = set()
+    for process in filter(str.isdigit, kernel.names_in("/proc")):
+        rows = kernel.read(f"/proc/{process}/maps").splitlines()
+        if not rows and _uid(process) >= _FIRST_USER:
+            return None
+        loaded.update(fields[5] for row in rows if len(fields := row.split(maxsplit=5)) > 5)
+    return loaded
+
+
+def _uid(process: str) -> int:
+    """Return the uid of a process; 0 if it has ended."""
+    found = re.search(r"^Uid:\t(\d+)", kernel.read(f"/proc/{process}/status"), re.MULTILINE)
+    return int(found[1]) if found else 0

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from components.node import files
-from components.node.failure import Failure
-from components.node.run import attempt
 from components.node.step.kept import FOLDER as PLANS
 from components.node.step.step import Step
 from components.roles.pod.homes import make_homes
-from components.roles.pod.library import CONF, SOURCE, conf_text, library_path
+from components.roles.pod.library import CONF, build_library, conf_text
 from components.roles.pod.paths import BOOT
 from components.roles.pod.saved import save
 from components.roles.tailnet import tailscale
@@ -45,19 +43,3 @@ def pod(step: Step, values: PodValues) -> None:
     files.write(f"{PLANS}/boot.json", f"{values.node_boot_plan}\n{values.node_boot_values}")
     files.write(BOOT, values.pod_boot, 0o700)
     step.later.append(save)
-
-
-def build_library(text: str, host: str) -> None:
-    """Compile the library. A running program may use the present file, so each version has its own."""
-    path = library_path(text)
-    if files.exists(path):
-        return
-    files.write(SOURCE, text)
-    fresh = f"{path}.new"
-    ended = attempt("gcc", "-O2", "-fPIC", "-shared", "-o", fresh, SOURCE, "-ldl", "-lpthread", keep_errors=True)
-    if not ended.ok:
-        raise Failure(
-            f"gcc cannot build the library for the tailnet: {ended.errors.strip()[-300:]}",
-            f"run 'gcc -shared -fPIC -o /tmp/library.so {SOURCE}' on {host}",
-        )
-    files.rename(fresh, path)
