@@ -47,7 +47,7 @@ def on_runit() -> bool:
     return files.exists(SUPERVISOR)
 
 
-def keep_running(name: str, program: str, host: str, *, restart_it: bool = False) -> None:
+def keep(name: str, program: str, host: str, *, restart_it: bool = False) -> None:
     """Keep a program running on a pod. A changed one starts again. Raises Failure if it does not start.
 
     restart_it   whether it starts again in any case

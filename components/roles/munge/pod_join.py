@@ -20,5 +20,5 @@ def pod_join(step: Step, values: JoinValues) -> None:
     changed = install_key(step, values)
     if changed is None:
         return
-    services.keep_running(SERVICE, _PROGRAM, step.host, restart_it=changed)
+    services.keep(SERVICE, _PROGRAM, step.host, restart_it=changed)
     finish_key(step.host, _ANSWER_SECONDS)

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from components.roles.slurm.paths import POD_JOBS
+from components.roles.slurm.paths import POD, POD_JOBS
 from components.settings.types import GPUS_FOUND
 
 if TYPE_CHECKING:
     from components.host import Host
 
-# The feature of nodes that are pods.
-POD = "pod"
 # Memory reserved for the system, tailscaled and slurmd: a share, between two amounts in MB.
 _RESERVED_SHARE = 16
 _RESERVED_MB = (256, 8192)

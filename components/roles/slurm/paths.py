@@ -34,3 +34,5 @@ MEASURE_PARTITION = "tailrack_measure"
 POD_JOBS = "/usr/local/lib/tailrack/pod-jobs.lua"
 STAGE_IN = "/usr/local/lib/tailrack/pod-stage-in"
 STAGE_OUT = "/usr/local/lib/tailrack/pod-stage-out"
+# The feature of nodes that are pods.
+POD = "pod"

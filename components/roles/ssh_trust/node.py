@@ -19,28 +19,23 @@ _CONF = "/etc/ssh/sshd_config.d/tailrack-leave.conf"
 
 
 @dataclass(frozen=True)
-class TrustValues:
-    """What the head node gives this machine.
+class NodeValues:
+    """The head node, and what it gives this machine.
 
+    nfs_exports_mount         mount point of the share, which has this machine's next certificates
     node_authorities          the list for authorities.py
     node_certificate          for this machine's SSH host key
     node_leave_plan, node_leave_values   plan and values of the leave program, as JSON
     ssh_trust_leave_command   text of the leave program
     """
 
+    head_address: str
+    nfs_exports_mount: str
     node_authorities: str
     node_certificate: str
     node_leave_plan: str
     node_leave_values: str
     ssh_trust_leave_command: str
-
-
-@dataclass(frozen=True)
-class NodeValues(TrustValues):
-    """The head node's tailnet address, and the mount point of the share, which has this machine's next certificates."""
-
-    head_address: str
-    nfs_exports_mount: str
 
 
 def node(step: Step, values: NodeValues) -> None:
@@ -60,7 +55,7 @@ def let_the_head_ask(step: Step, values: NodeValues) -> None:
     leaving, and certificates for tailrack-ask. They are separate because a node of an earlier version leaves on any use
     of its key.
     """
-    write_leave_program(values)
+    write_leave_program(values.node_leave_plan, values.node_leave_values, values.ssh_trust_leave_command)
     trust_authorities(values.node_authorities)
     authorities.let_ask(values.head_address)
     # These commands must work even where root may not log in.
@@ -70,11 +65,9 @@ def let_the_head_ask(step: Step, values: NodeValues) -> None:
     forget_old_key()
 
 
-def write_leave_program(values: TrustValues) -> None:
-    """Write the program with which the machine leaves."""
-    plan = f"{values.node_leave_plan}\n{values.node_leave_values}"
-    program = File(LEAVE_PROGRAM, values.ssh_trust_leave_command, 0o755)
-    files.write_all([File(f"{PLANS}/leave.json", plan), program])
+def write_leave_program(plan: str, values: str, command: str) -> None:
+    """Write the program with which the machine leaves, and its plan and values."""
+    files.write_all([File(f"{PLANS}/leave.json", f"{plan}\n{values}"), File(LEAVE_PROGRAM, command, 0o755)])
 
 
 def forget_old_key() -> None:

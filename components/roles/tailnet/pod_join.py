@@ -51,7 +51,7 @@ def pod_join(step: Step, values: JoinValues) -> None:
     if not services.on_runit():
         services.write(SERVICE, _PROGRAM)
     services.start_all()
-    services.keep_running(SERVICE, _PROGRAM, host)
+    services.keep(SERVICE, _PROGRAM, host)
     if not wait_until(lambda: Tailscale().state in _SETTLED, _ANSWER_SECONDS):
         raise Failure("tailscaled does not start", f"see {services.log_of(SERVICE, host)}")
     _join(values, host)

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
 from components.roles.health.gpu_findings import published
+from components.roles.slurm.paths import POD
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.ask import Failure, ask, failure
 from components.roles.tailrack_command.out_reason import Out, why_out
@@ -30,6 +31,11 @@ AT_ONCE = 16
 _MOST_NAMES = 8
 _UNCONFINED = (
     "jobs are not confined: they can use all cores and GPUs, and Slurm checks their memory only every few seconds"
+)
+# What a pod lacks, for users whose jobs it runs.
+POD_NOTE = (
+    "a pod does not confine jobs to their cores and GPUs, ends a job that is over its memory seconds later, and has no "
+    "share (docs/using.md)"
 )
 # The deep check's findings by node.
 GpuFindings = Mapping[str, Sequence[Finding]]
@@ -76,7 +82,7 @@ def as_json(nodes: Sequence[Node], why: Mapping[str, Out | None], gpu_findings: 
             "state": node.state,
             "out": node.out,
             "since": (node.since or None) if node.out else None,
-            "note": note_in(node.comment) or None,
+            "note": "; ".join(_notes_of(node)) or None,
             **(asdict(out) if (out := why[node.name]) else none),
             **({"confined": False} if UNCONFINED in node.features else {}),
             **({"gpus": [_as_row(item) for item in items]} if (items := gpu_findings.get(node.name)) else {}),
@@ -110,7 +116,7 @@ def as_text(
         return "the cluster has no nodes"
     count = sum(node.out for node in nodes)
     lines += _notes(nodes)
-    if names := [plain(node.name) for node in nodes if UNCONFINED in node.features]:
+    if names := [plain(node.name) for node in nodes if UNCONFINED in node.features and POD not in node.features]:
         lines.append(f"{_some(names)}: {_UNCONFINED}")
     return "\n".join([*lines, f"{count} of {len(nodes)} nodes out" if count else f"all {len(nodes)} nodes take work"])
 
@@ -119,9 +125,14 @@ def _notes(nodes: Sequence[Node]) -> list[str]:
     """Return a line for each note, with the nodes that have it."""
     names: dict[str, list[str]] = {}
     for node in nodes:
-        if note := note_in(node.comment):
+        for note in _notes_of(node):
             names.setdefault(plain(note), []).append(plain(node.name))
     return [f"note for {_some(of_note)}: {note}" for note, of_note in names.items()]
+
+
+def _notes_of(node: Node) -> list[str]:
+    notes = [note_in(node.comment), POD_NOTE if POD in node.features else ""]
+    return [note for note in notes if note]
 
 
 def _some(names: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from components.roles.slurm.paths import POD
 from components.roles.spot_notice.providers import REASON as TAKEN_BACK
 from components.roles.tailrack_command.ask import Failure
 from components.roles.tailrack_command.elastic_status import NO_MACHINE
@@ -107,9 +108,20 @@ def _of_tailrack(node: Node, resume: str) -> str:
 
 
 def _of_slurm(node: Node, resume: str) -> str:
+    if POD in node.features:
+        return _of_pod(node, resume)
     if not node.answers and not node.reason:
         return _SLURMS[0][1].format(node=node.name)
     for text, advice in _SLURMS:
         if text in node.reason.lower():
             return advice.format(node=node.name)
     return f"see 'journalctl -u slurmd' on {node.name}, then {resume}"
+
+
+def _of_pod(node: Node, resume: str) -> str:
+    if not node.answers:
+        services = "sv status /usr/local/lib/tailrack/services/*"
+        return (
+            f"start {node.name} at its provider; if it runs, check '{services}' on it; if its port is new, 'make trust'"
+        )
+    return f"see 'tail /var/log/tailrack/slurmd/current' on {node.name}, then {resume}"

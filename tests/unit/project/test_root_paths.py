@@ -159,6 +159,7 @@ PYTHON = {
     "munge/keys.py": "gives the folder to root first (take_folder)",
     "munge/join.py": "reads munged's log as munge",
     "munge/role.py": "names what is saved; the backup reads it as the folder's owner",
+    "pod/saved.py": "makes root the folder's owner first, by descriptor",
     "sll/watch.py": "runs as whoever watches, and takes the file for data",
 }
 

@@ -55,7 +55,7 @@ def install(shell: Shell, key: str = KEY, head: str = "100.64.0.1") -> str:
 # Where `machine_leave` takes away all that is there and has the cluster's name.
 SWEPT = re.compile(
     r"/etc/systemd/system/(tailrack-[^/]*|[^/]*\.d/tailrack(-(protect|restart))?\.conf)$|/usr/local/sbin/tailrack-|/usr/local/lib/tailrack/"
-    r"|/etc/tailrack/|/var/lib/tailrack/|/run/"
+    r"|/etc/tailrack/|/var/lib/tailrack/|/run/|/workspace/\.tailrack/"
 )
 # What a role puts back for another one.
 RESTORED = {
@@ -83,7 +83,7 @@ def test_no_role_writes_a_file_that_leaving_does_not_know() -> None:
         # A path that begins with a variable of a function lies in the cluster's own folder, or on the share.
         if SWEPT.match(path) or path.startswith("{") or (role, path) in RESTORED:
             continue
-        own = "".join(path.read_text() for path in (FOLDER / role).glob("leave.py"))
+        own = "".join(path.read_text() for path in (FOLDER / role).glob("*leave.py"))
         if (FOLDER / role / "leave.py").exists():
             constants = importlib.import_module(f"components.roles.{role}.leave").__dict__.values()
             own += "\n".join(constant for constant in constants if isinstance(constant, str))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,16 @@ def test_what_scontrol_prints_is_read_in_the_forms_of_its_releases() -> None:
     assert new == old == Node("a1", frozenset({"IDLE", "DRAIN"}), "x", "ada", NOW)
     (none,) = read_nodes(told(reason=None, reason_set_by_user=None, reason_changed_at={"set": False, "number": 0}))
     assert none == Node("a1", frozenset({"IDLE", "DRAIN"}))
+
+
+def test_a_pods_note_says_what_it_does_not_confine_and_a_silent_one_how_it_comes_back() -> None:
+    pod = replace(node("IDLE"), features=frozenset({"pod", "site-pods"}))
+    assert "note for a1: a pod does not confine jobs" in nodes.as_text([pod], {"a1": None}, NOW)
+    assert json.loads(nodes.as_json([pod], {"a1": None}))["nodes"][0]["note"].startswith("a pod does not")
+    silent = why_out(replace(pod, flags=frozenset({"DOWN", "NOT_RESPONDING"})))
+    assert silent is not None
+    assert "start a1 at its provider" in silent.next
+    assert "systemctl" not in silent.next
 
 
 def test_a_note_is_shown_once_below_all_nodes_with_those_that_have_it() -> None:
