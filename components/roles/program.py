@@ -48,6 +48,7 @@ COMMANDS = {
     "names": "components.roles.names.names",
     "node-checks": "components.validation.preflight.node_checks",
     "pod-boot": "components.roles.pod.boot",
+    "pod-cut-off": "components.roles.pod_staging.cut_off",
     "pod-files": "components.roles.pod_staging.pod_files",
     "pod-link": "components.roles.pod_staging.link",
     "pod-staging": "components.roles.pod_staging.stage",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from components.node import run
 from components.node.failure import Failure
@@ -27,15 +29,24 @@ def main(arguments: Sequence[str]) -> int:
     process = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, "PATH": run.PATH})
     if process.stdin is None:
         return NO_ANSWER
-    target = process.stdin.fileno()
-    try:
+    with suppress(BrokenPipeError), process.stdin:
+        target = process.stdin.fileno()
         _write(target, f"{header}\n".encode())
-        while data := os.read(0, 1 << 17):
-            _write(target, data)
-        process.stdin.close()
-    except BrokenPipeError:
-        pass
+        _pass_on(target)
     return process.wait()
+
+
+def _pass_on(target: int) -> None:
+    """Pass stdin on until one of the two ends. rsync waits for the end of this program before it closes stdin."""
+    poller = select.poll()
+    poller.register(0, select.POLLIN)
+    # Without an event, poll reports only that the other end has closed.
+    poller.register(target, 0)
+    while target not in dict(poller.poll()):
+        data = os.read(0, 1 << 17)
+        if not data:
+            return
+        _write(target, data)
 
 
 def _write(target: int, data: bytes) -> None:

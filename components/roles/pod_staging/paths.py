@@ -17,3 +17,5 @@ LINK = "/usr/local/lib/tailrack/pod-link"
 ON_HEAD = (STAGE_IN, STAGE_OUT, PROGRAM, LINK)
 # The request that a pod answers.
 REQUEST = "pod-files"
+# On a pod: the program that ends steps which a restart of tailscaled has cut off.
+CUT_OFF = "/usr/local/lib/tailrack/pod-cut-off"

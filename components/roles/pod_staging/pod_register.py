@@ -34,7 +34,8 @@ def pod_register(step: Step, values: PodName) -> None:
     files.write(f"{PODS}/{values.node_name}", "")
     if step.changed and files.exists(f"{CONF}/job_submit.lua"):
         _read_again()
-    systemd.reload(*UNITS)
+    # systemd reads the template of the service with each new instance.
+    systemd.reload(UNITS[0])
     systemd.enable(UNITS[0], now=True)
 
 

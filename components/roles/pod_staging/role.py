@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from components.node.systemd import UNITS as UNITS_FOLDER
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.pod_staging.paths import LINK, PROGRAM, REQUEST, UNITS
+from components.roles.pod.library import library_path
+from components.roles.pod_staging.paths import CUT_OFF, LINK, PROGRAM, REQUEST, UNITS
 from components.roles.program import command_line, launcher
 from components.roles.render import render
 from components.roles.role import File, Role, template
@@ -31,7 +32,10 @@ def role(settings: ClusterSettings) -> Role:
         packages={"pod_register": ("rsync",), "pod": ("rsync",)},
         files={
             "pod_register": on_head,
-            "pod": (File(f"{ANSWERS}/{REQUEST}", launcher("pod-files"), mode="0755"),),
+            "pod": (
+                File(f"{ANSWERS}/{REQUEST}", launcher("pod-files"), mode="0755"),
+                File(CUT_OFF, launcher("pod-cut-off", library_path(template("pod", "tailnet.c"))), mode="0755"),
+            ),
         },
     )
 

@@ -12,6 +12,7 @@ from components.node.run import attempt
 from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.pod.paths import PROXY, SOCKET, TAILNET
+from components.roles.pod_staging.paths import CUT_OFF
 from components.roles.tailnet import tailscale
 from components.roles.tailnet.join import (
     JoinValues,
@@ -34,6 +35,8 @@ _PROGRAM = f"""#!/bin/sh
 # Written by tailrack.
 exec 2>&1
 mkdir -p /var/run/tailscale
+# All connections of the last process are lost.
+[ ! -x {CUT_OFF} ] || {CUT_OFF} &
 exec tailscaled --tun=userspace-networking --statedir={TAILNET} --state={_STATE_FILE} --socket={SOCKET} \\
     --socks5-server={PROXY}"""
 

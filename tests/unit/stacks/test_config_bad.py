@@ -1511,6 +1511,15 @@ def test_a_head_node_that_is_a_pod_is_refused(key_folder: Path) -> None:
     assert "name another site for the head node" in problems_of(config, key_folder)["tailrack:head.site"]
 
 
+def test_a_partition_with_pods_and_a_program_in_the_place_of_theirs_are_refused(key_folder: Path) -> None:
+    slurm = {"partitions": [{"name": "mixed", "sites": ["one", "pods"]}], "settings": {"PrologSlurmctld": "/x"}}
+    problems = problems_of(laid_over(pods_site()) | {"slurm": slurm}, key_folder)
+    assert "jobs ask for pods with -p pods" in problems["tailrack:slurm.partitions[0].sites"]
+    assert "would not be brought to pods" in problems["tailrack:slurm.settings.PrologSlurmctld"]
+    problems_of_others = laid_over("{}") | {"slurm": {"settings": slurm["settings"]}}
+    assert parse(problems_of_others, base_dir=key_folder)
+
+
 def test_pods_are_nodes_outside_of_partition_all(key_folder: Path) -> None:
     parsed = parse(laid_over(pods_site("{preset: runpod}", "{user: root}")), base_dir=key_folder)
     (pod,) = (node for node in parsed.nodes() if node.name == "pod1")

@@ -71,6 +71,14 @@ def test_pods_reach_slurmctld_and_srun_and_nothing_else_of_the_cluster() -> None
     assert made["tests"][1]["deny"] == [f"{TAG}:22", f"{TAG}:2049", f"{TAG}:6818"]
 
 
+def test_the_rules_of_pods_in_the_docs_are_those_that_are_made() -> None:
+    page = (Path(__file__).parents[4] / "docs" / "pods.md").read_text(encoding="utf-8")
+    (block,) = map(json.loads, re.findall(r"```json\n(.*?)```", page, re.DOTALL))
+    made, without = policy(TAG, WANTED, pods=True), policy(TAG, WANTED)
+    assert block["grants"] == made["grants"][len(without["grants"]) :]
+    assert block["tagOwners"] == {POD: made["tagOwners"][POD]}
+
+
 def test_a_policy_without_the_rules_of_pods_lacks_them_only_if_there_are_pods() -> None:
     made = policy(TAG, WANTED)
     assert lacking(made, TAG, WANTED) == ""
