@@ -68,6 +68,7 @@ class Host(Machine):
     spot        the provider that may take the machine back: `aws`, `gcp` or `azure`; empty if none does
     in_all      whether partition `all` has the nodes of its site
     pod         whether it is a container without systemd, a TUN device and mounts (components/roles/pod)
+    stage       of a pod: whether jobs' folders are brought there by default (components/roles/pod_staging)
     """
 
     name: str
@@ -83,5 +84,6 @@ class Host(Machine):
     spot: str = ""
     in_all: bool = True
     pod: bool = False
+    stage: bool = False
     promised_cpus: int = 0
     promised_mb: int = 0

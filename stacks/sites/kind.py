@@ -111,6 +111,7 @@ class NodeSpec:
     spot: str = field(default="", kw_only=True)  # the provider that may take the machine back; empty if none does
     in_all: bool = field(default=True, kw_only=True)  # whether partition `all` has the nodes of its site
     pod: bool = field(default=False, kw_only=True)  # a container without systemd (components/roles/pod)
+    stage: bool = field(default=False, kw_only=True)  # of a pod: whether jobs' folders go there by default
     cloud_has_price: ClassVar[bool] = False  # whether its cloud's API says what it costs
 
     def place(self, kind: str) -> str:

@@ -38,6 +38,7 @@ def host_of(node: NodeSpec, connection: Connection | None, **extra: Any) -> Host
         spot=node.spot,
         in_all=node.in_all,
         pod=node.pod,
+        stage=node.stage,
         **{"price": node.price, **extra},
     )
 

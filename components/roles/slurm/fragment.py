@@ -202,7 +202,8 @@ def node_values(host: Host, gpus: NodeGpus | None = None) -> NodeValues:
     if host.pod:
         slurm_lines.append(of_pods(site_node_set(host.site)))
         # The file is there once a pod has registered.
-        lua_lines.append(f'if not pods then pcall(dofile, "{POD_JOBS}") end if pods then pods("{host.site}") end')
+        site = f'"{host.site}"{", true" if host.stage else ""}'
+        lua_lines.append(f'if not pods then pcall(dofile, "{POD_JOBS}") end if pods then pods({site}) end')
     gres_line = f"NodeName={host.name} Name=gpu Type={kind} File={gpus.files}" if gpus.devices else ""
     return {
         "NODE_FEATURES": ",".join([*features, *host.features]),

@@ -240,6 +240,11 @@ class HostsSite(Site):
         "as any user of the cluster ([security.md](security.md#pods))",
         False,
     )
+    stage: bool = yes_no(
+        "of pods: bring the folder of every job there and its results back ([pods](using.md#pods)), as with "
+        "`--comment=stage`; jobs with another comment, such as `nostage`, are left out",
+        False,
+    )
 
 
 @dataclass(frozen=True)
@@ -264,6 +269,7 @@ def nodes(site: HostsSite, head: Head) -> list[HostNode]:
             bastion=site.bastion,
             spot=host.spot or site.spot or "",
             pod=site.pods,
+            stage=site.stage,
         )
         for host in site.hosts
     ]

@@ -20,6 +20,9 @@ def check_pods(site: Draft, head: Draft, report: Report) -> None:
         if accepted is True:
             breaks, fix = "there is no risk to accept", "write pods: true beside it, or delete it"
             report.add(site.path_of("accept_pod_risk"), "is true, but pods is not", breaks, fix)
+        if site.value("stage") is True:
+            breaks, fix = "these machines have the share, so jobs find their files there", "delete it"
+            report.add(site.path_of("stage"), "is true, but pods is not", breaks, fix)
         return
     if accepted is False:
         fix = "write accept_pod_risk: true beside it to accept this, or rent machines with systemd"

@@ -459,6 +459,12 @@ def bad_cases() -> list[Bad]:
             ("pods is not", "write pods: true"),
         ),
         Bad(
+            "files brought to machines that are no pods are refused",
+            pods_site("{pods: false, accept_pod_risk: false, stage: true}"),
+            "sites[1].stage",
+            ("pods is not", "delete it"),
+        ),
+        Bad(
             "runpod's machines are refused as other than pods",
             pods_site("{preset: runpod, pods: LEFT OUT, accept_pod_risk: LEFT OUT}"),
             "sites[1].preset",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,11 @@ def test_a_pod_is_in_the_partition_of_its_site_alone() -> None:
     assert values["NODE_GRES"] == "gpu:h100:8"
     assert "gpu-h100" not in values["NODE_SLURM_CONF"]
     assert memory_values(POD, 8, 16000)["NODE_MEMORY"].split()[::2] == ["ALL", "site-pods"]
+
+
+def test_a_site_may_stage_by_default() -> None:
+    assert 'pods("pods", true)' in node_values(replace(POD, stage=True))["NODE_JOB_SUBMIT_LUA"]
+    assert 'pods("pods") ' in node_values(POD)["NODE_JOB_SUBMIT_LUA"]
 
 
 def test_slurmctld_gets_the_limits_and_programs_of_pods_only_while_it_has_pods(shell: Shell) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,7 @@ from stacks.config import parse
 from tests.unit.configs import LAB
 from tests.unit.shell import Shell, script_of
 
+PROJECT = Path(__file__).parents[4]
 FOLDER = "/shared/home/ada/run"
 RECORD = "/var/lib/tailrack/pod-staging/12"
 
@@ -278,3 +282,56 @@ def test_a_pod_without_steps_asks_no_one(shell: Shell) -> None:
     shell.write("/proc/1/cmdline", "tini\0")
     assert shell.command("pod-cut-off", "/lib/tailnet.so").returncode == 0
     assert not shell.calls
+
+
+def python(code: str, path: str = os.environ["PATH"], **environment: str) -> subprocess.Popen[str]:
+    words = [sys.executable, "-c", f"import sys; from components.node import run; run.PATH = {path!r}; {code}"]
+    streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(words, env={"PATH": path, **environment}, cwd=PROJECT, text=True, **streams)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("ssh", "status", "output"),
+    [
+        ('read -r line; echo "$line"; exit 3', 3, '{"job": 12, "arguments": ["--server", "-sr"]}\n'),
+        ("exit 255", 255, ""),
+        ("read -r line; cat", 0, "from rsync\n"),
+    ],
+)
+def test_the_connection_ends_when_either_side_ends(ssh: str, status: int, output: str) -> None:
+    code = f"from components.roles.pod_staging import link; link.ssh_command = lambda *_: ['sh', '-c', {ssh!r}]; "
+    values = json.dumps({"key": "k", "node": "p1", "job": 12})
+    process = python(f"{code}sys.exit(link.main(['p1', 'rsync', '--server', '-sr']))", TAILRACK_POD_LINK=values)
+    assert process.stdin
+    if "cat" in ssh:
+        process.stdin.write("from rsync\n")
+        process.stdin.close()
+        process.stdin = None
+    # The others end although stdin stays open.
+    assert process.wait(30) == status
+    assert process.stdout
+    assert process.stdout.read() == output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "output"),
+    [
+        (["--server", "-sltpre.iLsfxCIvu"], 0, "--server -sltpre.iLsfxCIvu\nrest"),
+        (["--server", "--sender", "-s", "."], 0, "--server --sender -s .\nrest"),
+        (["--daemon"], 2, ""),
+        (["--server", "--rsync-path=/bin/sh"], 2, ""),
+        (["--server", "/etc/shadow"], 2, ""),
+        ([], 2, ""),
+    ],
+)
+def test_a_pod_answers_with_rsync_and_nothing_else(
+    tmp_path: Path, arguments: list[str], status: int, output: str
+) -> None:
+    stub = tmp_path / "rsync"
+    stub.write_text('#!/bin/sh\necho "$@"\ncat\n')
+    stub.chmod(0o755)
+    code = "from components.roles.pod_staging import pod_files; sys.exit(pod_files.main([]))"
+    process = python(code, f"{tmp_path}:{os.environ['PATH']}")
+    header = json.dumps({"job": 4000000000, "arguments": arguments})
+    stdout, _ = process.communicate(f"{header}\nrest", timeout=30)
+    assert (process.returncode, stdout) == (status, output)
