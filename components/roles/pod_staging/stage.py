@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,7 +55,9 @@ def stage_in(number: int) -> bool:
         write_record(replace(record, state=NOT_IN, reason=str(failure)))
         _cancel(number, f"the job's folder {path} could not be brought to {node}: {failure}")
         return False
-    write_record(record)
+    # The epilog of a job that was cancelled meanwhile has run already.
+    if is_alive(job_of(number)):
+        write_record(record)
     return True
 
 
@@ -87,6 +89,14 @@ def job_of(number: int) -> dict[str, Any] | None:
     except (KeyError, TypeError):
         return None
     return next((job for job in jobs if isinstance(job, dict) and job.get("job_id") == number), None)
+
+
+def is_alive(job: Mapping[str, Any] | None) -> bool:
+    """Return whether a job is about to start, or runs."""
+    flags = (job or {}).get("job_state", [])
+    # Text before Slurm 23.11.
+    flags = set(flags.split(",") if isinstance(flags, str) else flags)
+    return bool(flags & {"RUNNING", "CONFIGURING"}) and "COMPLETING" not in flags
 
 
 def require_own_folder(user: str, path: str) -> None:

@@ -29,6 +29,7 @@ RECORD = "/var/lib/tailrack/pod-staging/12"
 
 def job(**changes: Any) -> str:
     fields = {"job_id": 12, "user_name": "ada", "current_working_directory": FOLDER, "nodes": "p1", "partition": "pods"}
+    fields |= {"job_state": ["RUNNING", "CONFIGURING"]}
     return json.dumps({"jobs": [{**fields, "job_id": 11}, {**fields, **changes}]})
 
 
@@ -183,6 +184,14 @@ def test_results_that_are_too_large_stay_on_the_pod_and_why_says_how_to_get_them
     why = with_staging(Why(("It completed successfully.",)), kept, Job(12, "run", "ada", 6001, ("COMPLETED",)))
     assert why.sentences[-1].startswith(f"Its results are still in {FOLDER} on p1: ")
     assert why.next == f"srun -p pods -w p1 -D {FOLDER} --comment=stage true"
+
+
+def test_a_job_that_was_cancelled_meanwhile_leaves_no_record(head: Shell) -> None:
+    play(head, job())
+    head.write("/cancelled", job(job_state=["CANCELLED", "COMPLETING"]))
+    head.stub("rsync", f"cp {head.path('/cancelled')} {head.path('/answer')}")
+    assert ask(head, "in 12") == "done"
+    assert record(head) is None
 
 
 def test_files_that_vanish_meanwhile_are_no_failure(head: Shell) -> None:
