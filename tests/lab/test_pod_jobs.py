@@ -127,16 +127,13 @@ def test_an_interactive_job_may_stage_too(cluster: ClusterUnderTest) -> None:
 
 def test_a_pod_without_room_ends_the_job_with_a_word(cluster: ClusterUnderTest) -> None:
     folder = f"{HOME}/full"
-    ada(cluster, f"mkdir -p {folder} && dd if=/dev/zero of={folder}/blob bs=1M count=8 status=none")
-    inside = ["docker", "exec", "--privileged", cluster.container("p1")]
-    make = f"mkdir -p {folder} && chown ada: {folder} && mount -t tmpfs -o size=4m,uid=ada tmpfs {folder}"
-    subprocess.run([*inside, "bash", "-c", make], check=True)
-    try:
-        job = submit(cluster, folder, "true")
-        assert ended(cluster, job) == "CANCELLED"
-        assert "could not be brought to p1: the pod has no room for it" in why(cluster, job)
-    finally:
-        subprocess.run([*inside, "umount", folder], check=True)
+    ada(cluster, f"mkdir -p {folder} && dd if=/dev/zero of={folder}/blob bs=1M count=70 status=none")
+    # A file system of 64 MB.
+    cluster.run("p1", f"install -d -o ada /dev/shm/full && ln -sfn /dev/shm/full {folder}")
+    job = submit(cluster, folder, "true")
+    assert ended(cluster, job, 90) == "CANCELLED"
+    assert "could not be brought to p1: the pod has no room for it" in why(cluster, job)
+    cluster.run("p1", f"rm -r {folder} /dev/shm/full")
 
 
 def test_results_that_cannot_come_back_stay_on_the_pod_until_they_can(cluster: ClusterUnderTest) -> None:
