@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from components.roles.order import roles
+from components.roles.pod_staging import pod_files
 from components.roles.pod_staging.record import KEPT, NOT_IN, Record, read_record
 from components.roles.role import Value
 from components.roles.tailrack_command.job import Job
@@ -285,6 +286,13 @@ def test_steps_that_lost_their_srun_are_ended_and_others_go_on(pod: Shell) -> No
     assert called(pod, "scancel") == ["scancel 12.0"]
     (notice,) = [call for call in pod.calls if call.startswith("scontrol notify")]
     assert "scontrol notify 12 the pod's connection to the tailnet was restarted" in notice
+
+
+def test_results_wait_for_the_steps_of_their_job_and_not_for_a_users_program(pod: Shell) -> None:
+    for number, owner in ((100, 0), (102, 6001)):
+        pod.write(f"/proc/{number}/status", f"Name:\tx\nUid:\t{owner}\t{owner}\t{owner}\t{owner}\n")
+    with pod.here():
+        assert [pod_files.runs(job) for job in (12, 14, 1)] == [True, False, False]
 
 
 def test_a_pod_without_steps_asks_no_one(shell: Shell) -> None:
