@@ -7,8 +7,9 @@ import os
 from components.node import files, run
 from components.node.failure import Failure
 from components.node.locks import PRIVATE, Lock
+from components.node.services import FOLDER as SERVICES
 from components.node.services import SUPERVISOR_PID
-from components.node.step.step import Step
+from components.node.step.step import LOG_DIR, Step
 from components.roles.pod.paths import STATE
 from components.roles.tailnet.join import KEYRING, SOURCE_LIST, remove_keys
 
@@ -20,6 +21,7 @@ timeout 20 tail --pid="$1" -s 0.1 -f /dev/null
 sleep 1
 timeout 60 tailscale logout
 kill -TERM "$(cat {SUPERVISOR_PID})"
+sv -w 10 force-shutdown {SERVICES}/*
 rm -rf {STATE} /usr/local/lib/tailrack /usr/local/sbin/tailrack-leave /var/lib/tailrack/tailnet*
 rmdir /var/lib/tailrack
 """
@@ -31,7 +33,11 @@ def pod_leave(step: Step) -> None:
     files.remove(SOURCE_LIST)
     files.remove(KEYRING)
     files.make_folder(PRIVATE, 0o700)
-    run.begin("flock", "-o", f"{PRIVATE}/{_LEAVING}.lock", "sh", "-c", _LOG_OUT, "log-out", str(os.getpid()))
+    # The SSH session would wait for a process that has its output.
+    log = files.open_to_write(f"{LOG_DIR}/leaving.log", 0o644)
+    words = ("flock", "-o", f"{PRIVATE}/{_LEAVING}.lock", "sh", "-c", _LOG_OUT, "log-out", str(os.getpid()))
+    run.begin(*words, output=log)
+    os.close(log)
 
 
 def let_leaving_end(host: str) -> None:
