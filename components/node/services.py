@@ -6,6 +6,8 @@ the pod's first process may not do so.
 
 from __future__ import annotations
 
+import os
+
 from components.node import files, run, systemd
 from components.node.failure import Failure
 from components.node.locks import PRIVATE
@@ -108,6 +110,18 @@ def restart_later(name: str) -> None:
         restart(name)
     else:
         systemd.restart_later(name)
+
+
+def begin_later(seconds: int, *command: str) -> None:
+    """Run a command after a number of seconds, even if this program is killed."""
+    if not on_runit():
+        timer = ("--timer-property=AccuracySec=1s", f"--on-active={seconds}") if seconds else ()
+        run.run("systemd-run", "-q", "--collect", *timer, *command)
+        return
+    # An SSH session would wait for a process that has its output.
+    log = files.open_to_write(f"{LOG_DIR}/later.log", 0o644)
+    run.begin("sh", "-c", 'sleep "$0"; exec "$@"', str(seconds), *command, output=log)
+    os.close(log)
 
 
 def stop(name: str) -> None:

@@ -34,7 +34,7 @@ SERVICES = ("services",)
 NODE_SERVICES = ("node_services",)
 LEAVE = ("leave",)
 # The steps of a pod have further phases. Of the others, roles run those that they name (Role.on_pods).
-CHECK_OF_POD = ("check", "check_node", "pod_check")
+CHECK_OF_POD = ("check", "pod_check", "check_node")
 JOIN_OF_POD = ("join", "pod_join", "check_path")
 POD = ("machine", "node", "compute", "pod")
 REGISTER_OF_POD = ("register", "pod_register")

@@ -6,7 +6,8 @@ Slurm's records and run again. The jobs themselves continue.
 
 from __future__ import annotations
 
-from components.node.run import attempt, run
+from components.node import services
+from components.node.run import attempt
 from components.roles.ssh_trust.answers import ANSWERS
 
 # Seconds after which slurmstepd continues, even if the key change is not finished.
@@ -17,9 +18,8 @@ _CONTINUE = ("pkill", "-CONT", "-x", "slurmstepd")
 
 
 def pause_steps() -> None:
-    """Pause them. Set systemd's timer first: it works even if this program is killed."""
-    timer = ("--collect", "--timer-property=AccuracySec=1s", f"--on-active={_LIMIT}")
-    run("systemd-run", "-q", *timer, *_CONTINUE)
+    """Pause them. Set the timer first: it works even if this program is killed."""
+    services.begin_later(_LIMIT, *_CONTINUE)
     attempt("pkill", "-STOP", "-x", "slurmstepd")
 
 
@@ -30,4 +30,4 @@ def resume_steps() -> None:
 
 def resume_steps_later() -> None:
     """Let them continue once slurmctld accepts this machine again, without waiting for that here."""
-    run("systemd-run", "-q", "--collect", f"{ANSWERS}/munge-switch", RESUME)
+    services.begin_later(0, f"{ANSWERS}/munge-switch", RESUME)

@@ -16,6 +16,7 @@ from components.node.run import run, succeeds
 from components.node.waiting import wait_until
 from components.roles.munge.keys import FOLDER, KEY, NEXT, digest_of
 from components.roles.munge.pause_steps import RESUME, pause_steps, resume_steps, resume_steps_later
+from components.roles.pod.library import use_library
 
 # Seconds for slurmctld to accept this machine, and for one question.
 _ACCEPT_SECONDS = 20
@@ -25,6 +26,7 @@ _ANSWER_SECONDS = 5
 def main(arguments: Sequence[str]) -> int:
     """Run the program and return the exit status."""
     word = arguments[0] if arguments else ""
+    use_library()
     return run_program("", _resume if word == RESUME else lambda: switch(word))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 
 from components.node import files, kernel
@@ -14,6 +15,8 @@ from components.roles.pod.paths import PROXY, SOCKET
 _FOLDER = "/usr/local/lib/tailrack"
 SOURCE = f"{_FOLDER}/tailnet.c"
 CONF = "/etc/tailrack/tailnet-preload"
+# The path of the current library, for programs of root.
+_CURRENT = "/etc/tailrack/tailnet-library"
 _OPTIONS = ("-O2", "-fPIC", "-shared", "-Wl,-z,now")
 _LIBRARIES = ("-ldl", "-lpthread")
 _OF_ANY_VERSION = re.compile(r"tailnet-[0-9a-f]{12}\.so(\.new)?")
@@ -29,6 +32,17 @@ def library_path(source: str) -> str:
     return f"{_FOLDER}/tailnet-{hashlib.sha256(source.encode()).hexdigest()[:12]}.so"
 
 
+def use_library() -> None:
+    """Let programs that this one starts use the tailnet. It does nothing on machines with a tailnet interface."""
+    if path := (files.read(_CURRENT) or "").strip():
+        os.environ["LD_PRELOAD"] = path
+
+
+def without_library() -> None:
+    """Undo `use_library`."""
+    os.environ.pop("LD_PRELOAD", None)
+
+
 def conf_text(address: str) -> str:
     """Return the library's configuration for a pod with this tailnet address."""
     return f"{address} {PROXY} {SOCKET}"
@@ -39,6 +53,7 @@ def build_library(source: str, host: str) -> None:
     path = library_path(source)
     if not files.exists(path):
         _compile(source, path, host)
+    files.write(_CURRENT, path)
     remove_unused(path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ from components.node import files, services
 from components.node.run import run
 from components.node.step.step import Step
 from components.node.waiting import wait_for
-from components.roles.pod.library import library_path
+from components.roles.pod.library import library_path, use_library, without_library
 from components.roles.slurm.compute import CONTROLLER_PORT, ComputeValues, dynamic_conf, registers_otherwise
 from components.roles.slurm.foreign_files import set_foreign_slurm_aside
 from components.roles.slurm.node_state import NodeState, read_node
@@ -54,8 +53,8 @@ def pod(step: Step, values: PodValues) -> None:
     server = f"{values.head_address}:{CONTROLLER_PORT}"
     program = _PROGRAM.format(library=library, host=step.host, server=server, conf=shlex.quote(dynamic_conf(values)))
     # Slurm's programs use the tailnet too.
-    os.environ["LD_PRELOAD"] = library
-    step.at_end.append(_without_library)
+    use_library()
+    step.at_end.append(without_library)
     runs = services.is_active(SERVICE)
     changed = services.write(SERVICE, program)
     node = read_node(step.host) if runs else None
@@ -77,7 +76,3 @@ def _start(host: str, *, changed: bool) -> NodeState | None:
     if changed:
         services.restart_later(SERVICE)
     return wait_for(lambda: read_node(host), REGISTER_LIMIT)
-
-
-def _without_library() -> None:
-    os.environ.pop("LD_PRELOAD", None)

@@ -56,6 +56,11 @@ def role(settings: ClusterSettings) -> Role:
     save = settings.slurm.save_seconds
     # A configured release is installed already, and these packages would replace it.
     distribution_packages = settings.slurm.release is None
+    checked = {
+        "cgroups": truth,
+        "mpi": matching(r"([1-9][0-9]?(-pmix[1-9][0-9]?)?)?"),
+        "slurm_version": version,
+    }
     return Role(
         "slurm",
         # Before slurm.conf names their programs.
@@ -63,7 +68,7 @@ def role(settings: ClusterSettings) -> Role:
             *("firewall", "munge", "names", "nfs_exports", "gpu", "pod", "pod_staging"),
             *("slurm_release", "enroot_pyxis", "health"),
         ),
-        on_pods=("check", "check_node", "join", "register"),
+        on_pods=("check_node", "join", "register"),
         values={
             "SLURM_JOB_LIMIT_SECONDS": settings.slurm.job_limit_seconds,
             "SLURM_SAVE_SECONDS": settings.slurm.save_seconds or 0,
@@ -93,11 +98,8 @@ def role(settings: ClusterSettings) -> Role:
         files={"head": (*controller, *expire_files), "compute": compute_files},
         # The check reports the release that is installed or will be; later steps report the running one.
         facts={
-            "check": {
-                "cgroups": truth,
-                "mpi": matching(r"([1-9][0-9]?(-pmix[1-9][0-9]?)?)?"),
-                "slurm_version": version,
-            },
+            "check": checked,
+            "pod_check": checked,
             "head": {"slurm_version": version},
             "compute": {"slurm_version": version},
             "pod": {"slurm_version": version},

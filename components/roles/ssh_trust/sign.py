@@ -22,12 +22,14 @@ from components.node.log import note
 from components.node.program import run_program
 from components.node.run import run
 from components.node.state import STATE_DIR
-from components.roles.ssh_trust.ask import MEMBERS
+from components.roles.ssh_trust.members import MEMBERS, ask_members, last_error
 
 _AUTHORITY = f"{STATE_DIR}/ssh_authority"
 _VALID_DAYS = 90
 _RENEWED_AFTER_DAYS = 30
 _DAY = 86400
+# A file in the record of a member that has no share: this program sends it its certificate.
+WITHOUT_SHARE = "without_share"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,6 +52,16 @@ def certificate(node: str, principals: str, key: str) -> str:
 
 def publish(folder: str) -> bool:
     """Publish every machine's certificate in a folder, and return whether all could be signed."""
+    complete = _publish(folder)
+    texts = {node: files.read(f"{folder}/{node}") or "" for node in files.read_in_folders(MEMBERS, WITHOUT_SHARE)}
+    for node, answer in ask_members(texts, "certificate").items():
+        # It may be stopped. There is time until tomorrow.
+        if not answer.ok:
+            note(f"{node} did not take its certificate: {last_error(answer)}")
+    return complete
+
+
+def _publish(folder: str) -> bool:
     with _lock():
         files.make_folder(str(PurePosixPath(folder).parent))
         files.make_folder(folder)
