@@ -44,7 +44,7 @@ def restore() -> bool:
         if files.exists(f"{SAVED}{path}"):
             if not files.is_folder(above := str(PurePosixPath(path).parent)):
                 files.make_folder(above)
-            run("cp", "-a", "-T", f"{SAVED}{path}", path)
+            run("cp", "-a", "-T", files.on_disk(f"{SAVED}{path}"), files.on_disk(path))
     return True
 
 

@@ -1,0 +1,255 @@
+"""Pods: which phases they run, what their check refuses, how their services are kept, how a container comes back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.node import services
+from components.node.failure import Failure
+from components.roles.pod.homes import make_homes
+from components.roles.pod.library import library_path
+from components.roles.pod.paths import SAVED
+from components.roles.pod.saved import restore
+from components.roles.role import template
+from components.roles.users.accounts import Account, UsersValues
+from components.steps import composition
+from components.steps.composition import compose
+from tests.unit.configs import AUTH_KEY, HOSTS, MUNGE_KEY, RawConfig
+from tests.unit.phases import called
+from tests.unit.recorded import Build
+from tests.unit.shell import ROLES, Shell
+
+PODS = composition.on_pods(ROLES)
+CHECK = compose([role for role in PODS if role.name == "machine"], composition.CHECK_OF_POD)
+FOLDER = "/usr/local/lib/tailrack/services/slurmd"
+
+
+def with_pods() -> RawConfig:
+    """A cluster of hosts with a pod at a site of its own."""
+    pod = {**HOSTS["sites"][0]["hosts"][1], "name": "pod1", "address": "192.0.2.77"}
+    site = {"name": "pods", "kind": "hosts", "hosts": [pod], "pods": True, "accept_pod_risk": True}
+    return {**HOSTS, "sites": [*HOSTS["sites"], site]}
+
+
+# Which phases pods run.
+
+
+def test_a_pod_goes_through_its_own_phases_and_those_that_roles_name_for_pods() -> None:
+    assert called(compose(PODS, composition.CHECK_OF_POD).calls)[0] == "machine/pod_check"
+    assert called(compose(PODS, composition.JOIN_OF_POD).calls) == [
+        "machine/pod_join", "tailnet/pod_join", "tailnet/check_path", "munge/pod_join", "ssh_trust/pod_join",
+        "slurm/join",
+    ]  # fmt: skip
+    node = called(compose(PODS, composition.POD).calls)
+    assert [call for call in node if not call.startswith("pod_staging/")] == [
+        "machine/node", "names/pod", "users/machine", "user_groups/machine", "ssh_trust/pod", "pod/pod", "slurm/pod",
+    ]  # fmt: skip
+
+
+def test_no_phase_of_a_pod_runs_on_another_machine() -> None:
+    for phases in (composition.CHECK_OF_NODE, composition.JOIN_OF_NODE, composition.NODE, composition.REGISTER):
+        assert not [call for call in called(compose(ROLES, phases).calls) if "/pod" in call]
+
+
+def test_a_pod_leaves_with_slurm_first_and_its_files_last() -> None:
+    leave = called(composition.leave_program(PODS, composition.LEAVE_OF_POD).calls, "leave")
+    assert leave[0] == "slurm/pod_leave"
+    assert leave[-2:] == ["tailnet/pod_leave", "machine/pod_leave"]
+    assert {"munge/leave", "users/leave", "ssh_trust/leave"} <= {*leave}
+
+
+def test_the_head_node_exports_nothing_to_a_pod_and_proves_no_fabric_of_it() -> None:
+    register = {call.split("/")[0] for call in called(compose(PODS, composition.REGISTER_OF_POD).calls)}
+    assert {"slurm", "tailnet", "munge", "names", "ssh_trust", "costs"} <= register
+    assert not {"nfs_exports", "fabric", "monitoring"} & register
+
+
+def test_a_stack_with_a_pod_gives_it_its_plans_and_other_machines_the_same_as_before(build: Build) -> None:
+    stack, before = build(with_pods()), build(HOSTS)
+    for step in ("dgx1-check", "dgx1-join", "dgx1-node", "dgx1-register"):
+        assert stack.plan_text(step) == before.plan_text(step)
+    assert "slurm/pod" in stack.called("pod1-node")
+    assert "slurm/compute" not in stack.called("pod1-node")
+    assert not [name for name in stack.names if name == "validate-pods"], "jobs of measurements need the share"
+
+
+def test_the_plan_of_the_next_start_has_no_secret(build: Build) -> None:
+    kept = json.dumps(build(with_pods()).header("pod1-node"))
+    assert "NODE_BOOT_VALUES" in kept
+    assert MUNGE_KEY not in kept
+    assert AUTH_KEY not in kept
+
+
+# What the check refuses.
+
+
+@pytest.fixture
+def check(shell: Shell) -> Callable[[], subprocess.CompletedProcess[str]]:
+    """Check a pod that is all right, unless the test breaks it."""
+    shell.write("proc/meminfo", "MemTotal:        8192000 kB\n")
+    shell.path("/workspace").mkdir()
+    shell.path("/run/systemd/system").rmdir()
+    shell.stub("apt-get")
+    return lambda: shell.step(CHECK, {}, name="p1-check", host="p1")
+
+
+def test_a_pod_reports_its_size(check: Callable[[], Any]) -> None:
+    done = check()
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["memory_mb"] == 8000
+
+
+def test_a_machine_with_systemd_is_no_pod(check: Callable[[], Any], shell: Shell) -> None:
+    shell.path("/run/systemd/system").mkdir()
+    said = check().stderr
+    assert "it is no pod" in said
+    assert "without pods: true" in said
+
+
+def test_a_pod_without_a_volume_is_refused(check: Callable[[], Any], shell: Shell) -> None:
+    shell.path("/workspace").rmdir()
+    assert "with a volume that is mounted at /workspace" in check().stderr
+
+
+def test_a_volume_that_others_can_change_is_refused_with_the_command_that_closes_it(
+    check: Callable[[], Any], shell: Shell
+) -> None:
+    shell.path("/workspace").chmod(0o777)
+    assert "chmod go-w /workspace" in check().stderr
+
+
+# Services.
+
+
+def play_runit(shell: Shell, *, runs: bool) -> None:
+    shell.write(services.SUPERVISOR, "")
+    shell.stub("sv", f'[ "$1" != status ] || echo "{"run: (pid 7)" if runs else "down:"}"')
+
+
+def test_a_service_is_written_and_started_and_not_touched_again(shell: Shell) -> None:
+    play_runit(shell, runs=False)
+    with shell.here():
+        services.keep("slurmd", "#!/bin/sh\nexec slurmd", "p1")
+    assert shell.path(f"{FOLDER}/run").stat().st_mode & 0o777 == 0o755
+    assert "svlogd" in shell.path(f"{FOLDER}/log/run").read_text()
+    assert [call.split()[1] for call in shell.calls] == ["status", "status", "start"]
+    play_runit(shell, runs=True)
+    with shell.here():
+        services.keep("slurmd", "#!/bin/sh\nexec slurmd", "p1")
+    assert not [call for call in shell.calls if "restart" in call]
+
+
+def test_a_running_service_starts_again_with_another_program(shell: Shell) -> None:
+    play_runit(shell, runs=True)
+    with shell.here():
+        services.keep("slurmd", "#!/bin/sh\nexec slurmd", "p1")
+        services.keep("slurmd", "#!/bin/sh\nexec slurmd -v", "p1")
+    assert shell.calls[-1].startswith("sv -w 20 force-restart")
+
+
+def test_a_service_that_does_not_start_is_named_with_its_log(shell: Shell) -> None:
+    shell.hurry()
+    shell.write(services.SUPERVISOR, "")
+    shell.stub("sv", "exit 1")
+    with shell.here(), pytest.raises(Failure) as caught:
+        services.keep("slurmd", "#!/bin/sh", "p1")
+    assert "tail /var/log/tailrack/slurmd/current" in caught.value.remedy
+
+
+def test_where_systemd_runs_the_same_functions_use_units(shell: Shell) -> None:
+    shell.stub("systemctl")
+    with shell.here():
+        services.restart("munge")
+        services.stop("slurmd")
+        assert services.is_active("munge")
+        assert "journalctl -u munge" in services.log_of("munge", "a1")
+    assert shell.calls == ["systemctl restart munge", "systemctl stop slurmd", "systemctl is-active -q munge"]
+
+
+# Users' homes.
+
+
+def homes(mount: str = "/shared") -> UsersValues:
+    return UsersValues([Account("ada", 6001, 6001)], mount, "/export/shared")
+
+
+def test_a_home_is_on_the_volume_at_the_path_of_the_share(shell: Shell) -> None:
+    shell.path("/workspace").mkdir()
+    shell.write("/etc/passwd", "ada:x:6001:6001::/shared/home/ada:/bin/bash\n")
+    with shell.here():
+        make_homes(homes(), "p1")
+        make_homes(homes(), "p1")
+    assert shell.path("/shared").readlink() == Path("/workspace/shared")
+    assert shell.owners["/workspace/shared/home/ada"][0] == "ada"
+    assert shell.path("/workspace/shared/home/ada").stat().st_mode & 0o777 == 0o700
+
+
+def test_files_at_the_path_of_the_share_are_kept_and_named(shell: Shell) -> None:
+    shell.write("/shared/mine", "text")
+    with shell.here(), pytest.raises(Failure) as caught:
+        make_homes(homes(), "p1")
+    assert "move /shared away" in caught.value.remedy
+    assert shell.path("/shared/mine").exists()
+
+
+# A new container.
+
+
+def test_a_new_container_gets_its_files_and_packages_from_the_volume(shell: Shell) -> None:
+    shell.write(f"{SAVED}/var/lib/tailrack/node-name", "p1\n")
+    shell.write(f"{SAVED}/etc/tailrack/plans/boot.json", "{}")
+    shell.write("/workspace/.tailrack/packages/munge_0.5.16-1_amd64.deb", "")
+    shell.stub("dpkg-query", "exit 1")
+    shell.stub("dpkg")
+    with shell.here():
+        assert restore()
+    (installed,) = [call for call in shell.calls if call.startswith("dpkg ")]
+    assert "munge_0.5.16-1_amd64.deb" in installed
+    assert shell.path("/etc/tailrack/plans/boot.json").read_text() == "{}"
+    assert shell.owners["/etc/munge"] == ("root", "root"), "its package gives it to another account"
+    with shell.here():
+        assert not restore(), "its files are there now"
+
+
+def test_a_pod_that_never_joined_restores_nothing(shell: Shell) -> None:
+    with shell.here():
+        assert not restore()
+    assert shell.calls == []
+
+
+# Jobs.
+
+
+def prolog(shell: Shell, **environment: str) -> list[str]:
+    text = template("pod", "task-prolog").replace("LIBRARY", "/lib/tailnet.so")
+    done = subprocess.run(
+        ["sh"], input=text, capture_output=True, text=True, check=True, env={**shell.environment, **environment}
+    )
+    return done.stdout.splitlines()
+
+
+def test_a_job_gets_the_library_and_another_node_takes_it_away(shell: Shell) -> None:
+    own = "export TAILRACK_DEFAULTS=LD_PRELOAD=/lib/tailnet.so"
+    assert prolog(shell) == ["export LD_PRELOAD=/lib/tailnet.so", own]
+    assert prolog(shell, LD_PRELOAD="/lib/tailnet.so") == [own], "a step in a batch script"
+
+
+def test_a_users_own_library_stays_beside_it(shell: Shell) -> None:
+    assert prolog(shell, LD_PRELOAD="/home/mine.so") == ["export LD_PRELOAD=/lib/tailnet.so:/home/mine.so"]
+
+
+def test_what_another_node_has_set_for_its_network_is_unset_and_what_the_user_set_stays(shell: Shell) -> None:
+    given = {"TAILRACK_DEFAULTS": "GLOO_SOCKET_IFNAME=tailscale0 NCCL_NET=Socket", "GLOO_SOCKET_IFNAME": "tailscale0"}
+    printed = prolog(shell, **given, NCCL_NET="IB")
+    assert "unset GLOO_SOCKET_IFNAME" in printed
+    assert "unset NCCL_NET" not in printed
+
+
+def test_each_version_of_the_library_has_its_own_name() -> None:
+    assert library_path("a") != library_path("b")
