@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from components.node import files, packages, services
+from components.node import files, folders, packages, services
+from components.node.failure import Failure
 from components.node.step.step import Step
-from components.roles.pod.paths import PACKAGES, STATE
+from components.roles.pod.paths import PACKAGES, STATE, VOLUME
 from components.roles.pod.saved import restore, save
 
 # Image builders delete packages after their installation. A new container installs these without a network.
@@ -17,6 +18,7 @@ Binary::apt-get::APT::Keep-Downloaded-Packages "true";"""
 
 def pod_join(step: Step) -> None:
     """Make the folders, and install runit."""
+    close_volume(step.host)
     restore()
     files.make_folder(STATE, 0o700)
     files.make_folder(PACKAGES, 0o700)
@@ -24,3 +26,15 @@ def pod_join(step: Step) -> None:
     files.write(_KEEP, _KEEP_TEXT)
     packages.ensure(step.host, *services.PACKAGES, "openssh-server", "rsync")
     step.later.append(save)
+
+
+def close_volume(host: str) -> None:
+    """Let only root change the volume's top folder, which some providers leave open. Users get their own below it."""
+    if not files.is_closed(VOLUME):
+        folders.take(VOLUME)
+    if not files.is_closed(VOLUME):
+        raise Failure(
+            f"other accounts than root can change {VOLUME}, which would give them the cluster's keys, and chmod does "
+            "not help",
+            f"start {host} with a volume of a file system that keeps owners and modes",
+        )
