@@ -1,5 +1,7 @@
 """Folders of a pod."""
 
+from components.node.locks import PRIVATE
+
 # The provider's volume, which outlives the container and its disk.
 VOLUME = "/workspace"
 STATE = f"{VOLUME}/.tailrack"
@@ -8,6 +10,8 @@ PACKAGES = f"{STATE}/packages"
 # The cluster's files of the container's disk, for the next container.
 SAVED = f"{STATE}/saved"
 BOOT = f"{STATE}/boot"
+# Exists while the pod has all that jobs need.
+READY = f"{PRIVATE}/pod-ready"
 # Users' homes, which are on the share elsewhere.
 HOMES = f"{VOLUME}/shared"
 # tailscaled's proxy. Everything that listens on 127.0.0.1 is open to the tailnet, but not this address.

@@ -9,7 +9,7 @@ from components.node.step.kept import FOLDER as PLANS
 from components.node.step.step import Step
 from components.roles.pod.homes import make_homes
 from components.roles.pod.library import CONF, build_library, conf_text
-from components.roles.pod.paths import BOOT
+from components.roles.pod.paths import BOOT, READY
 from components.roles.pod.saved import save
 from components.roles.tailnet import tailscale
 from components.roles.users.accounts import UsersValues
@@ -42,4 +42,5 @@ def pod(step: Step, values: PodValues) -> None:
     make_homes(values, step.host)
     files.write(f"{PLANS}/boot.json", f"{values.node_boot_plan}\n{values.node_boot_values}")
     files.write(BOOT, values.pod_boot, 0o700)
+    files.write(READY, "")
     step.later.append(save)

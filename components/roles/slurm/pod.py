@@ -10,6 +10,7 @@ from components.node.run import run
 from components.node.step.step import Step
 from components.node.waiting import wait_for
 from components.roles.pod.library import library_path, use_library, without_library
+from components.roles.pod.paths import READY
 from components.roles.slurm.compute import CONTROLLER_PORT, ComputeValues, dynamic_conf, registers_otherwise
 from components.roles.slurm.foreign_files import set_foreign_slurm_aside
 from components.roles.slurm.node_state import NodeState, read_node
@@ -30,6 +31,7 @@ _PROGRAM = """#!/bin/bash
 exec 2>&1
 until tailscale wait --timeout 20s; do sleep 1; done
 until munge -n >/dev/null; do sleep 0.5; done
+until [ -e {ready} ]; do sleep 0.5; done
 until [ "$(getent ahostsv4 "$(hostname)" | head -c 10)" = "127.0.0.1 " ]; do sleep 1; done
 mkdir -p /run/slurm /var/spool/slurmd
 ulimit -n "$(ulimit -Hn)"
@@ -51,7 +53,9 @@ def pod(step: Step, values: PodValues) -> None:
     files.write(_HEALTH_CHECK, _HEALTH_CHECK_TEXT, 0o755)
     library = library_path(values.pod_library)
     server = f"{values.head_address}:{CONTROLLER_PORT}"
-    program = _PROGRAM.format(library=library, host=step.host, server=server, conf=shlex.quote(dynamic_conf(values)))
+    program = _PROGRAM.format(
+        library=library, ready=READY, host=step.host, server=server, conf=shlex.quote(dynamic_conf(values))
+    )
     # Slurm's programs use the tailnet too.
     use_library()
     step.at_end.append(without_library)

@@ -53,6 +53,12 @@ def test_a_pod_goes_through_its_own_phases_and_those_that_roles_name_for_pods() 
     ]  # fmt: skip
 
 
+def test_a_pod_starts_its_services_then_makes_all_that_jobs_need() -> None:
+    assert called(composition.boot_program(PODS).calls, "boot") == [
+        "machine/pod_boot", "munge/pod_boot", "names/pod_boot", "users/machine", "user_groups/machine", "pod/pod_boot",
+    ]  # fmt: skip
+
+
 def test_no_phase_of_a_pod_runs_on_another_machine() -> None:
     for phases in (composition.CHECK_OF_NODE, composition.JOIN_OF_NODE, composition.NODE, composition.REGISTER):
         assert not [call for call in called(compose(ROLES, phases).calls) if "/pod" in call]
