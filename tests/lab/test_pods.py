@@ -108,6 +108,12 @@ def test_a_cancelled_job_ends_on_the_pod(cluster: ClusterUnderTest) -> None:
     eventually(lambda: is_idle(cluster), 30, "the pod is free")
 
 
+def test_what_a_job_leaves_behind_ends_with_its_users_last_job(cluster: ClusterUnderTest) -> None:
+    srun(cluster, "sh -c 'setsid sleep 8765 >/dev/null 2>&1 & sleep 1'")
+    eventually(lambda: cluster.attempt("p1", "pgrep -f 'sleep 8765'").returncode == 1, 20, "it has ended")
+    eventually(lambda: is_idle(cluster), 30, "the pod takes jobs")
+
+
 @pytest.mark.parametrize("service", ["munge", "tailscaled", "sshd", "slurmd"])
 def test_a_killed_daemon_is_back_within_two_seconds(cluster: ClusterUnderTest, service: str) -> None:
     before = pid_of(cluster, service)

@@ -16,6 +16,7 @@ DEEP_CHECK = "/usr/local/sbin/tailrack-deep-check"
 # slurm/templates/tailrack-prolog gives each script 20 s; slurmd gives up after this time if no signal ends a script.
 SCRIPTS_SECONDS = 120
 CHECK_SECONDS = 120
+_ON_PODS = ("10-job", "20-leftovers", "30-shared-memory")
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -36,7 +37,7 @@ def role(settings: ClusterSettings) -> Role:
         },
         packages={"services": ("python3",)} if health.deep_check else {},
         files={
-            **({"compute": _files()} if health.enabled else {}),
+            **({"compute": _files(), "pod": _files_of_pods()} if health.enabled else {}),
             **({"services": _deep_check_files()} if health.deep_check else {}),
         },
         slurm_conf=_SLURM_CONF if health.enabled else {},
@@ -45,12 +46,17 @@ def role(settings: ClusterSettings) -> Role:
     )
 
 
+def _script(kind: str, name: str) -> File:
+    return File(f"{LIB}/{kind}.d/{name}", template("health", f"{kind}-{name}"), "0755")
+
+
+def _files_of_pods() -> tuple[File, ...]:
+    """Return the scripts that end what a job leaves behind, which nothing else does on a pod."""
+    return (_script("prolog", "10-job"), *(_script("epilog", name) for name in EPILOG if name in _ON_PODS))
+
+
 def _files() -> tuple[File, ...]:
-    scripts = [
-        File(f"{LIB}/{kind}.d/{name}", template("health", f"{kind}-{name}"), "0755")
-        for kind, names in (("prolog", PROLOG), ("epilog", EPILOG))
-        for name in names
-    ]
+    scripts = [_script(kind, name) for kind, names in (("prolog", PROLOG), ("epilog", EPILOG)) for name in names]
     return (
         *scripts,
         File(f"{LIB}/gpus-in-use", launcher("gpus-in-use"), "0755"),
