@@ -10,45 +10,72 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from components.node import files
+from components.node import files, kernel
 from components.node.run import attempt
-from components.node.state import STATE_DIR
 from components.node.waiting import wait_until
 
-_STEP = re.compile(r"slurmstepd: \[([0-9]+)\.([0-9]+|interactive)\]")
-_SRUN = re.compile(r"\bSrunHost:Pid=([^:\s]+):")
+_STEP = re.compile(r"slurmstepd: \[([0-9]+)\.([0-9]+|interactive)(?:\+[0-9]+)?\]")
+_OF_ROOT = re.compile(r"^Uid:\t0\t", re.MULTILINE)
+_SOCKET = re.compile(r"socket:\[([0-9]+)\]")
+# 127.0.0.2 in /proc/net/tcp: this end of a connection to the pod's own address (roles/pod/templates/tailnet.c).
+_FROM_HERE = "0200007F"
+_ESTABLISHED = "01"
 _TAILNET_SECONDS = 300
 _LIMIT = 40
 _MESSAGE = "the pod's connection to the tailnet was restarted, and output of {step} was lost: the step is ended"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """End the steps that are there now, once the tailnet works again."""
+    """End the steps that are cut off now, once the tailnet works again."""
     (library,) = arguments
-    steps = steps_here()
+    steps = steps_cut_off()
     if steps and wait_until(lambda: attempt("tailscale", "wait", "--timeout", "5s", quiet=True).ok, _TAILNET_SECONDS):
         for step in steps:
-            end_if_cut_off(step, library)
+            _end(step, library)
     return 0
 
 
-def steps_here() -> list[str]:
-    """Return the steps on this machine that srun has started, as Slurm writes them."""
-    numbers = (path.name for path in Path(files.on_disk("/proc")).iterdir() if path.name.isdecimal())
-    found = (_STEP.match(files.read_process(number, "cmdline")) for number in numbers)
-    return sorted(f"{step[1]}.{step[2]}" for step in found if step)
+def steps_cut_off() -> list[str]:
+    """Return the steps on this pod whose srun runs on another machine, as Slurm writes them.
+
+    An srun on this pod is connected by loopback, which no restart cuts. (Slurm knows the host of an srun by its host
+    name, which on a pod is the container's, so it does not help.)
+    """
+    here = _sockets_to_itself()
+    return sorted(step for process, step in _steps() if here.isdisjoint(_sockets_of(process)))
 
 
-def end_if_cut_off(step: str, library: str) -> None:
-    """End a step whose srun runs on another machine."""
+def _steps() -> Iterator[tuple[str, str]]:
+    """Yield the process and the name of each step that srun has started."""
+    for process in filter(str.isdecimal, kernel.names_in("/proc")):
+        step = _STEP.match(kernel.read(f"/proc/{process}/cmdline"))
+        # A user's program can give itself the same title.
+        if step and _OF_ROOT.search(kernel.read(f"/proc/{process}/status")):
+            yield process, f"{step[1]}.{step[2]}"
+
+
+def _sockets_to_itself() -> set[str]:
+    """Return the inodes of the sockets that are connected to the pod's own address."""
+    rows = [row.split() for name in ("tcp", "tcp6") for row in kernel.read(f"/proc/net/{name}").splitlines()[1:]]
+    return {row[9] for row in rows if row[1].partition(":")[0].endswith(_FROM_HERE) and row[3] == _ESTABLISHED}
+
+
+def _sockets_of(process: str) -> set[str]:
+    """Return the inodes of a process's sockets."""
+    folder, inodes = f"/proc/{process}/fd", set()
+    for name in kernel.names_in(folder):
+        with suppress(OSError):
+            inodes.update(_SOCKET.findall(str(Path(files.on_disk(folder), name).readlink())))
+    return inodes
+
+
+def _end(step: str, library: str) -> None:
+    """Say on the terminal of the job's srun why a step ends, and end it."""
     environment = {"LD_PRELOAD": library}
-    shown = attempt("scontrol", "show", "step", step, limit=_LIMIT, environment=environment)
-    srun = _SRUN.search(shown.output)
-    if srun is None or srun[1] == (files.read(f"{STATE_DIR}/node-name") or "").strip():
-        return
     text = _MESSAGE.format(step=step)
     sys.stderr.write(f"{text}\n")
     job = step.partition(".")[0]

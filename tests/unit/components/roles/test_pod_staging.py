@@ -267,25 +267,11 @@ def test_nothing_of_this_is_in_a_step_of_another_node() -> None:
 
 @pytest.fixture
 def pod(shell: Shell) -> Shell:
-    """A pod with steps of three jobs, whose sruns run on the head node and on the pod."""
+    """A pod with steps of three jobs."""
     titles = ["slurmstepd: [12.0]", "slurmstepd: [13.3]", "slurmstepd: [14.batch]", "slurmstepd: [14.extern]", "bash"]
     for number, title in enumerate(titles, 100):
         shell.write(f"/proc/{number}/cmdline", f"{title}\0")
-    shell.write("/var/lib/tailrack/node-name", "p1\n")
-    shell.stub("tailscale")
-    shell.stub("scancel")
-    shell.stub(
-        "scontrol",
-        'case "$3" in 12.0) echo "StepId=12.0 SrunHost:Pid=head:55" ;; 13.3) echo "SrunHost:Pid=p1:56" ;; esac',
-    )
     return shell
-
-
-def test_steps_that_lost_their_srun_are_ended_and_others_go_on(pod: Shell) -> None:
-    assert pod.command("pod-cut-off", "/lib/tailnet.so").returncode == 0
-    assert called(pod, "scancel") == ["scancel 12.0"]
-    (notice,) = [call for call in pod.calls if call.startswith("scontrol notify")]
-    assert "scontrol notify 12 the pod's connection to the tailnet was restarted" in notice
 
 
 def test_results_wait_for_the_steps_of_their_job_and_not_for_a_users_program(pod: Shell) -> None:
@@ -293,12 +279,6 @@ def test_results_wait_for_the_steps_of_their_job_and_not_for_a_users_program(pod
         pod.write(f"/proc/{number}/status", f"Name:\tx\nUid:\t{owner}\t{owner}\t{owner}\t{owner}\n")
     with pod.here():
         assert [pod_files.runs(job) for job in (12, 14, 1)] == [True, False, False]
-
-
-def test_a_pod_without_steps_asks_no_one(shell: Shell) -> None:
-    shell.write("/proc/1/cmdline", "tini\0")
-    assert shell.command("pod-cut-off", "/lib/tailnet.so").returncode == 0
-    assert not shell.calls
 
 
 def python(code: str, path: str = os.environ["PATH"], **environment: str) -> subprocess.Popen[str]:
