@@ -45,7 +45,7 @@ def stage_in(number: int) -> bool:
     node = str((job or {}).get("nodes", ""))
     if job is None or not _NODE.fullmatch(node) or not files.exists(f"{PODS}/{node}"):
         return True
-    user, path = str(job.get("user_name", "")), str(job.get("current_working_directory", ""))
+    user, path = str(job.get("user_name", "")), plain_path(str(job.get("current_working_directory", "")))
     record = Record(number, node, user, path, str(job.get("partition", "")))
     try:
         require_own_folder(user, path)
@@ -97,6 +97,11 @@ def is_alive(job: Mapping[str, Any] | None) -> bool:
     # Text before Slurm 23.11.
     flags = set(flags.split(",") if isinstance(flags, str) else flags)
     return bool(flags & {"RUNNING", "CONFIGURING"}) and "COMPLETING" not in flags
+
+
+def plain_path(path: str) -> str:
+    """Return a path without `.`, `//` and a slash at its end. One with `..` stays as it is."""
+    return path if ".." in path.split("/") else posixpath.normpath(path)
 
 
 def require_own_folder(user: str, path: str) -> None:

@@ -80,6 +80,12 @@ def test_a_jobs_folder_goes_to_its_pod_as_the_user(head: Shell) -> None:
     assert record(head) == Record(12, "p1", "ada", FOLDER, "pods")
 
 
+def test_a_folder_is_named_as_sbatch_may_write_it(head: Shell) -> None:
+    play(head, job(current_working_directory=f"{FOLDER}/.//"))
+    assert ask(head, "in 12") == "done"
+    assert record(head) == Record(12, "p1", "ada", FOLDER, "pods")
+
+
 def test_results_come_back_as_the_user_and_lead_nowhere_else(head: Shell) -> None:
     ask(head, "in 12")
     assert ask(head, "out 12") == "done"
