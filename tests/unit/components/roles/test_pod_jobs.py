@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -29,6 +30,7 @@ SETTINGS = parse(LAB, base_dir=Path())
 HOME = "/shared/home/ada"
 # The parts of slurmctld that the script uses.
 SLURMCTLD = """
+function member() end
 slurm = {NO_VAL = 4294967294, SUCCESS = 0, ERROR = -1}
 function slurm.log_user(form, ...) print(string.format(form, ...)) end
 function slurm_job_submit(job) print("passed on " .. (job.comment or "")) return 0 end
@@ -36,11 +38,15 @@ function slurm_job_modify() print("passed on") return 0 end
 """
 
 
-def lua(ending: str) -> str:
-    """Run the script with one partition of pods, one that stages by itself, and an ending."""
+SITES = 'pods("pods"); pods("staged", true)'
+NODES = 'member("p1", "pods", "", 0); member("a1", "rack", "", 0)'
+
+
+def lua(ending: str, nodes: str = NODES) -> str:
+    """Run the script with one partition of pods, one that stages by itself, nodes and an ending."""
     if not (program := shutil.which("lua5.4") or shutil.which("lua")):
         pytest.skip("there is no Lua on this machine")
-    text = "\n".join([SLURMCTLD, pod_jobs(SETTINGS), 'pods("pods"); pods("staged", true)', ending])
+    text = "\n".join([SLURMCTLD, pod_jobs(SETTINGS), SITES, nodes, ending])
     return subprocess.run([program, "-"], input=text, capture_output=True, text=True, check=True).stdout
 
 
@@ -103,6 +109,15 @@ def test_a_partition_may_stage_by_itself_and_a_job_may_say_no() -> None:
     assert submit(partition="staged", work_dir=f"{HOME}/run", script=None) == "passed on stage\n0"
     assert "add --comment=stage" in submit(partition="staged", work_dir=HOME)
     assert "-D /tmp" in submit(partition="staged", work_dir=f"{HOME}/run", comment="nostage")
+
+
+@pytest.mark.parametrize("partition", ["nil", '"all"'])
+def test_a_job_that_names_no_partition_is_told_theirs_where_all_nodes_are_pods(partition: str) -> None:
+    job = f"print(slurm_job_submit({{min_nodes = 1, partition = {partition}}}, {{}}, 6001))"
+    told = lua(job, 'member("p1", "pods", "", 0)')
+    assert told.startswith("all nodes of this cluster are pods")
+    assert re.search(r"-p (pods|staged)\n-1\n$", told)
+    assert lua(job) == "passed on \n0\n"
 
 
 def test_a_waiting_job_is_not_moved_to_pods() -> None:
