@@ -165,4 +165,6 @@ def test_slurmctld_gets_the_limits_and_programs_of_pods_only_while_it_has_pods(s
     assert "PrologSlurmctld=/usr/local/lib/tailrack/pod-stage-in" in text["slurm.conf"].splitlines()
     assert sum("MaxNodes" in line for line in text["slurm.conf"].splitlines()) == 1
     assert "PartitionName=all Nodes=site-cloud-a " in text["slurm.conf"]
-    assert any(line.endswith(' if pods then pods("pods") end') for line in text["job_submit.lua"].splitlines())
+    added = text["job_submit.lua"].splitlines()[-3:]
+    assert added[0].endswith(' if pods then pods("pods") end'), "the script sees the nodes that follow"
+    assert added[1:] == ['member("p1", "pods", "h100", 8)', 'outside_all("pods")']
