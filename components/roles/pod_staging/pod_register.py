@@ -12,6 +12,8 @@ from components.node.step.step import Step
 from components.roles.pod_staging.paths import ON_HEAD, PODS, UNITS
 from components.roles.slurm.paths import BASE, CONF, POD_JOBS
 
+_VERSION = re.compile(r"^rsync +version v?([0-9]+)\.([0-9]+)\.([0-9]+)")
+_SAFE = (3, 2, 7)
 _OURS = re.compile(r"^((?:Prolog|Epilog)Slurmctld)=", re.MULTILINE | re.IGNORECASE)
 
 
@@ -30,6 +32,7 @@ def pod_register(step: Step, values: PodName) -> None:
             f"tailrack:slurm.settings has {found[1]}, which brings the files of jobs to pods",
             f"remove {found[1]} from tailrack:slurm.settings, then run up again",
         )
+    _require_rsync(step.host)
     files.make_folder(PODS)
     files.write(f"{PODS}/{values.node_name}", "")
     if step.changed and files.exists(f"{CONF}/job_submit.lua"):
@@ -37,6 +40,17 @@ def pod_register(step: Step, values: PodName) -> None:
     # systemd reads the template of the service with each new instance.
     systemd.reload(UNITS[0])
     systemd.enable(UNITS[0], now=True)
+
+
+def _require_rsync(host: str) -> None:
+    """Raise Failure for an rsync that a pod could make write files that the head node did not ask for."""
+    found = _VERSION.search(run("rsync", "--version"))
+    version = tuple(map(int, found.groups())) if found else _SAFE
+    if version < _SAFE:
+        raise Failure(
+            f"rsync {'.'.join(map(str, version))} on {host} writes files that a pod sends unasked (CVE-2022-29154)",
+            f"update rsync to {'.'.join(map(str, _SAFE))} or newer on {host}, then run up again",
+        )
 
 
 def _read_again() -> None:

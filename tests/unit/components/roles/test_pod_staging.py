@@ -243,6 +243,7 @@ def test_a_record_of_another_form_counts_as_none(head: Shell) -> None:
 
 def test_the_head_node_gets_the_programs_with_the_first_pod_and_loses_them_with_the_last(shell: Shell) -> None:
     shell.stub("systemctl")
+    shell.stub("rsync")
     script = script_of("pod_staging", "pod_register")
     values: dict[str, Value] = {"NODE_NAME": "p1"}
     for name in ("p1", "p2", "p1"):
@@ -257,6 +258,18 @@ def test_the_head_node_gets_the_programs_with_the_first_pod_and_loses_them_with_
     left = [path for path in shell.path("/usr/local/lib/tailrack").glob("*") if path.name.startswith("pod")]
     assert not left
     assert not list(shell.path("/etc/systemd/system").glob("tailrack-pod*"))
+
+
+@pytest.mark.parametrize(
+    ("version", "refused"),
+    [("3.2.6", True), ("3.2.7", False), ("3.4.1", False), ("v3.10.0", False), ("of mine", False)],
+)
+def test_an_rsync_that_writes_what_a_pod_sends_unasked_is_refused(shell: Shell, version: str, refused: bool) -> None:
+    shell.stub("systemctl")
+    shell.stub("rsync", f"echo 'rsync  version {version}  protocol version 31'")
+    done = shell.step(script_of("pod_staging", "pod_register"), {"NODE_NAME": "p1"})
+    assert ("update rsync to 3.2.7" in done.stderr) is refused
+    assert done.returncode == int(refused)
 
 
 def test_a_program_of_the_user_in_place_of_ours_is_refused_by_its_key(shell: Shell) -> None:
