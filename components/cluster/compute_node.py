@@ -58,7 +58,7 @@ def detected_header(
         return {
             **node_values(host, gpus),
             **memory_values(host, resolved["facts"]["cpus"] or 1, resolved["facts"]["memory_mb"] or 1, gpus),
-            **machine_keys(resolved["facts"], settings, resolved["head_cgroups"]),
+            **machine_keys(resolved["facts"], settings, resolved["head_cgroups"], pod=host.pod),
             "NODE_OPEN_PORTS": resolved["facts"].get("open_ports") or [],
         }
 

@@ -11,7 +11,7 @@ as PrologFlags, must be the same everywhere.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
@@ -60,6 +60,15 @@ PROCESSES = Profile(
     ),
 )
 
+# Without the capability to trace processes, root of a pod cannot read the shares of memory that UsePss needs, and Slurm
+# would count nothing.
+PODS = replace(
+    PROCESSES,
+    name="pods",
+    slurm=tuple(line.removesuffix(",UsePss") for line in PROCESSES.slurm),
+    cgroup=("# A pod's cgroups are read-only.", "CgroupPlugin=disabled"),
+)
+
 
 class MachineKeys(TypedDict):
     """A machine's profile, and the lines of its own files.
@@ -76,17 +85,21 @@ class MachineKeys(TypedDict):
     NODE_CGROUP_KEYS: str
 
 
-def profile_of(facts: Mapping[str, Any], settings: ClusterSettings, head_cgroups: bool) -> Profile:
+def profile_of(facts: Mapping[str, Any], settings: ClusterSettings, head_cgroups: bool, *, pod: bool) -> Profile:
     """Return a machine's profile, from the facts of its check and the config.
 
     head_cgroups   whether cgroups confine jobs on the head node. If not, they confine none in the cluster
     """
+    if pod:
+        return PODS
     return CGROUPS if head_cgroups and (facts["cgroups"] or settings.slurm.cgroups) else PROCESSES
 
 
-def machine_keys(facts: Mapping[str, Any], settings: ClusterSettings, head_cgroups: bool) -> MachineKeys:
+def machine_keys(
+    facts: Mapping[str, Any], settings: ClusterSettings, head_cgroups: bool, *, pod: bool = False
+) -> MachineKeys:
     """Return header values by name. The user's own keys (tailrack:slurm.settings) stay the same on all machines."""
-    profile = profile_of(facts, settings, head_cgroups)
+    profile = profile_of(facts, settings, head_cgroups, pod=pod)
     users = {key.lower() for key in settings.slurm.settings}
     lines = (*profile.slurm, *(profile.accounted if settings.accounting.enabled else ()))
     return {
