@@ -15,9 +15,9 @@ from components.node.step.step import STATE_DIR, Step
 from components.node.waiting import wait_for
 from components.roles.slurm.foreign_files import set_foreign_slurm_aside
 from components.roles.slurm.live_features import live_features, set_live_features
-from components.roles.slurm.machine_keys import OWN_CGROUP_CONF, OWN_SLURM_CONF
 from components.roles.slurm.node_state import NodeState, Registration, read_node
 from components.roles.slurm.place import wait_for_place
+from components.roles.slurm.profiles import OWN_CGROUP_CONF, OWN_SLURM_CONF
 from components.roles.slurm.recreate import recreate_node
 from components.roles.slurm.shutdown import requeue_jobs_at_shutdown, seconds_to_save
 from components.roles.slurm.usable import REGISTER_LIMIT, Usability

@@ -14,8 +14,8 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.render import render
 from components.roles.role import JOINED, Role
 from components.roles.slurm.fragment import node_set_lines, site_node_set
-from components.roles.slurm.machine_keys import CGROUPS, PROCESSES
 from components.roles.slurm.paths import MEASURE_PARTITION
+from components.roles.slurm.profiles import CGROUPS, PROCESSES
 from components.settings.types import word_set
 
 # The most nodes that slurmctld registers. Each slot takes about 50 bytes (24.11.5: 9.7 MB with 1,024, 10.4 MB with this

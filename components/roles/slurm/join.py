@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from components.node import files
 from components.node.files import File
 from components.node.step.step import Step
-from components.roles.slurm.machine_keys import OWN_CGROUP_CONF, OWN_SLURM_CONF
+from components.roles.slurm.profiles import OWN_CGROUP_CONF, OWN_SLURM_CONF
 
 _WRITTEN = "# Written by tailrack."
 

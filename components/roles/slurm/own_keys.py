@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping
 
 from components.node import files
 from components.node.failure import Failure
-from components.roles.slurm.machine_keys import (
+from components.roles.slurm.paths import NODES
+from components.roles.slurm.profiles import (
     CGROUPS,
     KEYS,
     NOT_CONFINED,
@@ -19,7 +20,6 @@ from components.roles.slurm.machine_keys import (
     OWN_SLURM_CONF,
     PROCESSES,
 )
-from components.roles.slurm.paths import NODES
 
 Parts = Mapping[str, Mapping[str, str]]
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from components.node.failure import Failure
-from components.roles.slurm.machine_keys import CGROUPS, PROCESSES, Profile, machine_keys, needs_cgroups
+from components.roles.slurm.machine_keys import machine_keys, needs_cgroups
 from components.roles.slurm.merge import merged
 from components.roles.slurm.own_keys import refuse_unprepared, refuse_unprepared_members
+from components.roles.slurm.profiles import CGROUPS, PROCESSES, Profile
 from tests.unit.components.roles.test_slurm import LARGE, SMALL, Model, header_of_join, join, on_the_head
 from tests.unit.configs import RawConfig
 from tests.unit.shell import Shell, script_of
