@@ -19,6 +19,7 @@ from components.roles.order import roles
 from components.roles.pod_staging.role import pod_jobs
 from components.roles.slurm.files import controller_files
 from components.roles.slurm.fragment import memory_values, node_values
+from components.roles.slurm.machine_keys import machine_keys
 from components.roles.slurm.merge import merged
 from components.roles.slurm.node_files import NodeFiles, write_node
 from components.settings.types import Gpu
@@ -157,7 +158,8 @@ def test_slurmctld_gets_the_limits_and_programs_of_pods_only_while_it_has_pods(s
         shell.write(f"/var/lib/tailrack/slurm/base/{name}", files[key])
     with shell.here():
         before = merged("/var/lib/tailrack/slurm/base")
-        write_node(read_values(NodeFiles, {**node_header(POD), **memory_values(POD, 8, 16000), **NO_POOL}))
+        found = {**memory_values(POD, 8, 16000), **machine_keys({"cgroups": False}, SETTINGS, False, pod=True)}
+        write_node(read_values(NodeFiles, {**node_header(POD), **found, **NO_POOL}))
         text = merged("/var/lib/tailrack/slurm/base")
     assert "PrologSlurmctld" not in before["slurm.conf"]
     (partition,) = [line for line in text["slurm.conf"].splitlines() if line.startswith("PartitionName=pods ")]
