@@ -33,7 +33,10 @@ class Machines(Protocol):
     """The source of real machines behind the account."""
 
     def start(self, machine: Machine, *, own_host_key: bool) -> str:
-        """Start a machine and return its address. `own_host_key`: with another host key than its user data says."""
+        """Start a machine and return its address, with `:PORT` if its SSH port is not 22.
+
+        own_host_key   with another host key than its user data says
+        """
 
     def restart(self, machine: Machine) -> None:
         """Restart a machine."""

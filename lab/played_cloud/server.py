@@ -11,11 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qsl
 
 from lab.played_cloud.account import Account, TooFast
 from lab.played_cloud.digitalocean_api import PREFIX as DIGITALOCEAN
 from lab.played_cloud.digitalocean_api import DigitalOceanApi
 from lab.played_cloud.lambda_api import PREFIX, LambdaApi
+from lab.played_cloud.runpod_api import PREFIX as RUNPOD
+from lab.played_cloud.runpod_api import RunPodApi
 
 WRITE, READ = "write", "read"
 
@@ -85,13 +88,20 @@ class PlayedCloud:
             return api.denied(403)
         return api.answer(method, path.removeprefix(api.prefix), body)
 
-    def _api(self, path: str) -> LambdaApi | DigitalOceanApi:
+    def _api(self, path: str) -> LambdaApi | DigitalOceanApi | RunPodApi:
+        if path.startswith(f"{RUNPOD}/"):
+            return RunPodApi(self.account)
         return DigitalOceanApi(self.account) if path.startswith(f"{DIGITALOCEAN}/") else LambdaApi(self.account)
 
     @property
     def digitalocean_url(self) -> str:
         """Return the URL of DigitalOcean's API."""
         return self.url.removesuffix(PREFIX) + DIGITALOCEAN
+
+    @property
+    def runpod_url(self) -> str:
+        """Return the URL of RunPod's API."""
+        return self.url.removesuffix(PREFIX) + RUNPOD
 
 
 @contextmanager
@@ -103,9 +113,9 @@ def serve(cloud: PlayedCloud, port: int = 0) -> Iterator[PlayedCloud]:
 
         def _handle(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
-            body = json.loads(self.rfile.read(length) or b"{}") if length else {}
+            path, _, query = self.path.partition("?")
+            body = json.loads(self.rfile.read(length) or b"{}") if length else dict(parse_qsl(query))
             key = str(self.headers.get("Authorization", "")).removeprefix("Bearer ")
-            path = self.path.partition("?")[0]
             status, answer, headers = cloud.answer(self.command, path, key, body)
             if not status:
                 self.close_connection = True

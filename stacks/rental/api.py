@@ -106,14 +106,17 @@ _OPENER = urllib.request.build_opener(_NoRedirect)
 
 
 def _error_of(call: str, error: urllib.error.HTTPError) -> ApiError:
-    """Return the error of an answer, in Lambda's shape (`error`: code, message) or DigitalOcean's (id, message)."""
+    """Return the error of an answer, in Lambda's shape (`error`: code, message), DigitalOcean's (id, message) or
+    RFC 9457's (detail).
+    """
     try:
         answer = json.loads(error.read(65536))
     except (OSError, ValueError, http.client.HTTPException):
         answer = {}
     answer = answer if isinstance(answer, dict) else {}
     details = answer["error"] if isinstance(answer.get("error"), dict) else answer
-    code, message = (_one_line(details.get(key)) for key in ("code" if "code" in details else "id", "message"))
+    code = _one_line(details.get("code" if "code" in details else "id"))
+    message = _one_line(details.get("message" if "message" in details else "detail"))
     text = f"{call}: {' '.join(filter(None, (str(error.code), code, message)))}"
     return ApiError(text, error.code, code, _seconds(error.headers.get("Retry-After")))
 

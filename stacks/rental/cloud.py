@@ -11,6 +11,7 @@ from stacks.rental.api import ApiError
 # Tags of every machine, set by the call that rents it. With them it is found again if nothing else recorded it.
 OWNER, STACK, SITE, NODE = "tailrack:owner", "tailrack:stack", "tailrack:site", "tailrack:node"
 
+SSH_PORT = 22
 BOOTING, READY, GONE = "booting", "ready", "gone"
 
 
@@ -37,13 +38,17 @@ class Offer:
 
 @dataclass(frozen=True)
 class Instance:
-    """A rented machine. `state` is BOOTING, READY or GONE; a machine that is GONE costs nothing more."""
+    """A rented machine. `state` is BOOTING, READY or GONE; a machine that is GONE costs nothing more.
+
+    port   of SSH at the address
+    """
 
     id: str
     state: str
     type: str
     region: str
     address: str = ""
+    port: int = SSH_PORT
     price: float | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
 
@@ -60,6 +65,7 @@ class Order:
     key         the log-in key's name or id in the account, as `add_key` returned it
     user_data   for cloud-init
     image       the image's name; empty for the cloud's default
+    options     values of the keys that only this cloud has (`RentedSite.options`)
     """
 
     name: str
@@ -69,6 +75,7 @@ class Order:
     key: str
     user_data: str
     image: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class NoCapacityError(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from stacks.rental import digitalocean, lambda_cloud
+from stacks.rental import digitalocean, lambda_cloud, runpod
 from stacks.rental.api import Api
 from stacks.rental.cloud import Cloud
 
@@ -20,6 +20,7 @@ class Entry(NamedTuple):
 CLOUDS: Mapping[str, Entry] = {
     "lambda": Entry(lambda_cloud.LambdaCloud, lambda_cloud.BASE_URL),
     "digitalocean": Entry(digitalocean.DigitalOcean, digitalocean.BASE_URL),
+    "runpod": Entry(runpod.RunPod, runpod.BASE_URL),
 }
 
 

@@ -5,7 +5,7 @@ owner, stack, site, node   the machine's tags. `up` first looks for a machine wi
                            the call and the state has rented one
 offers                     types and regions, in the order in which to try them
 max_price_per_hour         the most that the machine may cost, in the cloud's currency; missing without a limit
-name, tags, key, user_data, image   see stacks.rental.cloud.Order
+name, tags, key, user_data, image, options   see stacks.rental.cloud.Order
 boot_seconds               limit from the call to a machine that answers SSH
 lost                       id of a machine that is gone; only makes the engine run the program again
 
@@ -33,6 +33,7 @@ from stacks.rental.cloud import (
     OWNER,
     READY,
     SITE,
+    SSH_PORT,
     STACK,
     Cloud,
     Instance,
@@ -43,7 +44,6 @@ from stacks.rental.cloud import (
 )
 from stacks.rental.clouds import account
 
-SSH_PORT = 22
 # Seconds between two looks at a machine that boots or ends: the first, the growth, the longest.
 FIRST_PAUSE, PAUSE_GROWTH, LONGEST_PAUSE = 1.0, 1.3, 10.0
 END_SECONDS = 600.0
@@ -80,7 +80,7 @@ class Rental:
     cloud: Cloud
     request: Mapping[str, Any]
     clock: Clock = Clock()
-    answers: Callable[[str], bool] = lambda address: answers_ssh(address)
+    answers: Callable[[str, int], bool] = lambda address, port: answers_ssh(address, port)
     wanted: Callable[[], bool] = lambda: True  # whether the engine still waits for the machine
 
     def up(self) -> dict[str, Any]:
@@ -166,6 +166,7 @@ class Rental:
             key=str(self.request["key"]),
             user_data=str(self.request["user_data"]),
             image=str(self.request.get("image", "")),
+            options=self.request.get("options", {}),
         )
         until, unclear = self.clock.now() + QUEUE_SECONDS, 0
         while unclear < MOST_UNCLEAR:
@@ -218,7 +219,7 @@ class Rental:
                 tried.append(f"{_place(machine)}: the cloud took it back while it booted{self._cost(machine, began)}")
                 return None
             seen = present or seen
-            if seen.state == READY and seen.address and self.answers(seen.address):
+            if seen.state == READY and seen.address and self.answers(seen.address, seen.port):
                 return seen
             self.clock.sleep(pause)
             pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
@@ -241,6 +242,7 @@ class Rental:
         return {
             "id": machine.id,
             "address": machine.address,
+            **({} if machine.port == SSH_PORT else {"port": machine.port}),
             "type": machine.type,
             "region": machine.region,
             "price_per_hour": price,
@@ -279,10 +281,10 @@ def give_back(cloud: Cloud, machines: Sequence[Instance], name: str) -> None:
         ) from None
 
 
-def answers_ssh(address: str) -> bool:
+def answers_ssh(address: str, port: int = SSH_PORT) -> bool:
     """Return whether an SSH server greets at an address."""
     try:
-        with socket.create_connection((address, SSH_PORT), timeout=5) as connection:
+        with socket.create_connection((address, port), timeout=5) as connection:
             connection.settimeout(5)
             return connection.recv(4) == b"SSH-"
     except OSError:

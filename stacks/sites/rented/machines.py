@@ -13,13 +13,12 @@ from components.host import Connection, Host
 from components.steps.label import StepLabel
 from components.steps.step import parse_result
 from components.steps.values import as_output
+from stacks.rental.cloud import SSH_PORT
 from stacks.sites.machines import Machines, host_of
 from stacks.sites.rented.first_key import first_key, own_key_connection, public_half
 from stacks.sites.rented.model import RentedNode, RentedSite
 from stacks.sites.rented.present import Rental
 from stacks.sites.rented.user_data import user_data
-
-SSH_PORT = 22
 
 
 def machines(sites: Sequence[RentedSite], nodes: Sequence[RentedNode], stack: str, rental: Rental) -> Machines:
@@ -89,6 +88,7 @@ class RentedMachine(pulumi.ComponentResource):
             "image": site.image,
             "boot_seconds": site.boot_minutes * 60,
             **({"max_price_per_hour": limit} if (limit := site.max_price_per_hour) else {}),
+            **({"options": site.options} if site.options else {}),
             **({"lost": lost} if lost else {}),
         }
 
@@ -113,6 +113,7 @@ class RentedMachine(pulumi.ComponentResource):
             lambda values: {**values["facts"], "owner": values["account"]["owner"], "lost": lost},
         )
         self._address, self._id = result["address"], result["id"]
+        self._port = result.apply(lambda facts: int(facts.get("port", SSH_PORT)))
         self._host_key = pulumi.Output.unsecret(key).apply(lambda pair: str(pair["public"]))
         self._price = pulumi.Output.from_input(node.price) if node.price else result.apply(rental.price)
         self._private_key, self._user = account.private_key, site.user
@@ -122,7 +123,7 @@ class RentedMachine(pulumi.ComponentResource):
         """Return the machine as a Host, whose connection is verified with the host key that the machine creates."""
         first = Connection(
             host=self._address,
-            port=SSH_PORT,
+            port=self._port,
             user=self._user,
             private_key=pulumi.Output.secret(self._private_key) if self._private_key else None,
             host_key=self._host_key,

@@ -225,6 +225,11 @@ class RentedSite(LoginSite):
     )
     head: RentedHead | None = key("the head node's machine; required if it is at this site", default=None)
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the values of the keys that only this kind has, for `Order.options`."""
+        return {}
+
 
 @dataclass(frozen=True)
 class RentedNode(NodeSpec):

@@ -32,13 +32,17 @@ _CALLS: dict[str, dict[str, Any]] = {
         "cloud": "digitalocean", "launch": "POST /droplets", "list": "GET /droplets", "types": "GET /sizes",
         "quota": "exceed your droplet limit", "end": "DELETE ", "id": lambda machine: str(machine.number),
     },
+    "runpod": {
+        "cloud": "runpod", "launch": "POST /pods", "list": "GET /pods", "types": "GET /catalog/gpus",
+        "quota": "Insufficient balance",
+    },
 }  # fmt: skip
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHRlc3Q="
 
 
-@pytest.fixture(params=["lambda", "digitalocean"])
+@pytest.fixture(params=sorted(_CALLS))
 def played(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedCloud]:
-    """A played cloud that answers in the shape of one of two APIs."""
+    """A played cloud that answers in the shape of one of the APIs."""
     CALLS.update(_CALLS[request.param])
     for module in (api_module, machine_program):
         monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
@@ -53,7 +57,8 @@ def client(played: PlayedCloud, key: str = API_KEY, patience: float = 5) -> Clou
 
 
 def url(played: PlayedCloud) -> str:
-    return played.url if CALLS["cloud"] == "lambda" else played.digitalocean_url
+    urls = {"lambda": played.url, "digitalocean": played.digitalocean_url, "runpod": played.runpod_url}
+    return urls[CALLS["cloud"]]
 
 
 def request(played: PlayedCloud, **more: Any) -> dict[str, Any]:
@@ -71,6 +76,7 @@ def request(played: PlayedCloud, **more: Any) -> dict[str, Any]:
         "key": client(played).add_key(f"tailrack-{OWNER}", PUBLIC_KEY),
         "user_data": "#cloud-config\n{}\n",
         "image": "" if CALLS["cloud"] == "lambda" else "ubuntu-24-04-x64",
+        "options": {"disk_gb": 50, "volume_gb": 100},
         "boot_seconds": 2,
         **more,
     }
@@ -324,7 +330,7 @@ def test_the_account_ends_machines_that_no_state_has_and_its_own_key(played: Pla
 def test_the_owner_stays_the_same_when_the_account_is_prepared_again(played: PlayedCloud) -> None:
     first = account_program.up(client(played), PUBLIC_KEY, {})
     assert account_program.up(client(played), PUBLIC_KEY, first) == first
-    assert len(played.account.keys) == 1
+    assert len(played.account.keys) <= 1  # a cloud whose machines bring the key has none
 
 
 def run(

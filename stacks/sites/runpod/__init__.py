@@ -1,0 +1,9 @@
+"""Sites of kind `runpod`: pods that the stack rents and returns."""
+
+from stacks.sites.kind import Kind
+from stacks.sites.pools import claims
+from stacks.sites.rented.model import nodes
+from stacks.sites.runpod.checks import check
+from stacks.sites.runpod.model import RunPodSite
+
+KIND = Kind(RunPodSite, claims, check, nodes, "stacks.sites.rented.machines", rents=True)
