@@ -14,13 +14,17 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from lab.played_cloud.account import Account, TooFast
-from lab.played_cloud.digitalocean_api import PREFIX as DIGITALOCEAN
 from lab.played_cloud.digitalocean_api import DigitalOceanApi
 from lab.played_cloud.lambda_api import PREFIX, LambdaApi
-from lab.played_cloud.runpod_api import PREFIX as RUNPOD
 from lab.played_cloud.runpod_api import RunPodApi
 
 WRITE, READ = "write", "read"
+# By the word that configs use. Each has a prefix, which no path of another API begins with.
+_APIS: dict[str, type[LambdaApi | DigitalOceanApi | RunPodApi]] = {
+    "lambda": LambdaApi,
+    "digitalocean": DigitalOceanApi,
+    "runpod": RunPodApi,
+}
 
 
 @dataclass
@@ -89,19 +93,12 @@ class PlayedCloud:
         return api.answer(method, path.removeprefix(api.prefix), body)
 
     def _api(self, path: str) -> LambdaApi | DigitalOceanApi | RunPodApi:
-        if path.startswith(f"{RUNPOD}/"):
-            return RunPodApi(self.account)
-        return DigitalOceanApi(self.account) if path.startswith(f"{DIGITALOCEAN}/") else LambdaApi(self.account)
+        found = (api for api in _APIS.values() if path.startswith(f"{api.prefix}/"))
+        return next(found, LambdaApi)(self.account)
 
-    @property
-    def digitalocean_url(self) -> str:
-        """Return the URL of DigitalOcean's API."""
-        return self.url.removesuffix(PREFIX) + DIGITALOCEAN
-
-    @property
-    def runpod_url(self) -> str:
-        """Return the URL of RunPod's API."""
-        return self.url.removesuffix(PREFIX) + RUNPOD
+    def url_of(self, cloud: str) -> str:
+        """Return the URL of a cloud's API."""
+        return self.url.removesuffix(PREFIX) + _APIS[cloud].prefix
 
 
 @contextmanager

@@ -57,8 +57,7 @@ def client(played: PlayedCloud, key: str = API_KEY, patience: float = 5) -> Clou
 
 
 def url(played: PlayedCloud) -> str:
-    urls = {"lambda": played.url, "digitalocean": played.digitalocean_url, "runpod": played.runpod_url}
-    return urls[CALLS["cloud"]]
+    return played.url_of(CALLS["cloud"])
 
 
 def request(played: PlayedCloud, **more: Any) -> dict[str, Any]:

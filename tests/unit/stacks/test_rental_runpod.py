@@ -225,7 +225,7 @@ def test_the_mapped_port_of_a_pod_is_among_its_facts(played: PlayedCloud) -> Non
         "options": ORDER.options,
         "boot_seconds": 10,
     }
-    facts = Rental(account("runpod", played.runpod_url, "key"), request).up()
+    facts = Rental(account("runpod", played.url_of("runpod"), "key"), request).up()
     (machine,) = played.account.bill()
     assert f"{facts['address']}:{facts['port']}" == machine.address
     assert facts["price_per_hour"] == 0.44
