@@ -35,9 +35,11 @@ COUNTS = (1, 2, 4, 8)
 # Names of environment variables. In lowercase, because /start.sh writes those in capitals where every account reads.
 TAGS, HOST_KEY = "tailrack_tags", "tailrack_host_key"
 _REGION = "tailrack:region"  # a tag, because a pod has no data center before it is placed
-# RunPod's images start sshd in /start.sh, which keeps a host key that exists.
+# RunPod's images start sshd in /start.sh, which keeps a host key that exists. A pod that starts again finds its own key
+# on its volume (stacks/sites/rented/pod_host_key.py).
 START = (
     f"bash -c 'echo ${HOST_KEY} | base64 -d | install -m 600 /dev/stdin /etc/ssh/ssh_host_ecdsa_key; unset {HOST_KEY}; "
+    "cp /workspace/.tailrack/ssh_host_ed25519_key* /etc/ssh/; "
     "[ -x /workspace/.tailrack/boot ] && /workspace/.tailrack/boot & exec /start.sh'"
 )
 # A pod that has stopped or failed costs money too.

@@ -20,8 +20,8 @@ from components.steps.results import Answer
 from components.steps.step import Step
 from stacks import PROJECT
 
-# The module whose step creates the host key, on the machine.
-HOST_KEY = "stacks.sites.rented.host_key"
+# The modules whose steps create the host key, on the machine.
+HOST_KEY, POD_HOST_KEY = "stacks.sites.rented.host_key", "stacks.sites.rented.pod_host_key"
 
 
 def first_key(name: str, parent: pulumi.Resource) -> pulumi.Output[dict[str, str]]:
@@ -48,22 +48,25 @@ def own_key_connection(
     machine: pulumi.Resource,
     identity: pulumi.Input[str],
     parent: pulumi.Resource,
+    *,
+    pod: bool = False,
 ) -> Connection:
     """Return the connection with the host key that the machine creates over its first connection.
 
     machine    the resource whose deletion ends the machine
     identity   changes with the machine; another machine has another key
     """
+    module = POD_HOST_KEY if pod else HOST_KEY
     key = Step(
         f"{name}-host-key",
         Machine(name, first, machine),
-        composition.single(HOST_KEY),
+        composition.single(module),
         {},
         label=f"{name}: create its host key",
         answer=Answer({"host_key": ed25519}, needed=True),
         parent=parent,
         once=identity,
-        own_program=step_program(HOST_KEY),
+        own_program=step_program(module),
     )
     return Connection(first.host, first.port, first.user, first.private_key, key.result["host_key"])
 

@@ -128,5 +128,5 @@ class RentedMachine(pulumi.ComponentResource):
             private_key=pulumi.Output.secret(self._private_key) if self._private_key else None,
             host_key=self._host_key,
         )
-        connection = own_key_connection(node.name, first, self._resource, self._id, self)
+        connection = own_key_connection(node.name, first, self._resource, self._id, self, pod=node.pod)
         return host_of(node, connection, deleted_with=self._resource, price=self._price)

@@ -2,8 +2,7 @@
 
 from stacks.sites.kind import Kind
 from stacks.sites.pools import claims
-from stacks.sites.rented.model import nodes
 from stacks.sites.runpod.checks import check
-from stacks.sites.runpod.model import RunPodSite
+from stacks.sites.runpod.model import RunPodSite, nodes
 
 KIND = Kind(RunPodSite, claims, check, nodes, "stacks.sites.rented.machines", rents=True)

@@ -6,14 +6,23 @@ from components.settings.draft import Draft
 from components.settings.problems import Report
 from stacks.sites.rented import checks
 
+_RISK = "root of the pods' hosts can read the cluster's munge key, and act as any user of the cluster with it"
+
 
 def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
-    """Report what RunPod would reject, and a head node in a pod."""
+    """Report what RunPod would reject, and settings that no pod can have."""
     place = head.text("site")
-    if place is not None and place in [site.text("name") for site in sites]:
-        path = head.path_of("site")
-        problem = f"{report.value(path, place)} is a site of pods, but a pod cannot be the head node"
-        breaks = "a pod has no systemd, and other nodes could not reach its ports"
-        report.add(path, problem, breaks, "write a site of another kind")
-        sites = [site for site in sites if site.text("name") != place]
-    checks.check(sites, head, report)
+    at_head = [site for site in sites if place is not None and site.text("name") == place]
+    for site in sites:
+        if site.value("accept_pod_risk") is False:
+            fix = "write accept_pod_risk: true to accept this, or rent machines with systemd"
+            report.add(site.path_of("accept_pod_risk"), "is not true", _RISK, fix)
+        if site.raw.get("in_all") is True:
+            breaks = "jobs would land on pods that do not have their files"
+            fix = "delete it: jobs ask for pods with -p"
+            report.add(site.path_of("in_all"), "is true for a site of pods", breaks, fix)
+    if at_head:
+        breaks = "a pod cannot serve the share, and its host's root would have every secret of the cluster"
+        fix = "name another site for the head node, such as a small virtual machine or kind: local"
+        report.add(head.path_of("site"), "is a site of pods", breaks, fix)
+    checks.check([site for site in sites if site not in at_head], head, report)

@@ -1,14 +1,17 @@
 """Settings of a site at RunPod."""
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from components.settings.section import number
+from components.settings.cluster import Head
+from components.settings.section import number, yes_no
 from components.settings.types import Whole
 from stacks.sites.hosts.ssh_types import Login
 from stacks.sites.kind import kind_key
-from stacks.sites.rented.model import RentedSite, image_key, user_key
+from stacks.sites.rented import model
+from stacks.sites.rented.model import RentedNode, RentedSite, image_key, user_key
 
 # RunPod's image for GPUs, with an SSH server and /start.sh.
 IMAGE = "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404"
@@ -36,7 +39,18 @@ class RunPodSite(RentedSite):
         default=100,
     )
 
+    accept_pod_risk: bool = yes_no(
+        "true accepts that root of the hosts on which the pods run has the cluster's munge key, with which it can act "
+        "as any user of the cluster ([security.md](security.md#pods)); required",
+        False,
+    )
+
     @property
     def options(self) -> dict[str, Any]:
         """Return the sizes of the disks."""
         return {"disk_gb": self.disk_gb, "volume_gb": self.volume_gb}
+
+
+def nodes(site: RunPodSite, head: Head) -> list[RentedNode]:
+    """Return the nodes of the site, which are pods."""
+    return [replace(node, pod=True, in_all=False) for node in model.nodes(site, head)]

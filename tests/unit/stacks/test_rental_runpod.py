@@ -159,13 +159,14 @@ def test_a_pod_that_is_gone_is_no_error_when_its_rent_ends() -> None:
     assert api.calls[0][:2] == ("DELETE", "/pods/a%2Fb")
 
 
-def test_the_start_command_installs_the_host_key_and_starts_the_boot_program_without_it(tmp_path: Path) -> None:
+def test_the_start_command_installs_the_host_keys_and_starts_the_boot_program_without_the_first(tmp_path: Path) -> None:
     for folder in ("etc/ssh", "workspace/.tailrack"):
         (tmp_path / folder).mkdir(parents=True)
     for program in ("start.sh", "workspace/.tailrack/boot"):
         path = tmp_path / program
         path.write_text(f"#!/bin/bash\nenv >{path}.env\n")
         path.chmod(0o755)
+    (tmp_path / "workspace/.tailrack/ssh_host_ed25519_key").write_text("its own\n")
     command = runpod.START
     for absolute in ("/etc/ssh", "/workspace", "/start.sh"):
         command = command.replace(f" {absolute}", f" {tmp_path}{absolute}")
@@ -174,6 +175,7 @@ def test_the_start_command_installs_the_host_key_and_starts_the_boot_program_wit
     installed = tmp_path / "etc/ssh/ssh_host_ecdsa_key"
     assert installed.read_text() == HOST_KEY
     assert stat.S_IMODE(installed.stat().st_mode) == 0o600
+    assert (tmp_path / "etc/ssh/ssh_host_ed25519_key").read_text() == "its own\n"
     for program in ("start.sh", "workspace/.tailrack/boot"):
         seen = tmp_path / f"{program}.env"
         while not seen.exists() or not seen.stat().st_size:  # the boot program runs beside start.sh
@@ -234,8 +236,8 @@ def test_the_mapped_port_of_a_pod_is_among_its_facts(played: PlayedCloud) -> Non
 
 def site(**more: Any) -> dict[str, Any]:
     pool = {"name": "p", "count": 2, "type": "8x_NVIDIA_H100_80GB_HBM3", "gpu": "h100:8"}
-    keys = {"name": "pods", "kind": "runpod", "region": "us-ks-2", "private_key_file": "key", "pools": [pool]}
-    return {**keys, **more}
+    keys = {"name": "pods", "kind": "runpod", "region": "us-ks-2", "accept_pod_risk": True}
+    return {**keys, "private_key_file": "key", "pools": [pool], **more}
 
 
 def parsed(folder: Path, model: type[Any], config: Mapping[str, Any]) -> Any:
@@ -251,6 +253,7 @@ def test_a_pool_of_pods_needs_a_region_and_a_type_alone(tmp_path: Path) -> None:
     assert isinstance(pods, RunPodSite)
     assert (pods.user, pods.image, pods.options) == ("root", IMAGE, {"disk_gb": 50, "volume_gb": 100})
     assert [node.offers for node in pool.nodes()] == [(("8x_NVIDIA_H100_80GB_HBM3", "us-ks-2"),)] * 2
+    assert {(node.pod, node.in_all) for node in pool.nodes()} == {(True, False)}
 
 
 @pytest.mark.parametrize(
@@ -259,6 +262,8 @@ def test_a_pool_of_pods_needs_a_region_and_a_type_alone(tmp_path: Path) -> None:
         ("image", "runpod/pytorch latest", "is not the name of an image"),
         ("disk_gb", 1, "is not a whole number from 10 to 2000"),
         ("volume_gb", "100 GB", "is not a whole number from 10 to 10000"),
+        ("accept_pod_risk", False, "is not true; root of the pods' hosts can read the cluster's munge key"),
+        ("in_all", True, "is true for a site of pods"),
     ],
 )
 def test_a_bad_value_is_named(tmp_path: Path, key: str, value: object, words: str) -> None:
@@ -274,5 +279,5 @@ def test_a_pod_cannot_be_the_head_node(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         parsed(tmp_path, StackConfig, {**head, "sites": [site()]})
     assert "tailrack:head.site: " in str(refused.value)
-    assert "a pod cannot be the head node" in str(refused.value)
+    assert "is a site of pods" in str(refused.value)
     assert "sites[0].head" not in str(refused.value)
