@@ -7,7 +7,7 @@ offers                     types and regions, in the order in which to try them
 max_price_per_hour         the most that the machine may cost, in the cloud's currency; missing without a limit
 name, tags, key, user_data, image, options   see stacks.rental.cloud.Order
 boot_seconds               limit from the call to a machine that answers SSH
-lost                       id of a machine that is gone; only makes the engine run the program again
+lost, moved                id of a machine that is gone, its new address; only make the engine run the program again
 
 `up` prints the machine and what it tried as one JSON object. If the program fails, it prints one sentence and a remedy
 on stderr. The output contains no secret.

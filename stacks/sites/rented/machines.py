@@ -76,7 +76,8 @@ class RentedMachine(pulumi.ComponentResource):
     ) -> None:
         super().__init__("tailrack:rented:RentedMachine", node.name, None, opts)
         key = first_key(node.name, self)
-        lost = rental.lost.get(node.name, "")
+        lost, moved = rental.lost.get(node.name, ""), rental.moved.get(node.name, "")
+        changed = {"moved": moved} if moved else {}
         request = {
             **account.access,
             "stack": stack,
@@ -90,6 +91,7 @@ class RentedMachine(pulumi.ComponentResource):
             **({"max_price_per_hour": limit} if (limit := site.max_price_per_hour) else {}),
             **({"options": site.options} if site.options else {}),
             **({"lost": lost} if lost else {}),
+            **changed,
         }
 
         def stdin(values: Mapping[str, Any]) -> str:
@@ -110,7 +112,7 @@ class RentedMachine(pulumi.ComponentResource):
         result: pulumi.Output[dict[str, Any]] = pulumi.Output.unsecret(self._resource.stdout).apply(parse_result)
         self.facts = as_output(
             {"facts": result, "account": account.facts},
-            lambda values: {**values["facts"], "owner": values["account"]["owner"], "lost": lost},
+            lambda values: {**values["facts"], "owner": values["account"]["owner"], "lost": lost, **changed},
         )
         self._address, self._id = result["address"], result["id"]
         self._port = result.apply(lambda facts: int(facts.get("port", SSH_PORT)))

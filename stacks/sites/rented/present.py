@@ -13,6 +13,7 @@ from stacks.rental.api import ApiError
 from stacks.rental.cloud import GONE, NODE, OWNER, STACK, Cloud, Instance, Offer
 from stacks.rental.clouds import account
 from stacks.sites.rented.model import WARN, RentedNode, RentedSite
+from stacks.sites.rented.moved import new_address
 
 PATIENCE_SECONDS = 10.0  # for a cloud's answer before a preview
 
@@ -28,11 +29,13 @@ class Rental:
     lost       by node: the id of the machine that was there at the last run and is gone. It stays after the node has
                another machine, because an input that changes runs the program again
     currency   the stack's; a price in another one is not used
+    moved      by node: the address that the machine has had since a run in between. It stays too
     """
 
     api_key: str
     lost: Mapping[str, str] = field(default_factory=dict)
     currency: str = "USD"
+    moved: Mapping[str, str] = field(default_factory=dict)
 
     def price(self, facts: Mapping[str, Any]) -> str:
         """Return the hourly price of a machine, such as `2.05 USD`; empty if it is unknown."""
@@ -48,12 +51,14 @@ class Present:
     left_out   nodes for which no cloud has a machine, of sites with `fewer: warn`
     messages   warnings
     prices     of a dry run: the places that nodes without a machine would get now, with the clouds' prices
+    moved      by node, see Rental
     """
 
     lost: Mapping[str, str] = field(default_factory=dict)
     left_out: frozenset[str] = frozenset()
     messages: tuple[str, ...] = ()
     prices: tuple[str, ...] = ()
+    moved: Mapping[str, str] = field(default_factory=dict)
 
 
 def look(
@@ -74,6 +79,7 @@ def look(
     """
     recorded = {str(node): facts for node, facts in (last if isinstance(last, dict) else {}).items()}
     lost: dict[str, str] = {}
+    moved = {name: place for name in recorded if (place := _id(recorded, name, "moved"))}
     left_out, messages, prices = set[str](), list[str](), list[str]()
     for site in sites:
         mine = [node for node in nodes if node.site == site.name]
@@ -97,7 +103,7 @@ def look(
             "no node of the config needs it; `up` ends its rent"
             for orphan in orphans
         ]
-        ids = {machine.id for machine in present}
+        ids = {machine.id: machine for machine in present}
         for node in mine:
             name, old = node.name, _id(recorded, node.name, "id")
             if old and old not in ids:
@@ -105,13 +111,16 @@ def look(
                 messages.append(f"{name}: its machine {old} is no longer at {cloud.title}; `up` rents another")
             elif earlier := _id(recorded, name, "lost"):
                 lost[name] = earlier
+            if place := new_address(recorded.get(name), ids):
+                moved[name] = place
+                messages.append(f"{name}: its machine {old} has another address now, {place}; `up` uses it")
             if site.fewer == WARN and name not in tagged and not _has_capacity(node, offers):
                 left_out.add(name)
                 tried = ", ".join(f"{kind} in {region}" for kind, region in node.offers)
                 messages.append(f"{name} is left out: {cloud.title} has no capacity now ({tried})")
         if dry_run:
             prices += _prices(site, [node for node in waiting if node.name not in left_out], offers, cloud)
-    return Present(lost, frozenset(left_out), tuple(messages), tuple(prices))
+    return Present(lost, frozenset(left_out), tuple(messages), tuple(prices), moved)
 
 
 def _usable(offers: Iterable[Offer], site: RentedSite) -> list[Offer]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -75,6 +76,22 @@ def test_a_loss_stays_in_the_inputs_so_that_its_end_runs_nothing() -> None:
     recorded = {"g1": {"id": "i1"}, "g2": {"id": "i3", "lost": "i2"}}
     present = look_at(Cloud([instance("i1", "g1"), instance("i3", "g2")]), recorded)
     assert present == Present({"g2": "i2"})
+
+
+def test_a_machine_with_another_address_is_named_and_stays_in_the_inputs() -> None:
+    facts = {"id": "i1", "address": "192.0.2.1", "port": 34446}
+    started = replace(instance("i1", "g1"), address="192.0.2.1", port=41000)
+    present = look_at(Cloud([started]), {"g1": facts}, names=["g1"])
+    assert present.moved == {"g1": "192.0.2.1:41000"}
+    assert "g1: its machine i1 has another address now, 192.0.2.1:41000" in present.messages[0]
+    facts |= {"port": 41000, "moved": "192.0.2.1:41000"}
+    assert look_at(Cloud([started]), {"g1": facts}, names=["g1"]) == Present(moved=present.moved)
+
+
+@pytest.mark.parametrize("state", [BOOTING, GONE])
+def test_a_machine_that_boots_or_is_gone_has_not_moved(state: str) -> None:
+    booting = replace(instance("i1", "g1", state), address="192.0.2.9")
+    assert look_at(Cloud([booting]), {"g1": {"id": "i1", "address": "192.0.2.1"}}, names=["g1"]).moved == {}
 
 
 @pytest.mark.parametrize("last", [None, {}, "text", {"g1": None, "g2": {"id": 7}}])
