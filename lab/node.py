@@ -51,10 +51,13 @@ Files = Mapping[str, tuple[str, int, int]]
 """Files by path: text, mode and owner."""
 
 
-def up(client: docker.DockerClient, spec: NodeSpec, files: Files | None = None) -> NodeAddress:
+def up(
+    client: docker.DockerClient, spec: NodeSpec, files: Files | None = None, start: pod.Start = pod.USUAL_START
+) -> NodeAddress:
     """Have the node run and wait until it can be used, from any state it is in.
 
     files   written before its first start, after all others: of a machine that a played cloud rents out
+    start   of a new pod
 
     Raises LabError naming the container, the end of its log and the next command.
     """
@@ -73,7 +76,7 @@ def up(client: docker.DockerClient, spec: NodeSpec, files: Files | None = None) 
             container = None
         new = container is None
         if container is None:
-            container = _create(client, spec, name, image)
+            container = _create(client, spec, name, image, start)
         if container.status == "created":
             _make_its_own(client, spec, container)
         host_key = _ensure_keys(container, user, client_key.public)
@@ -142,7 +145,7 @@ def _ensure_tun() -> None:
         run(["mknod", "-m", "0666", "/dev/net/tun", "c", "10", "200"], root=True)
 
 
-def _create(client: docker.DockerClient, spec: NodeSpec, name: str, image: str) -> Container:
+def _create(client: docker.DockerClient, spec: NodeSpec, name: str, image: str, start: pod.Start) -> Container:
     """Create (and not start) the node's container at the lowest free address of its site; the lab's lock is held."""
     network = find_network(client, spec.lab, spec.site)
     if network is None:
@@ -163,7 +166,7 @@ def _create(client: docker.DockerClient, spec: NodeSpec, name: str, image: str) 
         extra_hosts={CONTROL_NAME: subnets.control_address(subnet_of(network))},
         hostname=host_name(spec.like, spec.node, address) or None,
         restart_policy={"Name": "unless-stopped"},
-        **(pod.options(name, _gateway(network)) if is_pod else _machine_options(name)),
+        **(pod.options(name, _gateway(network), start) if is_pod else _machine_options(name)),
     )
 
 

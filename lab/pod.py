@@ -1,6 +1,8 @@
 """The container of a pod, as RunPod's hosts start it: Docker's defaults, a volume, and a mapped port for SSH."""
 
 import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from docker.models.containers import Container
@@ -17,7 +19,18 @@ MEMORY_BYTES, CPUS = 4 * 2**30, 1
 """Limits of a pod. Its /proc shows the memory and the cores of the whole host."""
 
 
-def options(name: str, gateway: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Start:
+    """The command and the environment with which a pod starts."""
+
+    command: tuple[str, ...] = ("bash", "-c", START_COMMAND)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+USUAL_START = Start()
+
+
+def options(name: str, gateway: str, start: Start) -> dict[str, Any]:
     """Return the options with which Docker creates a pod.
 
     gateway   the address of its host, at which it is reached: that of its network's bridge
@@ -25,7 +38,8 @@ def options(name: str, gateway: str) -> dict[str, Any]:
     A pod gets Docker's default capabilities and seccomp profile, no device, and Docker's name for a host name.
     """
     return {
-        "command": ["bash", "-c", START_COMMAND],
+        "command": list(start.command),
+        "environment": dict(start.environment),
         "ports": {SSH: (gateway, free_port(gateway))},
         "mounts": [Mount("/workspace", volume(name), type="volume")],
         "mem_limit": MEMORY_BYTES,

@@ -3,7 +3,7 @@
 import docker
 
 from engine.locks import locked
-from lab import node
+from lab import node, pod
 from lab.cleanup import forget
 from lab.errors import LabError
 from lab.identity import container_name
@@ -25,7 +25,7 @@ def start(client: docker.DockerClient, spec: NodeSpec) -> NodeAddress:
     return node.up(client, spec)
 
 
-def recreate(client: docker.DockerClient, spec: NodeSpec) -> NodeAddress:
+def recreate(client: docker.DockerClient, spec: NodeSpec, start: pod.Start = pod.USUAL_START) -> NodeAddress:
     """Replace a pod as RunPod does after a stop or a reset: only /workspace stays.
 
     The new container has another host name, host key and port. What was installed is gone.
@@ -35,4 +35,4 @@ def recreate(client: docker.DockerClient, spec: NodeSpec) -> NodeAddress:
         if container is not None:
             # Without v=True: the volume of /workspace stays.
             forget(container.remove, force=True)
-    return node.up(client, spec)
+    return node.up(client, spec, start=start)

@@ -14,7 +14,11 @@ BOOTING, ACTIVE, ENDED = "booting", "active", "ended"
 
 @dataclass
 class Machine:
-    """A rented machine; `taken_back`: the cloud ended it."""
+    """A rented machine.
+
+    user_data    of cloud-init; of a pod: its start command and environment, as JSON
+    taken_back   whether the cloud ended it
+    """
 
     number: int
     name: str
@@ -141,6 +145,10 @@ class Account:
             place = machine.type, machine.region
             self.capacity[place] = self.capacity.get(place, 0) + 1
         self._machines.remove(machine)
+
+    def restart(self, id_: str) -> None:
+        """Restart a machine, as its owner can in the cloud's console."""
+        self._machines.restart(self._all[id_])
 
     def close(self) -> None:
         """End everything, for the end of a test."""

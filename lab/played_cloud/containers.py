@@ -57,7 +57,7 @@ class Containers:
             f"{_FIRST}.pub": (f"{public}\n", 0o644, 0),
         }
         if own_host_key:
-            files[_FIRST] = (_other_key(), 0o600, 0)
+            files[_FIRST] = (other_key(), 0o600, 0)
         client = docker_daemon.connect()
         try:
             return node.up(client, spec, files).address
@@ -85,6 +85,6 @@ class Containers:
         return PoolSpec(**self._place, pool="played-cloud", sites=dict.fromkeys(self._regions))
 
 
-def _other_key() -> str:
+def other_key() -> str:
     """Return a host key of the same type as the one in the user data."""
     return generate_private_key(SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()

@@ -5,11 +5,10 @@ The type of a machine is the id of a GPU: a machine in the lab has no GPU, so a 
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 from lab.played_cloud.account import ACTIVE, BOOTING, ENDED, Account, Machine, NoCapacity, QuotaExceeded
 
@@ -70,7 +69,8 @@ class RunPodApi:
             if body["gpu"]["count"] > 1:
                 raise NoCapacity
             tags = dict(parse_qsl(env["tailrack_tags"]))
-            machine = self._account.launch(body["name"], name, region.lower(), tags, env["PUBLIC_KEY"], _user_data(env))
+            start = json.dumps({"args": body["args"], "env": env})
+            machine = self._account.launch(body["name"], name, region.lower(), tags, env["PUBLIC_KEY"], start)
         except NoCapacity:
             detail = "There are no longer any instances available with the requested specifications."
             return error(400, "Bad Request", f"{detail} Please refresh and try again.")
@@ -108,7 +108,7 @@ class RunPodApi:
             "name": machine.name,
             "status": status,
             "actions": ["terminate"],
-            "env": {"PUBLIC_KEY": machine.public_key, "tailrack_tags": urlencode(machine.tags)},
+            "env": json.loads(machine.user_data)["env"],
             "ports": ["22/tcp"],
             "gpu": {"id": machine.type.replace("_", " "), "count": 1},
             "cloud": "COMMUNITY" if community else "SECURE",
@@ -116,12 +116,6 @@ class RunPodApi:
             "ssh": {"proxy": None, "direct": direct if machine.address else None},
             "cost": self._account.prices[machine.type] / 100,
         }
-
-
-def _user_data(env: Mapping[str, str]) -> str:
-    """Return the keys of a pod's environment as cloud-init's user data, from which lab machines are made."""
-    keys = {"ecdsa_private": base64.b64decode(env["tailrack_host_key"]).decode(), "ecdsa_public": ""}
-    return "#cloud-config\n" + json.dumps({"ssh_authorized_keys": [env["PUBLIC_KEY"]], "ssh_keys": keys})
 
 
 def error(status: int, title: str, detail: str) -> tuple[int, Any]:

@@ -121,7 +121,7 @@ class RunPod:
 
 
 def _type(gpu: str, count: int) -> str:
-    return ("" if count == 1 else f"{count}x_") + gpu.replace(" ", "_")
+    return ("" if count < 2 else f"{count}x_") + gpu.replace(" ", "_")
 
 
 def _gpus(kind: str) -> tuple[int, str]:
@@ -161,17 +161,20 @@ def _host_key(user_data: str) -> str:
     return base64.b64encode(keys.get("ecdsa_private", "").encode()).decode()
 
 
+def _whole(word: str) -> int:
+    return int(word) if word.isdecimal() else 0
+
+
 def _instance(pod: dict[str, Any]) -> Instance:
     tags = dict(parse_qsl(text(pod, "env", TAGS)))
-    port, cost = text(pod, "ssh", "direct", "port"), pod.get("cost")
-    count = text(pod, "gpu", "count") or "1"
+    cost, port = pod.get("cost"), _whole(text(pod, "ssh", "direct", "port"))
     return Instance(
         id=text(pod, "id"),
         state=_STATES.get(text(pod, "status"), GONE),
-        type=_type(text(pod, "gpu", "id"), int(count)),
+        type=_type(text(pod, "gpu", "id"), _whole(text(pod, "gpu", "count"))),
         region=tags.get(_REGION, ""),
         address=text(pod, "ssh", "direct", "host") if port else "",
-        port=int(port or 0),
+        port=port,
         price=float(cost) if isinstance(cost, int | float) else None,
         tags=tags,
     )
