@@ -1,9 +1,11 @@
 """Checks of runpod sites."""
 
+import re
 from collections.abc import Sequence
 
 from components.settings.draft import Draft
 from components.settings.problems import Report
+from stacks.rental.runpod import COUNTS
 from stacks.sites.rented import checks
 
 _RISK = "root of the pods' hosts can read the cluster's munge key, and act as any user of the cluster with it"
@@ -21,8 +23,21 @@ def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
             breaks = "jobs would land on pods that do not have their files"
             fix = "delete it: jobs ask for pods with -p"
             report.add(site.path_of("in_all"), "is true for a site of pods", breaks, fix)
+        for pool in site.items("pools"):
+            for attempt in (pool, *pool.items("try")):
+                _check_type(attempt, report)
     if at_head:
         breaks = "a pod cannot serve the share, and its host's root would have every secret of the cluster"
         fix = "name another site for the head node, such as a small virtual machine or kind: local"
         report.add(head.path_of("site"), "is a site of pods", breaks, fix)
     checks.check([site for site in sites if site not in at_head], head, report)
+
+
+def _check_type(attempt: Draft, report: Report) -> None:
+    """Report a number of GPUs that no type has."""
+    name, path = attempt.text("type") or "", attempt.path_of("type")
+    count = re.match(r"(\d+)x_", name)
+    if count and int(count[1]) not in COUNTS[1:]:
+        breaks = "RunPod would be asked for a type that does not exist"
+        fix = "write 2x_, 4x_ or 8x_ before the GPU's id, or the id alone for one GPU"
+        report.add(path, f"{report.value(path, name)} is not a type for pods", breaks, fix)

@@ -273,6 +273,15 @@ def test_a_bad_value_is_named(tmp_path: Path, key: str, value: object, words: st
     assert words in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["6x_NVIDIA_H200", "1x_NVIDIA_H200"])
+def test_a_number_of_gpus_that_no_type_has_is_refused(tmp_path: Path, name: str) -> None:
+    pool = {"name": "p", "type": "NVIDIA_H200", "try": [{"region": "us-ks-2"}, {"type": name}]}
+    with pytest.raises(ConfigError) as refused:
+        parsed(tmp_path, PoolConfig, {"kind": "pool", "cluster": "prod", "sites": [site(pools=[pool])]})
+    assert "tailrack:sites[0].pools[0].try[1].type: " in str(refused.value)
+    assert "write 2x_, 4x_ or 8x_ before the GPU's id" in str(refused.value)
+
+
 def test_a_pod_cannot_be_the_head_node(tmp_path: Path) -> None:
     users = [{"name": "ada", "uid": 6001}]
     head = {"cluster": {"name": "prod"}, "head": {"name": "head", "site": "pods"}, "users": users}
