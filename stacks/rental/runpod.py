@@ -39,7 +39,7 @@ _REGION = "tailrack:region"  # a tag, because a pod has no data center before it
 # on its volume (stacks/sites/rented/pod_host_key.py).
 START = (
     f"bash -c 'echo ${HOST_KEY} | base64 -d | install -m 600 /dev/stdin /etc/ssh/ssh_host_ecdsa_key; unset {HOST_KEY}; "
-    "cp /workspace/.tailrack/ssh_host_ed25519_key* /etc/ssh/; "
+    "chown root:root /workspace; chmod go-w /workspace; cp /workspace/.tailrack/ssh_host_ed25519_key* /etc/ssh/; "
     "[ -x /workspace/.tailrack/boot ] && /workspace/.tailrack/boot & exec /start.sh'"
 )
 # A pod that has stopped or failed costs money too.
