@@ -46,7 +46,7 @@ class RentedPool(PoolUnderTest):
                     "fabric": "tailnet",
                     "user": "admin",
                     "private_key_file": str(key),
-                    "base_url": cloud.url if kind == "lambda" else cloud.digitalocean_url,
+                    "base_url": cloud.url_of(kind),
                     "pools": [{"name": "r", "count": 2, "type": TYPE}],
                 }
             ],

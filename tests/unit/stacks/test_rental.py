@@ -34,7 +34,7 @@ _CALLS: dict[str, dict[str, Any]] = {
     },
     "runpod": {
         "cloud": "runpod", "launch": "POST /pods", "list": "GET /pods", "types": "GET /catalog/gpus",
-        "quota": "Insufficient balance",
+        "quota": "Insufficient balance", "end": "DELETE ", "id": lambda machine: machine.id,
     },
 }  # fmt: skip
 PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHRlc3Q="
@@ -43,6 +43,7 @@ PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHRlc3Q="
 @pytest.fixture(params=sorted(_CALLS))
 def played(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedCloud]:
     """A played cloud that answers in the shape of one of the APIs."""
+    CALLS.clear()
     CALLS.update(_CALLS[request.param])
     for module in (api_module, machine_program):
         monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
