@@ -23,7 +23,7 @@ type policy struct {
 	}
 }
 
-// readPolicy reads a policy file. It returns nil if there is none.
+// readPolicy reads a policy file. It returns nil if none exists.
 func readPolicy(path string) (*policy, error) {
 	text, err := os.ReadFile(path)
 	if os.IsNotExist(err) {

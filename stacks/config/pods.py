@@ -12,7 +12,7 @@ _PROGRAMS = ("prologslurmctld", "epilogslurmctld")
 
 
 def check_slurm_of_pods(slurm: Draft, config: StackConfig, report: Report) -> None:
-    """Report partitions that mix pods with others, and programs in the place of those that bring files to pods."""
+    """Report partitions that mix pods with others, and programs that replace those that bring files to pods."""
     pods = {node.site for node in config.nodes() if node.pod}
     for partition in slurm.items("partitions") if pods else ():
         named = partition.values.get("sites")

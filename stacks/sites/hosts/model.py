@@ -13,6 +13,7 @@ from stacks.sites.hosts.other_stacks import OUTPUT
 from stacks.sites.hosts.presets import PRESETS
 from stacks.sites.hosts.ssh_types import Address, HostKey, HostsFile, LockableKeyFile, Login
 from stacks.sites.kind import NodeSpec, Site, Spot, features_key, kind_key, spot_key
+from stacks.sites.pods import risk_key, stage_key
 from stacks.stack_name import StackName
 
 PASSPHRASE_COMMAND = "pulumi config set --path --secret 'tailrack:sites[0].private_key_passphrase'"  # noqa: S105 - no passphrase
@@ -235,16 +236,8 @@ class HostsSite(Site):
         "Docker instances ([pods](providers/runpod.md)); needs `accept_pod_risk`",
         False,
     )
-    accept_pod_risk: bool = yes_no(
-        "true accepts that root of the hosts on which the pods run has the cluster's munge key, with which it can act "
-        "as any user of the cluster ([security.md](security.md#pods))",
-        False,
-    )
-    stage: bool = yes_no(
-        "of pods: bring the folder of every job there and its results back ([pods](using.md#pods)), as with "
-        "`--comment=stage`; jobs with another comment, such as `nostage`, are left out",
-        False,
-    )
+    accept_pod_risk: bool = risk_key()
+    stage: bool = stage_key("of pods: ")
 
 
 @dataclass(frozen=True)

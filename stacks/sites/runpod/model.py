@@ -6,10 +6,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from components.settings.cluster import Head
-from components.settings.section import number, yes_no
+from components.settings.section import number
 from components.settings.types import Whole
 from stacks.sites.hosts.ssh_types import Login
 from stacks.sites.kind import kind_key
+from stacks.sites.pods import risk_key, stage_key
 from stacks.sites.rented import model
 from stacks.sites.rented.model import RentedNode, RentedSite, image_key, user_key
 
@@ -38,12 +39,8 @@ class RunPodSite(RentedSite):
         breaks="RunPod would refuse the volume",
         default=100,
     )
-
-    accept_pod_risk: bool = yes_no(
-        "true accepts that root of the hosts on which the pods run has the cluster's munge key, with which it can act "
-        "as any user of the cluster ([security.md](security.md#pods)); required",
-        False,
-    )
+    accept_pod_risk: bool = risk_key("; required")
+    stage: bool = stage_key()
 
     @property
     def options(self) -> dict[str, Any]:
@@ -53,4 +50,4 @@ class RunPodSite(RentedSite):
 
 def nodes(site: RunPodSite, head: Head) -> list[RentedNode]:
     """Return the nodes of the site, which are pods."""
-    return [replace(node, pod=True, in_all=False) for node in model.nodes(site, head)]
+    return [replace(node, pod=True, in_all=False, stage=site.stage) for node in model.nodes(site, head)]

@@ -78,8 +78,8 @@ def pods_site(site: str = "{}", host: str = "{}") -> str:
     pod = {"name": "pod1", "address": "192.0.2.9", "user": "root", "private_key_file": "key", "host_key": HOST_KEY}
     pods = {"name": "pods", "kind": "hosts", "pods": True, "accept_pod_risk": True}
     pods |= yaml.safe_load(site) | {"hosts": [pod | yaml.safe_load(host)]}
-    sites = [{"name": "one", "kind": "lab", "pools": [{"name": "a", "count": 2}]}, pods]
-    return yaml.safe_dump({"sites": [{k: v for k, v in site.items() if v != "LEFT OUT"} for site in sites]})
+    one = {"name": "one", "kind": "lab", "pools": [{"name": "a", "count": 2}]}
+    return yaml.safe_dump({"sites": [one, {key: value for key, value in pods.items() if value != "LEFT OUT"}]})
 
 
 def laid_over(changes: str) -> dict[str, object]:
