@@ -1,5 +1,11 @@
 """Write a pod's own names in a new container."""
 
-from components.roles.names.pod import pod as pod_boot
+from __future__ import annotations
 
-__all__ = ["pod_boot"]
+from components.node.step.step import Step
+from components.roles.names.pod import pod
+
+
+def pod_boot(step: Step) -> None:
+    """Write the names."""
+    pod(step)

@@ -20,6 +20,7 @@ from components.node import pack
 from components.node.install import FOLDER
 from components.roles import program as packing
 from components.roles.program import COMMANDS, command_line, launcher, program, python_launcher, version
+from components.steps import composition
 from components.validation import job_files
 
 # Modules that only the job of a measurement or MLflow's own Python imports.
@@ -53,6 +54,14 @@ def main_of(module: ModuleType) -> ast.FunctionDef:
     tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
     (found,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "main"]
     return found
+
+
+def test_the_archive_has_every_phase_of_every_role() -> None:
+    phases = {name for key in vars(composition) if key.isupper() for name in getattr(composition, key)}
+    for folder in (packing._FOLDER / "components" / "roles").iterdir():
+        for path in folder.glob("*.py"):
+            if path.stem in phases:
+                assert f"components/roles/{folder.name}/{path.name}" in modules()
 
 
 def test_the_archive_is_the_same_bytes_twice() -> None:
