@@ -19,7 +19,7 @@ CLEAN = """
 ! pgrep runsv
 ! pgrep tailscaled
 ! pgrep munged
-! pgrep -f slurmd
+! pgrep -f '[s]lurmd'
 ! test -e /etc/munge/munge.key
 ! test -e /workspace/.tailrack
 ! test -e /usr/local/lib/tailrack
@@ -102,15 +102,15 @@ def test_batch_jobs_an_array_and_a_broadcast_file_end_on_the_pod(cluster: Cluste
 
 def test_a_cancelled_job_ends_on_the_pod(cluster: ClusterUnderTest) -> None:
     job = cluster.run_as("ada", "head", f"cd /tmp; sbatch --parsable {ON_POD} -o /tmp/o --wrap 'sleep 4321'").strip()
-    eventually(lambda: cluster.attempt("p1", "pgrep -f 'sleep 4321'").returncode == 0, 20, "it runs")
+    eventually(lambda: cluster.attempt("p1", "pgrep -f '[s]leep 4321'").returncode == 0, 20, "it runs")
     cluster.run_as("ada", "head", f"scancel {job}")
-    eventually(lambda: cluster.attempt("p1", "pgrep -f 'sleep 4321'").returncode == 1, 30, "it has ended")
+    eventually(lambda: cluster.attempt("p1", "pgrep -f '[s]leep 4321'").returncode == 1, 30, "it has ended")
     eventually(lambda: is_idle(cluster), 30, "the pod is free")
 
 
 def test_what_a_job_leaves_behind_ends_with_its_users_last_job(cluster: ClusterUnderTest) -> None:
     srun(cluster, "sh -c 'setsid sleep 8765 >/dev/null 2>&1 & sleep 1'")
-    eventually(lambda: cluster.attempt("p1", "pgrep -f 'sleep 8765'").returncode == 1, 20, "it has ended")
+    eventually(lambda: cluster.attempt("p1", "pgrep -f '[s]leep 8765'").returncode == 1, 20, "it has ended")
     eventually(lambda: is_idle(cluster), 30, "the pod takes jobs")
 
 
