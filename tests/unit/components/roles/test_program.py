@@ -57,7 +57,8 @@ def main_of(module: ModuleType) -> ast.FunctionDef:
 
 
 def test_the_archive_has_every_phase_of_every_role() -> None:
-    phases = {name for key in vars(composition) if key.isupper() for name in getattr(composition, key)}
+    lists = (value for key, value in vars(composition).items() if key.isupper() and isinstance(value, tuple))
+    phases = {name for names in lists for name in names}
     for folder in (packing._FOLDER / "components" / "roles").iterdir():
         for path in folder.glob("*.py"):
             if path.stem in phases:
