@@ -28,7 +28,7 @@ def start(client: docker.DockerClient, spec: NodeSpec) -> NodeAddress:
 def recreate(client: docker.DockerClient, spec: NodeSpec, start: pod.Start = pod.USUAL_START) -> NodeAddress:
     """Replace a pod as RunPod does after a stop or a reset: only /workspace stays.
 
-    The new container has another host name, host key and port. What was installed is gone.
+    The new container has another host name, host key and port. The installed packages are gone.
     """
     with locked(spec.lock):
         container = node.find_container(client, container_name(spec.lab, spec.node))

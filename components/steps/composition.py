@@ -33,7 +33,7 @@ NODE = ("machine", "node", "compute")
 SERVICES = ("services",)
 NODE_SERVICES = ("node_services",)
 LEAVE = ("leave",)
-# The steps of a pod have further phases. Of the others, roles run those that they name (Role.on_pods).
+# A pod has its own phases too. A role runs the others there only if it names them (Role.on_pods).
 CHECK_OF_POD = ("check", "pod_check", "check_node")
 JOIN_OF_POD = ("join", "pod_join", "check_path")
 POD = ("machine", "node", "compute", "pod")

@@ -38,7 +38,7 @@ exec /usr/sbin/sshd -D -e -f {_CONF}"""
 
 @dataclass(frozen=True)
 class PodValues:
-    """What the head node gives this pod (node.py has their meaning)."""
+    """The values that the head node gives this pod (node.py has their meaning)."""
 
     node_authorities: str
     node_certificate: str

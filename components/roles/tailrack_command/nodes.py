@@ -32,7 +32,7 @@ _MOST_NAMES = 8
 _UNCONFINED = (
     "jobs are not confined: they can use all cores and GPUs, and Slurm checks their memory only every few seconds"
 )
-# What a pod lacks, for users whose jobs it runs.
+# The limits of a pod, for users whose jobs it runs.
 POD_NOTE = (
     "a pod does not confine jobs to their cores and GPUs, ends a job that is over its memory seconds later, and has no "
     "share (docs/using.md)"
