@@ -16,10 +16,10 @@ SERVICES = "/usr/local/lib/tailrack/services"
 ON_POD = "-p pods -D /tmp"
 # What a pod must not have any more when it has left. Each line's command fails where it is still there.
 CLEAN = """
-! pgrep runsv
-! pgrep tailscaled
-! pgrep munged
-! pgrep -f '[s]lurmd'
+! pgrep -r R,S,D -x runsv
+! pgrep -r R,S,D -x tailscaled
+! pgrep -r R,S,D -x munged
+! pgrep -r R,S,D -f '[s]lurmd'
 ! test -e /etc/munge/munge.key
 ! test -e /workspace/.tailrack
 ! test -e /usr/local/lib/tailrack
@@ -150,10 +150,13 @@ def test_a_replaced_container_comes_back_by_the_start_command_and_its_jobs_run_a
     job = cluster.run_as("ada", "head", f"cd /tmp; {submit}").strip()
     eventually(lambda: cluster.run("head", f"squeue -h -j {job} -o %T").strip() == "RUNNING", 20, "it runs")
     again = recreate_pod(cluster.lab, "p1", "pods")
-    running = f"scontrol show job {job} | grep -o 'Restarts=[0-9]*\\|JobState=[A-Z]*' | sort | xargs"
+    shown = f"scontrol show job {job} | grep -o 'Restarts=[0-9]*\\|JobState=[A-Z]*' | sort | xargs"
     eventually(
-        lambda: cluster.run("head", running).strip() == "JobState=RUNNING Restarts=1", 180, "it runs a second time"
+        lambda: cluster.run("head", shown).strip() == "JobState=PENDING Restarts=1", 120, "the pod is back, without it"
     )
+    # Slurm lets it wait for two minutes.
+    cluster.run("head", f"scontrol update jobid={job} starttime=now")
+    eventually(lambda: cluster.run("head", shown).strip() == "JobState=RUNNING Restarts=1", 30, "it runs again")
     cluster.run_as("ada", "head", f"scancel {job}")
     assert cluster.run("p1", "tailscale ip -4") == address
     assert cluster.run("p1", "su ada -c 'cat /shared/home/ada/kept'").strip() == "precious"
