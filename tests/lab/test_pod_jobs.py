@@ -16,6 +16,8 @@ from lab.identity import control_name
 from stacks.config import parse
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine
 
+pytestmark = pytest.mark.proof
+
 HOME = "/shared/home/ada"
 POLICY = "/state/open.policy.json"
 

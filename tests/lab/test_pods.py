@@ -100,6 +100,17 @@ def test_batch_jobs_an_array_and_a_broadcast_file_end_on_the_pod(cluster: Cluste
     assert len({line.split()[0] for line in seen.splitlines()}) == 1
 
 
+def test_a_job_with_files_on_the_share_is_refused_unless_it_brings_them(cluster: ClusterUnderTest) -> None:
+    job = "cd ~/run && sbatch --parsable -p pods -o out {} --wrap 'cat in; hostname >new'"
+    cluster.run_as("ada", "head", "mkdir ~/run && echo brought >~/run/in")
+    assert "add --comment=stage" in cluster.run_as("ada", "head", f"{job.format('')} 2>&1 || :")
+    number = cluster.run_as("ada", "head", job.format("--comment=stage")).strip()
+    state = f"scontrol show job {number} | grep -o 'JobState=[A-Z]*'"
+    eventually(lambda: cluster.run("head", state).strip() == "JobState=COMPLETED", 60, "it ends, with its results back")
+    assert cluster.run_as("ada", "head", "cat ~/run/out") == "brought\n"
+    assert cluster.run_as("ada", "head", "stat -c %U ~/run/new") == "ada\n"
+
+
 def test_a_cancelled_job_ends_on_the_pod(cluster: ClusterUnderTest) -> None:
     job = cluster.run_as("ada", "head", f"cd /tmp; sbatch --parsable {ON_POD} -o /tmp/o --wrap 'sleep 4321'").strip()
     eventually(lambda: cluster.attempt("p1", "pgrep -f '[s]leep 4321'").returncode == 0, 20, "it runs")

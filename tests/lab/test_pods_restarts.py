@@ -9,6 +9,8 @@ import pytest
 
 from tests.lab.cluster import ClusterUnderTest, eventually, own_machine, start_pod, stop_pod
 
+pytestmark = pytest.mark.proof
+
 # A batch script with a step: both end when its file is there.
 WAITS = "srun sh -c 'until [ -e /tmp/go-$SLURM_JOB_ID ]; do sleep 0.2; done; echo from the step'; echo from the script"
 VOLUME = "/workspace/.tailrack/tailscale"

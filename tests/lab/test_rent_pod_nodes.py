@@ -17,6 +17,8 @@ from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, eventually
 from tests.lab.pool_under_test import PoolUnderTest, bring_up_head_alone
 from tests.lab.sealer import sealer_of
 
+pytestmark = pytest.mark.proof
+
 API_KEY, TYPE, REGION = "rpa_played.abc123", "NVIDIA_L4", "us-ks-2"
 
 
