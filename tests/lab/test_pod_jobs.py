@@ -159,7 +159,7 @@ def test_an_srun_whose_connection_is_lost_ends_with_a_failure_and_a_word(cluster
     loop = "for number in $(seq 90); do echo $number; sleep 1; done"
     command = f"srun -p pods -D /tmp sh -c '{loop}' >~/live.out 2>~/live.err; echo $? >~/live.status"
     cluster.run("head", f"rm -f {HOME}/live.*; setsid {as_user('ada', command)} >/dev/null 2>&1 &")
-    batch = ada(cluster, "sbatch --parsable -p pods -D /tmp -o /tmp/%j.out --mem=50 --wrap 'sleep 20'").strip()
+    batch = ada(cluster, "sbatch --parsable -p pods -D /tmp -o /tmp/%j.out --mem=50 --wrap 'srun sleep 20'").strip()
     eventually(lambda: "3" in cluster.attempt("head", f"cat {HOME}/live.out").stdout, 30, "srun prints")
     cluster.run("p1", "kill -9 $(pgrep -o -x tailscaled)")
     eventually(lambda: cluster.attempt("head", f"cat {HOME}/live.status").stdout != "", 100, "srun has ended")
