@@ -67,6 +67,8 @@ def pid_of(cluster: ClusterUnderTest, service: str) -> str:
 def test_a_job_runs_on_the_head_node_on_a_machine_and_on_a_pod(cluster: ClusterUnderTest) -> None:
     assert sorted(cluster.run_as("ada", "head", "srun -p rack -N2 hostname").split()) == ["head", "n1"]
     assert srun(cluster, "printenv SLURMD_NODENAME") == "p1"
+    # For the tests of a new container and of leaving.
+    srun(cluster, "sh -c 'echo precious >/shared/home/ada/kept'")
 
 
 def test_a_second_up_changes_nothing(cluster: ClusterUnderTest) -> None:
@@ -125,6 +127,7 @@ def test_what_a_job_leaves_behind_ends_with_its_users_last_job(cluster: ClusterU
     eventually(lambda: is_idle(cluster), 30, "the pod takes jobs")
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("service", ["munge", "tailscaled", "sshd", "slurmd"])
 def test_a_killed_daemon_is_back_within_two_seconds(cluster: ClusterUnderTest, service: str) -> None:
     before = pid_of(cluster, service)
@@ -139,6 +142,7 @@ def test_a_killed_daemon_is_back_within_two_seconds(cluster: ClusterUnderTest, s
     assert srun(cluster, "printenv SLURMD_NODENAME") == "p1"
 
 
+@pytest.mark.proof
 def test_services_go_on_below_a_new_supervisor_if_it_is_killed(cluster: ClusterUnderTest) -> None:
     cluster.run("p1", "pkill -9 -x tini")
     one = f"pgrep -c -f '^runsvdir -P {SERVICES}'"
@@ -154,9 +158,9 @@ def test_the_head_node_says_what_a_pod_lacks_and_asks_it(cluster: ClusterUnderTe
     assert "MUNGE:" in cluster.run("head", f"tailrack-ask p1 munge-switch {digest}")
 
 
+@pytest.mark.proof
 def test_a_replaced_container_comes_back_by_the_start_command_and_its_jobs_run_again(cluster: ClusterUnderTest) -> None:
     address = cluster.run("p1", "tailscale ip -4")
-    cluster.run("p1", "su ada -c 'echo precious >/shared/home/ada/kept'")
     submit = f"sbatch --parsable {ON_POD} -o /tmp/again --wrap 'sleep 60; echo $SLURM_RESTART_COUNT'"
     job = cluster.run_as("ada", "head", f"cd /tmp; {submit}").strip()
     eventually(lambda: cluster.run("head", f"squeue -h -j {job} -o %T").strip() == "RUNNING", 20, "it runs")

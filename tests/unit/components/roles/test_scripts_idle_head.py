@@ -26,7 +26,7 @@ def head_step(shell: Shell, computes: bool, name: str = "lab") -> subprocess.Com
         f"SLURM_{name}": "" for name in ("GRES_CONF", "TOPOLOGY_CONF", "CGROUP_CONF", "MPI_CONF", "JOB_SUBMIT_LUA")
     }
     conf |= {"SLURM_SLURM_CONF": f"ClusterName={name}", "HEAD_EXPIRE_PLAN": "{}", "HEAD_EXPIRE_VALUES": "{}"}
-    of_node = ("SLURM_CONF", "GRES_CONF", "JOB_SUBMIT_LUA", "MEMORY", "GPU_CPUS", "SITE")
+    of_node = ("SLURM_CONF", "GRES_CONF", "JOB_SUBMIT_LUA", "MEMORY", "GPU_CPUS", "SITE", "PROFILE")
     conf |= {f"NODE_{name}": "x" for name in of_node}
     conf |= {"NODE_NAME": "head", "POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0}
     with mock.patch.object(head, "offer", return_value=""):
@@ -52,6 +52,7 @@ def machine(shell: Shell) -> Shell:
         "scontrol",
         f"""case "$*" in
 "show node head") [ -e "{shell.root}/known" ] ;;
+"show job 12") echo "   Requeue=1 Restarts=0 BatchFlag=1" ;;
 "delete nodename=head") rm "{shell.root}/known" ;;
 "requeue 12") : >"{shell.root}/jobs" ;;
 esac""",

@@ -16,8 +16,8 @@ DROP_IN = "/etc/systemd/system/munge.service.d/tailrack-restart.conf"
 
 
 def runs_once(unit: str) -> bool:
-    """Whether it ends when its work is done, and a timer or a person starts it again."""
-    return "Type=oneshot" in unit and "RemainAfterExit=yes" not in unit
+    """Whether it ends when its work is done, and a timer, a person or a connection starts it again."""
+    return ("Type=oneshot" in unit and "RemainAfterExit=yes" not in unit) or "StandardInput=socket" in unit
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
