@@ -107,6 +107,7 @@ def test_two_jobs_at_once_bring_two_machines_and_a_third_waits_for_the_limit(
         assert "Restarts=0" in cluster.run("head", f"scontrol show job {job}")
 
 
+@pytest.mark.proof
 def test_a_machine_that_never_comes_is_given_up_and_the_next_job_takes_another(
     cluster: ClusterUnderTest, pool: ElasticPool
 ) -> None:

@@ -130,6 +130,8 @@ def test_what_a_job_leaves_behind_ends_with_its_users_last_job(cluster: ClusterU
 @pytest.mark.proof
 @pytest.mark.parametrize("service", ["munge", "tailscaled", "sshd", "slurmd"])
 def test_a_killed_daemon_is_back_within_two_seconds(cluster: ClusterUnderTest, service: str) -> None:
+    # Killed during a job's epilog, slurmd would hear of the job's end again only minutes later.
+    eventually(lambda: is_idle(cluster), 30, "no job is left")
     before = pid_of(cluster, service)
     cluster.run("p1", f"kill -9 {before}")
     began = time.monotonic()
@@ -144,6 +146,7 @@ def test_a_killed_daemon_is_back_within_two_seconds(cluster: ClusterUnderTest, s
 
 @pytest.mark.proof
 def test_services_go_on_below_a_new_supervisor_if_it_is_killed(cluster: ClusterUnderTest) -> None:
+    eventually(lambda: is_idle(cluster), 30, "no job is left")
     cluster.run("p1", "pkill -9 -x tini")
     one = f"pgrep -c -f '^runsvdir -P {SERVICES}'"
     eventually(lambda: cluster.attempt("p1", one).stdout.strip() == "1" and pid_of(cluster, "slurmd") != "", 30, "one")
