@@ -17,9 +17,10 @@ from pathlib import Path
 from components.node import files, kernel
 from components.node.run import attempt
 from components.node.waiting import wait_until
+from components.roles.pod_staging.steps import steps
 
-_STEP = re.compile(r"slurmstepd: \[([0-9]+)\.([0-9]+|interactive)(?:\+[0-9]+)?\]")
-_OF_ROOT = re.compile(r"^Uid:\t0\t", re.MULTILINE)
+# The steps that srun has started; the number after `+` is that of a part of a heterogeneous job.
+_OF_SRUN = re.compile(r"([0-9]+|interactive)(?:\+[0-9]+)?")
 _SOCKET = re.compile(r"socket:\[([0-9]+)\]")
 # 127.0.0.2 in /proc/net/tcp: this end of a connection to the pod's own address (roles/pod/templates/tailnet.c).
 _FROM_HERE = "0200007F"
@@ -32,9 +33,9 @@ _MESSAGE = "the pod's connection to the tailnet was restarted, and output of {st
 def main(arguments: Sequence[str]) -> int:
     """End the steps that are cut off now, once the tailnet works again."""
     (library,) = arguments
-    steps = steps_cut_off()
-    if steps and wait_until(lambda: attempt("tailscale", "wait", "--timeout", "5s", quiet=True).ok, _TAILNET_SECONDS):
-        for step in steps:
+    cut_off = steps_cut_off()
+    if cut_off and wait_until(lambda: attempt("tailscale", "wait", "--timeout", "5s", quiet=True).ok, _TAILNET_SECONDS):
+        for step in cut_off:
             _end(step, library)
     return 0
 
@@ -51,11 +52,9 @@ def steps_cut_off() -> list[str]:
 
 def _steps() -> Iterator[tuple[str, str]]:
     """Yield the process and the name of each step that srun has started."""
-    for process in filter(str.isdecimal, kernel.names_in("/proc")):
-        step = _STEP.match(kernel.read(f"/proc/{process}/cmdline"))
-        # A user's program can give itself the same title.
-        if step and _OF_ROOT.search(kernel.read(f"/proc/{process}/status")):
-            yield process, f"{step[1]}.{step[2]}"
+    for process, job, name in steps():
+        if step := _OF_SRUN.fullmatch(name):
+            yield process, f"{job}.{step[1]}"
 
 
 def _sockets_to_itself() -> set[str]:

@@ -11,12 +11,12 @@ import re
 import sys
 from collections.abc import Sequence
 
-from components.node import kernel, run
+from components.node import run
 from components.node.waiting import wait_until
+from components.roles.pod_staging.steps import steps
 
 _MOST_BYTES = 4096
 _ARGUMENT = re.compile(r"--server|--sender|-[A-Za-z0-9.]+|--[a-z][a-z-]*(=[A-Za-z0-9,+-]*)?|\.")
-_OF_ROOT = re.compile(r"^Uid:\t0\t", re.MULTILINE)
 # Slurm ends a job's processes and fetches its results at the same time. KillWait is at most 600 s.
 _END_SECONDS = 620
 
@@ -45,10 +45,4 @@ def _first_line() -> bytes:
 
 def runs(job: int) -> bool:
     """Return whether a step of a job has not ended on this machine."""
-    title = f"slurmstepd: [{job}."
-    # A user's program can give itself the same title.
-    return any(
-        kernel.read(f"/proc/{process}/cmdline").startswith(title)
-        and _OF_ROOT.search(kernel.read(f"/proc/{process}/status"))
-        for process in filter(str.isdecimal, kernel.names_in("/proc"))
-    )
+    return any(of == job for _, of, _ in steps())
