@@ -1,8 +1,12 @@
-"""Config keys of sites whose machines are pods: containers without systemd, on hosts of strangers."""
+"""Config keys and checks of sites whose machines are pods: containers without systemd, on hosts of strangers."""
 
 from typing import Any
 
+from components.settings.draft import Draft
+from components.settings.problems import Report
 from components.settings.section import yes_no
+
+RISK = "root of the pods' hosts can read the cluster's munge key, and act as any user of the cluster with it"
 
 
 def risk_key(addition: str = "") -> Any:
@@ -21,3 +25,17 @@ def stage_key(of: str = "") -> Any:
         "`--comment=stage`; jobs with another comment, such as `nostage`, are left out",
         False,
     )
+
+
+def check_site(site: Draft, report: Report) -> None:
+    """Report a site of pods that is in partition `all`."""
+    if site.raw.get("in_all") is True:
+        breaks = "jobs would land on pods that do not have their files"
+        report.add(site.path_of("in_all"), "is true for a site of pods", breaks, "delete it: jobs ask for pods with -p")
+
+
+def check_head(head: Draft, report: Report) -> None:
+    """Report a head node that is in a site of pods."""
+    breaks = "a pod cannot serve the share, and its hosts' root would have every secret of the cluster"
+    fix = "name another site for the head node, such as a small virtual machine or kind: local"
+    report.add(head.path_of("site"), "is a site of pods", breaks, fix)

@@ -233,7 +233,7 @@ class HostsSite(Site):
     bastion: Bastion | None = key("jump host for all hosts of the site", default=None)
     pods: bool = yes_no(
         "the machines are containers without systemd, a TUN device and mounts, such as RunPod's pods and Vast.ai's "
-        "Docker instances ([pods](providers/runpod.md)); needs `accept_pod_risk`",
+        "Docker instances ([pods](pods.md)); needs `accept_pod_risk`",
         False,
     )
     accept_pod_risk: bool = risk_key()

@@ -2,8 +2,8 @@
 
 from components.settings.draft import Draft
 from components.settings.problems import Report
+from stacks.sites.pods import RISK, check_head, check_site
 
-_RISK = "root of the pods' hosts can read the cluster's munge key, and act as any user of the cluster with it"
 # Providers whose machines are pods.
 _OF_PODS = frozenset({"runpod"})
 
@@ -15,7 +15,7 @@ def check_pods(site: Draft, head: Draft, report: Report) -> None:
         if pods is False and site.text("preset") in _OF_PODS:
             problem = f"{report.value(site.path_of('preset'), site.text('preset'))} needs pods: true"
             breaks = "its machines are containers without systemd, which the steps of other machines cannot set up"
-            fix = f"write pods: true and accept_pod_risk: true for the site, which accepts this: {_RISK}"
+            fix = f"write pods: true and accept_pod_risk: true for the site, which accepts this: {RISK}"
             report.add(site.path_of("preset"), problem, breaks, fix)
         if accepted is True:
             breaks, fix = "there is no risk to accept", "write pods: true beside it, or delete it"
@@ -26,14 +26,10 @@ def check_pods(site: Draft, head: Draft, report: Report) -> None:
         return
     if accepted is False:
         fix = "write accept_pod_risk: true beside it to accept this, or rent machines with systemd"
-        report.add(site.path_of("pods"), "true does not accept the risk", _RISK, fix)
-    if site.raw.get("in_all") is True:
-        breaks = "jobs would land on pods that do not have their files"
-        report.add(site.path_of("in_all"), "is true for a site of pods", breaks, "delete it: jobs ask for pods with -p")
+        report.add(site.path_of("pods"), "true does not accept the risk", RISK, fix)
+    check_site(site, report)
     if head.text("site") is not None and head.text("site") == site.text("name"):
-        breaks = "a pod cannot serve the share, and its hosts' root would have every secret of the cluster"
-        fix = "name another site for the head node, such as a small virtual machine or kind: local"
-        report.add(head.path_of("site"), "is a site of pods", breaks, fix)
+        check_head(head, report)
     for host in site.items("hosts"):
         if host.value("adopt") is True:
             problem, breaks = (

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from components.settings.draft import Draft
 from components.settings.problems import Report
 from stacks.rental.runpod import COUNTS
+from stacks.sites.pods import RISK, check_head, check_site
 from stacks.sites.rented import checks
-
-_RISK = "root of the pods' hosts can read the cluster's munge key, and act as any user of the cluster with it"
 
 
 def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
@@ -18,18 +17,13 @@ def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
     for site in sites:
         if site.value("accept_pod_risk") is False:
             fix = "write accept_pod_risk: true to accept this, or rent machines with systemd"
-            report.add(site.path_of("accept_pod_risk"), "is not true", _RISK, fix)
-        if site.raw.get("in_all") is True:
-            breaks = "jobs would land on pods that do not have their files"
-            fix = "delete it: jobs ask for pods with -p"
-            report.add(site.path_of("in_all"), "is true for a site of pods", breaks, fix)
+            report.add(site.path_of("accept_pod_risk"), "is not true", RISK, fix)
+        check_site(site, report)
         for pool in site.items("pools"):
             for attempt in (pool, *pool.items("try")):
                 _check_type(attempt, report)
     if at_head:
-        breaks = "a pod cannot serve the share, and its host's root would have every secret of the cluster"
-        fix = "name another site for the head node, such as a small virtual machine or kind: local"
-        report.add(head.path_of("site"), "is a site of pods", breaks, fix)
+        check_head(head, report)
     checks.check([site for site in sites if site not in at_head], head, report)
 
 
