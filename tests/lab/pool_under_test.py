@@ -32,6 +32,9 @@ class PoolUnderTest(ClusterUnderTest):
 
     def remove(self) -> None:
         """Destroy the pool; its lab is the cluster's."""
+        # A destroy reads no config, and has removed the salt of its secrets if it ran before.
+        for section in ("tailrack:api_keys", "tailrack:tailnet"):
+            self.config.pop(section, None)
         deployment = self.deployment()
         deployment.destroy()
         deployment.workspace.forget()

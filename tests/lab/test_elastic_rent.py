@@ -62,13 +62,6 @@ class RentedElasticPool(ElasticStack):
         self.config["tailrack:tailnet"] = {"auth_key": {"secure": sealer.seal("any-key")}}
         self.config["tailrack:api_keys"] = {"lambda": {"secure": sealer.seal(API_KEY)}}
 
-    def remove(self) -> None:
-        """Destroy the pool; its lab is the cluster's."""
-        # A destroy reads no config, and has removed the salt of its secrets if it ran before.
-        for section in ("tailrack:api_keys", "tailrack:tailnet"):
-            self.config.pop(section, None)
-        super().remove()
-
 
 @pytest.fixture(scope="module")
 def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:

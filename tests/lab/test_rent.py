@@ -69,13 +69,6 @@ class RentedPool(PoolUnderTest):
         site: dict[str, Any] = self.config["tailrack:sites"][0]
         return site
 
-    def remove(self) -> None:
-        """Destroy the pool; its lab is the cluster's."""
-        # A destroy reads no config, and has removed the salt of its secrets if it ran before.
-        for section in ("tailrack:api_keys", "tailrack:tailnet"):
-            self.config.pop(section, None)
-        super().remove()
-
 
 @pytest.fixture(scope="module")
 def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
