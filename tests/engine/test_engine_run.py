@@ -15,7 +15,7 @@ import pytest
 from engine.events import EngineError
 from tests.engine.stack_under_test import Stack
 
-SECONDS = 20
+SECONDS = 60
 """Longest wait for a condition."""
 
 

@@ -163,6 +163,7 @@ def test_the_head_node_says_what_a_pod_lacks_and_asks_it(cluster: ClusterUnderTe
 
 @pytest.mark.proof
 def test_a_replaced_container_comes_back_by_the_start_command_and_its_jobs_run_again(cluster: ClusterUnderTest) -> None:
+    srun(cluster, "sh -c 'echo precious >/shared/home/ada/kept'")
     address = cluster.run("p1", "tailscale ip -4")
     submit = f"sbatch --parsable {ON_POD} -o /tmp/again --wrap 'sleep 60; echo $SLURM_RESTART_COUNT'"
     job = cluster.run_as("ada", "head", f"cd /tmp; {submit}").strip()

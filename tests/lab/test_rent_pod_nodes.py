@@ -77,7 +77,7 @@ def test_a_rented_pod_runs_jobs_again_after_it_was_replaced_and_is_returned(
     cloud.account.restart(machine.id)
     pool.up_ok()
     assert any("p1: its machine" in event.text and "has another address" in event.text for event in pool.events)
-    eventually(lambda: "idle" in pool.cluster.run("head", "sinfo -h -n p1 -o %T"), 60, "p1 is back")
+    eventually(lambda: "idle" in pool.cluster.run("head", "sinfo -h -n p1 -o %T"), 150, "p1 is back")
     assert pool.cluster.run_as("ada", "head", run_job).strip() == "p1"
     assert cloud.account.launched == 1
 
