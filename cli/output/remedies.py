@@ -25,7 +25,8 @@ _REMEDIES = (
         "/etc/sudoers.d), or log in as root; then run up again",
     ),
     (
-        r"/scripts/([0-9a-f]{64}|start-[0-9a-f]{8}\.sh): ",
+        # At the start of a line: failures of the CLI quote the command, which contains this text too.
+        r"(?m)^[~/]\S*/([0-9a-f]{64}|start-[0-9a-f]{8}\.sh): not there",
         "setup scripts in the home folder of the login account on {machine} are missing or damaged. To copy them "
         "again, change the machine's value in tailrack:cluster.repair (in a pool: tailrack:repair); then run up again",
     ),

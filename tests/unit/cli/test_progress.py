@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
 from pathlib import Path
 
@@ -16,7 +17,9 @@ from cli.output.remedies import with_remedies
 from cli.preview.plan import Plan
 from cli.preview.render import render
 from cli.trust import _lines
-from components.steps.command_line import render_request
+from components.roles.program import program
+from components.steps.command_line import command, render_request
+from components.steps.composition import Script
 from components.steps.label import StepLabel
 from engine.events import Event, Failure, Summary
 from stacks.sites.hosts.unknown_host_keys import UnverifiedHost
@@ -145,6 +148,12 @@ def test_a_machine_out_of_reach_gets_a_remedy_that_names_it_and_not_the_node_the
 def test_what_a_script_says_itself_is_left_as_it_is() -> None:
     said = "tailrack: after 5 failed attempts\nnext: open port 22"
     assert explained(said, REGISTER) == said
+
+
+def test_a_connection_that_breaks_is_named_although_the_failure_quotes_the_command() -> None:
+    quoted = json.dumps(command(Script({}), program(), ".tailrack/scripts", "up"))
+    message = f"wait: remote command exited without exit status or exit signal: running {quoted}:\n"
+    assert "next: the connection to gateway broke during the step" in explained(message, REGISTER)
 
 
 @pytest.mark.parametrize(
