@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cli.output.terminal import one_line
+from cli.report.judgement import Judgement
 from components.validation.sizes import format_size
 from components.validation.storage_figures import FILES, LATE, LATENCY, READ, WRITE
 
@@ -21,20 +21,8 @@ _COLUMNS = {
 NUMBERS = (*_COLUMNS, "spread")
 
 
-@dataclass(frozen=True)
-class MeasuredStorage:
+class MeasuredStorage(Judgement):
     """The storage measurement; `result` comes from components/validation/storage_verdict.py."""
-
-    result: Mapping[str, Any]
-
-    @property
-    def verdict(self) -> str:
-        return str(self.result["verdict"])
-
-    @property
-    def reason(self) -> str:
-        """Return the reason of the verdict, which may contain output of programs on the nodes."""
-        return one_line(str(self.result["reason"]))
 
     @property
     def retries(self) -> int:

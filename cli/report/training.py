@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cli.output.terminal import one_line
+from cli.report.judgement import Judgement
 
 
-@dataclass(frozen=True)
-class Trained:
+class Trained(Judgement):
     """The training benchmark; `result` comes from components/validation/training_verdict.py."""
-
-    result: Mapping[str, Any]
-
-    @property
-    def verdict(self) -> str:
-        return str(self.result["verdict"])
-
-    @property
-    def reason(self) -> str:
-        """Return the reason of the verdict, which may contain output of programs on the nodes."""
-        return one_line(str(self.result["reason"]))
 
     @property
     def how(self) -> str:
