@@ -31,8 +31,3 @@ def run_python(cluster: ClusterUnderTest, machine: str, code: str) -> subprocess
     path = f"import sys; sys.path.insert(0, '{FOLDER}/{program().digest}'); {code}"
     start = ["docker", "exec", "-i", cluster.container(machine), "python3", "-I", "-S", "-c", path]
     return subprocess.run(start, capture_output=True, text=True, timeout=120)
-
-
-def python_script(module: str, function: str, reads: frozenset[str]) -> Script:
-    """Return a step that calls one function of a module."""
-    return Script({"up": (("python", module, function),)}, phases=reads)
