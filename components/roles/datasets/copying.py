@@ -7,43 +7,35 @@ from dataclasses import dataclass, field
 from time import time
 
 from components.node import files
-from components.node.daemons import free_bytes
 from components.node.failure import Failure
 from components.node.log import note
 from components.node.run import Ended
 from components.node.text import printable
-from components.node.waiting import now, sleep
-from components.roles.datasets import account, rclone, rsync
+from components.roles.datasets import account, room
 from components.roles.datasets.known import Known
 from components.roles.datasets.model import (
     COMPLETE,
     COPIES,
     FETCHES,
+    MOST_LIST,
     SUMS,
     WAITS,
     Entry,
-    Member,
     Plan,
     PlannedSet,
     Progress,
     files_name,
     list_name,
     read_entries,
-    size_text,
     sums_name,
     write_entries,
 )
-from components.roles.datasets.paths import ACCOUNT, FABRIC_PORT, FROM_HEAD, HERE, LISTS, PORT
-from components.roles.datasets.versions import Home, homes
+from components.roles.datasets.paths import ACCOUNT, FROM_HEAD, HERE, LISTS
+from components.roles.datasets.transfer import Transfer
+from components.roles.datasets.versions import Home
 
 # All files are read again after a week.
 _CHECK_SECONDS = 7 * 86400
-_MOST_LIST = 2**30
-_RUN = "/run/tailrack-data"
-# rsync's exit statuses: the server refuses; it does not answer.
-_REFUSED, _SILENT = 5, (10, 35)
-# Longer than the time between two passes of a node.
-_ADMIT_SECONDS = 45
 
 
 @dataclass
@@ -65,8 +57,12 @@ class Copying:
     source: str = ""
     _state: str = WAITS
     _entries: list[Entry] = field(default_factory=list)
-    # Sums of files of the last version that are in this one too, by path.
-    _linked: dict[str, str] = field(default_factory=dict)
+    _transfer: Transfer = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._transfer = Transfer(
+            self.node, self.plan, self.one, self.known, lambda percent: self.show(self._state, percent)
+        )
 
     def bring(self) -> None:
         """Do the next part of the work. Raises Failure."""
@@ -111,7 +107,7 @@ class Copying:
         """Return the list of files as the head node published it."""
         if not self._entries:
             try:
-                text = files.read(f"{FROM_HEAD}/{files_name(self.one.name, self.one.version)}", _MOST_LIST)
+                text = files.read(f"{FROM_HEAD}/{files_name(self.one.name, self.one.version)}", MOST_LIST)
                 self._entries = read_entries(text or "")
             except ValueError:
                 raise Failure(
@@ -157,7 +153,7 @@ class Copying:
     def _already_fits(self, version: str) -> bool:
         """Return whether the sums that this node computed are those of the list that the head node published since."""
         own_sums = f"{HERE}/{sums_name(self.one.name, version)}"
-        text = files.read(own_sums, _MOST_LIST)
+        text = files.read(own_sums, MOST_LIST)
         if text is None or version not in self.home.parts():
             return False
         fits = read_entries(text) == self.entries()
@@ -173,11 +169,11 @@ class Copying:
             # Nodes take different peers.
             peer = peers[sum(self.node.encode()) % len(peers)]
             self.source = peer
-            return lambda folder, entries, again: self._from_peer(peer, folder, entries, again)
+            return lambda folder, entries, again: self._transfer.from_peer(peer, folder, entries, again)
         fetcher = self.one.fetchers.get(site, "")
         if fetcher == self.node:
             self.source = "source"
-            return self._from_source
+            return self._transfer.from_source
         self.source = fetcher
         return None
 
@@ -200,82 +196,6 @@ class Copying:
             return "check access_key, secret_key, endpoint and source in tailrack:datasets; the node tries again"
         return f"see 'journalctl -u tailrack-data-stage' on {self.node}; the node tries again"
 
-    def _from_peer(self, peer: str, folder: str, entries: Sequence[Entry], again: bool) -> Ended:
-        path = f"set-{self.one.name}/{self.one.version}"
-        ended = Ended(1, "")
-        for address, port in addresses(self.plan.nodes[self.node], self.plan.nodes[peer]):
-            ended = self._rsync(rsync.url(address, port, path), folder, entries, again)
-            end = now() + _ADMIT_SECONDS
-            # The peer admits a node that has just joined when it has read the plan.
-            while ended.status == _REFUSED and port == FABRIC_PORT and now() < end:
-                sleep(3)
-                ended = self._rsync(rsync.url(address, port, path), folder, entries, again)
-            # Only an address that does not answer is worth another one.
-            if ended.ok or ended.status not in (_REFUSED, *_SILENT):
-                break
-        return ended
-
-    def _from_source(self, folder: str, entries: Sequence[Entry], again: bool) -> Ended:
-        if self.one.kind == "share":
-            return self._rsync(rsync.url(self.plan.head, PORT, f"source-{self.one.name}"), folder, entries, again)
-        config = f"{_RUN}/{self.one.name}.conf"
-        files.make_folder(_RUN, 0o750, group=ACCOUNT)
-        rclone.write_config(config, files.read(f"{FROM_HEAD}/remote.{self.one.name}") or "")
-        paths = f"{_RUN}/{self.one.name}.paths"
-        files.write(paths, "\n".join(entry.path for entry in entries), 0o640, "root", ACCOUNT)
-        # Without their sums, damage to the last version's files would go into this one.
-        old = [] if again else [version for version in self._old() if files.exists(self._list(version))]
-        try:
-            ended = rclone.copy(
-                config,
-                folder,
-                paths=files.on_disk(paths),
-                report=lambda percent: self.show(FETCHES, percent),
-                rate=self.plan.rate,
-                old=[self.home.version(version) for version in old],
-                again=again,
-            )
-        finally:
-            files.remove(config)
-            files.remove(paths)
-        self._linked = {}
-        if ended.ok and old:
-            self._link(old[0], folder, entries)
-        return ended
-
-    def _list(self, version: str) -> str:
-        return f"{LISTS}/{list_name(self.one.name, version)}"
-
-    def _link(self, version: str, folder: str, entries: Sequence[Entry]) -> None:
-        """Link the files that did not change since the last version."""
-        sums = {entry.path: entry.sum for entry in read_entries(files.read(self._list(version), _MOST_LIST) or "")}
-        paths = account.link_missing(self.home.version(version), folder, [entry.path for entry in entries])
-        self._linked = {path: sums.get(path, "") for path in paths}
-
-    def _rsync(self, url: str, folder: str, entries: Sequence[Entry], again: bool) -> Ended:
-        files.make_folder(_RUN, 0o750, group=ACCOUNT)
-        paths = f"{_RUN}/{self.one.name}.paths"
-        # Without the folder, rsync takes `#file` for a comment.
-        files.write(paths, "\n".join(f"./{entry.path}" for entry in entries), 0o640, "root", ACCOUNT)
-        state = self._state
-        try:
-            return rsync.copy(
-                url,
-                folder,
-                report=lambda percent: self.show(state, percent),
-                rate=self.plan.rate,
-                paths=files.on_disk(paths),
-                old=[self.home.version(version) for version in self._old()],
-                again=again,
-            )
-        finally:
-            files.remove(paths)
-
-    def _old(self) -> list[str]:
-        """Return the version that the link leads to, if it is another one."""
-        pointed = self.known.of(self.one.name).pointed
-        return [version for version in self.home.versions() if version == pointed != self.one.version]
-
     def _read(self, folder: str, entries: Sequence[Entry]) -> list[Entry]:
         self.done = self.one.bytes
         self.show(SUMS)
@@ -291,7 +211,7 @@ class Copying:
         return bad
 
     def _fits(self, entry: Entry, have: Entry) -> bool:
-        return entry.size == have.size and (entry.sum or self._linked.get(entry.path, "")) in ("", have.sum)
+        return entry.size == have.size and (entry.sum or self._transfer.linked.get(entry.path, "")) in ("", have.sum)
 
     def _repair(self, version: str) -> None:
         """Compare all files of a complete version, and copy damaged ones again."""
@@ -306,7 +226,7 @@ class Copying:
         way = self._way()
         if way is None:
             # The only node with a complete copy gets them from the source.
-            self.source, way = "source", self._from_source
+            self.source, way = "source", self._transfer.from_source
         self._run(way, folder, bad, again=True)
         if left := self._unfitting(folder, bad):
             raise Failure(
@@ -322,12 +242,12 @@ class Copying:
         Raises Failure if it never will. If there is no other room, take the last version away from new jobs; it is
         removed once no job can use it.
         """
-        lacks = self._lacks(version)
+        lacks = room.Room(self.node, self.plan, self.one, self.taken).lacks(version)
         if lacks is None:
             return True
         size, failure = lacks
         row, others = self.known.of(self.one.name), [name for name in self.home.versions() if name != version]
-        used = {name: _used(self.home.version(name)) for name in others}
+        used = {name: room.used(self.home.version(name)) for name in others}
         if size > sum(used.values()):
             raise failure
         if size > sum(used[name] for name in others if name != row.pointed):
@@ -336,52 +256,6 @@ class Copying:
         self.source = f"the end of jobs that may use {', '.join(others)}"
         return False
 
-    def _lacks(self, version: str) -> tuple[int, Failure] | None:
-        """Return how many bytes too many the data set has, and the failure that says so; None if it fits."""
-        plan, size = self.plan, self.one.bytes
-        if plan.quota and (left := plan.quota - self.taken - self._replaced()) < size:
-            room = f"{size_text(max(left, 0))} of the quota of {size_text(plan.quota)}"
-            return size - left, Failure(
-                f"it needs {size_text(size)}; {room} are left",
-                "set tailrack:staging.quota_gb to more, or remove a data set",
-            )
-        free = free_bytes(self.one.folder)
-        part = self.home.part(version)
-        have = _used(part) if version in self.home.parts() else 0
-        need = max(size - have, 0)
-        if free - need < plan.reserve:
-            return plan.reserve + need - free, Failure(
-                f"the disk of {self.one.folder} on {self.node} is full: {size_text(need)} are needed, "
-                f"{size_text(free)} are free, of which {size_text(plan.reserve)} stay free "
-                "(tailrack:staging.reserve_gb)",
-                f"make room on {self.node} ('df -h {self.one.folder}'), or set another folder",
-            )
-        return None
-
-    def _replaced(self) -> int:
-        """Return the bytes of all versions on this node that were replaced, and that jobs may still use."""
-        present = {(one.folder, one.name): one.version for one in self.plan.sets}
-        return sum(
-            _used(home.version(version))
-            for home in homes()
-            for version in home.versions()
-            if version != present.get((home.folder, home.name))
-        )
-
 
 def _sums_known(entries: Sequence[Entry]) -> bool:
     return all(entry.sum for entry in entries)
-
-
-def _used(folder: str) -> int:
-    """Return the bytes on the disk in a folder of the account."""
-    ended = account.output("du", "-s", "-B1", "--", files.on_disk(folder), limit=600)
-    first = ended.output.split("\t")[0]
-    return int(first) if first.isdecimal() else 0
-
-
-def addresses(mine: Member, theirs: Member) -> list[tuple[str, int]]:
-    """Return the addresses and ports of another node: on the best network that both have, then on the tailnet."""
-    groups = {group for group, _, _ in mine.fabric}
-    shared = sorted(((rank, address) for group, rank, address in theirs.fabric if group in groups), reverse=True)
-    return [*((address, FABRIC_PORT) for _, address in shared[:1]), (theirs.address, PORT)]

@@ -15,6 +15,8 @@ VERSION = re.compile(r"[0-9a-f]{12}")
 _SUM = re.compile(r"[0-9a-f]{64}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 MOST_ERROR = 400
+# The most bytes of a list of files.
+MOST_LIST = 2**30
 
 COMPLETE, FETCHES, COPIES, SUMS, WAITS, FAILED = "complete", "fetches", "copies", "compares sums", "waits", "failed"
 STATES = frozenset({COMPLETE, FETCHES, COPIES, SUMS, WAITS, FAILED})

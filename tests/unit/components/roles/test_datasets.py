@@ -17,7 +17,7 @@ from components.node import files
 from components.node.failure import Failure
 from components.roles.datasets import catalog, compute, feature, head_run, paths, rclone, services, stage
 from components.roles.datasets.catalog import Source
-from components.roles.datasets.copying import Copying, addresses
+from components.roles.datasets.copying import Copying
 from components.roles.datasets.data_files import listed, sum_of
 from components.roles.datasets.known import Known
 from components.roles.datasets.model import (
@@ -40,6 +40,7 @@ from components.roles.datasets.model import (
     write_entries,
 )
 from components.roles.datasets.planning import missing, planned
+from components.roles.datasets.transfer import addresses
 from components.roles.datasets.versions import Home
 from components.roles.tailrack_command import data
 from components.roles.tailrack_command.slurm import SlurmError
@@ -317,9 +318,9 @@ def test_a_node_that_its_neighbour_does_not_know_yet_tries_again_and_then_uses_t
     machine: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = [0.0]
-    monkeypatch.setattr("components.roles.datasets.copying.now", lambda: seconds[0])
+    monkeypatch.setattr("components.roles.datasets.transfer.now", lambda: seconds[0])
     monkeypatch.setattr(
-        "components.roles.datasets.copying.sleep", lambda pause: seconds.__setitem__(0, seconds[0] + pause)
+        "components.roles.datasets.transfer.sleep", lambda pause: seconds.__setitem__(0, seconds[0] + pause)
     )
     refuse = 'case "$*" in *:6815/*) echo "@ERROR: Unknown module" >&2; exit 5;; esac'
     rsync(machine)
@@ -563,7 +564,7 @@ def test_without_other_room_the_last_version_is_taken_from_new_jobs_and_goes_onc
     with machine.here():
         known.write()
         Home("/data", "words").point_to(V2)
-    monkeypatch.setattr("components.roles.datasets.copying._used", lambda folder: 10)
+    monkeypatch.setattr("components.roles.datasets.room.used", lambda folder: 10)
     monkeypatch.setattr(stage, "oldest_job", lambda node: 0.0 if in_use else float("inf"))
     work, states = copying(machine, "a1", FETCHING, quota=12)
     with machine.here():
@@ -581,7 +582,7 @@ def test_a_version_that_never_fits_leaves_the_last_one_alone(machine: Shell, mon
         known.of("words").pointed = V2
         known.write()
         Home("/data", "words").point_to(V2)
-    monkeypatch.setattr("components.roles.datasets.copying._used", lambda folder: 1)
+    monkeypatch.setattr("components.roles.datasets.room.used", lambda folder: 1)
     work, _ = copying(machine, "a1", FETCHING, quota=5)
     with machine.here():
         with pytest.raises(Failure, match="it needs 6 B; 4 B of the quota of 5 B are left"):
