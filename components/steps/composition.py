@@ -227,8 +227,10 @@ def expire_program(roles: Sequence[Role]) -> Script:
 
     It sets NODE_NAME itself, and has no other value of a node. Raises ValueError if a role needs one to forget a node.
     """
-    parts = _Parts(roles, REGISTER)
-    forget = [call for role in reversed(roles) for call in parts.calls(role, *REGISTER, "forget")]
+    # The plan is the same for all nodes, so that the head node needs no other one when a pool brings pods.
+    parts = _Parts(roles, REGISTER_OF_POD)
+    phases = [(role, phase) for role in reversed(roles) for phase in reversed(REGISTER_OF_POD)]
+    forget = [call for role, phase in phases for call in parts.calls(role, phase, "forget")]
     expire = ("python", "components.roles.slurm.expire", "expire")
     plan = parts.script({"expire": (expire,), "forget": tuple(forget)})
     unknown = {name for name in plan.reads if name.startswith(("NODE_", "POOL_"))} - {"NODE_NAME"}

@@ -9,7 +9,8 @@ from components.node import files, systemd
 from components.node.failure import Failure
 from components.node.run import run
 from components.node.step.step import Step
-from components.roles.pod_staging.paths import ON_HEAD, PODS, UNITS
+from components.roles.pod_staging.paths import ON_HEAD, PODS, RECORDS, UNITS
+from components.roles.pod_staging.record import remove_records_of
 from components.roles.slurm.paths import BASE, CONF, POD_JOBS
 
 _VERSION = re.compile(r"^rsync +version v?([0-9]+)\.([0-9]+)\.([0-9]+)")
@@ -59,10 +60,16 @@ def _read_again() -> None:
 
 
 def forget(_: Step, values: PodName) -> None:
-    """Forget the pod. After the last one, the head node has nothing of this role."""
+    """Forget the pod and the jobs whose folder is there. After the last one, the head node has nothing of this role.
+
+    A node that is no pod may be forgotten too (composition.expire_program).
+    """
     files.remove(f"{PODS}/{values.node_name}")
+    remove_records_of(values.node_name)
     if files.names_in(PODS):
         return
     systemd.retire(*UNITS)
+    for folder in (PODS, RECORDS):
+        files.remove_folder(folder)
     for path in (*ON_HEAD, POD_JOBS):
         files.remove(path)

@@ -71,6 +71,10 @@ def stage_out(number: int) -> bool:
         fetch(Folder(record.node, record.user, record.folder, number))
     except TransferFailed as failure:
         _log(f"results of job {number} stay on {record.node}: {failure}")
+        if not files.exists(f"{PODS}/{record.node}"):
+            # The pod has left meanwhile.
+            remove_record(number)
+            return False
         write_record(replace(record, state=KEPT, reason=str(failure)))
         return False
     remove_record(number)

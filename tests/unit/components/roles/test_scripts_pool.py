@@ -188,6 +188,20 @@ def test_a_node_that_was_silent_for_too_long_leaves_nothing_and_its_jobs_go_back
     assert "far" not in slurm_conf(shell)
 
 
+def test_a_pod_that_is_forgotten_leaves_no_record(shell: Shell, forget: Run) -> None:
+    shell.write("/var/lib/tailrack/pods/c1", "")
+    shell.write("/var/lib/tailrack/pods/c2", "")
+    record = {"node": "c1", "user": "ada", "folder": "/shared/home/ada/run"}
+    for job, node in ((12, "c1"), (13, "c2")):
+        shell.write(f"/var/lib/tailrack/pod-staging/{job}", json.dumps({**record, "job": job, "node": node}))
+    silent_since(shell, 6)
+    assert forget("DOWN", "NOT_RESPONDING", online=False).returncode == 0
+    for path in ("pods/c1", "pod-staging/12"):
+        assert not shell.path(f"/var/lib/tailrack/{path}").exists()
+    for path in ("pods/c2", "pod-staging/13"):
+        assert shell.path(f"/var/lib/tailrack/{path}").exists()
+
+
 def test_silence_counts_from_the_first_time_it_is_seen(shell: Shell, forget: Run) -> None:
     assert forget("IDLE", "NOT_RESPONDING", online=False).returncode == 0
     assert is_there(shell)
