@@ -6,8 +6,11 @@ library of role pod).
 
 from __future__ import annotations
 
+import shlex
+
 from components.node import files, services
 from components.node.failure import Failure
+from components.node.proxy import proxy_variables
 from components.node.run import attempt
 from components.node.step.step import Step
 from components.node.waiting import wait_until
@@ -37,7 +40,7 @@ exec 2>&1
 mkdir -p /var/run/tailscale
 # All connections of the last process are lost.
 [ ! -x {CUT_OFF} ] || {CUT_OFF} &
-exec tailscaled --tun=userspace-networking --statedir={TAILNET} --state={_STATE_FILE} --socket={SOCKET} \\
+@PROXY@exec tailscaled --tun=userspace-networking --statedir={TAILNET} --state={_STATE_FILE} --socket={SOCKET} \\
     --socks5-server={PROXY}"""
 
 
@@ -52,15 +55,21 @@ def pod_join(step: Step, values: JoinValues) -> None:
     files.make_folder(TAILNET, 0o700)
     # runsvdir looks for services when it starts, and then every five seconds.
     if not services.on_runit():
-        services.write(SERVICE, _PROGRAM)
+        services.write(SERVICE, tailscaled_program())
     services.start_all()
-    services.keep(SERVICE, _PROGRAM, host)
+    services.keep(SERVICE, tailscaled_program(), host)
     if not wait_until(lambda: Tailscale().state in _SETTLED, _ANSWER_SECONDS):
         raise Failure("tailscaled does not start", f"see {services.log_of(SERVICE, host)}")
     _join(values, host)
     step.result("tailnet_ip", tailscale.address())
     step.result("firewall", "")
     step.result("tailscale_version", tailscale.version())
+
+
+def tailscaled_program() -> str:
+    """Return tailscaled's program, with the proxy in /etc/environment: another container loses that file."""
+    exports = (f"export {name}={shlex.quote(value)}\n" for name, value in proxy_variables().items())
+    return _PROGRAM.replace("@PROXY@", "".join(exports))
 
 
 def _join(values: JoinValues, host: str) -> None:

@@ -18,6 +18,7 @@ from components.roles.pod.library import library_path
 from components.roles.pod.paths import SAVED
 from components.roles.pod.saved import restore
 from components.roles.role import template
+from components.roles.tailnet.pod_join import tailscaled_program
 from components.roles.users.accounts import Account, UsersValues
 from components.steps import composition
 from components.steps.composition import compose
@@ -144,7 +145,7 @@ def test_a_service_is_written_and_started_and_not_touched_again(shell: Shell) ->
     play_runit(shell, runs=False)
     with shell.here():
         services.keep("slurmd", "#!/bin/sh\nexec slurmd", "p1")
-    assert shell.path(f"{FOLDER}/run").stat().st_mode & 0o777 == 0o755
+    assert shell.path(f"{FOLDER}/run").stat().st_mode & 0o777 == 0o700
     assert "svlogd" in shell.path(f"{FOLDER}/log/run").read_text()
     assert [call.split()[1] for call in shell.calls] == ["status", "status", "start"]
     play_runit(shell, runs=True)
@@ -178,6 +179,20 @@ def test_where_systemd_runs_the_same_functions_use_units(shell: Shell) -> None:
         assert services.is_active("munge")
         assert "journalctl -u munge" in services.log_of("munge", "a1")
     assert shell.calls == ["systemctl restart munge", "systemctl stop slurmd", "systemctl is-active -q munge"]
+
+
+def test_tailscaled_gets_the_proxy_in_etc_environment_and_nothing_else_of_it(shell: Shell) -> None:
+    with shell.here():
+        assert "\nexec tailscaled" in tailscaled_program()
+    shell.write("/etc/environment", 'HTTPS_PROXY="http://ada:it\'s $HOME@10.0.0.1:3128"\nLD_PRELOAD=/tmp/x.so\n')
+    with shell.here():
+        program = tailscaled_program()
+    before, _ = program.split("exec tailscaled")
+    shown = subprocess.run(
+        ["sh", "-c", f'{before.splitlines()[-1]}\nprintf %s "$HTTPS_PROXY"'], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout == "http://ada:it's $HOME@10.0.0.1:3128"
+    assert "LD_PRELOAD" not in program
 
 
 # Users' homes.
