@@ -9,6 +9,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.settings.problems import ROOT, Problem
 from stacks.config import PoolConfig
 from stacks.config.model import ALL
+from stacks.config.pods import cluster_problems
 
 
 def problems(
@@ -44,6 +45,8 @@ def problems(
         yield Problem(path, f"stack {name} {problem}")
     yield from _absent_sections(config, settings)
     yield from _absent_containers(config, settings)
+    if any(node.pod for node in config.nodes()):
+        yield from cluster_problems(settings)
     yield from _duplicate_names(config, cluster)
 
 

@@ -17,7 +17,7 @@ from components.settings.problems import ROOT, ConfigError, Report, shown
 from stacks.config.checks import check
 from stacks.config.elastic import elastic_problems
 from stacks.config.model import PoolConfig, StackConfig, model_of
-from stacks.config.pods import check_slurm_of_pods
+from stacks.config.pods import check_pods
 from stacks.config.provider_keys import check_provider_keys
 from stacks.config.reader import Reader
 from stacks.config.reference import reference
@@ -111,11 +111,11 @@ def _checked(
         settings = draft.section("slurm").section("settings")
         for key, breaks in refused_keys(config, roles(config)):
             report.add(settings.path_of(key), "is a key that tailrack sets itself here", breaks, "remove it")
-        check_slurm_of_pods(draft.section("slurm"), config, report)
-        if report.problems:
-            raise ConfigError(report.problems)
     elif problems := list(elastic_problems(config)):
         raise ConfigError(problems)
+    check_pods(draft, config, report)
+    if report.problems:
+        raise ConfigError(report.problems)
     return config
 
 

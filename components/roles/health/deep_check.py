@@ -25,6 +25,7 @@ from typing import Any
 
 from components.roles.health import join_figure, measuring
 from components.roles.health.gpu_records import GpuRecords
+from components.roles.slurm.paths import POD
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.slurm import SlurmError
 from components.validation.became_slow import Measured, Record, against, better, reason, remembered
@@ -213,7 +214,8 @@ def run(checks: DeepCheck, names: Sequence[str]) -> int:
     chosen = list(names)
     checks.gpus.publish()
     if not names:
-        records = {node.name: checks.settle(node) for node in slurm.nodes()}
+        # A pod has no share, where the measurement's files are.
+        records = {node.name: checks.settle(node) for node in slurm.nodes() if POD not in node.features}
         now = time.time()
         due = [node for node in slurm.nodes() if node.name in records and records[node.name].due <= now]
         ready = [node.name for node in due if is_idle(node) or is_own(node, records[node.name])]

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -1520,10 +1521,42 @@ def test_a_head_node_that_is_a_pod_is_refused(key_folder: Path) -> None:
 def test_a_partition_with_pods_and_a_program_in_the_place_of_theirs_are_refused(key_folder: Path) -> None:
     slurm = {"partitions": [{"name": "mixed", "sites": ["one", "pods"]}], "settings": {"PrologSlurmctld": "/x"}}
     problems = problems_of(laid_over(pods_site()) | {"slurm": slurm}, key_folder)
-    assert "jobs ask for pods with -p pods" in problems["tailrack:slurm.partitions[0].sites"]
+    assert "jobs ask for pods with -p pods" in problems["tailrack:slurm.partitions[0].sites[1]"]
     assert "would not be brought to pods" in problems["tailrack:slurm.settings.PrologSlurmctld"]
     problems_of_others = laid_over("{}") | {"slurm": {"settings": slurm["settings"]}}
     assert parse(problems_of_others, base_dir=key_folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "words"),
+    [
+        ({"slurm": {"release": "24.11.5", "release_sha256": "0" * 64}}, "slurm.release", "pods cannot install it"),
+        ({"slurm": {"cgroups": True}}, "slurm", "slurm.cgroups is true, and pods have no cgroups"),
+        (
+            {"storage": {"mounts": [{"path": "/data", "source": "10.0.0.5:/data", "sites": ["one", "pods"]}]}},
+            "storage.mounts[0].sites[1]",
+            "pods cannot mount",
+        ),
+        (
+            {"datasets": [{"name": "d", "source": "s3://bucket/d", "sites": ["pods"]}]},
+            "datasets[0].sites[0]",
+            "pods do not get data sets",
+        ),
+        ({"validation": {"nodes": ["a1", "pod1"]}}, "validation.nodes[1]", "'pod1' is a pod; pods are not measured"),
+        ({"validation": {"floors_gb_per_s": {"pods": 1.0}}}, "validation.floors_gb_per_s.pods", "is a site of pods"),
+        ({"tailnet": {"relay": {"node": "pod1"}}}, "tailnet.relay.node", "there would be no relay"),
+    ],
+)
+def test_a_key_that_no_pod_can_follow_is_refused(
+    key_folder: Path, changes: dict[str, Any], path: str, words: str
+) -> None:
+    config = laid_over(pods_site()) | changes
+    assert words in problems_of(config, key_folder)[f"tailrack:{path}"]
+
+
+def test_a_network_of_the_site_has_no_effect_on_pods_and_is_refused(key_folder: Path) -> None:
+    problems = problems_of(laid_over(pods_site("{fabric: eth1}")), key_folder)
+    assert "it has no effect" in problems["tailrack:sites[1].fabric"]
 
 
 def test_pods_are_nodes_outside_of_partition_all(key_folder: Path) -> None:

@@ -297,6 +297,25 @@ def test_a_gpu_kind_with_the_name_of_a_site_of_the_cluster_is_refused(cluster: R
     assert "GPU kind cloud-b is the name of a site" in str(problem)
 
 
+def test_a_pool_of_pods_cannot_join_a_cluster_with_a_release_of_slurm(cluster: Recorded) -> None:
+    pods = {"name": "pods", "kind": "lab", "pools": [{"name": "p", "like": "pod"}]}
+    config = parse({**POOL, "sites": [pods], "validation": {}}, PoolConfig, base_dir=Path())
+    link = cluster.outputs["head_link"]
+    settings = HeadLink.settings_of(link)
+    assert not list(problems(config, "burst", cluster.outputs["cluster"], link, settings))
+    release = settings.slurm.model_copy(update={"release": "24.11.5"})
+    settings = settings.model_copy(update={"slurm": release})
+    (problem,) = problems(config, "burst", cluster.outputs["cluster"], link, settings)
+    assert "pods cannot install it" in str(problem)
+
+
+def test_pods_of_an_elastic_pool_are_refused() -> None:
+    pods = {"name": "pods", "kind": "lab", "pools": [{"name": "p", "like": "pod"}]}
+    raw = {**POOL, "sites": [pods], "validation": {}, "elastic": {"cpus": 8, "memory_gb": 64}}
+    with pytest.raises(ConfigError, match="elastic: is set for pods"):
+        parse(raw, PoolConfig, base_dir=Path())
+
+
 @pytest.mark.parametrize("link", [None, {"name": "head"}, {"shape": "of another release"}])
 def test_a_stack_that_is_no_cluster_or_of_an_earlier_version_is_refused(cluster: Recorded, link: Any) -> None:
     if link and "shape" in link:
