@@ -34,8 +34,9 @@ def role(settings: ClusterSettings) -> Role | None:
     )
     return Role(
         "enroot_pyxis",
-        after=("nfs_exports", "slurm_release"),
-        packages={"head": RUNTIME, "node": RUNTIME},
+        # `pod` installs the compiler.
+        after=("nfs_exports", "slurm_release", "pod"),
+        packages={"head": RUNTIME, "node": RUNTIME, "pod": ("libslurm-dev",)},
         files={
             "head": (*files, File(f"{LIB}/import-image", template("enroot_pyxis", "import-image"), mode="0755")),
             "node": files,
@@ -48,7 +49,10 @@ def role(settings: ClusterSettings) -> Role | None:
             "ENROOT_PYXIS_IMAGES": list(_images(containers)),
             "ENROOT_PYXIS_PYXIS": PYXIS,
         },
-        texts={"ENROOT_PYXIS_LAUNCHER": template("enroot_pyxis", "slurmstepd.c")},
+        texts={
+            "ENROOT_PYXIS_LAUNCHER": template("enroot_pyxis", "slurmstepd.c"),
+            "ENROOT_PYXIS_REFUSAL": template("enroot_pyxis", "no-containers.c"),
+        },
         secrets={"ENROOT_PYXIS_CREDENTIALS": "".join(_logins(containers))},
     )
 
