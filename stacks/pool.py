@@ -11,6 +11,8 @@ from components.cluster.head_link import HeadLink
 from components.cluster.pool import Pool
 from components.cluster.warnings import warnings_about_pool
 from components.roles.order import roles
+from components.roles.tailnet.policy import ports
+from components.roles.tailnet.settings import TAILSCALE
 from components.settings.problems import ROOT, Problem
 from stacks.config import ConfigError, PoolConfig
 from stacks.joining import peer, problems
@@ -20,10 +22,12 @@ from stacks.read_outputs import StackOutputs, read_outputs
 from stacks.release import RELEASE
 from stacks.rentals import Rentals, rentals, rented_output
 from stacks.rented import elastic_output, rented
+from stacks.sites import KINDS
 from stacks.sites.machines import host_of, machines
 from stacks.sites.rented.present import AccessDeniedError
 from stacks.stack_outputs import cluster_output, full_name
 from stacks.tailnet.access import stack_tailnet
+from stacks.tailnet.pods_policy import check_pods_policy
 
 
 async def pool_stack(config: PoolConfig, stack: str) -> PoolStack:
@@ -44,6 +48,9 @@ async def pool_stack(config: PoolConfig, stack: str) -> PoolStack:
     except (ConfigError, AccessDeniedError) as error:
         raise pulumi.RunError(str(error)) from None
     nodes = config.nodes() if config.elastic is None else rented(allowed.nodes, last_run)
+    brought = any(KINDS[site.kind].brings_tailnet for site in config.sites)
+    if any(node.pod for node in nodes) and config.tailnet.kind_where(brought) == TAILSCALE:
+        await check_pods_policy(config.tailnet, settings.tailnet.tag, ports(roles(config.joined(settings))))
     available = await rentals(config, stack, last_run, nodes)
     return PoolStack(config, stack, last_run, cluster, HeadLink.from_outputs(link, settings), available, allowed)
 

@@ -118,8 +118,10 @@ class FakeTailscale:
         return (200, None) if self.keys.pop(key, None) else (404, {"message": "not found"})
 
     def _policy(self, headers: Mapping[str, str], _body: bytes) -> tuple[int, Any]:
+        if headers.get("Accept") == "application/json":
+            return 200, json.loads(self.policy)
         if headers.get("Accept") != "application/hujson":
-            return self._refuse("GET acl for something other than HuJSON")
+            return self._refuse("GET acl for something other than HuJSON or JSON")
         return 200, f"// The fake's policy file.\n{self.policy}"
 
     def _set_policy(self, headers: Mapping[str, str], body: bytes) -> tuple[int, Any]:

@@ -16,6 +16,7 @@ from components.roles.tailnet.policy import ports
 from components.roles.tailnet.settings import EXISTING, TAILSCALE, PoolTailnet, Tailnet
 from stacks.sites import KINDS
 from stacks.sites.kind import Site
+from stacks.tailnet.pods_policy import warning_of_pods
 
 _MISSING = (
     "tailrack:tailnet.kind is tailscale, and the package pulumi-tailscale is not installed; run `make setup STACK="
@@ -81,6 +82,8 @@ def stack_tailnet(
             raise pulumi.RunError(_MISSING.format(stack=stack)) from None
         tailnet = network.TailscaleNetwork(settings, name, ports(roles), tag=tag, ephemeral=ephemeral, pods=pods)
         return StackTailnet(tailnet.access, tailnet.policy)
+    if pods and (warning := warning_of_pods(kind)):
+        pulumi.log.warn(warning)
     key = settings.auth_key
     own_url = settings.control_url if isinstance(settings, Tailnet) else None
     access = TailnetAccess(

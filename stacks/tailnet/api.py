@@ -1,4 +1,4 @@
-"""The calls of Tailscale's HTTP API that the provider has no resource for: remove machines from the list.
+"""Calls of Tailscale's HTTP API where the provider does not fit: remove machines from the list, read the policy.
 
 It uses only the standard library, so that `python3 -m stacks.tailnet.device` runs wherever you destroy the stack.
 """
@@ -36,6 +36,10 @@ class Api:
         devices = self._call("GET", f"/api/v2/tailnet/{self._organization}/devices").get("devices")
         return [device for device in devices if isinstance(device, dict)] if isinstance(devices, list) else []
 
+    def policy(self) -> dict[str, Any]:
+        """Return the tailnet's policy file."""
+        return self._call("GET", f"/api/v2/tailnet/{self._organization}/acl", accept="application/json")
+
     def remove(self, device: str) -> None:
         """Remove a machine from the list, if it is there."""
         self._call("DELETE", f"/api/v2/device/{urllib.parse.quote(device, safe='')}", may_be_missing=True)
@@ -55,13 +59,20 @@ class Api:
         return f"Bearer {answer['access_token']}"
 
     def _call(
-        self, method: str, path: str, form: Mapping[str, str] | None = None, may_be_missing: bool = False
+        self,
+        method: str,
+        path: str,
+        form: Mapping[str, str] | None = None,
+        may_be_missing: bool = False,
+        accept: str = "",
     ) -> dict[str, Any]:
         data = urllib.parse.urlencode(form).encode() if form else None
         # The config check has verified the scheme; tests use a local server.
         request = urllib.request.Request(self._base + path, data, method=method)  # noqa: S310
         if not form:
             request.add_header("Authorization", self._header)
+        if accept:
+            request.add_header("Accept", accept)
         return _answer(request, f"{method} {path}", may_be_missing)
 
 

@@ -14,9 +14,10 @@ from pulumi_command import local
 
 from components.cluster.tailnet_access import TailnetAccess
 from components.roles.tailnet.policy import lacking, opens_all, pod_tag, policy
-from components.roles.tailnet.settings import CREDENTIALS, Tailnet, WayToTailnet
+from components.roles.tailnet.settings import Tailnet, WayToTailnet
 from components.steps.label import StepLabel
 from components.steps.values import secret_once_known
+from stacks.tailnet.credentials import credentials
 
 # Period for new keys. A key from the current period lives for at least one more period, longer than any `up`. The clock
 # decides, because the provider checks a key only on refresh.
@@ -62,7 +63,7 @@ class TailscaleNetwork(pulumi.ComponentResource):
     ) -> None:
         super().__init__("tailrack:tailnet:TailscaleNetwork", name, None, opts)
         self._settings = settings
-        self._credentials = _credentials(settings)
+        self._credentials = credentials(settings)
         self._provider = tailscale.Provider(
             "tailscale",
             tailnet=settings.organization,
@@ -141,16 +142,6 @@ class TailscaleNetwork(pulumi.ComponentResource):
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(parent=parent, depends_on=[join]),
         )
-
-
-def _credentials(settings: WayToTailnet) -> dict[str, str]:
-    """Return the credentials in the config by name, as plain text."""
-    values = {name: getattr(settings, name) for name in CREDENTIALS}
-    return {
-        name: value if isinstance(value, str) else value.get_secret_value()
-        for name, value in values.items()
-        if value is not None
-    }
 
 
 def _require(tag: str, ports: Sequence[str], pods: bool, text: str) -> bool:
