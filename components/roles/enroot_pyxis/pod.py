@@ -10,8 +10,8 @@ from components.node.run import attempt
 from components.node.step.step import Step
 from components.roles.enroot_pyxis.install import PYXIS_CONF
 
-_PLUGIN = "/usr/local/lib/tailrack/no-containers.so"
-_SOURCE = "/usr/local/lib/tailrack/no-containers.c"
+PLUGIN = "/usr/local/lib/tailrack/no-containers.so"
+SOURCE = "/usr/local/lib/tailrack/no-containers.c"
 
 
 @dataclass(frozen=True)
@@ -24,18 +24,18 @@ class RefusalValues:
 def pod(step: Step, values: RefusalValues) -> None:
     """Compile the plugin for this machine's Slurm, and enable it."""
     # Compile each time: Slurm rejects a plugin of another release.
-    files.write(_SOURCE, values.enroot_pyxis_refusal)
-    fresh = f"{_PLUGIN}.new"
+    files.write(SOURCE, values.enroot_pyxis_refusal)
+    fresh = f"{PLUGIN}.new"
     files.remove(fresh)
-    on_disk = files.on_disk(fresh), files.on_disk(_SOURCE)
+    on_disk = files.on_disk(fresh), files.on_disk(SOURCE)
     ended = attempt("gcc", "-O2", "-fPIC", "-shared", "-o", *on_disk, keep_errors=True)
     if not ended.ok:
         raise Failure(
             f"gcc cannot build the plugin that refuses containers: {ended.errors.strip()[-300:]}",
-            f"run 'gcc -shared -fPIC -o /tmp/plugin.so {_SOURCE}' on {step.host}, repair gcc or libslurm-dev, then run "
+            f"run 'gcc -shared -fPIC -o /tmp/plugin.so {SOURCE}' on {step.host}, repair gcc or libslurm-dev, then run "
             "up again",
         )
     files.set_mode(fresh, 0o755)
     # Steps that run keep the file that they have loaded.
-    files.rename(fresh, _PLUGIN)
-    files.write(PYXIS_CONF, f"required {_PLUGIN}")
+    files.rename(fresh, PLUGIN)
+    files.write(PYXIS_CONF, f"required {PLUGIN}")

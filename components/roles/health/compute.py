@@ -25,17 +25,22 @@ class Script:
 
 
 @dataclass(frozen=True)
-class HealthValues:
+class ScriptValues:
     """The scripts of a node.
 
     health_enabled      False if the config turns health off
     health_ours         tailrack's scripts: `prolog.d/NAME`
-    nfs_exports_mount   where the share must be mounted
     """
 
     health_enabled: bool
     health_scripts: list[Script]
     health_ours: list[str]
+
+
+@dataclass(frozen=True)
+class HealthValues(ScriptValues):
+    """nfs_exports_mount   where the share must be mounted"""
+
     nfs_exports_mount: str
 
 
@@ -45,6 +50,13 @@ def compute(step: Step, values: HealthValues) -> None:
         clear_comment()
         remove_health()
         return
+    install_scripts(values)
+    files.write(SHARE_MOUNTED, values.nfs_exports_mount)
+    systemd.reload(REASON)
+
+
+def install_scripts(values: ScriptValues) -> None:
+    """Install the config's scripts, and remove those that are no longer in it."""
     for script in values.health_scripts:
         files.write(f"{LIB}/{script.path}", base64.b64decode(script.text).decode(), 0o755)
     wanted = {*values.health_ours, *(script.path for script in values.health_scripts)}
@@ -52,5 +64,3 @@ def compute(step: Step, values: HealthValues) -> None:
         for name in files.names_in(f"{LIB}/{kind}"):
             if f"{kind}/{name}" not in wanted:
                 files.remove(f"{LIB}/{kind}/{name}")
-    files.write(SHARE_MOUNTED, values.nfs_exports_mount)
-    systemd.reload(REASON)

@@ -7,6 +7,7 @@ import base64
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.health.remove import LIB, REASON
 from components.roles.health.settings import EPILOG, PROLOG
+from components.roles.pod.library import library_path
 from components.roles.program import launcher
 from components.roles.role import File, Role, SlurmKey, template
 
@@ -16,7 +17,8 @@ DEEP_CHECK = "/usr/local/sbin/tailrack-deep-check"
 # slurm/templates/tailrack-prolog gives each script 20 s; slurmd gives up after this time if no signal ends a script.
 SCRIPTS_SECONDS = 120
 CHECK_SECONDS = 120
-_ON_PODS = ("10-job", "20-leftovers", "30-shared-memory")
+# The scripts of pods: these end what a job leaves behind, which nothing else does there.
+_ON_PODS = ("prolog-10-job", "prolog-30-health", "epilog-10-job", "epilog-20-leftovers", "epilog-30-shared-memory")
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -29,7 +31,7 @@ def role(settings: ClusterSettings) -> Role:
     ]
     return Role(
         "health",
-        after=("gpu", "nfs_exports", "enroot_pyxis"),
+        after=("gpu", "nfs_exports", "enroot_pyxis", "pod"),
         values={
             "HEALTH_ENABLED": health.enabled,
             "HEALTH_SCRIPTS": scripts if health.enabled else [],
@@ -51,8 +53,14 @@ def _script(kind: str, name: str) -> File:
 
 
 def _files_of_pods() -> tuple[File, ...]:
-    """Return the scripts that end what a job leaves behind, which nothing else does on a pod."""
-    return (_script("prolog", "10-job"), *(_script("epilog", name) for name in EPILOG if name in _ON_PODS))
+    # slurmd runs the health check without an environment.
+    library = library_path(template("pod", "tailnet.c"))
+    health_check = launcher("health-check").replace("\n", f"\nexport LD_PRELOAD={library}\n", 1)
+    return (
+        *(_script(*script.split("-", 1)) for script in _ON_PODS),
+        File(CHECKS, launcher("node-checks"), "0755"),
+        File(HEALTH_CHECK, health_check, "0755"),
+    )
 
 
 def _files() -> tuple[File, ...]:

@@ -19,6 +19,7 @@ _FILES = (
     *("/etc/ssh/tailrack_host_key", "/etc/ssh/tailrack_host_key.pub", "/etc/ssh/tailrack_host_key-cert.pub"),
     *("/etc/ssh/ssh_config.d/tailrack.conf", "/usr/local/sbin/tailrack-leave", "/usr/local/sbin/tailrack-answer"),
     *("/usr/local/sbin/tailrack-known-hosts", "/usr/local/sbin/tailrack-certificate", "/usr/local/sbin/tailrack-nhc"),
+    *("/usr/local/sbin/tailrack-checks", "/usr/local/sbin/tailrack-health"),
 )
 # Exists in a container whose files are its own or restored.
 _HERE = "/var/lib/tailrack/node-name"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from components.node import files, services
+from components.node import services
 from components.node.run import run
 from components.node.step.step import Step
 from components.node.waiting import wait_for
@@ -19,11 +19,6 @@ from components.roles.slurm.recreate import recreate_node
 from components.roles.slurm.usable import REGISTER_LIMIT, Usability
 
 SERVICE = "slurmd"
-_HEALTH_CHECK = "/usr/local/sbin/tailrack-nhc"
-# Slurm runs it on every node.
-_HEALTH_CHECK_TEXT = """#!/bin/sh
-# Written by tailrack: a pod has no health check, so no drain is of this program (--own).
-[ "$1" != --own ]"""
 # slurmd's first request fails without munged, and its next one comes much later. It binds to the address of the host
 # name (names/pod.py).
 _PROGRAM = """#!/bin/bash
@@ -50,7 +45,6 @@ class PodValues(ComputeValues):
 def pod(step: Step, values: PodValues) -> None:
     """Register this pod, and wait until the controller gives it jobs."""
     set_foreign_slurm_aside()
-    files.write(_HEALTH_CHECK, _HEALTH_CHECK_TEXT, 0o755)
     library = library_path(values.pod_library)
     server = f"{values.head_address}:{CONTROLLER_PORT}"
     program = _PROGRAM.format(

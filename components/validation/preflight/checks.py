@@ -1,7 +1,8 @@
 """The list of a node's checks: before a measurement, every two minutes, and by hand.
 
 `by` names the programs that make a check: JOB is the preflight, a plain user's job; NODE is root on the node
-(tailrack-nhc, tailrack-checks), while jobs run. Only an error that NODE finds drains a node. A check that cannot judge
+(tailrack-nhc, tailrack-checks), while jobs run; POD is the same on a pod, which sees the kernel log and the adapters of
+its host. Only an error that NODE or POD finds drains a node. A check that cannot judge
 its input reports UNJUDGED and never drains.
 """
 
@@ -41,7 +42,7 @@ HEALTH = Path("/run/tailrack/health.json")
 OLD_SECONDS = 3600
 COMMAND_SECONDS = 10
 UNIT = "on the node, see 'journalctl -u tailrack-health' and run 'systemctl start tailrack-health'"
-JOB, NODE = "job", "node"
+JOB, NODE, POD = "job", "node", "pod"
 
 
 def stdout_of(*command: str) -> str:
@@ -128,7 +129,8 @@ class Check:
     gpus: bool = False
 
 
-_JOB, _NODE = frozenset({JOB}), frozenset({NODE})
+_JOB, _NODE, _POD = frozenset({JOB}), frozenset({NODE}), frozenset({POD})
+_ALL = _JOB | _NODE | _POD
 
 
 def check_health_file(health: Health | None, promised: int, now: float) -> Iterable[Finding]:
@@ -146,8 +148,8 @@ def _limit() -> int:
 
 
 CHECKS: tuple[Check, ...] = (
-    Check(gpus.HEALTH, lambda on: check_health_file(on.health, on.gpus, time.time())),
-    Check(gpus.HEALTH, lambda on: gpus.check_gpus(on.result("nvidia-smi"), on.gpus), gpus=True),
+    Check(gpus.HEALTH, lambda on: check_health_file(on.health, on.gpus, time.time()), _ALL),
+    Check(gpus.HEALTH, lambda on: gpus.check_gpus(on.result("nvidia-smi"), on.gpus), _ALL, gpus=True),
     Check(gpus.COUNT, lambda on: gpus.check_driver_count(on.gpus, on.root), _NODE, gpus=True),
     Check(foreign.FOREIGN, lambda _on: foreign.check_foreign(foreign.used()), _JOB, gpus=True),
     Check(gpus.FABRIC, lambda on: gpus.check_fabric_manager(on.result("fabric manager"), on.switches), gpus=True),
@@ -162,12 +164,12 @@ CHECKS: tuple[Check, ...] = (
         node.MEMLOCK,
         lambda on: node.check_memlock(_limit(), bool(on.gpus) or any(port.active for port in on.ports)), _JOB,
     ),
-    Check(node.SHARED, lambda on: node.check_shared(node.free_bytes(on.root / "dev/shm"), on.gpus)),
+    Check(node.SHARED, lambda on: node.check_shared(node.free_bytes(on.root / "dev/shm"), on.gpus), _ALL),
     Check(
         node.CONFINED,
         lambda on: node.check_confined(adapters.text_of(on.root / "proc/self/cgroup"), on.gpus), _JOB,
     ),
-    Check(node.DEVICES, lambda on: node.check_devices(on.gpus, on.root)),
+    Check(node.DEVICES, lambda on: node.check_devices(on.gpus, on.root), _ALL),
     # A port that was never up may be unused on purpose; only a port that was up before drains a node.
     Check(adapters.PORT, lambda on: adapters.check_ports(on.ports), _JOB),
     Check(adapters.PORT, lambda on: at_most_warnings(adapters.check_ports(on.ports)), _NODE),
@@ -183,6 +185,7 @@ CHECKS: tuple[Check, ...] = (
     Check(pci.NUMA, lambda on: pci.check_numa(on.on_the_bus if on.gpus else [], on.ports, on.root)),
     Check(storage.SHARE, lambda on: storage.check_share(on.share, lambda: on.mounts), _NODE),
     Check(storage.DISK, lambda on: storage.check_disks(on.mounts, root=on.root)),
+    Check(storage.DISK, lambda on: storage.check_disks(on.mounts, storage.PLACES_OF_POD, on.root), _POD),
     Check(mounts.MOUNT, lambda on: mounts.check_mounts(on.root, time.time())),
     Check(memory.MEMORY, lambda on: memory.check_errors(on.root)),
     Check(memory.MEMORY, lambda on: memory.check_idle(on.jobs, on.root), _NODE),

@@ -31,7 +31,7 @@ from components.validation.preflight.checks import stdout_of
 from components.validation.preflight.drain import Memory, Slurm, cause, decide
 from components.validation.preflight.findings import Finding, plain
 from components.validation.preflight.mounts import MOUNT
-from components.validation.preflight.node_checks import Node, findings, load, save, verdict
+from components.validation.preflight.node_checks import Node, findings, load, save, text_of, verdict
 from components.validation.preflight.node_note import new_comment
 from components.validation.preflight.storage import SHARE
 from components.validation.slurm_nodes import read_nodes
@@ -68,8 +68,10 @@ def slurm_of(name: str, run_scontrol: Scontrol) -> Slurm | None:
     return Slurm("DRAIN" in node.flags, node.reason, node.by, node.since, node.comment)
 
 
-def run_of_slurmd() -> str:
-    """Return systemd's ID of the present run of slurmd; empty if slurmd does not run."""
+def run_of_slurmd(node: Node) -> str:
+    """Return systemd's ID of the present run of slurmd, on a pod its process; empty if slurmd does not run."""
+    if node.is_pod:
+        return text_of(node.root / "usr/local/lib/tailrack/services/slurmd/supervise/pid").strip()
     return stdout_of("systemctl", "show", "-p", "InvocationID", "--value", "slurmd.service").strip()
 
 
@@ -91,7 +93,7 @@ def check(node: Node, name: str, run_scontrol: Scontrol = scontrol, *, instead: 
     memory = Memory.read(load(memory_file))
     # If slurmctld does not answer, assume no change.
     unchanged = Slurm(True, memory.own.reason, "", memory.own.at) if memory.own else Slurm(False)
-    decision = decide(items, slurm or unchanged, memory, f"{node.boot_id} {run_of_slurmd()}", instead=instead)
+    decision = decide(items, slurm or unchanged, memory, f"{node.boot_id} {run_of_slurmd(node)}", instead=instead)
     _show_unhealthy(node, decision.unhealthy)
     if slurm is None:
         return
@@ -149,14 +151,18 @@ def _show_unhealthy(node: Node, errors: Sequence[Any]) -> None:
 
 
 def set_reason(
-    node: Node, name: str, run_scontrol: Scontrol = scontrol, wait: Callable[[float], None] = time.sleep
+    node: Node,
+    name: str,
+    run_scontrol: Scontrol = scontrol,
+    wait: Callable[[float], None] = time.sleep,
+    seconds: float | None = None,
 ) -> None:
     """Add the failed script and its error to the reason of Slurm's drain, as soon as that exists."""
     failure = load(node.shown / "last-failure.json")
     if not isinstance(failure, dict) or failure.get("boot_id") != node.boot_id:
         return
-    end = time.monotonic() + REASON_SECONDS
-    while time.monotonic() < end:
+    end = time.monotonic() + (REASON_SECONDS if seconds is None else seconds)
+    while True:
         slurm = slurm_of(name, run_scontrol)
         if slurm is not None and slurm.drained and slurm.by == "slurm" and slurm.reason in ERRORS_OF_SLURM:
             if failure.get("script") == OWN_SCRIPT:
@@ -165,6 +171,8 @@ def set_reason(
                 script, line, remedy = (plain(str(failure.get(key) or "")) for key in ("script", "what", "remedy"))
                 reason = drain.script_reason(slurm.reason, script, line, remedy)
                 run_scontrol("update", f"nodename={name}", f"reason={reason}")
+            return
+        if time.monotonic() >= end:
             return
         wait(0.5)
 
@@ -193,5 +201,8 @@ def main(arguments: list[str], node: Node | None = None) -> int:
             fcntl.flock(lock, fcntl.LOCK_EX if arguments else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return 0
+        if node.is_pod:
+            # No unit does it there when a script fails.
+            set_reason(node, name, seconds=0)
         check(node, name)
     return 0

@@ -22,9 +22,13 @@ from typing import Any
 
 from components.validation.preflight import checks, kernel_log, lost_ports
 from components.validation.preflight.findings import Finding, worst_first
+from components.validation.preflight.gpus import COUNT, DRIVER, HEALTH
 from components.validation.preflight.gres import device_numbers
 from components.validation.preflight.health import health_of
+from components.validation.preflight.node import DEVICES
 
+# Checks of things that a pod's host provides.
+_OF_HOST = frozenset({DEVICES, COUNT, DRIVER, HEALTH})
 # The collector ends after 70 s.
 COLLECT_SECONDS = 80
 
@@ -35,7 +39,12 @@ class Node:
 
     @property
     def boot_id(self) -> str:
-        return _text(self.root / "proc/sys/kernel/random/boot_id").strip()
+        return text_of(self.root / "proc/sys/kernel/random/boot_id").strip()
+
+    @property
+    def is_pod(self) -> bool:
+        """Whether runit keeps the cluster's programs running (components/node/services.py)."""
+        return (self.root / "usr/local/lib/tailrack/supervise").exists()
 
     @property
     def persistent(self) -> Path:
@@ -52,7 +61,8 @@ class Node:
         return self.root / "run/tailrack"
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """Return the text of a file; empty if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -62,7 +72,7 @@ def _text(path: Path) -> str:
 def load(path: Path) -> Any:
     """Return the JSON content of a file; None if it is missing or malformed."""
     try:
-        return json.loads(_text(path))
+        return json.loads(text_of(path))
     except (ValueError, RecursionError):
         return None
 
@@ -104,13 +114,15 @@ def _port_history(node: Node) -> lost_ports.PortHistory:
 
 def findings(node: Node) -> list[Finding]:
     """Return all findings about this node, worst first, and store the state for the next check."""
+    if node.is_pod:
+        return _findings_of_pod(node)
     gpus = len(device_numbers(node.root))
     jobs = node.of_this_boot / "jobs"
     history = _port_history(node)
     machine = checks.Machine(
         gpus,
         health_of(node.shown / "health.json") if gpus else None,
-        share=_text(node.root / "etc/tailrack/share-mounted").strip(),
+        share=text_of(node.root / "etc/tailrack/share-mounted").strip(),
         events=_events(node),
         port_history=history,
         jobs=len(list(jobs.iterdir())) if jobs.is_dir() else None,
@@ -122,6 +134,18 @@ def findings(node: Node) -> list[Finding]:
         downs = {port: list(samples) for port, samples in updated.downs.items()}
         save(node.persistent / "ports.json", {"rates": dict(updated.rates), "downs": downs})
     return items
+
+
+def _findings_of_pod(node: Node) -> list[Finding]:
+    gpus = len(device_numbers(node.root))
+    health = health_of(node.shown / "health.json") if gpus else None
+    items = checks.run(checks.Machine(gpus, health, root=node.root), checks.POD)
+    # A pod has no other way to its GPUs' driver and device files.
+    restart = "stop the pod and start it again, or rent another one"
+    return worst_first(
+        {**item, "remedy": restart} if item["severity"] == "error" and item["check"] in _OF_HOST else item
+        for item in items
+    )
 
 
 def verdict(node: Node, name: str, items: list[Finding]) -> dict[str, Any]:
@@ -142,8 +166,10 @@ def main(arguments: list[str], node: Node | None = None) -> int:
         return 0
     if device_numbers(node.root) and node.root == Path("/"):
         # Use the GPUs' present state, not that of some minutes ago.
+        collect = [sys.executable, "/usr/local/sbin/tailrack-health"]
+        command = collect if node.is_pod else ["systemctl", "start", "tailrack-health"]
         try:
-            subprocess.run(["systemctl", "start", "tailrack-health"], timeout=COLLECT_SECONDS, capture_output=True)
+            subprocess.run(command, timeout=COLLECT_SECONDS, capture_output=True)
         except (OSError, subprocess.SubprocessError):
             sys.stderr.write("tailrack-health does not end; the checks use its last data\n")
     items = findings(node)

@@ -16,6 +16,8 @@ FULL_SHARE, FULL_BYTES = 0.95, 2 * 2**30
 LEAST_INODES_SHARE = 0.01
 # The folders that roles write to, and /var/spool/slurmd, where slurmd stores batch scripts.
 PLACES = ("/", "/var", "/var/spool/slurmd", "/var/lib/tailrack", "/tmp", "/var/tmp")  # noqa: S108
+# The provider's volume has users' homes and the cluster's files.
+PLACES_OF_POD = ("/workspace", *PLACES)
 _REMOUNT = "run 'systemctl restart {unit}' on the node; see 'journalctl -u {unit}' and the head node's NFS server"
 
 Mounts = dict[str, tuple[str, frozenset[str]]]

@@ -50,7 +50,8 @@ def test_a_pod_goes_through_its_own_phases_and_those_that_roles_name_for_pods() 
     ]  # fmt: skip
     node = called(compose(PODS, composition.POD).calls)
     assert [call for call in node if not call.startswith("pod_staging/")] == [
-        "machine/node", "names/pod", "users/machine", "user_groups/machine", "ssh_trust/pod", "pod/pod", "slurm/pod",
+        "machine/node", "names/pod", "users/machine", "user_groups/machine", "ssh_trust/pod", "gpu/pod", "pod/pod",
+        "health/pod", "slurm/pod",
     ]  # fmt: skip
 
 

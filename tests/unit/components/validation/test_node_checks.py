@@ -370,6 +370,34 @@ def test_the_program_prints_findings_and_its_status_says_whether_one_is_an_error
     assert node_checks.main(["--what"], node) == 2
 
 
+def pod(write: Write) -> None:
+    write("usr/local/lib/tailrack/supervise", "")
+
+
+def test_a_pod_is_held_to_nothing_that_it_sees_of_its_host(tmp_path: Path, write: Write) -> None:
+    pod(write)
+    write("sys/devices/system/edac/mc/mc0/ue_count", "2\n")
+    port(write, "1: DOWN")
+    assert errors(node_checks.findings(node_checks.Node(tmp_path))) == []
+    assert not (tmp_path / "var/lib/tailrack/health/ports.json").exists()
+
+
+def test_a_lost_gpu_and_a_full_volume_of_a_pod_are_errors(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod(write)
+    write("etc/tailrack/gres.conf", "Name=gpu Type=h100 File=/dev/nvidia0\n")
+    (tmp_path / "workspace").mkdir()
+    monkeypatch.setattr(os, "statvfs", lambda _path: Statvfs(f_bavail=1000))
+    found = node_checks.findings(node_checks.Node(tmp_path))
+    assert {
+        "device files: 0 of 1 GPUs have a device file",
+        "disk: /workspace is full: 0.0 GiB of 1.0 GiB are free",
+    } <= {*errors(found)}
+    (lost,) = (item for item in found if item["check"] == "device files")
+    assert lost["remedy"] == "stop the pod and start it again, or rent another one"
+
+
 def test_a_port_is_remembered_from_look_to_look_until_it_is_forgotten(tmp_path: Path, write: Write) -> None:
     node = node_checks.Node(tmp_path)
     port(write)
