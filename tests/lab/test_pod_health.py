@@ -72,10 +72,12 @@ def test_a_script_of_the_config_runs_there_and_its_failure_is_the_reason(cluster
 def test_a_job_that_asks_for_a_container_fails_on_a_pod_and_says_why(cluster: ClusterUnderTest) -> None:
     """The plugin alone, on both machines: the head node knows the option, and Pyxis itself is not needed for that."""
     source = template("enroot_pyxis", "no-containers.c")
-    build = f"gcc -fPIC -shared -o {refusal.PLUGIN} {refusal.SOURCE}"
+    cluster.run("p1", f"mkdir -p {PLUGINS}; cat >{refusal.SOURCE} <<'END'\n{source}\nEND")
+    cluster.run("p1", "(apt-get update -q && apt-get install -qy libslurm-dev) >/dev/null", 120)
+    cluster.run("p1", f"gcc -Wall -fPIC -shared -o {refusal.PLUGIN} {refusal.SOURCE}")
+    plugin = cluster.run("p1", f"base64 -w 0 {refusal.PLUGIN}")
+    cluster.run("head", f"mkdir -p {PLUGINS}; echo {plugin} | base64 -d >{refusal.PLUGIN}")
     for name in ("head", "p1"):
-        cluster.run(name, f"mkdir -p {PLUGINS}; cat >{refusal.SOURCE} <<'END'\n{source}\nEND")
-        cluster.run(name, f"apt-get install -qy gcc libc6-dev libslurm-dev >/dev/null; {build}", limit=240)
         cluster.run(name, f"echo 'required {refusal.PLUGIN}' >{PLUGINS}/pyxis.conf")
     cluster.run("head", f"echo 'include {PLUGINS}/*.conf' >>/etc/slurm/plugstack.conf; scontrol reconfigure")
     assert cluster.run_as("ada", "head", "srun -p pods -D /tmp hostname", 60).strip() == "p1"

@@ -2,6 +2,8 @@
  * outside of a container: slurmstepd ignores the options of plugins that it does not have.
  *
  * Slurm finds the option by the names of the plugin and the option, so both are Pyxis' own. */
+#include <stddef.h>
+
 #include <slurm/spank.h>
 
 SPANK_PLUGIN(pyxis, 1)
