@@ -37,11 +37,16 @@ from components.steps.former_names import former_names
 from components.steps.label import StepLabel
 from components.steps.last_answers import last_answer
 from components.steps.results import Answer
-from components.steps.values import OutputParts, Value, as_output, combine, output_from, resolve
+from components.steps.values import OutputParts, Value, combine, output_from, resolve
 
 # Dial errors until a host counts as down: about half a minute if it does not answer at all.
 DIAL_ERROR_LIMIT = 5
 DIAL_TIMEOUT_SECONDS = 10
+
+# The connection to a machine that failed. The engine skips every step that needs the machine, but only after the
+# provider has checked the step's inputs; it would end the whole run for a connection that is unknown.
+_NO_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+_OF_NO_MACHINE = {"host": "failed.invalid", "port": 22.0, "user": "nobody", "hostKey": _NO_KEY}
 
 # The lock of steps that change a host. A step without a lock takes this one only for its changes.
 HOST_LOCK = "tailrack"
@@ -79,7 +84,15 @@ def connection_inputs(connection: Connection) -> pulumi.Output[dict[str, Any]]:
         ]
         return {**target_settings, "proxy": proxy[0]} if proxy else target_settings
 
-    return as_output(inputs, hop_settings, hidden=True)
+    async def wait() -> OutputParts:
+        resolved = await resolve(inputs)
+        if resolved.known:
+            return resolved.resources, hop_settings(resolved.values), True, True
+        if pulumi.runtime.is_dry_run():
+            return resolved.resources, None, False, False
+        return resolved.resources, _OF_NO_MACHINE, True, True
+
+    return output_from(wait())
 
 
 def _hop_inputs(connection: Connection) -> dict[str, pulumi.Input[Any]]:
