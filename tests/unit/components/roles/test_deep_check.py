@@ -129,6 +129,12 @@ def test_a_node_that_became_slow_is_drained_with_both_figures_after_a_second_loo
     assert case.record.own == (SLOW, case.node.since)
 
 
+def test_a_pod_which_has_no_share_is_never_measured(case: Case) -> None:
+    case.slurm.nodes_by_name["a1"] = Node("a1", IDLE, features=frozenset({"pod"}))
+    assert case.play(names=()) == 0
+    assert case.seen == []
+
+
 def test_a_node_that_was_slow_for_a_moment_is_left_alone(case: Case) -> None:
     case.play(364.8)
     case.play(180.0, 360.0)

@@ -27,6 +27,8 @@ from components.roles.enroot_pyxis.head import (
 )
 from components.roles.enroot_pyxis.leave import leave
 from components.roles.enroot_pyxis.plugin import ensure_launcher, ensure_plugin, plugin_kind
+from components.roles.enroot_pyxis.pod import RefusalValues
+from components.roles.enroot_pyxis.pod import pod as refuse_on_pod
 from components.roles.enroot_pyxis.role import UNIT
 from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM
 from components.roles.role import Role, Value, template
@@ -275,6 +277,19 @@ def test_nodes_without_containers_are_held_before_users_may_ask_for_them(machine
     held = [call.split()[2] for call in machine.calls if call.startswith("scontrol update")]
     assert held == ["nodename=old", "nodename=older"]
     assert all("reason=tailrack: containers are not" in call for call in machine.calls if "update" in call)
+
+
+def test_a_pod_gets_the_plugin_that_fails_jobs_with_containers(machine: Shell) -> None:
+    machine.stub("gcc", 'while [ "$1" != -o ]; do shift; done; cp "$3" "$2"')
+    refusal = RefusalValues("int source;")
+    assert run(machine, lambda: refuse_on_pod(NODE_STEP, refusal)) == ""
+    plugin = "/usr/local/lib/tailrack/no-containers.so"
+    assert machine.path("/etc/tailrack/plugstack.d/pyxis.conf").read_text() == f"required {plugin}\n"
+    assert machine.path(plugin).stat().st_mode & 0o777 == 0o755
+    machine.stub("gcc", "echo no spank.h >&2; exit 1")
+    failed = run(machine, lambda: refuse_on_pod(NODE_STEP, refusal))
+    assert "no spank.h" in failed
+    assert "repair gcc or libslurm-dev" in failed
 
 
 def test_slurms_plugin_file_gets_one_line_more_once(machine: Shell) -> None:

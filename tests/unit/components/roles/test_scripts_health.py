@@ -127,6 +127,20 @@ def compute(shell: Shell, scripts: list[tuple[str, str, str]], enabled: bool = T
     assert done.returncode == 0, done.stderr
 
 
+def test_a_pod_gets_the_health_check_with_its_library_and_the_users_scripts_without_systemd(shell: Shell) -> None:
+    text = base64.b64encode(MINE.encode()).decode()
+    values = {**role_header("health"), "HEALTH_SCRIPTS": [("prolog", "50-mine", text)], "HEALTH_ENABLED": True}
+    done = shell.step(script_of("health", "pod"), values)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in shell.path(f"{LIB}/prolog.d").iterdir()} == {"10-job", "30-health", "50-mine"}
+    health_check = shell.path("/usr/local/sbin/tailrack-nhc").read_text().splitlines()
+    assert health_check[1].startswith("export LD_PRELOAD=")
+    assert health_check[2].startswith("exec ")
+    shell.step(script_of("health", "pod"), {**values, "HEALTH_SCRIPTS": [], "HEALTH_ENABLED": False})
+    assert not shell.path("/usr/local/sbin/tailrack-nhc").exists()
+    assert not [call for call in shell.calls if call.startswith("systemctl")]
+
+
 def test_the_users_own_scripts_lie_beside_ours_and_go_with_their_line_in_the_config(shell: Shell) -> None:
     text = base64.b64encode(MINE.encode()).decode()
     compute(shell, [("prolog", "50-mine", text), ("epilog", "60-mine", text)])
