@@ -46,7 +46,8 @@ def problems(
     yield from _absent_sections(config, settings)
     yield from _absent_containers(config, settings)
     if any(node.pod for node in config.nodes()):
-        yield from cluster_problems(settings)
+        for problem in cluster_problems(settings):
+            yield Problem(path, f"the pool has pods, and in stack {name} {problem}")
     yield from _duplicate_names(config, cluster)
 
 

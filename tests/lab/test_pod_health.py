@@ -65,7 +65,7 @@ def test_a_script_of_the_config_runs_there_and_its_failure_is_the_reason(cluster
     words = "Prolog error: prolog.d/50-mine: ended with status 1: the file /tmp/refuse is here; next: remove it"
     assert words in node(cluster)
     cluster.run("p1", "rm /tmp/refuse")
-    cluster.run("head", f"scancel {job}; scontrol update nodename=p1 state=resume")
+    assert "checked: no error" in cluster.run("head", f"scancel {job}; tailrack resume p1")
     eventually(lambda: node(cluster) == "idle none", 60, "the pod is resumed")
 
 

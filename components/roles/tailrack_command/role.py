@@ -14,6 +14,7 @@ from components.roles.tailrack_command.command import COMMAND
 
 def role(_settings: ClusterSettings) -> Role:
     """Return the role. All users can run the command: it shows only data that Slurm shows everybody."""
+    answers = tuple(_answer(name) for name in ("checks", "last-failure"))
     return Role(
         "tailrack_command",
         after=("ssh_trust",),
@@ -22,7 +23,8 @@ def role(_settings: ClusterSettings) -> Role:
         texts={"TAILRACK_COMMAND_PROGRAM": launcher("tailrack")},
         files={
             "services": (File(COMMAND, launcher("tailrack"), mode="0755"),),
-            "compute": tuple(_answer(name) for name in ("checks", "last-failure")),
+            "compute": answers,
+            "pod": answers,
         },
     )
 

@@ -31,6 +31,7 @@ ROLES = [path for path in (PROJECT / "components" / "roles").rglob("*.py") if pa
 MADE = (
     "machines.py",
     "network.py",
+    "pods_policy.py",
     "cluster.py",
     "pool.py",
     "stack_outputs.py",
