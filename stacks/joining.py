@@ -46,8 +46,8 @@ def problems(
     yield from _absent_sections(config, settings)
     yield from _absent_containers(config, settings)
     if any(node.pod for node in config.nodes()):
-        for problem in cluster_problems(settings):
-            yield Problem(path, f"the pool has pods, and in stack {name} {problem}")
+        for conflict in cluster_problems(settings):
+            yield Problem(path, f"the pool has pods, and in stack {name} {conflict}")
     yield from _duplicate_names(config, cluster)
 
 
