@@ -30,7 +30,7 @@ def check_pods(draft: Draft, config: StackConfig | PoolConfig, report: Report) -
                 report.add(site.path_of(key), "is set for pods", "it has no effect: a job has one pod", _REMOVE)
     tailnet = draft.section("tailnet")
     if tailnet.value("kind") == EXISTING:
-        breaks = "no pod could join: pods run a tailscaled of their own, and this kind has no key for it"
+        breaks = "no pod could join: pods run a separate tailscaled, and this kind has no key for it"
         report.add(tailnet.path_of("kind"), "is existing in a stack with pods", breaks, "write another kind")
     if isinstance(config, StackConfig):
         _check_slurm(draft.section("slurm"), sites, report)
@@ -46,7 +46,7 @@ def cluster_problems(settings: ClusterSettings) -> Iterator[Problem]:
     if settings.slurm.release is not None:
         problem = "is set, and pods cannot install it: they have no share to take it from"
         fix = "remove it where the pods' image has a Slurm that fits the head node's (docs/slurm-releases.md), or give "
-        yield Problem(f"{ROOT}slurm.release", f"{problem}; {fix}the pods a cluster of their own")
+        yield Problem(f"{ROOT}slurm.release", f"{problem}; {fix}the pods a separate cluster")
     if key := needs_cgroups(settings):
         yield Problem(f"{ROOT}slurm", f"{key}, and pods have no cgroups; no pod could join; remove that key")
 

@@ -302,6 +302,7 @@ def test_a_pool_of_pods_cannot_join_a_cluster_with_a_release_of_slurm(cluster: R
     config = parse({**POOL, "sites": [pods], "validation": {}}, PoolConfig, base_dir=Path())
     link = cluster.outputs["head_link"]
     settings = HeadLink.settings_of(link)
+    assert settings is not None
     assert not list(problems(config, "burst", cluster.outputs["cluster"], link, settings))
     release = settings.slurm.model_copy(update={"release": "24.11.5"})
     settings = settings.model_copy(update={"slurm": release})
