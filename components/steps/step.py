@@ -46,7 +46,7 @@ DIAL_TIMEOUT_SECONDS = 10
 # The connection to a machine that failed. The engine skips every step that needs the machine, but only after the
 # provider has checked the step's inputs; it would end the whole run for a connection that is unknown.
 _NO_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
-_OF_NO_MACHINE = {"host": "failed.invalid", "port": 22.0, "user": "no one", "hostKey": _NO_KEY}
+_OF_NO_MACHINE = {"host": "failed.invalid", "port": 22.0, "user": "root", "hostKey": _NO_KEY}
 
 # The lock of steps that change a host. A step without a lock takes this one only for its changes.
 HOST_LOCK = "tailrack"
