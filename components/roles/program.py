@@ -51,6 +51,7 @@ COMMANDS = {
     "pod-cut-off": "components.roles.pod_staging.cut_off",
     "pod-files": "components.roles.pod_staging.pod_files",
     "pod-link": "components.roles.pod_staging.link",
+    "pod-lost-jobs": "components.roles.slurm.lost_jobs",
     "pod-staging": "components.roles.pod_staging.stage",
     "pod-staging-ask": "components.roles.pod_staging.ask",
     "save-jobs": "components.roles.slurm.save_jobs",

@@ -19,7 +19,7 @@ _AT_ONCE = 8
 _BETWEEN = "; "
 _CAUSE = re.compile(
     r"(?:AWS|Google|Azure) took node [a-z0-9-]{1,63} back at [0-9:]{8}Z|"
-    r"node [a-z0-9-]{1,63} (?:shut down|had to be free)"
+    r"node [a-z0-9-]{1,63} (?:shut down|had to be free|stopped and started again)"
 )
 _COMMENT = re.compile(r"^ *AdminComment=(.*)$", re.MULTILINE)
 # Interactive jobs and those of --no-requeue cannot be requeued.
@@ -51,6 +51,11 @@ def with_cause(comment: str, cause: str) -> str:
     """Return a job's AdminComment with a cause, which replaces an earlier one. It comes first."""
     others = [part for part in comment.split(_BETWEEN) if part and not _CAUSE.fullmatch(part)]
     return _BETWEEN.join([cause, *others])
+
+
+def started_again_cause(node: str) -> str:
+    """Return the cause of a pod that stopped and started."""
+    return f"node {node} stopped and started again"
 
 
 def end_jobs(node: str, cause: str) -> list[str] | None:

@@ -36,3 +36,5 @@ STAGE_IN = "/usr/local/lib/tailrack/pod-stage-in"
 STAGE_OUT = "/usr/local/lib/tailrack/pod-stage-out"
 # The feature of nodes that are pods.
 POD = "pod"
+# On a pod: the program that ends jobs of an earlier start (lost_jobs.py).
+LOST_JOBS = "/usr/local/lib/tailrack/pod-lost-jobs"

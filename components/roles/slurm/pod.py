@@ -14,6 +14,7 @@ from components.roles.pod.paths import READY
 from components.roles.slurm.compute import CONTROLLER_PORT, ComputeValues, dynamic_conf, registers_otherwise
 from components.roles.slurm.foreign_files import set_foreign_slurm_aside
 from components.roles.slurm.node_state import NodeState, read_node
+from components.roles.slurm.paths import LOST_JOBS
 from components.roles.slurm.place import wait_for_place
 from components.roles.slurm.recreate import recreate_node
 from components.roles.slurm.usable import REGISTER_LIMIT, Usability
@@ -28,11 +29,12 @@ until tailscale wait --timeout 20s; do sleep 1; done
 until munge -n >/dev/null; do sleep 0.5; done
 until [ -e {ready} ]; do sleep 0.5; done
 until [ "$(getent ahostsv4 "$(hostname)" | head -c 10)" = "127.0.0.1 " ]; do sleep 1; done
+until {lost_jobs} {host} {head}; do sleep 2; done
 mkdir -p /run/slurm /var/spool/slurmd
 ulimit -n "$(ulimit -Hn)"
 cd /
 export TAILNET_ACCEPT=1 LD_PRELOAD={library}
-exec slurmd -D -Z -N {host} --conf-server {server} --conf {conf}"""
+exec slurmd -D -Z -N {host} --conf-server {head}:{port} --conf {conf}"""
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,14 @@ def pod(step: Step, values: PodValues) -> None:
     """Register this pod, and wait until the controller gives it jobs."""
     set_foreign_slurm_aside()
     library = library_path(values.pod_library)
-    server = f"{values.head_address}:{CONTROLLER_PORT}"
     program = _PROGRAM.format(
-        library=library, ready=READY, host=step.host, server=server, conf=shlex.quote(dynamic_conf(values))
+        library=library,
+        ready=READY,
+        lost_jobs=LOST_JOBS,
+        host=step.host,
+        head=values.head_address,
+        port=CONTROLLER_PORT,
+        conf=shlex.quote(dynamic_conf(values)),
     )
     # Slurm's programs use the tailnet too.
     use_library()

@@ -8,6 +8,7 @@ from components.roles.program import launcher
 from components.roles.role import USERS, File, Holder, Role, SlurmKey, template
 from components.roles.slurm.files import MAIL_PROGRAM
 from components.roles.slurm.machine_keys import needs_cgroups
+from components.roles.slurm.paths import LOST_JOBS
 
 # It installs PMIx's library under a name that is the same in every release. `srun --mpi=pmix` needs it where it is
 # called, which includes the head node.
@@ -95,7 +96,11 @@ def role(settings: ClusterSettings) -> Role:
             "compute": (*(("slurmd", "slurm-client") if distribution_packages else ()), *MEASUREMENT),
             "pod": ("slurmd", "slurm-client", *MEASUREMENT),
         },
-        files={"head": (*controller, *expire_files), "compute": compute_files},
+        files={
+            "head": (*controller, *expire_files),
+            "compute": compute_files,
+            "pod": (File(LOST_JOBS, launcher("pod-lost-jobs"), mode="0755"),),
+        },
         # The check reports the release that is installed or will be; later steps report the running one.
         facts={
             "check": checked,

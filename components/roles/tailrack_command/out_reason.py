@@ -16,7 +16,7 @@ from components.validation.slurm_nodes import Node
 # person's.
 TAILRACK = re.compile(
     r"tailrack: (registers anew|leaves the cluster|runs no jobs any more|shuts down|does not answer|"
-    r"has another munge key|no machine.*|containers.*)"
+    r"has another munge key|no machine.*|containers.*|the pod started again)"
 )
 # A script can fail this many seconds before Slurm drains the node, because slurmctld hears of it later.
 NEAR_SECONDS = 300
@@ -102,6 +102,8 @@ def _of_script(node: Node, reason: re.Match[str], failed: Failure | None, resume
 def _of_tailrack(node: Node, resume: str) -> str:
     if node.reason.startswith(NO_MACHINE):
         return f"wait: `make elastic` of its pool tries again; to try now: {resume}"
+    if "started again" in node.reason:
+        return _of_pod(node, resume)
     if "shuts down" in node.reason or "does not answer" in node.reason:
         return f"switch {node.name} on; if it is on, check 'systemctl status slurmd munge tailscaled' on it"
     return f"run 'make up' again; if no step is running there, {resume}"

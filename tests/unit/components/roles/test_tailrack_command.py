@@ -39,6 +39,7 @@ def node(*flags: str, reason: str = "", by: str = "root", since: int = NOW) -> N
         (node("IDLE", "DRAIN", reason="health: Xid 79 GPU 3"), "health", "tailrack resume a1 (it runs the checks"),
         (node("MIXED", "DRAIN", reason="tailrack: leaves the cluster"), "tailrack", "make up"),
         (node("DOWN", reason="tailrack: shuts down"), "tailrack", "switch a1 on"),
+        (node("DOWN", reason="tailrack: the pod started again"), "tailrack", "slurmd/current"),
         (node("DOWN", "NOT_RESPONDING", reason="Not responding", by="slurm"), "Slurm", "systemctl status slurmd"),
         (node("IDLE", "NOT_RESPONDING"), "Slurm", "systemctl status slurmd"),
         (node("IDLE", "DRAIN", reason="Prolog error", by="slurm"), "prolog", "journalctl -u slurmd"),
