@@ -101,6 +101,16 @@ def cancelled_by(name: str) -> str:
         return f"user {number.strip()}"
 
 
+def lost_node(name: str) -> str:
+    """Return the node whose loss ended a job's last run; empty if it ended otherwise, or without accounting.
+
+    slurmctld forgets the node when the job is in the queue again (batch_requeue_fini in job_mgr.c).
+    """
+    runs = [line.partition("|") for line in _sacct(name, "State,FailedNode", "-D").splitlines()]
+    ended = [(state, node) for state, _, node in runs if state not in ("PENDING", "RUNNING")]
+    return ended[-1][1] if ended and ended[-1][0] == "NODE_FAIL" else ""
+
+
 def admin_comment(name: str) -> str:
     """Return a job's AdminComment in the accounting; empty without one."""
     return _sacct(name, "AdminComment").partition("\n")[0]
@@ -111,10 +121,10 @@ def expand(short: str) -> list[str]:
     return scontrol("show", "hostnames", short).split()
 
 
-def _sacct(name: str, fields: str) -> str:
+def _sacct(name: str, fields: str, *options: str) -> str:
     """Return sacct's output; empty if there is no accounting."""
     try:
-        return _run("sacct", "-X", "-n", "-P", "-j", name, "-o", fields)
+        return _run("sacct", *options, "-X", "-n", "-P", "-j", name, "-o", fields)
     except SlurmError:
         return ""
 

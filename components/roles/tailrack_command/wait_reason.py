@@ -69,9 +69,11 @@ def _why(job: Job, nodes: Sequence[Node], expand: Callable[[str], Sequence[str]]
             return Why(
                 (f"{requeued}: its node {job.failed_node} was lost. {_SOON}",), f"tailrack nodes {job.failed_node}"
             )
-        # Slurm does not distinguish `scontrol requeue`, a failed prolog and preemption.
-        cause = "its user or an administrator requeued it, a node could not start it, or another job took its nodes"
-        return Why((f"{requeued}: {cause}. None of its nodes was lost. {_SOON}",))
+        # slurmctld does not distinguish `scontrol requeue`, a lost node, a failed prolog and preemption.
+        cause = (
+            "its user or an administrator requeued it, its node was lost or could not start it, or another job took it"
+        )
+        return Why((f"{requeued}: {cause}. {_SOON}",))
     if why := _REASONS.get(job.reason):
         return Why(tuple(sentence.format(job=job) for sentence in why.sentences), why.next.format(job=job))
     if limit := _limit(job):

@@ -81,6 +81,8 @@ def explain(job: Job, nodes: Sequence[Node], pools: Sequence[Status] = ()) -> Wh
 
 def _explain(job: Job, nodes: Sequence[Node], pools: Sequence[Status]) -> Why:
     if job.waits:
+        if job.reason == "BeginTime" and job.restarts and not job.failed_node:
+            job = replace(job, failed_node=slurm.lost_node(job.title))
         return why_it_waits(job, nodes, slurm.expand, pools)
     if job.configuring and job.nodes and pools and (awaited := renting(slurm.expand(job.nodes), pools, time.time())):
         return Why(tuple(awaited))

@@ -156,7 +156,6 @@ def test_a_node_that_a_job_asks_for_by_name_is_reserved_only_where_a_reservation
 def test_a_job_that_went_back_to_the_queue_is_told_so_and_not_of_its_own_begin() -> None:
     told = waits(state_reason="BeginTime", restart_cnt=2)
     assert "went back to the queue, 2 times so far: its user or an administrator requeued it" in told
-    assert "None of its nodes was lost" in told
     assert "--begin" not in told
 
 
@@ -299,6 +298,23 @@ def test_a_job_that_is_not_there_or_no_number_is_one_line(
     play()
     assert main(["why", name]) == 1
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("runs", "words"),
+    [
+        ("NODE_FAIL|p1\nPENDING|\n", "1 time so far: its node p1 was lost"),
+        ("NODE_FAIL|p1\nREQUEUED|\nPENDING|\n", "an administrator requeued it, its node was lost"),
+        ("", "an administrator requeued it, its node was lost"),
+    ],
+)
+def test_a_requeued_jobs_lost_node_is_told_from_the_books(
+    play: Play, capsys: pytest.CaptureFixture[str], runs: str, words: str
+) -> None:
+    requeued = {**PENDING, "state_reason": "BeginTime", "restart_cnt": 1}
+    play(scontrol=json.dumps({"jobs": [requeued]}), nodes='{"nodes": []}', sacct=runs)
+    assert main(["why", "12"]) == 0
+    assert words in capsys.readouterr().out
 
 
 def test_a_jobs_words_move_no_cursor(play: Play, capsys: pytest.CaptureFixture[str]) -> None:
