@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from components.node import files, folders, packages, services
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.pod.paths import PACKAGES, STATE, VOLUME
-from components.roles.pod.saved import restore, save
+from components.roles.pod.saved import require_room, restore, save
 
 # Image builders delete packages after their installation. A new container installs these without a network.
 _KEEP = "/etc/apt/apt.conf.d/99tailrack"
@@ -19,13 +21,14 @@ Binary::apt-get::APT::Keep-Downloaded-Packages "true";"""
 def pod_join(step: Step) -> None:
     """Make the folders, and install runit."""
     close_volume(step.host)
+    require_room(step.host)
     restore()
     files.make_folder(STATE, 0o700)
     files.make_folder(PACKAGES, 0o700)
     files.make_folder(f"{PACKAGES}/partial", 0o700)
     files.write(_KEEP, _KEEP_TEXT)
     packages.ensure(step.host, *services.PACKAGES, "openssh-server", "rsync")
-    step.later.append(save)
+    step.later.append(partial(save, step.host))
 
 
 def close_volume(host: str) -> None:

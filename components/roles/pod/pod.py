@@ -10,7 +10,7 @@ from components.node.step.step import Step
 from components.roles.pod.homes import make_homes
 from components.roles.pod.library import CONF, build_library, conf_text
 from components.roles.pod.paths import BOOT, READY
-from components.roles.pod.saved import save
+from components.roles.pod.saved import require_room, save
 from components.roles.tailnet import tailscale
 from components.roles.users.accounts import UsersValues
 
@@ -36,11 +36,17 @@ class PodValues(UsersValues):
 
 def pod(step: Step, values: PodValues) -> None:
     """Write the files, and build the library."""
+    require_room(step.host)
     build_library(values.pod_library, step.host)
     files.write(CONF, conf_text(tailscale.address()))
     files.write(TASK_PROLOG, values.pod_task_prolog, 0o755)
     make_homes(values, step.host)
     files.write(f"{PLANS}/boot.json", f"{values.node_boot_plan}\n{values.node_boot_values}")
-    files.write(BOOT, values.pod_boot, 0o700)
     files.write(READY, "")
-    step.later.append(save)
+
+    def save_all() -> None:
+        save(step.host)
+        # It runs a program that must be saved before.
+        files.write(BOOT, values.pod_boot, 0o700)
+
+    step.later.append(save_all)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import PurePosixPath
 
 from components.node import files, folders
 from components.node.dpkg import installed
+from components.node.failure import Failure
 from components.node.log import note
 from components.node.packages import unstarted
-from components.node.run import run
-from components.roles.pod.paths import PACKAGES, SAVED
+from components.node.run import attempt, run
+from components.roles.pod.paths import PACKAGES, SAVED, VOLUME
 
 # All belong to root. The munge key has its own account, whose number another container may give to another one.
 _FOLDERS = ("/etc/tailrack", "/usr/local/lib/tailrack", "/var/lib/tailrack")
@@ -23,14 +25,38 @@ _FILES = (
 )
 # Exists in a container whose files are its own or restored.
 _HERE = "/var/lib/tailrack/node-name"
+# The cluster's files without packages need 5 MB, twice while they change.
+_ROOM_MB = 32
 
 
-def save() -> None:
-    """Copy the files to the volume."""
+def require_room(host: str) -> None:
+    """Raise Failure if the volume has no room for the cluster's files. Users' homes are there too."""
+    volume = os.statvfs(files.on_disk(VOLUME))
+    if (free := volume.f_bavail * volume.f_frsize // 2**20) < _ROOM_MB:
+        raise _no_room(host, f"{free} MB are free")
+
+
+def _no_room(host: str, detail: str) -> Failure:
+    return Failure(
+        f"the volume of {host} at {VOLUME} is full ({detail})",
+        f"remove files there ('du -xm {VOLUME} | sort -n | tail' on {host} finds large ones), then run up again",
+    )
+
+
+def save(host: str) -> None:
+    """Copy the files to the volume. Raise Failure if it is full; an older copy stays usable then."""
     files.make_folder(SAVED, 0o700)
     paths = [path for path in (*_FOLDERS, *_FILES) if files.exists(path)]
     # The runtime folders of runit contain pipes.
-    run("rsync", "-aR", "--delete", "--exclude=supervise", *paths, f"{SAVED}/")
+    words = ("rsync", "-aR", "--delete-after", "--exclude=supervise", *paths, f"{SAVED}/")
+    copied = attempt(*words, keep_errors=True)
+    if "No space left" in copied.errors or "quota exceeded" in copied.errors:
+        raise _no_room(host, "the cluster's files could not be saved there")
+    if not copied.ok:
+        raise Failure(
+            f"rsync cannot save the cluster's files in {SAVED}: {copied.errors.strip()[-300:]}",
+            f"repair {VOLUME} on {host}, then run up again",
+        )
 
 
 def restore() -> bool:

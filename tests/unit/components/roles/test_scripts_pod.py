@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from components.roles.machine.pod_join import close_volume
 from components.roles.pod.homes import make_homes
 from components.roles.pod.library import library_path
 from components.roles.pod.paths import SAVED
-from components.roles.pod.saved import restore
+from components.roles.pod.saved import require_room, restore, save
 from components.roles.role import template
 from components.roles.tailnet.pod_join import tailscaled_program
 from components.roles.users.accounts import Account, UsersValues
@@ -132,6 +134,29 @@ def test_a_volume_that_others_can_change_is_closed(shell: Shell) -> None:
     with shell.here():
         close_volume("p1")
     assert shell.path("/workspace").stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize(("free_mb", "full"), [(0, True), (31, True), (32, False)])
+def test_a_full_volume_is_named_before_anything_is_written(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, free_mb: int, full: bool
+) -> None:
+    volume = os.statvfs_result((4096, 4096, 10**6, 10**6, free_mb * 256, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda _: volume)
+    with shell.here(), pytest.raises(Failure) if full else nullcontext() as caught:
+        require_room("p1")
+    if caught:
+        assert f"the volume of p1 at /workspace is full ({free_mb} MB are free)" in caught.value.reason
+        assert "du -xm /workspace" in caught.value.remedy
+
+
+def test_a_volume_that_becomes_full_is_named(shell: Shell) -> None:
+    shell.path("/workspace").mkdir()
+    shell.stub("rsync", 'echo "rsync: write failed: No space left on device (28)" >&2; exit 11')
+    with shell.here(), pytest.raises(Failure, match="the volume of p1 at /workspace is full"):
+        save("p1")
+    shell.stub("rsync", 'echo "rsync: connection unexpectedly closed" >&2; exit 12')
+    with shell.here(), pytest.raises(Failure, match=r"rsync cannot save .* unexpectedly closed"):
+        save("p1")
 
 
 # Services.
