@@ -44,7 +44,7 @@ def _no_room(host: str, detail: str) -> Failure:
 
 
 def save(host: str) -> None:
-    """Copy the files to the volume. Raise Failure if it is full; an older copy stays usable then."""
+    """Copy the files to the volume. Raise Failure if it is full."""
     files.make_folder(SAVED, 0o700)
     paths = [path for path in (*_FOLDERS, *_FILES) if files.exists(path)]
     # The runtime folders of runit contain pipes.

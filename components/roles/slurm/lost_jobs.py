@@ -45,6 +45,8 @@ def main(arguments: Sequence[str]) -> int:
         files.write(_CONFIGURATION, _CONFIGURATION_TEXT.format(address=address))
         os.environ["SLURM_CONF"] = files.on_disk(_CONFIGURATION)
         if not _end_jobs(node):
+            ping = attempt("scontrol", "ping", limit=_LIMIT, keep_errors=True)
+            note(f"slurmd waits for slurmctld at {address}: {' '.join(f'{ping.output} {ping.errors}'.split())[:500]}")
             return 1
     files.write(_DONE, start)
     return 0

@@ -68,9 +68,10 @@ def test_jobs_that_run_here_do_not_end(pod: Shell) -> None:
     assert downs(pod) == []
 
 
-def test_slurmd_waits_for_a_slurmctld_that_does_not_answer(pod: Shell) -> None:
-    pod.stub("scontrol", "exit 1")
+def test_slurmd_waits_for_a_slurmctld_that_does_not_answer(pod: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    pod.stub("scontrol", 'echo "munge: Expired credential" >&2; exit 1')
     assert run(pod) == 1
+    assert "slurmd waits for slurmctld at 100.64.0.1: munge: Expired credential" in capsys.readouterr().err
     has_node(pod)
     assert run(pod) == 0
     assert len(downs(pod)) == 1
