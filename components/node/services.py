@@ -40,7 +40,8 @@ while :; do
     sleep 0.5
 done"""
 _LOG_TEXT = """#!/bin/sh
-# Written by tailrack.
+# Written by tailrack. A new container has no folder, and without a reader the service would wait when its pipe is full.
+mkdir -p {folder}
 exec svlogd -tt {folder}"""
 
 

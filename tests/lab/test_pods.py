@@ -180,6 +180,7 @@ def test_a_replaced_container_comes_back_by_the_start_command_and_its_jobs_run_a
     cluster.run_as("ada", "head", f"scancel {job}")
     assert cluster.run("p1", "tailscale ip -4") == address
     assert cluster.run("p1", "su ada -c 'cat /shared/home/ada/kept'").strip() == "precious"
+    assert "slurmd started" in cluster.run("p1", "cat /var/log/tailrack/slurmd/current")
     # Its port and its host key are others, as `make trust` finds them.
     (pods,) = (site for site in cluster.config["tailrack:sites"] if site["name"] == "pods")
     pods["hosts"] = [again]

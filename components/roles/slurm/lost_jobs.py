@@ -14,6 +14,7 @@ from components.node import files, kernel
 from components.node.locks import PRIVATE
 from components.node.log import note
 from components.node.run import attempt
+from components.node.waiting import sleep
 from components.roles.pod.library import use_library
 from components.roles.pod_staging.steps import steps
 from components.roles.slurm import controller
@@ -29,6 +30,9 @@ _CONFIGURATION_TEXT = """ClusterName=tailrack
 SlurmctldHost=head({address})
 SlurmUser=slurm"""
 _LIMIT = 20
+# slurmctld tries for 11 s to tell the node to end its jobs (slurm_send_addr_recv_msgs in slurm_protocol_api.c). slurmd
+# would end the next run of the same job.
+_LAST_ORDER_SECONDS = 12
 _START_TIME = 19  # in /proc/PID/stat, after the name of the program
 
 
@@ -77,4 +81,7 @@ def _end_jobs(name: str) -> bool:
         set_cause(job, started_again_cause(name))
     # A drain keeps its reason.
     reason = node.reason if node.drained and node.reason else REASON
-    return attempt("scontrol", "update", f"nodename={name}", "state=down", f"reason={reason}", limit=_LIMIT).ok
+    if not attempt("scontrol", "update", f"nodename={name}", "state=down", f"reason={reason}", limit=_LIMIT).ok:
+        return False
+    sleep(_LAST_ORDER_SECONDS)
+    return True
