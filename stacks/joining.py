@@ -40,9 +40,16 @@ def problems(
     if link["bastion"]:
         problem = "has its head node behind a bastion; the pool's steps could not reach it"
         yield Problem(path, f"stack {name} {problem}; {fix}")
-    if config.elastic is None and not _peers(cluster, settings.head.compute):
-        problem = f"has no node that runs jobs; nothing could be measured; bring it up again (make up STACK={name})"
-        yield Problem(path, f"stack {name} {problem}")
+    if is_measured(config) and not _peers(cluster, settings.head.compute):
+        if len(cluster["nodes"]) > 1:
+            problem = "has only pods, which are not measured, so the way to it could not be measured"
+            fix = "add a machine that is no pod to that stack, or have only pods in this one"
+        else:
+            problem, fix = (
+                "has no node that runs jobs; nothing could be measured",
+                f"bring it up again (make up STACK={name})",
+            )
+        yield Problem(path, f"stack {name} {problem}; {fix}")
     yield from _absent_sections(config, settings)
     yield from _absent_containers(config, settings)
     if any(node.pod for node in config.nodes()):
@@ -87,6 +94,11 @@ def _duplicate_names(config: PoolConfig, cluster: Mapping[str, Any]) -> Iterator
         yield Problem(f"{ROOT}sites", f"{problem}; slurmctld would reject its config; write the kind differently")
 
 
+def is_measured(config: PoolConfig) -> bool:
+    """Return whether a pool's `up` measures: it is not elastic, and has machines that are no pods."""
+    return config.elastic is None and not all(node.pod for node in config.nodes())
+
+
 def peer(cluster: Mapping[str, Any], head_computes: bool) -> dict[str, str]:
     """Return the node to measure a pool with: the head node if it runs jobs, else one at its site, else any.
 
@@ -103,4 +115,4 @@ def _peers(cluster: Mapping[str, Any], head_computes: bool) -> list[Mapping[str,
     candidates = sorted(nodes, key=lambda node: node["site"] != head["site"])
     if head_computes:
         candidates = [head, *candidates]
-    return [node for node in candidates if node["tailnet_ip"]]
+    return [node for node in candidates if node["tailnet_ip"] and not node.get("pod")]

@@ -12,7 +12,13 @@ from components.validation.table import scopes_of
 
 
 def node_output(
-    name: str, site: str, facts: Mapping[str, Any], joined: Mapping[str, Any], confined: bool = True
+    name: str,
+    site: str,
+    facts: Mapping[str, Any],
+    joined: Mapping[str, Any],
+    confined: bool = True,
+    *,
+    pod: bool = False,
 ) -> dict[str, Any]:
     """Return one element of `cluster.nodes` from a node's facts and its join; None for missing facts.
 
@@ -28,6 +34,7 @@ def node_output(
     }
     return {
         **({"gpu": gpu} if facts.get("gpu_devices") else {}),
+        **({"pod": True} if pod else {}),
         "name": name,
         "site": site,
         "tailnet_ip": joined["tailnet_ip"],

@@ -15,7 +15,7 @@ from components.roles.tailnet.policy import ports
 from components.roles.tailnet.settings import TAILSCALE
 from components.settings.problems import ROOT, Problem
 from stacks.config import ConfigError, PoolConfig
-from stacks.joining import peer, problems
+from stacks.joining import is_measured, peer, problems
 from stacks.limits import Allowed, may_be_rented
 from stacks.outputs import headline
 from stacks.read_outputs import StackOutputs, read_outputs
@@ -97,7 +97,7 @@ class PoolStack:
             link=head,
             sites=[site.name for site in sites],
             nodes=[hosts[node.name] for node in nodes],
-            peer=None if config.elastic else pulumi.Output.from_input(peer(cluster, settings.head.compute)),
+            peer=pulumi.Output.from_input(peer(cluster, settings.head.compute)) if is_measured(config) else None,
             placeholders=[host_of(node, None) for node in allowed.nodes] if config.elastic else (),
             access=tailnet.access,
             measured_before=last_run.output("validation"),

@@ -48,7 +48,7 @@ def cluster_output(
             "partitions": _partitions(config, values["gpus"]),
             "nodes": [
                 {
-                    **node_output(node, host.site, facts[node], joined[node], values["confined"][node]),
+                    **node_output(node, host.site, facts[node], joined[node], values["confined"][node], pod=host.pod),
                     # A price of the config is exact; a cloud's is in the host's text.
                     "price_per_hour": prices[node] if prices[node] is not None else _amount(values["prices"][node]),
                 }
@@ -76,8 +76,8 @@ def cluster_output(
 
 
 def _unconfined(members: Sequence[HeadNode | ComputeNode], confined: dict[str, bool | None]) -> list[str]:
-    """Return the names of compute nodes where cgroups do not confine jobs."""
-    names = [member.host.name for member in members if isinstance(member, ComputeNode)]
+    """Return the names of compute nodes where cgroups do not confine jobs. Users have no login to pods."""
+    names = [member.host.name for member in members if isinstance(member, ComputeNode) and not member.host.pod]
     return [name for name in names if confined[name] is False]
 
 

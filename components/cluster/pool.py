@@ -31,11 +31,12 @@ class Pool(pulumi.ComponentResource):
 
     nodes          the components of its machines
     validation     the component of the measurement: the pool's nodes, and the path to the cluster. None for an elastic
-                   pool: its machines run jobs as soon as they are up
+                   pool, whose machines run jobs as soon as they are up, and for a pool of pods alone
 
     owner          the head node's name for the pool's stack, without a slash
     placeholders   of an elastic pool: all nodes that it may have; `nodes` are those that are rented
-    peer           the node of the cluster that takes part in the pool's measurement (NcclValidation); None if elastic
+    peer           the node of the cluster that takes part in the pool's measurement (NcclValidation); None without a
+                   measurement
     access         access to the cluster's tailnet
     measured_before   results of the measurements in the previous run
     """

@@ -17,6 +17,7 @@ from components.node.waiting import wait_until
 from components.roles.munge.keys import FOLDER, KEY, NEXT, digest_of
 from components.roles.munge.pause_steps import RESUME, pause_steps, resume_steps, resume_steps_later
 from components.roles.pod.library import use_library
+from components.roles.pod.saved import save_again
 
 # Seconds for slurmctld to accept this machine, and for one question.
 _ACCEPT_SECONDS = 20
@@ -47,6 +48,8 @@ def switch(digest: str) -> None:
         resume_steps_later()
     files.remove(NEXT)
     sys.stdout.write(run("munge", "-n"))
+    sys.stdout.flush()
+    save_again()
 
 
 def _resume() -> None:

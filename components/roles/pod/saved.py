@@ -59,6 +59,18 @@ def save(host: str) -> None:
         )
 
 
+def save_again() -> None:
+    """Save after a request of the head node has changed files. It does nothing on a machine that saves none.
+
+    The request has succeeded, so an error is only logged; the next step of an `up` saves again and reports it.
+    """
+    if files.exists(f"{SAVED}{_HERE}"):
+        try:
+            save()
+        except (Failure, OSError) as error:
+            note(f"{SAVED} has older files: {error}")
+
+
 def restore() -> bool:
     """Copy the files from the volume to the disk of a new container, and return whether it was new."""
     if files.exists(_HERE) or not files.exists(f"{SAVED}{_HERE}"):

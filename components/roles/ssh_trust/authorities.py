@@ -14,6 +14,7 @@ from components.node import files
 from components.node.failure import Failure
 from components.node.locks import Lock
 from components.node.program import run_program
+from components.roles.pod.saved import save_again
 
 AUTHORITIES = "/etc/ssh/tailrack_authority.pub"
 # The only keys with which the head node can log in as root.
@@ -46,6 +47,7 @@ def _follow(text: str) -> None:
         raise Failure(f"{LEAVE_KEY_FILE} does not name the head node's address")
     take(text)
     let_ask(before[1])
+    save_again()
 
 
 def is_sound(text: str) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from components.node import files, services
 from components.node.program import run_program
 from components.node.run import attempt
+from components.roles.pod.saved import save_again
 from components.roles.ssh_trust import sshd
 from components.roles.ssh_trust.authorities import AUTHORITIES
 
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str]) -> int:
 def _install_from(source: str) -> int:
     if source == "-":
         install(sys.stdin.read(_MOST))
+        save_again()
         return 0
     ended = attempt("cat", source, limit=_READ_SECONDS)
     if ended.ok:

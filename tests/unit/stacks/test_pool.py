@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +196,36 @@ def test_a_pool_is_measured_with_the_head_node_or_one_at_its_site(
     assert peer({"name": "lab", "nodes": nodes}, computes)["name"] == expected
 
 
+def test_a_pod_is_no_peer() -> None:
+    nodes = [node("head", "a"), node("p1", "a", pod=True), node("b1", "b")]
+    assert peer({"name": "lab", "nodes": nodes}, False)["name"] == "b1"
+
+
+def idle_head(cluster: Recorded) -> dict[str, Any]:
+    """Return the link of a cluster whose head node runs no jobs."""
+    link = cluster.outputs["head_link"]
+    return {**link, "settings": {**link["settings"], "head": {**link["settings"]["head"], "compute": False}}}
+
+
+def test_a_pool_of_pods_joins_a_head_node_alone_and_measures_nothing(cluster: Recorded) -> None:
+    site = {"name": "more", "kind": "lab", "pools": [{"name": "q", "like": "pod"}]}
+    nodes = cluster.outputs["cluster"]["nodes"][:1]
+    outputs = {"cluster": {**cluster.outputs["cluster"], "nodes": nodes}, "head_link": idle_head(cluster)}
+    alone = replace(cluster, outputs={**cluster.outputs, **outputs})
+    pool = build_pool(alone, {**POOL, "sites": [site], "validation": {}})
+    assert pool.validations == set()
+    assert pool.outputs["validation"] == {}
+    assert pool.outputs["busbw_gb_per_s"] is None
+    assert pool.outputs["cluster"]["nodes"][0]["pod"] is True
+
+
+def test_machines_that_join_a_cluster_of_pods_are_refused_because_the_way_cannot_be_measured(cluster: Recorded) -> None:
+    head, *others = cluster.outputs["cluster"]["nodes"]
+    pods = {**cluster.outputs["cluster"], "nodes": [head, *({**each, "pod": True} for each in others)]}
+    (problem,) = refused(cluster, POOL, cluster=pods, head_link=idle_head(cluster))
+    assert "has only pods, which are not measured" in problem
+
+
 def test_a_peers_gpus_are_said_as_those_of_nodes_are() -> None:
     nodes = [node("head", "a", gpus=8.0, gpu={"kind": "h200"})]
     assert peer({"name": "lab", "nodes": nodes}, True)["gpus"] == "h200:8"
@@ -202,10 +233,7 @@ def test_a_peers_gpus_are_said_as_those_of_nodes_are() -> None:
 
 def test_a_cluster_without_a_node_that_runs_jobs_is_refused(cluster: Recorded) -> None:
     alone = {**cluster.outputs["cluster"], "nodes": cluster.outputs["cluster"]["nodes"][:1]}
-    link = cluster.outputs["head_link"]
-    head = {**link["settings"]["head"], "compute": False}
-    link = {**link, "settings": {**link["settings"], "head": head}}
-    (problem,) = refused(cluster, POOL, cluster=alone, head_link=link)
+    (problem,) = refused(cluster, POOL, cluster=alone, head_link=idle_head(cluster))
     assert "has no node that runs jobs" in problem
 
 

@@ -43,11 +43,11 @@ SITES = 'pods("pods"); pods("staged", true)'
 NODES = 'member("p1", "pods", "", 0); member("a1", "rack", "", 0)'
 
 
-def lua(ending: str, nodes: str = NODES) -> str:
+def lua(ending: str, nodes: str = NODES, sites: str = SITES) -> str:
     """Run the script with one partition of pods, one that stages by itself, nodes and an ending."""
     if not (program := shutil.which("lua5.4") or shutil.which("lua")):
         pytest.skip("there is no Lua on this machine")
-    text = "\n".join([SLURMCTLD, pod_jobs(SETTINGS), SITES, nodes, ending])
+    text = "\n".join([SLURMCTLD, pod_jobs(SETTINGS), sites, nodes, ending])
     return subprocess.run([program, "-"], input=text, capture_output=True, text=True, check=True).stdout
 
 
@@ -110,6 +110,17 @@ def test_a_partition_may_stage_by_itself_and_a_job_may_say_no() -> None:
     assert submit(partition="staged", work_dir=f"{HOME}/run", script=None) == "passed on stage\n0"
     assert "add --comment=stage" in submit(partition="staged", work_dir=HOME)
     assert "-D /tmp" in submit(partition="staged", work_dir=f"{HOME}/run", comment="nostage")
+
+
+@pytest.mark.parametrize("partition", ["nil", '""'])
+def test_a_job_without_a_partition_gets_the_only_one_where_all_nodes_are_pods(partition: str) -> None:
+    job = f"job = {{min_nodes = 1, partition = {partition}}} print(slurm_job_submit(job, {{}}, 6001), job.partition)"
+    pods = 'member("p1", "pods", "", 0)'
+    assert lua(job, pods, 'pods("pods")').endswith("0\tpods\n")
+    assert (
+        lua(job, f'{pods}; member("a1", "rack", "", 0)', 'pods("pods")')
+        == f"passed on \n0\t{partition.strip(chr(34))}\n"
+    )
 
 
 @pytest.mark.parametrize("partition", ["nil", '"all"'])

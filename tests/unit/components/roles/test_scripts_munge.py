@@ -245,6 +245,15 @@ def test_a_node_that_has_the_key_already_stops_nobody(node: Shell) -> None:
     assert not any("slurmstepd" in call for call in node.calls)
 
 
+def test_a_pod_keeps_the_new_key_for_its_next_container(node: Shell) -> None:
+    node.write("/workspace/.tailrack/saved/var/lib/tailrack/node-name", "p1\n")
+    node.write(NEXT, f"{NEW}\n")
+    node.stub("rsync")
+    switched = node.command("munge-switch", digest(node, NEXT))
+    assert (switched.returncode, switched.stdout) == (0, "credential\n"), switched.stderr
+    assert any(call.startswith("rsync ") and "munge.key" in call for call in node.calls)
+
+
 @pytest.fixture
 def place(head: Shell, capsys: pytest.CaptureFixture[str]) -> Callable[[], str]:
     """Run the phase on the head node and return its log."""

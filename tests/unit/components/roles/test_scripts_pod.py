@@ -18,7 +18,7 @@ from components.roles.machine.pod_join import close_volume
 from components.roles.pod.homes import make_homes
 from components.roles.pod.library import library_path
 from components.roles.pod.paths import SAVED
-from components.roles.pod.saved import require_room, restore, save
+from components.roles.pod.saved import require_room, restore, save, save_again
 from components.roles.role import template
 from components.roles.tailnet.pod_join import tailscaled_program
 from components.roles.users.accounts import Account, UsersValues
@@ -264,6 +264,22 @@ def test_a_new_container_gets_its_files_and_packages_from_the_volume(shell: Shel
     assert shell.owners["/etc/munge"] == ("root", "root"), "its package gives it to another account"
     with shell.here():
         assert not restore(), "its files are there now"
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_files_that_a_request_of_the_head_node_has_changed_are_saved_for_the_next_container(
+    shell: Shell, status: int
+) -> None:
+    shell.stub("rsync", f"exit {status}")
+    shell.write("/etc/munge/munge.key", "new")
+    with shell.here():
+        save_again()
+    assert shell.calls == [], "a machine that saves nothing"
+    shell.write(f"{SAVED}/var/lib/tailrack/node-name", "p1\n")
+    with shell.here():
+        save_again()
+    (call,) = [call for call in shell.calls if call.startswith("rsync ")]
+    assert "/etc/munge/munge.key" in call
 
 
 def test_a_pod_that_never_joined_restores_nothing(shell: Shell) -> None:
