@@ -184,7 +184,7 @@ def test_a_user_gets_a_login_to_a_pod_only_with_a_key_that_a_job_wrote_there(
     key, host = tmp_path / "key", pod_of(cluster)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
     text = key.with_suffix(".pub").read_text(encoding="utf-8").strip()
-    login = ["ssh", "-F", "none", "-i", key, "-p", str(host["port"]), f"ada@{host['address']}", "id", "-un"]
+    login = ["ssh", "-F", "none", "-i", str(key), "-p", str(host["port"]), f"ada@{host['address']}", "id", "-un"]
     login[1:1] = ["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
     assert subprocess.run(login, check=False, capture_output=True).returncode == 255
     write = f"umask 77; mkdir -p ~/.ssh; echo {text} >~/.ssh/authorized_keys"
