@@ -66,7 +66,7 @@ def save_again() -> None:
     """
     if files.exists(f"{SAVED}{_HERE}"):
         try:
-            save()
+            save((files.read(_HERE) or "").strip())
         except (Failure, OSError) as error:
             note(f"{SAVED} has older files: {error}")
 
