@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pulumi
 
-from components.settings.network_names import AUTO
+from components.settings.network_names import AUTO, is_interface
 from components.settings.types import Gpu
 
 
@@ -87,3 +87,8 @@ class Host(Machine):
     stage: bool = False
     promised_cpus: int = 0
     promised_mb: int = 0
+
+    @property
+    def has_pod_network(self) -> bool:
+        """Return whether it is a pod with a network that it shares with the other pods of its site."""
+        return self.pod and is_interface(self.fabric)

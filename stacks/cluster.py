@@ -8,6 +8,7 @@ import pulumi
 
 from components.cluster.cluster import Cluster
 from components.roles.order import roles
+from components.roles.tailnet.policy import Pods
 from stacks.config import StackConfig
 from stacks.outputs import headline
 from stacks.read_outputs import StackOutputs, read_outputs
@@ -41,7 +42,7 @@ class ClusterStack:
             created.control_url,
             stack=stack,
             name=config.cluster.name,
-            pods=any(node.pod for node in nodes),
+            pods=Pods.of(nodes),
         )
         hosts = self.tailnet.hosts(created.hosts)
         if warning := self.tailnet.adoption_warning(hosts):

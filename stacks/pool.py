@@ -11,7 +11,7 @@ from components.cluster.head_link import HeadLink
 from components.cluster.pool import Pool
 from components.cluster.warnings import warnings_about_pool
 from components.roles.order import roles
-from components.roles.tailnet.policy import ports
+from components.roles.tailnet.policy import Pods, ports
 from components.roles.tailnet.settings import TAILSCALE
 from components.settings.problems import ROOT, Problem
 from stacks.config import ConfigError, PoolConfig
@@ -49,8 +49,9 @@ async def pool_stack(config: PoolConfig, stack: str) -> PoolStack:
         raise pulumi.RunError(str(error)) from None
     nodes = config.nodes() if config.elastic is None else rented(allowed.nodes, last_run)
     brought = any(KINDS[site.kind].brings_tailnet for site in config.sites)
-    if any(node.pod for node in nodes) and config.tailnet.kind_where(brought) == TAILSCALE:
-        await check_pods_policy(config.tailnet, settings.tailnet.tag, ports(roles(config.joined(settings))))
+    pods = Pods.of(nodes)
+    if pods and config.tailnet.kind_where(brought) == TAILSCALE:
+        await check_pods_policy(config.tailnet, settings.tailnet.tag, ports(roles(config.joined(settings))), pods)
     available = await rentals(config, stack, last_run, nodes)
     return PoolStack(config, stack, last_run, cluster, HeadLink.from_outputs(link, settings), available, allowed)
 
@@ -87,7 +88,7 @@ class PoolStack:
             name=stack,
             tag=settings.tailnet.tag,
             ephemeral=True,
-            pods=any(node.pod for node in nodes),
+            pods=Pods.of(nodes),
         )
         hosts = tailnet.hosts(created.hosts)
         self.pool = Pool(

@@ -10,3 +10,8 @@ TAILNET = ipaddress.IPv4Network("100.64.0.0/10")  # RFC 6598; Tailscale gives it
 # Values of a site's fabric, besides the name of an interface.
 AUTO, ON_THE_TAILNET = "auto", "tailnet"
 NO_RDMA = "none"  # a value of a site's RDMA, besides AUTO and names of devices
+
+
+def is_interface(fabric: str) -> bool:
+    """Return whether a site's fabric is the name of an interface."""
+    return fabric not in (AUTO, ON_THE_TAILNET)

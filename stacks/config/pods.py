@@ -8,6 +8,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.slurm.machine_keys import needs_cgroups
 from components.roles.tailnet.settings import EXISTING
 from components.settings.draft import Draft
+from components.settings.network_names import AUTO
 from components.settings.problems import ROOT, Problem, Report, child_path
 from stacks.config.model import PoolConfig, StackConfig
 
@@ -25,9 +26,8 @@ def check_pods(draft: Draft, config: StackConfig | PoolConfig, report: Report) -
         if value in sites | names:
             report.add(path, f"{report.value(path, value)} is {_kind(value, sites)}", breaks, _REMOVE)
     for site in draft.items("sites"):
-        for key in ("fabric", "rdma") if site.text("name") in sites else ():
-            if key in site.raw:
-                report.add(site.path_of(key), "is set for pods", "it has no effect: a job has one pod", _REMOVE)
+        if site.text("name") in sites:
+            _check_networks(site, report)
     tailnet = draft.section("tailnet")
     if tailnet.value("kind") == EXISTING:
         breaks = "no pod could join: pods run a separate tailscaled, and this kind has no key for it"
@@ -49,6 +49,15 @@ def cluster_problems(settings: ClusterSettings) -> Iterator[Problem]:
         yield Problem(f"{ROOT}slurm.release", f"{problem}; {fix}the pods a separate cluster")
     if key := needs_cgroups(settings):
         yield Problem(f"{ROOT}slurm", f"{key}, and pods have no cgroups; no pod could join; remove that key")
+
+
+def _check_networks(site: Draft, report: Report) -> None:
+    if site.raw.get("fabric") == AUTO:
+        breaks = "jobs over several pods need the name of a network that their provider gives them"
+        fix = "write the interface of that network, such as ens1, or remove it: then each job runs on one pod"
+        report.add(site.path_of("fabric"), "is auto for pods", breaks, fix)
+    if "rdma" in site.raw:
+        report.add(site.path_of("rdma"), "is set for pods", "it has no effect: NCCL chooses among their ports", _REMOVE)
 
 
 def _kind(value: str, sites: set[str]) -> str:

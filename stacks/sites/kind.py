@@ -28,7 +28,8 @@ class Site(Section):
     kind: str = key("the source of its machines")
     fabric: Fabric = key(
         "the IP network for NCCL and MPI inside the site: `auto`, the best one that its nodes share; the name of an "
-        "interface that all nodes have; or `tailnet`, which also turns RDMA off",
+        "interface that all nodes have; or `tailnet`, which also turns RDMA off. For a site of pods, only the name of "
+        "an interface has an effect ([pods](pods.md#jobs-over-several-pods))",
         wants="auto, tailnet or the name of a network interface",
         breaks="jobs inside the site would have no network",
         fix="write auto, or a name that `ip -brief address` shows on all its nodes",

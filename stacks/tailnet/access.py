@@ -12,7 +12,7 @@ import pulumi
 from components.cluster.tailnet_access import TailnetAccess
 from components.host import Host
 from components.roles.role import Role
-from components.roles.tailnet.policy import ports
+from components.roles.tailnet.policy import Pods, ports
 from components.roles.tailnet.settings import EXISTING, TAILSCALE, PoolTailnet, Tailnet
 from stacks.sites import KINDS
 from stacks.sites.kind import Site
@@ -62,7 +62,7 @@ def stack_tailnet(
     name: str,
     tag: pulumi.Input[str] = "",
     ephemeral: bool = False,
-    pods: bool = False,
+    pods: Pods = Pods.NONE,
 ) -> StackTailnet:
     """Create the resources for the stack's tailnet. Raises RunError if the provider's package is missing.
 
@@ -70,7 +70,7 @@ def stack_tailnet(
     name          name of the cluster or the pool, for resources in the tailnet; `stack` is for messages
     tag           tag of the machines, if the settings have none: for pools
     ephemeral     kind tailscale: whether the tailnet forgets machines that are offline: for pools
-    pods          whether the stack has pods
+    pods          the stack's pods
     """
     kind = settings.kind_where(any(KINDS[site.kind].brings_tailnet for site in sites))
     if kind == TAILSCALE:

@@ -13,7 +13,7 @@ import pulumi_tailscale as tailscale
 from pulumi_command import local
 
 from components.cluster.tailnet_access import TailnetAccess
-from components.roles.tailnet.policy import lacking, opens_all, pod_tag, policy
+from components.roles.tailnet.policy import Pods, lacking, opens_all, pod_tag, policy
 from components.roles.tailnet.settings import Tailnet, WayToTailnet
 from components.steps.label import StepLabel
 from components.steps.values import secret_once_known
@@ -39,7 +39,7 @@ class TailscaleNetwork(pulumi.ComponentResource):
     ephemeral   whether the tailnet forgets offline machines: for machines that come and go
     ports       ports that the policy must let the tag reach on itself
     tag         tag of a pool's machines, from its cluster, which then manages the policy
-    pods        whether the stack has pods, which get another tag
+    pods        the stack's pods, which get another tag
 
     access      for the joins; its key is only available after the policy check
     policy      the required content of the policy file; None for a pool
@@ -57,7 +57,7 @@ class TailscaleNetwork(pulumi.ComponentResource):
         *,
         tag: pulumi.Input[str] = "",
         ephemeral: bool = False,
-        pods: bool = False,
+        pods: Pods = Pods.NONE,
         now: float | None = None,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -109,7 +109,7 @@ class TailscaleNetwork(pulumi.ComponentResource):
         acl: pulumi.Resource = tailscale.Acl("tailnet-policy", acl=json.dumps(self.policy, indent=2), opts=self._child)
         return acl
 
-    def _check_policy(self, tag: str, ports: Sequence[str], pods: bool) -> pulumi.Output[bool]:
+    def _check_policy(self, tag: str, ports: Sequence[str], pods: Pods) -> pulumi.Output[bool]:
         """Return true if the current policy is sufficient; else the program stops before any machine joins."""
         acl = tailscale.get_acl_output(opts=pulumi.InvokeOutputOptions(parent=self, provider=self._provider))
         text: pulumi.Output[str] = acl.json
@@ -144,7 +144,7 @@ class TailscaleNetwork(pulumi.ComponentResource):
         )
 
 
-def _require(tag: str, ports: Sequence[str], pods: bool, text: str) -> bool:
+def _require(tag: str, ports: Sequence[str], pods: Pods, text: str) -> bool:
     acl = json.loads(text)
     if opens_all(acl, tag):
         pulumi.log.warn(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pulumi
 
-from components.roles.tailnet.policy import lacking
+from components.roles.tailnet.policy import Pods, lacking
 from components.roles.tailnet.settings import OF_A_SITE, TAILSCALE, WayToTailnet
 from stacks.tailnet.api import Api, ApiError
 from stacks.tailnet.credentials import credentials
@@ -24,7 +24,11 @@ def warning_of_pods(kind: str) -> str:
 
 
 async def check_pods_policy(
-    settings: WayToTailnet, tag: str, ports: Sequence[str], warn: Callable[[str], object] = pulumi.log.warn
+    settings: WayToTailnet,
+    tag: str,
+    ports: Sequence[str],
+    pods: Pods,
+    warn: Callable[[str], object] = pulumi.log.warn,
 ) -> None:
     """Check the policy, with the pool's credentials. Warn if they cannot read it.
 
@@ -38,7 +42,7 @@ async def check_pods_policy(
             f"{_RULES}. Give the credentials the scope policy_file:read"
         )
         return
-    if reason := lacking(policy, tag, ports, pods=True):
+    if reason := lacking(policy, tag, ports, pods):
         raise pulumi.RunError(
             f"the tailnet's policy is not sufficient for the pool's pods, so no machine has joined: {reason} (admin "
             f"console, Access controls; {_RULES}). If the cluster's stack has tailnet.policy: own, set it to print "

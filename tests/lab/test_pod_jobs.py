@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from components.roles.order import roles
-from components.roles.tailnet.policy import policy, ports
+from components.roles.tailnet.policy import Pods, policy, ports
 from lab.identity import control_name
 from stacks.config import parse
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine
@@ -186,7 +186,7 @@ def test_a_pod_reaches_slurmctld_and_nothing_else_with_the_policy(cluster: Clust
     )
     assert [reaches(cluster, head, port) for port in (22, 2049, 6818)] == [True] * 3, "nothing is closed yet"
     settings = parse({key.removeprefix("tailrack:"): value for key, value in cluster.config.items()}, base_dir=Path())
-    text = json.dumps(policy("tag:cluster", ports(roles(settings)), pods=True))
+    text = json.dumps(policy("tag:cluster", ports(roles(settings)), pods=Pods.ALONE))
     write_policy(cluster, text, tmp_path)
     eventually(lambda: not reaches(cluster, head, 22), 40, "the policy is in force")
     assert [reaches(cluster, head, port) for port in (2049, 6818, 6819)] == [False] * 3

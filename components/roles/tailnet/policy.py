@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 from ipaddress import ip_network
-from typing import Any
+from typing import Any, Protocol
 
 from components.roles.role import Role
 from components.roles.tailnet.relay import relay_grant
-from components.settings.network_names import TAILNET
+from components.settings.network_names import TAILNET, is_interface
 
 SSH = "22"
 # MPI and NCCL choose among these. If jobs stay on one node, the policy does not need them.
@@ -27,6 +28,8 @@ CLOSED = 111
 FROM_PODS = ("6817", "60001-60999")
 TO_PODS = ("6815", "6818", "60001-60999")
 CLOSED_TO_PODS = ("22", "2049", "6818")
+# Jobs over several pods: slurmd's port, and those that PMIx and srun choose.
+BETWEEN_PODS = (JOBS,)
 _LAST = 65535
 _TCP = ("tcp", "6")
 
@@ -44,19 +47,45 @@ def ports(roles: Iterable[Role]) -> tuple[str, ...]:
     return (*(_text(each) for each in merged), JOBS)
 
 
+class _Node(Protocol):
+    @property
+    def pod(self) -> bool: ...
+    @property
+    def fabric(self) -> str: ...
+
+
+class Pods(Enum):
+    """The pods of a cluster: none, each for itself, or some with a network for jobs over several of them."""
+
+    NONE = "none"
+    ALONE = "alone"
+    TOGETHER = "together"
+
+    @classmethod
+    def of(cls, nodes: Iterable[_Node]) -> Pods:
+        """Return which pods some nodes have among them."""
+        pods = [node for node in nodes if node.pod]
+        if any(is_interface(node.fabric) for node in pods):
+            return cls.TOGETHER
+        return cls.ALONE if pods else cls.NONE
+
+    def __bool__(self) -> bool:
+        return self is not Pods.NONE
+
+
 def pod_tag(tag: str) -> str:
     """Return the tag of pods in a cluster whose other machines have a tag."""
     return f"{tag}-pod"
 
 
 def policy(
-    tag: str, wanted: Sequence[str], whole: bool = False, relay: bool = False, pods: bool = False
+    tag: str, wanted: Sequence[str], whole: bool = False, relay: bool = False, pods: Pods = Pods.NONE
 ) -> dict[str, Any]:
     """Return the required content of a policy file, in its own format.
 
     whole   the file has nothing else: people reach the cluster by SSH, and their own devices; nothing else is open
     relay   whether a member is the cluster's relay
-    pods    whether the cluster has pods
+    pods    the cluster's pods
     """
     grants: list[dict[str, Any]] = [{"src": [tag], "dst": [tag], "ip": [f"tcp:{port}" for port in wanted]}]
     test: dict[str, Any] = {"src": tag, "accept": [f"{tag}:{_range(port)[0]}" for port in wanted]}
@@ -71,22 +100,25 @@ def policy(
         pod = pod_tag(tag)
         owners.append(pod)
         grants += [
-            {"src": [src], "dst": [dst], "ip": [f"tcp:{port}" for port in ports]} for src, dst, ports in _of_pods(tag)
+            {"src": [src], "dst": [dst], "ip": [f"tcp:{port}" for port in ports]}
+            for src, dst, ports in _of_pods(tag, pods)
         ]
         accepted = [f"{tag}:{_range(port)[0]}" for port in FROM_PODS]
         tests.append({"src": pod, "accept": accepted, "deny": [f"{tag}:{port}" for port in CLOSED_TO_PODS]})
     return {"tagOwners": {name: ["autogroup:admin"] for name in owners}, "grants": grants, "tests": tests}
 
 
-def _of_pods(tag: str) -> tuple[tuple[str, str, Sequence[str]], ...]:
+def _of_pods(tag: str, pods: Pods) -> list[tuple[str, str, Sequence[str]]]:
     """Return the rules of pods: source, destination and ports."""
-    return (pod_tag(tag), tag, FROM_PODS), (tag, pod_tag(tag), TO_PODS)
+    pod = pod_tag(tag)
+    between = [(pod, pod, BETWEEN_PODS)] if pods is Pods.TOGETHER else []
+    return [(pod, tag, FROM_PODS), (tag, pod, TO_PODS), *between] if pods else []
 
 
-def lacking(policy_file: Mapping[str, Any], tag: str, wanted: Sequence[str], pods: bool = False) -> str:
+def lacking(policy_file: Mapping[str, Any], tag: str, wanted: Sequence[str], pods: Pods = Pods.NONE) -> str:
     """Return a sentence with the rule that a policy in force lacks and how to add it; empty if it lacks none.
 
-    pods   whether the cluster has pods. A policy that opens more to them than they need is not sufficient either
+    pods   the cluster's pods. A policy that opens more to them than they need is not sufficient either
     """
     for name in (tag, pod_tag(tag)) if pods else (tag,):
         owners = policy_file.get("tagOwners")
@@ -94,7 +126,7 @@ def lacking(policy_file: Mapping[str, Any], tag: str, wanted: Sequence[str], pod
             return f'its tagOwners have no {name}; add "{name}": ["autogroup:admin"]'
     if "grants" not in policy_file and "acls" not in policy_file:
         return "it has no rules, so pods reach everything; add the whole policy of docs/tailnet.md" if pods else ""
-    for src, dst, needed in ((tag, tag, wanted), *(_of_pods(tag) if pods else ())):
+    for src, dst, needed in ((tag, tag, wanted), *_of_pods(tag, pods)):
         opened = _opened(policy_file, src, dst)
         shut = [port for port in needed if not _within(_range(port), opened)]
         if shut:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from components.settings.draft import Draft
+from components.settings.network_names import AUTO, ON_THE_TAILNET
 from components.settings.problems import Report
 from stacks.rental.runpod import COUNTS
 from stacks.sites.pods import RISK, check_head, check_site
@@ -19,12 +20,21 @@ def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
             fix = "write accept_pod_risk: true to accept this, or rent machines with systemd"
             report.add(site.path_of("accept_pod_risk"), "is not true", RISK, fix)
         check_site(site, report)
+        _check_fabric(site, report)
         for pool in site.items("pools"):
             for attempt in (pool, *pool.items("try")):
                 _check_type(attempt, report)
     if at_head:
         check_head(head, report)
     checks.check([site for site in sites if site not in at_head], head, report)
+
+
+def _check_fabric(site: Draft, report: Report) -> None:
+    """Report a network for jobs over several pods, which pods that are rented one by one do not have."""
+    if (name := site.text("fabric")) not in (None, AUTO, ON_THE_TAILNET):
+        problem = f"{report.value(site.path_of('fabric'), name)} is set for pods that RunPod rents one by one"
+        fix = "delete it; rent an Instant Cluster yourself, and write its pods in a site of kind: hosts"
+        report.add(site.path_of("fabric"), problem, "they share no network, so no pod could join", fix)
 
 
 def _check_type(attempt: Draft, report: Report) -> None:

@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
+from components.roles.tailnet.policy import Pods
 from stacks.config import ConfigError, load, parse
 
 GOOD = """
@@ -1554,9 +1555,15 @@ def test_a_key_that_no_pod_can_follow_is_refused(
     assert words in problems_of(config, key_folder)[f"tailrack:{path}"]
 
 
-def test_a_network_of_the_site_has_no_effect_on_pods_and_is_refused(key_folder: Path) -> None:
-    problems = problems_of(laid_over(pods_site("{fabric: eth1}")), key_folder)
-    assert "it has no effect" in problems["tailrack:sites[1].fabric"]
+def test_a_network_of_pods_has_a_name_and_its_rdma_ports_are_left_to_nccl(key_folder: Path) -> None:
+    problems = problems_of(laid_over(pods_site("{fabric: auto, rdma: none}")), key_folder)
+    assert "write the interface of that network, such as ens1, or remove it" in problems["tailrack:sites[1].fabric"]
+    assert "it has no effect" in problems["tailrack:sites[1].rdma"]
+    for fabric, shared in (("ens1", True), ("tailnet", False)):
+        parsed = parse(laid_over(pods_site(f"{{fabric: {fabric}}}")), base_dir=key_folder)
+        nodes = [node for node in parsed.nodes() if node.pod]
+        assert bool(Pods.of(nodes)) is True
+        assert (Pods.of(nodes) is Pods.TOGETHER) is shared
 
 
 def test_pods_are_nodes_outside_of_partition_all(key_folder: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.roles.tailnet.policy import policy
+from components.roles.tailnet.policy import Pods, policy
 from components.roles.tailnet.settings import PoolTailnet
 from stacks.tailnet.pods_policy import check_pods_policy, warning_of_pods
 from tests.fake_tailscale import CLIENT, CLIENT_SECRET, FakeTailscale, serve
@@ -31,19 +31,19 @@ def warnings_of(fake: FakeTailscale, secret: str = CLIENT_SECRET) -> list[str]:
     )
     # Unlike `asyncio.run`, this leaves the loop of other tests as it is.
     loop = asyncio.new_event_loop()
-    loop.run_until_complete(check_pods_policy(settings, TAG, PORTS, found.append))
+    loop.run_until_complete(check_pods_policy(settings, TAG, PORTS, Pods.ALONE, found.append))
     loop.close()
     return found
 
 
 def test_a_policy_with_the_rules_of_pods_is_enough(fake: FakeTailscale) -> None:
-    fake.policy = json.dumps(policy(TAG, PORTS, pods=True))
+    fake.policy = json.dumps(policy(TAG, PORTS, pods=Pods.ALONE))
     assert warnings_of(fake) == []
     assert fake.wrong == []
 
 
 def test_a_policy_that_opens_the_cluster_to_pods_ends_the_run(fake: FakeTailscale) -> None:
-    wide = policy(TAG, PORTS, pods=True)
+    wide = policy(TAG, PORTS, pods=Pods.ALONE)
     wide["grants"].append({"src": ["*"], "dst": ["*"], "ip": ["*"]})
     fake.policy = json.dumps(wide)
     with pytest.raises(pulumi.RunError, match=r"no machine has joined: a rule lets tag:gpus-pod reach .* tcp 22, 2049"):

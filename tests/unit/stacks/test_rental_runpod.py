@@ -264,6 +264,7 @@ def test_a_pool_of_pods_needs_a_region_and_a_type_alone(tmp_path: Path) -> None:
         ("volume_gb", "100 GB", "is not a whole number from 10 to 10000"),
         ("accept_pod_risk", False, "is not true; root of the pods' hosts can read the cluster's munge key"),
         ("in_all", True, "is true for a site of pods"),
+        ("fabric", "ens1", "they share no network, so no pod could join; delete it; rent an Instant Cluster yourself"),
     ],
 )
 def test_a_bad_value_is_named(tmp_path: Path, key: str, value: object, words: str) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.roles.order import roles
-from components.roles.tailnet.policy import lacking, opens_all, policy, ports
+from components.roles.tailnet.policy import Pods, lacking, opens_all, policy, ports
 from stacks.config import parse
 from tests.unit.configs import HOSTS
 
@@ -57,13 +57,13 @@ POD = "tag:cluster-pod"
 
 
 def with_pods(*more: dict[str, Any]) -> dict[str, Any]:
-    made = policy(TAG, WANTED, pods=True)
+    made = policy(TAG, WANTED, pods=Pods.ALONE)
     return {**made, "grants": [*made["grants"], *more]}
 
 
 def test_pods_reach_slurmctld_and_srun_and_nothing_else_of_the_cluster() -> None:
-    made = policy(TAG, WANTED, pods=True)
-    assert lacking(made, TAG, WANTED, pods=True) == ""
+    made = policy(TAG, WANTED, pods=Pods.ALONE)
+    assert lacking(made, TAG, WANTED, pods=Pods.ALONE) == ""
     from_pods = [rule for rule in made["grants"] if POD in rule["src"]]
     assert from_pods == [{"src": [POD], "dst": [TAG], "ip": ["tcp:6817", "tcp:60001-60999"]}]
     to_pods = [rule for rule in made["grants"] if POD in rule["dst"]]
@@ -74,18 +74,29 @@ def test_pods_reach_slurmctld_and_srun_and_nothing_else_of_the_cluster() -> None
 def test_the_rules_of_pods_in_the_docs_are_those_that_are_made() -> None:
     page = (Path(__file__).parents[4] / "docs" / "pods.md").read_text(encoding="utf-8")
     (block,) = map(json.loads, re.findall(r"```json\n(.*?)```", page, re.DOTALL))
-    made, without = policy(TAG, WANTED, pods=True), policy(TAG, WANTED)
+    made, without = policy(TAG, WANTED, pods=Pods.ALONE), policy(TAG, WANTED)
     assert block["grants"] == made["grants"][len(without["grants"]) :]
     assert block["tagOwners"] == {POD: made["tagOwners"][POD]}
+
+
+def test_pods_reach_each_other_only_for_jobs_over_several_of_them() -> None:
+    made = policy(TAG, WANTED, pods=Pods.TOGETHER)
+    between = {"src": [POD], "dst": [POD], "ip": ["tcp:1024-65535"]}
+    assert made["grants"] == [*policy(TAG, WANTED, pods=Pods.ALONE)["grants"], between]
+    assert lacking(made, TAG, WANTED, pods=Pods.TOGETHER) == ""
+    reason = lacking(policy(TAG, WANTED, pods=Pods.ALONE), TAG, WANTED, pods=Pods.TOGETHER)
+    assert f"no rule lets {POD} reach itself on tcp 1024-65535" in reason
+    page = (Path(__file__).parents[4] / "docs" / "pods.md").read_text(encoding="utf-8")
+    assert f"`{json.dumps(between)}`" in page
 
 
 def test_a_policy_without_the_rules_of_pods_lacks_them_only_if_there_are_pods() -> None:
     made = policy(TAG, WANTED)
     assert lacking(made, TAG, WANTED) == ""
-    assert f"tagOwners have no {POD}" in lacking(made, TAG, WANTED, pods=True)
+    assert f"tagOwners have no {POD}" in lacking(made, TAG, WANTED, pods=Pods.ALONE)
     owned = {**made, "tagOwners": {TAG: [], POD: []}}
-    assert f"no rule lets {POD} reach {TAG} on tcp 6817, 60001-60999" in lacking(owned, TAG, WANTED, pods=True)
-    assert "pods reach everything" in lacking({"tagOwners": {TAG: [], POD: []}}, TAG, WANTED, pods=True)
+    assert f"no rule lets {POD} reach {TAG} on tcp 6817, 60001-60999" in lacking(owned, TAG, WANTED, pods=Pods.ALONE)
+    assert "pods reach everything" in lacking({"tagOwners": {TAG: [], POD: []}}, TAG, WANTED, pods=Pods.ALONE)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +109,7 @@ def test_a_policy_without_the_rules_of_pods_lacks_them_only_if_there_are_pods() 
     ],
 )
 def test_a_policy_that_opens_more_to_pods_is_refused_with_the_ports(wide: dict[str, Any]) -> None:
-    reason = lacking(with_pods(wide), TAG, WANTED, pods=True)
+    reason = lacking(with_pods(wide), TAG, WANTED, pods=Pods.ALONE)
     assert f"a rule lets {POD} reach {TAG}" in reason
     assert f"name {TAG} in that rule's src" in reason
     assert lacking(with_pods(wide), TAG, WANTED) == ""
