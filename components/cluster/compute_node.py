@@ -260,6 +260,9 @@ class ComputeNode(pulumi.ComponentResource):
             lock=None,
         )
         self.fabric = pulumi.Output.from_input(None) if host.pod else OutputField(register.result, "fabric")
+        if host.pod:
+            found = OutputField(register.result, "neighbours")
+            values["NODE_NEIGHBOURS"] = combine({"": found}, lambda resolved: json.dumps(resolved[""] or []))
         kept = {
             "NODE_LEAVE_VALUES": composition.leave_program(roles, steps.leave),
             **({"NODE_BOOT_VALUES": composition.boot_program(roles)} if host.pod else {}),

@@ -66,3 +66,7 @@ _PROVEN: Mapping[str, Reader] = {
 
 # The candidates for its site's fabric: interfaces with addresses (networks.py), RDMA ports (rails.py).
 networks = object_of({"interfaces": list_of(object_of(_INTERFACE)), "rdma": list_of(object_of(_RDMA), MOST_DEVICES)})
+
+# The pods that a pod has to reach in their network.
+_ipv4 = matching(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
+neighbours = list_of(object_of({"name": _node, "address": _ipv4, "tailnet": _ipv4}))

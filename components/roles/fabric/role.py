@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.fabric.facts import networks, proven
+from components.roles.fabric.facts import neighbours, networks, proven
 from components.roles.fabric.join import PROGRAM
 from components.roles.program import launcher
 from components.roles.role import File, Role, SlurmKey, template
@@ -35,7 +35,13 @@ def role(_settings: ClusterSettings) -> Role:
                 for kind in ("service", "timer")
             ),
         },
-        facts={"join": {"fabric": networks}, "head": {"fabric": proven}, "register": {"fabric": proven}},
+        facts={
+            "join": {"fabric": networks},
+            "head": {"fabric": proven},
+            "register": {"fabric": proven},
+            "pod_join": {"fabric": networks},
+            "pod_register": {"neighbours": neighbours},
+        },
         slurm_conf={
             "TaskProlog": SlurmKey(
                 TASK_PROLOG,

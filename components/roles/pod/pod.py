@@ -9,6 +9,7 @@ from components.node.step.kept import FOLDER as PLANS
 from components.node.step.step import Step
 from components.roles.pod.homes import make_homes
 from components.roles.pod.library import CONF, build_library, conf_text
+from components.roles.pod.network import use_network
 from components.roles.pod.paths import BOOT, READY
 from components.roles.pod.saved import require_room, save
 from components.roles.tailnet import tailscale
@@ -25,6 +26,7 @@ class PodValues(UsersValues):
     pod_task_prolog   Slurm's TaskProlog
     pod_boot          the program of the next start
     node_boot_plan, node_boot_values   its plan and values, as JSON
+    node_fabric, node_neighbours   see use_network
     """
 
     pod_library: str
@@ -32,6 +34,8 @@ class PodValues(UsersValues):
     pod_boot: str
     node_boot_plan: str
     node_boot_values: str
+    node_fabric: str
+    node_neighbours: str
 
 
 def pod(step: Step, values: PodValues) -> None:
@@ -40,6 +44,7 @@ def pod(step: Step, values: PodValues) -> None:
     build_library(values.pod_library, step.host)
     files.write(CONF, conf_text(tailscale.address()))
     files.write(TASK_PROLOG, values.pod_task_prolog, 0o755)
+    use_network(values.node_fabric, values.node_neighbours, step.host)
     make_homes(values, step.host)
     files.write(f"{PLANS}/boot.json", f"{values.node_boot_plan}\n{values.node_boot_values}")
     files.write(READY, "")

@@ -1,7 +1,12 @@
-"""Accept the head node's requests on a pod: a separate SSH server on 127.0.0.1, which only the tailnet reaches."""
+"""Accept the head node's requests on a pod: a separate SSH server on 127.0.0.1, which only the tailnet reaches.
+
+If the pods of a site have a network in common, it listens there too: other pods see that they reach this one
+(roles/pod/network.py), and nobody can log in from there.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from components.node import files, services
@@ -17,7 +22,7 @@ from components.roles.ssh_trust.trust import trust_authorities
 _FROM = "127.0.0.1"
 _CONF = "/etc/ssh/tailrack_sshd_config"
 _CONF_TEXT = f"""# Written by tailrack: the head node may run tailrack-leave and tailrack-answer, and nothing else.
-ListenAddress {_FROM}:{SSHD_PORT}
+{{listen}}
 HostKey {POD_KEY_FILE}
 HostCertificate {POD_KEY_FILE}-cert.pub
 PidFile none
@@ -45,6 +50,7 @@ class PodValues:
     node_leave_plan: str
     node_leave_values: str
     ssh_trust_leave_command: str
+    node_networks: str
 
 
 def pod(step: Step, values: PodValues) -> None:
@@ -52,6 +58,8 @@ def pod(step: Step, values: PodValues) -> None:
     write_leave_program(values.node_leave_plan, values.node_leave_values, values.ssh_trust_leave_command)
     trust_authorities(values.node_authorities)
     authorities.let_ask(_FROM)
-    changed = files.write(_CONF, _CONF_TEXT)
+    networks = [interface["address"].partition("/")[0] for interface in json.loads(values.node_networks)["interfaces"]]
+    listen = "\n".join(f"ListenAddress {address}:{SSHD_PORT}" for address in (_FROM, *networks))
+    changed = files.write(_CONF, _CONF_TEXT.format(listen=listen))
     certificate.install(values.node_certificate)
     services.keep(POD_SERVICE, _PROGRAM, step.host, restart_it=changed)

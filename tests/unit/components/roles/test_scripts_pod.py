@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -17,6 +18,7 @@ from components.node.failure import Failure
 from components.roles.machine.pod_join import close_volume
 from components.roles.pod.homes import make_homes
 from components.roles.pod.library import library_path
+from components.roles.pod.network import NETWORK, use_network
 from components.roles.pod.paths import SAVED
 from components.roles.pod.saved import require_room, restore, save, save_again
 from components.roles.role import template
@@ -47,8 +49,8 @@ def with_pods() -> RawConfig:
 def test_a_pod_goes_through_its_own_phases_and_those_that_roles_name_for_pods() -> None:
     assert called(compose(PODS, composition.CHECK_OF_POD).calls)[0] == "machine/pod_check"
     assert called(compose(PODS, composition.JOIN_OF_POD).calls) == [
-        "machine/pod_join", "tailnet/pod_join", "tailnet/check_path", "munge/pod_join", "ssh_trust/pod_join",
-        "slurm/join",
+        "machine/pod_join", "tailnet/pod_join", "tailnet/check_path", "munge/pod_join", "fabric/pod_join",
+        "ssh_trust/pod_join", "slurm/join",
     ]  # fmt: skip
     node = called(compose(PODS, composition.POD).calls)
     assert [call for call in node if not call.startswith("pod_staging/")] == [
@@ -76,9 +78,11 @@ def test_a_pod_leaves_with_slurm_first_and_its_files_last() -> None:
 
 
 def test_the_head_node_exports_nothing_to_a_pod_and_proves_no_fabric_of_it() -> None:
-    register = {call.split("/")[0] for call in called(compose(PODS, composition.REGISTER_OF_POD).calls)}
+    calls = called(compose(PODS, composition.REGISTER_OF_POD).calls)
+    register = {call.split("/")[0] for call in calls}
     assert {"slurm", "tailnet", "munge", "names", "ssh_trust", "costs"} <= register
-    assert not {"nfs_exports", "fabric", "monitoring"} & register
+    assert not {"nfs_exports", "monitoring"} & register
+    assert [call for call in calls if call.startswith("fabric/")] == ["fabric/pod_register"]
 
 
 def test_a_stack_with_a_pod_gives_it_its_plans_and_other_machines_the_same_as_before(build: Build) -> None:
@@ -314,6 +318,70 @@ def test_what_another_node_has_set_for_its_network_is_unset_and_what_the_user_se
     printed = prolog(shell, **given, NCCL_NET="IB")
     assert "unset GLOO_SOCKET_IFNAME" in printed
     assert "unset NCCL_NET" not in printed
+
+
+def prolog_of(shell: Shell, nodes: int, **environment: str) -> set[str]:
+    """Return what a job on some pods with the network ens1 gets."""
+    text = template("pod", "task-prolog").replace("/etc/tailrack/pod-network", str(shell.path("/network")))
+    shell.write("/network", "ens1\n")
+    environment = {**shell.environment, "SLURM_JOB_NUM_NODES": str(nodes), **environment}
+    done = subprocess.run(["sh"], input=text, capture_output=True, text=True, check=True, env=environment)
+    return {line for line in done.stdout.splitlines() if "TAILRACK_DEFAULTS" not in line and "LIBRARY" not in line}
+
+
+def test_a_job_over_several_pods_gets_their_network_and_one_on_a_single_pod_does_not(shell: Shell) -> None:
+    assert prolog_of(shell, 1) == set()
+    assert prolog_of(shell, 2) == {
+        "export TAILRACK_INTERFACE=ens1",
+        "export NCCL_SOCKET_IFNAME==ens1",
+        "export GLOO_SOCKET_IFNAME=ens1",
+        "export FI_TCP_IFACE=ens1",
+        "export OMPI_MCA_btl_tcp_if_include=ens1",
+        "export OMPI_MCA_oob_tcp_if_include=ens1",
+        "export PRTE_MCA_prte_if_include=ens1",
+    }
+
+
+def test_a_users_own_network_stays_in_a_job_over_several_pods(shell: Shell) -> None:
+    printed = prolog_of(shell, 2, NCCL_SOCKET_IFNAME="ens2")
+    assert not any("NCCL" in line for line in printed)
+    # A step in the batch script inherits the values that the script's task-prolog has set.
+    inherited = {"TAILRACK_DEFAULTS": "GLOO_SOCKET_IFNAME=ens1", "GLOO_SOCKET_IFNAME": "ens1"}
+    assert "unset GLOO_SOCKET_IFNAME" not in prolog_of(shell, 2, **inherited)
+    assert "unset GLOO_SOCKET_IFNAME" in prolog_of(shell, 1, **inherited)
+
+
+NEIGHBOURS = json.dumps([{"name": "p2", "address": "10.65.0.3", "tailnet": "100.64.0.7"}])
+
+
+def network(shell: Shell, on_the_network: str, over_the_tailnet: str) -> str:
+    """Let a pod use the network ens1, with ssh's answers from a neighbour. Return the file, or the failure."""
+    answers = f'*10.65.0.3) echo "{on_the_network}" >&2 ;; *) echo "{over_the_tailnet}" >&2 ;;'
+    shell.stub("ssh", f'case "$*" in {answers} esac; exit 255')
+    with shell.here(), patch("components.roles.pod.network._LIMIT", 0.1):
+        try:
+            use_network("ens1", NEIGHBOURS, "p1")
+        except Failure as failure:
+            return failure.reason
+    return shell.path(NETWORK).read_text().strip()
+
+
+REACHED, LOST = "root@x: Permission denied (publickey).", "ssh: connect to host x port 6815: Connection timed out"
+
+
+def test_a_pod_uses_a_network_only_if_it_reaches_its_neighbours_there_or_they_are_off(shell: Shell) -> None:
+    assert network(shell, REACHED, LOST) == "ens1"
+    assert network(shell, LOST, LOST) == "ens1"
+    assert network(shell, LOST, REACHED) == "p1 does not reach p2 at 10.65.0.3 on ens1 (TCP port 6815)"
+    assert not shell.path(NETWORK).exists()
+    assert network(shell, "Host key verification failed.", REACHED).startswith("p1 does not reach p2")
+
+
+def test_a_site_without_a_network_leaves_no_file_of_it(shell: Shell) -> None:
+    shell.write(NETWORK, "ens1\n")
+    with shell.here():
+        use_network("auto", "[]", "p1")
+    assert not shell.path(NETWORK).exists()
 
 
 def test_each_version_of_the_library_has_its_own_name() -> None:
