@@ -22,6 +22,7 @@ KEEP_SECONDS = 30 * 86400
 class Record:
     """A job's folder on a pod.
 
+    node     the names of its pods, joined by commas
     reason   why it did not come to the pod, or why results did not come back
     """
 
@@ -32,6 +33,11 @@ class Record:
     partition: str = ""
     state: str = STAGED
     reason: str = ""
+
+    @property
+    def nodes(self) -> list[str]:
+        """Return the names of its pods."""
+        return self.node.split(",")
 
     @property
     def next(self) -> str:
@@ -65,7 +71,7 @@ def records() -> list[Record]:
 def remove_records_of(node: str) -> None:
     """Remove the records of jobs on a pod that is gone."""
     for record in records():
-        if record.node == node:
+        if node in record.nodes:
             remove_record(record.job)
 
 

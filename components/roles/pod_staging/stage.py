@@ -1,4 +1,4 @@
-"""The command `pod-staging`, root's service on the head node: bring a job's folder to its pod, and its results back.
+"""The command `pod-staging`, root's service on the head node: bring a job's folder to its pods, and its results back.
 
 slurmctld's programs connect to its socket and write `in JOB` or `out JOB`. Everything else about the job comes from
 slurmctld or from root's record.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import posixpath
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,8 @@ _REQUEST = re.compile(r"(in|out) ([1-9][0-9]{0,9})")
 _NODE = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _LIMIT = 20
 _LOWEST_UID = 1000
+# Transfers of one job at the same time.
+_AT_ONCE = 8
 
 
 def main(_: Sequence[str]) -> int:
@@ -40,20 +43,25 @@ def main(_: Sequence[str]) -> int:
 
 
 def stage_in(number: int) -> bool:
-    """Bring a job's folder to its pod. If that fails, say so and cancel the job."""
+    """Bring a job's folder to its pods. If that fails, say so and cancel the job."""
     job = job_of(number)
-    node = str((job or {}).get("nodes", ""))
-    if job is None or not _NODE.fullmatch(node) or not files.exists(f"{PODS}/{node}"):
+    nodes = _pods(str((job or {}).get("nodes", "")))
+    if job is None or not nodes:
         return True
     user, path = str(job.get("user_name", "")), plain_path(str(job.get("current_working_directory", "")))
-    record = Record(number, node, user, path, str(job.get("partition", "")))
+    record = Record(number, ",".join(nodes), user, path, str(job.get("partition", "")))
+    others = [other for other in records() if other.folder == path and other.job != number and other.state != NOT_IN]
     try:
         require_own_folder(user, path)
-        others = [other for other in records() if (other.node, other.folder) == (node, path) and other.job != number]
-        bring(Folder(node, user, path, number), keep_newer=any(other.state != NOT_IN for other in others))
+        failures = _bring_to_each(
+            [Folder(node, user, path, number) for node in nodes], {node for other in others for node in other.nodes}
+        )
     except TransferFailed as failure:
-        write_record(replace(record, state=NOT_IN, reason=str(failure)))
-        _cancel(number, f"the job's folder {path} could not be brought to {node}: {failure}")
+        failures = {record.node: str(failure)}
+    if failures:
+        failed, reason = ",".join(failures), _reasons(failures)
+        write_record(replace(record, node=failed, state=NOT_IN, reason=reason))
+        _cancel(number, f"the job's folder {path} could not be brought to {failed}: {reason}")
         return False
     # The epilog of a job that was cancelled meanwhile has run already.
     if is_alive(job_of(number)):
@@ -62,27 +70,74 @@ def stage_in(number: int) -> bool:
 
 
 def stage_out(number: int) -> bool:
-    """Bring a job's results back. If that fails, the pod keeps them and the record says so."""
+    """Bring a job's results back. If that fails, its pods keep them and the record says which."""
     record = read_record(number)
     if record is None or record.state == NOT_IN:
         return True
-    try:
-        require_own_folder(record.user, record.folder)
-        fetch(Folder(record.node, record.user, record.folder, number))
-    except TransferFailed as failure:
-        _log(f"results of job {number} stay on {record.node}: {failure}")
-        if not files.exists(f"{PODS}/{record.node}"):
-            # The pod has left meanwhile.
-            remove_record(number)
-            return False
-        write_record(replace(record, state=KEPT, reason=str(failure)))
-        return False
-    remove_record(number)
+    failures = _fetch_from_each(record)
+    # Those that have left the cluster meanwhile took the results with them.
+    kept = [node for node in failures if files.exists(f"{PODS}/{node}")]
+    if kept:
+        reason = _reasons({node: failures[node] for node in kept})
+        write_record(replace(record, node=",".join(kept), state=KEPT, reason=reason))
+    else:
+        remove_record(number)
     # This also brought what earlier jobs left there.
+    brought = set(record.nodes).difference(failures)
     for other in records():
-        if (other.node, other.user, other.folder, other.state) == (record.node, record.user, record.folder, KEPT):
+        same = (other.user, other.folder, other.state) == (record.user, record.folder, KEPT)
+        if same and set(other.nodes) <= brought:
             remove_record(other.job)
-    return True
+    return not failures
+
+
+def _fetch_from_each(record: Record) -> dict[str, str]:
+    """Bring results back, one pod after the other; return why, by pod, where that failed.
+
+    Of a file that several pods wrote, the newest stays: each transfer skips files that are newer on the share.
+    """
+    failures = {}
+    for node in record.nodes:
+        try:
+            require_own_folder(record.user, record.folder)
+            fetch(Folder(node, record.user, record.folder, record.job))
+        except TransferFailed as failure:
+            _log(f"results of job {record.job} stay on {node}: {failure}")
+            failures[node] = str(failure)
+    return failures
+
+
+def _pods(names: str) -> list[str]:
+    """Return the names in a list such as `p[1-2]`; none unless all are pods."""
+    nodes = [names] if _NODE.fullmatch(names) else []
+    if names and not nodes:
+        nodes = attempt("scontrol", "show", "hostnames", names, limit=_LIMIT).output.split()
+    return nodes if all(_NODE.fullmatch(node) and files.exists(f"{PODS}/{node}") for node in nodes) else []
+
+
+def _bring_to_each(folders: Sequence[Folder], keep_newer: Collection[str]) -> dict[str, str]:
+    """Bring a folder to all pods of a job at once; return why, by pod, where that failed.
+
+    keep_newer   the pods that have newer files of other jobs
+    """
+
+    def failure_of(folder: Folder) -> str:
+        try:
+            bring(folder, keep_newer=folder.node in keep_newer)
+        except TransferFailed as failure:
+            return str(failure)
+        return ""
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        failures = [*pool.map(failure_of, folders)]
+    return {folder.node: failure for folder, failure in zip(folders, failures, strict=True) if failure}
+
+
+def _reasons(failures: Mapping[str, str]) -> str:
+    """Return the reasons as one text, which names the pods if there are several."""
+    if len(failures) == 1:
+        return "".join(failures.values())
+    return "; ".join(f"{node}: {failure}" for node, failure in failures.items())
 
 
 def job_of(number: int) -> dict[str, Any] | None:

@@ -97,9 +97,12 @@ def outside_all(node_set: str) -> str:
     return f"# Not in partition all: {node_set}"
 
 
-def of_pods(node_set: str) -> str:
-    """Return a comment of slurm.conf: the nodes of a site's NodeSet are pods (merge.py)."""
-    return f"# Pods: {node_set}"
+def of_pods(node_set: str, *, network: bool) -> str:
+    """Return a comment of slurm.conf: the nodes of a site's NodeSet are pods, perhaps with a network of their own.
+
+    merge.py reads it.
+    """
+    return f"# Pods{' in one network' if network else ''}: {node_set}"
 
 
 def _node_sets(host: Host, gpus: NodeGpus) -> list[tuple[str, str]]:
@@ -200,9 +203,10 @@ def node_values(host: Host, gpus: NodeGpus | None = None) -> NodeValues:
         slurm_lines.append(outside_all(site_node_set(host.site)))
         lua_lines.append(f'outside_all("{host.site}")')
     if host.pod:
-        slurm_lines.append(of_pods(site_node_set(host.site)))
+        slurm_lines.append(of_pods(site_node_set(host.site), network=host.has_pod_network))
         # The file is there once a pod has registered.
-        site = f'"{host.site}"{", true" if host.stage else ""}'
+        flags = [str(flag).lower() for flag in (host.stage, host.has_pod_network)]
+        site = ", ".join([f'"{host.site}"', *(flags if host.has_pod_network else flags[: host.stage])])
         lua_lines.append(f'if not pods then pcall(dofile, "{POD_JOBS}") end if pods then pods({site}) end')
     gres_line = f"NodeName={host.name} Name=gpu Type={kind} File={gpus.files}" if gpus.devices else ""
     return {

@@ -16,8 +16,8 @@ Parts = Mapping[str, Mapping[str, str]]
 _OLD_GRES = "gres.conf"
 # A site's comment (fragment.py): its nodes are not in partition `all`.
 _OUTSIDE_ALL = re.compile(r"^# Not in partition all: (\S+)$", re.MULTILINE)
-# A site's comment: its nodes are pods.
-_OF_PODS = re.compile(r"^# Pods: (\S+)$", re.MULTILINE)
+# A site's comment: its nodes are pods, without or with a network that they have in common.
+_OF_PODS = re.compile(r"^# Pods( in one network)?: (\S+)$", re.MULTILINE)
 _SITE_NODE_SETS = re.compile(r"^NodeSet=(site-\S+) ", re.MULTILINE)
 _NODES = re.compile(r"^PartitionName=\S+ Nodes=(\S+) ")
 _ALL = "PartitionName=all Nodes=ALL "
@@ -91,13 +91,14 @@ def _with_all(text: str) -> str:
 def _with_pods(text: str) -> str:
     """Return slurm.conf with the limits of pods' partitions, and the programs that bring a job's files there and back.
 
-    Pods have no network in common, so a job there has one node.
+    Unless pods have a network in common, a job there has one node.
     """
-    pods = set(_OF_PODS.findall(text))
+    pods = _OF_PODS.findall(text)
     if not pods:
         return text
+    alone = {node_set for network, node_set in pods if not network}
     lines = (
-        f"{line} MaxNodes=1" if (found := _NODES.search(line)) and found[1] in pods else line
+        f"{line} MaxNodes=1" if (found := _NODES.search(line)) and found[1] in alone else line
         for line in text.split("\n")
     )
     return "\n".join([*lines, f"PrologSlurmctld={STAGE_IN}", f"EpilogSlurmctld={STAGE_OUT}"])

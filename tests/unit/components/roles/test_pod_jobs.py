@@ -39,7 +39,7 @@ function slurm_job_modify() print("passed on") return 0 end
 """
 
 
-SITES = 'pods("pods"); pods("staged", true)'
+SITES = 'pods("pods"); pods("staged", true); pods("fabric", false, true)'
 NODES = 'member("p1", "pods", "", 0); member("a1", "rack", "", 0)'
 
 
@@ -73,6 +73,7 @@ REFUSED = [
     ({"partition": "pods,rack"}, "pods has pods and rack has not", "name one of them"),
     ({"partition": "rack,pods"}, "pods has pods and rack has not", "name one of them"),
     ({"min_nodes": 2, "script": None}, "asks for 2", "use -N1"),
+    ({"het_job_offset": 0, "script": None}, "a heterogeneous job", "submit one job with -p pods"),
 ]
 
 
@@ -96,6 +97,9 @@ PASSED: list[dict[str, object]] = [
     {"comment": "stage", "work_dir": f"{HOME}/./run//", "std_out": "logs/%j.out", "std_in": "/dev/null"},
     {"comment": "stage", "work_dir": f"{HOME}/run", "std_out": f"{HOME}/run/%j.out", "min_nodes": 1},
     {"comment": "stage", "work_dir": f"{HOME}/run", "script": None},
+    {"partition": "fabric", "min_nodes": 2, "script": None},
+    {"partition": "fabric", "min_nodes": 2, "comment": "stage", "work_dir": f"{HOME}/run"},
+    {"het_job_offset": 4294967294, "script": None},
 ]
 
 
@@ -128,7 +132,7 @@ def test_a_job_that_names_no_partition_is_told_theirs_where_all_nodes_are_pods(p
     job = f"print(slurm_job_submit({{min_nodes = 1, partition = {partition}}}, {{}}, 6001))"
     told = lua(job, 'member("p1", "pods", "", 0)')
     assert told.startswith("all nodes of this cluster are pods")
-    assert re.search(r"-p (pods|staged)\n-1\n$", told)
+    assert re.search(r"-p (pods|staged|fabric)\n-1\n$", told)
     assert lua(job) == "passed on \n0\n"
 
 
@@ -160,6 +164,19 @@ def test_a_pod_is_in_the_partition_of_its_site_alone() -> None:
 def test_a_site_may_stage_by_default() -> None:
     assert 'pods("pods", true)' in node_values(replace(POD, stage=True))["NODE_JOB_SUBMIT_LUA"]
     assert 'pods("pods") ' in node_values(POD)["NODE_JOB_SUBMIT_LUA"]
+
+
+def test_a_job_may_have_several_pods_only_where_the_site_has_a_network(shell: Shell) -> None:
+    shared = replace(POD, fabric="ens1")
+    assert 'pods("pods", false, true)' in node_values(shared)["NODE_JOB_SUBMIT_LUA"]
+    for pod, limited in ((shared, False), (replace(POD, fabric="tailnet"), True)):
+        shell.write("/var/lib/tailrack/slurm/base/slurm.conf", "PartitionName=all Nodes=ALL MaxTime=INFINITE State=UP")
+        with shell.here():
+            found = {**memory_values(pod, 8, 16000), **machine_keys({"cgroups": False}, SETTINGS, False, pod=True)}
+            write_node(read_values(NodeFiles, {**node_header(pod), **found, **NO_POOL}))
+            text = merged("/var/lib/tailrack/slurm/base")["slurm.conf"]
+        assert ("MaxNodes=1" in text) is limited
+        assert "EpilogSlurmctld=" in text
 
 
 def test_slurmctld_gets_the_limits_and_programs_of_pods_only_while_it_has_pods(shell: Shell) -> None:

@@ -52,7 +52,8 @@ def head(shell: Shell) -> Shell:
 
 def play(shell: Shell, answer: str) -> None:
     shell.write("/answer", answer)
-    shell.stub("scontrol", f'[ "$2" != job ] || cat {shell.path("/answer")}')
+    hostnames = 'echo "$3" | tr , "\\n"'
+    shell.stub("scontrol", f'case "$2" in job) cat {shell.path("/answer")} ;; hostnames) {hostnames} ;; esac')
 
 
 def ask(shell: Shell, request: str) -> str:
@@ -103,7 +104,7 @@ def test_results_come_back_as_the_user_and_lead_nowhere_else(head: Shell) -> Non
     "changes",
     [
         {"nodes": "a1"},
-        {"nodes": "p1,p2"},
+        {"nodes": "p1,a1"},
         {"nodes": "../p1"},
         {"job_id": 13},
     ],
@@ -351,3 +352,49 @@ def test_a_pod_answers_with_rsync_and_nothing_else(
     header = json.dumps({"job": 4000000000, "arguments": arguments})
     stdout, _ = process.communicate(f"{header}\nrest", timeout=30)
     assert (process.returncode, stdout) == (status, output)
+
+
+@pytest.fixture
+def two(head: Shell) -> Shell:
+    """A head node with a job on two pods."""
+    head.write("/var/lib/tailrack/pods/p2", "")
+    play(head, job(nodes="p1,p2"))
+    return head
+
+
+def test_a_folder_goes_to_each_pod_of_a_job_and_results_come_back_in_their_order(two: Shell) -> None:
+    assert ask(two, "in 12") == "done"
+    assert sorted(call.split()[-1] for call in called(two, "rsync")) == [f"p1:{FOLDER}/", f"p2:{FOLDER}/"]
+    assert record(two) == Record(12, "p1,p2", "ada", FOLDER, "pods")
+    before = len(two.calls)
+    assert ask(two, "out 12") == "done"
+    fetched = [call for call in two.calls[before:] if call.startswith("rsync ") and "--dry-run" not in call]
+    assert [call.split()[-2] for call in fetched] == [f"p1:{FOLDER}/", f"p2:{FOLDER}/"]
+    assert all("--update" in call for call in fetched), "the newest file of several stays"
+    assert record(two) is None
+
+
+def test_a_pod_that_does_not_get_the_folder_ends_the_job_and_is_named(two: Shell) -> None:
+    two.stub("rsync", 'case "$*" in *p2:*) echo "No space left on device" >&2; exit 11 ;; esac')
+    assert ask(two, "in 12") == "failed"
+    kept = record(two)
+    assert kept == Record(12, "p2", "ada", FOLDER, "pods", NOT_IN, "the pod has no room for it")
+    assert called(two, "scancel") == ["scancel 12"]
+
+
+def test_results_of_the_other_pods_come_back_if_one_does_not_answer(two: Shell) -> None:
+    ask(two, "in 12")
+    two.stub("rsync", 'case "$*" in *p1:*) exit 255 ;; esac')
+    before = len(two.calls)
+    assert ask(two, "out 12") == "failed"
+    assert any(f"p2:{FOLDER}/" in call for call in two.calls[before:])
+    kept = record(two)
+    assert kept == Record(12, "p1", "ada", FOLDER, "pods", KEPT, "the connection to p1 was lost or refused")
+    # A later job on both pods brings them.
+    two.stub("rsync")
+    play(two, job(job_id=14, nodes="p1,p2"))
+    ask(two, "in 14")
+    assert "--update" in next(call for call in reversed(called(two, "rsync")) if " p1:" in call)
+    assert "--update" not in next(call for call in reversed(called(two, "rsync")) if " p2:" in call)
+    assert ask(two, "out 14") == "done"
+    assert record(two) is None
