@@ -221,3 +221,24 @@ def test_the_relays_port_is_open_on_the_relay_alone_and_is_given_to_no_program(s
     ports.write_text("\n")
     assert firewall(shell).returncode == 0
     assert rules() == without
+
+
+def pod(shell: Shell, name: str, number: int, fabric: str = "ens1") -> list[dict[str, str]]:
+    """Register a pod, and return the neighbours that it has to reach."""
+    networks = {"interfaces": [{"name": "ens1", "address": f"10.65.0.{number}/24"}], "rdma": []}
+    own: dict[str, Value] = {"NODE_NAME": name, "NODE_ADDRESS": f"100.64.0.{number}", "NODE_FABRIC": fabric}
+    values = {**NODE, **own, "NODE_NETWORKS": json.dumps(networks)}
+    done = shell.step(script_of("fabric", "pod_register"), values, name=f"{name}-register")
+    assert done.returncode == 0, done.stderr
+    neighbours: list[dict[str, str]] = json.loads(done.stdout)["neighbours"]
+    return neighbours
+
+
+def test_a_pod_hears_of_the_pods_of_its_site_that_joined_before_on_the_same_network(shell: Shell) -> None:
+    assert pod(shell, "p1", 2) == []
+    assert pod(shell, "p2", 3) == [{"name": "p1", "address": "10.65.0.2", "tailnet": "100.64.0.2"}]
+    assert pod(shell, "p3", 4, fabric="ens2") == []
+    # Out of the network, nothing of it is left.
+    assert pod(shell, "p1", 2, fabric="auto") == []
+    assert not shell.path("/var/lib/tailrack/slurm/nodes/p1/fabric.json").exists()
+    assert pod(shell, "p2", 3) == []
