@@ -27,8 +27,8 @@ _REQUEST = re.compile(r"(in|out) ([1-9][0-9]{0,9})")
 _NODE = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _LIMIT = 20
 _LOWEST_UID = 1000
-# Transfers of one job at the same time.
-_AT_ONCE = 8
+# Transfers to a job's pods at the same time: Slurm waits for all of them together.
+_AT_ONCE = 32
 
 
 def main(_: Sequence[str]) -> int:

@@ -1,7 +1,7 @@
 """Accept the head node's requests on a pod: a separate SSH server on 127.0.0.1, which only the tailnet reaches.
 
-If the pods of a site have a network in common, it listens there too: other pods see that they reach this one
-(roles/pod/network.py), and nobody can log in from there.
+If the pods of a site share a network, it listens there too, so that other pods can check that they reach this one
+(roles/pod/network.py). It accepts no key from there.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def pod(step: Step, values: PodValues) -> None:
     write_leave_program(values.node_leave_plan, values.node_leave_values, values.ssh_trust_leave_command)
     trust_authorities(values.node_authorities)
     authorities.let_ask(_FROM)
-    networks = [interface["address"].partition("/")[0] for interface in json.loads(values.node_networks)["interfaces"]]
+    interfaces = (json.loads(values.node_networks) or {}).get("interfaces", [])
+    networks = [interface["address"].partition("/")[0] for interface in interfaces]
     listen = "\n".join(f"ListenAddress {address}:{SSHD_PORT}" for address in (_FROM, *networks))
     changed = files.write(_CONF, _CONF_TEXT.format(listen=listen))
     certificate.install(values.node_certificate)

@@ -55,7 +55,7 @@ class _Node(Protocol):
 
 
 class Pods(Enum):
-    """The pods of a cluster: none, each for itself, or some with a network for jobs over several of them."""
+    """The pods of a cluster: none, pods for jobs on one of them, or also pods for jobs over several of them."""
 
     NONE = "none"
     ALONE = "alone"
@@ -63,7 +63,7 @@ class Pods(Enum):
 
     @classmethod
     def of(cls, nodes: Iterable[_Node]) -> Pods:
-        """Return which pods some nodes have among them."""
+        """Return the pods among some nodes."""
         pods = [node for node in nodes if node.pod]
         if any(is_interface(node.fabric) for node in pods):
             return cls.TOGETHER
