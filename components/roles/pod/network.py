@@ -55,7 +55,7 @@ def _prove(fabric: str, neighbour: dict[str, str], host: str) -> None:
     try:
         keys = attempt(
             "ssh-keyscan", "-T", "10", "-p", str(SSHD_PORT), neighbour["tailnet"], limit=20, quiet=True
-        ).output
+        ).output.strip()
     finally:
         without_library()
     if not keys:
