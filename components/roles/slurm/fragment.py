@@ -98,7 +98,7 @@ def outside_all(node_set: str) -> str:
 
 
 def of_pods(node_set: str, *, network: bool) -> str:
-    """Return a comment of slurm.conf: the nodes of a site's NodeSet are pods, perhaps with a network of their own.
+    """Return a comment of slurm.conf: the nodes of a site's NodeSet are pods, perhaps with a shared network.
 
     merge.py reads it.
     """
