@@ -145,7 +145,8 @@ def test_a_pod_that_is_gone_for_long_is_down_with_a_word_and_back_by_itself(clus
     nodes = cluster.run_as("ada", "head", "tailrack nodes p1")
     assert "ot responding" in nodes
     assert "start p1 at its provider" in nodes
-    assert "its node p1 was lost" in why(cluster, job)
+    # The accounting knows it a moment later.
+    eventually(lambda: "its node p1 was lost" in why(cluster, job), 30, "the lost node is named")
     wait_for_failed_srun(cluster)
     start_pod(cluster.lab, "p1", "pods")
     wait_until_idle(cluster)
@@ -161,27 +162,31 @@ def full(cluster: ClusterUnderTest) -> Iterator[None]:
     cluster.run("p2", "! dd if=/dev/zero of=/workspace/full bs=64k status=none")
     assert cluster.run("p2", "df --output=avail /workspace | tail -n 1").strip() == "0"
     yield
-    cluster.run("p2", "rm /workspace/full")
+    cluster.run("p2", "rm -f /workspace/full")
+    wait_until_idle(cluster, "p2", 150)
 
 
-@pytest.mark.usefixtures("full")
-def test_a_pod_with_a_full_volume_runs_jobs_after_a_restart_of_its_programs(cluster: ClusterUnderTest) -> None:
+def test_a_pod_with_a_full_volume_gets_no_jobs_until_it_has_room(cluster: ClusterUnderTest, full: None) -> None:
     cluster.run("p2", f"for service in {SERVICES}/*; do kill -9 $(cat $service/supervise/pid); done")
     connected = "munge -n | unmunge && tailscale wait --timeout 1s"
     eventually(lambda: cluster.attempt("p2", connected).returncode == 0, 30, "the programs are back")
-    wait_until_idle(cluster, "p2")
+    reason = "sinfo -h -n p2 -p pods -o %E"
+    eventually(lambda: "/workspace is full" in cluster.run("head", reason), 150, "the health check drains it")
+    cluster.run("p2", "rm /workspace/full")
+    wait_until_idle(cluster, "p2", 150)
     assert cluster.run_as("ada", "head", "srun -w p2 -p pods -D /tmp echo works") == "works\n"
     wait_until_idle(cluster, "p2")
 
 
-@pytest.mark.usefixtures("full")
-def test_a_job_whose_folder_has_no_room_on_the_pod_ends_with_a_word(cluster: ClusterUnderTest) -> None:
-    cluster.run_as("ada", "head", "mkdir -p ~/run && head -c 100000 /dev/urandom >~/run/in")
+def test_a_job_whose_folder_has_no_room_on_the_pod_ends_with_a_word(cluster: ClusterUnderTest, full: None) -> None:
+    # Some room: the health check finds no error.
+    cluster.run("p2", "truncate -s -25M /workspace/full")
+    wait_until_idle(cluster, "p2", 150)
+    cluster.run_as("ada", "head", "mkdir -p ~/run && head -c 60000000 /dev/urandom >~/run/in")
     options = "-w p2 -p pods --comment=stage"
     job = cluster.run_as("ada", "head", f"cd ~/run && sbatch --parsable {options} --wrap true").strip()
-    eventually(lambda: shown(cluster, job)[0] == "CANCELLED", 60, "the job has ended")
+    eventually(lambda: shown(cluster, job)[0] == "CANCELLED", 90, "the job has ended")
     assert "could not be brought to p2: the pod has no room for it" in why(cluster, job)
-    wait_until_idle(cluster, "p2")
 
 
 def test_up_names_a_full_volume_and_works_when_it_has_room(cluster: ClusterUnderTest, full: None) -> None:
@@ -192,7 +197,7 @@ def test_up_names_a_full_volume_and_works_when_it_has_room(cluster: ClusterUnder
     assert "next: remove files there ('du -xm /workspace" in failure.message
     cluster.run("p2", "truncate -s 0 /workspace/full")
     cluster.up_ok()
-    wait_until_idle(cluster, "p2")
+    wait_until_idle(cluster, "p2", 150)
     assert cluster.run_as("ada", "head", "srun -w p2 -p pods -D /tmp echo works") == "works\n"
 
 
