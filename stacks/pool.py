@@ -22,11 +22,10 @@ from stacks.read_outputs import StackOutputs, read_outputs
 from stacks.release import RELEASE
 from stacks.rentals import Rentals, rentals, rented_output
 from stacks.rented import elastic_output, rented
-from stacks.sites import KINDS
 from stacks.sites.machines import host_of, machines
 from stacks.sites.rented.present import AccessDeniedError
 from stacks.stack_outputs import cluster_output, full_name
-from stacks.tailnet.access import stack_tailnet
+from stacks.tailnet.access import stack_tailnet, tailnet_kind
 from stacks.tailnet.pods_policy import check_pods_policy
 
 
@@ -48,9 +47,8 @@ async def pool_stack(config: PoolConfig, stack: str) -> PoolStack:
     except (ConfigError, AccessDeniedError) as error:
         raise pulumi.RunError(str(error)) from None
     nodes = config.nodes() if config.elastic is None else rented(allowed.nodes, last_run)
-    brought = any(KINDS[site.kind].brings_tailnet for site in config.sites)
     pods = Pods.of(nodes)
-    if pods and config.tailnet.kind_where(brought) == TAILSCALE:
+    if pods and tailnet_kind(config.tailnet, config.sites) == TAILSCALE:
         await check_pods_policy(config.tailnet, settings.tailnet.tag, ports(roles(config.joined(settings))), pods)
     available = await rentals(config, stack, last_run, nodes)
     return PoolStack(config, stack, last_run, cluster, HeadLink.from_outputs(link, settings), available, allowed)

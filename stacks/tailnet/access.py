@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
@@ -52,6 +52,11 @@ class StackTailnet:
         )
 
 
+def tailnet_kind(settings: Tailnet | PoolTailnet, sites: Iterable[Site]) -> str:
+    """Return the way to the tailnet of a stack with these sites."""
+    return settings.kind_where(any(KINDS[site.kind].brings_tailnet for site in sites))
+
+
 def stack_tailnet(
     settings: Tailnet | PoolTailnet,
     roles: Sequence[Role],
@@ -72,7 +77,7 @@ def stack_tailnet(
     ephemeral     kind tailscale: whether the tailnet forgets machines that are offline: for pools
     pods          the stack's pods
     """
-    kind = settings.kind_where(any(KINDS[site.kind].brings_tailnet for site in sites))
+    kind = tailnet_kind(settings, sites)
     if kind == TAILSCALE:
         try:
             network = import_module("stacks.tailnet.network")

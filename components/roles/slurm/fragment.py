@@ -205,8 +205,11 @@ def node_values(host: Host, gpus: NodeGpus | None = None) -> NodeValues:
     if host.pod:
         slurm_lines.append(of_pods(site_node_set(host.site), network=host.has_pod_network))
         # The file is there once a pod has registered.
-        flags = [str(flag).lower() for flag in (host.stage, host.has_pod_network)]
-        site = ", ".join([f'"{host.site}"', *(flags if host.has_pod_network else flags[: host.stage])])
+        site = f'"{host.site}"'
+        if host.stage or host.has_pod_network:
+            site += ", true" if host.stage else ", false"
+        if host.has_pod_network:
+            site += ", true"
         lua_lines.append(f'if not pods then pcall(dofile, "{POD_JOBS}") end if pods then pods({site}) end')
     gres_line = f"NodeName={host.name} Name=gpu Type={kind} File={gpus.files}" if gpus.devices else ""
     return {

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from components.settings.draft import Draft
-from components.settings.network_names import AUTO, ON_THE_TAILNET
+from components.settings.network_names import is_interface
 from components.settings.problems import Report
 from stacks.rental.runpod import COUNTS
 from stacks.sites.pods import RISK, check_head, check_site
@@ -31,7 +31,7 @@ def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
 
 def _check_fabric(site: Draft, report: Report) -> None:
     """Report a network for jobs over several pods, which pods that are rented one by one do not have."""
-    if (name := site.text("fabric")) not in (None, AUTO, ON_THE_TAILNET):
+    if (name := site.text("fabric")) is not None and is_interface(name):
         problem = f"{report.value(site.path_of('fabric'), name)} is set for pods that RunPod rents one by one"
         fix = "delete it; rent an Instant Cluster yourself, and write its pods in a site of kind: hosts"
         report.add(site.path_of("fabric"), problem, "they share no network, so no pod could join", fix)
