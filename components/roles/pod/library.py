@@ -7,9 +7,8 @@ import os
 import re
 
 from components.node import files, kernel
-from components.node.failure import Failure
 from components.node.log import note
-from components.node.run import attempt
+from components.roles.pod.compiler import SHARED, compile_library
 from components.roles.pod.paths import PROXY, SOCKET
 
 _FOLDER = "/usr/local/lib/tailrack"
@@ -17,7 +16,7 @@ SOURCE = f"{_FOLDER}/tailnet.c"
 CONF = "/etc/tailrack/tailnet-preload"
 # The path of the current library, for programs of root.
 _CURRENT = "/etc/tailrack/tailnet-library"
-_OPTIONS = ("-O2", "-fPIC", "-shared", "-Wl,-z,now")
+_OPTIONS = (*SHARED, "-Wl,-z,now")
 _LIBRARIES = ("-ldl", "-lpthread")
 _OF_ANY_VERSION = re.compile(r"tailnet-[0-9a-f]{12}\.so(\.new)?")
 # The lowest uid of users. Services with lower ones do not load the library, except Slurm's, which are root's.
@@ -52,26 +51,10 @@ def build_library(source: str, host: str) -> None:
     """Compile the library unless it exists, and remove older ones that no process uses."""
     path = library_path(source)
     if not files.exists(path):
-        _compile(source, path, host)
+        compile_library(source, SOURCE, path, (*_OPTIONS, *_LIBRARIES), host, named="the library for the tailnet")
+        note(f"built {path}")
     files.write(_CURRENT, path)
     remove_unused(path)
-
-
-def _compile(source: str, path: str, host: str) -> None:
-    files.write(SOURCE, source)
-    fresh = f"{path}.new"
-    files.remove(fresh)
-    on_disk = files.on_disk(fresh), files.on_disk(SOURCE)
-    ended = attempt("gcc", *_OPTIONS, "-o", *on_disk, *_LIBRARIES, keep_errors=True)
-    if not ended.ok:
-        files.remove(fresh)
-        raise Failure(
-            f"gcc cannot build the library for the tailnet: {ended.errors.strip()[-300:]}",
-            f"run 'gcc -shared -fPIC -o /tmp/library.so {SOURCE}' on {host}, repair gcc, then run up again",
-        )
-    files.set_mode(fresh, 0o755)
-    files.rename(fresh, path)
-    note(f"built {path}")
 
 
 def remove_unused(current: str) -> None:
