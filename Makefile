@@ -13,7 +13,7 @@ RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypoth
 # The files whose phrases codespell checks (.codespell.txt, pyproject.toml).
 PROSE = README.md CONTRIBUTING.md Makefile docs cli components stacks engine lab bench __main__.py .ci .github
 export STACK ENGINE COMMAND
-.PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors ssh-config shell github-keys trust down reap elastic burst burst-down role lint prose test test-unit test-engine test-lab test-faults test-machines test-gpu bench
+.PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors ssh-config shell github-keys trust down reap elastic burst burst-down role lint prose test test-rest test-all test-unit test-sdk test-engine test-lab test-faults test-machines test-gpu bench
 
 help:
 	@sed -n 's/^\([a-z-]*\): *[a-z._/ -]*## /\1\t/p' Makefile | expand -t 14
@@ -97,21 +97,29 @@ lint: setup-dev ## run ruff, import-linter, mypy, shellcheck, codespell, actionl
 prose:
 	@.venv/bin/codespell $(PROSE)
 
-UNIT_PACKAGES = pulumi_aws pulumi_gcp pulumi_nebius pulumi_tailscale machines
+# Provider SDKs are not in .venv, because the CLI would find them there and fetch the provider for every stack.
 INSTALL_PACKAGES = $(PYTHON) -m pip -q --disable-pip-version-check install --no-deps --no-compile --require-hashes --upgrade --target .tailrack/packages -r
 
-test-unit: setup-dev $(addprefix .tailrack/packages/,$(UNIT_PACKAGES)) ## run tests without daemons; five minutes
-	@$(PYTHON) -m pytest tests/unit -n 2 --dist loadfile
-
-# These packages are not in .venv, because the CLI would find them there and fetch the provider for every stack.
-# `machines` are those that only examples/machines has.
 .tailrack/packages/pulumi_%: requirements-%.txt
 	@$(INSTALL_PACKAGES) $<
 	@touch $@
 
+# `machines` are those that only examples/machines has.
 .tailrack/packages/machines: requirements-machines.txt
 	@$(INSTALL_PACKAGES) $<
 	@touch $@
+
+SDK_PACKAGES = $(addprefix .tailrack/packages/,pulumi_aws pulumi_gcp pulumi_nebius machines)
+
+# The parts of the engine's and the lab's tests that `make test` runs.
+QUICK_ENGINE = $(addprefix tests/engine/test_,engine_parity.py engine_run.py engine_secrets.py trust.py preview.py)
+QUICK_LAB = $(addprefix tests/lab/test_,cluster.py share.py jobs.py operating.py why.py sll.py slurm.py trust.py secrets.py)
+
+test-unit: setup-dev .tailrack/packages/pulumi_tailscale ## run tests without daemons and without SDKs of clouds
+	@$(PYTHON) -m pytest tests/unit -n 2 --dist loadfile -m "not proof and not sdk"
+
+test-sdk: setup-dev .tailrack/packages/pulumi_tailscale $(SDK_PACKAGES) ## run tests against SDKs of clouds, 500 MB
+	@$(PYTHON) -m pytest tests/unit -n 2 --dist loadfile -m sdk
 
 test-engine: setup-dev .tailrack/packages/pulumi_tailscale ## test the engines against a real SSH server
 	@$(PYTHON) -m pytest tests/engine -n 2
@@ -125,11 +133,22 @@ test-faults: setup-dev ## run all faults: kills, a partition, restarts, the secr
 	$(PYTHON) -m pytest -n 2 --hypothesis-seed=$$((16#$$FAULTS_SEED)) $(RANDOM_TESTS) && \
 	$(PYTHON) -m lab image >/dev/null && $(PYTHON) -m pytest -m "proof or story" -s --timeout 3600 tests/lab
 
-test: lint ## run all checks, the quick ones first
+test: lint ## run the quick checks: twelve minutes on two cores
 	@$(PYTHON) -m cli engine
 	@$(MAKE) --no-print-directory test-unit
-	@$(MAKE) --no-print-directory test-engine
-	@$(MAKE) --no-print-directory test-lab
+	@.venv/bin/python -m pytest $(QUICK_ENGINE) -n 2
+	@$(PYTHON) -m lab image >/dev/null
+	@$(PYTHON) -m pytest $(QUICK_LAB) -n 2 --dist loadfile
+	@echo "left out: SDKs of clouds, $$(ls tests/engine/test_*.py | wc -l) - $(words $(QUICK_ENGINE)) files of tests/engine, $$(ls tests/lab/test_*.py | wc -l) - $(words $(QUICK_LAB)) of tests/lab: make test-all"
+	@echo "left out: faults: make test-faults; virtual machines: make test-machines; real GPUs: make test-gpu"
+
+test-rest: setup-dev .tailrack/packages/pulumi_tailscale ## run what test-all has beyond `make test`
+	@$(MAKE) --no-print-directory test-sdk
+	@$(PYTHON) -m pytest tests/engine -n 2 $(addprefix --ignore=,$(QUICK_ENGINE))
+	@$(PYTHON) -m lab image >/dev/null
+	@$(PYTHON) -m pytest tests/lab -n 2 --dist loadfile $(addprefix --ignore=,$(QUICK_LAB))
+
+test-all: test test-rest ## run all tests but faults, virtual machines and GPUs: an hour
 
 # No setup: the machine may lack a network, and the archives contain everything (tests/gpu/pack.py).
 test-gpu: ## run tests on a machine with two NVIDIA GPUs and no network; archives: python -m tests.gpu.pack

@@ -71,5 +71,5 @@ ANSWERS: dict[str, Any] = {
 def require_package() -> None:
     """Leave a test out, loudly, where pulumi-aws is not at hand."""
     pytest.importorskip(
-        "pulumi_aws", reason="AWS IS NOT TESTED: pulumi-aws is not in .tailrack/packages; make test-unit"
+        "pulumi_aws", reason="AWS IS NOT TESTED: pulumi-aws is not in .tailrack/packages; make test-sdk"
     )

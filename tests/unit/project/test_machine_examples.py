@@ -29,10 +29,13 @@ CLOUDS: dict[str, dict[str, str]] = {
     "digitalocean": {"ssh_key": "12345"},
 }
 PRIVATE = "HOST-KEY-SECRET"
-pytestmark = pytest.mark.skipif(
-    not (PACKAGES / "pulumi_tls").is_dir(),
-    reason="EXAMPLES OF MACHINES ARE NOT TESTED: their packages are not in .tailrack/packages; make test-unit",
-)
+pytestmark = [
+    pytest.mark.sdk,
+    pytest.mark.skipif(
+        not (PACKAGES / "pulumi_tls").is_dir(),
+        reason="EXAMPLES OF MACHINES ARE NOT TESTED: their packages are not in .tailrack/packages; make test-sdk",
+    ),
+]
 
 
 @cache

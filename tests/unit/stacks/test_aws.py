@@ -21,6 +21,8 @@ from tests.unit.aws_stack import ANSWERS, AWS, require_package
 from tests.unit.configs import FIRST_KEY, HOST_KEY, RawConfig
 from tests.unit.recorded import Build
 
+pytestmark = pytest.mark.sdk
+
 
 @pytest.fixture
 def package() -> None:

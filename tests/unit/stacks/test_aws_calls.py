@@ -16,6 +16,8 @@ from tests.unit.aws_stack import ANSWERS, AWS, require_package
 from tests.unit.ec2_calls import Ec2, Refused
 from tests.unit.recorded import Build, Recorded, Registered
 
+pytestmark = pytest.mark.sdk
+
 EAST, WEST = "us-east-1", "us-west-2"
 
 
