@@ -2,7 +2,7 @@
 
 Brings up a lab of a head node and two nodes, lets it rest, and looks for some minutes at what the head node's container
 uses; then with monitoring, a receiver of alerts, prices and MLflow switched on, and with Grafana where TAILRACK_GRAFANA
-is the path of its archive, the same again; `sll` was watched and MLflow was asked before. Printed: CPU in per cent of a
+is the path of its archive, the same again; MLflow was asked before. Printed: CPU in per cent of a
 core, memory that is not cache, the difference, and what each service uses of both. CPU seconds of a machine with other
 things to do are dearer: the load is printed. Nothing is judged. PyPI has to be in reach, for MLflow's packages.
 """
@@ -123,7 +123,6 @@ def everything(container: Any) -> dict[str, Any]:
 def ask_once(container: Any) -> None:
     """Load each page once, so that memory that is allocated on use counts."""
     login = ["su", "-", "ada", "-c"]
-    container.exec_run([*login, "sll --json"])
     ask = f"{MLFLOW} -c 'import mlflow; print(mlflow.search_experiments()[0].name)'"
     result = container.exec_run([*login, f"MLFLOW_TRACKING_URI=http://$(tailscale ip -4):5000 {ask}"])
     if result.exit_code:

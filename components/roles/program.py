@@ -60,7 +60,6 @@ COMMANDS = {
     "share": "components.roles.nfs_exports.share",
     "sign": "components.roles.ssh_trust.sign",
     "sll": "components.roles.sll.sll",
-    "sll-reader": "components.roles.sll.reader",
     "slurm-room": "components.roles.slurm.room",
     "spot-notice": "components.roles.spot_notice.watch",
     "step": "components.node.step.main",

@@ -1,10 +1,8 @@
-"""`sll`: users see real jobs, and slurmctld is asked as often for a hundred of them as for one."""
+"""`sll`: users see real jobs."""
 
 from __future__ import annotations
 
 import json
-import re
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +11,6 @@ import pytest
 from tests.lab.cluster import ClusterUnderTest, eventually
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J"
-READER = "systemctl show -P {} tailrack-live.service"
 
 
 @pytest.fixture
@@ -28,12 +25,6 @@ def seen(cluster: ClusterUnderTest) -> dict[str, Any]:
     """What ada is shown, as programs read it."""
     told: dict[str, Any] = json.loads(cluster.run_as("ada", "head", "sll --json"))
     return told
-
-
-def asked(cluster: ClusterUnderTest) -> int:
-    """How often slurmctld was asked for all jobs."""
-    found = re.search(r"REQUEST_JOB_INFO .*count:([0-9]+)", cluster.run("head", "sdiag"))
-    return int(found[1]) if found else 0
 
 
 def test_a_user_sees_what_runs_and_why_another_job_waits_and_no_name_reaches_the_terminal(
@@ -53,27 +44,3 @@ def test_a_user_sees_what_runs_and_why_another_job_waits_and_no_name_reaches_the
     shown = quiet.run_as("ada", "head", "sll")
     assert "train" in shown
     assert not set(shown) & {"\x1b", "\x07"}
-
-
-def test_a_hundred_who_watch_cost_slurmctld_one(quiet: ClusterUnderTest) -> None:
-    seen(quiet)
-    before, begin = asked(quiet), time.monotonic()
-    quiet.run("head", "for i in $(seq 100); do runuser -u ada -- sll --json >/dev/null & done; wait", 300)
-    lasted = time.monotonic() - begin
-    # The reader's, and what else looks at jobs meanwhile.
-    assert asked(quiet) - before <= lasted / 5 + 5
-
-
-def test_the_reader_is_nobody_and_users_write_nothing_that_it_writes(quiet: ClusterUnderTest) -> None:
-    seen(quiet)
-    process = quiet.run("head", READER.format("MainPID")).strip()
-    assert quiet.run("head", f"ps -o uid= -p {process}").strip() not in ("0", "6001")
-    for attempt in ("touch /run/tailrack-live/x", "rm /run/tailrack-live/live.json", "rm /run/tailrack-live.socket"):
-        assert quiet.attempt("head", f"runuser -u ada -- {attempt}").returncode != 0, attempt
-
-
-@pytest.mark.proof
-def test_nobody_asks_slurmctld_when_nobody_watches(quiet: ClusterUnderTest) -> None:
-    seen(quiet)
-    eventually(lambda: quiet.run("head", READER.format("ActiveState")).strip() != "active", 90, "the reader ends")
-    assert seen(quiet)["nodes"] == 3

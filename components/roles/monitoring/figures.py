@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from components.roles.budget.spending import read_budget, spending
 from components.roles.monitoring.budget_figures import budget_figures
-from components.roles.monitoring.certificate_figures import certificate_figures
 from components.roles.monitoring.cost_figures import cost_figures
 from components.roles.monitoring.exposition import Metric, exposition
 from components.roles.monitoring.gpu_figures import QUERY, gpu_figures
@@ -111,8 +112,17 @@ def gpus() -> Sequence[Metric]:
 
 
 def certificate() -> Sequence[Metric]:
-    """Collect the end of the SSH certificate, if the machine has one."""
-    return certificate_figures(CERTIFICATE.read_text(encoding="utf-8")) if CERTIFICATE.exists() else ()
+    """Collect the end of the SSH certificate, if the machine has one that ends."""
+    if not CERTIFICATE.exists():
+        return ()
+    shown = _output("env", "LC_ALL=C", "TZ=UTC", "ssh-keygen", "-L", "-f", str(CERTIFICATE))
+    # The first line of this form: a principal, which the authority chooses, comes later.
+    valid = re.search(r"^ +Valid: (?:forever|after \S+|(?:from \S+ to|before) (\S+))$", shown, re.MULTILINE)
+    if not valid:
+        raise ValueError("ssh-keygen does not print when the certificate ends")
+    end = datetime.fromisoformat(f"{valid[1]}+00:00").timestamp() if valid[1] else None
+    text = "When the certificate of this machine's SSH host key ends."
+    return [Metric("tailrack_certificate_end_timestamp_seconds", text, [] if end is None else [({}, end)])]
 
 
 def _settings() -> Mapping[str, Any]:

@@ -1,46 +1,27 @@
-"""Install the command `sll` and its reader, which a socket starts when somebody watches."""
+"""Install the command `sll`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from components.node import files, systemd
-from components.node.files import File
-from components.node.run import run
 from components.node.step.step import Step
-from components.roles.sll.remove import COMMAND, READER, SERVICE, SOCKET, remove_reader
+
+COMMAND = "/usr/local/bin/sll"
+# A reader for all viewers, which stacks set up before 0.2.0 have.
+_READER, _READER_UNITS = "/usr/local/lib/tailrack/live-reader", ("tailrack-live.socket", "tailrack-live.service")
 
 
 @dataclass(frozen=True)
 class SllValues:
-    """Texts of the command, of the reader and of the reader's units.
-
-    sll_shared   whether all users may see the same jobs (no PrivateData)
-    """
+    """The command."""
 
     sll_program: str
-    sll_reader: str
-    sll_shared: bool
-    sll_socket: str
-    sll_service: str
 
 
 def services(step: Step, values: SllValues) -> None:
-    """Install both, or only the command."""
+    """Install it."""
     files.write(COMMAND, values.sll_program, 0o755)
-    if not values.sll_shared:
-        remove_reader()
-        return
-    changed = files.write_all(
-        [
-            File(READER, values.sll_reader, 0o755),
-            File(f"{systemd.UNITS}/{SERVICE}", values.sll_service),
-            File(f"{systemd.UNITS}/{SOCKET}", values.sll_socket),
-        ]
-    )
-    systemd.reload(SOCKET, SERVICE)
-    systemd.enable(SOCKET)
-    # This also ends a reader of the old version; the next viewer starts the new one.
-    if changed or not systemd.is_active(SOCKET):
-        run("systemctl", "stop", SERVICE, SOCKET)
-        run("systemctl", "start", SOCKET)
+    if files.exists(_READER):
+        systemd.retire(*_READER_UNITS)
+        files.remove(_READER)

@@ -1,11 +1,11 @@
-"""Build the snapshot of jobs and nodes that viewers get. Pure: reads slurmctld's output."""
+"""Build the snapshot of jobs and nodes of the cluster for `sll`. Pure: reads slurmctld's output."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from components.roles.tailrack_command.elastic_status import Status, renting
 from components.roles.tailrack_command.job import Job
@@ -15,8 +15,6 @@ from components.validation.node_names import node_names
 from components.validation.preflight.findings import plain
 from components.validation.slurm_nodes import Node
 
-# Between the end of one query and the next, so that a slow slurmctld gets fewer queries.
-EVERY_SECONDS = 5
 _SITE = "site-"
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=([0-9]+)")
 
@@ -168,12 +166,3 @@ def _names(short: str) -> list[str]:
         return node_names(short)
     except ValueError:
         return []
-
-
-def read_snapshot(text: str) -> Snapshot:
-    """Read the reader's file. Raise ValueError for other content."""
-    data: Any = json.loads(text)
-    if not isinstance(data, dict) or data.keys() != Snapshot.__annotations__.keys():
-        raise ValueError("no snapshot")
-    result: Snapshot = data  # type: ignore[assignment]
-    return result

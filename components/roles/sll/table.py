@@ -44,7 +44,7 @@ def summary(seen: Snapshot, now: float) -> list[str]:
     ]
     age = now - seen["time"]
     if seen["error"] or age > OLD_SECONDS:
-        lines.append(f"this view is {_duration(age)} old: {plain(seen['error']) or 'the reader is late'}")
+        lines.append(f"this view is {_duration(age)} old: {plain(seen['error']) or 'slurmctld answers late'}")
     return lines
 
 
@@ -92,10 +92,7 @@ def _cells(row: Row, now: float) -> tuple[str, ...]:
     name = f"{row['name']}: {row['why']}" if row["why"] else row["name"]
     since = _duration(elapsed(row, now)) if row["start"] else ""
     nodes = row["nodes"] or str(row["count"])
-    # The reader cleaned these texts too, but a terminal must not depend on another program.
-    # A reader of the last release, which an update replaces in a moment, does not write all of them.
-    more = (row.get("gpu_idle", ""), row.get("gpu_memory", ""), row.get("gpu_hours", ""), row.get("cost", ""))
-    gpus = (str(row["gpus"]), row["gpu_use"], *more)
+    gpus = (str(row["gpus"]), row["gpu_use"], row["gpu_idle"], row["gpu_memory"], row["gpu_hours"], row["cost"])
     cells = (row["job"], row["user"], nodes, *gpus, since, row["state"], ",".join(row["sites"]), name)
     return tuple(plain(cell) for cell in cells)
 

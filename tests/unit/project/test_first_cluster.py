@@ -137,11 +137,10 @@ def test_the_head_nodes_programs_have_these_subcommands_and_options(monkeypatch:
 
 
 def test_the_live_view_has_these_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    class NoSlurm:
-        def first(self) -> None:
-            raise SlurmError("nobody answers")
+    def no_slurm(_: float) -> None:
+        raise SlurmError("nobody answers")
 
-    monkeypatch.setattr(sll, "Watch", NoSlurm)
+    monkeypatch.setattr(sll, "query", no_slurm)
     given = [*words_after("sll")]
     assert given
     # 1 for the answer that is not there; words that it does not know end it before that.

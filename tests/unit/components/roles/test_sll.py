@@ -1,4 +1,4 @@
-"""`sll`: what watchers are shown, and the one reader behind it."""
+"""`sll`: what viewers see."""
 
 from __future__ import annotations
 
@@ -6,29 +6,23 @@ import json
 import os
 import pty
 import select
-import socket
 import subprocess
 import sys
 import termios
-import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from components.roles.sll import query, reader, sll, watch
-from components.roles.sll.role import role
-from components.roles.sll.snapshot import Snapshot, brief, gpus_of, read_sites, read_snapshot, snapshot
+from components.roles.sll import query, sll
+from components.roles.sll.snapshot import Snapshot, brief, gpus_of, read_sites, snapshot
 from components.roles.sll.table import page, summary, table
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.slurm import SlurmError
 from components.roles.tailrack_command.wait_reason import Why
 from components.validation.slurm_nodes import Node
-from stacks.config import parse
-from tests.unit.configs import LAB
 
 NOW = 1_790_000_000
 RUNS = Job(
@@ -73,11 +67,6 @@ def test_figures_of_gpus_are_shown_where_the_terminal_has_room_for_them() -> Non
     # The most useful ones stay longest.
     assert "COST" in table(rows, NOW, 110)[0]
     assert "GPU MEM" not in table(rows, NOW, 110)[0]
-    old = [
-        {key: value for key, value in row.items() if key not in ("gpu_idle", "gpu_memory", "gpu_hours", "cost")}
-        for row in rows
-    ]
-    assert "35 %" in table(old, NOW)[1]  # type: ignore[arg-type]
 
 
 def test_a_job_that_waits_for_nodes_that_are_out_says_which() -> None:
@@ -98,12 +87,11 @@ def test_jobs_that_have_ended_are_not_shown() -> None:
 )
 def test_what_users_write_cannot_reach_a_terminal(name: str) -> None:
     hostile = Job(7, name, name, 6001, ("PENDING",), reason=name, nodes=name, features=name, resources=name)
-    found = read_snapshot(json.dumps(seen(hostile)))
+    found = seen(hostile)
     for line in [*page(found, NOW, 40), *table(found["jobs"], NOW)]:
         assert line.isprintable()
         assert len(line) < 700
-    # Nor does it where somebody else has written the file.
-    found["jobs"][0]["name"] = found["error"] = name
+    found["error"] = name
     assert all(line.isprintable() for line in page(found, NOW, 40))
 
 
@@ -142,98 +130,17 @@ def test_a_page_is_as_high_as_the_screen_and_says_what_is_not_on_it() -> None:
 
 def test_what_is_old_says_how_old_and_why() -> None:
     assert len(summary({**seen(), "time": NOW - 5}, NOW)) == 1
-    assert summary({**seen(), "time": NOW - 90}, NOW)[1] == "this view is 1:30 old: the reader is late"
+    assert summary({**seen(), "time": NOW - 90}, NOW)[1] == "this view is 1:30 old: slurmctld answers late"
     assert summary({**seen(), "error": "slurmctld is gone"}, NOW)[1] == "this view is 0:00 old: slurmctld is gone"
-
-
-# The reader, with a real socket.
-
-
-class Reader:
-    """The reader's loop in a thread, with short times; `asked` is how often it asked Slurm (a fake)."""
-
-    def __init__(
-        self, folder: Path, answer: Callable[[float], Snapshot] = lambda now: {**seen(RUNS), "time": now}
-    ) -> None:
-        self.file, self.path, self.asked = folder / "live.json", folder / "socket", 0
-        self.door = socket.socket(socket.AF_UNIX)
-        self.door.bind(str(self.path))
-        self.door.listen(4096)
-        self._answer = answer
-        self.thread = threading.Thread(target=reader.serve, args=(self.door, self.file, self._ask), daemon=True)
-
-    def _ask(self, now: float) -> Snapshot:
-        self.asked += 1
-        return self._answer(now)
-
-    def knock(self) -> None:
-        with socket.socket(socket.AF_UNIX) as one:
-            one.connect(str(self.path))
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "EVERY_SECONDS", 0.4)
-    monkeypatch.setattr(reader, "IDLE_SECONDS", 1.5)
-    monkeypatch.setattr(reader, "TURN_SECONDS", 0.02)
-
-
-@pytest.mark.usefixtures("quick")
-def test_a_hundred_who_watch_have_slurm_asked_as_often_as_one_and_nobody_not_at_all(tmp_path: Path) -> None:
-    one = Reader(tmp_path)
-    one.knock()
-    begin = time.monotonic()
-    one.thread.start()
-    for _ in range(100):
-        one.knock()
-        time.sleep(0.01)
-    one.thread.join(30)
-    lasted = time.monotonic() - begin
-    assert not one.thread.is_alive(), "it ends when nobody watches"
-    assert 2 <= one.asked <= lasted / 0.4 + 1
-    assert one.file.stat().st_mode & 0o777 == 0o644
-    assert read_snapshot(one.file.read_text())["jobs"][0]["job"] == "7"
-
-
-@pytest.mark.usefixtures("quick")
-def test_a_slurmctld_that_does_not_answer_leaves_what_was_seen_last_with_the_error(tmp_path: Path) -> None:
-    answers = iter([{**seen(RUNS), "time": 5.0}])
-
-    def ask(_: float) -> Snapshot:
-        for each in answers:
-            return each  # type: ignore[return-value]
-        raise SlurmError("slurmctld has not answered")
-
-    one = Reader(tmp_path, ask)
-    one.thread.start()
-    one.thread.join(30)
-    found = read_snapshot(one.file.read_text())
-    assert (found["time"], found["error"], len(found["jobs"])) == (5.0, "slurmctld has not answered", 1)
-
-
-def test_the_reader_is_nothing_to_be_started_by_hand(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delenv("LISTEN_FDS", raising=False)
-    assert reader.main([]) == 1
-    assert "tailrack-live.socket starts this program" in capsys.readouterr().err
 
 
 # The command.
 
 
-@pytest.fixture
-def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
-    """A reader that listens and has written once; its loop does not run."""
-    one = Reader(tmp_path)
-    monkeypatch.setattr(watch, "SOCKET", one.path)
-    monkeypatch.setattr(watch, "FILE", one.file)
-    reader.write(one.file, {**seen(RUNS, WAITS), "time": time.time()})
-    return one
-
-
-@pytest.mark.usefixtures("served")
-def test_without_a_terminal_it_prints_once_and_programs_read_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_it_prints_once_and_programs_read_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sll, "query", lambda now: {**seen(RUNS, WAITS), "time": now})
     assert sll.main([]) == 0
     assert capsys.readouterr().out.startswith("1 running, 1 waiting; 3 nodes, 1 out (b1)")
     assert sll.main(["--json"]) == 0
@@ -242,47 +149,6 @@ def test_without_a_terminal_it_prints_once_and_programs_read_json(capsys: pytest
         ("7", ["cloud-a"], True),
         ("8", [], False),
     ]
-
-
-def test_a_door_that_is_full_is_no_error_and_one_that_is_shut_is(
-    served: Reader, capsys: pytest.CaptureFixture[str]
-) -> None:
-    served.door.listen(0)
-    knocks = [socket.socket(socket.AF_UNIX) for _ in range(2)]
-    for each in knocks:
-        each.setblocking(False)
-        each.connect_ex(str(served.path))
-    assert sll.main(["--json"]) == 0
-    for each in knocks:
-        each.close()
-    served.door.close()
-    assert sll.main([]) == 1
-    assert "sll: cannot connect to the reader; see 'systemctl status tailrack-live.socket'" in capsys.readouterr().err
-
-
-def test_it_says_what_slurm_says_where_nothing_was_ever_seen(
-    served: Reader, capsys: pytest.CaptureFixture[str]
-) -> None:
-    reader.write(served.file, {**seen(), "time": 0, "error": "slurmctld has not answered for 30 s"})
-    assert sll.main([]) == 1
-    assert capsys.readouterr().err == "sll: slurmctld has not answered for 30 s\n"
-
-
-def test_where_jobs_are_private_each_asks_for_itself_and_not_more_often_than_a_reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[float] = []
-
-    def ask(now: float) -> Snapshot:
-        asked.append(now)
-        return seen(RUNS)
-
-    monkeypatch.setattr(watch, "SOCKET", tmp_path / "none")
-    monkeypatch.setattr(watch, "query", ask)
-    one = watch.Watch()
-    for _ in range(10):
-        assert one.first()["jobs"]
-    assert len(asked) == 1
 
 
 def test_slurm_is_asked_once_for_jobs_and_once_for_nodes_and_another_form_is_one_sentence(
@@ -302,16 +168,25 @@ def test_slurm_is_asked_once_for_jobs_and_once_for_nodes_and_another_form_is_one
         query.query(NOW)
 
 
-def test_on_a_terminal_q_ends_it_and_the_terminal_is_as_before(served: Reader, tmp_path: Path) -> None:
-    program = (
-        "import sys; from pathlib import Path; from components.roles.sll import sll, watch\n"
-        f"watch.SOCKET, watch.FILE = Path({str(served.path)!r}), Path({str(served.file)!r})\nsys.exit(sll.main([]))"
-    )
+def test_on_a_terminal_an_error_stays_beside_the_last_view_and_q_ends_it(tmp_path: Path) -> None:
+    (tmp_path / "seen").write_text(json.dumps({**seen(RUNS, WAITS), "time": time.time()}))
+    program = f"""
+import json, sys
+from components.roles.sll import sll
+from components.roles.tailrack_command.slurm import SlurmError
+answers = [json.load(open({str(tmp_path / "seen")!r}))]
+def query(now):
+    if not answers:
+        raise SlurmError("slurmctld is gone")
+    return answers.pop()
+sll.query, sll.EVERY_SECONDS, sll.TURN_SECONDS = query, 0.1, 0.1
+sys.exit(sll.main([]))
+"""
     ours, theirs = pty.openpty()
     before = termios_of(theirs)
     with subprocess.Popen([sys.executable, "-c", program], stdin=theirs, stdout=theirs, stderr=theirs) as one:
-        shown = until(ours, b"q quits")
-        assert b"train" in shown
+        assert b"train" in until(ours, b"q quits")
+        assert b"train" in until(ours, b"old: slurmctld is gone") + until(ours, b"q quits")
         os.write(ours, b"q")
         assert one.wait(30) == 0
     assert until(ours, b"\x1b[?1049l")
@@ -330,17 +205,3 @@ def until(terminal: int, word: bytes) -> bytes:
         if select.select([terminal], [], [], 1)[0]:
             shown += os.read(terminal, 65536)
     return shown
-
-
-@pytest.mark.parametrize(
-    ("settings", "shared"),
-    [
-        ({}, True),
-        ({"PrivateData": "none"}, True),
-        ({"privatedata": "jobs"}, False),
-        ({"PrivateData": '"jobs,usage"'}, False),
-    ],
-)
-def test_where_slurm_conf_keeps_jobs_private_there_is_no_reader(settings: dict[str, str], shared: bool) -> None:
-    config = parse({**LAB, "slurm": {"settings": settings}}, base_dir=Path())
-    assert role(config).values["SLL_SHARED"] is shared
