@@ -8,7 +8,7 @@ from dataclasses import asdict
 from docker.errors import DockerException
 from requests import RequestException
 
-from lab import docker_daemon, images, network, node, pod_restarts
+from lab import docker_daemon, images, network, node
 from lab.errors import LabError
 from lab.profiles.machine import PROFILES
 from lab.spec import NetworkSpec, NodeSpec, PoolSpec, parse
@@ -39,8 +39,6 @@ def _parser() -> argparse.ArgumentParser:
     ):
         command = commands.add_parser(name, help=f"{text}, as the JSON on stdin says")
         command.add_argument("action", choices=["up", "down"])
-    pods = commands.add_parser("pod", help="a pod's stop, start or replacement, as the JSON for `node up` names it")
-    pods.add_argument("action", choices=["stop", "start", "recreate"])
     return parser
 
 
@@ -67,11 +65,6 @@ def _command(arguments: argparse.Namespace) -> str:
             return json.dumps(asdict(node.up(client, parse(NodeSpec, sys.stdin.read()))))
         case "node":
             node.down(client, parse(NodeSpec, sys.stdin.read()))
-        case "pod" if arguments.action == "stop":
-            pod_restarts.stop(client, parse(NodeSpec, sys.stdin.read()))
-        case "pod":
-            again = pod_restarts.start if arguments.action == "start" else pod_restarts.recreate
-            return json.dumps(asdict(again(client, parse(NodeSpec, sys.stdin.read()))))
     return ""
 
 

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lab.played_cloud.account import Account, Machine
-from lab.played_cloud.server import READ, WRITE, PlayedCloud, serve
+from tests.played_cloud.account import Account, Machine
+from tests.played_cloud.server import READ, WRITE, PlayedCloud, serve
 
 API_KEY, READ_ONLY_KEY = "secret_played_cloud_writes.abc123", "secret_played_cloud_reads.abc123"
 TYPE, OTHER_TYPE, EAST, WEST = "gpu_1x_played", "gpu_8x_played", "us-east-1", "us-west-2"

@@ -20,10 +20,10 @@ from cli.elastic.run import Run
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
 from engine.events import Event
-from lab.played_cloud.server import PlayedCloud
 from tests.engine.run_pool import NODES
 from tests.engine.stack_under_test import Stack
 from tests.engine.test_rental import PROGRAM, ROOT
+from tests.played_cloud.server import PlayedCloud
 from tests.rented_doors import API_KEY, EAST, TYPE, played_cloud
 
 FREE, ASKED = "IDLE CLOUD POWERED_DOWN", "ALLOCATED CLOUD POWERING_UP NOT_RESPONDING"

@@ -15,9 +15,9 @@ import pytest
 
 from cli.pulumi.deployment import Deployment
 from engine.events import Event, Summary
-from lab.played_cloud.server import PlayedCloud
 from tests.chance import dice
 from tests.engine.stack_under_test import Stack
+from tests.played_cloud.server import PlayedCloud
 from tests.rented_doors import API_KEY, EAST, TYPE, played_cloud
 
 ROOT = Path(__file__).parents[2]

@@ -24,12 +24,13 @@ from cli.pulumi.find_engine import IN_PROCESS, Found
 from cli.pulumi.workspace import PROJECT, ROOT, Workspace
 from engine.events import Event, Summary
 from lab import docker_daemon as lab_engine
-from lab import network, pod_restarts
+from lab import network
 from lab import node as machine
 from lab.identity import container_name, lab_id
 from lab.profiles.machine import Like
 from lab.spec import NetworkSpec
 from lab.spec import NodeSpec as MachineSpec
+from tests.lab import pod_restarts
 
 _KEPT = "TAILRACK_TESTS_ARTIFACTS"
 ARTIFACTS = os.environ.pop("TAILRACK_ARTIFACTS", None) or os.environ.get(_KEPT)

@@ -1,4 +1,4 @@
-"""Jobs rent machines: an elastic pool at the played cloud (lab/played_cloud). The bill is zero at the end.
+"""Jobs rent machines: an elastic pool at the played cloud (tests/played_cloud). The bill is zero at the end.
 
 The tests share one cluster and one pool, and run in the order of this file.
 """
@@ -17,14 +17,14 @@ import pytest
 
 from cli import lab_commands
 from cli.pulumi.find_engine import Found
-from lab.played_cloud.account import Account, Machine
-from lab.played_cloud.containers import Containers
-from lab.played_cloud.server import WRITE, PlayedCloud, serve
 from tests.chance import dice
 from tests.lab.cluster import ClusterUnderTest, eventually
 from tests.lab.elastic_pool import ElasticStack, flags, is_down, output, submit, why
 from tests.lab.pool_under_test import bring_up_head_alone
 from tests.lab.sealer import sealer_of
+from tests.played_cloud.account import Account, Machine
+from tests.played_cloud.containers import Containers
+from tests.played_cloud.server import WRITE, PlayedCloud, serve
 
 API_KEY = "secret_played_cloud_writes.abc123"
 TYPE, PRICE_CENTS = "gpu_1x_played", 129

@@ -1,4 +1,4 @@
-"""Machines that a stack rents from the played cloud (lab/played_cloud), uses and returns; the bill is zero at the end.
+"""Machines that a stack rents from the played cloud, uses and returns; the bill is zero at the end.
 
 The tests share one cluster and one played cloud, and run in the order of this file.
 """
@@ -18,12 +18,12 @@ import pytest
 from cli import lab_commands
 from cli.pulumi.find_engine import Found
 from cli.pulumi.workspace import PROJECT
-from lab.played_cloud.account import Account
-from lab.played_cloud.containers import Containers
-from lab.played_cloud.server import READ, WRITE, PlayedCloud, serve
 from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, dev_config, eventually
 from tests.lab.pool_under_test import PoolUnderTest
 from tests.lab.sealer import sealer_of
+from tests.played_cloud.account import Account
+from tests.played_cloud.containers import Containers
+from tests.played_cloud.server import READ, WRITE, PlayedCloud, serve
 
 API_KEY, READ_ONLY_KEY = "secret_played_cloud_writes.abc123", "secret_played_cloud_reads.abc123"
 TYPE, PRICE_CENTS = "gpu_1x_played", 129

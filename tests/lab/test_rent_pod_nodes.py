@@ -10,12 +10,12 @@ import pytest
 
 from cli import lab_commands
 from cli.pulumi.find_engine import Found
-from lab.played_cloud.account import Account
-from lab.played_cloud.pods import Pods
-from lab.played_cloud.server import WRITE, PlayedCloud, serve
 from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, eventually
 from tests.lab.pool_under_test import PoolUnderTest, bring_up_head_alone
 from tests.lab.sealer import sealer_of
+from tests.played_cloud.account import Account
+from tests.played_cloud.pods import Pods
+from tests.played_cloud.server import WRITE, PlayedCloud, serve
 
 pytestmark = pytest.mark.proof
 

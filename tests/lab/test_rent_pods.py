@@ -16,15 +16,15 @@ from engine.events import Event, Summary
 from lab import docker_daemon, network
 from lab.identity import CHECKOUT, lab_id
 from lab.keys import ensure_client_key
-from lab.played_cloud.account import Account
-from lab.played_cloud.pods import Pods
-from lab.played_cloud.server import WRITE, PlayedCloud, serve
 from lab.spec import NetworkSpec
 from stacks.sites.rented.model import RentedNode
 from stacks.sites.rented.present import look
 from stacks.sites.runpod.model import RunPodSite
 from tests.engine.conftest import deploy, host, stack  # noqa: F401
 from tests.engine.stack_under_test import Stack
+from tests.played_cloud.account import Account
+from tests.played_cloud.pods import Pods
+from tests.played_cloud.server import WRITE, PlayedCloud, serve
 
 LAB = lab_id(CHECKOUT, "rentpods")
 API_KEY, TYPE, REGION = "rpa_played.abc123", "NVIDIA_L4", "us-ks-2"

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from lab.played_cloud.server import Fault, PlayedCloud
 from stacks.rental import account as account_program
 from stacks.rental import api as api_module
 from stacks.rental import machine as machine_program
@@ -18,6 +17,7 @@ from stacks.rental.api import ApiError
 from stacks.rental.cloud import Cloud
 from stacks.rental.clouds import account
 from stacks.rental.machine import Clock, Rental, RentalError
+from tests.played_cloud.server import Fault, PlayedCloud
 from tests.rented_doors import API_KEY, EAST, OTHER_TYPE, READ_ONLY_KEY, TYPE, WEST, Doors, played_cloud
 
 OWNER = "0123456789ab"

@@ -15,8 +15,6 @@ from typing import Any
 
 import pytest
 
-from lab.played_cloud.account import Account, Machine
-from lab.played_cloud.server import WRITE, PlayedCloud, serve
 from stacks.config import ConfigError, PoolConfig, StackConfig, parse
 from stacks.rental import runpod
 from stacks.rental.api import ApiError
@@ -25,6 +23,8 @@ from stacks.rental.clouds import account
 from stacks.rental.machine import Rental
 from stacks.sites.rented.user_data import user_data
 from stacks.sites.runpod.model import IMAGE, RunPodSite
+from tests.played_cloud.account import Account, Machine
+from tests.played_cloud.server import WRITE, PlayedCloud, serve
 from tests.unit.configs import AUTH_KEY, PRIVATE_KEY
 
 LOGIN_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHRlc3Q="

@@ -89,7 +89,7 @@ def test_no_field_of_the_head_node_takes_a_value_of_another_kind() -> None:
         (name, repr(found))
         for name in {*OF_THE_HEAD} - {"slurm_version"}
         for value in HOSTILE
-        for fields in (HEAD.fields or (), REGISTER.fields or ())
+        for fields in (HEAD.fields or {}, REGISTER.fields or {})
         if name in fields and not (name == "fabric" and value is None)
         if (found := read(fields, {**OF_THE_HEAD, name: value})[name]) is not None
     }
@@ -148,7 +148,7 @@ def test_no_field_of_a_node_takes_a_value_of_another_kind() -> None:
         for name in answer.fields or ():
             for value in HOSTILE:
                 tried += 1
-                row = read(answer.fields, {**GOOD, name: value})
+                row = read(answer.fields or {}, {**GOOD, name: value})
                 if row[name] is None:
                     assert row["problem"] == f"its answer has no valid {name}", value
                 else:

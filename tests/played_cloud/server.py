@@ -13,10 +13,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl
 
-from lab.played_cloud.account import Account, TooFast
-from lab.played_cloud.digitalocean_api import DigitalOceanApi
-from lab.played_cloud.lambda_api import PREFIX, LambdaApi
-from lab.played_cloud.runpod_api import RunPodApi
+from tests.played_cloud.account import Account, TooFast
+from tests.played_cloud.digitalocean_api import DigitalOceanApi
+from tests.played_cloud.lambda_api import PREFIX, LambdaApi
+from tests.played_cloud.runpod_api import RunPodApi
 
 WRITE, READ = "write", "read"
 # By the word that configs use. Each has a prefix, which no path of another API begins with.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl
 
-from lab.played_cloud.account import ACTIVE, BOOTING, ENDED, Account, Machine, NoCapacity, QuotaExceeded
+from tests.played_cloud.account import ACTIVE, BOOTING, ENDED, Account, Machine, NoCapacity, QuotaExceeded
 
 PREFIX = "/runpod/v2"
 _CREATE = {"name", "image", "gpu", "cloud", "args", "ports", "disk", "mounts", "env"}

@@ -7,10 +7,11 @@ import json
 import shlex
 from pathlib import Path
 
-from lab import docker_daemon, node, pod, pod_restarts
+from lab import docker_daemon, node, pod
 from lab.node import NodeAddress
-from lab.played_cloud.account import Machine
-from lab.played_cloud.containers import Containers, other_key
+from tests.lab import pod_restarts
+from tests.played_cloud.account import Machine
+from tests.played_cloud.containers import Containers, other_key
 
 _HOST_KEY = "tailrack_host_key"
 

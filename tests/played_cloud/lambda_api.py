@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from lab.played_cloud.account import ACTIVE, BOOTING, ENDED, Account, Machine, NoCapacity, QuotaExceeded
+from tests.played_cloud.account import ACTIVE, BOOTING, ENDED, Account, Machine, NoCapacity, QuotaExceeded
 
 PREFIX = "/api/v1"
 _LAUNCH = {"region_name", "instance_type_name", "ssh_key_names"}

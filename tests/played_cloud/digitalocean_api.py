@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lab.played_cloud.account import ACTIVE, BOOTING, ENDED, Account, Machine, NoCapacity, QuotaExceeded
+from tests.played_cloud.account import ACTIVE, BOOTING, ENDED, Account, Machine, NoCapacity, QuotaExceeded
 
 PREFIX = "/v2"
 _CREATE = {"name", "region", "size", "image", "ssh_keys", "user_data", "tags"}

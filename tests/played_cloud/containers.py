@@ -11,9 +11,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from lab import docker_daemon, network, node
 from lab.identity import container_name
-from lab.played_cloud.account import Machine
 from lab.profiles.machine import Like, login
 from lab.spec import NodeSpec, PoolSpec
+from tests.played_cloud.account import Machine
 
 # A machine at a cloud has the host keys of its user data, beside the lab's own one.
 _SSHD = "/etc/ssh/sshd_config.d/00-first-key.conf"
