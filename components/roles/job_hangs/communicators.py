@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 MOST_RANKS = 8
-# Kinds of findings, the clearest first.
-MISSING, ABSENT, BEHIND, DIFFERENT, EQUAL, NONE = "missing", "absent", "behind", "different", "equal", "none"
-KINDS = (MISSING, ABSENT, BEHIND, DIFFERENT, EQUAL, NONE)
+# Kinds of findings, the clearest first. PEER is EQUAL or NONE while some GPUs wait and others are idle (judge.py).
+MISSING, ABSENT, BEHIND, DIFFERENT = "missing", "absent", "behind", "different"
+PEER, EQUAL, NONE = "peer", "equal", "none"
+KINDS = (MISSING, ABSENT, BEHIND, DIFFERENT, PEER, EQUAL, NONE)
 
 
 @dataclass(frozen=True)
@@ -33,30 +34,25 @@ class Rank:
 
 
 @dataclass(frozen=True)
-class Group:
-    """Ranks that have launched the same number of operations. RAS's text names only the ranks of small groups."""
-
-    count: int
-    size: int
-    ranks: tuple[Rank, ...] = ()
-
-
-@dataclass(frozen=True)
 class Communicator:
     """A communicator.
 
-    operations  groups of ranks by operation. RAS's text has only operations whose groups differ
-    complete    whether `operations` has all of them
+    operations  ranks by the number of operations that they have launched, by operation
     missing     ranks whose process does not answer RAS
     absent      ranks whose process answers and does not belong to the communicator
     """
 
     name: str
     size: int
-    operations: Mapping[str, tuple[Group, ...]] = field(default_factory=dict)
-    complete: bool = False
+    operations: Mapping[str, Mapping[int, tuple[Rank, ...]]] = field(default_factory=dict)
     missing: tuple[Rank, ...] = ()
     absent: tuple[Rank, ...] = ()
+
+    @property
+    def ranks(self) -> set[Rank]:
+        """Return all ranks that RAS names."""
+        counted = (rank for counts in self.operations.values() for ranks in counts.values() for rank in ranks)
+        return {*counted, *self.missing, *self.absent}
 
 
 @dataclass(frozen=True)
@@ -92,37 +88,33 @@ def finding(communicators: Sequence[Communicator]) -> Finding:
     behind = {rank.program for item in by_size for rank in _ranks(item, ahead=False)}
     waiting = {rank.program for item in by_size for rank in _ranks(item, ahead=True)}
     causes = behind - waiting
-    uneven = [(item, name) for item in by_size for name, groups in sorted(item.operations.items()) if len(groups) > 1]
+    uneven = [(item, name) for item in by_size for name, counts in sorted(item.operations.items()) if len(counts) > 1]
     for item, name in uneven:
-        groups = item.operations[name]
-        most = max(group.count for group in groups)
-        late = [group for group in groups if group.count < most]
-        named = [rank for group in late for rank in group.ranks]
-        if named and not any(rank.program in causes for rank in named):
-            continue
-        total = sum(group.size for group in late)
-        if len(named) == total:
-            named = [rank for rank in named if rank.program in causes]
-            total = len(named)
-        count = min(group.count for group in late)
-        ranks = tuple(sorted(named, key=lambda rank: rank.number))[:MOST_RANKS]
-        return Finding(digest, BEHIND, name, count, most, item.size, ranks, total)
+        most = max(item.operations[name])
+        late = {
+            rank: count
+            for count, ranks in item.operations[name].items()
+            for rank in ranks
+            if count < most and rank.program in causes
+        }
+        if late:
+            ranks = tuple(sorted(late, key=lambda rank: rank.number))[:MOST_RANKS]
+            return Finding(digest, BEHIND, name, min(late.values()), most, item.size, ranks, len(late))
     if uneven:
         names = ",".join(sorted({name for _, name in uneven}))
         return Finding(digest, DIFFERENT, names, size=uneven[0][0].size)
-    launched = [(item, name) for item in by_size if item.complete for name, groups in item.operations.items() if groups]
     # All ranks have launched the same operations. The operation of which most were launched describes the job best.
-    best = max(launched, key=lambda pair: pair[0].operations[pair[1]][0].count, default=None)
-    if best is None or not (most := best[0].operations[best[1]][0].count):
-        return Finding(digest, NONE)
-    return Finding(digest, EQUAL, best[1], most, most, best[0].size)
+    launched = [
+        (max(counts), item.size, name) for item in by_size for name, counts in item.operations.items() if counts
+    ]
+    most, size, name = max(launched, key=lambda row: row[0], default=(0, 0, ""))
+    return Finding(digest, EQUAL, name, most, most, size) if most else Finding(digest, NONE, size=size)
 
 
 def _ranks(item: Communicator, *, ahead: bool) -> Iterable[Rank]:
-    for groups in item.operations.values():
-        most = max((group.count for group in groups), default=0)
-        if len(groups) > 1:
-            yield from (rank for group in groups if (group.count == most) == ahead for rank in group.ranks)
+    for counts in item.operations.values():
+        if len(counts) > 1:
+            yield from (rank for count, ranks in counts.items() if (count == max(counts)) == ahead for rank in ranks)
 
 
 def _digest(communicators: Iterable[Communicator]) -> str:
@@ -135,5 +127,6 @@ def _digest(communicators: Iterable[Communicator]) -> str:
 
 def _counts(item: Communicator) -> list[tuple[str, list[tuple[int, int]]]]:
     return sorted(
-        (name, sorted((group.count, group.size) for group in groups)) for name, groups in item.operations.items()
+        (name, sorted((count, len(ranks)) for count, ranks in counts.items()))
+        for name, counts in item.operations.items()
     )

@@ -1,4 +1,4 @@
-"""The command `job-hangs` on the head node, as root every two minutes by a timer: note and report jobs that hang.
+"""The command `job-hangs` on the head node, as root every minute by a timer: note and report jobs that hang.
 
 It asks only nodes that have a running job with GPUs. The user gets one message a job, by the receivers of job_reports
 and in the job's stderr.
@@ -14,7 +14,7 @@ from components.node import files
 from components.node.accounts import as_user
 from components.node.run import attempt
 from components.roles.job_hangs.judge import judge
-from components.roles.job_hangs.line import Hang, next_command, sentence, with_hang
+from components.roles.job_hangs.line import CLOCK_SECONDS, Hang, next_command, sentence, with_hang
 from components.roles.job_hangs.paths import ANSWER, LIMITS, REPORTED
 from components.roles.job_hangs.stall import Stall, stall_of
 from components.roles.job_reports.paths import MAIL_PROGRAM
@@ -24,27 +24,26 @@ from components.roles.ssh_trust.ask import MEMBERS
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.slurm import SlurmError
-from components.roles.tailrack_command.why import CLOCK_SECONDS
 from components.roles.usage.record import ask_each
 from components.validation.node_names import node_names
 
 LIMIT_SECONDS = 30
-# Another start would not help a job that has hung so often.
-MOST_RESTARTS = 3
+# A job with this word in its comment waits for requests, as a server does.
+EXEMPT = "may-wait"
 _SLURM = "slurm"
 
 
 def main(_: Sequence[str]) -> int:
     """Search once."""
-    words = (files.read(LIMITS) or "").split()
-    if not words:
+    minutes = (files.read(LIMITS) or "").strip()
+    if not minutes:
         return 0
     try:
         jobs, nodes, _sites = jobs_and_nodes()
     except SlurmError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    held = [job for job in jobs if _has_gpus(job)]
+    held = [job for job in jobs if _has_gpus(job) and EXEMPT not in job.comment.replace(",", " ").split()]
     members = {node.name for node in nodes}
     names = sorted({name for job in held for name in _names(job)} & members)
     stalls = ask_each(names, ANSWER, read_stalls) if names else {}
@@ -53,19 +52,13 @@ def main(_: Sequence[str]) -> int:
     marks = reported & {_mark(job) for job in held}
     for job in held:
         here = {name: stalls.get(name, {}).get(str(job.number)) for name in _names(job)}
-        hang = judge(here, int(words[0]), addresses)
+        hang = judge(here, int(minutes), addresses)
         # Samples of a run before a requeue.
         hang = hang if hang and hang.since > job.start - CLOCK_SECONDS else None
         note(job, hang)
-        if hang is None:
-            continue
-        if _mark(job) not in reported:
+        if hang and _mark(job) not in reported:
             report(job, hang)
             marks.add(_mark(job))
-        # One run later, so that the report explains the job while it hangs.
-        elif "requeue" in words[1:] and job.requeues and job.restarts < MOST_RESTARTS:
-            sys.stderr.write(f"requeueing job {job.number} of uid {job.user_number}, which hangs\n")
-            attempt("scontrol", "requeue", str(job.number), limit=LIMIT_SECONDS)
     if marks != reported:
         files.write(REPORTED, "\n".join(sorted(marks)), 0o600)
     return 0

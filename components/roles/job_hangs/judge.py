@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from components.roles.job_hangs.communicators import EQUAL, KINDS, NONE
+from components.roles.job_hangs.communicators import EQUAL, KINDS, MOST_RANKS, NONE, PEER
 from components.roles.job_hangs.line import Hang, Late
-from components.roles.job_hangs.stall import LateRank, Stall
+from components.roles.job_hangs.stall import LateRank, Stall, apart
 
 
 def judge(stalls: Mapping[str, Stall | None], minutes: int, addresses: Mapping[str, str]) -> Hang | None:
@@ -21,20 +21,28 @@ def judge(stalls: Mapping[str, Stall | None], minutes: int, addresses: Mapping[s
     # First sign: no GPU of the job has worked, and one waits.
     if not any(stall.waiting for stall in known.values()):
         return None
-    idle = any(stall.idle for stall in known.values())
-    # Second sign: RAS answered the same twice, the config's minutes apart.
+    # Second sign: RAS answered the same twice, far enough apart.
     found = [
         (KINDS.index(stall.finding.kind), name, stall.finding)
         for name, stall in known.items()
-        if stall.finding
-        and stall.unchanged >= minutes
-        and stall.finding.kind != NONE
-        # An idle GPU may prepare the next operation, which RAS does not show.
-        and not (stall.finding.kind == EQUAL and idle)
+        if stall.finding and stall.unchanged >= apart(minutes)
     ]
     if not found:
         return None
     _, _, finding = min(found, key=lambda row: row[:2])
+    since = max(stall.since for stall in known.values())
+    idle = sum(stall.idle for stall in known.values())
+    if finding.kind in (EQUAL, NONE) and idle and finding.size > 1:
+        # RAS counts no sends and receives, in which some ranks may wait for those with an idle GPU.
+        late = tuple(
+            Late(rank.number, name, rank.gpu, rank.process)
+            for name, stall in sorted(known.items())
+            for rank in (stall.finding.ranks if stall.finding else ())
+            if rank.here
+        )[:MOST_RANKS]
+        return Hang(since, PEER, size=finding.size, total=max(idle, len(late)), ranks=late)
+    if finding.kind == NONE:
+        return None
     nodes = {
         _program(rank): name
         for name, stall in known.items()
@@ -42,11 +50,12 @@ def judge(stalls: Mapping[str, Stall | None], minutes: int, addresses: Mapping[s
         for rank in stall.finding.ranks
         if rank.here
     }
+    # Those of EQUAL are ranks with an idle GPU.
+    named = () if finding.kind == EQUAL else finding.ranks
     ranks = tuple(
         Late(rank.number, nodes.get(_program(rank)) or addresses.get(rank.host, rank.host), rank.gpu, rank.process)
-        for rank in finding.ranks
+        for rank in named
     )
-    since = max(stall.since for stall in known.values())
     return Hang(since, finding.kind, finding.operation, finding.count, finding.most, finding.size, finding.total, ranks)
 
 

@@ -9,8 +9,10 @@ import re
 import time
 from dataclasses import dataclass
 
-from components.roles.job_hangs.communicators import ABSENT, BEHIND, DIFFERENT, KINDS, MISSING
+from components.roles.job_hangs.communicators import ABSENT, BEHIND, DIFFERENT, KINDS, MISSING, PEER
 
+# A node's clock differs by less from the head node's.
+CLOCK_SECONDS = 60
 # Separates the parts of a comment, as in usage/summary.py.
 _AFTER = "; "
 _NODE = r"[A-Za-z0-9.:-]{0,80}"
@@ -55,10 +57,10 @@ class Hang:
         )
 
 
-def read_hang(comment: str) -> Hang | None:
-    """Read a job's AdminComment; None if tailrack has noted no hang there."""
+def read_hang(comment: str, start: int) -> Hang | None:
+    """Read a job's AdminComment; None if tailrack has noted no hang there since the job's start in Unix seconds."""
     match = next(filter(None, map(_LINE.fullmatch, comment.split(_AFTER))), None)
-    if match is None:
+    if match is None or int(match["since"]) <= start - CLOCK_SECONDS:
         return None
     rows = [word.split("/") for word in match["ranks"].split(",") if word]
     ranks = tuple(Late(int(number), node, int(gpu), int(process)) for number, node, gpu, process in rows)
@@ -77,10 +79,9 @@ def sentence(hang: Hang) -> str:
     since = time.strftime("%H:%M", time.gmtime(hang.since))
     who = _who(hang)
     is_, has = ("is", "has") if hang.total == 1 else ("are", "have")
-    what = "operations" if hang.operation == "collective" else hang.operation
     wait = f"the others wait for {'it' if hang.total == 1 else 'them'} since {since} UTC"
     if hang.kind == BEHIND:
-        return f"It seems to hang: {who} {is_} behind: {hang.count} of {hang.most} {what}; {wait}."
+        return f"It seems to hang: {who} {is_} behind: {hang.count} of {hang.most} {hang.operation}; {wait}."
     if hang.kind == MISSING:
         return f"It seems to hang: {who} {'does' if hang.total == 1 else 'do'} not answer; {wait}."
     if hang.kind == ABSENT:
@@ -89,9 +90,15 @@ def sentence(hang: Hang) -> str:
         names = hang.operation.replace(",", ", ")
         what = f"its ranks launch different operations ({names}) and wait for each other since {since} UTC"
         return f"It seems to hang: {what}."
+    if hang.kind == PEER:
+        gpus = "an idle GPU" if hang.total == 1 else "idle GPUs"
+        return (
+            f"It seems to hang: {who} {has} {gpus}, and the others wait, perhaps for a send or receive, since {since} "
+            "UTC. No rank is behind in a collective operation."
+        )
     return (
-        f"It seems to hang: all {hang.size} ranks wait in {what} {hang.most} since {since} UTC, and none is behind. "
-        "Look for errors of a GPU or the network in the job's output (NCCL_DEBUG=WARN)."
+        f"It seems to hang: all {hang.size} ranks wait in {hang.operation} {hang.most} since {since} UTC, and none is "
+        "behind. Look for errors of a GPU or the network in the job's output (NCCL_DEBUG=WARN)."
     )
 
 

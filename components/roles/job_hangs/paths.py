@@ -11,8 +11,7 @@ OWNERS = f"{PRIVATE}/jobs"
 STALLS = f"{PRIVATE}/job-hangs"
 ASK_RAS = "/usr/local/lib/tailrack/ask-ras"
 ANSWER = f"{ANSWERS}/job-hangs"
-# On the head node: the minutes, and `requeue` if hanging jobs are requeued; and a line `number start` for each job
-# whose user got the message.
+# On the head node: the minutes, and a line `number start` for each job whose user got the message.
 LIMITS = "/etc/tailrack/job-hangs-limits"
 REPORTED = f"{PRIVATE}/job-hangs-reported"
 FINDER = "/usr/local/lib/tailrack/job-hangs"

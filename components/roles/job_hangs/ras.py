@@ -4,8 +4,7 @@
 
 RAS listens on a port of this machine, where any user may listen too. So only a port at which a process of the job
 listens is asked, and only one that the job's environment names or that is NCCL's default: other servers of the user
-could take a request for something else. The answer is bounded in size and time. NCCL before 2.28.7 has no JSON: it
-answers `SET FORMAT` with an error and `VERBOSE STATUS` with a text.
+could take a request for something else. The answer is bounded in size and time.
 
 All ranks on a machine listen on the same port, and the kernel chooses one for each connection. A stopped rank does not
 answer, so the request is repeated until another one gets it.
@@ -24,7 +23,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from components.roles.job_hangs.communicators import Communicator, Finding, Rank, finding
+from components.roles.job_hangs.communicators import EQUAL, MOST_RANKS, NONE, Communicator, finding
 from components.roles.job_hangs.ras_answer import read_answer
 
 DEFAULT_PORT = 28028
@@ -46,15 +45,25 @@ def main(arguments: Sequence[str]) -> int:
         communicators = read_answer(ask(place))
         # Another program of the user may share the port (SO_REUSEPORT).
         if communicators is not None and _is_of_job(communicators, {*environments}):
-            sys.stdout.write(as_json(finding(communicators)))
+            sys.stdout.write(as_json(communicators))
             break
     return 0
 
 
-def as_json(item: Finding) -> str:
-    """Return a finding as JSON; `here` says that a rank's machine is this one."""
-    rows = [{**asdict(rank), "here": is_local(rank.host)} for rank in item.ranks]
-    return json.dumps({**asdict(item), "ranks": rows})
+def as_json(communicators: Sequence[Communicator]) -> str:
+    """Return the finding as JSON; `here` says that a rank's machine is this one.
+
+    Where RAS shows no late rank, the ranks are those of this machine: one that sends or receives nothing may be late.
+    """
+    result = finding(communicators)
+    ranks = list(result.ranks)
+    if result.kind in (EQUAL, NONE):
+        # Numbers of the largest communicator, which is that of the whole job.
+        by_size = sorted(communicators, key=lambda item: item.size)
+        programs = {rank.program: rank for item in by_size for rank in item.ranks if is_local(rank.host)}
+        ranks = sorted(programs.values(), key=lambda rank: rank.number)[:MOST_RANKS]
+    rows = [{**asdict(rank), "here": is_local(rank.host)} for rank in ranks]
+    return json.dumps({**asdict(result), "ranks": rows})
 
 
 def processes_of(job: str) -> dict[int, str]:
@@ -143,15 +152,8 @@ def _rest(connection: socket.socket, answer: bytearray, end: float) -> str:
 
 def _is_of_job(communicators: Iterable[Communicator], processes: set[int]) -> bool:
     """Return whether ranks on this machine, if the answer names any, are processes of the job."""
-    named = {rank.process for item in communicators for rank in _ranks(item) if rank.process and is_local(rank.host)}
+    named = {rank.process for item in communicators for rank in item.ranks if rank.process and is_local(rank.host)}
     return not named or bool(named & processes)
-
-
-def _ranks(item: Communicator) -> Iterable[Rank]:
-    yield from (*item.missing, *item.absent)
-    for groups in item.operations.values():
-        for group in groups:
-            yield from group.ranks
 
 
 def is_local(host: str) -> bool:

@@ -17,10 +17,7 @@ def role(settings: ClusterSettings) -> Role:
     return Role(
         "job_hangs",
         after=("usage", "job_reports"),
-        values={
-            "JOB_HANGS_MINUTES": hangs.minutes if hangs else 0,
-            "JOB_HANGS_REQUEUE": bool(hangs and hangs.requeue),
-        },
+        values={"JOB_HANGS_MINUTES": hangs.minutes if hangs else 0},
         texts={
             "JOB_HANGS_ASK_RAS": launcher("ask-ras"),
             "JOB_HANGS_ANSWER": launcher("job-hangs-here"),

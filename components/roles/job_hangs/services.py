@@ -16,7 +16,6 @@ class FinderValues:
     """The program and its units; 0 minutes without job_hangs in the config."""
 
     job_hangs_minutes: int
-    job_hangs_requeue: bool
     job_hangs_finder: str
     job_hangs_unit: str
     job_hangs_timer: str
@@ -30,7 +29,7 @@ def services(step: Step, values: FinderValues) -> None:
     unit, timer = UNITS
     files.write_all(
         [
-            File(LIMITS, f"{values.job_hangs_minutes}{' requeue' if values.job_hangs_requeue else ''}"),
+            File(LIMITS, str(values.job_hangs_minutes)),
             File(FINDER, values.job_hangs_finder, 0o755),
             File(f"{systemd.UNITS}/{unit}", values.job_hangs_unit),
             File(f"{systemd.UNITS}/{timer}", values.job_hangs_timer),

@@ -2,7 +2,7 @@
 
 from components.settings.draft import Draft
 from components.settings.problems import Report
-from components.settings.section import Section, number, yes_no
+from components.settings.section import Section, number
 from components.settings.types import Whole
 
 
@@ -15,12 +15,7 @@ class JobHangs(Section):
         5,
         1440,
         breaks="jobs that write a checkpoint would be reported, or jobs that hang would not",
-        default=10,
-    )
-    requeue: bool = yes_no(
-        "requeue such a job two minutes after the report, three times at most, unless it was submitted with "
-        "`--no-requeue`",
-        default=False,
+        default=5,
     )
 
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from components.roles.job_hangs.communicators import KINDS, MOST_RANKS
-from components.roles.usage.samples import IDLE_PERCENT, Reading
+from components.roles.job_hangs.communicators import EQUAL, KINDS, MOST_RANKS, NONE
+from components.roles.usage.samples import Reading
 
-WAITING_PERCENT = 95
-WAITING_POWER = 0.4  # share of the power limit
-# RAS is asked first after so many samples, and again after the config's minutes; then in every fifth minute.
+# RAS is asked first after so many samples, and again at the sample of the config's minutes; then in every fifth minute.
 FIRST_SAMPLE = 2
 AGAIN_SAMPLES = 5
 _MOST = 2**53
@@ -78,38 +76,51 @@ def signs(readings: Iterable[Reading | None]) -> tuple[int, int] | None:
     """Return how many GPUs wait and how many are idle; None if one may work."""
     waiting = idle = 0
     for reading in readings:
-        if reading is None:
+        if reading is None or not (reading.idle or reading.waits):
             return None
-        if reading.percent < IDLE_PERCENT:
-            idle += 1
-        elif reading.percent >= WAITING_PERCENT and reading.limit and reading.power < WAITING_POWER * reading.limit:
-            waiting += 1
-        else:
-            return None
+        idle += reading.idle
+        waiting += reading.waits
     return (waiting, idle) if waiting or idle else None
 
 
 def after_sample(
     stall: Stall,
-    readings: Iterable[Reading | None],
+    readings: Sequence[Reading | None],
     now: int,
     minutes: int,
     ask: Callable[[], RasFinding | None] | None,
 ) -> Stall:
     """Return the stall after one more sample. `ask` asks RAS; None if there is no time for it now."""
-    found = signs(readings)
-    if found is None:
+    counts = signs(readings)
+    if counts is None:
         return Stall()
     samples = stall.samples + 1
-    stall = replace(stall, since=stall.since or now, samples=samples, waiting=found[0], idle=found[1])
+    stall = replace(stall, since=stall.since or now, samples=samples, waiting=counts[0], idle=counts[1])
     # Two answers that are far enough apart are enough.
-    wait = minutes if stall.finding and not stall.unchanged else AGAIN_SAMPLES
+    wait = apart(minutes) if stall.finding and not stall.unchanged else AGAIN_SAMPLES
     if ask is None or samples < FIRST_SAMPLE or (stall.asked and samples - stall.asked < wait):
         return stall
-    answer = ask()
+    answer = _with_idle_ranks(ask(), readings)
     if answer and stall.finding and answer.digest == stall.finding.digest:
-        return replace(stall, asked=samples, unchanged=samples - stall.first)
+        return replace(stall, asked=samples, unchanged=samples - stall.first, finding=answer)
     return replace(stall, asked=samples, first=samples, unchanged=0, finding=answer)
+
+
+def apart(minutes: int) -> int:
+    """Return the minutes between two answers of RAS, so that both fit into the config's minutes."""
+    return minutes - FIRST_SAMPLE
+
+
+def _with_idle_ranks(answer: RasFinding | None, readings: Sequence[Reading | None]) -> RasFinding | None:
+    """Keep only ranks with an idle GPU where RAS shows no late rank."""
+    if answer is None or answer.kind not in (EQUAL, NONE):
+        return answer
+    # A confined job counts its own GPUs, another one all of the machine.
+    places = [reading.index if reading else -1 for reading in readings]
+    if all(rank.gpu < len(places) for rank in answer.ranks):
+        places = list(range(len(places)))
+    idle = {place for place, reading in zip(places, readings, strict=True) if reading and reading.idle}
+    return replace(answer, ranks=tuple(rank for rank in answer.ranks if rank.gpu in idle))
 
 
 def as_json(stall: Stall) -> str:

@@ -60,7 +60,7 @@ def slurm_figures(jobs: Iterable[Job], nodes: Sequence[Node]) -> list[Metric]:
         Metric(
             "tailrack_slurm_jobs_hanging",
             "Running jobs that seem to hang; without tailrack:job_hangs, 0.",
-            [({}, sum(read_hang(job.admin_comment) is not None for job in jobs if job.runs))],
+            [({}, sum(read_hang(job.admin_comment, job.start) is not None for job in jobs if job.runs))],
         ),
     ]
 

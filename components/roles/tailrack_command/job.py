@@ -30,6 +30,7 @@ class Job:
     minutes               its time limit, 0 without one
     resources             its requested resources in total: `cpu=2,mem=4G,node=1,gres/gpu=8`
     allocated             the resources that Slurm gave it, in the same form
+    comment               its user's comment
     admin_comment         a text that only Slurm's administrators can set
     requeues              whether Slurm may requeue it
     mail_user             the receivers that its user named
@@ -70,6 +71,7 @@ class Job:
     admin_comment: str = ""
     requeues: bool = False
     mail_user: str = ""
+    comment: str = ""
 
     @property
     def title(self) -> str:
@@ -145,6 +147,7 @@ def _job(entry: Mapping[str, Any]) -> Job:
         output=_text(entry, "standard_output"),
         allocated=_allocated(entry),
         admin_comment=_text(entry, "admin_comment"),
+        comment=_text(entry, "comment"),
         requeues=entry.get("requeue") is True,
         mail_user=_text(entry, "mail_user"),
     )

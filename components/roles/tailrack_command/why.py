@@ -31,8 +31,6 @@ from components.validation.slurm_nodes import Node
 NAME, HELP = "why", "explain why a job waits or how it ended, and what to do"
 JOB = re.compile(r"[0-9]{1,10}(_[0-9]{1,10})?")
 MOST_TASKS = 20
-# A node's clock differs by less from the head node's.
-CLOCK_SECONDS = 60
 # Only the end of a job's output is read.
 READ_CHARACTERS = 20_000
 
@@ -123,8 +121,7 @@ def with_staging(why: Why, record: Record | None, job: Job) -> Why:
 
 def hang_of(job: Job) -> Hang | None:
     """Return the hang of a running job, as role job_hangs noted it; None without one, or if it was before a requeue."""
-    hang = read_hang(job.admin_comment) if job.runs else None
-    return hang if hang and hang.since > job.start - CLOCK_SECONDS else None
+    return read_hang(job.admin_comment, job.start) if job.runs else None
 
 
 def with_gpu_use(job: Job, why: Why) -> Why:

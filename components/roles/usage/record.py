@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from components.node import files
 from components.node.run import attempt
 from components.node.state import STATE_DIR
+from components.roles.job_hangs.line import read_hang
 from components.roles.sll.query import jobs_and_nodes
 from components.roles.sll.snapshot import gpus_of
 from components.roles.ssh_trust.ask import ask, asking_key
@@ -109,6 +110,7 @@ def summary_of(job: Job, answers: Answers, gpus: Mapping[str, int], book: Book, 
         share = min(1.0, here.gpus / gpus[name]) if gpus.get(name) else 0.0
         for unit, amount in spent(book.get(name, ()), job.start, end).items():
             costs[unit] = costs.get(unit, 0.0) + amount * share
+    use = use.in_hang if read_hang(job.admin_comment, job.start) else use
     return summary(use, total, seconds, costs, running=job.runs)
 
 

@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 
 from components.node import files
 from components.node.accounts import as_user
@@ -85,7 +85,7 @@ def _add(job: str, held: Sequence[int], readings: Mapping[int, Reading]) -> None
     if not held:
         return
     gpus = read(job).plus(held, readings).gpus
-    rows = {device: [gpu.count, gpu.percents, gpu.idle, gpu.idle_run, gpu.peak] for device, gpu in gpus.items()}
+    rows = {device: astuple(gpu) for device, gpu in gpus.items()}
     files.write(f"{SAMPLES}/{job}", json.dumps(rows), 0o600)
 
 

@@ -12,6 +12,10 @@ from dataclasses import dataclass, field, replace
 
 # A GPU that ran kernels in less than this share of a sample's second is idle.
 IDLE_PERCENT = 5
+# A GPU that waits for another rank runs a kernel that only looks at memory: at least this utilization, and at most this
+# share of its power limit (job_hangs/stall.py).
+WAITING_PERCENT = 95
+WAITING_POWER = 0.4
 # One sample a minute: a GPU that was idle in this many samples in a row counts as unused now.
 UNUSED_SAMPLES = 10
 QUERY: Sequence[str] = (
@@ -23,7 +27,7 @@ QUERY_WITH_POWER: Sequence[str] = (f"{QUERY[0]},power.draw,power.limit", QUERY[1
 
 @dataclass(frozen=True)
 class Reading:
-    """One GPU now: the percentage of the last second in which a kernel ran, and the used memory in MiB.
+    """One GPU now: the percentage of the last second in which a kernel ran, and the used memory in MiB, 0 if unknown.
 
     power, limit   its power and the limit of it in watts, where QUERY_WITH_POWER was asked; 0 if unknown
     """
@@ -35,6 +39,16 @@ class Reading:
     power: float = 0.0
     limit: float = 0.0
 
+    @property
+    def idle(self) -> bool:
+        """Return whether it runs nothing."""
+        return self.percent < IDLE_PERCENT
+
+    @property
+    def waits(self) -> bool:
+        """Return whether it runs a kernel without work."""
+        return self.percent >= WAITING_PERCENT and self.limit > 0 and self.power < WAITING_POWER * self.limit
+
 
 @dataclass(frozen=True)
 class GpuSamples:
@@ -45,6 +59,8 @@ class GpuSamples:
     idle      number of idle samples
     idle_run  number of idle samples in a row up to the last one
     peak      most used memory, in MiB
+    waits     number of samples since it worked last in which it waited for another rank
+    still_run   number of samples in a row up to the last one in which it was idle or waited
     """
 
     count: int = 0
@@ -52,18 +68,22 @@ class GpuSamples:
     idle: int = 0
     idle_run: int = 0
     peak: int = 0
+    waits: int = 0
+    still_run: int = 0
 
     def plus(self, reading: Reading | None) -> GpuSamples:
         """Return these samples and one more. Without a reading, the GPU may be in use."""
         if reading is None:
-            return replace(self, idle_run=0)
-        idle = reading.percent < IDLE_PERCENT
+            return replace(self, idle_run=0, waits=0, still_run=0)
+        still = reading.idle or reading.waits
         return GpuSamples(
             self.count + 1,
             self.percents + reading.percent,
-            self.idle + idle,
-            self.idle_run + 1 if idle else 0,
+            self.idle + reading.idle,
+            self.idle_run + 1 if reading.idle else 0,
             max(self.peak, reading.memory),
+            self.waits + reading.waits if still else 0,
+            self.still_run + 1 if still else 0,
         )
 
 
@@ -76,6 +96,7 @@ class Use:
     peak          most used memory of one GPU, in MiB
     unused        number of GPUs that have been idle for UNUSED_SAMPLES or more
     unused_minutes   since when all of these have been idle
+    waits, still, still_minutes   the same of GPUs that wait or are idle; see GpuSamples
     """
 
     gpus: int = 0
@@ -85,10 +106,14 @@ class Use:
     peak: int = 0
     unused: int = 0
     unused_minutes: int = 0
+    waits: int = 0
+    still: int = 0
+    still_minutes: int = 0
 
     def plus(self, other: Use) -> Use:
         """Return the use of two sets of GPUs together."""
         minutes = [use.unused_minutes for use in (self, other) if use.unused]
+        still_minutes = [use.still_minutes for use in (self, other) if use.still]
         return Use(
             self.gpus + other.gpus,
             self.count + other.count,
@@ -97,7 +122,17 @@ class Use:
             max(self.peak, other.peak),
             self.unused + other.unused,
             min(minutes, default=0),
+            self.waits + other.waits,
+            self.still + other.still,
+            min(still_minutes, default=0),
         )
+
+    @property
+    def in_hang(self) -> Use:
+        """Return the use of a job that hangs: GPUs that wait are not in use."""
+        percents = max(0, self.percents - 100 * self.waits)
+        idle = min(self.count, self.idle + self.waits)
+        return replace(self, percents=percents, idle=idle, unused=self.still, unused_minutes=self.still_minutes)
 
 
 @dataclass(frozen=True)
@@ -116,6 +151,7 @@ class JobSamples:
         """Return the use of all its GPUs here."""
         gpus = list(self.gpus.values())
         unused = [gpu.idle_run for gpu in gpus if gpu.idle_run >= UNUSED_SAMPLES]
+        still = [gpu.still_run for gpu in gpus if gpu.still_run >= UNUSED_SAMPLES]
         return Use(
             len(gpus),
             sum(gpu.count for gpu in gpus),
@@ -124,18 +160,29 @@ class JobSamples:
             max((gpu.peak for gpu in gpus), default=0),
             len(unused),
             min(unused, default=0),
+            sum(gpu.waits for gpu in gpus),
+            len(still),
+            min(still, default=0),
         )
 
 
 def read_gpus(output: str) -> list[Reading]:
-    """Read nvidia-smi's answer to QUERY. Leave out GPUs without a figure (`[N/A]`, as in MIG mode) and other lines."""
+    """Read nvidia-smi's answer to QUERY without GPUs that have no utilization (`[N/A]`, as in MIG mode).
+
+    GPUs that share the machine's memory have no figure of it.
+    """
     readings = []
     for row in csv.reader(output.splitlines()):
         cells = [cell.strip() for cell in row]
-        if len(cells) in (4, 6) and all(cell.isascii() and cell.isdecimal() for cell in (cells[0], *cells[2:4])):
+        if len(cells) in (4, 6) and all(_is_number(cell) for cell in (cells[0], cells[2])):
+            memory = int(cells[3]) if _is_number(cells[3]) else 0
             power = [_watts(cell) for cell in cells[4:]]
-            readings.append(Reading(int(cells[0]), cells[1], min(100, int(cells[2])), int(cells[3]), *power))
+            readings.append(Reading(int(cells[0]), cells[1], min(100, int(cells[2])), memory, *power))
     return readings
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
 
 
 def _watts(text: str) -> float:

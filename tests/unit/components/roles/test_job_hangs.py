@@ -26,11 +26,12 @@ from components.roles.job_hangs.communicators import (
     BEHIND,
     DIFFERENT,
     EQUAL,
+    KINDS,
     MISSING,
     NONE,
+    PEER,
     Communicator,
     Finding,
-    Group,
     Rank,
     finding,
 )
@@ -40,6 +41,7 @@ from components.roles.job_hangs.line import Hang, Late, next_command, read_hang,
 from components.roles.job_hangs.paths import ANSWER, ASK_RAS, FINDER, LIMITS, MINUTES, OWNERS, REPORTED, STALLS
 from components.roles.job_hangs.ras_answer import read_answer
 from components.roles.job_hangs.role import role
+from components.roles.job_hangs.settings import JobHangs
 from components.roles.job_hangs.stall import (
     LateRank,
     RasFinding,
@@ -60,7 +62,8 @@ from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.why import explain
 from components.roles.usage.paths import JOBS, SAMPLER
-from components.roles.usage.samples import QUERY, QUERY_WITH_POWER, Reading, read_gpus
+from components.roles.usage.record import summary_of
+from components.roles.usage.samples import QUERY, QUERY_WITH_POWER, JobSamples, Reading, read_gpus
 from components.roles.usage.summary import read_summary, with_summary
 from stacks.config import parse
 from tests.unit.components.roles.test_scripts_health import script
@@ -92,9 +95,8 @@ def found(name: str) -> Finding:
 # RAS's answers.
 
 
-@pytest.mark.parametrize("ending", ["json", "txt"])
-def test_the_rank_that_sleeps_is_behind_in_both_forms_of_a_recorded_answer(ending: str) -> None:
-    late = found(f"2.28.9-behind.{ending}")
+def test_the_rank_that_sleeps_is_behind_in_a_recorded_answer() -> None:
+    late = found("2.28.9-behind.json")
     assert (late.kind, late.operation, late.count, late.most, late.size, late.total) == (
         BEHIND,
         "AllReduce",
@@ -106,35 +108,17 @@ def test_the_rank_that_sleeps_is_behind_in_both_forms_of_a_recorded_answer(endin
     assert late.ranks == (Rank(1, "192.0.2.2", 1092, 1),)
 
 
-@pytest.mark.parametrize("name", ["2.28.9-killed.json", "2.28.9-killed.txt"])
-def test_a_killed_rank_is_missing_also_where_nccl_forgets_a_comma(name: str) -> None:
-    lost = found(name)
+def test_a_killed_rank_is_missing_also_where_nccl_forgets_a_comma() -> None:
+    lost = found("2.28.9-killed.json")
     assert (lost.kind, lost.ranks) == (MISSING, (Rank(1, "192.0.2.2", 1983, 1),))
-
-
-def test_a_rank_that_ras_considers_dead_is_missing() -> None:
-    assert found("2.28.9-dead.txt").ranks == (Rank(1, "192.0.2.2", 1771, 1),)
     assert found("2.29.1-missing.json").ranks == (Rank(1, "172.16.64.245", 1524345, 1),)
 
 
-def test_nccl_2_24_counts_all_operations_together_and_numbers_missing_ranks_only() -> None:
-    late = found("2.24-mismatch.txt")
-    assert (late.kind, late.operation, late.count, late.most, late.size, late.total) == (
-        BEHIND,
-        "collective",
-        6649,
-        6650,
-        32,
-        6,
-    )
-    assert [rank.number for rank in late.ranks] == [0, 2, 3, 4, 5, 7]
-    lost = found("2.24-incomplete.txt")
-    assert (lost.kind, lost.ranks, lost.size) == (MISSING, (Rank(21),), 32)
-
-
 def test_ranks_that_launch_different_operations_wait_for_each_other() -> None:
-    assert found("2.28.9-other-operations.txt").kind == DIFFERENT
-    assert found("2.28.9-other-operations.txt").operation == "AllGather,AllReduce"
+    ranks = {number: Rank(number, "10.0.0.1", number + 100, number) for number in range(2)}
+    operations = {"AllGather": {1: (ranks[0],), 2: (ranks[1],)}, "AllReduce": {5: (ranks[1],), 6: (ranks[0],)}}
+    different = finding([Communicator("w", 2, operations)])
+    assert (different.kind, different.operation) == (DIFFERENT, "AllGather,AllReduce")
 
 
 def test_a_job_at_work_has_equal_counts_and_another_digest_with_each_operation() -> None:
@@ -160,6 +144,8 @@ def test_an_answer_that_was_cut_off_or_damaged_raises_nothing(name: str) -> None
     [
         "",
         "HTTP/1.1 400 Bad Request\r\n\r\n",
+        # NCCL before 2.28.7.
+        "ERROR: Unknown command\n2 NCCL version 2.27.3 compiled with CUDA 12.9\nCommunicators... (0.00s)\n",
         "{" * 100_000,
         "[" * 100_000,
         '{"communicators": 5}',
@@ -181,34 +167,34 @@ def test_a_host_that_is_no_address_is_left_out() -> None:
     assert finding(communicators).ranks == (Rank(1, "", 1092, 1),)
 
 
-def test_a_communicator_that_ends_is_left_out() -> None:
-    text = recorded("2.28.9-behind.json").replace('"finalize_called": false', '"finalize_called": true', 1)
-    assert read_answer(text) == []
+@pytest.mark.parametrize("flag", ["finalize_called", "destroy_flag", "abort_flag"])
+def test_a_rank_that_leaves_its_communicator_is_behind_until_all_leave(flag: str) -> None:
+    text = recorded("2.28.9-behind.json")
+    head, last, rest = text.rpartition(f'"{flag}": false')
+    one = read_answer(f'{head}"{flag}": true{rest}')
+    assert one is not None
+    assert finding(one).ranks == (Rank(1, "192.0.2.2", 1092, 1),)
+    assert read_answer(text.replace(last, f'"{flag}": true')) == []
     assert finding([]).kind == NONE
 
 
 # The rank that others wait for.
 
 
-def groups(counts: Mapping[int, Sequence[int]]) -> tuple[Group, ...]:
-    """Return groups of ranks by their counts; rank N is process N + 100 of one machine."""
-    return tuple(
-        Group(count, len(ranks), tuple(Rank(number, "10.0.0.1", number + 100, number) for number in ranks))
-        for count, ranks in sorted(counts.items())
-    )
+def ranks_by(counts: Mapping[int, Sequence[int]]) -> dict[int, tuple[Rank, ...]]:
+    """Return ranks by their counts; rank N is process N + 100 of one machine."""
+    return {
+        count: tuple(Rank(number, "10.0.0.1", number + 100, number) for number in ranks)
+        for count, ranks in counts.items()
+    }
 
 
 def test_a_rank_that_waits_for_another_is_not_the_cause() -> None:
     # Rank 3 stopped. Rank 2 waits for it in their pair, so ranks 0 and 1 wait for both in the world.
-    world = Communicator("w", 4, {"AllReduce": groups({10: [0, 1], 9: [2, 3]})}, True)
-    pair = Communicator("p", 2, {"AllGather": groups({7: [2], 6: [3]})}, True)
+    world = Communicator("w", 4, {"AllReduce": ranks_by({10: [0, 1], 9: [2, 3]})})
+    pair = Communicator("p", 2, {"AllGather": ranks_by({7: [2], 6: [3]})})
     cause = finding([pair, world])
     assert (cause.kind, [rank.number for rank in cause.ranks], cause.total, cause.size) == (BEHIND, [3], 1, 4)
-
-
-def test_of_a_large_group_that_ras_does_not_name_the_number_is_known() -> None:
-    late = finding([Communicator("w", 8, {"AllReduce": (Group(9, 7), *groups({10: [0]}))})])
-    assert (late.kind, late.total, late.ranks) == (BEHIND, 7, ())
 
 
 def test_a_rank_that_answers_but_has_not_joined_is_absent() -> None:
@@ -308,12 +294,20 @@ def test_a_ranks_machine_is_this_one_if_its_address_is() -> None:
     assert ras.is_local("127.0.0.1")
     assert not ras.is_local("203.0.113.9")
     assert not ras.is_local("")
-    (row,) = json.loads(ras.as_json(Finding(DIGEST, BEHIND, ranks=(Rank(1, "127.0.0.1", 7, 0),), total=1)))["ranks"]
-    assert row["here"] is True
+    near, far = Rank(0, "127.0.0.1", 7, 0), Rank(1, "203.0.113.9", 7, 0)
+
+    def rows(counts: Mapping[int, tuple[Rank, ...]]) -> list[tuple[int, bool]]:
+        answer = json.loads(ras.as_json([Communicator("0x1", 2, {"AllReduce": counts})]))
+        return [(row["number"], row["here"]) for row in answer["ranks"]]
+
+    assert rows({1: (near,), 2: (far,)}) == [(0, True)]
+    assert rows({2: (near,), 1: (far,)}) == [(1, False)]
+    # Without a rank that is behind, those of this machine.
+    assert rows({2: (near, far)}) == [(0, True)]
 
 
 def test_an_answer_about_another_job_on_the_same_port_is_left_out() -> None:
-    own = [Communicator("w", 2, {"AllReduce": (Group(1, 1, (Rank(0, "127.0.0.1", 7, 0),)),)}, True)]
+    own = [Communicator("w", 2, {"AllReduce": {1: (Rank(0, "127.0.0.1", 7, 0),)}})]
     assert ras._is_of_job(own, {7})
     assert not ras._is_of_job(own, {8})
 
@@ -352,15 +346,23 @@ def stalled(minutes: int, samples: int, answers: Callable[[int], RasFinding | No
     return stall, asked
 
 
-def test_ras_is_asked_twice_the_configs_minutes_apart_and_then_every_five() -> None:
+def test_ras_is_asked_twice_within_the_configs_minutes_and_then_every_five() -> None:
     stall, asked = stalled(10, 23, lambda _: FOUND)
-    assert asked == [2, 12, 17, 22]
-    assert (stall.samples, stall.unchanged, stall.since, stall.finding) == (23, 20, NOW + 60, FOUND)
+    assert asked == [2, 10, 15, 20]
+    assert (stall.samples, stall.unchanged, stall.since, stall.finding) == (23, 18, NOW + 60, FOUND)
+
+
+def test_the_default_reports_within_six_minutes() -> None:
+    minutes = JobHangs.model_validate({}).minutes
+    # The first sample is up to a minute after the hang begins, and the head node compares once a minute.
+    stall, _ = stalled(minutes, 5, lambda _: FOUND)
+    assert judge({"b1": stall}, minutes, {}) is not None
+    assert "*:*:50" in template("job_hangs", "tailrack-job-hangs.timer")
 
 
 def test_progress_begins_the_minutes_again() -> None:
     stall, asked = stalled(10, 30, lambda number: replace(FOUND, digest=f"{number:064x}"))
-    assert asked == [2, 12, 22]
+    assert asked == [2, 10, 18, 26]
     assert stall.unchanged == 0
 
 
@@ -411,18 +413,34 @@ def test_a_job_hangs_with_both_signs_on_all_its_nodes() -> None:
     "stalls",
     [
         {"b1": replace(STALL, samples=9)},
-        {"b1": replace(STALL, unchanged=9)},
+        {"b1": replace(STALL, unchanged=7)},
         {"b1": replace(STALL, waiting=0, idle=1)},
         {"b1": replace(STALL, finding=None)},
         {"b1": STALL, "b2": None},
         {"b1": STALL, "b2": Stall()},
         {"b1": replace(STALL, finding=replace(FOUND, kind=NONE))},
-        {"b1": replace(STALL, idle=1, finding=replace(FOUND, kind=EQUAL))},
         {},
     ],
 )
 def test_with_one_sign_or_a_node_at_work_or_silent_there_is_no_word(stalls: dict[str, Stall | None]) -> None:
     assert judge(stalls, 10, {}) is None
+
+
+def test_a_rank_that_sleeps_while_another_receives_is_named_by_its_idle_gpu() -> None:
+    both = tuple(LateRank(number, "100.64.0.2", 4711 + number, number, here=True) for number in range(2))
+    for kind, count in ((EQUAL, 7), (NONE, 0)):
+        answer = RasFinding(DIGEST, kind, "AllReduce" if count else "", count, count, 2, both, 2)
+        stall = Stall()
+        for number in range(5):
+            stall = after_sample(stall, [WAITS, IDLES], NOW + 60 * number, 5, lambda answer=answer: answer)  # type: ignore[misc]
+        hang = judge({"b1": stall}, 5, {})
+        assert hang == Hang(NOW, PEER, size=2, total=1, ranks=(Late(1, "b1", 1, 4712),)), kind
+        assert "rank 1 (node b1, GPU 1) has an idle GPU, and the others wait, perhaps for a send" in sentence(hang)
+        assert next_command("7", hang).endswith("-w b1 py-spy dump --pid 4712")
+        # All wait.
+        assert judge({"b1": replace(stall, idle=0)}, 5, {}) == (
+            Hang(NOW, EQUAL, "AllReduce", 7, 7, 2, 2) if count else None
+        )
 
 
 def test_a_ranks_node_is_the_one_with_its_address() -> None:
@@ -465,18 +483,18 @@ def test_the_sentence_names_the_rank_and_the_command_shows_what_it_does() -> Non
 def test_the_comment_keeps_the_hang_beside_the_use_and_an_administrators_text() -> None:
     use = "tailrack so far: gpus=2 gpu_hours=1.50"
     comment = with_hang(f"mine; {use}", HANG)
-    assert read_hang(comment) == HANG
+    assert read_hang(comment, NOW) == HANG
     assert read_summary(comment) == read_summary(use)
     newer = read_summary("tailrack so far: gpus=2 gpu_hours=1.60")
     assert newer is not None
-    assert read_hang(with_summary(comment, newer)) == HANG
+    assert read_hang(with_summary(comment, newer), NOW) == HANG
     assert with_hang(comment, None) == f"mine; {use}"
     assert with_hang(with_hang("", HANG), None) == ""
     assert with_hang(comment, HANG) == comment
     for text in ("", "mine", "tailrack hang: since=x", HANG.text + " more"):
-        assert read_hang(text) is None
-    for kind in (MISSING, ABSENT, BEHIND, DIFFERENT, EQUAL):
-        assert read_hang(replace(HANG, kind=kind, ranks=(), operation="").text) == replace(
+        assert read_hang(text, NOW) is None
+    for kind in KINDS:
+        assert read_hang(replace(HANG, kind=kind, ranks=(), operation="").text, NOW) == replace(
             HANG, kind=kind, ranks=(), operation=""
         )
 
@@ -518,6 +536,18 @@ def test_jobs_that_hang_are_counted_without_a_name() -> None:
     assert list(figure.samples) == [({}, 1)]
 
 
+def test_gpus_that_wait_count_as_idle_in_a_hang_only() -> None:
+    samples = JobSamples().plus([0], {0: WORKS})
+    for _ in range(12):
+        samples = samples.plus([0], {0: WAITS})
+    answers = {"b1": {"7": samples.use}}
+    for comment, percent, idle, unused in (("", 100, 0, 0), (HANG.text, 8, 92, 1)):
+        used = summary_of(job(admin_comment=comment), answers, {}, {}, NOW)
+        assert (used.percent, used.idle, used.unused, used.minutes) == (percent, idle, unused, 12 * unused), comment
+    # It goes on.
+    assert samples.plus([0], {0: WORKS}).use.in_hang.idle == 0
+
+
 # The programs.
 
 
@@ -528,6 +558,16 @@ def test_power_is_asked_only_where_jobs_that_hang_are_searched() -> None:
         Reading(1, "00000000:11:00.0", 0, 4),
     ]
     assert QUERY_WITH_POWER[0] == f"{QUERY[0]},power.draw,power.limit"
+
+
+def test_utilization_alone_is_a_reading() -> None:
+    text = (
+        "0, 0000000F:01:00.0, 96, [N/A]\n0, 0000000F:01:00.0, 96, [N/A], 45.12, [N/A]\n1, 0000000F:02:00.0, [N/A], 7\n"
+    )
+    assert read_gpus(text) == [
+        Reading(0, "0000000F:01:00.0", 96, 0),
+        Reading(0, "0000000F:01:00.0", 96, 0, 45.12),
+    ]
 
 
 @pytest.fixture
@@ -556,7 +596,7 @@ def test_the_sampler_asks_ras_as_the_jobs_user_and_the_node_answers_with_the_sta
         assert done.returncode == 0, done.stderr
     stalls = find.read_stalls(node.command("job-hangs-here").stdout)
     assert stalls is not None
-    assert (stalls["7"].samples, stalls["7"].unchanged, stalls["7"].finding) == (7, 5, FOUND)
+    assert (stalls["7"].samples, stalls["7"].unchanged, stalls["7"].finding) == (7, 3, FOUND)
     asked = [call for call in node.calls if call.startswith("setpriv")]
     assert len(asked) == 2
     assert asked[0].startswith("setpriv --reuid=6001 --regid=6002 --clear-groups -- /")
@@ -633,24 +673,10 @@ def test_samples_of_the_run_before_a_requeue_are_left_out(head: Shell, monkeypat
     assert not head.path(f"{STALLS}/7").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "fields", "requeued"),
-    [
-        ("10 requeue", {}, True),
-        ("10", {}, False),
-        ("10 requeue", {"requeues": False}, False),
-        ("10 requeue", {"restarts": 3}, False),
-    ],
-)
-def test_a_job_is_requeued_only_if_asked_and_after_the_report(
-    head: Shell, monkeypatch: pytest.MonkeyPatch, words: str, fields: dict[str, Any], requeued: bool
-) -> None:
-    head.write(LIMITS, words)
-    play(monkeypatch, job(**fields))
-    head.command("job-hangs")
-    assert "scontrol requeue 7" not in head.calls
-    head.command("job-hangs")
-    assert ("scontrol requeue 7" in head.calls) == requeued
+def test_a_job_that_may_wait_is_left_alone(head: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    play(monkeypatch, job(comment="stage,may-wait", admin_comment=""))
+    assert head.command("job-hangs").returncode == 0
+    assert head.calls == []
 
 
 def test_a_nodes_malformed_answer_is_none() -> None:
@@ -664,13 +690,13 @@ VALUES: dict[str, Any] = {**role_header("job_hangs"), "NODE_GPU_COUNT": 2}
 
 
 def test_the_role_is_off_by_default_and_removes_what_it_installed(shell: Shell) -> None:
-    assert role(parse(LAB, base_dir=Path())).values == {"JOB_HANGS_MINUTES": 0, "JOB_HANGS_REQUEUE": False}
-    values = {**VALUES, "JOB_HANGS_MINUTES": 10, "JOB_HANGS_REQUEUE": True}
+    assert role(parse(LAB, base_dir=Path())).values == {"JOB_HANGS_MINUTES": 0}
+    values = {**VALUES, "JOB_HANGS_MINUTES": 10}
     shell.stub("systemctl")
     for phase in ("compute", "services"):
         assert shell.step(script_of("job_hangs", phase), values).returncode == 0
     assert shell.path(MINUTES).read_text() == "10\n"
-    assert shell.path(LIMITS).read_text() == "10 requeue\n"
+    assert shell.path(LIMITS).read_text() == "10\n"
     assert shell.path(ANSWER).exists()
     for phase in ("compute", "services"):
         assert shell.step(script_of("job_hangs", phase), {**values, "JOB_HANGS_MINUTES": 0}).returncode == 0

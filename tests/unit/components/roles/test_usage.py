@@ -55,7 +55,7 @@ def test_a_gpu_that_ran_no_kernel_is_idle_and_its_last_idle_samples_are_counted_
     gpu = GpuSamples()
     for percent in (0, 90, 4, 0):
         gpu = gpu.plus(Reading(0, "", percent, 10 * percent))
-    assert gpu == GpuSamples(count=4, percents=94, idle=3, idle_run=2, peak=900)
+    assert gpu == GpuSamples(count=4, percents=94, idle=3, idle_run=2, peak=900, still_run=2)
 
 
 def test_a_gpu_is_unused_after_ten_idle_samples_in_a_row() -> None:
