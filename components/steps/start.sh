@@ -29,12 +29,15 @@ install_python() {
     }
 }
 
-# Put the program in place once per machine and version (components/node/install.py).
+# Put the program in place once per machine and version (components/node/install.py), if this Python can run it.
 install_program() {
     [ ! -d "$INSTALLED/$1" ] || return 0
     require_whole "$1"
     # shellcheck disable=SC2094  # Python reads the file named in $1, and only reads it.
     as_root python3 -I -S -c 'import io, sys, zipfile
+if sys.version_info < (3, 10):
+    print("tailrack: this machine has Python %d.%d, and tailrack needs 3.10 or newer" % sys.version_info[:2], file=sys.stderr)
+    sys.exit("next: use Debian 12, Ubuntu 22.04 or newer; or make python3 a newer Python, then run up again")
 archive = sys.stdin.buffer.read()
 exec(zipfile.ZipFile(io.BytesIO(archive)).read("components/node/install.py"))
 install(archive, sys.argv[1])' "$1" <"$1"

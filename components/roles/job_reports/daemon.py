@@ -9,8 +9,9 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,7 @@ def main(_: Sequence[str]) -> int:
     secrets = {path.name: path.read_text(encoding="utf-8").rstrip("\n") for path in credentials.iterdir()}
     service = Service(json.loads(secrets.pop(SETTINGS)), secrets, Path(SPOOL), Outbox(Path(STATE)))
     while True:
-        service.collect()
-        service.deliver()
+        service.turn()
         time.sleep(_LOOK_SECONDS)
 
 
@@ -55,19 +55,47 @@ class Service:
     spool: Path
     outbox: Outbox
     _paused: dict[str, float] = field(default_factory=dict)
+    # Errors of files and disks, by the file's name or the method's, which are tried again every second.
+    _errors: dict[str, str] = field(default_factory=dict)
+    # Names of files that are taken and could not be removed yet.
+    _taken: set[str] = field(default_factory=set)
+
+    def turn(self) -> None:
+        """Collect and deliver. A file or a disk that fails stops nothing else, and each error is logged once."""
+        for work in (self.collect, self.deliver):
+            self._try(work.__name__, work)
+
+    def _try(self, name: str, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except OSError as error:
+            text = f"{error.filename or self.spool}: {error.strerror}"
+            if self._errors.get(name) != text:
+                _log(f"{text}; it is tried again every second")
+            self._errors[name] = text
+        else:
+            self._errors.pop(name, None)
 
     def collect(self) -> None:
         """Turn events into reports, and remove the events once the reports are saved."""
-        for path in events.waiting(self.spool)[:_MOST_AT_ONCE]:
+        paths = events.waiting(self.spool)
+        # Those that failed come last, so that they keep no place from others.
+        for path in sorted(paths, key=lambda path: path.name in self._errors)[:_MOST_AT_ONCE]:
+            self._try(path.name, partial(self._collect, path))
+        names = {path.name for path in paths}
+        self._taken &= names
+        self._errors = {name: text for name, text in self._errors.items() if name in names or "." not in name}
+
+    def _collect(self, path: Path) -> None:
+        if path.name not in self._taken:
             if path.suffix == events.NOTICE:
                 self._take_notice(path)
-                continue
-            event = events.read_event(path)
-            if event is None:
-                _log("ignoring an event that slurmctld's MailProg did not write")
-            else:
+            elif event := events.read_event(path):
                 self._take(path.stem, event, _age(path))
-            events.remove(path)
+            else:
+                _log("ignoring an event that slurmctld's MailProg did not write")
+            self._taken.add(path.name)
+        events.remove(path)
 
     def _take(self, name: str, event: events.Event, since: float) -> None:
         notify = self.settings["notify"]
@@ -101,7 +129,6 @@ class Service:
                 if not self.outbox.add(waiting):
                     _log("no message about the cluster: too many reports wait")
             self.outbox.sync()
-        events.remove(path)
 
     def _is_flood(self, event: events.Event, user: str) -> bool:
         receivers = list(events.receivers(event.to, user, self.settings["notify"]))

@@ -51,10 +51,11 @@ class Outbox:
         self._sent: dict[str, deque[float]] = {}
         self.waiting: dict[str, Waiting] = {}
         for path in sorted(folder.iterdir()):
-            if not _NAME.fullmatch(path.name):
-                path.unlink()  # a file that was cut off
-                continue
-            with suppress(ValueError, TypeError):
+            # One file that cannot be read or removed must not stop the others.
+            with suppress(OSError, ValueError, TypeError):
+                if not _NAME.fullmatch(path.name):
+                    path.unlink()  # a file that was cut off
+                    continue
                 report = Waiting(**json.loads(path.read_text(encoding="utf-8")))
                 self.waiting[report.key] = report
 

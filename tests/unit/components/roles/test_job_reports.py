@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import http.server
 import json
 import ssl
@@ -537,6 +538,33 @@ def test_an_event_becomes_a_mail_and_both_folders_are_empty_then(
     service.deliver()
     assert [mail["to"] for mail in mails(smtp)] == [["<ada@example.org>"]]
     assert [*service.spool.iterdir(), *(tmp_path / "state").iterdir()] == []
+
+
+def test_a_file_that_cannot_be_read_or_removed_stops_no_other_and_is_logged_once(
+    make_service: Callable[..., Service],
+    smtp: MailServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("7-x-0.report", "cut-off"):
+        (tmp_path / "state" / name).mkdir()
+    service = make_service(mail=mail_settings(smtp))
+    remove = daemon.events.remove
+
+    def refuse(path: Path) -> None:
+        if path.name.startswith("1-"):
+            raise PermissionError(errno.EPERM, "Operation not permitted", str(path))
+        remove(path)
+
+    monkeypatch.setattr(daemon.events, "remove", refuse)
+    for number in (1, 2):
+        write_event(service.spool, f"{number}\nada\nada@example.org\n{SUBJECT}\n", f"{number}-x.event")
+    for _ in range(5):
+        service.turn()
+    texts = [mail["text"] for mail in mails(smtp)]
+    assert [sum(f"job {number} " in text for text in texts) for number in (1, 2)] == [1, 1]
+    assert capfd.readouterr().err.count("1-x.event: Operation not permitted") == 1
 
 
 def test_a_server_that_does_not_answer_is_tried_once_and_nothing_is_lost(

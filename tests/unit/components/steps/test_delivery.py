@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import subprocess
+import sys
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,6 +97,24 @@ def test_the_program_is_installed_once_and_whole(login: Login) -> None:
     assert {"__main__.py", "components"} <= {path.name for path in folder.iterdir()}
     (login.folder / login.program.digest).unlink()
     assert login.run().returncode == 0, "it is in place already"
+
+
+def test_a_python_that_is_too_old_is_named_before_anything_is_installed(
+    login: Login, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It has the arguments `-I -S -c CODE VERSION`.
+    old = f"""#!/bin/sh
+exec {sys.executable} "$1" "$2" "$3" "import sys; sys.version_info = (3, 9, 2)
+$4" "$5"
+"""
+    (login.home / "bin").mkdir()
+    (login.home / "bin/python3").write_text(old)
+    (login.home / "bin/python3").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{login.home}/bin:{os.environ['PATH']}")
+    done = login.run()
+    assert done.returncode == 1
+    assert done.stderr.startswith("tailrack: this machine has Python 3.9, and tailrack needs 3.10 or newer\nnext: use ")
+    assert not (login.home / "program").exists()
 
 
 def test_a_request_or_plan_that_is_cut_off_on_its_way_does_nothing(capfd: pytest.CaptureFixture[str]) -> None:
