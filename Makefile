@@ -13,7 +13,7 @@ RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypoth
 # The files whose phrases codespell checks (.codespell.txt, pyproject.toml).
 PROSE = README.md CONTRIBUTING.md Makefile docs cli components stacks engine lab bench __main__.py .ci .github
 export STACK ENGINE COMMAND
-.PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors ssh-config shell github-keys trust down reap elastic burst burst-down role lint prose test test-rest test-all test-unit test-sdk test-engine test-lab test-faults test-machines test-gpu bench
+.PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors ssh-config shell github-keys trust down reap elastic burst burst-down role lint types others prose test test-rest test-all test-unit test-sdk test-engine test-lab test-faults test-machines test-gpu bench
 
 help:
 	@sed -n 's/^\([a-z-]*\): *[a-z._/ -]*## /\1\t/p' Makefile | expand -t 14
@@ -82,14 +82,18 @@ role: setup ## write the skeleton of a new role: NAME=x (docs/adding.md)
 	@$(PYTHON) -m cli.new_role "$(NAME)"
 
 lint: setup-dev ## run ruff, import-linter, mypy, shellcheck, codespell, actionlint, zizmor, gofmt, go vet
+	@$(MAKE) --no-print-directory --output-sync --jobs 2 types others
+
+# mypy is as strict as --strict on __main__.py, stacks and components (pyproject.toml).
+types:
+	@.venv/bin/mypy __main__.py stacks components engine cli lab tests bench
+	@cd examples/machines && ../../.venv/bin/mypy --strict --config-file ../../pyproject.toml .
+
+others: prose
 	@.venv/bin/ruff check .
 	@.venv/bin/ruff format --check .
 	@output=$$(.venv/bin/lint-imports --no-cache) || { echo "$$output"; exit 1; }
-	@.venv/bin/mypy --strict __main__.py stacks components
-	@.venv/bin/mypy engine cli lab tests bench
-	@cd examples/machines && ../../.venv/bin/mypy --strict --config-file ../../pyproject.toml .
 	@.venv/bin/shellcheck $$(git ls-files '*.sh' .ci/run)
-	@$(MAKE) --no-print-directory prose
 	@.venv/bin/zizmor --quiet --offline --no-progress --min-severity medium .github
 	@go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
 	@cd lab/control && test -z "$$(gofmt -l .)" && go vet ./... && go test ./...
