@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from components.roles.job_reports import daemon, report
+from components.roles.job_reports import daemon, events, report
 from components.roles.job_reports.daemon import Service
 from components.roles.job_reports.events import MOST_RECEIVERS, Event, read_event, receivers, waiting
 from components.roles.job_reports.outbox import (
@@ -550,14 +550,14 @@ def test_a_file_that_cannot_be_read_or_removed_stops_no_other_and_is_logged_once
     for name in ("7-x-0.report", "cut-off"):
         (tmp_path / "state" / name).mkdir()
     service = make_service(mail=mail_settings(smtp))
-    remove = daemon.events.remove
+    remove = events.remove
 
     def refuse(path: Path) -> None:
         if path.name.startswith("1-"):
             raise PermissionError(errno.EPERM, "Operation not permitted", str(path))
         remove(path)
 
-    monkeypatch.setattr(daemon.events, "remove", refuse)
+    monkeypatch.setattr(events, "remove", refuse)
     for number in (1, 2):
         write_event(service.spool, f"{number}\nada\nada@example.org\n{SUBJECT}\n", f"{number}-x.event")
     for _ in range(5):
