@@ -79,7 +79,7 @@ def note(job: Job, hang: Hang | None) -> None:
     # Role usage writes there too.
     now = next((other for other in _again(job) if other.number == job.number), job)
     text = with_hang(now.admin_comment, hang)
-    attempt("scontrol", "update", f"jobid={job.number}", f"admincomment={text}", limit=LIMIT_SECONDS)
+    attempt("scontrol", "update", f"jobid={job.title}", f"admincomment={text}", limit=LIMIT_SECONDS)
 
 
 def report(job: Job, hang: Hang) -> None:
@@ -87,7 +87,7 @@ def report(job: Job, hang: Hang) -> None:
     message = f"{sentence(hang)} To see what to do, run: tailrack why {job.title}"
     sys.stderr.write(f"job {job.number} of uid {job.user_number} seems to hang: {next_command(job.title, hang)}\n")
     # slurmd writes it as the job's user.
-    attempt("scontrol", "notify", str(job.number), f"tailrack: {message}", limit=LIMIT_SECONDS, quiet=True)
+    attempt("scontrol", "notify", job.title, f"tailrack: {message}", limit=LIMIT_SECONDS, quiet=True)
     if files.exists(MAIL_PROGRAM):
         event = ("-s", f"Slurm Job_id={job.number} seems to hang", job.mail_user or job.user)
         environment = {"SLURM_JOB_ID": str(job.number), "SLURM_JOB_USER": job.user}
@@ -97,7 +97,7 @@ def report(job: Job, hang: Hang) -> None:
 
 def _again(job: Job) -> list[Job]:
     try:
-        return slurm.jobs(str(job.number))
+        return slurm.jobs(job.title)
     except SlurmError:
         return []
 

@@ -77,6 +77,11 @@ def _end(step: str, library: str) -> None:
     environment = {"LD_PRELOAD": library}
     text = _MESSAGE.format(step=step)
     sys.stderr.write(f"{text}\n")
-    job = step.partition(".")[0]
+    number, _, name = step.partition(".")
+    # The last task of an array has the array's own number.
+    rows = attempt("squeue", "-h", "-j", number, "-o", "%A %i", limit=_LIMIT, environment=environment).output
+    job = dict(row for line in rows.splitlines() if len(row := line.split()) == 2).get(number)
+    if job is None:
+        return
     attempt("scontrol", "notify", job, text, limit=_LIMIT, environment=environment, quiet=True)
-    attempt("scancel", step, limit=_LIMIT, environment=environment)
+    attempt("scancel", f"{job}.{name}", limit=_LIMIT, environment=environment)

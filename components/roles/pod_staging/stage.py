@@ -20,6 +20,7 @@ from components.node.run import attempt
 from components.roles.pod_staging.paths import PODS
 from components.roles.pod_staging.record import KEPT, NOT_IN, Record, read_record, records, remove_record, write_record
 from components.roles.pod_staging.transfer import Folder, TransferFailed, bring, fetch
+from components.roles.tailrack_command.job import read_job
 from components.validation.json_part import first_object
 from components.validation.preflight.findings import plain
 
@@ -61,7 +62,7 @@ def stage_in(number: int) -> bool:
     if failures:
         failed, reason = ",".join(failures), _reasons(failures)
         write_record(replace(record, node=failed, state=NOT_IN, reason=reason))
-        _cancel(number, f"the job's folder {path} could not be brought to {failed}: {reason}")
+        _cancel(read_job(job).title, f"the job's folder {path} could not be brought to {failed}: {reason}")
         return False
     # The epilog of a job that was cancelled meanwhile has run already.
     if is_alive(job_of(number)):
@@ -172,12 +173,12 @@ def require_own_folder(user: str, path: str) -> None:
         raise TransferFailed(f"only folders below {account.pw_dir} can be brought")
 
 
-def _cancel(number: int, reason: str) -> None:
-    _log(f"cancelling job {number}: {reason}")
+def _cancel(job: str, reason: str) -> None:
+    _log(f"cancelling job {job}: {reason}")
     text = plain(reason)
-    attempt("scontrol", "update", f"jobid={number}", f"admincomment=tailrack: {text}", limit=_LIMIT)
-    attempt("scontrol", "notify", str(number), text, limit=_LIMIT, quiet=True)
-    attempt("scancel", str(number), limit=_LIMIT)
+    attempt("scontrol", "update", f"jobid={job}", f"admincomment=tailrack: {text}", limit=_LIMIT)
+    attempt("scontrol", "notify", job, text, limit=_LIMIT, quiet=True)
+    attempt("scancel", job, limit=_LIMIT)
 
 
 def _log(text: str) -> None:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from components.node.log import note
 from components.node.run import attempt
 from components.node.waiting import wait_until
+from components.roles.tailrack_command.job import Job, read_jobs
 
 _LIMIT = 10
 _AT_ONCE = 8
@@ -21,9 +22,8 @@ _CAUSE = re.compile(
     r"(?:AWS|Google|Azure) took node [a-z0-9-]{1,63} back at [0-9:]{8}Z|"
     r"node [a-z0-9-]{1,63} (?:shut down|had to be free|stopped and started again)"
 )
-_COMMENT = re.compile(r"^ *AdminComment=(.*)$", re.MULTILINE)
-# Interactive jobs and those of --no-requeue cannot be requeued.
-_REQUEUE = re.compile(r"^ *Requeue=1 .*BatchFlag=1\b", re.MULTILINE)
+# squeue's %i is Job.title.
+_JOB = re.compile(r"[0-9]+(?:[_+][0-9]+)?")
 
 
 def shut_down_cause(node: str) -> str:
@@ -60,7 +60,7 @@ def started_again_cause(node: str) -> str:
 
 def end_jobs(node: str, cause: str) -> list[str] | None:
     """Requeue or cancel the jobs of a node, and return those that were requeued; None if slurmctld does not answer."""
-    running = _jobs(("-w", node), "%A %u %T")
+    running = _jobs(("-w", node), "%i %u %T")
     if running is None:
         return None
     jobs = [(job, owner) for job, owner, state in running if state not in ("COMPLETING", "PENDING")]
@@ -72,10 +72,10 @@ def end_jobs(node: str, cause: str) -> list[str] | None:
 def _end(job: str, owner: str, cause: str) -> bool:
     """Requeue or cancel a job, and return whether it was requeued."""
     shown = set_cause(job, cause)
-    if not shown:
+    if shown is None:
         return False
     # A requeue that fails for another reason must not cancel the job.
-    if _REQUEUE.search(shown):
+    if shown.requeues and shown.batch:
         requeued = attempt("scontrol", "requeue", job, limit=_LIMIT).ok
         note(f"{'requeued' if requeued else 'cannot requeue'} job {job} of {owner}: {cause}")
         return requeued
@@ -86,11 +86,17 @@ def _end(job: str, owner: str, cause: str) -> bool:
     return False
 
 
-def set_cause(job: str, cause: str) -> str:
-    """Write a cause for `tailrack why` into a job's AdminComment. Return the job as scontrol prints it."""
-    shown = attempt("scontrol", "show", "job", job, limit=_LIMIT, quiet=True).output
-    comment = _COMMENT.search(shown)
-    text = with_cause(comment[1] if comment else "", cause)
+def set_cause(job: str, cause: str) -> Job | None:
+    """Write a cause for `tailrack why` into a job's AdminComment. Return the job; None without an answer."""
+    output = attempt("scontrol", "show", "job", job, "--json", limit=_LIMIT, quiet=True).output
+    try:
+        jobs = read_jobs(output)
+    except ValueError:
+        return None
+    shown = next((each for each in jobs if each.title == job), None)
+    if shown is None:
+        return None
+    text = with_cause(shown.admin_comment, cause)
     attempt("scontrol", "update", f"jobid={job}", f"admincomment={text}", limit=_LIMIT, quiet=True)
     return shown
 
@@ -107,7 +113,7 @@ def wait_for_end(node: str, seconds: float) -> bool:
 
 def start_again(jobs: Sequence[str]) -> None:
     """Let requeued jobs start at once. Slurm would let them wait for two minutes."""
-    waiting = _jobs(("-j", ",".join(jobs), "-t", "PENDING"), "%A %T %r") if jobs else None
+    waiting = _jobs(("-j", ",".join(jobs), "-t", "PENDING"), "%i %T %r") if jobs else None
     for job, _, reason in waiting or ():
         if reason == "BeginTime":
             attempt("scontrol", "update", f"jobid={job}", "starttime=now", limit=_LIMIT)
@@ -119,4 +125,4 @@ def _jobs(which: Sequence[str], form: str) -> list[tuple[str, ...]] | None:
         return None
     columns = len(form.split())
     rows = {tuple(line.split(None, columns - 1)) for line in shown.output.splitlines()}
-    return sorted(row for row in rows if len(row) == columns and row[0].isdecimal())
+    return sorted(row for row in rows if len(row) == columns and _JOB.fullmatch(row[0]))

@@ -70,7 +70,7 @@ def _end_jobs(name: str) -> bool:
     node = read_node(name)
     if node is None:
         return controller.answers()
-    listed = attempt("squeue", "-h", "-w", name, "-o", "%A", limit=_LIMIT)
+    listed = attempt("squeue", "-h", "-w", name, "-o", "%i", limit=_LIMIT)
     if not listed.ok:
         return False
     jobs = sorted({*listed.output.split()})

@@ -21,6 +21,7 @@ class Job:
     """A job.
 
     task                  index in the array `array`; None for other jobs
+    het, offset           the number of its heterogeneous job, 0 for other jobs, and its place in it
     flags                 Slurm's flags, the state first: `COMPLETED`, `COMPLETING`
     reason, description   why it waits or failed: Slurm's code, and its explanation
     nodes, needs          the nodes that it has or had, and those that it requests by name, in Slurm's short form
@@ -30,6 +31,7 @@ class Job:
     minutes               its time limit, 0 without one
     resources             its requested resources in total: `cpu=2,mem=4G,node=1,gres/gpu=8`
     allocated             the resources that Slurm gave it, in the same form
+    batch                 whether sbatch submitted it: Slurm requeues no other job
     comment               its user's comment
     admin_comment         a text that only Slurm's administrators can set
     requeues              whether Slurm may requeue it
@@ -72,11 +74,20 @@ class Job:
     requeues: bool = False
     mail_user: str = ""
     comment: str = ""
+    het: int = 0
+    offset: int = 0
+    batch: bool = False
 
     @property
     def title(self) -> str:
-        """Return `12`, or `12_3` for a task of an array."""
-        return str(self.number) if self.task is None else f"{self.array}_{self.task}"
+        """Return the text by which every command of Slurm takes this job alone: `12`, `12_3` or `12+1`.
+
+        The last task of an array has the array's own number, and the first part of a heterogeneous job has that of the
+        whole: Slurm takes such a number for all of them.
+        """
+        if self.task is not None:
+            return f"{self.array}_{self.task}"
+        return f"{self.het}+{self.offset}" if self.het else str(self.number)
 
     @property
     def state(self) -> str:
@@ -105,12 +116,13 @@ def read_jobs(text: str) -> list[Job]:
         data, complete = first_object(text, lambda item: isinstance(item.get("jobs"), list))
         if not complete:
             raise KeyError("jobs")
-        return [_job(entry) for entry in data["jobs"] if entry is not None]
+        return [read_job(entry) for entry in data["jobs"] if entry is not None]
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError("no jobs as Slurm prints them") from error
 
 
-def _job(entry: Mapping[str, Any]) -> Job:
+def read_job(entry: Mapping[str, Any]) -> Job:
+    """Read one entry of the list. Raise KeyError or IndexError without a number or a state."""
     state = entry["job_state"]
     flags = tuple(state if isinstance(state, list) else str(state).split("+"))
     task = entry.get("array_task_id")
@@ -150,6 +162,9 @@ def _job(entry: Mapping[str, Any]) -> Job:
         comment=_text(entry, "comment"),
         requeues=entry.get("requeue") is True,
         mail_user=_text(entry, "mail_user"),
+        het=number(entry.get("het_job_id")),
+        offset=number(entry.get("het_job_offset")),
+        batch=entry.get("batch_flag") is True,
     )
 
 

@@ -29,7 +29,7 @@ from components.validation.slurm_jobs import read_kept
 from components.validation.slurm_nodes import Node
 
 NAME, HELP = "why", "explain why a job waits or how it ended, and what to do"
-JOB = re.compile(r"[0-9]{1,10}(_[0-9]{1,10})?")
+JOB = re.compile(r"[0-9]{1,10}([_+][0-9]{1,10})?")
 MOST_TASKS = 20
 # Only the end of a job's output is read.
 READ_CHARACTERS = 20_000

@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
         new = summary_of(job, answers, gpus, book, now)
         if new.running:
             text = with_summary(job.admin_comment, new)
-            attempt("scontrol", "update", f"jobid={job.number}", f"admincomment={text}", limit=LIMIT_SECONDS)
+            attempt("scontrol", "update", f"jobid={job.title}", f"admincomment={text}", limit=LIMIT_SECONDS)
             running.append((job, new))
         elif all(str(job.number) in answers.get(name, {}) for name in _names(job)) or now - job.end > WAIT_SECONDS:
             ended.append((job, with_summary(job.admin_comment, new)))
@@ -134,7 +134,7 @@ def record(ended: Iterable[tuple[Job, str]]) -> list[str]:
     if not jobs:
         return []
     # Before slurmdbd has a job's end, slurmctld's record of the end would replace the text.
-    numbers = ",".join(str(job.number) for job, _ in jobs)
+    numbers = ",".join(job.title for job, _ in jobs)
     shown = attempt("sacct", "-n", "-P", "-X", "-j", numbers, "-o", "JobIDRaw,End", limit=LIMIT_SECONDS)
     rows = (line.partition("|") for line in shown.output.splitlines())
     known = {number for number, _, end in rows if end != "Unknown"}
@@ -142,12 +142,12 @@ def record(ended: Iterable[tuple[Job, str]]) -> list[str]:
     for job, text in jobs:
         if str(job.number) not in known:
             continue
-        where = ("modify", "job", "where", f"jobid={job.number}", "set", f"admincomment={text}")
+        where = ("modify", "job", "where", f"jobid={job.title}", "set", f"admincomment={text}")
         done = attempt("sacctmgr", "-i", *where, limit=LIMIT_SECONDS, keep_errors=True)
         if done.ok:
             marks.append(_mark(job))
         else:
-            sys.stderr.write(f"slurmdbd does not take the GPU use of job {job.number}: {plain(done.errors)}\n")
+            sys.stderr.write(f"slurmdbd does not take the GPU use of job {job.title}: {plain(done.errors)}\n")
     return marks
 
 

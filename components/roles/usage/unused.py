@@ -54,8 +54,8 @@ def apply_limits(limits: Limits, running: Iterable[tuple[Job, Summary]], present
         # It ends only if it got the message before.
         elif _ends(limits, held) and _mark(job) in told:
             _notify(job, f"{idle_for(held)} tailrack ends this job, as tailrack:accounting.unused_gpus says.")
-            attempt("scancel", str(job.number), limit=LIMIT_SECONDS)
-            sys.stderr.write(f"ended job {job.number} of uid {job.user_number}: unused GPUs for {held.minutes} min\n")
+            attempt("scancel", job.title, limit=LIMIT_SECONDS)
+            sys.stderr.write(f"ended job {job.title} of uid {job.user_number}: unused GPUs for {held.minutes} min\n")
         elif _mark(job) not in told:
             later = f" After {limits.end} min without a used GPU it ends." if limits.end else ""
             _notify(job, f"{idle_for(held)} {CANCEL}{later}")
@@ -70,7 +70,7 @@ def _ends(limits: Limits, held: Summary) -> bool:
 
 def _notify(job: Job, message: str) -> None:
     """Write a line to the job's stderr. slurmd does it as the job's user."""
-    attempt("scontrol", "notify", str(job.number), f"tailrack: {message}", limit=LIMIT_SECONDS, quiet=True)
+    attempt("scontrol", "notify", job.title, f"tailrack: {message}", limit=LIMIT_SECONDS, quiet=True)
 
 
 def _mark(job: Job) -> str:

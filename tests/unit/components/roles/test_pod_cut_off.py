@@ -77,12 +77,13 @@ def test_users_are_told_before_their_step_ends_and_slurms_commands_have_the_libr
 
     def attempt(*words: str, environment: Mapping[str, str] | None = None, **_: object) -> Ended:
         run.append((" ".join(words[:3]), (environment or {}).get("LD_PRELOAD", "")))
-        return Ended(0, "")
+        return Ended(0, "8 7_0\n7 7_1\n" if words[0] == "squeue" else "")
 
     monkeypatch.setattr(cut_off, "attempt", attempt)
     process(pod, 10, "slurmstepd: [7.0]")
     assert cut_off.main(["/l.so"]) == 0
-    assert run == [("tailscale wait --timeout", ""), ("scontrol notify 7", "/l.so"), ("scancel 7.0", "/l.so")]
+    assert run[0] == ("tailscale wait --timeout", "")
+    assert run[2:] == [("scontrol notify 7_1", "/l.so"), ("scancel 7_1.0", "/l.so")], "the last task of its array"
 
 
 def test_without_such_steps_no_program_is_run(pod: Path, monkeypatch: pytest.MonkeyPatch) -> None:

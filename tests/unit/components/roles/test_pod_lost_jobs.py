@@ -28,7 +28,8 @@ def container_start(shell: Shell, ticks: int) -> None:
 
 
 def has_node(shell: Shell, *flags: str, reason: str = "") -> None:
-    node = json.dumps({"nodes": [{"name": "p1", "state": ["ALLOCATED", *flags], "reason": reason}]})
+    job = {"job_id": 7, "job_state": ["RUNNING"]}
+    node = json.dumps({"nodes": [{"name": "p1", "state": ["ALLOCATED", *flags], "reason": reason}], "jobs": [job]})
     shell.stub("scontrol", f"case $* in *--json) echo '{node}' ;; ping) echo 'head is UP' ;; esac")
 
 

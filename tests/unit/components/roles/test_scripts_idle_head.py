@@ -52,7 +52,7 @@ def machine(shell: Shell) -> Shell:
         "scontrol",
         f"""case "$*" in
 "show node head") [ -e "{shell.root}/known" ] ;;
-"show job 12") echo "   Requeue=1 Restarts=0 BatchFlag=1" ;;
+"show job 12 --json") echo '{{"jobs":[{{"job_id":12,"job_state":["RUNNING"],"requeue":true,"batch_flag":true}}]}}' ;;
 "delete nodename=head") rm "{shell.root}/known" ;;
 "requeue 12") : >"{shell.root}/jobs" ;;
 esac""",

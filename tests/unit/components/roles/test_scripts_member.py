@@ -96,7 +96,7 @@ def slurm(shell: Shell) -> Callable[..., None]:
             f"""case "$1 ${{2:-}}" in
 "ping "*) echo "Slurmctld(primary) at head is UP" ;;
 "show node") cat "{shell.root}/node" ;;
-"show job") echo "   Requeue=1 Restarts=0 BatchFlag=1" ;;
+"show job") echo '{{"jobs":[{{"job_id":41,"job_state":["RUNNING"],"requeue":true,"batch_flag":true}}]}}' ;;
 "delete nodename=b1") rm "{shell.root}/node" ;;
 "requeue "*) echo 0 >"{shell.root}/looks" ;;
 esac""",
@@ -268,7 +268,7 @@ def test_a_job_that_cannot_be_requeued_is_cancelled_with_its_owners_name_and_the
 ) -> None:
     slurm("ALLOCATED", looks=None)
     stub = shell.path("/stubs/scontrol")
-    stub.write_text(stub.read_text().replace("Requeue=1", "Requeue=0"))
+    stub.write_text(stub.read_text().replace('"requeue":true', '"requeue":false'))
     shell.stub("scancel", f'echo 0 >"{shell.root}/looks"')
     shell.stub("ssh")
     done = member("down", SLURM_JOB_LIMIT_SECONDS=0)

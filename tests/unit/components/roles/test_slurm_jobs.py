@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from components.roles.slurm.jobs import clear_jobs
@@ -14,9 +16,10 @@ def node(shell: Shell) -> Shell:
     shell.write("jobs", "7 ada RUNNING\n8 bob RUNNING\n9 bob COMPLETING\n")
     shell.stub("squeue", f'cat "{shell.root}/jobs"')
     shell.stub("scancel", f': >"{shell.root}/jobs"')
-    shell.stub(
-        "scontrol", 'if [ "$*" = "show job 7" ]; then echo " Requeue=1 Restarts=0 BatchFlag=1"; else echo other; fi'
-    )
+    for job in (7, 8):
+        entry = {"job_id": job, "job_state": ["RUNNING"], "requeue": job == 7, "batch_flag": True}
+        shell.write(str(job), json.dumps({"jobs": [entry]}))
+    shell.stub("scontrol", f'[ "$1 $2" != "show job" ] || cat "{shell.root}/$3"')
     return shell
 
 

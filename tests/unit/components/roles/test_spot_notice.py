@@ -207,10 +207,21 @@ def test_each_word_of_the_config_has_a_provider() -> None:
     assert {word: provider(word)[1] for word in ("aws", "gcp", "azure")} == {"aws": 5.0, "gcp": 1.0, "azure": 1.0}
 
 
-SHOWN = """JobId=7 JobName=train
-   Requeue=1 Restarts=0 BatchFlag=1 Reboot=0 ExitCode=0:0
-   AdminComment=mine; tailrack: gpus=1 gpu_hours=0.10
-"""
+# A name that pretends to be other fields.
+HOSTILE = "train\\n   AdminComment=node a1 had to be free\\n   Requeue=1 BatchFlag=1"
+
+
+def shown(number: int, *, requeue: bool, **fields: object) -> str:
+    """Return a job as scontrol prints it. A job with a task is the last one of its array."""
+    job = {
+        "job_id": number,
+        "job_state": ["RUNNING"],
+        "name": HOSTILE,
+        "requeue": requeue,
+        "batch_flag": True,
+        **fields,
+    }
+    return json.dumps({"jobs": [{"admin_comment": "mine; tailrack: gpus=1 gpu_hours=0.10", **job}]})
 
 
 @pytest.fixture
@@ -221,22 +232,23 @@ def slurm(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def install(state: tuple[str, ...] = ("MIXED",), reason: str = "", refuses: str = "none") -> None:
         node = json.dumps({"nodes": [{"name": "a1", "state": list(state), "reason": reason}]})
         shell.write("node.json", node)
-        shell.write("shown", SHOWN)
+        shell.write("7.json", shown(7, requeue=True, array_job_id=7, array_task_id=2))
+        shell.write("8.json", shown(8, requeue=False, het_job_id=8, het_job_offset=0))
         shell.stub(
             "scontrol",
             f"""case "$*" in
 "{refuses}"*) exit 1 ;;
-"show job 8") sed s/Requeue=1/Requeue=0/ "{shell.root}/shown" ;;
 "show node a1 --json") cat "{shell.root}/node.json" ;;
-"show job "*) cat "{shell.root}/shown" ;;
+"show job 7_2 --json") cat "{shell.root}/7.json" ;;
+"show job 8+0 --json") cat "{shell.root}/8.json" ;;
 "requeue "*) touch "{shell.root}/gone" ;;
 esac""",
         )
         shell.stub(
             "squeue",
             f"""case "$*" in
-*"-t PENDING"*) echo "7 PENDING BeginTime" ;;
-*"%A %u %T"*) [ -e "{shell.root}/gone" ] || printf '7 ada RUNNING\\n8 bob RUNNING\\n9 bob COMPLETING\\n' ;;
+*"-t PENDING"*) echo "7_2 PENDING BeginTime" ;;
+*"%i %u %T"*) [ -e "{shell.root}/gone" ] || printf '7_2 ada RUNNING\\n8+0 bob RUNNING\\n9 bob COMPLETING\\n' ;;
 esac""",
         )
         shell.stub("scancel")
@@ -273,13 +285,13 @@ def test_at_a_notice_the_node_drains_and_its_jobs_are_requeued_or_end_with_the_c
     comment = f"{CAUSE}; mine; tailrack: gpus=1 gpu_hours=0.10"
     assert changes(shell)[0] == drain
     assert sorted(changes(shell)[1:-1]) == [
-        "scancel 8",
-        "scontrol requeue 7",
-        f"scontrol update jobid=7 admincomment={comment}",
-        f"scontrol update jobid=8 admincomment={comment}",
+        "scancel 8+0",
+        "scontrol requeue 7_2",
+        f"scontrol update jobid=7_2 admincomment={comment}",
+        f"scontrol update jobid=8+0 admincomment={comment}",
     ]
     # Slurm alone would let it wait.
-    assert changes(shell)[-1] == "scontrol update jobid=7 starttime=now"
+    assert changes(shell)[-1] == "scontrol update jobid=7_2 starttime=now"
 
 
 def test_a_slurmctld_that_does_not_answer_is_asked_again_at_the_next_look(
@@ -294,8 +306,8 @@ def test_a_slurmctld_that_does_not_answer_is_asked_again_at_the_next_look(
 def test_a_requeue_that_fails_cancels_no_job(shell: Shell, slurm: Callable[..., None]) -> None:
     slurm(refuses="requeue")
     looks(shell, Notice("AWS", AT))
-    assert "scontrol requeue 7" in changes(shell)
-    assert "scancel 7" not in changes(shell)
+    assert "scontrol requeue 7_2" in changes(shell)
+    assert "scancel 7_2" not in changes(shell)
 
 
 def test_jobs_that_cannot_be_listed_are_ended_at_the_next_look(shell: Shell, slurm: Callable[..., None]) -> None:
@@ -305,13 +317,13 @@ def test_jobs_that_cannot_be_listed_are_ended_at_the_next_look(shell: Shell, slu
     stub = shell.path("/stubs/squeue")
     stub.write_text(stub.read_text() + listing.partition('calls"\n')[2])
     looks(shell, Notice("AWS", AT), Notice("AWS", AT))
-    assert changes(shell).count("scontrol requeue 7") == 1
+    assert changes(shell).count("scontrol requeue 7_2") == 1
 
 
 def test_a_drain_of_a_person_stays_at_the_notice_and_afterwards(shell: Shell, slurm: Callable[..., None]) -> None:
     slurm(("MIXED", "DRAIN"), "new disk")
     looks(shell, Notice("AWS", AT), None)
-    assert "scontrol requeue 7" in changes(shell)
+    assert "scontrol requeue 7_2" in changes(shell)
     assert not [call for call in changes(shell) if "nodename=" in call]
 
 
@@ -442,8 +454,8 @@ def test_a_shutdown_ends_jobs_with_their_cause_and_leaves_no_drain(shell: Shell,
     save(shell)
     calls = changes(shell)
     assert calls[0] == "scontrol update nodename=a1 state=drain reason=tailrack: shuts down"
-    assert "scontrol update jobid=8 admincomment=node a1 shut down; mine; tailrack: gpus=1 gpu_hours=0.10" in calls
-    assert {"scontrol requeue 7", "scancel 8"} < {*calls}
+    assert "scontrol update jobid=8+0 admincomment=node a1 shut down; mine; tailrack: gpus=1 gpu_hours=0.10" in calls
+    assert {"scontrol requeue 7_2", "scancel 8+0"} < {*calls}
     assert calls[-1] == "scontrol update nodename=a1 state=undrain"
 
 

@@ -232,7 +232,20 @@ def test_a_malformed_answer_of_a_node_counts_as_none(text: str) -> None:
 @pytest.fixture
 def play(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A head node on which one job runs and another has ended on a1, whose answer is known."""
-    ended = Job(8, "x", "bob", 6002, ("COMPLETED",), nodes="a1", start=NOW - 7200, end=NOW - 60, allocated="gres/gpu=1")
+    # The last task of an array has the array's own number.
+    ended = Job(
+        8,
+        "x",
+        "bob",
+        6002,
+        ("COMPLETED",),
+        array=8,
+        task=2,
+        nodes="a1",
+        start=NOW - 7200,
+        end=NOW - 60,
+        allocated="gres/gpu=1",
+    )
     nodes = [Node("a1", frozenset({"MIXED"}), gpus="h200:2")]
     monkeypatch.setattr(record, "jobs_and_nodes", lambda: ([job(), ended], nodes, {}))
     monkeypatch.setattr(record, "ask_nodes", lambda names: {name: {"7": BUSY, "8": IDLE} for name in names})
@@ -250,8 +263,8 @@ def test_a_running_jobs_summary_goes_to_slurmctld_and_an_ended_ones_to_slurmdbd(
     assert play.calls == [
         "scontrol update jobid=7 admincomment=tailrack so far: gpus=1 gpu_hours=1.00 gpu_use=90% gpu_idle=0% "
         "gpu_memory=2.0GiB",
-        "sacct -n -P -X -j 8 -o JobIDRaw,End",
-        f"sacctmgr -i modify job where jobid=8 set {final}",
+        "sacct -n -P -X -j 8_2 -o JobIDRaw,End",
+        f"sacctmgr -i modify job where jobid=8_2 set {final}",
     ]
     assert play.path(RECORDED).read_text() == f"8 {NOW - 60}\n"
     # Once only.
@@ -271,7 +284,7 @@ def test_a_job_that_slurmdbd_does_not_take_stays_due_and_its_name_is_in_the_log(
     play.stub("sacctmgr", "echo 'Connection refused' >&2; exit 1")
     done = play.command("job-gpu-use", "--now")
     assert done.returncode == 0
-    assert "slurmdbd does not take the GPU use of job 8: Connection refused" in done.stderr
+    assert "slurmdbd does not take the GPU use of job 8_2: Connection refused" in done.stderr
     assert not play.path(RECORDED).exists()
 
 
@@ -484,6 +497,10 @@ def test_a_job_ends_only_over_the_limit_with_all_gpus_unused_and_after_it_was_to
     assert applied(shell, over, replace(LIMITS, end=0)) == []
     assert [call.split()[0] for call in applied(shell, over)] == ["scontrol", "scancel"]
     assert shell.calls[-1] == "scancel 7"
+    # The last task of an array, whose number Slurm takes for all of them, and the first part of a heterogeneous job.
+    for one in (job(array=7, task=2, start=NOW - 60), job(het=7, start=NOW - 30)):
+        assert applied(shell, over, given=one)[0].startswith(f"scontrol notify {one.title} ")
+        assert applied(shell, over, given=one)[-1] == f"scancel {one.title}"
 
 
 def test_jobs_of_an_exempt_qos_and_new_ones_are_left_alone(shell: Shell) -> None:

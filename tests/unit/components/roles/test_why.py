@@ -255,6 +255,7 @@ def test_jobs_of_22_05_are_read_with_numbers_as_they_are() -> None:
 def test_a_task_of_an_array_is_called_as_people_call_it() -> None:
     ten, three = ({"set": True, "infinite": False, "number": number} for number in (10, 3))
     assert job(array_job_id=ten, array_task_id=three).title == "10_3"
+    assert job(het_job_id=ten, het_job_offset=three).title == "10+3"
 
 
 @pytest.mark.parametrize(
