@@ -166,8 +166,8 @@ def sha256(path: str) -> str:
 
 
 def lines(path: str) -> list[str]:
-    """Return the lines of a file; none if there is no plain file."""
-    return (read(path) or "").splitlines()
+    """Return the lines of a file; none if there is no plain file, or if it was written without any."""
+    return (read(path) or "").removesuffix("\n").splitlines()
 
 
 def followed(path: str) -> str:

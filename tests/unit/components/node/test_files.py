@@ -262,6 +262,11 @@ def test_root_makes_and_removes_its_folders_in_one_like_tmp_and_takes_nobodys(ma
         files.make_new_folder("/var/open/more")
 
 
+def test_a_file_of_no_lines_has_none(machine: Path) -> None:
+    files.write("/etc/x", "\n".join([]))
+    assert files.lines("/etc/x") == []
+
+
 def test_lines_are_added_once(machine: Path) -> None:
     assert files.add_line("/etc/list", "one")
     assert files.add_line("/etc/list", "two")
