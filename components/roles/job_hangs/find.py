@@ -103,7 +103,14 @@ def _again(job: Job) -> list[Job]:
 
 
 def _has_gpus(job: Job) -> bool:
-    return bool(job.runs and "COMPLETING" not in job.flags and job.start and job.nodes and gpus_of(job.allocated))
+    return bool(
+        job.runs
+        and not job.suspended
+        and "COMPLETING" not in job.flags
+        and job.start
+        and job.nodes
+        and gpus_of(job.allocated)
+    )
 
 
 def _mark(job: Job) -> str:

@@ -31,6 +31,7 @@ class Job:
     minutes               its time limit, 0 without one
     resources             its requested resources in total: `cpu=2,mem=4G,node=1,gres/gpu=8`
     allocated             the resources that Slurm gave it, in the same form
+    switched, ran_before  when it was last suspended or resumed (Unix seconds, 0: never), and the seconds it ran before
     batch                 whether sbatch submitted it: Slurm requeues no other job
     comment               its user's comment
     admin_comment         a text that only Slurm's administrators can set
@@ -77,6 +78,8 @@ class Job:
     het: int = 0
     offset: int = 0
     batch: bool = False
+    switched: int = 0
+    ran_before: int = 0
 
     @property
     def title(self) -> str:
@@ -108,6 +111,17 @@ class Job:
     def runs(self) -> bool:
         """Return whether it has nodes now."""
         return any(flag in _RUNS for flag in self.flags)
+
+    @property
+    def suspended(self) -> bool:
+        """Return whether an administrator or another job's priority has stopped it."""
+        return "SUSPENDED" in self.flags
+
+    def seconds(self, until: float) -> float:
+        """Return how long it has run until a time, without the time in which it was suspended."""
+        if not self.switched:
+            return until - self.start
+        return self.ran_before + (0 if self.suspended else until - self.switched)
 
 
 def read_jobs(text: str) -> list[Job]:
@@ -165,6 +179,8 @@ def read_job(entry: Mapping[str, Any]) -> Job:
         het=number(entry.get("het_job_id")),
         offset=number(entry.get("het_job_offset")),
         batch=entry.get("batch_flag") is True,
+        switched=number(entry.get("suspend_time")),
+        ran_before=number(entry.get("pre_sus_time")),
     )
 
 

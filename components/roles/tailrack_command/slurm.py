@@ -130,13 +130,13 @@ def _sacct(name: str, fields: str, *options: str) -> str:
 
 
 def used(begin: int, end: int) -> list[tuple[str, int, int]] | None:
-    """Return the nodes (in Slurm's short form), start and end of each job between two times.
+    """Return the nodes (in Slurm's short form), start and end of each run of a job between two times.
 
     None without accounting, or if slurmdbd does not answer.
     """
     span = ("-S", _moment(begin), "-E", _moment(end))
     try:
-        output = _run("sacct", "-a", "-X", "-n", "-P", *span, "-o", "NodeList,Start,End", SLURM_TIME_FORMAT="%s")
+        output = _run("sacct", "-a", "-D", "-X", "-n", "-P", *span, "-o", "NodeList,Start,End", SLURM_TIME_FORMAT="%s")
     except SlurmError:
         return None
     rows = [line.rsplit("|", 2) for line in output.splitlines()]
@@ -149,30 +149,35 @@ def used(begin: int, end: int) -> list[tuple[str, int, int]] | None:
 
 @dataclass(frozen=True)
 class Held:
-    """A job in the accounting that had nodes; `end` is None while it runs."""
+    """A run of a job in the accounting that had nodes; a requeued job has several.
+
+    end       None while it runs
+    seconds   how long it ran, without the time in which it was suspended
+    """
 
     number: str
     user: str
     start: int
     end: int | None
+    seconds: int
     allocated: str
     admin_comment: str
 
 
 def held(begin: int, end: int, user: str = "") -> list[Held]:
-    """Return jobs that had nodes between two times. Raise SlurmError.
+    """Return runs of jobs that had nodes between two times. Raise SlurmError.
 
     user   only this user's jobs; by default all for root, and for others their own
     """
     whose = ("-u", user) if user else ("-a",) if os.geteuid() == 0 else ()
-    fields = "JobIDRaw,User,Start,End,AllocTRES,AdminComment"
+    fields = "JobIDRaw,User,Start,End,ElapsedRaw,AllocTRES,AdminComment"
     span = ("-S", _moment(begin), "-E", _moment(end))
-    output = _run("sacct", *whose, "-X", "-n", "-P", *span, "-o", fields, SLURM_TIME_FORMAT="%s")
-    rows = [line.split("|", 5) for line in output.splitlines()]
+    output = _run("sacct", *whose, "-D", "-X", "-n", "-P", *span, "-o", fields, SLURM_TIME_FORMAT="%s")
+    rows = [line.split("|", 6) for line in output.splitlines()]
     return [
-        Held(row[0], row[1], int(row[2]), int(row[3]) if row[3].isdecimal() else None, *row[4:])
+        Held(row[0], row[1], int(row[2]), int(row[3]) if row[3].isdecimal() else None, int(row[4]), *row[5:])
         for row in rows
-        if len(row) == 6 and row[0].isdecimal() and row[2].isdecimal()
+        if len(row) == 7 and row[0].isdecimal() and row[2].isdecimal() and row[4].isdecimal()
     ]
 
 

@@ -103,14 +103,18 @@ def usages(held: Iterable[Held], comments: Mapping[str, str], begin: float, end:
     comments   AdminComments of running jobs, by job
     """
     rows: dict[str, Usage] = {}
+    counted = set[str]()
     for job in held:
         gpus, until = gpus_of(job.allocated), end if job.end is None else job.end
         seconds = min(until, end) - max(job.start, begin)
         if not gpus or seconds <= 0:
             continue
         row = rows.setdefault(job.user, Usage(job.user))
-        hours = gpus * seconds / 3600
-        row.jobs += 1
+        # Hours and cost up to the record, which is minutes old while it runs; a part of them belongs to this month.
+        part = min(1.0, seconds / (until - job.start))
+        hours = gpus * job.seconds * part / 3600
+        row.jobs += job.number not in counted
+        counted.add(job.number)
         row.hours += hours
         known = read_summary(job.admin_comment if job.end is not None else comments.get(job.number, ""))
         if known is None:
@@ -118,8 +122,6 @@ def usages(held: Iterable[Held], comments: Mapping[str, str], begin: float, end:
         if known.idle is not None:
             row.sampled += hours
             row.idle += hours * known.idle / 100
-        # A job's cost up to the record, which is minutes old while it runs; a part of it belongs to this month.
-        part = min(1.0, seconds / (until - job.start))
         for unit, amount in known.costs.items():
             row.costs[unit] = row.costs.get(unit, 0.0) + amount * part
     return sorted(rows.values(), key=lambda row: (-row.hours, row.user))

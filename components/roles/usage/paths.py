@@ -13,7 +13,7 @@ SAMPLER = "/usr/local/lib/tailrack/gpu-use"
 ANSWER = f"{ANSWERS}/gpu-use"
 SAMPLE_UNITS = ("tailrack-gpu-use.service", "tailrack-gpu-use.timer")
 RECORDER = "/usr/local/lib/tailrack/job-gpu-use"
-# On the head node: a line `number end` for each ended job that is recorded and that slurmctld still knows.
+# On the head node, in JSON: the recorded text of each ended job that slurmctld may still replace.
 RECORDED = f"{PRIVATE}/gpu-use-recorded"
 # The limits for unused GPUs as JSON, and a line `number start` for each job that got the message.
 UNUSED_GPUS = "/etc/tailrack/unused-gpus"

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, TypeVar
 
@@ -27,8 +28,8 @@ from components.roles.tailrack_command.book import Stay, read_book, spent
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.slurm import SlurmError
 from components.roles.usage.paths import ANSWER, RECORDED
-from components.roles.usage.samples import Use
-from components.roles.usage.summary import Summary, summary, with_summary
+from components.roles.usage.samples import UNUSED_SAMPLES, Use
+from components.roles.usage.summary import Summary, read_summary, summary, with_summary
 from components.roles.usage.unused import apply_limits, read_limits
 from components.validation.node_names import node_names
 from components.validation.preflight.findings import plain
@@ -45,6 +46,8 @@ KEEP_SECONDS = 3600
 T = TypeVar("T")
 Book = Mapping[str, Sequence[Stay]]
 Answers = Mapping[str, Mapping[str, Use]]
+# By a job's mark: its title and its final text.
+Finals = Mapping[str, tuple[str, str]]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,14 +59,14 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     all_jobs = "--now" in arguments or int(now / 60) % MINUTES == 0
-    recorded = {*files.lines(RECORDED)}
+    recorded = read_recorded(jobs, now)
     due = [job for job in jobs if is_due(job, recorded, now, running=all_jobs)]
-    if not due:
+    if not due and not recorded:
         return 0
     names = sorted({name for job in due for name in _names(job)})
-    answers = ask_nodes([name for name in names if name in {node.name for node in nodes}])
+    answers = ask_nodes([name for name in names if name in {node.name for node in nodes}]) if names else {}
     book, gpus = read_book(), gpus_by_node(nodes)
-    ended: list[tuple[Job, str]] = []
+    finals = {**recorded}
     running: list[tuple[Job, Summary]] = []
     for job in due:
         new = summary_of(job, answers, gpus, book, now)
@@ -72,14 +75,28 @@ def main(arguments: Sequence[str]) -> int:
             attempt("scontrol", "update", f"jobid={job.title}", f"admincomment={text}", limit=LIMIT_SECONDS)
             running.append((job, new))
         elif all(str(job.number) in answers.get(name, {}) for name in _names(job)) or now - job.end > WAIT_SECONDS:
-            ended.append((job, with_summary(job.admin_comment, new)))
+            finals[_mark(job)] = (job.title, with_summary(job.admin_comment, new))
     if running and (limits := read_limits()) is not None:
         apply_limits(limits, running, jobs)
-    new_marks = record(ended)
-    if new_marks:
-        known = {_mark(job) for job in jobs}
-        files.write(RECORDED, "\n".join(sorted({*recorded, *new_marks} & known)), 0o600)
+    kept = record(finals, recorded, {_mark(job) for job in jobs})
+    if kept != recorded:
+        files.write(RECORDED, json.dumps(kept), 0o600)
     return 0
+
+
+def read_recorded(jobs: Iterable[Job], now: float) -> Finals:
+    """Return the recorded summaries of ended jobs that slurmctld has, or had a minute ago."""
+    try:
+        rows = json.loads(files.read(RECORDED) or "{}").items()
+    except (ValueError, AttributeError):
+        return {}
+    present = {str(job.number): _mark(job) for job in jobs}
+    # A job that was requeued after its end has another mark.
+    return {
+        mark: (title, text)
+        for mark, (title, text) in rows
+        if present.get(mark.split()[0], mark) == mark and now - float(mark.split()[1]) < KEEP_SECONDS
+    }
 
 
 def is_due(job: Job, recorded: Container[str], now: float, *, running: bool) -> bool:
@@ -103,7 +120,7 @@ def summary_of(job: Job, answers: Answers, gpus: Mapping[str, int], book: Book, 
     """
     end = now if job.runs else job.end
     names, use, costs = _names(job), Use(), dict[str, float]()
-    total, seconds = _held(job, end)
+    total = gpus_of(job.allocated)
     for name in names:
         here = answers.get(name, {}).get(str(job.number), Use(gpus=total // len(names)))
         use = use.plus(here)
@@ -111,12 +128,15 @@ def summary_of(job: Job, answers: Answers, gpus: Mapping[str, int], book: Book, 
         for unit, amount in spent(book.get(name, ()), job.start, end).items():
             costs[unit] = costs.get(unit, 0.0) + amount * share
     use = use.in_hang if read_hang(job.admin_comment, job.start) else use
-    return summary(use, total, seconds, costs, running=job.runs)
+    return summary(_since_resume(use, job, now), total, job.seconds(end), costs, running=job.runs)
 
 
-def _held(job: Job, end: float) -> tuple[int, float]:
-    """Return how many GPUs Slurm gave a job, and for how many seconds until `end`."""
-    return gpus_of(job.allocated), end - job.start
+def _since_resume(use: Use, job: Job, now: float) -> Use:
+    """Return the use with the idle time since the last resume: the GPUs of a suspended job are idle by order."""
+    minutes = 0 if job.suspended else min(use.unused_minutes, int(now - job.switched) // 60)
+    if minutes == use.unused_minutes:
+        return use
+    return replace(use, unused=use.unused if minutes >= UNUSED_SAMPLES else 0, unused_minutes=minutes)
 
 
 def gpus_by_node(nodes: Iterable[Node]) -> dict[str, int]:
@@ -125,30 +145,39 @@ def gpus_by_node(nodes: Iterable[Node]) -> dict[str, int]:
     return {name: sum(int(kind.rpartition(":")[2]) for kind in parts) for name, parts in kinds.items()}
 
 
-def record(ended: Iterable[tuple[Job, str]]) -> list[str]:
-    """Write summaries of ended jobs to slurmdbd, and return the marks of those that it has.
+def record(finals: Finals, recorded: Container[str], present: Container[str]) -> Finals:
+    """Write summaries of ended jobs to slurmdbd, and return those that it has and slurmctld may still replace.
 
-    slurmctld changes no job that has ended.
+    slurmctld changes no job that has ended. Until it forgets the job, each of its reconfigurations sends slurmdbd the
+    job again, with the text that the job had while it ran.
+
+    recorded   marks of summaries that slurmdbd had before
+    present    marks of the jobs that slurmctld has
     """
-    jobs = list(ended)
-    if not jobs:
-        return []
-    # Before slurmdbd has a job's end, slurmctld's record of the end would replace the text.
-    numbers = ",".join(job.title for job, _ in jobs)
-    shown = attempt("sacct", "-n", "-P", "-X", "-j", numbers, "-o", "JobIDRaw,End", limit=LIMIT_SECONDS)
-    rows = (line.partition("|") for line in shown.output.splitlines())
-    known = {number for number, _, end in rows if end != "Unknown"}
-    marks = []
-    for job, text in jobs:
-        if str(job.number) not in known:
+    if not finals:
+        return {}
+    numbers = ",".join(title for title, _ in finals.values())
+    fields = "JobIDRaw,End,AdminComment"
+    shown = attempt("sacct", "-n", "-P", "-X", "-j", numbers, "-o", fields, limit=LIMIT_SECONDS)
+    rows = {row[0]: row[1:] for line in shown.output.splitlines() if len(row := line.split("|", 2)) == 3}
+    kept = {}
+    for mark, (title, text) in finals.items():
+        end, now = rows.get(mark.split()[0], ("Unknown", ""))
+        has_text = (held := read_summary(now)) is not None and not held.running
+        if has_text and mark not in present:
             continue
-        where = ("modify", "job", "where", f"jobid={job.title}", "set", f"admincomment={text}")
-        done = attempt("sacctmgr", "-i", *where, limit=LIMIT_SECONDS, keep_errors=True)
-        if done.ok:
-            marks.append(_mark(job))
-        else:
-            sys.stderr.write(f"slurmdbd does not take the GPU use of job {job.title}: {plain(done.errors)}\n")
-    return marks
+        # Before slurmdbd has a job's end, slurmctld's record of the end would replace the text.
+        if has_text or (end != "Unknown" and _write(title, text)) or mark in recorded:
+            kept[mark] = (title, text)
+    return kept
+
+
+def _write(title: str, text: str) -> bool:
+    where = ("modify", "job", "where", f"jobid={title}", "set", f"admincomment={text}")
+    done = attempt("sacctmgr", "-i", *where, limit=LIMIT_SECONDS, keep_errors=True)
+    if not done.ok:
+        sys.stderr.write(f"slurmdbd does not take the GPU use of job {title}: {plain(done.errors)}\n")
+    return done.ok
 
 
 def ask_nodes(names: Sequence[str]) -> dict[str, Mapping[str, Use]]:

@@ -49,7 +49,7 @@ def apply_limits(limits: Limits, running: Iterable[tuple[Job, Summary]], present
     known = {_mark(job) for job in present if job.runs}
     marks = told & known
     for job, held in running:
-        if job.qos in limits.exempt or not held.unused or held.minutes < limits.tell:
+        if job.suspended or job.qos in limits.exempt or not held.unused or held.minutes < limits.tell:
             marks.discard(_mark(job))
         # It ends only if it got the message before.
         elif _ends(limits, held) and _mark(job) in told:

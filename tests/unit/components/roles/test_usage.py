@@ -257,30 +257,50 @@ def play(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
 
 
 def test_a_running_jobs_summary_goes_to_slurmctld_and_an_ended_ones_to_slurmdbd(play: Shell) -> None:
-    play.stub("sacct", "echo '8|2026-11-26T18:00:00'")
+    play.stub("sacct", "echo '8|2026-11-26T18:00:00|'")
     assert play.command("job-gpu-use", "--now").returncode == 0
     final = "admincomment=tailrack: gpus=1 gpu_hours=1.98 gpu_use=0% gpu_idle=100% gpu_memory=0.0GiB"
     assert play.calls == [
         "scontrol update jobid=7 admincomment=tailrack so far: gpus=1 gpu_hours=1.00 gpu_use=90% gpu_idle=0% "
         "gpu_memory=2.0GiB",
-        "sacct -n -P -X -j 8_2 -o JobIDRaw,End",
+        "sacct -n -P -X -j 8_2 -o JobIDRaw,End,AdminComment",
         f"sacctmgr -i modify job where jobid=8_2 set {final}",
     ]
-    assert play.path(RECORDED).read_text() == f"8 {NOW - 60}\n"
     # Once only.
+    play.stub("sacct", f"echo '8|2026-11-26T18:00:00|{final.partition('=')[2]}'")
     assert play.command("job-gpu-use", "--now").returncode == 0
-    assert play.calls[3:] == play.calls[:1]
+    assert play.calls[3:] == play.calls[:2]
 
 
-@pytest.mark.parametrize("sacct", ["exit 1", "echo '8|Unknown'", "true"])
+def test_a_final_text_comes_back_after_slurmctld_has_sent_the_ended_job_again(
+    play: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play.stub("sacct", "echo '8|2026-11-26T18:00:00|'")
+    assert play.command("job-gpu-use").returncode == 0
+    first = play.calls[-1]
+    # The reconfiguration; slurmctld may forget the job at once.
+    play.stub("sacct", "echo '8|2026-11-26T18:00:00|tailrack so far: gpus=1 gpu_hours=1.00 unused=1 for=22min'")
+    monkeypatch.setattr(record, "jobs_and_nodes", lambda: ([], [], {}))
+    assert play.command("job-gpu-use").returncode == 0
+    assert (first, play.calls[-1]) == (first, first)
+    assert first.startswith("sacctmgr -i modify job where jobid=8_2 set admincomment=tailrack: gpus=1")
+    # Nothing can replace it now.
+    play.stub("sacct", "echo '8|2026-11-26T18:00:00|tailrack: gpus=1 gpu_hours=1.98'")
+    assert play.command("job-gpu-use").returncode == 0
+    calls = len(play.calls)
+    assert play.command("job-gpu-use").returncode == 0
+    assert len(play.calls) == calls
+
+
+@pytest.mark.parametrize("sacct", ["exit 1", "echo '8|Unknown|'", "true"])
 def test_a_job_whose_end_slurmdbd_does_not_have_yet_is_recorded_a_minute_later(play: Shell, sacct: str) -> None:
     play.stub("sacct", sacct)
     assert play.command("job-gpu-use", "--now").returncode == 0
-    assert not any("jobid=8" in call for call in play.calls)
+    assert not any("jobid=8_2" in call for call in play.calls)
 
 
 def test_a_job_that_slurmdbd_does_not_take_stays_due_and_its_name_is_in_the_log(play: Shell) -> None:
-    play.stub("sacct", "echo '8|2026-11-26T18:00:00'")
+    play.stub("sacct", "echo '8|2026-11-26T18:00:00|'")
     play.stub("sacctmgr", "echo 'Connection refused' >&2; exit 1")
     done = play.command("job-gpu-use", "--now")
     assert done.returncode == 0
@@ -341,10 +361,12 @@ def test_a_sentence_names_how_many_gpus_are_idle() -> None:
 def test_usage_adds_up_the_jobs_of_each_user_and_cuts_them_at_the_month() -> None:
     final = summary(IDLE, 1, 7200, {"USD": 4.0}, running=False).text
     held = [
-        Held("1", "bob", NOW - 7200, NOW, "gres/gpu=1", final),
-        Held("2", "ada", NOW - 3600, None, "gres/gpu=4", ""),
-        Held("3", "ada", NOW - 3600, NOW, "gres/gpu=2", ""),
-        Held("4", "eve", NOW - 3600, NOW, "cpu=4", ""),
+        Held("1", "bob", NOW - 7200, NOW, 7200, "gres/gpu=1", final),
+        Held("2", "ada", NOW - 3600, None, 3600, "gres/gpu=4", ""),
+        # Before and after a requeue; the second run was suspended for ten minutes.
+        Held("3", "ada", NOW - 3600, NOW - 1800, 1800, "gres/gpu=2", ""),
+        Held("3", "ada", NOW - 1800, NOW, 1200, "gres/gpu=3", ""),
+        Held("4", "eve", NOW - 3600, NOW, 3600, "cpu=4", ""),
     ]
     now = {"2": summary(Use(4, 10, 500, 5), 4, 3600, {}, running=True).text}
     ada, bob = usages(held, now, NOW - 3600, NOW)
@@ -383,12 +405,12 @@ def test_users_see_their_own_jobs_and_root_sees_all(
 
     def answer(*command: str, **_: str) -> str:
         calls.append(command)
-        return f"7|ada|{NOW}|Unknown|gres/gpu=1|my | own\n8|ada|Unknown|Unknown||\n"
+        return f"7|ada|{NOW}|Unknown|60|gres/gpu=1|my | own\n8|ada|Unknown|Unknown|0||\n"
 
     monkeypatch.setattr(slurm, "_run", answer)
     monkeypatch.setattr("os.geteuid", lambda: uid)
-    assert slurm.held(0, NOW, user) == [Held("7", "ada", NOW, None, "gres/gpu=1", "my | own")]
-    assert list(calls[0][1 : len(words) + 2]) == [*words, "-X"]
+    assert slurm.held(0, NOW, user) == [Held("7", "ada", NOW, None, 60, "gres/gpu=1", "my | own")]
+    assert list(calls[0][1 : len(words) + 3]) == [*words, "-D", "-X"]
 
 
 # The machines.
@@ -501,6 +523,15 @@ def test_a_job_ends_only_over_the_limit_with_all_gpus_unused_and_after_it_was_to
     for one in (job(array=7, task=2, start=NOW - 60), job(het=7, start=NOW - 30)):
         assert applied(shell, over, given=one)[0].startswith(f"scontrol notify {one.title} ")
         assert applied(shell, over, given=one)[-1] == f"scancel {one.title}"
+
+
+def test_a_suspended_job_is_left_alone_and_its_idle_time_starts_again_when_it_resumes(shell: Shell) -> None:
+    suspended = job(flags=("SUSPENDED",), switched=NOW - 1800, ran_before=1800)
+    assert summary_of(suspended, {"a1": {"7": IDLE}}, {}, {}, NOW) == Summary(True, 1, 0.5, 0, 100)
+    for minutes in (35, 65):
+        assert applied(shell, replace(UNUSED, minutes=minutes), given=suspended) == []
+    resumed = job(switched=NOW - 900, ran_before=1800)
+    assert summary_of(resumed, {"a1": {"7": IDLE}}, {}, {}, NOW) == Summary(True, 1, 0.75, 0, 100, unused=1, minutes=15)
 
 
 def test_jobs_of_an_exempt_qos_and_new_ones_are_left_alone(shell: Shell) -> None:
