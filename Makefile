@@ -13,10 +13,16 @@ RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypoth
 # The files whose phrases codespell checks (.codespell.txt, pyproject.toml).
 PROSE = README.md CONTRIBUTING.md Makefile docs cli components stacks engine lab bench __main__.py .ci .github
 export STACK ENGINE COMMAND
+# A misspelt variable would leave its default in place, such as the stack dev.
+VARIABLES := STACK ENGINE NAME NODE COMMAND COMMENT CLUSTER REFRESH ONCE SHORT PYTHON FAULTS_SEED TAILRACK_ARTIFACTS
+GIVEN := $(foreach name,$(filter-out SHELL MAKE%,$(.VARIABLES)),$(if $(filter command,$(origin $(name))),$(name)))
+capitals = $(filter $(VARIABLES),$(shell echo '$(1)' | tr a-z A-Z))
+$(foreach name,$(filter-out $(VARIABLES),$(GIVEN)),$(error unknown variable $(name): \
+  write $(or $(addsuffix =$($(name)),$(call capitals,$(name))),one of $(VARIABLES))))
 .PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors ssh-config shell github-keys trust down reap elastic burst burst-down role lint types others prose test test-rest test-all test-unit test-sdk test-engine test-lab test-faults test-machines test-gpu bench
 
 help:
-	@sed -n 's/^\([a-z-]*\): *[a-z._/ -]*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
 
 setup: ## install Python dependencies in .venv
 	@cli/setup.sh

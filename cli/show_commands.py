@@ -149,6 +149,7 @@ def ssh_config(arguments: argparse.Namespace, console: Console) -> int:
 def images(arguments: argparse.Namespace, console: Console) -> int:
     """Show the images of containers and the nodes that have them."""
     deployment = open_stack.open_quietly(arguments, console)
+    _cluster_outputs(arguments, deployment)
     return run_shown(on_head(deployment, "tailrack-containers list"))
 
 

@@ -25,6 +25,10 @@ from stacks.yaml_file import FileError
 
 AT_ONCE = 32  # machines at a time
 LIMIT = 15  # seconds for each machine
+NO_ANSWER = (
+    "For a machine that does not answer: check that it runs, that its address and port in the config are right, and "
+    "that its firewall lets in SSH from here or from the site's bastion. Then run the same command again."
+)
 
 
 def trust(raw: Mapping[str, object], base_dir: Path, console: Console, interactive: bool) -> int:
@@ -40,6 +44,8 @@ def trust(raw: Mapping[str, object], base_dir: Path, console: Console, interacti
     for line in _lines(hosts):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     answered = [host for host in hosts if host.key]
+    if len(answered) < len(hosts):
+        console.print(NO_ANSWER, style="red", markup=False, soft_wrap=True)
     if not answered:
         return 1
     console.print(

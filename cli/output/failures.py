@@ -24,7 +24,7 @@ def print_failures(console: Console, summary: Summary, progress: Progress, inter
     if not failures:
         console.print("Stopped. Run the same command again to continue.")
         return 1
-    done = "All other steps finished." if progress.begun else "No step was started."
+    done = "The next run continues with the unfinished steps." if progress.begun else "No step was started."
     console.print(f"{done} Fix the problem above and run the same command again.")
     return 1
 

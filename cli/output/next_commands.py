@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,22 +18,34 @@ def next_commands(deployment: Deployment, outputs: Mapping[str, Any]) -> Iterato
     if deployment.written.cluster_stack:
         head = outputs["cluster"]["head"]
         yield _on_head(deployment, head, "sinfo", "", "show the cluster, with the pool's partitions")
+        if deployment.written.elastic:
+            yield make("elastic"), "rent and return the pool's machines as jobs need them; keep it running"
+        yield from _floors(deployment, outputs)
         yield make("report"), "write the pool's report page, with charts"
         yield make("down"), "remove the pool; the cluster stays"
         return
     job, purpose = _job(deployment, outputs)
     yield _on_head(deployment, deployment.written.head_name, job, deployment.written.first_user, purpose)
+    yield from _floors(deployment, outputs)
     yield make("report"), "write the cluster's report page, with charts"
     yield f"{make('outputs')} | python3 -m json.tool", "show every figure, as one JSON object"
     yield make("down"), "remove everything"
+
+
+def _floors(deployment: Deployment, outputs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Give the command that writes floors if a measurement was not judged for want of one."""
+    results = (outputs.get("validation") or {}).values()
+    if any(result["verdict"] == "UNJUDGED" and result["rows"] for result in results):
+        yield deployment.make("floors"), "if the figures are right, write floors, which judge the next measurement"
 
 
 def _job(deployment: Deployment, outputs: Mapping[str, Any]) -> tuple[str, str]:
     nodes = [node for node in outputs["cluster"]["nodes"] if node["name"] != deployment.written.head_name]
     if deployment.written.head_computes:
         nodes = outputs["cluster"]["nodes"]
-    if len({node["site"] for node in nodes}) > 1:
-        return "srun -N2 --switches=2 hostname", "run a job that may span sites"
+    sizes = Counter(node["site"] for node in nodes)
+    if len(sizes) > 1:  # Slurm keeps a job in one site if it fits
+        return f"srun -N{max(sizes.values()) + 1} --switches=2 hostname", "run a job across sites"
     return ("srun -N2 hostname", "run a job on two nodes") if len(nodes) > 1 else ("srun hostname", "run a job")
 
 

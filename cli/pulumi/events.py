@@ -41,6 +41,7 @@ class EventTranslator:
         self._errors: dict[str, list[str]] = {}
         self._failed: list[str] = []
         self._commands: dict[str, str] = {}
+        self._counted: set[tuple[str, str]] = set()
 
     def on_event(self, event: EngineEvent) -> None:
         """Handle one event of the CLI."""
@@ -83,7 +84,9 @@ class EventTranslator:
             self._begun[urn] = time.monotonic()
         else:
             seconds = time.monotonic() - self._begun.get(urn, time.monotonic())
-            if kind == "done":
+            # The CLI reports the outputs of a component once more when the program sets them.
+            if kind == "done" and (operation, urn) not in self._counted:
+                self._counted.add((operation, urn))
                 self.summary.counts[operation] += 1
         if operation != "same":
             event = Event(kind, operation, urn, urn.rsplit("::", 1)[-1], metadata.type, seconds, command=command)

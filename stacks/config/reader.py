@@ -35,6 +35,7 @@ class Reader:
             fix = f"write KEY: VALUE pairs of {', '.join(keys)}"
             self._report.add(path, problem, "none of its keys can be read", fix)
             return Draft(path, model)
+        lacks = getattr(raw, "lacks", {})
         raw = {
             name: _without_nulls(value) if isinstance(value, Mapping) else value
             for name, value in _without_nulls(raw).items()
@@ -48,7 +49,8 @@ class Reader:
                 continue
             if name not in raw:
                 if key.info.is_required():
-                    self._report.add(child_path(path, name), "missing", key.help.breaks, key.help.fix)
+                    problem, fix = lacks.get(name, ("missing", key.help.fix))
+                    self._report.add(child_path(path, name), problem, key.help.breaks, fix)
             elif key.section is not None and not key.many:
                 values[name] = self.section(key.section, raw[name], child_path(path, name))
             else:

@@ -83,6 +83,12 @@ def refuse_another_tailnet(now: Tailscale, host: str) -> None:
     """Refuse a machine that is already in another tailnet; tailrack never logs it out."""
     if not now.has_login or _brought_by_the_cluster(now, host):
         return
+    name = str(now.preferences.get("Hostname", ""))
+    if name != host and line_of(now.control_url, name) in files.lines(RECORD):
+        raise Failure(
+            f"this machine is node {name} of a cluster, and no node can be renamed in one run",
+            f"leave it out of the config and run up, which removes node {name}; then add it as {host} and run up again",
+        )
     name = f", as {now.dns_name.removesuffix('.')}" if now.dns_name else ""
     raise Failure(
         f"this machine is in a tailnet already{name}, of the control server {now.control_url}; tailrack does not log "

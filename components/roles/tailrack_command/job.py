@@ -105,7 +105,7 @@ class Job:
     @property
     def configuring(self) -> bool:
         """Return whether it has nodes that are not ready yet."""
-        return "CONFIGURING" in self.flags
+        return not {"CONFIGURING", "POWER_UP_NODE"}.isdisjoint(self.flags)
 
     @property
     def runs(self) -> bool:

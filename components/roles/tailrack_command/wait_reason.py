@@ -53,6 +53,11 @@ def _why(job: Job, nodes: Sequence[Node], expand: Callable[[str], Sequence[str]]
             ("It is held because a node could not start it.", "It waits in the queue until somebody releases it."),
             f"run tailrack nodes and fix the problem; then scontrol release {job.title}",
         )
+    if gone := [name for name in expand(job.needs) if name not in {node.name for node in nodes}] if job.needs else []:
+        return Why(
+            (f"It requests {', '.join(gone[:MOST_NAMED])} by name, and the cluster has no such node now.",),
+            f"scontrol update jobid={job.title} reqnodelist=, or scancel {job.title} and submit it without --nodelist",
+        )
     # The reason can also be Resources or Priority, with the nodes in the description.
     if "ReqNodeNotAvail" in f"{job.reason} {job.description}":
         return _unavailable(job, nodes, expand)

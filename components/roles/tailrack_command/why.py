@@ -89,6 +89,9 @@ def _explain(job: Job, nodes: Sequence[Node], pools: Sequence[Status]) -> Why:
     # The reason of a job that has its nodes but has not started yet.
     if job.runs and job.reason == "Prolog":
         return Why((f"Its prolog is running on its nodes, {job.nodes}; it starts after that.",))
+    if job.configuring:
+        elastic = "Machines of an elastic pool come only while its `make elastic` runs."
+        return Why((f"Its nodes {job.nodes} are getting ready, and it starts after that.", elastic))
     if job.runs:
         since = time.strftime("%Y-%m-%d %H:%M", time.gmtime(job.start))
         restarts = f" Restarts so far: {job.restarts}." if job.restarts else ""

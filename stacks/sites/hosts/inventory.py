@@ -31,11 +31,15 @@ _LISTS, _TRUTH = frozenset({"features"}), {"true": True, "false": False}
 
 
 class Placed(dict[str, object]):
-    """A mapping from another place than the site's list; messages use `place` as its path."""
+    """A mapping from another place than the site's list.
 
-    def __init__(self, values: Mapping[str, object], place: str) -> None:
+    place   its path in messages
+    lacks   the problem and the remedy if a key is missing, by key
+    """
+
+    def __init__(self, values: Mapping[str, object], place: str, lacks: Mapping[str, tuple[str, str]]) -> None:
         super().__init__(values)
-        self.place = place
+        self.place, self.lacks = place, lacks
 
 
 def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Report) -> Mapping[str, object]:
@@ -73,7 +77,8 @@ def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Repor
     shared = {key: raw[key] for key in _SHARED if raw.get(key) is not None}
     if (user := PRESETS.get(str(raw.get("preset")))) and "user" not in shared:
         shared["user"] = user
-    known_hosts = KnownHosts.load(base_dir, raw.get("known_hosts_file"))
+    file = raw.get("known_hosts_file")
+    known_hosts = KnownHosts.load(base_dir, file)
     machines: list[object] = []
     for entry, place in entries:
         for host in _expand(entry, place, report) if isinstance(entry, Mapping) else [entry]:
@@ -82,11 +87,21 @@ def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Repor
                 keys = {k: value for k, value in shared.items() if not (k in _KEYS and _KEYS & keys.keys())} | keys
                 if "host_key" not in keys and (key := known_hosts.key_of(keys.get("address"), keys.get("port", 22))):
                     keys["host_key"] = key
-                host = Placed(keys, place)
+                lacks = {"host_key": _no_key(base_dir, file, keys)} if isinstance(file, str) else {}
+                host = Placed(keys, place, lacks)
             machines.append(host)
         if len(machines) > MOST_HOSTS:
             break  # the checks report too many nodes for all sites together
     return {**raw, "hosts": machines} if entries or raw_hosts is not None else raw
+
+
+def _no_key(base_dir: Path, file: str, host: Mapping[str, object]) -> tuple[str, str]:
+    """Return the problem and the remedy of a host without a key in the site's file."""
+    trust = "run `make trust STACK=...`, which shows keys and asks before it records them"
+    if not inside(base_dir, file).exists():
+        return f"missing: known_hosts_file {shown(file)} does not exist", f"{trust}, or correct the file's name"
+    address = f"{shown(host.get('address'))}, port {shown(host.get('port', 22))}"
+    return f"missing: {shown(file)} has no usable key of {shown(host.get('name'))} ({address})", trust
 
 
 def _refuse_passphrases(rows: Sequence[tuple[object, str]], where: str, report: Report) -> None:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from pulumi.automation.events import DiagnosticEvent, EngineEvent, OpType, ResOpFailedEvent, StepEventMetadata
+from pulumi.automation.events import (
+    DiagnosticEvent,
+    EngineEvent,
+    OpType,
+    ResOpFailedEvent,
+    ResOutputsEvent,
+    StepEventMetadata,
+)
 
 from cli.pulumi.events import EventTranslator
 from engine.events import Event
@@ -48,3 +55,11 @@ def test_the_programs_own_notes_are_messages_and_the_output_of_commands_is_not()
     events.on_event(diagnostic("1.29 USD an hour each", "info", None))
     events.on_event(diagnostic("line of a command", "info", _MACHINE))
     assert [(event.kind, event.text) for event in seen] == [("message", "1.29 USD an hour each")]
+
+
+def test_a_resource_whose_outputs_come_twice_is_counted_once() -> None:
+    events = EventTranslator(lambda event: None)
+    step = StepEventMetadata(OpType.CREATE, _MACHINE, "tailrack:cluster:ComputeNode", "")
+    for _ in range(2):
+        events.on_event(EngineEvent(1, 1, res_outputs_event=ResOutputsEvent(step)))
+    assert events.summary.counts["create"] == 1

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 
 from cli import commands, open_stack
 from cli.output.make_command import Make
+from cli.pulumi.workspace import PROJECT
 from cli.stack_config.stack_file import read_stack_file
 from cli.stack_config.written_config import WrittenConfig
 from engine.events import Event, Failure, Summary
@@ -83,8 +86,8 @@ STACK = Event("start", "create", "urn:pulumi:dev::tailrack::pulumi:pulumi:Stack:
     ("command", "event", "said"),
     [
         ("up", STACK, "No step was started."),
-        ("up", STEP, "All other steps finished."),
-        ("down", STEP, "All other steps finished."),
+        ("up", STEP, "The next run continues with the unfinished steps."),
+        ("down", STEP, "The next run continues with the unfinished steps."),
         ("preview", STEP, "No step was started."),
     ],
 )
@@ -142,3 +145,16 @@ def test_when_a_pool_has_left_it_is_said_how_the_cluster_gets_a_key_that_its_mac
     assert commands.main(["--stack", "burst", "--state-dir", str(tmp_path), "down"]) == 0
     told = "change tailrack:cluster.munge_generation and run make up STACK=lab."
     assert (told in " ".join(capsys.readouterr().err.split())) is said
+
+
+def test_make_refuses_an_unknown_variable_and_lists_every_target() -> None:
+    def make(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["make", "-n", *words], cwd=PROJECT, capture_output=True, text=True, check=False)
+
+    assert "write STACK=prod." in make("preview", "stack=prod").stderr
+    assert make("preview", "STACK=prod").returncode == 0
+    targets = {
+        line.split()[0] for line in subprocess.check_output(["make", "-s", "help"], cwd=PROJECT, text=True).splitlines()
+    }
+    described = re.findall(r"^([a-z-]+):.*## ", (PROJECT / "Makefile").read_text(), re.MULTILINE)
+    assert targets == {*described}

@@ -97,7 +97,7 @@ def test_no_command_of_the_lab_is_offered_to_machines_that_are_none_of_it(kind: 
 
 def test_a_job_is_started_by_the_way_that_the_head_node_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab = offered(deployment(tmp_path / "lab", LAB), nodes(head="cloud-a", a1="cloud-a", b1="cloud-b"))
-    assert lab[0] == "make shell STACK=prod NODE=head COMMAND=\"su - ada -c 'srun -N2 --switches=2 hostname'\""
+    assert lab[0] == "make shell STACK=prod NODE=head COMMAND=\"su - ada -c 'srun -N3 --switches=2 hostname'\""
     hosts = offered(deployment(tmp_path / "hosts", HOSTS), RACK)
     way, last = hosts[0].rsplit(" root@192.0.2.1 ", 1)
     assert way == f"ssh -i {tmp_path}/hosts/key"
@@ -118,6 +118,7 @@ def test_a_job_is_started_by_the_way_that_the_head_node_has(tmp_path: Path, monk
         (True, nodes(head="one", a1="one"), "srun -N2 hostname"),
         (False, nodes(head="one", a1="two", a2="two"), "srun -N2 hostname"),
         (False, nodes(head="one", a1="one", b1="two"), "srun -N2 --switches=2 hostname"),
+        (True, nodes(head="one", a1="one", b1="two"), "srun -N3 --switches=2 hostname"),
     ],
 )
 def test_the_job_that_is_offered_is_one_that_the_nodes_can_run(
@@ -125,6 +126,15 @@ def test_the_job_that_is_offered_is_one_that_the_nodes_can_run(
 ) -> None:
     raw = {**LAB, "head": {**LAB["head"], "compute": computes}}
     assert f"'{job}'" in offered(deployment(tmp_path / "a", raw), there)[0]
+
+
+def test_a_measurement_without_a_floor_offers_floors_and_an_elastic_pool_its_program(tmp_path: Path) -> None:
+    unjudged = {"rack": {"verdict": "UNJUDGED", "rows": [{}]}}
+    rack = deployment(tmp_path / "rack", HOSTS)
+    assert "make floors STACK=prod" in offered(rack, {**RACK, "validation": unjudged})
+    assert "make floors STACK=prod" not in offered(rack, {**RACK, "validation": {}})
+    elastic = deployment(tmp_path / "pool", {**pool("lab"), "elastic": {"max": 2}})
+    assert "make elastic STACK=prod" in offered(elastic, RACK)
 
 
 def test_what_all_hosts_of_a_site_have_is_that_of_its_head_node(tmp_path: Path) -> None:

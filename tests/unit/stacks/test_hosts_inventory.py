@@ -181,11 +181,16 @@ def test_a_port_without_a_line_of_its_own_and_a_revoked_key_are_trusted_by_nobod
     (folder / "known").write_text(f"10.0.0.1 {HOST_KEY}\n10.0.0.2 {HOST_KEY}\n@revoked 10.0.0.2 {HOST_KEY}\n")
     listed = [{"name": "n1", "address": "10.0.0.1", "port": 2222}, {"name": "n2", "address": "10.0.0.2"}]
     told = problems(folder, **FOR_ALL, known_hosts_file="known", hosts=listed)
+    known = "missing: 'known' has no usable key of"
     assert [text.partition(":")[2].partition(";")[0] for text in told] == [
-        "sites[0].hosts[0].host_key: missing",
-        "sites[0].hosts[1].host_key: missing",
+        f"sites[0].hosts[0].host_key: {known} 'n1' ('10.0.0.1', port 2222)",
+        f"sites[0].hosts[1].host_key: {known} 'n2' ('10.0.0.2', port 22)",
     ]
-    assert all("make trust" in text for text in told)
+    assert all("make trust" in text and "keyscan" not in text for text in told)
+    (told_once,) = problems(
+        folder, **FOR_ALL, known_hosts_file="knwn", hosts=[{"name": "n[1-9]", "address": "10.0.0.[1-9]"}]
+    )
+    assert "known_hosts_file 'knwn' does not exist" in told_once
 
 
 def test_a_preset_says_whom_to_log_in_as_and_the_site_and_the_host_say_it_better(folder: Path) -> None:

@@ -128,6 +128,17 @@ def test_a_machine_that_says_of_itself_to_be_the_clusters_is_not_believed(
     assert "in a tailnet already" in check().stderr
 
 
+def test_a_node_under_another_name_is_refused_with_a_remedy_that_keeps_the_cluster(
+    tailscale: Tailscale, shell: Shell, check: Callable[..., Result]
+) -> None:
+    shell.write(MARK, f"{URL} a0\n")
+    tailscale.is_(member(host="a0"), "Running", "a0")
+    told = check().stderr
+    assert "this machine is node a0 of a cluster" in told
+    assert "which removes node a0; then add it as a1" in told
+    assert "logout" not in told
+
+
 @pytest.mark.parametrize("mark", [f"{URL} b7\n", f"{OWN} a1\n"], ids=["another name", "another control server"])
 def test_a_mark_of_another_membership_does_not_count(
     tailscale: Tailscale, shell: Shell, check: Callable[..., Result], mark: str

@@ -166,6 +166,16 @@ def test_a_job_whose_node_was_lost_is_told_of_that_node() -> None:
     assert "tailrack nodes b1" in told
 
 
+def test_a_job_that_names_a_node_that_left_is_told_so() -> None:
+    told = why_it_waits(job(required_nodes="a1,a9"), [IDLE], lambda short: short.split(","))
+    assert told.sentences == ("It requests a9 by name, and the cluster has no such node now.",)
+
+
+def test_a_job_whose_machine_does_not_exist_yet_is_not_told_that_it_runs() -> None:
+    given = job(job_state=["RUNNING", "CONFIGURING"], state_reason="None", nodes="e1")
+    assert why.explain(given, []).sentences[0] == "Its nodes e1 are getting ready, and it starts after that."
+
+
 def test_a_job_of_one_node_is_not_told_of_sites() -> None:
     assert "site" not in waits(node_count={"set": True, "infinite": False, "number": 1})
 
