@@ -34,7 +34,7 @@ from components.steps.values import OutputField, Value, as_dict, as_output
 from components.validation import history
 from components.validation.expected import ANY_RDMA, ONLY_SOCKETS, ROCE_UNPROVEN
 from components.validation.preflight import read as read_preflight
-from components.validation.results import Conditions, judge_scope, settings_json
+from components.validation.results import Conditions, judge_scope, not_measured_alone, settings_json
 
 
 def _members(nodes: Mapping[str, Node]) -> list[str]:
@@ -238,11 +238,15 @@ class NcclValidation(pulumi.ComponentResource):
                 "measured_with": resolved["kept"],
                 "history": history.extended((before.get(scope.name) or {}).get("history"), result),
             }
-            last = {name: (before.get(NODE) or {}).get(name) or {} for name in by_node}
-            nodes = {
+            last = before.get(NODE) or {}
+            gpus = {name: node.gpus for name, node in resolved["nodes"].items()}
+            nodes = {} if spans else not_measured_alone(gpus, settings.nccl.gpus_per_node, result, last)
+            nodes |= {
                 name: {
                     **node_result,
-                    "history": history.extended(last[name].get("history"), node_result, history.MOST_OF_NODE),
+                    "history": history.extended(
+                        (last.get(name) or {}).get("history"), node_result, history.MOST_OF_NODE
+                    ),
                 }
                 for name, node_result in by_node.items()
             }

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from components.node.run import attempt
 from components.validation.node_names import node_names
+from components.validation.preflight.drain import ERRORS_OF_SLURM
 
 # Uses of a node: it runs no job, it runs other jobs, or it can run no job.
 IDLE, BUSY, OUT = "idle", "busy", "out"
@@ -87,6 +88,11 @@ class States:
     @property
     def not_idle(self) -> list[Node]:
         return [node for node in self.nodes if node.use != IDLE]
+
+    @property
+    def explained(self) -> bool:
+        """Whether no node's reason lacks the script that failed, which the node adds after some seconds."""
+        return not any(node.reason in ERRORS_OF_SLURM for node in self.nodes)
 
     def has(self, use: str) -> bool:
         """Return whether a node has this use."""

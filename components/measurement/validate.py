@@ -21,6 +21,7 @@ from components.node.run import attempt
 from components.node.step.step import STATE_DIR, Step
 from components.node.waiting import wait_until
 from components.validation.measurement_run import REFUSED
+from components.validation.slurm_jobs import REASON_SECONDS
 from components.validation.submitter import run_as_submitter
 
 # <scope>.json is this step's last result, <scope>.last.json the one before it, without BUSY.
@@ -89,8 +90,10 @@ def up(step: Step, values: ValidateValues) -> None:
     note(f"measuring: {' '.join(chosen)}")
     report = _measure(step, values, chosen, absent(states.nodes, chosen))
     left_out = [node.name for node in states.nodes if node.name not in chosen]
-    # Another job got the nodes first.
-    if report["state"] == "PENDING" and not states.read() and not states.has(OUT):
+    if report["state"] != "COMPLETED":
+        _wait_for_reasons(states)
+    # Another job got the nodes first, or the prolog of a node refused the job.
+    if report["state"] in ("PENDING", "UNAVAILABLE") and not states.all_idle:
         step.results |= _nothing_measured(values, states.nodes, last)
         return
     completed = report["state"] == "COMPLETED" and report.get("exit_code") == 0
@@ -137,6 +140,12 @@ def _wait_for_nodes(step: Step, values: ValidateValues, states: States) -> None:
         )
     if not states.all_idle:
         wait_until(settled, values.queue_limit)
+    if not states.explained:
+        _wait_for_reasons(states)
+
+
+def _wait_for_reasons(states: States) -> None:
+    wait_until(lambda: states.read() or states.explained, REASON_SECONDS)
 
 
 def _chosen(values: ValidateValues, states: States, last: Mapping[str, Any] | None) -> list[str]:

@@ -54,6 +54,8 @@ _KNOWN = tuple(
          "remove --gpu-bind and --gpus-per-task from srun's options"),
         (r"no socket interface found|no usable interface", "NCCL finds no interface with the configured name",
          "check NCCL_SOCKET_IFNAME in the job's environment and /etc/nccl.conf"),
+        (r"Unrecognized (?:element|prefix) token", "NCCL does not know a value of NCCL_ALGO or NCCL_PROTO",
+         "correct it in the job's environment, its image, /etc/nccl.conf or ~/.nccl.conf"),
         (r"ibv_(?:reg_mr|create_qp|create_cq)\w*.*(?:Cannot allocate memory|failed with error 12\b)",
          "RDMA cannot pin as much memory as it needs", "check 'ulimit -l' in a job: it must be unlimited"),
         (r"Got completion .*status=(?:12|5|10)\b|IBV_WC_RETRY_EXC_ERR|transport retry counter exceeded",

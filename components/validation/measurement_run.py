@@ -51,6 +51,7 @@ class MeasurementRun:
         failed = [report for report in prepared if report["state"] != "COMPLETED" or report["exit_code"]]
         if groups and failed:
             report = {**failed[0], "output": output, "gpus": {node: self.gpus[node] for node in _nodes_of(groups)}}
+            del report["files"]
         elif groups:
             report = self._on_gpus(groups, read_fabric_facts(output))
             self.absent |= left_out
@@ -62,7 +63,7 @@ class MeasurementRun:
             **({"gpu_speed": speed} if speed else {}),
             "there": marked_lines(output, "there"),
             "preflight": marked_lines(output, "preflight"),
-            "absent": self.absent,
+            "absent": {**self.absent, **report.get("absent", {})},
         }
 
     def _groups(self) -> tuple[tuple[Group, ...], dict[str, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 from components.validation import floors
 from components.validation.expected import ANY_RDMA, NVLINK, expect
 from components.validation.fabric_facts import FabricFacts, read_fabric_facts
-from components.validation.groups import Group
+from components.validation.groups import Group, single_node_groups
 from components.validation.model import JobReport, Measurement, names, number
 from components.validation.preflight.findings import Finding
 from components.validation.transport import read_transport
@@ -62,7 +62,9 @@ def judge_group(
 ) -> Result:
     """Return the result of one group of nodes measured on its GPUs. Raises ValueError for a malformed entry."""
     # The settings of a group do not include the nodes that the scope leaves out.
-    settings, report = settings_in(entry), JobReport.from_json({**entry, "left_out": [], "absent": {}})
+    settings = settings_in(entry)
+    absent = entry.get("absent", {}) if entry.get("state") == "UNAVAILABLE" else {}
+    report = JobReport.from_json({**entry, "left_out": [], "absent": absent})
     if settings is None:
         raise ValueError("the job report has no settings")
     gpus = dict(zip(names("gpus", [*entry["gpus"]]), map(_kinds, entry["gpus"].values()), strict=True))
@@ -197,6 +199,28 @@ def together(groups: Sequence[Result]) -> Result:
         f"{entry['gpus']} on {', '.join(entry['nodes']) or 'no nodes'}: {entry['reason']}" for entry in result["groups"]
     )
     return result
+
+
+def not_measured_alone(
+    gpus: Mapping[str, str], most: int, result: Result, before: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Return the results of a site's nodes with several GPUs, for those that this run did not measure alone.
+
+    That is a node's last result, with the same GPUs; without one, the site's result if nothing was measured there.
+
+    gpus     GPUs by node
+    most     see site_groups
+    before   the last results by node
+    """
+    results: dict[str, dict[str, Any]] = {}
+    for group in single_node_groups(gpus, sorted(gpus), most):
+        (name,) = group.nodes
+        last = before.get(name) or {}
+        if last.get("gpus") == {name: gpus[name]}:
+            results[name] = dict(last)
+        elif result["job_id"] is None:
+            results[name] = {**result, "gpus": {name: gpus[name]}, "floor_gb_per_s": None, "floor_source": None}
+    return results
 
 
 def needs_search(result: Result) -> bool:

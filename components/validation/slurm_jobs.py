@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from components.validation.job_files import PROGRAM, job_program
+from components.validation.preflight.drain import ERRORS_OF_SLURM
+from components.validation.slurm_nodes import Node, read_nodes
 
 # Long outputs keep their start (ranks and devices) and end (the table); the middle may be a log.
 OUTPUT_LIMIT = 200_000
@@ -24,6 +26,8 @@ COMMAND_SECONDS = 60
 POLL_SECONDS = 0.5
 # Limit for nodes to clean up after a job that has ended.
 CLEAN_SECONDS = 20
+# Limit for a node that refused a job to be drained, and to add the failed script to the reason.
+REASON_SECONDS = 30
 _NOT_STARTED = ("PENDING", "CONFIGURING")
 _NOT_ENDED = (*_NOT_STARTED, "RUNNING", "COMPLETING", "SUSPENDED")
 
@@ -184,8 +188,44 @@ def _wait(job: _Job, limits: Limits) -> None:
         _update(job)
 
 
+def refusing(order: Order, shown: Mapping[str, Any]) -> dict[str, str]:
+    """Return the nodes whose prolog refused a job, with the complete reason of their drain.
+
+    shown   the job in the output of scontrol
+    """
+    end = time.monotonic() + REASON_SECONDS
+    while True:
+        try:
+            nodes = read_nodes(_command("scontrol", "show", "node", ",".join(order.nodes), "--json"))
+        except ValueError:
+            nodes = []
+        out = [node for node in nodes if node.out]
+        # Slurm keeps this reason of a job until its prolog has ended well.
+        in_prolog = shown.get("state_reason") == "Prolog"
+        if not in_prolog and not any(node.reason.startswith(ERRORS_OF_SLURM[0]) for node in out):
+            return {}
+        if (out and not any(node.reason in ERRORS_OF_SLURM for node in out)) or time.monotonic() >= end:
+            return {node.name: _why_out(node) for node in out}
+        time.sleep(POLL_SECONDS)
+
+
+def _why_out(node: Node) -> str:
+    return f"{node.state}: {node.reason}" if node.reason else node.state
+
+
 def _report(job: _Job) -> dict[str, Any]:
     folder = job.order.folder
+    if job.state != "COMPLETED" and (absent := refusing(job.order, job.shown)):
+        return {
+            "job_id": None,
+            "state": "UNAVAILABLE",
+            "exit_code": None,
+            "seconds": None,
+            "nodes": [],
+            "absent": absent,
+            "output": "",
+            "files": {},
+        }
     files = sorted(path for pattern in job.order.reads for path in folder.glob(pattern))
     return {
         "job_id": job.number,

@@ -49,5 +49,5 @@ def main(_: Sequence[str]) -> int:
         remove(folder / "data")  # a killed job leaves its files on the share
     files = report.pop("files")
     report["output"] = "".join([*files.values(), report["output"]])
-    sys.stdout.write(json.dumps({**report, "absent": task["absent"]}) + "\n")
+    sys.stdout.write(json.dumps({**report, "absent": {**task["absent"], **report.get("absent", {})}}) + "\n")
     return 0

@@ -58,6 +58,6 @@ def main(_: Sequence[str]) -> int:
     report["beside"] = [files[name] for name in sorted(files)]
     settings = {"nodes": len(job.nodes), "ranks": len(job.nodes) * members(nodes, plan["gpus"])[1]}
     settings |= {"on_gpus": any(plan["gpus"].get(node) for node in job.nodes), "spans": _sites(plan, job.nodes) > 1}
-    absent = {**task["absent"], **{node: NO_GPU for node in nodes if node not in job.nodes}}
+    absent = {**task["absent"], **report.get("absent", {}), **{node: NO_GPU for node in nodes if node not in job.nodes}}
     sys.stdout.write(json.dumps({**report, "asked": settings, "absent": absent}) + "\n")
     return 0

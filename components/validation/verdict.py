@@ -16,7 +16,7 @@ from components.validation.preflight.findings import Finding
 from components.validation.sizes import format_size
 from components.validation.software import read_versions
 from components.validation.transport import Transport, read_transport
-from components.validation.wording import age, beside, context, ending, environment_settings, findings, odd_run, without
+from components.validation.wording import age, beside, circumstances, context, ending, findings, odd_run, without
 
 Verdict = Literal["PASS", "FAIL", "UNJUDGED", "UNSTABLE", "INCONCLUSIVE", "BUSY"]
 
@@ -198,9 +198,10 @@ def _busy(settings: Measurement, report: JobReport) -> str:
 def not_completed(backend: str, report: JobReport) -> tuple[Verdict, str] | None:
     """Return verdict and reason of a job that did not succeed or was never submitted; None if it succeeded."""
     if report.state == "UNAVAILABLE":
-        nodes = [f"{name} ({report.absent[name]})" if name in report.absent else name for name in report.left_out]
+        names = dict.fromkeys([*report.left_out, *report.absent])
+        nodes = [f"{name} ({report.absent[name]})" if name in report.absent else name for name in names]
         observations = "" if report.absent else findings(report)
-        return "INCONCLUSIVE", f"No job was submitted: {', '.join(nodes)} cannot run one.{observations}"
+        return "INCONCLUSIVE", f"Nothing was measured: {', '.join(nodes)} cannot run a job.{observations}"
     if report.state in _UNFINISHED:
         state = report.state or "in an unknown state"
         return "INCONCLUSIVE", f"The job was still {state} when the wait ended.{context(report)}"
@@ -212,8 +213,9 @@ def not_completed(backend: str, report: JobReport) -> tuple[Verdict, str] | None
 def _verdict(
     settings: Measurement, report: JobReport, figures: Figures, expected: Expected, transport: Transport
 ) -> tuple[Verdict, str]:
+    observations = f"{circumstances(report)}{beside(report)}{findings(report)}"
     if figures.wrong:
-        return "FAIL", f"The data was wrong: {figures.wrong} out of bounds ({wrong_data(figures)}).{findings(report)}"
+        return "FAIL", f"The data was wrong: {figures.wrong} out of bounds ({wrong_data(figures)}).{observations}"
     if report.state == "BUSY":
         return "BUSY", _busy(settings, report)
     if ended := not_completed(settings.backend, report):
@@ -230,18 +232,16 @@ def _verdict(
     below = floor is not None and gate.busbw_gb_per_s < floor
     if below or transport_problem:
         floor_text = f", below the floor of {floor:g} GB/s" if below else ""
-        environment = environment_settings(report.log + report.output)
-        details = (
-            f"{f' {transport_problem}' if transport_problem else ''}{environment}{beside(report)}{findings(report)}"
-        )
-        return "FAIL", f"Measured {measured}{floor_text}.{details}"
+        problem = f" {transport_problem}" if transport_problem else ""
+        return "FAIL", f"Measured {measured}{floor_text}.{problem}{observations}"
     unsteady = _unsteady(report, figures, transport)
     if unsteady:
-        return "UNSTABLE", f"Measured {measured}, but {unsteady}{findings(report)}"
+        return "UNSTABLE", f"Measured {measured}, but {unsteady}{circumstances(report)}{findings(report)}"
     if report.first_runs:
         measured += f" in a second measurement (the runs of the first gave {_listed(report.first_runs)})"
     if floor is None:
-        return "UNJUDGED", f"Measured {measured}; no floor is known for this hardware."
+        details = f"{circumstances(report)}{beside(report)}"
+        return "UNJUDGED", f"Measured {measured}; no floor is known for this hardware.{details}"
     return "PASS", f"Measured {measured}, at or above the floor of {floor:g} GB/s."
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from components.validation.causes import cause_of, first_error, first_exit
 from components.validation.model import JobReport
 from components.validation.preflight.foreign import NOT_KNOWN, NOTHING
+from components.validation.software import loaded_nccl
 
 # testResult_t of nccl-tests v2.19, src/common.h; earlier releases exit with 1 on wrong results.
 _EXIT_MEANINGS: Mapping[str, Mapping[int, str]] = {
@@ -15,7 +16,10 @@ _EXIT_MEANINGS: Mapping[str, Mapping[int, str]] = {
 }
 _BY_IMAGE = re.compile(r"^# tailrack image sets (NCCL_[ -~]{1,200})$", re.MULTILINE)
 _SET = re.compile(r"NCCL INFO (NCCL_[A-Z0-9_]{1,60}) set by environment to ([!-~]{1,200}?)\.?$", re.MULTILINE)
-_TAIL_LINES, _TAIL_WIDTH = 8, 200
+# Settings that tailrack makes itself (measurement/rank.sh): they are never the cause.
+_OWN = re.compile(r"^# tailrack sets (NCCL_[ -~]{1,200})$", re.MULTILINE)
+_WARNING = re.compile(r" NCCL WARN (.+)$", re.MULTILINE)
+_TAIL_LINES, _TAIL_WIDTH, _MOST_WARNINGS = 8, 200, 3
 
 
 def age(seconds: int) -> str:
@@ -51,10 +55,19 @@ def context(report: JobReport) -> str:
     tail = " | ".join(lines[-_TAIL_LINES:])
     return (
         reason
+        + circumstances(report)
         + beside(report)
         + findings(report)
         + (f" Last lines of output: {tail}" if tail else " The job wrote no output.")
     )
+
+
+def circumstances(report: JobReport) -> str:
+    """Return NCCL's own warnings, the library that the ranks loaded, and the settings that it got from others."""
+    text = "\n".join((report.output, *report.repeats, report.log))
+    warnings = dict.fromkeys(match[1].strip()[:_TAIL_WIDTH] for match in _WARNING.finditer(text))
+    quoted = "; ".join(f"'{warning}'" for warning in [*warnings][:_MOST_WARNINGS])
+    return (f" NCCL warns: {quoted}." if quoted else "") + loaded_nccl(text) + environment_settings(text)
 
 
 def findings(report: JobReport) -> str:
@@ -85,8 +98,11 @@ def beside(report: JobReport, run: int | None = None) -> str:
 
 def environment_settings(log: str) -> str:
     """Return NCCL's variables that come from the job, /etc/nccl.conf, ~/.nccl.conf or an image."""
+    own = {match[1] for match in _OWN.finditer(log)}
     settings = dict.fromkeys(
-        f"{match[1]}={match[2][:60]}" for match in _SET.finditer(log) if not match[1].startswith("NCCL_DEBUG")
+        f"{match[1]}={match[2][:60]}"
+        for match in _SET.finditer(log)
+        if not match[1].startswith(("NCCL_DEBUG", "NCCL_RAS_")) and f"{match[1]}={match[2]}" not in own
     )
     by_image = dict.fromkeys(match[1][:80] for match in _BY_IMAGE.finditer(log))
     image = f" The image sets {', '.join(list(by_image)[:_TAIL_LINES])}." if by_image else ""

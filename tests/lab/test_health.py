@@ -123,6 +123,20 @@ def test_a_script_that_fails_drains_its_node_alone_and_the_job_runs_elsewhere(cl
     assert drained(cluster, "a1")
 
 
+def test_a_measurement_that_a_prolog_refuses_names_the_script_and_so_does_the_next(cluster: Cluster) -> None:
+    cluster.run("a1", "echo fail >/run/mine")
+    reasons = []
+    for number in ("first", "second"):
+        cluster.config["tailrack:validation"]["rerun"] = f"refused {number}"
+        cluster.up_ok()
+        result = cluster.deployment().outputs()["validation"]["cloud-a"]
+        assert (result["verdict"], result["left_out"]) == ("INCONCLUSIVE", ["a1"]), result["reason"]
+        reasons.append(result["reason"])
+    drained_for = "a1 (drained: Prolog error: prolog.d/50-mine: ended with status 3: no room in /scratch for job"
+    assert all(f"Nothing was measured: {drained_for}" in reason for reason in reasons), reasons
+    cluster.run("head", 'test -z "$(scontrol -o show jobs | grep JobState=PENDING)"')
+
+
 @pytest.mark.proof
 def test_a_script_that_hangs_is_ended_and_drains_its_node(cluster: Cluster) -> None:
     cluster.run("a1", "echo hang >/run/mine")

@@ -22,7 +22,8 @@ SICK_PREFIXES = (HEALTH_PREFIX, DEEP_PREFIX)
 MOST_CHARACTERS = 250
 # Limits a script's own remedy, to leave room for its output.
 MOST_REMEDY = 100
-# Slurm's reason after a failed prolog or epilog, and the reason that `script_reason` makes of it.
+# Slurm's reasons after a failed prolog or epilog, and the reason that `script_reason` makes of one some seconds later.
+ERRORS_OF_SLURM = ("Prolog error", "Epilog error")
 SCRIPT = re.compile(r"(Prolog|Epilog) error(?:: ((?:prolog|epilog)\.d/\S+): (.*?)(?:; next: (.*))?)?", re.DOTALL)
 # Numbers in a finding that grow from check to check.
 _GROWS = re.compile(r"(?<!\d)\d+(?:\.\d+)? ?(?:%|[KMGT]iB|minutes|times|s\b|of \d+ are free)|\(\d[^()]*times\)")

@@ -40,7 +40,6 @@ COMMAND_SECONDS = 20
 REASON_SECONDS = 60
 # The node's own drain; for root only.
 MEMORY = "drain.json"
-ERRORS_OF_SLURM = ("Prolog error", "Epilog error")
 OWN_SCRIPT = "prolog.d/30-health"
 # Errors that come and go with restarts of a server drain only if they last until the next check.
 LASTING, LASTS_SECONDS = frozenset({MOUNT, SHARE}), 30
@@ -164,7 +163,7 @@ def set_reason(
     end = time.monotonic() + (REASON_SECONDS if seconds is None else seconds)
     while True:
         slurm = slurm_of(name, run_scontrol)
-        if slurm is not None and slurm.drained and slurm.by == "slurm" and slurm.reason in ERRORS_OF_SLURM:
+        if slurm is not None and slurm.drained and slurm.by == "slurm" and slurm.reason in drain.ERRORS_OF_SLURM:
             if failure.get("script") == OWN_SCRIPT:
                 check(node, name, run_scontrol, instead=True)
             else:

@@ -78,7 +78,7 @@ def test_a_rank_keeps_of_nccls_log_what_says_which_way_the_data_went(node: Node)
     assert len(lines) < len(log) / 4
     assert read_transport(distinct(kept), 1) == read_transport("".join(log), 1) == Transport("NVLink", None)
     # The log itself lay on a local disk, and is gone.
-    assert not list(node.root.glob("tailrack-nccl.*"))
+    assert not list(node.root.glob("tailrack-nccl*"))
 
 
 @pytest.mark.parametrize("folder", ["lib", "lib/x86_64-linux-gnu"])
@@ -118,6 +118,24 @@ def test_a_rank_ends_as_its_program_does_and_what_went_wrong_is_kept(node: Node)
     assert "Cuda failure" in node.job["log.1.3"]
 
 
+@pytest.mark.parametrize("image", [{}, {"TAILRACK_IMAGE_SETS": ""}], ids=["machine", "container"])
+def test_the_log_of_a_rank_that_was_killed_is_collected_with_the_settings_of_the_product(
+    node: Node, image: dict[str, str]
+) -> None:
+    warning = "a1:5:5 [0] NCCL WARN Bootstrap : no socket interface found"
+    setting = "a1:5:5 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth9"
+    node.stub("all_reduce_perf", f'printf "%s\\n" "{setting}" "{warning}" >"$NCCL_DEBUG_FILE"; kill -9 $PPID')
+    own = {"TAILRACK_SETS": "NCCL_NET=Socket", "TAILRACK_DEFAULTS": "TMPDIR=/x NCCL_SOCKET_IFNAME==fabric0"}
+    killed = node.run("rank", "1", TAILRACK_PROGRAM=str(node.root / "bin"), **PROGRAM, **own, **image)
+    assert killed.returncode == -9
+    node.run("rank", "collect", **image)
+    log = node.job["log.1.3"]
+    assert warning in log
+    assert "# tailrack sets NCCL_NET=Socket\n# tailrack sets NCCL_SOCKET_IFNAME==fabric0\n" in log
+    assert "~/.nccl.conf: NCCL_SOCKET_IFNAME=eth9." in environment_settings(log)
+    assert not [*node.root.glob("tailrack-nccl*"), *Path("/dev/shm").glob("tailrack-nccl-7-*")]  # noqa: S108
+
+
 # A program that knows -J, and writes what nccl-tests does.
 WRITES = """# --output_file
 while [ $# -gt 1 ]; do [ "$1" != -J ] || file=$2; shift; done
@@ -135,7 +153,7 @@ def test_the_first_rank_tells_its_figures_with_all_their_digits_and_nothing_of_i
     assert node.run("rank", "3", SLURM_PROCID="1", **more).returncode == 0
     assert "figures.3" not in node.job, "one rank tells for all"
     # The file that the program wrote is gone with its folder.
-    assert not list(node.root.glob("tailrack-nccl.*"))
+    assert not list(node.root.glob("tailrack-nccl*"))
     assert not [path for path in node.root.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
 
 

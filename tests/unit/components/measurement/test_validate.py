@@ -52,6 +52,7 @@ class Cluster:
     queue: str = "bob|a2|12|55:00|train"  # squeue's answer: user, nodes, job, time left, name of the job
     silent_nodes: tuple[str, ...] = ()  # that nobody reaches over the tailnet
     says: str = ""  # what is printed in the place of the program that measures
+    after: tuple[str, ...] = ()  # answers about a2 after the measurement, the last one again and again
     states: dict[str, str] = field(default_factory=lambda: dict.fromkeys(("a1", "a2", "b1", "b2"), "idle"))
 
     def run(self, members: list[str], action: str = "up") -> CompletedProcess[str]:
@@ -60,7 +61,10 @@ class Cluster:
         shell.write("etc/passwd", "ada:x:6001:6001::/home:/bin/bash\n")
         shell.write("said", self.says)
         shell.stub(
-            "python3", f'cat >/dev/null; cat "{shell.root}/said"' if self.says else f'exec {sys.executable} "$@"'
+            "python3",
+            f'cat >/dev/null; cat "{shell.root}/said"; touch "{shell.root}/measured"'
+            if self.says
+            else f'exec {sys.executable} "$@"',
         )
         # As a user the script runs only what is in /usr/bin and /bin: Slurm's commands are looked up here instead.
         shell.stub(
@@ -78,6 +82,13 @@ class Cluster:
         late = f'[ -e "{shell.root}/asked-{self.stale}" ] || sed -i "s/^{self.stale} .*/{self.stale} mixed/"'
         now = f'"{shell.root}/now"'
         late = f"{right.replace('cat', f'cat >{now}')}\n{late} {now}\ncat {now}" if self.stale else right
+        if self.after:
+            shell.write("after", "".join(f"a2 {state}\n" for state in self.after))
+            lines, kept = f'"{shell.root}/after"', "$(sed -n '$=' " + f'"{shell.root}/after")'
+            late = (
+                f"{late}\n[ $1 = -R ] || [ ! -e '{shell.root}/measured' ] || "
+                f"{{ sed -n 1p {lines}; [ {kept} = 1 ] || sed -i 1d {lines}; }}"
+            )
         times = f'"{shell.root}/silent"'
         shell.write("silent", "x" * self.silent)
         shell.stub(
@@ -332,6 +343,19 @@ def test_a_measurement_that_breaks_off_leaves_nothing_to_be_said_again(cluster: 
     cluster.refuses = False
     cluster.report(RACK, "recall")
     assert len(cluster.submitted) == 3
+
+
+def test_a_node_whose_prolog_refused_the_job_is_named_with_its_whole_reason_and_nothing_is_kept(
+    cluster: Cluster,
+) -> None:
+    cluster.report(RACK)
+    why = "Prolog error: prolog.d/50-mine: timed out; next: see it"
+    cluster.says = json.dumps({"state": "UNAVAILABLE", "job_id": None, "absent": {"a2": "what the user likes"}})
+    cluster.after = ("drained Prolog error", "drained Prolog error", f"drained {why}")
+    report = cluster.report(RACK)
+    assert (report["state"], report["absent"], report["left_out"]) == ("UNAVAILABLE", {"a2": f"drained: {why}"}, ["a2"])
+    assert report["last"]["state"] == "COMPLETED"
+    assert "Prolog error" not in (cluster.shell.root / "var/lib/tailrack/validation/rack.last.json").read_text()
 
 
 @pytest.mark.parametrize("between", ["", "\n", " "])

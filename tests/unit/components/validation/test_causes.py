@@ -12,6 +12,7 @@ import pytest
 
 from components.validation.causes import cause_of, first_error, first_exit
 from components.validation.model import JobReport, Measurement
+from components.validation.software import loaded_nccl, read_versions
 from components.validation.verdict import judge
 from tests.unit.components.validation.test_verdict import ASKED as REAL_ASKED
 from tests.unit.components.validation.test_verdict import report as real_report
@@ -121,19 +122,39 @@ def test_what_is_no_error_is_no_cause(text: str) -> None:
     assert cause_of(text) is None
 
 
-def test_variables_that_somebody_set_are_named_where_the_figure_is_too_low() -> None:
+@pytest.mark.parametrize(("floor", "verdict"), [(9999.0, "FAIL"), (None, "UNJUDGED")])
+def test_the_circumstances_of_a_figure_are_named_without_the_products_own_settings(
+    floor: float | None, verdict: str
+) -> None:
     log = (
+        "# tailrack sets NCCL_SOCKET_IFNAME==eth0\n# tailrack sets NCCL_IB_DISABLE=1\n"
+        "a:1:1 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.\n"
+        "a:1:1 [0] NCCL INFO NCCL_RAS_ADDR set by environment to localhost:21007\n"
+        "a:1:1 [0] NCCL INFO NCCL_DEBUG set by environment to INFO\n"
         "a:1:1 [0] NCCL INFO NCCL_PROTO set by environment to simple\n"
         "b:1:1 [0] NCCL INFO NCCL_PROTO set by environment to simple\n"
-        "a:1:1 [0] NCCL INFO NCCL_ALGO set by environment to Tree.\n"
-        "a:1:1 [0] NCCL INFO NCCL_DEBUG set by environment to INFO\n"
+        "a:1:1 [0] NCCL INFO NCCL_ALGO set by environment to Trie.\n"
+        'a:1:1 [0] tuner.cc:9 NCCL WARN Unrecognized element token "Trie" when parsing "Trie"\n'
     )
-    asked = dataclasses.replace(REAL_ASKED, floor_gb_per_s=9999.0)
-    said = judge(asked, real_report(log=log))["reason"]
+    report = real_report(log=log, beside=["a: GPU 0 is 98 % busy with 9 MiB in use by 77 python (9 MiB)\n"])
+    report = dataclasses.replace(report, output=report.output.replace("nccl-library=22809", "nccl-library=22708"))
+    result = judge(dataclasses.replace(REAL_ASKED, floor_gb_per_s=floor), report)
+    reason = result["reason"]
+    assert result["verdict"] == verdict
+    assert 'NCCL warns: \'Unrecognized element token "Trie" when parsing "Trie"\'.' in reason
     sources = "the job's environment, its image, /etc/nccl.conf or ~/.nccl.conf"
-    assert f"NCCL has settings from {sources}: NCCL_PROTO=simple, " in said
-    assert "NCCL_PROTO=simple, NCCL_ALGO=Tree, " in said
-    assert "NCCL_DEBUG=" not in said
+    assert f"NCCL has settings from {sources}: NCCL_" in reason
+    assert "NCCL_PROTO=simple, NCCL_ALGO=Trie" in reason
+    assert "Other use of the GPUs: a: GPU 0 is 98 % busy" in reason
+    assert not any(name in reason for name in ("NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME", "NCCL_RAS"))
+
+
+def test_the_loaded_library_is_named_by_its_release() -> None:
+    header = "# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library={}\n"
+    assert read_versions(header.format(22708))["NCCL"] == "2.27.8"
+    assert loaded_nccl(header.format(22708)) == " The ranks loaded NCCL 2.27.8; nccl-tests was built with 2.28.9."
+    assert loaded_nccl(header.format(2708)).startswith(" The ranks loaded NCCL 2.7.8;")
+    assert loaded_nccl("") == ""
 
 
 def test_a_program_without_mpi_is_named_as_one() -> None:

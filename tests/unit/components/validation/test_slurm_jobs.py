@@ -56,3 +56,34 @@ def test_nodes_have_cleaned_up_when_a_measurement_ends(monkeypatch: pytest.Monke
     monkeypatch.setattr(time, "sleep", sleep)
     run_jobs([Order(tmp_path / "job", ("a1",), {"job.sh": "true"})], Limits(1, 1))
     assert next(looks, "all") == "all"
+
+
+REFUSED = "Prolog error: prolog.d/50-mine: ended with status 3: no room; next: make room"
+
+
+@pytest.mark.parametrize(
+    ("reasons", "absent"),
+    [
+        # Slurm drains the node first, and the node adds what failed some seconds later.
+        (["", "Prolog error", REFUSED], {"a1": f"drained: {REFUSED}"}),
+        (["Prolog error", "health: GPU: 7 of 8 answer"], {"a1": "drained: health: GPU: 7 of 8 answer"}),
+        (["Prolog error"] * 9, {"a1": "drained: Prolog error"}),
+    ],
+)
+def test_a_job_that_a_prolog_refused_measured_nothing_and_names_the_node_with_the_whole_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reasons: list[str], absent: dict[str, str]
+) -> None:
+    monkeypatch.setattr(slurm_jobs, "REASON_SECONDS", 0.1)
+    monkeypatch.setattr(slurm_jobs, "POLL_SECONDS", 0.01)
+    job = {"jobs": [{"job_state": ["FAILED"], "state_reason": "Prolog", "nodes": "a1", "exit_code": 0}]}
+    left = iter([*reasons, *reasons[-1:] * 1000])
+
+    def run(words: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        reason = next(left) if words[0] == "scontrol" and words[2] == "node" else ""
+        nodes = {"nodes": [{"name": "a1", "state": ["IDLE", *(["DRAIN"] if reason else [])], "reason": reason}]}
+        answer = "7" if words[0] == "sbatch" else json.dumps(nodes if words[2] == "node" else job)
+        return subprocess.CompletedProcess(words, 0, answer, "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    (report,) = run_jobs([Order(tmp_path / "job", ("a1",), {"job.sh": "true"})], Limits(1, 1))
+    assert (report["state"], report["job_id"], report["absent"]) == ("UNAVAILABLE", None, absent)

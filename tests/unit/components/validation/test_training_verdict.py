@@ -65,7 +65,7 @@ def test_jitter_is_how_much_longer_a_slow_step_takes() -> None:
         (report(printed(seconds=[-1])), 1.0, "INCONCLUSIVE", "a line 'run' cannot be read"),
         (report("", state="TIMEOUT", exit_code=1), 1.0, "FAIL", "state TIMEOUT"),
         (report("", state="BUSY", left_out=["a1"]), 1.0, "BUSY", "Other jobs are on a1"),
-        (report("", state="UNAVAILABLE", left_out=["a1"]), 1.0, "INCONCLUSIVE", "a1 cannot run one"),
+        (report("", state="UNAVAILABLE", left_out=["a1"]), 1.0, "INCONCLUSIVE", "a1 cannot run a job"),
         ({"state": 5}, 1.0, "INCONCLUSIVE", "cannot be read"),
         (
             report("tailrack-training-missing b1\ntailrack-training-missing a1\n", state="FAILED", exit_code=3),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.validation.model import JobReport, Measurement
+from components.validation.results import not_measured_alone
 from components.validation.table import COLUMNS, table_rows
 from components.validation.verdict import judge
 from tests.unit.simulated_slurm import SOCKETS, log, table
@@ -375,10 +376,20 @@ def test_a_node_that_is_down_is_not_busy():
     found = {**BUSY, "state": "UNAVAILABLE", "facts": {}, "node_states": "b: Not responding"}
     result = judge(ASKED, JobReport.from_json(found))
     assert (result["verdict"], result["last"]) == ("INCONCLUSIVE", None)
-    assert result["reason"] == "No job was submitted: b cannot run one. Node states: b: Not responding."
+    assert result["reason"] == "Nothing was measured: b cannot run a job. Node states: b: Not responding."
     told = {"absent": {"b": "drained: new disk"}}
     result = judge(ASKED, JobReport.from_json({**found, **told}))
-    assert result["reason"] == "No job was submitted: b (drained: new disk) cannot run one."
+    assert result["reason"] == "Nothing was measured: b (drained: new disk) cannot run a job."
+
+
+def test_a_node_with_several_gpus_keeps_its_result_where_it_was_not_measured_alone():
+    gpus = {"a": "h200:2", "b": "h200:2", "c": "h200:1"}
+    before = {"a": {"verdict": "PASS", "gpus": {"a": "h200:2"}}, "b": {"verdict": "PASS", "gpus": {"b": "h100:2"}}}
+    nothing = judge(ASKED, JobReport.from_json({**BUSY, "state": "UNAVAILABLE"}))
+    kept = not_measured_alone(gpus, 0, nothing, before)
+    assert {name: result["verdict"] for name, result in kept.items()} == {"a": "PASS", "b": "INCONCLUSIVE"}
+    # Another machine's result is not this one's.
+    assert not_measured_alone(gpus, 0, judge(ASKED, report()), before).keys() == {"a"}
 
 
 def test_who_was_left_out_without_a_job_of_others_is_named_with_the_reason():
