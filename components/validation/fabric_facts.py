@@ -19,6 +19,7 @@ class FabricFacts:
     """The hardware of one node. `ports` maps each port that is up (`mlx5_0:1`) to INFINIBAND, ROCE or EFA.
 
     nvlink     whether every pair of its GPUs has NVLink; None if unknown or with one GPU
+    nvlinks    NVLinks of the pair that has most; 0 without any
     meshed     whether more than half of the pairs have: an NVLink machine that may have lost a link
     p2p        whether NCCL uses peer access over PCIe between all pairs by default; None likewise
     near       whether a network device is near a GPU, so that NCCL lets it read GPU memory by default
@@ -31,6 +32,7 @@ class FabricFacts:
     near: bool
     direct: bool
     meshed: bool = False
+    nvlinks: int = 0
 
 
 def read_fabric_facts(output: str) -> dict[str, FabricFacts]:
@@ -60,6 +62,7 @@ def _facts(data: Mapping[str, Any]) -> FabricFacts:
         near=bool(nics and nics & _NEAR),
         direct=_truth(data["peermem"]) is True or _truth(data["dmabuf"]) is True,
         meshed=_truth(data.get("meshed")) is True,
+        nvlinks=max((int(way[2:]) for way in gpus or () if way.startswith("NV")), default=0),
     )
 
 

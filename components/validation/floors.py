@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pkgutil import get_data
 
+from components.validation.expected import NVLINK
 from components.validation.sizes import parse_size
 
 _GPUDIRECT = " + GPUDirect RDMA"  # a way to use a network, not a network
@@ -30,19 +31,21 @@ class Floor:
 
 
 def floor_for(
-    *, gpu: str, gpus_per_node: int, nodes: int, transport: str, collective: str, size_bytes: int
+    *, gpu: str, gpus_per_node: int, nodes: int, transport: str, collective: str, size_bytes: int, nvlinks: int = 0
 ) -> Floor | None:
     """Return the floor of these GPUs at one size; None if no source has one.
 
     gpu         the kind, such as h200
     transport   such as NVLink, InfiniBand or Libfabric, with or without ` + GPUDirect RDMA`
+    nvlinks     NVLinks between two GPUs, which distinguish boards of one kind (H100 SXM has 18, NVL 12); 0 if unknown
 
     The lowest floor of several sources counts, because every healthy machine must reach it.
     """
-    hardware = (gpu, gpus_per_node, nodes, transport.removesuffix(_GPUDIRECT), collective)
+    path = transport.removesuffix(_GPUDIRECT)
     candidates = (
         Floor(gb_per_s, source)
-        for source, figures in _table().get(hardware, {}).items()
+        for name in (path, f"{path}{nvlinks}" if path == NVLINK and nvlinks else path)
+        for source, figures in _table().get((gpu, gpus_per_node, nodes, name, collective), {}).items()
         if (gb_per_s := _between(figures, size_bytes)) is not None
     )
     return min(candidates, key=lambda floor: floor.gb_per_s, default=None)

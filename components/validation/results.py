@@ -80,6 +80,7 @@ def judge_group(
         transport=expected.transport or (NVLINK if meshed else used),
         collective=settings.collective,
         size_bytes=settings.gate_bytes,
+        nvlinks=min((facts[node].nvlinks for node in group.nodes if node in facts), default=0),
     )
     if floor is not None:
         settings = replace(settings, floor_gb_per_s=floor, floor_source=conditions.floors_from)

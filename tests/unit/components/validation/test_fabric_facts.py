@@ -143,8 +143,8 @@ def test_this_machine_is_looked_at_without_an_error(capsys: pytest.CaptureFixtur
 def test_a_line_is_read_among_whatever_else_the_job_says() -> None:
     output = "srun: warning\n" + line("a") + "noise" + line("x") + line("b", rdma=[], peermem=False)
     assert read_fabric_facts(output) == {
-        "a": FabricFacts({"mlx5_0:1": INFINIBAND}, nvlink=True, p2p=False, near=True, direct=True),
-        "b": FabricFacts({}, nvlink=True, p2p=False, near=True, direct=False),
+        "a": FabricFacts({"mlx5_0:1": INFINIBAND}, nvlink=True, p2p=False, near=True, direct=True, nvlinks=18),
+        "b": FabricFacts({}, nvlink=True, p2p=False, near=True, direct=False, nvlinks=18),
     }
 
 

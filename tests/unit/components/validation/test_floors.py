@@ -46,7 +46,16 @@ def test_one_gb200_node_of_four_gpus_has_a_floor_from_a_public_source():
     assert "ND_GB200_v6_results" in floor.source
 
 
-@pytest.mark.parametrize(("gpu", "count"), [("h100", 4), ("b200", 8), ("l40s", 8)])
+@pytest.mark.parametrize(("count", "gb_per_s"), [(2, 341), (4, 365.7)])
+def test_boards_of_one_kind_are_told_apart_by_their_nvlinks(count, gb_per_s):
+    floor = h200(8 * GIB, gpu="h100", gpus_per_node=count, nvlinks=18)
+    assert floor is not None
+    assert floor.gb_per_s == pytest.approx(0.9 * gb_per_s)
+    assert h200(8 * GIB, gpu="h100", gpus_per_node=count, nvlinks=12) is None
+    assert h200(8 * GIB, gpu="h100", gpus_per_node=count) is None
+
+
+@pytest.mark.parametrize(("gpu", "count"), [("h100", 3), ("b200", 8), ("l40s", 8)])
 def test_hardware_that_no_public_source_measured_has_no_floor(gpu, count):
     assert h200(8 * GIB, gpu=gpu, gpus_per_node=count) is None
 
