@@ -19,7 +19,8 @@ for path in "$libs"/openmpi "$libs"/openmpi5 "$libs"/pmix* /usr/share/openmpi /u
     [ ! -e "$path" ] || cp -a --parents "$path" .
 done
 # What the driver and NCCL load by name while they run.
-ldconfig -p | awk '$1 ~ /^lib(cuda|nvidia-ml|nvidia-ptxjitcompiler|nccl|cudart)\.so\.[0-9]+$/ { print $NF }' | sort -u >loaded
+# The loader takes the first of several.
+ldconfig -p | awk '$1 ~ /^lib(cuda|nvidia-ml|nvidia-ptxjitcompiler|nccl|cudart)\.so\.[0-9]+$/ && !seen[$1]++ { print $NF }' >loaded
 while read -r library; do cp -L "$library" ".$libs/$(basename "$library")"; done <loaded
 find . /usr/local/bin/all_reduce_perf -type f \( -perm /111 -o -name '*.so*' \) >files
 xargs -a files ldd 2>/dev/null | awk '/=> \//{ print $1, $3 }' | sort -u >needed # ldd fails for what is no program

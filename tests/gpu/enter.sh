@@ -17,14 +17,21 @@ cat "$archives"/[0-9]/node.tar.xz.[0-9] | tar -C "$trees/node" -xJ
 
 # What a GPU program loads: machines get the folders that have it, at the same paths, and a list of them for ldconfig.
 # What lies among this machine's own libraries is copied.
-libraries=(-name libcuda.so.1 -o -name libnvidia-ml.so.1 -o -name libnvidia-ptxjitcompiler.so.1 -o -name libnccl.so.2
-    -o -name 'libcudart.so.1[0-9]')
+libraries=(-name libcuda.so.1 -o -name libnvidia-ml.so.1 -o -name libnvidia-ptxjitcompiler.so.1 -o -name 'libcudart.so.1[0-9]')
 others=(-path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var -o -path /home)
 find / /usr/local/nvidia -xdev \( "${others[@]}" \) -prune -o \( "${libraries[@]}" \) -printf '%h\n' 2>/dev/null |
     grep -v -e /stubs -e compat | sort -u >"$trees/found" || :
+# One NCCL of those that lie about: PyTorch's, or the one that this machine's loader takes. The loader takes the first folder.
+nccl=$(python3 -c 'import nvidia.nccl; print(f"{list(nvidia.nccl.__path__)[0]}/lib/libnccl.so.2")' 2>/dev/null) ||
+    nccl=$(ldconfig -p | awk '$1 == "libnccl.so.2" && !found++ { print $NF }')
+if [ -e "$nccl" ]; then
+    { dirname "$nccl"; grep -vxF "$(dirname "$nccl")" "$trees/found" || :; } >"$trees/sorted"
+    mv "$trees/sorted" "$trees/found"
+fi
 grep -v -E '^(/usr)?/lib(32|64)?(/|$)' "$trees/found" >"$trees/folders" || :
 mapfile -t folders <"$trees/folders"
 cp "$trees/folders" "$trees/node/etc/ld.so.conf.d/gpu.conf"
+case $nccl in /lib/* | /usr/lib/* | /lib64/* | /usr/lib64/*) cp -L "$nccl" "$trees/node/usr/lib/x86_64-linux-gnu/" ;; esac
 grep -E '^(/usr)?/lib(64)?(/|$)' "$trees/found" | while read -r folder; do
     find "$folder/" -maxdepth 1 \( "${libraries[@]}" \) -exec cp -L {} "$trees/node/usr/lib/x86_64-linux-gnu/" \;
 done || :

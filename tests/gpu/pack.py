@@ -1,9 +1,9 @@
 """Make the archives that `make test-gpu` brings to a machine without network.
 
-    python -m tests.gpu.pack ALL_REDUCE_PERF FOLDER [--artifacts FOLDER]
+    python -m tests.gpu.pack NCCL_TESTS FOLDER [--gpu 9.0] [--artifacts FOLDER]
 
-ALL_REDUCE_PERF is nccl-tests' program, built with MPI for the Open MPI of the lab's nodes, and for the machine's CUDA
-and an NCCL not newer than the machine's. FOLDER then holds
+NCCL_TESTS is all_reduce_perf, built for the Open MPI of the lab's nodes and for the machine's CUDA and NCCL; or the
+source of nccl-tests (.tar.gz, one folder), which is then built here as a node builds it. FOLDER then contains
 
     node.tar.xz     the tree of a lab's node with the packages of all roles, without what nothing looks at
     program.tar.xz  what the machine that runs the tests has besides: Python packages, the tailnet's control server,
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import hashlib
 import io
 import lzma
 import math
@@ -37,6 +38,7 @@ from cli.pulumi.workspace import PROJECT
 from components.roles.enroot_pyxis.settings_pins import PYXIS
 from components.roles.order import roles
 from components.roles.role import template
+from components.validation.job_files import build_files
 from lab import docker_daemon, images
 from stacks.config import parse
 from tests.lab.cluster import dev_config
@@ -51,6 +53,9 @@ PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (5, 12, *range(17, 40))]
     "manylinux2014_x86_64",
     "manylinux1_x86_64",
 ]
+NCCL = "2.28.9"
+"""NCCL that nccl-tests is built with: the machine's."""
+
 PART_BYTES = 45 << 20
 TEST_PACKAGES = {
     "pytest",
@@ -70,11 +75,19 @@ LEFT_OUT = [
     ".dockerenv",
     "etc/init.d/?*",
     "etc/ssh/moduli",
-    "usr/bin/perl?*",
+    "usr/bin/perl[a-z]*",
     "usr/bin/pydoc*",
     "usr/bin/sqv",
     "usr/bin/ssh-add",
     "usr/include",
+    # Nothing is compiled there, and accounting is off.
+    "usr/bin/x86_64-linux-gnu-lto-dump*",
+    "usr/lib/gcc",
+    "usr/libexec/gcc",
+    "usr/lib/x86_64-linux-gnu/*.a",
+    "usr/lib/x86_64-linux-gnu/lib*san.so*",
+    *(f"usr/bin/{name}*" for name in ("aria", "innochecksum", "mariadb", "my_print", "mysql", "resolve")),
+    "usr/sbin/mariadb*",
     "usr/lib/python3*/ensurepip",
     "usr/lib/python3*/idlelib",
     "usr/lib/python3*/pydoc_data",
@@ -91,7 +104,7 @@ LEFT_OUT = [
             "z3", "ze_",
         )
     ),
-    *(f"usr/lib/x86_64-linux-gnu/{name}" for name in ("dri", "gconv", "perl", "perl-base", "tc", "ucx/*rocm*")),
+    *(f"usr/lib/x86_64-linux-gnu/{name}" for name in ("dri", "gconv", "perl", "tc", "ucx/*rocm*")),
     "usr/sbin/tc",
     *(
         f"usr/share/{name}"
@@ -120,6 +133,12 @@ gcc -O2 -static -o "$kind/slurmstepd" slurmstepd.c
 for file in spank_pyxis.so slurmstepd; do sha256sum <"$kind/$file" | cut -d ' ' -f 1 >"$kind/$file.sha256"; done
 """
 """As components/roles/enroot_pyxis/install.sh does it."""
+
+BUILD = """apt-get update && apt-get install -y --no-install-recommends g++ make libopenmpi-dev python3-pip
+printf '#!/bin/sh\\necho %s\\n' "$GPU" >/usr/local/bin/nvidia-smi && chmod 755 /usr/local/bin/nvidia-smi
+cd /src && bash program.sh build && cp -L "$(bash program.sh where)/all_reduce_perf" /src/
+"""
+"""As a node without a toolkit builds nccl-tests, with wheels that pip has fetched on this machine."""
 
 _LEFT_OUT = re.compile("|".join(fnmatch.translate(path) for pattern in LEFT_OUT for path in (pattern, f"{pattern}/*")))
 
@@ -177,43 +196,74 @@ def role_packages(artifacts: Path | None = None) -> list[str]:
     return sorted(always | CONFINED_PACKAGES)
 
 
-def pack_program(client: docker.DockerClient, all_reduce_perf: Path, path: Path, artifacts: Path | None) -> None:
+def pack_program(client: docker.DockerClient, nccl_tests: Path, gpu: str, path: Path, artifacts: Path | None) -> None:
     """Write what the machine that runs the tests has besides a node's tree."""
     with tempfile.TemporaryDirectory() as folder, packed(path) as archive:
         site = Path(folder) / "site"
         install_packages(site)
         archive.add(site, f"{PLACE}/site", filter=as_root)
         archive.add(control_program(client, Path(folder)), f"{PLACE}/control", filter=as_root)
-        archive.add(all_reduce_perf, f"{PLACE}/all_reduce_perf", filter=as_root)
+        program = all_reduce_perf(client, nccl_tests, gpu, Path(folder))
+        archive.add(program, f"{PLACE}/all_reduce_perf", filter=as_root)
         if artifacts:
             archive.add(artifacts, f"{PLACE}/artifacts", filter=as_root)
             archive.add(compiled(client, artifacts, Path(folder)), f"{PLACE}/artifacts/pyxis", filter=as_root)
 
 
-def compiled(client: docker.DockerClient, artifacts: Path, folder: Path) -> Path:
-    """Return a folder with what a head node compiles of Pyxis' source, by the name of the machines' kind."""
-    launcher = template("enroot_pyxis", "slurmstepd.c")
-    container = client.containers.create(
-        images.tags().node, ["bash", "-euc", COMPILE], environment={"DEBIAN_FRONTEND": "noninteractive", "PYXIS": PYXIS}
-    )
+def all_reduce_perf(client: docker.DockerClient, nccl_tests: Path, gpu: str, folder: Path) -> Path:
+    """Return nccl-tests' program: the given one, or built of the given source by the script that builds it on nodes.
+
+    gpu   compute capability of the machine's GPUs, such as 9.0
+    """
+    if not nccl_tests.name.endswith(".tar.gz"):
+        return nccl_tests
+    source = folder / "src"
+    source.mkdir()
+    shutil.copy(nccl_tests, source / "nccl-tests.tar.gz")
+    for name, text in build_files("set by the container").items():
+        (source / name).write_text(text)
+    script = (source / "program.sh").read_text()
+    wanted = [*re.findall(r"nvidia-[a-z0-9-]+==[0-9.]+", script), f"nvidia-nccl-cu13=={NCCL}"]
+    download = ["download", "--quiet", "--no-deps", "--only-binary=:all:", "-d", str(source / "wheels"), *wanted]
+    subprocess.run([sys.executable, "-m", "pip", *download], check=True)
+    environment = {
+        "DEBIAN_FRONTEND": "noninteractive", "GPU": gpu, "SLURM_JOB_ID": "1", "PIP_NO_INDEX": "1",
+        "PIP_FIND_LINKS": "/src/wheels", "TAILRACK_SOURCE": "/src/nccl-tests.tar.gz",
+        "TAILRACK_SHA256": hashlib.sha256(nccl_tests.read_bytes()).hexdigest(), "TAILRACK_COLLECTIVE": "all_reduce",
+    }  # fmt: skip
+    return in_container(client, BUILD, environment, source, "all_reduce_perf", folder)
+
+
+def in_container(
+    client: docker.DockerClient, command: str, environment: dict[str, str], source: Path, result: str, folder: Path
+) -> Path:
+    """Run a command on a lab's node that has `source` as /src; return what it left in /src/`result`, below `folder`."""
+    container = client.containers.create(images.tags().node, ["bash", "-euc", command], environment=environment)
     try:
         sources = io.BytesIO()
         with tarfile.open(fileobj=sources, mode="w") as archive:
-            archive.add(artifacts / f"v{PYXIS}.tar.gz", "src/pyxis.tar.gz")
-            text = tarfile.TarInfo("src/slurmstepd.c")
-            text.size = len(launcher.encode())
-            archive.addfile(text, io.BytesIO(launcher.encode()))
+            archive.add(source, "src", filter=as_root)
         container.put_archive("/", sources.getvalue())
         container.start()
-        status, said = container.wait()["StatusCode"], container.logs(tail=20).decode(errors="replace")
+        status, output = container.wait()["StatusCode"], container.logs(tail=20).decode(errors="replace")
         if status != 0:
-            raise RuntimeError(f"{COMPILE}\nexit {status}\n{said}")
-        stream, _ = container.get_archive("/src/pyxis")
+            raise RuntimeError(f"{command}\nexit {status}\n{output}")
+        stream, _ = container.get_archive(f"/src/{result}")
         with tarfile.open(fileobj=Stream(stream), mode="r|") as found:
             found.extractall(folder, filter="data")
     finally:
         container.remove(force=True)
-    return folder / "pyxis"
+    return folder / result
+
+
+def compiled(client: docker.DockerClient, artifacts: Path, folder: Path) -> Path:
+    """Return a folder with what a head node compiles of Pyxis' source, by the name of the machines' kind."""
+    source = folder / "pyxis-source"
+    source.mkdir()
+    shutil.copy(artifacts / f"v{PYXIS}.tar.gz", source / "pyxis.tar.gz")
+    (source / "slurmstepd.c").write_text(template("enroot_pyxis", "slurmstepd.c"))
+    environment = {"DEBIAN_FRONTEND": "noninteractive", "PYXIS": PYXIS}
+    return in_container(client, COMPILE, environment, source, "pyxis", folder)
 
 
 def install_packages(site: Path) -> None:
@@ -294,8 +344,11 @@ def in_parts(node: Path, program: Path) -> list[Path]:
 def main() -> None:
     """Read the command line and make the archives."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("all_reduce_perf", type=Path)
+    parser.add_argument("nccl_tests", type=Path)
     parser.add_argument("folder", type=Path)
+    parser.add_argument(
+        "--gpu", default="9.0", help="compute capability to build nccl-tests for (default: 9.0, Hopper)"
+    )
     parser.add_argument("--artifacts", type=Path, help="folder with Enroot and Pyxis (docs/containers.md)")
     parser.add_argument("--only", choices=("node", "program"), help="make one of the two again")
     arguments = parser.parse_args()
@@ -304,10 +357,10 @@ def main() -> None:
     images.ensure_images(client, [tags.node, tags.control])
     node, program = (arguments.folder / f"{name}.tar.xz" for name in ("node", "program"))
     if arguments.only != "node":
-        pack_program(client, arguments.all_reduce_perf, program, arguments.artifacts)
+        pack_program(client, arguments.nccl_tests, arguments.gpu, program, arguments.artifacts)
     if arguments.only != "program":
         pack_node(client, node, arguments.artifacts)
-    for part in in_parts(node, program):
+    for part in in_parts(node, program) if node.exists() and program.exists() else ():
         print(f"{part}: {part.stat().st_size / 2**20:.1f} MiB")
 
 

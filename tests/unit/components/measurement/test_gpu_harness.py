@@ -29,6 +29,11 @@ TABLES = PROJECT / "tests" / "fixtures" / "nccl_tests"
         ("usr/lib/python3/dist-packages/numpy/testing/overrides.py", False),
         ("usr/lib/python3.13/json/__pycache__/tool.pyc", True),
         ("var/lib/dpkg/status", False),
+        # For hold-ports (role firewall).
+        ("usr/bin/perl", False),
+        ("usr/bin/perl5.40.1", False),
+        ("usr/lib/x86_64-linux-gnu/perl-base/POSIX.pm", False),
+        ("usr/bin/perldoc", True),
     ],
 )
 def test_the_archive_of_a_node_goes_without_what_nothing_looks_at(path: str, left_out: bool) -> None:
