@@ -326,7 +326,14 @@ def test_what_the_user_says_instead_of_a_measurement_is_no_figure() -> None:
 
 def test_a_check_whose_job_a_prolog_refused_has_no_figure_and_names_the_reason() -> None:
     why = "drained: Prolog error: prolog.d/50-mine: timed out"
-    report = {"state": "UNAVAILABLE", "job_id": None, "exit_code": None, "seconds": None, "nodes": [], "output": ""}
+    report: dict[str, Any] = {
+        "state": "UNAVAILABLE",
+        "job_id": None,
+        "exit_code": None,
+        "seconds": None,
+        "nodes": [],
+        "output": "",
+    }
     found = measuring.read_report(told(), NODE, {**report, "absent": {NODE.name: why}})
     assert (found.gb_per_s, found.broken) == (None, ())
     assert found.doubt == f"Nothing was measured: {NODE.name} ({why}) cannot run a job."
