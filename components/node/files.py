@@ -8,6 +8,9 @@ Programs import this module at each start, so it imports no module that takes lo
 
 Functions that read return None or nothing for a path that does not exist. All functions raise Failure for a path that
 another account can change, and OSError for other errors.
+
+A new file is on the disk before it has its name, so that a power cut leaves no empty one. A step writes many files and
+puts all of them on the disk at its end instead (`sync_at_end`): until then the stack does not count the step as done.
 """
 
 from __future__ import annotations
@@ -30,6 +33,11 @@ from components.node.passwd import group_named, user_named, user_with
 
 # The folder that stands for the whole machine. Tests set another one.
 root = "/"
+
+# With `sync_at_end`: a folder of each file system that changed, by device. None: each file is put on the disk at once.
+_unwritten: dict[int, int] | None = None
+# Where programs that a step calls, such as dpkg and useradd, write.
+_ALSO_WRITTEN = ("/", "/etc", "/usr/local", "/var", "/var/lib")
 
 _MOST_LINKS = 40
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -95,7 +103,10 @@ def _write(folder: int, name: str, file: File) -> bool:
             stream.write(data)
             stream.flush()
             _set_owner(descriptor, uid, gid, file.mode)
+            if _unwritten is None:
+                os.fsync(descriptor)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        _sync_folder(folder)
     except OSError as error:
         _unlink(folder, temporary)
         raise Failure(
@@ -104,6 +115,32 @@ def _write(folder: int, name: str, file: File) -> bool:
         ) from error
     note(f"wrote {file.path}")
     return True
+
+
+def sync_at_end() -> None:
+    """From now on, put files on the disk with `sync` instead of one by one."""
+    global _unwritten
+    _unwritten = {}
+
+
+def sync() -> None:
+    """Put on the disk everything that was written since `sync_at_end`. Raises OSError, for a full disk for example."""
+    from components.node.install import sync_file_system
+
+    folders = dict(_unwritten or {})
+    for path in _ALSO_WRITTEN:
+        with suppress(FileNotFoundError):
+            descriptor = os.open(on_disk(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            folders.setdefault(os.fstat(descriptor).st_dev, descriptor)
+    for descriptor in folders.values():
+        sync_file_system(descriptor)
+
+
+def _sync_folder(folder: int) -> None:
+    if _unwritten is None:
+        os.fsync(folder)
+    elif (device := os.fstat(folder).st_dev) not in _unwritten:
+        _unwritten[device] = os.dup(folder)
 
 
 def _ended(text: str) -> str:
@@ -400,6 +437,7 @@ def make_folder(path: str, mode: int = 0o755, owner: str | int = "root", group: 
             _set_owner(descriptor, _uid(owner), _gid(group or owner), mode)
         finally:
             os.close(descriptor)
+        _sync_folder(above)
 
 
 def make_new_folder(path: str, mode: int = 0o755) -> None:
@@ -486,6 +524,7 @@ def rename(path: str, to: str) -> None:
     """Rename a file or folder; another file at the new path is replaced."""
     with _parent(path) as (folder, name), _parent(to, make=True) as (new_folder, new_name):
         os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
+        _sync_folder(new_folder)
 
 
 def link(path: str, target: str) -> bool:

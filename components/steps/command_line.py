@@ -18,14 +18,14 @@ from functools import cache
 from components.roles.program import Program
 from components.roles.role import Value
 from components.steps.composition import Script
-from components.steps.start import START, START_DIGEST
+from components.steps.start import PRINT_ANSWER, START, START_DIGEST
 
 # Seconds. A step that hangs is ended at the limit, and killed 30 s later.
 TIME_LIMIT_SECONDS = 1800
 KILL_AFTER_SECONDS = 30
 
-# The exit status of a step whose script is missing.
-NO_SCRIPT = 75
+# The exit status of a step whose script is missing, and of one that printed other text than its answer (start.sh).
+NO_SCRIPT, NO_ANSWER = 75, 76
 
 # The environment of a local step.
 ENVIRONMENT = "HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -96,8 +96,12 @@ def whole_command(user: str | None, action: str, limit_seconds: int = TIME_LIMIT
     python = f"timeout -k {KILL_AFTER_SECONDS} {limit_seconds} python3 -I -S -c {shlex.quote(_WHOLE)} {action}"
     if user is None:
         # Without the user's environment, which may contain a passphrase.
-        return f'case $(id -u) in 0) ;; *) set -- sudo -n ;; esac; exec env -i {ENVIRONMENT} "$@" {python} here'
-    return f"exec {'' if user == 'root' else 'sudo -n '}{python}"
+        line = f'case $(id -u) in 0) ;; *) set -- sudo -n ;; esac; answer=$(env -i {ENVIRONMENT} "$@" {python} here)'
+    else:
+        line = f"answer=$({'' if user == 'root' else 'sudo -n '}{python})"
+    line = f"NO_ANSWER={NO_ANSWER}; {line} || exit; {PRINT_ANSWER}; print_answer"
+    # The login shell may be any shell.
+    return line if user is None else f"exec sh -c {shlex.quote(line)}"
 
 
 def command(script: Script, program: Program, folder: str, action: str, limit_seconds: int = TIME_LIMIT_SECONDS) -> str:

@@ -51,7 +51,8 @@ class Answer:
             # The output is not quoted: it may be half of a secret.
             raise pulumi.RunError(
                 f"step {step}: {result['problem']}; another program on that machine answers instead of tailrack's "
-                "steps; inspect the machine, then run up again"
+                f"steps; inspect the machine, write another text at tailrack:cluster.repair.{step.rpartition('-')[0]}, "
+                "then run up again"
             )
         return result
 

@@ -8,6 +8,7 @@ set -eu
 
 INSTALLED=/usr/local/lib/tailrack/program
 NO_SCRIPT=75
+NO_ANSWER=76
 
 require_whole() {
     [ "$(sha256sum <"$1")" = "$1  -" ] || {
@@ -29,9 +30,10 @@ install_python() {
     }
 }
 
-# Put the program in place once per machine and version (components/node/install.py), if this Python can run it.
+# Put the program in place once per machine and version (components/node/install.py), if this Python can run it. A folder
+# without its mark is the rest of an installation that a power cut ended: its files may be empty.
 install_program() {
-    [ ! -d "$INSTALLED/$1" ] || return 0
+    if read -r mark 2>/dev/null <"$INSTALLED/$1/complete" && [ "$mark" = "$1" ]; then return 0; fi
     require_whole "$1"
     # shellcheck disable=SC2094  # Python reads the file named in $1, and only reads it.
     as_root python3 -I -S -c 'import io, sys, zipfile
@@ -47,8 +49,21 @@ start() {
     require_whole "$3"
     install_python
     install_program "$2"
-    { cat "$3" && echo && cat; } |
-        as_root timeout -k 30 "$4" python3 -I -S "$INSTALLED/$2" step "$1"
+    answer=$({ cat "$3" && echo && cat; } | as_root timeout -k 30 "$4" python3 -I -S "$INSTALLED/$2" step "$1") || exit
+    print_answer
+}
+
+# A step is done only if it answered. Other text must fail here: the engine would record it as the step's answer.
+print_answer() {
+    case $answer in
+    *"
+"* | [!{]* | *[!}] | '')
+        echo "tailrack: the step ended with success, but its answer is not one JSON object: another program on this machine prints on stdout, or python3 did nothing" >&2
+        echo "next: run 'sudo -n python3 -I -S -c \"print(1)\"' on the machine, which must print only 1; repair what prints more, then run the same command again" >&2
+        exit "$NO_ANSWER"
+        ;;
+    esac
+    printf '%s\n' "$answer"
 }
 
 start "$@"

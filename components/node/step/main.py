@@ -60,7 +60,9 @@ def main(arguments: Sequence[str], stream: BinaryIO | None = None) -> int:
     try:
         prepare_folders()
         _redirect(files.open_to_write(f"{LOG_DIR}/{step.name}.log", 0o644))
+        files.sync_at_end()
         perform(step, plan, request["values"], request["lock"], action, here=here == ["here"])
+        files.sync()
     except Failure as failure:
         return _fail(stderr, step, failure)
     except Exception:  # noqa: BLE001 its traceback is in the log, and the operator gets the log's end

@@ -22,7 +22,7 @@ from components.node import install
 from components.node.step import main as step_main
 from components.roles.program import Program, program
 from components.steps import command_line, delivery
-from components.steps.command_line import NO_SCRIPT, command, render_request
+from components.steps.command_line import NO_ANSWER, NO_SCRIPT, command, render_request, render_whole, whole_command
 from components.steps.composition import Script
 from components.steps.delivery import deliver
 from components.steps.label import StepLabel
@@ -33,11 +33,11 @@ from tests.unit.recorded import Build, Recorded, record
 
 SCRIPTS_FOLDER = Machine("a1", None).scripts_folder
 SAYS = Script({"up": (), "down": (), "recall": ()}, frozenset({"WORD"}))
-# Not the real program: it prints its arguments and what comes on stdin, and fails if a value is `fail`.
+# Not the real program: it answers with its arguments and what comes on stdin; it fails if a value is `fail`.
 _PRINTS = """import json, sys
 plan, request = sys.stdin.read().split("\\n", 1)
 word = json.loads(request)["values"]["WORD"]
-print(*sys.argv[1:], word, "calls" in json.loads(plan))
+print(json.dumps([*sys.argv[1:], word, "calls" in json.loads(plan)]).join(['{"said": ', "}"]))
 sys.exit(7 * (word == "fail"))
 """
 
@@ -87,7 +87,8 @@ def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Login:
 def test_the_program_gets_the_plan_the_values_and_the_action(login: Login, action: str) -> None:
     for _ in range(2):
         done = login.run(action)
-        assert (done.stdout, done.stderr, done.returncode) == (f"step {action} it's True\n", "", 0)
+        assert (done.stderr, done.returncode) == ("", 0)
+        assert json.loads(done.stdout) == {"said": ["step", action, "it's", True]}
 
 
 def test_the_program_is_installed_once_and_whole(login: Login) -> None:
@@ -97,6 +98,44 @@ def test_the_program_is_installed_once_and_whole(login: Login) -> None:
     assert {"__main__.py", "components"} <= {path.name for path in folder.iterdir()}
     (login.folder / login.program.digest).unlink()
     assert login.run().returncode == 0, "it is in place already"
+
+
+@pytest.mark.parametrize("kept", [(), ("complete",)], ids=["all files are empty", "the mark is on the disk"])
+def test_a_program_whose_files_a_power_cut_emptied_is_installed_again(login: Login, kept: tuple[str, ...]) -> None:
+    assert login.run().returncode == 0
+    files = [path for path in (login.home / "program").rglob("*") if path.is_file()]
+    assert len(files) > 2
+    for path in files:
+        if path.name not in kept:
+            path.write_bytes(b"")
+    done = login.run()
+    if kept:
+        # install.py writes the mark last, so this cannot happen; if it does, the step fails.
+        assert (done.returncode, done.stdout) == (NO_ANSWER, "")
+    else:
+        assert (done.returncode, json.loads(done.stdout)["said"][0]) == (0, "step")
+        assert [path.name for path in (login.home / "program").iterdir()] == [login.program.digest]
+
+
+@pytest.mark.parametrize("text", ["hello", "", '{"a": 1}'], ids=["a line more", "nothing", "a second object"])
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_step_that_prints_other_text_than_its_answer_fails(
+    login: Login, monkeypatch: pytest.MonkeyPatch, text: str, whole: bool
+) -> None:
+    assert login.run().returncode == 0
+    output = f"echo '{text}'; echo '{{}}'" if text else ":"
+    (login.home / "bin").mkdir()
+    (login.home / "bin/python3").write_text(f"#!/bin/sh\ncat >/dev/null\n{output}\n")
+    (login.home / "bin/python3").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{login.home}/bin:{os.environ['PATH']}")
+    if whole:
+        request = render_request("a1-step", "a1", "", "", {"WORD": "x"})
+        line, sent = whole_command("root", "up"), render_whole(login.program, SAYS, request)
+        done = subprocess.run(["sh", "-c", line], input=sent, cwd=login.home, capture_output=True, text=True)
+    else:
+        done = login.run()
+    assert (done.returncode, done.stdout) == (NO_ANSWER, "")
+    assert "its answer is not one JSON object" in done.stderr
 
 
 def test_a_python_that_is_too_old_is_named_before_anything_is_installed(

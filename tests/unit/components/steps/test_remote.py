@@ -146,11 +146,13 @@ def test_a_dead_host_is_given_up_after_a_bounded_time(step: Callable[..., Any]) 
 
 @pytest.mark.parametrize(
     ("user", "words"),
-    [("root", "exec timeout -k 30 60 python3 -I -S -c "), ("ops", "exec sudo -n timeout -k 30 60 python3 -I -S -c ")],
+    [
+        ("root", "answer=$(timeout -k 30 60 python3 -I -S -c "),
+        ("ops", "answer=$(sudo -n timeout -k 30 60 python3 -I -S -c "),
+    ],
 )
 def test_a_command_whose_program_comes_with_it_is_root_by_sudo_where_the_login_is_not(user: str, words: str) -> None:
-    assert whole_command(user, "up", 60).startswith(words)
-    assert whole_command(user, "up", 60).endswith(" up")
+    assert words in whole_command(user, "up", 60)
 
 
 @pytest.mark.parametrize(
