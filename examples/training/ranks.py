@@ -32,8 +32,8 @@ def begin() -> Place:
     # A container has no scontrol, and is told.
     if not os.environ.get("MASTER_ADDR"):
         os.environ["MASTER_ADDR"] = _first_node()
-    # Other jobs on the node have other numbers.
-    os.environ.setdefault("MASTER_PORT", str(20_000 + int(os.environ.get("SLURM_JOB_ID", "0")) % 20_000))
+    # Other jobs on the node have other numbers. Below 61000 are ports of the cluster, which no job can open.
+    os.environ.setdefault("MASTER_PORT", str(61_000 + int(os.environ.get("SLURM_JOB_ID", "0")) % 4_500))
     # Debian's PyTorch has none, and says so with an error.
     os.environ.setdefault("USE_LIBUV", "0")
     on_gpus = torch.cuda.is_available()

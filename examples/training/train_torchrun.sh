@@ -10,4 +10,4 @@ fi
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)
 srun --kill-on-bad-exit=1 "$python" -m torch.distributed.run --nnodes="$SLURM_NNODES" \
     --nproc-per-node="${SLURM_GPUS_ON_NODE:-1}" --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" \
-    --rdzv-endpoint="$first:$((20000 + SLURM_JOB_ID % 20000))" train.py "$@"
+    --rdzv-endpoint="$first:$((61000 + SLURM_JOB_ID % 4500))" train.py "$@"

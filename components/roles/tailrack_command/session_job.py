@@ -30,7 +30,7 @@ trap 'exit 143' TERM
 export JUPYTER_TOKEN_FILE=$place/token JUPYTER_RUNTIME_DIR=$place
 unset JUPYTER_TOKEN
 od -An -v -tx1 -N24 /dev/urandom | tr -d ' \\n' >"$place/token" || exit
-{program} --no-browser --ip=127.0.0.1 --port=$((20000 + SLURM_JOB_ID % 12000))
+{program} --no-browser --ip=127.0.0.1 --port=$((61000 + SLURM_JOB_ID % 4500))
 """
 
 

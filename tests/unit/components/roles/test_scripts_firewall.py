@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,3 +174,38 @@ def test_the_rules_touch_no_table_but_the_clusters_own(shell: Shell) -> None:
         assert "flush ruleset" not in text
         assert {found.split()[-1] for found in re.findall(r"table inet \S+", text)} <= {"tailrack", "tailrack_ports"}
         assert not re.findall(r"table (?!inet )", text)
+
+
+PROJECT = Path(__file__).parents[4]
+# `61000 + SLURM_JOB_ID % 4500`, in bash or Python.
+OF_A_JOB = re.compile(r"([0-9][0-9_]{3,}) \+ [^\n]*?(?:JOB_ID|job\b)[^\n]*? % ([0-9][0-9_]{2,})")
+
+
+def test_no_job_number_leads_to_a_port_of_the_cluster() -> None:
+    services: dict[str, Any] = {"monitoring": {}, "mlflow": {}, "accounting": {}}
+    closed = {
+        port
+        for role in roles(parse({**LAB, **services}, base_dir=Path()))
+        for ports in (*role.ports, *role.udp_ports, *role.fabric_ports)
+        for port in range(int(ports.partition("-")[0]), int(ports.rpartition("-")[2]) + 1)
+    }
+    assert {20048, 60001, 9090, 5000} <= closed
+    periods = [
+        (path.name, int(first), int(count))
+        for folder in ("examples", "components", "docs")
+        for path in (PROJECT / folder).rglob("*")
+        if path.is_file() and path.suffix in (".py", ".sh", ".j2", ".md", "")
+        for first, count in OF_A_JOB.findall(path.read_text(encoding="utf-8", errors="replace"))
+    ]
+    assert {
+        "nccl.sh",
+        "container_sshd.sh",
+        "train_torchrun.sh",
+        "ranks.py",
+        "ranks",
+        "session_job.py",
+        "task-prolog",
+    } <= {name for name, _, _ in periods}
+    held = {(name, port) for name, first, count in periods for port in range(first, first + count) if port in closed}
+    assert not held
+    assert all(first + count <= 65536 for _, first, count in periods)

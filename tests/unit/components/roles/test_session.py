@@ -421,7 +421,7 @@ def test_the_token_is_in_a_file_for_the_user_alone_and_leaves_with_the_job(head:
     assert len(row["token"]) == 48
     assert int(row["token"], 16)
     assert (head.folder / "mode").read_text() == "600\n"
-    assert (head.folder / "arguments").read_text() == "--no-browser --ip=127.0.0.1 --port=20028\n"
+    assert (head.folder / "arguments").read_text() == "--no-browser --ip=127.0.0.1 --port=61028\n"
     assert not (head.home / session_job.FOLDER / str(NUMBER)).exists()
 
 
