@@ -55,17 +55,13 @@ class Node:
 
 @dataclass(frozen=True)
 class Job:
-    """A job that has nodes."""
+    """A job that has nodes; `measures`: whether it is one of a measurement."""
 
     user: str
     nodes: Collection[str]
     number: str
     left: str
-    name: str
-
-    def is_measurement_of(self, user: str) -> bool:
-        """Return whether it is a job of a measurement that a user submits."""
-        return self.user == user and bool(_OWN_JOB.match(self.name))
+    measures: bool
 
 
 @dataclass
@@ -156,11 +152,19 @@ def answers_at(address: str) -> bool:
     return False
 
 
-def jobs() -> list[Job]:
-    """Return the jobs that have nodes."""
-    # The user chose the job's name, which may contain anything.
-    rows = (line.split("|", 4) for line in attempt("squeue", "-h", "-o", "%u|%N|%A|%L|%j").output.splitlines())
-    return [Job(row[0], _names(row[1]), *row[2:]) for row in rows if len(row) == 5 and row[1]]
+def jobs(measuring: str) -> list[Job]:
+    """Return the jobs that have nodes. `measuring`: the user who submits the jobs of measurements."""
+    rows = (line.split("|") for line in attempt("squeue", "-h", "-o", "%u|%N|%i|%L").output.splitlines())
+    return [
+        Job(user, _names(nodes), number, left, user == measuring and bool(_OWN_JOB.match(_name_of(number))))
+        for user, nodes, number, left in rows
+        if nodes
+    ]
+
+
+def _name_of(number: str) -> str:
+    """Return a job's name. A user chose it, and it may contain anything: it is asked for alone."""
+    return attempt("squeue", "-h", "-j", number, "-o", "%j").output
 
 
 def _names(hostlist: str) -> frozenset[str]:

@@ -163,9 +163,9 @@ def _chosen(values: ValidateValues, states: States, last: Mapping[str, Any] | No
 
 def _nothing_measured(values: ValidateValues, nodes: Sequence[Node], last: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return a report without a figure: BUSY, or UNAVAILABLE if a node is down or drained."""
-    running = jobs()
-    own = {name for job in running if job.is_measurement_of(values.run_as) for name in job.nodes}
-    own -= {name for job in running if not job.is_measurement_of(values.run_as) for name in job.nodes}
+    running = jobs(values.run_as)
+    own = {name for job in running if job.measures for name in job.nodes}
+    own -= {name for job in running if not job.measures for name in job.nodes}
     # A measurement job that does not end must not count as BUSY: a later `up` would find it still running.
     held = "a job of a measurement does not end there"
     nodes = [

@@ -57,17 +57,18 @@ def jobs(name: str) -> list[Job]:
 
 def _from_accounting(name: str) -> list[Job]:
     """Return a job that slurmctld no longer knows, with the fields that the accounting keeps."""
-    output = _sacct(
-        name, "JobIDRaw,JobID,JobName,User,State,ExitCode,NodeList,Partition,ReqTRES,TimelimitRaw,AdminComment"
-    )
+    output = _sacct(name, "JobIDRaw,JobID,User,State,ExitCode,NodeList,Partition,ReqTRES,TimelimitRaw,AdminComment")
+    # A user chose it, and it may contain anything: it is asked for alone. All tasks of an array have the same.
+    job_name = _sacct(name, "JobName").partition("\n")[0]
     jobs = []
     for line in output.splitlines():
         # An administrator's comment may contain anything.
-        fields = line.split("|", 10)
-        if len(fields) != 11 or not fields[0].isdecimal():
+        fields = line.split("|", 9)
+        if len(fields) != 10 or not fields[0].isdecimal():
             continue
-        raw, title, job_name, user, state, code, nodes, partition, resources, minutes, comment = fields
+        raw, title, user, state, code, nodes, partition, resources, minutes, comment = fields
         array, _, task = title.partition("_")
+        het, _, offset = title.partition("+")
         status, _, signal = code.partition(":")
         jobs.append(
             Job(
@@ -78,6 +79,8 @@ def _from_accounting(name: str) -> list[Job]:
                 (state.split(" ")[0],),
                 array=int(array) if array.isdecimal() else 0,
                 task=int(task) if task.isdecimal() else None,
+                het=int(het) if offset.isdecimal() else 0,
+                offset=int(offset) if offset.isdecimal() else 0,
                 nodes=nodes,
                 partition=partition,
                 resources=resources,

@@ -94,7 +94,12 @@ class Cluster:
         shell.stub(
             "sinfo", f"if [ -s {times} ]; then sed -i s/x// {times}; exit 1; fi\n{late}" if self.silent else late
         )
-        shell.stub("squeue", f"echo '{self.queue}'")
+        # A job's name may have any character.
+        shell.write("queue", f"{self.queue}\n")
+        queue = f'"{shell.root}/queue"'
+        shell.stub(
+            "squeue", f'case $* in *%j*) grep "|$3|" {queue} | cut -d"|" -f5- ;; *) cut -d"|" -f1-4 {queue} ;; esac'
+        )
         silent = {member.split()[2] for member in members if member.split()[0] in self.silent_nodes}
         header: dict[str, str | int | list[str]] = {
             "HOST_NAME": "head", "SCOPE": "rack", "RUN_AS": "ada", "JOB_SCRIPT": "#!/bin/bash",
@@ -388,6 +393,7 @@ def test_the_name_of_a_job_does_not_make_it_a_job_of_a_measurement(cluster: Clus
     cluster.states["a2"] = "mixed"
     cluster.queue = "bob|a2|12|55:00|x|ada|a2|11|1:00|prepare-rack"
     assert cluster.report(RACK)["facts"] == {"a2": "job 12 of bob, 55:00 left"}
+    assert cluster.shell.calls.count("squeue -h -o %u|%N|%i|%L") == 1, "names are not asked for beside other fields"
 
 
 def test_a_controller_that_does_not_answer_is_no_busy_cluster(cluster: Cluster) -> None:

@@ -286,6 +286,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
     def answers(**said: str) -> None:
         def run(words: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
             name = "nodes" if [*words[:3]] == ["scontrol", "show", "nodes"] else words[0]
+            name = "names" if words[-1] == "JobName" else name
             failed = f"{name}: error: Invalid job id specified"
             return subprocess.CompletedProcess(words, name not in said, said.get(name, ""), failed)
 
@@ -297,9 +298,14 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
 def test_a_job_that_slurmctld_has_forgotten_is_told_from_the_books(
     play: Play, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    play(sacct="12|12|train|ada|OUT_OF_MEMORY|0:125|a1|all|cpu=1,mem=1G|60|\n12|x\n")
+    row = "12|12|{}|OUT_OF_MEMORY|0:125|a1|all|cpu=1,mem=1G|60|"
+    # A name that pretends to be another job of another user.
+    play(sacct=f"{row.format('ada')}\n12|x\n", names=f"a|b\n{row.format('root')}\n")
     assert main(["why", "12"]) == 0
-    assert "more memory than it had (1G in total)" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out.startswith("job 12 (a|b) of ada: out of memory\n")
+    assert "root" not in out
+    assert "more memory than it had (1G in total)" in out
 
 
 @pytest.mark.parametrize(("name", "words"), [("99", "there is no job 99"), ("x; reboot", "is not a job id")])
