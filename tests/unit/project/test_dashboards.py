@@ -23,7 +23,7 @@ READ = {*re.findall(r'"(tailrack_\w+)"', READERS)}
 
 def test_there_is_one_of_each_subject_with_names_and_places_of_its_own() -> None:
     found = dashboards()
-    assert found.keys() == {"bandwidth", "cluster", "gpu", "jobs", "node", "tailnet"}
+    assert found.keys() == {"cluster", "gpu", "jobs"}
     for name, dashboard in found.items():
         assert dashboard["uid"] == f"tailrack-{name}"
         panels = dashboard["panels"]
@@ -36,6 +36,13 @@ def test_there_is_one_of_each_subject_with_names_and_places_of_its_own() -> None
         ]
         assert len({*cells}) == len(cells), f"panels of {name} lie on each other"
         assert all(x < 24 for x, _ in cells)
+
+
+def test_no_panel_counts_a_node_twice_or_draws_many_lines_a_node() -> None:
+    for asked in every_expression():
+        assert not re.search(r"sum by \(state\) \(tailrack_slurm_nodes|mode!=|}} to {{peer", asked.expression), asked
+        assert "tailrack_tailnet_direct" not in asked.expression or "sum by (instance)" in asked.expression, asked
+        assert "or vector(0)" not in asked.expression or "by (" not in asked.expression, f"{asked}: an empty legend"
 
 
 @pytest.mark.parametrize("name", dashboards())
@@ -88,7 +95,7 @@ def test_each_variable_that_a_panel_has_is_declared_and_each_that_is_declared_is
 
 def test_each_figure_of_the_subjects_that_have_a_dashboard_is_on_one() -> None:
     shown = {name for asked in every_expression() for name in re.findall(r"tailrack_\w+", asked.expression)}
-    subjects = ("tailrack_gpu", "tailrack_slurm_", "tailrack_tailnet_", "tailrack_busbw_", "tailrack_measure")
+    subjects = ("tailrack_gpu", "tailrack_slurm_", "tailrack_busbw_")
     assert len(READ & shown) > 15
     assert {name for name in READ - shown if name.startswith(subjects)} == set()
 
