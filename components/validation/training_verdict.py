@@ -4,15 +4,17 @@ The verdict depends on images per second and rank in the median step of the medi
 without GPUs. A value that was not measured is None, never 0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+from components.validation.expected import SOCKETS
 from components.validation.figures import largest_spread
 from components.validation.model import JobReport
 from components.validation.training_figures import TrainingFigures, read_training
+from components.validation.transport import read_transport
 from components.validation.verdict import Verdict, moment, not_completed
-from components.validation.wording import beside, context, findings, odd_run, without
+from components.validation.wording import beside, circumstances, context, findings, odd_run, percents, without
 
 RUNS = 3
 BACKEND = "training"
@@ -117,18 +119,29 @@ def _by_figures(settings: TrainingSettings, report: JobReport, figures: Training
     unit = "GPU" if figures.on_gpus else "node (on its CPUs)"
     measured = f"{rate:,.1f} images per second and {unit}{without(report)}"
     # Sockets and training on CPUs share the CPUs with other work.
-    limit = largest_spread(None if figures.on_gpus and not settings.spans else "sockets")
+    used = read_transport(report.log, settings.nodes).name if figures.on_gpus and not settings.spans else SOCKETS
+    limit = largest_spread(used)
+    details = f"{circumstances(report)}{beside(report)}{findings(report)}"
     if settings.floor is not None and rate < settings.floor:
-        return "FAIL", f"Trained {measured}, below the floor of {settings.floor:g}.{beside(report)}{findings(report)}"
+        return "FAIL", f"Trained {measured}, below the floor of {settings.floor:g}.{details}"
     if relative is not None and relative > limit:
-        runs = ", ".join(f"{rate_of_run:,.1f}" for rate_of_run in figures.rates)
+        runs = _listed(figures.rates)
         _, name = odd_run(figures.rates, figures.rates[run or 0])
-        text = f"its runs gave {runs} in all and differ by {relative:.0%}, more than {limit:.0%}"
-        text += f"; {name}"
-        return "UNSTABLE", f"Trained {measured}, but {text}.{beside(report)}{findings(report)}"
+        differ, most = percents(relative, limit)
+        text = f"its runs gave {runs} in all and differ by {differ}, more than {most}; {name}."
+        if report.first_runs:
+            text += f" It was measured twice; the first runs gave {_listed(report.first_runs)}."
+        return "UNSTABLE", f"Trained {measured}, but {text}{details}"
+    if report.first_runs:
+        measured += f" in a second measurement (the runs of the first gave {_listed(report.first_runs)})"
     if settings.floor is None:
-        return "UNJUDGED", f"Trained {measured}; no floor is known for this hardware."
+        details = f"{circumstances(report)}{beside(report)}"
+        return "UNJUDGED", f"Trained {measured}; no floor is known for this hardware.{details}"
     return "PASS", f"Trained {measured}, at or above the floor of {settings.floor:g}."
+
+
+def _listed(rates: Sequence[float]) -> str:
+    return ", ".join(f"{rate:,.1f}" for rate in rates)
 
 
 def _no_torch(figures: TrainingFigures) -> str:

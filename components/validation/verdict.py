@@ -16,7 +16,17 @@ from components.validation.preflight.findings import Finding
 from components.validation.sizes import format_size
 from components.validation.software import read_versions
 from components.validation.transport import Transport, read_transport
-from components.validation.wording import age, beside, circumstances, context, ending, findings, odd_run, without
+from components.validation.wording import (
+    age,
+    beside,
+    circumstances,
+    context,
+    ending,
+    findings,
+    odd_run,
+    percents,
+    without,
+)
 
 Verdict = Literal["PASS", "FAIL", "UNJUDGED", "UNSTABLE", "INCONCLUSIVE", "BUSY"]
 
@@ -255,7 +265,8 @@ def _unsteady(report: JobReport, figures: Figures, transport: Transport) -> str:
         return ""
     runs, middle = figures.runs, gate.busbw_gb_per_s
     odd, name = odd_run(runs, middle)
-    text = f"its runs gave {_listed(runs)} and differ by {relative:.0%}, more than {limit:.0%}"
+    differ, most = percents(relative, limit)
+    text = f"its runs gave {_listed(runs)} and differ by {differ}, more than {most}"
     text += f"; {name}."
     if report.first_runs:
         text += f" It was measured twice; the first runs gave {_listed(report.first_runs)}."

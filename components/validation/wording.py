@@ -112,6 +112,12 @@ def environment_settings(log: str) -> str:
     )
 
 
+def percents(value: float, limit: float) -> tuple[str, str]:
+    """Return two different fractions as percentages, with as many digits as tell them apart."""
+    digits = next((digits for digits in range(6) if f"{value:.{digits}%}" != f"{limit:.{digits}%}"), 6)
+    return f"{value:.{digits}%}", f"{limit:.{digits}%}"
+
+
 def odd_run(runs: Sequence[float], median: float) -> tuple[int, str]:
     """Return the run that is farthest from the median, counted from 0, and words that name it."""
     odd = max(range(len(runs)), key=lambda run: abs(runs[run] - median))

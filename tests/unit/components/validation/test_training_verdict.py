@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
 import pytest
 
+from components.validation import training_run
 from components.validation.training_figures import read_training
 from components.validation.training_verdict import judge_training
+from components.validation.wording import percents
 
 BEGIN = {
     "version": 1, "ranks": 2, "hosts": ["a1", "b1"], "devices": ["CPU"], "on_gpus": False, "torch": "2.6.0",
@@ -78,6 +81,47 @@ def test_the_verdict_and_its_reason(told: dict[str, Any], floor: float | None, v
     assert result["verdict"] == verdict, result["reason"]
     assert said in result["reason"]
     assert verdict not in ("INCONCLUSIVE", "BUSY") or result["images_per_second"] is None
+
+
+@pytest.mark.parametrize(("transport", "verdict"), [("NET/Socket/0", "PASS"), ("NET/IB/0", "UNSTABLE")])
+def test_training_over_sockets_inside_a_site_may_differ_as_much_as_bandwidth_over_sockets(
+    transport: str, verdict: str
+) -> None:
+    output = printed((0.5, 0.5, 0.6)).replace('"on_gpus": false', '"on_gpus": true')
+    log = f"a1:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via {transport}\n"
+    asked = {"nodes": 2, "ranks": 2, "on_gpus": True, "spans": False}
+    result = judge_training(report(output, log=log, asked=asked, first_runs=[1.0, 2.0, 3.0]), 1.0)
+    assert result["verdict"] == verdict, result["reason"]
+    assert (
+        "the first runs gave 1.0, 2.0, 3.0" in result["reason"] or "the runs of the first gave 1.0" in result["reason"]
+    )
+
+
+def test_training_that_scatters_is_measured_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs = iter([printed((0.5, 0.5, 0.9)), printed()])
+
+    def run_jobs(*_: Any) -> list[dict[str, Any]]:
+        return [{**report(next(outputs)), "files": {"beside.1": "", "log.1": ""}}]
+
+    nodes = {"a1": "", "b1": ""}
+    plan = {"scope": "x", "sites": dict.fromkeys(nodes, "rack"), "gpus": nodes, "start_seconds": 1, "run_seconds": 60}
+    task = {"plan": plan, "nodes": [*nodes], "absent": {}, "cpu_job": ""}
+    stdout = io.StringIO()
+    monkeypatch.setattr(training_run, "run_jobs", run_jobs)
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(task)))
+    monkeypatch.setattr("sys.stdout", stdout)
+    assert training_run.main(()) == 0
+    result = judge_training(json.loads(stdout.getvalue()), 1.0)
+    assert (result["verdict"], next(outputs, None)) == ("PASS", None), result["reason"]
+    assert "in a second measurement (the runs of the first gave 128.0, 128.0, 71.1)" in result["reason"]
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "texts"),
+    [(0.67, 0.3, ("67%", "30%")), (0.1512, 0.15, ("15.1%", "15.0%")), (0.15004, 0.15, ("15.004%", "15.000%"))],
+)
+def test_percentages_that_would_print_alike_get_more_digits(value: float, limit: float, texts: tuple[str, str]) -> None:
+    assert percents(value, limit) == texts
 
 
 @pytest.mark.parametrize(
