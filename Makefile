@@ -119,7 +119,7 @@ INSTALL_PACKAGES = $(PYTHON) -m pip -q --disable-pip-version-check install --no-
 	@$(INSTALL_PACKAGES) $<
 	@touch $@
 
-SDK_PACKAGES = $(addprefix .tailrack/packages/,pulumi_aws pulumi_gcp pulumi_nebius machines)
+SDK_PACKAGES = $(addprefix .tailrack/packages/,pulumi_aws machines)
 
 # The parts of the engine's and the lab's tests that `make test` runs.
 QUICK_ENGINE = $(addprefix tests/engine/test_,engine_parity.py engine_run.py engine_secrets.py trust.py preview.py)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stacks.sites import aws, digitalocean, gcp, hosts, lab, lambda_cloud, local, nebius, runpod
+from stacks.sites import aws, digitalocean, hosts, lab, lambda_cloud, local, runpod
 from stacks.sites.kind import Kind, NodeSpec, Site
 
 # By `kind` in the config, which may be a Python keyword such as `lambda`; the package may not.
@@ -14,8 +14,6 @@ _KINDS: dict[str, Any] = {
     "aws": aws.KIND,
     "lambda": lambda_cloud.KIND,
     "digitalocean": digitalocean.KIND,
-    "gcp": gcp.KIND,
-    "nebius": nebius.KIND,
     "runpod": runpod.KIND,
 }
 KINDS: dict[str, Kind[Site, NodeSpec]] = _KINDS

@@ -219,7 +219,7 @@ class _Recorder(mocks.Mocks):
         if args.typ == COPY:
             return f"{args.name}-id", dict(args.inputs)
         if not args.typ.startswith("command:"):
-            of_provider = args.typ.startswith(("aws:", "gcp:", "nebius:", "tailscale:"))
+            of_provider = args.typ.startswith(("aws:", "tailscale:"))
             return f"{args.name}-id", {**inputs, **self.answers.get(args.name, {})} if of_provider else {}
         stdout = rpc.UNKNOWN if self.unknown else self._stdout(args.name, inputs)
         # As additional_secret_outputs has it for these: mocks do not see the options of a resource.

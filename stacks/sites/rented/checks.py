@@ -12,14 +12,6 @@ from stacks.sites.rented.model import secret_command
 
 def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
     """Report what a cloud would reject, or what costs money without use."""
-    check_new_machines(sites, head, report)
-    for site in sites:
-        for pool in site.items("pools"):
-            _check_attempts(site, pool, report)
-
-
-def check_new_machines(sites: Sequence[Draft], head: Draft, report: Report) -> None:
-    """Report sites without nodes, without one log-in key, and a head node without its machine."""
     for site in sites:
         check_not_empty(site, head, report)
         check_one_key(site, report)
@@ -28,6 +20,8 @@ def check_new_machines(sites: Sequence[Draft], head: Draft, report: Report) -> N
         if head_here and site.raw.get("head") is None:
             breaks, fix = "the cloud would not know which machine to rent", "write head: {type: TYPE}"
             report.add(site.path_of("head"), "missing, but the head node is at this site", breaks, fix)
+        for pool in site.items("pools"):
+            _check_attempts(site, pool, report)
 
 
 def _check_attempts(site: Draft, pool: Draft, report: Report) -> None:

@@ -151,7 +151,7 @@ class RentedPool(_Attempts):  # type: ignore[misc, valid-type]
     """A pool whose nodes can be rented in several places."""
 
     absent: ClassVar[Mapping[str, str]] = {
-        "spot": "delete it: this cloud has no spot machines; sites of kind aws, gcp and nebius can have them"
+        "spot": "delete it: this cloud has no spot machines; sites of kind aws can have them"
     }
 
 
@@ -162,8 +162,8 @@ class RentedHead(Section):
     price_per_hour: Price | None = price_key("the machine (default: the site's price, else the cloud's)")
 
 
-class LoginSite(Site):
-    """A site of new machines, which get a log-in key and tags."""
+class RentedSite(Site):
+    """A site of machines that programs in stacks/rental rent, which get a log-in key and tags."""
 
     image: ImageName = image_key("the image, by the cloud's name", "")
     user: Login = user_key("ubuntu")
@@ -177,11 +177,6 @@ class LoginSite(Site):
         fix="write {team: vision}",
         default={},
     )
-
-
-class RentedSite(LoginSite):
-    """A site of machines that programs in stacks/rental rent."""
-
     region: RegionName = region_key("the region; `try` of a pool can name others")
     fewer: Literal["fail", "warn"] = key(
         "if the cloud has no machine for a node: `fail` (the node's step fails, the others go on), or `warn` (the node "

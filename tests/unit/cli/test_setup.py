@@ -16,8 +16,7 @@ RUNNING = ("__main__.py", "bugs.py", "locks.py", "stacks", "components", "cli", 
 # Sent to machines, which have packages of their own.
 ON_MACHINES = {"mpi4py", "numpy", "fusepy", "libnfs", "mlflow", "sqlalchemy", "uvicorn"}
 COME_WITH = {"google", "pydantic_core", "markupsafe"}  # of pulumi, pydantic and jinja2, in what these hand out
-MODULES = {"pyyaml": "yaml", "pulumi-command": "pulumi_command", "pulumi-aws": "pulumi_aws"}
-MODULES |= {f"pulumi-{name}": f"pulumi_{name}" for name in ("tailscale", "gcp", "nebius")}
+MODULES = {"pyyaml": "yaml"} | {f"pulumi-{name}": f"pulumi_{name}" for name in ("command", "aws", "tailscale")}
 # `python3 -m venv .venv` makes a Python that says what pip is asked for. UV says that of uv, and what it was told of
 # pip's settings. .venv/break stands for an index that is away, no-uv and uv-breaks for a uv that is not there or that
 # does not manage.
@@ -177,7 +176,7 @@ def test_what_runs_imports_nothing_that_only_the_checks_install() -> None:
         text = (PROJECT / f"requirements{kind}.in").read_text(encoding="utf-8")
         return {MODULES.get(name, name) for name in re.findall(r"^[a-z][\w-]*", text, re.MULTILINE)}
 
-    there = named("") | named("-aws") | named("-tailscale") | named("-gcp") | named("-nebius") | COME_WITH | ON_MACHINES
+    there = named("") | named("-aws") | named("-tailscale") | COME_WITH | ON_MACHINES
     ours = {file.stem for file in files} | set(RUNNING)
     assert {"pulumi", "yaml", "jinja2", "docker"} <= imported
     assert imported - there - ours - sys.stdlib_module_names == set()
