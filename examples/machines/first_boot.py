@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 import pulumi_tls as tls
 
-USER = "ubuntu"  # the account of Ubuntu's images; at Hetzner and DigitalOcean it is root
+USER = "ubuntu"  # the account of Ubuntu's images; at DigitalOcean it is root
 
 
 def user_data(host_key: tls.PrivateKey, login_key: str) -> pulumi.Output[str]:

@@ -22,13 +22,6 @@ PUBLIC = "198.51.100.7"
 ANSWERS: dict[str, dict[str, Any]] = {
     "tls:index/privateKey:PrivateKey": {"publicKeyOpenssh": f"{HOST_KEY}\n", "privateKeyOpenssh": "HOST-KEY-SECRET"},
     "gcp:compute/instance:Instance": {"networkInterfaces": [{"accessConfigs": [{"natIp": PUBLIC}]}]},
-    "azure-native:network:PublicIPAddress": {"ipAddress": PUBLIC},
-    "azure-native:network:VirtualNetwork": {"subnets": [{"id": "subnet-id"}]},
-    "oci:Core/instance:Instance": {"publicIp": PUBLIC},
-    "nebius:index/computeV1Instance:ComputeV1Instance": {
-        "status": {"networkInterfaces": [{"publicIpAddress": {"address": f"{PUBLIC}/32"}}]}
-    },
-    "hcloud:index/server:Server": {"ipv4Address": PUBLIC},
     "digitalocean:index/droplet:Droplet": {"ipv4Address": PUBLIC},
 }
 

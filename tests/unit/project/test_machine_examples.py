@@ -22,10 +22,6 @@ __all__ = ["folder"]
 
 CLOUDS: dict[str, dict[str, str]] = {
     "google": {},
-    "azure": {"ssh_from": "203.0.113.7/32"},
-    "oracle": {"compartment": "ocid1.c", "availability_domain": "AD-1", "subnet": "ocid1.s", "image": "ocid1.i"},
-    "nebius": {"project": "project-1", "subnet": "vpcsubnet-1"},
-    "hetzner": {"ssh_key": "ada"},
     "digitalocean": {"ssh_key": "12345"},
 }
 PRIVATE = "HOST-KEY-SECRET"
@@ -79,9 +75,8 @@ def carries(value: object) -> bool:
     return PRIVATE in value or PRIVATE in decoded
 
 
-@pytest.mark.parametrize("cloud", ["google", "azure", "oracle", "nebius"])
-def test_a_spot_machine_is_another_machine_than_one_on_demand(cloud: str) -> None:
-    assert run(cloud)["spot"] != run(cloud)["resources"]
+def test_a_spot_machine_is_another_machine_than_one_on_demand() -> None:
+    assert run("google")["spot"] != run("google")["resources"]
 
 
 def test_every_module_of_a_cloud_is_in_the_readme_and_tested() -> None:
