@@ -45,6 +45,12 @@ _REMEDIES = (
         "virtual machine or bare metal instead (docs/providers.md). Then run up again",
     ),
     (
+        # OpenSSH's answer for a full disk or a quota.
+        r"(?m)^Failure$|sftp: \"Failure\"|SSH_FX_FAILURE",
+        "the login account on {machine} cannot write in its home folder, usually because its disk or quota is full: "
+        "make room there (see `df -h ~` and `quota`), then run up again",
+    ),
+    (
         r"host key (mismatch|is not trusted)|no (common algorithm for|matching) host key",
         _CHANGED_KEY,
     ),

@@ -542,20 +542,20 @@ def link(path: str, target: str) -> bool:
 
 
 def room_error(folder: str, size: int = 65536) -> str:
-    """Return the error of writing a file in a folder; empty if there is room."""
+    """Return the error of writing a file in a folder; empty if there is room, or no such folder."""
     name = ".tailrack-room"
-    with _existing(f"{folder}/{name}") as found:
-        if found is None:
-            return ""
-        try:
-            _unlink(found[0], name)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            with os.fdopen(os.open(name, flags, 0o600, dir_fd=found[0]), "wb") as stream:
-                stream.write(bytes(size))
-        except OSError as error:
-            return str(error.strerror)
-        finally:
-            _unlink(found[0], name)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        with _existing(f"{folder}/{name}") as found:
+            if found is not None:
+                _unlink(found[0], name)
+                try:
+                    with os.fdopen(os.open(name, flags, 0o600, dir_fd=found[0]), "wb") as stream:
+                        stream.write(bytes(size))
+                finally:
+                    _unlink(found[0], name)
+    except OSError as error:
+        return str(error.strerror)
     return ""
 
 

@@ -16,7 +16,18 @@ MARK = "complete"
 
 
 def install(archive: bytes, version: str, folder: str = FOLDER) -> str:
-    """Unpack an archive unless this version is complete, and return its folder."""
+    """Unpack an archive unless this version is complete, and return its folder. Exits with words for people."""
+    try:
+        return _install(archive, version, folder)
+    except OSError as error:
+        # No report of a step is possible yet.
+        raise SystemExit(
+            f"tailrack: cannot install the program in {folder}: {error.strerror}\nnext: make room or make it writable "
+            f"(see 'df -h {folder}' and 'findmnt -T {folder}' on the machine), then run up again"
+        ) from None
+
+
+def _install(archive: bytes, version: str, folder: str) -> str:
     place = Path(folder, version)
     if _is_complete(place):
         return str(place)

@@ -18,7 +18,7 @@ from functools import cache
 from components.roles.program import Program
 from components.roles.role import Value
 from components.steps.composition import Script
-from components.steps.start import PRINT_ANSWER, START, START_DIGEST
+from components.steps.start import END_OF_STEP, START, START_DIGEST
 
 # Seconds. A step that hangs is ended at the limit, and killed 30 s later.
 TIME_LIMIT_SECONDS = 1800
@@ -99,7 +99,7 @@ def whole_command(user: str | None, action: str, limit_seconds: int = TIME_LIMIT
         line = f'case $(id -u) in 0) ;; *) set -- sudo -n ;; esac; answer=$(env -i {ENVIRONMENT} "$@" {python} here)'
     else:
         line = f"answer=$({'' if user == 'root' else 'sudo -n '}{python})"
-    line = f"NO_ANSWER={NO_ANSWER}; {line} || exit; {PRINT_ANSWER}; print_answer"
+    line = f"{END_OF_STEP}\n{line} || explain_status; print_answer"
     # The login shell may be any shell.
     return line if user is None else f"exec sh -c {shlex.quote(line)}"
 

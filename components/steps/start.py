@@ -10,5 +10,5 @@ START_TEXT = Path(__file__).with_name("start.sh").read_text(encoding="utf-8")
 START_DIGEST = hashlib.sha256(START_TEXT.encode()).hexdigest()
 START = f"start-{START_DIGEST[:8]}.sh"
 
-# Its function that prints the answer of a step, or fails.
-PRINT_ANSWER = START_TEXT[START_TEXT.index("print_answer() {") :].split("\n}\n")[0] + "\n}"
+# Its functions that end a step: `explain_status` and `print_answer`.
+END_OF_STEP = START_TEXT[START_TEXT.index("explain_status() {") :].rpartition("\nstart ")[0]

@@ -8,7 +8,6 @@ set -eu
 
 INSTALLED=/usr/local/lib/tailrack/program
 NO_SCRIPT=75
-NO_ANSWER=76
 
 require_whole() {
     [ "$(sha256sum <"$1")" = "$1  -" ] || {
@@ -36,31 +35,58 @@ install_program() {
     if read -r mark 2>/dev/null <"$INSTALLED/$1/complete" && [ "$mark" = "$1" ]; then return 0; fi
     require_whole "$1"
     # shellcheck disable=SC2094  # Python reads the file named in $1, and only reads it.
-    as_root python3 -I -S -c 'import io, sys, zipfile
+    as_root python3 -I -S -c 'import sys
 if sys.version_info < (3, 10):
     print("tailrack: this machine has Python %d.%d, and tailrack needs 3.10 or newer" % sys.version_info[:2], file=sys.stderr)
     sys.exit("next: use Debian 12, Ubuntu 22.04 or newer; or make python3 a newer Python, then run up again")
+try:
+    import io, zipfile
+except ImportError as error:
+    print("tailrack: python3 lacks a part of its standard library:", error, file=sys.stderr)
+    sys.exit("next: install the whole package python3 on the machine, then run up again")
 archive = sys.stdin.buffer.read()
 exec(zipfile.ZipFile(io.BytesIO(archive)).read("components/node/install.py"))
-install(archive, sys.argv[1])' "$1" <"$1"
+install(archive, sys.argv[1])' "$1" <"$1" || explain_status
 }
 
 start() {
     require_whole "$3"
     install_python
     install_program "$2"
-    answer=$({ cat "$3" && echo && cat; } | as_root timeout -k 30 "$4" python3 -I -S "$INSTALLED/$2" step "$1") || exit
+    answer=$({ cat "$3" && echo && cat; } | as_root timeout -k 30 "$4" python3 -I -S "$INSTALLED/$2" step "$1") || explain_status
     print_answer
+}
+
+# End with the status of the last command, and say what it means unless the program has said so itself (1, 75, 124).
+explain_status() {
+    status=$?
+    case $status in
+    1 | 75 | 124) exit "$status" ;;
+    126 | 127)
+        reason="python3 or sudo cannot be run there"
+        remedy="run 'sudo -n python3 -V' on the machine and repair what it reports"
+        ;;
+    137)
+        reason="it was killed: for lack of memory, or by hand"
+        remedy="look for 'Out of memory' in 'journalctl -k' and at 'free -m' on the machine, and end what uses its memory"
+        ;;
+    *)
+        reason="python3 or sudo ended with status $status"
+        remedy="run 'sudo -n python3 -V' on the machine; if python3 crashes, run 'apt-get install --reinstall python3-minimal'"
+        ;;
+    esac
+    printf 'tailrack: the step ended without a report; %s\nnext: %s; then run the same command again\n' "$reason" "$remedy" >&2
+    exit "$status"
 }
 
 # A step is done only if it answered. Other text must fail here: the engine would record it as the step's answer.
 print_answer() {
     case $answer in
     *"
-"* | [!{]* | *[!}] | '')
+"* | [!\{]* | *[!\}] | '')
         echo "tailrack: the step ended with success, but its answer is not one JSON object: another program on this machine prints on stdout, or python3 did nothing" >&2
         echo "next: run 'sudo -n python3 -I -S -c \"print(1)\"' on the machine, which must print only 1; repair what prints more, then run the same command again" >&2
-        exit "$NO_ANSWER"
+        exit 76
         ;;
     esac
     printf '%s\n' "$answer"

@@ -65,11 +65,14 @@ def main(arguments: Sequence[str], stream: BinaryIO | None = None) -> int:
         files.sync()
     except Failure as failure:
         return _fail(stderr, step, failure)
-    except Exception:  # noqa: BLE001 its traceback is in the log, and the operator gets the log's end
+    except Exception as error:  # noqa: BLE001 its traceback is in the log, and the operator gets the log's end
         # The disk of the log may be full.
         with suppress(OSError):
             traceback.print_exc()
-        return _fail(stderr, step, Failure(""))
+        reason = (
+            f"{error.filename or 'a file'}: {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
+        )
+        return _fail(stderr, step, Failure(reason))
     os.write(stdout, f"{json.dumps(step.results, ensure_ascii=False)}\n".encode())
     return 0
 

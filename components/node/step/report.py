@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 from components.node import files
 from components.node.failure import Failure
 from components.node.step.step import LOG_DIR, STATE_DIR
@@ -17,14 +20,24 @@ def report(host: str, name: str, failure: Failure) -> str:
     for folder in (LOG_DIR, STATE_DIR, "/etc", "/var"):
         if error := files.room_error(folder):
             reason = f"{reason}; {folder}: {error}" if reason else f"{folder}: {error}"
-            remedy = f"make room in {folder} on {host} (see 'df -h {folder}'), then run up again"
+            writable = f"make {folder} on {host} writable (see 'findmnt -T {folder}')"
+            room = f"make room in {folder} on {host} (see 'df -h {folder}')"
+            remedy = f"{writable if error == os.strerror(errno.EROFS) else room}, then run up again"
             break
     lines = [f"tailrack: {host}: step {name} failed{f': {reason}' if reason else ''}"]
-    if last := files.lines(log)[-LAST_LINES:]:
+    if last := _last_lines(log):
         lines += [f"--- last lines of {log} on {host}", *last, "---"]
     if not remedy:
         remedy = f"read {log} on {host}, then run up again" if reason else _read_and_fix(host, log)
     return "\n".join([*lines, f"next: {remedy}", ""])
+
+
+def _last_lines(log: str) -> list[str]:
+    try:
+        return files.lines(log)[-LAST_LINES:]
+    except (OSError, Failure):
+        # The report must come, whatever is wrong with the disk.
+        return []
 
 
 def _read_and_fix(host: str, log: str) -> str:

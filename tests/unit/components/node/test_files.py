@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import shutil
@@ -287,6 +288,16 @@ def test_a_folder_goes_with_all_that_is_in_it_and_nothing_behind_its_links(machi
 def test_a_disk_that_is_full_is_named(machine: Path) -> None:
     assert files.room_error("/etc") == ""
     assert files.room_error("/nowhere") == ""
+
+
+def test_a_read_only_file_system_is_an_error_of_room_and_no_exception(
+    machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    assert files.room_error("/etc") == "Read-only file system"
     assert list((machine / "etc").iterdir()) == []
 
 

@@ -138,6 +138,42 @@ def test_a_step_that_prints_other_text_than_its_answer_fails(
     assert "its answer is not one JSON object" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        ("kill -9 $$", "for lack of memory"),
+        ("kill -11 $$", "ended with status 139"),
+        ("exit 127", "python3 or sudo cannot be run there"),
+    ],
+)
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_step_that_ends_before_it_can_report_has_a_reason_and_a_next_command(
+    login: Login, monkeypatch: pytest.MonkeyPatch, ends: str, words: str, whole: bool
+) -> None:
+    assert login.run().returncode == 0
+    (login.home / "bin").mkdir()
+    (login.home / "bin/python3").write_text(f"#!/bin/sh\ncat >/dev/null\n{ends}\n")
+    (login.home / "bin/python3").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{login.home}/bin:{os.environ['PATH']}")
+    done = (
+        subprocess.run(["sh", "-c", whole_command("root", "up")], capture_output=True, text=True)
+        if whole
+        else login.run()
+    )
+    assert (done.stdout, done.returncode > 100) == ("", True)
+    assert words in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("next: ")
+
+
+def test_a_program_that_cannot_be_installed_names_the_folder_the_error_and_the_next_command(login: Login) -> None:
+    (login.home / "program").write_text("a file where the folder belongs")
+    done = login.run()
+    assert (done.stdout, done.returncode) == ("", 1)
+    first, remedy = done.stderr.splitlines()
+    assert first == f"tailrack: cannot install the program in {login.home}/program: File exists"
+    assert remedy.startswith("next: ")
+
+
 def test_a_python_that_is_too_old_is_named_before_anything_is_installed(
     login: Login, monkeypatch: pytest.MonkeyPatch
 ) -> None:
