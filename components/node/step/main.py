@@ -69,9 +69,7 @@ def main(arguments: Sequence[str], stream: BinaryIO | None = None) -> int:
         # The disk of the log may be full.
         with suppress(OSError):
             traceback.print_exc()
-        reason = (
-            f"{error.filename or 'a file'}: {error.strerror}" if isinstance(error, OSError) and error.strerror else ""
-        )
+        reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else ""
         return _fail(stderr, step, Failure(reason))
     os.write(stdout, f"{json.dumps(step.results, ensure_ascii=False)}\n".encode())
     return 0

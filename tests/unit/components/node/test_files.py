@@ -296,8 +296,9 @@ def test_a_read_only_file_system_is_an_error_of_room_and_no_exception(
     def refuse(*_: object, **__: object) -> int:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr(os, "unlink", refuse)
-    assert files.room_error("/etc") == "Read-only file system"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refuse)
+        assert files.room_error("/etc") == "Read-only file system"
     assert list((machine / "etc").iterdir()) == []
 
 
