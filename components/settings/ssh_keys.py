@@ -51,7 +51,8 @@ def users_key(value: str) -> str:
         )
     if not value.strip().isprintable():
         refuse("has a line break or control character", fix="write each key as one line of the list", hide=True)
-    if any(word in _USERS_KINDS for word in words[1:]):
+    # A comment after a key may contain any word.
+    if words[:1] and words[0] not in _USERS_KINDS and any(word in _USERS_KINDS for word in words):
         refuse(
             "has options such as command= or from= before its type",
             "tailrack supports no options, and the key would open a login without them",

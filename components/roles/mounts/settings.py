@@ -26,7 +26,10 @@ _FIX_PATH = "write a path such as /data or /mnt/data"
 _FIX_OPTIONS = (
     "write words such as [noatime, nconnect=8, rsize=1048576]; read_only, nosuid and nodev are set by tailrack"
 )
-_FLAGS = word_set("ac hard noac noatime nocto nodiratime noexec nosharecache relatime soft softerr sync")
+_FLAGS = word_set(
+    "ac hard lock noac noatime nocto nodiratime noexec nolock noresvport nosharecache relatime resvport soft softerr "
+    "sync"
+)
 # Options with a number: the least and the greatest one.
 _NUMBERS = {
     **dict.fromkeys(("acregmin", "acregmax", "acdirmin", "acdirmax", "actimeo"), (0, 86400)),
@@ -40,6 +43,7 @@ _WORDS = {
     "lookupcache": word_set("all none pos positive"),
     "nfsvers": word_set("4 4.0 4.1 4.2"),
     "proto": word_set("rdma tcp tcp6"),
+    "sec": word_set("krb5 krb5i krb5p sys"),
     "vers": word_set("4 4.0 4.1 4.2"),
 }
 _SOFT = word_set("soft softerr")

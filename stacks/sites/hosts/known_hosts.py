@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,15 +36,16 @@ class KnownHosts:
                 return None
 
         try:
-            text = plain_file(base_dir / Path(name).expanduser()).decode()
+            text = plain_file(base_dir / Path(name).expanduser()).decode("utf-8-sig", "replace")
         except (FileError, OSError, ValueError, RuntimeError):
             return cls()
-        if (entries := parse(text)) is None:
+        lines = [_plain(line) for line in text.split("\n")]
+        if (entries := parse("\n".join(lines))) is None:
             # Like OpenSSH, skip invalid lines, such as git's conflict markers. But an invalid line with a marker (@)
             # may have revoked a key, so it invalidates the file.
-            bad = {line for line in text.splitlines() if parse(line) is None}
-            if not any(line.lstrip().startswith("@") for line in bad):
-                entries = parse("\n".join(line for line in text.splitlines() if line not in bad))
+            bad = {line for line in lines if parse(line) is None}
+            if not any(line.startswith("@") for line in bad):
+                entries = parse("\n".join(line for line in lines if line not in bad))
         return cls(entries)
 
     def key_of(self, address: object, port: object) -> str | None:
@@ -53,10 +55,20 @@ class KnownHosts:
         # Like OpenSSH: another port is another server with its own line.
         name = address.lower().rstrip(".")
         keys, _authorities, revoked, *_ = self._entries.match(name if port == 22 else f"[{name}]:{port}", "", None)
-        keys, _authorities, revoked, *_ = self._entries.match(name if port == 22 else f"[{name}]:{port}", "", None)
         lines = [key.export_public_key().decode().split()[:2] for key in keys if key not in revoked]
         for kind in TRUSTED:
             for line_kind, text in lines:
                 if line_kind == kind:
                     return f"{line_kind} {text}"
         return None
+
+
+def _plain(line: str) -> str:
+    """Return a line without its comment, with names in lower case: OpenSSH ignores both, asyncssh neither."""
+    words = re.split(r"[ \t]+", line.strip(" \t\r"))
+    marker = words[:1] if words[0].startswith("@") else []
+    names, *key = words[len(marker) :] or [""]
+    if names.startswith("#"):
+        return ""
+    # A hashed name is base64.
+    return " ".join([*marker, names if names.startswith("|") else names.lower(), *key[:2]])

@@ -49,6 +49,12 @@ def _key_file(value: object, info: ValidationInfo) -> Path:
             "the command provider cannot open it",
             "convert it to OpenSSH's format: ssh-keygen -p -f FILE",
         )
+    if not _is_encrypted(armour[1], armour[2]) and not opens(path, None):
+        refuse(
+            f"(that is {shown(path)}) is damaged, or of a format that SSH does not read",
+            "tailrack could not log in",
+            "copy the whole file again, and check it: ssh-keygen -y -f FILE",
+        )
     return Path(path)
 
 
@@ -92,8 +98,8 @@ def public_half(path: Path) -> str | None:
 
 
 @cache
-def opens(path: Path, passphrase: str) -> bool:
-    """Return whether a passphrase opens a locked private key file. The format makes this slow on purpose."""
+def opens(path: Path, passphrase: str | None) -> bool:
+    """Return whether SSH can read a private key file, with its passphrase if it is locked, which is slow on purpose."""
     import asyncssh  # imported here because it takes a fifth of a second
 
     try:
@@ -110,9 +116,11 @@ def _is_encrypted(kind: bytes, body: bytes) -> bool:
     if kind != b"OPENSSH ":
         return False
     try:
-        return not base64.b64decode(body).startswith(b"openssh-key-v1\0\0\0\0\x04none")
+        blob = base64.b64decode(body)
     except binascii.Error:
         return False
+    magic = b"openssh-key-v1\0"
+    return blob.startswith(magic) and not blob.startswith(magic + b"\0\0\0\x04none")
 
 
 def _host_key(value: str) -> str:

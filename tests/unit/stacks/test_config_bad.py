@@ -50,6 +50,10 @@ def key_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "locked").write_text(
         f"-----BEGIN OPENSSH PRIVATE KEY-----\n{locked}\n-----END OPENSSH PRIVATE KEY-----\n"
     )
+    whole = (folder / "key").read_bytes()
+    (folder / "cut").write_bytes(whole[:150] + b"\n-----END OPENSSH PRIVATE KEY-----\n")
+    (folder / "renamed").write_bytes(whole.replace(b"OPENSSH", b"OTHER"))
+    (folder / "marked").write_bytes(b"\xef\xbb\xbf" + whole)
     (folder / "key.pub").write_text(HOST_KEY)
     (folder / "notes").write_text("nothing of use")
     (folder / "odd").write_bytes((folder / "key").read_bytes() + b"\xe9t\xe9")
@@ -1133,6 +1137,9 @@ def bad_cases() -> list[Bad]:
             for rule, name, part in (
                 ("with bytes that are not UTF-8 after the key", "odd", "not UTF-8"),
                 ("that is longer than any key", "long", "longer than 64 KiB"),
+                ("that is cut off", "cut", "damaged"),
+                ("of a format that no program reads", "renamed", "damaged"),
+                ("with a byte order mark", "marked", "damaged"),
             )
         ),
         # hostile values
@@ -1623,5 +1630,5 @@ def test_a_private_key_in_the_place_of_a_public_one_is_refused_and_never_shown(f
 
 @pytest.mark.parametrize("text", [*GOOD_KEYS, rsa_key(2048), rsa_key(16384)])
 def test_a_users_key_of_any_kind_that_sshd_accepts_is_read_with_its_comment(text: str) -> None:
-    (user,) = parse(laid_over(users(f"  {text}   my  laptop ")), base_dir=Path()).users
-    assert user.keys == (f"{text} my laptop",)
+    (user,) = parse(laid_over(users(f"  {text}   my  laptop ssh-ed25519 ")), base_dir=Path()).users
+    assert user.keys == (f"{text} my laptop ssh-ed25519",)

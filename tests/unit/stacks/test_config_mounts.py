@@ -134,6 +134,11 @@ def test_a_soft_mount_may_be_read_only() -> None:
     assert read(f"{DATA}, options: [soft], read_only: true").storage.mounts[0].options == ("soft",)
 
 
+@pytest.mark.parametrize("option", ["noresvport", "nolock", "sec=krb5p"])
+def test_an_option_that_mount_takes_for_version_4_is_allowed(option: str) -> None:
+    assert read(f"{DATA}, options: [{option}]").storage.mounts[0].options == (option,)
+
+
 def test_the_feature_is_the_path() -> None:
     assert feature_of("/lambda/nfs/fs1") == "mount-lambda-nfs-fs1"
 

@@ -230,6 +230,31 @@ def test_the_same_address_behind_another_bastion_is_another_machine(folder: Path
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        f"Box.Example.ORG {HOST_KEY}",
+        f"box.example.org {HOST_KEY} Zo\u00eb's box",
+        f"\ufeffbox.example.org {HOST_KEY}",
+        f"# Zo\u00eb\r\n\tbox.example.org\t{HOST_KEY}\r",
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_line_of_known_hosts_that_openssh_reads_is_read(folder: Path, line: str, encoding: str) -> None:
+    (folder / "known").write_bytes(line.encode(encoding if "\ufeff" not in line else "utf-8") + b"\n")
+    listed = [{"name": "n1", "address": "box.example.org"}]
+    assert hosts(folder, **FOR_ALL, known_hosts_file="known", hosts=listed)[0].host_key == HOST_KEY
+
+
+@pytest.mark.parametrize(
+    "line", ["@revoked Box.example.org KEY", "\ufeff@revoked * KEY", "@revoked box.example.org KEY Zo\u00eb"]
+)
+def test_a_key_that_a_line_of_any_spelling_revokes_is_not_trusted(folder: Path, line: str) -> None:
+    (folder / "known").write_text(f"{line.replace('KEY', HOST_KEY)}\nbox.example.org {HOST_KEY}\n", encoding="utf-8")
+    listed = [{"name": "n1", "address": "box.example.org"}]
+    assert ".host_key: missing" in problems(folder, **FOR_ALL, known_hosts_file="known", hosts=listed)[0]
+
+
+@pytest.mark.parametrize(
     ("line", "passed_over"), [("=======", True), ("10.0.0.9", True), ("@revokd 10.0.0.9 x y", False)]
 )
 def test_a_line_of_known_hosts_that_is_none_takes_no_other_with_it_but_where_it_may_revoke(
