@@ -20,7 +20,6 @@ COMMANDS = {
     "ask-ras": "components.roles.job_hangs.ras",
     "authority": "components.roles.ssh_trust.authorities",
     "backup-homes": "components.roles.backup.homes",
-    "budget": "components.roles.budget.watch",
     "certificate": "components.roles.ssh_trust.certificate",
     "data-files": "components.roles.datasets.data_files",
     "data-head": "components.roles.datasets.head_run",

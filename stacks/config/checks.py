@@ -6,7 +6,6 @@ from itertools import chain, islice
 
 from components.roles.accounting.settings import check_accounting
 from components.roles.backup.settings import HEAD, LISTED, MADE, check_backup
-from components.roles.budget.settings import check_budget
 from components.roles.datasets.settings import check_datasets
 from components.roles.enroot_pyxis.settings import check_containers
 from components.roles.health.settings import Health
@@ -83,9 +82,6 @@ def check(config: Draft, report: Report) -> None:
         job_reports = config.values.get("job_reports")
         if isinstance(job_reports, Draft) or config.raw.get("job_reports") is None:
             check_job_reports(job_reports if isinstance(job_reports, Draft) else None, config.items("users"), report)
-        if isinstance(budget := config.values.get("budget"), Draft):
-            channels = job_reports if isinstance(job_reports, Draft) else None
-            check_budget(budget, config.section("accounting"), channels, report)
         if isinstance(job_hangs := config.values.get("job_hangs"), Draft):
             check_job_hangs(job_hangs, scripts, report)
         if isinstance(mlflow := config.values.get("mlflow"), Draft):

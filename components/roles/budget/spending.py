@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from components.roles.budget.mark import RAISE
 from components.roles.budget.paths import BUDGET
 from components.roles.tailrack_command.book import Stay, month_begin, spent
 
@@ -20,18 +19,12 @@ class Budget:
     """The config's budget.
 
     per_month, currency   the amount
-    tell                  percentage at which a first message is sent
-    hold                  whether new jobs wait when it is spent
-    exempt                QOS whose jobs start nevertheless
-    measures              uid of the account that measurements run as
+    tell                  percentage at which a first alert fires
     """
 
     per_month: float
     currency: str
     tell: int = 80
-    hold: bool = False
-    exempt: frozenset[str] = frozenset()
-    measures: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,19 +48,14 @@ class Spending:
         """Return the spent share in percent, rounded down."""
         return int(FULL * self.amount / self.budget.per_month)
 
-    @property
-    def over(self) -> bool:
-        """Return whether the budget is spent."""
-        return self.amount >= self.budget.per_month
-
 
 def read_budget() -> Budget | None:
     """Return the budget; None if the config has none."""
     try:
-        per_month, currency, tell, hold, exempt, measures = json.loads(Path(BUDGET).read_text(encoding="utf-8"))
+        per_month, currency, tell, *_ = json.loads(Path(BUDGET).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    return Budget(per_month, currency, tell, hold, frozenset(exempt), measures)
+    return Budget(per_month, currency, tell)
 
 
 def spending(budget: Budget, book: Mapping[str, Sequence[Stay]], now: float) -> Spending:
@@ -89,24 +77,6 @@ def line(seen: Spending) -> str:
     text = f"Budget: {seen.amount:,.2f} of {seen.budget.per_month:,.2f} {unit} spent in {seen.month} ({seen.percent} %)"
     if seen.others:
         text += f", without {', '.join(f'{amount:,.2f} {other}' for other, amount in sorted(seen.others.items()))}"
-    if seen.over and seen.budget.hold:
-        return f"{text}. New jobs wait until {RAISE}."
     if not seen.amount and not seen.hourly:
         return f"{text}; no node has a price_per_hour in {unit}."
     return f"{text}."
-
-
-def message(seen: Spending, percent: int, now: float) -> tuple[str, str]:
-    """Return the title and text of a message: the budget is spent up to a percentage."""
-    unit = seen.budget.currency
-    title = "this month's budget is spent" if percent >= FULL else f"{percent} % of this month's budget is spent"
-    lines = [line(seen), f"The machines cost {seen.hourly:,.2f} {unit} an hour now, also while no job uses them."]
-    if not seen.over and seen.hourly:
-        end = now + (seen.budget.per_month - seen.amount) / seen.hourly * 3600
-        if time.strftime("%Y-%m", time.gmtime(end)) == seen.month:
-            moment = time.strftime("%Y-%m-%d %H:%M", time.gmtime(end))
-            lines.append(f"At this price the budget is spent on {moment} UTC.")
-    if seen.over and seen.budget.hold:
-        lines.append("Running jobs go on.")
-    lines.append("'tailrack costs' on the head node shows the costs, and nodes without a job.")
-    return title, "\n".join(lines)

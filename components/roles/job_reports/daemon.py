@@ -88,9 +88,7 @@ class Service:
 
     def _collect(self, path: Path) -> None:
         if path.name not in self._taken:
-            if path.suffix == events.NOTICE:
-                self._take_notice(path)
-            elif event := events.read_event(path):
+            if event := events.read_event(path):
                 self._take(path.stem, event, _age(path))
             else:
                 _log("ignoring an event that slurmctld's MailProg did not write")
@@ -117,18 +115,6 @@ class Service:
             if not self.outbox.add(waiting):
                 _log(f"no report about job {event.job}: too many others wait")
         self.outbox.sync()
-
-    def _take_notice(self, path: Path) -> None:
-        """Turn a message of another service into reports."""
-        notice, key = events.read_notice(path), re.sub(r"[^A-Za-z0-9-]", "", path.stem)[:60]
-        if notice is None:
-            _log("ignoring a notice that this account did not write")
-        else:
-            for number, receiver in enumerate(filter(self._reachable, notice.to)):
-                waiting = Waiting(f"{key}-{number}", receiver, "tailrack", notice.title, notice.text, _age(path))
-                if not self.outbox.add(waiting):
-                    _log("no message about the cluster: too many reports wait")
-            self.outbox.sync()
 
     def _is_flood(self, event: events.Event, user: str) -> bool:
         receivers = list(events.receivers(event.to, user, self.settings["notify"]))

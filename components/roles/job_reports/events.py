@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import stat
@@ -12,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _ENDING = ".event"
-# A message of another service of this cluster (role budget).
-NOTICE = ".notice"
 _MOST_BYTES = 16384
 _NUMBER = re.compile(r"[0-9]{1,10}")
 _SUBJECT = re.compile(
@@ -48,7 +45,7 @@ def waiting(spool: Path) -> list[Path]:
     """Return the files of events, oldest first."""
     with os.scandir(spool) as entries:
         names = [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
-    return [spool / name for name in sorted(names) if name.endswith((_ENDING, NOTICE))]
+    return [spool / name for name in sorted(names) if name.endswith(_ENDING)]
 
 
 def read_event(path: Path) -> Event | None:
@@ -73,29 +70,6 @@ def read_event(path: Path) -> Event | None:
     if not job:
         return None
     return Event(job, user if _USER.fullmatch(user) else "", to, subject, bool(match and match[1]))
-
-
-@dataclass(frozen=True)
-class Notice:
-    """A message that is not about a job."""
-
-    to: tuple[str, ...]
-    title: str
-    text: str
-
-
-def read_notice(path: Path) -> Notice | None:
-    """Return a notice; None for a file of another account or form. slurmctld's account can write in the folder too."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as stream:
-            state = os.fstat(descriptor)
-            if not stat.S_ISREG(state.st_mode) or state.st_uid != os.getuid():
-                return None
-            fields = json.loads(stream.read(_MOST_BYTES))
-        return Notice(tuple(map(str, fields["to"])), str(fields["title"]), str(fields["text"]))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
 
 
 def remove(path: Path) -> None:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from components.roles.budget.mark import MARK
-from components.roles.budget.paths import SPENT
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.render import render
 from components.roles.role import JOINED, Role
@@ -143,9 +141,6 @@ def controller_files(
             "roles/slurm/templates/job_submit.lua.j2",
             users=settings.users,
             notified=[user for user in settings.users if user.notify],
-            budget=settings.budget if settings.budget and settings.budget.hold else None,
-            budget_spent=SPENT,
-            budget_mark=MARK,
             measure_partition=MEASURE_PARTITION,
         ),
     }

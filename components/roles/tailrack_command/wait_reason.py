@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from components.roles.budget.mark import HOLDS, RAISE, has_mark
 from components.roles.slurm.end_jobs import read_cause
 from components.roles.tailrack_command.elastic_status import Status, at_limit
 from components.roles.tailrack_command.job import Job
@@ -63,9 +62,6 @@ def _why(job: Job, nodes: Sequence[Node], expand: Callable[[str], Sequence[str]]
         return _unavailable(job, nodes, expand)
     if job.reason in ("Resources", "Priority", "None", "NodeDown"):
         return _resources(job, nodes)
-    if job.reason in HOLDS and has_mark(job.admin_comment):
-        sentences = ("This month's budget of the cluster is spent, and new jobs wait.", f"It starts when {RAISE}.")
-        return Why(sentences, "'tailrack costs' shows what was spent; ask your administrator")
     if job.reason == "BeginTime" and job.restarts:
         requeued = f"It went back to the queue, {_counted(job.restarts, 'time')} so far"
         if cause := read_cause(job.admin_comment):
