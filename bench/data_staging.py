@@ -38,7 +38,8 @@ while True:
             print(json.dumps([name, row["state"], time.time()]), flush=True)
     time.sleep(0.02)
 """
-RCLONE = "rclone --config /root/rclone.conf copy --transfers=8 --checkers=16 source:lab/{name} /data/hand"
+DATA_FILES = "/usr/local/lib/tailrack/data-files"
+RCLONE = f"{DATA_FILES} rclone /root/rclone.json copy --transfers=8 --checkers=16 source:lab/{{name}} /data/hand"
 RSYNC = (
     "rsync -rt --password-file=/var/lib/tailrack/data/password "
     "rsync://tailrack@$(cat /var/lib/tailrack/data/head):6814/source-{name}/ /data/hand/"
@@ -87,7 +88,7 @@ def measure(cluster: ClusterUnderTest, store: Store) -> list[str]:
         )
         cluster.run("head", make)
     times = staged(cluster, store)
-    cluster.run(NODE, "cp /var/lib/tailrack/data/from-head/remote.s3-0 /root/rclone.conf")
+    cluster.run(NODE, "cp /var/lib/tailrack/data/from-head/remote.s3-0 /root/rclone.json")
     lines = []
     for kind, command in (("s3", RCLONE), ("nfs", RSYNC)):
         names = [f"{kind}-{number}" for number in range(ROUNDS)]

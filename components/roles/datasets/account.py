@@ -48,10 +48,9 @@ class _Follower:
 
 
 def transfer(report: Callable[[int], None], *arguments: str) -> Ended:
-    """Run a program that prints its progress as the account. `errors` of the result has the end of its output."""
+    """Run a command of data-files that prints its progress. `errors` of the result has the end of its output."""
     follower = _Follower(report)
-    words = (FILES_PROGRAM, "exec", *arguments)
-    ended = as_user(ACCOUNT, *words, limit=LONG, into=follower)
+    ended = as_user(ACCOUNT, FILES_PROGRAM, *arguments, limit=LONG, into=follower)
     return Ended(ended.status, "", follower.tail.decode("utf-8", "replace").replace("\r", "\n") + "\n" + ended.errors)
 
 
@@ -60,10 +59,12 @@ def output(*arguments: str, stdin: str = "", limit: float = LONG) -> Ended:
     return as_user(ACCOUNT, *arguments, limit=limit, stdin=stdin, most=_MOST_OUTPUT)
 
 
-def file_times(folder: str) -> list[tuple[str, int, int]] | None:
-    """Return path, size and time of the files in a folder; None if the account cannot read all of it."""
+def file_times(folder: str) -> list[tuple[str, int, int]]:
+    """Return path, size and time of the files in a folder. Raises Failure if the account cannot read all of it."""
     ended = output(FILES_PROGRAM, "list", files.on_disk(folder))
-    return [tuple(json.loads(line)) for line in ended.output.splitlines()] if ended.ok else None
+    if not ended.ok:
+        raise Failure(reason(ended))
+    return [tuple(json.loads(line)) for line in ended.output.splitlines()]
 
 
 def sums_of(folder: str, paths: Sequence[str]) -> list[Entry]:

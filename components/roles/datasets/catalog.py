@@ -52,7 +52,7 @@ class Source:
 
     @property
     def config(self) -> str:
-        """Return rclone's configuration; empty for a folder on the share."""
+        """Return rclone's settings; empty for a folder on the share."""
         if self.kind == "share":
             return ""
         keys = {"access_key": self.access_key, "secret_key": self.secret_key}
@@ -77,7 +77,7 @@ class Listed:
 
 
 def config_name(name: str) -> str:
-    """Return the name of the file with rclone's configuration for a data set."""
+    """Return the name of the file with rclone's settings for a data set."""
     return f"remote.{name}"
 
 
@@ -155,10 +155,10 @@ def _list(source: Source, now: float) -> Listed:
 def _rows(source: Source) -> list[tuple[str, int, Any]]:
     if source.kind != "share":
         return list(rclone.entries(f"{PLAN}/{config_name(source.name)}"))
-    rows = account.file_times(source.source)
-    if rows is None:
-        raise Failure(f"{source.shown} does not exist, or has a folder that not everyone can read")
-    return list(rows)
+    try:
+        return list(account.file_times(source.source))
+    except Failure as failure:
+        raise Failure(f"{source.shown} cannot be read by everyone, or is a link: {failure.reason}") from None
 
 
 def _with_sums(source: Source, entries: list[Entry]) -> list[Entry]:

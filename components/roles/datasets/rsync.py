@@ -46,7 +46,8 @@ def copy(
     again   compare contents, also of files that look the same
     """
     options = [
-        *("-rt", "--no-links", "--no-devices", "--no-specials", "--chmod=D755,F644", "--sparse", "--partial"),
+        # Links become files: the list has only those that stay inside.
+        *("-rt", "--copy-links", "--no-devices", "--no-specials", "--chmod=D755,F644", "--sparse", "--partial"),
         *("--info=progress2", "--no-inc-recursive", "--contimeout=10", "--timeout=120"),
         f"--password-file={files.on_disk(PASSWORD)}",
         *(["--ignore-times"] if again else []),
@@ -54,4 +55,4 @@ def copy(
         f"--files-from={paths}",
         *(f"--link-dest={files.on_disk(place)}" for place in old if not again),
     ]
-    return transfer(report, "rsync", *options, f"{source}/", f"{files.on_disk(folder)}/")
+    return transfer(report, "exec", "rsync", *options, f"{source}/", f"{files.on_disk(folder)}/")

@@ -149,30 +149,77 @@ def test_sizes_are_shown_with_powers_of_a_thousand(size: int, text: str) -> None
 # Files
 
 
-def test_links_and_other_special_files_are_not_listed_and_not_read(tmp_path: Path) -> None:
+def test_special_files_and_files_behind_links_that_lead_out_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").write_bytes(b"x")
-    (tmp_path / "link").symlink_to("/etc/passwd")
     os.mkfifo(tmp_path / "pipe")
     assert [(path, size) for path, size, _ in listed(str(tmp_path))] == [("folder/file", 1)]
-    (tmp_path / "elsewhere").symlink_to(tmp_path / "folder")
+    (tmp_path / "link").symlink_to("/etc/passwd")
     folder = str(tmp_path)
-    for path in ("link", "pipe", "elsewhere/file", "missing"):
+    for path in ("link", "pipe", "missing", "../x"):
         assert sum_of(folder, path) == (-1, "")
     assert sum_of(folder, "folder/file") == (1, hashlib.sha256(b"x").hexdigest())
 
 
-def test_rclones_configuration_has_the_keys_and_the_remote_path() -> None:
-    text = rclone.config("s3", "s3://bucket/a", endpoint="https://s3.lab", region="", access_key="k", secret_key="s")
-    assert text.splitlines()[:3] == ["# source:bucket/a", "[source]", "type = s3"]
-    assert "secret_access_key = s" in text
-    assert "region" not in text
-    none = {"endpoint": "", "region": "", "access_key": "", "secret_key": ""}
-    assert (
-        rclone.config("https", "https://host/a/x.tar", **none)
-        == "# source:x.tar\n[source]\ntype = http\nurl = https://host/a/"
-    )
-    assert "access_key_id" not in rclone.config("s3", "s3://bucket", **none)
+def test_links_that_stay_inside_count_as_their_files_and_others_are_named(tmp_path: Path) -> None:
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "blobs" / "0a").write_bytes(b"{}")
+    (tmp_path / "snapshots").mkdir()
+    (tmp_path / "snapshots" / "config.json").symlink_to("../blobs/0a")
+    (tmp_path / "main").symlink_to("snapshots")
+    rows = [(path, size) for path, size, _ in listed(str(tmp_path))]
+    assert rows == [("blobs/0a", 2), ("main/config.json", 2), ("snapshots/config.json", 2)]
+    assert sum_of(str(tmp_path), "main/config.json") == (2, hashlib.sha256(b"{}").hexdigest())
+    for target in ("/etc/hostname", f"../{tmp_path.name}/blobs/0a", "nothing", ".", "outside"):
+        (tmp_path / "outside").symlink_to(target)
+        with pytest.raises(OSError, match="1 links lead to no file inside of the folder, such as 'outside'"):
+            list(listed(str(tmp_path)))
+        (tmp_path / "outside").unlink()
+
+
+def test_a_link_in_the_place_of_a_folder_of_the_share_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").write_bytes(b"x")
+    (tmp_path / "share").mkdir()
+    (tmp_path / "share" / "words").symlink_to("../elsewhere")
+    with pytest.raises(OSError, match="Not a directory"):
+        list(listed(f"{tmp_path}/share/./words"))
+    assert sum_of(f"{tmp_path}/share/./words", "file") == (-1, "")
+
+
+@pytest.mark.parametrize("secret", ["`a", "a#b;c", "ab%(type)scd", "'a\"b\\$HOME"])
+def test_rclone_gets_keys_as_they_are_and_none_in_a_file_of_its_format(machine: Shell, secret: str) -> None:
+    variable = "RCLONE_CONFIG_SOURCE_SECRET_ACCESS_KEY"
+    machine.stub("rclone", f'/usr/bin/printenv {variable} >{machine.path("/got")}; echo "[]"')
+    keys = {"endpoint": "https://s3.lab", "region": "", "access_key": "k", "secret_key": secret}
+    with machine.here():
+        rclone.write_config("/etc/source", rclone.config("s3", "s3://bucket/a", **keys))
+        assert rclone.entries("/etc/source") == []
+    (call,) = [call for call in machine.calls if call.startswith("rclone ")]
+    assert secret not in call
+    assert call.startswith("rclone --config /dev/null lsjson")
+    assert call.endswith(" source:bucket/a")
+    assert machine.path("/got").read_text() == f"{secret}\n"
+
+
+ROWS = '[{"Path": "a", "Size": 5, "ModTime": "2026-01-01T00:00:00Z"}]'
+MORE = '[{"Path": "a", "Size": -1, "ModTime": ""}, {"Path": "b", "Size": -1, "ModTime": ""}]'
+
+
+def test_a_web_servers_list_without_the_sizes_of_all_files_is_refused(machine: Shell) -> None:
+    machine.stub("rclone", f"case $* in *--http-no-head*) echo '{MORE}' ;; *) echo '{ROWS}' ;; esac")
+    with machine.here():
+        rclone.write_config("/etc/source", rclone.config("https", "https://host/set/", **NO_KEYS))
+        with pytest.raises(Failure, match="lists 1 files and reports no size of them, such as b"):
+            rclone.entries("/etc/source")
+
+
+def test_one_file_of_a_web_server_needs_no_list_of_its_folder(machine: Shell) -> None:
+    row = ROWS.strip("[]")
+    machine.stub("rclone", f"case $* in *--stat*source:a.tar) echo '{row}' ;; *) exit 1 ;; esac")
+    with machine.here():
+        rclone.write_config("/etc/source", rclone.config("https", "https://host/sets/a.tar", **NO_KEYS))
+        assert [row[:2] for row in rclone.entries("/etc/source")] == [("a.tar", 5)]
 
 
 # The head node
@@ -183,7 +230,7 @@ def machine(shell: Shell) -> Shell:
     """A machine whose account of data sets is the one of the test."""
     shell.stub("runuser", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')
     module = "components.roles.datasets.data_files"
-    code = f"import sys; sys.path.insert(0, '{PROJECT}'); from {module} import main; main(sys.argv[1:])"
+    code = f"import sys; sys.path.insert(0, '{PROJECT}'); from {module} import main; sys.exit(main(sys.argv[1:]))"
     shell.write(paths.FILES_PROGRAM, f'#!/bin/sh\nexec {sys.executable} -c "{code}" "$@"\n').chmod(0o755)
     shell.write("/etc/passwd", f"{paths.ACCOUNT}:x:{os.getuid()}:{os.getgid()}::/:/bin/sh\n")
     shell.write("/etc/group", f"{paths.ACCOUNT}:x:{os.getgid()}:\n")
@@ -226,7 +273,7 @@ def test_a_source_that_changes_becomes_another_version_when_it_is_listed_again(m
 @pytest.mark.parametrize(
     ("source", "texts", "error"),
     [
-        (SOURCE, {}, "does not exist"),
+        (SOURCE, {}, "No such file"),
         (replace(SOURCE, most=5), TEXTS, "more than max_gb"),
         (SOURCE, {"a\nb": b"x"}, "an unusual name"),
     ],
@@ -540,6 +587,7 @@ def test_files_that_did_not_change_at_the_source_are_linked_from_the_last_versio
     assert (versions / f"{V1}.part" / "a.txt").samefile(versions / V2 / "a.txt")
     (call,) = [call for call in machine.calls if call.startswith("rclone ")]
     assert " --fast-list " in call
+    assert " --no-unicode-normalization " in call
     assert f"--compare-dest={versions / V2}" in call
 
 
