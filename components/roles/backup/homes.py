@@ -74,8 +74,7 @@ def _save(settings: Settings) -> str:
             lists[home] = home.list_files()
         except Failure as failure:
             failed[home.name] = failure.reason
-    if reason := _too_large(settings, lists):
-        return reason
+    large = _take_too_large(settings, lists)
     cluster = (files.read(f"{FOLDER}/cluster") or "").strip()
     _clean(cluster)
     digests = _unchanged(cluster, lists)
@@ -90,7 +89,8 @@ def _save(settings: Settings) -> str:
             done[home.name] = listing.digest
     _finish(cluster, done)
     files.write(HOMES_LISTS, json.dumps({**digests, **done}), 0o600)
-    return printable("; ".join(f"{name}: {reason}" for name, reason in sorted(failed.items())), _MOST_REASON)
+    reasons = [*large, *(f"{name}: {reason}" for name, reason in sorted(failed.items()))]
+    return printable("; ".join(reasons), _MOST_REASON)
 
 
 def _homes(settings: Settings) -> Iterable[Home]:
@@ -100,15 +100,18 @@ def _homes(settings: Settings) -> Iterable[Home]:
             yield Home(name, f"{settings.path}/{name}", ids, settings.exclude)
 
 
-def _too_large(settings: Settings, lists: Mapping[Home, Listing]) -> str:
-    size = sum(listing.size for listing in lists.values())
-    if size <= settings.max_gb * _GB:
-        return ""
-    largest = max(lists, key=lambda home: lists[home].size)
-    return (
-        f"LEFT OUT: the homes have {size / _GB:.1f} GB, more than tailrack:backup.homes.max_gb ({settings.max_gb}); "
-        f"{largest.name} has {lists[largest].size / _GB:.1f} GB; remove files, or change max_gb or exclude"
-    )
+def _take_too_large(settings: Settings, lists: dict[Home, Listing]) -> list[str]:
+    """Take out the largest homes until the others have at most `max_gb`. Return a sentence about them."""
+    all_bytes, left_out = sum(listing.size for listing in lists.values()), list[str]()
+    while sum(listing.size for listing in lists.values()) > settings.max_gb * _GB:
+        largest = max(lists, key=lambda home: lists[home].size)
+        left_out.append(f"{largest.name} ({lists.pop(largest).size / _GB:.1f} GB)")
+    if not left_out:
+        return []
+    return [
+        f"LEFT OUT: {', '.join(left_out)}: the homes have {all_bytes / _GB:.1f} GB, more than "
+        f"tailrack:backup.homes.max_gb ({settings.max_gb}); remove files, or change max_gb or exclude"
+    ]
 
 
 def _unchanged(cluster: str, lists: Mapping[Home, Listing]) -> dict[str, str]:

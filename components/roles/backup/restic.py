@@ -1,6 +1,7 @@
 """Run restic with a folder that contains the target's repository, password and keys.
 
-No secret is in its arguments or environment. restic.sh does the same for the program that makes backups.
+No secret is in its arguments. Keys of S3 are in its environment, which only root can read: a file of credentials gives
+`#`, `;` and quotes a meaning. restic.sh does the same for the program that makes backups.
 """
 
 from __future__ import annotations
@@ -38,12 +39,18 @@ def restic(
         *("--password-file", f"{place}/password", "--cache-dir", files.on_disk(_CACHE)),
         *words,
         limit=limit,
-        environment={"HOME": "/root", "AWS_SHARED_CREDENTIALS_FILE": f"{place}/credentials"},
+        environment={"HOME": "/root", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null", **_keys(folder)},
         most=most,
         merged=not most,
         stdin="" if stdin is None else stdin,
         into=into,
     )
+
+
+def _keys(folder: str) -> dict[str, str]:
+    names = {"AWS_ACCESS_KEY_ID": "access_key", "AWS_SECRET_ACCESS_KEY": "secret_key"}
+    texts = {variable: files.read(f"{folder}/{name}") for variable, name in names.items()}
+    return {variable: text.strip() for variable, text in texts.items() if text}
 
 
 def last_reason(errors: str) -> str:

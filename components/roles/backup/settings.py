@@ -72,7 +72,8 @@ class Homes(Section):
     """The users' files in the backup."""
 
     max_gb: int = number(
-        "the largest size of all homes together; larger homes are left out, and `tailrack-backup status` says so",
+        "the largest size of all homes together, on the disk; above it the largest homes are left out, and "
+        "`tailrack-backup status` names them",
         1,
         100_000,
         breaks="a backup could fill its target",

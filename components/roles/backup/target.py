@@ -77,14 +77,15 @@ _SSH_CONFIG = """Host {target}
     ConnectTimeout 10
     ServerAliveInterval 10
     ServerAliveCountMax 3"""
-_CREDENTIALS = """[default]
-aws_access_key_id = {values.backup_access_key}
-aws_secret_access_key = {values.backup_secret_key}"""
+_KEYS = ("access_key", "secret_key")
 
 
 def write_target(folder: str, values: TargetValues) -> None:
     """Write all that restic and ssh need to a folder that only root can open."""
     files.make_folder(folder, 0o700)
+    # A config may have no keys any more.
+    for name in _KEYS:
+        files.remove(f"{folder}/{name}")
     files.write_all([files.File(f"{folder}/{name}", text, 0o600) for name, text in _texts(folder, values)])
 
 
@@ -97,7 +98,8 @@ def _texts(folder: str, values: TargetValues) -> Iterator[tuple[str, str]]:
         yield "known_hosts", f"{TARGET} {values.backup_host_key}"
         yield "ssh_config", _SSH_CONFIG.format(target=TARGET, values=values, folder=files.on_disk(folder))
     if values.backup_secret_key:
-        yield "credentials", _CREDENTIALS.format(values=values)
+        yield "access_key", values.backup_access_key
+        yield "secret_key", values.backup_secret_key
 
 
 def close_target(folder: str, values: TargetValues) -> None:
