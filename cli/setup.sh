@@ -89,13 +89,31 @@ have_venv() {
         python3 -m lab.binaries >.tailrack/cache/go.log 2>&1 </dev/null &
     fi
     if ! python3 -m venv .venv 2>/dev/null; then
-        printf 'installing python3-venv, which is a separate package in Debian\n' >&2
-        [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
-        if ! { "${as_root[@]}" apt-get -q update && "${as_root[@]}" apt-get -qy install python3-venv; } >&2; then
-            die "cannot install python3-venv; run as root or with sudo"
-        fi
+        install_packages python3-venv # a separate package in Debian
         python3 -m venv .venv
     fi
+}
+
+# Run apt-get as root, after a refresh of its lists.
+install_packages() {
+    local as_root=()
+    [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
+    printf 'installing %s\n' "$*" >&2
+    "${as_root[@]}" apt-get -q update >&2 || die "cannot refresh the list of packages; run as root or with sudo"
+    "${as_root[@]}" apt-get -qy install --no-install-recommends "$@" >&2 || die "cannot install $*; see above"
+}
+
+# Programs that tests run. Prometheus is unpacked, because its package would start a server on this machine.
+have_test_tools() {
+    if command -v setfacl >/dev/null && command -v lua5.4 >/dev/null && [ -x .tailrack/tools/usr/bin/promtool ]; then
+        return
+    fi
+    install_packages acl lua5.4
+    rm -rf .tailrack/tools && mkdir -p .tailrack/tools
+    if ! (cd .tailrack/tools && apt-get -q download prometheus && dpkg-deb -x prometheus_*.deb .) >&2; then
+        die "cannot download the package prometheus; see above"
+    fi
+    rm .tailrack/tools/prometheus_*.deb
 }
 
 have_packages
@@ -104,3 +122,4 @@ for name in $(.venv/bin/python -m cli.pulumi.providers "$PWD/Pulumi.${STACK:-dev
     [ -e ".venv/.tailrack-$name" ] || more+=("$name")
 done
 have_packages
+if [ "${1-}" = dev ]; then have_test_tools; fi

@@ -254,16 +254,13 @@ def test_without_the_section_nodes_have_no_step_of_it_and_no_port_is_closed() ->
     assert {"9090", "9100"} <= {port for role in roles(settings()) for port in role.ports}
 
 
-PROMTOOL = shutil.which("promtool")
+PROMTOOL = Path(__file__).parents[4] / ".tailrack/tools/usr/bin/promtool"  # cli/setup.sh
 
 
-@pytest.mark.skipif(PROMTOOL is None, reason="no promtool here; tests/lab/test_monitoring.py runs it on the head node")
 def test_each_rule_raises_what_it_is_there_for(tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(rules().replace("@HEAD@", "head"), encoding="utf-8")
     shutil.copy(FIXTURES / "prometheus" / "rules_test.yml", tmp_path)
-    done = subprocess.run(
-        [str(PROMTOOL), "test", "rules", "rules_test.yml"], cwd=tmp_path, capture_output=True, text=True
-    )
+    done = subprocess.run([PROMTOOL, "test", "rules", "rules_test.yml"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
