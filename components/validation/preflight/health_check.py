@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -41,6 +42,9 @@ REASON_SECONDS = 60
 # The node's own drain; for root only.
 MEMORY = "drain.json"
 OWN_SCRIPT = "prolog.d/30-health"
+# slurmctld, killed before it saved a job's start, starts it again, and drains a node that still has the first start.
+DUPLICATE = "Duplicate jobid"
+_STEP, _OF_ROOT = re.compile(r"slurmstepd: \[([0-9]+)\."), re.compile(r"^Uid:\t0\t", re.MULTILINE)
 # Errors that come and go with restarts of a server drain only if they last until the next check.
 LASTING, LASTS_SECONDS = frozenset({MOUNT, SHARE}), 30
 Scontrol = Callable[..., str | None]
@@ -96,6 +100,10 @@ def check(node: Node, name: str, run_scontrol: Scontrol = scontrol, *, instead: 
     _show_unhealthy(node, decision.unhealthy)
     if slurm is None:
         return
+    duplicate = slurm.drained and slurm.by == "slurm" and slurm.reason == DUPLICATE
+    if duplicate and not decision.unhealthy and not jobs_here(node) - jobs_in_slurm(name):
+        sys.stdout.write("the remains of a job that Slurm started twice have ended: resuming the node\n")
+        run_scontrol("update", f"nodename={name}", "state=undrain")
     comment_on(items, name, slurm, run_scontrol)
     memory_after = decision.memory
     if decision.action == "drain":
@@ -125,6 +133,17 @@ def comment_on(items: Iterable[Finding], name: str, slurm: Slurm | None, run_sco
     """Give the node the comment for its findings, if it has another one."""
     if slurm is not None and (comment := new_comment(items, slurm.comment)) is not None:
         run_scontrol("update", f"nodename={name}", f"comment={comment}")
+
+
+def jobs_here(node: Node) -> set[str]:
+    """Return the jobs that have a step on this node, from the titles of root's processes."""
+    steps = ((_STEP.match(text_of(folder / "cmdline")), folder) for folder in (node.root / "proc").glob("[0-9]*"))
+    return {step[1] for step, folder in steps if step and _OF_ROOT.search(text_of(folder / "status"))}
+
+
+def jobs_in_slurm(name: str) -> set[str]:
+    """Return the jobs that slurmctld has on a node; none if it does not answer."""
+    return set(stdout_of("squeue", "-h", "-w", name, "-o", "%A").split())
 
 
 def since_when(items: Sequence[Finding], last_verdict: object, boot_id: str, now: float) -> dict[str, float]:

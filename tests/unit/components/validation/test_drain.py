@@ -242,6 +242,34 @@ def test_a_node_that_is_registered_anew_has_its_own_drain_again_and_takes_it_bac
     assert controller.node["state"] == ["IDLE"]
 
 
+def test_a_node_returns_when_the_remains_of_a_job_that_slurm_started_twice_have_ended(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = node.root / "proc/70"
+    step.mkdir()
+    (step / "cmdline").write_text("slurmstepd: [7.batch]")
+    (step / "status").write_text("Name:\tslurmstepd\nUid:\t0\t0\t0\t0\n")
+    listed = "8\n"
+    monkeypatch.setattr(health_check, "stdout_of", lambda *words: listed if words[0] == "squeue" else "")
+    controller = Controller()
+
+    def drained_after(reason: str, by: str) -> bool:
+        controller.node["state"] = ["IDLE", "DRAIN"]
+        controller.say(reason, by)
+        health_check.check(node, "a1", controller)
+        return "DRAIN" in controller.node["state"]
+
+    assert drained_after("Duplicate jobid", "slurm")
+    # Job 7 belongs to slurmctld again, as another job of the node would.
+    listed = "7\n8\n"
+    assert not drained_after("Duplicate jobid", "slurm")
+    listed = ""
+    (step / "cmdline").write_text("bash")
+    assert not drained_after("Duplicate jobid", "slurm")
+    assert drained_after("Duplicate jobid", "ada")
+    assert drained_after("Kill task failed", "slurm")
+
+
 def test_a_persons_drain_is_not_its_own_and_neither_is_what_nobody_answers_for(node: Node) -> None:
     controller = Controller()
     break_memory(node, 2)
