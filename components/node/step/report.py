@@ -18,7 +18,13 @@ def report(host: str, name: str, failure: Failure) -> str:
     reason, remedy = failure.reason, failure.remedy
     # A full disk can cause any failure, and the log may be missing.
     for folder in (LOG_DIR, STATE_DIR, "/etc", "/var"):
-        if error := files.room_error(folder):
+        try:
+            error = files.room_error(folder)
+        except Failure as unsafe:
+            # Another account can change the folder. That also made the step fail, unless it has another reason.
+            reason, remedy = reason or unsafe.reason, remedy or f"{unsafe.remedy}, then run up again"
+            break
+        if error:
             reason = f"{reason}; {folder}: {error}" if reason else f"{folder}: {error}"
             writable = f"make {folder} on {host} writable (see 'findmnt -T {folder}')"
             room = f"make room in {folder} on {host} (see 'df -h {folder}')"
