@@ -13,7 +13,6 @@ from cli.pulumi.workspace import CliError
 from cli.report.facts import Scope, all_scopes, scopes, single_nodes
 from cli.stack_config.edit import write_section
 from components.settings.types import NODE
-from components.validation.figures import largest_spread
 
 _NO_STACK = Make()
 FRACTION = 0.9  # of the lowest run; sound runs of one machine differ by up to 13 % over sockets
@@ -63,7 +62,7 @@ def floors(outputs: Mapping[str, Any], make: Make = _NO_STACK) -> Floors:
 
 def unsound(scope: Scope) -> str:
     """Return why a measurement cannot give a floor; "" if it can."""
-    result, spread = scope.result, scope.optional.get("spread")
+    result = scope.result
     if result["verdict"] not in ("PASS", "UNJUDGED"):
         return f"its verdict is {result['verdict']}"
     if result["busbw_gb_per_s"] is None or result["wrong"] != 0:
@@ -72,9 +71,6 @@ def unsound(scope: Scope) -> str:
         return f"{', '.join(result['left_out'])} did not take part"
     if scope.suspects:
         return f"{' and '.join(scope.suspects[0]['nodes'])} held the others back"
-    # Outputs of earlier versions have no verdict UNSTABLE.
-    if spread and spread["relative"] > largest_spread(scope.optional.get("transport")):
-        return f"its runs differ by {spread['relative']:.0%}"
     return ""
 
 

@@ -9,10 +9,9 @@ from cli.pulumi.workspace import ROOT, CliError
 from engine.commands import REMOTE, CommandError, Commands
 from engine.events import Made
 
-# A head node of an earlier version has no `tailrack`. It runs as root if possible, because only root may query nodes.
+# It runs as root if possible, because only root may query nodes.
 NOW = """program=/usr/local/bin/tailrack
-if [ ! -x $program ]; then sinfo -N -l; sinfo -R
-elif [ "$(id -u)" = 0 ] || ! sudo -n true 2>/dev/null; then $program nodes
+if [ "$(id -u)" = 0 ] || ! sudo -n true 2>/dev/null; then $program nodes
 else sudo -n $program nodes; fi
 squeue
 if $program costs --help >/dev/null 2>&1; then $program costs --or-nothing; fi

@@ -10,7 +10,6 @@ from pulumi.runtime.rpc import UNKNOWN
 
 from cli.output.terminal import one_line
 from cli.preview.changed_lines import changed_lines
-from components.steps.former_names import current_name
 from components.steps.label import StepLabel
 from engine.events import Event
 from engine.values import HIDDEN
@@ -85,7 +84,7 @@ def split(label: StepLabel | None, name: str) -> tuple[str, str]:
 
 def _change(event: Event) -> Change:
     if event.type.startswith("command:"):
-        name = current_name(event.name)
+        name = event.name
         subject, action = split(StepLabel.of(event.command), name)
     else:  # a resource of a cloud
         name = subject = event.name

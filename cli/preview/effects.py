@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -22,7 +21,6 @@ from components.steps.command_line import read_request
 from engine.events import Made
 
 _JOB_LIMIT = "SLURM_JOB_LIMIT_SECONDS"
-_OLD_JOB_LIMIT = re.compile(rf"^{_JOB_LIMIT}='?([0-9]+)'?$", re.MULTILINE)
 _USERS, _KEYS = "USERS_LINES", "USER_KEYS_LINES"
 _GROUPS, _MEMBERS = "USER_GROUPS_LINES", "USER_GROUPS_MEMBERS"
 _EXPORT = "NODE_EXPORT"
@@ -43,7 +41,7 @@ def effects(changes: Sequence[Change], resources: Sequence[Made]) -> list[Effect
 
     resources   of the last run
     """
-    # The values of a step of release 0.1 cannot be compared.
+    # The values of a step that was secret cannot be compared.
     kept = [change for change in changes if change.before and change.after and _comparable(change)]
     gone = [change for change in changes if not change.after]
     by_name = {
@@ -132,7 +130,7 @@ def _of_jobs(gone: Iterable[Change]) -> Iterator[str]:
     """Give a line about jobs on nodes that leave, with the time that `make up` waits for them."""
     leaving: dict[str, list[str]] = {}
     for change in gone:
-        if change.name == f"{change.subject}-register" and (limit := _job_limit(change.before)):
+        if change.name == f"{change.subject}-register" and (limit := _header(change.before).get(_JOB_LIMIT)):
             leaving.setdefault(limit, []).append(change.subject)
     for limit, nodes in leaving.items():
         yield (
@@ -140,12 +138,6 @@ def _of_jobs(gone: Iterable[Change]) -> Iterator[str]:
             "the run waits for them; then they are requeued, or cancelled if Slurm cannot requeue them. 'squeue' on "
             "the head node lists them"
         )
-
-
-def _job_limit(inputs: Mapping[str, Any]) -> str:
-    """Return the seconds that a step to undo lets jobs continue. In steps of release 0.1, it is a line of bash."""
-    earlier = _OLD_JOB_LIMIT.search(str(inputs.get("stdin")))
-    return earlier[1] if earlier else _header(inputs).get(_JOB_LIMIT, "")
 
 
 def _comparable(change: Change) -> bool:

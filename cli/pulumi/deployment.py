@@ -23,7 +23,6 @@ from cli.pulumi.workspace import CliError, Workspace
 from cli.stack_config.stack_file import check_for_cli, config_values, load_config, read_stack_file
 from cli.stack_config.written_config import WrittenConfig
 from components.settings.problems import shown
-from components.steps.former_names import current_name
 from engine.engine import Engine
 from engine.events import EngineError, Event, Made, Summary
 from engine.values import HIDDEN
@@ -239,9 +238,8 @@ class Deployment:
         return partial(operation, refresh=True) if refresh else operation
 
     def made(self) -> list[Made]:
-        """Return the resources of the last run, with the names that steps have in this version."""
-        resources = self._started(self._runner.made)
-        return [replace(each, urn=_renamed(each.urn), values_of=[*map(_renamed, each.values_of)]) for each in resources]
+        """Return the resources of the last run."""
+        return self._started(self._runner.made)
 
     def pools(self) -> list[str]:
         """Return the stacks of this workspace whose machines are in this stack's cluster."""
@@ -302,12 +300,6 @@ class Deployment:
             return operation()
         except EngineError as error:
             raise CliError(str(error)) from None
-
-
-def _renamed(urn: str) -> str:
-    """Return the URN that a step will have once this version has run."""
-    kind, _, name = urn.rpartition("::")
-    return f"{kind}::{current_name(name)}" if kind.endswith("Command") else urn
 
 
 def stack_config(project: Path, stack: str) -> Path:

@@ -98,14 +98,9 @@ class Workspace:
         if not self.config_file.is_file():
             existing = ", ".join(sorted(path.name for path in self.config_file.parent.glob("Pulumi.*.yaml")))
             raise CliError(f"stack {self.stack!r} has no {self.config_file.name}; existing: {existing or 'none'}")
-        self._refuse_elsewhere()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.backend.mkdir(exist_ok=True)
         self.root.chmod(0o700)
-        # Earlier versions gave each stack its own backend.
-        if (old_backend := self.folder / ".pulumi").is_dir():
-            shutil.copytree(old_backend, self.backend / ".pulumi", dirs_exist_ok=True)
-            shutil.rmtree(old_backend)
         if not self.passphrase_file.is_file():
             write_private(self.passphrase_file, secrets.token_urlsafe(32) + "\n")
         project = yaml.safe_load((self.project / "Pulumi.yaml").read_text(encoding="utf-8"))
@@ -118,16 +113,6 @@ class Workspace:
         if salt and not _salt_line(text):
             text = text.rstrip("\n") + f"\n{salt}\n"
         write_private(copy, text)
-
-    def _refuse_elsewhere(self) -> None:
-        """Raise CliError if an earlier version left state at a relative backend URL, seen from the stack's folder."""
-        url = os.environ.get("PULUMI_BACKEND_URL") or ""
-        old, new = backend_folder(url, self.folder), backend_folder(url)
-        if old and new and old != new and (old / ".pulumi").is_dir():
-            raise CliError(
-                f"PULUMI_BACKEND_URL={url} means {new}, but an earlier version of tailrack kept the state in "
-                f"{old}; move it: mv {old}/.pulumi {new}/"
-            )
 
     def prepare_pulumi_home(self) -> None:
         """Make the CLI's home folder, unless the caller set one."""

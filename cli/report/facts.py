@@ -35,7 +35,7 @@ class Scope:
 
     @property
     def optional(self) -> Mapping[str, Any]:
-        """Return the result for use with `get`, because outputs of an earlier version lack newer keys."""
+        """Return the result for use with `get`, because not every result has every key."""
         return cast(Mapping[str, Any], self.result)
 
     @property

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from components.settings.cluster import OLD_COMPUTES
 from components.settings.problems import Report
 from lab.profiles.machine import PROFILES
 from stacks.config.model import POOL
@@ -87,7 +86,7 @@ class WrittenConfig:
 
     @property
     def head_computes(self) -> bool:
-        return any(head.get("compute") in (True, OLD_COMPUTES) for head in self.mappings("tailrack:head"))
+        return any(head.get("compute") is True for head in self.mappings("tailrack:head"))
 
     @property
     def head_in_lab(self) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from components.settings.draft import Draft
 from components.settings.problems import Report
@@ -10,18 +10,10 @@ from components.settings.section import Section, key, named, yes_no
 from components.settings.types import FreeText, NodeName, check_name
 from components.settings.user_limits import UserLimits
 
-OLD_COMPUTES = "root-of-any-node-is-root-here"
-"""The value of the head node's `compute` that accepted the risk before 0.2."""
 _RISK = (
     "root of any compute node has Slurm's key and can become root of every machine with slurmd, so also of a "
     "head node that runs jobs, with its share, its SSH authority and, at a local site, your account"
 )
-
-
-def _computes(value: object) -> bool:
-    if isinstance(value, bool) or value == OLD_COMPUTES:
-        return bool(value)
-    raise ValueError("neither true nor false")
 
 
 class Cluster(Section):
@@ -82,13 +74,7 @@ class Head(Section):
         pattern=r"^(latest|[0-9a-f]{8,64})$",
         default=None,
     )
-    compute: Annotated[bool, BeforeValidator(_computes)] = key(
-        "true runs jobs on the head node too, with `accept_root_risk`",
-        wants="true or false",
-        breaks="tailrack would not know which one you want",
-        fix="write true or false without quotes",
-        default=False,
-    )
+    compute: bool = yes_no("true runs jobs on the head node too, with `accept_root_risk`", False)
     accept_root_risk: bool = yes_no(
         "true accepts that root of any compute node can become root of a head node that runs jobs "
         "([security.md](security.md#the-trust-domain))",

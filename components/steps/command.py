@@ -23,7 +23,6 @@ class Options:
 
     secret_outputs   names of outputs that are secret
     ignored          inputs whose changes are ignored
-    former_names     earlier names of the resource, under which a state may have it
     """
 
     parent: pulumi.Resource
@@ -32,7 +31,6 @@ class Options:
     secret_outputs: Sequence[str] = ()
     delete_before_replace: bool | None = None
     ignored: Sequence[str] | None = None
-    former_names: Sequence[str] = ()
 
 
 class CommandResource(pulumi.CustomResource):
@@ -58,7 +56,6 @@ class CommandResource(pulumi.CustomResource):
                 parent=options.parent,
                 depends_on=list(options.depends_on),
                 deleted_with=options.deleted_with,
-                aliases=[pulumi.Alias(name=former) for former in options.former_names] or None,
                 additional_secret_outputs=list(options.secret_outputs) or None,
                 replace_on_changes=["triggers[*]"],
                 delete_before_replace=options.delete_before_replace,

@@ -67,7 +67,7 @@ def _compressed(program: Program) -> str:
 
 
 def read_request(stdin: object) -> dict[str, str] | None:
-    """Return the values in the stdin of a step as texts, by name; None if it is secret, unknown or of release 0.1."""
+    """Return the values in the stdin of a step as texts, by name; None if it is secret or unknown."""
     if not isinstance(stdin, str):
         return None
     try:

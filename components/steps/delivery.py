@@ -61,7 +61,7 @@ def deliver(
     def trigger(values: Mapping[str, Any]) -> str:
         digest = hashlib.sha256(json.dumps([*(values[key] for key in home), repair]).encode()).hexdigest()
         # People read the label, as that of a step. A change of the digest replaces the resource.
-        return StepLabel(name, values["machine"], label).on_trigger(digest)
+        return StepLabel(name, values["machine"], label).on(digest)
 
     inputs = {
         "connection": connection_inputs(connection),

@@ -10,15 +10,6 @@ import re
 import shlex
 from dataclasses import dataclass
 
-from components.steps.former_names import current_name
-
-# Triggers contain a label, and an engine replaces a resource whose triggers differ. A trigger therefore keeps the words
-# of its first release, and people see the new ones.
-FIRST_WORDS = {
-    "copy setup scripts": "put its scripts in place",
-    "copy setup scripts to the head node": "put its scripts in place on the head node",
-}
-_NEW_WORDS = {first: new for new, first in FIRST_WORDS.items()}
 _NO_OP = ":"
 _END = "; "
 # A word as shlex.join writes it. A thousand hosts have thousands of labels, and shlex.split reads each character.
@@ -44,17 +35,11 @@ class StepLabel:
         """Return the command with this label in front."""
         return shlex.join([_NO_OP, self.name, self.machine, self.text]) + _END + command
 
-    def on_trigger(self, digest: str) -> str:
-        """Return a trigger with this label in front, in the words of its first release."""
-        subject, colon, action = self.text.rpartition(": ")
-        first = StepLabel(self.name, self.machine, f"{subject}{colon}{FIRST_WORDS.get(action, action)}")
-        return first.on(digest)
-
     @classmethod
     def of(cls, command: str) -> StepLabel | None:
-        """Return the label in front of a command, in the names and words of this version; None without a label."""
+        """Return the label in front of a command; None without a label."""
         if written := _WRITTEN.match(command):
-            return cls._written(*map(_unquoted, written.groups()))
+            return cls(*map(_unquoted, written.groups()))
         tokens = shlex.shlex(command, posix=True, punctuation_chars=True)
         tokens.whitespace_split = True
         try:
@@ -63,12 +48,7 @@ class StepLabel:
             return None
         if first != _NO_OP or end != _END.strip() or name is None or machine is None or text is None:
             return None
-        return cls._written(name, machine, text)
-
-    @classmethod
-    def _written(cls, name: str, machine: str, text: str) -> StepLabel:
-        subject, colon, action = text.rpartition(": ")
-        return cls(current_name(name), machine, f"{subject}{colon}{_NEW_WORDS.get(action, action)}")
+        return cls(name, machine, text)
 
 
 def _unquoted(word: str) -> str:

@@ -33,7 +33,6 @@ from components.roles.program import Program, program
 from components.steps.command import LOCAL, REMOTE, CommandResource, Options
 from components.steps.command_line import TIME_LIMIT_SECONDS, command, render_request, render_whole, whole_command
 from components.steps.composition import Script
-from components.steps.former_names import former_names
 from components.steps.label import StepLabel
 from components.steps.last_answers import last_answer
 from components.steps.results import Answer
@@ -248,7 +247,6 @@ class Step:
                 parent=parent,
                 depends_on=depends_on,
                 deleted_with=machine.deleted_with,
-                former_names=former_names(name),
                 # stderr stays plain for people to read. No script writes a secret there; a test checks that.
                 secret_outputs=["stdout"] if hidden else [],
                 # A measurement has nothing to undo, and the old result must not outlive a failed new one.

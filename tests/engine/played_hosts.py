@@ -23,7 +23,6 @@ from typing import Any
 import asyncssh
 import yaml
 
-from components.steps.former_names import current_name
 from components.steps.label import StepLabel
 from tests.unit.recorded import AUTHORITIES, AUTHORITY, LEAVE_KEY, certificate_of, promised_gpus, tailnet_address
 
@@ -115,13 +114,13 @@ def _answer(name: str, stdin: str, host_key: str) -> dict[str, Any]:
         },
         "head": {
             **{"slurm_version": "24.11.5", "own_file_system": True, "user_limits": "none", "left_groups": []},
-            **{"authority": AUTHORITY, "leave_key": LEAVE_KEY},  # as release 0.1.0 needs them
+            **{"authority": AUTHORITY, "leave_key": LEAVE_KEY},
         },
         "register": {"certificate": certificate_of(node), "authorities": AUTHORITIES},
         "node": {"slurm_version": "24.11.5"},
         "services": {},
     }
-    return answers[current_name(name).rpartition("-")[2]]
+    return answers[name.rpartition("-")[2]]
 
 
 async def _serve(count: int) -> None:

@@ -122,16 +122,6 @@ def test_a_backends_url_means_the_folder_that_it_means_to_the_cli(
     assert backend_folder(url) == (expected or None)
 
 
-def test_a_state_that_an_earlier_version_kept_at_a_relative_url_is_not_made_a_second_time(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PULUMI_BACKEND_URL", "file://./state")
-    workspace = Workspace(home, "dev", home / "Pulumi.dev.yaml", tmp_path / "root")
-    (workspace.folder / "state" / ".pulumi").mkdir(parents=True)
-    with pytest.raises(CliError, match=f"mv {workspace.folder}/state/.pulumi {home}/state/"):
-        workspace.prepare()
-
-
 HERE = socket.gethostname()
 TOLD = (
     "error: the stack is currently locked by 1 lock(s). Either wait for the other process(es) to end or delete the "

@@ -36,8 +36,7 @@ NO_REQUEST = 75
 # Optional services get a lower priority than nodes' steps on this host, slurmctld, the share and jobs.
 SERVICES_LOCK = "tailrack-services"
 _SERVICES_PRIORITY = 5
-# Folders that users read. A step of an earlier release may have made them with a login's umask. Secret files and
-# folders in them have their own modes.
+# Folders that users read. Secret files and folders in them have their own modes.
 _OPEN_FOLDERS = (STATE_DIR, "/etc/tailrack", "/usr/local/lib/tailrack")
 
 

@@ -13,8 +13,6 @@ REASON = "tailrack-reason.service"
 DEEP_CHECK_SETTINGS = "/etc/tailrack/deep-check.json"
 GPU_FINDINGS = str(FINDINGS)
 DEEP_CHECK_UNITS = ("tailrack-deep-check.timer", "tailrack-deep-check.service")
-# It contained the benchmark check in earlier releases.
-_DEEP_CHECK_FOLDER = f"{LIB}/deep-check"
 _HEALTH_CHECK = "/usr/local/sbin/tailrack-nhc"
 _PRIVATE_JOBS = "/run/tailrack-private/jobs"
 
@@ -39,11 +37,5 @@ def remove_health() -> None:
 def remove_deep_check() -> None:
     """Remove the benchmark check. Its records of nodes stay, in case the check is turned on again."""
     systemd.retire(*DEEP_CHECK_UNITS)
-    remove_earlier_deep_check()
     for path in ("/usr/local/sbin/tailrack-deep-check", DEEP_CHECK_SETTINGS, GPU_FINDINGS):
         files.remove(path)
-
-
-def remove_earlier_deep_check() -> None:
-    """Remove the files of earlier releases."""
-    files.remove_folder(_DEEP_CHECK_FOLDER)

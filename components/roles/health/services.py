@@ -11,7 +11,6 @@ from components.roles.health.remove import (
     DEEP_CHECK_SETTINGS,
     DEEP_CHECK_UNITS,
     remove_deep_check,
-    remove_earlier_deep_check,
 )
 
 
@@ -27,7 +26,6 @@ def services(step: Step, values: DeepCheckSettings) -> None:
     if not values.head_deep_check:
         remove_deep_check()
         return
-    remove_earlier_deep_check()
     files.make_folder(RECORDS, 0o700)
     files.write(DEEP_CHECK_SETTINGS, values.head_deep_check, 0o600)
     systemd.reload(*DEEP_CHECK_UNITS)

@@ -20,9 +20,7 @@ def machine(step: Step) -> None:
     if not files.exists(NAME_BEFORE):
         files.write(NAME_BEFORE, gethostname())
     files.write(NODE_NAME, step.host)
-    # An earlier version used the machines' tag. Users must be able to read names; other files here have their own
-    # modes.
-    files.remove(f"{STATE_DIR}/tailnet-tag")
+    # Users must be able to read names; other files here have their own modes.
     files.make_folder(STATE_DIR, 0o711)
     if files.is_folder("/etc/cloud"):
         files.write(CLOUD_CONF, "preserve_hostname: true")

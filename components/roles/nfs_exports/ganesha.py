@@ -39,7 +39,6 @@ def ensure_ganesha(path: str) -> None:
         set_aside(GANESHA_FILE)
     elif files.is_plain(GANESHA_FILE) and not ganesha_is_ours():
         run("cp", "-p", GANESHA_FILE, BEFORE)
-    files.remove(f"{UNIT_FOLDER}/tailrack.conf")  # of an earlier version
     # The package does not restart a killed server, without which every node hangs.
     systemd.keep_running(f"{SERVER}.service")
     systemd.reload_stale()

@@ -74,10 +74,7 @@ def node(step: Step, values: ShareOfHead) -> None:
         note("the mounted share is lost with its server: mounting it again")
         run("umount", "-l", mount)
         run("systemctl", "stop", automount_name, mount_name)
-    elif sources == [share]:
-        # Jobs may be using it: change the flags of an earlier release's mount in place.
-        run("mount", "-i", "-o", "remount,bind,nosuid,nodev", mount)
-    elif sources:
+    elif sources and sources != [share]:
         run("systemctl", "stop", automount_name, mount_name)
     systemd.enable(automount_name)
     if not systemd.is_active(automount_name):

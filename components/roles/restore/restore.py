@@ -61,7 +61,6 @@ def restore(step: Step, values: RestoreValues) -> None:
             files.rename(f"{_TREE}/age", RESTORED_AGE)
         files.rename(f"{_TREE}/whole", RESTORED)
         files.remove_folder(RESTORING)
-    # A head node that an earlier version restored has no such file.
     made, age = map(int, (files.read(RESTORED_AGE) or "0 0").split())
     step.result("restored_made", made)
     step.result("restored_age", max(age, 0))

@@ -139,9 +139,6 @@ def _install_units(host: str, values: ComputeValues) -> bool:
     changed = files.write(f"{systemd.UNITS}/{_UNIT}.d/tailrack.conf", _slurmd_unit(host, values))
     systemd.write_restart("slurmd.service")
     requeue_jobs_at_shutdown(host, seconds_to_save(values.slurm_save_seconds, values.node_spot), values.slurm_save_jobs)
-    # Its name before version 0.1.
-    systemd.retire("tailrack-known.service")
-    files.remove("/usr/local/sbin/tailrack-known")
     systemd.reload(_UNIT, _WATCHDOG, _SHUTDOWN)
     systemd.enable(_UNIT, _WATCHDOG, _SHUTDOWN)
     return changed

@@ -15,7 +15,7 @@ from components.node.step.kept import keep
 from components.node.step.step import STATE_DIR, Step
 from components.node.waiting import wait_until
 from components.roles.firewall.hold import HeldPorts, hold_ports
-from components.roles.slurm import controller, own_keys
+from components.roles.slurm import controller
 from components.roles.slurm.folder import CONTROLLER_STATE, give_slurm_state
 from components.roles.slurm.foreign_files import set_foreign_slurm_aside
 from components.roles.slurm.jobs import clear_jobs
@@ -77,7 +77,6 @@ def head(step: Step, values: HeadValues) -> None:
     """Start slurmctld with the files, or make it read them again."""
     refuse_another_cluster_name(step, values.slurm_slurm_conf)
     _refuse_partitions_of_pools(values.slurm_slurm_conf)
-    own_keys.refuse_unprepared_members(values.slurm_slurm_conf)
     # Installing a built release may have created Slurm's account after the ports were last held.
     hold_ports(step, values)
     set_foreign_slurm_aside()
@@ -102,9 +101,6 @@ def head(step: Step, values: HeadValues) -> None:
     # From now on, members' steps add to these files.
     files.remove_folder(BASE)
     files.rename(_OFFERED, BASE)
-    # Its name before version 0.1.
-    systemd.retire("tailrack-forget.timer", "tailrack-forget.service")
-    files.remove("/usr/local/sbin/tailrack-forget")
     keep("expire", values.head_expire_plan, values.head_expire_values, values.slurm_expire_command)
     systemd.enable("tailrack-expire.timer", now=True)
     step.result("slurm_version", run("slurmctld", "-V").split()[1])

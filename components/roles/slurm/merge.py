@@ -13,7 +13,6 @@ from components.roles.slurm.paths import MEASURE_PARTITION, NODES, POOLS, SERVIC
 
 Parts = Mapping[str, Mapping[str, str]]
 
-_OLD_GRES = "gres.conf"
 # A site's comment (fragment.py): its nodes are not in partition `all`.
 _OUTSIDE_ALL = re.compile(r"^# Not in partition all: (\S+)$", re.MULTILINE)
 # A site's comment: its nodes are pods, without or with a network that they have in common.
@@ -22,7 +21,7 @@ _SITE_NODE_SETS = re.compile(r"^NodeSet=(site-\S+) ", re.MULTILINE)
 _NODES = re.compile(r"^PartitionName=\S+ Nodes=(\S+) ")
 _ALL = "PartitionName=all Nodes=ALL "
 _ABOUT_POOLS = ("placeholders", "kept", "memory", "gpu_cpus")
-_ABOUT_NODES = ("site", "profile", "fabric", "memory", "gpu_cpus", "gres", _OLD_GRES)
+_ABOUT_NODES = ("site", "profile", "fabric", "memory", "gpu_cpus")
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def merged(base: str) -> dict[str, str]:
 def _merge(name: str, text: str, additions: Additions, profiles: Collection[str]) -> str:
     """Return one file. `profiles`: those of the machines, if each has its own keys."""
     if name == "gres.conf":
-        return _gres_conf(text, additions.nodes)
+        return text
     if name == "topology.conf":
         # Each node's fabric (fabric/fabric.py) is a comment for that node; Slurm delivers it with the file.
         fabrics = (part["fabric"].rstrip("\n") for part in additions.nodes.values() if "fabric" in part)
@@ -184,14 +183,3 @@ def _of_partition(line: str, smallest: Mapping[str, int]) -> int:
     if not line.startswith("PartitionName=") or not node_sets:
         return 0
     return min((smallest[name] for name in node_sets[1].split(",") if name in smallest), default=0)
-
-
-def _gres_conf(text: str, nodes: Parts) -> str:
-    """Return gres.conf, which includes each machine's own file (join.py).
-
-    Nodes from before version 0.1 have no such file: while one is a member, return all lines.
-    """
-    if not any(_OLD_GRES in part for part in nodes.values()):
-        return text
-    own = [line for line in text.split("\n") if not line.startswith("Include ")]
-    return "\n".join([*own, *_lines(part.get(name, "") for part in nodes.values() for name in (_OLD_GRES, "gres"))])

@@ -38,7 +38,6 @@ class NodeFiles:
 def write_node(node: NodeFiles) -> None:
     """Write the part. Raises Failure if another stack has a node of this name."""
     Owners(node.pool_owner).refuse_node_of_another(node.node_name)
-    # The profile first: a member without one is of an earlier release (own_keys.py).
     texts = {"profile": node.node_profile}
     # The pool of a placeholder has the rest, so that a machine that comes or goes changes no file of slurmctld's.
     texts |= {"site": node.node_site} if is_placeholder(node.node_name) else _texts(node)

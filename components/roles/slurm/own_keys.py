@@ -1,17 +1,12 @@
 """Let slurm.conf and cgroup.conf include each machine's own file (machine_keys.py), if the machines differ.
 
-A machine without that file could not read slurm.conf. Each machine writes it in its join, before the head node has its
-profile here; nodes of a stack that an earlier release set up last have none. While there are such nodes, slurm.conf
-stays as it is, and register.py refuses nodes that cannot run with it.
+Each machine writes its file in its join, before the head node has its profile here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from components.node import files
-from components.node.failure import Failure
-from components.roles.slurm.paths import NODES
 from components.roles.slurm.profiles import (
     CGROUPS,
     KEYS,
@@ -35,7 +30,7 @@ def own_profiles(slurm_conf: str, nodes: Parts) -> frozenset[str]:
     """Return the profiles of machines that need their own files; none if slurm.conf has the keys of all machines."""
     profiles = frozenset(part["profile"].strip() for part in nodes.values() if "profile" in part)
     common = _profile_of(slurm_conf)
-    return frozenset() if not common or profiles <= {common} or _unprepared(nodes) else profiles
+    return frozenset() if not common or profiles <= {common} else profiles
 
 
 def with_own_keys(slurm_conf: str, profiles: Collection[str]) -> str:
@@ -57,35 +52,6 @@ def with_own_keys(slurm_conf: str, profiles: Collection[str]) -> str:
 def without_own_keys(lines: list[str]) -> list[str]:
     """Return lines that roles add to slurm.conf, without the keys that each machine has in its own file."""
     return [line for line in lines if not _is_own(line)]
-
-
-def refuse_unprepared(host: str, slurm_conf: str, profile: str) -> None:
-    """Raise Failure if a machine of a profile cannot join, because other nodes cannot have their own files yet.
-
-    slurm_conf   the cluster's
-    """
-    if profile == CGROUPS.name or _profile_of(slurm_conf) != CGROUPS.name:
-        return
-    nodes = {name: part for name, part in files.read_parts(NODES, ["site", "profile", "owner"]).items() if name != host}
-    if names := _unprepared(nodes):
-        pools = ", ".join(sorted({nodes[name].get("owner", "").strip() for name in names} - {""}))
-        raise Failure(
-            f"cgroups cannot confine jobs on {host}, and an earlier release of tailrack set up nodes that cannot be in "
-            f"one cluster with such a machine: {', '.join(names)}",
-            f"run up of {f'the pools {pools}' if pools else 'this stack'} with this release first",
-        )
-
-
-def refuse_unprepared_members(slurm_conf: str) -> None:
-    """Raise Failure if the present nodes cannot run with the cluster's new slurm.conf."""
-    for host, part in files.read_parts(NODES, ["profile"]).items():
-        if "profile" in part:
-            refuse_unprepared(host, slurm_conf, part["profile"].strip())
-
-
-def _unprepared(nodes: Parts) -> list[str]:
-    """Return the names of members without a profile, and so without their own files."""
-    return sorted(name for name, part in nodes.items() if "site" in part and "profile" not in part)
 
 
 def _profile_of(slurm_conf: str) -> str:

@@ -11,7 +11,7 @@ from components.node.log import note
 from components.node.run import attempt, run
 from components.node.step.step import Step
 from components.node.waiting import wait_until
-from components.roles.slurm import controller, own_keys
+from components.roles.slurm import controller
 from components.roles.slurm.elastic_state import is_placeholder
 from components.roles.slurm.jobs import clear_jobs
 from components.roles.slurm.node_files import NodeFiles, node_folder, write_node
@@ -48,7 +48,6 @@ class NodeName:
 
 def register(step: Step, values: NodeAndAddress) -> None:
     """Add the node."""
-    own_keys.refuse_unprepared(values.node_name, files.read(f"{BASE}/slurm.conf") or "", values.node_profile)
     # Before the lock, so that the step that has it takes this node's files along.
     write_node(values)
     step.take_lock()

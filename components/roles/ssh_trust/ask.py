@@ -4,7 +4,7 @@
     255                                 the node did not answer, or has no such answer for this head node
 
 Nodes already trust the cluster's authority. The key is created for this request, or for the same request to all nodes,
-and signed for minutes, so no key can be stolen, and a node of an earlier version ignores it.
+and signed for minutes, so no key can be stolen.
 """
 
 from __future__ import annotations

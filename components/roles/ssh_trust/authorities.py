@@ -56,7 +56,7 @@ def is_sound(text: str) -> bool:
 
 
 def number() -> int:
-    """Return the number of the current list; 0 without one, and for the single key of an earlier version."""
+    """Return the number of the current list; 0 without one."""
     first = re.fullmatch("# ([0-9]+)", next(iter(files.lines(AUTHORITIES)), ""))
     return int(first[1]) if first else 0
 

@@ -7,7 +7,6 @@ from components.node.run import attempt
 from components.node.step.step import Step
 from components.roles.ssh_trust import sshd
 from components.roles.ssh_trust.machine import OWN_CONF
-from components.roles.ssh_trust.node import ROOTS_KEYS, forget_old_key
 
 _FILES = (
     "/usr/local/sbin/tailrack-sign",
@@ -30,10 +29,6 @@ def leave(step: Step) -> None:
     """Remove the files first: systemd may fail."""
     for path in _FILES:
         files.remove(path)
-    forget_old_key()
-    # The file is blank if the cluster created it.
-    if not (files.read(ROOTS_KEYS) or "").strip():
-        files.remove(ROOTS_KEYS)
     systemd.retire(*(f"tailrack-{name}.{kind}" for name in ("sign", "certificate") for kind in ("timer", "service")))
     if files.exists(OWN_CONF):
         # Open sessions continue, including the head node's.

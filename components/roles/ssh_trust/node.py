@@ -14,7 +14,6 @@ from components.roles.ssh_trust import authorities, sshd
 from components.roles.ssh_trust.authorities import LEAVE_KEY_FILE, LEAVE_PROGRAM
 from components.roles.ssh_trust.trust import ensure_timer, show_certificate, trust_authorities
 
-ROOTS_KEYS = "/root/.ssh/authorized_keys"
 _CONF = "/etc/ssh/sshd_config.d/tailrack-leave.conf"
 
 
@@ -52,8 +51,7 @@ def let_the_head_ask(step: Step, values: NodeValues) -> None:
     """Accept requests of the head node.
 
     The keys are in a separate file and are the only way for the head node's address to become root: one key for
-    leaving, and certificates for tailrack-ask. They are separate because a node of an earlier version leaves on any use
-    of its key.
+    leaving, and certificates for tailrack-ask.
     """
     write_leave_program(values.node_leave_plan, values.node_leave_values, values.ssh_trust_leave_command)
     trust_authorities(values.node_authorities)
@@ -62,17 +60,11 @@ def let_the_head_ask(step: Step, values: NodeValues) -> None:
     if files.write(_CONF, _LOGIN.format(address=values.head_address)):
         sshd.reload_valid()
     _require_heard(step.host, values.head_address)
-    forget_old_key()
 
 
 def write_leave_program(plan: str, values: str, command: str) -> None:
     """Write the program with which the machine leaves, and its plan and values."""
     files.write_all([File(f"{PLANS}/leave.json", f"{plan}\n{values}"), File(LEAVE_PROGRAM, command, 0o755)])
-
-
-def forget_old_key() -> None:
-    """Remove the head node's key from the file in which an earlier version stored it."""
-    files.remove_lines(ROOTS_KEYS, lambda line: line.endswith(" tailrack-leave"))
 
 
 _LOGIN = f"""# Written by tailrack: the head node may run tailrack-leave and tailrack-answer, and nothing else as root.

@@ -125,9 +125,6 @@ class Turn:
 
 def turn_to(step: Step, turn: Turn) -> None:
     """Begin or continue a change to the config's generation. Late members are waited for at the step's end."""
-    if not files.exists(GENERATION):
-        # Earlier versions never replaced the authority.
-        files.write(GENERATION, "1")
     if not generation():
         files.write(GENERATION, turn.generation)
     if not turn.proceed():

@@ -7,9 +7,6 @@ from components.node.install import FOLDER
 from components.node.step.step import Step
 from components.roles.tailrack_command.command import COMMAND
 
-# In the text of earlier releases.
-_PACKED = "of tailrack, and the modules"
-
 
 def leave(step: Step) -> None:
     """Remove it."""
@@ -19,5 +16,5 @@ def leave(step: Step) -> None:
 def remove_command() -> None:
     """Remove the command if it is tailrack's own."""
     text = files.read(COMMAND) or ""
-    if f"{FOLDER}/" in text or _PACKED in text:
+    if f"{FOLDER}/" in text:
         files.remove(COMMAND)

@@ -53,7 +53,7 @@ def test_a_new_user_is_one_line_on_every_machine_and_no_secret_is_among_them(bui
         (stdin(A="one"), stdin(A="two"), ["# a", "- one", "+ two"]),
         (stdin(A="it's\nso\nend"), stdin(A="it's\nnot\nend"), ["# a", "- so", "+ not"]),
         (stdin(), stdin(A="x"), ["# a", "+ x"]),
-        # A header of shell assignments, which release 0.1 sent.
+        # No request.
         ({"stdin": "A=one\n#!/bin/bash\n"}, stdin(A="one"), [ANOTHER]),
         (stdin(A="1"), {"stdin": UNKNOWN}, ["# with values that are unknown until earlier steps have run"]),
         (stdin(A="1"), {"stdin": "[secret]"}, ["# its input becomes, or was, a secret"]),

@@ -98,12 +98,6 @@ def test_a_head_that_computes_is_a_compute_node_too(folder: Path) -> None:
     assert [node.compute for node in config.nodes()] == [True, True]
 
 
-def test_the_text_by_which_earlier_versions_accepted_the_risk_of_a_head_node_that_computes_is_still_read() -> None:
-    raw = yaml.safe_load(LAB)
-    raw["head"] |= {"compute": "root-of-any-node-is-root-here"}
-    assert parse(raw, base_dir=Path()).head.compute is True
-
-
 def test_what_is_left_out_has_its_documented_default(folder: Path) -> None:
     config = parse(yaml.safe_load(LAB), base_dir=folder)
     assert config.users[0].gid == 6001

@@ -6,15 +6,13 @@ from components.node.step.step import Step
 from components.roles.sll.leave import leave
 from tests.unit.shell import Shell, role_header, script_of
 
-COMMAND, READER = "/usr/local/bin/sll", "/usr/local/lib/tailrack/live-reader"
+COMMAND = "/usr/local/bin/sll"
 
 
 def test_nothing_of_it_stays_where_the_cluster_leaves_and_nobody_elses_sll_goes(shell: Shell) -> None:
     shell.stub("systemctl")
-    shell.write(READER, "of before")
     assert shell.step(script_of("sll", "services"), role_header("sll")).returncode == 0
     assert shell.path(COMMAND).stat().st_mode & 0o777 == 0o755
-    assert not shell.path(READER).exists()
     for ours in (True, False):
         if not ours:
             shell.write(COMMAND, "#!/bin/sh\nsomebody else's\n")

@@ -401,13 +401,6 @@ def test_each_machine_includes_the_line_of_its_own(handed_over: Handed) -> None:
     assert handed_over(LARGE)["gres.conf"].splitlines()[1:] == ["Include /etc/tailrack/gres.conf"]
 
 
-def test_while_a_node_of_an_earlier_version_has_no_file_all_lines_are_the_head_nodes(shell: Shell) -> None:
-    shell.write("var/lib/tailrack/slurm/nodes/old/gres.conf", "NodeName=old Name=gpu Type=h200 File=/dev/nvidia0\n")
-    told = on_the_head(shell, LARGE)["gres.conf"]
-    assert "Include" not in told
-    assert [line["NodeName"] for line in lines(told)] == ["c1", "c2", "dgx1", "dgx2", "dgx4", "old"]
-
-
 def test_a_site_is_a_switch_and_the_tailnet_is_above_them(handed_over: Handed) -> None:
     assert lines(handed_over(LARGE)["topology.conf"]) == [
         {"SwitchName": "cloud", "Nodes": "c1,c2"},

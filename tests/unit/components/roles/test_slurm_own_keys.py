@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from components.node.failure import Failure
 from components.roles.slurm.machine_keys import machine_keys, needs_cgroups
 from components.roles.slurm.merge import merged
-from components.roles.slurm.own_keys import refuse_unprepared, refuse_unprepared_members
 from components.roles.slurm.profiles import CGROUPS, PROCESSES, Profile
 from tests.unit.components.roles.test_slurm import LARGE, SMALL, Model, header_of_join, join, on_the_head
 from tests.unit.configs import RawConfig
@@ -76,44 +74,6 @@ def test_slurm_conf_is_as_before_once_the_last_differing_node_has_gone(shell: Sh
     assert INCLUDE in again(shell)["slurm.conf"]
     folder.rename(shell.path("/gone"))
     assert again(shell)["slurm.conf"] == uniform.rstrip("\n")
-
-
-def test_no_machine_gets_its_own_keys_while_one_of_an_earlier_release_has_no_file(shell: Shell) -> None:
-    shell.write("var/lib/tailrack/slurm/nodes/old/site", "rack\n")
-    assert "Include" not in mixed(shell, LARGE)["slurm.conf"]
-    # A node that is joining, and has no place yet.
-    shell.path("var/lib/tailrack/slurm/nodes/old/site").rename(shell.path("var/lib/tailrack/slurm/nodes/old/fabric"))
-    assert INCLUDE in again(shell)["slurm.conf"]
-
-
-def test_a_machine_without_cgroups_is_refused_while_nodes_of_an_earlier_release_are_there(shell: Shell) -> None:
-    conf = LARGE.own_files["slurm.conf"]
-    shell.write("var/lib/tailrack/slurm/nodes/old/site", "rack\n")
-    shell.write("var/lib/tailrack/slurm/nodes/old/owner", "\n")
-    with shell.here():
-        refuse_unprepared("c9", conf, "cgroups")
-        refuse_unprepared("c9", SMALL.own_files["slurm.conf"], "processes")
-        refuse_unprepared("old", conf, "processes")
-        with pytest.raises(Failure) as failure:
-            refuse_unprepared("c9", conf, "processes")
-    assert "cgroups cannot confine jobs on c9" in failure.value.reason
-    assert "one cluster with such a machine: old" in failure.value.reason
-    assert failure.value.remedy == "run up of this stack with this release first"
-    shell.write("var/lib/tailrack/slurm/nodes/old/owner", "burst\n")
-    with shell.here(), pytest.raises(Failure) as failure:
-        refuse_unprepared("c9", conf, "processes")
-    assert failure.value.remedy == "run up of the pools burst with this release first"
-
-
-def test_a_head_node_that_gets_cgroups_is_refused_while_its_nodes_could_not_follow(shell: Shell) -> None:
-    join(shell, SMALL.nodes[0])
-    conf = LARGE.own_files["slurm.conf"]
-    with shell.here():
-        refuse_unprepared_members(conf)
-        shell.write("var/lib/tailrack/slurm/nodes/old/site", "rack\n")
-        refuse_unprepared_members(SMALL.own_files["slurm.conf"])
-        with pytest.raises(Failure, match="cgroups cannot confine jobs on head"):
-            refuse_unprepared_members(conf)
 
 
 def test_keys_of_the_user_are_the_same_on_all_machines_and_in_no_own_file(shell: Shell) -> None:
