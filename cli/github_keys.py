@@ -6,11 +6,7 @@ after a yes, `up` uses only recorded ones, and a later change at GitHub has no e
 
 from __future__ import annotations
 
-import http.client
-import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +24,7 @@ from cli.stack_config.stack_file import read_stack_file
 from components.roles.user_keys.settings import is_github_name
 from components.settings.problems import shown
 from components.settings.ssh_keys import UsersKey
+from stacks.http_client import ApiError, call
 
 GITHUB = "https://github.com"
 LIMIT = 15  # seconds for each user
@@ -114,15 +111,19 @@ def _read(account: Account) -> Account:
     """Return the account with its keys at GitHub."""
     present, left_out = [], []
     try:
-        answer = _fetch(f"{GITHUB}/{urllib.parse.quote(account.name, safe='')}.keys")
-        lines = [line for line in answer.splitlines() if line.strip()]
+        url = f"{GITHUB}/{urllib.parse.quote(account.name, safe='')}.keys"
+        # A redirect could lead to another account's keys; `call` follows none.
+        answer = call("GET", url, {"Accept": "text/plain"}, name="GitHub", seconds=LIMIT, most=MOST_BYTES)
+        lines = [line for line in answer.decode("ascii").splitlines() if line.strip()]
         if len(lines) > MOST_KEYS:
             raise ValueError(f"GitHub shows more than {MOST_KEYS} keys")
-    except urllib.error.HTTPError as error:
-        problem = "has no such account" if error.code == 404 else f"answers with status {error.code}"
+    except ApiError as error:
+        if error.status < 300:
+            return replace(account, error=f"cannot read the keys: {error}")
+        problem = "has no such account" if error.status == 404 else f"answers with status {error.status}"
         return replace(account, error=f"GitHub {problem}")
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        return replace(account, error=f"cannot read the keys: {getattr(error, 'reason', None) or error or 'no answer'}")
+    except ValueError as error:
+        return replace(account, error=f"cannot read the keys: {error}")
     for line in lines:
         key = " ".join(line.split()[:2])
         try:
@@ -132,28 +133,6 @@ def _read(account: Account) -> Account:
             context = error.errors(include_url=False)[0].get("ctx", {})
             left_out.append(f"{line.split()[0][:40]} {context.get('problem', 'is too long')}")
     return replace(account, present=tuple(dict.fromkeys(present)), left_out=tuple(left_out))
-
-
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect ends in an error: it could lead to another account's keys."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-def _fetch(url: str) -> str:
-    """Return a text of at most MOST_BYTES, within LIMIT seconds. Raises OSError, HTTPException or ValueError."""
-    end = time.monotonic() + LIMIT
-    opener = urllib.request.build_opener(_NoRedirects)
-    parts = b""
-    with opener.open(urllib.request.Request(url, headers={"Accept": "text/plain"}), timeout=LIMIT) as answer:  # noqa: S310
-        while part := answer.read1(4096):
-            parts += part
-            if len(parts) > MOST_BYTES:
-                raise ValueError(f"the answer has more than {MOST_BYTES} bytes")
-            if time.monotonic() > end:
-                raise ValueError(f"the answer takes more than {LIMIT} s")
-    return parts.decode("ascii")
 
 
 def _lines(account: Account) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Rent machines from clouds by their HTTP APIs: clients, and programs that rent and return. Standard library only.
+"""Rent machines from clouds by their HTTP APIs: clients, and programs that rent and return.
 
-The programs run where you create and destroy the stack, also without the packages of tailrack (`python3 -m ...`).
+The programs run where you create and destroy the stack (`python3 -m ...`), with the package `requests` alone.
 """

@@ -18,11 +18,13 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from stacks.rental.api import ApiError
-from stacks.rental.cloud import GONE, Cloud
+from stacks.http_client import ApiError, use_packages
+from stacks.rental.cloud import GONE, Cloud, Instance
 from stacks.rental.clouds import account
-from stacks.rental.machine import Clock, RentalError, end, explain
+from stacks.rental.machine import LONGEST_PAUSE, Clock, RentalError, end, explain
 
+# Seconds after which a launch that was in progress shows in the list: the limit of a call, and the list's delay.
+SETTLE_SECONDS = 75.0
 # pulumi-command passes the resource's last output in these.
 _LAST, _ENDED = "PULUMI_COMMAND_STDOUT", "all machines of the stack"
 
@@ -35,12 +37,18 @@ def up(cloud: Cloud, public_key: str, last: Mapping[str, Any]) -> dict[str, str]
 
 def down(cloud: Cloud, owner: str, clock: Clock = Clock()) -> int:  # noqa: B008 - immutable
     """End the rent of all machines of an owner, remove its key, and return the number of machines."""
-    ended = end(
-        cloud,
-        lambda: [one for one in cloud.instances() if one.state != GONE and one.is_of(owner)],
-        _ENDED,
-        clock,
-    )
+
+    def mine() -> list[Instance]:
+        return [one for one in cloud.instances() if one.state != GONE and one.is_of(owner)]
+
+    # An `up` that was killed may still have a launch in progress, and a list may lack a new machine: no list counts
+    # before several in a row have been empty.
+    ended = end(cloud, mine, _ENDED, clock)
+    until = clock.now() + SETTLE_SECONDS
+    while clock.now() < until:
+        clock.sleep(LONGEST_PAUSE)
+        if late := end(cloud, mine, _ENDED, clock):
+            ended, until = ended + late, clock.now() + SETTLE_SECONDS
     cloud.remove_key(key_name(owner))
     return ended
 
@@ -53,7 +61,7 @@ def key_name(owner: str) -> str:
 def main(action: str, text: str) -> int:
     """Run the action; return the exit status."""
     request: dict[str, Any] = json.loads(text)
-    last = json.loads(os.environ.get(_LAST) or "{}")
+    last: dict[str, Any] = json.loads(os.environ.get(_LAST) or "{}")
     cloud = account(request["cloud"], request["base_url"], request["api_key"])
     try:
         if action == "down":
@@ -68,4 +76,5 @@ def main(action: str, text: str) -> int:
 
 
 if __name__ == "__main__":
+    use_packages()
     sys.exit(main(sys.argv[1], sys.stdin.read()))

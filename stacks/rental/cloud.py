@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from stacks.rental.api import ApiError
+from stacks.http_client import ApiError
 
 # Tags of every machine, set by the call that rents it. With them it is found again if nothing else recorded it.
 OWNER, STACK, SITE, NODE = "tailrack:owner", "tailrack:stack", "tailrack:site", "tailrack:node"
 
 SSH_PORT = 22
 BOOTING, READY, GONE = "booting", "ready", "gone"
+MOST_PRICE = 1e9  # of an hour; neither NaN nor infinity is below it
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Offer:
 @dataclass(frozen=True)
 class Instance:
     """A rented machine. `state` is BOOTING, READY or GONE; a machine that is GONE costs nothing more.
+
+    A cloud's module names the states that are GONE: one that it does not know still costs money, and is BOOTING.
 
     port   of SSH at the address
     """
@@ -79,7 +82,7 @@ class Order:
 
 
 class NoCapacityError(Exception):
-    """The cloud has no such machine in this region now."""
+    """The cloud has no such machine in this region now: the cloud's sentence."""
 
 
 class QuotaError(Exception):
@@ -103,7 +106,10 @@ class Cloud(Protocol):
         """Return all types in all regions, with prices."""
 
     def rent(self, order: Order) -> str:
-        """Rent one machine and return its id. Raises NoCapacityError or QuotaError if the cloud refuses."""
+        """Rent one machine and return its id; empty if the cloud accepted the order and names no id.
+
+        Raises NoCapacityError or QuotaError if the cloud refuses.
+        """
 
     def end(self, ids: Sequence[str]) -> None:
         """End the rent of machines; those that are gone already are no error."""
@@ -125,9 +131,23 @@ def text(answer: Any, *path: str) -> str:
 def listed(answer: Any, name: str) -> list[dict[str, Any]]:
     """Return a list of an answer. Raises ApiError without one: a strange answer must not mean "no machines"."""
     items = answer.get(name) if isinstance(answer, dict) else None
-    if not isinstance(items, list):
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise ApiError(f"an answer of the cloud has no list {name}")
-    return mappings(items)
+    return items
+
+
+def machines(answer: Any, name: str) -> list[dict[str, Any]]:
+    """Return the machines in an answer. Raises ApiError if one has no id, with which its rent could be ended."""
+    items = listed(answer, name)
+    if not all(text(item, "id") for item in items):
+        raise ApiError(f"an answer of the cloud lists a machine without an id in {name}")
+    return items
+
+
+def amount(value: Any) -> float | None:
+    """Return a price in a JSON answer; None if it is no finite number."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if number and abs(value) < MOST_PRICE and value >= 0 else None
 
 
 def mappings(answer: Any) -> list[dict[str, Any]]:

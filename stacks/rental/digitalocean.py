@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from stacks.rental.api import Api, ApiError
+from stacks.http_client import ApiError
+from stacks.rental.api import Api
 from stacks.rental.cloud import (
     BOOTING,
-    GONE,
     NODE,
     OWNER,
     READY,
@@ -20,16 +20,19 @@ from stacks.rental.cloud import (
     Offer,
     Order,
     QuotaError,
+    amount,
     listed,
+    machines,
     mappings,
     text,
 )
 
 BASE_URL = "https://api.digitalocean.com/v2"
-# A droplet that is off costs money too.
-_STATES = {"new": BOOTING, "active": READY, "off": BOOTING}
+# A droplet that is off costs money too; one that is destroyed is not listed.
+_STATES = {"active": READY}
 # The API has no codes for these refusals, only a message with status 422.
-_QUOTA, _NO_CAPACITY = re.compile(r"droplet limit", re.I), re.compile(r"unavailable|not available|capacity", re.I)
+_QUOTA = re.compile(r"droplet limit", re.I)
+_NO_CAPACITY = re.compile(r"^(?!.*\bimage\b).*(unavailable|not available|capacity)", re.I)
 _DOT = "_dot_"  # tags have no dots
 _MOST_PAGES = 100
 
@@ -44,15 +47,15 @@ class DigitalOcean:
 
     def instances(self) -> list[Instance]:
         """Return the droplets of the account."""
-        return [_instance(item) for item in self._all("/droplets", "droplets")]
+        return [_instance(item) for item in machines({"droplets": [*self._all("/droplets", "droplets")]}, "droplets")]
 
     def offers(self) -> list[Offer]:
         """Return sizes with prices, in the regions that have them."""
         found = []
         for size in self._all("/sizes", "sizes"):
-            price, free = size.get("price_hourly"), size.get("available") is True
-            regions = [str(region) for region in size.get("regions") or ()] if free else []
-            kind, cost = text(size, "slug"), float(price) if isinstance(price, int | float) else None
+            free, regions = size.get("available") is True, size.get("regions")
+            regions = [str(region) for region in regions] if free and isinstance(regions, list) else []
+            kind, cost = text(size, "slug"), amount(size.get("price_hourly"))
             found += [Offer(kind, region, cost) for region in regions] or [Offer(kind, "", cost, available=False)]
         return found
 
@@ -73,7 +76,7 @@ class DigitalOcean:
             if error.status == 422 and _QUOTA.search(str(error)):
                 raise QuotaError(str(error)) from None
             if error.status == 422 and _NO_CAPACITY.search(str(error)):
-                raise NoCapacityError from None
+                raise NoCapacityError(str(error)) from None
             raise
 
     def end(self, ids: Sequence[str]) -> None:
@@ -129,15 +132,15 @@ def _tag(key: str, value: str) -> str:
 def _instance(item: dict[str, Any]) -> Instance:
     networks = item.get("networks")
     addresses = mappings(networks.get("v4")) if isinstance(networks, dict) else []
-    tags = [str(tag).replace(_DOT, ".") for tag in item.get("tags") or ()]
+    tags = [str(tag).replace(_DOT, ".") for tag in item["tags"]] if isinstance(item.get("tags"), list) else []
     price = item["size"].get("price_hourly") if isinstance(item.get("size"), dict) else None
     return Instance(
         id=text(item, "id"),
-        state=_STATES.get(text(item, "status"), GONE),
+        state=_STATES.get(text(item, "status"), BOOTING),
         type=text(item, "size_slug"),
         region=text(item, "region", "slug"),
         address=next((text(one, "ip_address") for one in addresses if text(one, "type") == "public"), ""),
-        price=float(price) if isinstance(price, int | float) else None,
+        price=amount(price),
         tags={
             key: tag[len(key) + 1 :] for key in (OWNER, STACK, SITE, NODE) for tag in tags if tag.startswith(f"{key}:")
         },

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stacks.rental.api import Api, ApiError
+from stacks.http_client import ApiError
+from stacks.rental.api import Api
 from stacks.rental.cloud import (
     BOOTING,
     GONE,
@@ -15,13 +16,15 @@ from stacks.rental.cloud import (
     Offer,
     Order,
     QuotaError,
+    amount,
     listed,
+    machines,
     mappings,
     text,
 )
 
 BASE_URL = "https://cloud.lambda.ai/api/v1"
-_STATES = {"booting": BOOTING, "active": READY, "unhealthy": READY}  # others are ended: preempted, terminating, ...
+_STATES = {"active": READY, "unhealthy": READY, "terminating": GONE, "terminated": GONE, "preempted": GONE}
 _NO_CAPACITY, _QUOTA = "instance-operations/launch/insufficient-capacity", "global/quota-exceeded"
 _UNKNOWN, _DUPLICATE = "global/object-does-not-exist", "global/duplicate"
 
@@ -36,13 +39,16 @@ class LambdaCloud:
 
     def instances(self) -> list[Instance]:
         """Return the machines of the account."""
-        return [_instance(item) for item in listed(self._api.get("/instances"), "data")]
+        return [_instance(item) for item in machines(self._api.get("/instances"), "data")]
 
     def offers(self) -> list[Offer]:
         """Return types with prices, available where the answer says so. It names no other regions."""
         types = self._api.get("/instance-types").get("data")
+        if not isinstance(types, dict):
+            raise ApiError("an answer of the cloud has no types of machines")
         found = []
-        for name, item in types.items() if isinstance(types, dict) else ():
+        for name, item in types.items():
+            item = item if isinstance(item, dict) else {}
             price = _price(item.get("instance_type"))
             regions = [text(region, "name") for region in mappings(item.get("regions_with_capacity_available"))]
             found += [Offer(name, region, price) for region in regions] or [Offer(name, "", price, available=False)]
@@ -64,12 +70,13 @@ class LambdaCloud:
             answer = self._api.once("POST", "/instance-operations/launch", body)
         except ApiError as error:
             if error.code == _NO_CAPACITY:
-                raise NoCapacityError from None
+                raise NoCapacityError(str(error)) from None
             if error.code == _QUOTA:
                 raise QuotaError(str(error)) from None
             raise
-        ids = answer.get("data", {}).get("instance_ids")
-        return str(ids[0]) if ids else ""
+        data = answer.get("data")
+        ids = data.get("instance_ids") if isinstance(data, dict) else None
+        return text({"id": ids[0]}, "id") if isinstance(ids, list) and ids else ""
 
     def end(self, ids: Sequence[str]) -> None:
         """Terminate machines. One by one: an unknown id rejects the whole call."""
@@ -103,14 +110,14 @@ class LambdaCloud:
 
 
 def _price(kind: Any) -> float | None:
-    cents = kind.get("price_cents_per_hour") if isinstance(kind, dict) else None
-    return cents / 100 if isinstance(cents, int) else None
+    cents = amount(kind.get("price_cents_per_hour")) if isinstance(kind, dict) else None
+    return None if cents is None else cents / 100
 
 
 def _instance(item: dict[str, Any]) -> Instance:
     return Instance(
         id=text(item, "id"),
-        state=_STATES.get(text(item, "status"), GONE),
+        state=_STATES.get(text(item, "status"), BOOTING),
         type=text(item, "instance_type", "name"),
         region=text(item, "region", "name"),
         address=text(item, "ip"),

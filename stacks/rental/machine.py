@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import socket
 import sys
 import time
@@ -25,7 +26,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stacks.rental.api import LONGEST_WAIT, ApiError
+from stacks.http_client import ApiError, use_packages
+from stacks.rental.api import LONGEST_WAIT
 from stacks.rental.cloud import (
     BOOTING,
     GONE,
@@ -97,7 +99,7 @@ class Rental:
                 )
             if machine := self._boot(found, tried):
                 return self._facts(machine, tried)
-        quota = False
+        quota, refusals = False, list[ApiError]()
         for offer in self._with_capacity(wanted, tried):
             try:
                 rented = self._rent(offer, tried)
@@ -106,11 +108,18 @@ class Rental:
                 tried.append(f"{offer}: {error}")
                 quota = True
                 continue
+            except ApiError as error:
+                if not error.refused or error.denied:
+                    raise
+                tried.append(f"{offer}: {error}")
+                refusals.append(error)
+                continue
             if rented and (machine := self._boot(rented, tried)):
                 return self._facts(machine, tried)
         raise RentalError(
             f"no machine for {self.node} at {self.cloud.title}: {'; '.join(tried)}; nothing is rented for it",
-            "run `make up` again later, or add a type or a region to `try`"
+            (" and ".join(dict.fromkeys(map(correction, refusals))) + ", or " if refusals else "")
+            + "run `make up` again later, or add a type or a region to `try`"
             + ", or raise max_price_per_hour" * any("max_price_per_hour" in reason for reason in tried)
             + ", or ask the cloud for a higher quota" * quota,
         )
@@ -173,16 +182,19 @@ class Rental:
             # Immediately before the call: after a long wait, the engine may be gone and a `destroy` be over.
             self._refuse_alone()
             try:
-                machine = self.cloud.rent(order)
-                return Instance(machine, BOOTING, offer.type, offer.region, price=offer.price)
-            except NoCapacityError:
-                tried.append(f"{offer}: no capacity")
+                if machine := self.cloud.rent(order):
+                    return Instance(machine, BOOTING, offer.type, offer.region, price=offer.price)
+                return self._accepted(offer)
+            except NoCapacityError as error:
+                tried.append(f"{offer}: no capacity" + (f" ({error})" if str(error) else ""))
                 return None
             except ApiError as error:
                 if error.too_soon and self.clock.now() < until:
                     # Not all nodes at the same moment.
                     self.clock.sleep(min(error.retry_after or QUEUE_PAUSE, LONGEST_WAIT) * random.uniform(1, 1.5))  # noqa: S311
                     continue
+                if error.accepted:
+                    return self._accepted(offer)
                 if not error.unclear:
                     raise
                 problem, unclear = str(error), unclear + 1
@@ -191,6 +203,18 @@ class Rental:
                 return found
         tried.append(f"{offer}: {problem}")
         return None
+
+    def _accepted(self, offer: Offer) -> Instance:
+        """Return the machine of an order that the cloud accepted without a readable id: never order it twice."""
+        for _ in range(MOST_MISSING):
+            self.clock.sleep(LIST_DELAY)
+            if found := self._found():
+                return found
+        raise RentalError(
+            f"{self.cloud.title} accepted the order of {offer} for {self.node}, and lists no machine with its tags",
+            f"look for {self.request['name']} in the cloud's console: if it is there, run `make up` again, which finds "
+            "it by its tags; if not, the same command rents another",
+        )
 
     def _refuse_alone(self) -> None:
         """Stop if the engine was killed: its next run finds the machine, and a `destroy` must not miss one."""
@@ -302,7 +326,30 @@ def explain(error: ApiError | RentalError, cloud: str, node: str, key: str) -> s
             f"{node}: {cloud} does not accept the API key for this call: {error}\n"
             f"next: {right}{command}, then `make up`\n"
         )
-    return f"{node}: {cloud}'s API failed: {error}\nnext: run the same command again\n"
+    step = f"{correction(error)}, then run" if error.refused else "run"
+    return f"{node}: {cloud}'s API failed: {error}\nnext: {step} the same command again\n"
+
+
+# The config's keys, by the words of clouds for them.
+_KEYS = {
+    "image": r"\bimage",
+    "private_key_file": r"ssh.?key|public.?key",
+    "tags": r"\btags?\b",
+    "region": r"region|data ?center",
+    "disk_gb or volume_gb": r"\b(disk|volume|storage)\b",
+    "type": r"\b(size|type|gpu|plan)\b",
+}
+
+
+def correction(error: ApiError) -> str:
+    """Return how to correct an order that a cloud refuses."""
+    sentence = str(error)
+    if error.status == 402 or re.search("payment|balance|billing", sentence, re.I):
+        return "settle the account's payment in the cloud's console"
+    keys = [key for key, words in _KEYS.items() if re.search(words, sentence, re.I)]
+    return (
+        f"correct `{'` or `'.join(keys[:1]) or 'image`, `type`, `region` or `tags'}` of the site or pool in the config"
+    )
 
 
 def _place(machine: Instance) -> str:
@@ -327,4 +374,5 @@ def main(action: str, text: str) -> int:
 
 
 if __name__ == "__main__":
+    use_packages()
     sys.exit(main(sys.argv[1], sys.stdin.read()))

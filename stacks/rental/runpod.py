@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
-from stacks.rental.api import Api, ApiError
+from stacks.http_client import ApiError
+from stacks.rental.api import Api
 from stacks.rental.cloud import (
     BOOTING,
     GONE,
@@ -23,7 +24,9 @@ from stacks.rental.cloud import (
     Offer,
     Order,
     QuotaError,
+    amount,
     listed,
+    machines,
     mappings,
     text,
 )
@@ -43,7 +46,7 @@ START = (
     "[ -x /workspace/.tailrack/boot ] && /workspace/.tailrack/boot & exec /start.sh'"
 )
 # A pod that has stopped or failed costs money too.
-_STATES = {"PROVISIONING": BOOTING, "STARTING": BOOTING, "RUNNING": READY, "EXITED": BOOTING, "ERROR": BOOTING}
+_STATES = {"RUNNING": READY, "TERMINATED": GONE}
 # These refusals have no code. RunPod's own tests match these sentences (runpod/containers, tests/runpod_smoke/pod.py).
 _NO_CAPACITY = re.compile(r"instances (currently )?available|does not have the resources|capacity", re.I)
 
@@ -58,7 +61,7 @@ class RunPod:
 
     def instances(self) -> list[Instance]:
         """Return the pods of the account, without those of its Instant Clusters."""
-        return [_instance(pod) for pod in listed(self._api.get("/pods"), "pods")]
+        return [_instance(pod) for pod in machines(self._api.get("/pods"), "pods")]
 
     def offers(self) -> list[Offer]:
         """Return types with prices in data centers. Only the call that rents says what Community Cloud has."""
@@ -97,9 +100,9 @@ class RunPod:
         except ApiError as error:
             # v1 answered 500 for no capacity; v2 answers 400.
             if error.status in (400, 500) and _NO_CAPACITY.search(str(error)):
-                raise NoCapacityError from None
-            # 402: no money. 400: a limit of the account, or another sentence for no capacity.
-            if error.status in (400, 402):
+                raise NoCapacityError(str(error)) from None
+            # A limit of the account, or another sentence for no capacity.
+            if error.status == 400:
                 raise QuotaError(str(error)) from None
             raise
 
@@ -151,8 +154,8 @@ def _most(gpu: Mapping[str, Any], cloud: str) -> int:
 
 def _price(gpu: Mapping[str, Any], cloud: str, count: int) -> float | None:
     prices = gpu.get("price")
-    price = prices.get(cloud) if isinstance(prices, dict) else None
-    return round(price * count, 4) if isinstance(price, int | float) else None
+    price = amount(prices.get(cloud)) if isinstance(prices, dict) else None
+    return None if price is None else round(price * count, 4)
 
 
 def _host_key(user_data: str) -> str:
@@ -162,19 +165,19 @@ def _host_key(user_data: str) -> str:
 
 
 def _whole(word: str) -> int:
-    return int(word) if word.isdecimal() else 0
+    return int(word) if word.isdecimal() and len(word) < 6 else 0
 
 
 def _instance(pod: dict[str, Any]) -> Instance:
     tags = dict(parse_qsl(text(pod, "env", TAGS)))
-    cost, port = pod.get("cost"), _whole(text(pod, "ssh", "direct", "port"))
+    port = _whole(text(pod, "ssh", "direct", "port"))
     return Instance(
         id=text(pod, "id"),
-        state=_STATES.get(text(pod, "status"), GONE),
+        state=_STATES.get(text(pod, "status"), BOOTING),
         type=_type(text(pod, "gpu", "id"), _whole(text(pod, "gpu", "count"))),
         region=tags.get(_REGION, ""),
         address=text(pod, "ssh", "direct", "host") if port else "",
         port=port,
-        price=float(cost) if isinstance(cost, int | float) else None,
+        price=amount(pod.get("cost")),
         tags=tags,
     )

@@ -21,7 +21,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from stacks.tailnet.api import Api, ApiError
+from stacks.http_client import ApiError, use_packages
+from stacks.tailnet.api import Api
 
 # The control server may need this long to notice a log-out.
 LIMIT_SECONDS, PAUSE_SECONDS = 60.0, 2.0
@@ -63,4 +64,5 @@ def _devices(api: Api, machine: Mapping[str, str]) -> tuple[list[dict[str, Any]]
 
 
 if __name__ == "__main__":
+    use_packages()
     sys.exit(main(sys.stdin.read()))

@@ -9,7 +9,8 @@ import pulumi
 
 from components.roles.tailnet.policy import Pods, lacking
 from components.roles.tailnet.settings import OF_A_SITE, TAILSCALE, WayToTailnet
-from stacks.tailnet.api import Api, ApiError
+from stacks.http_client import ApiError
+from stacks.tailnet.api import Api
 from stacks.tailnet.credentials import credentials
 
 _RISK = "root of a pod's host reaches SSH, the share and every slurmd of the cluster unless its rules are those of "

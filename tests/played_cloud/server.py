@@ -36,6 +36,7 @@ class Fault:
     done       whether the call is done all the same
     seconds    delay of the answer
     retry_after   its header, if any
+    body       of the answer; an error of its own by default
     """
 
     call: str
@@ -44,6 +45,7 @@ class Fault:
     done: bool = False
     seconds: float = 0.0
     retry_after: int | None = None
+    body: Any = None
 
 
 @dataclass
@@ -71,7 +73,7 @@ class PlayedCloud:
             if fault.done:
                 self._answer(method, path, key, body)
             time.sleep(fault.seconds)
-            return fault.status, {"error": {"code": "played", "message": "a played fault"}}, headers
+            return fault.status, fault.body or {"error": {"code": "played", "message": "a played fault"}}, headers
         try:
             status, answer = self._answer(method, path, key, body)
         except TooFast as wait:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stacks.rental.api import ApiError
+from stacks.http_client import ApiError
 from stacks.rental.cloud import GONE, NODE, OWNER, STACK, Cloud, Instance, Offer
 from stacks.rental.clouds import account
 from stacks.sites.rented.model import WARN, RentedNode, RentedSite

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from stacks.rental.api import ApiError
+from stacks.http_client import ApiError
 from stacks.rental.cloud import Cloud, Offer
 from stacks.rental.clouds import account
 from stacks.sites.rented.model import RentedNode, RentedSite

@@ -10,9 +10,9 @@ import pytest
 
 from stacks import limits as module
 from stacks.config import ConfigError, PoolConfig, parse
+from stacks.http_client import ApiError
 from stacks.limits import Allowed, may_be_rented
 from stacks.read_outputs import StackOutputs
-from stacks.rental.api import ApiError
 from stacks.rental.cloud import Offer
 from stacks.rented import elastic_output
 from stacks.sites.rented import prices

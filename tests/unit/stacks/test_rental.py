@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from stacks.http_client import ApiError
 from stacks.rental import account as account_program
 from stacks.rental import api as api_module
+from stacks.rental import digitalocean, lambda_cloud, runpod
 from stacks.rental import machine as machine_program
-from stacks.rental.api import ApiError
-from stacks.rental.cloud import Cloud
+from stacks.rental.cloud import BOOTING, Cloud, Offer, amount, machines
 from stacks.rental.clouds import account
 from stacks.rental.machine import Clock, Rental, RentalError
 from tests.played_cloud.server import Fault, PlayedCloud
@@ -49,6 +49,8 @@ def played(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
         monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
     monkeypatch.setattr(machine_program, "LIST_DELAY", 0.01)
+    monkeypatch.setattr(account_program, "SETTLE_SECONDS", 0.1)
+    monkeypatch.setattr(account_program, "LONGEST_PAUSE", 0.05)
     with played_cloud() as cloud:
         yield cloud
 
@@ -144,7 +146,73 @@ def test_a_quota_is_named_with_the_clouds_reason_and_remedy(played: PlayedCloud)
     text = refused(rental(played))
     assert CALLS["quota"] in text
     assert "nothing is rented for it" in text
-    assert "ask the cloud for a higher quota" in text
+    remedy = "settle the account's payment" if CALLS["cloud"] == "runpod" else "ask the cloud for a higher quota"
+    assert remedy in text
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence", "remedy"),
+    [
+        (422, "You specified an invalid image for Droplet creation.", "correct `image` of the site"),
+        (422, "This size is currently restricted", "correct `type` of the site"),
+        (422, "Image is not available in the selected region", "correct `image` of the site"),
+        (402, "payment_required for this account", "settle the account's payment in the cloud's console"),
+        (404, "no such thing", "correct `image`, `type`, `region` or `tags` of the site"),
+    ],
+)
+def test_a_refused_order_names_the_clouds_sentence_and_the_key_and_the_next_place_is_tried(
+    played: PlayedCloud, status: int, sentence: str, remedy: str
+) -> None:
+    offers = [{"type": TYPE, "region": EAST}, {"type": TYPE, "region": WEST}]
+    body = {"error": {"code": "refused", "message": f"{sentence} {API_KEY}"}}
+    played.faults.append(Fault(CALLS["launch"], status, times=2, body=body))
+    one = rental(played, offers=offers)
+    one.cloud.offers = lambda: [Offer(TYPE, EAST), Offer(TYPE, WEST)]  # type: ignore[method-assign]
+    with pytest.raises(RentalError) as error:
+        one.up()
+    assert all(f"{TYPE} in {region}: POST " in str(error.value) for region in (EAST, WEST))
+    assert str(error.value).count(sentence) == 2
+    assert "no capacity" not in str(error.value)
+    assert API_KEY not in str(error.value)
+    assert error.value.next_step.startswith(remedy)
+
+
+@pytest.mark.parametrize("body", [{"data": None}, {"droplet": {}}, [1]])
+def test_an_accepted_order_without_an_id_is_looked_up_and_never_repeated(played: PlayedCloud, body: object) -> None:
+    played.faults.append(Fault(CALLS["launch"], 201, done=True, body=body))
+    assert rental(played).up()["id"] == CALLS["id"](played.account.bill()[0])
+    assert played.account.launched == 1
+    played.faults.append(Fault(CALLS["launch"], 201, times=9, body=body))
+    with pytest.raises(RentalError, match="lists no machine with its tags") as error:
+        rental(played, node="g2").up()
+    assert "look for g1 in the cloud's console" in error.value.next_step
+    assert played.account.launched == 1
+
+
+@pytest.mark.parametrize("state", ["restarting", "", None])
+def test_a_machine_in_an_unknown_state_still_costs_money(state: object) -> None:
+    for module in (lambda_cloud, digitalocean, runpod):
+        assert module._instance({"id": "1", "status": state}).state == BOOTING
+
+
+def test_an_answer_that_names_no_machine_or_no_price_is_an_error_or_unknown() -> None:
+    for answer in ({"data": None}, {"data": [None]}, {"data": [{"status": "active"}]}):
+        with pytest.raises(ApiError, match="an answer of the cloud"):
+            machines(answer, "data")
+    assert [amount(value) for value in (2, 0.5, -1, True, None, "2", float("inf"), float("nan"))] == [
+        2,
+        0.5,
+        *[None] * 6,
+    ]
+
+
+def test_a_machine_that_the_list_lacks_right_after_a_kill_is_ended(played: PlayedCloud) -> None:
+    rental(played).up()
+    cloud = client(played)
+    lists, full = iter([[], []]), cloud.instances
+    cloud.instances = lambda: next(lists, None) or full()  # type: ignore[method-assign]
+    assert account_program.down(cloud, OWNER) == 1
+    assert played.account.bill() == []
 
 
 def test_a_quota_that_is_reached_halfway_fails_the_other_nodes_alone(played: PlayedCloud) -> None:
@@ -381,11 +449,3 @@ def test_a_redirect_takes_the_key_nowhere(played: PlayedCloud) -> None:
     played.faults.append(Fault(CALLS["list"], 307, times=1000))
     with pytest.raises(ApiError, match="307"):
         client(played, patience=0.2).instances()
-
-
-def test_the_programs_need_the_standard_library_alone() -> None:
-    import subprocess
-
-    for name in ("machine", "account"):
-        words = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, '.'); import stacks.rental.{name}"]
-        assert subprocess.run(words, capture_output=True, text=True, check=False).stderr == ""

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from stacks.config import ConfigError, PoolConfig, StackConfig, parse
+from stacks.http_client import ApiError
 from stacks.rental import runpod
-from stacks.rental.api import ApiError
 from stacks.rental.cloud import BOOTING, GONE, READY, NoCapacityError, Offer, Order, QuotaError
 from stacks.rental.clouds import account
 from stacks.rental.machine import Rental
@@ -124,7 +124,7 @@ V1 = "create pod: There are no instances currently available"
         (400, "This machine does not have the resources to deploy your pod", NoCapacityError),
         (500, V1, NoCapacityError),
         (400, "request could not be processed", QuotaError),
-        (402, "Insufficient balance", QuotaError),
+        (402, "Insufficient balance", ApiError),
         (403, "access denied", ApiError),
         (422, "Request validation failed.", ApiError),
         (503, "Service Unavailable", ApiError),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stacks.rental.api import ApiError
+from stacks.http_client import ApiError
 from stacks.rental.cloud import BOOTING, GONE, READY, Instance, Offer
 from stacks.sites.lambda_cloud.model import LambdaSite
 from stacks.sites.rented.model import RentedNode

@@ -103,7 +103,7 @@ def test_nobody_there_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> Non
     with fake_tailscale.serve() as gone:
         text = asked(gone)
     assert main(text) == 1
-    assert "no readable answer (URLError)" in capsys.readouterr().err
+    assert "no readable answer (Connection refused)" in capsys.readouterr().err
 
 
 def test_a_machine_that_works_stays_and_one_that_is_logging_out_is_waited_for(
