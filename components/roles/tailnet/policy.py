@@ -1,16 +1,17 @@
 """The tailnet policy that the cluster needs, from the ports of its roles, and the rules that an existing policy lacks.
 
-Syntax: tailscale.com/docs/reference/syntax/policy-file. A rule counts only for what it certainly allows: one for a
-group, a person or a posture does not count for a tag. A file with neither grants nor acls allows everything.
+Syntax: tailscale.com/docs/reference/syntax/policy-file. A file with neither grants nor acls allows everything. For what
+machines need, a rule counts if it surely covers them: one for a group, a person or a posture does not. For what must be
+closed, a rule counts if it may cover one of them: by an address, an alias, or words that this program does not know.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network, summarize_address_range
 from typing import Any, Protocol
 
 from components.roles.role import Role
@@ -27,13 +28,16 @@ CLOSED = 111
 # node's requests.
 FROM_PODS = ("6817", "60001-60999")
 TO_PODS = ("6815", "6818", "60001-60999")
-CLOSED_TO_PODS = ("22", "2049", "6818")
+CLOSED_TO_PODS = ("22", "2049", "5000", "6814", "6816", "6818", "6819", "9090", "9100")
 # Jobs over several pods: slurmd's port, and those that PMIx and srun choose.
 BETWEEN_PODS = (JOBS,)
 _LAST = 65535
 _TCP = ("tcp", "6")
+_NOT_TCP = frozenset(("icmp", "igmp", "ipv4", "ip-in-ip", "egp", "igp", "udp", "gre", "esp", "ah", "sctp", "ipv6-icmp"))
+_TAILNET_6 = ip_network("fd7a:115c:a1e0::/48")
 
 Ranges = list[tuple[int, int]]
+_ALL: Ranges = [(0, _LAST)]
 
 
 def ports(roles: Iterable[Role]) -> tuple[str, ...]:
@@ -134,13 +138,80 @@ def lacking(policy_file: Mapping[str, Any], tag: str, wanted: Sequence[str], pod
             where = "itself" if src == dst else dst
             return f"no rule lets {src} reach {where} on tcp {', '.join(shut)}; add to its grants {json.dumps(grant)}"
     if pods:
-        opened = _opened(policy_file, pod_tag(tag), tag)
-        if wide := [port for port in CLOSED_TO_PODS if _within(_range(port), opened)]:
-            return (
-                f"a rule lets {pod_tag(tag)} reach {tag} on tcp {', '.join(wide)}, and root of a pod's host would "
-                f"reach your machines there; name {tag} in that rule's src in place of a wider selector"
-            )
+        for section, rule, opened in _may_open(policy_file, pod_tag(tag), tag):
+            if wide := _outside(opened, [_range(port) for port in FROM_PODS]):
+                shown = json.dumps(rule)
+                return (
+                    f"a rule of its {section} lets, or may let, {pod_tag(tag)} reach {tag} on tcp "
+                    f"{', '.join(map(_text, wide))}, and root of a pod's host would reach your machines there: "
+                    f"{shown[:300]}; name {tag} in that rule's src in place of a wider selector, or other machines in "
+                    "its dst"
+                )
     return ""
+
+
+def _may_open(policy_file: Mapping[str, Any], src: str, dst: str) -> Iterator[tuple[str, Mapping[str, Any], Ranges]]:
+    """Give rules with the TCP ports that a machine with one tag may reach by them on one with another."""
+    hosts = policy_file.get("hosts")
+    hosts = hosts if isinstance(hosts, Mapping) else {}
+
+    def may(selectors: object, tag: str) -> bool:
+        return any(_may_select(selector, tag, hosts) for selector in _texts(selectors))
+
+    for rule in _rules(policy_file.get("grants")):
+        if may(rule.get("src"), src) and may(rule.get("dst"), dst):
+            entries = [entry.rpartition(":") for entry in _texts(rule.get("ip"))]
+            ports = [port for protocol, _, port in entries if _may_be_tcp(protocol)]
+            yield "grants", rule, [each for port in ports for each in _ranges(port) or _ALL]
+    for rule in _rules(policy_file.get("acls")):
+        if may(rule.get("src", rule.get("users")), src) and _may_be_tcp(rule.get("proto", "")):
+            targets = [entry.rpartition(":") for entry in _texts(rule.get("dst", rule.get("ports")))]
+            ports = [port for where, _, port in targets if _may_select(where, dst, hosts)]
+            yield "acls", rule, [each for port in ports for each in _ranges(port) or _ALL]
+    for rule in _rules(policy_file.get("ssh")):
+        if may(rule.get("src"), src) and may(rule.get("dst"), dst):
+            yield "ssh", rule, [_range(SSH)]
+
+
+def _may_be_tcp(protocol: object) -> bool:
+    other = isinstance(protocol, str) and (protocol in _NOT_TCP or (protocol.isdecimal() and protocol not in _TCP))
+    return not other
+
+
+def _may_select(selector: str, tag: str, hosts: Mapping[str, Any]) -> bool:
+    """Return whether a selector may cover a machine with the tag. Machines with a tag belong to no person or group."""
+    target = hosts.get(selector, selector)
+    if not isinstance(target, str):
+        return True
+    if target.startswith("autogroup:"):
+        return target in ("autogroup:tagged", "autogroup:danger-all")
+    if target.startswith("tag:"):
+        return target == tag
+    if target.startswith("group:") or "@" in target:
+        return False
+    first, dash, last = target.strip("[]").partition("-")
+    try:
+        if dash:
+            networks = [*summarize_address_range(ip_address(first), ip_address(last))]
+        else:
+            networks = [ip_network(first, strict=False)]
+    except (ValueError, TypeError):
+        return True
+    return any(
+        network.overlaps(tailnet)
+        for network in networks
+        for tailnet in (TAILNET, _TAILNET_6)
+        if network.version == tailnet.version
+    )
+
+
+def _outside(opened: Ranges, allowed: Ranges) -> Ranges:
+    """Return the parts of port ranges that are not allowed."""
+    rest = sorted(opened)
+    for low, high in allowed:
+        parts = [[(first, min(last, low - 1)), (max(first, high + 1), last)] for first, last in rest]
+        rest = [each for pair in parts for each in pair if each[0] <= each[1]]
+    return list(dict.fromkeys(rest))
 
 
 def _opened(policy_file: Mapping[str, Any], src: str, dst: str) -> Ranges:

@@ -68,7 +68,8 @@ def test_pods_reach_slurmctld_and_srun_and_nothing_else_of_the_cluster() -> None
     assert from_pods == [{"src": [POD], "dst": [TAG], "ip": ["tcp:6817", "tcp:60001-60999"]}]
     to_pods = [rule for rule in made["grants"] if POD in rule["dst"]]
     assert to_pods == [{"src": [TAG], "dst": [POD], "ip": ["tcp:6815", "tcp:6818", "tcp:60001-60999"]}]
-    assert made["tests"][1]["deny"] == [f"{TAG}:22", f"{TAG}:2049", f"{TAG}:6818"]
+    closed = (22, 2049, 5000, 6814, 6816, 6818, 6819, 9090, 9100)
+    assert made["tests"][1]["deny"] == [f"{TAG}:{port}" for port in closed]
 
 
 def test_the_rules_of_pods_in_the_docs_are_those_that_are_made() -> None:
@@ -106,13 +107,42 @@ def test_a_policy_without_the_rules_of_pods_lacks_them_only_if_there_are_pods() 
         grant("tcp:1-2048", src=POD),
         grant("2049", src="autogroup:tagged"),
         grant("6816-6819", src=POD, dst="100.64.0.0/10"),
+        *(grant(f"tcp:{port}", src=POD) for port in (6814, 6816, 6819, 5000, 9090, 9100)),
+        grant("*", src=POD, dst="100.64.0.1"),
+        grant("*", src=POD, dst="100.96.0.0/11"),
+        grant("*", src="100.64.0.0-100.100.0.0", dst="fd7a:115c:a1e0::1"),
+        grant("*", src=POD, dst="head"),
+        grant("*", src=POD, dst="unknown"),
+        grant("tcp:words", src=POD),
+        grant("22", src=POD, via=["tag:x"]),
     ],
 )
 def test_a_policy_that_opens_more_to_pods_is_refused_with_the_ports(wide: dict[str, Any]) -> None:
-    reason = lacking(with_pods(wide), TAG, WANTED, pods=Pods.ALONE)
-    assert f"a rule lets {POD} reach {TAG}" in reason
+    reason = lacking(with_pods(wide) | {"hosts": {"head": "100.64.0.1"}}, TAG, WANTED, pods=Pods.ALONE)
+    assert f"a rule of its grants lets, or may let, {POD} reach {TAG} on tcp" in reason
     assert f"name {TAG} in that rule's src" in reason
     assert lacking(with_pods(wide), TAG, WANTED) == ""
+
+
+def test_rules_of_other_sections_and_for_other_machines_are_judged_by_what_they_may_open() -> None:
+    open_to_pods: list[dict[str, Any]] = [
+        {"ssh": [{"action": "check", "src": [POD], "dst": [TAG], "users": ["root"]}]},
+        {"acls": [{"action": "accept", "src": [POD], "dst": ["100.64.0.1:6814"]}]},
+    ]
+    for section in open_to_pods:
+        assert f"a rule of its {next(iter(section))} lets" in lacking(with_pods() | section, TAG, WANTED, Pods.ALONE)
+    others = (
+        grant("*", src="group:ops"),
+        grant("*", src="ada@example.org"),
+        grant("*", src="autogroup:member"),
+        grant("*", src=POD, dst="10.0.0.0/8"),
+        grant("*", src=POD, dst="printer"),
+        grant("*", src="tag:other"),
+        grant("udp:*", "icmp:*", src=POD),
+        grant("tcp:60001-60999", "tcp:6817", src=POD),
+    )
+    hosts = {"hosts": {"printer": "192.0.2.7"}}
+    assert lacking(with_pods(*others) | hosts, TAG, WANTED, Pods.ALONE) == ""
 
 
 @pytest.mark.parametrize(
