@@ -18,6 +18,7 @@ from stacks.yaml_file import describe_type, inside
 
 OUTPUT = "hosts"  # the default of `output`
 STACK, TERRAFORM = "stack", "terraform"
+FROM_TERRAFORM = ("name", "address", "port", "user", "host_key")
 _NO_MACHINES = "the site would have no machines"
 _READ_STACK = (
     "write ORGANIZATION/PROJECT/STACK (with state in a folder or a bucket, organization/PROJECT/STACK), use the "
@@ -102,8 +103,27 @@ def hosts_of(
         fix = "bring machines up in that program; or, if the site has none any more, delete the site"
         report.add(output_path, problem, _NO_MACHINES, fix)
     else:
-        return list(_placed(hosts, output_path, report)) or None
+        placed = list(_placed(hosts, output_path, report))
+        if written[0] == TERRAFORM and _report_decisions(placed, report):
+            return None
+        return placed or None
     return None
+
+
+def _report_decisions(hosts: Sequence[tuple[Mapping[str, object], str]], report: Report) -> bool:
+    """Report keys that a Terraform state may not choose; return whether there are any.
+
+    A state has no more protection than the folder or bucket where it is: it may not choose the private key that root's
+    log-in uses, or that a machine of others is taken over.
+    """
+    found = False
+    for host, place in hosts:
+        for key in sorted(str(key) for key, value in host.items() if value is not None and key not in FROM_TERRAFORM):
+            found = True
+            breaks = "whoever can change the state would decide it for you"
+            fix = f"write it for the site, or list the hosts here; a state has {', '.join(FROM_TERRAFORM)} only"
+            report.add(child_path(place, key), "is not a key that a Terraform state may choose", breaks, fix)
+    return found
 
 
 @dataclass(frozen=True)

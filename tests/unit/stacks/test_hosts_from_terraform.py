@@ -75,6 +75,14 @@ def test_a_file_without_outputs_is_named_with_the_command_that_makes_one(
     assert text.endswith("or of a file made by: terraform output -json >FILE")
 
 
+@pytest.mark.parametrize("key", ["private_key_file", "agent", "take_over", "adopt"])
+def test_a_state_chooses_nothing_that_the_operator_decides(folder: Path, key: str) -> None:
+    hosts = {"hosts": {"value": [N1, {**N2, key: True, "user": "root", "port": 2222}]}}
+    text = problems(folder, json.dumps(hosts))
+    assert f"hosts_from.output[1].{key}: is not a key that a Terraform state may choose" in text
+    assert "write it for the site" in text
+
+
 def test_a_file_that_is_not_there_or_is_none_is_one_error(folder: Path) -> None:
     assert "vms.json cannot be read: No such file or directory" in read_outputs(folder / "vms.json").error
     assert "cannot be read: Is a directory" in read_outputs(folder).error
@@ -96,4 +104,4 @@ def test_an_output_that_is_missing_sensitive_or_no_list_is_one_error_without_its
 
 def test_a_key_of_a_host_is_named_by_its_place_in_the_output(folder: Path) -> None:
     text = problems(folder, json.dumps({"hosts": {"value": [{**N1, "adress": "192.0.2.9"}]}}))
-    assert text.startswith("tailrack:sites[0].hosts_from.output[0].adress: unknown key")
+    assert text.startswith("tailrack:sites[0].hosts_from.output[0].adress: is not a key that a Terraform state")
