@@ -19,6 +19,7 @@ CREDENTIALS = ("api_key", "oauth_client_id", "oauth_client_secret", "identity_to
 SECRETS = ("auth_key", "api_key", "oauth_client_secret", "identity_token")
 _OAUTH = "tskey-client-"
 API = "https://api.tailscale.com"
+LAB_CONTROL = "control.lab"  # containers of one machine
 
 
 def secret_command(name: str) -> str:
@@ -33,6 +34,15 @@ def _control_url(value: str) -> str:
     if match["port"] is not None and not 1 <= int(match["port"]) <= 65535:
         refuse("has a port that is not from 1 to 65535")
     return value.rstrip("/")
+
+
+def _private_control_url(value: str) -> str:
+    """Return the address of a control server to which the auth key is sent by TLS, or without leaving this machine."""
+    value = _control_url(value)
+    parts = urlsplit(value)
+    if parts.scheme == "http" and not loopback(parts.hostname or "") and parts.hostname != LAB_CONTROL:
+        refuse("is http://, so the auth key would cross the network in plain text")
+    return value
 
 
 def _base_url(value: str) -> str:
@@ -85,7 +95,7 @@ def _for_nodes(secret: str, ephemeral: bool) -> str:
     return f"{client}?{urlencode(options, safe=':/')}"
 
 
-ControlUrl = Annotated[str, AfterValidator(_control_url)]
+ControlUrl = Annotated[str, AfterValidator(_private_control_url)]
 AuthKey = Annotated[SecretStr, AfterValidator(_auth_key)]
 PoolAuthKey = Annotated[SecretStr, AfterValidator(partial(_auth_key, ephemeral=True))]
 Secret = Annotated[SecretStr, AfterValidator(_one_word)]

@@ -972,6 +972,12 @@ def bad_cases() -> list[Bad]:
             ("https://",),
         ),
         Bad(
+            "a control server by http is refused",
+            "tailnet: {control_url: 'http://192.0.2.1:8080'}",
+            "tailnet.control_url",
+            ("plain text", "write a URL such as https://"),
+        ),
+        Bad(
             "a control server by ftp is refused",
             "tailnet: {control_url: 'ftp://x'}",
             "tailnet.control_url",
