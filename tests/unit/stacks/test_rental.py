@@ -199,17 +199,15 @@ def test_an_answer_that_names_no_machine_or_no_price_is_an_error_or_unknown() ->
     for answer in ({"data": None}, {"data": [None]}, {"data": [{"status": "active"}]}):
         with pytest.raises(ApiError, match="an answer of the cloud"):
             machines(answer, "data")
-    assert [amount(value) for value in (2, 0.5, -1, True, None, "2", float("inf"), float("nan"))] == [
-        2,
-        0.5,
-        *[None] * 6,
-    ]
+    unknown = (-1, True, None, "2", float("inf"), float("nan"))
+    assert [amount(value) for value in (2, 0.5, *unknown)] == [2, 0.5, *[None] * len(unknown)]
 
 
 def test_a_machine_that_the_list_lacks_right_after_a_kill_is_ended(played: PlayedCloud) -> None:
     rental(played).up()
     cloud = client(played)
-    lists, full = iter([[], []]), cloud.instances
+    lists: Iterator[list[Any]] = iter([[], []])
+    full = cloud.instances
     cloud.instances = lambda: next(lists, None) or full()  # type: ignore[method-assign]
     assert account_program.down(cloud, OWNER) == 1
     assert played.account.bill() == []
