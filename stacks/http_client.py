@@ -125,7 +125,7 @@ def use_packages() -> None:
         import requests  # noqa: F401 - only whether it is there
     except ModuleNotFoundError:
         own = Path(".venv/bin/python")
-        if sys.prefix == sys.base_prefix and own.is_file():
+        if own.is_file() and Path(sys.prefix).resolve() != own.parent.parent.resolve():
             os.execv(own, [str(own), *sys.orig_argv[1:]])  # noqa: S606 - the same program
         sys.exit("this Python has no package `requests`\nnext: run `make setup`, then the same command again")
 
