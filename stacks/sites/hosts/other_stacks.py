@@ -120,7 +120,7 @@ def _report_decisions(hosts: Sequence[tuple[Mapping[str, object], str]], report:
     for host, place in hosts:
         for key in sorted(str(key) for key, value in host.items() if value is not None and key not in FROM_TERRAFORM):
             found = True
-            breaks = "whoever can change the state would decide it for you"
+            breaks = "anyone who can change the state would decide it for you"
             fix = f"write it for the site, or list the hosts here; a state has {', '.join(FROM_TERRAFORM)} only"
             report.add(child_path(place, key), "is not a key that a Terraform state may choose", breaks, fix)
     return found
