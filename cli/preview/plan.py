@@ -11,7 +11,7 @@ from cli.preview import effects
 from cli.preview.change import Change, changes, split
 from cli.preview.names import folded, in_order
 from components.measurement.triggers import measured_nodes, why_measured
-from components.steps.command_line import is_step
+from components.steps.command_line import is_step, read_request
 from components.steps.label import StepLabel
 from engine.events import OPERATIONS, Event, Made, Summary
 
@@ -159,15 +159,31 @@ def _perhaps(changes_: Sequence[Change], resources: Sequence[Made]) -> list[Chan
     uncertain = [change for change in changes_ if not change.certain and not change.is_component]
     listed = {change.urn for change in changes_}
     running_again = {change.urn for change in changes_ if change.operation in ("update", "replace")}
+    reads = {resource.urn: _read_by(resource) for resource in resources}
     growing = True
     while growing:
         size = len(running_again)
-        running_again |= {resource.urn for resource in resources if not running_again.isdisjoint(resource.values_of)}
+        names = {urn.rpartition("::")[2] for urn in running_again}
+        running_again |= {
+            resource.urn
+            for resource in resources
+            if not running_again.isdisjoint(resource.values_of) or not names.isdisjoint(reads[resource.urn])
+        }
         growing = len(running_again) > size
     possible = [
         resource for resource in resources if resource.urn in running_again - listed and is_step(resource.command)
     ]
     return [*uncertain, *(_unchanged(resource) for resource in possible)]
+
+
+def _read_by(resource: Made) -> set[str]:
+    """Return the steps whose answers a measurement reads: the state does not name them (steps.values.independent)."""
+    label = StepLabel.of(resource.command)
+    if label is None or not label.name.startswith("validate-"):
+        return set()
+    rows = (read_request(resource.stdin) or {}).get("MEMBERS", "").splitlines()
+    machines = {label.machine, *(row.split(" ")[0] for row in rows)}
+    return {f"{machine}-{step}" for machine in machines for step in ("check", "join", "head", "register")}
 
 
 def _unchanged(resource: Made) -> Change:

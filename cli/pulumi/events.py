@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata
 
-from cli.pulumi.messages import explain
 from cli.pulumi.state import STACK_TYPE, shown
 from engine.events import Event, Failure, Summary, command_of
 
@@ -62,7 +61,7 @@ class EventTranslator:
         elif diagnostic and diagnostic.severity == "error":
             self._errors.setdefault(diagnostic.urn or "", []).append(_plain(diagnostic.message))
 
-    def end_with_error(self, reason: str, stack: str) -> None:
+    def end_with_error(self, reason: str, explained: Callable[[str], str]) -> None:
         """Record the failures that explain the CLI's error. After a failed step, errors of the stack are noise."""
         steps = {urn: texts for urn, texts in self._errors.items() if urn and f"::{STACK_TYPE}::" not in urn}
         if self._failed:
@@ -71,7 +70,7 @@ class EventTranslator:
             self.summary.failures.append(Failure(urn, "\n".join(steps.get(urn, [])), self._commands.get(urn, "")))
         if not self.summary.failures:
             errors = [text for texts in self._errors.values() for text in texts if not text.startswith(_EXIT_NOISE)]
-            self.summary.failures.append(Failure("", explain("\n".join(errors) or reason, stack)))
+            self.summary.failures.append(Failure("", explained("\n".join(errors) or reason)))
 
     def _step(self, metadata: StepEventMetadata, kind: str) -> None:
         self._commands[metadata.urn] = command = _command(metadata)

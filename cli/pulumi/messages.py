@@ -23,12 +23,20 @@ _MEANINGS = (
         "a secret in the state of stack {stack} is damaged or was encrypted with another passphrase; restore a copy of "
         "the state: `pulumi stack import --file COPY` (the CLI keeps copies in .pulumi/backups, beside the state)",
     ),
+    (
+        r"failed to load checkpoint: place \d+: (unexpected end of JSON|invalid character|json: cannot unmarshal)",
+        "the state of stack {stack} is empty, cut off or no state: {state}; the CLI keeps the one before it beside it: "
+        "run `cp {state}.bak {state}`, and then the same command again",
+    ),
 )
 
 
-def explain(text: str, stack: str) -> str:
-    """Return our text for an error of the CLI; the error itself if no pattern matches."""
+def explain(text: str, stack: str, state: str) -> str:
+    """Return our text for an error of the CLI; the error itself if no pattern matches.
+
+    state   the path of the stack's state in the backend
+    """
     for pattern, meaning in _MEANINGS:
         if re.search(pattern, text):
-            return meaning.format(stack=repr(stack))
+            return meaning.format(stack=repr(stack), state=state)
     return text

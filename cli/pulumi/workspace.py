@@ -81,6 +81,13 @@ class Workspace:
         return locks_in(folder, self._name, self.stack) if folder else []
 
     @property
+    def state_path(self) -> str:
+        """Return the path of the CLI's state of this stack; below the backend's URL if that is no local folder."""
+        base = self.backend_url
+        folder = backend_folder(base)
+        return f"{folder or base}/.pulumi/stacks/{self._name}/{self.stack}.json"
+
+    @property
     def _name(self) -> str:
         return str(yaml.safe_load((self.project / "Pulumi.yaml").read_text(encoding="utf-8"))["name"])
 

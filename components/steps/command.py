@@ -26,7 +26,7 @@ class Options:
     """
 
     parent: pulumi.Resource
-    depends_on: Sequence[pulumi.Resource] = ()
+    depends_on: Sequence[pulumi.Resource] | pulumi.Output[Any] = ()
     deleted_with: pulumi.Resource | None = None
     secret_outputs: Sequence[str] = ()
     delete_before_replace: bool | None = None
@@ -54,7 +54,9 @@ class CommandResource(pulumi.CustomResource):
             pulumi.ResourceOptions(
                 version=_version(),
                 parent=options.parent,
-                depends_on=list(options.depends_on),
+                depends_on=options.depends_on
+                if isinstance(options.depends_on, pulumi.Output)
+                else list(options.depends_on),
                 deleted_with=options.deleted_with,
                 additional_secret_outputs=list(options.secret_outputs) or None,
                 replace_on_changes=["triggers[*]"],

@@ -24,7 +24,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pulumi
 
@@ -36,7 +36,7 @@ from components.steps.composition import Script
 from components.steps.label import StepLabel
 from components.steps.last_answers import last_answer
 from components.steps.results import Answer
-from components.steps.values import OutputParts, Value, combine, output_from, resolve
+from components.steps.values import OutputParts, Value, combine, independent, output_from, resolve
 
 # Dial errors until a host counts as down: about half a minute if it does not answer at all.
 DIAL_ERROR_LIMIT = 5
@@ -128,6 +128,16 @@ def _result(
     return output_from(wait())
 
 
+def _unfinished(resources: Sequence[pulumi.Resource]) -> pulumi.Output[Any]:
+    """Wait for the resources, and depend on those that failed or, in a preview, are still to run (independent())."""
+
+    async def wait() -> OutputParts:
+        pending = {each for each in resources if not await cast(CommandResource, each).stdout.is_known()}
+        return pending, [], True, False
+
+    return output_from(wait())
+
+
 def machine_identity(connection: Connection | None) -> list[pulumi.Input[Any]]:
     """Return the values of a connection that identify its machine, without the login."""
     return [connection.host, connection.port, connection.host_key] if connection else []
@@ -156,7 +166,8 @@ class Step:
     secrets     like values, but secret. If the script reads one, its whole stdin and stdout are secret. `result` is
                 still plain, so a script with secrets must not print any
     measure     a change of these values replaces the step, so it measures again. Any other change, such as a line of
-                the script, only runs the script's `recall`, which prints the last measurement
+                the script, only runs the script's `recall`, which prints the last measurement. In the state, such a
+                step depends on no other one, because a run may delete those and skip it
     answer      the answer that the script has to print (components/steps/results.py)
     lock        the lock that the step holds from its beginning; None if the script locks the host only for its changes
 
@@ -209,7 +220,10 @@ class Step:
             return request if delivered else render_whole(host_program, script, request)
 
         stdin = combine(inputs, render_stdin, hidden=bool(hidden))
-        triggers: list[pulumi.Input[Any]] | None = list(measure) if measure is not None else None
+        triggers: list[pulumi.Input[Any]] | None = None
+        needs: Sequence[pulumi.Resource] | pulumi.Output[Any] = depends_on
+        if measure is not None:
+            stdin, triggers, needs = independent(stdin), [*map(independent, measure)], _unfinished(depends_on)
         ignored: list[str] | None = None
         if renewed:
             lasting = {key: value for key, value in inputs.items() if key not in renewed}
@@ -245,7 +259,7 @@ class Step:
             },
             Options(
                 parent=parent,
-                depends_on=depends_on,
+                depends_on=needs,
                 deleted_with=machine.deleted_with,
                 # stderr stays plain for people to read. No script writes a secret there; a test checks that.
                 secret_outputs=["stdout"] if hidden else [],

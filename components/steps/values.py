@@ -64,6 +64,24 @@ async def resolve(inputs: Mapping[Any, Value]) -> Resolved:
     return Resolved(resources, values, all_known, secret)
 
 
+def independent(value: pulumi.Input[Any]) -> pulumi.Input[Any]:
+    """Return the value without its resources once it is known.
+
+    A resource with such inputs does not name in the state the resources that made them. The CLI (3.260, with
+    --continue-on-error) skips what needs a failed step and keeps its old entry; if that entry names a resource that the
+    same run deletes, the CLI dies with "snapshot integrity failure".
+    """
+    if not isinstance(value, pulumi.Output):
+        return value
+
+    async def wait() -> OutputParts:
+        resolved = await resolve({"": value})
+        known = resolved.known
+        return set() if known else resolved.resources, resolved.values[""] if known else None, known, resolved.secret
+
+    return output_from(wait())
+
+
 def is_output(value: Value) -> bool:
     """Return whether a value is an Output or a field of one."""
     return isinstance(value, pulumi.Output | OutputField)

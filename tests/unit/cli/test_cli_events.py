@@ -38,14 +38,14 @@ def test_a_step_on_a_machine_that_was_not_created_is_no_failure_beside_the_machi
         diagnostic(_LACKING, "error", _HOST_KEY),
     ):
         events.on_event(event)
-    events.end_with_error("update failed", "dev")
+    events.end_with_error("update failed", str)
     assert [(failure.urn, failure.message) for failure in events.summary.failures] == [(_MACHINE, "no machine for g1")]
 
 
 def test_a_step_without_a_connection_is_the_failure_if_no_other_step_failed() -> None:
     events = EventTranslator(lambda event: None)
     events.on_event(diagnostic(_LACKING, "error", _HOST_KEY))
-    events.end_with_error("update failed", "dev")
+    events.end_with_error("update failed", str)
     assert [failure.urn for failure in events.summary.failures] == [_HOST_KEY]
 
 

@@ -21,14 +21,14 @@ def test_what_cannot_be_cleared_away_after_a_kill_is_said_in_the_clis_words_and_
 
     pending = SimpleNamespace(deployment={"pending_operations": [{}]})
     stack = SimpleNamespace(export_stack=lambda: pending, refresh=refresh)
-    workspace = SimpleNamespace(locks=lambda: [], stack="dev")
+    workspace = SimpleNamespace(locks=lambda: [], stack="dev", state_path="")
     runner = CliRunner(cast(Any, workspace), cast(Any, None), lambda event: None)
     with pytest.raises(CliError, match=r"the remains of a killed run cannot be removed: .*the disk is full"):
         runner._clear_pending(cast(Any, stack))
 
 
 def test_an_interrupt_before_the_first_step_is_told_as_one_and_not_as_what_it_broke_off() -> None:
-    runner = CliRunner(cast(Any, SimpleNamespace(locks=lambda: [], stack="dev")), cast(Any, None), print)
+    runner = CliRunner(cast(Any, SimpleNamespace(locks=lambda: [], stack="dev", state_path="")), cast(Any, None), print)
 
     def export() -> None:
         runner.stop()
@@ -37,6 +37,24 @@ def test_an_interrupt_before_the_first_step_is_told_as_one_and_not_as_what_it_br
     with pytest.raises(CliError) as caught:
         runner._clear_pending(cast(Any, SimpleNamespace(export_stack=export)))
     assert str(caught.value) == "stopped before any step started: run the same command again"
+
+
+def test_only_a_preview_writes_no_state_at_each_step(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = list[dict[str, str]]()
+
+    class Summary:
+        def __getattr__(self, name: str) -> Any:
+            return lambda **_: SimpleNamespace(deployment={})
+
+    def select(stack: str, workspace: Any) -> Summary:
+        variables.append(workspace["env_vars"])
+        return Summary()
+
+    monkeypatch.setattr("cli.pulumi.runner.LocalWorkspace", dict)
+    monkeypatch.setattr("cli.pulumi.runner.Stack", SimpleNamespace(create_or_select=select))
+    runner = CliRunner(workspace, cast(Any, None), print)
+    assert all(run().ok for run in (runner.up, runner.preview, runner.destroy))
+    assert ["PULUMI_SKIP_CHECKPOINTS" in each for each in variables] == [False, True, False]
 
 
 @pytest.fixture
@@ -99,13 +117,16 @@ def test_an_interrupt_while_a_lock_is_taken_away_is_told_as_one(workspace: Works
             "error: constructing secrets manager: passphrase must be set with PULUMI_CONFIG_PASSPHRASE or PULUMI_",
             "no passphrase: set PULUMI_CONFIG_PASSPHRASE_FILE",
         ),
+        ("error: failed to load checkpoint: place 1: unexpected end of JSON input", "`cp /s/dev.json.bak /s/dev.json`"),
         ("error: malformed state value", "a secret in the state of stack 'dev' is damaged"),
         ("error: the disk is full", "error: the disk is full"),
     ],
 )
 def test_an_error_of_the_clis_own_is_told_with_the_stack_and_the_remedy(said: str, told: str) -> None:
     """Its words are those of its source, 3.260."""
-    runner = CliRunner(cast(Any, SimpleNamespace(stack="dev")), cast(Any, None), lambda event: None)
+    runner = CliRunner(
+        cast(Any, SimpleNamespace(stack="dev", state_path="/s/dev.json")), cast(Any, None), lambda event: None
+    )
 
     def fail(_: object) -> None:
         raise CommandError(CommandResult("", f"{said}\n", 255))
