@@ -19,7 +19,7 @@ GIVEN := $(foreach name,$(filter-out SHELL MAKE%,$(.VARIABLES)),$(if $(filter co
 capitals = $(filter $(VARIABLES),$(shell echo '$(1)' | tr a-z A-Z))
 $(foreach name,$(filter-out $(VARIABLES),$(GIVEN)),$(error unknown variable $(name): \
   write $(or $(addsuffix =$($(name)),$(call capitals,$(name))),one of $(VARIABLES))))
-.PHONY: help setup setup-dev up preview drift outputs status diagnose images report floors ssh-config shell github-keys trust down reap elastic burst burst-down role lint types others prose test test-rest test-all test-unit test-sdk test-engine test-lab test-faults test-machines test-gpu bench
+.PHONY: help setup setup-dev init up preview drift outputs status diagnose images report floors ssh-config shell github-keys trust down reap elastic burst burst-down role lint types others prose test test-rest test-all test-unit test-sdk test-engine test-lab test-faults test-machines test-gpu bench
 
 help:
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
@@ -29,6 +29,9 @@ setup: ## install Python dependencies in .venv
 
 setup-dev: ## install the dependencies of checks and tests too
 	@cli/setup.sh dev
+
+init: setup ## make state, passphrase and config of a new stack, and ask for the auth key; overwrites nothing
+	@$(PYTHON) -m cli init
 
 up: setup ## bring the stack to its config, measure it, show it
 	@$(PYTHON) -m cli up $(if $(REFRESH),--refresh)

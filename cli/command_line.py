@@ -19,6 +19,7 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     root.add_argument("--state-dir", type=Path, default=ROOT, help="folder of stacks, their state and passphrase")
     root.add_argument("--engine", default=os.environ.get("ENGINE", ""), help="cli or inprocess; cli if left out")
     commands = root.add_subparsers(dest="command", required=True)
+    commands.add_parser("init", help="make a stack's state, passphrase and config, and ask for the auth key")
     up = commands.add_parser("up", help="bring the stack to its config, measure it, and show it")
     up.add_argument("--refresh", action="store_true", help=_REFRESH)
     for name, text in (

@@ -5,7 +5,7 @@ Progress and tables go to stderr and the terminal; only `outputs` writes to stdo
 
 from __future__ import annotations
 
-from cli import change_commands, elastic_commands, show_commands
+from cli import change_commands, elastic_commands, init, show_commands
 from cli.command_line import parser
 from cli.open_stack import say
 from cli.output.terminal import Terminal
@@ -20,6 +20,7 @@ def main(argv: list[str] | None = None) -> int:
     console = Terminal()
     try:
         status: int = {
+            "init": init.init,
             "up": change_commands.up,
             "preview": change_commands.preview,
             "down": change_commands.down,

@@ -30,6 +30,37 @@ RACK = {
 }  # fmt: skip
 
 
+def test_init_makes_what_is_missing_and_overwrites_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked = list[list[str]]()
+
+    def pulumi(words: list[str], **_: Any) -> SimpleNamespace:
+        asked.append(words[1:3])
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(open_stack, "find_engine", lambda _: SimpleNamespace(why="", cli=SimpleNamespace(command="p")))
+    monkeypatch.setattr("cli.init.subprocess", SimpleNamespace(run=pulumi))
+    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/states")
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE_FILE", str(passphrase := tmp_path / "passphrase"))
+    before = ""
+    for stack in ("one", "two", "two"):
+        config = tmp_path / f"Pulumi.{stack}.yaml"
+        words = ["--stack", stack, "--state-dir", str(tmp_path / "work"), "--config-file", str(config), "init"]
+        assert commands.main(words) == 0
+        before = before or passphrase.read_text()
+        assert passphrase.read_text() == before
+        assert WrittenConfig(read_stack_file(config)["config"]).mappings("tailrack:sites")
+        config.write_text(config.read_text() + "  tailrack:tailnet: {auth_key: {secure: x}}\n")
+    assert passphrase.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "states").stat().st_mode & 0o777 == 0o700
+    assert asked == [
+        ["stack", "select"],
+        ["config", "set"],
+        ["stack", "select"],
+        ["config", "set"],
+        ["stack", "select"],
+    ]
+
+
 def run(monkeypatch: pytest.MonkeyPatch, place: Path, command: str, outputs: dict[str, Any]) -> int:
     monkeypatch.setattr(open_stack, "open_deployment", lambda *_: SimpleNamespace(outputs=lambda: outputs))
     monkeypatch.setattr(open_stack, "find_engine", lambda _: None)

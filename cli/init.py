@@ -1,0 +1,78 @@
+"""`make init`: the state folder, the passphrase, the stack, its config file and the auth key; overwrites nothing."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import subprocess
+from pathlib import Path
+
+from rich.console import Console
+
+from cli import open_stack
+from cli.open_stack import say
+from cli.pulumi.locks import backend_folder
+from cli.pulumi.workspace import PROJECT, CliError, Workspace
+from cli.stack_config.stack_file import read_stack_file
+from cli.stack_config.written_config import WrittenConfig
+
+FILE_VARIABLE = "PULUMI_CONFIG_PASSPHRASE_FILE"
+AUTH_KEY = "tailrack:tailnet.auth_key"
+CONFIG = """\
+config:
+  tailrack:cluster: {{name: {stack}}}
+  tailrack:head: {{name: gateway, site: office}}
+  tailrack:users: [{{name: ada, uid: 6001}}]
+  tailrack:sites: # all keys: docs/config.md
+    - name: office
+      kind: hosts
+      known_hosts_file: known_hosts # written by make trust
+      private_key_file: ~/.ssh/id_ed25519
+      user: root # or an account with password-less sudo
+      hosts:
+        - {{name: gateway, address: 192.0.2.10}}
+        - {{name: "box[1-2]", address: "198.51.100.[7-8]"}} # box1 and box2
+"""
+
+
+def init(arguments: argparse.Namespace, console: Console) -> int:
+    """Make what is missing, and ask for the auth key if the config has none."""
+    config, engine = open_stack.config_path(arguments), open_stack.announced_engine(arguments, console)
+    if not config.exists():
+        config.write_text(CONFIG.format(stack=arguments.stack), encoding="utf-8")
+        say(console, f"{config}: an example; replace its machines and users")
+    workspace = Workspace(PROJECT, arguments.stack, config, arguments.state_dir)
+    if folder := backend_folder(os.environ.get("PULUMI_BACKEND_URL") or ""):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if file := os.environ.get(FILE_VARIABLE):
+        _make_passphrase(Path(file).expanduser())
+    workspace.prepare()
+    variables = workspace.environment()
+    kept = os.environ.get(FILE_VARIABLE) or variables.get(FILE_VARIABLE) or "the passphrase"
+    say(console, f"Keep a copy of {variables['PULUMI_BACKEND_URL']} and of {kept} elsewhere.")
+    if engine.cli is None:
+        say(console, f"The in-process engine encrypts no config; set {AUTH_KEY} with the Pulumi CLI.")
+        return 0
+    commands = [["stack", "select", "--create", arguments.stack]]
+    written = read_stack_file(config)["config"]
+    # A pool uses its cluster's tailnet, and other kinds of tailnet need other secrets.
+    if not WrittenConfig(written).cluster_stack and "tailrack:tailnet" not in written:
+        say(console, "The tailnet's auth key, which is written encrypted into the config:")
+        commands.append(["config", "set", "--stack", arguments.stack, "--path", "--secret", AUTH_KEY])
+    for command in commands:
+        if subprocess.run(
+            [engine.cli.command, *command], cwd=PROJECT, env={**os.environ, **variables}, check=False
+        ).returncode:
+            raise CliError(f"`pulumi {' '.join(command)}` failed; its message is above. Nothing was overwritten")
+    return 0
+
+
+def _make_passphrase(path: Path) -> None:
+    """Write a new passphrase with mode 0600, unless the file exists."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(secrets.token_urlsafe(32) + "\n")
