@@ -14,7 +14,7 @@ from components.node.run import attempt, succeeds
 from components.node.step.step import STATE_DIR, Step
 from components.node.waiting import wait_until
 from components.roles.foreign_cluster.foreign import set_aside
-from components.roles.munge.keys import DIGESTS, KEY, NEXT, digest_of, is_foreign, take_folder
+from components.roles.munge.keys import DIGESTS, GENERATION, KEY, NEXT, digest_of, is_foreign, take_folder
 from components.roles.ssh_trust.answers import ANSWERS
 
 _MOST_ERROR = 300
@@ -23,19 +23,44 @@ _ERROR = re.compile(r"munged(\[[0-9]+\])?: Error|^[0-9: -]+(Error|Warning):")
 
 @dataclass(frozen=True)
 class JoinValues:
-    """The cluster's name and its munge key, a secret."""
+    """The cluster's name, and the generation and text of its munge key, a secret."""
 
     munge_cluster: str
+    munge_generation: str
     munge_key: str = field(repr=False)
 
 
 def join(step: Step, values: JoinValues) -> None:
     """Install the key, the package and the daemon."""
+    key = f"{values.munge_key}\n"
+    if _is_head():
+        _refuse_other_state(values, digest_of(key))
     changed = install_key(step, values)
+    files.write(GENERATION, values.munge_generation, 0o600)
     if changed is None:
         return
     _start(step.host, restart=changed)
     finish_key(step.host)
+
+
+def _refuse_other_state(values: JoinValues, digest: str) -> None:
+    """Refuse a key that another stack state has made: it would replace the key of all machines.
+
+    A state makes its keys once for each generation, so a new key of the same generation is of another state.
+    """
+    take_folder()
+    known = f"{digest} {values.munge_cluster}" in files.lines(DIGESTS)
+    present = files.read(KEY) or ""
+    recorded = (files.read(GENERATION) or "").rstrip("\n") == values.munge_generation
+    if present.strip() and recorded and not known and not is_foreign(present, values.munge_cluster):
+        raise Failure(
+            f"cluster {values.munge_cluster} on this head node belongs to another state: that state's munge key is "
+            f"here, and this run has another one of the same generation ({values.munge_generation!r}); nothing was "
+            "changed",
+            "set PULUMI_BACKEND_URL, STACK and ENGINE as in the run that set the cluster up (without "
+            "PULUMI_BACKEND_URL, `make` uses the state in .tailrack/), and do not run `make down` with this state; or, "
+            "to take the cluster over on purpose, set tailrack:cluster.munge_generation to another text",
+        )
 
 
 def install_key(step: Step, values: JoinValues) -> bool | None:

@@ -18,6 +18,9 @@ LATE = f"{STATE_DIR}/munge.late"
 # own too; a key of another tailrack cluster is not.
 DIGESTS = f"{STATE_DIR}/munge.digests"
 
+# The generation of the last key that a join brought (tailrack:cluster.munge_generation).
+GENERATION = f"{STATE_DIR}/munge.generation"
+
 
 def take_folder() -> None:
     """Give the keys' folder to root before root works there.

@@ -144,7 +144,7 @@ def test_all_uids_that_clash_are_told_at_once_and_taking_over_does_not_help(mach
 
 def join(shell: Shell, key: str = KEY, cluster: str = "lab") -> None:
     with shell.here():
-        munge_join(Step("s1", "s1-join"), JoinValues(cluster, key))
+        munge_join(Step("s1", "s1-join"), JoinValues(cluster, "1", key))
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.munge import held_jobs, pause_steps
 from components.roles.munge.join import JoinValues, join
+from components.roles.munge.keys import digest_of
 from components.roles.munge.register import RegisterValues, register
 from components.roles.munge.services import ServicesValues, services
 from components.roles.ssh_trust import ask
@@ -347,7 +348,7 @@ def test_cut_off_anywhere_a_change_ends_with_one_key_that_munged_has_read(
         with contextlib.suppress(Killed), head.here():
             services(Step("head", "head-services"), ServicesValues("2"))
     with head.here():
-        join(Step("head", "head-join"), JoinValues("lab", NEW))
+        join(Step("head", "head-join"), JoinValues("lab", "2", NEW))
     assert change(head) == ""
     if head.path(HELD).exists():  # the timer runs it
         assert head.command("munge-release").returncode == 0
@@ -362,6 +363,24 @@ def test_partitions_that_a_killed_change_has_held_are_released_by_the_next(head:
     head.stub("sinfo", "echo 'all down'; echo 'new up'")
     assert change(head) == ""
     assert {LET, LET.replace("=all", "=new")} <= set(head.calls)
+
+
+def test_the_key_of_another_state_is_refused_unless_the_config_asks_for_a_new_generation(head: Shell) -> None:
+    head.write("/var/lib/tailrack/slurm/base/slurm.conf", "")
+    for name in ("systemctl", "munge", "unmunge"):
+        head.stub(name)
+    head.write("/etc/passwd", "munge:x:110:110::/:/usr/sbin/nologin\n")
+    head.write("/var/lib/tailrack/munge.digests", f"{digest_of(f'{OLD}{chr(10)}')} lab\n")
+    step = Step("head", "head-join")
+    with head.here():
+        join(step, JoinValues("lab", "1", OLD))  # as in a run of its own state, which records the generation
+        with pytest.raises(Failure, match="belongs to another state") as failed:
+            join(step, JoinValues("lab", "1", NEW))
+        assert "PULUMI_BACKEND_URL" in failed.value.remedy
+        assert not files.exists(NEXT)
+        for _ in range(2):
+            join(step, JoinValues("lab", "2", NEW))
+            assert files.read(NEXT) == f"{NEW}\n", "its turn comes when all machines change"
 
 
 @pytest.mark.parametrize(
@@ -384,6 +403,6 @@ def test_what_munged_says_of_itself_is_passed_on_with_what_helps(
     monkeypatch.setattr("components.roles.munge.join.packages.ensure", lambda *_: None)
     shell.write("/etc/passwd", "munge:x:110:110::/:/usr/sbin/nologin\n")
     with shell.here(), pytest.raises(Failure) as failed:
-        join(Step("a1", "a1-join"), JoinValues("lab", "new"))
+        join(Step("a1", "a1-join"), JoinValues("lab", "1", "new"))
     assert words in failed.value.reason
     assert remedy in failed.value.remedy
