@@ -31,13 +31,13 @@ def end_run(stopping: threading.Event) -> None:
 
 
 def end_plugins(marker: str) -> None:
-    """End the plugins of a CLI that has died of an error of its own; otherwise it ends them itself.
+    """End the plugins of a CLI that crashed. Otherwise it ends them itself.
 
     marker   a setting (NAME=value) that only the CLI's environment has. Without /proc this does nothing
     """
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # another account's, or it has ended
-            # What a step started has the variable too, and may be a daemon.
+            # Programs that a step started have the variable too, and may be daemons.
             is_plugin = _program(folder).startswith(f"{CLI}-")
             if is_plugin and marker.encode() in (folder / "environ").read_bytes().split(b"\0"):
                 _signal(int(folder.name), signal.SIGKILL)
