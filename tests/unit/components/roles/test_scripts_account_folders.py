@@ -80,7 +80,7 @@ def test_a_join_stops_at_what_is_in_the_place_of_a_munge_key(machine: Shell, kin
     for stub in ("munge", "unmunge"):
         machine.stub(stub)
     with machine.here(), pytest.raises(Failure, match=f"^/etc/munge/{name} is not a regular file"):
-        join(Step("a1", "a1-join"), JoinValues("lab", KEY))
+        join(Step("a1", "a1-join"), JoinValues("lab", "1", KEY))
     assert outside(machine) == before
     assert changed(machine) == []
 
@@ -90,7 +90,7 @@ def test_munges_folder_is_roots_after_a_join_and_the_key_munges(machine: Shell) 
         machine.stub(stub)
     machine.write("/etc/passwd", "munge:x:110:110::/:/usr/sbin/nologin\n")
     with machine.here():
-        join(Step("a1", "a1-join"), JoinValues("lab", KEY))
+        join(Step("a1", "a1-join"), JoinValues("lab", "1", KEY))
     assert machine.path("/etc/munge").stat().st_mode & 0o777 == 0o711
     given = {path: owner for path, owner in machine.owners.items() if owner != ("root", "root")}
     assert given == {MUNGE_KEY: ("munge", "munge")}

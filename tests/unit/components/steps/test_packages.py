@@ -373,7 +373,7 @@ def test_a_node_without_munge_gets_all_packages_in_one_transaction_once_the_key_
         apt.stub(name)
     with apt.here():
         packages.AHEAD.names = ("slurmd", "nftables")
-        join(Step("a1", "a1-join"), JoinValues("lab", "m" * 32))
+        join(Step("a1", "a1-join"), JoinValues("lab", "1", "m" * 32))
         packages.ensure("a1", "slurmd", "nftables")
     (install,) = [call for call in apt.calls if call.startswith("apt-get") and " install " in call]
     assert install.endswith(" munge slurmd nftables")
