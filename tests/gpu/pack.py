@@ -65,6 +65,9 @@ TEST_PACKAGES = {
     "pytest-testinfra",
     "hypothesis",
     "sortedcontainers",
+    "clustermax",
+    "prompt-toolkit",
+    "wcwidth",
 }
 """Of requirements-dev.txt, what tests that talk to machines import."""
 

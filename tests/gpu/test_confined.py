@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests.gpu.cluster import GpuCluster
-from tests.gpu.machines import CGROUP, KEY
+from tests.gpu.machines import CGROUP, KEY, PLACE
 from tests.lab.cluster import as_user, eventually
+from tests.lab.test_clustermax import audit_of
 from tests.lab.test_slurm import TAKE_A_GIB
 
 # The cores that a process may use, and the least limit of the cgroups that it is in, of bytes of memory.
@@ -126,6 +127,15 @@ def test_a_user_with_a_job_on_a_node_enters_its_cgroup_and_no_other_node(cluster
     assert cores == "1"
     assert not cluster.on_gpus or json.loads(seen[0]) == {"cuda": [], "files": []}
     assert ssh(cluster, "b", "true").returncode == 255
+
+
+@pytest.mark.usefixtures("real")
+def test_clustermaxs_audit_logs_in_to_the_node_of_its_job(cluster: GpuCluster) -> None:
+    gpus = len(cluster.machines["c"].gpus)
+    checks = audit_of(cluster, f"salloc -Q -w c -N1 --exclusive --gpus={gpus}")["checks"]
+    (PLACE / "out" / "audit.json").write_text(json.dumps(checks, indent=1))
+    found = {check["key"]: f"{check['status']} {check['observed']} {check['assessment']}" for check in checks}
+    assert found["access.sshToComputeNodes"].startswith("pass "), found["access.sshToComputeNodes"]
 
 
 def test_the_account_that_the_program_manages_machines_with_enters_without_a_job(cluster: GpuCluster) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from components.validation.training_figures import read_training
 from tests.gpu.cluster import GpuCluster
 from tests.gpu.machines import FABRIC, PLACE, PYTORCH
 from tests.lab.cluster import eventually
@@ -63,9 +64,9 @@ def test_pytorchs_all_reduce_runs_as_the_example_has_it(
     assert max(rates) > least, told
 
 
-def trained(cluster: GpuCluster, python: str, nodes: list[str]) -> dict[str, Any]:
+def trained(cluster: GpuCluster, python: str, nodes: list[str], **validation: str) -> dict[str, Any]:
     """What the training benchmark says of some nodes."""
-    cluster.measured(training={"nodes": nodes, "python": python, "warmup": WARMUP, "steps": STEPS})
+    cluster.measured(training={"nodes": nodes, "python": python, "warmup": WARMUP, "steps": STEPS}, **validation)
     found: dict[str, Any] = cluster.deployment().outputs()["training"]
     assert found["verdict"] == "UNJUDGED", found["reason"]
     assert (found["device"], sorted(found["nodes"])) == ("GPU", nodes)
@@ -83,6 +84,22 @@ def test_the_training_benchmark_scales_over_nvlink_and_is_unjudged_without_a_flo
         keep(f"benchmark, DDP, {name}", {"efficiency": efficiency, **{key: found[key] for key in told}})
     # Half of what one has by itself would be a model that waits for its gradients all the time.
     assert all_gpus["images_per_second_per_rank"] > 0.8 * one["images_per_second_per_rank"]
+
+
+def test_the_benchmark_is_as_fast_as_by_hand_under_torchrun(cluster: GpuCluster, python: str) -> None:
+    c = cluster.machines["c"]
+    shutil.copytree(TRAINING, c.tree / "var/tmp/by-hand", dirs_exist_ok=True)
+    torchrun = f"{python} -m torch.distributed.run --standalone --nproc-per-node={len(c.gpus)}"
+    measured, by_hand = [], []
+    for number in range(2):  # in turn, so that whatever changes with time changes both
+        found = trained(cluster, python, ["c"], rerun=f"by hand {number}")
+        measured.append(found["images_per_second"])
+        told = cluster.run_as("admin", "c", f"cd /var/tmp/by-hand && {torchrun} benchmark.py {WARMUP} {STEPS}", 180)
+        figures = read_training(told)
+        assert figures.judged is not None, told
+        by_hand.append(figures.rates[figures.judged])
+    keep("benchmark, DDP, by torchrun", {"measured": measured, "by_hand": by_hand})
+    assert max(measured) == pytest.approx(max(by_hand), rel=0.03)
 
 
 def test_a_floor_above_what_was_trained_fails_without_another_run(cluster: GpuCluster, python: str) -> None:

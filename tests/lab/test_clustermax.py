@@ -58,14 +58,17 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
 
 @pytest.fixture(scope="module")
 def audit(cluster: Cluster) -> dict[str, Any]:
-    """The audit's result as ada on the head node, in an allocation of the GPU node. Without it, cmax checks less."""
+    return audit_of(cluster, "salloc -Q -p gpu -N1 --exclusive --gpus=2")
+
+
+def audit_of(cluster: Cluster, job: str) -> dict[str, Any]:
+    """Return the audit's result as ada on the head node, in a job with a GPU node. Without it, cmax checks less."""
     for package in PACKAGES:
         spec = find_spec(package)
         assert spec, f"{package} is not installed: run `make setup-dev`"
         cluster.give("ada", Path(str(spec.origin)).parent)
     program = base64.b64encode(Path(__file__).with_name("audit_on_head.py").read_bytes()).decode()
     cluster.run_as("ada", "head", f"mkdir audit; mv {' '.join(PACKAGES)} audit; base64 -d >audit/run.py <<<{program}")
-    job = "salloc -Q -p gpu -N1 --exclusive --gpus=2"
     stdout = cluster.run_as("ada", "head", f"cd audit; {job} python3 run.py .", 300)
     if copy := os.environ.get("TAILRACK_CLUSTERMAX_RESULT"):
         Path(copy).write_text(stdout, encoding="utf-8")
