@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from components.node import files
+from components.node.failure import Failure
 from components.node.run import attempt, run, succeeds
+from components.node.text import printable
+from components.node.waiting import wait_until
 
 if TYPE_CHECKING:
     from components.node.step.step import Step
 
 UNITS = "/etc/systemd/system"
+# A service that has run for this long after its start stays up, and the others get this long.
+_FRESH_SECONDS, _SETTLE_SECONDS = 2, 10
+_PROPERTIES = ("Id", "Restart", "SubState", "NRestarts", "ActiveEnterTimestampMonotonic")
 _UNUSUAL = re.compile(r"[^A-Za-z0-9:_.]")
 
 
@@ -139,3 +147,44 @@ def retire_daemon(name: str) -> None:
     """
     if files.exists(f"{UNITS}/{name}.service.d/tailrack.conf"):
         attempt("systemctl", "disable", "-q", "--now", f"{name}.service")
+
+
+def require_services(host: str) -> None:
+    """Raise Failure if a service of the cluster, which systemd always restarts, ends again and again."""
+    unsettled: list[Mapping[str, str]] = []
+
+    def settled() -> bool:
+        unsettled[:] = [service for service in _services() if not _stays_up(service)]
+        return not unsettled
+
+    if wait_until(settled, _SETTLE_SECONDS):
+        return
+    failing = [
+        service["Id"] for service in unsettled if service["SubState"] != "running" or service["NRestarts"] != "0"
+    ]
+    if failing:
+        query = (f"_SYSTEMD_UNIT={failing[0]}", "-n", "1", "-o", "cat", "--no-pager")
+        line = printable(attempt("journalctl", *query, quiet=True).output.strip(), 300)
+        raise Failure(
+            f"{', '.join(failing)} on {host} ends again and again{f': {line}' if line else ''}",
+            f"see 'journalctl -u {failing[0]}' on {host}, then run up again",
+        )
+
+
+def _services() -> list[Mapping[str, str]]:
+    """Return the properties of the cluster's services that systemd restarts; none without systemd."""
+    listed = attempt("systemctl", "list-units", "--all", "--plain", "--no-legend", "tailrack-*.service", quiet=True)
+    names = [line.split()[0] for line in listed.output.splitlines() if line.strip()]
+    if not listed.ok or not names:
+        return []
+    asked = [word for name in _PROPERTIES for word in ("-p", name)]
+    shown = attempt("systemctl", "show", *asked, *names, quiet=True).output
+    services = [dict(line.split("=", 1) for line in block.splitlines() if "=" in line) for block in shown.split("\n\n")]
+    return [service for service in services if service.keys() >= {*_PROPERTIES} and service["Restart"] != "no"]
+
+
+def _stays_up(service: Mapping[str, str]) -> bool:
+    """Return whether a service runs for a while, or was stopped on purpose."""
+    if service["SubState"] == "running":
+        return time.monotonic() - int(service["ActiveEnterTimestampMonotonic"]) / 1e6 >= _FRESH_SECONDS
+    return service["SubState"] not in ("auto-restart", "failed")

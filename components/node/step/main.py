@@ -22,7 +22,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any, BinaryIO
 
-from components.node import files, run
+from components.node import files, run, systemd
 from components.node.failure import Failure
 from components.node.locks import PRIVATE
 from components.node.log import note
@@ -92,6 +92,8 @@ def perform(step: Step, plan: Plan, values: Mapping[str, Any], lock: str, action
         note("another step of this name has replaced this one: nothing to undo")
     else:
         Work(step, plan, {**plan.texts, **values}).do(action)
+        if lock == SERVICES_LOCK and action == "up":
+            systemd.require_services(step.host)
         if action == "down":
             step.result("left", True)
     note(f"done in {time.monotonic() - begin:.0f}s")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
+from components.node import systemd as units
 from components.node.failure import Failure
+from components.node.run import Ended
 from components.node.step.step import Step
 from components.node.systemd import enable, reload, reload_later
 from tests.unit.shell import Shell
@@ -80,3 +83,47 @@ def test_a_unit_that_cannot_be_enabled_is_not_started_and_the_step_learns_of_it(
     with pytest.raises(Failure):
         calls(shell, partial(enable, "a.service", now=True), "[ $2 != enable ]")
     assert shell.calls == [ENABLE]
+
+
+LIVES = {"SubState": "running", "NRestarts": "0", "ActiveEnterTimestampMonotonic": "1"}
+
+
+@pytest.mark.parametrize(
+    ("states", "fails"),
+    [
+        ([LIVES], False),
+        # Started just now, it ends and is started again.
+        ([{"SubState": "running", "ActiveEnterTimestampMonotonic": "9" * 15}, {"SubState": "auto-restart"}], True),
+        ([{"SubState": "failed"}], True),
+        ([{"SubState": "auto-restart"}, LIVES], False),
+        ([{"SubState": "auto-restart", "Restart": "no"}], False),
+    ],
+)
+def test_a_service_that_does_not_stay_up_is_named_with_its_last_line(
+    monkeypatch: pytest.MonkeyPatch, states: list[dict[str, str]], fails: bool
+) -> None:
+    unit = "tailrack-job-reports.service"
+    answers = iter([*states, *states[-1:] * 100])
+
+    def attempt(*words: str, **_: Any) -> Ended:
+        if words[0] == "journalctl":
+            return Ended(0, "no perl here\n")
+        if words[1] == "list-units":
+            return Ended(0, f"{unit} loaded active running Reports\n")
+        shown = {
+            "Id": unit,
+            "Restart": "always",
+            "NRestarts": "3",
+            "ActiveEnterTimestampMonotonic": "0",
+            **next(answers),
+        }
+        return Ended(0, "".join(f"{name}={value}\n" for name, value in shown.items()))
+
+    monkeypatch.setattr(units, "attempt", attempt)
+    monkeypatch.setattr(units, "_SETTLE_SECONDS", 0.5)
+    if not fails:
+        units.require_services("head")
+        return
+    with pytest.raises(Failure, match=f"{unit} on head ends again and again: no perl here") as failed:
+        units.require_services("head")
+    assert failed.value.remedy == f"see 'journalctl -u {unit}' on head, then run up again"
