@@ -137,7 +137,7 @@ def serve(cloud: PlayedCloud, port: int = 0) -> Iterator[PlayedCloud]:
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     cloud.url = f"http://127.0.0.1:{server.server_port}{PREFIX}"
     try:

@@ -21,6 +21,8 @@ from components.roles.ssh_trust.members import ask_all, last_error, members_exce
 
 # Seconds in which a late node may still get the key in this run.
 _PATIENCE = 180
+# Seconds between two questions to all late nodes, each a connection.
+_PAUSE = 5
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class _Change:
 
     def finish(self) -> None:
         """Wait for late nodes. Raises Failure."""
-        if not wait_until(self._retry, _PATIENCE):
+        if not wait_until(self._retry, _PATIENCE, _PAUSE):
             raise Failure(
                 f"the munge key was changed, and {' '.join(late_nodes())} did not get it: no job starts there",
                 "make the node answer (tailrack-ask NODE last-failure), or remove it from the config; then run up "

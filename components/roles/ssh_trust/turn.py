@@ -26,6 +26,8 @@ from components.roles.ssh_trust.trust import public_key
 TURNING = f"{STATE_DIR}/ssh_authority.turning"
 # Seconds to wait for late members in this run: one that joins again has another address.
 _PATIENCE = 180
+# Seconds between two questions to all late members, each a connection.
+_PAUSE = 5
 _LOCK_SECONDS = 60
 _KNOWN_HOSTS = f"{PRIVATE}/authority.known"
 
@@ -114,7 +116,7 @@ class Turn:
 
     def finish(self) -> None:
         """Wait for late members. Raises Failure."""
-        if not wait_until(self.proceed, _PATIENCE):
+        if not wait_until(self.proceed, _PATIENCE, _PAUSE):
             raise Failure(
                 f"the SSH authority is being changed, and {' '.join(self.late) or 'the head node'} did not take part "
                 "yet: until then all machines also trust the last one",

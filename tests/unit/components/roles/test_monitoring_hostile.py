@@ -182,7 +182,7 @@ def exporter(address: str, port: int, answer: Callable[[Any], None]) -> Iterator
     """What answers at an address."""
     with Exporter((address, port), _Handler) as server:
         server.answer = answer
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:
             yield server
         finally:

@@ -62,7 +62,7 @@ class Fake:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def answer(self, path: str, text: str, status: int = 200, **headers: str) -> None:
         self.answers[path] = (status, text, headers)
