@@ -55,7 +55,6 @@ COMMANDS = {
     "pod-staging-ask": "components.roles.pod_staging.ask",
     "save-jobs": "components.roles.slurm.save_jobs",
     "scratch-clean": "components.roles.scratch.clean",
-    "scratch-sync": "components.roles.scratch.after_job",
     "share": "components.roles.nfs_exports.share",
     "sign": "components.roles.ssh_trust.sign",
     "sll": "components.roles.sll.sll",

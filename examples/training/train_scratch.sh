@@ -1,8 +1,10 @@
 #!/bin/bash
-# Training by srun with checkpoints on the node's own disk: writing them does not wait for the share. `tailrack sync`
-# copies them to the share every five minutes, and after the job, however it ends. The cluster needs tailrack:scratch.
+# Training by srun with checkpoints on the node's own disk: writing them does not wait for the share. The
+# script copies them to the share every five minutes, and at the end, also before the time limit. The cluster needs
+# tailrack:scratch.
 # sbatch train_scratch.sh DATA FOLDER [option of train.py...]
 #SBATCH --job-name=train --nodes=2 --ntasks-per-node=1 --time=1:00:00 --requeue --open-mode=append
+#SBATCH --signal=B:TERM@120
 data=$1 target=$(realpath -m "$2")
 shift 2
 mkdir -p "$target" || exit 1
@@ -13,11 +15,17 @@ find "$target" -name 'step-*.pt' | sort | head -n -2 | xargs -r rm
 srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 bash -c \
     'mkdir -p "$TMPDIR/checkpoints" && cp -u "$1"/step-*.pt "$TMPDIR/checkpoints" 2>/dev/null || true' - "$target"
 # Rank 0 writes the checkpoints and is on the node of this script.
-tailrack sync --at-end "$TMPDIR/checkpoints" "$target" || exit 1
-while sleep 300; do tailrack sync "$TMPDIR/checkpoints" "$target"; done &
+while sleep 300; do rsync -a "$TMPDIR/checkpoints/" "$target/"; done &
+copies=$!
 # shellcheck disable=SC2016  # of the task
 srun --kill-on-bad-exit=1 \
-    bash -c 'exec "${PYTHON:-python3}" train.py "$1" "$TMPDIR/checkpoints" "${@:2}"' - "$data" "$@"
+    bash -c 'exec "${PYTHON:-python3}" train.py "$1" "$TMPDIR/checkpoints" "${@:2}"' - "$data" "$@" &
+training=$!
+# At SIGTERM train.py saves and ends.
+trap 'kill "$training"' TERM
+# The signal ends the first wait.
+wait "$training" || wait "$training"
 status=$?
-kill %1
+kill "$copies"
+rsync -a "$TMPDIR/checkpoints/" "$target/" || exit 1
 exit "$status"

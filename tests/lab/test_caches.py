@@ -1,8 +1,7 @@
-"""Caches and copies of jobs on a node's scratch disk (tailrack:scratch), as users see them, in this order."""
+"""Caches and folders of jobs on a node's scratch disk (tailrack:scratch), as users see them, in this order."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,15 +18,6 @@ HOME = "/export/shared/home/ada"
 CACHING = (
     "if [ -e $HF_HOME/model ]; then echo found; else mkdir -p $HF_HOME; echo weights >$HF_HOME/model; echo new; fi"
 )
-# A job that trains: it writes a checkpoint, and is then ended by someone else or ends by itself.
-TRAINING = """#!/bin/bash
-mkdir $TMPDIR/checkpoints
-tailrack sync --at-end $TMPDIR/checkpoints $1
-echo one >$TMPDIR/checkpoints/step-1.pt
-ln -s /etc/shadow $TMPDIR/checkpoints/link
-touch ~/started-$SLURM_JOB_ID
-eval "$2"
-"""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +33,6 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:scratch"] = {"folder": PLACE}
     made.up_ok()
-    made.run_as("ada", "head", f"cat >train.sh <<'END'\n{TRAINING}END")
     return made
 
 
@@ -72,81 +61,8 @@ def test_the_hourly_cleaning_keeps_what_was_made_lately_whatever_its_date(cluste
     assert "tailrack-scratch.timer" in cluster.run("l1", "systemctl list-timers --no-pager")
 
 
-def why(cluster: ClusterUnderTest, job: str) -> str:
-    return cluster.run_as("ada", "head", f"tailrack why {job}")
-
-
-def submitted(cluster: ClusterUnderTest, target: str, then: str) -> str:
-    job = cluster.run_as("ada", "head", f"sbatch --parsable -w l1 --output=out train.sh {target} '{then}'").strip()
-    started = f"test -e {HOME}/started-{job}"
-    eventually(lambda: cluster.attempt("head", started).returncode == 0, 60, "the job has written its checkpoint")
-    return job
-
-
-def copied(cluster: ClusterUnderTest, target: str) -> None:
-    file = f"{HOME}/{target}/step-1.pt"
-    eventually(lambda: cluster.attempt("head", f"cat {file}").stdout == "one\n", 60, "the checkpoint is on the share")
-
-
 def clean(cluster: ClusterUnderTest) -> bool:
     return cluster.run("l1", f"ls {PLACE}/tailrack-jobs") == ""
-
-
-def test_a_copy_is_made_after_the_job_has_ended(cluster: ClusterUnderTest) -> None:
-    job = submitted(cluster, "/shared/home/ada/ended", "true")
-    copied(cluster, "ended")
-    eventually(lambda: clean(cluster), 30, "the job's folder is gone")
-    # The link is copied as a link, by the user.
-    assert cluster.run("head", f"readlink {HOME}/ended/link; stat -c %U {HOME}/ended/step-1.pt") == "/etc/shadow\nada\n"
-    assert "l1: copy of checkpoints to /shared/home/ada/ended: done" in why(cluster, job)
-
-
-def test_a_copy_is_made_after_the_job_was_cancelled(cluster: ClusterUnderTest) -> None:
-    job = submitted(cluster, "/shared/home/ada/cancelled", "tail -f /dev/null")
-    assert "made when the job has ended" in why(cluster, job)
-    cluster.run_as("ada", "head", f"scancel {job}")
-    copied(cluster, "cancelled")
-    eventually(lambda: clean(cluster), 30, "the job's folder is gone")
-
-
-def test_a_copy_in_the_background_is_on_the_share_while_the_job_runs(cluster: ClusterUnderTest) -> None:
-    script = "mkdir $TMPDIR/a; echo one >$TMPDIR/a/step-1.pt; tailrack sync $TMPDIR/a ~/running; tail -f /dev/null"
-    job = cluster.run_as("ada", "head", f"sbatch --parsable -w l1 --output=out --wrap '{script}'").strip()
-    copied(cluster, "running")
-    cluster.run_as("ada", "head", f"scancel {job}")
-    eventually(lambda: clean(cluster), 30, "the job's folder is gone")
-
-
-def test_a_copy_that_fails_is_shown_tried_again_and_holds_up_no_other_job(cluster: ClusterUnderTest) -> None:
-    job = submitted(cluster, "/shared/home/ada/later", "rmdir ~/later; touch ~/later")
-    beside = f"{HOME}/later.sync-failed.txt"
-    eventually(lambda: cluster.attempt("head", f"cat {beside}").stdout != "", 60, "the failure is beside the target")
-    assert re.search(
-        r"job \d+ on l1: copy of checkpoints to .*/later: failed: .*tries again until",
-        cluster.run("head", f"cat {beside}"),
-    )
-    assert "tries again until" in why(cluster, job)
-    assert cluster.run_as("bob", "head", "srun -w l1 echo free") == "free\n"
-    cluster.run("l1", "systemctl stop 'tailrack-scratch-sync.*'")
-    # As after a restart of the machine: the next job starts it again.
-    cluster.run("head", f"rm {HOME}/later")
-    cluster.run_as("bob", "head", "srun -w l1 true")
-    copied(cluster, "later")
-    eventually(lambda: clean(cluster), 30, "the job's folder is gone")
-    assert cluster.attempt("head", f"test -e {beside}").returncode == 1
-    assert ": done" in why(cluster, job)
-
-
-REMOTE = r"[store]\ntype = alias\nremote = /shared/home/ada/bucket\n"
-
-
-def test_a_copy_goes_to_a_bucket_of_the_users_own_rclone_config(cluster: ClusterUnderTest) -> None:
-    cluster.run_as("ada", "head", f"mkdir -p ~/.config/rclone; printf '{REMOTE}' >~/.config/rclone/rclone.conf")
-    submitted(cluster, "store:run", "true")
-    copied(cluster, "bucket/run")
-    words = "mkdir -p $TMPDIR/x; tailrack sync $TMPDIR/x nowhere:run"
-    cluster.run_as("ada", "head", f"srun -w l1 bash -c '{words}' >refused 2>&1 || true")
-    assert "your rclone config has only store:, not nowhere:" in cluster.run("head", f"cat {HOME}/refused")
 
 
 # Stands for Python with PyTorch: it continues at the last checkpoint in its folder and writes the next one.
@@ -176,7 +92,6 @@ def test_the_training_example_writes_checkpoints_to_scratch_and_continues_at_the
 def test_without_the_line_in_the_config_caches_and_programs_are_gone(cluster: ClusterUnderTest) -> None:
     del cluster.config["tailrack:scratch"]
     cluster.up_ok()
-    gone = f"{PLACE}/tailrack-caches /usr/local/bin/tailrack /etc/systemd/system/tailrack-scratch.timer"
+    gone = f"{PLACE}/tailrack-caches /etc/systemd/system/tailrack-scratch.timer"
     assert cluster.attempt("l1", f"ls -d {gone}").stdout == ""
     assert cluster.run_as("ada", "head", "srun -w l1 bash -c 'echo ${HF_HOME:-none}'") == "none\n"
-    cluster.run("head", "test -x /usr/local/bin/tailrack")

@@ -31,7 +31,7 @@ def clean_caches() -> None:
         remove_caches(folder)
     if not folders or not folders[0] or not is_there(folders[0]):
         return
-    days, percent, _ = map(int, (files.read(LIMITS) or "30 85 0").split())
+    days, percent = map(int, (files.read(LIMITS) or "30 85").split()[:2])
     minutes = days * _MINUTES_OF_DAY
     while minutes >= _LEAST_MINUTES:
         for name, owner in _unused(folders[0]).items():

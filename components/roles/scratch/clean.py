@@ -1,4 +1,4 @@
-"""Clean this node's scratch disk, once an hour (tailrack-scratch.timer), and continue copies that a restart cut off."""
+"""Clean this node's scratch disk, once an hour (tailrack-scratch.timer)."""
 
 from __future__ import annotations
 

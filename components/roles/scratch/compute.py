@@ -9,7 +9,7 @@ from components.node import files, systemd
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.scratch.caches import remove_caches
-from components.roles.scratch.paths import CACHES, CLEAN, LIMITS, MADE, SCRATCH, SYNC, TIMER, UNITS
+from components.roles.scratch.paths import CACHES, CLEAN, LIMITS, MADE, SCRATCH, TIMER, UNITS
 from components.roles.scratch.sweep import is_there, sweep
 
 # Subfolders of the config's folder, which may contain other files.
@@ -25,13 +25,11 @@ class ScratchValues:
 
     scratch_cache_days           0 if caches stay in users' homes
     scratch_cache_disk_percent   how full caches may make the disk
-    scratch_sync_hours           how long copies may go on after a job
     """
 
     scratch_folder: str
     scratch_cache_days: int
     scratch_cache_disk_percent: int
-    scratch_sync_hours: int
 
 
 def compute(step: Step, values: ScratchValues) -> None:
@@ -43,8 +41,7 @@ def compute(step: Step, values: ScratchValues) -> None:
             _require_root_path(path, step.host)
             for part in (values.scratch_folder, path):
                 _ensure_folder(part, step.host)
-        limits = (values.scratch_cache_days, values.scratch_cache_disk_percent, values.scratch_sync_hours)
-        files.write(LIMITS, " ".join(map(str, limits)))
+        files.write(LIMITS, f"{values.scratch_cache_days} {values.scratch_cache_disk_percent}")
     # Folders of an earlier config are emptied after their jobs have ended.
     for former in _list(CACHES, caches):
         remove_caches(former, "--wait", "-p", f"RuntimeMaxSec={_EMPTY_SECONDS}")
@@ -61,7 +58,7 @@ def compute(step: Step, values: ScratchValues) -> None:
 def remove_programs() -> None:
     """Stop cleaning, and remove the programs and the lists."""
     systemd.retire(TIMER, *UNITS)
-    for path in (CLEAN, SYNC, SCRATCH, CACHES, LIMITS):
+    for path in (CLEAN, SCRATCH, CACHES, LIMITS):
         files.remove(path)
 
 

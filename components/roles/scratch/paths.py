@@ -6,14 +6,11 @@ from components.node.step.step import STATE_DIR
 SCRATCH = "/etc/tailrack/scratch"
 # The same for the parents of users' cache folders, which are named by uid.
 CACHES = "/etc/tailrack/scratch-caches"
-# One line: the days and percents of caches, and the hours of copies.
+# One line: the days and percents of caches.
 LIMITS = "/etc/tailrack/scratch-limits"
 # Folders that the role created, one per line.
 MADE = f"{STATE_DIR}/scratch-made"
 
 TIMER = "tailrack-scratch.timer"
 UNITS = ("tailrack-scratch.service", TIMER)
-CLEAN, SYNC = "/usr/local/lib/tailrack/scratch-clean", "/usr/local/lib/tailrack/scratch-sync"
-
-# In a job's folder: the copies that the job's user has asked for.
-COPIES = ".tailrack-sync"
+CLEAN = "/usr/local/lib/tailrack/scratch-clean"

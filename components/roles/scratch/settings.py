@@ -36,14 +36,6 @@ class Scratch(Section):
         breaks="caches could fill the disk, and jobs would have no scratch space",
         default=85,
     )
-    sync_hours: Whole = number(
-        "how long after a job the node tries to finish the copies of `tailrack sync`; then they have failed, and the "
-        "job's folder is removed",
-        1,
-        168,
-        breaks="copies could not be finished after a job",
-        default=24,
-    )
 
 
 def check_scratch(scratch: Draft, health: Draft, share: Collection[str], report: Report) -> None:

@@ -9,11 +9,6 @@ from components.roles.tailrack_command.command import COMMAND
 
 
 def leave(step: Step) -> None:
-    """Remove it."""
-    remove_command()
-
-
-def remove_command() -> None:
     """Remove the command if it is tailrack's own."""
     text = files.read(COMMAND) or ""
     if f"{FOLDER}/" in text:

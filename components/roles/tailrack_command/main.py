@@ -16,13 +16,12 @@ from components.roles.tailrack_command import (
     resume,
     session,
     ssh_config,
-    sync,
     usage,
     why,
 )
 from components.roles.tailrack_command.slurm import SlurmError
 
-SUBCOMMANDS: Sequence[Any] = (nodes, resume, why, sync, costs, usage, idle, elastic, data, ssh_config, session)
+SUBCOMMANDS: Sequence[Any] = (nodes, resume, why, costs, usage, idle, elastic, data, ssh_config, session)
 
 
 def main(argv: Sequence[str]) -> int:

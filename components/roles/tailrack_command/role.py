@@ -1,7 +1,4 @@
-"""The command `tailrack` on the head node, and the programs on nodes that answer it.
-
-Nodes with scratch space have the command too, for `tailrack sync` in jobs.
-"""
+"""The command `tailrack` on the head node, and the programs on nodes that answer it."""
 
 from __future__ import annotations
 
@@ -20,7 +17,6 @@ def role(_settings: ClusterSettings) -> Role:
         after=("ssh_trust",),
         # rsync: users and tools on their machines, such as SkyPilot, copy files to the head node with it.
         packages={"services": ("python3", "rsync")},
-        texts={"TAILRACK_COMMAND_PROGRAM": launcher("tailrack")},
         files={
             "services": (File(COMMAND, launcher("tailrack"), mode="0755"),),
             "compute": answers,

@@ -14,7 +14,6 @@ from pathlib import Path
 from components.roles.job_hangs.line import Hang, next_command, read_hang
 from components.roles.job_hangs.line import sentence as hang_sentence
 from components.roles.pod_staging.record import NOT_IN, STAGED, Record, read_record
-from components.roles.scratch.sync_report import sentences
 from components.roles.sll.snapshot import gpus_of
 from components.roles.slurm.end_jobs import read_cause
 from components.roles.tailrack_command import slurm
@@ -48,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     jobs = slurm.jobs(arguments.job)
     nodes = slurm.nodes() if any(job.waits for job in jobs) else []
     pools = read_statuses() if any(job.waits or job.configuring for job in jobs) else []
-    explained = [(job, _with_copies(job, with_gpu_use(job, explain(job, nodes, pools)))) for job in jobs[:MOST_TASKS]]
+    explained = [(job, with_gpu_use(job, explain(job, nodes, pools))) for job in jobs[:MOST_TASKS]]
     if arguments.json:
         rows = [{"job": job.title, "user": job.user, "state": job.state, **asdict(why)} for job, why in explained]
         print(json.dumps({"jobs": rows}, indent=2))
@@ -135,13 +134,6 @@ def with_gpu_use(job: Job, why: Why) -> Why:
     if held is None or job.waits or held.running != job.runs:
         return why
     return replace(why, sentences=(*why.sentences, sentence(held)))
-
-
-def _with_copies(job: Job, why: Why) -> Why:
-    """Add how the copies of `tailrack sync` went, for the job's user only: they are recorded in the user's home."""
-    if os.geteuid() == 0 or job.user_number not in (0, os.geteuid()):
-        return why
-    return replace(why, sentences=(*why.sentences, *sentences(job.number)))
 
 
 def _output(job: Job) -> str:

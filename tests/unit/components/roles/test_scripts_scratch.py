@@ -47,7 +47,6 @@ def compute(
         "SCRATCH_FOLDER": f"/{place}" if place else None,
         "SCRATCH_CACHE_DAYS": days,
         "SCRATCH_CACHE_DISK_PERCENT": 85,
-        "SCRATCH_SYNC_HOURS": 24,
     }
     done = node.step(script_of("scratch", "compute"), values)
     assert (done.returncode != 0) == refused, done.stderr
@@ -308,58 +307,9 @@ def test_the_cache_of_a_user_who_has_a_job_here_is_left_alone(node: Shell, clean
     assert (mine.exists(), other.exists()) == (True, False)
 
 
-def asked(node: Shell, job: str) -> None:
-    node.path(f"{FOLDER}/{job}/.tailrack-sync").mkdir(parents=True)
-
-
-@pytest.mark.parametrize("by", ["epilog", "step"])
-def test_a_job_with_copies_to_make_keeps_its_folder_until_its_user_has_made_them(node: Shell, by: str) -> None:
-    compute(node)
-    begin(node, "7")
-    asked(node, "7")
-    node.path(f"{KNOWN}/7").unlink()
-    assert (script(node, "epilog") if by == "epilog" else compute(node)).returncode == 0
-    assert names(node) == ["sync.7"]
-    (call,) = [call for call in node.calls if call.startswith("systemd-run")]
-    (waiting,) = folder(node).glob("sync.*")
-    assert call.endswith(f"/scratch-sync {waiting}")
-    for words in ("NoNewPrivileges=yes", "CPUQuota=100%", "DevicePolicy=closed", "RuntimeMaxSec=87000", "--no-block"):
-        assert words in call
-
-
-@pytest.mark.parametrize("by", ["epilog", "step"])
-def test_copies_that_a_restart_cut_off_go_on_and_after_their_time_the_folder_goes(node: Shell, by: str) -> None:
-    compute(node)
-    now = int(time.time())
-    for name in (f"sync.7.{now - 80000}.1", f"sync.8.{now - 90000}.1", "sync.odd"):
-        (folder(node) / name).mkdir()
-    assert (script(node, "epilog") if by == "epilog" else compute(node)).returncode == 0
-    assert names(node) == ["gone.8", "gone.odd", "sync.7"]
-
-
-def test_a_link_in_the_place_of_the_list_of_copies_is_none(node: Shell) -> None:
-    compute(node)
-    begin(node, "7")
-    (folder(node) / "7" / ".tailrack-sync").symlink_to(node.path("/raid"))
-    node.path(f"{KNOWN}/7").unlink()
-    assert script(node, "epilog").returncode == 0
-    assert names(node) == ["gone.7"]
-
-
-def test_a_node_that_leaves_keeps_files_that_could_not_be_copied(node: Shell) -> None:
-    compute(node, "raid/jobs")
-    waiting = node.path("/raid/jobs/tailrack-jobs/5")
-    (waiting / ".tailrack-sync").mkdir(parents=True)
-    node.stub("systemctl", 'test "$1" != is-active')
-    done = node.step(script_of("scratch", "leave"), {})
-    assert done.returncode == 0, done.stderr
-    assert [path.name[:6] for path in waiting.parent.iterdir()] == ["sync.5"]
-
-
 def test_taken_out_of_the_config_programs_and_timer_go(node: Shell) -> None:
     compute(node)
-    for name in ("clean", "sync"):
-        node.write(f"/usr/local/lib/tailrack/scratch-{name}", "x")
+    node.write("/usr/local/lib/tailrack/scratch-clean", "x")
     node.write("/etc/systemd/system/tailrack-scratch.timer", "x")
     compute(node, "")
     assert not [*node.path("/usr/local/lib/tailrack").iterdir()]
@@ -389,7 +339,6 @@ def test_a_folder_of_the_config_is_refused_where_it_would_do_harm() -> None:
         ("cache_days", -1, "from 0 to 3650"),
         ("cache_days", "long", "from 0 to 3650"),
         ("cache_disk_percent", 100, "from 10 to 99"),
-        ("sync_hours", 0, "from 1 to 168"),
     ],
 )
 def test_a_limit_out_of_its_range_is_named(key: str, value: Any, problem: str) -> None:
