@@ -65,13 +65,13 @@ class Deployment:
         if engine.cli is not None:
             workspace.prepare_pulumi_home()
             check_for_cli(workspace.config_copy, {**os.environ, **workspace.environment()})
-            self._claim("cli")
+            self._refuse_another_engine("cli")
             self._runner = CliRunner(workspace, engine.cli, forward, parallel)
         else:
             for name, value in workspace.environment().items():
                 os.environ[name] = value
             config = load_config(workspace.project, workspace.config_copy)
-            self._claim(IN_PROCESS)
+            self._refuse_another_engine(IN_PROCESS)
             self._runner = Engine(
                 workspace.project,
                 workspace.stack,
@@ -81,9 +81,9 @@ class Deployment:
                 parallel,
             )
 
-    def _claim(self, engine: str) -> None:
-        """Record the engine of the stack, and refuse another: it has no state and would create everything again."""
-        marker = self.workspace.folder / "engine"
+    def _refuse_another_engine(self, engine: str) -> None:
+        """Refuse another engine than that of the stack's `up`: it has no state and would create everything again."""
+        marker = self._engine_file
         previous = marker.read_text(encoding="utf-8").strip() if marker.is_file() else engine
         if previous != engine:
             raise CliError(
@@ -92,7 +92,10 @@ class Deployment:
                 + (" with the Pulumi CLI on PATH" if previous == "cli" else "")
                 + f", or run '{Make(self.workspace.stack, previous)('down')}' first"
             )
-        marker.write_text(engine + "\n", encoding="utf-8")
+
+    @property
+    def _engine_file(self) -> Path:
+        return self.workspace.folder / "engine"
 
     @property
     def lab(self) -> str:
@@ -176,6 +179,8 @@ class Deployment:
                     lines = "\n".join(f"  {line}" for line in checks.lines())
                     raise CliError(f"refused, nothing was changed:\n{lines}")
             before = self.made() if self.written.restores else []
+            # A preview records no engine: it leaves nothing that another engine could not see.
+            self._engine_file.write_text(f"{IN_PROCESS if self.in_process else 'cli'}\n", encoding="utf-8")
             with self._rented_machines():
                 summary = self._with_fewer(self._started(self._refreshing(self._runner.up, refresh)))
             summary = with_remedies(summary, self.make)

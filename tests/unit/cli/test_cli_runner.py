@@ -8,11 +8,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from pulumi.automation import CommandError, CommandResult
+from pulumi.automation import CommandError, CommandResult, PulumiCommand
 
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.find_engine import Found
 from cli.pulumi.runner import CliRunner
 from cli.pulumi.state import made_of
 from cli.pulumi.workspace import PROJECT, CliError, Workspace
+from engine.events import Summary
 
 
 def test_what_cannot_be_cleared_away_after_a_kill_is_said_in_the_clis_words_and_is_no_bug() -> None:
@@ -55,6 +58,27 @@ def test_only_a_preview_writes_no_state_at_each_step(workspace: Workspace, monke
     runner = CliRunner(workspace, cast(Any, None), print)
     assert all(run().ok for run in (runner.up, runner.preview, runner.destroy))
     assert ["PULUMI_SKIP_CHECKPOINTS" in each for each in variables] == [False, True, False]
+
+
+def test_an_up_decides_the_engine_of_a_stack_and_a_preview_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.environ", {"PULUMI_CONFIG_PASSPHRASE": "none"})
+    config = tmp_path / "Pulumi.dev.yaml"
+    config.write_text("config: {}\n")
+
+    def deployment(engine: PulumiCommand | None) -> Deployment:
+        made = Deployment(Workspace(PROJECT, "dev", config, tmp_path), Found(engine, ""), lambda event: None)
+        for name, answer in {"made": [], "outputs": {}, "preview": Summary(), "up": Summary()}.items():
+            monkeypatch.setattr(made._runner, name, lambda answer=answer: answer)
+        return made
+
+    cli = cast(PulumiCommand, object())
+    deployment(None).preview()
+    deployment(cli).preview()
+    deployment(None).up()
+    with pytest.raises(CliError, match="'dev' was created by the engine 'inprocess'"):
+        deployment(cli)
 
 
 @pytest.fixture
