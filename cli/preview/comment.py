@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from cli.checks import Checks
 from cli.output.terminal import lines, one_line
 from cli.preview.names import folded
-from cli.preview.plan import Machine, Measured, Plan, Work
+from cli.preview.plan import Machines, Measured, Plan, Work
 from engine.events import Failure
 
 MARK = "<!-- tailrack preview of stack {stack} -->"  # the next run finds the comment by this line and replaces it
@@ -57,12 +57,9 @@ def _summary_sections(plan: Plan) -> Iterator[str]:
         yield "\n".join(["**Measured:**", "", *map(_measured, plan.measured)])
 
 
-def _machines(machines: Iterable[Machine]) -> Iterator[str]:
-    kinds: dict[tuple[str, str], list[str]] = {}
-    for machine in machines:
-        kinds.setdefault((machine.operation, machine.kind), []).append(machine.name)
-    for (operation, kind), names in kinds.items():
-        yield f"{_names(names)}{f' ({kind})' if kind else ''} {_MACHINE_CHANGE[operation]}"
+def _machines(machines: Iterable[Machines]) -> Iterator[str]:
+    for each in machines:
+        yield f"{_names(each.names)}{f' ({each.kind})' if each.kind else ''} {_MACHINE_CHANGE[each.operation]}"
 
 
 def _measured(measured: Measured) -> str:

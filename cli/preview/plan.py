@@ -20,12 +20,12 @@ _MOST_KINDS = 3  # sets of differing lines to show for otherwise equal steps
 
 
 @dataclass(frozen=True)
-class Machine:
-    """A machine that is added, removed or replaced (`operation`); `kind` is empty for a compute node."""
+class Machines:
+    """Machines that are added, removed or replaced (`operation`); `kind` is empty for compute nodes."""
 
-    name: str
     operation: str
     kind: str
+    names: list[str]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Plan:
     """
 
     counts: Mapping[str, int]
-    machines: list[Machine]
+    machines: list[Machines]
     effects: list[effects.Effect]
     measured: list[Measured]
     work: list[Work]
@@ -98,17 +98,20 @@ class Plan:
         )
 
 
-def _machines(changes_: Iterable[Change]) -> list[Machine]:
-    named = {
-        change.name: Machine(change.name, change.operation, _MACHINES[change.type])
+def _machines(changes_: Iterable[Change]) -> list[Machines]:
+    kinds = {
+        change.name: (change.operation, _MACHINES[change.type])
         for change in changes_
         if change.type in _MACHINES and change.operation in ("create", "delete")
     }
     for change in changes_:
         # When the stack replaces a machine, it replaces the machine's steps too.
         if change.operation == "replace" and change.name == f"{change.subject}-check":
-            named[change.subject] = Machine(change.subject, "replace", "")
-    return [named[name] for name in in_order(named)]
+            kinds[change.subject] = ("replace", "")
+    names: dict[tuple[str, str], list[str]] = {}
+    for name in in_order(kinds):
+        names.setdefault(kinds[name], []).append(name)
+    return [Machines(*kind, of_kind) for kind, of_kind in names.items()]
 
 
 def _measured(change: Change) -> Measured:

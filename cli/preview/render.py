@@ -16,8 +16,9 @@ def render(plan: Plan) -> Iterator[str]:
 
 
 def _lines(plan: Plan) -> Iterator[str]:
-    for machine in plan.machines:
-        yield f" {MARKS[machine.operation]} {f'{machine.kind} ' if machine.kind else ''}{machine.name}"
+    for machines in plan.machines:
+        names = ", ".join(folded(machines.names))
+        yield f" {MARKS[machines.operation]} {f'{machines.kind} ' if machines.kind else ''}{names}"
     for effect in plan.effects:
         yield f"   {effect.name}"
         yield from (f"      {line}" for line in effect.lines)

@@ -58,16 +58,18 @@ def deliver(
     # The machine and the home on it.
     home = {f"{index}": value for index, value in enumerate([*machine_identity(connection), connection.user])}
 
-    def trigger(values: Mapping[str, Any]) -> str:
-        digest = hashlib.sha256(json.dumps([*(values[key] for key in home), repair]).encode()).hexdigest()
-        # People read the label, as that of a step. A change of the digest replaces the resource.
-        return StepLabel(name, values["machine"], label).on(digest)
+    def digest(values: Mapping[str, Any]) -> str:
+        return hashlib.sha256(json.dumps([*(values[key] for key in home), repair]).encode()).hexdigest()
 
     inputs = {
         "connection": connection_inputs(connection),
         "source": pulumi.FileArchive(str(folder_of(tuple(scripts), into.name))),
         "remotePath": str(into.parent),
-        "triggers": [combine({"machine": machine.name, **home}, trigger)],
+        # The label for people is apart: the digest of a new machine is unknown in a preview. Both replace the resource.
+        "triggers": [
+            combine({"": machine.name}, lambda values: StepLabel(name, values[""], label).on("")),
+            combine(home, digest),
+        ],
     }
     options = Options(parent=parent, depends_on=depends_on, deleted_with=machine.deleted_with)
     return [CommandResource(COPY, name, inputs, options)]

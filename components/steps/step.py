@@ -239,7 +239,8 @@ class Step:
                     line = whole_command(resolved["user"], action, limit_seconds)
                 return StepLabel(name, resolved["machine"], label).on(line)
 
-            user = connection.user if connection else None
+            # A step whose program is on the machine already needs no user, so previews of new machines have its label.
+            user = connection.user if connection and not delivered else None
             return combine({"machine": machine.name, "user": user}, render)
 
         # Remote and local commands differ only in this input.

@@ -17,6 +17,7 @@ from cli.checks import Checks
 from cli.preview.comment import LONGEST
 from cli.preview.comment import comment as written
 from cli.preview.plan import Plan
+from cli.preview.render import render
 from components.steps.command_line import render_request, whole_command
 from components.steps.label import StepLabel
 from engine.events import Event, Failure, Made, Summary
@@ -163,6 +164,11 @@ def test_the_head_node_is_among_the_machines_in_the_order_of_their_numbers() -> 
     node, head = "tailrack:cluster:ComputeNode", "tailrack:cluster:HeadNode"
     events = [start("n10", "create", node), start("n2", "create", node), start("door", "create", head)]
     assert "**Machines:** `door` (head node) added, `n2`, `n10` added." in comment("prod", events, Summary())
+
+
+def test_the_terminal_names_200_new_machines_on_one_line() -> None:
+    events = [start(f"n{number}", "create", "tailrack:cluster:ComputeNode") for number in range(1, 201)]
+    assert list(render(Plan.of(events, [], Summary()))) == [" + n[1-200]"]
 
 
 @pytest.mark.parametrize("order", [("replace", "delete"), ("delete", "replace")])

@@ -261,6 +261,15 @@ def test_a_copy_says_what_it_is_and_on_which_machine() -> None:
     assert StepLabel.of(command_of(delivered()["a1-scripts"].inputs)) == StepLabel("a1-scripts", "a1", "a1: scripts")
 
 
+def test_a_preview_of_machines_that_do_not_exist_yet_has_the_label_of_every_step(
+    build: Build, lab_config: RawConfig
+) -> None:
+    stack = build(lab_config, unknown=True)
+    steps = [*stack.remote, *stack.copies]
+    assert len(steps) > 10
+    assert [step.name for step in steps if StepLabel.of(command_of(step.inputs)) is None] == []
+
+
 def test_on_this_machine_nothing_is_copied() -> None:
     made = record(lambda: {"waits": deliver("x", Machine("a1", None), [SAYS], label="", parent=Parent(), repair="")})
     assert made.copies == []
