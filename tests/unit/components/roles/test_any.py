@@ -56,7 +56,7 @@ RICH: RawConfig = {
 
 
 @pytest.mark.parametrize("config", [LAB, MINE], ids=["defaults", "values of its own"])
-def test_a_pools_node_gets_of_every_role_what_a_clusters_node_gets(build: Build, config: RawConfig) -> None:
+def test_a_pool_node_gets_the_same_role_values_as_a_cluster_node(build: Build, config: RawConfig) -> None:
     cluster = build(copy.deepcopy(config))
     pool = build_pool(cluster)
     for step in ("check", "join", "register", "node"):
@@ -239,7 +239,7 @@ def test_a_name_that_no_role_can_have_is_refused(name: str, tmp_path: Path) -> N
 # What roles say of one another.
 
 
-def test_a_role_comes_after_those_that_it_names_and_else_where_it_stands() -> None:
+def test_a_role_follows_the_roles_it_names_and_else_keeps_its_place() -> None:
     made = [Role("a", after=("c",)), Role("b"), Role("c"), Role("d", after=("nobody",))]
     assert [role.name for role in in_order(made)] == ["b", "c", "a", "d"]
 
@@ -261,7 +261,7 @@ def test_two_roles_that_set_one_key_of_slurm_conf_are_an_error_and_lists_are_joi
     assert keys_of_roles(lists) == {"PrologFlags": "Contain,X11"}
 
 
-def test_what_a_role_says_that_it_reports_is_read_by_its_type_and_bounds_and_nothing_else_is() -> None:
+def test_an_answer_contains_only_declared_facts_within_their_bounds() -> None:
     made = [
         Role("disks", facts={"check": {"disks": whole(0, 64)}}),
         Role("clock", facts={"node": {"offset": whole(0, 9)}}),
@@ -277,14 +277,14 @@ def test_two_roles_that_report_one_fact_in_a_step_are_an_error() -> None:
         answer_of(made, GATE_PHASES)
 
 
-def test_a_key_of_slurm_conf_that_a_role_needs_is_refused_with_what_it_would_break() -> None:
+def test_the_config_rejects_a_slurm_key_that_a_role_needs() -> None:
     raw = {**LAB, "slurm": {"settings": {"taskprolog": "/mine"}}}
     words = r"tailrack:slurm.settings.taskprolog: .*the network for NCCL and MPI.*remove it"
     with pytest.raises(ConfigError, match=words):
         parse(raw, base_dir=Path())
 
 
-def test_a_users_list_is_joined_with_what_roles_need(build: Build) -> None:
+def test_the_config_combines_the_list_of_a_user_with_role_values(build: Build) -> None:
     raw = {**LAB, "slurm": {"settings": {"PropagateResourceLimitsExcept": "NOFILE", "PrologFlags": "Contain,X11"}}}
     conf = build(copy.deepcopy(raw)).header("head-head")["SLURM_SLURM_CONF"].splitlines()
     assert "PropagateResourceLimitsExcept=MEMLOCK,NOFILE" in conf

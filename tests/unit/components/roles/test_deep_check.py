@@ -143,7 +143,7 @@ def test_a_node_that_was_slow_for_a_moment_is_left_alone(case: Case) -> None:
     assert case.slurm.said == []
 
 
-def test_its_own_drain_is_looked_at_where_nobody_elses_job_can_be_and_taken_back(case: Case) -> None:
+def test_the_deep_check_measures_its_drained_node_alone_and_resumes_it(case: Case) -> None:
     case.play(364.8)
     case.play(180.0, 180.1)
     case.play(181.0, 180.0)
@@ -186,7 +186,7 @@ def test_a_drain_with_the_same_words_is_somebody_elses_when_it_was_set_at_anothe
     assert case.record.own is None
 
 
-def test_a_person_who_takes_it_back_as_it_is_is_not_contradicted_until_it_was_well(case: Case) -> None:
+def test_the_deep_check_accepts_a_resumed_slow_node_until_it_recovers(case: Case) -> None:
     case.play(364.8)
     case.play(180.0, 180.1)
     case.slurm.set("a1", *IDLE)
@@ -224,7 +224,7 @@ def test_a_check_that_was_cut_off_leaves_no_slow_node_at_work(case: Case) -> Non
     assert case.node.flags == IDLE
 
 
-def test_a_person_who_drains_it_meanwhile_keeps_it(case: Case) -> None:
+def test_the_deep_check_keeps_the_drain_of_a_person(case: Case) -> None:
     case.play(364.8)
 
     def drained_meanwhile(*_: object) -> Mapping[str, Any]:
@@ -268,7 +268,7 @@ def test_a_measurement_that_goes_on_is_not_disturbed(case: Case) -> None:
     assert case.seen == []
 
 
-def test_what_is_forgotten_is_measured_anew(case: Case) -> None:
+def test_the_deep_check_measures_a_forgotten_node_again(case: Case) -> None:
     case.play(364.8)
     case.play(180.0, 180.1)
     deep_check.forget(case.checks, "a1")
@@ -317,14 +317,14 @@ def test_a_node_with_gpus_is_measured_as_it_was_when_it_joined(on_gpus: Play) ->
     assert slow.gb_per_s == pytest.approx(180.1, rel=1e-3)
 
 
-def test_what_the_user_says_instead_of_a_measurement_is_no_figure() -> None:
+def test_a_malformed_report_of_the_user_gives_no_figure() -> None:
     for said in (None, {}, {"job_id": 1, "state": "COMPLETED"}, {"gpus": {"a1": 7}, "asked": []}, {"alone": 3}):
         found = measuring.read_report(told(), NODE, said)
         assert (found.gb_per_s, found.broken) == (None, ())
         assert found.doubt
 
 
-def test_a_check_whose_job_a_prolog_refused_has_no_figure_and_names_the_reason() -> None:
+def test_a_check_that_a_prolog_rejects_gives_the_reason_and_no_figure() -> None:
     why = "drained: Prolog error: prolog.d/50-mine: timed out"
     report: dict[str, Any] = {
         "state": "UNAVAILABLE",
@@ -339,7 +339,7 @@ def test_a_check_whose_job_a_prolog_refused_has_no_figure_and_names_the_reason()
     assert found.doubt == f"Nothing was measured: {NODE.name} ({why}) cannot run a job."
 
 
-def test_the_user_who_submits_measures_with_the_programs_own_command(
+def test_the_submitting_user_measures_with_the_command_of_the_program(
     shell: Shell, installed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(measuring, "ROOT", installed / program().digest)
@@ -358,14 +358,14 @@ def test_the_user_who_submits_measures_with_the_programs_own_command(
     assert json.loads((shell.root / "task").read_text())["nodes"] == [NODE.name]
 
 
-def test_dcgms_error_is_what_is_broken(on_gpus: Play) -> None:
+def test_a_dcgm_error_marks_the_node_as_broken(on_gpus: Play) -> None:
     said = dict(on_gpus(364.8))
     finding = {"severity": "error", "check": "DCGM", "seen": "memory on GPU 3", "remedy": ""}
     said["preflight"] = f"# tailrack preflight a1 {json.dumps([finding])}\n"
     assert measuring.read_report(told(), NODE, said).broken == ("DCGM: memory on GPU 3",)
 
 
-def test_the_figure_of_the_join_is_found_in_what_up_has_kept(on_gpus: Play, tmp_path: Path) -> None:
+def test_the_deep_check_reads_the_figure_of_the_join_from_saved_results(on_gpus: Play, tmp_path: Path) -> None:
     asked = measuring.measurement_settings(told(), NODE)
     of = {"address": "100.64.0.1", "gpus": NODE.gpus, "asked": asked}
     report = on_gpus(364.8)
@@ -390,7 +390,7 @@ def test_the_gpus_that_slurm_gives_to_jobs_are_read() -> None:
         assert node.gpus == gpus
 
 
-def test_it_is_off_by_default_and_what_cannot_be_is_refused() -> None:
+def test_the_deep_check_is_off_by_default_and_rejects_invalid_settings() -> None:
     assert deep_check_text(parse(LAB, base_dir=Path())) == ""
     for bad, words in (({"every_hours": 0}, "from 1 to 8760"), ({"dcgm_level": 4}, "from 0 to 3"), (True, "a mapping")):
         with pytest.raises(ConfigError, match=r"tailrack:health\.deep_check") as refused:
@@ -414,7 +414,7 @@ def health_files() -> tuple[File, ...]:
     return role.files["services"]
 
 
-def test_it_comes_and_goes_with_its_key_and_what_it_remembers_stays(shell: Shell) -> None:
+def test_the_deep_check_follows_its_key_and_keeps_its_records(shell: Shell) -> None:
     shell.stub("systemctl")
     for kind in ("service", "timer"):
         shell.write(f"/etc/systemd/system/tailrack-deep-check.{kind}", "")

@@ -39,7 +39,7 @@ def node(name: str, *flags: str, **values: object) -> Node:
     return Node(name, frozenset(["CLOUD", *flags]), **values)  # type: ignore[arg-type]
 
 
-def test_a_job_that_gets_machines_says_how_many_where_and_for_how_long() -> None:
+def test_a_job_that_gets_machines_shows_their_number_site_and_duration() -> None:
     assert renting(["e1", "e2"], [STATUS], NOW) == [
         "It waits for its machines: renting 2 of 2 at lambda site us-west-2, pool burst (e1, e2), for 3 min."
     ]

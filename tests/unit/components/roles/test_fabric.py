@@ -89,7 +89,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     return Site(tmp_path, monkeypatch)
 
 
-def test_the_first_node_of_a_site_has_nobody_to_prove_its_fabric_with_and_gets_it_by_the_second(site: Site) -> None:
+def test_the_second_node_of_a_site_proves_the_fabric_of_the_first(site: Site) -> None:
     first = site.join("a1", interface("eth0", 1, 1), interface("eth1", 2, 1))
     assert (first["interfaces"], first["note"], first["error"], site.topology) == ([], "", "", "")
     second = site.join("a2", interface("ens5", 1, 2, default_route=True), interface("ens6", 2, 2))
@@ -132,7 +132,7 @@ def test_a_neighbour_that_is_silent_is_no_proof_and_another_is_asked(site: Site)
     assert told["note"].endswith(": a1 is away, a2 is away, a3 is away")
 
 
-def test_what_could_not_be_proven_is_proven_once_somebody_answers(site: Site) -> None:
+def test_an_unproven_fabric_is_proven_when_a_neighbour_answers(site: Site) -> None:
     site.join("a1", interface("eth0", 1, 1))
     site.silent = {"a1"}
     assert site.join("a2", interface("eth0", 1, 2))["note"]
@@ -145,7 +145,7 @@ def test_what_could_not_be_proven_is_proven_once_somebody_answers(site: Site) ->
     assert len(site.asked) == asked, "what is proven is left alone"
 
 
-def test_what_carried_nothing_is_no_more_asked_for(site: Site) -> None:
+def test_a_failed_network_is_not_proven_again(site: Site) -> None:
     site.join("a1", interface("eth0", 1, 1))
     site.silent = {"a1"}
     site.join("a2", interface("eth0", 1, 2))
@@ -178,9 +178,7 @@ def test_a_node_that_does_not_answer_itself_keeps_no_other_from_its_proof(
     assert groups.prove_again(site.records) == {"proven": ["a3"], "left": ["a2"]}
 
 
-def test_no_time_is_spent_beyond_what_is_given_to_what_is_proven_once_more(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repeated_proof_stops_at_its_time_limit(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     join_while_silent(site)
     monkeypatch.setattr(groups, "AGAIN_SECONDS", 0.0)
     asked = len(site.asked)
@@ -207,7 +205,7 @@ def test_a_node_that_leaves_while_its_network_is_proven_leaves_nothing(
     assert not (site.records.folder / "a2").exists()
 
 
-def test_what_was_proven_before_holds_while_nobody_can_be_asked(site: Site) -> None:
+def test_an_earlier_proof_stays_valid_while_no_neighbour_answers(site: Site) -> None:
     site.join("a1", interface("eth0", 1, 1))
     site.join("a2", interface("eth0", 1, 2))
     before = site.topology
@@ -216,7 +214,7 @@ def test_what_was_proven_before_holds_while_nobody_can_be_asked(site: Site) -> N
     assert site.topology == before
 
 
-def test_a_node_whose_network_carries_nothing_any_more_stays_on_the_tailnet_and_a_person_is_told(site: Site) -> None:
+def test_a_node_with_a_failed_network_uses_the_tailnet_and_reports_it(site: Site) -> None:
     for host, node in enumerate(("a1", "a2", "a3"), start=1):
         site.join(node, interface("eth0", 1, host))
     site.cut = {"1"}
@@ -232,7 +230,7 @@ def test_an_interface_that_is_named_and_carries_nothing_is_an_error(site: Site) 
     assert told["error"] == "eth1 (10.2.0.2/24) of a2 carried no 1 MiB to a1 of site rack"
 
 
-def test_what_a_step_that_fails_has_noted_is_put_back(site: Site) -> None:
+def test_a_failed_step_restores_the_earlier_fabric_record(site: Site) -> None:
     site.join("a1", interface("eth0", 1, 1))
     site.join("a2", interface("eth0", 1, 2))
     before = site.topology
@@ -363,7 +361,7 @@ def test_only_the_same_bytes_prove_a_network(answer: Callable[[bytes], bytes], p
     thread.join(5)
 
 
-def test_who_does_not_listen_for_this_proof_is_told_nothing() -> None:
+def test_a_proof_sends_nothing_to_the_listener_of_another_proof() -> None:
     with socket.create_server(("127.0.0.1", 0)) as door:
         asking = threading.Thread(
             target=proof_transfer.carry, args=(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port_at(door))
@@ -389,7 +387,7 @@ def port_at(door: socket.socket) -> int:
     return int(door.getsockname()[1])
 
 
-def test_an_address_that_is_not_here_any_more_is_told_as_port_0() -> None:
+def test_the_listener_reports_port_0_for_a_missing_address() -> None:
     with proof_transfer.Listener(TOKEN, [["lo", "192.0.2.1"], ["no-such-card", "127.0.0.1"]], []) as listener:
         assert listener.ports == [0, 0]
 
@@ -502,7 +500,7 @@ def test_a_neighbour_that_answers_nonsense_is_silent_and_does_no_harm_to_the_nod
         proof.prove(machines["a2"], machines["a1"])
 
 
-def test_a_neighbour_that_answers_letter_by_letter_holds_nobody_for_longer_than_one_that_is_silent(
+def test_a_slow_neighbour_delays_a_proof_no_longer_than_a_silent_one(
     munge: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proof, "LISTEN_SECONDS", 0.3)
@@ -576,7 +574,7 @@ def to(address: str, port: Any = 61000) -> Thing:
     ],
     ids=str,
 )  # fmt: skip
-def test_a_machine_is_made_to_speak_to_nobody_but_others_of_its_site_at_the_proofs_ports(wrong: Thing) -> None:
+def test_a_machine_proves_only_to_its_site_at_the_ports_of_the_proof(wrong: Thing) -> None:
     own = next(iter(own_addresses()))
     request = json.loads(json.dumps({**CONNECT, **wrong}).replace("OWN", own))
     with pytest.raises(FabricError):
@@ -599,7 +597,7 @@ def test_a_machine_listens_for_nothing_but_a_proof(wrong: Thing) -> None:
         proof.check({**LISTEN, **wrong}, "a1")
 
 
-def test_nobody_but_the_head_node_asks_a_machine_to_take_part(munge: object, tmp_path: Path, installed: Path) -> None:
+def test_only_the_head_node_starts_a_proof_on_a_machine(munge: object, tmp_path: Path, installed: Path) -> None:
     """As its unit runs it: a connection on stdin, whose other end is the one who asks."""
     head = tmp_path / "head-address"
     head.write_text("127.0.0.21\n")
@@ -638,7 +636,7 @@ def test_a_request_of_somebody_else_than_root_is_refused(munge: Callable[[int], 
 
 
 @pytest.mark.parametrize("said", ["", "\n", "GET / HTTP/1.0\n", "MUNGE:[]:\n", "MUNGE:{:\n", "x" * 10**6])
-def test_what_is_no_request_is_refused(munge: object, said: str) -> None:
+def test_the_proof_rejects_an_invalid_request(munge: object, said: str) -> None:
     with pytest.raises(FabricError):
         proof.serve("a1", io.StringIO(said), io.StringIO())
 
@@ -729,7 +727,7 @@ def test_a_name_that_no_machine_of_the_site_has_is_refused_with_the_names_that_i
     assert networks_here("ib0", "none")["interfaces"][0]["name"] == "ib0"
 
 
-def test_what_no_program_could_be_told_of_is_left_out(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fabric_leaves_out_interfaces_with_unusable_names(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (machine / "net/ens5/speed").write_text("4294967295\n")
     shown = [
         {},

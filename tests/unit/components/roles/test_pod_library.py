@@ -377,7 +377,7 @@ def test_a_connection_to_a_listener_of_ipv6_is_identified_too(pod: Pod) -> None:
     assert pod.accepted_by(program) == [f"::ffff:{OTHER}", f"::ffff:{OTHER}", True]
 
 
-def test_other_programs_than_slurmd_do_not_ask_who_is_there(pod: Pod) -> None:
+def test_only_slurmd_asks_for_the_peers_of_a_pod(pod: Pod) -> None:
     program = """
 listener = tcp()
 listener.bind((OWN, 0))
@@ -480,7 +480,7 @@ show([copy.getpeername()[0], os.read(reader, 1000).decode()])"""
     assert pod.run(program) == [OTHER, repr([OTHER, OTHER])]
 
 
-def test_a_child_of_a_program_whose_threads_are_connecting_does_not_hang(pod: Pod) -> None:
+def test_a_child_forked_while_threads_connect_does_not_hang(pod: Pod) -> None:
     program = """
 stop = False
 s = tcp()

@@ -89,7 +89,7 @@ def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rack:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_two_real_machines_of_a_kind_are_told_what_somebody_who_knows_them_would_write(rack: Rack, name: str) -> None:
+def test_two_machines_of_a_kind_get_the_nccl_settings_of_an_expert(rack: Rack, name: str) -> None:
     for node in ("g1", "g2"):
         rack.join(node, MACHINES[name])
     for node in ("g1", "g2"):
@@ -105,13 +105,13 @@ def test_ports_that_the_config_names_are_used_wherever_they_stand(rack: Rack, rd
     assert [port["device"] for port in rack.ports(MACHINES["DGX A100"], rdma)] == named
 
 
-def test_no_rdma_is_used_where_the_config_wants_none(rack: Rack) -> None:
+def test_jobs_use_no_rdma_if_the_config_turns_it_off(rack: Rack) -> None:
     for node in ("g1", "g2"):
         rack.join(node, MACHINES["DGX H100"], "none")
     assert rack.task("g1", "g1", "g2")["NCCL_IB_DISABLE"] == "1"
 
 
-def test_names_of_which_a_machine_has_none_are_refused_but_where_it_has_no_rdma_at_all(rack: Rack) -> None:
+def test_a_machine_rejects_missing_rdma_devices_unless_it_has_no_rdma(rack: Rack) -> None:
     with pytest.raises(
         FabricError, match=r"no RDMA device mlx5_20 here \(mlx5_0, mlx5_1, mlx5_2, .*, mlx5_10, mlx5_11\)"
     ):
@@ -132,7 +132,7 @@ def test_a_rail_that_is_down_brings_no_storage_port_into_the_list(rack: Rack) ->
     assert [port["device"] for port in rack.ports(cut)] == [name for name in whole.hca if name != "mlx5_5"]
 
 
-def test_ports_far_from_gpus_are_used_where_no_near_one_is_up(rack: Rack) -> None:
+def test_jobs_use_distant_ports_if_no_port_near_a_gpu_is_up(rack: Rack) -> None:
     whole = MACHINES["DGX H100"]
     uncabled = replace(whole, ports=[replace(port, up=port.device not in whole.hca) for port in whole.ports])
     assert [port["device"] for port in rack.ports(uncabled)] == ["mlx5_1", "mlx5_2", "mlx5_7", "mlx5_8"]
@@ -214,7 +214,7 @@ def test_a_named_interface_chooses_the_ip_network_and_takes_no_rdma_away(rack: R
     assert task["NCCL_IB_HCA"] == machine.variable
 
 
-def test_infiniband_that_carries_nothing_is_told_to_a_person(rack: Rack) -> None:
+def test_a_failed_infiniband_network_gets_a_note(rack: Rack) -> None:
     rack.cables = lambda own, other: False
     rack.join("g1", MACHINES["DGX H100"])
     told = rack.join("g2", MACHINES["DGX H100"])
@@ -222,7 +222,7 @@ def test_infiniband_that_carries_nothing_is_told_to_a_person(rack: Rack) -> None
     assert "InfiniBand of g2 carried nothing to g1, so its jobs do not use it" in told["note"]
 
 
-def test_ethernet_ports_that_carry_nothing_are_most_clouds_and_nobody_is_told(rack: Rack) -> None:
+def test_failed_ethernet_rdma_ports_get_no_note(rack: Rack) -> None:
     rack.cables = lambda own, other: False
     rack.join("v1", MACHINES["cloud VM with one mlx5"])
     assert rack.join("v2", MACHINES["cloud VM with one mlx5"])["note"] == ""
@@ -236,7 +236,7 @@ def test_a_few_machines_are_asked_however_many_have_ports_that_carry_nothing(rac
     assert len(rack.asked) == 31
 
 
-def test_all_of_a_large_rack_are_told_their_own_list(rack: Rack) -> None:
+def test_each_node_of_a_large_rack_gets_its_own_port_list(rack: Rack) -> None:
     names = [f"g{number}" for number in range(1, 17)]
     kinds: Sequence[Machine] = [numbered(0, 3, 5, 8), numbered(0, 1, 4, 5)]
     rack.cables = lambda own, other: bool(own["rail"] == other["rail"])
@@ -247,5 +247,5 @@ def test_all_of_a_large_rack_are_told_their_own_list(rack: Rack) -> None:
         assert rack.task(name, *names)["NCCL_IB_HCA"] == kinds[place % 2].variable
 
 
-def test_kinds_of_port_are_told_by_their_link_layer(rack: Rack) -> None:
+def test_the_link_layer_decides_the_kind_of_a_port(rack: Rack) -> None:
     assert {port["link"] for port in rack.ports(MACHINES["cloud VM with InfiniBand"])} == {IB, ETHERNET}

@@ -83,7 +83,7 @@ def test_a_full_disk_is_called_so_and_not_a_source_that_is_silent(
     assert kept(shell) == []
 
 
-def test_what_a_fetch_that_was_cut_off_has_left_is_in_nobodys_way(shell: Shell) -> None:
+def test_a_fetch_removes_the_files_of_an_interrupted_fetch(shell: Shell) -> None:
     answer(shell)
     shell.write("/var/lib/kept/.new", "half")
     assert keep(shell) == ""

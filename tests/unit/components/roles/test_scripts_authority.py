@@ -207,7 +207,7 @@ def test_all_trust_both_before_one_shows_a_certificate_of_the_next_and_all_show_
     assert not any(call.startswith("tailrack-ask") for call in head.calls)
 
 
-def test_who_cannot_be_reached_is_named_and_until_it_is_all_trust_both_and_show_what_it_trusts(head: Shell) -> None:
+def test_all_nodes_trust_both_authorities_until_an_unreachable_node_answers(head: Shell) -> None:
     before, signed_by = authority(head), fingerprint(head)
     assert turn(head, "1") == ""
     head.write("/away", "b1")
@@ -259,7 +259,7 @@ def test_cut_off_anywhere_it_ends_the_same_way(head: Shell, number: int) -> None
     assert_turned(head, "2", before)
 
 
-def test_what_was_said_earlier_and_comes_later_changes_nothing(shell: Shell) -> None:
+def test_an_older_list_of_authorities_changes_nothing(shell: Shell) -> None:
     later = f"# 8\n{public_key('second')}\n{LEAVE}"
     shell.write(TRUST, f"{public_key('of an earlier version')}\n")
     for told, kept in ((LIST, LIST), (later, later), (LIST, later), (later, later)):
@@ -278,14 +278,14 @@ def test_what_was_said_earlier_and_comes_later_changes_nothing(shell: Shell) -> 
         f"# 7\n{public_key('first')}", f"# 7\n{LEAVE}", f"# 7\n{LEAVE}\n{public_key('first')}",
     ],
 )  # fmt: skip
-def test_what_is_no_list_of_authorities_is_refused_and_nothing_is_written(shell: Shell, told: str) -> None:
+def test_a_node_rejects_an_invalid_list_of_authorities_and_writes_nothing(shell: Shell, told: str) -> None:
     reason = "the head node's list of SSH authorities is not a list of keys"
     with shell.here(), pytest.raises(Failure, match=f"^{reason}$"):
         trust_authorities(told)
     assert not shell.path(TRUST).exists()
 
 
-def test_a_head_node_that_was_made_of_a_backup_says_again_what_it_trusts_once(head: Shell) -> None:
+def test_a_restored_head_node_publishes_its_authorities_again_once(head: Shell) -> None:
     """Nodes may have been told of later authorities than the backup has."""
     kept = f"{KEYS}.trusted"
     first = head.path(kept).read_text()
@@ -300,7 +300,7 @@ def test_a_head_node_that_was_made_of_a_backup_says_again_what_it_trusts_once(he
     assert head.path(kept).read_text() == again
 
 
-def test_a_node_has_no_answer_of_this_for_what_is_no_list(head: Shell) -> None:
+def test_the_authority_command_rejects_an_invalid_list(head: Shell) -> None:
     node = member(head, "a1")
     before = node.path(TRUST).read_text()
     done = node.command("authority")

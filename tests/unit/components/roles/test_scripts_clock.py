@@ -121,7 +121,7 @@ def test_clocks_more_than_some_seconds_apart_stop_the_join(
     assert problem in done.stderr
 
 
-def test_a_head_that_does_not_tell_its_time_stops_nobody(compare: Compare) -> None:
+def test_a_head_node_without_a_readable_time_stops_no_join(compare: Compare) -> None:
     done = compare(TIME, place="nowhere 1")
     assert done.returncode == 0
     assert "clocks are not compared" in done.stderr
@@ -133,9 +133,7 @@ CONTROL = {"http://control.lab:8080": "control.lab 8080", "": "controlplane.tail
 
 
 @pytest.mark.parametrize("url", CONTROL)
-def test_a_machine_whose_clock_is_far_off_is_refused_before_anything_on_it_is_changed(
-    shell: Shell, check: Compare, url: str
-) -> None:
+def test_the_check_rejects_a_wrong_clock_before_it_changes_the_machine(shell: Shell, check: Compare, url: str) -> None:
     machine_with(shell)
 
     def gate(ahead: int) -> subprocess.CompletedProcess[str]:
@@ -150,7 +148,7 @@ def test_a_machine_whose_clock_is_far_off_is_refused_before_anything_on_it_is_ch
 
 
 @pytest.mark.parametrize("url", ["http://control.lab:8080", "http://[fd00::1]:8080", "nonsense"])
-def test_a_control_server_that_does_not_tell_its_time_stops_nobody(shell: Shell, check: Compare, url: str) -> None:
+def test_a_control_server_without_a_readable_time_stops_no_join(shell: Shell, check: Compare, url: str) -> None:
     done = check("nowhere 1", TIME, url)
     assert done.returncode == 0, done.stderr
     assert "sends no time" in shell.path("/var/log/tailrack/a1-step.log").read_text()
@@ -167,7 +165,7 @@ def test_a_control_server_that_does_not_tell_its_time_stops_nobody(shell: Shell,
         ("ntpsec", False, "see 'journalctl -u ntpsec', run 'systemctl restart ntpsec' on a1"),
     ],
 )  # fmt: skip
-def test_who_is_refused_for_the_clock_is_told_what_the_machine_has(
+def test_the_clock_error_names_the_time_service_of_the_machine(
     shell: Shell, check: Compare, service: str, container: bool, remedy: str
 ) -> None:
     machine_with(shell, service, container)
@@ -203,7 +201,7 @@ def test_a_machine_has_one_service_that_keeps_its_clock(
     assert [call for call in shell.calls if call.startswith(telling)] == expected
 
 
-def test_a_service_that_sets_no_clock_in_time_is_said_and_stops_nobody(shell: Shell) -> None:
+def test_a_slow_time_service_gets_a_note_and_stops_no_join(shell: Shell) -> None:
     machine_with(shell, "chrony")
     shell.stub("timedatectl", "echo no")
     with mock.patch.object(clock_join, "SET_SECONDS", 0):

@@ -116,7 +116,7 @@ def test_a_machine_of_another_architecture_is_refused(machine: Shell) -> None:
     assert gate(machine).startswith("this machine is arm64, ")
 
 
-def test_a_machine_of_another_architecture_passes_where_the_config_names_its_packages_and_takes_these(
+def test_a_machine_of_another_architecture_installs_the_packages_of_the_config(
     machine: Shell,
 ) -> None:
     machine.stub("dpkg", 'case "$*" in *print-architecture) echo arm64 ;; esac')
@@ -238,14 +238,14 @@ def test_a_node_of_another_kind_compiles_its_own_and_leaves_the_share_alone(mach
     assert len([call for call in machine.calls if call.startswith("make")]) == 1
 
 
-def test_a_plugin_without_the_launcher_of_task_prolog_is_compiled_anew(machine: Shell) -> None:
+def test_a_plugin_without_the_task_prolog_launcher_is_compiled_again(machine: Shell) -> None:
     plugin_on_the_share(machine)
     machine.path(f"{SHARE}/pyxis/{KIND}/slurmstepd").unlink()
     assert install_plugin(machine) == "compiled\n"
     assert machine.path("/usr/local/lib/tailrack/slurmstepd").read_text() == "static\n"
 
 
-def test_slurmd_starts_steps_by_the_launcher_and_starts_anew_for_it_once(machine: Shell) -> None:
+def test_slurmd_restarts_once_to_use_the_step_launcher(machine: Shell) -> None:
     machine.stub("systemctl")
     for _ in range(2):
         assert run(machine, lambda: ensure_launcher(NODE_STEP)) == ""
@@ -327,7 +327,7 @@ def test_with_gpus_the_driver_libraries_tool_must_be_had_or_be_waived(machine: S
 
 
 @pytest.mark.parametrize(("abi", "left_out"), [("3.0", True), ("4.0", False)])
-def test_enroots_profile_is_left_out_where_apparmor_does_not_know_its_language(
+def test_the_step_skips_the_enroot_profile_if_apparmor_cannot_parse_it(
     machine: Shell, abi: str, left_out: bool
 ) -> None:
     machine.write(f"etc/apparmor.d/abi/{abi}", "")
@@ -342,7 +342,7 @@ def test_enroots_profile_is_left_out_where_apparmor_does_not_know_its_language(
     assert link.is_symlink() == machine.path("/etc/apparmor.d/disable/enroot.seen").exists() == left_out
 
 
-def test_enroots_profile_is_loaded_where_apparmor_keeps_users_from_namespaces(machine: Shell) -> None:
+def test_the_step_loads_the_enroot_profile_if_apparmor_blocks_user_namespaces(machine: Shell) -> None:
     machine.stub("apparmor_parser")
     for restricted, loaded in (("0\n", ""), ("1\n", "enroot-nsenter (unconfined)\n")):
         machine.write("proc/sys/kernel/apparmor_restrict_unprivileged_userns", restricted)
@@ -399,7 +399,7 @@ def test_an_image_is_imported_once_and_published_with_its_checksum(head: Shell) 
     assert told == [f"source={IMAGE.split()[2]}", f"sha256={digest(chr(10).join(['an image', '']))}", "where=all"]
 
 
-def test_another_source_is_imported_anew_and_another_where_is_not(head: Shell) -> None:
+def test_a_changed_source_starts_an_import_and_changed_sites_do_not(head: Shell) -> None:
     assert services(head, IMAGE)[0] == 0
     assert services(head, IMAGE.replace(" all ", " cloud-a "))[0] == 0
     assert imports(head) == 1
@@ -420,7 +420,7 @@ def test_an_import_that_fails_leaves_the_old_image_and_nothing_half(head: Shell)
     assert not head.path("/var/lib/tailrack/images").exists()
 
 
-def test_what_a_cut_off_import_left_is_cleared_away(head: Shell) -> None:
+def test_an_import_removes_the_files_of_an_interrupted_import(head: Shell) -> None:
     for left in (
         f"{FOLDER}/.hello.new",
         f"{FOLDER}/hello.coming",
@@ -515,7 +515,7 @@ def test_a_node_has_the_images_of_its_site_and_says_so(node: Shell) -> None:
     assert told.endswith(f"images=one@{digest('first')[:12]},two@{digest('second')[:12]}")
 
 
-def test_text_that_a_node_keeps_at_the_controller_moves_no_cursor_where_it_is_listed(node: Shell) -> None:
+def test_the_list_replaces_control_characters_in_the_text_of_a_node(node: Shell) -> None:
     told = {"nodes": [{"name": "a1", "extra": "containers=proven\u001b[2J images=one\u0007@1\u009b2J"}, {"name": "a2"}]}
     node.write("node.json", json.dumps(told))
     done = node.program(PROGRAM, "list")
@@ -524,7 +524,7 @@ def test_text_that_a_node_keeps_at_the_controller_moves_no_cursor_where_it_is_li
     assert rows == [["a1", "proven?[2J", "one?@1?2J"], ["a2"]]
 
 
-def test_a_copy_that_is_not_what_the_head_node_published_is_not_kept(node: Shell) -> None:
+def test_a_node_discards_a_copy_that_differs_from_the_published_image(node: Shell) -> None:
     staged(node, "one", "first", told=digest("whole"))
     done = node.program(PROGRAM, "sync")
     assert done.returncode == 0
@@ -630,7 +630,7 @@ def importer(shell: Shell, *words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout.strip(), done.stderr
 
 
-def test_a_staged_image_is_read_where_it_is_the_own_disk_first(node: Shell) -> None:
+def test_a_node_reads_a_staged_image_from_its_own_disk_first(node: Shell) -> None:
     staged(node, "one", "first")
     assert importer(node, "get", "docker://one")[:2] == (0, str(node.path(f"{FOLDER}/one.sqsh")))
     assert node.program(PROGRAM, "sync").returncode == 0
@@ -665,7 +665,7 @@ def test_a_batch_script_has_no_step_and_gets_its_image_all_the_same(node: Shell)
 # --- leaving
 
 
-def test_what_an_import_that_was_killed_has_left_goes_with_the_machine(head: Shell) -> None:
+def test_leaving_removes_the_files_of_a_killed_import(head: Shell) -> None:
     lent = head.write("run/tailrack-images/.credentials", "machine registry.example login puller password p")
     half = head.write("var/lib/tailrack/images/config.json", "half an image")
     assert run(head, lambda: leave(NODE_STEP)) == ""
@@ -708,7 +708,7 @@ def test_every_image_gets_the_world_and_its_master(shell: Shell) -> None:
     }  # fmt: skip
 
 
-def test_what_an_image_or_a_user_has_set_stays(shell: Shell) -> None:
+def test_variables_of_an_image_or_a_user_stay(shell: Shell) -> None:
     own = "MASTER_ADDR=elsewhere\nPYTORCH_VERSION=2.9\n"
     found = ranks(shell, own, **STEP)
     assert (found["MASTER_ADDR"], found["PYTORCH_VERSION"]) == ("elsewhere", "2.9")

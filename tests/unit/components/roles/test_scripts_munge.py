@@ -81,7 +81,7 @@ def late(head: Shell) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def test_without_a_next_key_nothing_is_asked_and_nobody_is_held(head: Shell) -> None:
+def test_a_head_node_without_a_next_key_holds_no_jobs(head: Shell) -> None:
     assert change(head) == ""
     assert head.calls == []
 
@@ -160,7 +160,7 @@ def test_a_node_that_missed_the_moment_of_a_killed_change_gets_the_key_then(head
     assert late(head) == ""
 
 
-def test_jobs_stay_held_where_slurmctld_takes_no_drain_and_it_is_tried_again(head: Shell) -> None:
+def test_jobs_stay_held_until_slurmctld_accepts_the_drain(head: Shell) -> None:
     head.write("/dead", "b1")
     head.stub("scontrol", "exit 1")
     assert killed(head).returncode == 1
@@ -178,7 +178,7 @@ def test_the_timers_program_is_tried_until_it_succeeds(head: Shell) -> None:
     assert "--property=Restart=on-failure" in timer
 
 
-def test_who_does_not_answer_is_named_and_gets_the_key_next_time_without_holding_jobs(head: Shell) -> None:
+def test_a_silent_node_is_named_and_gets_the_key_later(head: Shell) -> None:
     head.write(NEXT, f"{NEW}\n")
     head.write("/dead", "b1")
     assert change(head) == "the munge key was changed, and b1 did not get it: no job starts there"
@@ -240,7 +240,7 @@ def test_no_job_on_a_node_tells_its_end_between_its_key_and_slurmctlds(node: She
     assert node.calls[before:] == [*["sinfo -h -o %N"] * 3, GOES_ON]
 
 
-def test_a_node_that_has_the_key_already_stops_nobody(node: Shell) -> None:
+def test_a_node_with_the_current_key_stops_no_job(node: Shell) -> None:
     done = node.command("munge-switch", digest(node, KEY))
     assert done.returncode == 0, done.stderr
     assert not any("slurmstepd" in call for call in node.calls)
@@ -278,13 +278,13 @@ def test_a_node_that_joins_while_the_key_is_changed_is_placed_when_the_head_node
     assert head.path(KEY).read_text() == f"{NEW}\n"
 
 
-def test_a_change_that_nobody_goes_on_with_holds_no_node_for_long(head: Shell, place: Callable[[], str]) -> None:
+def test_an_abandoned_key_change_does_not_hold_a_node_for_long(head: Shell, place: Callable[[], str]) -> None:
     assert place() == ""
     head.write(NEXT, f"{NEW}\n")
     assert "the munge key change was not finished in 90s; continuing with the old key" in place()
 
 
-def test_a_node_that_was_asked_where_it_is_no_longer_has_the_key_before_its_fabric_is_proven(
+def test_a_node_at_a_new_address_gets_the_key_before_its_proof(
     head: Shell, place: Callable[[], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head.write(LATE, "a1\nb1\n")
@@ -303,9 +303,7 @@ def test_a_node_that_was_asked_where_it_is_no_longer_has_the_key_before_its_fabr
     assert "does not prove" not in log
 
 
-def test_a_node_that_never_shows_the_key_goes_on_and_is_named_by_who_changes_it(
-    head: Shell, place: Callable[[], str]
-) -> None:
+def test_the_head_node_names_a_node_that_never_shows_the_key(head: Shell, place: Callable[[], str]) -> None:
     head.write(LATE, "b1\n")
     head.write("dead", "b1")
     assert "b1 does not prove that it has the key" in place()
@@ -395,7 +393,7 @@ def test_the_key_of_another_state_is_refused_unless_the_config_asks_for_a_new_ge
     ],
     ids=["its sentence", "none"],
 )
-def test_what_munged_says_of_itself_is_passed_on_with_what_helps(
+def test_the_munge_error_contains_the_message_of_munged_and_a_remedy(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, said: str, words: str, remedy: str
 ) -> None:
     shell.stub("systemctl", 'case "$*" in *restart*munge*) exit 1 ;; *is-active*) exit 3 ;; esac')

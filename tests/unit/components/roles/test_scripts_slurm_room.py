@@ -57,7 +57,7 @@ def check(head: Shell) -> subprocess.CompletedProcess[str]:
     return head.command("slurm-room", "check")
 
 
-def test_room_is_reserved_where_there_is_enough_and_given_up_when_others_have_filled_the_disk(head: Shell) -> None:
+def test_slurmctld_reserves_disk_space_and_releases_it_when_the_disk_is_full(head: Shell) -> None:
     free(head, 100)
     assert look(head) == ""
     assert not head.path(ROOM).exists()
@@ -93,7 +93,7 @@ def test_slurmctld_does_not_start_from_a_state_that_could_not_be_written_to_the_
         assert "sudo tailrack-slurm-room accept" in done.stdout
 
 
-def test_what_was_written_after_the_disk_was_full_has_everything(head: Shell) -> None:
+def test_the_check_passes_after_slurmctld_writes_its_state_again(head: Shell) -> None:
     free(head, 0.5)
     look(head)
     free(head, 1000)

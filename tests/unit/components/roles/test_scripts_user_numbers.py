@@ -63,7 +63,7 @@ def test_a_node_without_the_home_follows(head: Shell) -> None:
 @pytest.mark.parametrize(
     "name", [".bash_history", "thesis/chapter-1.tex", ".ssh/known_hosts", ".ssh/authorized_keys", ".profile"]
 )
-def test_an_account_whose_home_has_a_file_of_the_user_is_refused_and_keeps_it(head: Shell, name: str) -> None:
+def test_the_step_rejects_and_keeps_an_account_with_a_file_in_its_home(head: Shell, name: str) -> None:
     head.write(f"{HOME}/{name}", "mine\n")
     for phases in (CHECK, ("machine",)):
         done = run(head, *phases)

@@ -328,7 +328,7 @@ def test_a_job_that_wants_mpi_finds_its_library_on_a_head_node_that_runs_no_jobs
     assert "openmpi-bin" in slurm.packages["head"]
 
 
-def test_the_submit_script_knows_what_each_node_has(handed_over: Handed) -> None:
+def test_the_submit_script_lists_the_gpus_of_each_node(handed_over: Handed) -> None:
     text = handed_over(LARGE)["job_submit.lua"]
     assert text.splitlines()[-5:] == [
         'member("c1", "cloud", "h200", 1)',
@@ -436,7 +436,7 @@ NODES = st.lists(
 
 @hypothesis_settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(NODES)
-def test_what_a_node_registers_is_what_the_controller_expects_of_it(shell: Shell, nodes: list[Host]) -> None:
+def test_a_node_registers_the_values_that_the_controller_expects(shell: Shell, nodes: list[Host]) -> None:
     for path in shell.path("/var/lib/tailrack/slurm/nodes").glob("*/*"):
         path.unlink()
     files = on_the_head(shell, Model(SMALL.config, SMALL.head_address, SMALL.sites, tuple(nodes), False))

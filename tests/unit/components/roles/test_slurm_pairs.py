@@ -67,7 +67,7 @@ def said_by_the_gates(head: str, node: str) -> str:
     return "works"
 
 
-def test_the_page_says_of_a_pair_what_the_gates_say() -> None:
+def test_the_page_and_the_checks_agree_on_each_pair() -> None:
     versions = slurm_of()
     found = [(head, node, said_by_the_gates(versions[head], versions[node])) for head, node, _ in pairs()]
     assert found == pairs()
@@ -80,5 +80,5 @@ def test_a_release_that_the_page_tells_to_write_is_one_for_both() -> None:
 
 
 @pytest.mark.parametrize("distribution", ["Debian 12", "Debian 13", "Debian forky"])
-def test_what_the_lab_has_is_in_the_table(distribution: str) -> None:
+def test_the_table_contains_every_distribution_of_the_lab(distribution: str) -> None:
     assert distribution in slurm_of()

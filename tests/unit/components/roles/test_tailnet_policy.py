@@ -124,7 +124,7 @@ def test_a_policy_that_opens_more_to_pods_is_refused_with_the_ports(wide: dict[s
     assert lacking(with_pods(wide), TAG, WANTED) == ""
 
 
-def test_rules_of_other_sections_and_for_other_machines_are_judged_by_what_they_may_open() -> None:
+def test_the_policy_check_judges_every_section_and_the_rules_of_other_machines() -> None:
     open_to_pods: list[dict[str, Any]] = [
         {"ssh": [{"action": "check", "src": [POD], "dst": [TAG], "users": ["root"]}]},
         {"acls": [{"action": "accept", "src": [POD], "dst": ["100.64.0.1:6814"]}]},
@@ -188,7 +188,7 @@ def test_all_that_is_missing_is_named_with_the_grant_to_add(found: dict[str, Any
     assert lacking({**OWNED, "grants": [added]}, TAG, WANTED) == ""
 
 
-def test_only_what_is_missing_is_named() -> None:
+def test_the_policy_check_names_only_missing_rules() -> None:
     assert "tcp 2049; " in lacking(in_force(grant("22", "tcp:6000-7000")), TAG, WANTED)
 
 

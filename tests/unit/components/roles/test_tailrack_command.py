@@ -54,7 +54,7 @@ def node(*flags: str, reason: str = "", by: str = "root", since: int = NOW) -> N
         (node("IDLE", "DRAIN", reason="something new", by="slurm"), "Slurm", "then tailrack resume a1"),
     ],
 )  # fmt: skip
-def test_whose_a_drain_is_and_what_comes_next(given: Node, whose: str, next_: str) -> None:
+def test_the_node_list_names_the_owner_and_remedy_of_a_drain(given: Node, whose: str, next_: str) -> None:
     out = why_out(given)
     assert out is not None
     assert f"{out.whose} {out.who}".strip() == whose
@@ -73,7 +73,7 @@ def test_no_node_is_promised_to_be_back_by_itself() -> None:
         assert "by itself" not in out.next
 
 
-def test_a_failed_prolog_is_told_with_its_script_and_remedy_unless_it_was_before_the_drain() -> None:
+def test_the_node_list_names_a_failed_prolog_unless_it_precedes_the_drain() -> None:
     given = node("IDLE", "DRAIN", reason="Prolog error", by="slurm")
     out = why_out(given, FAILED)
     assert out is not None
@@ -117,7 +117,7 @@ def test_every_reason_that_the_scripts_write_is_known_as_tailracks() -> None:
         (("ALLOCATED", "REBOOT_REQUESTED"), "allocated, reboot requested"),
     ],
 )
-def test_a_state_is_told_in_words(flags: tuple[str, ...], said: str) -> None:
+def test_the_node_list_describes_a_state_in_words(flags: tuple[str, ...], said: str) -> None:
     assert node(*flags).state == said
 
 
@@ -126,7 +126,7 @@ def told(**changes: Any) -> str:
     return json.dumps({"nodes": [{**whole, "reason_changed_at": {"set": True, "number": NOW}, **changes}]})
 
 
-def test_what_scontrol_prints_is_read_in_the_forms_of_its_releases() -> None:
+def test_the_command_reads_scontrol_output_of_every_release() -> None:
     (new,) = read_nodes(told())
     (old,) = read_nodes(told(state="IDLE+DRAIN", reason_changed_at=NOW))
     assert new == old == Node("a1", frozenset({"IDLE", "DRAIN"}), "x", "ada", NOW)
@@ -134,7 +134,7 @@ def test_what_scontrol_prints_is_read_in_the_forms_of_its_releases() -> None:
     assert none == Node("a1", frozenset({"IDLE", "DRAIN"}))
 
 
-def test_a_pods_note_says_what_it_does_not_confine_and_a_silent_one_how_it_comes_back() -> None:
+def test_the_note_of_a_pod_names_its_limits_and_its_recovery() -> None:
     pod = replace(node("IDLE"), features=frozenset({"pod", "site-pods"}))
     assert "note for a1: a pod does not confine jobs" in nodes.as_text([pod], {"a1": None}, NOW)
     assert json.loads(nodes.as_json([pod], {"a1": None}))["nodes"][0]["note"].startswith("a pod does not")
@@ -158,7 +158,7 @@ def test_a_note_is_shown_once_below_all_nodes_with_those_that_have_it() -> None:
 
 
 @pytest.mark.parametrize("feature", ["unconfined", "nvlink"])
-def test_nodes_whose_jobs_are_not_confined_are_named_where_those_of_others_are(feature: str) -> None:
+def test_the_node_list_names_unconfined_nodes_if_other_nodes_confine_jobs(feature: str) -> None:
     found = [Node("a1", frozenset({"IDLE"})), Node("b1", frozenset({"IDLE"}), features=frozenset({"site-b", feature}))]
     why = {each.name: None for each in found}
     expected = ["b1"] if feature == "unconfined" else []
@@ -218,7 +218,7 @@ def test_checks_that_did_not_run_are_no_all_clear(answer: Answer, why: str) -> N
         ("exit 127", 127, ""),
     ],
 )
-def test_what_a_node_prints_comes_back_whatever_it_exits_with(
+def test_the_command_returns_the_output_of_a_node_for_any_status(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str, status: int, said: str
 ) -> None:
     real = subprocess.run
@@ -274,7 +274,7 @@ RESUMED = ["update nodename=a1 state=resume"]
         (Node("a1", frozenset({"IDLE"})), Answer(0, "[]"), [], 0, []),
     ],
 )
-def test_a_node_is_resumed_where_nothing_speaks_against_it(
+def test_resume_resumes_a_node_without_findings(
     monkeypatch: pytest.MonkeyPatch, there: Node, answer: Answer, words: list[str], status: int, updates: list[str]
 ) -> None:
     world = World(monkeypatch, there, answer)
@@ -296,7 +296,7 @@ def test_a_node_that_came_back_while_it_was_checked_is_no_failure(
     assert main.main(["resume", "a1"]) == status
 
 
-def test_a_refusal_says_the_finding_its_remedy_and_what_to_do(
+def test_a_rejected_resume_shows_the_finding_and_its_remedy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     World(monkeypatch, DRAINED, Answer(1, json.dumps(FINDINGS)))
@@ -308,7 +308,7 @@ def test_a_refusal_says_the_finding_its_remedy_and_what_to_do(
 
 
 @pytest.mark.parametrize("name", ["a1,b1", "-x", "ALL", "a[1-9]", ""])
-def test_what_is_no_name_of_one_node_is_refused(
+def test_the_command_rejects_an_invalid_node_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     world = World(monkeypatch, DRAINED, Answer(0, "[]"))
@@ -341,7 +341,7 @@ def test_a_cluster_without_nodes_has_none_that_take_work() -> None:
     assert nodes.as_text([], {}, NOW) == "the cluster has no nodes"
 
 
-def test_a_node_that_is_resumed_after_a_failed_prolog_is_told_with_what_the_script_advised(
+def test_resume_shows_the_remedy_of_a_failed_prolog(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     World(monkeypatch, node("IDLE", "DRAIN", reason=SCRIPTS), Answer(0, "[]"))
@@ -351,7 +351,7 @@ def test_a_node_that_is_resumed_after_a_failed_prolog_is_told_with_what_the_scri
     assert "next: make room in /scratch" in said
 
 
-def test_nobody_but_root_may_resume(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_root_may_resume(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     world = World(monkeypatch, DRAINED, Answer(0, "[]"))
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert main.main(["resume", "a1"]) == 1

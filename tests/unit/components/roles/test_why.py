@@ -119,9 +119,7 @@ def waits(**changed: Any) -> str:
         ("SomethingNew", "of the next release", ["Slurm's reason: SomethingNew of the next release", "man squeue"]),
     ],
 )
-def test_why_a_job_waits_is_told_in_sentences_with_what_to_do(
-    reason: str, description: str, words: Sequence[str]
-) -> None:
+def test_why_explains_a_waiting_job_and_the_remedy(reason: str, description: str, words: Sequence[str]) -> None:
     told = waits(state_reason=reason, state_description=description, dependency="afterok:7(unfulfilled)")
     for word in words:
         assert word in told
@@ -143,7 +141,7 @@ BUSY = Node("c1", frozenset({"ALLOCATED"}))
         (Node("c1", frozenset({"DOWN"})), "ReqNodeNotAvail, UnavailableNodes:c1", "take no jobs", "reserved"),
     ],
 )
-def test_a_node_that_a_job_asks_for_by_name_is_reserved_only_where_a_reservation_is(
+def test_why_calls_a_requested_node_reserved_only_with_a_reservation(
     node: Node, description: str, words: str, never: str
 ) -> None:
     asks = job(state_reason="ReqNodeNotAvail", state_description=description, required_nodes="c1")
@@ -153,30 +151,30 @@ def test_a_node_that_a_job_asks_for_by_name_is_reserved_only_where_a_reservation
     assert never not in text
 
 
-def test_a_job_that_went_back_to_the_queue_is_told_so_and_not_of_its_own_begin() -> None:
+def test_why_names_the_requeue_of_a_job_and_no_begin_time() -> None:
     told = waits(state_reason="BeginTime", restart_cnt=2)
     assert "went back to the queue, 2 times so far: its user or an administrator requeued it" in told
     assert "--begin" not in told
 
 
-def test_a_job_whose_node_was_lost_is_told_of_that_node() -> None:
+def test_why_names_the_lost_node_of_a_job() -> None:
     told = waits(state_reason="BeginTime", restart_cnt=1, failed_node="b1")
     assert "went back to the queue, 1 time so far: its node b1 was lost" in told
     assert "requeued" not in told
     assert "tailrack nodes b1" in told
 
 
-def test_a_job_that_names_a_node_that_left_is_told_so() -> None:
+def test_why_reports_that_a_requested_node_left() -> None:
     told = why_it_waits(job(required_nodes="a1,a9"), [IDLE], lambda short: short.split(","))
     assert told.sentences == ("It requests a9 by name, and the cluster has no such node now.",)
 
 
-def test_a_job_whose_machine_does_not_exist_yet_is_not_told_that_it_runs() -> None:
+def test_why_does_not_call_a_job_running_before_its_machine_exists() -> None:
     given = job(job_state=["RUNNING", "CONFIGURING"], state_reason="None", nodes="e1")
     assert why.explain(given, []).sentences[0] == "Its nodes e1 are getting ready, and it starts after that."
 
 
-def test_a_job_of_one_node_is_not_told_of_sites() -> None:
+def test_why_mentions_no_sites_for_a_job_of_one_node() -> None:
     assert "site" not in waits(node_count={"set": True, "infinite": False, "number": 1})
 
 
@@ -200,7 +198,7 @@ def test_a_job_of_one_node_is_not_told_of_sites() -> None:
     ],
     ids=lambda given: given.state if isinstance(given, Job) else "",
 )  # fmt: skip
-def test_how_a_job_has_ended_is_told(given: Job, words: str) -> None:
+def test_why_explains_the_end_of_a_job(given: Job, words: str) -> None:
     assert words in why_it_ended(given, "", "grace").sentences[0]
 
 
@@ -240,7 +238,7 @@ def test_how_a_job_has_ended_is_told(given: Job, words: str) -> None:
         ("slurmstepd: error: pyxis: failed to import docker image", "lines before"),
     ],
 )
-def test_an_image_that_cannot_be_had_is_named_with_what_to_do(said: str, remedy: str) -> None:
+def test_why_names_an_unavailable_image_and_the_remedy(said: str, remedy: str) -> None:
     told = why_it_ended(ended("FAILED", exit_code=code(1)), said)
     assert told.sentences[0] == "Its container could not be created:"
     assert remedy in told.next
@@ -271,7 +269,7 @@ def test_a_task_of_an_array_is_called_as_people_call_it() -> None:
 @pytest.mark.parametrize(
     "text", ["", "{}", '{"jobs": [7]}', '{"jobs": [{}]}', '{"jobs": [{"job_state": [], "job_id": 1}]}']
 )
-def test_what_is_no_list_of_jobs_is_refused(text: str) -> None:
+def test_why_rejects_an_invalid_list_of_jobs(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # of json too
         read_jobs(text)
 
@@ -295,9 +293,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
     return answers
 
 
-def test_a_job_that_slurmctld_has_forgotten_is_told_from_the_books(
-    play: Play, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_why_reads_a_forgotten_job_from_accounting(play: Play, capsys: pytest.CaptureFixture[str]) -> None:
     row = "12|12|{}|OUT_OF_MEMORY|0:125|a1|all|cpu=1,mem=1G|60|"
     # A name that pretends to be another job of another user.
     play(sacct=f"{row.format('ada')}\n12|x\n", names=f"a|b\n{row.format('root')}\n")
@@ -325,7 +321,7 @@ def test_a_job_that_is_not_there_or_no_number_is_one_line(
         ("", "an administrator requeued it, its node was lost"),
     ],
 )
-def test_a_requeued_jobs_lost_node_is_told_from_the_books(
+def test_why_reads_the_lost_node_of_a_requeued_job_from_accounting(
     play: Play, capsys: pytest.CaptureFixture[str], runs: str, words: str
 ) -> None:
     requeued = {**PENDING, "state_reason": "BeginTime", "restart_cnt": 1}
@@ -345,7 +341,7 @@ def test_a_jobs_words_move_no_cursor(play: Play, capsys: pytest.CaptureFixture[s
     assert json.loads(capsys.readouterr().out)["jobs"][0]["job"] == "12"
 
 
-def test_nobody_but_its_user_has_a_jobs_output_read_and_root_never(
+def test_why_reads_the_output_of_a_job_only_as_its_user(
     monkeypatch: pytest.MonkeyPatch, play: Play, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     output = tmp_path / "output"
@@ -358,7 +354,7 @@ def test_nobody_but_its_user_has_a_jobs_output_read_and_root_never(
         assert ("container could not be created" in capsys.readouterr().out) == reads, asking
 
 
-def test_what_is_told_of_a_job_that_runs() -> None:
+def test_why_describes_the_phase_of_a_running_job() -> None:
     since = {"set": True, "infinite": False, "number": 1790000000}
     running = job(job_state=["RUNNING"], nodes="a[1-2]", start_time=since, restart_cnt=1)
     assert "It has been running on a[1-2] since 2026-09-21" in why.explain(running, []).sentences[0]
@@ -389,9 +385,7 @@ def test_slurm_that_does_not_answer_is_an_error_of_one_line(monkeypatch: pytest.
         ("cpu=8,node=1", ["shard:4(4/4)", ""], 0),
     ],
 )
-def test_a_job_has_its_gpus_also_where_slurm_counts_none_because_there_is_no_accounting(
-    counted: str, detail: list[str] | None, gpus: int
-) -> None:
+def test_why_shows_the_gpus_of_a_job_without_accounting(counted: str, detail: list[str] | None, gpus: int) -> None:
     entry = {"job_id": 7, "job_state": ["RUNNING"], "tres_alloc_str": counted, "gres_detail": detail}
     (job,) = read_jobs(json.dumps({"jobs": [entry]}))
     assert gpus_of(job.allocated) == gpus
