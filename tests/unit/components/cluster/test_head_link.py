@@ -56,7 +56,7 @@ def with_a_node(by_outputs: bool, *, here: bool = False, known_here: bool | None
 
 
 @pytest.mark.parametrize("step", ["check", "join", "register", "node"])
-def test_a_node_is_told_the_same_of_its_head_node_by_another_stacks_outputs(step: str) -> None:
+def test_outputs_of_another_stack_link_a_node_to_its_head_node_unchanged(step: str) -> None:
     here, elsewhere = with_a_node(False)[f"p1-{step}"], with_a_node(True)[f"p1-{step}"]
     assert elsewhere.inputs["stdin"] == here.inputs["stdin"]
     assert elsewhere.inputs["create"] == here.inputs["create"]
@@ -75,7 +75,7 @@ def test_a_local_head_node_gives_no_connection_and_is_used_by_stacks_on_the_same
     assert local.type == "command:local:Command"
 
 
-def test_a_stack_elsewhere_is_told_that_a_head_node_is_local() -> None:
+def test_a_stack_on_another_machine_reports_a_local_head_node() -> None:
     with pytest.raises(pulumi.RunError, match="the head node head is local: run this stack on that machine"):
         with_a_node(True, here=True, known_here=False)
 

@@ -74,12 +74,12 @@ def test_a_measurement_is_judged_by_the_floor_of_its_own_scope() -> None:
     assert measurement_of(Scope(CROSS_SITE, ("a1", "b1"), 2), SETTINGS).floor_gb_per_s is None
 
 
-def test_a_site_is_measured_with_its_own_mpi_and_what_lies_between_sites_without_one() -> None:
+def test_sites_use_their_own_mpi_and_measurements_between_sites_use_none() -> None:
     assert measurement_of(Scope("rack", ("a1", "a2"), 1), SETTINGS).backend == "mpi-cpu"
     assert measurement_of(Scope(CROSS_SITE, ("a1", "b1"), 2), SETTINGS).backend == "tcp-cpu"
 
 
-def test_a_site_whose_nodes_have_two_releases_of_open_mpi_is_measured_without_it_and_says_why(
+def test_a_site_with_two_open_mpi_releases_measures_without_mpi_and_gives_the_reason(
     build: Build, lab_config: dict[str, Any]
 ) -> None:
     one = build(lab_config)
@@ -107,7 +107,7 @@ def test_a_site_whose_nodes_have_two_releases_of_open_mpi_is_measured_without_it
         ({"fabric": "tailnet"}, [], "tailnet"),
     ],
 )
-def test_a_measurement_is_told_what_jobs_may_use_of_rdma(
+def test_a_measurement_knows_the_rdma_devices_of_jobs(
     build: Build, lab_config: dict[str, Any], written: dict[str, Any], carried: list[str], told: str
 ) -> None:
     lab_config["sites"][0] |= written
@@ -139,7 +139,7 @@ def test_the_step_submits_as_a_user_with_the_installed_program(build: Build, lab
     assert header["DRIVER"] == command_line("measure")
 
 
-def test_another_floor_is_told_to_the_head_node_when_it_measures_anew_and_not_before() -> None:
+def test_a_changed_floor_reaches_the_head_node_only_with_the_next_measurement() -> None:
     first = kept_from(None, "rack", "as it is", (1.0, None))
     assert first == {"digest": "as it is", "floors": [1.0, None]}
     before = {"rack": {"measured_with": first}}
@@ -173,7 +173,7 @@ def test_a_measurement_that_brings_back_anything_else_than_a_report_ends_nothing
     assert "The report cannot be read" not in results["cross-site"]["reason"]
 
 
-def test_gpus_decide_what_is_planned_and_measured_anew(build: Build, hosts_config: dict[str, Any]) -> None:
+def test_gpus_decide_the_plan_and_repeat_the_measurement(build: Build, hosts_config: dict[str, Any]) -> None:
     told = json.loads(build(hosts_config).header("validate-rack")["PLAN"])
     assert told["gpus"] == {"dgx1": "h200:8", "dgx2": "h200:8", "box1": "rtx4090:1"}
     assert (told["nccl"]["collective"], told["nccl"]["runs"], told["spans"]) == ("all_reduce", 3, False)
@@ -181,7 +181,7 @@ def test_gpus_decide_what_is_planned_and_measured_anew(build: Build, hosts_confi
     assert "TAILRACK_COLLECTIVE=all_reduce" in told["build"].splitlines()
 
 
-def test_nodes_without_gpus_are_told_nothing_of_them(build: Build, lab_config: dict[str, Any]) -> None:
+def test_nodes_without_gpus_receive_no_gpu_settings(build: Build, lab_config: dict[str, Any]) -> None:
     told = json.loads(build(lab_config).header("validate-cloud-a")["PLAN"])
     assert told["nccl"] is None
     assert told.keys() & {"nccl_job", "build"} == set()

@@ -41,7 +41,7 @@ def test_the_outputs_are_cluster_validation_and_headline(build: Build, lab_confi
 @pytest.mark.parametrize(
     ("confined", "wanted", "named"), [(False, True, ["a1, b1"]), (True, True, ["b1"]), (False, False, [])]
 )
-def test_a_note_names_nodes_where_logins_need_no_job_although_the_config_asked_for_it(
+def test_a_note_names_nodes_that_allow_logins_without_a_job_despite_the_config(
     build: Build, lab_config: RawConfig, confined: bool, wanted: bool, named: list[str]
 ) -> None:
     lab_config["slurm"] = {"ssh_needs_job": wanted}
@@ -99,7 +99,7 @@ def test_the_cluster_output_names_the_cluster_its_partitions_and_the_heads_tailn
     assert cluster["partitions"] == ["all", "cloud-a", "cloud-b", "long"]
 
 
-def test_the_fabric_of_a_site_is_what_its_nodes_proved_with_each_other(build: Build, lab_config: RawConfig) -> None:
+def test_the_fabric_output_of_a_site_contains_the_proven_fabric(build: Build, lab_config: RawConfig) -> None:
     shared = {
         "interfaces": ["eth1", "eth0"],
         "with": [["head", "eth1"], ["head", "ens5"]],
@@ -125,7 +125,9 @@ def test_the_partitions_of_the_output_are_those_of_slurm_conf(build: Build, host
     assert len(written) == 5
 
 
-def test_the_nodes_are_listed_head_first_with_what_each_machine_said(build: Build, lab_config: RawConfig) -> None:
+def test_the_nodes_output_lists_the_head_first_with_the_facts_of_each_machine(
+    build: Build, lab_config: RawConfig
+) -> None:
     answers = {"b1-check": {"cpus": 16, "gpus": 2}, "b1-join": {"path": "relay", "tailnet_ip": "100.64.0.3"}}
     nodes = build(lab_config, answers=answers).outputs["cluster"]["nodes"]
     assert [(node["name"], node["site"]) for node in nodes] == [
@@ -162,7 +164,7 @@ def test_a_node_shows_slurms_own_version_and_nothing_beyond_the_contract() -> No
     }
 
 
-def test_the_validation_output_is_judged_from_what_the_job_printed(build: Build, lab_config: RawConfig) -> None:
+def test_the_validation_output_contains_the_verdict_on_the_jobs_output(build: Build, lab_config: RawConfig) -> None:
     result = build(lab_config).outputs["validation"]["cloud-a"]
     assert (result["backend"], result["verdict"], result["floor_gb_per_s"]) == ("mpi-cpu", "PASS", 0.02)
     assert result["busbw_gb_per_s"] == pytest.approx(4194304 / 3833.04 / 1e3)

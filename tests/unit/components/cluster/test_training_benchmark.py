@@ -46,7 +46,7 @@ def test_it_trains_on_all_nodes_with_the_program_of_the_examples_as_a_user(
     assert "--container-image" not in header["JOB_SCRIPT"]
 
 
-def test_a_floor_and_a_limit_change_no_figure_and_steps_and_rerun_are_measured_anew(
+def test_steps_and_rerun_repeat_the_training_but_a_floor_and_a_limit_do_not(
     build: Build, lab_config: dict[str, Any]
 ) -> None:
     before = build(with_training(lab_config))
@@ -58,12 +58,12 @@ def test_a_floor_and_a_limit_change_no_figure_and_steps_and_rerun_are_measured_a
     assert build(again)[STEP].inputs["triggers"] != before[STEP].inputs["triggers"]
 
 
-def test_the_bandwidth_is_not_measured_anew_for_it(build: Build, lab_config: dict[str, Any]) -> None:
+def test_training_does_not_repeat_the_bandwidth_measurement(build: Build, lab_config: dict[str, Any]) -> None:
     before, after = build(lab_config), build(with_training(lab_config))
     assert not after.differences(before) & before.validations
 
 
-def test_what_the_job_left_is_an_output_with_a_verdict(build: Build, lab_config: dict[str, Any]) -> None:
+def test_the_training_output_contains_the_jobs_results_and_a_verdict(build: Build, lab_config: dict[str, Any]) -> None:
     missing = {
         "state": "FAILED", "job_id": 7, "exit_code": 3, "signal": None, "seconds": 3, "nodes": ["a1"],
         "output": "tailrack-training-missing a1\n",
@@ -87,7 +87,7 @@ def test_what_the_job_left_is_an_output_with_a_verdict(build: Build, lab_config:
         ({"gpus": 2}, "validation.training.gpus"),
     ],
 )
-def test_what_could_not_be_trained_is_refused(training: dict[str, Any], words: str) -> None:
+def test_the_config_rejects_an_impossible_training(training: dict[str, Any], words: str) -> None:
     config = copy.deepcopy(LAB)
     config["validation"] = {**config.get("validation", {}), "training": training}
     with pytest.raises(ConfigError) as problem:

@@ -36,7 +36,7 @@ TABLES = PROJECT / "tests" / "fixtures" / "nccl_tests"
         ("usr/bin/perldoc", True),
     ],
 )
-def test_the_archive_of_a_node_goes_without_what_nothing_looks_at(path: str, left_out: bool) -> None:
+def test_the_archive_of_a_node_omits_unused_files(path: str, left_out: bool) -> None:
     assert is_left_out(path) is left_out
 
 
@@ -63,11 +63,11 @@ def test_archives_come_in_parts_of_a_size_that_make_them_whole(tmp_path: Path, m
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"1", "2", "3"}
 
 
-def test_what_docker_sends_in_pieces_is_read_as_one_file() -> None:
+def test_the_harness_joins_dockers_chunks_into_one_file() -> None:
     assert Stream(iter([b"ab", b"", b"cdefg"])).read() == b"abcdefg"
 
 
-def test_gpus_are_told_by_the_driver_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+def test_the_driver_lists_gpus_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     for number, bus in ((1, "0000:00:07.0"), (0, "0000:00:06.0")):
         (tmp_path / bus).mkdir()
         words = (

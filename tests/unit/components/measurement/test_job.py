@@ -42,7 +42,7 @@ def test_the_job_between_sites_is_as_it_was(snapshot: SnapshotAssertion) -> None
     assert validation_job("cross-site", NODES, replace(ASKED, backend="tcp-cpu"), 10, 2) == snapshot
 
 
-def test_the_job_inside_a_site_without_one_mpi_meets_on_the_tailnet_and_measures_where_tasks_are_told() -> None:
+def test_a_site_job_without_mpi_meets_on_the_tailnet_and_measures_the_tasks_interface() -> None:
     job = validation_job("rack", NODES, replace(ASKED, backend="tcp-cpu"), 10, 1)
     assert "transport=(--transport tcp --meet tailscale0)\n" in job
     assert "OMPI_MCA" not in job
@@ -124,7 +124,7 @@ def run_gpu_job(folder: Path, settings: Nccl, *arguments: str, nodes: str = "2")
     return (folder / "calls").read_text().split("\0")[:-1]
 
 
-def test_each_run_has_a_table_of_its_own_and_no_interface_is_named_where_jobs_have_one(tmp_path: Path) -> None:
+def test_each_run_has_its_own_table_and_names_no_interface_that_jobs_already_have(tmp_path: Path) -> None:
     first, second = run_gpu_job(tmp_path, Nccl(iterations=7), "any", "", "8:64", "64:64")
     assert f"{tmp_path}/rank.sh;1;-b;8;-e;64;-f;4;-n;7;-w;5;-g;1;-c;1;" in first
     assert f"{tmp_path}/rank.sh;2;-b;64;-e;64;" in second
@@ -140,7 +140,7 @@ def test_on_one_node_ranks_share_memory_alone_as_tcp_says_at_length_that_it_find
     assert "OMPI_MCA_btl=self,vader\n" in call
 
 
-def test_what_else_is_on_the_gpus_is_looked_at_before_each_run_and_after_the_last(tmp_path: Path) -> None:
+def test_the_job_checks_gpus_for_other_processes_before_each_run_and_after_the_last(tmp_path: Path) -> None:
     run_gpu_job(tmp_path, Nccl(image="x"), "any", "", "8:64", "64:64", "64:64")
     looks = (tmp_path / "looks").read_text().splitlines()
     # On the machines, not in the image; once on each.
@@ -160,7 +160,7 @@ def test_between_sites_nothing_but_sockets_over_the_named_interface_is_allowed(t
         assert f"{line}\n" in call
 
 
-def test_what_the_config_exports_comes_last_and_reaches_the_ranks_as_it_is(tmp_path: Path) -> None:
+def test_the_configs_exports_come_last_and_reach_the_ranks_unchanged(tmp_path: Path) -> None:
     exports = {"NCCL_SOCKET_IFNAME": "eth9", "SPOKEN": "it's $HOME; `id`"}
     (call,) = run_gpu_job(tmp_path, Nccl(exports=exports), "any", "eth0", "8:8")
     assert "NCCL_SOCKET_IFNAME=eth9\n" in call

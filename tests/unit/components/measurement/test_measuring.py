@@ -64,7 +64,7 @@ def node(tmp_path: Path) -> Node:
 PROGRAM = {"TAILRACK_COLLECTIVE": "all_reduce", "SLURM_PROCID": "3"}
 
 
-def test_a_rank_keeps_of_nccls_log_what_says_which_way_the_data_went(node: Node) -> None:
+def test_a_rank_keeps_the_nccl_log_lines_that_show_the_path(node: Node) -> None:
     log = [line for line in REAL.read_text().splitlines(keepends=True) if line.startswith("c:")]
     (node.root / "said").write_text("".join(log))
     node.stub("all_reduce_perf", f'echo "$@"; cat "{node.root}/said" >"$NCCL_DEBUG_FILE"; env | grep ^NCCL_DEBUG')
@@ -82,7 +82,7 @@ def test_a_rank_keeps_of_nccls_log_what_says_which_way_the_data_went(node: Node)
 
 
 @pytest.mark.parametrize("folder", ["lib", "lib/x86_64-linux-gnu"])
-def test_a_rank_finds_the_plugin_of_efa_where_aws_installs_it(
+def test_a_rank_finds_the_efa_plugin_in_the_folder_of_aws(
     node: Node, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
     (node.root / "scripts").mkdir()
@@ -100,7 +100,7 @@ def test_a_rank_finds_the_plugin_of_efa_where_aws_installs_it(
     assert told.stdout == f"library path: /own:{plugin.parent}\n"
 
 
-def test_what_only_an_image_sets_is_named_in_the_log_and_in_the_reason(node: Node) -> None:
+def test_the_log_and_the_reason_name_settings_that_come_from_an_image(node: Node) -> None:
     node.stub("all_reduce_perf", 'echo "a1:5:5 [0] NCCL INFO NCCL_PROTO set by environment to LL" >"$NCCL_DEBUG_FILE"')
     told = {**PROGRAM, "TAILRACK_PROGRAM": str(node.root / "bin"), "SLURM_PROCID": "0", "NCCL_PROTO": "LL"}
     node.run("rank", "1", **told)
@@ -111,7 +111,7 @@ def test_what_only_an_image_sets_is_named_in_the_log_and_in_the_reason(node: Nod
     assert reason.endswith(" The image sets NCCL_PROTO=LL, NCCL_ALGO=Tree.")
 
 
-def test_a_rank_ends_as_its_program_does_and_what_went_wrong_is_kept(node: Node) -> None:
+def test_a_rank_exits_with_its_programs_status_and_keeps_the_error(node: Node) -> None:
     node.stub("all_reduce_perf", 'echo "a1:5:5 [0] NCCL WARN Cuda failure" >"$NCCL_DEBUG_FILE"; exit 3')
     told = node.run("rank", "1", TAILRACK_PROGRAM=str(node.root / "bin"), **PROGRAM)
     assert told.returncode == 3
@@ -187,7 +187,7 @@ def test_a_program_that_is_not_there_is_named_with_its_node(node: Node) -> None:
     assert (told.returncode, told.stderr) == (1, "tailrack: the program /nowhere/perf is missing on a1\n")
 
 
-def test_before_a_measurement_nodes_are_looked_at_whatever_the_preflight_does(node: Node) -> None:
+def test_a_measurement_checks_its_nodes_even_if_the_preflight_fails(node: Node) -> None:
     node.stub("srun", 'while [[ $1 == --* ]]; do shift; done; "$@"')
     (node.root / "job").mkdir()
     (node.root / "job" / "about.json").write_text('{"nodes": {}}\n')
@@ -260,7 +260,7 @@ def test_the_program_is_built_once_for_the_gpus_of_the_node_and_found_again(node
     assert not list(node.root.glob("tailrack-build.*"))
 
 
-def test_a_program_that_was_changed_on_the_share_is_built_anew(node: Node, build: dict[str, str]) -> None:
+def test_a_changed_program_on_the_share_is_rebuilt(node: Node, build: dict[str, str]) -> None:
     run_program(node, "build", build)
     (program,) = (node.root / "home/.tailrack/nccl-tests").glob("*/all_reduce_perf")
     whole = program.read_text()
@@ -279,7 +279,7 @@ def test_a_source_that_is_another_one_is_not_built(node: Node, build: dict[str, 
     assert not list((node.root / "home/.tailrack/nccl-tests").glob("*/all_reduce_perf"))
 
 
-def test_a_source_is_known_by_what_is_in_it_too(node: Node, build: dict[str, str]) -> None:
+def test_the_key_of_a_source_includes_its_content(node: Node, build: dict[str, str]) -> None:
     listing = "cd nccl-tests-1 && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum"
     digest = subprocess.run(["bash", "-c", listing], cwd=node.root, capture_output=True, text=True).stdout.split()[0]
     assert run_program(node, "build", {**build, "TAILRACK_SHA256": f"content:{digest}"}).returncode == 0

@@ -161,7 +161,7 @@ def test_a_long_log_between_ranks_and_table_costs_neither(brought_back: Any) -> 
     assert whole.rows
 
 
-def test_what_is_kept_of_a_long_output_is_whole_lines(brought_back: Any) -> None:
+def test_a_long_output_is_cut_at_whole_lines(brought_back: Any) -> None:
     lines = [f"line {number}" for number in range(40_000)]
     kept = brought_back("\n".join(lines) + "\n")["output"].splitlines()
     left_out = kept.index("[the middle of this output is left out]")
@@ -169,7 +169,7 @@ def test_what_is_kept_of_a_long_output_is_whole_lines(brought_back: Any) -> None
     assert kept[left_out + 1 :] == lines[left_out + 1 - len(kept) :]
 
 
-def test_a_scope_whose_nodes_are_idle_is_measured_whole(cluster: Cluster) -> None:
+def test_a_scope_of_idle_nodes_is_measured_completely(cluster: Cluster) -> None:
     report = cluster.report(MEMBERS)
     assert (report["nodes"], report["left_out"]) == (["a1", "a2", "b1", "b2"], [])
     assert "--nodes=4 --nodelist=a1,a2,b1,b2 --ntasks=8 " in cluster.submitted[0]
@@ -183,7 +183,7 @@ def test_a_node_with_other_jobs_gets_none_of_ours(cluster: Cluster, state: str) 
     assert (report["state"], report["left_out"], cluster.submitted) == ("BUSY", ["a2"], [])
 
 
-def test_busy_nodes_get_no_job_and_keep_what_was_measured_last(cluster: Cluster) -> None:
+def test_busy_nodes_get_no_job_and_keep_their_last_measurement(cluster: Cluster) -> None:
     first = cluster.report(RACK)
     cluster.states["a2"] = "allocated"
     busy = cluster.report(RACK)
@@ -195,7 +195,7 @@ def test_busy_nodes_get_no_job_and_keep_what_was_measured_last(cluster: Cluster)
     assert cluster.report(RACK)["last"] == first
 
 
-def test_a_node_that_slurm_calls_idle_and_that_nobody_reaches_gets_no_job_and_is_named(cluster: Cluster) -> None:
+def test_a_report_names_an_idle_node_that_does_not_answer_and_starts_no_job(cluster: Cluster) -> None:
     cluster.silent_nodes = ("a2",)
     report = cluster.report(RACK)
     assert (report["state"], report["left_out"], cluster.submitted) == ("UNAVAILABLE", ["a2"], [])
@@ -204,7 +204,7 @@ def test_a_node_that_slurm_calls_idle_and_that_nobody_reaches_gets_no_job_and_is
     )
 
 
-def test_a_node_that_nobody_reaches_does_not_keep_the_others_from_being_measured(cluster: Cluster) -> None:
+def test_an_unreachable_node_does_not_stop_the_measurement_of_the_others(cluster: Cluster) -> None:
     cluster.silent_nodes = ("b2",)
     cluster.report(MEMBERS)
     assert "--nodelist=a1,a2,b1" in cluster.submitted[0]
@@ -307,21 +307,21 @@ def test_a_new_node_without_peers_waits_for_another_time(cluster: Cluster, state
     assert cluster.report([*MEMBERS, "b3 cloud 100.64.0.5"])["state"] == "BUSY"
 
 
-def test_a_new_node_whose_job_failed_is_still_new(cluster: Cluster) -> None:
+def test_a_new_node_with_a_failed_job_stays_new(cluster: Cluster) -> None:
     cluster.report(RACK)
     cluster.ended, cluster.states["a3"] = "FAILED", "idle"
     report = cluster.report([*RACK, "a3 rack 100.64.0.9"])
     assert (report["state"], report["members"].keys()) == ("FAILED", {"a1", "a2"})
 
 
-def test_what_was_measured_is_said_again_without_a_job(cluster: Cluster) -> None:
+def test_a_repeated_report_shows_the_last_measurement_without_a_job(cluster: Cluster) -> None:
     first = cluster.report(RACK)
     cluster.output, cluster.states["a1"] = "another", "mixed"
     assert cluster.report(RACK, "recall") == first
     assert len(cluster.submitted) == 1
 
 
-def test_what_was_busy_is_measured_as_soon_as_its_step_runs_again(cluster: Cluster) -> None:
+def test_the_next_run_of_the_step_measures_nodes_that_were_busy(cluster: Cluster) -> None:
     cluster.report(RACK)
     cluster.states["a1"] = "mixed"
     assert cluster.report(RACK)["state"] == "BUSY"
@@ -350,7 +350,7 @@ def test_a_measurement_that_breaks_off_leaves_nothing_to_be_said_again(cluster: 
     assert len(cluster.submitted) == 3
 
 
-def test_a_node_whose_prolog_refused_the_job_is_named_with_its_whole_reason_and_nothing_is_kept(
+def test_a_report_names_a_node_and_the_whole_reason_of_its_prolog(
     cluster: Cluster,
 ) -> None:
     cluster.report(RACK)
@@ -364,7 +364,7 @@ def test_a_node_whose_prolog_refused_the_job_is_named_with_its_whole_reason_and_
 
 
 @pytest.mark.parametrize("between", ["", "\n", " "])
-def test_a_user_who_answers_in_the_place_of_the_measurement_has_one_answer(cluster: Cluster, between: str) -> None:
+def test_a_second_answer_from_a_user_interrupts_the_measurement(cluster: Cluster, between: str) -> None:
     cluster.report(RACK)
     honest = {"state": "COMPLETED", "job_id": 7, "exit_code": 0, "measured_at": 1, "members": {"a1": "x"}}
     cluster.says = between.join([json.dumps(honest)] * 2)
@@ -378,7 +378,7 @@ def test_a_user_who_answers_in_the_place_of_the_measurement_has_one_answer(clust
 @pytest.mark.parametrize(
     "text", ['{"state": "COMPLETED", "job_id": NaN}', '{"state": 1, "job_id": 1e999}', "[" * 99999]
 )
-def test_what_a_user_prints_that_is_no_json_is_refused(cluster: Cluster, text: str) -> None:
+def test_output_of_a_user_that_is_no_json_is_rejected(cluster: Cluster, text: str) -> None:
     cluster.says = text
     assert "the measurement of rack was interrupted" in cluster.run(RACK).stderr
 
@@ -404,7 +404,7 @@ def test_a_controller_that_does_not_answer_is_no_busy_cluster(cluster: Cluster) 
     assert "slurmctld does not report its nodes" in failed.stderr
 
 
-def test_a_controller_that_reads_its_files_is_waited_for_even_where_busy_nodes_are_not(cluster: Cluster) -> None:
+def test_a_run_waits_for_a_silent_controller_even_without_time_for_busy_nodes(cluster: Cluster) -> None:
     cluster.silent = 3
     cluster.shell.hurry()
     assert cluster.report(RACK)["state"] == "COMPLETED"
@@ -432,7 +432,7 @@ def test_a_node_that_is_down_keeps_no_new_one_from_being_measured_with_its_peers
     assert (report["nodes"], report["left_out"], report["absent"]) == (["a2", "a3"], ["a1", "a4"], {"a4": "down"})
 
 
-def test_what_lies_in_the_place_of_the_jobs_folder_is_no_way_to_another(cluster: Cluster) -> None:
+def test_a_link_in_the_place_of_the_jobs_folder_is_replaced(cluster: Cluster) -> None:
     elsewhere = cluster.shell.write("elsewhere/kept", "as it was")
     place = cluster.shell.path("home/.tailrack/validation/rack")
     place.parent.mkdir(parents=True)
@@ -451,7 +451,7 @@ def test_a_node_that_is_added_is_measured_with_a_peer_while_the_others_go_on_bei
     assert report["members"].keys() == {"a1", "a2", "b1", "b2", "b3"}
 
 
-def test_where_another_measurement_is_asked_for_all_nodes_take_part_in_it(cluster: Cluster) -> None:
+def test_all_nodes_take_part_in_a_different_measurement(cluster: Cluster) -> None:
     cluster.report(MEMBERS)
     cluster.states["b3"], cluster.settings = "idle", "another size"
     assert cluster.report([*MEMBERS, "b3 cloud 100.64.0.5"])["left_out"] == []

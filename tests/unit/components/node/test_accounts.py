@@ -52,7 +52,7 @@ def test_both_of_its_streams_and_its_status_come_back() -> None:
     assert bash("cat; echo trouble >&2; exit 7", stdin="words") == (7, "words", "trouble\n")
 
 
-def test_what_it_says_is_cut_off_at_the_limit_and_it_ends() -> None:
+def test_a_users_command_ends_when_its_output_reaches_the_limit() -> None:
     begun = time.monotonic()
     ended = as_user(USER, "yes", limit=30, most=100)
     assert ended.output == "y\n" * 50

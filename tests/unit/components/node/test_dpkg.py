@@ -59,7 +59,7 @@ def test_a_change_is_seen(shell: Shell) -> None:
         assert dpkg.installed(NAMES)["slurmd"] == "22.05.8-4"
 
 
-def test_dpkg_itself_is_asked_while_it_works_or_where_it_was_cut_off(shell: Shell) -> None:
+def test_dpkg_query_answers_during_or_after_an_interrupted_installation(shell: Shell) -> None:
     shell.write("var/lib/dpkg/status", STATUS)
     shell.write("var/lib/dpkg/updates/0003", "Package: slurmd\n")
     shell.stub("dpkg-query", "printf 'munge installed 0.5.16-1\\nslurmd half-configured 1\\n'; exit 1")

@@ -86,7 +86,7 @@ def test_a_file_of_another_owner_is_given_to_that_one(machine: Path, old: str) -
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
-def test_nobody_else_can_read_a_file_before_it_has_its_mode(
+def test_only_the_owner_can_read_a_file_before_it_has_its_mode(
     machine: Path, monkeypatch: pytest.MonkeyPatch, umask: int
 ) -> None:
     modes = []
@@ -177,7 +177,7 @@ def test_root_makes_nothing_in_a_folder_that_everybody_can_change(machine: Path)
 
 
 @as_root
-def test_a_link_is_followed_where_root_alone_can_have_made_it(machine: Path) -> None:
+def test_a_step_follows_only_links_that_root_made(machine: Path) -> None:
     (machine / "run").mkdir()
     (machine / "var/run").symlink_to("/run")
     files.write("/var/run/file", "text")
@@ -196,7 +196,7 @@ def test_links_in_a_circle_end(machine: Path) -> None:
 
 @as_root
 @pytest.mark.parametrize("kind", ["link", "file"])
-def test_a_folder_is_given_to_nobody_through_what_is_in_its_place(machine: Path, kind: str) -> None:
+def test_a_step_changes_no_owner_through_a_link_in_a_folders_place(machine: Path, kind: str) -> None:
     if kind == "link":
         (machine / "var/state").symlink_to("/outside")
     else:
@@ -207,7 +207,7 @@ def test_a_folder_is_given_to_nobody_through_what_is_in_its_place(machine: Path,
 
 
 @as_root
-def test_what_lies_in_a_folder_follows_its_owner_but_what_has_another_name_does_not(machine: Path) -> None:
+def test_files_in_a_folder_get_its_owner_unless_they_have_a_second_name(machine: Path) -> None:
     give_to_others(machine / "var/state")
     os.chown(machine / "var/state", 2, 2)
     (machine / "var/state/own").write_text("")
@@ -227,7 +227,7 @@ def test_a_path_with_dots_or_from_here_is_refused(machine: Path) -> None:
 
 
 @as_root
-def test_the_parts_of_a_path_are_told_with_their_owners_and_no_link_is_followed(machine: Path) -> None:
+def test_the_parts_of_a_path_include_their_owners_and_follow_no_link(machine: Path) -> None:
     give_to_others(machine / "var/theirs")
     (machine / "var/theirs/link").symlink_to(machine / "outside")
     parts = files.parts_of("/var/theirs/link/file")

@@ -62,9 +62,7 @@ def seen(folder: Path) -> list[tuple[str, int, int, int, str]]:
 
 @as_root
 @pytest.mark.parametrize("trap", TRAPS)
-def test_what_is_in_the_place_of_an_accounts_folder_is_named_and_nothing_is_changed_through_it(
-    place: Path, trap: str
-) -> None:
+def test_a_step_names_an_obstacle_in_an_accounts_folders_place_and_changes_nothing(place: Path, trap: str) -> None:
     before, state = seen(place), place / "theirs" / "state"
     assert as_theirs(TRAPS[trap].format(path=state, outside=place / "outside")) == 0
     folders.take("/theirs")
@@ -81,7 +79,7 @@ def test_a_folder_in_one_of_the_accounts_own_is_not_worked_on(place: Path) -> No
 
 
 @as_root
-def test_a_folder_that_is_taken_back_can_be_changed_by_root_alone_and_what_is_given_in_it_by_the_account(
+def test_root_owns_a_reclaimed_folder_and_the_account_owns_only_its_subfolders(
     place: Path,
 ) -> None:
     theirs = place / "theirs"
@@ -125,7 +123,7 @@ def test_an_account_that_swaps_its_folder_for_links_all_the_time_gets_nothing_of
 
 
 @as_root
-def test_what_another_account_had_becomes_the_accounts_but_for_files_with_a_second_name(place: Path) -> None:
+def test_files_of_another_account_get_the_new_owner_unless_they_have_a_second_name(place: Path) -> None:
     data = place / "data"
     (data / "inner").mkdir(parents=True)
     (data / "inner" / "own").write_text("x")

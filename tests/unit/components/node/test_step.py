@@ -39,7 +39,7 @@ def test_a_result_that_was_not_found_ends_the_step(shell: Shell) -> None:
     assert done.stderr.splitlines()[0] == "tailrack: a1: step probe failed: the step found no cpus on a1"
 
 
-def test_a_step_that_fails_where_there_is_no_room_says_that_and_where(shell: Shell) -> None:
+def test_a_step_that_fails_on_a_full_disk_names_the_full_folder(shell: Shell) -> None:
     # A process that may write no more than 4 KiB into a file is told so like one whose disk is full.
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
@@ -116,7 +116,7 @@ from components.node.failure import Failure
 raise Failure("")"""
 
 
-def test_a_failure_names_host_and_step_quotes_the_end_of_the_log_and_says_what_is_next(shell: Shell) -> None:
+def test_a_failure_names_host_step_log_end_and_next_action(shell: Shell) -> None:
     done = run(shell, code_script(LINES))
     assert done.returncode == 1
     first, begin, *lines, end, last = done.stderr.splitlines()
@@ -128,7 +128,7 @@ def test_a_failure_names_host_and_step_quotes_the_end_of_the_log_and_says_what_i
     assert done.stdout == ""
 
 
-def test_a_reason_and_a_remedy_are_told_on_lines_of_their_own(shell: Shell) -> None:
+def test_a_reason_and_a_remedy_have_separate_lines(shell: Shell) -> None:
     done = run(shell, code_script(f"{FAIL}('the disk is full', f'make room on {{step.host}}')"))
     assert done.returncode == 1
     assert done.stderr.splitlines()[0] == "tailrack: a1: step probe failed: the disk is full"
@@ -147,7 +147,7 @@ def test_an_error_ends_the_step(shell: Shell) -> None:
     assert "step probe failed" in done.stderr
 
 
-def test_a_log_folder_that_cannot_be_made_is_told_without_a_log(shell: Shell) -> None:
+def test_a_step_reports_an_impossible_log_folder_without_a_log(shell: Shell) -> None:
     shell.write("var/log/tailrack", "a file in the way")
     done = run(shell, code_script("pass"))
     assert done.returncode == 1
@@ -157,7 +157,7 @@ def test_a_log_folder_that_cannot_be_made_is_told_without_a_log(shell: Shell) ->
 
 
 @pytest.mark.parametrize(("old", "new"), [("", " here"), (" here", "")], ids=["by SSH", "local"])
-def test_a_step_that_was_made_anew_the_other_way_is_not_undone_by_the_old_one(shell: Shell, old: str, new: str) -> None:
+def test_an_old_step_does_not_undo_a_step_made_the_other_way(shell: Shell, old: str, new: str) -> None:
     add = "with open('/etc/done', 'a') as file: print('{}', file=file)"
     step = code_script(add.format("made"), add.format("undone"))
     for way in (f"up{old}", f"up{new}", f"down{old}"):
@@ -177,7 +177,7 @@ def test_work_for_the_end_of_a_step_is_done_even_after_a_failure(shell: Shell, e
     assert shell.path("/etc/ended").read_text().split() == (["later", "ended"] if end == "pass" else ["ended"])
 
 
-def test_a_step_waits_for_the_one_before_it_and_says_who_holds_the_lock(shell: Shell) -> None:
+def test_a_step_waits_for_the_one_before_it_and_names_the_lock_holder(shell: Shell) -> None:
     shell.hurry()
     path = shell.write("run/tailrack-private/tailrack.lock", "")
     with path.open() as held:
@@ -190,7 +190,7 @@ def test_a_step_waits_for_the_one_before_it_and_says_who_holds_the_lock(shell: S
 
 
 @pytest.mark.parametrize(("lock", "nice"), [("tailrack", 0), ("", 0), ("tailrack-services", 5)])
-def test_what_no_node_waits_for_gives_way_to_what_they_wait_for(shell: Shell, lock: str, nice: int) -> None:
+def test_optional_steps_have_a_lower_priority_than_the_steps_of_nodes(shell: Shell, lock: str, nice: int) -> None:
     with mock.patch("os.setpriority") as lowered:
         done = shell.step(code_script(OK), {}, lock=lock)
     assert (done.returncode, done.stdout) == (0, '{"ok":true}\n'), done.stderr

@@ -27,9 +27,7 @@ def calls(shell: Shell, change: Callable[[], None], systemd: str = "") -> list[s
 @pytest.mark.parametrize(
     ("said", "changed"), [("no\\nno\\n", []), ("no\\nyes\\n", ["systemctl daemon-reload"]), ("", [])]
 )
-def test_units_are_read_anew_where_one_of_them_is_another_than_systemd_has(
-    shell: Shell, said: str, changed: list[str]
-) -> None:
+def test_systemd_reloads_units_that_differ_from_its_own(shell: Shell, said: str, changed: list[str]) -> None:
     assert calls(shell, partial(reload, "a.service", "b.timer"), f"[ $1 != show ] || printf '{said}'") == changed
     assert "systemctl show -P NeedDaemonReload -P DropInPaths a.service b.timer" in shell.calls
 
@@ -38,9 +36,7 @@ def test_units_are_read_anew_where_one_of_them_is_another_than_systemd_has(
 @pytest.mark.parametrize(
     ("known", "changed"), [("other.conf ours.conf", []), ("other.conf", ["systemctl daemon-reload"])]
 )
-def test_units_are_read_anew_where_systemd_does_not_know_a_file_of_theirs(
-    shell: Shell, known: str, changed: list[str]
-) -> None:
+def test_systemd_reloads_units_when_it_does_not_know_a_file(shell: Shell, known: str, changed: list[str]) -> None:
     folder = "/etc/systemd/system/b.service.d"
     for name in ("other.conf", "ours.conf"):
         shell.write(f"{folder}/{name}", "")
@@ -71,11 +67,11 @@ def test_units_that_nothing_waits_for_are_read_once_at_the_end(shell: Shell) -> 
 ENABLE = "systemctl --root=/ enable -q a.service"
 
 
-def test_all_that_start_at_boot_are_enabled_in_one_call_whatever_they_were(shell: Shell) -> None:
+def test_one_call_enables_all_boot_units_in_any_state(shell: Shell) -> None:
     assert calls(shell, partial(enable, "a.service", "b.timer")) == [f"{ENABLE} b.timer"]
 
 
-def test_who_is_to_run_now_is_started_too(shell: Shell) -> None:
+def test_a_step_also_starts_units_that_must_run_now(shell: Shell) -> None:
     assert calls(shell, partial(enable, "a.service", now=True)) == [ENABLE, "systemctl start a.service"]
 
 

@@ -50,14 +50,14 @@ def test_a_lock_is_taken_once(shell: Shell) -> None:
     assert json.loads(done.stdout) == {"locked_before": True}, done.stderr
 
 
-def test_the_next_phase_alone_is_told_that_a_file_of_its_role_changed(shell: Shell) -> None:
+def test_only_the_next_phase_sees_that_a_file_of_its_role_changed(shell: Shell) -> None:
     files = ("files", ("/etc/one", "0644", "root:root", "text"))
     done = shell.step(script(files, python("changed"), python("changed"), files, python("changed")), {})
     assert json.loads(done.stdout) == {"changed": [True, False, False]}, done.stderr
     assert shell.path("/etc/one").read_text() == "text\n"
 
 
-def test_all_problems_of_checks_are_told_together(shell: Shell) -> None:
+def test_checks_report_all_problems_together(shell: Shell) -> None:
     calls = ("checks", python("refuse"), python("changed"), python("refuse"))
     done = shell.step(script(calls), {})
     reason = "tailrack: a1: step a1-step failed: Python refuses; also: Python refuses"

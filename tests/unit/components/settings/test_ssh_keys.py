@@ -69,7 +69,7 @@ def test_a_locked_key_without_a_passphrase_is_one_clear_problem_for_each_login(k
     assert "agent: true" in text
 
 
-def test_a_passphrase_that_does_not_open_the_key_is_told_before_any_host_is_touched(key_folder: Path) -> None:
+def test_a_wrong_passphrase_is_reported_before_any_host_is_touched(key_folder: Path) -> None:
     raw = stack({"private_key_file": "key"}, {"private_key_file": "locked", "private_key_passphrase": "another"})
     assert list(problems(key_folder, raw, "sites")) == ["tailrack:sites[0].hosts[0].private_key_passphrase"]
 
@@ -102,7 +102,7 @@ def test_with_an_agent_there_is_no_key_and_no_socket_in_a_connection(build: Buil
     assert box["privateKey"] == (key_folder / "key").read_text()
 
 
-def test_a_host_may_have_its_key_in_an_agent_where_its_site_names_a_file(key_folder: Path) -> None:
+def test_a_host_may_use_an_agent_key_although_its_site_names_a_file(key_folder: Path) -> None:
     door, other, *_ = logins(key_folder, stack({"private_key_file": "key"}, {"agent": True}))
     assert (door.host.agent, door.host.private_key_file) == (True, None)
     assert (other.host.agent, other.host.private_key_file) == (False, key_folder / "key")

@@ -68,7 +68,7 @@ def test_both_of_its_streams_and_its_status_come_back(tmp_path: Path) -> None:
 
 
 @as_root
-def test_what_it_says_is_cut_off_at_the_limit(tmp_path: Path) -> None:
+def test_a_users_output_is_cut_off_at_the_limit(tmp_path: Path) -> None:
     done = run(tmp_path, f"as_user {USER} 10 100 yes </dev/null || echo stopped")
     assert done.stdout == "y\n" * 50 + "stopped\n"
 
@@ -94,7 +94,7 @@ def test_a_program_that_would_hold_the_step_for_ever_ends_by_the_clock(tmp_path:
 
 
 @as_root
-def test_what_is_left_of_a_step_neither_holds_its_answer_nor_can_write_it(tmp_path: Path) -> None:
+def test_a_leftover_process_neither_blocks_nor_writes_the_answer_of_a_step(tmp_path: Path) -> None:
     """The step answers itself: no program that it starts has its stdout."""
     started = """import os, subprocess
 process = subprocess.Popen(["tail", "-f", "/dev/null"])
@@ -148,7 +148,7 @@ def test_nothing_runs_as_another_user_but_by_that_one_function() -> None:
     assert re.search(r"attempt_logged\(\s+.*\s+log=self\._log,\s+limit=_LIMIT,\s+most=_MOST_LOG,", build)
 
 
-def test_every_lock_lies_where_only_root_can_open_it_and_waits_with_a_limit() -> None:
+def test_only_root_can_open_a_lock_and_each_wait_has_a_limit() -> None:
     for path in scripts():
         text = path.read_text(encoding="utf-8")
         for line in text.splitlines():

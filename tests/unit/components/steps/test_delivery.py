@@ -101,7 +101,7 @@ def test_the_program_is_installed_once_and_whole(login: Login) -> None:
 
 
 @pytest.mark.parametrize("kept", [(), ("complete",)], ids=["all files are empty", "the mark is on the disk"])
-def test_a_program_whose_files_a_power_cut_emptied_is_installed_again(login: Login, kept: tuple[str, ...]) -> None:
+def test_a_program_with_files_emptied_by_a_power_cut_is_installed_again(login: Login, kept: tuple[str, ...]) -> None:
     assert login.run().returncode == 0
     files = [path for path in (login.home / "program").rglob("*") if path.is_file()]
     assert len(files) > 2
@@ -250,14 +250,12 @@ def delivered(repair: str = "", **changed: Any) -> Recorded:
         ({"repair": "new disk"}, True), ({"private_key": "l"}, False), ({"user": "root"}, True),
     ],
 )  # fmt: skip
-def test_scripts_are_copied_again_to_another_machine_or_home_or_where_it_is_asked_for(
-    change: dict[str, Any], anew: bool
-) -> None:
+def test_another_machine_or_home_or_a_request_copies_the_scripts_again(change: dict[str, Any], anew: bool) -> None:
     before, after = delivered(), delivered(**change)
     assert (before["a1-scripts"].inputs["triggers"] != after["a1-scripts"].inputs["triggers"]) == anew
 
 
-def test_a_copy_says_what_it_is_and_on_which_machine() -> None:
+def test_the_label_of_a_copy_names_its_content_and_machine() -> None:
     assert StepLabel.of(command_of(delivered()["a1-scripts"].inputs)) == StepLabel("a1-scripts", "a1", "a1: scripts")
 
 
@@ -276,7 +274,7 @@ def test_on_this_machine_nothing_is_copied() -> None:
     assert made.outputs == {"waits": []}
 
 
-def test_what_is_damaged_on_the_way_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delivery_rewrites_files_that_arrive_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "FOLDER", tmp_path)
     whole = {SAYS.digest: SAYS.file.encode(), START: START_TEXT.encode(), program().digest: program().archive}
     folders = []
@@ -300,7 +298,7 @@ def test_every_step_on_another_machine_finds_its_script_there(
         assert "up" in json.loads(stack.plan_text(step.name))["calls"], step.name
 
 
-def test_what_a_step_sends_is_its_values_alone(build: Build, lab_config: RawConfig) -> None:
+def test_a_step_sends_only_its_values(build: Build, lab_config: RawConfig) -> None:
     """The CLI writes the whole state twice a step: with the scripts in it, 64 hosts took 250 s and 9 GB."""
     stack = build(lab_config)
     sizes = {step.name: len(json.dumps(step.inputs)) for step in stack.remote if step.name.startswith("a1-")}
@@ -308,7 +306,7 @@ def test_what_a_step_sends_is_its_values_alone(build: Build, lab_config: RawConf
     assert max(sizes.values()) < 4_000, sizes
 
 
-def test_the_login_reads_its_files_and_root_reads_only_what_comes_through_a_pipe() -> None:
+def test_the_login_reads_its_files_and_root_reads_only_its_pipe() -> None:
     as_root = [line for line in START_TEXT.splitlines() if "as_root " in line and "apt-get" not in line]
     assert len(as_root) == 2
     assert "sudo -n" in START_TEXT

@@ -123,7 +123,7 @@ def test_a_step_that_cannot_fetch_a_package_a_file_or_a_key_names_the_certificat
         assert "update-ca-certificates" in caught.value.remedy
 
 
-def test_a_package_list_that_cannot_be_read_for_a_certificate_is_told_so_where_a_package_lacks(shell: Shell) -> None:
+def test_a_missing_package_names_the_certificate_error_of_its_package_list(shell: Shell) -> None:
     shell.stub("dpkg-query", "exit 1")
     shell.stub("dpkg")
     shell.stub("apt-cache", 'printf "jq:\\n  Candidate: (none)\\n"')

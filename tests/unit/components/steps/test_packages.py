@@ -98,13 +98,13 @@ def failure(shell: Shell, *names: str, wait: int = 600) -> Failure:
     return caught.value
 
 
-def test_what_is_there_is_left_alone(apt: Shell) -> None:
+def test_installed_packages_stay_unchanged(apt: Shell) -> None:
     (apt.root / "installed").write_text("munge\njq\n")
     ensure(apt, "munge", "jq")
     assert not [call for call in apt.calls if call.startswith("apt-get")]
 
 
-def test_what_is_missing_is_installed_and_no_daemon_starts_by_itself(apt: Shell) -> None:
+def test_missing_packages_are_installed_without_starting_daemons(apt: Shell) -> None:
     (apt.root / "installed").write_text("jq\n")
     ensure(apt, "munge", "jq")
     assert "munge" in (apt.root / "installed").read_text().split()
@@ -159,14 +159,14 @@ def test_while_a_lock_is_waited_for_others_may_start_daemons(apt: Shell) -> None
     assert policies == [False]
 
 
-def test_a_broken_source_of_others_is_passed_over_where_the_rest_has_the_packages(apt: Shell) -> None:
+def test_a_broken_foreign_source_is_ignored_if_other_sources_have_the_packages(apt: Shell) -> None:
     installs(apt, before=f'case "$*" in *update) echo "{BROKEN}" >&2; exit 100 ;; esac')
     ensure(apt, "munge")
     assert BROKEN in log(apt)
     assert "munge" in (apt.root / "installed").read_text().split()
 
 
-def test_a_broken_source_is_quoted_where_a_package_cannot_be_had(apt: Shell) -> None:
+def test_a_missing_package_quotes_the_broken_source(apt: Shell) -> None:
     installs(apt, before=f'case "$*" in *update) echo "{BROKEN}" >&2; exit 100 ;; esac')
     candidates(apt, "(none)")
     failed = failure(apt, "munge")
@@ -180,7 +180,7 @@ def test_a_package_of_others_that_cannot_be_configured_stops_nothing(apt: Shell)
     ensure(apt, "munge")
 
 
-def test_nothing_is_removed_for_a_package_and_what_would_be_is_named(apt: Shell) -> None:
+def test_no_package_removes_another_and_the_error_names_the_conflict(apt: Shell) -> None:
     installs(
         apt, before='case "$*" in *Remove=false*install*) echo "E: Packages need to be removed" >&2; exit 100 ;; esac'
     )
@@ -202,7 +202,7 @@ def test_package_lists_are_read_once_for_all_steps_of_an_up(apt: Shell) -> None:
     assert updates(apt) == 2
 
 
-def test_lists_that_are_read_beside_a_step_are_waited_for_where_packages_are_needed(apt: Shell) -> None:
+def test_a_step_that_needs_packages_waits_for_a_running_refresh(apt: Shell) -> None:
     first = f'case "$*" in *update) until [ -e "{apt.root}/joined" ]; do :; done ;; esac'
     installs(apt, before=first)
     with machine(apt):
@@ -266,7 +266,7 @@ def test_the_package_that_no_source_has_is_named_among_others(apt: Shell) -> Non
     assert failure(apt, "munge", "slurmd").reason == "no readable package source has slurmd"
 
 
-def test_what_lists_lack_that_were_just_read_has_them_read_again(apt: Shell) -> None:
+def test_a_package_missing_from_fresh_lists_refreshes_them_again(apt: Shell) -> None:
     ensure(apt, "munge")
     # A source that was added since.
     candidates(apt, "1.0", f'[ "$(grep -c "update$" {apt.root}/calls)" -ge 2 ] || exit 0')

@@ -59,7 +59,7 @@ def step() -> Callable[..., Any]:
     return make
 
 
-def test_the_result_of_a_step_is_what_holds_of_its_answer(step: Callable[..., Any]) -> None:
+def test_the_result_of_a_step_contains_the_valid_part_of_its_answer(step: Callable[..., Any]) -> None:
     assert step({}).outputs == {"result": {"cpus": 4, "problem": ""}}
 
 
@@ -103,7 +103,7 @@ def test_a_step_carries_its_name_its_machine_and_its_words_for_people(step: Call
         assert StepLabel.of(words) == StepLabel("a1-node", "a1", "a1: users")
 
 
-def test_a_step_gets_what_its_script_reads_and_nothing_else() -> None:
+def test_a_step_receives_only_the_values_that_its_script_reads() -> None:
     script = script_that_reads({"USERS_LINES"})
     made = record(
         lambda: {
@@ -118,7 +118,7 @@ def test_a_step_gets_what_its_script_reads_and_nothing_else() -> None:
     assert made["a1-node"].secret_paths.isdisjoint({"stdin"})
 
 
-def test_a_script_that_reads_what_nobody_gives_is_refused_by_name() -> None:
+def test_a_script_that_reads_a_missing_value_is_rejected_by_name() -> None:
     script = script_that_reads({"FORGOTTEN_WIRE"})
     with pytest.raises(ValueError, match="step a1-node reads FORGOTTEN_WIRE, which it is not given"):
         record(lambda: {"result": Step("a1-node", HOST, script, {}, label="", answer=NOTHING, parent=Parent()).result})
@@ -151,7 +151,7 @@ def test_a_dead_host_is_given_up_after_a_bounded_time(step: Callable[..., Any]) 
         ("ops", "answer=$(sudo -n timeout -k 30 60 python3 -I -S -c "),
     ],
 )
-def test_a_command_whose_program_comes_with_it_is_root_by_sudo_where_the_login_is_not(user: str, words: str) -> None:
+def test_a_command_with_its_own_program_uses_sudo_unless_the_login_is_root(user: str, words: str) -> None:
     assert words in whole_command(user, "up", 60)
 
 

@@ -105,7 +105,7 @@ def test_no_field_of_the_head_node_takes_a_value_of_another_kind() -> None:
         {"note": "x" * 4001}, {"error": None},
     ],
 )  # fmt: skip
-def test_what_came_of_proving_a_fabric_is_typed_in_all_its_parts(forged: dict[str, Any]) -> None:
+def test_every_part_of_a_fabric_result_has_a_type(forged: dict[str, Any]) -> None:
     assert HEAD.fields
     assert read(HEAD.fields, {**OF_THE_HEAD, "fabric": {**PROVEN, **forged}})["fabric"] is None
 
@@ -160,7 +160,7 @@ def test_no_field_of_a_node_takes_a_value_of_another_kind() -> None:
 
 
 @given(st.text())
-def test_whatever_a_step_prints_the_program_goes_on(text: str) -> None:
+def test_the_program_continues_after_any_output_of_a_step(text: str) -> None:
     found = REACH.read("a1-join", text)
     assert set(found) == {*(REACH.fields or ()), "problem"}
     assert found["problem"]

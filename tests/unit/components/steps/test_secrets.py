@@ -67,9 +67,7 @@ def test_no_secret_is_in_a_command_line(stacks: list[Any], secrets: dict[str, st
                 assert text not in inputs["create"] + inputs.get("delete", "")
 
 
-def test_no_secret_is_in_an_output_but_in_what_pools_join_by_which_is_one(
-    stacks: list[Any], secrets: dict[str, str]
-) -> None:
+def test_only_the_head_link_output_contains_secrets(stacks: list[Any], secrets: dict[str, str]) -> None:
     for stack in stacks:
         shown = json.dumps({name: value for name, value in stack.outputs.items() if name != "head_link"})
         assert stack.outputs["cluster"]["name"] in shown
@@ -77,7 +75,7 @@ def test_no_secret_is_in_an_output_but_in_what_pools_join_by_which_is_one(
         assert stack.secret_outputs == {"head_link"}
 
 
-def test_of_what_pools_join_by_the_munge_key_and_the_log_in_key_alone_are_secret(
+def test_the_head_link_contains_only_the_munge_key_and_the_login_key(
     build: Build, lab_config: RawConfig, secrets: dict[str, str]
 ) -> None:
     # The auth key is the pool's own affair.

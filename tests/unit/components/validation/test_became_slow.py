@@ -41,11 +41,11 @@ def figure(gb_per_s: float | None, *broken: str, floor: float | None = None, tol
         (figure(360.0, "DCGM: 3 rows"), Record(reference=364.8, accepted_broken=("DCGM: 2 rows",)), ""),
     ],
 )
-def test_what_speaks_against_a_node(found: Measured, record: Record, words: str) -> None:
+def test_a_slower_measurement_speaks_against_its_node(found: Measured, record: Record, words: str) -> None:
     assert against(found, record) == words
 
 
-def test_the_first_sound_figure_is_what_a_node_is_held_against_and_stays_it() -> None:
+def test_a_node_keeps_its_first_sound_figure_as_its_reference() -> None:
     first = remembered(figure(364.8), Record(), 5.0)
     assert (first.reference, first.since, first.last, first.due) == (364.8, "when it was first checked", 364.8, 5.0)
     assert remembered(figure(340.0), first, 6.0).reference == 364.8
@@ -56,7 +56,7 @@ def test_the_first_sound_figure_is_what_a_node_is_held_against_and_stays_it() ->
     assert remembered(figure(None), first, 7.0) == Record(reference=364.8, last=364.8, due=7.0)
 
 
-def test_what_a_person_has_accepted_is_forgotten_when_the_node_was_well_again() -> None:
+def test_a_healthy_measurement_clears_an_accepted_slowdown() -> None:
     slow = remembered(figure(180.1), WAS, 1.0)
     taken = slow.taken_back()
     assert against(figure(180.1), taken) == ""
@@ -88,7 +88,7 @@ def test_a_record_is_read_as_it_was_kept_and_damage_is_none() -> None:
         assert Record.read(damaged) == Record()
 
 
-def test_another_machine_of_the_name_begins_anew_and_its_drain_stays_known() -> None:
+def test_another_machine_with_the_name_starts_a_new_record_and_keeps_its_drain() -> None:
     record = Record({"address": "100.64.0.1"}, 364.8, own=("why", 9))
     assert record.about({"address": "100.64.0.1"}) is record
     assert record.about({"address": "100.64.0.2"}) == Record({"address": "100.64.0.2"}, own=("why", 9))

@@ -77,7 +77,7 @@ def reason(output: str = "", **changes: Any) -> str:
         ("./all_reduce_perf: /lib/libc.so.6: version `GLIBC_2.38' not found", "built on a newer system", "oldest"),
     ],
 )  # fmt: skip
-def test_a_known_cause_is_named_with_what_helps_however_much_comes_after_it(line: str, cause: str, remedy: str) -> None:
+def test_a_known_cause_keeps_its_remedy_despite_any_output_after_it(line: str, cause: str, remedy: str) -> None:
     said = reason(f"# nThread 1\n{line}\n{CHAIN}{FAREWELL}")
     assert "Cause: " in said
     assert cause in said
@@ -102,7 +102,7 @@ def test_ranks_that_slurm_ended_do_not_hide_how_the_first_one_ended() -> None:
     assert first_exit("srun: error: b: task 1: Exited with exit code 143\n") is None
 
 
-def test_the_first_error_is_quoted_where_no_cause_is_known_and_no_farewell_is_one() -> None:
+def test_an_unknown_cause_quotes_the_first_error_and_no_exit_message() -> None:
     assert first_error(f"all is well\nfoo: invalid widget 7\n{CHAIN}{FAREWELL}") == "foo: invalid widget 7"
     assert first_error(FAREWELL + CHAIN) == ""
     assert "First error: foo: invalid widget 7." in reason(f"foo: invalid widget 7\n{CHAIN}{FAREWELL}")
@@ -118,7 +118,7 @@ def test_the_first_error_is_quoted_where_no_cause_is_known_and_no_farewell_is_on
         "",
     ],
 )
-def test_what_is_no_error_is_no_cause(text: str) -> None:
+def test_output_without_an_error_has_no_cause(text: str) -> None:
     assert cause_of(text) is None
 
 

@@ -65,7 +65,7 @@ def test_a_network_is_the_interface_that_has_an_address_of_it(program, monkeypat
 
 
 @pytest.mark.parametrize(("pml", "btl"), [("", ""), ("", "tcp,self,sm"), ("ucx", "tcp,self")])
-def test_it_claims_no_interface_where_mpi_may_use_something_else(program, monkeypatch, pml, btl):
+def test_the_cpu_program_names_no_interface_if_mpi_may_use_another(program, monkeypatch, pml, btl):
     monkeypatch.setenv("OMPI_MCA_pml", pml)
     monkeypatch.setenv("OMPI_MCA_btl", btl)
     monkeypatch.setenv("OMPI_MCA_btl_tcp_if_include", "lo")

@@ -40,7 +40,7 @@ def warning(severity: int) -> dict[str, Any]:
         ('{"DCGM Diagnostic": {"test_categories": []}}', "info", "ran no test"),
     ],
 )
-def test_what_dcgm_says_in_its_own_words_of_how_bad_it_is(text: str, severity: str, seen: str) -> None:
+def test_dcgms_own_severity_decides_the_level_of_a_finding(text: str, severity: str, seen: str) -> None:
     (found,) = findings_of(text, 2)
     assert found["severity"] == severity
     assert seen in found["seen"]
@@ -78,7 +78,7 @@ BAD_RESULT = {"entity_group": "GPU", "entity_id": 3, "status": "Fail", "warnings
         "no categories", "nulls on every level", "warning before it", "words after it",
     ],
 )  # fmt: skip
-def test_a_gpu_that_dcgm_would_isolate_is_an_error_whatever_stands_beside_it(text: str) -> None:
+def test_a_gpu_that_dcgm_would_isolate_is_always_an_error(text: str) -> None:
     (found,) = findings_of(text, 2)
     assert (found["severity"], found["remedy"]) == ("error", "isolate the GPU, as DCGM recommends")
     assert "memory on GPU 3: GPU 3 had errors" in found["seen"]
@@ -96,7 +96,7 @@ def test_an_answer_that_is_cut_off_anywhere_is_never_silent(length: int) -> None
 
 
 @pytest.mark.parametrize("status", ["Pass", "Skip", "Warn"])
-def test_what_did_not_fail_is_no_finding(status: str) -> None:
+def test_a_passed_test_is_no_finding(status: str) -> None:
     assert findings_of(output(status, warning(2)), 2) == []
 
 

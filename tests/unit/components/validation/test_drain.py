@@ -30,7 +30,7 @@ def after(*found: Finding, slurm: Slurm = FREE, memory: Memory | None = None, bo
     return decide(found, slurm, memory or Memory(), boot)
 
 
-def test_an_error_drains_with_what_helps_and_a_warning_and_what_is_unjudged_do_not() -> None:
+def test_only_errors_drain_a_node_and_the_reason_contains_the_remedy() -> None:
     done = after(XID, DISK, WARNING)
     assert done.action == "drain"
     assert done.reason == "health: Xid: GPU 0000:18:00.0: Xid 79: 'lost' (and 1 more); next: restart the node"
@@ -78,7 +78,7 @@ def test_another_error_changes_the_reason_and_a_figure_that_grows_does_not() -> 
     assert cause(XID) != cause(finding("error", "Xid", 'GPU 0000:3a:00.0: Xid 79: "lost"'))
 
 
-def test_who_takes_a_node_back_with_its_error_is_heard_until_the_error_was_gone() -> None:
+def test_a_persons_resume_lasts_until_the_error_clears() -> None:
     memory = Memory(OWN, frozenset({cause(DISK)}))
     resumed = after(DISK, slurm=FREE, memory=memory)
     assert (resumed.action, [*resumed.unhealthy]) == ("", [])
@@ -94,7 +94,7 @@ def test_a_node_that_a_restart_brought_back_is_drained_again_for_the_same_error(
     assert after(DISK, slurm=FREE, memory=memory, boot="boot-2").action == "drain"
 
 
-def test_what_is_remembered_comes_back_from_its_file_and_what_is_no_such_file_is_nothing() -> None:
+def test_memory_survives_its_file_and_ignores_invalid_content() -> None:
     memory = Memory(OWN, frozenset({"a"}), frozenset({"b"}))
     assert Memory.read(json.loads(json.dumps(memory.plain()))) == memory
     wrong: object
@@ -102,7 +102,7 @@ def test_what_is_remembered_comes_back_from_its_file_and_what_is_no_such_file_is
         assert Memory.read(wrong) == Memory()
 
 
-def test_its_own_drain_is_seen_at_each_look_so_that_only_what_came_between_two_can_be_a_persons_word() -> None:
+def test_every_health_check_records_its_drain_so_that_a_later_resume_is_a_persons() -> None:
     memory = Memory(OWN, frozenset({cause(DISK)}))
     seen = after(DISK, slurm=drained(), memory=memory, boot="boot-1 slurmd-2").memory
     # slurmd was started anew long before the person came.
@@ -172,9 +172,7 @@ def test_a_look_drains_remembers_and_takes_back(node: Node) -> None:
     assert not (node.shown / "unhealthy").exists()
 
 
-def test_an_old_version_becomes_the_nodes_comment_and_drains_nobody(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_old_version_becomes_the_nodes_comment_without_a_drain(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     controller = Controller()
     module = node.root / "sys/module/nvidia/version"
     module.parent.mkdir(parents=True)
@@ -223,7 +221,7 @@ def test_a_drain_is_seen_in_the_forms_of_slurms_releases() -> None:
         assert health_check.slurm_of("a1", lambda *_, said=said: said) == Slurm(True, "x", "ada", 7)
 
 
-def test_a_node_that_is_registered_anew_has_its_own_drain_again_and_takes_it_back(
+def test_a_node_that_registers_again_restores_its_drain_and_clears_it_later(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slurmd = "first"
@@ -270,7 +268,7 @@ def test_a_node_returns_when_the_remains_of_a_job_that_slurm_started_twice_have_
     assert drained_after("Kill task failed", "slurm")
 
 
-def test_a_persons_drain_is_not_its_own_and_neither_is_what_nobody_answers_for(node: Node) -> None:
+def test_a_node_does_not_own_a_persons_drain_or_one_without_an_answer(node: Node) -> None:
     controller = Controller()
     break_memory(node, 2)
     health_check.check(node, "a1", controller)
@@ -343,9 +341,7 @@ def test_a_persons_reason_and_a_failure_of_an_earlier_boot_are_left_alone(
         assert controller.node["reason"] == reason
 
 
-def test_a_share_that_is_away_for_a_moment_drains_nobody_and_one_that_stays_away_does(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_lasting_loss_of_the_share_drains_a_node(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     controller = Controller()
     (node.root / "etc/tailrack").mkdir(parents=True)
     (node.root / "etc/tailrack/share-mounted").write_text(f"{node.root}/none\n")
@@ -358,7 +354,7 @@ def test_a_share_that_is_away_for_a_moment_drains_nobody_and_one_that_stays_away
     assert controller.node["reason"].startswith(f"health: share: {node.root}/none is not mounted")
 
 
-def test_a_finding_that_was_gone_begins_anew_and_so_does_one_of_an_earlier_boot() -> None:
+def test_a_finding_that_cleared_or_predates_the_boot_starts_again() -> None:
     before = {"boot_id": "b", "since": {cause(DISK): 50.0, "x": 1.0}}
     assert health_check.since_when([DISK, XID], before, "b", 100) == {cause(DISK): 50.0, cause(XID): 100}
     other: object

@@ -102,7 +102,7 @@ def test_a_topology_that_is_none_says_nothing(text: str | None) -> None:
     assert collect_fabric_facts.ways(collect_fabric_facts.matrix(text), "GPU") is None
 
 
-def test_ports_are_read_from_what_the_kernel_shows(tmp_path: Path) -> None:
+def test_the_kernel_lists_the_ports_of_a_fabric(tmp_path: Path) -> None:
     for device, port, link, state in (
         ("mlx5_0", "1", "InfiniBand", "4: ACTIVE"),
         ("mlx5_1", "1", "Ethernet", "1: DOWN"),
@@ -140,7 +140,7 @@ def test_this_machine_is_looked_at_without_an_error(capsys: pytest.CaptureFixtur
     assert isinstance(found, FabricFacts)
 
 
-def test_a_line_is_read_among_whatever_else_the_job_says() -> None:
+def test_the_reader_finds_its_line_in_any_job_output() -> None:
     output = "srun: warning\n" + line("a") + "noise" + line("x") + line("b", rdma=[], peermem=False)
     assert read_fabric_facts(output) == {
         "a": FabricFacts({"mlx5_0:1": INFINIBAND}, nvlink=True, p2p=False, near=True, direct=True, nvlinks=18),
@@ -184,7 +184,7 @@ def test_a_line_that_is_not_whole_is_as_good_as_none(damaged: str) -> None:
         ({"a": presence(ports={"m:1": ROCE}), "b": presence(ports={"m:1": ROCE})}, ("a", "b"), ("RoCE", None)),
     ],
 )
-def test_what_is_there_on_all_nodes_should_be_used(
+def test_a_device_on_all_nodes_is_expected(
     own: dict[str, FabricFacts], nodes: tuple[str, ...], expected: tuple[str | None, str | None]
 ) -> None:
     found = expect(nodes, own, "eth0", spans=False)
@@ -207,7 +207,7 @@ BOTH = {name: presence(ports={"m_0:1": INFINIBAND, "m_1:1": INFINIBAND}) for nam
         ({name: presence(ports={"e:1": EFA}) for name in "ab"}, "tailnet", "sockets", "selects the tailnet"),
     ],
 )
-def test_what_the_config_takes_out_is_not_expected(
+def test_a_device_that_the_config_excludes_is_not_expected(
     own: dict[str, FabricFacts], rdma: str, transport: str, words: str
 ) -> None:
     found = expect(("a", "b"), own, "eth0", spans=False, rdma=rdma)
@@ -239,7 +239,7 @@ def test_gpudirect_is_expected_of_a_near_device_and_the_driver_lets_it_by_either
     assert (found.gpudirect, found.denied) == expected
 
 
-def test_the_open_driver_is_told_by_what_it_says_of_itself(
+def test_the_open_driver_identifies_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(collect_fabric_facts, "DRIVER", tmp_path / "version")
@@ -250,7 +250,7 @@ def test_the_open_driver_is_told_by_what_it_says_of_itself(
         assert json.loads(said.partition("{")[1] + said.partition("{")[2])["dmabuf"] is is_open
 
 
-def test_between_sites_nothing_but_sockets_is_expected_whatever_the_nodes_have() -> None:
+def test_measurements_between_sites_expect_only_sockets() -> None:
     own = {name: presence(ports={"m:1": INFINIBAND}) for name in "ab"}
     found = expect(("a", "b"), own, "tailscale0", spans=True)
     assert (found.transport, found.interface) == ("sockets", "tailscale0")
@@ -277,7 +277,7 @@ def test_between_sites_nothing_but_sockets_is_expected_whatever_the_nodes_have()
         (Expected("Libfabric", gpudirect=True), Transport("Libfabric", None), ("NCCL_NET_GDR_LEVEL",)),
     ],
 )
-def test_another_way_than_the_one_that_is_there_is_complained_of_with_what_to_look_at(
+def test_a_verdict_rejects_an_unexpected_path_and_names_the_next_check(
     expected: Expected, used: Transport, words: tuple[str, ...]
 ) -> None:
     said = complaint(expected, used)
@@ -311,5 +311,5 @@ def test_the_way_that_is_there_is_not_complained_of(expected: Expected, used: Tr
     ("expected", "used"),
     [(Expected("NVLink"), Transport("P2P", None)), (Expected("sockets", "eth0"), Transport(None, None))],
 )
-def test_what_the_log_leaves_open_is_not_proven(expected: Expected, used: Transport) -> None:
+def test_an_unclear_log_proves_no_path(expected: Expected, used: Transport) -> None:
     assert not proven(expected, used)

@@ -25,7 +25,7 @@ def h200(size_bytes: int = 8 * GIB, **other: object) -> Floor | None:
     return floor_for(**{**asked, **other}, size_bytes=size_bytes)  # type: ignore[arg-type]
 
 
-def test_a_floor_is_the_stated_fraction_of_what_was_measured_and_names_its_source():
+def test_a_floor_is_a_stated_fraction_of_a_measurement_and_names_its_source():
     floor = h200()
     assert floor is not None
     assert floor.gb_per_s == pytest.approx(0.9 * 365.08)
@@ -47,7 +47,7 @@ def test_one_gb200_node_of_four_gpus_has_a_floor_from_a_public_source():
 
 
 @pytest.mark.parametrize(("count", "gb_per_s"), [(2, 341), (4, 365.7)])
-def test_boards_of_one_kind_are_told_apart_by_their_nvlinks(count, gb_per_s):
+def test_nvlinks_distinguish_boards_of_one_kind(count, gb_per_s):
     floor = h200(8 * GIB, gpu="h100", gpus_per_node=count, nvlinks=18)
     assert floor is not None
     assert floor.gb_per_s == pytest.approx(0.9 * gb_per_s)
@@ -99,7 +99,7 @@ def test_how_a_network_was_used_does_not_matter():
 
 
 @pytest.mark.parametrize("plugin", ["Libfabric", "AWS Libfabric", "OFI"])
-def test_efa_is_judged_whatever_its_plugin_calls_itself(plugin: str) -> None:
+def test_efa_has_a_verdict_for_any_name_of_its_plugin(plugin: str) -> None:
     line = f"p5:1:1 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] [receive] via NET/{plugin}/0/GDRDMA\n"
     used = read_transport(line, nodes=2).name
     assert used is not None
@@ -114,7 +114,7 @@ def test_of_two_sources_the_lower_one_speaks(monkeypatch):
     assert h200(GIB) == Floor(280.0, "b")
 
 
-def test_a_floor_between_two_sizes_is_close_to_what_was_measured_there():
+def test_a_floor_between_two_sizes_is_close_to_a_measured_value():
     tried = 0
     for hardware, sources in floors._table().items():
         for figures in sources.values():
@@ -127,7 +127,7 @@ def test_a_floor_between_two_sizes_is_close_to_what_was_measured_there():
     assert tried > 10
 
 
-def test_every_row_of_the_table_can_be_found_and_says_where_it_is_from():
+def test_a_lookup_finds_every_row_of_the_table_and_its_source():
     assert len({(tuple(row.values())[:6], row["source"]) for row in rows()}) == len(rows())
     for row in rows():
         fraction = float(row["fraction"])

@@ -27,7 +27,7 @@ def test_a_foreign_process_is_named_with_its_memory_and_how_busy_the_gpu_is() ->
     assert "ps -o user,pid" in found["remedy"]
 
 
-def test_a_process_outside_of_this_container_is_told_by_what_it_takes() -> None:
+def test_resource_use_identifies_a_process_outside_of_this_container() -> None:
     (found,) = foreign.used(asked(TWO, "")) or []
     assert str(found).endswith("is 97 % busy with 41230 MiB in use by processes that are not visible from here")
 
@@ -38,7 +38,7 @@ def test_a_small_process_on_a_gpu_that_rests_is_one_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("gpus", ["0:1, 0, 623\n", "0:1, [N/A], [N/A]\n"])
-def test_gpus_that_nobody_uses_are_no_finding(gpus: str) -> None:
+def test_an_idle_gpu_is_no_finding(gpus: str) -> None:
     assert foreign.used(asked(gpus, "")) == []
 
 
@@ -68,7 +68,7 @@ def test_that_nothing_else_was_there_is_said_of_an_answer_alone(looks: list[str]
     assert beside(report) == (beside(report, 0) if "Other use of the GPUs" in said else "")
 
 
-def test_the_program_says_that_nothing_is_there_and_that_nobody_knows(
+def test_the_program_distinguishes_an_empty_gpu_from_an_unknown_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SLURMD_NODENAME", "a1")
@@ -78,7 +78,7 @@ def test_the_program_says_that_nothing_is_there_and_that_nobody_knows(
         assert capsys.readouterr().out == f"a1: {line}\n"
 
 
-def test_what_a_process_calls_itself_stays_one_printable_line() -> None:
+def test_a_process_name_stays_one_printable_line() -> None:
     (found,) = foreign.used(asked("0:1, 9, 4\n", "0:1, 12, \x1b[2Jevil, 300\n")) or []
     assert str(found).isprintable()
 

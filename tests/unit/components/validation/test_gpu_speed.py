@@ -313,7 +313,7 @@ def test_the_program_prints_readings_and_dcgms_findings(
     assert [text.split()[2] for text in capsys.readouterr().out.splitlines()] == ["gpu-speed", "preflight"]
 
 
-def test_cublas_is_found_where_toolkits_and_wheels_put_it(tmp_path: Path) -> None:
+def test_a_search_finds_cublas_in_toolkits_and_wheels(tmp_path: Path) -> None:
     for path in ("usr/local/cuda-12.8/lib64", "usr/local/lib/python3.12/dist-packages/nvidia/cublas/lib"):
         (tmp_path / path).mkdir(parents=True)
         (tmp_path / path / "libcublas.so.12").touch()
@@ -340,7 +340,7 @@ def test_readings_survive_the_line() -> None:
         {"bus": H200.bus, "memory": 1e999}, 7, None,
     ],
 )  # fmt: skip
-def test_what_a_user_prints_instead_of_a_reading_is_ignored(bad: object) -> None:
+def test_a_users_output_does_not_replace_a_reading(bad: object) -> None:
     good = H200.plain()
     text = f"# tailrack gpu-speed a1 {json.dumps([bad, good])}\n"
     assert read_lines(text) == {"a1": [H200]}

@@ -27,13 +27,13 @@ def test_another_measurement_is_added_and_the_same_is_not() -> None:
     assert extended(found, later) == found
 
 
-def test_what_is_judged_by_another_floor_takes_its_own_place() -> None:
+def test_a_verdict_with_another_floor_replaces_its_own_entry() -> None:
     assert extended([ONE], result(floor_gb_per_s=45.0, verdict="FAIL")) == [
         {**ONE, "floor_gb_per_s": 45.0, "verdict": "FAIL"}
     ]
 
 
-def test_where_nodes_were_busy_nothing_was_measured() -> None:
+def test_a_run_with_busy_nodes_adds_no_measurement() -> None:
     assert extended([ONE], result(measured_at="2026-11-21T08:00:00Z", verdict="BUSY")) == [ONE]
 
 
@@ -43,12 +43,12 @@ def test_without_a_moment_there_is_no_entry(moment: Any) -> None:
 
 
 @pytest.mark.parametrize("before", [None, {}, "x", [None, 7, {"verdict": "PASS"}], [{**ONE, "measured_at": "x"}]])
-def test_what_an_earlier_run_cannot_have_left_is_none(before: Any) -> None:
+def test_history_ignores_entries_that_no_earlier_run_can_have_written(before: Any) -> None:
     assert extended(before, result()) == [ONE]
 
 
 @pytest.mark.parametrize("figure", [float("nan"), float("inf"), -1.0, "40", True])
-def test_what_is_no_figure_is_not_drawn(figure: Any) -> None:
+def test_a_chart_omits_values_that_are_no_figures(figure: Any) -> None:
     assert extended([{**ONE, "busbw_gb_per_s": figure}], result(measured_at=None))[0]["busbw_gb_per_s"] is None
 
 

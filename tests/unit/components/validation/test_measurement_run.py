@@ -121,7 +121,7 @@ def test_the_job_gets_ranks_gpus_and_sizes_and_three_runs_at_the_gate(measure: M
     assert (len(result["spread"]["runs"]), result["spread"]["relative"]) == (3, 0)
 
 
-def test_where_sockets_carry_the_data_the_sizes_end_where_they_are_allowed_to(measure: Measure) -> None:
+def test_measurements_over_sockets_stop_at_the_allowed_size(measure: Measure) -> None:
     slurm = SimulatedSlurm(steady(0.7), {"a": "h200:1", "b": "h200:1"})
     result, _ = measure(slurm).judged()
     assert result["gate_bytes"] == 512 * 2**20
@@ -151,7 +151,7 @@ TWO_RELEASES = {"a": "4-pmix5", "b": "4-pmix4", "c": "4-pmix5", "d": "4-pmix4"}
 APART = "The nodes have incompatible releases of Open MPI (4 with PMIx 4 on b, d; 4 with PMIx 5 on a, c): only nodes"
 
 
-def test_nodes_whose_open_mpi_or_pmix_differs_are_never_in_one_job_of_mpi_and_the_report_says_why(
+def test_no_mpi_job_mixes_open_mpi_or_pmix_releases_and_the_report_explains_it(
     measure: Measure,
 ) -> None:
     slurm = SimulatedSlurm(steady(400.0), FOUR, there=IB_UP, between=INFINIBAND)
@@ -170,7 +170,7 @@ def test_one_release_of_open_mpi_is_nothing_to_speak_of(measure: Measure) -> Non
     assert "Open MPI" not in result["reason"]
 
 
-def test_a_node_with_one_gpu_whose_open_mpi_no_other_has_is_left_out_with_that_reason(measure: Measure) -> None:
+def test_a_report_names_a_single_gpu_node_left_out_for_its_open_mpi(measure: Measure) -> None:
     slurm = SimulatedSlurm(steady(3.0), dict.fromkeys("abc", "h200:1"))
     run = measure(slurm, mpi={"a": "5-pmix5", "b": "5-pmix5", "c": "4-pmix4"})
     assert slurm.orders[-1].nodes == ("a", "b")
@@ -205,7 +205,7 @@ def test_across_sites_every_node_takes_part_with_as_many_gpus_as_the_poorest_has
     assert (by_node, result["left_out"], result["gpus"]) == ({}, ["head"], {"a": "h200:1", "c": "h200:2"})
 
 
-def test_sockets_where_infiniband_is_up_fail_and_say_what_to_look_at(measure: Measure) -> None:
+def test_sockets_despite_infiniband_fail_and_name_the_next_check(measure: Measure) -> None:
     slurm = SimulatedSlurm(steady(3.0), {"a": "h200:1", "b": "h200:1"}, there=IB_UP, between=SOCKETS)
     result, _ = measure(slurm).judged()
     assert (result["verdict"], result["expected_transport"], result["transport"]) == ("FAIL", "InfiniBand", "sockets")
@@ -326,18 +326,14 @@ def test_a_log_that_proves_nothing_is_no_whole_measurement(measure: Measure) -> 
 
 @pytest.mark.parametrize("key", ["min_bytes", "max_bytes", "factor", "gate_bytes", "ranks", "nodes", "runs"])
 @pytest.mark.parametrize("value", [math.inf, 1.5, True, 10**400])
-def test_a_report_that_was_asked_for_what_cannot_be_measured_does_not_hold_the_program(
-    measure: Measure, key: str, value: float
-) -> None:
+def test_an_impossible_measurement_does_not_stop_the_program(measure: Measure, key: str, value: float) -> None:
     run = measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}))
     run.report["asked"][key] = value
     assert run.judged()[0]["verdict"] == "INCONCLUSIVE"
 
 
 @pytest.mark.parametrize("damage", [None, "all", {}, {"backend": "nccl-tests"}, {"min_bytes": 8}])
-def test_a_report_that_does_not_say_what_was_asked_is_judged_by_the_plan_and_passes_nothing(
-    measure: Measure, damage: object
-) -> None:
+def test_a_report_without_its_request_uses_the_plan_and_passes_nothing(measure: Measure, damage: object) -> None:
     run = measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}))
     run.report["asked"] = damage
     assert run.judged()[0]["verdict"] == "INCONCLUSIVE"
@@ -378,7 +374,7 @@ def test_a_log_of_many_channels_is_kept_without_its_repetitions(measure: Measure
         {"absent": {"\x1b[2J": "down"}},
     ],
 )
-def test_whatever_the_report_says_there_is_a_result_and_no_pass_from_a_broken_one(
+def test_any_report_gives_a_result_and_a_broken_report_never_passes(
     measure: Measure, damage: dict[str, object]
 ) -> None:
     settings = SETTINGS.model_copy(update={"floors_gb_per_s": {"rack": 1.0, "node": 1.0}})
@@ -388,7 +384,7 @@ def test_whatever_the_report_says_there_is_a_result_and_no_pass_from_a_broken_on
     assert run.judged()[0]["verdict"] in ("INCONCLUSIVE", "FAIL")
 
 
-def test_a_jobs_preflight_is_told_of_that_jobs_nodes_alone(measure: Measure) -> None:
+def test_a_jobs_preflight_knows_only_the_nodes_of_that_job(measure: Measure) -> None:
     slurm = SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1", "c": "h200:2"})
     measure(slurm, {"a": "rack", "b": "rack", "c": "box"})
     told = {
@@ -416,7 +412,7 @@ def test_a_jobs_folder_is_emptied_and_stays_the_one_that_nodes_have_seen(
     assert tmp_path.is_dir()
 
 
-def test_exact_figures_are_judged_where_they_are_whole_and_the_printed_table_elsewhere() -> None:
+def test_a_verdict_uses_complete_exact_figures_or_else_the_printed_table() -> None:
     sizes, nodes = [(8 * GIB, 35293.123456, 35290.5)], 2
     exact = nccl_json.table(json.loads(json.dumps(written(sizes, nodes)), parse_int=str, parse_float=str))
     printed = exact.replace("35293.123456", "35293.1") + "# Reducing maxBytes to 1 due to memory limitation\n"

@@ -73,7 +73,7 @@ def test_the_state_is_slurms_word_without_its_additions():
     assert JobReport.from_json({**REPORT, "state": "CANCELLED+"}).state == "CANCELLED"
 
 
-def test_what_slurm_does_not_know_stays_unknown():
+def test_a_value_that_slurm_does_not_know_stays_unknown():
     report = JobReport.from_json({**REPORT, "job_id": None, "seconds": None, "exit_code": None, "nodes": []})
     assert (report.job_id, report.seconds, report.exit_code, report.nodes) == (None, None, None, ())
 

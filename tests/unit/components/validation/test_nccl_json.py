@@ -73,7 +73,7 @@ ROWS = [(8 * 2**20, 61.664321, 61.5), (8 * 2**30, 35293.123456, 35290.5)]
 
 
 @pytest.mark.parametrize("version", [1, 3])
-def test_figures_come_with_all_their_digits_whatever_the_release_calls_them(version: int) -> None:
+def test_figures_keep_all_their_digits_under_any_releases_key(version: int) -> None:
     found = parse(printed(written(ROWS, version=version)))
     assert (found.problems, found.ranks, found.hosts, found.out_of_bounds) == ((), 2, ("n0", "n1"), 0)
     assert [row.out_of_place.time_us for row in found.rows] == [61.664321, 35293.123456]
@@ -87,7 +87,7 @@ def test_figures_come_with_all_their_digits_whatever_the_release_calls_them(vers
     ),
     st.integers(2, 64),
 )  # fmt: skip
-def test_whatever_nccl_tests_writes_is_read_back_as_the_same_numbers(
+def test_the_json_reader_returns_the_numbers_that_nccl_tests_writes(
     rows: list[tuple[int, float, float]], ranks: int
 ) -> None:
     found = parse(printed(written(rows, ranks)))
@@ -95,7 +95,7 @@ def test_whatever_nccl_tests_writes_is_read_back_as_the_same_numbers(
     assert [row.in_place.time_us for row in found.rows] == [float(f"{inside:f}") for _, _, inside in rows]
 
 
-def test_wrong_elements_and_unchecked_ones_are_told_apart() -> None:
+def test_the_reader_distinguishes_wrong_elements_from_unchecked_ones() -> None:
     wrong = parse(printed(written(ROWS, wrong=3)))
     assert (wrong.problems, wrong.out_of_bounds) == ((), 4)
     assert {half.wrong for row in wrong.rows for half in (row.out_of_place, row.in_place)} == {3}
@@ -145,9 +145,7 @@ WHOLE = json.dumps(written(ROWS))
         WHOLE.replace('"out_of_bounds"', '"out"'), WHOLE.replace('{"count": 0, "okay": "true"}', "null"),
     ],
 )  # fmt: skip
-def test_what_is_no_whole_file_of_figures_gives_none(
-    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_incomplete_file_gives_no_figures(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "figures.json").write_text(text)
     assert main([str(tmp_path / "figures.json")]) == 1
     assert capsys.readouterr() == ("", "")
@@ -169,7 +167,7 @@ def read_by_itself(file: Path) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
-def test_a_real_file_says_what_its_printed_table_says() -> None:
+def test_a_real_file_agrees_with_its_printed_table() -> None:
     said = read_by_itself(FIXTURES / "nccl-tests-2.19-1x1-H200.json").stdout
     exact, printed = parse(said), parse((FIXTURES / "nccl-tests-2.19-1x1-H200.txt").read_text())
     assert exact.problems == printed.problems == ()

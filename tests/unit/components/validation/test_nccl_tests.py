@@ -56,7 +56,7 @@ rows = st.lists(
 
 
 @given(rows, st.integers(2, 64))
-def test_whatever_nccl_tests_prints_is_read_back_as_the_same_numbers(rows, ranks):
+def test_the_table_reader_returns_the_numbers_that_nccl_tests_prints(rows, ranks):
     table = parse(printed(rows, ranks))
     assert table.problems == ()
     assert table.ranks == ranks
@@ -172,7 +172,7 @@ TABLE = "nccl-tests-2.19-2x1-wrong"
         ("Out of bounds values", "Out of bound values", "stops before"),
     ],
 )
-def test_a_table_that_contradicts_itself_says_where(old, new, problem):
+def test_a_contradictory_table_names_the_row(old, new, problem):
     assert old in output_of(TABLE)
     problems = parse(output_of(TABLE).replace(old, new, 1)).problems
     assert any(problem in text for text in problems), problems

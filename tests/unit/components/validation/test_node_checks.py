@@ -103,7 +103,7 @@ OTHER = XID_79.replace("18:00", "3b:00")
         ("0x3 (Drain P2P)", "warning", "watch it"),
     ],
 )
-def test_the_second_word_of_xid_154_says_what_helps(words: str, severity: str, remedy: str) -> None:
+def test_the_second_word_of_xid_154_names_the_remedy(words: str, severity: str, remedy: str) -> None:
     (item,) = check_xids(ACTION.format("0x0 (None)", words))
     assert item["severity"] == severity
     assert remedy in item["remedy"]
@@ -127,7 +127,7 @@ def test_a_log_that_was_written_before_the_reset_keeps_no_node_drained() -> None
     assert "Xid 79" in item["seen"]
 
 
-def test_a_code_that_nobody_knows_is_a_warning_and_drains_nobody() -> None:
+def test_an_unknown_xid_is_a_warning_and_drains_no_node() -> None:
     (item,) = check_xids(XID_79.replace("): 79", "): 999"))
     assert item["severity"] == "warning"
 
@@ -141,7 +141,7 @@ def test_a_code_that_nobody_knows_is_a_warning_and_drains_nobody() -> None:
         ("<gpu_recovery_action>Reset</gpu_recovery_action>", "its driver asks for 'Reset'"),
     ],
 )
-def test_what_the_driver_says_of_a_gpu_is_an_error(told: str, words: str, tmp_path: Path) -> None:
+def test_a_driver_message_about_a_gpu_is_an_error(told: str, words: str, tmp_path: Path) -> None:
     text = xml([gpu(0)])
     for whole in (text, text.replace("</gpu>", f"{told}</gpu>")):
         found = errors(on(tmp_path, gpus=1, health=Health(int(time.time()), {"nvidia-smi": CommandResult(0, whole)})))
@@ -275,7 +275,7 @@ def test_memory_that_is_taken_without_a_job_is_a_warning(tmp_path: Path, write: 
     assert [*memory.check_idle(1, tmp_path), *memory.check_idle(None, tmp_path)] == []
 
 
-def test_a_clock_that_nobody_keeps_is_a_warning_but_in_a_container() -> None:
+def test_an_unsynchronized_clock_is_a_warning_outside_of_containers() -> None:
     assert [item["severity"] for item in check_synchronized("no\n", False)] == ["warning"]
     assert [
         *check_synchronized("yes\n", False),
@@ -333,7 +333,7 @@ def test_an_nvidia_smi_that_hangs_leaves_the_prolog_time_to_say_so() -> None:
 
 
 @pytest.mark.parametrize("answer", [None, "No devices were found\n", "00000000:99:00.0, 100\n", "0:1, [N/A]\n"])
-def test_where_nvidia_smi_does_not_say_the_device_file_is_the_last_resort_and_the_finding_says_so(
+def test_a_silent_nvidia_smi_leaves_the_device_file_and_the_finding_explains_it(
     tmp_path: Path, answer: str | None
 ) -> None:
     process(tmp_path, 100, "/dev/nvidia0", "/dev/nvidia-uvm")
@@ -344,7 +344,7 @@ def test_where_nvidia_smi_does_not_say_the_device_file_is_the_last_resort_and_th
     assert " uses GPU 0" not in found["seen"]
 
 
-def test_a_process_whose_name_is_slurmstepd_is_none_of_slurms_unless_root_has_it(tmp_path: Path) -> None:
+def test_a_process_named_slurmstepd_belongs_to_slurm_only_if_root_owns_it(tmp_path: Path) -> None:
     process(tmp_path, 200, name="slurmstepd")
     process(tmp_path, 201, "/dev/nvidia0", "/dev/nvidia-uvm", parent=200)
     os.chown(tmp_path / "proc/200", 6001, 6001)

@@ -54,7 +54,7 @@ def test_a_warning_beside_the_gpus_is_a_warning_and_takes_no_node_out(look: Answ
     ],
     ids=["lost", "lost beside one that is well", "none", "none, and status 0", "mismatch", "no module", "dies"],
 )  # fmt: skip
-def test_a_sentence_in_the_place_of_gpus_is_an_error_with_what_helps(look: Answer, seen: str, remedy: str) -> None:
+def test_a_message_instead_of_gpus_is_an_error_with_a_remedy(look: Answer, seen: str, remedy: str) -> None:
     found = [each for each in gpus.check_gpus(look, 2) if each["severity"] == "error"]
     assert seen in found[0]["seen"]
     assert remedy in found[0]["remedy"]
@@ -71,7 +71,7 @@ def test_an_answer_that_is_cut_off_is_judged_as_far_as_it_goes_and_counts_no_gpu
     assert "error GPU health: GPU 0000:10:00.0: a row remap failed" in texts(gpus.check_gpus(Answer(0, sick), 2))
 
 
-def test_a_process_whose_name_is_no_xml_or_says_that_the_gpu_is_lost_takes_no_node_out() -> None:
+def test_a_hostile_process_name_drains_no_node() -> None:
     for name in ("\x01\x02", "GPU is lost", "<"):
         process = f"<processes><process_info><process_name>{name}</process_name></process_info></processes>"
         assert worst(gpus.check_gpus(Answer(0, with_fields(process)), 2)) == "info"
@@ -100,11 +100,11 @@ def test_a_process_whose_name_is_no_xml_or_says_that_the_gpu_is_lost_takes_no_no
         ("<gpu_recovery_action>Unknown Error</gpu_recovery_action>", "warning"),
     ],
 )  # fmt: skip
-def test_fields_of_a_gpu_that_is_not_well_are_told_as_bad_as_they_are(fields: str, severity: str) -> None:
+def test_fields_of_a_sick_gpu_keep_their_severity(fields: str, severity: str) -> None:
     assert worst(gpus.check_gpus(Answer(0, with_fields(fields)), 2)) == severity
 
 
-def test_the_health_of_a_fabric_is_found_where_a_real_h200_has_it() -> None:
+def test_the_reader_finds_the_fabric_health_of_a_real_h200() -> None:
     real = REAL["smi-580-h200.xml"]
     assert worst(gpus.check_gpus(Answer(0, real), 1)) == "info"
     sick = real.replace("<summary>N/A", "<summary>Unhealthy")
@@ -123,7 +123,7 @@ def test_the_health_of_a_fabric_is_found_where_a_real_h200_has_it() -> None:
         (Answer(127, "no such file"), "info"),
     ],
 )
-def test_a_fabric_manager_that_starts_or_that_nobody_can_ask_of_takes_no_node_out(look: Answer, severity: str) -> None:
+def test_a_starting_or_silent_fabric_manager_drains_no_node(look: Answer, severity: str) -> None:
     assert worst(gpus.check_fabric_manager(look, 4)) == severity
 
 
@@ -153,7 +153,7 @@ ALL_DOWN = "\t NVML: Unable to retrieve NVLink information as all links are inAc
         "well",
     ],
 )
-def test_links_are_judged_whatever_nvidia_smi_writes_in_their_place(text: str, switches: int, severity: str) -> None:
+def test_links_have_a_verdict_for_any_text_of_nvidia_smi(text: str, switches: int, severity: str) -> None:
     assert worst(nvlink.check_links(Answer(0, text), switches)) == severity
 
 
@@ -190,7 +190,7 @@ def test_a_log_that_cannot_be_read_is_said_and_one_with_a_mere_warning_is_read()
     assert "Xid 79" in texts(run(machine, NODE))
 
 
-def test_a_status_of_lspci_or_mlxconfig_that_is_a_mere_warning_leaves_what_they_printed() -> None:
+def test_a_warning_status_of_lspci_or_mlxconfig_keeps_their_output() -> None:
     health = Health(
         0,
         {"lspci": Answer(1, "pcilib: a warning\n" + REAL["lspci-acs.txt"]), "mlxconfig": Answer(3, "x")},
@@ -211,7 +211,7 @@ def test_one_odd_peer_takes_no_other_with_it(other: object) -> None:
     assert tailnet.read_traffic(text) == [("a2", "direct", 7, 9)]
 
 
-def test_figures_of_the_tailnet_and_of_gpus_are_kept_beside_what_is_odd() -> None:
+def test_tailnet_and_gpu_figures_survive_an_odd_field() -> None:
     found = tailnet_figures(json.dumps({"Peer": {"x": None, "a2": PEER}}), {"100.64.0.2": "a2"})
     assert found[1].samples == [({"peer": "a2"}, 9)]
     rows = "WARNING: infoROM is corrupted\n0, NVIDIA H200, 50, 1024, 143771, 40, 120.5, 0\n"

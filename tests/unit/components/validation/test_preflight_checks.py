@@ -48,7 +48,7 @@ def test_a_healthy_gpu_gives_no_error_and_no_warning(name: str, bus: str, driver
     assert [(each["severity"], each["check"], each["seen"]) for each in found] == [("info", "GPU driver", driver)]
 
 
-def test_a_display_is_told_by_whether_it_is_active_and_not_by_the_mode_that_cards_without_one_have() -> None:
+def test_a_display_counts_only_if_it_is_active_in_any_mode() -> None:
     shown = {name: read_smi(REAL[name]) for name in ("smi-575-rtx4070-laptop.xml", "smi-535-a100-sxm4-mig.xml")}
     assert [each.display for smi in shown.values() if smi for each in smi.gpus] == [True, False]
 
@@ -74,7 +74,7 @@ def test_mig_is_an_error() -> None:
     ],
     ids=["remap", "remap failed", "ECC", "retirement", "slowdown", "thermal", "recovery", "fabric"],
 )  # fmt: skip
-def test_what_a_gpu_suffers_from_is_named_with_its_address(before: str, after: str, expected: str) -> None:
+def test_a_finding_names_the_gpus_address(before: str, after: str, expected: str) -> None:
     changed = REAL["smi-515-a10g.xml"].replace(before, after, 1)
     assert changed != REAL["smi-515-a10g.xml"]
     assert expected in texts(gpus.check_gpus(CommandResult(0, changed), 1))
@@ -236,7 +236,7 @@ def test_acs_is_judged_by_whether_this_is_a_virtual_machine(virtual: bool | None
 
 
 @pytest.mark.parametrize(("said", "virtual"), [("none\n", False), ("kvm\n", True), ("", None), ("a b", None)])
-def test_what_cannot_be_told_of_virtual_machines_is_not_guessed(said: str, virtual: bool | None) -> None:
+def test_the_preflight_does_not_guess_about_unknown_virtual_machines(said: str, virtual: bool | None) -> None:
     assert pci.is_virtual(said) is virtual
 
 
@@ -274,7 +274,7 @@ def test_adapters_reach_gpus_by_the_open_module_and_by_peermem_alone_with_a_warn
     assert list(adapters.check_direct([], 8, tmp_path)) == []
 
 
-def test_what_a_job_meets_on_a_node(tmp_path: Path) -> None:
+def test_the_preflight_reports_the_limits_of_a_job_on_its_node(tmp_path: Path) -> None:
     assert "a job may pin only 8192 KiB" in texts(node.check_memlock(8192 * 1024, True))
     assert not [*node.check_memlock(INFINITY, True), *node.check_memlock(65536, False)]
     assert "64 MiB are free for 8 GPUs" in texts(node.check_shared(64 * 2**20, 8))
@@ -319,7 +319,7 @@ def test_a_relay_is_a_warning_inside_a_site(address: str, same_site: bool, path:
     assert worst(tailnet.check_path(text, "b1", address, same_site=same_site)) == severity
 
 
-def test_what_went_to_the_peers_is_told_of_those_with_most_of_it_and_by_their_names() -> None:
+def test_the_preflight_names_the_peers_with_the_most_traffic() -> None:
     def peer(name: str, sent: object, received: object, **way: str) -> dict[str, object]:
         return {"DNSName": f"{name}.lab.ts.net.", "TxBytes": sent, "RxBytes": received, **way}
 

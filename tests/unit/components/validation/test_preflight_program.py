@@ -84,7 +84,7 @@ def test_a_node_alone_has_no_way_to_try() -> None:
     assert (asked.peer, main.check_paths(asked, "1")) == (None, [])
 
 
-def test_nodes_whose_driver_is_another_one_are_named() -> None:
+def test_the_preflight_names_nodes_with_a_different_driver() -> None:
     versions = {"a": "580.95.05", "b": "580.95.05", "c": "535.54.03", "d": "580.95.05"}
     text = "\n".join(line(node, [finding("info", "GPU driver", version)]) for node, version in versions.items())
     found = preflight.read(text)
@@ -181,7 +181,7 @@ def test_another_jobs_preflight_is_not_taken_for_this_ones() -> None:
         server.stop()
 
 
-def test_who_looks_for_another_node_is_not_taken_for_the_one_that_is_waited_for() -> None:
+def test_a_server_ignores_a_node_that_looks_for_another() -> None:
     server = neighbour.Server("b1", "1000", "")
     server.start()
     try:

@@ -105,14 +105,14 @@ def outcomes(seeds: range, known: bool, lost_per_doubling: float = 0.0) -> tuple
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_of_50_clusters_49_are_found_out_and_nobody_is_accused_wrongly(known):
+def test_the_search_solves_49_of_50_clusters_and_accuses_no_sound_node(known):
     missed, accused = outcomes(range(50), known)
     print(f"seeds 0-49: missed {missed}, accused wrongly {accused}")
     assert accused == []
     assert len(missed) <= 1
 
 
-def test_of_1000_more_nobody_is_accused_wrongly_and_98_in_100_are_found():
+def test_the_search_solves_98_percent_of_1000_clusters_and_accuses_no_sound_node():
     first = dice_of("slow nodes").randrange(2**32)
     missed, accused = outcomes(range(first, first + 1000), known=False)
     print(f"seeds from {first}: missed {missed}, accused wrongly {accused}")
@@ -120,21 +120,21 @@ def test_of_1000_more_nobody_is_accused_wrongly_and_98_in_100_are_found():
     assert len(missed) <= 20
 
 
-def test_bandwidth_that_falls_with_the_number_of_nodes_accuses_nobody():
+def test_bandwidth_that_falls_with_the_number_of_nodes_accuses_no_node():
     missed, accused = outcomes(range(300), known=True, lost_per_doubling=0.05)
     print(f"missed {missed}, accused wrongly {accused}")
     assert (accused, len(missed) <= 6) == ([], True)
 
 
 @pytest.mark.parametrize("reference", [None, HEALTHY, 10 * HEALTHY])
-def test_of_sound_nodes_none_is_suspected_whatever_the_floor_says(reference):
+def test_any_floor_leaves_sound_nodes_unsuspected(reference):
     for number in range(4, 65):
         chance = dice(number)
         nodes = tuple(f"n{index}" for index in range(number))
         assert run(nodes, noisy(Cluster(nodes, {}), chance), reference) == (), number
 
 
-def test_a_link_that_counts_between_neighbours_of_a_ring_alone_accuses_nobody_else():
+def test_a_link_of_ring_neighbours_accuses_no_other_node():
     found = 0
     for seed in range(300):
         chance = dice(seed)
@@ -162,7 +162,7 @@ def test_a_quarter_of_the_nodes_being_slow_is_found_too():
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.2, 0.3])
-def test_where_runs_differ_more_nobody_is_accused_wrongly_if_the_search_is_told(noise):
+def test_a_search_that_knows_the_noise_accuses_no_sound_node(noise):
     found = 0
     for seed in range(200):
         chance = dice(seed)
@@ -197,14 +197,14 @@ def test_a_bad_link_is_named_by_its_two_nodes():
         assert "the link between them" in suspect.reason
 
 
-def test_a_node_whose_measurements_fail_is_named_without_a_figure():
+def test_a_node_with_failed_measurements_is_named_without_a_figure():
     (suspect,) = run(NODES, lambda group: None if "e" in group else 40.0)
     assert (suspect.nodes, suspect.busbw_gb_per_s) == (("e",), None)
     assert suspect.reason == "e gave no figure with f; no figure with a, where good nodes give 40 GB/s."
 
 
 @pytest.mark.parametrize("number", [2, 3, 4, 6, 64])
-def test_where_every_measurement_fails_nobody_is_suspected(number):
+def test_a_failure_of_every_measurement_accuses_no_node(number):
     assert run(tuple(map(str, range(number))), lambda group: None) == ()
 
 
@@ -221,11 +221,11 @@ def test_of_two_nodes_below_the_reference_the_pair_is_named():
 
 
 @pytest.mark.parametrize("reference", [None, 10.5])
-def test_of_two_nodes_that_reach_the_reference_or_have_none_nobody_is_named(reference):
+def test_two_nodes_that_reach_the_reference_or_lack_one_are_not_accused(reference):
     assert run(("a", "b"), lambda group: 10.0, reference) == ()
 
 
-def test_of_three_nodes_a_slow_one_is_told_from_a_bad_link():
+def test_three_nodes_distinguish_a_slow_node_from_a_bad_link():
     nodes = ("a", "b", "c")
     assert [suspect.nodes for suspect in run(nodes, Cluster(nodes, {"b": 0.5}).busbw)] == [("b",)]
     link = Cluster(nodes, {}, frozenset(("a", "c")), 0.5)

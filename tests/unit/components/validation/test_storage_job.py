@@ -63,7 +63,7 @@ def parts(calls: Path) -> list[str]:
     return [" ".join(line.split()) for line in calls.read_text().splitlines()]
 
 
-def test_nodes_measure_a_shared_target_in_turn_and_read_what_another_one_wrote(calls: Path) -> None:
+def test_nodes_measure_a_shared_target_in_turn_and_read_another_nodes_files(calls: Path) -> None:
     run(target("share", ["l1", "l2", "l3"]))
     assert parts(calls) == [
         "share write l1",

@@ -91,7 +91,7 @@ def test_a_node_reads_the_file_of_another_and_then_removes_it() -> None:
     assert not Path("data").exists()
 
 
-def test_only_what_was_written_is_read(calls: Path) -> None:
+def test_a_node_reads_only_written_data(calls: Path) -> None:
     measured(replace(TARGET, size=2**25), ALL)
     sizes = [word for call in calls.read_text().splitlines() for word in call.split() if word.startswith("--size=")]
     # A slow target took 2 MiB of 32 MiB in its time.
@@ -129,7 +129,7 @@ def test_a_disk_that_becomes_full_is_named_and_the_file_is_removed(calls: Path, 
     assert not Path("data/l1").exists()
 
 
-def test_a_node_without_fio_is_told_the_next_command(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_without_fio_names_the_next_command(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (calls.parent / "bin" / "fio").unlink()
     monkeypatch.setenv("PATH", str(calls.parent / "bin"))
     assert measured(TARGET, ALL).problem == "fio is not installed: run 'apt-get install fio' there"

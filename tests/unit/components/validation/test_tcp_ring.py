@@ -103,7 +103,7 @@ def other_interface() -> tuple[str, str]:
     return next((name, address) for name, address in found if name != "lo")
 
 
-def test_ranks_meet_where_names_lead_and_send_where_each_of_them_is_told(start: Start) -> None:
+def test_ranks_meet_at_the_named_address_and_send_over_their_interface(start: Start) -> None:
     name, address = other_interface()
     options = ("-b", "4", "-e", "1M", "-f", "37", "-n", "2", "-w", "1", "--meet", "lo")
     ranks = [start(rank, 3, *options, interface="", TAILRACK_INTERFACE=name) for rank in range(3)]
@@ -143,7 +143,7 @@ def test_data_larger_than_all_buffers_between_two_ranks_does_not_lock_them(start
     assert parse(told[0][1]).out_of_bounds == 0
 
 
-def test_a_rank_with_another_token_is_turned_away_and_the_others_say_who_is_missing(start: Start, job: int) -> None:
+def test_the_first_rank_rejects_a_wrong_token_and_the_others_name_the_missing_rank(start: Start, job: int) -> None:
     first = start(0, 2, "--connect-limit", "2")
     other = start(1, 2, "--connect-limit", "2", token="the token of another job")
     code, _, error = ended(other)
@@ -199,7 +199,7 @@ def test_a_proof_that_is_sent_back_proves_nothing(start: Start, job: int) -> Non
     assert "does not trust rank 0" in error
 
 
-def test_a_rank_whose_first_rank_never_comes_says_so_in_one_line(start: Start, job: int) -> None:
+def test_a_rank_without_a_first_rank_reports_it_in_one_line(start: Start, job: int) -> None:
     code, out, error = ended(start(1, 2, "--connect-limit", "1"))
     assert (code, out, len(error.splitlines())) == (3, "", 1)
     assert f"cannot reach rank 0 on localhost (127.0.0.1:{door(job)[1]}) within 1 s: " in error
@@ -249,7 +249,7 @@ def test_a_rank_that_stands_still_is_noticed_within_the_limit(endless: list[Rank
 
 
 @pytest.mark.parametrize("token", ["", "x" * (TOKEN_BYTES - 1)])
-def test_without_a_token_of_some_length_nobody_listens(start: Start, token: str) -> None:
+def test_no_rank_listens_without_a_long_token(start: Start, token: str) -> None:
     code, _, error = ended(start(0, 2, token=token))
     assert code == 3
     assert f"{TOKEN} has {len(token)} bytes but needs {TOKEN_BYTES}" in error
@@ -261,7 +261,7 @@ def test_an_interface_that_the_node_lacks_is_named(start: Start) -> None:
     assert "has no IPv4 address on interface 'nosuch0': No such device" in error
 
 
-def test_outside_of_srun_it_says_what_is_missing(program: Path) -> None:
+def test_the_program_names_the_variable_that_srun_would_set(program: Path) -> None:
     command = [sys.executable, str(program), "all-reduce", "--transport", "tcp", "--interface", "lo"]
     environment = {"PYTHONPATH": ":".join(sys.path)}
     told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS)

@@ -113,7 +113,7 @@ def test_an_interface_that_one_host_does_not_name_leaves_the_interface_unknown()
     assert read_transport(text, nodes=2) == Transport("sockets", None)
 
 
-def test_mpi_on_one_node_goes_over_the_interface_it_was_told():
+def test_mpi_on_one_node_uses_its_given_interface():
     assert read_transport(output_of("mpi-cpu-1x2-wrong-result"), nodes=1) == Transport("TCP", "lo")
 
 

@@ -142,7 +142,7 @@ def test_unchecked_data_is_inconclusive_and_its_wrong_count_unknown():
         ("COMPLETED", "0:9", "signal 9"),
     ],
 )
-def test_a_job_that_failed_fails_with_its_state_and_what_is_known_of_the_nodes(state, exit_code, words):
+def test_a_failed_job_fails_with_its_state_and_the_facts_of_its_nodes(state, exit_code, words):
     output = "srun: error: a: task 0: Aborted\nlast words\n"
     result = judge(
         ASKED,
@@ -363,7 +363,7 @@ def test_wrong_data_is_proven_by_the_run_and_size_that_has_it_and_no_noise_is_qu
     assert "pairing" not in result["reason"]
 
 
-def test_a_measurement_of_new_nodes_and_their_peers_says_who_was_left_out():
+def test_a_measurement_of_new_nodes_and_peers_names_the_nodes_left_out():
     asked = dataclasses.replace(ASKED, nodes=4, ranks=4)
     result = judge(asked, report(left_out=["c", "d"], measured_at=1_800_000_000))
     assert (result["verdict"], result["left_out"], result["nodes"]) == ("PASS", ["c", "d"], ["a", "b"])
@@ -382,7 +382,7 @@ def test_a_node_that_is_down_is_not_busy():
     assert result["reason"] == "Nothing was measured: b (drained: new disk) cannot run a job."
 
 
-def test_a_node_with_several_gpus_keeps_its_result_where_it_was_not_measured_alone():
+def test_a_node_with_several_gpus_keeps_its_result_unless_measured_alone():
     gpus = {"a": "h200:2", "b": "h200:2", "c": "h200:1"}
     before = {"a": {"verdict": "PASS", "gpus": {"a": "h200:2"}}, "b": {"verdict": "PASS", "gpus": {"b": "h100:2"}}}
     nothing = judge(ASKED, JobReport.from_json({**BUSY, "state": "UNAVAILABLE"}))
@@ -392,7 +392,7 @@ def test_a_node_with_several_gpus_keeps_its_result_where_it_was_not_measured_alo
     assert not_measured_alone(gpus, 0, judge(ASKED, report()), before).keys() == {"a"}
 
 
-def test_who_was_left_out_without_a_job_of_others_is_named_with_the_reason():
+def test_a_verdict_names_idle_nodes_left_out_and_the_reason():
     asked = dataclasses.replace(ASKED, nodes=4, ranks=4)
     result = judge(asked, report(left_out=["c", "d"], absent={"c": "down*"}))
     assert "between a, b only, because other jobs were on d, without c (down*)" in result["reason"]
