@@ -74,7 +74,7 @@ def test_a_new_user_is_one_line_on_every_machine_and_no_secret_is_among_them(bui
         ({"same": 1}, {"same": 1}, []),
     ],
 )
-def test_what_changes_is_said_in_lines(before: dict[str, Any], after: dict[str, Any], said: list[str]) -> None:
+def test_a_change_is_shown_as_lines(before: dict[str, Any], after: dict[str, Any], said: list[str]) -> None:
     assert changed_lines(before, after) == said
 
 

@@ -170,7 +170,7 @@ def test_a_floor_that_goes_with_its_site_is_not_missed(build: Build) -> None:
     assert found(*planned(before, build(after))) == []
 
 
-def test_a_floor_is_compared_with_nothing_where_the_state_remembers_none(build: Build) -> None:
+def test_a_missing_floor_in_the_state_is_not_compared(build: Build) -> None:
     stack = build(with_floors())
     (component,) = (one for one in stack.resources if one.type == "tailrack:validation:NcclValidation")
     assert found(event("update", component.type, "validation", {}, dict(component.inputs))) == []
@@ -243,7 +243,7 @@ HEAD_LOST = (
 STEP = StepLabel("door-head", "door", "door: users, NFS server, slurmctld").on("exec true")
 
 
-def test_a_head_node_whose_host_key_is_another_is_found(build: Build) -> None:
+def test_the_checks_find_a_changed_host_key_of_a_head_node(build: Build) -> None:
     raw = copy.deepcopy(HOSTS)
     before = build(raw)
     head = next(host for site in raw["sites"] for host in site["hosts"] if host["name"] == "door")
@@ -254,7 +254,7 @@ def test_a_head_node_whose_host_key_is_another_is_found(build: Build) -> None:
     ]
 
 
-def test_a_node_whose_host_key_is_another_is_none_of_this(build: Build) -> None:
+def test_the_checks_ignore_a_changed_host_key_of_a_compute_node(build: Build) -> None:
     raw = copy.deepcopy(HOSTS)
     before = build(raw)
     for site in raw["sites"]:
@@ -273,9 +273,7 @@ def test_a_node_whose_host_key_is_another_is_none_of_this(build: Build) -> None:
         ("update", {"create": STEP, "delete": STEP}, False),
     ],
 )
-def test_a_head_node_whose_steps_are_made_anew_or_undone_is_found_once(
-    operation: str, inputs: dict[str, str], lost: bool
-) -> None:
+def test_the_checks_find_repeated_or_undone_head_steps_once(operation: str, inputs: dict[str, str], lost: bool) -> None:
     after = {} if operation == "delete" else inputs
     step = event(operation, COMMAND, "door-head", inputs, after, STEP)
     assert found(step, step) == [("head-replaced", HEAD_LOST)] * lost
@@ -335,7 +333,7 @@ def test_a_way_back_is_found(wanted: str) -> None:
     ("head", "wanted", "stops"),
     [("23.11.4", "25.11.7", ["25.05"]), ("23.11.4", "26.11.1", ["25.05"]), ("22.05.8", "26.11.1", ["23.11", "25.05"])],
 )
-def test_a_release_that_does_not_read_what_is_there_is_found_with_all_stops(
+def test_the_checks_find_a_release_that_cannot_read_the_state_and_name_all_stops(
     head: str, wanted: str, stops: list[str]
 ) -> None:
     ((_, text),) = releasing(wanted, head)
@@ -356,7 +354,7 @@ def test_a_release_that_the_config_no_longer_names_is_found() -> None:
     assert text.startswith("the cluster has Slurm 24.11.5, but the config no longer sets a release. Set")
 
 
-def test_what_cannot_be_is_not_allowed_by_name_and_a_machine_that_says_nonsense_finds_nothing() -> None:
+def test_no_name_allows_an_impossible_change_and_an_invalid_answer_finds_nothing() -> None:
     checks = Checks(["slurm-release"])
     checks.on_event(event("update", COMMAND, f"{HEADS[0]}-check", {}, request(SLURM_RELEASE="24.05.1")))
     for said in ("", "null", "[]", '{"slurm_version": 7}', '{"slurm_version": "99.11.1"}', HIDDEN):
@@ -378,7 +376,7 @@ def checked(*allowed: str) -> Checks:
     return checks
 
 
-def test_what_is_asked_for_by_name_is_said_and_not_refused() -> None:
+def test_the_checks_report_but_allow_a_change_requested_by_name() -> None:
     assert checked().refused == [("head-replaced", HEAD_LOST)]
     allowed = checked("head-replaced", "ssh-open")
     assert allowed.refused == []
@@ -388,7 +386,7 @@ def test_what_is_asked_for_by_name_is_said_and_not_refused() -> None:
     ]
 
 
-def test_the_comment_says_what_was_found_before_all_else() -> None:
+def test_the_comment_shows_the_findings_before_everything_else() -> None:
     nothing = Plan.of([], [], Summary())
     text = comment("prod", nothing, [], checked())
     lines = [line for line in text.splitlines() if line]
@@ -399,7 +397,7 @@ def test_the_comment_says_what_was_found_before_all_else() -> None:
 
 
 @pytest.mark.parametrize(("allowed", "status"), [([], 1), (["head-replaced"], 0)])
-def test_a_preview_says_it_first_and_fails_where_nobody_asked_for_it(
+def test_a_preview_shows_findings_first_and_fails_if_no_request_allows_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], allowed: list[str], status: int
 ) -> None:
     def deployment(_arguments: Any, progress: Any, _found: Any, keep: Any) -> Any:
@@ -431,7 +429,7 @@ def test_a_preview_says_it_first_and_fails_where_nobody_asked_for_it(
     assert "head-replaced" in note.read_text()
 
 
-def test_a_join_that_is_made_anew_by_what_it_is_told_is_no_head_that_goes() -> None:
+def test_a_join_repeated_for_new_inputs_does_not_replace_the_head() -> None:
     told = {"triggers": "[secret]"}
     by_its_key = event("replace", COMMAND, f"{HEADS[0]}-join", told, told, StepLabel("join", HEADS[0], "x").on("true"))
     assert list(head_replaced(by_its_key)) == []
@@ -439,6 +437,6 @@ def test_a_join_that_is_made_anew_by_what_it_is_told_is_no_head_that_goes() -> N
     assert len(list(head_replaced(with_its_machine))) == 1
 
 
-def test_what_takes_the_head_from_the_tailnets_list_undoes_nothing_of_it() -> None:
+def test_a_removal_from_the_tailnets_list_undoes_no_head_step() -> None:
     was, label = {"delete": "exec python3"}, StepLabel("device", "", "x")
     assert list(head_replaced(event("delete", COMMAND, f"{HEADS[0]}-device", was, None, label.on(":")))) == []

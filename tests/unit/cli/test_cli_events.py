@@ -57,7 +57,7 @@ def test_the_programs_own_notes_are_messages_and_the_output_of_commands_is_not()
     assert [(event.kind, event.text) for event in seen] == [("message", "1.29 USD an hour each")]
 
 
-def test_a_resource_whose_outputs_come_twice_is_counted_once() -> None:
+def test_a_resource_with_repeated_outputs_counts_once() -> None:
     events = EventTranslator(lambda event: None)
     step = StepEventMetadata(OpType.CREATE, _MACHINE, "tailrack:cluster:ComputeNode", "")
     for _ in range(2):

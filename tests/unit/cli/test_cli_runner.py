@@ -18,7 +18,7 @@ from cli.pulumi.workspace import PROJECT, CliError, Workspace
 from engine.events import Summary
 
 
-def test_what_cannot_be_cleared_away_after_a_kill_is_said_in_the_clis_words_and_is_no_bug() -> None:
+def test_a_failed_cleanup_after_a_kill_shows_the_clis_words_and_is_no_bug() -> None:
     def refresh(**_: Any) -> None:
         raise CommandError(CommandResult("", "error: the disk is full\n", 255))
 
@@ -30,7 +30,7 @@ def test_what_cannot_be_cleared_away_after_a_kill_is_said_in_the_clis_words_and_
         runner._clear_pending(cast(Any, stack))
 
 
-def test_an_interrupt_before_the_first_step_is_told_as_one_and_not_as_what_it_broke_off() -> None:
+def test_an_interrupt_before_the_first_step_is_reported_as_an_interrupt() -> None:
     runner = CliRunner(cast(Any, SimpleNamespace(locks=lambda: [], stack="dev", state_path="")), cast(Any, None), print)
 
     def export() -> None:
@@ -114,7 +114,7 @@ def test_only_a_lock_is_taken_for_one_that_a_killed_run_left(workspace: Workspac
     assert called == ["cancel"]
 
 
-def test_an_interrupt_while_a_lock_is_taken_away_is_told_as_one(workspace: Workspace) -> None:
+def test_an_interrupt_during_the_removal_of_a_lock_is_reported_as_an_interrupt(workspace: Workspace) -> None:
     keep(workspace, "locks/organization/tailrack/dev/6e4c.json", {"pid": 2**30})
 
     def cancel(*_: object) -> None:
@@ -146,7 +146,7 @@ def test_an_interrupt_while_a_lock_is_taken_away_is_told_as_one(workspace: Works
         ("error: the disk is full", "error: the disk is full"),
     ],
 )
-def test_an_error_of_the_clis_own_is_told_with_the_stack_and_the_remedy(said: str, told: str) -> None:
+def test_an_error_of_the_cli_names_the_stack_and_the_remedy(said: str, told: str) -> None:
     """Its words are those of its source, 3.260."""
     runner = CliRunner(
         cast(Any, SimpleNamespace(stack="dev", state_path="/s/dev.json")), cast(Any, None), lambda event: None
@@ -160,7 +160,7 @@ def test_an_error_of_the_clis_own_is_told_with_the_stack_and_the_remedy(said: st
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_the_connection_of_a_step_comes_out_of_an_export_whatever_of_it_is_secret(whole: bool) -> None:
+def test_an_export_gives_the_connection_of_a_step_even_if_it_is_secret(whole: bool) -> None:
     def secret(value: Any) -> dict[str, str]:
         return {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": json.dumps(value)}
 

@@ -30,7 +30,7 @@ RACK = {
 }  # fmt: skip
 
 
-def test_init_makes_what_is_missing_and_overwrites_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_init_creates_missing_files_and_overwrites_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked = list[list[str]]()
 
     def pulumi(words: list[str], **_: Any) -> SimpleNamespace:
@@ -94,7 +94,7 @@ def test_floors_are_written_into_the_stacks_config_and_said(monkeypatch, tmp_pat
 
 
 @pytest.mark.parametrize("command", ["report", "floors"])
-def test_without_a_cluster_both_say_what_to_do(monkeypatch, tmp_path, capsys, command):
+def test_without_a_cluster_both_commands_name_the_next_command(monkeypatch, tmp_path, capsys, command):
     assert run(monkeypatch, tmp_path, command, {}) == 1
     assert "run make up" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
@@ -142,7 +142,7 @@ def test_after_a_failure_it_is_said_whether_anything_is_done(monkeypatch, tmp_pa
 
 @pytest.mark.parametrize("command", ["up", "down"])
 @pytest.mark.parametrize("failed", [False, True])
-def test_after_a_clean_interrupt_nobody_is_told_to_repair_anything(monkeypatch, tmp_path, capsys, command, failed):
+def test_a_clean_interrupt_asks_for_no_repair(monkeypatch, tmp_path, capsys, command, failed):
     def deployment(_arguments, progress, *_):
         def run(*_: object, **__: object) -> Summary:
             progress.on_event(STEP)

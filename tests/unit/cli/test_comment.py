@@ -44,7 +44,7 @@ def start(name: str, operation: str = "update", kind: str = COMMAND, **inputs: M
     return Event("start", operation, f"urn::{name}", name, kind, **inputs)  # type: ignore[arg-type]
 
 
-def test_it_says_which_machines_come_and_go_what_runs_again_and_the_lines_that_change() -> None:
+def test_the_comment_lists_added_and_removed_machines_repeated_steps_and_changed_lines() -> None:
     summary = Summary()
     summary.counts["same"] = 7
     before, after = header(SLURM="KillWait=30\na"), header(SLURM="KillWait=45\na")
@@ -103,7 +103,7 @@ def test_one_that_is_too_long_ends_with_a_whole_part() -> None:
     assert text.endswith("see the log of the preview.\n")
 
 
-def test_what_400_machines_do_alike_is_one_folded_section() -> None:
+def test_the_comment_folds_the_same_change_of_400_machines_into_one_section() -> None:
     before, after = header(USERS_LINES="ada 6001 6001"), header(USERS_LINES="ada 6001 6001\ngrace 6002 6002")
     events = [
         step(f"n{number}-node", f"n{number}", "users, share, slurmd", before=before, after=after)
@@ -116,7 +116,7 @@ def test_what_400_machines_do_alike_is_one_folded_section() -> None:
     assert text.index("400 to update") < text.index("**Users:**") < text.index("<details>")
 
 
-def test_it_says_who_gains_and_who_loses_a_key_by_its_fingerprint() -> None:
+def test_the_comment_names_gained_and_lost_keys_by_fingerprint() -> None:
     laptop, desk, bobs = (f"{public_key(name)} {name}" for name in ("laptop", "desk", "bobs pc"))
     before = header(USER_KEYS_LINES=f"ada {laptop}\nbob {bobs}")
     after = header(USER_KEYS_LINES=f"ada {desk}\nbob {bobs}")
@@ -140,7 +140,7 @@ def test_first_and_last_keys_are_shown_too(kind: str) -> None:
     assert ("can log in" if "first" in kind else "can no longer log in") in text
 
 
-def test_it_says_who_joins_and_who_leaves_which_group() -> None:
+def test_the_comment_lists_new_and_removed_group_members() -> None:
     before = header(USER_GROUPS_LINES="vision 7001", USER_GROUPS_MEMBERS="vision ada\nvision bob")
     after = header(USER_GROUPS_LINES="nlp 7002\nvision 7001", USER_GROUPS_MEMBERS="nlp bob\nvision ada")
     events = [step(f"{node}-node", node, "users", before=before, after=after) for node in ("a1", "a2")]
@@ -172,7 +172,7 @@ def test_the_terminal_names_200_new_machines_on_one_line() -> None:
 
 
 @pytest.mark.parametrize("order", [("replace", "delete"), ("delete", "replace")])
-def test_a_replacement_is_told_once(order: tuple[str, str]) -> None:
+def test_the_comment_shows_a_replacement_once(order: tuple[str, str]) -> None:
     """One engine tells of the delete that is a part of it, before or after."""
     before, after = {"triggers": ["one"]}, {"triggers": ["two"]}
     inputs = {"replace": {"before": before, "after": after}, "delete": {"before": before}}
@@ -183,7 +183,7 @@ def test_a_replacement_is_told_once(order: tuple[str, str]) -> None:
     assert "measures" not in text, "another key is no measurement"
 
 
-def test_what_depends_on_no_more_than_an_unknown_value_is_said_to_be_possible() -> None:
+def test_a_step_that_depends_only_on_an_unknown_value_may_run_again() -> None:
     before = header(HEAD_ADDRESS="100.64.0.1")
     events = [step("n1-node", "n1", "slurmd", before=before, after={"stdin": UNKNOWN})]
     text = comment("prod", events, Summary())
@@ -192,7 +192,7 @@ def test_what_depends_on_no_more_than_an_unknown_value_is_said_to_be_possible() 
     assert "slurmd" not in text.partition("**May run again**")[0]
 
 
-def test_a_measurement_whose_files_alone_change_is_not_said_to_be_taken_again() -> None:
+def test_a_measurement_with_only_changed_files_is_not_repeated() -> None:
     told = StepLabel("validate-rack", "door", "measure rack").on("true")
     before, after = ({**header(A=value), "triggers": ["same"], "update": "recall"} for value in "12")
     text = comment("prod", [replace(start("validate-rack", before=before, after=after), command=told)], Summary())
@@ -200,7 +200,7 @@ def test_a_measurement_whose_files_alone_change_is_not_said_to_be_taken_again() 
     assert "**Measured:**" not in text
 
 
-def test_what_is_made_of_the_answers_of_a_step_that_runs_again_may_run_again_too() -> None:
+def test_a_step_that_reads_a_repeated_steps_answers_may_run_again() -> None:
     def made(name: str, machine: str, *values_of: str) -> Made:
         words = StepLabel(name, machine, f"{machine}: {name.rpartition('-')[2]}").on(whole_command("root", "up"))
         return Made(f"urn::{name}", words, values_of=values_of)
@@ -245,7 +245,7 @@ def test_a_preview_that_failed_says_why() -> None:
     assert "1 problem in the stack config" in text
 
 
-def test_the_removal_of_a_node_says_what_becomes_of_its_jobs_and_how_long_that_may_take() -> None:
+def test_the_removal_of_a_node_explains_the_fate_of_its_jobs_and_the_duration() -> None:
     gone = step("a1-register", "a1", "register", "delete", before=header(SLURM_JOB_LIMIT_SECONDS="300"))
     written = comment("prod", [gone], Summary())
     assert "jobs on a1 may continue for 300 s (tailrack:slurm.job_limit_seconds)" in written

@@ -100,7 +100,7 @@ def test_a_machine_says_how_the_accountings_own_database_is(tmp_path: Path) -> N
         "A" * 127 + "=",
     ],
 )
-def test_what_looks_like_a_secret_is_hidden_whatever_stands_around_it(secret: str) -> None:
+def test_the_report_hides_possible_secrets_in_any_context(secret: str) -> None:
     assert without_secrets(f"before {secret} after") == "before [hidden] after"
 
 

@@ -58,14 +58,14 @@ def drift(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> tuple[int, st
     return status, said.getvalue()
 
 
-def test_a_key_that_is_due_alone_is_no_drift_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_due_key_alone_is_reported_but_is_no_drift(monkeypatch: pytest.MonkeyPatch) -> None:
     status, said = drift([KEY], monkeypatch)
     assert status == 0
     assert "1 to replace" in said
 
 
 @pytest.mark.parametrize("events", [[STEP], [KEY, STEP]])
-def test_whatever_else_would_change_is_drift(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_other_change_is_drift(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> None:
     status, said = drift(events, monkeypatch)
     assert status == 1
     assert "Stack prod differs from its config. To apply the config: make up STACK=prod REFRESH=yes." in said

@@ -100,7 +100,7 @@ def test_kept_machines_come_without_a_job() -> None:
     assert plan(node("IDLE POWERED_DOWN", "e2"), kept=["e1"]).power_up == ()
 
 
-def test_a_machine_whose_job_must_end_before_it_goes_stays_until_then() -> None:
+def test_a_machine_stays_until_its_job_ends() -> None:
     for state in ("ALLOCATED", "MIXED", "COMPLETING"):
         assert plan(node(f"{state} DRAIN POWER_DOWN"), made={"e1"}, complete={"e1"}).machines == {"e1"}
     assert plan(node("ALLOCATED POWERING_DOWN"), made={"e1"}, complete={"e1"}).machines == frozenset()

@@ -273,7 +273,9 @@ def test_a_config_without_such_users_says_so(github: GitHub, file: Path, run: Ru
         "tailrack:github_keys:\n    ada-l: []",
     ],
 )
-def test_whatever_the_section_looks_like_the_rest_stays(github: GitHub, file: Path, run: Run, section: str) -> None:
+def test_an_update_of_the_section_keeps_the_rest_of_the_file(
+    github: GitHub, file: Path, run: Run, section: str
+) -> None:
     text = f"{HEAD}  {section}\n  tailrack:storage: {{}} # the share\n"
     file.write_text(text)
     bobs = (recorded(file) or {}).get("Bob")

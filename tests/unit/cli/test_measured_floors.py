@@ -71,7 +71,7 @@ def trained(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("spread", "floor"), [(trained()["spread"], 4950.0), (None, 5400.0)])
-def test_what_was_trained_gives_a_floor_for_each_gpu_too(spread, floor):
+def test_a_training_also_gives_a_floor_for_each_gpu(spread, floor):
     found = floors({**outputs(rack=result()), "training": trained(spread=spread)})
     assert found == Floors({"rack": 8.91}, floor)
 
@@ -90,7 +90,7 @@ def test_training_that_is_not_sound_keeps_all_floors_from_being_written(changes,
     assert why in str(refused.value)
 
 
-def test_where_nothing_was_measured_there_are_no_floors():
+def test_no_measurement_gives_no_floors():
     with pytest.raises(CliError, match="run make up first"):
         floors(outputs())
 
@@ -162,7 +162,7 @@ def test_the_floor_of_training_lies_among_its_other_keys(tmp_path, before, after
         "config:\n  tailrack:validation:\n    floors_gb_per_s: {'cross-site': 2} # why\n  tailrack:ü: ö\n",
     ],
 )
-def test_whatever_the_file_looks_like_it_says_the_same_and_the_floors(tmp_path, text):
+def test_any_file_layout_keeps_its_meaning_and_gets_the_floors(tmp_path, text):
     (tmp_path / "old.yaml").write_text(text)
     before = read_stack_file(tmp_path / "old.yaml")["config"]
     (tmp_path / "old.yaml").unlink()

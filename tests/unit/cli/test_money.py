@@ -29,18 +29,18 @@ def outputs(**prices: float | None) -> dict[str, Any]:
     ("value", "words"),
     [(12.3, "12.30 EUR"), (1234.5, "1,234.50 EUR"), (0.0045, "0.0045 EUR"), (0, "0.00 EUR"), (0.1 + 0.2, "0.30 EUR")],
 )
-def test_amounts_are_told_to_the_cent_and_small_ones_further(value: float, words: str) -> None:
+def test_amounts_have_two_decimals_and_small_amounts_have_more(value: float, words: str) -> None:
     assert amount(value, "EUR") == words
 
 
-def test_what_runs_now_names_the_nodes_that_have_no_price() -> None:
+def test_the_cost_of_running_nodes_names_nodes_without_a_price() -> None:
     prices = Prices.from_outputs(outputs(head=None, a1=2.05, a2=2.05))
     assert prices.summary == "4.10 EUR an hour for 2 of 3 nodes (no price_per_hour: head)"
     assert Prices.from_outputs(outputs(head=None)).summary == ""
 
 
 @pytest.mark.parametrize("price", ["2.5", True, -1, float("nan"), float("inf"), [2], {"a": 1}])
-def test_outputs_whose_price_is_none_have_none(price: Any) -> None:
+def test_outputs_without_a_price_show_no_cost(price: Any) -> None:
     assert Prices.from_outputs(outputs(head=price)).by_node == {}
 
 
@@ -63,7 +63,7 @@ def test_outputs_of_an_earlier_version_have_no_price_and_no_currency() -> None:
         ({"a1": 2}, {"a1": 2}, "2.00 USD an hour, unchanged."),
     ],
 )
-def test_what_a_change_makes_of_it(before: dict[str, float], after: dict[str, float], words: str) -> None:
+def test_a_change_shows_its_effect_on_the_cost(before: dict[str, float], after: dict[str, float], words: str) -> None:
     assert list(sentences(Prices("USD", before), Prices("USD", after))) == [words]
 
 

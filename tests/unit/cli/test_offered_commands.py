@@ -137,7 +137,7 @@ def test_a_measurement_without_a_floor_offers_floors_and_an_elastic_pool_its_pro
     assert "make elastic STACK=prod" in offered(elastic, RACK)
 
 
-def test_what_all_hosts_of_a_site_have_is_that_of_its_head_node(tmp_path: Path) -> None:
+def test_a_setting_of_all_hosts_of_a_site_belongs_to_its_head_node(tmp_path: Path) -> None:
     host = {"name": "door", "address": "192.0.2.1", "host_key": HOST_KEY}
     site = {
         "name": "rack",
@@ -162,7 +162,7 @@ def test_a_head_node_that_the_config_does_not_list_is_not_looked_for_in_the_lab(
         on_head(deployment(tmp_path / "a", raw), "sinfo")
 
 
-def test_a_shell_of_the_lab_on_a_stack_without_one_says_what_to_do_instead(tmp_path: Path, capsys: Any) -> None:
+def test_a_lab_shell_on_a_stack_without_a_lab_names_the_right_command(tmp_path: Path, capsys: Any) -> None:
     file = tmp_path / "Pulumi.prod.yaml"
     file.write_text(yaml.safe_dump({"config": {f"tailrack:{key}": value for key, value in HOSTS.items()}}))
     words = ["--stack", "prod", "--config-file", str(file), "--state-dir", str(tmp_path), "shell", "--node", "dgx1"]

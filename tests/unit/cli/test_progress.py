@@ -50,7 +50,7 @@ def _request(value: str) -> dict[str, str]:
     return {"stdin": render_request("step", "machine", "", "", {"A": value})}
 
 
-def test_what_a_machine_says_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_machines_output_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -> None:
     update = Event("start", "update", *STEP, before=_request("1"), after=_request(ESCAPES))
     for said in ("".join(printed(Event("message", text=ESCAPES))), "".join(render(Plan.of([update], [], Summary())))):
         assert "it says" in said
@@ -62,7 +62,7 @@ def test_what_a_machine_says_moves_no_cursor(capsys: pytest.CaptureFixture[str])
     assert shown.replace("\n", "").isprintable()
 
 
-def test_a_server_that_shows_no_key_cannot_rewrite_what_is_shown_of_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_without_a_key_cannot_rewrite_the_lines_of_others(capsys: pytest.CaptureFixture[str]) -> None:
     stranger = UnverifiedHost("n1\x1b[1A", "10.0.0.1", 22, Path("known"), None, why_not=ESCAPES)
     Console(width=120).print(*_lines([stranger]))
     shown = capsys.readouterr().out
@@ -92,13 +92,13 @@ def test_the_end_of_a_step_is_a_line(kind: str, line: str) -> None:
     assert printed(Event("start", "create", *STEP, command=REGISTER), ended) == [line]
 
 
-def test_a_preview_tells_what_would_begin_and_of_no_end() -> None:
+def test_a_preview_shows_steps_that_would_start_and_none_that_end() -> None:
     events = [Event(kind, "replace", *STEP, command=REGISTER) for kind in ("start", "done")]
     assert printed(*events, preview=True) == []
     assert [*render(Plan.of(events, [], Summary()))] == [f" ± {'register on the head node: b1':<52} replace"]
 
 
-def test_components_and_what_stays_the_same_are_not_shown() -> None:
+def test_components_and_unchanged_resources_are_not_shown() -> None:
     stays = Event("done", "same", *STEP, command=REGISTER)
     assert printed(stays, Event("done", "create", URN, "a1", "tailrack:cluster:ComputeNode")) == []
 
@@ -145,7 +145,7 @@ def test_a_machine_out_of_reach_gets_a_remedy_that_names_it_and_not_the_node_the
     assert "b1" not in rest
 
 
-def test_what_a_script_says_itself_is_left_as_it_is() -> None:
+def test_a_scripts_own_message_stays_unchanged() -> None:
     said = "tailrack: after 5 failed attempts\nnext: open port 22"
     assert explained(said, REGISTER) == said
 
@@ -159,7 +159,7 @@ def test_a_connection_that_breaks_is_named_although_the_failure_quotes_the_comma
 @pytest.mark.parametrize(
     "said", ["error receiving version packet: Max packet size exceeded", "Received message too long 1"]
 )
-def test_a_login_that_prints_a_banner_where_files_should_come_is_told_of_its_bashrc(said: str) -> None:
+def test_a_login_banner_in_a_file_transfer_names_its_bashrc(said: str) -> None:
     remedy = explained(f"error: {said}", REGISTER)
     assert ".bashrc" in remedy
     assert "must print nothing" in remedy
@@ -176,7 +176,7 @@ def test_a_step_without_a_machine_gets_no_remedy_about_one(command: str) -> None
 
 
 @pytest.mark.parametrize("said", ["ssh: subsystem request failed", "session request failed"])
-def test_a_machine_without_sftp_is_told_of_pods_which_no_gate_can_look_at(said: str) -> None:
+def test_a_machine_without_sftp_gets_a_hint_about_pods(said: str) -> None:
     remedy = explained(f"error: {said}", REGISTER)
     assert "Subsystem sftp internal-sftp" in remedy
     assert "is a pod behind its provider's SSH proxy" in remedy
@@ -193,7 +193,7 @@ def test_a_machine_without_sftp_is_told_of_pods_which_no_gate_can_look_at(said: 
         ("", "Process exited with status 1"),
     ],
 )
-def test_what_a_failed_step_printed_comes_before_no_command(printed: str, first: str) -> None:
+def test_the_output_of_a_failed_step_comes_before_no_command(printed: str, first: str) -> None:
     message = f'Process exited with status 1: running "{REGISTER} bash -c \'eval "$(cat)"\'":\n{printed}'
     heading, line, *_ = failures.describe_failure(Failure(URN, message, REGISTER)).splitlines()
     assert heading.startswith("failed: ")
@@ -213,7 +213,7 @@ class Written(io.StringIO):
         return super().write(text)
 
 
-def test_a_long_step_is_named_while_it_runs_where_there_is_no_terminal() -> None:
+def test_progress_names_a_long_running_step_without_a_terminal() -> None:
     pipe = Written()
     with Progress(Console(file=pipe, width=120), quiet_seconds=0.01) as progress:
         progress.on_event(Event("start", "delete", *STEP, command=REGISTER))

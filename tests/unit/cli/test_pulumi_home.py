@@ -20,7 +20,7 @@ def homes(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "made" / "home", own
 
 
-def test_what_the_user_has_is_there_and_logs_cannot_be_written(homes: tuple[Path, Path]) -> None:
+def test_the_users_files_are_present_and_logs_cannot_be_written(homes: tuple[Path, Path]) -> None:
     folder, own = homes
     prepare_home(folder, own)
     assert (folder / "credentials.json").resolve() == own / "credentials.json"
@@ -30,7 +30,7 @@ def test_what_the_user_has_is_there_and_logs_cannot_be_written(homes: tuple[Path
         (folder / "logs").mkdir()
 
 
-def test_a_second_time_changes_nothing_and_what_the_user_took_away_is_gone(homes: tuple[Path, Path]) -> None:
+def test_a_second_run_changes_nothing_and_drops_files_that_the_user_removed(homes: tuple[Path, Path]) -> None:
     folder, own = homes
     prepare_home(folder, own)
     before = {path.name: path.lstat().st_ino for path in folder.iterdir()}
@@ -41,7 +41,7 @@ def test_a_second_time_changes_nothing_and_what_the_user_took_away_is_gone(homes
     assert sorted(path.name for path in folder.iterdir()) == ["logs", "plugins"]
 
 
-def test_what_the_cli_made_there_stays_until_the_user_has_one(homes: tuple[Path, Path]) -> None:
+def test_the_clis_own_files_stay_until_the_user_has_one(homes: tuple[Path, Path]) -> None:
     folder, own = homes
     (own / "credentials.json").unlink()
     prepare_home(folder, own)

@@ -80,7 +80,7 @@ def test_a_cluster_is_never_taken_away(asked: list[str], lab_config: RawConfig) 
     assert asked == []
 
 
-def test_a_run_that_did_not_end_is_told_as_a_failure(asked: list[str]) -> None:
+def test_an_unfinished_run_is_reported_as_a_failure(asked: list[str]) -> None:
     with pytest.raises(CliError, match="did not finish"):
         decide(pool(outputs={}))
     assert asked == []
@@ -106,7 +106,7 @@ def test_a_pool_that_is_kept_is_a_sentence_and_no_failure(monkeypatch: Any, tmp_
     assert capsys.readouterr().err == "Keeping stack burst: c1 has jobs.\n"
 
 
-def test_a_pool_that_nobody_uses_goes_as_by_make_down(monkeypatch: Any, tmp_path: Path, capsys: Any) -> None:
+def test_an_unused_pool_is_removed_as_by_make_down(monkeypatch: Any, tmp_path: Path, capsys: Any) -> None:
     gone: list[bool] = []
 
     def down(arguments: Any, _: Any) -> int:
@@ -119,7 +119,7 @@ def test_a_pool_that_nobody_uses_goes_as_by_make_down(monkeypatch: Any, tmp_path
 
 
 @pytest.mark.parametrize("raises", [False, True])
-def test_where_that_fails_it_is_said_that_its_nodes_take_no_jobs(
+def test_a_failed_removal_reports_that_the_pools_nodes_accept_no_jobs(
     monkeypatch: Any, tmp_path: Path, capsys: Any, raises: bool
 ) -> None:
     def down(*_: Any) -> int:

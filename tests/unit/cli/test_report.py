@@ -49,7 +49,7 @@ def outputs(**scopes: dict[str, Any]) -> dict[str, Any]:
         ("UNSTABLE", True),
     ],
 )
-def test_what_is_busy_does_not_make_up_fail(verdict: str, fails: bool) -> None:
+def test_a_busy_scope_does_not_make_up_fail(verdict: str, fails: bool) -> None:
     assert overall.bad(outputs(rack={"verdict": verdict})) == (["rack"] if fails else [])
 
 
@@ -62,7 +62,7 @@ def test_a_site_of_one_node_is_shown_once() -> None:
     assert "node c" not in written.getvalue()
 
 
-def test_where_a_floor_is_from_is_not_said_of_a_scope_that_measured_nothing() -> None:
+def test_a_scope_without_a_measurement_names_no_floor_source() -> None:
     result = {**judge(ASKED, JobReport.from_json({**BUSY, "state": "FAILED", "exit_code": 3}))}
     result |= {"floor_gb_per_s": 0.1, "floor_source": "measured for tests"}
     written = io.StringIO()
@@ -70,7 +70,7 @@ def test_where_a_floor_is_from_is_not_said_of_a_scope_that_measured_nothing() ->
     assert "The floor" not in written.getvalue()
 
 
-def test_a_busy_scope_is_shown_with_who_is_on_its_nodes() -> None:
+def test_a_busy_scope_names_the_users_of_its_nodes() -> None:
     written = io.StringIO()
     result = dict(judge(ASKED, JobReport.from_json(BUSY)))
     tables.show(Console(file=written, width=200), outputs(rack=result))
@@ -114,7 +114,7 @@ def test_a_narrow_terminal_cuts_no_name_and_no_address(width: int) -> None:
     assert all(shown.count(digit) >= node["tailnet_ip"].count(digit) for digit in "0123456789:")
 
 
-def test_what_machines_do_not_hold_is_shown_under_the_nodes_and_old_outputs_have_none() -> None:
+def test_the_tables_show_notes_under_the_nodes_and_old_outputs_have_none() -> None:
     written = io.StringIO()
     shown = outputs()
     tables.show(Console(file=written, width=200), shown)

@@ -134,7 +134,7 @@ def test_the_page_has_the_figures_that_the_terminal_has(outputs):
     assert "The floor: measured floors of 2026-11-21." in words
 
 
-def test_what_is_no_fault_is_folded_away_and_a_fault_is_not(outputs):
+def test_the_page_folds_sections_without_faults(outputs):
     text = page(outputs, "prod", "2026-11-21 18:00 UTC")
     findings = text[text.index("<h2>Preflight</h2>") :]
     shown, folded = findings.split("<details><summary>Other observations</summary>", 1)
@@ -174,7 +174,7 @@ def test_the_page_loads_and_runs_nothing(outputs):
     assert "default-src 'none'; style-src 'unsafe-inline'" in policies
 
 
-def test_what_a_node_says_stays_words(outputs):
+def test_the_output_of_a_node_stays_text(outputs):
     clean = read(outputs)
     outputs["cluster"]["name"] = outputs["cluster"]["nodes"][1]["slurm_version"] = EVIL
     rack = outputs["validation"]["rack"]
@@ -191,7 +191,7 @@ def test_what_a_node_says_stays_words(outputs):
     page(outputs, "prod", "now").encode()
 
 
-def test_what_a_node_says_moves_no_cursor(outputs, capsys):
+def test_the_output_of_a_node_moves_no_cursor(outputs, capsys):
     rack = outputs["validation"]["rack"]
     rack["reason"] = rack["transport"] = rack["interface"] = outputs["cluster"]["nodes"][1]["slurm_version"] = EVIL
     outputs["validation"]["node"]["c"]["transport"] = EVIL
@@ -201,7 +201,7 @@ def test_what_a_node_says_moves_no_cursor(outputs, capsys):
     assert "\x1b" not in capsys.readouterr().out
 
 
-def test_every_chart_lies_within_its_frame_and_its_floor_where_it_belongs(outputs):
+def test_every_chart_stays_in_its_frame_with_its_floor_in_place(outputs):
     for result in (
         outputs["validation"]["rack"],
         outputs["validation"]["node"]["c"],
@@ -274,7 +274,7 @@ def test_paths_are_counted_by_pairs_of_sites(outputs):
     assert paths == {("rack", "rack"): {"direct": 2}, ("rack", "box"): {"relay": 2}, ("box", "rack"): {"relay": 2}}
 
 
-def test_each_pair_is_told_with_its_path_and_what_it_carried(outputs):
+def test_each_pair_shows_its_path_and_its_traffic(outputs):
     preflight = outputs["validation"]["rack"]["preflight"]
     preflight["a"] += [
         finding("info", "tailnet traffic", "c by peer-relay: 2500000 B sent, 999 B received"),

@@ -46,7 +46,7 @@ def test_a_history_lies_within_its_frame_in_the_order_of_time() -> None:
     )
 
 
-def test_the_floor_is_a_line_of_steps_and_none_where_there_was_none() -> None:
+def test_the_floor_is_a_stepped_line_with_gaps_for_missing_floors() -> None:
     drawn = timeline([entry(1, 40.0), entry(5, 40.0, 38.0), entry(9, 40.0, None), entry(12, 40.0, 39.0)])
     assert drawn is not None
     first, second = drawn.floors
@@ -67,7 +67,7 @@ def test_one_measurement_is_a_dot_and_none_is_no_chart() -> None:
     assert timeline([{**entry(3, 40.0), "measured_at": "2026-02-31T08:00:00Z"}]) is None
 
 
-def test_outputs_of_an_earlier_version_have_what_was_measured_last() -> None:
+def test_outputs_of_an_earlier_version_contain_their_last_measurement() -> None:
     told = {**entry(3, 40.0), "nodes": ["a", "b"]}
     assert history_of(told) == [entry(3, 40.0)]
 
@@ -92,7 +92,7 @@ def test_a_history_that_says_otherwise_stays_words(outputs: dict[str, Any]) -> N
     assert [name for name, _ in found.elements] == [name for name, _ in clean.elements]
 
 
-def test_the_page_has_costs_and_who_idles(outputs: dict[str, Any]) -> None:  # noqa: F811
+def test_the_page_shows_costs_and_idle_users(outputs: dict[str, Any]) -> None:  # noqa: F811
     costs = ClusterCosts(["4.10 EUR an hour now; 82.00 EUR since 2026-11-01 00:00 UTC"], ESTIMATE, [COST])
     words = " ".join(Read(page(outputs, "prod", "now", costs)).words.split())
     assert "4.10 EUR an hour now; 82.00 EUR since" in words
@@ -101,7 +101,7 @@ def test_the_page_has_costs_and_who_idles(outputs: dict[str, Any]) -> None:  # n
     assert "Costs" not in Read(page(outputs, "prod", "now")).words
 
 
-def test_it_prints_on_a_sheet_without_what_is_folded_away(outputs: dict[str, Any]) -> None:  # noqa: F811
+def test_the_printed_page_omits_folded_sections(outputs: dict[str, Any]) -> None:  # noqa: F811
     text = page(outputs, "prod", "now")
     printed = text[text.index("@media print") :]
     assert "size: A4 landscape" in printed
@@ -124,7 +124,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, said: str | CliError) -> ClusterCosts
     return cluster_costs(cast(Deployment, SimpleNamespace(made=list)), PRICED)
 
 
-def test_the_head_node_is_asked_where_a_node_has_a_price(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_price_makes_the_page_ask_the_head_node(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"at": 0, "since": 1_790_000_000, "costs": [COST.__dict__]}
     found = asked(monkeypatch, json.dumps(told))
     assert found is not None
@@ -145,7 +145,9 @@ def test_the_head_node_is_asked_where_a_node_has_a_price(monkeypatch: pytest.Mon
         '{"costs": []}',
     ],
 )
-def test_without_its_answer_the_page_says_what_the_config_does(monkeypatch: pytest.MonkeyPatch, said: Any) -> None:
+def test_without_the_head_nodes_answer_the_page_shows_costs_from_the_config(
+    monkeypatch: pytest.MonkeyPatch, said: Any
+) -> None:
     found = asked(monkeypatch, said)
     assert found is not None
     assert found.sums == ["2.05 EUR an hour for 1 node, by the config of the last up"]

@@ -66,21 +66,19 @@ def setup(tmp_path: Path) -> Callable[..., list[str]]:
 RUN, CHECK = "requirements.txt", "requirements.txt requirements-dev.txt"
 
 
-def test_what_runs_a_stack_installs_nothing_of_the_checks(setup: Callable[..., list[str]]) -> None:
+def test_a_setup_for_running_installs_no_check_packages(setup: Callable[..., list[str]]) -> None:
     assert setup() == [RUN]
     assert setup() == [RUN], "once is enough"
 
 
-def test_checks_add_what_they_need_to_what_runs_and_running_takes_nothing_away(setup: Callable[..., list[str]]) -> None:
+def test_checks_add_their_packages_and_a_later_run_setup_removes_none(setup: Callable[..., list[str]]) -> None:
     setup()
     assert setup("dev") == [RUN, CHECK]
     for words in ((), ("dev",), ()):
         assert setup(*words) == [RUN, CHECK]
 
 
-def test_what_was_installed_for_checks_is_kept_as_its_file_has_it(
-    setup: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_a_changed_file_updates_the_installed_check_packages(setup: Callable[..., list[str]], tmp_path: Path) -> None:
     setup("dev")
     (tmp_path / "requirements-dev.txt").write_text("a-dev==2\n")
     assert setup() == [CHECK, CHECK]
@@ -117,7 +115,7 @@ def test_a_stack_has_the_packages_of_its_providers_however_its_config_is_written
 
 
 @pytest.mark.parametrize("why", ["no-uv", "uv-breaks"])
-def test_where_uv_cannot_be_had_or_does_not_manage_pip_installs_the_same(
+def test_pip_installs_the_same_packages_if_uv_is_missing_or_unsuitable(
     setup: Callable[..., list[str]], tmp_path: Path, why: str
 ) -> None:
     (tmp_path / why).touch()
@@ -125,7 +123,7 @@ def test_where_uv_cannot_be_had_or_does_not_manage_pip_installs_the_same(
     assert not (tmp_path / "uv-told").exists()
 
 
-def test_uv_takes_packages_from_where_pip_takes_them(setup: Callable[..., list[str]], tmp_path: Path) -> None:
+def test_uv_uses_the_package_index_of_pip(setup: Callable[..., list[str]], tmp_path: Path) -> None:
     settings = {
         ":env:.index-url": "https://index.example/mine",
         "global.index-url": "https://index.example/ours",
@@ -155,7 +153,7 @@ def test_uv_takes_packages_from_where_pip_takes_them(setup: Callable[..., list[s
         "install.no-index='1'",
     ],
 )
-def test_what_uv_cannot_be_told_or_nobody_should_see_stays_pips(
+def test_settings_that_uv_lacks_or_must_not_show_leave_the_work_to_pip(
     setup: Callable[..., list[str]], tmp_path: Path, setting: str
 ) -> None:
     (tmp_path / "pip-settings").write_text(f"{setting}\n")
@@ -167,7 +165,7 @@ def test_a_word_that_setup_does_not_know_installs_nothing(setup: Callable[..., l
     assert setup("test", rc=1) == []
 
 
-def test_what_runs_imports_nothing_that_only_the_checks_install() -> None:
+def test_the_program_imports_no_package_that_only_the_checks_install() -> None:
     files = [file for name in RUNNING for file in [PROJECT / name, *(PROJECT / name).rglob("*.py")] if file.is_file()]
     texts = [file.read_text(encoding="utf-8") for file in files]
     imported = {name for text in texts for name in re.findall(r"^ *(?:import|from) (\w+)[. \n]", text, re.MULTILINE)}

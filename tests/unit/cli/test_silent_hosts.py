@@ -120,7 +120,7 @@ def test_a_run_that_waits_for_silent_hosts_alone_is_ended_when_it_has_been_quiet
 
 
 @pytest.mark.parametrize("type_", ["command:local:Command", "aws:ec2/instance:Instance"])
-def test_nobody_is_asked_while_something_else_is_under_way(type_: str) -> None:
+def test_the_program_asks_no_question_during_another_action(type_: str) -> None:
     run, host = Watched(), Host(None)
     run.begin("a1-check", host)
     run.begin("other", type_=type_)

@@ -104,6 +104,8 @@ def test_a_head_node_on_this_machine_needs_no_lines(monkeypatch: pytest.MonkeyPa
         text(monkeypatch, {"gateway": {}})
 
 
-def test_a_stack_that_never_reached_the_head_node_says_what_to_run_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stack_that_never_reached_the_head_node_names_the_command_to_run_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(CliError, match="run '/usr/local/bin/tailrack ssh-config' there"):
         text(monkeypatch, {})

@@ -122,14 +122,14 @@ def test_a_good_file_is_read_as_yaml_reads_it(project: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["'yes'", "'017'", '"2026-11-23"', "'1e3'", "'12345678901234567890'", "!!str yes"])
-def test_what_is_doubtful_is_a_text_in_quotes(project: Path, text: str) -> None:
+def test_an_ambiguous_value_becomes_a_quoted_text(project: Path, text: str) -> None:
     assert read_yaml(file_of(project, f"a: {text}".encode())) == {"a": text.removeprefix("!!str ").strip("'\"")}
 
 
 @pytest.mark.parametrize(
     "text", ["0", "-1", "0.5", "24.11", "1.10.2", "true", "False", "y", "10.0.0.1", "0x1f", "1_000"]
 )
-def test_what_all_readers_of_yaml_read_in_one_way_is_taken(project: Path, text: str) -> None:
+def test_a_value_that_all_yaml_readers_read_alike_is_accepted(project: Path, text: str) -> None:
     assert read_yaml(file_of(project, f"a: {text}".encode())) == yaml.safe_load(f"a: {text}")
 
 
@@ -160,7 +160,7 @@ PASSPHRASE = {"PULUMI_BACKEND_URL": "file:///state", "PULUMI_CONFIG_PASSPHRASE":
 
 
 @pytest.mark.parametrize(("characters", "taken"), [(131_024, True), (131_025, False)])
-def test_the_cli_is_given_what_fits_into_one_variable_of_the_environment_and_no_more(
+def test_the_cli_receives_no_more_than_fits_into_one_environment_variable(
     project: Path, characters: int, taken: bool
 ) -> None:
     """Its name, its one key, quotes and the byte at its end are 48 more; 128 KiB are Linux's limit."""

@@ -89,7 +89,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize("command", ["up", "preview", "status", "images", "down", "engine", "report", "outputs"])
-def test_no_command_prints_what_a_machine_or_a_user_wrote_as_anything_but_words(command, run, capfd):
+def test_commands_print_output_of_machines_and_users_only_as_text(command, run, capfd):
     run(command)
     assert "title" in printed(capfd) or command == "report"
 
@@ -110,7 +110,7 @@ def test_a_refusal_that_quotes_a_machine_is_words(monkeypatch, tmp_path, capfd):
     assert "[red]RED[/red]" in printed(capfd)
 
 
-def test_what_nobody_made_words_before_is_words_at_the_terminal_all_the_same(capfd):
+def test_the_terminal_turns_unescaped_output_into_text(capfd):
     terminal = Terminal()
     terminal.print(f"{EVIL}\nsecond line")
     terminal.print(EVIL, style="red")

@@ -65,7 +65,7 @@ def test_every_instance_asks_for_a_session_and_is_reached_over_a_key_of_its_own(
         assert later.startswith("ssh-ed25519 ")
 
 
-def test_an_instance_that_comes_in_the_place_of_a_lost_one_gets_its_host_key_anew(stack: Any) -> None:
+def test_a_replacement_for_a_lost_instance_gets_a_new_host_key(stack: Any) -> None:
     assert stack["s1-host-key"].inputs["triggers"] == ["s1-instance-id"]
 
 
@@ -106,7 +106,7 @@ def test_a_zone_that_is_not_written_is_one_that_sells_all_types(build: Build) ->
 
 
 @pytest.mark.usefixtures("package")
-def test_what_ec2s_answers_rule_out_ends_the_program_in_words(build: Build) -> None:
+def test_answers_of_ec2_that_exclude_the_config_end_the_program_with_a_message(build: Build) -> None:
     raw = copy.deepcopy(AWS)
     raw["sites"][0]["zone"] = "d"
     with pytest.raises(pulumi.RunError, match="us-east-1d does not sell all instance types"):
@@ -146,7 +146,7 @@ def test_a_type_without_efa_is_refused() -> None:
         interfaces("t3.large", 0, "subnet", "group")
 
 
-def test_user_data_fits_and_is_what_cloud_init_reads(capsys: pytest.CaptureFixture[str]) -> None:
+def test_user_data_is_small_enough_and_cloud_init_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
     new_host_key()
     key = json.loads(capsys.readouterr().out)
     text = user_data("ssh-ed25519 AAAA me", key["private"], key["public"])
@@ -159,7 +159,7 @@ def test_user_data_fits_and_is_what_cloud_init_reads(capsys: pytest.CaptureFixtu
         user_data("x" * MOST_BYTES, "", "")
 
 
-def test_the_package_is_imported_where_a_stack_has_such_a_site_alone(build: Build, lab_config: RawConfig) -> None:
+def test_only_a_stack_with_an_aws_site_imports_the_package(build: Build, lab_config: RawConfig) -> None:
     before = set(sys.modules)
     build(lab_config, again=True)
     assert not {"pulumi_aws", "stacks.sites.aws.machines"} & (set(sys.modules) - before)

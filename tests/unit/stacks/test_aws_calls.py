@@ -111,7 +111,7 @@ def test_a_launch_template_is_described_with_the_interfaces_of_each_card(ec2: Ec
     assert str(version["VersionNumber"]) == recorded(stack, "p1-instance").inputs["launchTemplate"]["version"]
 
 
-def test_the_network_that_is_made_leads_out_and_lets_in_what_was_reviewed(ec2: Ec2) -> None:
+def test_the_new_network_reaches_the_internet_and_admits_only_reviewed_traffic(ec2: Ec2) -> None:
     (table,) = ec2.call(EAST, "describe_route_tables", RouteTableIds=[ec2.made["east-routes-id"]])["RouteTables"]
     ways = {route["DestinationCidrBlock"]: route.get("GatewayId") for route in table["Routes"]}
     assert ways["0.0.0.0/0"] == ec2.made["east-gateway-id"]
@@ -144,7 +144,7 @@ def test_the_network_that_is_made_leads_out_and_lets_in_what_was_reviewed(ec2: E
         ("door-instance", {"rootBlockDevice": {"size": 100}}, "Ebs has no Size"),
     ],
 )
-def test_what_ec2_does_not_know_is_refused_here_too(
+def test_the_fake_rejects_names_that_ec2_does_not_know(
     ec2: Ec2, stack: Recorded, name: str, change: dict[str, Any], said: str
 ) -> None:
     one = recorded(stack, name)

@@ -53,7 +53,7 @@ def when_its_time_comes(instance: Shell) -> None:
             assert instance.run(shlex.join(words)).returncode == 0
 
 
-def test_the_timer_lies_on_the_disk_and_begins_anew_with_each_boot(instance: Shell) -> None:
+def test_the_timer_is_on_the_disk_and_restarts_with_each_boot(instance: Shell) -> None:
     assert '"host_key":"ssh-ed25519 ' in step(instance).replace(": ", ":")
     assert unit(instance, "timer")["Timer"]["OnActiveSec"] == "15min"
     assert unit(instance, "timer")["Install"]["WantedBy"] == "timers.target"

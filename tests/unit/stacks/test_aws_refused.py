@@ -75,7 +75,9 @@ def first_pool(config: StackConfig) -> AwsPool:
         ({"agent": True, "private_key_file": LEFT_OUT, "public_key": "key.pub"}, "is not a public key"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_with_its_key(change: dict[str, Any], said: str, key_folder: Path) -> None:
+def test_the_config_rejects_impossible_values_with_their_key(
+    change: dict[str, Any], said: str, key_folder: Path
+) -> None:
     with pytest.raises(ConfigError) as refused:
         read(key_folder, **change)
     assert any("sites[0]" in str(problem) and said in str(problem) for problem in refused.value.problems), refused.value
@@ -96,7 +98,7 @@ def test_what_cannot_be_is_refused_with_its_key(change: dict[str, Any], said: st
         {"agent": True, "private_key_file": LEFT_OUT, "public_key": HOST_KEY + " ada@desk"},
     ],
 )  # fmt: skip
-def test_what_can_be_is_taken(change: dict[str, Any], key_folder: Path) -> None:
+def test_the_config_accepts_possible_values(change: dict[str, Any], key_folder: Path) -> None:
     read(key_folder, **change)
 
 
@@ -132,7 +134,7 @@ def test_the_image_of_a_gpu_type_has_the_driver_unless_another_is_named(
         ({"type": "p5.48xlarge", **BLOCK}, False),
     ],
 )
-def test_a_placement_group_is_made_where_ec2_takes_one_and_nobody_has_chosen(
+def test_ec2_gets_a_placement_group_if_possible_and_the_config_sets_none(
     pool: dict[str, Any], grouped: bool, key_folder: Path
 ) -> None:
     assert first_pool(read(key_folder, pools=[{"name": "p", "count": 2, **pool}])).grouped is grouped
@@ -145,7 +147,7 @@ SOLD = {
 
 
 @pytest.mark.parametrize(("letter", "zone"), [(None, "us-east-1b"), ("c", "us-east-1c")])
-def test_a_subnet_lies_where_all_types_are_sold(letter: str | None, zone: str) -> None:
+def test_a_subnet_is_in_a_zone_that_sells_all_types(letter: str | None, zone: str) -> None:
     assert zone_of("us-east-1", letter, SOLD) == zone
 
 

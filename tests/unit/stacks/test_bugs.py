@@ -42,7 +42,7 @@ def test_a_folder_that_cannot_be_made_is_no_second_error(tmp_path: Path) -> None
     Path(said.partition("send ")[2].partition(" to ")[0]).unlink()
 
 
-def test_a_traceback_of_the_program_is_told_as_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_traceback_of_the_program_is_reported_as_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "ROOT", tmp_path)
     with pytest.raises(KeyError) as caught:
         fall()
@@ -51,5 +51,5 @@ def test_a_traceback_of_the_program_is_told_as_a_bug(tmp_path: Path, monkeypatch
     assert SECRET not in "".join(file.read_text() for file in tmp_path.iterdir())
 
 
-def test_what_a_step_says_stays_even_if_it_has_a_traceback() -> None:
+def test_the_output_of_a_step_stays_even_with_a_traceback() -> None:
     assert bugs.TRACEBACK in failures.describe_failure(Failure("urn::x", bugs.TRACEBACK))

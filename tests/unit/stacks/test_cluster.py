@@ -79,7 +79,7 @@ def test_a_preview_without_any_answer_has_the_same_resources(build: Build, lab_c
 
 
 @every_kind
-def test_what_a_remote_command_shows_in_ps_is_constant(build: Build, config: RawConfig) -> None:
+def test_ps_shows_the_same_command_for_every_remote_step(build: Build, config: RawConfig) -> None:
     remote = build(config).remote
     assert len(remote) > 10
     for step in remote:
@@ -114,7 +114,7 @@ def test_the_outputs_of_the_last_run_are_read_before_anything_is_registered(buil
     assert build(config).stacks_read == {OWN_OUTPUTS: []}
 
 
-def test_only_the_head_node_undoes_what_it_did_for_itself_and_for_a_member(build: Build, lab_config: RawConfig) -> None:
+def test_only_the_head_node_undoes_its_own_and_a_members_steps(build: Build, lab_config: RawConfig) -> None:
     undone = {step.name for step in build(lab_config).remote if "delete" in step.inputs}
     assert undone == {"head-head", "a1-register", "b1-register"}
 
@@ -293,7 +293,7 @@ def test_keys_recorded_from_github_are_keys_of_the_user_each_once(build: Build, 
     assert build(lab_config).header("a1-node")["USER_KEYS_LINES"] == lines
 
 
-def test_a_group_and_a_member_touch_accounts_and_what_machines_check(build: Build, lab_config: RawConfig) -> None:
+def test_a_group_and_a_member_change_only_accounts_and_machine_checks(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     assert before.header("a1-node")["USER_GROUPS_LINES"] == ""
     lab_config["groups"] = [{"name": "vision", "gid": 7001}]
@@ -320,7 +320,7 @@ def test_another_ssh_generation_touches_the_head_nodes_services_alone(build: Bui
     assert build(lab_config).differences(before) == {"head-services"}
 
 
-def test_what_a_node_is_to_trust_comes_with_the_head_nodes_answer_about_it(build: Build, lab_config: RawConfig) -> None:
+def test_the_head_nodes_answer_brings_the_authorities_that_a_node_trusts(build: Build, lab_config: RawConfig) -> None:
     both = f"# 1800000000\n{AUTHORITY}\n{LEAVE_KEY}\n# leave {LEAVE_KEY}\n# leave {AUTHORITY}"
     stack = build(lab_config, answers={"b1-register": {"authorities": both}})
     assert stack.header("b1-node")["NODE_AUTHORITIES"] == both
@@ -397,7 +397,7 @@ def test_gpus_that_the_config_does_not_name_are_those_of_the_machine(build: Buil
     }  # fmt: skip
 
 
-def test_a_node_whose_only_device_file_is_the_second_one_registers_that(build: Build, hosts_config: RawConfig) -> None:
+def test_a_node_with_only_the_second_device_file_registers_it(build: Build, hosts_config: RawConfig) -> None:
     stack = build(hosts_config, answers={"box1-check": {"gpu_devices": [1]}})
     assert stack.header("box1-register")["NODE_GRES_CONF"] == "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia1"
     assert stack.header("box1-register")["NODE_PROBLEM"] == ""
@@ -420,16 +420,14 @@ def test_a_node_that_answers_other_gpus_than_promised_is_no_member(
     assert stack.header("dgx2-register")["NODE_PROBLEM"] == ""
 
 
-def test_which_resources_there_are_never_depends_on_what_a_machine_has(build: Build, hosts_config: RawConfig) -> None:
+def test_the_facts_of_a_machine_never_change_the_set_of_resources(build: Build, hosts_config: RawConfig) -> None:
     for host in hosts_config["sites"][0]["hosts"]:
         host.pop("gpu", None)
     named = [build(hosts_config, answers={"dgx1-check": answer}).names for answer in ({}, FOUND)]
     assert named[0] == named[1] == build(hosts_config, unknown=True).names
 
 
-def test_a_host_that_is_adopted_is_so_where_it_joins_leaves_and_is_seen_off(
-    build: Build, hosts_config: RawConfig
-) -> None:
+def test_the_steps_of_an_adopted_host_know_that_it_is_adopted(build: Build, hosts_config: RawConfig) -> None:
     hosts_config["sites"][0]["hosts"][-1]["adopt"] = True
     name = hosts_config["sites"][0]["hosts"][-1]["name"]
     stack = build(hosts_config)
@@ -521,7 +519,7 @@ def test_a_certificate_that_is_none_is_refused_by_its_node_and_by_no_other(build
 
 
 @every_kind
-def test_every_command_says_what_it_does_and_on_which_machine(build: Build, config: RawConfig) -> None:
+def test_every_command_names_its_action_and_its_machine(build: Build, config: RawConfig) -> None:
     stack = build(config)
     commands = [resource for resource in stack.resources if resource.type.startswith("command:")]
     words = {each.name: command_of(each.inputs) for each in commands}
@@ -534,7 +532,7 @@ def test_every_command_says_what_it_does_and_on_which_machine(build: Build, conf
         assert gates.get(label.machine) == addresses.get(name), name  # a local command has neither
 
 
-def test_what_people_read_of_the_steps_of_a_lab(build: Build, lab_config: RawConfig) -> None:
+def test_the_step_labels_of_a_lab_match_their_list(build: Build, lab_config: RawConfig) -> None:
     resources = build(lab_config).resources
     found = [StepLabel.of(resource.inputs["create"]) for resource in resources if "create" in resource.inputs]
     assert {label.text for label in found if label and not label.name.startswith("b1")} == {
@@ -588,7 +586,7 @@ def test_a_sites_fabric_concerns_the_steps_of_its_nodes_alone(build: Build, host
     ("written", "told"),
     [("none", "none"), ("mlx5_0", "mlx5_0"), (["mlx5_0", "mlx5_3:1"], "mlx5_0,mlx5_3:1"), ("auto", "auto")],
 )
-def test_the_rdma_of_a_site_is_told_to_the_join_steps_of_its_nodes(
+def test_the_join_steps_of_a_sites_nodes_receive_its_rdma(
     build: Build, hosts_config: RawConfig, written: object, told: str
 ) -> None:
     hosts_config["sites"][0]["rdma"] = written

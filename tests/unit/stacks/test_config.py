@@ -98,7 +98,7 @@ def test_a_head_that_computes_is_a_compute_node_too(folder: Path) -> None:
     assert [node.compute for node in config.nodes()] == [True, True]
 
 
-def test_what_is_left_out_has_its_documented_default(folder: Path) -> None:
+def test_a_missing_key_has_its_documented_default(folder: Path) -> None:
     config = parse(yaml.safe_load(LAB), base_dir=folder)
     assert config.users[0].gid == 6001
     assert (config.storage.path, config.storage.mount) == ("/export/shared", "/shared")

@@ -42,7 +42,7 @@ def test_a_host_has_its_own_price_or_its_sites(hosts_config: RawConfig, key_fold
 @pytest.mark.parametrize(
     "price", [-0.01, -5, "nan", "inf", float("nan"), float("inf"), "two dollars", "", True, 1e30, []]
 )
-def test_what_is_no_price_is_refused_once_with_what_to_write(lab_config: RawConfig, price: Any) -> None:
+def test_the_config_rejects_an_invalid_price_once_and_shows_a_valid_one(lab_config: RawConfig, price: Any) -> None:
     lab_config["sites"][0]["pools"][0]["price_per_hour"] = price
     (problem,) = problems(lab_config)
     assert problem.startswith("tailrack:sites[0].pools[0].price_per_hour: ")
@@ -78,7 +78,7 @@ def test_a_price_that_no_machine_has_in_its_currency_is_refused(lab_config: RawC
 @pytest.mark.parametrize(
     ("currency", "fix"), [("usd", "did you mean 'USD'?"), ("EURO", "'EUR'"), ("XXX", "write"), ("dollars", "write")]
 )
-def test_what_is_no_currency_is_refused(lab_config: RawConfig, currency: str, fix: str) -> None:
+def test_the_config_rejects_an_invalid_currency(lab_config: RawConfig, currency: str, fix: str) -> None:
     (problem,) = problems({**lab_config, "currency": currency})
     assert problem.startswith(f"tailrack:currency: {currency!r} is not a currency's code in ISO 4217; ")
     assert fix in problem
@@ -91,7 +91,7 @@ def test_a_pool_says_when_it_is_taken_away_and_a_cluster_never_is(lab_config: Ra
 
 
 @pytest.mark.parametrize("minutes", [0, 4, -30, "soon", 30.5, True, 100_000])
-def test_a_limit_that_would_take_away_what_has_just_come_is_refused(minutes: Any) -> None:
+def test_the_config_rejects_a_limit_that_would_remove_a_new_pool(minutes: Any) -> None:
     (problem,) = problems({**POOL, "idle_limit_minutes": minutes}, PoolConfig)
     assert problem.startswith("tailrack:idle_limit_minutes: ")
     assert "a whole number from 5 to 43200" in problem

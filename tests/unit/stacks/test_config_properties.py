@@ -126,7 +126,7 @@ def test_any_text_from_pulumi_can_be_read(values: dict[str, str]) -> None:
 
 @FEW
 @given(valid_configs(), st.text("abcdefghijkXYZ0123456789-", min_size=12), junk)
-def test_an_auth_key_is_never_told(raw: dict[str, Any], key: str, other: object) -> None:
+def test_errors_never_contain_an_auth_key(raw: dict[str, Any], key: str, other: object) -> None:
     raw |= {"tailnet": {"auth_key": key, "tag": other, "control_url": key}, "nonsense": other}
     try:
         told = repr(parse(raw, base_dir=HERE, secret_keys=frozenset({"tailnet"})))

@@ -64,7 +64,7 @@ def test_a_pool_is_a_number_of_nodes_of_its_type_in_the_sites_region(folder: Pat
     assert {node.offers for node in found} == {(("gpu_8x_h100_sxm5", "us-east-1"),)}
 
 
-def test_attempts_take_what_they_leave_out_from_the_pool_and_the_site(folder: Path) -> None:
+def test_attempts_inherit_missing_keys_from_the_pool_and_the_site(folder: Path) -> None:
     attempts = [{"region": "us-east-1"}, {"region": "us-west-2"}, {"type": "gpu_8x_a100"}]
     (node,) = nodes(folder, raw(**pool(**{"try": attempts})))
     assert node.offers == (

@@ -56,7 +56,7 @@ def test_twice_as_much_takes_twice_the_work(what: str, key_folder: Path, monkeyp
     assert thrice - twice < 1.1 * (twice - once), (once, twice, thrice)
 
 
-def test_the_first_problems_are_told_and_the_number_of_the_rest(key_folder: Path) -> None:
+def test_an_error_shows_the_first_problems_and_the_number_of_the_rest(key_folder: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(SIZES["bad users"][1](MOST_KEPT), base_dir=key_folder)
     title, *told, last = str(caught.value).splitlines()

@@ -89,7 +89,7 @@ def test_the_kind_is_the_one_that_is_meant(base: RawConfig, tailnet: Any, kind: 
         (LAB, {"kind": "existing"}, "kind", "the stack creates the machines of site cloud-a"),
     ],
 )
-def test_what_cannot_both_be_meant_is_one_sentence_that_names_the_key(
+def test_contradictory_keys_give_one_sentence_that_names_the_key(
     base: RawConfig, tailnet: Any, key: str, said: str, key_folder: Path
 ) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -101,13 +101,13 @@ def test_what_cannot_both_be_meant_is_one_sentence_that_names_the_key(
     assert "tskey-" not in str(refused.value)
 
 
-def test_a_site_whose_machines_are_made_is_no_member_of_an_existing_tailnet(key_folder: Path) -> None:
+def test_a_site_with_new_machines_cannot_join_an_existing_tailnet(key_folder: Path) -> None:
     with pytest.raises(ConfigError, match="the stack creates the machines of site east"):
         read(HOSTS, {"kind": "existing"}, key_folder, [AWS])
 
 
 @pytest.mark.parametrize("name", ["auth_key", "api_key", "oauth_client_secret", "identity_token"])
-def test_a_secret_in_plain_text_is_refused_and_not_told(name: str, key_folder: Path) -> None:
+def test_the_config_rejects_a_plain_text_secret_without_showing_it(name: str, key_folder: Path) -> None:
     section = {name: "nobody-may-see", **({} if name in ("auth_key", "api_key") else {"oauth_client_id": "k"})}
     with pytest.raises(ConfigError) as refused:
         parse({**copy.deepcopy(HOSTS), "tailnet": section}, base_dir=key_folder)

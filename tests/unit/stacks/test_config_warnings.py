@@ -86,7 +86,7 @@ def test_backups_on_the_head_node_are_refused_by_its_address(key_folder: Path) -
 
 
 @pytest.mark.parametrize(("gpu", "warned"), [("h200:8", True), (None, False)])
-def test_a_size_of_the_measurement_of_cpus_gets_a_warning_where_all_nodes_have_gpus(
+def test_a_cpu_measurement_size_gets_a_warning_if_all_nodes_have_gpus(
     gpu: str | None, warned: bool, key_folder: Path
 ) -> None:
     raw = with_keys(*OTHER_KEYS[:4], validation={"max_bytes": "64M"})

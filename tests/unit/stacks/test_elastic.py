@@ -70,7 +70,7 @@ def test_the_limits_are_the_number_of_placeholders_so_that_slurm_keeps_them() ->
         (pool_of({}, idle_limit_minutes=30), "idle_limit_minutes: is set for an elastic pool"),
     ],
 )
-def test_a_bad_section_is_refused_with_the_key_and_what_to_write(raw: RawConfig, problem: str) -> None:
+def test_the_config_rejects_a_bad_section_with_the_key_and_a_remedy(raw: RawConfig, problem: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse(raw, PoolConfig, base_dir=Path())
     assert f"tailrack:{problem}" in str(refused.value)

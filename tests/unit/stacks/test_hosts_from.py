@@ -263,7 +263,7 @@ def test_make_trust_opens_the_stack_only_if_its_hosts_are_those_of_another(
     assert opened == ["prod"]
 
 
-def test_hosts_whose_stack_nobody_read_are_an_error_and_no_empty_site(folder: Path) -> None:
+def test_an_unread_hosts_stack_is_an_error_and_not_an_empty_site(folder: Path) -> None:
     report = Report(frozenset())
     assert hosts_of(FROM, "tailrack:sites[0].hosts_from", folder, report) is None
     assert "its outputs were not read" in str(next(iter(report.problems)))

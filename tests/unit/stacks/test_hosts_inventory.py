@@ -92,7 +92,7 @@ def test_a_file_that_cannot_be_read_is_one_problem_with_its_name(
 
 @pytest.mark.parametrize("key", ["hosts_file", "known_hosts_file"])
 @pytest.mark.parametrize("name", ["pipe.csv", "pipe.yaml", "/dev/zero", "/dev/full"])
-def test_what_is_no_file_is_neither_waited_for_nor_read_without_end(folder: Path, key: str, name: str) -> None:
+def test_the_reader_neither_waits_for_nor_endlessly_reads_a_special_file(folder: Path, key: str, name: str) -> None:
     if name.startswith("pipe"):
         os.mkfifo(folder / name)
     (told,) = problems(folder, **FOR_ALL, hosts=[{"name": "n1", "address": "10.0.0.1"}], **{key: name})
@@ -130,7 +130,7 @@ def test_a_path_that_can_be_none_is_one_line_with_its_key(folder: Path, key: str
     assert told.isprintable()
 
 
-def test_a_wrong_value_in_a_file_is_told_with_its_line(folder: Path) -> None:
+def test_a_wrong_value_in_a_file_is_reported_with_its_line(folder: Path) -> None:
     (folder / "rack.csv").write_text(f"name,address,host_key\nn1,192.0.2.1,{HOST_KEY}\nN!,192.0.2.2,{HOST_KEY}\n")
     (told,) = problems(folder, **FOR_ALL, hosts_file="rack.csv")
     assert told.startswith("tailrack:sites[0].hosts_file[line 3].name: 'N!' is not a name")
@@ -177,7 +177,7 @@ def test_a_host_without_a_key_has_the_one_of_known_hosts_for_its_port(folder: Pa
     assert (first.host_key, second.host_key) == (HOST_KEY, other)
 
 
-def test_a_port_without_a_line_of_its_own_and_a_revoked_key_are_trusted_by_nobody(folder: Path) -> None:
+def test_no_host_trusts_a_port_without_its_own_line_or_a_revoked_key(folder: Path) -> None:
     (folder / "known").write_text(f"10.0.0.1 {HOST_KEY}\n10.0.0.2 {HOST_KEY}\n@revoked 10.0.0.2 {HOST_KEY}\n")
     listed = [{"name": "n1", "address": "10.0.0.1", "port": 2222}, {"name": "n2", "address": "10.0.0.2"}]
     told = problems(folder, **FOR_ALL, known_hosts_file="known", hosts=listed)
@@ -257,7 +257,7 @@ def test_a_key_that_a_line_of_any_spelling_revokes_is_not_trusted(folder: Path, 
 @pytest.mark.parametrize(
     ("line", "passed_over"), [("=======", True), ("10.0.0.9", True), ("@revokd 10.0.0.9 x y", False)]
 )
-def test_a_line_of_known_hosts_that_is_none_takes_no_other_with_it_but_where_it_may_revoke(
+def test_an_invalid_known_hosts_line_spoils_no_other_unless_it_may_revoke(
     folder: Path, line: str, passed_over: bool
 ) -> None:
     (folder / "known").write_text(f"{line}\n10.0.0.1 {HOST_KEY}\n{line}\n")

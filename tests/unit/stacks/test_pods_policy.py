@@ -61,7 +61,7 @@ def test_credentials_that_cannot_read_the_policy_are_said_with_the_scope_to_give
     assert CLIENT_SECRET not in warning
 
 
-def test_another_control_server_is_named_as_one_whose_rules_nothing_checks() -> None:
+def test_a_warning_names_another_control_server_with_unchecked_rules() -> None:
     assert "tailnet.kind control_url" in warning_of_pods("control_url")
     assert "docs/pods.md" in warning_of_pods("control_url")
     assert warning_of_pods("tailscale") == warning_of_pods("lab") == ""

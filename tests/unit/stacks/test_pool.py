@@ -77,7 +77,7 @@ def test_outputs_of_both_stacks_are_read_before_anything_is_registered(pool: Rec
     assert pool.stacks_read == {"organization/tailrack/burst": [], "dev": []}
 
 
-def test_what_a_pool_has_on_the_head_node_is_its_site_and_the_names_of_its_nodes(pool: Recorded) -> None:
+def test_a_pools_resources_on_the_head_node_are_its_site_and_node_names(pool: Recorded) -> None:
     header = pool.header("burst-pool")
     assert header["POOL_NODES"] == "c1\nc2"
     assert header["POOL_SLURM_CONF"].splitlines()[1].startswith("PartitionName=cloud-c Nodes=site-cloud-c ")
@@ -91,7 +91,7 @@ def test_only_steps_on_the_head_node_are_undone(pool: Recorded) -> None:
     assert undone == {"burst-pool", "c1-register", "c2-register"}
 
 
-def test_a_pools_nodes_are_told_of_the_cluster_what_its_own_are(cluster: Recorded, pool: Recorded) -> None:
+def test_a_pools_nodes_receive_the_same_cluster_facts_as_the_clusters_own(cluster: Recorded, pool: Recorded) -> None:
     for own, theirs in (
         ("c1-check", "b1-check"),
         ("c1-join", "b1-join"),
@@ -109,7 +109,7 @@ def test_jobs_of_a_pools_node_may_go_on_as_long_as_the_cluster_says(pool: Record
     assert pool["c1-register"].inputs["delete"].endswith(f" {1800 + 77}'")
 
 
-def test_whatever_nodes_read_of_the_clusters_config_comes_with_the_link(key_folder: Path) -> None:
+def test_the_link_contains_all_cluster_settings_that_nodes_read(key_folder: Path) -> None:
     raw = {
         **copy.deepcopy(LAB),
         "cluster": {"name": "other"},
@@ -168,7 +168,7 @@ def test_a_pool_of_one_node_measures_the_way_to_the_head_node(cluster: Recorded)
     assert build_pool(cluster, raw).validations == {"validate-cross-site"}
 
 
-def test_the_clusters_settings_that_reach_a_jobs_processes_are_part_of_what_is_measured(pool: Recorded) -> None:
+def test_a_pools_measurement_includes_the_cluster_settings_that_jobs_inherit(pool: Recorded) -> None:
     how = {
         "cgroups": False,
         "interface": "tailscale0",
@@ -252,9 +252,7 @@ def test_a_pools_outputs_are_those_of_a_cluster_for_its_own_nodes(cluster: Recor
 
 
 @pytest.mark.parametrize("computes", [True, False])
-def test_a_pool_in_a_cluster_whose_head_node_computes_says_what_its_machines_can_do(
-    cluster: Recorded, computes: bool
-) -> None:
+def test_a_pool_notes_that_the_head_node_runs_jobs(cluster: Recorded, computes: bool) -> None:
     link = cluster.outputs["head_link"]
     settings = {**link["settings"], "head": {**link["settings"]["head"], "compute": computes}}
     made = build_pool(cluster, POOL, head_link={**link, "settings": settings})
@@ -354,7 +352,7 @@ def test_a_stack_that_is_no_cluster_or_of_an_earlier_version_is_refused(cluster:
     assert "make up STACK=dev" in problem
 
 
-def test_a_cluster_whose_outputs_cannot_be_read_is_one_problem_that_names_the_key() -> None:
+def test_unreadable_cluster_outputs_are_one_problem_that_names_the_key() -> None:
     words = "tailrack:cluster: the outputs of stack 'dev' cannot be read: .*: it is gone .*; no node could join; write"
     with pytest.raises(pulumi.RunError, match=words):
         record_pool(POOL, "burst", "it is gone")
@@ -377,7 +375,7 @@ def as_pulumi(raw: RawConfig) -> dict[str, str]:
     return {f"tailrack:{key}": value if isinstance(value, str) else json.dumps(value) for key, value in raw.items()}
 
 
-def test_the_kind_says_what_the_config_is_read_as() -> None:
+def test_the_kind_decides_the_type_of_the_config() -> None:
     assert isinstance(load(as_pulumi(POOL), [], Path()), PoolConfig)
     assert isinstance(load(as_pulumi(LAB), [], Path()), StackConfig)
     assert isinstance(load(as_pulumi({**LAB, "kind": "cluster"}), [], Path()), StackConfig)
@@ -406,7 +404,7 @@ def test_a_cluster_is_named_as_stacks_are(name: str) -> None:
         ({"kind": "swarm"}, r"tailrack:kind: 'swarm' is not cluster or pool"),
     ],
 )
-def test_a_pool_says_what_is_wrong_with_it(change: RawConfig, words: str) -> None:
+def test_a_pool_reports_its_config_errors(change: RawConfig, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         load(as_pulumi({**POOL, **change}), [], Path())
 
@@ -419,7 +417,7 @@ def test_a_pool_of_hosts_needs_a_key_of_its_own(key_folder: Path) -> None:
         parse({**POOL, "sites": [site]}, PoolConfig, base_dir=key_folder)
 
 
-def test_a_pools_machines_are_ephemeral_where_an_oauth_client_makes_their_keys() -> None:
+def test_an_oauth_client_makes_a_pools_machines_ephemeral() -> None:
     keys = frozenset({"tailnet"})
     tailnet = {"auth_key": "tskey-client-x-y"}
     of_pool = parse({**POOL, "tailnet": tailnet}, PoolConfig, base_dir=Path(), secret_keys=keys).tailnet.auth_key

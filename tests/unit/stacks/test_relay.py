@@ -19,7 +19,7 @@ def with_relay(**relay: object) -> RawConfig:
     return raw
 
 
-def test_the_relay_alone_is_told_of_its_port_and_nothing_else_changes(build: Build) -> None:
+def test_only_the_relay_receives_its_port_and_nothing_else_changes(build: Build) -> None:
     before, after = build(LAB), build(with_relay(port=41000))
     ports = {
         step.name: after.header(step.name)["NODE_RELAY_PORT"] for step in after.remote if step.name.endswith("join")

@@ -264,7 +264,7 @@ def test_a_launch_that_came_too_soon_waits_as_the_cloud_says(played: PlayedCloud
     assert played.account.launched == 2
 
 
-def test_a_program_whose_engine_is_killed_while_the_cloud_lets_it_wait_rents_nothing(played: PlayedCloud) -> None:
+def test_a_program_rents_no_machine_if_its_engine_dies_during_a_cloud_delay(played: PlayedCloud) -> None:
     played.faults.append(Fault(CALLS["launch"], 429, times=1000, retry_after=0))
     asked = iter([True, True, True])
     one = Rental(
@@ -303,9 +303,7 @@ def test_a_machine_that_never_boots_anywhere_is_one_error_with_its_cost_and_noth
 
 
 @pytest.mark.parametrize("status", [403, 500])
-def test_a_machine_whose_rent_the_cloud_does_not_end_is_named_as_one_that_costs_money(
-    played: PlayedCloud, status: int
-) -> None:
+def test_a_warning_names_a_machine_that_the_cloud_still_charges_for(played: PlayedCloud, status: int) -> None:
     played.account.faults.never_boots = 1
     played.faults.append(Fault(CALLS["end"], status, times=1000))
     one = Rental(client(played, patience=0.2), request(played, boot_seconds=0.3), Clock(time.monotonic, time.sleep))

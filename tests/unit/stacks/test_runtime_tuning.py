@@ -115,7 +115,7 @@ def test_the_pinned_sdk_has_the_functions_that_the_replacements_were_written_for
     )
 
 
-def test_each_replacement_is_checked_against_the_sdk_and_takes_what_the_sdk_gives() -> None:
+def test_each_replacement_matches_the_sdk_and_accepts_its_arguments() -> None:
     assert {f"{module.__name__}.{name}" for module, name in REPLACEMENTS} == {*SDK}
     for replacement in REPLACEMENTS.values():
         names = [*inspect.signature(replacement.__wrapped__).parameters]

@@ -197,12 +197,12 @@ def test_a_local_step_sees_nothing_of_the_callers_environment(tmp_path: Path) ->
     assert (action, here) == ("up", "here")
 
 
-def test_a_local_step_is_root_by_sudo_where_the_caller_is_not(tmp_path: Path) -> None:
+def test_a_local_step_uses_sudo_unless_the_caller_is_root(tmp_path: Path) -> None:
     as_root = tools(tmp_path, 1000, sudo='shift; echo "by sudo"; exec "$@"')
     assert run_here("print('here')", as_root).stdout == "by sudo\nhere\n"
 
 
-def test_a_caller_who_gets_no_root_is_told_before_any_step_and_not_in_a_preview(
+def test_up_rejects_a_caller_without_root_before_any_step_and_previews_do_not(
     config: RawConfig, key_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = tools(tmp_path, 1000, sudo='echo "sudo: a password is required" >&2; exit 1')
@@ -216,7 +216,7 @@ def test_a_caller_who_gets_no_root_is_told_before_any_step_and_not_in_a_preview(
     assert "door-check" in record_cluster(stack).names
 
 
-def test_a_sudo_that_wants_a_password_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_a_sudo_that_wants_a_password_is_reported_with_a_remedy(tmp_path: Path) -> None:
     told = run_here("print()", tools(tmp_path, 1000, sudo='echo "sudo: a password is required" >&2; exit 1'))
     assert (told.returncode, told.stdout) == (1, "")
     command = StepLabel("door-check", "door", "door: check the machine").on("exec ...")
@@ -228,7 +228,7 @@ def test_a_sudo_that_wants_a_password_is_told_with_what_to_do(tmp_path: Path) ->
     )
 
 
-def test_a_preview_says_what_it_means_that_a_machine_is_in_its_owners_tailnet(
+def test_a_preview_explains_the_effects_of_a_machine_in_its_owners_tailnet(
     config: RawConfig, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []

@@ -65,7 +65,7 @@ def test_one_that_is_gone_already_is_as_it_should_be(fake: FakeTailscale, capsys
         ({"oauth_client_id": CLIENT, "audience": "x"}, "only available in a workflow on GitHub"),
     ],
 )
-def test_what_is_refused_is_said_with_what_to_do_and_no_secret(
+def test_a_refusal_shows_the_remedy_and_no_secret(
     fake: FakeTailscale,
     credentials: dict[str, str],
     said: str,
@@ -99,7 +99,7 @@ def test_on_github_the_token_is_asked_for_there(fake: FakeTailscale, monkeypatch
     assert fake.devices == []
 
 
-def test_nobody_there_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_silent_server_gives_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     with fake_tailscale.serve() as gone:
         text = asked(gone)
     assert main(text) == 1

@@ -62,7 +62,7 @@ def of(stack: Recorded, name: str, kind: str = "tailscale:") -> dict[str, Any]:
     return dict(found.inputs)
 
 
-def test_the_key_is_tagged_approved_short_lived_and_says_whose_it_is(stack: Any) -> None:
+def test_the_key_is_tagged_approved_and_short_lived_and_names_its_owner(stack: Any) -> None:
     assert of(stack(config()), "tailnet-key") == {
         "description": "prod 261121T00",
         "ephemeral": False,
@@ -113,7 +113,7 @@ def test_a_renewed_key_touches_no_node(stack: Any) -> None:
         ({"cluster": {"name": "prod", "repair": {"dgx1": "again"}}}, {}),
     ],
 )
-def test_whatever_else_changes_makes_the_join_anew_with_the_key_in_force(
+def test_any_other_change_repeats_the_join_with_the_current_key(
     stack: Any, change: RawConfig, how: dict[str, str]
 ) -> None:
     first = stack(config(), policy=GPUS_POLICY)
@@ -200,7 +200,7 @@ def test_a_policy_of_its_own_is_written_before_any_key_is_made(stack: Any) -> No
     ]
 
 
-def test_a_pool_joins_with_a_key_of_its_own_whose_machines_the_tailnet_forgets(stack: Any, key_folder: Path) -> None:
+def test_a_pool_joins_with_its_own_ephemeral_key(stack: Any, key_folder: Path) -> None:
     cluster = stack({**config(), "tailnet": {"kind": "tailscale", **OAUTH, "tag": "tag:gpus"}}, policy=GPUS_POLICY)
     host = {**copy.deepcopy(HOSTS["sites"][0]["hosts"][1]), "name": "r1"}
     raw = {
@@ -259,7 +259,7 @@ def test_machines_of_an_existing_tailnet_are_adopted_all_of_them(build: Build) -
     assert {built.header(name)["TAILNET_AUTH_KEY"] for name in joins} == {""}
 
 
-def test_the_package_is_imported_where_a_stack_has_that_kind_alone(build: Build, lab_config: RawConfig) -> None:
+def test_only_a_stack_with_that_kind_imports_the_package(build: Build, lab_config: RawConfig) -> None:
     before = set(sys.modules)
     build(lab_config, again=True)
     assert not {"pulumi_tailscale", "stacks.tailnet.network"} & (set(sys.modules) - before)
