@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 # A long text may have many braces without JSON, and parsing starts again at each.
 _MOST_TRIES = 64
+_NEXT = re.compile(r"\s*([,\]])\s*")
 _CLOSING = {"{": "}", "[": "]"}
 
 
@@ -34,6 +36,31 @@ def first_object(
         if value and wanted(value):
             return value, False
     return {}, False
+
+
+def elements(text: str, name: str) -> Iterator[Any]:
+    """Yield the elements of the first list with this name, one at a time: all at once need many times their text.
+
+    Raise ValueError if there is no such list, or it was cut off. Other text may precede the JSON.
+    """
+    begin = re.search(rf'"{name}"\s*:\s*\[\s*', text)
+    if not begin:
+        raise ValueError(f"no list of {name}")
+    decoder, position = json.JSONDecoder(), begin.end()
+    if text.startswith("]", position):
+        return
+    while True:
+        try:
+            element, position = decoder.raw_decode(text, position)
+        except RecursionError as error:
+            raise ValueError(f"the list of {name} is nested too deeply") from error
+        yield element
+        match = _NEXT.match(text, position)
+        if not match:
+            raise ValueError(f"the list of {name} was cut off")
+        if match[1] == "]":
+            return
+        position = match.end()
 
 
 def _closed(text: str) -> Mapping[str, Any]:

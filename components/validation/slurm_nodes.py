@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from components.validation.json_part import first_object
+from components.validation.json_part import elements
 
 # Flags of a node that accepts no work, whatever else it has.
 _OUT = frozenset({"DRAIN", "DOWN", "FAIL", "NOT_RESPONDING", "INVALID_REG", "REBOOT_ISSUED", "POWERED_DOWN"})
@@ -100,12 +100,10 @@ def read_nodes(text: str) -> list[Node]:
 
     A plugin's warning may precede the JSON.
     """
-    data, complete = first_object(text, lambda entry: isinstance(entry.get("nodes"), list))
-    if not complete:
-        raise ValueError("scontrol printed no list of nodes")
     try:
-        return sorted((_node(entry) for entry in data["nodes"] if entry is not None), key=lambda node: node.name)
-    except (KeyError, TypeError, AttributeError) as error:
+        nodes = (_node(entry) for entry in elements(text, "nodes") if entry is not None)
+        return sorted(nodes, key=lambda node: node.name)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError("scontrol printed no list of nodes") from error
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from components.validation.json_part import first_object
+from components.validation.json_part import elements
 from components.validation.slurm_nodes import number
 
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
@@ -127,10 +127,7 @@ class Job:
 def read_jobs(text: str) -> list[Job]:
     """Read scontrol's output. Raise ValueError for output in another format."""
     try:
-        data, complete = first_object(text, lambda item: isinstance(item.get("jobs"), list))
-        if not complete:
-            raise KeyError("jobs")
-        return [read_job(entry) for entry in data["jobs"] if entry is not None]
+        return [read_job(entry) for entry in elements(text, "jobs") if entry is not None]
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError("no jobs as Slurm prints them") from error
 

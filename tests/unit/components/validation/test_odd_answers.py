@@ -9,7 +9,7 @@ import pytest
 from components.roles.monitoring.gpu_figures import gpu_figures
 from components.roles.monitoring.tailnet_figures import tailnet_figures
 from components.roles.tailrack_command.job import read_jobs
-from components.validation.json_part import first_object
+from components.validation.json_part import elements, first_object
 from components.validation.preflight import gpus, nvlink, tailnet, xids
 from components.validation.preflight.checks import JOB, NODE, Machine, run
 from components.validation.preflight.collect import _EVENT
@@ -239,3 +239,12 @@ def test_an_object_is_found_among_words_and_said_to_be_cut_off() -> None:
         False,
     )
     assert first_object("{" * 5000) == ({}, False)
+
+
+def test_elements_are_read_one_at_a_time_and_a_list_that_was_cut_off_is_none() -> None:
+    whole = 'a warning\n{"meta": {"jobs": 1}, "jobs": [ {"a": "]"} , {"a": 2} ], "errors": []}'
+    assert list(elements(whole, "jobs")) == [{"a": "]"}, {"a": 2}]
+    assert list(elements(whole, "errors")) == []
+    for text in ("", "{}", whole[:40], whole[:-20], '{"jobs": [' + "[" * 100_000):
+        with pytest.raises(ValueError, match=r".*"):
+            list(elements(text, "jobs"))
