@@ -36,7 +36,7 @@ def made(**sections: Any) -> Role:
     return found
 
 
-def test_limits_are_in_minutes_and_what_has_none_is_said_to_have_none() -> None:
+def test_limits_are_in_minutes_and_missing_limits_are_explicit() -> None:
     accounts = [{"name": "vision", "parent": "research", "max_jobs": 4}, {"name": "research", "gpu_hours": 500}]
     users = [{"name": "ada", "uid": 6001, "account": "vision", "gpu_hours": 10, "qos": ["high"]}]
     users.append({"name": "bob", "uid": 6002})
@@ -53,12 +53,12 @@ def test_limits_are_in_minutes_and_what_has_none_is_said_to_have_none() -> None:
 
 
 @pytest.mark.parametrize("own", [{"account": "users"}, {"max_jobs": 1}, {"gpu_hours": 1}])
-def test_a_job_is_refused_for_want_of_an_account_only_where_the_config_has_a_limit(own: dict[str, Any]) -> None:
+def test_slurm_requires_an_account_only_if_the_config_sets_a_limit(own: dict[str, Any]) -> None:
     assert made().values["ACCOUNTING_ENFORCE"] is False
     assert made(users=[{"name": "ada", "uid": 6001, **own}]).values["ACCOUNTING_ENFORCE"] is True
 
 
-def test_what_is_kept_for_ever_is_not_purged() -> None:
+def test_slurmdbd_does_not_purge_jobs_with_unlimited_retention() -> None:
     assert list(purges(Accounting(keep_jobs_months=0))) == [("PurgeStep", 12)]
 
 
@@ -122,7 +122,7 @@ def test_a_controller_is_reconfigured_without_the_number_that_it_gave_itself(con
     assert "accounting_storage/slurmdbd" in controller.path("etc/slurm/slurm.conf").read_text()
 
 
-def test_where_it_is_refused_the_number_and_the_files_are_as_they_were(controller: Shell) -> None:
+def test_a_rejected_configuration_restores_the_cluster_number_and_the_files(controller: Shell) -> None:
     controller.write("refuses", "")
     assert "rejects the new configuration" in take(controller)
     assert controller.path(CLUSTER_NAME).read_text() == "lab|1234\n"
@@ -130,7 +130,7 @@ def test_where_it_is_refused_the_number_and_the_files_are_as_they_were(controlle
     assert not controller.path(LINES).exists()
 
 
-def test_a_node_that_had_it_begin_anew_in_that_moment_and_so_numbered_again_is_one_more_try(controller: Shell) -> None:
+def test_the_step_retries_once_after_a_concurrent_slurmctld_restart(controller: Shell) -> None:
     # As where another one's call came between: slurmdbd has another number for the cluster, and slurmctld ends.
     first = f"[ $(wc -l <{controller.path('seen')}) -eq 1 ]"
     at_reconfigure(controller, f"if {first}; then echo 'lab|99' >{controller.path(CLUSTER_NAME)}; exit 1; fi")
@@ -268,7 +268,7 @@ def test_all_entries_are_made_in_two_sessions_and_recorded(books: Shell) -> None
     assert books.path(f"{BOOKS}/qos").read_text() == "high\nlow\n"
 
 
-def test_entries_as_in_the_config_are_left_alone_in_whatever_order_slurmdbd_has_their_qos(books: Shell) -> None:
+def test_the_step_changes_no_matching_entries_in_any_qos_order(books: Shell) -> None:
     show(books, ASSOC, QOS, DEFAULTS)
     assert apply(books) == ""
     assert session(books) == []
@@ -314,7 +314,7 @@ def test_an_entry_that_left_the_config_goes_if_this_step_made_it_and_no_one_uses
     assert books.path(f"{BOOKS}/accounts").read_text() == "users\n"
 
 
-def test_a_user_whose_jobs_still_end_stays_until_the_next_run(books: Shell) -> None:
+def test_a_user_with_ending_jobs_stays_until_the_next_run(books: Shell) -> None:
     apply(books)
     show(books, ASSOC, QOS, DEFAULTS)
     books.write("refuses", "delete user\n")

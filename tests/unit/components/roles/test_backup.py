@@ -92,7 +92,7 @@ def test_one_half_of_an_access_key_and_a_secret_in_plain_text_are_refused() -> N
     assert "[secret] is plain text in the config" in refused(SFTP, frozenset())
 
 
-def test_a_head_node_is_not_made_of_a_backup_that_nobody_names() -> None:
+def test_the_config_rejects_a_restore_without_a_named_backup() -> None:
     with pytest.raises(ConfigError, match="restore_from: is set without a section backup"):
         parse({**LAB, "head": {**LAB["head"], "restore_from": "latest"}}, base_dir=Path())
     assert "restore_from" in refused(SFTP, head={**LAB["head"], "restore_from": "yesterday"})
@@ -151,7 +151,7 @@ def test_how_old_the_last_backup_is_or_why_it_failed_is_one_line(shell: Shell, k
     assert shell.program("/usr/local/sbin/tailrack-backup", "status").stdout.strip() == said
 
 
-def test_a_backup_whose_files_cannot_be_read_is_a_failure_that_is_kept_and_leaves_nothing_behind(shell: Shell) -> None:
+def test_a_backup_with_unreadable_files_records_a_failure_and_leaves_no_files(shell: Shell) -> None:
     shell.write("/usr/local/sbin/tailrack-backup", shell.inside(template("backup", "tailrack-backup")))
     shell.write("/etc/tailrack/backup/cluster", "lab\n")
     shell.write("/etc/tailrack/backup/state", "/etc/kept\n")
@@ -182,7 +182,7 @@ def killed(shell: Shell) -> None:
     assert shell.program("/usr/local/sbin/tailrack-backup", "run").returncode == -9
 
 
-def test_a_backup_that_was_killed_is_a_failure_to_whoever_asks(shell: Shell) -> None:
+def test_a_killed_backup_counts_as_failed(shell: Shell) -> None:
     killed(shell)
     said = shell.program("/usr/local/sbin/tailrack-backup", "status").stdout
     assert said.startswith("backup: FAILED: it was killed before it finished; next: ")
@@ -219,7 +219,7 @@ def test_a_run_that_reported_its_own_end_is_reported_once(shell: Shell) -> None:
     assert "reason=it was full" in kept.read_text()
 
 
-def test_what_a_lost_head_nodes_backup_had_and_nobody_has_read_yet_is_in_the_next_one_too(shell: Shell) -> None:
+def test_the_next_backup_contains_restored_dumps_that_no_service_has_loaded(shell: Shell) -> None:
     shell.write("/usr/local/sbin/tailrack-backup", shell.inside(template("backup", "tailrack-backup")))
     shell.write("/etc/tailrack/backup/cluster", "lab\n")
     shell.write("/etc/tailrack/backup/state", "")
@@ -287,7 +287,7 @@ def check(values: TargetValues) -> object:
 
 
 @pytest.mark.parametrize("said", FOUND)
-def test_what_a_bucket_says_is_one_sentence(shell: Shell, said: str) -> None:
+def test_the_check_explains_an_error_of_a_bucket_in_one_sentence(shell: Shell, said: str) -> None:
     """What restic wrote is as it was, against moto's server."""
     status, words = FOUND[said]
     place = "Is there a repository at the following location?\ns3:https://s3.example.org/lab"
@@ -427,7 +427,7 @@ def test_an_archive_that_is_broken_or_another_clusters_is_put_nowhere(
     assert not shell.path("/var/lib/slurm").exists()
 
 
-def test_a_new_machine_takes_what_the_archive_has_once_and_keeps_nothing_of_the_way_to_it(shell: Shell) -> None:
+def test_a_new_machine_restores_the_archive_once_and_keeps_no_credentials(shell: Shell) -> None:
     """All of the phase, with all that its step brings besides; sftp and restic are stubs."""
     found = json.dumps([{"id": "a1b2", "hostname": "lab", "time": "2026-11-22"}])
     shell.stub(

@@ -61,7 +61,7 @@ def test_amounts_in_another_currency_are_named_and_do_not_count() -> None:
     assert line(result) == "Budget: 240.00 of 2,000.00 EUR spent in 2026-11 (12 %), without 1,200.00 USD."
 
 
-def test_a_line_says_where_nothing_counts() -> None:
+def test_the_budget_line_reports_that_no_node_has_a_price() -> None:
     assert "no node has a price_per_hour in EUR" in line(spending.spending(BUDGET_2000, {}, NOW))
     assert "(100 %)." in line(seen(2000))
     # Rounded down: it is not spent yet.
@@ -79,7 +79,7 @@ def test_without_a_budget_there_is_none_to_read(monkeypatch: pytest.MonkeyPatch,
 # Monitoring.
 
 
-def test_monitoring_has_the_spent_share_and_the_share_that_is_told() -> None:
+def test_monitoring_shows_the_spent_share_and_the_warning_share() -> None:
     assert budget_figures(None) == []
     assert [(metric.name, metric.samples) for metric in budget_figures(seen(1500))] == [
         ("tailrack_budget_spent_ratio", [({}, 0.75)]),
@@ -108,7 +108,7 @@ def test_alertmanager_sends_an_alert_about_the_budget_once_a_month() -> None:
 # The head node.
 
 
-def test_the_head_node_has_the_budget_of_the_config_and_loses_what_held_jobs(shell: Shell) -> None:
+def test_the_head_node_stores_the_budget_and_removes_the_old_job_hold(shell: Shell) -> None:
     shell.stub("systemctl", '[ "$1" != is-enabled ] || echo enabled')
     former = [shell.write(path, "\n") for path in ("/var/lib/tailrack/budget-spent", "/usr/local/lib/tailrack/budget")]
     former.append(shell.write("/etc/systemd/system/tailrack-budget.timer", "[Timer]\n"))

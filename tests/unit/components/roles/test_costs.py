@@ -43,7 +43,7 @@ def test_a_month_begins_on_its_first_in_utc() -> None:
     assert month_begin(MONTH - 1) < MONTH
 
 
-def test_what_stays_came_to_is_theirs_of_this_month_alone() -> None:
+def test_the_spent_amount_counts_only_this_month() -> None:
     stays = [Stay(MONTH - HOUR, MONTH + HOUR, 2.0, "USD"), Stay(NOW - HOUR, None, 3.0, "USD"), Stay(NOW - HOUR, None)]
     assert spent(stays, MONTH, NOW) == {"USD": pytest.approx(5.0)}
     assert spent([Stay(NOW + 60, None, 2.0, "USD")], MONTH, NOW) == {}, "a clock that was wrong costs nothing"
@@ -75,7 +75,7 @@ NODES = {
 }
 
 
-def test_sums_are_by_currency_and_of_those_who_left_too() -> None:
+def test_totals_are_per_currency_and_include_nodes_that_left() -> None:
     found = costs.costs(BOOK, NODES, None, NOW)
     assert {each.name for each in found} == {"r1", "r2", "gone", "e1"}
     assert totals(found) == {"EUR": (4.0, pytest.approx(20.0)), "USD": (4.0, pytest.approx(55.0))}
@@ -85,7 +85,7 @@ def test_sums_are_by_currency_and_of_those_who_left_too() -> None:
     ]
 
 
-def test_what_people_read_names_the_idle_ones_and_says_what_is_an_estimate() -> None:
+def test_the_cost_text_names_idle_nodes_and_calls_itself_an_estimate() -> None:
     used = [("r[1-2]", NOW - 10 * HOUR, NOW - 5 * HOUR)]
     text = as_text(costs.costs({"r1": BOOK["r1"], "r2": BOOK["r2"]}, NODES, used, NOW), NOW - 10 * HOUR, NOW)
     assert text.splitlines()[:2] == [
@@ -100,7 +100,7 @@ def test_durations(seconds: int, words: str) -> None:
     assert duration(seconds) == words
 
 
-def test_what_is_printed_for_programs_is_read_again(monkeypatch: Any, capsys: Any) -> None:
+def test_programs_can_read_the_printed_costs(monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.setattr(costs, "read_book", lambda: BOOK)
     monkeypatch.setattr(time, "time", lambda: NOW)
     monkeypatch.setattr(slurm, "used", lambda *_: None)
@@ -183,7 +183,7 @@ def test_the_book_of_a_node_does_not_grow_for_ever(shell: Shell) -> None:
     assert file.read_text().endswith("900 - 2 USD\n")
 
 
-def test_who_left_long_ago_is_forgotten_and_who_stays_is_not(shell: Shell) -> None:
+def test_the_step_removes_only_old_records_of_nodes_that_left(shell: Shell) -> None:
     gone = shell.write("/var/lib/tailrack/costs/gone", "100 200 1 USD\n")
     stays = shell.write("/var/lib/tailrack/costs/stays", "100 - 1 USD\n")
     past = time.time() - 402 * 86400
@@ -193,7 +193,7 @@ def test_who_left_long_ago_is_forgotten_and_who_stays_is_not(shell: Shell) -> No
     assert (gone.exists(), stays.exists()) == (False, True)
 
 
-def test_the_folder_is_where_the_command_looks() -> None:
+def test_the_role_and_the_command_use_the_same_folder() -> None:
     assert f"{book.BOOK}" == "/var/lib/tailrack/costs"
 
 

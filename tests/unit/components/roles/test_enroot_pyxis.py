@@ -136,7 +136,7 @@ def test_an_address_of_ones_own_has_them_side_by_side() -> None:
     ]
 
 
-def test_packages_for_another_architecture_are_taken_where_they_are_named_and_whole() -> None:
+def test_the_config_accepts_named_and_complete_packages_of_another_architecture() -> None:
     both = dict.fromkeys((*FILES, *FILES_ARM), SUM)
     found = {line[0] for line in header({"checksums": both})["ENROOT_PYXIS_ARTIFACTS"]}
     assert found == {*FILES, *FILES_ARM}
@@ -182,7 +182,7 @@ def test_files_from_an_address_need_a_checksum_each() -> None:
     assert f"{FILES[1]} is missing" in found[".checksums"] or f"{FILES[2]} is missing" in found[".checksums"]
 
 
-def test_the_environments_folder_takes_upstreams_place_where_none_is_named(
+def test_the_folder_of_the_environment_replaces_upstream_by_default(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TAILRACK_ARTIFACTS", str(folder))
@@ -194,7 +194,7 @@ def test_the_environments_folder_takes_upstreams_place_where_none_is_named(
     assert "the folder of TAILRACK_ARTIFACTS" in problems({})[".artifacts"]
 
 
-def test_a_stack_of_lab_sites_alone_has_containers_where_the_environment_has_their_files(
+def test_only_a_lab_stack_gets_containers_from_the_environment(
     monkeypatch: pytest.MonkeyPatch, folder: Path, hosts_config: RawConfig
 ) -> None:
     assert with_containers(LAB) == LAB
@@ -279,7 +279,7 @@ def test_local_containers_on_the_share_are_refused() -> None:
         f"ghcr.io#owner/name@sha256:{SUM}", "/export/images/mine.sqsh",
     ],
 )  # fmt: skip
-def test_an_images_source_is_what_container_image_takes(source: str) -> None:
+def test_the_source_of_an_image_has_the_format_of_container_image(source: str) -> None:
     made = config({"checksums": OF_UPSTREAM, "images": [{"name": "a", "source": source}]}).containers
     assert made is not None
     assert made.images[0].source == source

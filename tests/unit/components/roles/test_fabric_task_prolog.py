@@ -116,7 +116,7 @@ def test_a_job_gets_the_best_network_that_all_its_nodes_share_by_each_nodes_own_
     assert (last["TAILRACK_INTERFACE"], last["PRTE_MCA_prte_if_include"]) == ("eth0", "eth0,ens5")
 
 
-def test_rdma_is_used_where_all_nodes_of_the_job_have_it(node: Node) -> None:
+def test_a_job_uses_rdma_if_all_its_nodes_have_it(node: Node) -> None:
     told = node.task("a1,a3")
     assert told["NCCL_IB_DISABLE"] == "1"
     assert told["UCX_NET_DEVICES"] == "eth1"
@@ -139,7 +139,7 @@ def test_names_that_begin_like_a_nodes_are_other_nodes(node: Node) -> None:
     assert node.task("a", "a")["TAILRACK_INTERFACE"] == "tailscale0"
 
 
-def test_what_the_user_has_set_stays(node: Node) -> None:
+def test_the_task_prolog_keeps_variables_of_the_user(node: Node) -> None:
     told = node.task("a1,a2", NCCL_SOCKET_IFNAME="eth0", NCCL_IB_HCA="", UCX_NET_DEVICES="all of them")
     assert (told["NCCL_SOCKET_IFNAME"], told["NCCL_IB_HCA"]) == ("eth0", "")
     assert told["UCX_NET_DEVICES"] == "all of them"
@@ -151,7 +151,7 @@ def test_a_step_on_another_node_gets_that_nodes_names_and_not_those_of_its_batch
     assert inherited(node.task("a1,a2", "a2", **inherited(batch))) == inherited(node.task("a1,a2", "a2"))
 
 
-def test_what_a_batch_script_changes_or_takes_out_stays_so_in_its_steps(node: Node) -> None:
+def test_steps_keep_the_changed_and_removed_variables_of_a_batch_script(node: Node) -> None:
     batch = inherited(node.task("a1,a2", "a1"))
     batch["NCCL_SOCKET_IFNAME"] = "eth0"
     del batch["UCX_NET_DEVICES"]
@@ -169,7 +169,7 @@ def test_a_job_submitted_from_a_job_across_sites_has_nothing_of_that_ones(node: 
     assert inherited(node.task("a1,a2", **inherited(outer))) == inherited(node.task("a1,a2"))
 
 
-def test_where_there_is_no_slurm_as_in_a_container_nothing_is_said_and_the_task_goes_on(node: Node) -> None:
+def test_the_task_prolog_prints_nothing_without_slurm_files(node: Node) -> None:
     (node.conf.parent / "topology.conf").unlink()
     assert node.said({"SLURM_JOB_NODELIST": "a1,a2", "SLURMD_NODENAME": "a1"}) == []
 
@@ -181,7 +181,7 @@ def test_values_are_never_run(node: Node, tmp_path: Path) -> None:
     assert not trap.exists()
 
 
-def test_a_job_is_told_of_its_folder_on_the_nodes_disk(node: Node) -> None:
+def test_a_job_gets_the_path_of_its_folder_on_the_disk(node: Node) -> None:
     assert "TMPDIR" not in node.task("a1", SLURM_JOB_ID="7")
     node.with_disk("7", "8")
     assert node.task("a1", SLURM_JOB_ID="7")["TMPDIR"] == f"{node.disk}/7"
@@ -193,7 +193,7 @@ def test_a_job_is_told_of_its_folder_on_the_nodes_disk(node: Node) -> None:
     assert node.task("a1", SLURM_JOB_ID="8", **inherited(first))["TMPDIR"] == f"{node.disk}/8"
 
 
-def test_where_a_user_wants_temporary_files_is_the_users_word(node: Node) -> None:
+def test_the_task_prolog_keeps_the_tmpdir_of_a_user(node: Node) -> None:
     node.with_disk("7")
     assert node.task("a1", SLURM_JOB_ID="7", TMPDIR="/shared/mine")["TMPDIR"] == "/shared/mine"
     first = node.task("a1", SLURM_JOB_ID="7")
@@ -201,14 +201,14 @@ def test_where_a_user_wants_temporary_files_is_the_users_word(node: Node) -> Non
     assert node.task("a1", SLURM_JOB_ID="7", **changed)["TMPDIR"] == "/shared/mine"
 
 
-def test_a_node_without_the_folder_takes_back_what_another_node_told(node: Node) -> None:
+def test_a_node_without_the_folder_unsets_the_value_of_another_node(node: Node) -> None:
     node.with_disk("7")
     first = node.task("a1", SLURM_JOB_ID="7")
     (node.disk / "7").rmdir()
     assert "TMPDIR" not in node.task("a1", SLURM_JOB_ID="7", **inherited(first))
 
 
-def test_a_job_is_told_of_mlflow_where_there_is_one_and_of_an_experiment_of_its_users_own(node: Node) -> None:
+def test_a_job_gets_the_address_of_mlflow_and_a_user_experiment(node: Node) -> None:
     def told(user: str = "ada", **more: str) -> Settings:
         task = node.task("a1", SLURM_JOB_USER=user, **more)
         return {name: value for name, value in task.items() if name.startswith("MLFLOW")}
@@ -329,7 +329,7 @@ def test_a_cache_that_the_user_has_placed_stays_there(caching: Node, name: str) 
     assert ("HF_TOKEN_PATH" in told) == (name != "HF_HOME")
 
 
-def test_a_user_who_moves_all_caches_keeps_those_that_are_found_by_it(caching: Node) -> None:
+def test_the_task_prolog_keeps_caches_that_follow_a_moved_cache_folder(caching: Node) -> None:
     told = caching.task("a1", SLURM_JOB_UID="6001", HOME="/shared/home/ada", XDG_CACHE_HOME="/shared/mine")
     assert not told.keys() & {"HF_HOME", "HF_TOKEN_PATH", "TORCH_HOME", "PIP_CACHE_DIR", "UV_CACHE_DIR"}
     assert told["TRITON_CACHE_DIR"] == f"{caching.disk}/caches/6001/triton"

@@ -153,7 +153,7 @@ def test_a_warning_drains_nothing(
     assert f"a1: each GPU has at least {figures}" in stdout
 
 
-def test_who_resumes_a_node_with_a_sick_gpu_is_not_contradicted(
+def test_the_deep_check_accepts_a_resumed_node_with_a_sick_gpu(
     check: tuple[FakeSlurm, DeepCheck, list[Any]],
 ) -> None:
     fake, checks, played = check
@@ -189,7 +189,7 @@ def test_the_measurement_brings_the_readings_from_the_job_that_prepares(
 # tailrack nodes
 
 
-def test_tailrack_nodes_shows_what_was_found_on_a_nodes_gpus() -> None:
+def test_tailrack_nodes_shows_the_gpu_findings_of_a_node() -> None:
     item = finding("warning", "GPU speed", "GPU 3: PCIe x4; its neighbours have x16", "check the riser")
     shown = [Node("a1", IDLE), Node("a2", IDLE)]
     why = dict.fromkeys(("a1", "a2"))

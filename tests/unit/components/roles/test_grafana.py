@@ -47,7 +47,7 @@ def asked(**grafana: object) -> RawConfig:
         ({**ASKED, "version": "12"}, "monitoring.grafana.version"),
     ],
 )
-def test_what_could_not_be_had_or_not_answer_is_refused(grafana: RawConfig, words: str) -> None:
+def test_the_config_rejects_invalid_grafana_settings(grafana: RawConfig, words: str) -> None:
     with pytest.raises(ConfigError) as problem:
         parse({**LAB, "monitoring": {"grafana": grafana}}, base_dir=Path())
     assert words in str(problem.value)
@@ -60,7 +60,7 @@ def test_the_stack_makes_its_password_and_gives_it_out_as_a_secret(build: Build)
     assert "grafana-password" not in build({**LAB, "monitoring": {}}).names
 
 
-def test_its_port_is_closed_but_for_the_tailnet_where_it_is_asked_for() -> None:
+def test_the_firewall_covers_the_grafana_port_only_if_the_config_enables_it() -> None:
     assert "3000" in {port for role in roles(parse(asked(), base_dir=Path())) for port in role.ports}
     assert "3000" not in {port for role in roles(parse(LAB, base_dir=Path())) for port in role.ports}
 
@@ -114,7 +114,7 @@ def starts(shell: Shell) -> int:
     return shell.calls.count("systemctl restart tailrack-grafana.service")
 
 
-def test_it_runs_what_was_asked_for_shows_prometheus_and_a_second_run_restarts_nothing(host: Shell) -> None:
+def test_grafana_shows_prometheus_and_a_second_run_restarts_nothing(host: Shell) -> None:
     values = bring(host, archive())
     assert (done := services(host, values)).returncode == 0, done.stderr
     home = f"{PROGRAMS}/{values['GRAFANA_SHA256']}"
@@ -169,7 +169,7 @@ def test_another_password_is_the_ones_it_starts_with(host: Shell) -> None:
     ],
     ids=["no archive", "another kind of machine"],
 )
-def test_what_is_no_grafana_for_this_machine_is_said_and_nothing_of_it_stays(
+def test_the_step_rejects_an_unusable_grafana_archive_and_keeps_no_files(
     host: Shell, content: bytes, words: str
 ) -> None:
     done = services(host, bring(host, content))
@@ -180,7 +180,7 @@ def test_what_is_no_grafana_for_this_machine_is_said_and_nothing_of_it_stays(
     assert starts(host) == 0
 
 
-def test_where_it_cannot_be_had_that_is_one_line_with_the_key(host: Shell) -> None:
+def test_an_unavailable_grafana_archive_gives_one_error_with_its_key(host: Shell) -> None:
     host.stub("curl", "exit 6")
     done = services(host, {**bring(host, archive()), "GRAFANA_SOURCE": ASKED["source"]})
     assert done.returncode == 1
@@ -188,7 +188,7 @@ def test_where_it_cannot_be_had_that_is_one_line_with_the_key(host: Shell) -> No
     assert "tailrack:monitoring.grafana.source" in done.stderr
 
 
-def test_nothing_of_it_is_left_where_it_is_not_asked_for_but_what_people_have_made_until_the_cluster_leaves(
+def test_a_disabled_grafana_keeps_only_its_database_until_the_cluster_leaves(
     host: Shell,
 ) -> None:
     services(host, bring(host, archive()))

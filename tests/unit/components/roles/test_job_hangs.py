@@ -108,7 +108,7 @@ def test_the_rank_that_sleeps_is_behind_in_a_recorded_answer() -> None:
     assert late.ranks == (Rank(1, "192.0.2.2", 1092, 1),)
 
 
-def test_a_killed_rank_is_missing_also_where_nccl_forgets_a_comma() -> None:
+def test_a_killed_rank_is_missing_even_if_nccl_omits_a_comma() -> None:
     lost = found("2.28.9-killed.json")
     assert (lost.kind, lost.ranks) == (MISSING, (Rank(1, "192.0.2.2", 1983, 1),))
     assert found("2.29.1-missing.json").ranks == (Rank(1, "172.16.64.245", 1524345, 1),)
@@ -254,7 +254,7 @@ def test_an_answer_without_an_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) ->
     assert time.monotonic() - begin < 5
 
 
-def test_only_the_default_port_and_that_of_the_environment_are_asked_where_the_job_listens(
+def test_the_search_queries_only_ports_of_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server, other = FakeRas(b""), FakeRas(b"")
@@ -458,7 +458,7 @@ def test_a_ranks_node_is_the_one_with_its_address() -> None:
 # What users see.
 
 
-def test_the_sentence_names_the_rank_and_the_command_shows_what_it_does() -> None:
+def test_the_sentence_names_the_rank_and_the_command_shows_its_stack() -> None:
     assert sentence(HANG) == (
         "It seems to hang: rank 5 (node b1, GPU 1) is behind: 12034 of 12035 AllReduce; the others wait for it "
         f"since {time.strftime('%H:%M', time.gmtime(NOW))} UTC."
@@ -551,7 +551,7 @@ def test_gpus_that_wait_count_as_idle_in_a_hang_only() -> None:
 # The programs.
 
 
-def test_power_is_asked_only_where_jobs_that_hang_are_searched() -> None:
+def test_the_gpu_query_includes_power_only_for_the_hang_search() -> None:
     text = "0, 00000000:10:00.0, 100, 1657, 123.50, 700.00\n1, 00000000:11:00.0, 0, 4, [N/A], [N/A]\n"
     assert read_gpus(text) == [
         Reading(0, "00000000:10:00.0", 100, 1657, 123.5, 700.0),
@@ -689,7 +689,7 @@ def test_a_nodes_malformed_answer_is_none() -> None:
 VALUES: dict[str, Any] = {**role_header("job_hangs"), "NODE_GPU_COUNT": 2}
 
 
-def test_the_role_is_off_by_default_and_removes_what_it_installed(shell: Shell) -> None:
+def test_the_role_is_off_by_default_and_removes_its_files(shell: Shell) -> None:
     assert role(parse(LAB, base_dir=Path())).values == {"JOB_HANGS_MINUTES": 0}
     values = {**VALUES, "JOB_HANGS_MINUTES": 10}
     shell.stub("systemctl")
@@ -722,7 +722,7 @@ def test_limits_of_asking_fit_into_the_samplers_unit() -> None:
 @pytest.mark.parametrize(
     ("name", "unit"), [("job_hangs", "tailrack-job-hangs.service"), ("usage", "tailrack-job-gpu-use.service")]
 )
-def test_the_head_nodes_services_run_where_a_node_has_gpus(tmp_path: Path, name: str, unit: str) -> None:
+def test_the_services_of_the_head_node_run_if_a_node_has_gpus(tmp_path: Path, name: str, unit: str) -> None:
     # slurmctld's own gres.conf includes a file of each machine by its path, and names no GPU.
     (condition,) = re.findall(r"^ExecCondition=(.+)$", template(name, unit), re.MULTILINE)
     assert condition.endswith(f" {NODES}")

@@ -167,7 +167,7 @@ def test_mailprog_leaves_one_event_which_only_its_group_can_read(shell: Shell) -
     assert read_event(path) == Event("7", "ada", "ada@example.org", SUBJECT % "x  Bcc: eve@example.org")
 
 
-def test_mailprog_never_fails_and_logs_what_it_drops(shell: Shell) -> None:
+def test_mailprog_never_fails_and_logs_dropped_events(shell: Shell) -> None:
     assert leave_event(shell, "-s", "x", "ada").returncode == 0
     assert "there is no folder" in shell.calls[-1]
     spool = shell.path(SPOOL)
@@ -280,7 +280,7 @@ def test_a_job_that_goes_back_to_the_queue_is_reported_with_the_reason(monkeypat
     assert "its node a1 was lost" in made.text
 
 
-def test_a_job_whose_nodes_still_clean_up_has_its_cause() -> None:
+def test_a_job_on_nodes_that_still_clean_up_has_its_cause() -> None:
     made = of(job(flags=("OUT_OF_MEMORY", "COMPLETING"), status=0, signal=9))
     assert made.title == "job 7 (train) out of memory"
     assert "It used more memory than it had (64G in total)" in made.text

@@ -55,7 +55,7 @@ def test_the_first_account_is_the_administrators_and_a_second_time_nothing_chang
     assert store.changed == ["admin", "ada"]
 
 
-def test_another_password_is_set_and_whoever_is_gone_has_one_that_nobody_knows(tmp_path: Path) -> None:
+def test_an_update_sets_new_passwords_and_a_random_one_for_removed_users(tmp_path: Path) -> None:
     store, made = FakeStore(), tmp_path / "accounts"
     update_accounts(store, [("admin", "a" * 12), ("ada", "b" * 12)], made)
     store.known["guest"] = ("made by the administrator", False)
@@ -103,9 +103,7 @@ def test_the_server_answers_to_its_own_names_alone_and_no_secret_is_in_its_words
         ("CONNECT", "/", False),
     ],
 )
-def test_a_request_is_served_where_its_method_and_all_of_its_path_are_in_the_list(
-    method: str, path: str, is_there: bool
-) -> None:
+def test_mlflow_serves_only_requests_with_a_listed_method_and_path(method: str, path: str, is_there: bool) -> None:
     assert is_served(method, path) is is_there
 
 
@@ -116,7 +114,7 @@ def test_a_path_that_two_readers_may_take_for_two_things_is_none(path: str) -> N
     assert not is_plain(path)
 
 
-def test_only_the_servers_own_storage_is_a_location_and_what_leads_out_of_a_folder_lies_outside(tmp_path: Path) -> None:
+def test_mlflow_accepts_only_locations_in_its_own_storage(tmp_path: Path) -> None:
     assert is_own("mlflow-artifacts:/1/a model/x")
     assert is_own("models:/m-1", "runs:", "models:")
     for other in (
@@ -148,7 +146,7 @@ def test_only_the_servers_own_storage_is_a_location_and_what_leads_out_of_a_fold
         ({"index": "/srv/$(reboot)"}, "absolute path"),
     ],
 )
-def test_what_cannot_be_is_refused_before_any_host_is_touched(section: dict[str, object], words: str) -> None:
+def test_the_config_rejects_invalid_mlflow_settings(section: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words) as refused:
         parse({**LAB, "mlflow": section}, base_dir=Path())
     assert "me:word" not in str(refused.value)

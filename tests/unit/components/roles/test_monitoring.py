@@ -48,7 +48,7 @@ def values(metrics: Sequence[Metric], name: str) -> dict[tuple[str, ...], float]
     return {tuple(labels.values()): value for each in metrics if each.name == name for labels, value in each.samples}
 
 
-def test_whatever_a_label_says_it_stays_one_label_of_one_line() -> None:
+def test_any_label_value_stays_one_label_on_one_line() -> None:
     metric = Metric("x", "An x.", [({"a": 'q"\\}\n1\x1b\ud800'}, 1), ({}, 2.5)], "counter")
     assert exposition([metric, Metric("none", "Nothing.", [])]) == (
         '# HELP x An x.\n# TYPE x counter\nx{a="q\\"\\\\} 1  "} 1.0\nx 2.5\n'
@@ -109,7 +109,7 @@ def test_a_tailscale_that_says_something_else_is_an_error_of_its_collector(said:
         tailnet_figures(said, {})
 
 
-def test_gpus_are_told_in_bytes_and_shares_and_what_one_does_not_have_is_left_out() -> None:
+def test_gpu_figures_use_bytes_and_ratios_and_omit_missing_values() -> None:
     real = gpu_figures("0, NVIDIA H200, 0, 0, 143771, 43, 81.93, 0\n")  # of a machine with one
     assert values(real, "tailrack_gpu_memory_bytes") == {("0", "NVIDIA H200"): 143771 * 2**20}
     assert all(metric.samples for metric in real)
@@ -207,7 +207,7 @@ def test_of_a_scope_that_was_busy_since_the_figure_before_counts(
     assert {scope: kept["of"] for scope, kept in figures._reports().items()} == {"x": 1, "y": 3}
 
 
-def test_when_the_last_backup_was_made_is_a_figure_where_there_are_backups(
+def test_a_cluster_with_backups_exports_the_time_of_the_last_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(figures, "BACKUP", tmp_path / "backup-state")
@@ -257,7 +257,7 @@ def test_without_the_section_nodes_have_no_step_of_it_and_no_port_is_closed() ->
 PROMTOOL = Path(__file__).parents[4] / ".tailrack/tools/usr/bin/promtool"  # cli/setup.sh
 
 
-def test_each_rule_raises_what_it_is_there_for(tmp_path: Path) -> None:
+def test_each_rule_raises_its_alert(tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(rules().replace("@HEAD@", "head"), encoding="utf-8")
     shutil.copy(FIXTURES / "prometheus" / "rules_test.yml", tmp_path)
     done = subprocess.run([PROMTOOL, "test", "rules", "rules_test.yml"], cwd=tmp_path, capture_output=True, text=True)

@@ -49,7 +49,7 @@ def told(*receivers: Mapping[str, object]) -> Any:
     return yaml.safe_load(str(monitoring(*receivers).values["MONITORING_ALERTMANAGER"]))["receivers"][0]
 
 
-def test_each_kind_of_receiver_reads_what_is_secret_from_a_file_of_its_own() -> None:
+def test_each_kind_of_receiver_reads_its_secret_from_a_separate_file() -> None:
     found = told(HOOK, MAIL, SLACK, RELAY)
     folder = "/run/credentials/tailrack-alertmanager.service"
     assert found["webhook_configs"] == [{"send_resolved": True, "url_file": f"{folder}/receiver-0"}]
@@ -79,7 +79,7 @@ def test_without_receivers_there_is_neither_package_nor_secret_nor_configuration
     assert "prometheus-alertmanager" in monitoring(HOOK).packages["services"]
 
 
-def test_what_is_secret_is_in_the_services_step_alone_and_in_no_plain_state() -> None:
+def test_only_the_services_step_contains_secrets_and_the_state_hides_them() -> None:
     stack = record_cluster(config(HOOK, MAIL))
     for word in (TOKEN, PASSWORD):
         assert [step.name for step in stack.remote if word in step.inputs["stdin"]] == ["head-services"]
@@ -88,7 +88,7 @@ def test_what_is_secret_is_in_the_services_step_alone_and_in_no_plain_state() ->
     assert "stdin" in stack["head-services"].secret_paths
 
 
-def test_a_pool_is_told_of_no_receiver() -> None:
+def test_a_pool_gets_no_receivers() -> None:
     settings = config(HOOK, MAIL)
     values = to_plain(settings, ClusterSettings)
     assert TOKEN not in str(values)
@@ -213,14 +213,14 @@ def test_another_secret_restarts_alertmanager_alone_and_a_receiver_that_is_gone_
     assert not host.path(f"{DIR}/receiver-1").exists()
 
 
-def test_a_password_that_was_lost_or_cut_off_is_made_anew_for_both(host: Shell) -> None:
+def test_the_step_replaces_a_damaged_password_for_both_daemons(host: Shell) -> None:
     services(host, HOOK)
     host.write(f"{DIR}/password", "half")
     assert services(host, HOOK) == ["tailrack-prometheus.service", "tailrack-alertmanager.service"]
     assert services(host, HOOK) == []
 
 
-def test_without_receivers_nothing_of_it_is_left_and_prometheus_tells_nobody(host: Shell) -> None:
+def test_a_config_without_receivers_leaves_no_alertmanager(host: Shell) -> None:
     services(host, HOOK)
     assert services(host) == ["tailrack-prometheus.service"]
     assert not host.path(DIR).exists()
@@ -229,7 +229,7 @@ def test_without_receivers_nothing_of_it_is_left_and_prometheus_tells_nobody(hos
     assert "LoadCredential" not in host.path("/etc/systemd/system/tailrack-prometheus.service").read_text()
 
 
-def test_an_alertmanager_that_does_not_know_a_key_is_said_with_what_does_and_collecting_goes_on(host: Shell) -> None:
+def test_an_old_alertmanager_gets_an_error_and_prometheus_continues(host: Shell) -> None:
     said = "Checking 'x'  FAILED: yaml: unmarshal errors:\n  line 32: field url_file not found in type config.plain"
     host.stub("amtool", f'echo "{said}"; exit 1')
     role = monitoring(HOOK)
@@ -244,7 +244,7 @@ def test_an_alertmanager_that_does_not_know_a_key_is_said_with_what_does_and_col
 # Figures.
 
 
-def test_when_a_certificate_ends_is_read_from_what_ssh_keygen_makes(
+def test_monitoring_reads_the_expiry_of_an_ssh_keygen_certificate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("ca", "key"):

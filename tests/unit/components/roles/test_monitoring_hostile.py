@@ -206,7 +206,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield made
 
 
-def test_what_root_of_a_node_answers_is_its_own_figures_in_known_names_and_plain_words(server: Server) -> None:
+def test_a_hostile_node_can_only_report_known_figures_of_itself(server: Server) -> None:
     server.a1.answer = text(hostile())
     wait(lambda: server.series('node_filesystem_avail_bytes{instance="a1"}'), "its honest figures are there")
     server.rounds()

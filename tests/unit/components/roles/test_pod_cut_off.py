@@ -70,9 +70,7 @@ def test_a_step_of_an_srun_on_the_pod_that_is_gone_is_cut_off(pod: Path) -> None
     assert cut_off.steps_cut_off() == ["7.0"]
 
 
-def test_users_are_told_before_their_step_ends_and_slurms_commands_have_the_library(
-    pod: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_users_get_a_warning_before_their_step_ends(pod: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run: list[tuple[str, str]] = []
 
     def attempt(*words: str, environment: Mapping[str, str] | None = None, **_: object) -> Ended:

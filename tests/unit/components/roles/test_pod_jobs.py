@@ -75,7 +75,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: str(case[0]))
-def test_a_job_that_a_pod_cannot_run_is_refused_with_what_to_write(case: tuple[dict[str, object], str, str]) -> None:
+def test_the_submit_script_rejects_a_job_unfit_for_pods_with_a_remedy(case: tuple[dict[str, object], str, str]) -> None:
     job, *parts = case
     answer = submit(**job)
     assert answer.endswith("\n-1")
@@ -114,7 +114,7 @@ def test_a_partition_may_stage_by_itself_and_a_job_may_say_no() -> None:
 
 
 @pytest.mark.parametrize("partition", ["nil", '""'])
-def test_a_job_without_a_partition_gets_the_only_one_where_all_nodes_are_pods(partition: str) -> None:
+def test_a_job_on_pods_without_a_partition_gets_the_only_one(partition: str) -> None:
     job = f"job = {{min_nodes = 1, partition = {partition}}} print(slurm_job_submit(job, {{}}, 6001), job.partition)"
     pods = 'member("p1", "pods", "", 0)'
     assert lua(job, pods, 'pods("pods")').endswith("0\tpods\n")
@@ -125,7 +125,7 @@ def test_a_job_without_a_partition_gets_the_only_one_where_all_nodes_are_pods(pa
 
 
 @pytest.mark.parametrize("partition", ["nil", '"all"'])
-def test_a_job_that_names_no_partition_is_told_theirs_where_all_nodes_are_pods(partition: str) -> None:
+def test_the_error_for_a_missing_partition_names_those_of_pods(partition: str) -> None:
     job = f"print(slurm_job_submit({{min_nodes = 1, partition = {partition}}}, {{}}, 6001))"
     told = lua(job, 'member("p1", "pods", "", 0)')
     assert told.startswith("all nodes of this cluster are pods")
@@ -163,7 +163,7 @@ def test_a_site_may_stage_by_default() -> None:
     assert 'pods("pods") ' in node_values(POD)["NODE_JOB_SUBMIT_LUA"]
 
 
-def test_a_job_may_have_several_pods_only_where_the_site_has_a_network(shell: Shell) -> None:
+def test_a_job_may_use_several_pods_only_with_a_site_network(shell: Shell) -> None:
     shared = replace(POD, fabric="ens1")
     assert 'pods("pods", false, true)' in node_values(shared)["NODE_JOB_SUBMIT_LUA"]
     for pod, limited in ((shared, False), (replace(POD, fabric="tailnet"), True)):

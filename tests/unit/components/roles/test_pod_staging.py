@@ -265,7 +265,7 @@ def test_the_head_node_gets_the_programs_with_the_first_pod_and_loses_them_with_
     ("version", "refused"),
     [("3.2.6", True), ("3.2.7", False), ("3.4.1", False), ("v3.10.0", False), ("of mine", False)],
 )
-def test_an_rsync_that_writes_what_a_pod_sends_unasked_is_refused(shell: Shell, version: str, refused: bool) -> None:
+def test_staging_rejects_an_rsync_that_writes_unrequested_files(shell: Shell, version: str, refused: bool) -> None:
     shell.stub("systemctl")
     shell.stub("rsync", f"echo 'rsync  version {version}  protocol version 31'")
     done = shell.step(script_of("pod_staging", "pod_register"), {"NODE_NAME": "p1"})

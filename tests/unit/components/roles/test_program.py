@@ -135,7 +135,7 @@ def test_a_launcher_is_short_and_names_the_version() -> None:
     assert command_line("sll").endswith(f" {FOLDER}/{program().digest} sll")
 
 
-def test_a_failure_names_the_line_of_the_module_where_it_happened(installed: Path) -> None:
+def test_a_failure_names_its_line_of_the_module(installed: Path) -> None:
     folder = installed / program().digest
     code = f"import sys; sys.path[:0] = [{str(folder)!r}]; from components.validation.sizes import *; parse_size('x')"
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)

@@ -45,7 +45,7 @@ def machine(shell: Shell) -> Shell:
 
 
 @pytest.mark.parametrize("kind", TRAPS)
-def test_the_head_node_stops_at_what_is_in_the_place_of_slurmctlds_folder(machine: Shell, kind: str) -> None:
+def test_the_head_node_stops_at_an_unsafe_slurmctld_folder(machine: Shell, kind: str) -> None:
     trap(machine, kind, STATE)
     machine.path("/var/log").mkdir(exist_ok=True)
     before = outside(machine)
@@ -74,7 +74,7 @@ def test_the_clusters_name_is_read_as_slurms_account_and_a_fifo_holds_the_step_f
 
 @pytest.mark.parametrize("kind", TRAPS)
 @pytest.mark.parametrize("name", ["munge.key", "munge.key.next"])
-def test_a_join_stops_at_what_is_in_the_place_of_a_munge_key(machine: Shell, kind: str, name: str) -> None:
+def test_a_join_stops_at_an_unsafe_munge_key_file(machine: Shell, kind: str, name: str) -> None:
     trap(machine, kind, f"/etc/munge/{name}")
     before = outside(machine)
     for stub in ("munge", "unmunge"):
@@ -131,7 +131,7 @@ def test_a_link_in_the_place_of_the_accountings_database_is_named_or_replaced(ma
     assert outside(machine) == before
 
 
-def test_root_is_no_client_of_the_accounts_database_whose_server_could_ask_it_for_files(machine: Shell) -> None:
+def test_root_never_connects_to_the_accounting_database(machine: Shell) -> None:
     machine.write("/var/lib/tailrack/dumps/accounting.sql", "books\n")
     machine.write("/var/lib/slurm/accounting/slurm_acct_db/x", "")
     for name in ("mariadb", "mariadb-dump"):
@@ -187,7 +187,7 @@ def test_log_ins_for_images_are_written_into_a_folder_of_roots(machine: Shell) -
     assert machine.owners["/run/tailrack-images/.credentials"] == ("tailrack-images", "tailrack-images")
 
 
-def test_what_a_compiler_leaves_is_no_link_to_a_file_of_roots_on_the_share(machine: Shell) -> None:
+def test_the_build_publishes_no_link_to_a_file_of_root(machine: Shell) -> None:
     trap(machine, "a link to a file of root's", "/made/slurm-smd_24.11.5.deb")
     machine.write("/etc/os-release", "ID=debian\nVERSION_ID=13\n")
     machine.stub("dpkg", "echo amd64")

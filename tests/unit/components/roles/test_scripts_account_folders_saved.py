@@ -62,7 +62,7 @@ def test_a_backup_reads_slurms_state_as_slurm_and_has_no_link_and_no_fifo_of_it(
     assert [call.split(" -- ")[0] for call in machine.calls if call.startswith("runuser")] == ["runuser -u slurm"]
 
 
-def test_an_account_that_forges_what_it_is_read_by_puts_nothing_beside_its_own_state(machine: Shell) -> None:
+def test_a_forged_archive_writes_only_inside_the_slurmctld_state(machine: Shell) -> None:
     os.utime(machine.write(f"{STATE}/job_state", "jobs\n"), (1, 1))
     forged = io.BytesIO()
     with tarfile.open(fileobj=forged, mode="w") as archive:

@@ -140,7 +140,7 @@ def test_a_newer_certificate_is_shown_and_an_older_one_never(machine: Shell) -> 
     assert [path.name for path in machine.path("/etc/ssh").iterdir() if path.name.count(".") > 1] == []
 
 
-def test_sshd_is_told_once_of_its_first_certificate_and_of_the_file_that_names_it(machine: Shell) -> None:
+def test_sshd_restarts_once_for_its_first_certificate_and_its_config_file(machine: Shell) -> None:
     def told(certificate: str) -> list[str]:
         before = len(machine.calls)
         with machine.here():
@@ -156,7 +156,7 @@ def test_sshd_is_told_once_of_its_first_certificate_and_of_the_file_that_names_i
 
 
 @pytest.mark.parametrize("what", ["for another key", "from another authority", "nonsense", "empty"])
-def test_what_is_no_certificate_for_this_machine_from_its_authority_is_not_shown(machine: Shell, what: str) -> None:
+def test_sshd_shows_no_foreign_or_invalid_certificate(machine: Shell, what: str) -> None:
     others = machine.path("/others")
     keygen("-q", "-t", "ed25519", "-N", "", "-f", others)
     text = {"nonsense": "ssh-ed25519-cert-v01@openssh.com AAAA\n", "empty": ""}.get(what, "")

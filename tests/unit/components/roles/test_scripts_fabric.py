@@ -37,7 +37,7 @@ def member(shell: Shell, **values: Value) -> subprocess.CompletedProcess[str]:
     return shell.step(script_of("fabric", "register"), {**NODE, **values}, name="a2-register")
 
 
-def test_the_head_node_proves_a_members_networks_and_tells_what_came_of_it(shell: Shell, prove: mock.Mock) -> None:
+def test_the_head_node_proves_member_networks_and_reports_the_result(shell: Shell, prove: mock.Mock) -> None:
     done = member(shell)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"fabric": TOLD}
@@ -46,7 +46,7 @@ def test_the_head_node_proves_a_members_networks_and_tells_what_came_of_it(shell
     assert asked == {**NETWORKS, "node": "a2", "site": "rack", "setting": "auto", "address": "100.64.0.7"}
 
 
-def test_a_note_is_no_failure_and_an_error_is_one_that_names_what_to_write(shell: Shell, prove: mock.Mock) -> None:
+def test_a_fabric_note_passes_and_an_error_fails_with_a_remedy(shell: Shell, prove: mock.Mock) -> None:
     prove.return_value = {**TOLD, "interfaces": [], "note": "a2 stays on the tailnet"}
     assert member(shell).returncode == 0
     prove.return_value = {**TOLD, "interfaces": [], "error": "eth1 of a2 carried no 1 MiB to a1"}
@@ -56,14 +56,14 @@ def test_a_note_is_no_failure_and_an_error_is_one_that_names_what_to_write(shell
     assert "or set fabric: auto, tailnet or another interface at site rack" in done.stderr
 
 
-def test_a_proof_that_cannot_be_had_stops_the_step_with_what_it_says(shell: Shell, prove: mock.Mock) -> None:
+def test_a_failing_proof_stops_the_step_with_its_message(shell: Shell, prove: mock.Mock) -> None:
     prove.side_effect = FabricError("a2 does not answer at 100.64.0.7:6816")
     done = member(shell)
     assert done.returncode == 1
     assert "the fabric of a2 cannot be proven: a2 does not answer at 100.64.0.7:6816" in done.stderr
 
 
-def test_on_the_tailnet_nothing_is_proven_and_what_was_is_forgotten(shell: Shell) -> None:
+def test_a_node_on_the_tailnet_loses_its_earlier_proofs(shell: Shell) -> None:
     kept = shell.write("var/lib/tailrack/slurm/nodes/a2/fabric", "# fabric a2\n")
     shell.write("var/lib/tailrack/slurm/nodes/a2/fabric.json", "{}")
     done = member(shell, NODE_FABRIC="tailnet")
@@ -72,7 +72,7 @@ def test_on_the_tailnet_nothing_is_proven_and_what_was_is_forgotten(shell: Shell
 
 
 @pytest.mark.parametrize("computes", [True, False])
-def test_a_head_node_has_a_place_where_it_runs_jobs(shell: Shell, prove: mock.Mock, computes: bool) -> None:
+def test_a_head_node_proves_its_fabric_only_if_it_runs_jobs(shell: Shell, prove: mock.Mock, computes: bool) -> None:
     done = shell.step(script_of("fabric", "head"), {**NODE, "HEAD_COMPUTES": computes}, name="head-head")
     assert done.returncode == 0, done.stderr
     assert prove.called is computes
@@ -99,7 +99,7 @@ def test_a_machine_answers_for_its_fabric_on_the_tailnets_address_alone(shell: S
     assert shell.path("/usr/local/lib/tailrack/task-prolog").stat().st_mode & 0o111
 
 
-def test_a_node_is_asked_by_its_head_node_alone_and_what_fails_leaves_nothing_behind(shell: Shell) -> None:
+def test_only_the_head_node_queries_a_node_and_failures_leave_no_files(shell: Shell) -> None:
     for name in ("python3", "ip", "munge"):
         shell.stub(name)
     shell.stub("tailscale", "echo 100.64.0.7")
@@ -114,9 +114,7 @@ def test_a_node_is_asked_by_its_head_node_alone_and_what_fails_leaves_nothing_be
     assert "TriggerLimitIntervalSec=0" in socket, "who connects often enough would have it closed for good"
 
 
-def test_a_name_that_the_machine_does_not_have_stops_the_join_and_says_what_to_write(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_interface_name_stops_the_join_with_a_remedy(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse = mock.Mock(side_effect=FabricError("there is no interface eth9 with an IPv4 address here (eth1)"))
     monkeypatch.setattr("components.roles.fabric.join.networks_here", refuse)
     done = join(shell, "eth9")
@@ -154,7 +152,7 @@ def again(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[..., subpro
     return run
 
 
-def test_what_is_proven_later_reaches_every_node_by_slurm(
+def test_slurm_sends_a_later_proof_to_every_node(
     shell: Shell, again: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     done = again(proven=["a2"], left=["a3"])
@@ -163,7 +161,7 @@ def test_what_is_proven_later_reaches_every_node_by_slurm(
     assert "scontrol reconfigure" in shell.calls
 
 
-def test_where_nothing_new_is_proven_slurm_is_left_alone(
+def test_the_step_does_not_reconfigure_slurm_without_a_new_proof(
     shell: Shell, again: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     done = again(proven=[], left=["a3"])
@@ -182,7 +180,7 @@ def firewall(shell: Shell, relay: str = "") -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(("before", "others"), [("\n", ""), ("8080,9000-9010\n", "8080,9000-9010,")])
-def test_the_kernel_gives_closed_ports_to_nobody_and_keeps_others_reservations(
+def test_the_kernel_reserves_closed_ports_and_keeps_earlier_reservations(
     shell: Shell, before: str, others: str
 ) -> None:
     done = reserved(shell, before)
@@ -193,7 +191,7 @@ def test_the_kernel_gives_closed_ports_to_nobody_and_keeps_others_reservations(
     assert kept == f"# Written by tailrack.\nnet.ipv4.ip_local_reserved_ports = {now}\n"
 
 
-def test_a_machine_whose_kernel_settings_cannot_be_changed_is_set_up_all_the_same(shell: Shell) -> None:
+def test_the_step_sets_up_a_machine_with_read_only_kernel_settings(shell: Shell) -> None:
     shell.write("proc/sys/net/ipv4/ip_local_reserved_ports/no-file", "")
     done = firewall(shell)
     assert done.returncode == 0, done.stderr

@@ -31,7 +31,7 @@ def closed(shell: Shell) -> dict[str, set[str]]:
     return {kind: set(ports.split(", ")) for kind, ports in re.findall(r"(tcp|udp) dport \{ (.*) \}.* drop", text)}
 
 
-def test_datagrams_are_dropped_where_a_daemon_of_the_cluster_may_take_them_and_nowhere_else(shell: Shell) -> None:
+def test_the_firewall_drops_udp_only_at_ports_of_cluster_daemons(shell: Shell) -> None:
     firewall(shell)
     rules = closed(shell)
     assert {"60001-60999", "2049"} <= rules["tcp"]
@@ -144,7 +144,7 @@ def test_an_account_that_is_not_there_yet_has_its_port_held_for_it_and_gets_it_o
     assert shell.calls.count("systemctl reload-or-restart tailrack-firewall.service") == 2
 
 
-def test_an_answer_from_a_held_port_leaves_the_machine_only_where_its_account_listens(shell: Shell) -> None:
+def test_only_the_account_of_a_held_port_can_answer_from_it(shell: Shell) -> None:
     shell.write("etc/passwd", SLURM)
     hold(shell)
     rules = shell.path("/etc/tailrack/ports.nft").read_text()
@@ -158,7 +158,7 @@ def test_an_answer_from_a_held_port_leaves_the_machine_only_where_its_account_li
     ]
 
 
-def test_a_machine_whose_kernel_takes_no_program_is_set_up_all_the_same_and_the_log_says_what_that_means(
+def test_a_kernel_without_bpf_programs_gets_a_note_in_the_log(
     shell: Shell,
 ) -> None:
     firewall(shell)

@@ -133,7 +133,7 @@ def test_a_uid_that_clashes_is_found_before_anything_is_changed(
     assert problem is None or problem in done.stderr
 
 
-def test_all_uids_that_clash_are_told_at_once_and_taking_over_does_not_help(machine: Shell) -> None:
+def test_the_check_reports_all_uid_conflicts_even_in_a_takeover(machine: Shell) -> None:
     machine.write("/etc/passwd", "carol:x:6001:6001:::\nbob:x:1008:1008:::\n")
     done = look(machine, take_over=True, users="ada 6001 6001; bob 6002 6002")
     assert "uid 6001 is carol here and should be ada; user bob has uid 1008 here and should have 6002" in done.stderr
@@ -242,7 +242,7 @@ def test_anothers_slurm_files_are_kept_and_its_daemons_end(machine: Shell) -> No
     assert machine.calls == ["systemctl stop slurmd slurmctld"]
 
 
-def test_the_state_of_our_controller_stays_whatever_somebody_wrote_into_its_files(machine: Shell) -> None:
+def test_the_state_of_our_controller_stays_despite_foreign_cluster_names(machine: Shell) -> None:
     of_others(machine)
     machine.write("var/lib/slurm/slurmctld/clustername", "ours")
     machine.write("var/lib/tailrack/slurm/base/slurm.conf", "")

@@ -86,7 +86,7 @@ def test_a_good_machine_tells_its_facts(gate: Gate) -> None:
     assert isinstance(facts["cpus"], int)
 
 
-def test_a_container_has_what_its_limits_allow_and_not_what_its_host_has(gate: Gate, shell: Shell) -> None:
+def test_a_container_reports_its_limits_and_not_the_resources_of_its_host(gate: Gate, shell: Shell) -> None:
     shell.write("sys/fs/cgroup/cpu.max", "100000 100000\n")
     shell.write("sys/fs/cgroup/memory.max", f"{2000 << 20}\n")
     facts = json.loads(gate().stdout)
@@ -128,7 +128,7 @@ def test_an_installed_slurm_counts_and_not_the_one_that_could_be(gate: Gate, she
         ("git-2031", "libpmix2 4.1.2-2ubuntu1", ""),
     ],
 )
-def test_the_open_mpi_of_a_machine_is_told_by_its_major_version_and_that_of_its_pmix(
+def test_the_check_reports_major_versions_of_open_mpi_and_pmix(
     gate: Gate, shell: Shell, version: str, pmix: str, told: str
 ) -> None:
     shell.stub(
@@ -147,7 +147,7 @@ def test_a_slurm_that_was_removed_and_left_its_configuration_does_not_count(gate
     assert json.loads(gate().stdout)["slurm_version"] == "24.11.5-4"
 
 
-def test_package_lists_are_read_once_where_they_have_never_been(gate: Gate, shell: Shell) -> None:
+def test_the_check_updates_missing_package_lists_once(gate: Gate, shell: Shell) -> None:
     packages(shell)
     updated = shell.root / "updated"
     shell.stub("apt-get", f': >"{updated}"')
@@ -209,7 +209,7 @@ def test_a_node_runs_the_controllers_release_or_one_that_it_accepts(
         ("26.05.5-1", "24.11.5-4", "23.02", "26.05.5"),  # the controller becomes what the newest machine is
     ],
 )
-def test_where_releases_do_not_fit_the_key_for_one_release_is_named_with_what_to_write(
+def test_the_error_for_incompatible_releases_names_the_release_key(
     gate: Gate, shell: Shell, here: str, controller: str, oldest: str, release: str
 ) -> None:
     packages(shell, candidate=here)
@@ -218,7 +218,7 @@ def test_where_releases_do_not_fit_the_key_for_one_release_is_named_with_what_to
     assert f"set tailrack:slurm.release: {release} and release_sha256" in done.stderr
 
 
-def test_a_head_node_with_a_slurm_that_is_too_old_is_told_of_one_release(gate: Gate, shell: Shell) -> None:
+def test_the_error_for_an_old_slurm_recommends_one_release(gate: Gate, shell: Shell) -> None:
     packages(shell, candidate="21.08.5-2ubuntu1")
     done = shell.step(compose(ROLES, CHECK), HEADER | NO_BACKUP, name="a1-check")
     assert done.returncode == 1
@@ -226,9 +226,7 @@ def test_a_head_node_with_a_slurm_that_is_too_old_is_told_of_one_release(gate: G
     assert "set tailrack:slurm.release: 25.11.8" in done.stderr
 
 
-def test_with_a_release_of_the_configs_own_it_counts_and_not_what_the_distribution_has(
-    gate: Gate, shell: Shell
-) -> None:
+def test_a_release_in_the_config_overrides_that_of_the_distribution(gate: Gate, shell: Shell) -> None:
     packages(shell, candidate="22.05.8-4")
     done = gate(SLURM_RELEASE="24.11.5", HEAD_SLURM_VERSION="24.11.5")
     assert json.loads(done.stdout)["slurm_version"] == "24.11.5"
@@ -256,7 +254,7 @@ def test_a_machine_with_other_gpus_than_promised_is_stopped(gate: Gate, shell: S
     assert "next: correct gpu: of a1 in the config" in done.stderr
 
 
-def test_cgroups_are_needed_where_the_config_needs_them_on_every_machine(gate: Gate, shell: Shell) -> None:
+def test_the_check_requires_cgroups_if_the_config_requires_them_everywhere(gate: Gate, shell: Shell) -> None:
     needed = {"HEAD_CGROUPS": True, "SLURM_NEEDS_CGROUPS": "tailrack:slurm.cgroups is true"}
     assert gate(**needed).returncode == 0
     shell.write("sys/fs/cgroup/cgroup.controllers", "cpu pids\n")
@@ -309,7 +307,7 @@ def test_controllers_are_read_from_files_of_the_kernel_which_have_no_size(
     ],
     ids=["both", "no cpuset", "no memory", "none", "hybrid"],
 )
-def test_jobs_can_be_confined_where_systemd_has_both_controllers_and_no_other_hierarchy(
+def test_a_machine_confines_jobs_only_with_both_controllers_and_one_hierarchy(
     gate: Gate, shell: Shell, systemds_own: str, controllers: str, confines: bool
 ) -> None:
     shell.write("proc/1/cgroup", systemds_own)
@@ -317,7 +315,7 @@ def test_jobs_can_be_confined_where_systemd_has_both_controllers_and_no_other_hi
     assert json.loads(gate().stdout)["cgroups"] is confines
 
 
-def test_in_a_container_what_systemd_was_given_counts_and_not_what_the_host_has(gate: Gate, shell: Shell) -> None:
+def test_a_container_counts_only_its_own_cgroup_controllers(gate: Gate, shell: Shell) -> None:
     shell.write("proc/1/cgroup", "0::/docker/0abc/init.scope\n")
     shell.write("sys/fs/cgroup/docker/0abc/cgroup.controllers", "pids\n")
     assert json.loads(gate().stdout)["cgroups"] is False
@@ -325,7 +323,7 @@ def test_in_a_container_what_systemd_was_given_counts_and_not_what_the_host_has(
     assert json.loads(gate().stdout)["cgroups"] is True
 
 
-def test_a_head_whose_slurm_is_too_old_is_stopped_as_well(gate: Gate, shell: Shell) -> None:
+def test_the_check_rejects_a_head_node_with_an_old_slurm(gate: Gate, shell: Shell) -> None:
     packages(shell, candidate="22.05.8-4")
     done = shell.step(compose(ROLES, CHECK), HEADER | NO_BACKUP, name="head-check")
     assert (done.returncode, done.stdout) == (1, "")
@@ -341,7 +339,7 @@ def test_a_head_whose_slurm_is_too_old_is_stopped_as_well(gate: Gate, shell: She
     ],
     ids=["no systemd", "no apt", "no tun"],
 )
-def test_a_machine_that_lacks_what_a_node_needs_is_stopped_with_a_reason(
+def test_the_check_rejects_an_unsuitable_machine_with_a_reason(
     gate: Gate, shell: Shell, damage: Callable[[Any], None], problem: str
 ) -> None:
     assert gate().returncode == 0
@@ -358,7 +356,7 @@ def test_a_login_that_is_not_root_is_refused(shell: Shell) -> None:
         check(Step("a1", "a1-check"))
 
 
-def test_a_pod_without_systemd_and_tun_is_refused_with_what_to_rent_instead(shell: Shell, gate: Gate) -> None:
+def test_the_error_for_an_unsuitable_pod_names_an_alternative(shell: Shell, gate: Gate) -> None:
     (shell.root / "run/systemd/system").rmdir()
     (shell.root / "dev/net/tun").unlink()
     refused = gate()
@@ -367,7 +365,7 @@ def test_a_pod_without_systemd_and_tun_is_refused_with_what_to_rent_instead(shel
     assert "rent a virtual machine" in refused.stderr
 
 
-def test_all_problems_of_a_machine_are_told_in_one_run(gate: Gate, shell: Shell) -> None:
+def test_one_check_reports_all_problems_of_a_machine(gate: Gate, shell: Shell) -> None:
     shell.write("etc/passwd", "eve:x:6001:6001::/home/eve:/bin/sh\n")
     add_gpus(shell, 2)
     shell.write("etc/slurm/slurm.conf", "ClusterName=atlas\n")
@@ -388,7 +386,7 @@ def test_all_problems_of_a_machine_are_told_in_one_run(gate: Gate, shell: Shell)
     assert not [path for path in shell.path("/run").rglob("*") if path.is_file() and path.suffix != ".lock"]
 
 
-def test_of_what_is_no_machine_of_a_cluster_nothing_else_is_told(gate: Gate, shell: Shell) -> None:
+def test_the_check_reports_nothing_else_about_an_unusable_machine(gate: Gate, shell: Shell) -> None:
     shell.path("/run/systemd/system").rmdir()
     shell.write("etc/passwd", "eve:x:6001:6001::/home/eve:/bin/sh\n")
     done = gate()

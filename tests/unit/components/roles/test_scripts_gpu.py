@@ -71,14 +71,14 @@ def test_only_gpus_with_a_device_file_here_count(gate: Gate, shell: Shell) -> No
     assert (facts["gpus"], facts["gpu_devices"]) == (1, [1])
 
 
-def test_a_machine_without_gpus_has_none_and_asks_nobody(gate: Gate, shell: Shell) -> None:
+def test_a_machine_without_gpus_runs_no_nvidia_smi(gate: Gate, shell: Shell) -> None:
     install(shell, [])
     facts = found(gate())
     assert (facts["gpus"], facts["gpu_kind"], facts["gpu_devices"], facts["gpu_driver"]) == (0, "", [], "")
     assert shell.calls == []
 
 
-def test_in_a_container_nvidia_smi_runs_as_nobody_for_as_root_it_makes_device_files(gate: Gate, shell: Shell) -> None:
+def test_nvidia_smi_runs_without_root_in_a_container(gate: Gate, shell: Shell) -> None:
     install(shell, [gpu(0)])
     devices(shell, 0)
     shell.stub("systemd-detect-virt")
@@ -103,7 +103,7 @@ def test_a_gpu_that_shows_a_display_does_not_count(gate: Gate, shell: Shell, oth
     assert "shows a display" in done.stderr
 
 
-def test_a_desktop_whose_only_gpu_shows_the_display_has_none_for_jobs(gate: Gate, shell: Shell) -> None:
+def test_a_desktop_with_one_display_gpu_offers_none_to_jobs(gate: Gate, shell: Shell) -> None:
     install(shell, [gpu(0, "NVIDIA GeForce RTX 4090", display="Enabled", memory=24564)])
     devices(shell, 0)
     assert found(gate())["gpus"] == 0
@@ -194,7 +194,7 @@ def test_gpus_without_a_driver_stop_a_machine_that_was_promised_to_have_some(gat
     ],
     ids=["no module", "updated under it", "lost", "none", "crash"],
 )  # fmt: skip
-def test_a_driver_that_does_not_work_is_named_with_what_helps(
+def test_the_error_names_a_broken_driver_and_the_remedy(
     gate: Gate, shell: Shell, status: int, said: str, problem: str, remedy: str
 ) -> None:
     on_the_bus(shell, "0000:18:00.0")
@@ -244,7 +244,7 @@ def test_the_links_of_the_gpu_with_fewest_count(gate: Gate, shell: Shell) -> Non
     "text",
     ["", "<nvidia_smi_log>", '<gpu id="\n</gpu>', "\x00\xff<gpu id=x>\n<minor_number>$(id)</minor_number>\n</gpu>"],
 )
-def test_what_is_no_answer_gives_no_gpu_and_no_wrong_number(gate: Gate, shell: Shell, text: str) -> None:
+def test_an_invalid_answer_gives_no_gpu_and_no_wrong_number(gate: Gate, shell: Shell, text: str) -> None:
     install(shell, [])
     shell.path("fake/query.xml").write_bytes(text.encode("latin-1"))
     devices(shell, 0)

@@ -45,7 +45,7 @@ def failure(shell: Shell) -> dict[str, object]:
     return found
 
 
-def test_scripts_run_in_the_order_of_their_names_and_what_is_none_is_left_alone(shell: Shell) -> None:
+def test_scripts_run_in_name_order_and_other_files_do_not(shell: Shell) -> None:
     ran = shell.path("/ran")
     for name in ("50-mine", "10-ours", "20-next"):
         put(shell, name, f"echo {name} $SLURM_JOB_ID >>{ran}")
@@ -88,7 +88,7 @@ def test_a_script_that_something_kills_was_killed_and_took_no_longer_than_it_may
 
 
 @pytest.mark.parametrize("status", [124, 255])
-def test_a_status_of_a_scripts_own_is_told_as_one(shell: Shell, status: int) -> None:
+def test_the_failure_contains_the_exit_status_of_a_script(shell: Shell, status: int) -> None:
     put(shell, "10-ours", f"echo no license; exit {status}")
     assert run(shell).returncode == 1
     assert failure(shell)["what"] == f"ended with status {status}: no license"
@@ -102,12 +102,12 @@ def test_the_last_line_of_a_script_that_prints_much_is_kept_and_so_is_its_remedy
     assert "no room" in shell.path("/journal").read_text()
 
 
-def test_a_child_that_goes_on_holds_nobody_up(shell: Shell) -> None:
+def test_a_surviving_child_does_not_delay_the_run(shell: Shell) -> None:
     put(shell, "10-ours", "setsid sleep 30 & exit 0")
     assert run(shell, limit=5).returncode == 0
 
 
-def test_what_a_script_prints_breaks_no_json(shell: Shell) -> None:
+def test_the_output_of_a_script_breaks_no_json(shell: Shell) -> None:
     put(shell, "10-ours", "printf '\\x01\\xff\"\\\\}{\\0 %.0s' {1..9000}; exit 1")
     assert run(shell).returncode == 1
     assert len(str(failure(shell)["what"])) <= 301
@@ -187,13 +187,13 @@ def test_no_script_asks_the_controller() -> None:
         ("echo", "a mapping from a name"),
     ],
 )
-def test_a_script_that_could_not_run_is_refused_with_what_to_write(scripts: object, words: str) -> None:
+def test_the_config_rejects_an_unusable_script_with_a_remedy(scripts: object, words: str) -> None:
     with pytest.raises(ConfigError, match=r"tailrack:health\.prolog") as refused:
         parse({**LAB, "health": {"prolog": scripts}}, base_dir=Path())
     assert words in str(refused.value)
 
 
-def test_who_sets_slurms_own_key_is_told_where_a_script_goes() -> None:
+def test_the_error_for_a_slurm_prolog_key_names_the_health_key() -> None:
     with pytest.raises(
         ConfigError, match=r"tailrack:slurm.settings.Prolog: .*put your script in tailrack:health.prolog"
     ):
@@ -233,7 +233,7 @@ def test_nothing_is_cleaned_while_the_user_has_another_job_here(shell: Shell) ->
     assert (said("6001"), said("6002"), said("0"), said("x")) == ("", "cleaned\n", "", "")
 
 
-def test_an_unhealthy_node_turns_a_job_away_with_what_helps_but_not_for_ever(shell: Shell) -> None:
+def test_an_unhealthy_node_rejects_a_job_with_a_remedy_for_limited_time(shell: Shell) -> None:
     assert script(shell, "prolog", "30-health").returncode == 0
     path = shell.write("/run/tailrack/unhealthy", "next: make room\ndisk: /x is full\n")
     done = script(shell, "prolog", "30-health")
@@ -267,7 +267,9 @@ def test_a_folder_of_enroots_that_somebody_else_has_made_is_named(shell: Shell) 
         ("", False),
     ],
 )
-def test_what_slurmd_has_started_is_told_from_logins_and_services(shell: Shell, groups: str, of_slurm: bool) -> None:
+def test_the_epilog_distinguishes_job_processes_from_logins_and_services(
+    shell: Shell, groups: str, of_slurm: bool
+) -> None:
     functions = (FOLDER / "health/leftovers.sh").read_text(encoding="utf-8")
     asked = f"{functions}\nstarted_by_slurm 77 6001 && echo yes || echo no"
     shell.write("/proc/77/cgroup", f"{groups}\n")

@@ -53,13 +53,13 @@ def hold(shell: Shell, installed: str = INSTALLED, gpus: int = 0) -> dict[str, s
         (INSTALLED + PREBUILT, 0, SLURM),
     ],
 )
-def test_what_the_cluster_runs_by_is_held_and_a_driver_with_all_that_it_needs(
+def test_the_step_holds_cluster_packages_and_a_driver_with_its_dependencies(
     shell: Shell, installed: str, gpus: int, held: set[str]
 ) -> None:
     assert hold(shell, installed, gpus).keys() == held
 
 
-def test_what_is_held_is_what_is_there_when_the_step_runs_again(shell: Shell) -> None:
+def test_a_second_run_holds_the_installed_versions(shell: Shell) -> None:
     assert hold(shell)["slurmd"] == "24.11.5-4"
     assert hold(shell, INSTALLED.replace("24.11.5-4", "24.11.7-1"))["slurmd"] == "24.11.7-1"
 
@@ -106,7 +106,7 @@ def upgraded(folder: Path, pins: str) -> set[str]:
     return set(re.findall(r"^Inst (\S+)", done.stdout, re.MULTILINE))
 
 
-def test_an_upgrade_of_everything_leaves_what_is_held_and_takes_the_rest(shell: Shell, tmp_path: Path) -> None:
+def test_a_full_upgrade_skips_only_held_packages(shell: Shell, tmp_path: Path) -> None:
     assert upgraded(tmp_path / "apt", "") == {"slurmd", "munge", "bash"}
     hold(shell)
     assert upgraded(tmp_path / "apt", shell.path(PINS).read_text()) == {"bash"}

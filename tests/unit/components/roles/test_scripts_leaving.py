@@ -225,7 +225,7 @@ def test_the_key_may_run_the_program_from_the_head_node_and_nothing_else(shell: 
     assert not shell.path("/root/.ssh/authorized_keys").exists()
 
 
-def test_where_root_may_not_log_in_that_one_command_is_heard_from_the_head_node_alone(shell: Shell) -> None:
+def test_sshd_without_root_login_accepts_only_the_leave_command(shell: Shell) -> None:
     install(shell)
     login = shell.path("/etc/ssh/sshd_config.d/tailrack-leave.conf").read_text().splitlines()
     assert login[1:] == [

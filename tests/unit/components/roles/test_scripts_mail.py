@@ -45,7 +45,7 @@ def test_addresses_are_words_of_their_own_behind_the_end_of_the_options(sent: Sh
         "ada@", "ada,,bob", "ada,", ",ada", "", "ada\n--exec=id", "@x", "a!b", "a%b@c", "ädä@example.org",
     ],
 )  # fmt: skip
-def test_what_is_no_address_reaches_no_mail_program(sent: Shell, addresses: str) -> None:
+def test_an_invalid_address_reaches_no_mail_program(sent: Shell, addresses: str) -> None:
     assert mail(sent, "-s", SUBJECT % "train", addresses).returncode == 0
     assert not sent.path("sent").exists()
     assert sent.calls == [

@@ -139,7 +139,7 @@ def test_a_node_that_answers_over_the_tailnet_counts_before_slurmd_runs_too(
 
 
 @pytest.mark.parametrize("answer", ["timed out", "bash: connect: No route to host"])
-def test_a_node_that_nobody_can_reach_is_no_member_and_its_firewall_is_named(
+def test_an_unreachable_node_is_no_member_and_the_error_names_its_firewall(
     member: Member, shell: Shell, answer: str
 ) -> None:
     shell.hurry()
@@ -188,7 +188,7 @@ def test_an_idle_member_is_drained_asked_to_leave_and_forgotten(
     assert not shell.path("/var/lib/tailrack/members/b1").exists()
 
 
-def test_a_member_is_asked_by_its_pinned_key_and_told_nothing_else(
+def test_the_head_node_queries_a_member_with_its_pinned_key(
     member: Member, shell: Shell, slurm: Callable[..., None]
 ) -> None:
     slurm()
@@ -309,7 +309,7 @@ def test_leaving_twice_is_leaving_once(member: Member, shell: Shell, slurm: Call
         {"NODE_NAME": "b"},
     ],
 )
-def test_a_member_is_known_by_what_the_head_sees_of_it_in_the_tailnet(
+def test_the_head_node_identifies_a_member_by_its_tailnet_entry(
     member: Member, shell: Shell, values: dict[str, str]
 ) -> None:
     with mock.patch.object(tailnet_register, "LISTED_SECONDS", 0):
@@ -320,9 +320,7 @@ def test_a_member_is_known_by_what_the_head_sees_of_it_in_the_tailnet(
     assert not any(call.startswith("ssh-keygen") for call in shell.calls)
 
 
-def test_a_node_whose_answers_do_not_hold_is_refused_before_anything_is_written_of_it(
-    member: Member, shell: Shell
-) -> None:
+def test_the_head_node_rejects_invalid_answers_before_it_writes_files(member: Member, shell: Shell) -> None:
     done = member("up", NODE_PROBLEM="its answer has no valid tailnet_ip", NODE_ADDRESS="")
     assert done.returncode == 1
     assert "b1 cannot register: its answer has no valid tailnet_ip" in done.stderr

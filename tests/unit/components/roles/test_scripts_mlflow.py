@@ -69,7 +69,7 @@ def run(host: Shell, function: Callable[[], object]) -> str:
     return ""
 
 
-def test_jobs_are_told_by_a_file_of_the_share_and_by_nothing_where_there_is_no_mlflow(shell: Shell) -> None:
+def test_jobs_read_the_mlflow_address_from_a_file_on_the_share(shell: Shell) -> None:
     told: dict[str, Value] = {"MLFLOW_ENABLED": True, "NFS_EXPORTS_MOUNT": "/shared"}
     # What an earlier release has left, whose text was there whether the server was or not.
     shell.write(URI, "http://100.64.0.1:5055\n")
@@ -126,12 +126,12 @@ def test_no_job_is_sent_to_an_mlflow_that_could_not_be_set_up(host: Shell, fails
     assert published(host, fails=fails, active=False) is None
 
 
-def test_jobs_are_told_of_an_mlflow_that_goes_on_though_its_step_failed(host: Shell) -> None:
+def test_jobs_get_the_address_of_mlflow_after_a_failed_step(host: Shell) -> None:
     assert published(host) == PUBLISHED
     assert published(host, fails="folders.give") == PUBLISHED
 
 
-def test_an_mlflow_that_nobody_asks_for_any_more_is_told_to_no_job(host: Shell) -> None:
+def test_jobs_get_no_address_of_a_disabled_mlflow(host: Shell) -> None:
     assert published(host) == PUBLISHED
     assert published(host, enabled=False) is None
 
@@ -190,7 +190,7 @@ def test_a_home_gets_the_file_that_mlflows_client_reads_and_one_that_is_not_ours
 
 
 @pytest.mark.parametrize("kind", ["link", "folder"])
-def test_what_a_user_puts_in_the_way_is_not_written_through(host: Shell, kind: str) -> None:
+def test_the_step_writes_credentials_through_no_link_of_a_user(host: Shell, kind: str) -> None:
     aim = host.write("/aim", "as it was\n")
     place = host.path("/export/shared/home/ada/.mlflow/credentials")
     place.parent.mkdir()
@@ -250,7 +250,7 @@ def install(host: Shell, index: str | None = None) -> str:
         ("/wheels", "--no-input --no-index --find-links {root}/wheels -r"),
     ],
 )
-def test_it_is_installed_once_by_digests_and_from_where_the_config_says(
+def test_the_step_installs_mlflow_once_with_digests_from_the_configured_index(
     host: Shell, index: str | None, words: str
 ) -> None:
     host.stub("python3", FAKE_VENV.format(root=host.root))
@@ -266,7 +266,7 @@ def test_it_is_installed_once_by_digests_and_from_where_the_config_says(
     assert len([call for call in host.calls if call.startswith("pip ")]) == 2
 
 
-def test_where_it_cannot_be_had_the_reason_is_one_line_and_nothing_half_made_stays(host: Shell) -> None:
+def test_a_failed_mlflow_installation_gives_one_line_and_leaves_no_files(host: Shell) -> None:
     host.stub("python3", FAKE_VENV.format(root=host.root))
     host.write("/pip-fails", "WARNING: Retrying\nERROR: No matching distribution found\n")
     said = install(host)
@@ -301,7 +301,7 @@ def test_a_folder_of_wheels_that_others_could_change_is_refused(host: Shell) -> 
 
 
 @pytest.mark.parametrize("backups", [True, False])
-def test_what_mlflow_knows_is_saved_as_soon_as_it_can_be_and_then_by_the_hour(host: Shell, backups: bool) -> None:
+def test_the_step_saves_the_mlflow_database_at_once_and_then_hourly(host: Shell, backups: bool) -> None:
     # The backup of the `up` that brings MLflow, or brings it back, is made before it is there.
     if backups:
         host.write("/etc/systemd/system/tailrack-backup.service", "")
@@ -313,7 +313,7 @@ def test_what_mlflow_knows_is_saved_as_soon_as_it_can_be_and_then_by_the_hour(ho
     assert asked == ["systemctl start tailrack-backup.service"] * backups
 
 
-def test_what_was_restored_is_in_the_next_backup_too_where_mlflow_does_not_come_up(host: Shell) -> None:
+def test_the_next_backup_contains_a_restored_database_if_mlflow_fails(host: Shell) -> None:
     hook = host.path("/usr/local/lib/tailrack/backup.d/mlflow")
     # From the moment that the database leaves the backup's own folder.
     restored = mock.Mock(side_effect=lambda step: hook.stat().st_mode & 0o777)
@@ -324,7 +324,7 @@ def test_what_was_restored_is_in_the_next_backup_too_where_mlflow_does_not_come_
     assert hook.stat().st_mode & 0o777 == 0o755
 
 
-def test_leaving_takes_the_program_and_the_account_and_what_was_logged_is_roots(host: Shell) -> None:
+def test_leaving_removes_mlflow_and_gives_its_logs_to_root(host: Shell) -> None:
     for path in (
         f"{PROGRAM}/whole",
         "/etc/tailrack/mlflow/environment",

@@ -107,7 +107,7 @@ def test_the_head_node_asks_itself_and_a_second_run_restarts_nothing(host: Shell
     assert not [call for call in services(host) if "restart" in call or "reload" in call]
 
 
-def test_other_rules_are_read_anew_without_an_end_of_what_collects_and_another_port_with_one(host: Shell) -> None:
+def test_prometheus_reloads_for_rules_and_restarts_for_a_port(host: Shell) -> None:
     services(host)
     assert "systemctl reload tailrack-prometheus.service" in services(host, MONITORING_RULES="groups: []")
     services(host)
@@ -127,7 +127,7 @@ def test_a_run_that_was_cut_off_after_it_wrote_a_file_is_made_up_for_by_the_next
     ]
 
 
-def test_one_that_is_up_and_does_not_answer_is_started_anew(host: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_step_restarts_a_daemon_that_does_not_answer(host: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     services(host)
     replies = iter([False])
     monkeypatch.setattr(daemons, "answers", lambda daemon: next(replies, True))
@@ -148,7 +148,7 @@ def failure(host: Shell) -> str:
     return done.stderr
 
 
-def test_one_that_does_not_answer_is_told_with_its_own_last_words(host: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_silent_daemon_contains_its_last_lines(host: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     # Of the unit, systemd's words would be the last.
     own = "_SYSTEMD_UNIT=tailrack-node-exporter.service"
     host.stub("journalctl", f'if [ "$1" = {own} ]; then echo no such flag; else echo exit-code; fi')
@@ -159,7 +159,7 @@ def test_one_that_does_not_answer_is_told_with_its_own_last_words(host: Shell, m
     "wrong",
     ['ts=1 level=error err="opening storage failed: corrupted block 01ABC"', "fatal error: fault", "panic: no room"],
 )
-def test_of_what_it_said_last_what_is_wrong_is_told_and_no_address_in_memory(
+def test_the_error_contains_the_fault_of_a_daemon_and_no_stack_trace(
     host: Shell, monkeypatch: pytest.MonkeyPatch, wrong: str
 ) -> None:
     trace = "goroutine 1 [running]:\nmain.main()\n\tmain.go:613 +0x6a93"
@@ -168,7 +168,7 @@ def test_of_what_it_said_last_what_is_wrong_is_told_and_no_address_in_memory(
 
 
 @pytest.mark.parametrize("place", ["/var/lib/private", "/var/lib"])
-def test_a_full_disk_is_told_where_the_daemon_does_not(
+def test_the_error_names_a_full_disk_if_the_daemon_does_not(
     host: Shell, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     folder = f"{place}/tailrack-node-exporter"
@@ -218,7 +218,7 @@ def test_a_member_is_a_target_until_it_leaves(host: Shell) -> None:
     assert not target.exists()
 
 
-def test_a_node_has_its_exporter_and_figures_and_loses_them_where_nobody_asks_any_more(host: Shell) -> None:
+def test_a_node_has_an_exporter_only_while_monitoring_is_on(host: Shell) -> None:
     done = host.step(compose([Role("exporters")], ["node_services"]), {**header(), **A1})
     assert done.returncode == 0, done.stderr
     assert host.path("/etc/tailrack/node-exporter").read_text() == "ADDRESS=100.64.0.3\nPORT=9100\n"
@@ -230,7 +230,7 @@ def test_a_node_has_its_exporter_and_figures_and_loses_them_where_nobody_asks_an
         assert not host.path(path).exists(), path
 
 
-def test_switched_off_what_was_collected_stays_and_where_the_cluster_leaves_it_goes(host: Shell) -> None:
+def test_turning_monitoring_off_keeps_its_data_and_leaving_removes_it(host: Shell) -> None:
     services(host)
     host.write("/var/lib/private/tailrack-prometheus/wal", "figures")
     ended = services(host, MONITORING_ENABLED=False)

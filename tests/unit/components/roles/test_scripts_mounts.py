@@ -218,7 +218,7 @@ def test_a_folder_is_read_too_and_root_may_be_refused(node: Shell, error: str, p
         ("mktemp: failed: Permission denied", ""),
     ],
 )
-def test_a_write_as_a_user_finds_what_the_mount_does_not_show(node: Shell, error: str, problem: str) -> None:
+def test_a_write_as_a_user_detects_hidden_mount_problems(node: Shell, error: str, problem: str) -> None:
     node.stub("mktemp", f"echo '{error}' >&2; exit 1")
     with node.here():
         found = probe.write_problem(wanted("data"), "ada")
@@ -337,7 +337,7 @@ def test_a_mount_that_jobs_use_stays_until_they_end(with_data: Shell) -> None:
     assert not with_data.path("/usr/local/sbin/tailrack-mounts").exists()
 
 
-def test_a_mount_whose_server_hangs_is_taken_away_lazily(with_data: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_step_detaches_a_hanging_mount_lazily(with_data: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(units, "answers", lambda path: False)
     unmounts_when_stopped(with_data, busy=True)
     compute(with_data)

@@ -144,7 +144,7 @@ def test_every_machine_that_the_head_node_keeps_has_its_line(program: Any, shell
     )
 
 
-def test_a_name_that_is_in_the_file_already_means_what_it_meant(program: Any, shell: Shell) -> None:
+def test_an_existing_name_in_the_hosts_file_keeps_its_address(program: Any, shell: Shell) -> None:
     shell.write(LIST, "100.64.0.11 b1\n100.64.0.12 b2\n100.64.0.13 b3\n")
     owners = "127.0.0.1 localhost\n10.0.0.8   B1  nas # the rack's\nfd00::8 b2.lan b2\n# 10.0.0.9 b3\n"
     once = program(owners)
@@ -152,7 +152,7 @@ def test_a_name_that_is_in_the_file_already_means_what_it_meant(program: Any, sh
     assert program(once) == once
 
 
-def test_no_machine_is_called_what_a_machine_calls_itself_in_the_tailnet(program: Any, shell: Shell) -> None:
+def test_names_never_come_from_the_tailnet_names_of_machines(program: Any, shell: Shell) -> None:
     """Whatever tailscaled tells of others: it is asked for nothing but the machine's own address."""
     shell.write(LIST, "100.64.0.11 b1\n")
     program("127.0.0.1 localhost\n")
@@ -160,7 +160,7 @@ def test_no_machine_is_called_what_a_machine_calls_itself_in_the_tailnet(program
     assert set(asked) == {"tailscale ip -4"}
 
 
-def test_the_machines_own_name_and_address_are_nobody_elses(program: Any, shell: Shell) -> None:
+def test_no_other_node_gets_the_name_or_address_of_the_machine(program: Any, shell: Shell) -> None:
     shell.write(LIST, f"100.64.0.66 a1\n{ADDRESS} b7\n")
     assert program("127.0.0.1 localhost\n") == f"{ADDRESS} a1 # tailrack\n127.0.0.1 localhost\n"
 
@@ -183,7 +183,7 @@ def test_a_machine_that_the_head_node_has_forgotten_has_no_line_any_more(program
         "100.64.0.4 head",
     ],
 )  # fmt: skip
-def test_a_node_takes_from_what_is_published_what_can_be_a_member_and_nothing_else(
+def test_a_node_reads_only_valid_members_from_the_published_list(
     following: Callable[[], str], shell: Shell, line: str
 ) -> None:
     shell.write(SHARE, f"100.64.0.1 head\n{line}\n100.127.255.255 b9\n")
@@ -204,9 +204,7 @@ def test_while_the_share_is_away_the_names_that_were_read_last_hold(
     assert "100.64.0.11 b1 # tailrack" in following()
 
 
-def test_names_follow_what_the_head_node_publishes_when_tailscaled_tells_of_a_change(
-    following: Callable[[], str], shell: Shell
-) -> None:
+def test_names_follow_the_published_list_after_a_tailscaled_message(following: Callable[[], str], shell: Shell) -> None:
     """The head node keeps another machine while the program listens; then tailscaled ends, and so does the program."""
     shell.write(SHARE, "100.64.0.1 head\n")
     shell.write("later", "100.64.0.1 head\n100.64.0.11 b1\n")
@@ -252,7 +250,7 @@ def _talk(shell: Shell, times: int, meanwhile: str = "") -> None:
     )
 
 
-def test_what_tailscaled_tells_that_changes_no_name_has_nothing_written(
+def test_a_tailscaled_message_without_a_name_change_writes_no_files(
     following: Callable[[], str], shell: Shell, talk: Callable[..., None]
 ) -> None:
     shell.write(SHARE, "100.64.0.1 head\nno member\n")
@@ -282,7 +280,7 @@ def test_a_message_costs_little_however_many_machines_it_tells_of(
         ("echo cloud >{root}/etc/hostname", f"{ADDRESS} a1 # tailrack\n"),
     ],
 )
-def test_names_follow_another_address_and_whoever_wrote_these_files(
+def test_names_follow_a_changed_address_and_foreign_edits_of_the_files(
     following: Callable[[], str], shell: Shell, talk: Callable[..., None], meanwhile: str, then: str
 ) -> None:
     talk(4, f'[ "$number" -ne 2 ] || {meanwhile.format(root=shell.root)}')
@@ -290,9 +288,7 @@ def test_names_follow_another_address_and_whoever_wrote_these_files(
     assert shell.path("/etc/hostname").read_text() == "a1\n"
 
 
-def test_names_follow_within_seconds_where_tailscaled_told_of_a_machine_before_the_head_node_kept_it(
-    following: Callable[[], str], shell: Shell
-) -> None:
+def test_names_follow_soon_after_an_early_tailscaled_message(following: Callable[[], str], shell: Shell) -> None:
     shell.write(SHARE, "100.64.0.1 head\n")
     shell.write("later", "100.64.0.1 head\n100.64.0.11 b1\n")
     hosts = shell.path("/etc/hosts")
@@ -308,7 +304,7 @@ def test_names_follow_within_seconds_where_tailscaled_told_of_a_machine_before_t
     assert " b1 # tailrack\n" in following()
 
 
-def test_a_pools_nodes_need_nothing_of_the_cluster_to_know_names_but_where_the_share_is() -> None:
+def test_pool_nodes_need_only_the_share_path_for_names() -> None:
     assert not [name for name in NAMES.reads if name.startswith("NAMES_")]
     assert NAMES.reads >= {"NFS_EXPORTS_MOUNT"}
 
@@ -345,7 +341,7 @@ def test_the_head_node_publishes_the_names_and_addresses_of_its_members_as_they_
     assert " b1 " not in shell.path("/etc/hosts").read_text()
 
 
-def test_a_head_node_whose_share_is_not_there_yet_knows_names_all_the_same(machine: Shell) -> None:
+def test_a_head_node_without_its_share_still_writes_names(machine: Shell) -> None:
     known = {**header(machine), "NFS_EXPORTS_PATH": "/var/none", **KEEP}
     assert machine.step(script_of("names", "machine", "head"), known).returncode == 0
     assert machine.path(LIST).read_text() == f"{ADDRESS} a1\n"
@@ -368,7 +364,7 @@ def test_the_host_name_is_the_nodes_and_is_set_again_when_somebody_set_it_back(p
 
 
 @pytest.mark.parametrize("cloud", [True, False])
-def test_cloud_init_is_told_to_keep_the_host_name_where_it_is_installed(machine: Shell, cloud: bool) -> None:
+def test_the_step_makes_an_installed_cloud_init_keep_the_host_name(machine: Shell, cloud: bool) -> None:
     if cloud:
         machine.path("/etc/cloud").mkdir()
     assert install(machine).returncode == 0
@@ -412,7 +408,7 @@ def test_a_machine_that_leaves_is_called_as_before_and_has_no_name_of_the_cluste
         ),
     ],
 )
-def test_a_machine_that_had_its_name_before_has_its_file_of_names_again_or_what_its_owner_made_of_it(
+def test_leaving_restores_the_hosts_file_and_keeps_edits_of_the_owner(
     program: Any, shell: Shell, added: str, left: str
 ) -> None:
     shell.write("var/lib/tailrack/host-name-before", "a1\n")

@@ -73,7 +73,7 @@ def export(shell: Shell, member: str, address: str) -> None:
     shell.write(f"etc/exports.d/tailrack-{member}.exports", f"/export/shared {address}/32(rw,sync,root_squash)\n")
 
 
-def test_without_members_the_share_is_open_to_nobody(shell: Shell) -> None:
+def test_a_share_without_members_is_closed(shell: Shell) -> None:
     text = configuration(shell)
     assert "CLIENT" not in text
     assert "Access_Type = NONE" in text
@@ -103,7 +103,7 @@ def test_exports_of_others_and_half_written_files_are_left_out(shell: Shell) -> 
     assert re.findall(r"Clients = (\S+);", configuration(shell)) == ["100.64.0.7"]
 
 
-def test_a_changed_member_is_told_to_a_running_server_without_a_restart(shell: Shell) -> None:
+def test_a_running_server_learns_a_changed_member_without_a_restart(shell: Shell) -> None:
     export(shell, "b1", "100.64.0.7")
     apply_exports(shell, kernel=False)
     export(shell, "b2", "100.64.0.8")
@@ -155,7 +155,7 @@ def test_a_server_that_is_killed_is_started_again(shell: Shell) -> None:
     assert shell.calls.index("systemctl daemon-reload") < shell.calls.index(f"{ENABLE} nfs-ganesha.service")
 
 
-def test_the_kernels_server_is_told_with_exportfs_and_serves_version_4_only(shell: Shell) -> None:
+def test_exportfs_updates_the_kernel_server_which_serves_only_version_4(shell: Shell) -> None:
     shell.stub("exportfs")
     shell.stub("ss")
     apply_exports(shell, kernel=True)
@@ -177,7 +177,7 @@ LISTENS = 'tcp LISTEN 0 4096 0.0.0.0:{} 0.0.0.0:* users:(("rpc.mountd",pid=268,f
 
 
 @pytest.mark.parametrize(("port", "fine"), [(20048, True), (37591, False), (120048, False)])
-def test_a_mountd_that_listens_where_no_rule_is_stops_the_step_and_says_where_to_look(
+def test_a_mountd_on_an_open_port_stops_the_step_with_a_remedy(
     shell: Shell, port: int, fine: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shell.stub("exportfs")
@@ -277,7 +277,7 @@ def test_a_slow_mount_has_as_long_as_the_step_waits_and_longer_than_mount_itself
     assert int(unit(node)["TimeoutSec"]) == node_phase.SHARE_WAIT
 
 
-def test_a_share_that_never_mounts_ends_the_step_with_what_systemd_says(node: Shell) -> None:
+def test_a_failing_mount_stops_the_step_with_the_message_of_systemd(node: Shell) -> None:
     node.hurry()
     node.stub("stat", "exit 1")
     node.stub("systemctl", "case $* in *Result*) echo timeout ;; esac")
@@ -287,7 +287,7 @@ def test_a_share_that_never_mounts_ends_the_step_with_what_systemd_says(node: Sh
     assert "systemd says: timeout" in done.stderr
 
 
-def test_a_mount_point_whose_server_is_gone_is_left_as_it_is(node: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_step_leaves_a_mount_point_of_a_lost_server_unchanged(node: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(_path: str) -> int:
         raise OSError(errno.ESTALE, "Stale file handle")
 
@@ -320,9 +320,7 @@ def test_a_share_in_use_keeps_its_mount_unless_its_server_is_another_one(node: S
 
 
 @pytest.mark.parametrize(("restored", "stale"), [("", True), ("monday", False), ("monday", True)])
-def test_a_share_whose_server_was_restored_elsewhere_is_mounted_again_if_its_handles_are_lost(
-    node: Shell, restored: str, stale: bool
-) -> None:
+def test_the_step_remounts_a_restored_share_with_stale_handles(node: Shell, restored: str, stale: bool) -> None:
     (node.root / "shared/home").mkdir(parents=True)
     mounted(node, AUTOMOUNT, f"0:41 / /shared nfs4 {HEAD}:/export/shared rw")
     if stale:
@@ -351,9 +349,7 @@ def shown(*states: str) -> str:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_who_was_masked_stays_so_who_ran_runs_and_who_was_not_there_does_not_start_by_itself(
-    shell: Shell, times: int
-) -> None:
+def test_leaving_restores_the_earlier_state_of_each_nfs_unit(shell: Shell, times: int) -> None:
     shell.stub("systemctl", shown("enabled", "", "masked", "static", ""))
     for _ in range(times):
         succeed(shell, "machine")
@@ -389,9 +385,7 @@ def test_who_was_masked_stays_so_who_ran_runs_and_who_was_not_there_does_not_sta
 
 @pytest.mark.parametrize("masked", [False, True], ids=["first step", "the one before was cut off after the masks"])
 @pytest.mark.parametrize("known", ["loaded", "masked"])
-def test_systemd_knows_of_masks_before_the_server_brings_up_what_it_wants(
-    shell: Shell, masked: bool, known: str
-) -> None:
+def test_systemd_reads_masks_before_the_server_starts_its_dependencies(shell: Shell, masked: bool, known: str) -> None:
     units = shell.path("/etc/systemd/system")
     units.mkdir(parents=True)
     for unit in MASKED if masked else ():
@@ -415,7 +409,7 @@ def test_systemd_knows_of_masks_before_the_server_brings_up_what_it_wants(
     assert told == ["systemctl daemon-reload", "systemctl restart nfs-server"]
 
 
-def test_masks_are_told_to_systemd_at_the_end_of_a_step_that_starts_no_server(shell: Shell) -> None:
+def test_a_step_without_a_server_reloads_systemd_masks_at_its_end(shell: Shell) -> None:
     shell.stub("systemctl", '[ "$3" != LoadState ] || echo loaded')
     for _ in range(2):
         succeed(shell, "machine")
@@ -443,7 +437,7 @@ def test_a_head_node_that_has_booted_since_leaves_no_mount_of_the_share(shell: S
     assert [call for call in shell.calls if call.startswith("umount")] == ["umount -l /shared"] * 2
 
 
-def test_what_came_up_with_the_kernels_server_goes_with_it_and_what_ran_before_stays(shell: Shell) -> None:
+def test_leaving_stops_only_units_that_the_kernel_server_started(shell: Shell) -> None:
     shell.stub("systemctl")
     shell.write("etc/nfs.conf.d/tailrack.conf", "")
     noted = ("nfs-server disabled inactive", "nfsdcld.service not-found inactive", "run-rpc_pipefs.mount static active")
@@ -513,7 +507,7 @@ SERVED, MOUNTED = [111, 2049, 20048], [111]
         ("etc/systemd/system/shared.mount", "[Unit]\nDescription=The cluster's share\n[Mount]\nType=nfs4\n", []),
     ],
 )
-def test_ports_that_others_need_are_found_by_what_is_configured_and_not_by_what_is_mounted_this_second(
+def test_the_configuration_decides_which_nfs_ports_other_programs_need(
     machine: Shell, path: str, text: str, ports: list[int]
 ) -> None:
     assert found(machine) == []
@@ -536,7 +530,7 @@ def test_a_daemon_that_needs_rpcbind_is_found(machine: Shell, name: str, ports: 
     assert found(machine) == ports
 
 
-def test_what_others_need_is_not_masked_and_unmasked_where_it_was(machine: Shell) -> None:
+def test_the_step_unmasks_units_that_other_programs_need(machine: Shell) -> None:
     machine.stub("systemctl", shown("enabled", "", "masked", "static", ""))
     succeed(machine, "machine")
     before = len(machine.calls)
@@ -554,7 +548,7 @@ def in_the_way(machine: Shell) -> str:
     return str(conflict)
 
 
-def test_a_machine_whose_place_for_the_share_is_taken_is_refused_before_anything_is_changed(machine: Shell) -> None:
+def test_the_check_rejects_a_machine_with_files_at_the_mount_point(machine: Shell) -> None:
     share = machine.root / "shared"
     assert in_the_way(machine) == ""
     share.mkdir()

@@ -102,7 +102,7 @@ def tried(shell: Shell) -> list[str]:
     return path.read_text(encoding="utf-8").split() if path.exists() else []
 
 
-def test_users_of_the_cluster_need_a_job_and_nobody_else_is_asked(node: Shell) -> None:
+def test_only_users_of_the_cluster_need_a_job_to_log_in(node: Shell) -> None:
     done = step(node)
     assert done.returncode == 0, done.stderr
     assert stack(node) == WITH_JOBS
@@ -177,9 +177,7 @@ def test_before_openssh_9_8_the_program_has_the_stacks_name(node: Shell) -> None
 
 
 @pytest.mark.parametrize("off", [{"NODE_CONFINED": False}, {"PAM_SLURM_ADOPT_WANTED": False}])
-def test_without_cgroups_or_turned_off_nobody_is_asked_and_what_was_there_goes(
-    node: Shell, off: dict[str, Value]
-) -> None:
+def test_a_node_without_cgroups_or_with_the_option_off_restores_pam(node: Shell, off: dict[str, Value]) -> None:
     assert step(node, **off).returncode == 0
     assert (stack(node), tried(node)) == (DEBIANS, [])
     step(node)
@@ -206,7 +204,7 @@ def test_a_stack_that_cannot_be_undone_keeps_the_files_that_it_needs(node: Shell
     assert node.path("/etc/pam.d/tailrack-jobs").exists()
 
 
-def test_leaving_undoes_it_and_keeps_what_others_wrote_meanwhile(node: Shell) -> None:
+def test_leaving_restores_pam_and_keeps_later_edits(node: Shell) -> None:
     step(node)
     more = "session optional pam_other.so\n"
     node.path(SSHD).write_text(stack(node) + more)

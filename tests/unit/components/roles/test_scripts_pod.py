@@ -201,7 +201,7 @@ def test_a_service_that_does_not_start_is_named_with_its_log(shell: Shell) -> No
     assert "tail /var/log/tailrack/slurmd/current" in caught.value.remedy
 
 
-def test_where_systemd_runs_the_same_functions_use_units(shell: Shell) -> None:
+def test_the_service_functions_use_units_under_systemd(shell: Shell) -> None:
     shell.stub("systemctl")
     with shell.here():
         services.restart("munge")
@@ -313,7 +313,7 @@ def test_a_users_own_library_stays_beside_it(shell: Shell) -> None:
     assert prolog(shell, LD_PRELOAD="/home/mine.so") == ["export LD_PRELOAD=/lib/tailnet.so:/home/mine.so"]
 
 
-def test_what_another_node_has_set_for_its_network_is_unset_and_what_the_user_set_stays(shell: Shell) -> None:
+def test_the_prolog_unsets_values_of_another_node_and_keeps_user_values(shell: Shell) -> None:
     given = {"TAILRACK_DEFAULTS": "GLOO_SOCKET_IFNAME=tailscale0 NCCL_NET=Socket", "GLOO_SOCKET_IFNAME": "tailscale0"}
     printed = prolog(shell, **given, NCCL_NET="IB")
     assert "unset GLOO_SOCKET_IFNAME" in printed

@@ -234,7 +234,7 @@ def test_a_node_that_is_to_be_kept_is_kept(shell: Shell, forget: Run) -> None:
     assert is_there(shell)
 
 
-def test_while_slurmctld_does_not_answer_nobody_is_forgotten(shell: Shell, forget: Run) -> None:
+def test_a_pool_forgets_no_node_while_slurmctld_does_not_answer(shell: Shell, forget: Run) -> None:
     silent_since(shell, 6)
     forget("IDLE", online=True)
     silent_since(shell, 6)

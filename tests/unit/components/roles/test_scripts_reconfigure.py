@@ -118,7 +118,7 @@ def placed(shell: Shell) -> list[str]:
     return (shell.root / "placed").read_text().split()
 
 
-def test_a_head_node_that_computes_waits_for_nobody_to_come_before_it_has_its_place(shell: Shell, place: Place) -> None:
+def test_a_computing_head_node_does_not_wait_if_no_node_arrives(shell: Shell, place: Place) -> None:
     member(shell, "head")
     registers(shell, "head")
     assert place("head") >= 2
@@ -128,7 +128,7 @@ def test_a_head_node_that_computes_waits_for_nobody_to_come_before_it_has_its_pl
 
 
 @pytest.mark.parametrize("where", ["on the share", "on the head node"])
-def test_nobody_is_waited_for_where_slurmctld_knows_all_who_have_come(shell: Shell, place: Place, where: str) -> None:
+def test_a_node_does_not_wait_if_slurmctld_knows_all_arrived_nodes(shell: Shell, place: Place, where: str) -> None:
     for node in ("n1", "n2"):
         member(shell, node)
     if where == "on the share":
@@ -143,7 +143,9 @@ def test_nobody_is_waited_for_where_slurmctld_knows_all_who_have_come(shell: She
 
 
 @pytest.mark.parametrize("listed", [("n1", "n2"), None], ids=["one is on its way", "the list is not there"])
-def test_who_may_be_on_the_way_is_waited_for(shell: Shell, place: Place, listed: tuple[str, ...] | None) -> None:
+def test_a_node_waits_for_nodes_that_may_still_arrive(
+    shell: Shell, place: Place, listed: tuple[str, ...] | None
+) -> None:
     member(shell, "n1")
     registers(shell, "n1")
     if listed:
@@ -165,7 +167,7 @@ def test_a_node_that_comes_ends_the_wait_for_it(shell: Shell, place: Place) -> N
 
 
 @pytest.mark.parametrize("count", [1, 8, 32])
-def test_slurmctld_reads_its_files_once_for_a_new_kind_of_node_and_once_for_all_who_come(
+def test_slurmctld_reads_its_files_once_per_node_kind_and_arrival_group(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     for limit in ("WAIT", "LIMIT"):
@@ -199,7 +201,7 @@ def test_the_33rd_node_has_its_place_as_soon_as_the_third(shell: Shell, place: P
     assert took[3] == took[33]
 
 
-def test_who_comes_while_the_first_waits_for_others_is_placed_by_the_same_call(shell: Shell, place: Place) -> None:
+def test_one_call_registers_nodes_that_arrive_while_the_first_waits(shell: Shell, place: Place) -> None:
     nodes = [f"n{number}" for number in range(1, 7)]
     for node in nodes:
         member(shell, node)
@@ -258,7 +260,7 @@ def test_a_node_that_slurmctld_does_not_place_ends_with_an_error(shell: Shell, p
     assert calls(shell) <= 10
 
 
-def test_all_who_leave_together_are_out_of_the_files_by_one_call(shell: Shell) -> None:
+def test_one_call_removes_all_nodes_that_leave_together(shell: Shell) -> None:
     nodes = [f"n{number}" for number in range(1, 9)]
     for node in nodes:
         member(shell, node)
@@ -277,7 +279,7 @@ def test_all_who_leave_together_are_out_of_the_files_by_one_call(shell: Shell) -
     assert calls(shell) == before + 1
 
 
-def test_a_node_whose_lines_slurmctld_rejects_leaves_no_trace_and_the_next_node_registers(shell: Shell) -> None:
+def test_a_rejected_node_leaves_no_trace_and_the_next_node_registers(shell: Shell) -> None:
     member(shell, "n1")
     folders = (f"{SLURM}/nodes", f"{SLURM}/taken", "/etc/slurm")
 

@@ -84,7 +84,7 @@ def names(node: Shell) -> list[str]:
     return sorted(".".join(path.name.split(".")[:2]) for path in folder(node).iterdir())
 
 
-def test_a_job_has_a_folder_of_its_own_that_nobody_else_can_read(node: Shell) -> None:
+def test_a_job_has_a_folder_that_only_its_user_can_read(node: Shell) -> None:
     compute(node)
     begin(node, "7")
     own = folder(node) / "7"
@@ -92,7 +92,7 @@ def test_a_job_has_a_folder_of_its_own_that_nobody_else_can_read(node: Shell) ->
     assert f"chown -h 6001:7001 {own}" in node.calls
 
 
-def test_where_the_config_names_no_folder_there_is_none_and_no_file_of_it(node: Shell) -> None:
+def test_a_config_without_a_scratch_folder_creates_no_files(node: Shell) -> None:
     compute(node, "")
     assert script(node, "prolog").returncode == 0
     assert script(node, "epilog").returncode == 0
@@ -118,7 +118,7 @@ def test_after_a_job_its_folder_alone_is_removed_as_its_owner(node: Shell, by: s
 
 
 @pytest.mark.parametrize("by", ["epilog", "step"])
-def test_what_is_removed_is_all_that_is_in_it_folders_that_cannot_be_written_too(node: Shell, by: str) -> None:
+def test_the_epilog_removes_read_only_folders_and_follows_no_links(node: Shell, by: str) -> None:
     compute(node)
     begin(node, "7")
     inner = folder(node) / "7" / "data" / "locked"
@@ -136,7 +136,7 @@ def test_what_is_removed_is_all_that_is_in_it_folders_that_cannot_be_written_too
     assert outside.exists()
 
 
-def test_a_job_that_begins_again_finds_its_folder_empty_and_what_a_restart_left_goes(node: Shell) -> None:
+def test_a_requeued_job_gets_an_empty_folder_and_old_folders_go(node: Shell) -> None:
     compute(node)
     begin(node, "7")
     (folder(node) / "7" / "file").write_text("old")
@@ -146,7 +146,7 @@ def test_a_job_that_begins_again_finds_its_folder_empty_and_what_a_restart_left_
     assert list((folder(node) / "7").iterdir()) == []
 
 
-def test_a_disk_that_takes_no_folder_drains_the_node_with_what_to_do(node: Shell) -> None:
+def test_an_unwritable_disk_drains_the_node_with_a_remedy(node: Shell) -> None:
     compute(node)
     folder(node).rmdir()
     done = script(node, "prolog")
@@ -204,7 +204,7 @@ def test_a_sticky_folder_of_everybodys_will_do(node: Shell) -> None:
     assert folder(node).stat().st_mode & 0o7777 == 0o755
 
 
-def test_leaving_removes_what_was_made_and_nothing_that_was_there(node: Shell) -> None:
+def test_leaving_removes_scratch_folders_and_keeps_earlier_files(node: Shell) -> None:
     compute(node, "raid/jobs")
     (node.path("/raid/jobs/tailrack-jobs") / "5").mkdir()
     node.stub("systemd-run", 'for last; do :; done; rmdir "$last"')
@@ -300,7 +300,7 @@ def test_on_a_full_disk_newer_files_go_too_the_oldest_of_all_users_first(
     assert (newer.exists(), just_now.exists()) == (False, True)
 
 
-def test_the_cache_of_a_user_who_has_a_job_here_is_left_alone(node: Shell, cleaned: Callable[[int], None]) -> None:
+def test_the_cleanup_keeps_the_cache_of_a_user_with_a_job(node: Shell, cleaned: Callable[[int], None]) -> None:
     mine, other = cached(node, "old", 50), cached(node, "old", 50, "6002")
     node.write(f"{KNOWN}/7", "6001\n")
     cleaned(99)
@@ -323,7 +323,7 @@ def said_of(scratch: Any, **more: Any) -> str:
     return str(refused.value)
 
 
-def test_a_folder_of_the_config_is_refused_where_it_would_do_harm() -> None:
+def test_the_config_rejects_a_harmful_scratch_folder() -> None:
     assert parse({**LAB, "scratch": {"folder": "/raid"}}, base_dir=Path()).scratch == Scratch(folder="/raid")
     assert "may be a folder of the system" in said_of({"folder": "/etc"})
     assert "is not an absolute path" in said_of({"folder": "/raid/a b"})

@@ -121,21 +121,21 @@ def entries(machine: Shell) -> list[str]:
     return [line for line in (machine.root / "acl").read_text().splitlines() if line[:5] in {"user:", "mask:"}][1:]
 
 
-def test_who_is_no_user_of_the_cluster_is_kept_out_by_account_or_by_group(machine: Shell) -> None:
+def test_the_share_denies_access_to_accounts_and_groups_outside_the_cluster(machine: Shell) -> None:
     closed(machine)
     assert set(entries(machine)) == {"user:1500:---", "user:7001:---", "mask::r-x"}
     closed(machine)
     assert len([call for call in machine.calls if call.startswith("setfacl")]) == 1
 
 
-def test_who_becomes_a_user_is_let_in_and_who_was_one_is_not_kept_out(machine: Shell) -> None:
+def test_the_share_denies_no_new_or_former_user(machine: Shell) -> None:
     closed(machine)
     settings(machine, "1500 ")
     closed(machine)
     assert set(entries(machine)) == {"user:7001:---", "mask::r-x"}
 
 
-def test_what_the_owner_of_a_machine_lets_an_account_do_stays(machine: Shell) -> None:
+def test_the_share_keeps_the_access_entries_of_the_machine_owner(machine: Shell) -> None:
     own = "user:1500:r-x\n"
     (machine.root / "acl").write_text(f"user::rwx\n{own}group::r-x\nmask::r-x\nother::r-x\n")
     closed(machine)
@@ -158,7 +158,7 @@ def test_opening_leaves_no_entry_no_mount_and_no_flag_of_ours(machine: Shell) ->
     assert not machine.path("/var/lib/tailrack/share").exists()
 
 
-def test_a_file_system_without_lists_of_access_is_refused_with_what_to_do(machine: Shell) -> None:
+def test_the_share_rejects_a_file_system_without_acls_with_a_remedy(machine: Shell) -> None:
     machine.stub("setfacl", "echo 'setfacl: /export/share: Operation not supported' >&2; exit 1")
     done = machine.command("share", "close")
     assert done.returncode == 1

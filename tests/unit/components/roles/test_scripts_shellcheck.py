@@ -67,7 +67,7 @@ def test_a_step_that_is_undone_has_a_down(build: Build, lab_config: RawConfig) -
         assert json.loads(stack.plan_text(step.name))["calls"]["down"]
 
 
-def test_every_script_file_says_what_it_is() -> None:
+def test_every_script_starts_with_a_shebang_and_a_comment() -> None:
     for path in FILES:
         first, second, *_ = path.read_text(encoding="utf-8").splitlines()
         assert first == ("#!/bin/sh" if path.name == "start.sh" else "#!/bin/bash"), path.name

@@ -44,9 +44,7 @@ def test_a_unit_that_is_stopped_on_a_machine_that_goes_on_gives_nothing_back(she
     assert shell.calls == ["systemctl is-system-running"]
 
 
-def test_slurmd_is_gone_before_slurmctld_is_told_and_it_is_told_again_after_what_slurmd_had_answered(
-    shell: Shell, shut_down: Run
-) -> None:
+def test_the_shutdown_stops_slurmd_before_it_sets_the_node_down_twice(shell: Shell, shut_down: Run) -> None:
     done = shut_down()
     assert done.returncode == 0, done.stderr
     assert "jobs on it: 7 9" in done.stdout

@@ -9,7 +9,7 @@ from tests.unit.shell import Shell, role_header, script_of
 COMMAND = "/usr/local/bin/sll"
 
 
-def test_nothing_of_it_stays_where_the_cluster_leaves_and_nobody_elses_sll_goes(shell: Shell) -> None:
+def test_leaving_removes_only_the_sll_of_the_program(shell: Shell) -> None:
     shell.stub("systemctl")
     assert shell.step(script_of("sll", "services"), role_header("sll")).returncode == 0
     assert shell.path(COMMAND).stat().st_mode & 0o777 == 0o755

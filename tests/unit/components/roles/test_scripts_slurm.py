@@ -123,7 +123,7 @@ def test_slurmd_reads_this_machines_own_keys_again_when_they_change(
 @pytest.mark.parametrize(
     ("head", "here", "feature"), [(True, False, "unconfined"), (True, True, ""), (False, False, "")]
 )
-def test_a_node_that_does_not_confine_jobs_has_a_feature_where_others_do(
+def test_an_unconfined_node_has_a_feature_if_the_head_node_confines_jobs(
     shell: Shell, compute: Compute, controller: Callable[..., None], head: bool, here: bool, feature: str
 ) -> None:
     controller(IDLE)
@@ -155,7 +155,7 @@ def test_a_container_with_fewer_cpus_than_its_host_registers_its_own(
         ({"cpus": 1, "real_memory": 128000}, True),
     ],
 )
-def test_a_container_whose_limit_has_changed_registers_again(
+def test_a_container_with_a_changed_limit_registers_again(
     shell: Shell, compute: Compute, controller: Callable[..., None], size: dict[str, int], again: bool
 ) -> None:
     controller({**IDLE, **size})
@@ -182,7 +182,7 @@ def test_another_line_in_the_unit_starts_slurmd_again_and_touches_no_job(
     [{"features": ["site-rack"]}, {"gres": "gpu:h200:4"}, {"gres": ""}, {"specialized_memory": 0}],
     ids=["features", "fewer GPUs", "no GPUs", "memory"],
 )
-def test_what_a_node_registers_with_makes_it_register_anew_after_its_jobs(
+def test_a_changed_node_registers_again_after_its_jobs(
     shell: Shell, compute: Compute, controller: Callable[..., None], known: dict[str, Any]
 ) -> None:
     controller({**IDLE, **known})
@@ -223,7 +223,9 @@ def test_a_change_that_was_cut_off_after_slurmd_stopped_is_finished(
     assert calls[-2:] == ["scontrol delete nodename=a1", "systemctl restart --no-block slurmd"]
 
 
-def test_what_we_drained_is_given_work_again(shell: Shell, compute: Compute, controller: Callable[..., None]) -> None:
+def test_a_node_resumes_after_a_drain_of_the_program(
+    shell: Shell, compute: Compute, controller: Callable[..., None]
+) -> None:
     left = {"state": ["IDLE", "DRAIN"], "reason": "tailrack: leaves the cluster", "reason_set_by_user": "root"}
     controller({**IDLE, **left})
     assert compute().returncode == 0
@@ -266,7 +268,7 @@ def test_every_reason_that_a_role_drains_a_node_for_is_one_that_a_step_brings_ba
     assert {"tailrack: leaves the cluster", "tailrack: registers anew"} <= reasons
 
 
-def test_a_persons_drain_is_set_again_on_a_node_that_is_created_anew(
+def test_a_recreated_node_keeps_the_drain_of_a_person(
     shell: Shell, compute: Compute, controller: Callable[..., None]
 ) -> None:
     drained = {"state": ["IDLE", "DRAIN"], "reason": "the disk clicks", "reason_set_by_user": "root"}
@@ -276,7 +278,7 @@ def test_a_persons_drain_is_set_again_on_a_node_that_is_created_anew(
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_of_a_node_that_is_created_anew_its_own_drain_is_left_to_itself_and_a_persons_words_are_not(
+def test_a_recreated_node_restores_only_the_drain_of_a_person(
     shell: Shell, compute: Compute, controller: Callable[..., None], own: bool
 ) -> None:
     why = "health: disk: /x is full"
@@ -318,7 +320,7 @@ def test_slurms_own_drain_is_named_and_not_lifted(
     assert "scontrol update nodename=a1 state=resume" not in shell.calls
 
 
-def test_a_node_that_munge_refuses_for_its_clock_is_told_so(
+def test_a_node_that_munge_rejects_for_its_clock_gets_that_reason(
     shell: Shell, compute: Compute, controller: Callable[..., None]
 ) -> None:
     controller({**IDLE, "state": ["DOWN", "NOT_RESPONDING"]})
@@ -366,7 +368,7 @@ def test_at_boot_device_files_are_made_but_in_a_container(shell: Shell, containe
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_roce_ports_are_set_up_where_that_is_asked_for(shell: Shell, asked: bool) -> None:
+def test_the_step_sets_up_roce_ports_only_on_request(shell: Shell, asked: bool) -> None:
     header = {**role_header("gpu"), "NODE_GPU_COUNT": 0, "GPU_ROCE_APPLY": asked}
     assert shell.step(script_of("gpu", "compute"), header).returncode == 0
     assert ("systemctl restart tailrack-roce.service" in shell.calls) == asked
@@ -460,7 +462,7 @@ def test_a_node_that_slurm_calls_silent_makes_itself_known_and_one_without_an_an
     ],
     ids=["no process", "its process", "begun on another node", "no job"],
 )
-def test_a_node_says_what_it_has_once_where_slurm_has_a_job_running_that_has_no_process_for_two_looks(
+def test_a_node_registers_once_if_a_running_job_has_no_process(
     shell: Shell, running: str, processes: str, told: list[str]
 ) -> None:
     # Four looks in the time of 24 naps.

@@ -55,7 +55,7 @@ def test_files_stay_for_a_slurmctld_that_hangs_until_its_watchdog_has_started_it
     assert controller.path("/var/lib/tailrack/slurm/taken/slurm.conf").read_text(encoding="utf-8") == NEW
 
 
-def test_files_stay_where_the_watchdog_starts_slurmctld_again_while_it_is_asked(controller: Shell) -> None:
+def test_files_stay_if_the_watchdog_restarts_slurmctld_during_the_check(controller: Shell) -> None:
     again = f"{controller.root}/again"
     controller.stub("systemctl", f"[ $1 != show ] || {{ [ -e {again} ] && echo 2 || echo 1; }}")
     # Who asks waits until the new one answers.
@@ -73,7 +73,7 @@ def test_files_with_which_slurmctld_does_not_stay_are_taken_back(controller: She
     assert controller.path("/etc/slurm/slurm.conf").read_text(encoding="utf-8") == OLD
 
 
-def test_the_reason_is_told_that_slurmctld_gave_and_not_what_systemd_said_after_it(controller: Shell) -> None:
+def test_the_error_contains_the_reason_of_slurmctld_and_no_systemd_lines(controller: Shell) -> None:
     after = "\n".join(f"slurmctld.service: Consumed {second}s CPU time." for second in range(20))
     controller.write("said", f"slurmctld: fatal: failed to initialize sched plugin\n{after}\n")
     controller.stub("journalctl", f'[ "$1" = --sync ] || cat {controller.root}/said')
@@ -81,7 +81,7 @@ def test_the_reason_is_told_that_slurmctld_gave_and_not_what_systemd_said_after_
         assert errors(0) == ["slurmctld: fatal: failed to initialize sched plugin"]
 
 
-def test_the_last_lines_are_told_where_slurmctld_gave_no_reason(controller: Shell) -> None:
+def test_the_error_contains_the_last_lines_if_slurmctld_gives_no_reason(controller: Shell) -> None:
     controller.write("said", "one\ntwo\n")
     controller.stub("journalctl", f'[ "$1" = --sync ] || cat {controller.root}/said')
     with controller.here():

@@ -127,7 +127,7 @@ def node(shell: Shell, **more: Value) -> CompletedProcess[str]:
 # --- who has what from whom
 
 
-def test_a_node_of_the_head_nodes_kind_installs_what_the_head_node_built(machine: Shell) -> None:
+def test_a_node_installs_the_packages_that_a_similar_head_node_built(machine: Shell) -> None:
     published(machine, SHARE)
     apt(machine)
     done = node(machine)
@@ -137,7 +137,7 @@ def test_a_node_of_the_head_nodes_kind_installs_what_the_head_node_built(machine
 
 
 @pytest.mark.parametrize("spoilt", ["owner", "package", "sum"])
-def test_what_is_not_whole_or_not_roots_on_the_share_is_built_anew_and_not_installed(
+def test_the_step_builds_again_instead_of_installing_spoilt_packages(
     machine: Shell, monkeypatch: pytest.MonkeyPatch, spoilt: str
 ) -> None:
     published(machine, SHARE)
@@ -169,7 +169,7 @@ def test_a_node_of_another_kind_builds_its_own_once_and_leaves_the_share_alone(m
     assert sorted(path.name for path in machine.path("var/shared").rglob("*")) == before
 
 
-def test_how_far_the_compiler_is_counts_what_libraries_are_made_of_too(machine: Shell) -> None:
+def test_the_build_progress_counts_object_files_of_libraries(machine: Shell) -> None:
     for name in ("a.o", ".libs/b.o", "c.c"):
         machine.write(f"var/lib/tailrack/slurm-build/root/made/slurm/obj/{name}", "")
     with machine.here():
@@ -290,7 +290,7 @@ def test_a_list_that_lacks_a_package_is_refused_by_its_name(machine: Shell) -> N
     assert brought(machine) == []
 
 
-def test_a_distribution_that_nobody_built_for_is_refused_with_those_that_somebody_did(machine: Shell) -> None:
+def test_the_error_for_a_missing_build_names_the_available_distributions(machine: Shell) -> None:
     ready = listed(machine)
     apt(machine)
     assert head(machine, **ready).returncode == 0
@@ -305,7 +305,7 @@ def test_a_distribution_that_nobody_built_for_is_refused_with_those_that_somebod
     assert machine.path("installed").read_text() == before
 
 
-def test_a_machine_without_ready_packages_builds_where_the_source_is_known(machine: Shell) -> None:
+def test_a_machine_without_ready_packages_builds_from_a_known_source(machine: Shell) -> None:
     ready = listed(machine, ("ubuntu-24.04-arm64",))
     source = machine.write("srv/slurm.tar.gz", "source\n")
     digest = hashlib.sha256(b"source\n").hexdigest()
@@ -338,7 +338,7 @@ def test_the_distributions_packages_go_in_the_same_transaction_and_are_kept_away
     assert any(call.startswith("apt-mark hold") and "slurm-smd-slurmd" in call for call in machine.calls)
 
 
-def test_what_is_not_slurm_is_never_removed(machine: Shell) -> None:
+def test_the_step_never_removes_packages_outside_slurm(machine: Shell) -> None:
     published(machine, SHARE)
     machine.write("installed", DEBIANS)
     apt(machine, removes="slurmd slurm-client libslurm42t64 python3-pyslurm")
@@ -358,7 +358,7 @@ def test_a_second_run_changes_nothing(machine: Shell) -> None:
     assert not [call for call in machine.calls[before:] if call.startswith(("apt-get", "apt-mark", "systemctl"))]
 
 
-def test_daemons_run_again_where_the_transaction_fails(machine: Shell) -> None:
+def test_daemons_run_again_after_a_failed_transaction(machine: Shell) -> None:
     published(machine, SHARE)
     machine.write("installed", DEBIANS)
     apt(machine, removes="slurmd slurm-client libslurm42t64", status=100)
@@ -422,7 +422,7 @@ def test_a_later_phase_ends_the_turn_and_no_other_nodes(machine: Shell, holder: 
     assert not machine.path("run/tailrack-private/slurm-turn").exists()
 
 
-def test_a_node_without_a_slurmd_that_runs_waits_for_nobody(machine: Shell) -> None:
+def test_a_node_without_a_running_slurmd_takes_no_turn(machine: Shell) -> None:
     published(machine, SHARE)
     running_slurmd(machine)
     machine.stub("systemctl", "exit 3")
@@ -506,7 +506,7 @@ def test_too_little_room_for_the_packages_is_said_before_anything_ends(machine: 
     assert turns(machine) == []
 
 
-def test_what_a_release_needs_is_fetched_before_anything_ends(machine: Shell) -> None:
+def test_the_step_fetches_dependencies_before_it_stops_daemons(machine: Shell) -> None:
     published(machine, SHARE)
     running_slurmd(machine)
     apt(machine, fetched=100)
@@ -516,7 +516,7 @@ def test_what_a_release_needs_is_fetched_before_anything_ends(machine: Shell) ->
     assert turns(machine) == []
 
 
-def test_daemons_end_before_the_state_is_saved_and_run_again_where_it_cannot_be(machine: Shell) -> None:
+def test_daemons_stop_before_the_state_is_saved_and_restart_after_a_failure(machine: Shell) -> None:
     machine.stub("tar", "exit 2")
     machine.stub("systemctl", 'case "$*" in "is-active -q slurmdbd") exit 3 ;; esac')
     machine.write("var/lib/slurm/slurmctld/job_state", "jobs")
@@ -538,7 +538,7 @@ def test_a_turn_ends_with_the_step_that_fails(machine: Shell) -> None:
     assert turns(machine) == ["scontrol create", "systemctl stop", "install", "systemctl start", "scontrol delete"]
 
 
-def test_what_slurmctld_knows_is_saved_before_another_release_writes_it(machine: Shell) -> None:
+def test_the_step_saves_slurmctld_state_before_it_installs_another_release(machine: Shell) -> None:
     machine.stub("tar", "echo state")
     machine.write("var/lib/slurm/slurmctld/job_state", "jobs")
     published(machine, SHARE)
@@ -558,7 +558,7 @@ def test_a_state_that_is_cut_off_is_not_taken_for_saved(machine: Shell, monkeypa
     assert [path.name for path in machine.path("var/lib/tailrack/slurm").iterdir()] == []
 
 
-def test_who_leaves_gives_slurm_back_to_the_package_manager(machine: Shell) -> None:
+def test_leaving_returns_slurm_to_the_package_manager(machine: Shell) -> None:
     machine.write("etc/apt/preferences.d/tailrack-slurm", "x")
     machine.write("installed", "slurm-smd installed slurm-smd-slurmd\n")
     with machine.here():
@@ -761,7 +761,7 @@ def test_a_source_of_another_release_is_refused(machine: Shell) -> None:
         (False, PACKAGES[:-1], "the packaging made no slurm-smd-libpam-slurm-adopt; see above"),
     ],
 )
-def test_what_cannot_be_published_is_one_error_and_leaves_nothing(
+def test_a_failed_publication_gives_one_error_and_leaves_no_files(
     machine: Shell, full: bool, made: tuple[str, ...], said: str
 ) -> None:
     open_to_write = files.open_to_write
@@ -784,7 +784,7 @@ def compiled(shell: Shell, *packages: str) -> bool:
     return True
 
 
-def test_what_is_built_is_published_and_nothing_else_stays(machine: Shell) -> None:
+def test_the_build_publishes_its_packages_and_leaves_no_other_files(machine: Shell) -> None:
     assert built(machine, lambda: compiled(machine, *PACKAGES)) == ""
     assert left(machine) == [OWN]
 
@@ -800,7 +800,7 @@ def test_the_release_comes_before_slurm_and_pyxis_and_the_distributions_packages
         assert not {"slurm-client", "slurmd"} & {word for call in calls["up"] for word in call if isinstance(word, str)}
 
 
-def test_the_head_nodes_gate_asks_what_may_follow_what_and_a_nodes_does_not() -> None:
+def test_only_the_check_of_the_head_node_checks_upgrade_paths() -> None:
     assert "slurm_release/check_head" in called(compose(ROLES, CHECK).calls)
     assert "slurm_release/check_head" not in called(compose(ROLES, CHECK_OF_NODE).calls)
 

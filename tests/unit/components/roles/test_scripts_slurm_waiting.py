@@ -57,7 +57,7 @@ def test_a_step_that_was_cut_off_holds_the_same_nodes_again(controller: Shell) -
 
 
 @pytest.mark.parametrize("release", ["24.11.6", "25.05.3"])
-def test_a_release_whose_srun_reaches_older_nodes_holds_none(controller: Shell, release: str) -> None:
+def test_a_release_with_a_compatible_srun_holds_no_nodes(controller: Shell, release: str) -> None:
     assert hold(controller, release)
     assert held(controller) is None
 

@@ -43,14 +43,14 @@ def join(shell: Shell) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(("said", "port"), [("port 2222\nport 22\nusepam yes\n", 2222), ("", 22)])
-def test_a_machine_whose_sshd_does_not_run_says_its_port_all_the_same(shell: Shell, said: str, port: int) -> None:
+def test_a_machine_reports_its_ssh_port_while_sshd_is_stopped(shell: Shell, said: str, port: int) -> None:
     play_sshd(shell, said)
     done = join(shell)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"sshd_port": port, "host_key": public_key("host")}
 
 
-def test_a_step_that_found_nothing_to_tell_ends_there_and_says_what_is_missing(shell: Shell) -> None:
+def test_a_step_without_a_result_fails_and_names_the_missing_value(shell: Shell) -> None:
     with pytest.raises(Failure, match=r"^the step found no sshd_port on a1$"):
         Step("a1", "a1-join").result("sshd_port", None)
 
@@ -67,7 +67,7 @@ def let_ask(shell: Shell) -> str:
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_an_sshd_that_a_socket_starts_is_told_nothing_while_it_does_not_run(shell: Shell, running: bool) -> None:
+def test_the_step_restarts_a_socket_activated_sshd_only_while_it_runs(shell: Shell, running: bool) -> None:
     play_sshd(shell, HEARD, running)
     assert let_ask(shell) == ""
     assert ("systemctl restart ssh" in shell.calls) == running
@@ -85,7 +85,9 @@ def test_an_sshd_that_ends_while_it_is_asked_is_asked_again_in_its_folder(
     assert "Missing privilege separation directory" not in capsys.readouterr().err
 
 
-def test_what_sshd_says_of_a_bad_line_is_told_at_once(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_contains_the_message_of_sshd_about_a_bad_line(
+    shell: Shell, capsys: pytest.CaptureFixture[str]
+) -> None:
     shell.stub("sshd", 'echo "/etc/ssh/sshd_config line 3: Bad configuration option: Prot" >&2; exit 255')
     with shell.here(), pytest.raises(ProgramFailed):
         sshd.query("-t")
@@ -107,9 +109,7 @@ def test_what_sshd_says_of_a_bad_line_is_told_at_once(shell: Shell, capsys: pyte
         ("authorizedkeysfile .ssh/authorized_keys", "authorizedkeysfile .ssh/authorized_keys"),
     ],
 )
-def test_a_node_whose_sshd_would_not_hear_the_head_node_is_refused_with_the_line_that_says_so(
-    shell: Shell, said: str, wrong: str
-) -> None:
+def test_the_error_names_the_sshd_line_that_blocks_the_head_node(shell: Shell, said: str, wrong: str) -> None:
     key = said.split(" ")[0]
     play_sshd(shell, re.sub(rf"(?m)^{key} .*$", said, HEARD))
     reason = let_ask(shell)
@@ -131,7 +131,7 @@ def test_an_sshd_that_a_socket_has_started_ends_by_a_reload_and_is_started_again
     assert [call for call in shell.calls if call.endswith(" ssh") and "is-active" not in call] == told
 
 
-def test_a_certificate_that_comes_by_the_timer_is_shown_on_a_machine_whose_sshd_does_not_run(shell: Shell) -> None:
+def test_the_timer_installs_a_certificate_while_sshd_is_stopped(shell: Shell) -> None:
     play_sshd(shell, "")
     with shell.here():
         sshd.reload_valid()

@@ -305,7 +305,7 @@ def test_a_taken_name_is_refused_and_not_kept_under_another(
     assert not shell.path(MARK).exists()
 
 
-def test_a_member_that_somebody_gave_another_name_is_refused_and_stays_where_it_is(
+def test_the_step_rejects_a_renamed_member_and_leaves_it_in_the_tailnet(
     tailscale: Tailscale, shell: Shell, join: Callable[..., Result]
 ) -> None:
     shell.write(MARK, f"{URL} a1\n")
@@ -341,7 +341,7 @@ esac""",
 
 
 @pytest.mark.parametrize("phase", ["check", "join"])
-def test_an_adopted_machine_is_asked_for_what_the_cluster_needs_and_nothing_of_it_is_changed(
+def test_adopting_a_machine_checks_its_tailnet_settings_and_changes_none(
     tailscale: Tailscale, shell: Shell, request: pytest.FixtureRequest, phase: str
 ) -> None:
     tailscale.is_(member(AdvertiseTags=None, CorpDNS=True, RunSSH=True, Hostname=""), "Running", "a1")
@@ -361,7 +361,7 @@ def test_an_adopted_machine_is_asked_for_what_the_cluster_needs_and_nothing_of_i
     ],
 )
 @pytest.mark.parametrize("phase", ["check", "join"])
-def test_a_machine_that_cannot_be_adopted_is_refused_with_what_it_lacks(
+def test_the_check_names_the_missing_settings_of_an_adopted_machine(
     tailscale: Tailscale, request: pytest.FixtureRequest, phase: str, preferences: dict[str, Any], state: str,
     name: str, problem: str,
 ) -> None:  # fmt: skip
@@ -484,7 +484,7 @@ def test_a_node_is_gone_when_the_head_node_sees_it_no_more(shell: Shell, peers: 
         assert is_logged_out("100.64.0.7") == gone
 
 
-def test_a_tailscaled_that_does_not_answer_says_nothing_of_who_is_gone(shell: Shell) -> None:
+def test_a_silent_tailscaled_proves_no_machine_logged_out(shell: Shell) -> None:
     shell.stub("tailscale", "exit 1")
     with shell.here():
         assert not is_logged_out("100.64.0.7")
@@ -575,7 +575,7 @@ def test_a_tailscale_that_is_a_snap_is_refused_before_a_second_one_is_installed(
         ("eth0 inet 10.0.0.7/32", "100.127.255.1 dev eth0 onlink", "the gateway 100.127.255.1 at eth0"),
     ],
 )
-def test_a_provider_whose_network_has_a_tailnets_addresses_is_refused_and_not_joined_half_way(
+def test_the_check_rejects_a_provider_network_with_tailnet_addresses(
     tailscale: Tailscale, shell: Shell, check: Callable[..., Result], address: str, route: str, found: str
 ) -> None:
     shell.stub(
@@ -615,7 +615,7 @@ def test_a_tailscaled_behind_a_proxy_is_led_through_it_and_started_again_when_th
     assert (shell.path(DROP_IN).exists(), restarts()) == (False, 2)
 
 
-def test_what_a_step_fetches_it_fetches_by_the_proxy_that_the_machine_names(
+def test_a_step_fetches_through_the_proxy_of_the_machine(
     tailscale: Tailscale, shell: Shell, join: Callable[..., Result]
 ) -> None:
     shell.write("etc/environment", PROXY)
@@ -637,7 +637,7 @@ def test_what_a_step_fetches_it_fetches_by_the_proxy_that_the_machine_names(
         ("", "nameserver 100.100.2.136", "the DNS server 100.100.2.136"),
     ],
 )
-def test_a_machine_whose_routes_or_dns_servers_are_a_tailnets_is_refused_before_the_join(
+def test_the_check_rejects_tailnet_routes_or_dns_servers_before_the_join(
     tailscale: Tailscale, shell: Shell, check: Callable[..., Result], route: str, servers: str, found: str
 ) -> None:
     shell.stub("ip", f'case "$*" in *address*) ;; *) echo "{route}" ;; esac')

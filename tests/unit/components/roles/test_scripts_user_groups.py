@@ -73,7 +73,7 @@ def test_a_second_time_changes_nothing(machine: Shell) -> None:
     assert machine.calls == before
 
 
-def test_a_user_who_is_taken_out_leaves_the_group_and_other_accounts_of_the_machine_stay(machine: Shell) -> None:
+def test_a_removed_member_leaves_the_group_and_other_accounts_stay(machine: Shell) -> None:
     machine.write("/etc/group", "ada:x:6001:\nvision:x:7001:ops\n")
     run(machine, "machine", members="ada bob")
     assert row(machine) == "vision:x:7001:ops,ada,bob"
@@ -81,7 +81,7 @@ def test_a_user_who_is_taken_out_leaves_the_group_and_other_accounts_of_the_mach
     assert row(machine) == "vision:x:7001:ops,ada"
 
 
-def test_a_user_who_is_no_longer_in_the_config_leaves_the_group_too(machine: Shell) -> None:
+def test_a_user_outside_the_config_leaves_the_group(machine: Shell) -> None:
     run(machine, "machine", members="ada bob", users="ada 6001 6001; bob 6002 6002")
     run(machine, "machine", members="ada", users="ada 6001 6001")
     assert row(machine) == "vision:x:7001:ada"
@@ -145,7 +145,7 @@ def test_a_new_user_gets_no_files_of_a_former_group(machine: Shell, users: str, 
     assert message in run(machine, *CHECK, groups="", users=users, rc=1).stderr
 
 
-def test_each_group_has_a_folder_of_roots_whose_new_files_the_group_can_write(machine: Shell) -> None:
+def test_each_group_has_a_folder_with_group_writable_new_files(machine: Shell) -> None:
     done = run(machine, "head")
     assert json.loads(done.stdout) == {"left_groups": []}
     assert machine.path(FOLDER).stat().st_mode & 0o7777 == 0o2770

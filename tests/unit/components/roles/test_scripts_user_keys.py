@@ -162,7 +162,7 @@ def test_a_machine_that_leaves_has_neither_keys_nor_lines(node: Shell) -> None:
     assert not node.path(CONF).exists()
 
 
-def test_no_user_is_asked_about_where_none_has_a_key(node: Shell) -> None:
+def test_the_step_looks_up_no_user_if_none_has_a_key(node: Shell) -> None:
     with node.here():
         require_read([], "a1")
         assert not files.exists(FOLDER)

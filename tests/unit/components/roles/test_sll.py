@@ -52,7 +52,7 @@ def test_a_job_that_runs_is_shown_with_its_nodes_gpus_time_and_site_and_one_that
     assert summary(seen(WAITS, RUNS), NOW) == ["1 running, 1 waiting; 3 nodes, 1 out (b1); 16 of 20 GPUs in use"]
 
 
-def test_figures_of_gpus_are_shown_where_the_terminal_has_room_for_them() -> None:
+def test_sll_shows_gpu_figures_if_the_terminal_is_wide_enough() -> None:
     comment = "tailrack so far: gpus=16 gpu_hours=16.54 gpu_use=35% gpu_idle=20% gpu_memory=70.1GiB cost=41.35USD"
     rows = seen(replace(RUNS, admin_comment=comment), WAITS)["jobs"]
     whole = table(rows, NOW)
@@ -85,7 +85,7 @@ def test_jobs_that_have_ended_are_not_shown() -> None:
 @pytest.mark.parametrize(
     "name", ["\x1b[2J\x1b]0;owned\x07", "a\nb\rc", "\x9b31m", "\u202eevil", "\x1b[6n", "\ud800", "\x00", "x" * 100_000]
 )
-def test_what_users_write_cannot_reach_a_terminal(name: str) -> None:
+def test_control_characters_of_users_cannot_reach_a_terminal(name: str) -> None:
     hostile = Job(7, name, name, 6001, ("PENDING",), reason=name, nodes=name, features=name, resources=name)
     found = seen(hostile)
     for line in [*page(found, NOW, 40), *table(found["jobs"], NOW)]:
@@ -103,7 +103,7 @@ def test_gpus_are_counted_once(asked: str, gpus: int) -> None:
     assert gpus_of(asked) == gpus
 
 
-def test_a_sentence_that_announces_others_is_told_with_the_one_after_it() -> None:
+def test_sll_joins_an_introductory_sentence_with_the_next_one() -> None:
     assert brief(Why(("It waits.", "More."))) == "waits"
     assert brief(Why(("Out:", "  b1 (down): cut off", "  b2"))) == "Out: b1 (down): cut off"
 
@@ -118,7 +118,7 @@ def test_sites_are_read_in_the_forms_of_slurms_releases() -> None:
         read_sites("[]")
 
 
-def test_a_page_is_as_high_as_the_screen_and_says_what_is_not_on_it() -> None:
+def test_a_page_fits_the_screen_and_names_the_hidden_rows() -> None:
     many = seen(*(Job(number, "x", "ada", 6001, ("PENDING",), reason="Priority") for number in range(1, 101)))
     for height in (5, 10, 24, 50):
         assert len(page(many, NOW, height)) == height
@@ -128,7 +128,7 @@ def test_a_page_is_as_high_as_the_screen_and_says_what_is_not_on_it() -> None:
     assert "more" not in page(many, NOW, 200)[-1]
 
 
-def test_what_is_old_says_how_old_and_why() -> None:
+def test_an_old_view_shows_its_age_and_the_reason() -> None:
     assert len(summary({**seen(), "time": NOW - 5}, NOW)) == 1
     assert summary({**seen(), "time": NOW - 90}, NOW)[1] == "this view is 1:30 old: slurmctld answers late"
     assert summary({**seen(), "error": "slurmctld is gone"}, NOW)[1] == "this view is 0:00 old: slurmctld is gone"

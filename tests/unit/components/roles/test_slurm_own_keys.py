@@ -35,7 +35,7 @@ def own_lines(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("model", [SMALL, LARGE], ids=["without", "with"])
-def test_slurm_conf_includes_each_machines_file_where_machines_differ(shell: Shell, model: Model) -> None:
+def test_slurm_conf_includes_a_file_per_machine_if_machines_differ(shell: Shell, model: Model) -> None:
     files = mixed(shell, model)
     lines = files["slurm.conf"].splitlines()
     assert lines.count(INCLUDE) == 1
@@ -87,7 +87,7 @@ def test_keys_of_the_user_are_the_same_on_all_machines_and_in_no_own_file(shell:
 
 
 @pytest.mark.parametrize(("value", "expected"), [("Serial", "Serial,Contain"), ("serial,contain", "serial,contain")])
-def test_jobs_get_a_step_for_logins_where_only_some_nodes_have_cgroups(shell: Shell, value: str, expected: str) -> None:
+def test_jobs_get_a_login_step_if_only_some_nodes_have_cgroups(shell: Shell, value: str, expected: str) -> None:
     slurm: RawConfig = {"settings": {"prologflags": value}, "ssh_needs_job": False}
     text = mixed(shell, replace(SMALL, config={"slurm": slurm}))["slurm.conf"]
     assert [line for line in text.splitlines() if line.lower().startswith("prologflags")] == [f"prologflags={expected}"]

@@ -50,7 +50,7 @@ def test_an_outage_of_five_minutes_is_harmless() -> None:
     assert silence(SLURMD_TIMEOUT).harmless >= 300
 
 
-def test_what_was_measured_lies_between_the_bounds() -> None:
+def test_the_measured_silence_lies_between_the_bounds() -> None:
     # A killed machine, with SlurmdTimeout=600 (then ours).
     assert silence(600).harmless < 963 < silence(600).down
 

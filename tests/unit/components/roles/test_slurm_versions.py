@@ -60,7 +60,7 @@ def test_the_release_of_a_version(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "slurm 24.11", "24", "24.1.3", "24.115", "(none)", "v24.11"])
-def test_what_is_no_version_of_slurm_is_refused_and_quoted(text: str) -> None:
+def test_the_parser_rejects_and_quotes_an_invalid_slurm_version(text: str) -> None:
     with pytest.raises(ValueError, match="is not a Slurm version like") as refused:
         release(text)
     assert repr(text) in str(refused.value)

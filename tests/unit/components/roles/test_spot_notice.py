@@ -152,7 +152,7 @@ def azure_event(**changes: Any) -> str:
     ],
     ids=["preempt", "of another machine", "reboot", "none", "no list", "malformed"],
 )
-def test_azure_has_a_notice_where_an_event_takes_this_machine(fake: Fake, text: str, at: float | None) -> None:
+def test_azure_gives_a_notice_if_an_event_removes_this_machine(fake: Fake, text: str, at: float | None) -> None:
     fake.answer(NAME, "g1")
     fake.answer(EVENTS, text)
     assert Azure().read() == (None if at is None else Notice("Azure", at))
@@ -365,7 +365,7 @@ def job(**changes: Any) -> Job:
     return Job(12, "train", "ada", 6001, **fields)
 
 
-def test_a_user_is_told_which_notice_ended_or_requeued_a_job() -> None:
+def test_a_user_sees_which_notice_ended_or_requeued_a_job() -> None:
     ended = why_it_ended(job())
     assert ended.sentences == (f"It was ended because {CAUSE}, and it cannot be requeued.",)
     assert "without --no-requeue" in ended.next

@@ -41,7 +41,7 @@ def asked(*nodes: Node, jobs: list[Job] | None = None, book: Any = None, minutes
     return use(names, by_name, jobs or [], told, minutes=minutes, now=NOW, expand=node_names)
 
 
-def test_nodes_whose_last_job_ended_before_the_limit_are_unused() -> None:
+def test_nodes_without_a_job_since_the_limit_are_unused() -> None:
     assert asked(node("r1"), node("r2")) == Use(
         True, "all 2 nodes have been idle for at least 120 min; the limit is 30 min"
     )
@@ -55,7 +55,7 @@ def test_the_one_that_was_used_last_counts(idle_for: int, unused: bool) -> None:
     assert unused or found.why == f"r2 has been idle for {idle_for // 60} min; the limit is 30 min"
 
 
-def test_a_node_that_has_just_come_is_idle_since_then_whatever_slurm_says() -> None:
+def test_a_new_node_is_idle_since_its_arrival() -> None:
     stays = (Stay(NOW - 9000, NOW - 5000), Stay(NOW - 600, None))
     assert idle_since(node("r1", last_busy=0), stays) == NOW - 600
     # Another price is no other coming.
@@ -128,7 +128,7 @@ def test_a_node_that_left_the_cluster_is_idle_since_then_and_one_that_never_came
     assert unsure == Use(False, "r1: slurmctld does not know how long it has been idle")
 
 
-def test_nodes_are_read_with_what_they_did_last() -> None:
+def test_the_command_reads_nodes_with_their_last_busy_time() -> None:
     told = {"name": "r1", "state": ["IDLE"], "partitions": ["all", "rented"], "active_features": ["nvme"],
             "last_busy": {"set": True, "infinite": False, "number": NOW}}  # fmt: skip
     (found,) = read_nodes(json.dumps({"nodes": [told]}))
@@ -170,7 +170,7 @@ def ask(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
     return told
 
 
-def test_unused_nodes_are_taken_out_before_anybody_is_told_so(monkeypatch: Any, capsys: Any) -> None:
+def test_the_command_drains_unused_nodes_before_it_reports_them(monkeypatch: Any, capsys: Any) -> None:
     fake = Controller(monkeypatch)
     assert ask(capsys)["unused"] is True
     assert fake.calls == []
@@ -186,7 +186,7 @@ def test_a_job_that_begins_meanwhile_gives_them_back(monkeypatch: Any, capsys: A
     assert fake.calls == [DRAIN, BACK]
 
 
-def test_nodes_whose_controller_falls_silent_are_given_back(monkeypatch: Any, capsys: Any) -> None:
+def test_the_command_resumes_nodes_if_slurmctld_stops_answering(monkeypatch: Any, capsys: Any) -> None:
     fake = Controller(monkeypatch)
     fake.on_drain = lambda: fake.jobs.append({"no": "job"})
     assert main(["idle", "--take-out", "--minutes", "30", "r1"]) == 1

@@ -138,7 +138,7 @@ def test_a_driver_that_fails_and_a_file_that_was_cut_off_end_nothing(shell: Shel
     assert shell.command("gpu-use", "answer").stdout == json.dumps({"jobs": {"7": Use(gpus=1).__dict__}})
 
 
-def test_the_prolog_notes_a_jobs_gpus_where_they_are_sampled_and_the_epilog_forgets_them(shell: Shell) -> None:
+def test_the_prolog_records_sampled_gpus_and_the_epilog_removes_the_record(shell: Shell) -> None:
     assert script(shell, "prolog", "10-job", SLURM_JOB_GPUS="0,1").returncode == 0
     assert not shell.path(JOBS).exists()
     shell.write(SAMPLER, "").chmod(0o755)
@@ -293,7 +293,7 @@ def test_a_final_text_comes_back_after_slurmctld_has_sent_the_ended_job_again(
 
 
 @pytest.mark.parametrize("sacct", ["exit 1", "echo '8|Unknown|'", "true"])
-def test_a_job_whose_end_slurmdbd_does_not_have_yet_is_recorded_a_minute_later(play: Shell, sacct: str) -> None:
+def test_usage_records_a_job_when_slurmdbd_has_its_end(play: Shell, sacct: str) -> None:
     play.stub("sacct", sacct)
     assert play.command("job-gpu-use", "--now").returncode == 0
     assert not any("jobid=8_2" in call for call in play.calls)
@@ -434,7 +434,7 @@ def test_it_samples_with_the_job_scripts_and_records_with_accounting_too(
     }
 
 
-def test_a_node_samples_only_where_it_has_gpus_and_leaves_nothing(shell: Shell) -> None:
+def test_only_a_node_with_gpus_samples_and_leaving_removes_the_sampler(shell: Shell) -> None:
     shell.stub("systemctl", '[ "$1" != is-enabled ] || echo enabled')
     compute, services = script_of("usage", "compute"), script_of("usage", "services")
     header = role_header("usage")
@@ -499,7 +499,7 @@ def applied(shell: Shell, held: Summary, limits: Limits = LIMITS, given: Job | N
     return shell.calls[before:]
 
 
-def test_a_job_is_told_once_while_its_gpus_stay_unused_and_again_after_it_used_them(shell: Shell) -> None:
+def test_a_job_gets_one_warning_per_period_of_unused_gpus(shell: Shell) -> None:
     (call,) = applied(shell, UNUSED)
     assert call == (
         f"scontrol notify 7 tailrack: 2 of its 2 GPUs have been idle for 35 min. {CANCEL} After 60 min without a used "
@@ -512,7 +512,7 @@ def test_a_job_is_told_once_while_its_gpus_stay_unused_and_again_after_it_used_t
     assert len(applied(shell, UNUSED, given=job(start=NOW - 60))) == 1
 
 
-def test_a_job_ends_only_over_the_limit_with_all_gpus_unused_and_after_it_was_told(shell: Shell) -> None:
+def test_a_job_ends_only_after_a_warning_with_all_gpus_unused(shell: Shell) -> None:
     over = replace(UNUSED, minutes=61)
     assert [call.split()[0] for call in applied(shell, over)] == ["scontrol"]
     assert applied(shell, replace(over, unused=1)) == []
@@ -539,7 +539,7 @@ def test_jobs_of_an_exempt_qos_and_new_ones_are_left_alone(shell: Shell) -> None
     assert applied(shell, replace(UNUSED, minutes=29)) == []
 
 
-def test_the_config_decides_on_limits_and_without_any_no_job_is_told(shell: Shell) -> None:
+def test_a_config_without_limits_warns_no_job(shell: Shell) -> None:
     with shell.here():
         assert read_limits() is None
     shell.stub("systemctl", '[ "$1" != is-enabled ] || echo enabled')

@@ -74,6 +74,6 @@ def test_a_program_that_is_not_there_is_named(program: str) -> None:
     assert done.stderr.splitlines()[-1] == "FileNotFoundError: [Errno 2] /no/such: No such file or directory"
 
 
-def test_a_machine_whose_numbers_nobody_has_looked_up_starts_nothing() -> None:
+def test_the_filter_rejects_an_architecture_with_unknown_syscall_numbers() -> None:
     with pytest.raises(KeyError):
         seccomp_filter("riscv64", 0)
