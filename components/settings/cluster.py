@@ -85,6 +85,6 @@ class Head(Section):
 
 def check_head(head: Draft, report: Report) -> None:
     """Report a head node that runs jobs although the config does not accept the risk."""
-    if head.raw.get("compute") is True and head.value("accept_root_risk") is not True:
+    if head.value("compute") is True and head.value("accept_root_risk") is not True:
         fix = "write false or remove the key, or write accept_root_risk: true beside it to accept this"
         report.add(head.path_of("compute"), "true does not accept the risk", _RISK, fix)

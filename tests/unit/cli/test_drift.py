@@ -98,7 +98,7 @@ def test_the_command_that_drift_names_looks_at_clouds_too_before_its_checks_and_
 
     stack = SimpleNamespace(up=run, preview=run, export_stack=lambda: SimpleNamespace(deployment={}))
     runner = CliRunner(cast(Any, SimpleNamespace(locks=lambda: [], stack="prod")), cast(Any, None), lambda event: None)
-    monkeypatch.setattr(runner, "_stack", lambda: stack)
+    monkeypatch.setattr(runner, "_stack", lambda **_: stack)
     monkeypatch.setattr(runner, "_places", dict)
     runner.preview(refresh=True)
     runner.up(refresh=True)

@@ -490,10 +490,10 @@ def bad_cases() -> list[Bad]:
             ),
         ),
         Bad(
-            "other words about a head node that computes are refused",
+            "a text that means true does not accept the risk of a head node that runs jobs",
             'head: {name: h, site: one, compute: "yes"}',
             "head.compute",
-            ("'yes' is not true or false",),
+            ("true does not accept the risk",),
         ),
         Bad(
             "limits with which users cannot log in to the head node are refused",

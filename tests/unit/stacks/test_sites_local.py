@@ -22,6 +22,7 @@ from cli.pulumi.find_engine import Found
 from cli.pulumi.workspace import PROJECT, Workspace
 from components.steps.command_line import whole_command
 from components.steps.label import StepLabel
+from components.steps.start import END_OF_STEP
 from engine.events import Failure, Summary
 from stacks.config import ConfigError, parse
 from tests.unit.configs import AUTH_KEY, HOSTS, MUNGE_KEY, RawConfig
@@ -74,21 +75,27 @@ def test_no_way_to_the_head_node_is_in_the_state(stack: Recorded) -> None:
         assert "PRIVATE KEY" not in json.dumps(step.inputs)
 
 
+def _without_functions(command: str) -> str:
+    """Return a command without the functions that end a step."""
+    return command.replace(f"{END_OF_STEP}\n", "")
+
+
 def test_a_local_step_has_the_same_script_on_stdin_and_a_constant_command(stack: Recorded) -> None:
     for name in STEPS:
         step = stack[name]
         assert StepLabel.of(step.inputs["create"]) is not None
         assert re.fullmatch(
             r": [a-z0-9-]+ door '[^']+'; case \$\(id -u\) in 0\) ;; \*\) set -- sudo -n ;; esac; "
-            r"exec env -i HOME=/root PATH=[a-z:/]+ \"\$@\" timeout -k 30 \d+ python3 -I -S -c '.*' up here",
-            step.inputs["create"],
+            r"answer=\$\(env -i HOME=/root PATH=[a-z:/]+ \"\$@\" timeout -k 30 \d+ python3 -I -S -c '.*' up here\)"
+            r" \|\| explain_status; print_answer",
+            _without_functions(step.inputs["create"]),
         )
         assert stack.called(name) or name.startswith("validate")
         assert (step.inputs["logging"], step.inputs["addPreviousOutputInEnv"]) == ("none", False)
         assert step.inputs["dir"] == "/"
-    assert stack["door-head"].inputs["delete"].endswith("' down here")
-    assert stack["dgx1-register"].inputs["delete"].endswith("' down here")
-    assert stack["validate-rack"].inputs["update"].endswith("' recall here")
+    assert stack["door-head"].inputs["delete"].endswith("' down here) || explain_status; print_answer")
+    assert stack["dgx1-register"].inputs["delete"].endswith("' down here) || explain_status; print_answer")
+    assert stack["validate-rack"].inputs["update"].endswith("' recall here) || explain_status; print_answer")
 
 
 def test_a_local_join_hides_its_stdin_and_no_secret_is_in_plain_state(stack: Recorded) -> None:
@@ -189,17 +196,18 @@ def run_here(code: str, environment: dict[str, str]) -> subprocess.CompletedProc
 
 def test_a_local_step_sees_nothing_of_the_callers_environment(tmp_path: Path) -> None:
     told = run_here(
-        "import os; print(*os.environ, *sys.argv[1:], sep=chr(10))",
+        "import os; print(json.dumps({'names': [*os.environ], 'arguments': sys.argv[1:]}))",
         {**tools(tmp_path, 0), "PULUMI_CONFIG_PASSPHRASE": "hush", "BASH_ENV": "/x"},
     )
-    *names, action, here = told.stdout.splitlines()
-    assert {*names} <= {"HOME", "PATH", "PWD", "SHLVL", "_", "LC_CTYPE"}
-    assert (action, here) == ("up", "here")
+    seen = json.loads(told.stdout)
+    assert {*seen["names"]} <= {"HOME", "PATH", "PWD", "SHLVL", "_", "LC_CTYPE"}
+    assert seen["arguments"] == ["up", "here"]
 
 
 def test_a_local_step_uses_sudo_unless_the_caller_is_root(tmp_path: Path) -> None:
-    as_root = tools(tmp_path, 1000, sudo='shift; echo "by sudo"; exec "$@"')
-    assert run_here("print('here')", as_root).stdout == "by sudo\nhere\n"
+    as_root = tools(tmp_path, 1000, sudo='shift; echo "by sudo" >&2; exec "$@"')
+    done = run_here("print('{}')", as_root)
+    assert (done.stdout, done.stderr) == ("{}\n", "by sudo\n")
 
 
 def test_up_rejects_a_caller_without_root_before_any_step_and_previews_do_not(
