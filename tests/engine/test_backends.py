@@ -82,7 +82,7 @@ def test_the_lock_of_a_killed_run_is_cleared_in_every_spelling_of_a_folder(
 
 
 @needs_cli
-def test_what_another_backend_has_of_a_stack_stays_when_this_ones_is_taken_away(
+def test_the_removal_of_a_stack_keeps_its_resources_in_another_backend(
     home: Path, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (stack.host.folder / "go").touch()
@@ -153,7 +153,7 @@ def bucket_runner(tmp_path: Path) -> tuple[CliRunner, list[str]]:
         (SERVICE, "Pulumi's service reports another run on stack"),
     ],
 )
-def test_a_lock_where_nobody_can_look_is_cleared_or_told_with_the_command_for_it(
+def test_an_unreadable_lock_is_cleared_or_the_error_names_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, said: str
 ) -> None:
     monkeypatch.setenv("PULUMI_BACKEND_URL", "s3://bucket")

@@ -69,7 +69,7 @@ def test_a_floor_taken_away_is_found_and_refused_until_it_is_asked_for(
     assert found(deployment, events) == []
 
 
-def test_a_head_node_whose_machine_is_made_anew_has_another_host_key_or_goes_is_found(
+def test_the_checks_find_a_replaced_or_removed_head_node_or_host_key(
     deploy: Callable[[str, list[Event]], Deployment], stack: Stack
 ) -> None:
     written(stack)
@@ -98,7 +98,7 @@ pulumi.export("cluster", {{"name": "trial"}})
 """
 
 
-def test_a_release_that_cannot_follow_is_refused_with_the_way_to_go_and_nobody_can_ask_for_it(
+def test_an_impossible_release_is_rejected_with_the_upgrade_path_and_no_request_allows_it(
     deploy: Callable[[str, list[Event]], Deployment], stack: Stack
 ) -> None:
     def written_for(release: str, there: str = "23.11.4") -> None:

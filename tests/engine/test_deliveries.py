@@ -56,7 +56,7 @@ def test_scripts_that_were_taken_away_are_named_and_put_there_again_by_another_r
         assert deployment.outputs() == {"said": f"two {number} 1"}
 
 
-def test_a_host_without_sftp_is_named_with_what_to_do(deploy: Deploy, stack: Stack, tmp_path: Path) -> None:
+def test_a_delivery_names_a_host_without_sftp_and_the_remedy(deploy: Deploy, stack: Stack, tmp_path: Path) -> None:
     with serve(tmp_path, sftp=False) as bare:
         write(stack)
         (stack.folder / "host.json").write_text(json.dumps(bare.connection()))

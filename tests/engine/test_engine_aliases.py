@@ -46,7 +46,7 @@ def test_a_renamed_step_does_not_run_and_the_whole_state_has_its_new_name(stack:
 
 
 @pytest.mark.usefixtures("sent")
-def test_children_of_a_renamed_component_keep_what_they_have(stack: Stack) -> None:
+def test_children_of_a_renamed_component_keep_their_resources(stack: Stack) -> None:
     component = """
 class Rack(pulumi.ComponentResource):
     def __init__(self, name, type_="Rack", aliases=None):

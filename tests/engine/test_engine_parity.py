@@ -272,7 +272,7 @@ def _by_engine(stack: Stack, programs: list[str]) -> list[Step]:
 
 
 @pytest.mark.parametrize("name", SEQUENCES)
-def test_the_engine_does_what_the_cli_does(name: str, stack: Stack, tmp_path: Path) -> None:
+def test_the_engine_and_the_cli_give_the_same_result(name: str, stack: Stack, tmp_path: Path) -> None:
     programs = SEQUENCES[name]
     expected = _by_cli(stack, programs, tmp_path)
     log = stack.folder / "log"

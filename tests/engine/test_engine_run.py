@@ -49,7 +49,7 @@ def test_no_more_steps_run_at_once_than_asked_for(stack: Stack) -> None:
     assert stack.engine(parallel=1).up().ok
 
 
-def test_a_preview_runs_nothing_and_hides_what_is_not_known(stack: Stack) -> None:
+def test_a_preview_runs_no_step_and_hides_unknown_values(stack: Stack) -> None:
     stack.write("""
 a = step("a", "echo a")
 b = step("b", pulumi.Output.concat("echo ", a.stdout))
@@ -67,7 +67,7 @@ pulumi.log.info(f"dry {pulumi.runtime.is_dry_run()} {pulumi.get_stack()} {pulumi
     assert stack.engine().preview().counts == {"create": 0, "update": 2, "replace": 0, "delete": 0, "same": 1}
 
 
-def test_after_a_failure_what_needs_it_is_skipped_and_the_rest_goes_on(stack: Stack) -> None:
+def test_a_failure_skips_only_the_dependent_steps(stack: Stack) -> None:
     program = """
 bad = step("bad", "{bad}")
 child = step("child", bad.stdout.apply(lambda text: "echo " + text))
@@ -113,7 +113,7 @@ step("spare", "echo spare", delete="echo bye spare")
     assert sorted(deleted) == ["echo old", "echo spare"]
 
 
-def test_a_failed_delete_keeps_what_it_needs_for_the_next_run(stack: Stack) -> None:
+def test_a_failed_delete_keeps_its_dependencies_for_the_next_run(stack: Stack) -> None:
     stack.write("""
 base = step("base", "true", delete="echo bye base")
 step("top", "true", delete="test ! -e stuck", depends_on=[base])
@@ -130,14 +130,14 @@ step("top", "true", delete="test ! -e stuck", depends_on=[base])
     assert stack.engine_picture()["components"] == []
 
 
-def test_a_run_error_is_told_by_its_message_and_touches_nothing(stack: Stack) -> None:
+def test_a_run_error_shows_its_message_and_changes_nothing(stack: Stack) -> None:
     stack.write('step("a", "true")\nraise pulumi.RunError("the config is wrong: say this")')
     summary = stack.up()
     assert [failure.message for failure in summary.failures] == ["the config is wrong: say this"]
     assert scripts(stack) == []
 
 
-def test_a_crash_of_the_program_is_told_with_its_own_trace(stack: Stack) -> None:
+def test_a_crash_of_the_program_shows_its_own_trace(stack: Stack) -> None:
     stack.write("def broken():\n    return 1 / 0\nbroken()")
     (failure,) = stack.up().failures
     assert failure.message.startswith("Program failed with an unhandled exception:\nTraceback")
@@ -216,7 +216,7 @@ def test_a_duplicate_name_is_refused(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_run_finishes_what_runs_and_starts_nothing(stack: Stack, number: signal.Signals) -> None:
+def test_a_stopped_run_finishes_running_steps_and_starts_none(stack: Stack, number: signal.Signals) -> None:
     stack.write("""
 first = step("first", "touch begun; while ! test -e go; do sleep 0.05; done; echo first")
 step("second", "echo second", depends_on=[first])

@@ -72,7 +72,7 @@ SECRET = "config: {tailrack:sites: [{a: {secure: 'v1:tjlfwJ5eU+zHDwcR:h4TZUDY18I
         (SECRET, ["tailrack:sites[0].a", "no encryptionsalt", shlex.quote("tailrack:sites[0].a")]),
     ],
 )
-def test_what_the_cli_has_no_key_and_no_remedy_for_is_said_by_key_and_remedy(
+def test_a_preview_adds_the_key_and_the_remedy_to_errors_of_the_cli(
     engine: str, text: str, parts: list[str], tmp_path: Path, preview: Preview
 ) -> None:
     file = tmp_path / "Pulumi.trial.yaml"

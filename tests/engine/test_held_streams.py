@@ -35,7 +35,7 @@ def test_a_command_that_prints_without_an_end_is_an_error(run: Commands, monkeyp
         run.run(LOCAL, "timeout 30 yes", {}, {})
 
 
-def test_a_local_command_gets_its_stdin_and_its_status_is_told(run: Commands) -> None:
+def test_a_local_command_receives_its_stdin_and_returns_its_status(run: Commands) -> None:
     assert run.run(LOCAL, "cat", {"stdin": "x" * 2**20}, {})["stdout"] == "x" * 2**20
     assert run.run(LOCAL, "true", {"stdin": "x" * 2**20}, {})["stdout"] == ""
     with pytest.raises(CommandError, match="exited with status 7"):

@@ -63,7 +63,7 @@ def test_a_sealed_state_of_other_rows_is_refused_in_a_sentence(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"5", b"{}", b'{"pid": "x"}', b"\xff", b"{", b"[" * 100_000])
-def test_a_lock_of_the_cli_that_is_cut_off_names_nobody(content: bytes) -> None:
+def test_a_truncated_lock_of_the_cli_names_no_holder(content: bytes) -> None:
     lock = Lock.of_file(content)
     assert lock == Lock()
     assert not lock.held

@@ -25,12 +25,12 @@ def test_the_head_node_is_asked_by_the_way_of_its_own_steps(host: SshHost) -> No
     assert [asked.command for asked in host.take()] == ["echo now"]
 
 
-def test_without_a_way_or_an_answer_it_is_said_where_to_ask(host: SshHost) -> None:
+def test_without_an_ssh_answer_the_error_names_the_command_for_the_head_node(host: SshHost) -> None:
     with pytest.raises(CliError, match="run `tailrack nodes` there"):
         over_ssh([made(host, "other")], "head", NOW)
     with pytest.raises(CliError, match="does not report its present state"):
         over_ssh([made(host)], "head", "echo no controller >&2; exit 1")
 
 
-def test_a_connection_shows_no_key_where_it_is_printed(host: SshHost) -> None:
+def test_the_printed_form_of_a_connection_hides_its_key(host: SshHost) -> None:
     assert host.private_key.splitlines()[1] not in repr(made(host))

@@ -82,7 +82,7 @@ def test_its_secrets_are_in_no_file_and_its_time_limit_holds(
     assert [path for path in kept if b"nobody-may-see" in path.read_bytes()] == []
 
 
-def test_a_head_node_that_becomes_local_has_its_steps_made_anew_before_the_old_ones_are_undone(
+def test_a_head_node_that_becomes_local_repeats_its_steps_before_the_old_are_undone(
     deploy: Callable[[str, list[Event]], Deployment], write: Callable[..., None], log: Path
 ) -> None:
     write("one", way="way")

@@ -94,7 +94,7 @@ def test_the_runtime_waits_for_one_registration_after_the_other(
     assert sum(waited) < summary.counts["create"]
 
 
-def test_the_runtime_says_nothing_that_nobody_reads_and_makes_few_outputs(
+def test_the_runtime_logs_no_unused_lines_and_makes_few_outputs(
     preview: Callable[[], Summary], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """See stacks/runtime_tuning.py: another release of the runtime may do otherwise."""

@@ -48,9 +48,7 @@ def test_a_pool_of_an_unknown_cluster_says_which_key_names_it(deploy: Deploy, st
             operation()
 
 
-def test_what_a_program_warns_of_is_told_by_either_engine_and_nothing_of_the_engines_own(
-    deploy: Deploy, stack: Stack
-) -> None:
+def test_either_engine_shows_the_programs_warnings_and_none_of_its_own(deploy: Deploy, stack: Stack) -> None:
     stack.write('pulumi.log.warn("careful")')
     (stack.folder / "Pulumi.dev.yaml").write_text("config: {}\n")
     events: list[Event] = []
@@ -62,7 +60,7 @@ def messages(events: list[Event]) -> str:
     return "\n".join(event.text for event in events if event.kind == "message")
 
 
-def test_a_pool_whose_clusters_stack_is_gone_is_removed_and_says_what_is_left_undone(
+def test_a_pool_without_its_clusters_stack_is_removed_and_names_the_remaining_work(
     stacks: tuple[Deployment, Deployment, list[Event]],
 ) -> None:
     base, burst, events = stacks

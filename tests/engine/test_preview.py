@@ -86,7 +86,7 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         yield made
 
 
-def test_no_log_of_a_run_is_kept_where_nobody_asked_for_one(trial: Trial, tmp_path: Path) -> None:
+def test_a_run_keeps_a_log_only_on_request(trial: Trial, tmp_path: Path) -> None:
     trial.preview()
     assert not [*(tmp_path / "user").rglob("logs")]
     # The CLI would otherwise have made a folder of it.
@@ -94,7 +94,7 @@ def test_no_log_of_a_run_is_kept_where_nobody_asked_for_one(trial: Trial, tmp_pa
     assert trial.found.cli is None or [*trial.folder.rglob("pulumi-home/logs")]
 
 
-def test_a_preview_foretells_exactly_what_up_does_and_shows_every_changed_line(trial: Trial) -> None:
+def test_a_preview_predicts_up_exactly_and_shows_every_changed_line(trial: Trial) -> None:
     trial.edit(lambda sections: sections.update({"tailrack:slurm": {"settings": {"KillWait": 60}}}))
     plan, text = trial.preview()
     assert (plan.counts["update"], plan.counts["replace"]) == (1, 0), "slurmctld alone has another file"

@@ -139,7 +139,7 @@ def test_a_stack_that_the_engine_cannot_read_is_one_error_that_names_it(stack: S
 
 @needs_cli
 @pytest.mark.parametrize("deploy", ["cli"], indirect=True)
-def test_a_stack_whose_backend_is_its_own_as_in_earlier_versions_is_taken_over(
+def test_a_new_run_takes_over_the_private_backend_of_earlier_versions(
     deploy: Deploy, stack: Stack, tmp_path: Path
 ) -> None:
     write(stack, "base")

@@ -166,7 +166,7 @@ def test_a_machine_rented_by_a_killed_up_is_used_by_the_next(trial: Trial) -> No
     assert trial.cloud.account.bill() == []
 
 
-def test_a_destroy_after_a_killed_up_returns_what_it_had_rented(trial: Trial) -> None:
+def test_a_destroy_after_a_killed_up_returns_the_rented_machines(trial: Trial) -> None:
     def until(ready: threading.Event) -> None:
         trial.cloud.account.on_launch = lambda machine: ready.set()
 

@@ -168,7 +168,7 @@ def test_a_key_is_made_and_renewed_by_the_clock_and_touches_no_node_that_has_joi
 
 @needs_cli
 @needs_provider
-def test_a_node_whose_join_failed_gets_the_key_that_is_in_force_when_it_is_tried_again(
+def test_a_retry_of_a_failed_join_uses_the_current_key(
     run: Callable[..., Any], fake: FakeTailscale, host: SshHost
 ) -> None:
     (host.folder / "stuck").touch()
@@ -198,7 +198,7 @@ def test_nodes_that_joined_with_a_key_of_somebody_else_join_once_more_and_then_n
 
 @needs_cli
 @needs_provider
-def test_a_refresh_makes_a_revoked_key_anew(run: Callable[..., Any], fake: FakeTailscale) -> None:
+def test_a_refresh_replaces_a_revoked_key(run: Callable[..., Any], fake: FakeTailscale) -> None:
     assert run("up")[0]
     fake.keys["k1"]["invalid"] = True
     assert run("up")[0]
@@ -317,7 +317,7 @@ def test_the_in_process_engine_refuses_the_provider_by_name_and_nothing_is_asked
 
 @needs_cli
 @needs_provider
-def test_the_whole_program_previews_a_stack_whose_keys_it_makes(
+def test_the_whole_program_previews_a_stack_that_makes_its_keys(
     fake: FakeTailscale, host: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(PACKAGES))

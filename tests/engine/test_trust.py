@@ -55,7 +55,7 @@ def fingerprint(host: SshHost) -> str:
     return asyncssh.import_public_key(host.host_key).get_fingerprint()
 
 
-def test_a_yes_keeps_what_was_shown_and_then_there_is_nothing_to_ask(host: SshHost, tmp_path: Path) -> None:
+def test_a_yes_keeps_the_shown_keys_and_leaves_no_question(host: SshHost, tmp_path: Path) -> None:
     config = raw({"name": "n1", "address": "127.0.0.1", "port": host.port})
     (tmp_path / "known").write_text("# ours")
     terminal = Terminal("yes")
@@ -77,9 +77,7 @@ def test_a_narrow_terminal_shows_whole_fingerprints_names_and_addresses(host: Ss
 
 
 @pytest.mark.parametrize(("answer", "interactive"), [("no", True), ("", True), ("yes", False)])
-def test_without_a_yes_of_somebody_who_was_there_nothing_is_kept(
-    host: SshHost, tmp_path: Path, answer: str, interactive: bool
-) -> None:
+def test_only_an_interactive_yes_keeps_a_key(host: SshHost, tmp_path: Path, answer: str, interactive: bool) -> None:
     assert (
         trust(raw({"name": "n1", "address": "127.0.0.1", "port": host.port}), tmp_path, Terminal(answer), interactive)
         == 1
@@ -114,7 +112,7 @@ def test_a_machine_behind_a_bastion_is_looked_at_through_it(host: SshHost, tmp_p
         assert not (tmp_path / "known").exists()
 
 
-def test_a_site_without_a_file_for_its_keys_is_told_which_line_to_write(tmp_path: Path) -> None:
+def test_a_site_without_a_known_hosts_file_names_the_line_to_write(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="write `known_hosts_file: known_hosts`"):
         trust(
             raw({"name": "n1", "address": "127.0.0.1"}, known_hosts_file=None),
@@ -124,7 +122,7 @@ def test_a_site_without_a_file_for_its_keys_is_told_which_line_to_write(tmp_path
         )
 
 
-def test_a_bastion_whose_key_is_in_an_agent_or_has_a_passphrase_is_a_way_as_well(
+def test_a_bastion_may_use_an_agent_key_or_a_passphrase(
     host: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = tmp_path / "key"

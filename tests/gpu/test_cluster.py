@@ -59,7 +59,7 @@ def test_every_scope_passes_on_gpus(cluster: GpuCluster, scopes: dict[str, dict[
 
 
 @pytest.mark.usefixtures("real")
-def test_one_node_uses_nvlink_where_it_has_it(cluster: GpuCluster, scopes: dict[str, dict[str, Any]]) -> None:
+def test_one_node_uses_its_nvlink(cluster: GpuCluster, scopes: dict[str, dict[str, Any]]) -> None:
     if "GB/s" not in cluster.run("c", "nvidia-smi nvlink -s"):
         pytest.skip("NVLINK IS NOT TESTED: the GPUs of this machine have none")
     assert (scopes["node c"]["transport"], scopes["node c"]["expected_transport"]) == ("NVLink", "NVLink")
@@ -91,7 +91,7 @@ def test_preflight_looks_at_every_node_and_its_real_driver(
 
 
 @pytest.mark.usefixtures("real")
-def test_preflight_says_when_nobody_looks_after_the_gpus(cluster: GpuCluster) -> None:
+def test_preflight_reports_gpus_without_a_monitor(cluster: GpuCluster) -> None:
     cluster.run("a", "systemctl stop tailrack-health.timer tailrack-health.service; rm /run/tailrack/health.json")
     cluster.measured(nodes=["a", "b"], rerun="nobody looks")
     found = cluster.deployment().outputs()["validation"]["rack"]["preflight"]

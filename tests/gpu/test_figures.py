@@ -56,7 +56,7 @@ def test_busbw_is_that_of_the_same_program_by_hand(cluster: GpuCluster, scope: s
     assert abs(difference) <= within, kept
 
 
-def test_a_floor_above_what_is_there_fails_without_another_measurement(cluster: GpuCluster) -> None:
+def test_a_floor_above_the_measured_value_fails_without_another_measurement(cluster: GpuCluster) -> None:
     nccl = asked("node")
     cluster.measured(nodes=["c"], nccl=nccl, rerun="floor", floors_gb_per_s={"node": 1})
     before = result(cluster, "node")

@@ -94,7 +94,7 @@ def test_runs_that_scatter_are_measured_once_more_and_a_steady_second_time_passe
     assert found["spread"]["relative"] < 0.15
 
 
-def test_runs_that_scatter_again_are_unstable_and_name_the_slow_run_and_whoever_is_on_the_gpus(
+def test_unstable_runs_name_the_slow_run_and_the_processes_on_the_gpus(
     cluster: GpuCluster,
 ) -> None:
     with somebody_else(cluster, "node-c", "node-c-again"):

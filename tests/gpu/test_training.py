@@ -102,7 +102,7 @@ def test_the_benchmark_is_as_fast_as_by_hand_under_torchrun(cluster: GpuCluster,
     assert max(measured) == pytest.approx(max(by_hand), rel=0.03)
 
 
-def test_a_floor_above_what_was_trained_fails_without_another_run(cluster: GpuCluster, python: str) -> None:
+def test_a_floor_above_the_training_result_fails_without_another_run(cluster: GpuCluster, python: str) -> None:
     before = trained(cluster, python, ["c"])
     floor = before["images_per_second_per_rank"] * 1.5
     asked = {"nodes": ["c"], "python": python, "warmup": WARMUP, "steps": STEPS, "floor_images_per_second": floor}

@@ -65,7 +65,7 @@ def test_every_node_has_shown_that_a_users_job_runs_inside(cluster: GpuCluster) 
     assert shown.count(" proven ") == 3
 
 
-def test_slurms_task_prolog_runs_where_jobs_are_confined(cluster: GpuCluster) -> None:
+def test_confined_jobs_run_slurms_task_prolog(cluster: GpuCluster) -> None:
     inside = f"srun --quiet -N3 --switches=2 --container-image={SMOKE} sh -c 'echo $TAILRACK_INTERFACE'"
     assert cluster.run_as("ada", "head", inside, limit=90).split() == ["tailscale0"] * 3
 

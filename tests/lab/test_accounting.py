@@ -136,7 +136,7 @@ def test_the_account_of_slurmdbd_has_its_own_tables_and_no_right_beyond_them(clu
     assert "Read-only file system" in refused.stderr
 
 
-def test_jobs_are_in_the_books_whatever_restarts_or_is_killed_in_the_middle_of_them(cluster: Cluster) -> None:
+def test_accounting_records_jobs_despite_restarts_and_kills(cluster: Cluster) -> None:
     numbers = [submit(cluster, "sleep 25", "-n1") for _ in range(2)]
     for how, unit in (
         ("restart", "slurmctld"),
@@ -253,7 +253,7 @@ def test_a_job_of_a_qos_that_preempts_another_one_takes_its_place_and_that_one_r
 
 
 @pytest.mark.proof
-def test_who_has_used_up_the_gpu_hours_waits_and_is_told_why_until_there_are_more(cluster: Cluster) -> None:
+def test_a_user_without_gpu_hours_waits_and_sees_the_reason(cluster: Cluster) -> None:
     """The GPUs are device files and a fake nvidia-smi. What counts them, ends jobs and holds them is Slurm."""
     fake = "#!/bin/bash\n# A fake.\n[ $1 != -q ] || cat /usr/local/share/fake.xml\n"
     for path, text in (
@@ -303,7 +303,7 @@ def test_a_controller_that_keeps_limits_starts_without_a_database(cluster: Clust
     assert cluster.run("head", "systemctl show -p NRestarts --value slurmctld").strip() == "0"
 
 
-def test_who_goes_is_in_no_account_any_more_and_the_books_and_others_stay(cluster: Cluster) -> None:
+def test_a_removed_user_leaves_all_accounts_and_keeps_the_past_records(cluster: Cluster) -> None:
     number = submit(cluster, "true", "-n1")
     eventually(lambda: "ada vision COMPLETED" in booked(cluster, number), 60, "it is in the books")
     cluster.config["tailrack:users"] = [{"name": "bob", "uid": 6002}]
@@ -317,7 +317,7 @@ def test_who_goes_is_in_no_account_any_more_and_the_books_and_others_stay(cluste
 
 
 @pytest.mark.proof
-def test_switched_off_it_is_gone_but_for_what_jobs_have_used_which_is_there_when_it_is_on_again(
+def test_the_job_records_return_when_accounting_is_switched_on_again(
     cluster: Cluster,
 ) -> None:
     cluster.config["tailrack:users"] = [{"name": "ada", "uid": 6001}, {"name": "bob", "uid": 6002}]

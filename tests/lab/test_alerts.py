@@ -206,7 +206,7 @@ def test_there_is_no_rule_that_is_not_tried_here(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("alert", RAISED)
-def test_an_alert_is_raised_by_what_it_is_about(cluster: Cluster, alert: str) -> None:
+def test_each_fault_raises_its_alert(cluster: Cluster, alert: str) -> None:
     eventually(lambda: raised(cluster, alert, RAISED[alert]), 180, f"{alert} {RAISED[alert]}")
 
 
@@ -214,7 +214,7 @@ def test_no_other_alert_is_raised_by_any_of_it(cluster: Cluster) -> None:
     assert {one["alertname"] for one in firing(cluster)} == {*RAISED}
 
 
-def test_a_machine_and_an_alertmanager_that_are_silent_are_told(cluster: Cluster) -> None:
+def test_an_alert_reports_a_silent_machine_and_a_silent_alertmanager(cluster: Cluster) -> None:
     cluster.run("head", "systemctl stop tailrack-alertmanager")
     cluster.run("a1", "systemctl stop tailrack-node-exporter")
     for alert, labels in LATER.items():
@@ -272,7 +272,7 @@ def test_root_of_a_node_writes_no_alert_and_none_of_another_machine(cluster: Clu
         assert not re.search("reboot|!channel|evil|curl", shown)
 
 
-def test_a_node_whose_values_are_ever_new_is_told_as_one_that_floods(cluster: Cluster) -> None:
+def test_an_alert_reports_a_node_that_floods_prometheus_with_new_series(cluster: Cluster) -> None:
     for turn in range(4):
         scraped = f'node_network_up{{instance="a1", device="t{turn}-1"}}'
         line = r"node_network_up{device=\"t%d-%d\"} 1\n"

@@ -119,9 +119,7 @@ def let_in(cluster: ClusterUnderTest, node: str, key: str) -> bool:
 
 
 @pytest.mark.proof
-def test_the_ssh_authority_is_changed_and_nobody_who_logs_in_is_refused(
-    cluster: ClusterUnderTest, logins: Logins
-) -> None:
+def test_a_change_of_the_ssh_authority_locks_no_user_out(cluster: ClusterUnderTest, logins: Logins) -> None:
     before = assert_one_authority_is_left(cluster)
     cluster.run("head", f"cp -p {LEAVE_KEY} /root/stolen")
     assert let_in(cluster, "a1", "/root/stolen")
@@ -143,7 +141,7 @@ def test_the_ssh_authority_is_changed_and_nobody_who_logs_in_is_refused(
 
 
 @pytest.mark.proof
-def test_a_node_that_cannot_be_reached_keeps_nobody_out_and_is_named_and_mended_by_the_next_up(
+def test_an_unreachable_node_blocks_no_login_and_the_next_up_repairs_it(
     cluster: ClusterUnderTest,
 ) -> None:
     before = assert_one_authority_is_left(cluster)

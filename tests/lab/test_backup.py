@@ -93,7 +93,7 @@ def test_a_folder_that_others_can_open_is_refused_and_the_cluster_works(machines
     lab.run("vault", f"rmdir {FOLDER}/lab")
 
 
-def test_a_backup_is_made_at_once_and_hourly_and_nobody_but_root_can_read_what_makes_it(machines: Machines) -> None:
+def test_a_backup_runs_at_once_and_hourly_and_only_root_reads_its_key(machines: Machines) -> None:
     lab = machines.cluster
     lab.up_ok()
     assert "tailrack-backup.timer" in lab.run("head", "systemctl list-timers --no-pager")

@@ -54,7 +54,7 @@ def test_a_second_job_finds_the_cache_of_the_first_and_another_user_does_not(clu
         assert f"\n{name}={PLACE}/tailrack-caches/6001/" in shown
 
 
-def test_the_hourly_cleaning_keeps_what_was_made_lately_whatever_its_date(cluster: ClusterUnderTest) -> None:
+def test_the_hourly_cleaning_keeps_recent_files_with_any_date(cluster: ClusterUnderTest) -> None:
     model = f"{PLACE}/tailrack-caches/6001/huggingface/model"
     cluster.run("l1", f"touch -d '40 days ago' {model}")
     cluster.run("l1", f"systemctl start tailrack-scratch.service && test -e {model}")

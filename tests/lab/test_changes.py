@@ -155,7 +155,7 @@ def test_a_node_that_joins_touches_itself_and_its_place_on_the_head_and_jobs_go_
     assert cluster.run_as("ada", "b2", "ssh -o BatchMode=yes a1 'pwd; hostname'") == "/shared/home/ada\na1\n"
 
 
-def test_a_new_node_is_measured_with_peers_that_are_idle_and_waits_for_nobody(
+def test_a_new_node_is_measured_with_idle_peers_and_does_not_wait(
     cluster: ClusterUnderTest, long_job: dict[str, str]
 ) -> None:
     found = validation(cluster)
@@ -170,7 +170,7 @@ def test_a_new_node_is_measured_with_peers_that_are_idle_and_waits_for_nobody(
     assert goes_on(cluster, long_job)
 
 
-def test_what_is_measured_does_not_depend_on_how_long_it_waits_or_on_its_script(cluster: ClusterUnderTest) -> None:
+def test_queue_limits_and_scripts_do_not_change_a_measurement(cluster: ClusterUnderTest) -> None:
     before = validation(cluster)
     with changed(cluster) as config:
         config["tailrack:validation"]["queue_limit_seconds"] = 6

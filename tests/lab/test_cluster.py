@@ -151,7 +151,7 @@ def test_a_job_without_a_partition_runs_in_all(cluster: ClusterUnderTest) -> Non
     assert cluster.run_as("ada", "head", "srun printenv SLURM_JOB_PARTITION").strip() == "all"
 
 
-def test_a_jobs_name_moves_no_cursor_of_whoever_looks_at_the_cluster(cluster: ClusterUnderTest) -> None:
+def test_a_jobs_name_moves_no_cursor_in_the_cluster_commands(cluster: ClusterUnderTest) -> None:
     name = "$(printf 'x\\033[2J\\033]0;mine\\007\\302\\233y\\342\\200\\256z')"
     job = cluster.run_as("ada", "head", f'sbatch --parsable --hold -J "{name}" --output=/dev/null --wrap true').strip()
     try:
@@ -239,7 +239,7 @@ def test_the_hosts_file_of_a_node_has_each_name_once(cluster: ClusterUnderTest, 
         assert sorted(entries) == sorted(addresses.items()), node
 
 
-def test_a_name_nobody_has_fails_fast(cluster: ClusterUnderTest) -> None:
+def test_an_unknown_name_fails_fast(cluster: ClusterUnderTest) -> None:
     for node in NODES:
         # getent says 2 when there is no such name; 124 would be the limit of seconds.
         assert cluster.attempt(node, "getent hosts nobody-has-this-name", limit=2).returncode == 2, node
@@ -252,7 +252,7 @@ def test_ssh_goes_from_every_node_to_every_node_without_a_question(cluster: Clus
         assert cluster.run_as("ada", node, loop).split() == [word for name in NODES for word in ("ada", name)], node
 
 
-def test_ssh_refuses_a_host_whose_key_the_cluster_did_not_sign(
+def test_ssh_rejects_a_host_key_that_the_cluster_did_not_sign(
     cluster: ClusterUnderTest, addresses: dict[str, str]
 ) -> None:
     """The certificate of b1 must not do for another name: else the test above would show nothing."""
@@ -278,7 +278,7 @@ def test_an_mpi_job_adds_over_all_nodes(cluster: ClusterUnderTest) -> None:
     assert said.splitlines() == ["6 3"] * 3
 
 
-def test_what_a_batch_job_writes_is_on_the_share(cluster: ClusterUnderTest) -> None:
+def test_a_batch_job_writes_its_output_to_the_share(cluster: ClusterUnderTest) -> None:
     job = cluster.run_as("ada", "a1", "sbatch --parsable --wait --output=job-%j.out -C site-cloud-b --wrap hostname")
     assert cluster.run_as("ada", "head", f"cat job-{job.strip()}.out") == "b1\n"
 
@@ -402,7 +402,7 @@ def test_an_unchanged_up_changes_nothing_and_runs_no_command(cluster: ClusterUnd
     assert {node: cluster.run(node, "stat -c '%n %y' /var/log/tailrack/*") for node in NODES} == logs
 
 
-def test_a_node_whose_tailscaled_restarts_comes_back_at_the_same_address(
+def test_a_node_keeps_its_address_when_tailscaled_restarts(
     cluster: ClusterUnderTest, addresses: dict[str, str]
 ) -> None:
     cluster.run("b1", "systemctl restart tailscaled")

@@ -58,14 +58,14 @@ def test_pyxis_was_compiled_once_and_the_nodes_took_it_from_the_share(contained:
     assert contained.attempt("a1", "command -v gcc").returncode != 0
 
 
-def test_root_of_a_node_cannot_write_what_the_others_install(contained: Cluster) -> None:
+def test_root_of_a_node_cannot_write_container_files_of_other_nodes(contained: Cluster) -> None:
     for place in ("artifacts", "pyxis", "images", "pyxis/*", "."):
         tried = contained.attempt("a1", f"touch /shared/containers/{place}/planted")
         assert tried.returncode != 0, place
     assert contained.run("head", "find /export/shared/containers ! -user root") == ""
 
 
-def test_a_node_whose_plugin_is_gone_runs_no_such_job_bare_and_is_drained(contained: Cluster, healthy: None) -> None:
+def test_a_node_without_the_plugin_runs_no_container_job_and_drains(contained: Cluster, healthy: None) -> None:
     contained.run("a1", "cd /usr/local/lib/tailrack; mv spank_pyxis.so aside.so")
     tried = contained.attempt(
         "head", as_user("ada", "srun -w a1 --container-image=tools cat /etc/os-release"), limit=60
@@ -100,7 +100,7 @@ def test_a_job_that_fails_inside_keeps_its_cause_in_slurmds_journal(contained: C
     assert "slurmstepd" in journal
 
 
-def test_a_task_prolog_that_cannot_start_inside_is_the_cause_that_is_told(contained: Cluster, healthy: None) -> None:
+def test_a_job_names_a_task_prolog_that_cannot_start_inside_as_the_cause(contained: Cluster, healthy: None) -> None:
     # Slurm's own slurmstepd, in the place of the static one: its loader and libraries are not in there.
     swap = "cd /usr/local/lib/tailrack; cp -p slurmstepd kept; trap 'mv kept slurmstepd' EXIT"
     broken = f"{swap}; cp --remove-destination /usr/sbin/slurmstepd slurmstepd; tailrack-containers prove"
@@ -149,7 +149,7 @@ def test_the_log_in_at_the_registry_is_nowhere_but_in_its_config(contained: Clus
         ("/shared/home/ada/nothing.sqsh", "there is no such image"),
     ],
 )
-def test_a_user_is_told_why_an_image_could_not_be_had(contained: Cluster, image: str, remedy: str) -> None:
+def test_a_user_sees_the_reason_for_a_failed_image_download(contained: Cluster, image: str, remedy: str) -> None:
     asks = f"sbatch --parsable -w head --wrap 'srun --container-image={image} true'"
     job = contained.run_as("ada", "head", asks).strip()
 

@@ -49,7 +49,7 @@ def test_ranks_in_containers_know_of_each_other_without_mpirun(jobs: Cluster) ->
     assert inside(jobs, "--container-image=tools", "sh -c 'command -v mpirun || echo none'") == "none\n"
 
 
-def test_a_named_container_keeps_what_was_written_and_goes_with_the_script_that_made_it(jobs: Cluster) -> None:
+def test_a_named_container_keeps_its_files_and_ends_with_its_script(jobs: Cluster) -> None:
     assert "prepared" in ended(jobs, "container_named.sh").splitlines()
     for node in NODES:
         assert "work-" not in jobs.run_as("ada", node, "enroot list")
@@ -71,7 +71,7 @@ def test_a_shell_in_a_container_has_a_terminal(jobs: Cluster) -> None:
     assert re.search(rf"/dev/pts/\d+\s[^$]*{OF_THE_IMAGE}", told), told
 
 
-def test_sshd_inside_a_container_lets_its_user_in_and_nobody_else(jobs: Cluster) -> None:
+def test_sshd_inside_a_container_accepts_only_its_user(jobs: Cluster) -> None:
     job = jobs.run_as("ada", "head", "cd jobs && IMAGE=tools sbatch --parsable --output=sshd container_sshd.sh").strip()
 
     def door() -> str:

@@ -209,7 +209,7 @@ def test_of_a_changed_bucket_only_the_new_file_crosses_the_wan(cluster: ClusterU
     assert {cluster.run(node, "wc -c </data/corpus/new").strip() for node in NODES} == {str(MB)}
 
 
-def test_a_killed_fetch_goes_on_where_it_stopped_and_no_process_shows_the_secret(
+def test_a_killed_fetch_resumes_and_no_process_shows_the_secret(
     cluster: ClusterUnderTest, store: Store, sealer: Sealer
 ) -> None:
     count = 24

@@ -111,7 +111,7 @@ def is_free(cluster: ClusterUnderTest, node: str) -> bool:
     return flags(cluster, node) == FREE
 
 
-def test_a_job_rents_where_there_is_capacity_and_a_sick_machine_is_replaced(
+def test_a_job_rents_available_machines_and_the_pool_replaces_a_sick_one(
     cluster: ClusterUnderTest, pool: RentedElasticPool, cloud: PlayedCloud
 ) -> None:
     assert cloud.account.bill() == []

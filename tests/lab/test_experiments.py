@@ -118,7 +118,7 @@ def lab(make_cluster: Callable[[str], ClusterUnderTest], tmp_path_factory: pytes
     return Lab(made, head, image)
 
 
-def test_a_container_is_told_where_mlflow_is_and_what_the_job_says_of_it_stays(lab: Lab) -> None:
+def test_mlflow_gives_a_container_its_address_and_keeps_the_jobs_own_settings(lab: Lab) -> None:
     def told(before: str = "") -> set[str]:
         words = f"{before} srun --quiet -w n1 --container-image=tools env"
         return {line for line in lab.cluster.run_as("ada", "head", words, 90).splitlines() if line.startswith("MLFLOW")}
@@ -138,7 +138,7 @@ def test_it_is_there_after_a_restart(lab: Lab) -> None:
     assert lab.runs() == of_each(STEPS)
 
 
-def test_the_log_in_comes_with_the_home_or_a_mount_of_its_own_and_else_it_is_said_what_lacks(lab: Lab) -> None:
+def test_a_container_gets_the_login_by_home_or_mount_or_reports_its_absence(lab: Lab) -> None:
     ask = "/client/bin/python -W ignore -c 'import mlflow; print(len(mlflow.search_experiments()), \"known\")'"
 
     def asks(words: str, more: str = "") -> str:
@@ -161,7 +161,7 @@ def test_it_is_there_after_a_restore_with_its_files_and_a_training_goes_on_in_th
     assert lab.runs() == of_each(2 * STEPS)
 
 
-def test_where_the_share_was_lost_too_all_that_was_logged_is_there_but_its_files(lab: Lab) -> None:
+def test_the_logged_data_survives_the_loss_of_the_share_except_its_files(lab: Lab) -> None:
     lab.lose_the_head(and_the_share=True)
     assert lab.runs() == of_each(2 * STEPS, checkpoints=False)
     bring_job(lab.cluster)

@@ -437,7 +437,7 @@ def test_a_controller_that_hangs_is_started_again_and_jobs_go_on(running: Cluste
 
 
 @pytest.mark.proof
-def test_a_job_whose_process_is_gone_is_not_running_for_ever(running: ClusterUnderTest) -> None:
+def test_a_job_without_a_process_does_not_run_forever(running: ClusterUnderTest) -> None:
     batch = "sbatch --parsable --no-requeue -w x1 -n1 --mem=50 --output=/dev/null --wrap 'sleep 3600'"
     job = running.run("head", as_user("ada", batch)).strip()
     stepd = f"pgrep -f '^slurmstepd: .{job}[.]batch'"

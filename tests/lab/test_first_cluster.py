@@ -77,7 +77,7 @@ def test_ada_has_the_examples_and_runs_a_first_job_on_both_machines(cluster: Clu
     assert {rank for rank, _ in ranks} == {"0", "1"}
 
 
-def test_ada_sees_what_runs_and_why_a_job_waits(cluster: ClusterUnderTest) -> None:
+def test_ada_sees_running_jobs_and_the_reason_that_a_job_waits(cluster: ClusterUnderTest) -> None:
     _, look = given(USER, JOBS)
     said = ada(cluster, look)
     assert re.search(r"0 running, 0 waiting; 2 nodes", said), said

@@ -99,7 +99,7 @@ def test_a_uid_that_is_somebody_elses_is_found_before_anything_is_changed(
     assert cluster.run("s1", LOOK) == before
 
 
-def test_a_machine_of_another_cluster_is_refused_with_what_it_has_of_it_and_is_as_before(
+def test_check_rejects_a_machine_of_another_cluster_and_changes_nothing(
     cluster: ClusterUnderTest, server: dict[str, Any]
 ) -> None:
     cluster.run("s1", "userdel carol")
@@ -111,9 +111,7 @@ def test_a_machine_of_another_cluster_is_refused_with_what_it_has_of_it_and_is_a
     assert cluster.run("s1", "munge -n | unmunge | grep -c Success").strip() == "1"
 
 
-def test_it_is_taken_over_where_the_config_says_so_with_all_that_was_its_own_kept(
-    cluster: ClusterUnderTest, server: dict[str, Any]
-) -> None:
+def test_an_adopted_machine_joins_and_keeps_its_own_files(cluster: ClusterUnderTest, server: dict[str, Any]) -> None:
     key = cluster.run("s1", "sha256sum </etc/munge/munge.key")
     conf = cluster.run("s1", "cat /etc/slurm/slurm.conf")
     succeeded(cluster, {**server, "take_over": True})
@@ -146,7 +144,7 @@ def test_a_stranger_mounts_from_it_after_up_as_before(cluster: ClusterUnderTest,
     assert "6816" in rules
 
 
-def test_what_jobs_hang_on_is_not_restarted_when_a_library_of_theirs_is_updated(cluster: ClusterUnderTest) -> None:
+def test_a_library_update_does_not_restart_services_that_jobs_need(cluster: ClusterUnderTest) -> None:
     """The machine has needrestart, set to restart by itself, as Ubuntu since 24.04 has it."""
 
     def munged() -> str:

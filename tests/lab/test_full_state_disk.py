@@ -53,7 +53,7 @@ def answers(cluster: ClusterUnderTest) -> bool:
 
 
 @pytest.mark.proof
-def test_the_reserved_room_lets_slurmctld_save_what_ends_on_a_full_disk(cluster: ClusterUnderTest) -> None:
+def test_the_reserved_room_lets_slurmctld_save_ended_jobs_on_a_full_disk(cluster: ClusterUnderTest) -> None:
     job = running_job(cluster, 30)
     cluster.run("head", FILL)
     eventually(lambda: not succeeds(cluster, f"test -e {STATE}/tailrack-room"), 25, "the room is given up")

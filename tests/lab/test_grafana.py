@@ -57,7 +57,7 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     return made
 
 
-def test_where_it_cannot_be_had_that_is_said_and_nothing_else_lacks(cluster: Cluster) -> None:
+def test_a_failed_download_of_grafana_is_reported_and_breaks_nothing_else(cluster: Cluster) -> None:
     summary = cluster.up()
     (failure,) = summary.failures
     assert "http://127.0.0.1:9/grafana.tar.gz cannot be fetched from here" in failure.message
@@ -68,7 +68,7 @@ def test_where_it_cannot_be_had_that_is_said_and_nothing_else_lacks(cluster: Clu
     assert cluster.run("a1", f"curl -fs http://{at}:9090/-/ready")
 
 
-def test_it_answers_in_the_tailnet_who_logs_in_with_the_stacks_password(cluster: Cluster) -> None:
+def test_grafana_accepts_the_stacks_password_in_the_tailnet(cluster: Cluster) -> None:
     # As systemd does on a machine; Docker's root hides what it mounts for a unit, its credentials among it.
     cluster.run("head", "mount --make-rshared /")
     there = "/root/grafana.tar.gz"
@@ -103,14 +103,14 @@ def test_it_answers_in_the_tailnet_who_logs_in_with_the_stacks_password(cluster:
     assert cluster.touched() == set()
 
 
-def test_at_each_start_it_is_told_the_stacks_password(cluster: Cluster) -> None:
+def test_each_start_of_grafana_sets_the_stacks_password(cluster: Cluster) -> None:
     cluster.run("head", "systemctl restart tailrack-grafana")
     if REAL:
         pytest.skip("the stand-in shows what it was told; that a real one takes it, the test before")
     cluster.run("head", "cmp /var/lib/tailrack-grafana/told /etc/tailrack/grafana/password")
 
 
-def test_it_is_gone_with_its_section_but_for_what_people_have_made(cluster: Cluster) -> None:
+def test_a_removed_section_removes_grafana_but_keeps_the_users_dashboards(cluster: Cluster) -> None:
     cluster.config["tailrack:monitoring"] = {}
     cluster.up_ok()
     gone = "/etc/tailrack/grafana /usr/local/lib/tailrack/grafana /etc/systemd/system/tailrack-grafana.service"

@@ -54,7 +54,7 @@ def test_members_on_two_nodes_change_each_others_files(cluster: ClusterUnderTest
 
 
 @pytest.mark.parametrize("umask", ["022", "077"])
-def test_files_are_the_groups_whatever_the_umask(cluster: ClusterUnderTest, umask: str) -> None:
+def test_files_belong_to_the_group_with_any_umask(cluster: ClusterUnderTest, umask: str) -> None:
     # The lab's NFS client applies the umask itself, which Linux' own client leaves to the server's kernel.
     made = f"umask {umask}; cd {FOLDER} && mkdir {umask} && echo ada >{umask}/file"
     cluster.run_as("ada", "head", made)
@@ -73,7 +73,7 @@ def test_a_user_outside_the_group_is_refused(cluster: ClusterUnderTest, machine:
     assert refused(cluster, "eve", machine, "touch /shared/groups/eve")
 
 
-def test_a_member_who_is_taken_out_is_refused_after_up(cluster: ClusterUnderTest) -> None:
+def test_up_removes_the_access_of_a_former_group_member(cluster: ClusterUnderTest) -> None:
     del cluster.config["tailrack:users"][1]["groups"]
     text = preview(cluster)
     assert "- bob leaves vision" in text

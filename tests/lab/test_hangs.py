@@ -93,7 +93,7 @@ def posted(cluster: Cluster, job: str) -> list[dict[str, str]]:
     return [row for row in rows if f"job {job} " in row["title"]]
 
 
-def test_a_job_whose_rank_is_behind_is_reported_once_with_the_rank_and_the_next_command(cluster: Cluster) -> None:
+def test_a_hanging_job_is_reported_once_with_the_rank_and_the_next_command(cluster: Cluster) -> None:
     for path in (RECORDED, SERVER):
         text = base64.b64encode(path.read_bytes()).decode()
         cluster.run_as("ada", "head", f"cd; base64 -d >{path.name} <<<{text}; touch goes-on")

@@ -173,7 +173,7 @@ def test_slurm_itself_has_a_node_with_a_full_disk_drained_and_taken_back(cluster
 
 
 @pytest.mark.usefixtures("full_disk")
-def test_a_persons_drain_stays_whatever_its_reason_is(cluster: Cluster) -> None:
+def test_a_persons_drain_stays_for_any_reason(cluster: Cluster) -> None:
     look(cluster, "a1")
     own = reason(cluster, "a1")
     assert own.startswith("health: ")
@@ -190,7 +190,7 @@ def test_a_persons_drain_stays_whatever_its_reason_is(cluster: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("full_disk")
-def test_who_takes_a_node_back_with_its_fault_is_not_contradicted(cluster: Cluster) -> None:
+def test_a_person_may_resume_a_faulty_node(cluster: Cluster) -> None:
     look(cluster, "a1")
     assert drained(cluster, "a1")
     cluster.run("head", "scontrol update nodename=a1 state=resume")
@@ -218,7 +218,7 @@ def test_a_node_that_is_well_again_has_its_drain_taken_back_by_the_next_up(clust
 
 @pytest.mark.proof
 @pytest.mark.usefixtures("full_disk")
-def test_a_node_that_is_registered_anew_is_drained_again_and_taken_back_with_the_error(cluster: Cluster) -> None:
+def test_a_node_that_registers_again_drains_again_and_resumes_without_the_error(cluster: Cluster) -> None:
     look(cluster, "a1")
     assert drained(cluster, "a1")
     # As a step does that gives the node other features; its drain goes with it.
@@ -271,7 +271,7 @@ def test_a_node_without_the_share_is_drained_until_it_has_it_again(cluster: Clus
     assert not drained(cluster, "a1")
 
 
-def test_what_a_users_last_job_leaves_goes_with_it(cluster: Cluster) -> None:
+def test_leftovers_end_with_the_users_last_job(cluster: Cluster) -> None:
     leave = "setsid nohup sleep 4321 >/dev/null 2>&1 & echo mine >/dev/shm/ada-left"
     cluster.run_as("ada", "head", f"srun -w a1 bash -c {json.dumps(leave)}")
     eventually(lambda: "sleep 4321" not in cluster.run("a1", "ps -eo args"), 30, "the process is ended")
@@ -279,7 +279,7 @@ def test_what_a_users_last_job_leaves_goes_with_it(cluster: Cluster) -> None:
     assert not drained(cluster, "a1")
 
 
-def test_another_job_of_the_same_user_keeps_what_is_its_own(cluster: Cluster) -> None:
+def test_another_job_of_the_same_user_keeps_its_own_files(cluster: Cluster) -> None:
     number = cluster.run_as(
         "ada", "head",
         "sbatch --parsable -w a1 -n1 --output=/dev/null --wrap 'echo mine >/dev/shm/ada-own; sleep 120'",

@@ -71,7 +71,7 @@ def save(lab: ClusterUnderTest) -> None:
     lab.run("head", SAVE)
 
 
-def test_homes_are_saved_without_what_the_config_leaves_out_and_no_link_is_followed(machines: Machines) -> None:
+def test_the_backup_of_homes_omits_excluded_files_and_follows_no_link(machines: Machines) -> None:
     lab = machines.cluster
     files = "mkdir -p .cache paper; echo junk >.cache/junk; echo text >paper/text; echo big >paper/a.ckpt"
     # A file with holes counts with its size on the disk.

@@ -117,13 +117,13 @@ def test_a_cloud_machine_asks_the_stub_of_systemd_resolved(cloud: Machine) -> No
     cloud.run("resolvectl query control.lab")
 
 
-def test_a_cloud_machine_lets_ubuntu_in_who_may_do_all_and_root_not(cloud: Machine, tmp_path: Path) -> None:
+def test_a_cloud_machine_accepts_ubuntu_with_sudo_and_rejects_root(cloud: Machine, tmp_path: Path) -> None:
     assert cloud.host["user"] == "ubuntu"
     assert cloud.ssh("ubuntu", "id -u; sudo -n id -u", tmp_path).stdout.split() == ["1000", "0"]
     assert "Permission denied" in cloud.ssh("root", "id", tmp_path).stderr
 
 
-def test_cloud_machines_of_a_site_share_a_second_network_with_nobody_else(cloud: Machine, server: Machine) -> None:
+def test_cloud_machines_of_a_site_share_a_private_second_network(cloud: Machine, server: Machine) -> None:
     neighbour = Machine("c2", own_machine(LAB, "c2", like="cloud"))
     elsewhere = Machine("c3", own_machine(LAB, "c3", like="cloud", site="shed"))
     address = neighbour.run("ip -json -4 address show eth1 | jq -r .[0].addr_info[0].local")

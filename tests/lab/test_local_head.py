@@ -74,7 +74,7 @@ def desktop(make_cluster: Callable[[str], ClusterUnderTest]) -> Desktop:
     return Desktop(lab, config, {**by_ssh, "private_key_file": "key", "adopt": True})
 
 
-def test_a_sudo_that_asks_for_a_password_is_told_before_anything_is_changed(desktop: Desktop) -> None:
+def test_a_sudo_that_asks_for_a_password_is_reported_before_any_change(desktop: Desktop) -> None:
     rule = f"/etc/sudoers.d/{OWNER}"
     desktop.lab.run("desk", f"sed -i 's/NOPASSWD: //' {rule}")
     done = desktop.driver("up")
@@ -106,7 +106,7 @@ def test_a_second_up_changes_nothing_and_the_other_commands_work(desktop: Deskto
 
 
 @pytest.mark.parametrize("way", ["by SSH", "local"])
-def test_a_head_node_reached_the_other_way_is_the_same_cluster_whose_jobs_go_on(desktop: Desktop, way: str) -> None:
+def test_jobs_continue_when_the_stack_reaches_its_head_node_another_way(desktop: Desktop, way: str) -> None:
     job = desktop.lab.run_as("ada", "desk", "sbatch --parsable -w n1 --wrap 'tail -f /dev/null'").strip()
     home = desktop.config["tailrack:sites"][0]
     if way == "local":

@@ -89,7 +89,7 @@ def test_a_job_over_both_kinds_of_machines_runs_and_only_one_of_them_confines_it
     assert int(counts["a1"]) >= 3, counts
 
 
-def test_a_job_has_its_own_cores_where_cgroups_confine_it(mixed: ClusterUnderTest) -> None:
+def test_cgroups_confine_a_job_to_its_own_cores(mixed: ClusterUnderTest) -> None:
     assert srun(mixed, "-w a1 -n1 nproc") == "1\n"
     assert int(srun(mixed, "-w b1 -n1 nproc")) == int(mixed.run("b1", "nproc"))
 

@@ -58,7 +58,7 @@ DEBIAN = "Debian GNU/Linux 13 (trixie)"
 LOGGED = {node: [STEPS, 1234.5, "FINISHED", [f"checkpoints/step-{STEPS}.pt"], DEBIAN] for node in ("head", "a1")}
 
 
-def test_what_is_logged_from_two_nodes_by_jobs_that_are_told_where_is_there_after_a_restart(cluster: Cluster) -> None:
+def test_mlflow_keeps_the_data_of_jobs_on_two_nodes_after_a_restart(cluster: Cluster) -> None:
     told = cluster.run_as("ada", "head", "srun -w a1 env; srun -w a1 env | wc -l").splitlines()
     assert f"MLFLOW_TRACKING_URI={url(cluster)}" in told
     assert "MLFLOW_EXPERIMENT_NAME=ada" in told
@@ -162,7 +162,7 @@ print(json.dumps({
 """
 
 
-def test_what_runs_in_the_servers_place_starts_no_program_and_reaches_nothing(cluster: Cluster) -> None:
+def test_a_program_in_the_servers_place_starts_nothing_and_reaches_nothing(cluster: Cluster) -> None:
     cluster.run("head", f"cat >{LIB}/probe.py <<'END'\n{PROBE}\nEND")
     # The server's own unit with another program: where a container ignores what the unit says, this fails.
     change = (
@@ -185,7 +185,7 @@ def test_what_runs_in_the_servers_place_starts_no_program_and_reaches_nothing(cl
     assert found["privileges"] == ["0000000000000000", "1", "2"]
 
 
-def test_no_password_is_seen_where_others_look(cluster: Cluster) -> None:
+def test_other_users_see_no_mlflow_password(cluster: Cluster) -> None:
     kept = cluster.run("head", "sed -n 's/.*_password = //p' /var/lib/tailrack/mlflow/users/*").split()
     assert len(kept) == 2
     shown = cluster.deployment().outputs()
@@ -217,7 +217,7 @@ def test_a_wrong_password_and_a_server_that_is_away_are_said_once_and_end_no_tra
     assert away.count("train: goes on without MLflow at") == 1
 
 
-def test_what_a_backup_has_of_it_is_there_again_on_a_head_node_that_has_lost_it(cluster: Cluster) -> None:
+def test_a_backup_restores_mlflow_on_a_new_head_node(cluster: Cluster) -> None:
     cluster.run(
         "head",
         "install -d -m 0700 /var/lib/tailrack/dumps; /usr/local/lib/tailrack/backup.d/mlflow /var/lib/tailrack/dumps;"

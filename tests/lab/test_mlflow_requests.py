@@ -88,7 +88,7 @@ NOT_SERVED = [
 
 @pytest.mark.parametrize("user", [None, "ada", "admin"])
 @pytest.mark.parametrize(("method", "target"), NOT_SERVED)
-def test_what_is_not_in_the_list_is_not_there_for_a_user_of_the_head_node(
+def test_users_of_the_head_node_reach_only_listed_requests(
     server: Server, method: str, target: str, user: str | None
 ) -> None:
     answer = server.ask(method, target, {} if method in {"POST", "PUT", "PATCH"} else None, user=user)
@@ -130,9 +130,7 @@ LOCATIONS = [
 
 @pytest.mark.parametrize("location", LOCATIONS)
 @pytest.mark.parametrize("field", ["artifact_location", "artifactLocation"])
-def test_an_experiment_whose_files_would_lie_elsewhere_is_refused_by_name(
-    server: Server, location: str, field: str
-) -> None:
+def test_mlflow_rejects_an_experiment_with_files_elsewhere_by_name(server: Server, location: str, field: str) -> None:
     for user in ("ada", "admin"):
         body = {"name": f"elsewhere {user} {location} {field}", field: location}
         answer = server.ask("POST", f"{API}/experiments/create", body, user=user)

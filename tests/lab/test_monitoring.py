@@ -89,7 +89,7 @@ def test_slurms_figures_paths_and_the_measurement_are_there_and_each_collector_i
     assert {name: round(value) for name, value in asked(cluster, days).items()} == {"head": 90, "a1": 90, "a2": 90}
 
 
-def test_a_node_that_is_drained_and_a_bandwidth_below_its_floor_raise_alerts_with_what_to_do(cluster: Cluster) -> None:
+def test_a_drained_node_and_a_low_bandwidth_raise_alerts_with_a_remedy(cluster: Cluster) -> None:
     cluster.run("head", "scontrol update nodename=a1 state=drain reason=test")
     cluster.config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": 1000}
     cluster.up()  # which says so too
@@ -128,7 +128,7 @@ def test_every_panel_of_the_dashboards_has_data(cluster: Cluster) -> None:
         eventually(partial(shown, one), 60, f"{one.dashboard}, {one.panel}: data for {one.expression}")
 
 
-def test_an_alert_arrives_at_a_webhook_with_its_remedy_and_nobody_sees_where_that_is(cluster: Cluster) -> None:
+def test_an_alert_reaches_a_webhook_with_its_remedy_and_its_address_stays_secret(cluster: Cluster) -> None:
     _, sealer = sealer_of(cluster)
     # As systemd does on a machine; Docker's root hides what it mounts for a unit, its credentials among it.
     cluster.run("head", "mount --make-rshared /")
@@ -190,7 +190,7 @@ def test_an_alert_arrives_at_a_webhook_with_its_remedy_and_nobody_sees_where_tha
     assert "alerting" not in cluster.run("head", "cat /etc/tailrack/prometheus/prometheus.yml")
 
 
-def test_the_rules_raise_what_they_are_there_for_by_the_promtool_of_this_release(cluster: Cluster) -> None:
+def test_this_promtool_release_shows_that_the_rules_raise_their_alerts(cluster: Cluster) -> None:
     text = base64.b64encode(RULES_TEST.read_bytes()).decode()
     cluster.run(
         "head",
@@ -199,7 +199,7 @@ def test_the_rules_raise_what_they_are_there_for_by_the_promtool_of_this_release
     )
 
 
-def test_what_is_kept_is_bounded_and_a_prometheus_that_is_killed_is_back_with_it(cluster: Cluster) -> None:
+def test_prometheus_limits_its_data_and_keeps_it_after_a_kill(cluster: Cluster) -> None:
     flags = api(cluster, "status/flags")
     assert (flags["storage.tsdb.retention.time"], flags["storage.tsdb.retention.size"]) == ("30d", "5GiB")
     assert flags["web.enable-admin-api"] == flags["web.enable-lifecycle"] == "false"
@@ -219,7 +219,7 @@ def refusal(cluster: Cluster) -> str:
     return " ".join(failure.message for failure in summary.failures)
 
 
-def test_a_prometheus_that_was_cut_off_in_the_middle_of_a_line_comes_back_with_what_came_before(
+def test_prometheus_keeps_earlier_data_after_a_crash_within_a_line(
     cluster: Cluster,
 ) -> None:
     cluster.run(
@@ -290,14 +290,14 @@ def test_a_port_that_somebody_else_has_is_said_with_his_name_and_holds_up_no_job
     cluster.up_ok()
 
 
-def test_who_leaves_is_asked_no_more(cluster: Cluster) -> None:
+def test_prometheus_stops_scraping_a_removed_node(cluster: Cluster) -> None:
     cluster.config["tailrack:sites"][0]["pools"][0]["count"] = 1
     cluster.up_ok()
     assert not cluster.node("head").file("/var/lib/tailrack/monitoring/targets/a2.json").exists
     eventually(lambda: asked(cluster, 'up{job="node"}').keys() == {"head", "a1"}, 60, "a2 is no target")
 
 
-def test_switched_off_nothing_of_it_runs_and_switched_on_again_what_was_collected_is_there(cluster: Cluster) -> None:
+def test_monitoring_stops_when_switched_off_and_keeps_its_data(cluster: Cluster) -> None:
     section = cluster.config.pop("tailrack:monitoring")
     cluster.up_ok()
     for node, units in UNITS.items():

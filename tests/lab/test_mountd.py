@@ -67,7 +67,7 @@ def configured(run: Callable[[str], str], exports: str) -> str:
     return run(f"printf '%s\\n' {shlex.quote(exports)} >/etc/exports; python3 -I -S -c {shlex.quote(code)}")
 
 
-def test_mountd_listens_nowhere_where_nobody_has_exports_but_the_cluster(
+def test_mountd_listens_on_no_port_if_only_the_cluster_has_exports(
     run: Callable[[str], str], listeners: Callable[[str], set[str]]
 ) -> None:
     # It would, on ports that nobody knows: version 2 alone is enough.
@@ -75,7 +75,7 @@ def test_mountd_listens_nowhere_where_nobody_has_exports_but_the_cluster(
     assert listeners(configured(run, "# none")) == set()
 
 
-def test_mountd_listens_on_a_port_that_is_closed_where_exports_of_others_need_it(
+def test_mountd_listens_on_a_firewalled_port_if_other_exports_need_it(
     run: Callable[[str], str], listeners: Callable[[str], set[str]]
 ) -> None:
     assert listeners(configured(run, OTHERS)) == CLOSED

@@ -83,7 +83,7 @@ def findings(cluster: ClusterUnderTest, node: str) -> str:
     return "\n".join(line for line in lines if " mount: " in f" {line}" or line.split()[1:2] == ["mount:"])
 
 
-def test_users_read_and_write_where_the_site_has_the_mount(cluster: ClusterUnderTest) -> None:
+def test_users_read_and_write_at_the_mount_of_a_site(cluster: ClusterUnderTest) -> None:
     cluster.run_as("ada", "r1", "echo images >/data/set && cat /models/weights")
     assert cluster.run("nas", "stat -c %u /export/shared/data/set; cat /export/shared/data/set") == "6001\nimages\n"
     options = cluster.run("r1", "findmnt -n -o VFS-OPTIONS /data").strip().split(",")
@@ -101,7 +101,7 @@ def test_other_sites_have_nothing_of_it(cluster: ClusterUnderTest) -> None:
     assert features(cluster, "c1") == {"site-cloud"}
 
 
-def test_a_job_that_asks_for_the_mount_runs_only_where_it_works(cluster: ClusterUnderTest) -> None:
+def test_a_job_that_requests_the_mount_runs_only_with_a_working_mount(cluster: ClusterUnderTest) -> None:
     assert features(cluster, "r1") == {"site-rack", "mount-data", "mount-models"}
     assert cluster.run_as("ada", "desk", "srun -C mount-data bash -c 'hostname; cat /data/set'") == "r1\nimages\n"
     refused = cluster.attempt("desk", "su - ada -c 'srun -w c1 -C mount-data true'")

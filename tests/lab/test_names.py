@@ -116,14 +116,14 @@ def test_every_machine_knows_all_names_when_another_has_joined(three: ClusterUnd
     assert sorted(three.run_as("ada", "head", "srun -N3 --switches=2 hostname").split()) == sorted(NODES)
 
 
-def test_a_machine_without_resolved_keeps_its_resolver_and_what_that_finds(three: ClusterUnderTest) -> None:
+def test_a_machine_without_resolved_keeps_its_resolver_and_its_answers(three: ClusterUnderTest) -> None:
     assert three.run("s1", "readlink -f /etc/resolv.conf").strip() == "/etc/resolv.conf"
     assert "nameserver 127.0.0.11" in three.run("s1", "cat /etc/resolv.conf").splitlines()
     assert three.attempt("s1", "dpkg-query -W systemd-resolved libnss-resolve").returncode == 1
     three.run("s1", "getent hosts control.lab")
 
 
-def test_a_machine_with_resolved_keeps_its_resolver_and_what_that_finds(three: ClusterUnderTest) -> None:
+def test_a_machine_with_resolved_keeps_its_resolver_and_its_answers(three: ClusterUnderTest) -> None:
     for node in ("head", "late"):
         stub = "/run/systemd/resolve/stub-resolv.conf"
         assert three.run(node, "readlink -f /etc/resolv.conf").strip() == stub
@@ -162,7 +162,7 @@ def test_the_second_network_of_a_site_is_its_fabric_and_carries_the_measurement(
     }
 
 
-def test_a_job_inside_a_site_is_told_of_its_fabric_and_one_across_sites_of_the_tailnet(three: ClusterUnderTest) -> None:
+def test_a_site_job_uses_its_fabric_and_a_cross_site_job_uses_the_tailnet(three: ClusterUnderTest) -> None:
     network = three.run("late", "ip -json route show dev eth1 | jq -r .[0].dst").strip()
     inside = settings(three, "-w head,late -N2")
     assert inside.keys() == {"head", "late"}
@@ -180,7 +180,7 @@ def test_a_job_inside_a_site_is_told_of_its_fabric_and_one_across_sites_of_the_t
         assert told["NCCL_NET"] == "Socket"
 
 
-def test_what_a_user_sets_or_takes_out_is_left_alone_in_all_steps_of_a_job(three: ClusterUnderTest) -> None:
+def test_a_users_own_settings_stay_in_all_steps_of_a_job(three: ClusterUnderTest) -> None:
     told = settings(three, "-w head,late -N2 --export=ALL,NCCL_SOCKET_IFNAME=eth0")
     assert {each["NCCL_SOCKET_IFNAME"] for each in told.values()} == {"eth0"}
     told = settings(three, "-w head,late -N2 --export=NONE")
@@ -232,9 +232,7 @@ def calls_itself(cluster: ClusterUnderTest, node: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["localhost", "control", "head"])
-def test_what_a_nodes_root_calls_it_in_the_tailnet_is_no_name_on_any_machine(
-    three: ClusterUnderTest, name: str
-) -> None:
+def test_a_tailnet_name_set_by_a_nodes_root_changes_no_machines_names(three: ClusterUnderTest, name: str) -> None:
     before = {node: three.run(node, "cat /etc/hosts") for node in NODES}
     if name == "head":
         # It is taken, and the machine gets another one for it.
@@ -252,7 +250,7 @@ def test_what_a_nodes_root_calls_it_in_the_tailnet_is_no_name_on_any_machine(
         calls_itself(three, "late", "late")
 
 
-def test_nobody_but_root_of_the_head_node_writes_the_names_that_all_read(three: ClusterUnderTest) -> None:
+def test_only_root_of_the_head_node_writes_the_shared_names(three: ClusterUnderTest) -> None:
     published = three.run("late", "cat /var/lib/tailrack/names-from").strip()
     before = three.run("head", f"cat {published}")
     for change in (f"echo 100.64.0.3 localhost >>{published}", f"mv {published} {published}.old", f"rm -f {published}"):
@@ -263,7 +261,7 @@ def test_nobody_but_root_of_the_head_node_writes_the_names_that_all_read(three: 
     assert three.run("head", f"cat {published}") == before
 
 
-def test_a_line_of_the_owners_for_a_nodes_name_stays_what_the_name_means_there(three: ClusterUnderTest) -> None:
+def test_an_owners_line_for_a_nodes_name_keeps_its_meaning_on_that_machine(three: ClusterUnderTest) -> None:
     three.run(
         "s1", "cp /etc/hosts /tmp/hosts; echo '10.0.0.77  late   # the rack network' >>/etc/hosts; tailrack-names"
     )
@@ -309,7 +307,7 @@ def test_root_of_a_node_has_no_other_machine_connect_anywhere_and_leaves_no_fail
     eventually(lambda: "invalid value: pairs" in cluster.run("head", journal), 10, "the refusal in the journal")
 
 
-def test_a_name_nobody_has_fails_fast(three: ClusterUnderTest) -> None:
+def test_an_unknown_name_fails_fast(three: ClusterUnderTest) -> None:
     for node in NODES:
         assert three.attempt(node, "getent hosts nobody-has-this-name", limit=2).returncode == 2, node
 
@@ -333,7 +331,7 @@ def test_names_outlive_a_restart_in_which_cloud_init_writes_its_own(three: Clust
     assert three.run_as("ada", "head", f"srun -w {node} hostname").strip() == node
 
 
-def test_a_machine_that_leaves_is_called_as_before_and_nobody_has_its_name(three: ClusterUnderTest) -> None:
+def test_a_removed_machine_regains_its_old_hostname_and_its_name_becomes_free(three: ClusterUnderTest) -> None:
     three.config["tailrack:sites"][0]["hosts"].pop()
     three.up_ok()
     before = old_name(three, "late")

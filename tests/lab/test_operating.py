@@ -46,7 +46,7 @@ def with_findings(cluster: ClusterUnderTest, *findings: dict[str, str]) -> None:
 
 
 @pytest.mark.usefixtures("back")
-def test_whose_a_drain_is_and_the_next_command_are_told_on_the_head_node_and_by_make_status(
+def test_the_head_node_and_make_status_show_the_owner_and_remedy_of_a_drain(
     cluster: ClusterUnderTest,
 ) -> None:
     assert {node["out"] for node in nodes(cluster).values()} == {False}
@@ -68,7 +68,7 @@ def test_whose_a_drain_is_and_the_next_command_are_told_on_the_head_node_and_by_
 
 
 @pytest.mark.usefixtures("back")
-def test_a_node_whose_checks_find_an_error_is_not_resumed_and_the_remedy_is_said(cluster: ClusterUnderTest) -> None:
+def test_a_node_with_an_error_is_not_resumed_and_the_remedy_is_shown(cluster: ClusterUnderTest) -> None:
     with_findings(cluster, {"severity": "error", "check": "disk", "seen": "/ is 99 % full", "remedy": "make room"})
     cluster.run("head", "scontrol update nodename=b1 state=drain reason='health: disk'")
     refused = cluster.attempt("head", "tailrack resume b1")
@@ -87,7 +87,7 @@ def test_a_node_whose_checks_find_an_error_is_not_resumed_and_the_remedy_is_said
 
 
 @pytest.mark.usefixtures("back")
-def test_what_a_failed_prolog_has_left_on_the_node_is_told_with_the_drain(cluster: ClusterUnderTest) -> None:
+def test_a_drain_shows_the_leftovers_of_a_failed_prolog(cluster: ClusterUnderTest) -> None:
     told = {"script": "30-health", "job": "12", "what": "Xid 79 on GPU 3", "remedy": "reset the GPU", "boot_id": "x"}
     cluster.run("b1", f"mkdir -p /run/tailrack; echo '{json.dumps(told)}' | jq '.time = now' >{FAILURE}")
     # As slurmctld does: under its own account.

@@ -92,7 +92,7 @@ def of_forky(make_cluster: Make) -> ClusterUnderTest:
 
 
 @pytest.mark.timeout(1800)  # where no image of another distribution was made before
-def test_a_head_node_whose_srun_reaches_its_own_release_alone_refuses_an_older_node(of_forky: ClusterUnderTest) -> None:
+def test_a_head_node_with_an_incompatible_srun_rejects_an_older_node(of_forky: ClusterUnderTest) -> None:
     (failure,) = of_forky.up().failures
     assert failure.urn.endswith("::n1-check")
     said = " ".join(failure.message.split())

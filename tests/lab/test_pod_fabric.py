@@ -143,7 +143,7 @@ def test_a_job_never_spans_pods_and_other_nodes(cluster: ClusterUnderTest) -> No
         assert done.returncode not in (0, 124), f"{words}: {done.stdout}{done.stderr}"
 
 
-def test_a_job_whose_pod_is_gone_ends_with_a_failure(cluster: ClusterUnderTest) -> None:
+def test_a_job_on_a_lost_pod_fails(cluster: ClusterUnderTest) -> None:
     command = "srun -p pods -N2 -D /tmp --mpi=pmix sleep 600 >~/lost.out 2>&1; echo $? >~/lost.status"
     cluster.run("head", f"rm -f {HOME}/lost.*; setsid {as_user('ada', command)} >/dev/null 2>&1 &")
     eventually(lambda: "R" in cluster.run("head", "squeue -h -p pods -o %t"), 30, "the job runs")

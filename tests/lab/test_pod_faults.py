@@ -178,7 +178,9 @@ def test_a_pod_with_a_full_volume_gets_no_jobs_until_it_has_room(cluster: Cluste
     wait_until_idle(cluster, "p2")
 
 
-def test_a_job_whose_folder_has_no_room_on_the_pod_ends_with_a_word(cluster: ClusterUnderTest, full: None) -> None:
+def test_a_job_without_room_for_its_folder_on_the_pod_ends_with_a_message(
+    cluster: ClusterUnderTest, full: None
+) -> None:
     # Some room: the health check finds no error.
     cluster.run("p2", "truncate -s -25M /workspace/full")
     wait_until_idle(cluster, "p2", 150)
@@ -201,7 +203,7 @@ def test_up_names_a_full_volume_and_works_when_it_has_room(cluster: ClusterUnder
     assert cluster.run_as("ada", "head", "srun -w p2 -p pods -D /tmp echo works") == "works\n"
 
 
-def test_a_pod_whose_slurmd_is_killed_during_an_epilog_is_free_within_minutes(cluster: ClusterUnderTest) -> None:
+def test_a_pod_recovers_within_minutes_after_slurmd_dies_in_an_epilog(cluster: ClusterUnderTest) -> None:
     wait_until_idle(cluster)
     slow = "/usr/local/lib/tailrack/epilog.d/99-slow"
     cluster.run("p1", f"printf '#!/bin/sh\\nsleep 5\\n' >{slow}; chmod 755 {slow}")

@@ -155,7 +155,7 @@ def test_results_that_cannot_come_back_stay_on_the_pod_until_they_can(cluster: C
     eventually(lambda: "still" not in why(cluster, job), 10, "the record is gone")
 
 
-def test_an_srun_whose_connection_is_lost_ends_with_a_failure_and_a_word(cluster: ClusterUnderTest) -> None:
+def test_an_srun_with_a_lost_connection_fails_with_a_message(cluster: ClusterUnderTest) -> None:
     loop = "for number in $(seq 90); do echo $number; sleep 1; done"
     command = f"srun -p pods -D /tmp sh -c '{loop}' >~/live.out 2>~/live.err; echo $? >~/live.status"
     cluster.run("head", f"rm -f {HOME}/live.*; setsid {as_user('ada', command)} >/dev/null 2>&1 &")

@@ -107,7 +107,7 @@ def pod_of(cluster: ClusterUnderTest) -> dict[str, Any]:
     return host
 
 
-def test_a_job_without_a_partition_runs_on_a_pod_where_all_nodes_are_pods(cluster: ClusterUnderTest) -> None:
+def test_a_job_without_a_partition_runs_on_a_pod_in_a_cluster_of_pods(cluster: ClusterUnderTest) -> None:
     assert job_on(cluster, "") == "p1"
     refused = cluster.attempt("head", "su - ada -c 'cd /tmp; srun -p all hostname'")
     assert "all nodes of this cluster are pods" in refused.stderr
@@ -286,7 +286,7 @@ def test_a_pool_of_pods_leaves_nothing_on_the_head_node(cluster: ClusterUnderTes
     assert job_on(cluster, "") == "p1"
 
 
-def test_a_pool_of_pods_whose_cluster_is_gone_is_removed(cluster: ClusterUnderTest, pool: PoolUnderTest) -> None:
+def test_a_pool_of_pods_without_its_cluster_is_removed(cluster: ClusterUnderTest, pool: PoolUnderTest) -> None:
     seal(pool)
     pool.up_ok()
     subprocess.run(["docker", "rm", "-f", cluster.container("head")], check=True, capture_output=True)

@@ -121,7 +121,7 @@ def test_a_cancelled_job_ends_on_the_pod(cluster: ClusterUnderTest) -> None:
     eventually(lambda: is_idle(cluster), 30, "the pod is free")
 
 
-def test_what_a_job_leaves_behind_ends_with_its_users_last_job(cluster: ClusterUnderTest) -> None:
+def test_leftovers_on_a_pod_end_with_the_users_last_job(cluster: ClusterUnderTest) -> None:
     srun(cluster, "sh -c 'setsid sleep 8765 >/dev/null 2>&1 & sleep 1'")
     eventually(lambda: cluster.attempt("p1", "pgrep -f '[s]leep 8765'").returncode == 1, 20, "it has ended")
     eventually(lambda: is_idle(cluster), 30, "the pod takes jobs")
@@ -156,7 +156,7 @@ def test_services_go_on_below_a_new_supervisor_if_it_is_killed(cluster: ClusterU
     eventually(lambda: is_idle(cluster), 30, "the pod takes jobs")
 
 
-def test_the_head_node_says_what_a_pod_lacks_and_asks_it(cluster: ClusterUnderTest) -> None:
+def test_the_head_node_asks_a_pod_and_names_its_missing_parts(cluster: ClusterUnderTest) -> None:
     assert "note for p1: a pod does not confine jobs" in cluster.run("head", "tailrack nodes")
     digest = cluster.run("head", "sha256sum /etc/munge/munge.key").split()[0]
     assert "MUNGE:" in cluster.run("head", f"tailrack-ask p1 munge-switch {digest}")

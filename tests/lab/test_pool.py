@@ -133,7 +133,7 @@ def test_an_unchanged_pool_changes_nothing(pools: dict[str, PoolUnderTest]) -> N
     assert pools["c"].touched() == set()
 
 
-def test_another_ssh_authority_of_the_cluster_is_the_pools_too_whose_own_stack_does_nothing(
+def test_a_pool_follows_a_new_ssh_authority_of_its_cluster_without_an_up(
     cluster: ClusterUnderTest, pools: dict[str, PoolUnderTest]
 ) -> None:
     trusted = "/etc/ssh/tailrack_authority.pub"
@@ -170,7 +170,7 @@ def test_a_name_that_another_pool_has_is_refused_by_the_head_node_before_a_machi
         third.remove()
 
 
-def test_a_pool_whose_machine_is_gone_is_removed_and_nothing_else(
+def test_a_pool_without_its_machine_is_removed_and_nothing_else_changes(
     cluster: ClusterUnderTest, pools: dict[str, PoolUnderTest]
 ) -> None:
     pool = pools["c"]
@@ -218,7 +218,7 @@ def test_a_cluster_that_has_pools_is_not_taken_down(cluster: ClusterUnderTest, p
     assert job_state(cluster) == "RUNNING"
 
 
-def test_a_pool_whose_cluster_is_gone_is_removed_and_says_what_is_left_undone(
+def test_a_pool_without_its_cluster_is_removed_and_names_the_remaining_work(
     cluster: ClusterUnderTest, pools: dict[str, PoolUnderTest]
 ) -> None:
     # As the raw CLI does it, which looks for no pools.

@@ -153,7 +153,7 @@ def test_after_a_boot_ports_are_held_before_a_user_can_start_anything(cluster: C
         cluster.run("a1", "systemctl enable --now slurmd", 120)
 
 
-def test_daemons_that_restart_or_are_stopped_lose_no_port_to_a_user_who_tries_all_the_time(cluster: Cluster) -> None:
+def test_restarting_or_stopped_daemons_lose_no_port_to_a_user(cluster: Cluster) -> None:
     taker = f"systemd-run -q --collect --uid=ada --unit=taker -p StandardOutput=file:/tmp/got {PLACE} 600"
     cluster.run("head", f"{taker} {held(cluster, 'head')}")
     cluster.run("head", f"systemctl stop {UNITS}", 120)
@@ -174,7 +174,7 @@ def test_a_user_of_the_head_node_neither_silences_alerts_nor_sends_any(cluster: 
     assert cluster.attempt("head", as_user("ada", "cat /etc/tailrack/alertmanager/password")).returncode != 0
 
 
-def test_where_the_kernel_takes_no_program_whoever_takes_a_port_is_told_nothing(cluster: Cluster) -> None:
+def test_a_kernel_without_the_port_program_gives_an_intruder_no_messages(cluster: Cluster) -> None:
     cluster.run("head", "/usr/local/lib/tailrack/hold-ports release")
     ports = "6817 6818 9093 9100"
     cluster.run("head", "systemctl stop slurmctld slurmd tailrack-alertmanager tailrack-node-exporter")

@@ -72,9 +72,7 @@ def takes_work(cluster: ClusterUnderTest) -> bool:
     return "DRAIN" not in cluster.run("head", "scontrol show node r1 | grep -o 'State=[^ ]*'")
 
 
-def test_what_a_pool_costs_is_said_by_the_head_node_and_by_make_status(
-    cluster: ClusterUnderTest, pool: PricedPool
-) -> None:
+def test_the_head_node_and_make_status_show_the_cost_of_a_pool(cluster: ClusterUnderTest, pool: PricedPool) -> None:
     assert costs(cluster).keys() == {"r1"}, "the head node has no price"
     eventually(lambda: costs(cluster)["r1"]["idle_seconds"] is not None, 60, "r1 is idle after its measurement")
     r1 = costs(cluster)["r1"]
@@ -115,9 +113,7 @@ def test_a_job_that_waits_for_it_keeps_it_and_one_that_waits_for_others_does_not
     assert takes_work(cluster)
 
 
-def test_when_nobody_has_used_it_for_longer_it_goes_and_the_book_keeps_what_it_cost(
-    cluster: ClusterUnderTest, pool: PricedPool
-) -> None:
+def test_an_unused_pool_is_removed_and_its_cost_stays_recorded(cluster: ClusterUnderTest, pool: PricedPool) -> None:
     said: list[str] = []
 
     def gone() -> bool:

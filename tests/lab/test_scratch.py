@@ -52,7 +52,7 @@ def test_a_job_has_a_folder_of_its_own_on_each_of_its_nodes(cluster: ClusterUnde
     assert "asked for /var/tmp" in out
 
 
-def test_nobody_else_sees_into_it_and_it_goes_with_the_job(cluster: ClusterUnderTest) -> None:
+def test_only_the_job_sees_its_scratch_which_is_removed_at_the_end(cluster: ClusterUnderTest) -> None:
     words = "sbatch --parsable -w l1 --output=none --wrap 'echo secret >$TMPDIR/file; tail -f /dev/null'"
     job = cluster.run_as("ada", "desk", words).strip()
     file = f"{PLACE}/{job}/file"
@@ -70,7 +70,7 @@ def test_nobody_else_sees_into_it_and_it_goes_with_the_job(cluster: ClusterUnder
     assert cluster.run("desk", "sinfo -h -N -p all -o '%N %T'").split("\n")[:2] == ["l1 idle", "l2 idle"]
 
 
-def test_what_a_restart_has_left_goes_with_the_next_job(cluster: ClusterUnderTest) -> None:
+def test_the_next_job_removes_leftovers_of_a_restart(cluster: ClusterUnderTest) -> None:
     cluster.run("l1", f"install -d -m 0700 -o ada -g ada {PLACE}/1; runuser -u ada -- touch {PLACE}/1/file")
     cluster.run_as("bob", "desk", "srun -w l1 true")
     eventually(lambda: cluster.run("l1", f"ls {PLACE}") == "", 30, "it is gone")

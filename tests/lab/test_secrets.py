@@ -195,14 +195,14 @@ def test_a_wrong_auth_key_is_refused_with_the_hosts_name_and_the_remedy(story: S
     assert "next: make a new auth key for the tag tag:cluster" in failure.message
 
 
-def test_every_node_holds_the_same_munge_key_and_nobody_else_may_read_it(story: Story) -> None:
+def test_every_node_contains_the_same_munge_key_and_only_munge_reads_it(story: Story) -> None:
     for node in NODES:
         assert story.cluster.run(node, "cat /etc/munge/munge.key") == story.secret["the munge key"]
         assert story.cluster.run(node, "stat -c '%a %U' /etc/munge/munge.key").split() == ["400", "munge"]
 
 
 @pytest.mark.parametrize("place", ["state", "logs", "journal"])
-def test_the_scan_finds_a_planted_secret_in_what_is_kept(story: Story, place: str) -> None:
+def test_the_scan_finds_a_planted_secret_in_files(story: Story, place: str) -> None:
     cluster, planted = story.cluster, secrets.token_hex(16)
     inside = base64.b64encode(f"{{'key': '{planted}'}}".encode()).decode()
     if place == "state":
@@ -215,7 +215,7 @@ def test_the_scan_finds_a_planted_secret_in_what_is_kept(story: Story, place: st
 
 
 @pytest.mark.parametrize("place", ["arguments", "environments"])
-def test_the_scan_finds_a_planted_secret_in_what_runs(story: Story, place: str) -> None:
+def test_the_scan_finds_a_planted_secret_in_processes(story: Story, place: str) -> None:
     cluster, planted = story.cluster, secrets.token_hex(16)
     setting, argument = ("", planted) if place == "arguments" else (planted, "")
     command = ["docker", "exec", "-d", "-e", f"KEY={setting}", cluster.container("a1"), "tail", "-f", "/dev/null"]
@@ -224,12 +224,12 @@ def test_the_scan_finds_a_planted_secret_in_what_runs(story: Story, place: str) 
         eventually(lambda: leaks(seen.found(), {"it": planted}) == [f"it in process {place}"], 10, "it is seen")
 
 
-def test_no_secret_is_seen_while_nodes_join_nor_in_what_up_prints(story: Story) -> None:
+def test_joining_nodes_and_the_output_of_up_show_no_secret(story: Story) -> None:
     assert all(story.found.values())
     assert story.leaks() == []
 
 
-def test_no_secret_is_in_what_preview_and_outputs_print(story: Story) -> None:
+def test_preview_and_outputs_print_no_secret(story: Story) -> None:
     story.found |= driver(story.cluster, "preview") | driver(story.cluster, "outputs")
     assert b"tailnet_ip" in story.found["output of outputs"]
     assert story.leaks() == []
@@ -308,7 +308,7 @@ def test_no_secret_is_in_any_file_of_a_node_but_its_own(story: Story) -> None:
     assert found <= kept
 
 
-def test_no_secret_is_in_what_down_prints(story: Story) -> None:
+def test_down_prints_no_secret(story: Story) -> None:
     story.found |= driver(story.cluster, "down")
     # What could open the sealed key is gone with the stack.
     del story.cluster.config["tailrack:tailnet"]["auth_key"]

@@ -142,7 +142,7 @@ def test_a_users_file_is_theirs_on_the_server(cluster: ClusterUnderTest, folder:
     assert on_server(cluster, folder, "stat -c %u:%g file inner") == "6001:6001\n6001:6001\n"
 
 
-def test_root_of_a_node_is_nobody_on_the_share(cluster: ClusterUnderTest, folder: str) -> None:
+def test_root_of_a_node_has_no_rights_on_the_share(cluster: ClusterUnderTest, folder: str) -> None:
     on_far_node(cluster, folder, "echo private >file; chmod 0600 file")
     assert cluster.attempt("b1", f"cat {MOUNT}/{folder}/file").returncode != 0
     assert cluster.attempt("b1", f"echo root >{MOUNT}/{folder}/file").returncode != 0
@@ -177,7 +177,7 @@ def test_a_large_file_written_over_the_relay_is_the_same_on_every_node(cluster: 
     assert cluster.run_as("ada", "a1", f"sha256sum <{MOUNT}/{folder}/file").split()[0] == digest
 
 
-def test_what_one_site_writes_the_other_sees_within_seconds(cluster: ClusterUnderTest, folder: str) -> None:
+def test_one_site_sees_the_others_writes_within_seconds(cluster: ClusterUnderTest, folder: str) -> None:
     path = f"{MOUNT}/{folder}/file"
     # b1 has looked and knows that it is not there.
     assert cluster.attempt("b1", as_user("ada", f"cat {path}")).returncode == 1
@@ -187,7 +187,7 @@ def test_what_one_site_writes_the_other_sees_within_seconds(cluster: ClusterUnde
         eventually(lambda: cluster.attempt("b1", seen).stdout == f"{text}\n", 5, f"b1 sees {text}")  # noqa: B023
 
 
-def test_what_the_head_node_writes_and_removes_the_nodes_see_within_seconds(
+def test_the_nodes_see_the_head_nodes_writes_and_removals_within_seconds(
     cluster: ClusterUnderTest, folder: str
 ) -> None:
     listing = as_user("ada", f"cd {MOUNT}/{folder}; ls; cat *")
@@ -280,9 +280,7 @@ def test_every_mount_of_the_share_is_without_set_uid_programs_and_devices(cluste
         assert flags(cluster, node, place) >= {"nosuid", "nodev"}, (node, place)
 
 
-def test_a_set_uid_program_on_the_share_gives_nobody_on_the_head_its_rights(
-    cluster: ClusterUnderTest, planted: str
-) -> None:
+def test_a_set_uid_program_on_the_share_gives_no_rights_on_the_head(cluster: ClusterUnderTest, planted: str) -> None:
     for place in (EXPORT, MOUNT):
         assert cluster.run_as("ada", "head", f"{place}/{planted}").startswith(
             "uid=6001(ada) gid=6001(ada) groups=6001(ada)"
@@ -339,7 +337,7 @@ def test_an_account_that_becomes_a_user_is_let_in(cluster: ClusterUnderTest, bos
         assert (cluster.attempt("head", met).returncode == 0) == bool(more)
 
 
-def test_a_share_that_is_in_use_gets_its_flags_where_it_is(cluster: ClusterUnderTest) -> None:
+def test_a_busy_share_gets_its_flags_in_place(cluster: ClusterUnderTest) -> None:
     """As somebody mounted it, with a job at work there."""
     node, places = "head", (EXPORT, MOUNT)
     # The account of the test before may have just gone, which closes the share anew: one after the other, as a

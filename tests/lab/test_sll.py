@@ -27,7 +27,7 @@ def seen(cluster: ClusterUnderTest) -> dict[str, Any]:
     return told
 
 
-def test_a_user_sees_what_runs_and_why_another_job_waits_and_no_name_reaches_the_terminal(
+def test_sll_shows_running_jobs_and_wait_reasons_and_escapes_names(
     quiet: ClusterUnderTest,
 ) -> None:
     submit = "cd; sbatch --parsable --output=/dev/null {} --wrap 'sleep 300'"

@@ -180,7 +180,7 @@ def test_an_exclusive_job_has_all_memory_that_jobs_may_have(cluster: Cluster) ->
     assert cluster.run_as("ada", "head", f"srun --overlap --jobid={number} hostname") == "b1\n"
 
 
-def test_nobody_gets_what_a_node_keeps_for_itself(cluster: Cluster) -> None:
+def test_jobs_cannot_use_the_reserved_memory_of_a_node(cluster: Cluster) -> None:
     refused = cluster.attempt("head", as_user("ada", f"srun -w b1 --mem={for_jobs(cluster, 'b1') + 1} true"))
     assert refused.returncode != 0
     assert "Requested node configuration is not available" in refused.stderr
@@ -224,7 +224,7 @@ def test_a_machine_that_has_a_little_less_memory_after_a_kernel_update_is_not_dr
         cluster.run("head", "scontrol reconfigure")
 
 
-def test_an_outage_of_five_minutes_is_shorter_than_what_slurm_waits(cluster: Cluster) -> None:
+def test_slurm_waits_longer_than_an_outage_of_five_minutes(cluster: Cluster) -> None:
     shown = cluster.run("head", "scontrol show config")
     (waits,) = re.findall(r"^SlurmdTimeout\s*= (\d+) sec", shown, re.MULTILINE)
     assert int(waits) * 2 / 3 > 300, "the last answer may be a third of it old when the outage begins"
@@ -255,13 +255,13 @@ def test_a_plain_srun_needs_no_library_of_mpi_on_the_head(cluster: Cluster) -> N
         ("--gres=gpu:h200:2", "the job asks for 2 GPUs of kind h200 a node; no node it may use has more than 0"),
     ],
 )
-def test_who_asks_for_more_than_a_site_has_is_told_which_limit_it_was(cluster: Cluster, words: str, limit: str) -> None:
+def test_a_job_over_a_sites_limit_names_the_limit(cluster: Cluster, words: str, limit: str) -> None:
     # Slurm refuses some of these, and lets the others wait for ever.
     told = cluster.attempt("head", as_user("ada", f"sbatch --output=/dev/null {words} --wrap true"))
     assert limit in told.stderr
 
 
-def test_who_asks_for_what_a_site_has_is_told_nothing(cluster: Cluster) -> None:
+def test_a_job_within_a_sites_limits_gets_no_message(cluster: Cluster) -> None:
     for words in ("-N 2", "-p cloud-b", "-N 3 --switches=2"):
         done = cluster.attempt("head", as_user("ada", f"srun {words} true"))
         assert done.returncode == 0, done.stderr
@@ -295,7 +295,7 @@ def test_another_line_in_slurmds_unit_costs_no_job(cluster: Cluster) -> None:
 
 
 @pytest.mark.proof
-def test_a_node_whose_only_gpu_is_the_second_device_registers_it_and_gives_it_to_jobs(cluster: Cluster) -> None:
+def test_a_node_with_only_the_second_gpu_device_registers_it_for_jobs(cluster: Cluster) -> None:
     links = "GPU 0: NVIDIA H200 (UUID: GPU-fake)"
     fake = f"#!/bin/bash\n# A fake.\ncase $1 in -q) cat /usr/local/share/fake.xml ;; *) echo '{links}' ;; esac\n"
     for path, text in (("/usr/local/share/fake.xml", xml([gpu(0), gpu(1)])), ("/usr/local/bin/nvidia-smi", fake)):

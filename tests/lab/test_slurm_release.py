@@ -89,7 +89,7 @@ def test_a_release_takes_the_distributions_place_while_a_job_and_its_array_run(c
     assert cluster.run_as("ada", "head", "srun hostname").strip() in NODES
 
 
-def test_a_node_has_what_the_head_node_built(cluster: ClusterUnderTest) -> None:
+def test_a_node_runs_the_packages_that_the_head_node_built(cluster: ClusterUnderTest) -> None:
     for node in NODES:
         assert "building" not in cluster.run(node, f"cat /var/log/tailrack/{node}-node.log")
     for node in ("head", *NODES):
@@ -186,7 +186,7 @@ def test_a_way_back_is_refused_before_anything_is_changed(cluster: ClusterUnderT
     cluster.up_ok()
 
 
-def test_who_leaves_has_its_package_manager_back(cluster: ClusterUnderTest) -> None:
+def test_a_removed_node_regains_its_package_manager(cluster: ClusterUnderTest) -> None:
     summary = cluster.deployment().destroy()
     assert summary.ok, "\n".join(failure.message[-3000:] for failure in summary.failures)
     nodes = ("head", *NODES)

@@ -155,7 +155,7 @@ def test_a_name_that_is_taken_in_the_tailnet_is_refused_and_not_kept_under_anoth
 
 
 @pytest.mark.proof
-def test_a_node_whose_uplink_is_away_longer_than_anybody_waits_comes_back_by_itself(cluster: ClusterUnderTest) -> None:
+def test_a_node_recovers_from_an_uplink_outage_longer_than_any_timeout(cluster: ClusterUnderTest) -> None:
     control(cluster, "stop")
     subprocess.run(["docker", "restart", cluster.container("n1")], check=True, capture_output=True)
     waits = "pgrep -x tailscale"
@@ -170,7 +170,7 @@ def test_a_node_whose_uplink_is_away_longer_than_anybody_waits_comes_back_by_its
 
 
 @pytest.mark.proof
-def test_a_node_that_was_deleted_from_the_tailnet_joins_anew_at_another_address(cluster: ClusterUnderTest) -> None:
+def test_a_node_deleted_from_the_tailnet_joins_again_at_another_address(cluster: ClusterUnderTest) -> None:
     address = cluster.run("n1", "tailscale ip -4").strip()
     cluster.run("n1", "tailscale logout")
     cluster.config["tailrack:cluster"]["munge_generation"] = "2"

@@ -123,7 +123,7 @@ def test_a_checkpoint_is_written_when_the_last_one_is_too_old(cluster: ClusterUn
     assert len(steps) > 2
 
 
-def test_torchrun_says_what_debians_pytorch_lacks(cluster: ClusterUnderTest) -> None:
+def test_torchrun_names_the_missing_part_of_debians_pytorch(cluster: ClusterUnderTest) -> None:
     told = cluster.ended("training", f"{OVER_BOTH} train_torchrun.sh data torchrun --epochs 1")
     assert told.startswith("train: torchrun wants a PyTorch with libuv, which Debian's has not")
 
@@ -150,7 +150,7 @@ def test_torchrun_says_what_debians_pytorch_lacks(cluster: ClusterUnderTest) -> 
         ),
     ],
 )
-def test_what_cannot_be_used_is_named_with_what_to_do(
+def test_an_unusable_training_is_reported_with_a_remedy(
     cluster: ClusterUnderTest, before: str, words: str, said: str
 ) -> None:
     cluster.run("a1", "mountpoint -q /mnt/small || mount -m -t tmpfs -o size=4m,mode=1777 tmpfs /mnt/small")
@@ -173,7 +173,7 @@ def test_the_training_benchmark_is_an_output_that_says_it_is_of_cpus(cluster: Cl
     assert cluster.touched() == set()
 
 
-def test_nodes_without_pytorch_are_named_with_what_to_write_and_the_bandwidth_stands(cluster: ClusterUnderTest) -> None:
+def test_nodes_without_pytorch_are_named_with_the_key_and_the_bandwidth_stays(cluster: ClusterUnderTest) -> None:
     before = cluster.deployment().outputs()["busbw_gb_per_s"]
     cluster.config["tailrack:validation"]["training"] = {"nodes": list(NODES), "python": "/usr/bin/no-such-python"}
     cluster.up_ok()

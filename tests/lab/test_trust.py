@@ -58,7 +58,7 @@ def shadow(cluster: ClusterUnderTest) -> str:
     # Each runs the head node's steps once more.
     [pytest.param(trap, id=trap, marks=[pytest.mark.proof] if number else []) for number, trap in enumerate(TRAPS)],
 )
-def test_root_does_nothing_in_a_home_whatever_its_user_puts_there(cluster: ClusterUnderTest, trap: str) -> None:
+def test_root_does_nothing_in_a_home_despite_its_users_traps(cluster: ClusterUnderTest, trap: str) -> None:
     before = shadow(cluster)
     for path in FILES:
         cluster.run_as("ada", "head", f"rm -rf {path}; {TRAPS[trap].format(path=path)}")
@@ -105,7 +105,7 @@ while True:
 
 
 @pytest.mark.proof
-def test_a_user_who_takes_what_a_step_has_open_answers_nothing_and_holds_nobody_up(cluster: ClusterUnderTest) -> None:
+def test_users_cannot_answer_or_delay_a_step_through_its_open_files(cluster: ClusterUnderTest) -> None:
     cluster.run("head", f"cat >/tmp/attack.py <<'END'\n{ATTACK}\nEND")
     # What the step runs in the home waits at it for long enough to be met.
     cluster.run_as("ada", "head", "rm -f .ssh/id_ed25519.pub; mkdir -p .ssh; mkfifo .ssh/id_ed25519.pub")
@@ -161,9 +161,7 @@ SWAPPED = {"slurm": ("/var/lib/slurm", "slurmctld"), "munge": ("/etc/munge", "mu
 
 
 @pytest.mark.parametrize("account", SWAPPED)
-def test_a_daemons_account_that_swaps_what_is_its_own_for_a_link_gets_nothing_of_roots(
-    cluster: ClusterUnderTest, account: str
-) -> None:
+def test_a_daemons_account_gains_no_root_files_through_a_link(cluster: ClusterUnderTest, account: str) -> None:
     folder, name = SWAPPED[account]
     private, as_account = "/root/private", f"cd / && runuser -u {account} --"
     swap = f"mv {folder}/{name} {folder}/kept && ln -s {private} {folder}/{name}"
@@ -365,7 +363,7 @@ def test_nothing_but_ssh_and_the_tailnet_listens_on_all_interfaces_of_a_node(clu
         assert {name for port, name in found if port != "2049"} <= {"sshd", "tailscaled", "systemd-resolve"}, listening
 
 
-def test_a_user_who_speaks_nfs_himself_is_refused(cluster: ClusterUnderTest) -> None:
+def test_the_share_rejects_direct_nfs_requests_of_a_user(cluster: ClusterUnderTest) -> None:
     """From a port that anybody may have, with another's uid; the mount itself comes from a privileged one."""
     cluster.run_as("ada", "head", "echo hers >~/hers && chmod 0600 ~/hers")
     address = cluster.run("head", "tailscale ip -4").strip()
@@ -387,7 +385,7 @@ def test_ssh_asks_the_authority_for_no_host_beyond_the_tailnet(cluster: ClusterU
     assert cluster.run("a1", "tailrack-known-hosts github.com") == ""
 
 
-def test_a_user_who_is_taken_out_of_the_config_can_log_in_nowhere_and_keeps_the_files(
+def test_a_removed_user_can_log_in_nowhere_and_keeps_the_files(
     cluster: ClusterUnderTest,
 ) -> None:
     cluster.config["tailrack:users"].append({"name": "bob", "uid": 6002})
@@ -443,7 +441,7 @@ def test_a_login_is_in_the_cgroup_of_its_job(cluster: ClusterUnderTest) -> None:
     cluster.run("head", f"scancel {job}")
 
 
-def test_whoever_manages_a_node_logs_in_without_a_job_and_one_key_turns_it_off(cluster: ClusterUnderTest) -> None:
+def test_an_administrator_logs_in_without_a_job_and_one_key_disables_the_rule(cluster: ClusterUnderTest) -> None:
     """By SSH, as `up` does; what it finds on is then turned off, and the stack of logins is as it was."""
     assert "pam_slurm_adopt" in cluster.run("a1", "cat /etc/pam.d/sshd")
     cluster.config["tailrack:slurm"]["ssh_needs_job"] = False
@@ -508,7 +506,7 @@ def test_a_step_that_brings_an_old_certificate_leaves_the_newer_one(cluster: Clu
     assert certificate(cluster, "a1") == before
 
 
-def test_a_share_on_a_volume_of_its_own_is_noted_by_nobody_and_a_folder_of_the_root_file_system_would_be(
+def test_only_a_share_on_the_root_file_system_gets_a_note(
     cluster: ClusterUnderTest,
 ) -> None:
     assert [note for note in cluster.deployment().outputs()["cluster"]["notes"] if "file system" in note] == []

@@ -168,7 +168,7 @@ def test_a_removed_key_and_a_removed_user_are_refused_after_up(
         assert cluster.run(machine, f"ls {FOLDER}") == "ada\n"
 
 
-def test_a_machine_whose_sshd_does_not_read_the_keys_is_named_and_the_others_go_on(
+def test_up_names_a_machine_with_an_sshd_that_ignores_keys_and_continues_elsewhere(
     cluster: ClusterUnderTest, adas: Path, keys: Path
 ) -> None:
     # sshd reads this file before ours.

@@ -37,7 +37,7 @@ def told(cluster: ClusterUnderTest, job: str, *words: str) -> None:
     eventually(lambda: all(word in why(cluster, job) for word in words), 60, f"of {job} is told {words}")
 
 
-def test_a_user_is_told_why_a_job_waits_and_what_to_do(quiet: ClusterUnderTest) -> None:
+def test_a_user_sees_the_reason_for_a_waiting_job_and_the_remedy(quiet: ClusterUnderTest) -> None:
     held = submit(quiet, "--hold")
     told(quiet, held, f"job {held} (wrap) of ada: pending", "held by its user", f"scontrol release {held}")
     quiet.run("head", "scontrol update nodename=a1 state=drain reason='new disk'")
@@ -53,7 +53,7 @@ def test_a_user_is_told_why_a_job_waits_and_what_to_do(quiet: ClusterUnderTest) 
     told(quiet, begins, "--begin sets")
 
 
-def test_a_user_is_told_how_a_job_has_ended(quiet: ClusterUnderTest) -> None:
+def test_a_user_sees_how_a_job_ended(quiet: ClusterUnderTest) -> None:
     told(quiet, submit(quiet, "", "exit 3"), "exit status 3")
     told(quiet, submit(quiet, "", "no-such-program"), "A command was not found on the node")
     told(quiet, submit(quiet, "", "true"), "It completed successfully")
@@ -67,7 +67,7 @@ def test_a_user_is_told_how_a_job_has_ended(quiet: ClusterUnderTest) -> None:
     told(quiet, never, "It never starts", f"scancel {never}")
 
 
-def test_the_tasks_of_an_array_are_told_each_by_itself_and_programs_read_json(quiet: ClusterUnderTest) -> None:
+def test_array_tasks_have_separate_reasons_and_programs_read_json(quiet: ClusterUnderTest) -> None:
     array = submit(quiet, "--array=0-1", "exit $SLURM_ARRAY_TASK_ID")
     told(quiet, f"{array}_1", f"job {array}_1 (wrap) of ada: failed", "exit status 1")
     whole: dict[str, Any] = json.loads(quiet.run_as("ada", "head", f"tailrack why --json {array}"))

@@ -87,7 +87,7 @@ CHANGED: Sequence[tuple[str, str, Sequence[str]]] = (
 
 
 @pytest.mark.parametrize(("options", "change", "words"), CHANGED, ids=[change for _, change, _ in CHANGED])
-def test_a_partition_that_takes_a_job_no_more_is_told(
+def test_why_names_a_partition_that_accepts_no_more_jobs(
     cluster: Cluster, options: str, change: str, words: Sequence[str]
 ) -> None:
     job = submit(cluster, f"--hold {options}")
@@ -97,19 +97,19 @@ def test_a_partition_that_takes_a_job_no_more_is_told(
     told(cluster, job, *words)
 
 
-def test_who_holds_a_job_is_told(cluster: Cluster) -> None:
+def test_why_names_the_holder_of_a_job(cluster: Cluster) -> None:
     job = submit(cluster, "--begin=now+1hour")
     as_root(cluster, f"scontrol hold {job}")
     told(cluster, job, "held by an administrator")
 
 
-def test_a_task_that_waits_for_others_of_its_array_is_told(cluster: Cluster) -> None:
+def test_why_names_an_array_task_that_waits_for_its_siblings(cluster: Cluster) -> None:
     array = submit(cluster, "-w b1 --array=0-1%1")
     told(cluster, f"{array}_0", "It has been running on b1")
     told(cluster, f"{array}_1", "as many tasks at once as allowed")
 
 
-def test_what_no_node_has_any_more_is_told(cluster: Cluster) -> None:
+def test_why_names_a_request_that_no_node_can_meet_any_more(cluster: Cluster) -> None:
     as_root(cluster, "scontrol update nodename=b1 availablefeatures=fast activefeatures=fast")
     job = submit(cluster, "--hold -C fast")
     as_root(cluster, "scontrol update nodename=b1 availablefeatures= activefeatures=")
@@ -117,13 +117,13 @@ def test_what_no_node_has_any_more_is_told(cluster: Cluster) -> None:
     told(cluster, job, "No node can provide what it requests", "features 'fast'")
 
 
-def test_a_license_that_another_job_has_is_told(cluster: Cluster) -> None:
+def test_why_names_a_license_that_another_job_uses(cluster: Cluster) -> None:
     first = submit(cluster, "-L solver")
     told(cluster, first, "It has been running on")
     told(cluster, submit(cluster, "-L solver"), "waits for licenses that other jobs use")
 
 
-def test_reservations_are_told_to_who_waits_for_his_and_to_who_waits_for_anothers(cluster: Cluster) -> None:
+def test_why_names_reservations_for_their_owner_and_for_other_users(cluster: Cluster) -> None:
     as_root(
         cluster,
         "scontrol create reservation reservationname=later starttime=now+1hour duration=60 users=ada nodes=a1",
@@ -136,7 +136,7 @@ def test_reservations_are_told_to_who_waits_for_his_and_to_who_waits_for_another
     told(cluster, submit(cluster, "-w b1"), "are reserved for maintenance or for others", "scontrol show reservation")
 
 
-def test_a_job_that_would_span_sites_is_told_so_and_the_next_in_the_queue_that_others_are_before_it(
+def test_why_names_a_site_limit_and_the_earlier_jobs_in_the_queue(
     cluster: Cluster,
 ) -> None:
     wide = submit(cluster, "-N3 --exclusive")
@@ -147,12 +147,12 @@ def test_a_job_that_would_span_sites_is_told_so_and_the_next_in_the_queue_that_o
     told(cluster, last, "other jobs are ahead of it")
 
 
-def test_a_limit_is_told_with_whose_it_is(cluster: Cluster) -> None:
+def test_why_names_a_limit_and_its_owner(cluster: Cluster) -> None:
     told(cluster, submit(cluster, "-q one"), "It has been running on")
     told(cluster, submit(cluster, "-q one"), "A limit of QOS 'one' holds it", "running jobs have reached it")
 
 
-def test_a_prolog_that_is_at_work_and_one_that_fails_are_told(cluster: Cluster) -> None:
+def test_why_names_a_running_and_a_failing_prolog(cluster: Cluster) -> None:
     cluster.run("b1", "echo wait >/run/mine")
     slow = submit(cluster, "-w b1 --exclusive")
     told(cluster, slow, "Its prolog is running on its nodes")
@@ -168,7 +168,7 @@ def test_a_prolog_that_is_at_work_and_one_that_fails_are_told(cluster: Cluster) 
     )
 
 
-def test_a_node_that_cannot_start_a_job_is_told(cluster: Cluster) -> None:
+def test_why_names_a_node_that_cannot_start_a_job(cluster: Cluster) -> None:
     spool = "/var/spool/slurmd"
     cluster.run("b1", f"mount -t tmpfs -o ro tmpfs {spool}")
     try:
@@ -180,7 +180,7 @@ def test_a_node_that_cannot_start_a_job_is_told(cluster: Cluster) -> None:
         cluster.run("head", "tailrack resume b1", 120)
 
 
-def test_how_a_job_was_ended_is_told(cluster: Cluster) -> None:
+def test_why_names_the_end_of_a_job(cluster: Cluster) -> None:
     for script, words in (
         ("/etc/passwd", "not executable (exit status 126)"),
         ('bash -c "kill -9 \\$\\$"; exit', "was killed (exit status 137)"),
@@ -194,7 +194,7 @@ def test_how_a_job_was_ended_is_told(cluster: Cluster) -> None:
     told(cluster, cancelled, "It was cancelled by root")
 
 
-def test_a_job_that_takes_more_memory_than_it_has_is_told(cluster: Cluster) -> None:
+def test_why_names_a_job_that_exceeds_its_memory(cluster: Cluster) -> None:
     greedy = submit(
         cluster, "-w a1 --mem=50M", 'python3 -c "import time; x = bytes([120]) * (300 << 20); time.sleep(120)"'
     )
@@ -202,14 +202,14 @@ def test_a_job_that_takes_more_memory_than_it_has_is_told(cluster: Cluster) -> N
     told(cluster, greedy, "It was killed by signal 9 (SIGKILL), often for lack of memory: it had 50M in total", "--mem")
 
 
-def test_jobs_that_run_out_of_time_are_told(cluster: Cluster) -> None:
+def test_why_names_jobs_that_run_out_of_time(cluster: Cluster) -> None:
     late = submit(cluster, "--hold --time=1 --deadline=now+70seconds")
     long = submit(cluster, "-w b1 --time=1")
     eventually(lambda: "its time limit of 1 minutes" in why_of(cluster, long), 150, "it is ended at its limit")
     eventually(lambda: "before its --deadline" in why_of(cluster, late), 150, "it never begins")
 
 
-def test_a_job_whose_nodes_another_one_takes_and_one_that_loses_its_node_are_told(cluster: Cluster) -> None:
+def test_why_names_a_preempted_job_and_a_job_with_a_lost_node(cluster: Cluster) -> None:
     low = submit(cluster, "-w b1 --exclusive -q low --no-requeue")
     told(cluster, low, "It has been running on b1")
     told(cluster, submit(cluster, "-w b1 --exclusive -q high --no-requeue"), "It has been running on b1")

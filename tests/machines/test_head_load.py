@@ -169,7 +169,7 @@ def test_a_fork_bomb_ends_at_its_limit_and_jobs_of_others_start_and_end(cluster:
     assert daemons(cluster) == before
 
 
-def test_a_change_holds_at_once_for_those_who_are_logged_in(cluster: MachineCluster) -> None:
+def test_a_changed_limit_applies_at_once_to_logged_in_users(cluster: MachineCluster) -> None:
     names = ("TasksMax", "CPUQuotaPerSecUSec", "MemoryMax")
     kernel = "cat /sys/fs/cgroup/user.slice/user-6001.slice/{pids.max,cpu.max,memory.max}"
     with logged_in(cluster):

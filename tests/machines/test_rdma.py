@@ -36,7 +36,7 @@ def test_rdma_devices_are_found_and_proven(cluster: MachineCluster) -> None:
     assert sorted(line.split()[2] for line in lines if line.endswith(" rxe0:1")) == ["n1", "n2"]
 
 
-def test_a_job_of_both_is_told_of_its_rdma_devices(cluster: MachineCluster) -> None:
+def test_a_job_of_both_nodes_receives_its_rdma_devices(cluster: MachineCluster) -> None:
     told = cluster.run_as("ada", "head", f"{PAIR} bash -c 'echo $NCCL_IB_HCA $TAILRACK_INTERFACE'", 120)
     assert told.splitlines() == ["=rxe0:1 eth0"] * 2
 

@@ -47,7 +47,7 @@ def test_the_server_answers_on_the_tailnet_and_on_no_other_network(cluster: Mach
     assert cluster.run("n1", "findmnt -rn -t nfs4 -o SOURCE /shared").split() == [f"{head}:/export/shared"]
 
 
-def test_what_a_user_writes_on_a_node_is_there_and_root_of_a_node_is_nobody(cluster: MachineCluster) -> None:
+def test_the_share_contains_a_users_files_and_grants_a_nodes_root_nothing(cluster: MachineCluster) -> None:
     cluster.run_as("ada", "n1", "echo precious >results")
     assert cluster.run("head", "stat -c '%U %s' /export/shared/home/ada/results") == "ada 9\n"
     assert cluster.attempt("n1", "touch /shared/home/ada/of-root").returncode != 0

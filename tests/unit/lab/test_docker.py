@@ -32,7 +32,7 @@ def test_the_client_key_is_made_once_and_is_the_owners_alone(tmp_path: Path) -> 
     assert first.public.startswith("ssh-ed25519 AAAA")
 
 
-def test_a_key_cut_off_while_it_was_written_is_made_anew(tmp_path: Path) -> None:
+def test_a_half_written_key_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "id_ed25519.new").write_text("half")
     assert ensure_client_key(tmp_path).private.startswith("-----BEGIN OPENSSH PRIVATE KEY-----")
 
@@ -56,7 +56,7 @@ def test_a_lock_that_is_held_is_waited_for_or_is_an_error_of_the_callers_choice(
 @pytest.mark.parametrize(
     "answer", [NotFound("gone"), APIError("409", explanation="removal of container x is already in progress")]
 )
-def test_what_is_gone_or_going_counts_as_removed(answer: Exception) -> None:
+def test_a_missing_or_leaving_resource_counts_as_removed(answer: Exception) -> None:
     def remove() -> None:
         raise answer
 
@@ -92,7 +92,7 @@ def test_the_unified_cgroup_hierarchy_is_found_on_new_and_on_hybrid_machines(tmp
         ("cloud-b", "tailrack-lab-node:4567", False),
     ],
 )
-def test_a_container_is_kept_for_its_site_and_kind_whatever_its_build(site: str, image: str, fits: bool) -> None:
+def test_a_container_of_the_same_site_and_kind_stays_with_any_build(site: str, image: str, fits: bool) -> None:
     container = cast("Any", SimpleNamespace(labels={"tailrack.site": site}, attrs={"Config": {"Image": image}}))
     spec = NodeSpec(lab="x", state_dir=Path(), node="a1", site="cloud-a")
     assert node.fits(container, spec, "tailrack-lab-node:4567") is fits
@@ -137,7 +137,7 @@ def test_a_process_that_took_over_the_number_is_left_alone(pid_file: Path) -> No
 
 
 @pytest.mark.parametrize(("before", "after"), [("128\n", "1024\n"), ("8192\n", "8192\n")])
-def test_what_many_machines_need_to_boot_is_raised_and_never_lowered(
+def test_the_lab_raises_the_watch_limit_and_never_lowers_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str, after: str
 ) -> None:
     monkeypatch.setattr(docker_daemon, "WATCHES", tmp_path / "max_user_instances")

@@ -58,7 +58,7 @@ def test_the_control_servers_tests_are_no_part_of_it(module: Path) -> None:
     assert images.tags() == before
 
 
-def test_without_go_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_go_the_error_names_the_package_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LabError, match=r"install Go 1\.26 or newer"):
         binaries.build(tmp_path / "go")

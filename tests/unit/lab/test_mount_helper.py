@@ -74,7 +74,7 @@ def test_the_servers_answer_becomes_its_errno(code: int, message: str, expected:
         (-errno.EIO, "nfs_service failed"),
     ],
 )
-def test_lost_connections_and_forgotten_state_are_told_from_answers(code: int, message: str) -> None:
+def test_the_helper_distinguishes_lost_connections_and_lost_state_from_answers(code: int, message: str) -> None:
     assert isinstance(failure(code, message), Lost)
 
 
@@ -235,7 +235,7 @@ def test_a_file_that_another_node_removed_is_stale_when_opened_so_that_the_kerne
     assert caught.value.errno == errno.ESTALE
 
 
-def test_what_is_appended_without_an_answer_is_written_again_to_the_same_place(session: Any, library: Library) -> None:
+def test_an_unconfirmed_append_writes_again_at_the_same_place(session: Any, library: Library) -> None:
     places, size = [], 10
 
     def fstat(context: Any, pointer: Any, found: Any) -> int:

@@ -80,7 +80,7 @@ def test_an_error_is_one_line_on_stderr_and_exit_status_1(
     assert (printed.out, printed.err) == ("", "lab: the first line and a second\n")
 
 
-def test_a_pool_says_whose_networks_it_adds_to_a_lab() -> None:
+def test_a_pool_names_the_stack_of_its_lab_networks() -> None:
     told = '{"lab": "x", "state_dir": ".", "sites": {"cloud-c": null}, "pool": "dev-burst"}'
     assert parse(PoolSpec, told).pool == "dev-burst"
     with pytest.raises(LabError, match="pool"):

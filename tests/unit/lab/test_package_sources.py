@@ -81,7 +81,7 @@ enabled: yes
 """
 
 
-def test_stanzas_are_read_with_their_continued_lines_and_without_what_is_off() -> None:
+def test_the_reader_joins_continued_lines_and_skips_disabled_stanzas() -> None:
     both = ("bookworm", "bookworm-updates")
     assert read_deb822(STANZAS) == [
         Source("http://m.example/debian", both),
@@ -104,7 +104,7 @@ def test_stanzas_that_say_nothing_are_no_sources(text: str) -> None:
         (("x/updates",), True),
     ],
 )
-def test_security_updates_are_told_by_their_suite(suites: tuple[str, ...], security: bool) -> None:
+def test_the_suite_identifies_security_updates(suites: tuple[str, ...], security: bool) -> None:
     assert Source("http://m.example/debian", suites).security is security
 
 
@@ -151,9 +151,7 @@ def web(tmp_path: Path) -> Iterator[str]:
     server.server_close()
 
 
-def test_the_first_debian_mirror_with_the_release_is_taken_whatever_the_machines_own_is(
-    tmp_path: Path, web: str
-) -> None:
+def test_the_lab_uses_the_first_debian_mirror_with_the_release(tmp_path: Path, web: str) -> None:
     names = ("gone", "old", "tools", "debian")
     lines = [f"deb {web}/{name} bookworm main" for name in names]
     lines += [f"deb {web}/{name} bookworm-security main" for name in ("tools", "debian-security")]

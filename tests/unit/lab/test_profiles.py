@@ -28,7 +28,7 @@ def test_an_interface_has_its_networks_prefix_and_a_routed_one_its_first_address
     assert (ETH1.address, ETH1.gateway) == ("10.9.0.11/16", None)
 
 
-def test_only_a_plain_machine_is_called_what_the_lab_calls_it() -> None:
+def test_only_a_plain_machine_keeps_its_lab_name() -> None:
     likes: tuple[Like, ...] = ("", *PROFILES)
     names = [host_name(like, "n1", "10.1.2.10") for like in likes]
     assert names == ["n1", "ip-10-1-2-10", "n1-server", "n1-desktop", *["n1"] * len(OTHERS), ""]
@@ -53,7 +53,7 @@ def test_a_cloud_machine_finds_its_name_and_both_interfaces_in_its_seed() -> Non
     }
 
 
-def test_a_cloud_machine_is_busy_only_where_it_is_asked_for() -> None:
+def test_a_cloud_machine_is_busy_only_on_request() -> None:
     rested, busy = (own_files("cloud", "ip-10-1-2-10", [ETH0], busy=busy) for busy in (False, True))
     assert set(busy) - set(rested) == {BUSY}
     for file in ("apt-daily.service.conf", "cloud.cfg"):
@@ -104,7 +104,7 @@ def test_a_change_of_one_profile_leaves_all_other_images_alone(folder: Path) -> 
     assert (images.tags().node, images.tags().bare) == (before.node, before.bare)
 
 
-def test_a_change_of_what_all_profiles_share_changes_them_all(folder: Path) -> None:
+def test_a_change_of_a_shared_file_changes_all_profiles(folder: Path) -> None:
     before = images.tags()
     (folder / "boot.sh").write_text("")
     assert changed(before) == {"cloud", "server", "desktop"}

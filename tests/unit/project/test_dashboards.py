@@ -63,7 +63,7 @@ def test_grafanas_own_schema_has_every_key_and_value_of_it(name: str) -> None:
         (["refresh"], True, ".refresh is True, and should be"),
     ],
 )
-def test_what_grafanas_schema_does_not_have_is_found(place: list[Any], value: Any, said: str) -> None:
+def test_the_check_finds_fields_missing_from_grafanas_schema(place: list[Any], value: Any, said: str) -> None:
     dashboard: Any = copy.deepcopy(dashboards()["gpu"])
     dashboard["panels"][0]["options"] = {"legend": {"displayMode": "list", "placement": "bottom", "calcs": []}}
     dashboard["panels"][0]["fieldConfig"]["defaults"]["custom"] = {"fillOpacity": 10}

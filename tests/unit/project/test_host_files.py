@@ -54,7 +54,7 @@ def opened(path: Path) -> list[str]:
     return found
 
 
-def test_modules_of_steps_open_files_only_by_the_module_that_refuses_what_others_can_change() -> None:
+def test_step_modules_open_files_only_through_the_safe_module() -> None:
     modules = host_modules()
     assert len(modules) > 50
     assert {str(path.relative_to(PROJECT)): calls for path in modules if (calls := opened(path))} == {}

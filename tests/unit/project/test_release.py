@@ -36,7 +36,7 @@ def test_releases_are_compared_as_numbers(release: object, newer: bool) -> None:
 
 
 @pytest.mark.parametrize("operation", ["up", "preview", "destroy"])
-def test_what_a_newer_release_has_made_is_refused_in_one_sentence(
+def test_an_operation_rejects_the_state_of_a_newer_release_in_one_sentence(
     operation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "Pulumi.dev.yaml"

@@ -43,7 +43,9 @@ def test_an_experiment_that_another_job_is_making_is_used_a_moment_later(
 
 
 @pytest.mark.parametrize(("code", "tries"), [("PERMISSION_DENIED", 5), ("INTERNAL_ERROR", 1)])
-def test_what_stays_wrong_or_will_not_change_is_told(code: str, tries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_permanent_errors_are_not_retried_and_lasting_errors_are_raised(
+    code: str, tries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     call, naps = soon(monkeypatch)
 
     def answer() -> str:
@@ -102,7 +104,7 @@ def train(folder: Path) -> None:
     run.end(folder / "step-3.pt")
 
 
-def test_what_a_training_was_and_how_it_went_is_told(
+def test_a_training_reports_its_settings_and_its_result(
     fake_mlflow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FAKE_SAYS", "")

@@ -50,12 +50,12 @@ def test_a_preview_has_no_key_that_opens_machines(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["up/clusters", "up/pools", "destroy/destroy"])
-def test_what_works_on_machines_has_the_key_of_its_environment(name: str) -> None:
+def test_jobs_on_machines_use_the_key_of_their_environment(name: str) -> None:
     assert JOBS[name]["environment"] == "production"
     assert prepared(JOBS[name])["ssh-key"] == "${{ secrets.TAILRACK_SSH_KEY }}"
 
 
-def test_what_nobody_approves_has_an_environment_of_its_own_and_only_pools() -> None:
+def test_the_unapproved_job_has_its_own_environment_and_only_pools() -> None:
     job = JOBS["reap/reap"]
     assert job["environment"] == "reap", "an approval of production would be asked for every half hour"
     assert prepared(job)["ssh-key"] == "${{ secrets.TAILRACK_SSH_KEY }}"
@@ -70,11 +70,11 @@ def test_a_role_is_held_for_as_long_as_its_job_may_take(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*sorted(ON_STACKS), "up/order"])
-def test_whose_runner_it_is_is_a_setting(name: str) -> None:
+def test_a_setting_selects_the_runner(name: str) -> None:
     assert JOBS[name]["runs-on"] == "${{ vars.TAILRACK_RUNNER || 'ubuntu-24.04' }}"
 
 
-def test_what_changes_or_compares_a_stack_has_one_lock() -> None:
+def test_jobs_that_change_or_compare_a_stack_share_one_lock() -> None:
     groups = {name: job["concurrency"]["group"] for name, job in ON_STACKS.items() if name != "preview/preview"}
     assert {re.sub(r"\$\{\{ \w+\.stack \}\}", "STACK", group) for group in groups.values()} == {"stack-STACK"}
     assert not any(job["concurrency"]["cancel-in-progress"] for name, job in ON_STACKS.items() if name in groups)
@@ -96,7 +96,7 @@ def test_a_pool_waits_for_every_cluster() -> None:
         (["burst"], ["burst"], [], ["burst"]),
     ],
 )
-def test_clusters_and_pools_are_told_apart(
+def test_the_workflows_distinguish_clusters_and_pools(
     stacks: list[str], burst: list[str], clusters: list[str], pools: list[str], tmp_path: Path
 ) -> None:
     (step,) = JOBS["up/order"]["steps"]
