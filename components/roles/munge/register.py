@@ -1,4 +1,4 @@
-"""Hand the munge key to a node that missed a key change.
+"""Report the digest of the munge key, and hand the key to a node that missed a key change.
 
 Until both have the same key, neither can read the other's messages.
 """
@@ -29,9 +29,10 @@ class RegisterValues:
 
 
 def register(step: Step, values: RegisterValues) -> None:
-    """Wait for a change of the key, then give the node the key that it missed."""
+    """Report the next key's digest, wait for a change of the key, then give the node the key that it missed."""
     if files.exists(FOLDER):
         take_folder()
+    step.result("munge_digest", digest_of(files.read(NEXT) or files.read(KEY) or ""))
     if files.exists(NEXT):
         note("the munge key is being changed")
         if not wait_until(lambda: not files.exists(NEXT), _CHANGES):
