@@ -15,14 +15,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from components.node import files
+from components.node.bounded import attempt_bounded
 from components.node.failure import Failure
 from components.node.locks import PRIVATE
-from components.node.run import Ended, attempt, pass_on, run
+from components.node.run import Ended, pass_on, run
 from components.node.state import STATE_DIR
 
 MEMBERS = f"{STATE_DIR}/members"
 NO_ANSWER = 255
 _LIMIT_SECONDS = 20
+# Bytes of an answer, which the head node keeps in memory.
+_MOST_BYTES = 2**20
 # Minutes.
 _VALID = 10
 
@@ -67,7 +70,11 @@ def ask(key: str, node: str, *request: str, text: str = "", known_hosts: str = "
         command = ssh_command(key, node, " ".join(request), known_hosts)
     except Failure as failure:
         return Ended(NO_ANSWER, "", failure.reason)
-    return attempt(*command, stdin=text, limit=_LIMIT_SECONDS, keep_errors=True)
+    ended = attempt_bounded(*command, stdin=text, limit=_LIMIT_SECONDS, most=_MOST_BYTES + 1, merged=False)
+    if len(ended.output) > _MOST_BYTES:
+        # Root of a node may answer with any amount; half of an answer is none.
+        return Ended(NO_ANSWER, "", f"{node}: its answer is longer than {_MOST_BYTES} bytes")
+    return ended
 
 
 def ssh_command(key: str, node: str, request: str, known_hosts: str = "") -> list[str]:

@@ -51,6 +51,14 @@ def test_a_node_that_is_no_member_is_not_asked(head: Shell) -> None:
     assert not any(call.startswith("ssh ") for call in head.calls)
 
 
+def test_an_answer_without_end_is_refused_while_it_is_read(head: Shell) -> None:
+    head.stub("ssh", "cat >/dev/null; head -c 3000000 /dev/zero | tr '\\0' x")
+    with head.here():
+        answer = ask_all(["b1"], "last-failure")["b1"]
+    assert (answer.status, answer.output) == (255, "")
+    assert answer.errors == "b1: its answer is longer than 1048576 bytes"
+
+
 def test_without_a_key_no_node_answers(head: Shell) -> None:
     head.path(f"{STATE}/ssh_authority").unlink()
     with head.here():

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from components.node import files, run
+from components.node.bounded import attempt_bounded
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.ssh_trust import ask, authorities, certificate, members, sshd
@@ -251,8 +252,9 @@ def test_cut_off_anywhere_it_ends_the_same_way(head: Shell, number: int) -> None
         for module, name in ((files, "rename"), (files, "write"), (files, "remove"), (run, "attempt")):
             patch.setattr(module, name, or_killed(getattr(module, name)))
         # Modules import it by its name.
-        for module in (sshd, certificate, ask):
+        for module in (sshd, certificate):
             patch.setattr(module, "attempt", run.attempt)
+        patch.setattr(ask, "attempt_bounded", or_killed(attempt_bounded))
         with contextlib.suppress(Killed):
             turn(head, "2")
     assert turn(head, "2") == ""

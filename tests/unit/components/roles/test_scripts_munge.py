@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from components.node import files, run
+from components.node.bounded import attempt_bounded
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.munge import held_jobs, pause_steps
@@ -343,8 +344,9 @@ def test_cut_off_anywhere_a_change_ends_with_one_key_that_munged_has_read(
     with pytest.MonkeyPatch.context() as patch:
         for module, name in ((files, "write"), (files, "remove"), (run, "attempt")):
             patch.setattr(module, name, or_killed(left, getattr(module, name)))
-        for module in (held_jobs, pause_steps, ask):
+        for module in (held_jobs, pause_steps):
             patch.setattr(module, "attempt", run.attempt)
+        patch.setattr(ask, "attempt_bounded", or_killed(left, attempt_bounded))
         with contextlib.suppress(Killed), head.here():
             services(Step("head", "head-services"), ServicesValues("2"))
     with head.here():
