@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypedDict
 
 from components.roles.tailrack_command.elastic_status import Status, renting
@@ -77,12 +77,12 @@ def snapshot(
     pools   reports of elastic pools
     """
     nodes = [node for node in nodes if not node.unrented]
-    out = [node for node in nodes if node.out]
+    out, all_names = [node for node in nodes if node.out], {node.name for node in nodes}
     running = sorted((job for job in jobs if job.runs), key=lambda job: (job.start, job.number))
     waiting = sorted((job for job in jobs if job.waits), key=lambda job: (job.number, job.task or 0))
     return {
         "time": now,
-        "jobs": [_row(job, out, sites, pools, now) for job in (*running, *waiting)],
+        "jobs": [_row(job, out, all_names, sites, pools, now) for job in (*running, *waiting)],
         "nodes": len(nodes),
         "out": [plain(node.name) for node in out],
         "gpus": sum(int(number) for node in nodes for number in re.findall(r":([0-9]+)(?:, |$)", node.gpus)),
@@ -134,11 +134,18 @@ def brief(why: Why) -> str:
     return text.removeprefix("It ").rstrip(".")
 
 
-def _row(job: Job, out: Sequence[Node], sites: Mapping[str, str], pools: Sequence[Status], now: float) -> Row:
+def _row(
+    job: Job,
+    out: Sequence[Node],
+    all_names: Collection[str],
+    sites: Mapping[str, str],
+    pools: Sequence[Status],
+    now: float,
+) -> Row:
     names = _names(job.nodes)
     use, idle, memory, hours, cost = gpu_figures("" if job.waits else job.admin_comment)
     awaited = renting(names, pools, now) if job.configuring else []
-    why = why_it_waits(job, out, _names) if job.waits else Why(tuple(awaited)) if awaited else None
+    why = why_it_waits(job, out, _names, names=all_names) if job.waits else Why(tuple(awaited)) if awaited else None
     states = [job.state, *(flag for flag in job.flags[1:] if flag in ("COMPLETING", "CONFIGURING"))]
     return {
         "job": job.title,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from components.roles.slurm.end_jobs import read_cause
@@ -31,28 +31,34 @@ _SOON = "It can start again after two minutes."
 
 
 def why_it_waits(
-    job: Job, nodes: Sequence[Node], expand: Callable[[str], Sequence[str]], pools: Sequence[Status] = ()
+    job: Job,
+    nodes: Sequence[Node],
+    expand: Callable[[str], Sequence[str]],
+    pools: Sequence[Status] = (),
+    *,
+    names: Collection[str] = (),
 ) -> Why:
     """Return why a job has not started yet.
 
-    nodes    all nodes of the cluster
+    nodes    all nodes of the cluster, or at least those that take no jobs
     expand   turns Slurm's short form of node names into names
     pools    reports of elastic pools
+    names    the names of all nodes, if `nodes` has some of them only
     """
-    why = _why(job, nodes, expand)
+    why = _why(job, nodes, expand, names or {node.name for node in nodes})
     if job.reason in ("Resources", "Priority", "ReqNodeNotAvail", "NodeDown"):
         return replace(why, sentences=(*why.sentences, *at_limit(nodes, pools)))
     return why
 
 
-def _why(job: Job, nodes: Sequence[Node], expand: Callable[[str], Sequence[str]]) -> Why:
+def _why(job: Job, nodes: Sequence[Node], expand: Callable[[str], Sequence[str]], names: Collection[str]) -> Why:
     text = f"{job.reason} {job.description}".lower()
     if "launch failed" in text:
         return Why(
             ("It is held because a node could not start it.", "It waits in the queue until somebody releases it."),
             f"run tailrack nodes and fix the problem; then scontrol release {job.title}",
         )
-    if gone := [name for name in expand(job.needs) if name not in {node.name for node in nodes}] if job.needs else []:
+    if gone := [name for name in expand(job.needs) if name not in names] if job.needs else []:
         return Why(
             (f"It requests {', '.join(gone[:MOST_NAMED])} by name, and the cluster has no such node now.",),
             f"scontrol update jobid={job.title} reqnodelist=, or scancel {job.title} and submit it without --nodelist",

@@ -75,6 +75,11 @@ def test_a_job_that_waits_for_nodes_that_are_out_says_which() -> None:
     assert row["why"] == "Nodes that it requests or could use take no jobs: b1 (drained): new disk"
 
 
+def test_a_job_that_requests_a_node_in_use_waits_for_it_and_misses_none() -> None:
+    (row,) = seen(replace(WAITS, needs="a1"))["jobs"]
+    assert row["why"].startswith("waits for 1 node with")
+
+
 def test_jobs_that_have_ended_are_not_shown() -> None:
     ended = [Job(1, "x", "ada", 6001, (state,)) for state in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT")]
     assert seen(*ended)["jobs"] == []
