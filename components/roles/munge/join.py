@@ -14,7 +14,7 @@ from components.node.run import attempt, succeeds
 from components.node.step.step import STATE_DIR, Step
 from components.node.waiting import wait_until
 from components.roles.foreign_cluster.foreign import set_aside
-from components.roles.munge.keys import DIGESTS, GENERATION, KEY, NEXT, OTHER_STATE, digest_of, is_foreign, take_folder
+from components.roles.munge.keys import DIGESTS, GENERATION, KEY, NEXT, digest_of, is_foreign, take_folder
 from components.roles.ssh_trust.answers import ANSWERS
 
 _MOST_ERROR = 300
@@ -57,7 +57,9 @@ def _refuse_other_state(values: JoinValues, digest: str) -> None:
             f"cluster {values.munge_cluster} on this head node belongs to another state: that state's munge key is "
             f"here, and this run has another one of the same generation ({values.munge_generation!r}); nothing was "
             "changed",
-            OTHER_STATE,
+            "set PULUMI_BACKEND_URL, STACK and ENGINE as in the run that set the cluster up (without "
+            "PULUMI_BACKEND_URL, `make` uses the state in .tailrack/), and do not run `make down` with this state; or, "
+            "to take the cluster over on purpose, set tailrack:cluster.munge_generation to another text",
         )
 
 

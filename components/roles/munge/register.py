@@ -1,4 +1,4 @@
-"""Report the digest of the munge key, and hand the key to a node that missed a key change.
+"""Hand the munge key to a node that missed a key change.
 
 Until both have the same key, neither can read the other's messages.
 """
@@ -29,10 +29,9 @@ class RegisterValues:
 
 
 def register(step: Step, values: RegisterValues) -> None:
-    """Report the next key's digest, wait for a change of the key, then give the node the key that it missed."""
+    """Wait for a change of the key, then give the node the key that it missed."""
     if files.exists(FOLDER):
         take_folder()
-    step.result("munge_digest", digest_of(files.read(NEXT) or files.read(KEY) or ""))
     if files.exists(NEXT):
         note("the munge key is being changed")
         if not wait_until(lambda: not files.exists(NEXT), _CHANGES):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.facts import matching
 from components.roles.program import launcher
 from components.roles.role import File, Role
 from components.roles.ssh_trust.answers import ANSWERS
@@ -22,7 +21,6 @@ def role(settings: ClusterSettings) -> Role:
             ),
             "head": (release,),
         },
-        facts={"register": {"munge_digest": matching("[0-9a-f]{64}")}},
         state=("/etc/munge/munge.key", "/var/lib/tailrack/munge.digests"),
         on_pods=("check", "node", "register", "leave"),
     )
