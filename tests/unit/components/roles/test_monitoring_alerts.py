@@ -261,7 +261,7 @@ def test_monitoring_reads_the_expiry_of_an_ssh_keygen_certificate(
     subprocess.run([*sign, str(tmp_path / "key.pub")], check=True)
     assert figures.certificate()[0].samples == []
     file.write_text("ssh-ed25519 AAAA")
-    with pytest.raises(ValueError, match="certificate|invalid key"):
+    with pytest.raises(ValueError, match=r"certificate|invalid key"):
         figures.certificate()
     file.unlink()
     assert figures.certificate() == ()
