@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from components.node.waiting import within
 from components.roles.tailrack_command.elastic_status import NO_MACHINE, no_machine
 from components.validation.preflight.drain import SICK_PREFIXES
 from components.validation.slurm_nodes import BUSY
@@ -64,6 +65,10 @@ class Attempts:
     count: int
     until: float
     why: str
+
+    def pause_at(self, now: float) -> bool:
+        """Return whether the next attempt is still to wait."""
+        return within(LONGEST_PAUSE + 1, now, self.until)
 
 
 @dataclass(frozen=True)
@@ -125,13 +130,13 @@ def decide(
             attempts = next_attempt(left.get(name), "it did not run jobs within tailrack:elastic.boot_minutes", now)
             left[name] = attempts
             down[name] = no_machine(attempts.why, attempts.until)
-        elif node.flags & _OUT and node.reason.startswith(NO_MACHINE) and name in left and now < left[name].until:
+        elif node.flags & _OUT and node.reason.startswith(NO_MACHINE) and name in left and left[name].pause_at(now):
             continue
         elif node.flags & (_OUT | {"POWERING_DOWN"}):
             resume.append(name)
         elif name in kept and "POWERED_DOWN" in node.flags:
             power_up.append(name)
-    replace = sick[:1] if replaced is not None and now - replaced >= REPLACE_SECONDS else []
+    replace = sick[:1] if replaced is not None and not within(REPLACE_SECONDS, replaced, now) else []
     return Plan(frozenset(machines), down, tuple(resume), tuple(power_up), tuple(replace), left)
 
 

@@ -297,9 +297,10 @@ def parts_of(path: str) -> list[Part]:
 
 
 def age_of(path: str) -> float | None:
-    """Return the seconds since a path was last changed; None if it does not exist."""
+    """Return the seconds since a path was last changed; None if it does not exist, or if that is in the future."""
     state = _state(path)
-    return None if state is None else time.time() - state.st_mtime
+    age = -1 if state is None else time.time() - state.st_mtime
+    return age if age >= 0 else None
 
 
 def names_in(path: str) -> list[str]:

@@ -280,7 +280,9 @@ def refresh_lists_now(host: str) -> None:
 
 
 # Another step may have read them while this one waited for the lock.
-_READ_UNLESS_FRESH = 'minutes=$1; shift; [ -n "$(find "$0" -mmin "-$minutes" 2>/dev/null)" ] || { "$@" && : >"$0"; }'
+_READ_UNLESS_FRESH = (
+    'minutes=$1; shift; [ -n "$(find "$0" -mmin "-$minutes" ! -newermt now 2>&-)" ] || { "$@" && : >"$0"; }'
+)
 
 
 def begin_lists(*names: str) -> None:

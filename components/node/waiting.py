@@ -19,6 +19,14 @@ def now() -> float:
     return time.monotonic()
 
 
+def within(seconds: float, earlier: float, later: float) -> bool:
+    """Return whether a time of the wall clock is less than so many seconds after another one.
+
+    It is not if it comes before the other: then one of them is of a clock that was wrong, so nothing may wait for it.
+    """
+    return 0 <= later - earlier < seconds
+
+
 def sleep(seconds: float) -> None:
     """Do nothing for a number of seconds."""
     time.sleep(seconds)

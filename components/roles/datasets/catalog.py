@@ -16,6 +16,7 @@ from typing import Any
 from components.node import files
 from components.node.failure import Failure
 from components.node.text import printable
+from components.node.waiting import within
 from components.roles.datasets import account, rclone
 from components.roles.datasets.model import MOST_ERROR, Entry, files_name, is_plain_path, size_text, write_entries
 from components.roles.datasets.paths import ACCOUNT, FETCHED, PLAN
@@ -97,7 +98,7 @@ def keep_listed(source: Source, seconds: int) -> Listed:
     if (
         not asked
         and last.digest == source.digest
-        and now - last.checked < pause
+        and within(pause, last.checked, now)
         and _has_files(source.name, last.version)
     ):
         return last

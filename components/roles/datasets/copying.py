@@ -11,6 +11,7 @@ from components.node.failure import Failure
 from components.node.log import note
 from components.node.run import Ended
 from components.node.text import printable
+from components.node.waiting import within
 from components.roles.datasets import account, room
 from components.roles.datasets.known import Known
 from components.roles.datasets.model import (
@@ -76,7 +77,7 @@ class Copying:
         row = self.known.of(self.one.name)
         if version in home.versions():
             self.done = self.one.bytes
-            if time() - row.checked.get(version, 0.0) > _CHECK_SECONDS:
+            if not within(_CHECK_SECONDS, row.checked.get(version, 0.0), time()):
                 self._repair(version)
                 row.checked[version] = time()
         elif not self._copy(version):

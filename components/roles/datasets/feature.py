@@ -17,7 +17,7 @@ def set_features(node: str, names: Collection[str]) -> None:
     """Give the node the features of these data sets, and take those that were given before."""
     wanted = sorted(f"{PREFIX}{name}" for name in names)
     given, age = [line for line in files.lines(FEATURES) if line], files.age_of(FEATURES)
-    if wanted == given and (age is None or age < _AGAIN_SECONDS):
+    if wanted == given and (not given or (age is not None and age < _AGAIN_SECONDS)):
         return
     if set_live_features(node, ROLE, wanted):
         # Writing the same text would not change the file's time.

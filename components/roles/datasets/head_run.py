@@ -22,7 +22,7 @@ from components.node.locks import Lock
 from components.node.log import note
 from components.node.step.step import STATE_DIR
 from components.node.text import printable
-from components.node.waiting import now, sleep
+from components.node.waiting import now, sleep, within
 from components.roles.datasets.catalog import Listed, Source, config_name, keep_listed
 from components.roles.datasets.model import (
     Entry,
@@ -193,7 +193,7 @@ def collect(nodes: Mapping[str, Member]) -> tuple[dict[str, dict[str, Progress]]
     files.write(_SEEN, json.dumps(seen), 0o600)
     texts = {name: files.read(f"{_STATES}/{name}/{STATUS_FILE}") or "" for name in nodes}
     limit = max(_ALIVE_SECONDS, 4 * _pause(len(nodes)))
-    alive = {name for name, at in seen.items() if time.time() - at < limit}
+    alive = {name for name, at in seen.items() if within(limit, at, time.time())}
     return {name: read_status(text) for name, text in texts.items()}, alive
 
 

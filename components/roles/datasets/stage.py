@@ -19,7 +19,7 @@ from components.node.locks import Lock
 from components.node.log import note
 from components.node.step.step import STATE_DIR
 from components.node.text import printable
-from components.node.waiting import now, sleep
+from components.node.waiting import now, sleep, within
 from components.roles.datasets.copying import Copying
 from components.roles.datasets.feature import set_features
 from components.roles.datasets.in_use import oldest_job
@@ -111,7 +111,7 @@ def one_pass() -> bool:
     taken = 0
     for one in wanted:
         row = known.of(one.name)
-        if row.failed.get("version") == one.version and 0 <= time() - row.failed["at"] < _RETRY_SECONDS:
+        if row.failed.get("version") == one.version and within(_RETRY_SECONDS, row.failed["at"], time()):
             report.set(one.name, Progress(one.version, FAILED, row.failed["done"], row.failed["error"]))
             continue
         row.failed = {}
@@ -188,7 +188,7 @@ def remove_unused(node: str, wanted: Sequence[PlannedSet], known: Known) -> None
             if version in (keep, last):
                 row.replaced.pop(version, None)
                 continue
-            since = row.replaced.setdefault(version, time())
+            since = row.replaced[version] = min(row.replaced.get(version, time()), time())
             if not asked:
                 oldest, asked = oldest_job(node), True
             if oldest is not None and oldest > since:

@@ -23,6 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from components.node.waiting import within
 from components.roles.health import join_figure, measuring
 from components.roles.health.gpu_records import GpuRecords
 from components.roles.slurm.paths import POD
@@ -216,8 +217,9 @@ def run(checks: DeepCheck, names: Sequence[str]) -> int:
     if not names:
         # A pod has no share, where the measurement's files are.
         records = {node.name: checks.settle(node) for node in slurm.nodes() if POD not in node.features}
-        now = time.time()
-        due = [node for node in slurm.nodes() if node.name in records and records[node.name].due <= now]
+        now, longest = time.time(), checks.settings["every_hours"] * 3600
+        waiting = {name for name, record in records.items() if within(longest + 1, now, record.due)}
+        due = [node for node in slurm.nodes() if node.name in records.keys() - waiting]
         ready = [node.name for node in due if is_idle(node) or is_own(node, records[node.name])]
         chosen = sorted(ready, key=lambda name: records[name].due)
     status = 0

@@ -127,7 +127,7 @@ class Service:
 
     def deliver(self) -> None:
         """Send the messages that are due."""
-        now = time.time()
+        now = time.monotonic()
         for reports in self.outbox.due(now):
             receiver = reports[0].to
             if not self._reachable(receiver):
@@ -160,7 +160,7 @@ class Service:
             self.outbox.drop(reports)
             return
         if error.server:
-            self._paused[server] = time.time() + _PAUSE_SECONDS
+            self._paused[server] = now + _PAUSE_SECONDS
         kept = self.outbox.failed(reports, now)
         _log(f"cannot send {what}: {error}; {'it is tried again' if kept else 'it was tried for a day and is dropped'}")
 

@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-# After this many seconds a report that could not be sent is dropped.
-GIVE_UP_SECONDS = 86400
 _FIRST_WAIT, _LONGEST_WAIT = 30, 1800
+# After so many tries, which take a day, a report that could not be sent is dropped.
+MOST_TRIES = 54
 # A receiver gets so many messages an hour, one per report. After that it gets a digest every quarter of an hour.
 SINGLE_AN_HOUR = 10
 DIGEST_SECONDS = 900
@@ -30,7 +30,7 @@ class Waiting:
 
     key     the name of its file, and the message's id at the receiver
     since   Unix seconds of the event
-    due     Unix seconds of the next try; not saved
+    due     monotonic seconds of the next try; not saved
     """
 
     key: str
@@ -126,7 +126,7 @@ class Outbox:
 
     def failed(self, reports: Sequence[Waiting], now: float) -> bool:
         """Set the next try. Return False, and forget them, if it has been too long."""
-        old = [report for report in reports if now - report.since > GIVE_UP_SECONDS]
+        old = [report for report in reports if report.tries >= MOST_TRIES]
         self.drop(old)
         for report in reports:
             if report.key in self.waiting:

@@ -18,6 +18,7 @@ from typing import Any
 from components.node import files, run
 from components.node.failure import Failure
 from components.node.locks import Lock
+from components.node.waiting import within
 from components.roles.mounts import units
 from components.roles.mounts.install import remove_watch
 from components.roles.mounts.probe import Problem, check_all, write_problem
@@ -90,7 +91,7 @@ def problems_of(wanted: NodeList, *, write: bool = False) -> Mapping[str, Proble
         if mount.type != NFS or mount.read_only or mount.path in problems:
             continue
         last = before.get(mount.path)
-        if last is None or not 0 <= now - last.at < (_WRITE_AGAIN_SECONDS if last.problem else _WRITE_SECONDS):
+        if last is None or not within(_WRITE_AGAIN_SECONDS if last.problem else _WRITE_SECONDS, last.at, now):
             last = Written(now, write_problem(mount, wanted.user))
         writes[mount.path] = last
         if last.problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from components.node.waiting import within
 from components.roles.sll.snapshot import Row, Snapshot
 from components.validation.preflight.findings import plain
 
@@ -43,7 +44,7 @@ def summary(seen: Snapshot, now: float) -> list[str]:
         + (f"; {sum(row['gpus'] for row in running)} of {seen['gpus']} GPUs in use" if seen["gpus"] else "")
     ]
     age = now - seen["time"]
-    if seen["error"] or age > OLD_SECONDS:
+    if seen["error"] or not within(OLD_SECONDS, seen["time"], now):
         lines.append(f"this view is {_duration(age)} old: {plain(seen['error']) or 'slurmctld answers late'}")
     return lines
 

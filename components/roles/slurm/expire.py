@@ -34,6 +34,7 @@ def expire(step: Step) -> None:
             continue
         silent_for = files.age_of(mark)
         if silent_for is None:
+            files.remove(mark)
             files.write(mark, "")
         elif silent_for >= minutes * 60:
             note(f"{name} has not answered for {minutes} minutes; removing it")

@@ -100,6 +100,6 @@ def _signed(node: str, principals: str, key: str) -> str:
 
 
 def _is_fresh(path: str) -> bool:
-    """Return whether a record is recent. A date in the future is from a wrong clock, like the certificate's dates."""
+    """Return whether a record is recent. A wrong clock gives it a date in the future, like the certificate's dates."""
     age = files.age_of(path)
-    return age is not None and 0 <= age < _RENEWED_AFTER_DAYS * _DAY
+    return age is not None and age < _RENEWED_AFTER_DAYS * _DAY

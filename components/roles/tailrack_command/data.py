@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from components.node.waiting import within
 from components.roles.datasets.model import COMPLETE, FAILED, size_text
 from components.roles.datasets.paths import REPORT
 from components.roles.tailrack_command.slurm import SlurmError
@@ -102,7 +103,7 @@ def as_text(sets: Sequence[Mapping[str, Any]], written: int, now: float) -> str:
         lines.append("  ".join(f"{plain(cell):{width}}" for cell, width in zip(row, widths, strict=True)).rstrip())
         if number:
             lines += [f"    {plain(line)}" for line in _details(sets[number - 1])]
-    if now - written > _OLD:
+    if not within(_OLD, written, now):
         lines.append(f"this is {int(now - written) // 60} min old; next: see 'journalctl -u tailrack-data-head'")
     return "\n".join(lines if sets else ["there are no such data sets"])
 

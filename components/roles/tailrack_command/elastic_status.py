@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from components.node.waiting import within
 from components.roles.slurm.elastic_state import FOLDER, STATUS
 from components.validation.preflight.findings import plain
 from components.validation.slurm_nodes import Node
@@ -101,7 +102,7 @@ def _renting(names: set[str], status: Status, now: float) -> Iterator[str]:
     if not own:
         return
     awaited = [name for name in own if name in status.renting]
-    if now - status.seen > SILENT_SECONDS:
+    if not within(SILENT_SECONDS, status.seen, now):
         yield (
             f"No one rents machines for pool {status.stack}: `make elastic STACK={status.stack}` last ran "
             f"{_ago(now - status.seen)} ago."

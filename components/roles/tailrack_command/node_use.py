@@ -73,7 +73,7 @@ def use(
             return Use(False, f"job {job.title} of {job.user} waits ({job.reason}) and could run there")
     since = {name: idle_since(nodes.get(name), book.get(name, ())) for name in names}
     for name, moment in since.items():
-        if moment is None:
+        if moment is None or moment > now:
             unknown = "how long it has been idle" if name in nodes else "it, and it was never in the cluster"
             return Use(False, f"{name}: slurmctld does not know {unknown}")
     youngest = max(since, key=lambda name: since[name] or 0)

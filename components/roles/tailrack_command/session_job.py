@@ -82,7 +82,7 @@ def prepare(home: Path) -> str:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in folder.glob("*.out"):
-            if time.time() - path.stat().st_mtime > _KEPT_SECONDS:
+            if path.stat().st_mtime < time.time() - _KEPT_SECONDS:
                 path.unlink(missing_ok=True)
     except OSError as error:
         raise SlurmError(f"cannot make the folder {folder}: {error.strerror}") from None

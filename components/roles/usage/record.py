@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from components.node import files
 from components.node.run import attempt
 from components.node.state import STATE_DIR
+from components.node.waiting import within
 from components.roles.job_hangs.line import read_hang
 from components.roles.sll.query import jobs_and_nodes
 from components.roles.sll.snapshot import gpus_of
@@ -74,7 +75,9 @@ def main(arguments: Sequence[str]) -> int:
             text = with_summary(job.admin_comment, new)
             attempt("scontrol", "update", f"jobid={job.title}", f"admincomment={text}", limit=LIMIT_SECONDS)
             running.append((job, new))
-        elif all(str(job.number) in answers.get(name, {}) for name in _names(job)) or now - job.end > WAIT_SECONDS:
+        elif not within(WAIT_SECONDS, job.end, now) or all(
+            str(job.number) in answers.get(name, {}) for name in _names(job)
+        ):
             finals[_mark(job)] = (job.title, with_summary(job.admin_comment, new))
     if running and (limits := read_limits()) is not None:
         apply_limits(limits, running, jobs)
@@ -95,7 +98,7 @@ def read_recorded(jobs: Iterable[Job], now: float) -> Finals:
     return {
         mark: (title, text)
         for mark, (title, text) in rows
-        if present.get(mark.split()[0], mark) == mark and now - float(mark.split()[1]) < KEEP_SECONDS
+        if present.get(mark.split()[0], mark) == mark and float(mark.split()[1]) > now - KEEP_SECONDS
     }
 
 
@@ -105,7 +108,7 @@ def is_due(job: Job, recorded: Container[str], now: float, *, running: bool) -> 
         return False
     if job.runs:
         return running
-    return now - job.end < KEEP_SECONDS and _mark(job) not in recorded
+    return job.end > now - KEEP_SECONDS and _mark(job) not in recorded
 
 
 def _mark(job: Job) -> str:
@@ -133,7 +136,8 @@ def summary_of(job: Job, answers: Answers, gpus: Mapping[str, int], book: Book, 
 
 def _since_resume(use: Use, job: Job, now: float) -> Use:
     """Return the use with the idle time since the last resume: the GPUs of a suspended job are idle by order."""
-    minutes = 0 if job.suspended else min(use.unused_minutes, int(now - job.switched) // 60)
+    resumed = use.unused_minutes if job.switched > now else int(now - job.switched) // 60
+    minutes = 0 if job.suspended else min(use.unused_minutes, resumed)
     if minutes == use.unused_minutes:
         return use
     return replace(use, unused=use.unused if minutes >= UNUSED_SAMPLES else 0, unused_minutes=minutes)

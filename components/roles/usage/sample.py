@@ -97,4 +97,5 @@ def _device(reading: Reading) -> int:
 
 
 def _recent(job: str) -> bool:
-    return files.exists(f"{JOBS}/{job}") or (files.age_of(f"{SAMPLES}/{job}") or 0) < KEEP_SECONDS
+    age = files.age_of(f"{SAMPLES}/{job}")
+    return files.exists(f"{JOBS}/{job}") or (age is not None and age < KEEP_SECONDS)

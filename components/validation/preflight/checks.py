@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from components.node.waiting import within
 from components.validation.preflight import (
     adapters,
     clock,
@@ -138,7 +139,7 @@ def check_health_file(health: Health | None, promised: int, now: float) -> Itera
         return
     if health is None:
         yield finding("warning", gpus.HEALTH, f"the GPUs have not been checked: root has not written {HEALTH}", UNIT)
-    elif now - health.time > OLD_SECONDS:
+    elif not within(OLD_SECONDS, health.time, now):
         minutes = int(now - health.time) // 60
         yield finding("warning", gpus.HEALTH, f"the last check of the GPUs is {minutes} minutes old", UNIT)
 

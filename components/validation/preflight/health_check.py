@@ -86,10 +86,10 @@ def is_own(node: Node, name: str, run_scontrol: Scontrol = scontrol) -> bool:
 def check(node: Node, name: str, run_scontrol: Scontrol = scontrol, *, instead: bool = False) -> None:
     items = findings(node)
     shown = node.shown / "verdict.json"
-    since = since_when(items, load(shown), node.boot_id, time.time())
+    since = since_when(items, load(shown), node.boot_id, time.monotonic())
     save(shown, {**verdict(node, name, items), "since": since}, 0o644)
     items = [
-        item for item in items if item["check"] not in LASTING or time.time() - since[cause(item)] >= LASTS_SECONDS
+        item for item in items if item["check"] not in LASTING or time.monotonic() - since[cause(item)] >= LASTS_SECONDS
     ]
     memory_file = node.persistent / MEMORY
     slurm = slurm_of(name, run_scontrol)
@@ -147,7 +147,7 @@ def jobs_in_slurm(name: str) -> set[str]:
 
 
 def since_when(items: Sequence[Finding], last_verdict: object, boot_id: str, now: float) -> dict[str, float]:
-    """Return since when each finding has existed without a break in this boot."""
+    """Return since when, in monotonic seconds, each finding has existed without a break in this boot."""
     since = (
         last_verdict.get("since") if isinstance(last_verdict, dict) and last_verdict.get("boot_id") == boot_id else None
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from components.node.waiting import within
 from components.validation.preflight.adapters import PORT, Port
 from components.validation.preflight.findings import Finding, finding
 
@@ -30,9 +31,9 @@ def updated(history: PortHistory, ports: Sequence[Port], now: float) -> PortHist
     for port in ports:
         if port.active:
             rates[str(port)] = max(port.rate or 0.0, rates.get(str(port), 0.0))
-        samples = [sample for sample in history.downs.get(str(port), ()) if now - sample[0] <= WINDOW_SECONDS]
+        samples = [sample for sample in history.downs.get(str(port), ()) if within(WINDOW_SECONDS, sample[0], now)]
         count = port.counters.get("link_downed")
-        if count is not None and (not samples or now - samples[-1][0] >= 600 or count != samples[-1][1]):
+        if count is not None and (not samples or not within(600, samples[-1][0], now) or count != samples[-1][1]):
             samples.append((now, count))
         downs[str(port)] = samples[-40:]
     return PortHistory(rates, downs)
@@ -57,7 +58,7 @@ def check_lost(ports: Sequence[Port], history: PortHistory, now: float) -> Itera
     for name, samples in sorted(history.downs.items()):
         port = by_name.get(name)
         count = port.counters.get("link_downed") if port else None
-        recent = [sample[1] for sample in samples if now - sample[0] <= WINDOW_SECONDS]
+        recent = [sample[1] for sample in samples if within(WINDOW_SECONDS, sample[0], now)]
         # A lower counter than before was reset by a person or by a restart.
         if count is not None and recent and count - min(recent) > MOST_DOWNS and count >= max(recent):
             yield finding(

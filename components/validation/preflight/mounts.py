@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from components.node.waiting import within
 from components.validation.preflight.findings import Finding, finding
 
 MOUNT = "mount"
@@ -25,7 +26,7 @@ def check_mounts(root: Path, now: float) -> Iterator[Finding]:
     if not (root / WANTED).exists():
         return
     results = _load(root / RESULTS)
-    if results is None or now - results["time"] > OLD_SECONDS:
+    if results is None or not within(OLD_SECONDS, results["time"], now):
         yield finding("warning", MOUNT, "the mounts of storage.mounts are not checked", _CHECKER)
         return
     for result in results["mounts"]:

@@ -26,8 +26,8 @@ from components.validation.preflight.xids import read_xids
 from components.validation.transport import read_transport
 
 TIMES = 30_000
-# Of the processor: a text of two megabytes takes a third of it where each character is read a few times, and minutes where
-# the time grows as the square.
+# Of the processor: a text of two megabytes takes a third of it where each character is read a few times, and minutes
+# where the time grows as the square.
 LIMIT_SECONDS = 5.0
 
 

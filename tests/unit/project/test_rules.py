@@ -70,6 +70,21 @@ def test_one_file_makes_remote_commands_and_one_makes_copies() -> None:
     assert offenders == []
 
 
+def test_ages_by_the_wall_clock_are_bounded_on_both_sides() -> None:
+    """A moment of a clock that was in a wrong year must not stop work until then: `within` (node/waiting.py)."""
+    monotonic = {"components/validation/storage_node.py", "components/roles/job_reports/outbox.py"}
+    offenders = []
+    for path in [*COMPONENTS, *STACKS, *(PROJECT / "cli").rglob("*.py"), *(PROJECT / "lab").rglob("*.py")]:
+        for node in (node for node in ast.walk(tree(path)) if isinstance(node, ast.Compare)):
+            sides = [side for side in [node.left, *node.comparators] if isinstance(side, ast.BinOp)]
+            ages = [side for side in sides if isinstance(side.op, ast.Sub)]
+            # `now - SECONDS` is a limit, not an age.
+            begins = {ast.unparse(age.left) for age in ages if not ast.unparse(age.right).isupper()}
+            if begins & {"now", "time.time()", "time()"} and name(path) not in monotonic:
+                offenders.append(f"{name(path)}:{node.lineno}: {ast.unparse(node)}")
+    assert offenders == []
+
+
 def test_local_commands_are_steps_machines_or_secrets() -> None:
     makers = {
         "components/steps/step.py",

@@ -345,11 +345,11 @@ def test_only_a_lasting_loss_of_the_share_drains_a_node(node: Node, monkeypatch:
     controller = Controller()
     (node.root / "etc/tailrack").mkdir(parents=True)
     (node.root / "etc/tailrack/share-mounted").write_text(f"{node.root}/none\n")
-    now = time.time()
+    monotonic = time.monotonic
     health_check.check(node, "a1", controller)
     assert controller.node["state"] == ["IDLE"]
     assert json.loads((node.shown / "verdict.json").read_text())["findings"][0]["check"] == "share"
-    monkeypatch.setattr(time, "time", lambda: now + 120)
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic() + 120)
     health_check.check(node, "a1", controller)
     assert controller.node["reason"].startswith(f"health: share: {node.root}/none is not mounted")
 
