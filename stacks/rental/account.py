@@ -14,14 +14,16 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shutil
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from stacks.http_client import ApiError, use_packages
 from stacks.rental.cloud import GONE, Cloud, Instance
 from stacks.rental.clouds import account
-from stacks.rental.machine import LONGEST_PAUSE, Clock, RentalError, end, explain
+from stacks.rental.machine import LAUNCHES, LONGEST_PAUSE, Clock, RentalError, end, explain
 
 # Seconds after which a launch that was in progress shows in the list: the limit of a call, and the list's delay.
 SETTLE_SECONDS = 75.0
@@ -41,16 +43,25 @@ def down(cloud: Cloud, owner: str, clock: Clock = Clock()) -> int:  # noqa: B008
     def mine() -> list[Instance]:
         return [one for one in cloud.instances() if one.state != GONE and one.is_of(owner)]
 
-    # An `up` that was killed may still have a launch in progress, and a list may lack a new machine: no list counts
-    # before several in a row have been empty.
-    ended = end(cloud, mine, _ENDED, clock)
-    until = clock.now() + SETTLE_SECONDS
+    ended, until = end(cloud, mine, _ENDED, clock), clock.now() + _settle_seconds(owner)
     while clock.now() < until:
         clock.sleep(LONGEST_PAUSE)
         if late := end(cloud, mine, _ENDED, clock):
             ended, until = ended + late, clock.now() + SETTLE_SECONDS
     cloud.remove_key(key_name(owner))
+    shutil.rmtree(LAUNCHES / owner, ignore_errors=True)
     return ended
+
+
+def _settle_seconds(owner: str) -> float:
+    """Return the time for which an empty list of machines proves nothing: an `up` that was killed may have a launch in
+    progress, and a list may lack a new machine. All of it where this checkout has rented nothing, so another one has.
+    """
+    folder = LAUNCHES / owner
+    if not folder.is_dir():
+        return SETTLE_SECONDS
+    ages = [time.time() - launch.stat().st_mtime for launch in folder.iterdir()]
+    return max((SETTLE_SECONDS - age if age > 0 else SETTLE_SECONDS for age in ages), default=0.0)
 
 
 def key_name(owner: str) -> str:

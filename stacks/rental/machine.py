@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from stacks.http_client import ApiError, use_packages
@@ -57,6 +58,8 @@ MOST_MISSING = 10
 QUEUE_SECONDS, QUEUE_PAUSE = 3600.0, 5.0
 # Answers without a clear result after which the program gives up on an offer.
 MOST_UNCLEAR = 4
+# A folder for each owner whose machines this checkout rented: one file for each launch whose end is not known.
+LAUNCHES = Path(".tailrack/launches")
 
 
 class RentalError(Exception):
@@ -87,6 +90,11 @@ class Rental:
 
     def up(self) -> dict[str, Any]:
         """Have the machine, and return it. Raises RentalError or ApiError."""
+        facts = self._rented()
+        self._launch.unlink(missing_ok=True)
+        return facts
+
+    def _rented(self) -> dict[str, Any]:
         wanted = [Offer(str(offer["type"]), str(offer["region"])) for offer in self.request["offers"]]
         tried: list[str] = []
         if found := self._found():
@@ -131,6 +139,10 @@ class Rental:
     @property
     def node(self) -> str:
         return str(self.request["node"])
+
+    @property
+    def _launch(self) -> Path:
+        return LAUNCHES / self._owner / self.node
 
     def _mine(self) -> list[Instance]:
         return [one for one in self.cloud.instances() if one.state != GONE and one.is_of(self._owner, self.node)]
@@ -181,6 +193,8 @@ class Rental:
         while unclear < MOST_UNCLEAR:
             # Immediately before the call: after a long wait, the engine may be gone and a `destroy` be over.
             self._refuse_alone()
+            self._launch.parent.mkdir(parents=True, exist_ok=True)
+            self._launch.touch()
             try:
                 if machine := self.cloud.rent(order):
                     return Instance(machine, BOOTING, offer.type, offer.region, price=offer.price)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,7 +42,7 @@ PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHRlc3Q="
 
 
 @pytest.fixture(params=sorted(_CALLS))
-def played(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlayedCloud]:
+def played(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[PlayedCloud]:
     """A played cloud that answers in the shape of one of the APIs."""
     CALLS.clear()
     CALLS.update(_CALLS[request.param])
@@ -49,6 +50,8 @@ def played(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
         monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
         monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
     monkeypatch.setattr(machine_program, "LIST_DELAY", 0.01)
+    for program in (account_program, machine_program):
+        monkeypatch.setattr(program, "LAUNCHES", tmp_path)
     monkeypatch.setattr(account_program, "SETTLE_SECONDS", 0.1)
     monkeypatch.setattr(account_program, "LONGEST_PAUSE", 0.05)
     with played_cloud() as cloud:
@@ -203,14 +206,27 @@ def test_an_answer_that_names_no_machine_or_no_price_is_an_error_or_unknown() ->
     assert [amount(value) for value in (2, 0.5, *unknown)] == [2, 0.5, *[None] * len(unknown)]
 
 
-def test_a_machine_that_the_list_lacks_right_after_a_kill_is_ended(played: PlayedCloud) -> None:
-    rental(played).up()
+def test_a_machine_that_the_list_lacks_right_after_a_kill_is_ended(played: PlayedCloud, tmp_path: Path) -> None:
+    def killed(address: str, port: int) -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Rental(client(played), request(played), answers=killed).up()
+    assert [launch.name for launch in (tmp_path / OWNER).iterdir()] == ["g1"]
     cloud = client(played)
     lists: Iterator[list[Any]] = iter([[], []])
     full = cloud.instances
     cloud.instances = lambda: next(lists, None) or full()  # type: ignore[method-assign]
     assert account_program.down(cloud, OWNER) == 1
     assert played.account.bill() == []
+
+
+def test_the_end_of_an_account_waits_for_no_launch_whose_end_is_known(
+    played: PlayedCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rental(played).up()
+    monkeypatch.setattr(account_program, "SETTLE_SECONDS", 3600)
+    assert account_program.down(client(played), OWNER, Clock(time.monotonic, lambda seconds: None)) == 1
 
 
 def test_a_quota_that_is_reached_halfway_fails_the_other_nodes_alone(played: PlayedCloud) -> None:
