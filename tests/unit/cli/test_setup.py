@@ -47,8 +47,16 @@ def setup(tmp_path: Path) -> Callable[..., list[str]]:
         (tmp_path / f"requirements{name}.txt").write_text(f"a{name}==1\n")
     python = tmp_path / "bin/python3"
     python.parent.mkdir()
-    python.write_text(PYTHON)
-    python.chmod(0o755)
+    promtool = tmp_path / ".tailrack/tools/usr/bin/promtool"
+    promtool.parent.mkdir(parents=True)
+    for program, text in (
+        (python, PYTHON),
+        (promtool, ""),
+        (python.with_name("setfacl"), ""),
+        (python.with_name("lua5.4"), ""),
+    ):
+        program.write_text(text)
+        program.chmod(0o755)
 
     def run(*words: str, rc: int = 0) -> list[str]:
         told = subprocess.run(
