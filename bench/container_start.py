@@ -26,8 +26,8 @@ from cli import lab_commands
 from cli.pulumi.deployment import Deployment, stack_config
 from cli.pulumi.find_engine import find_engine
 from cli.pulumi.workspace import PROJECT, ROOT, Workspace
+from cli.run_events import Event
 from components.roles.enroot_pyxis.settings import ARTIFACTS_VARIABLE
-from engine.events import Event
 from lab.identity import container_name
 
 STACK, ROUNDS = "benchc", 5

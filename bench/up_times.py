@@ -23,7 +23,7 @@ from cli import lab_commands
 from cli.pulumi.deployment import Deployment, stack_config
 from cli.pulumi.find_engine import find_engine
 from cli.pulumi.workspace import PROJECT, ROOT, CliError, Workspace
-from engine.events import Event, Summary
+from cli.run_events import Event, Summary
 from lab import network, node
 from lab.identity import lab_id
 from lab.spec import NetworkSpec, NodeSpec, parse

@@ -37,8 +37,8 @@ from bench.up_times import engine, insist
 from cli.pulumi.deployment import Deployment, stack_config
 from cli.pulumi.find_engine import find_engine
 from cli.pulumi.workspace import PROJECT, Workspace
+from cli.run_events import Event
 from components.steps.label import StepLabel
-from engine.events import Event
 
 STACK = "nodes"
 HEAD = "head"

@@ -26,7 +26,7 @@ from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import PROJECT, CliError
 from cli.report import overall, tables
 from cli.report.last_run import LastRun
-from engine.events import Event
+from cli.run_events import Event
 
 STAYS = (
     "Machines that this stack did not create keep their packages, the logs in /var/log/tailrack and the setup scripts "

@@ -14,13 +14,13 @@ from rich.console import Console
 from cli import lab_commands, open_stack
 from cli.elastic.controller import Controller
 from cli.elastic.run import Run, by_node
+from cli.locks import locked
 from cli.open_stack import say
 from cli.output.failures import print_failures
 from cli.output.interrupts import Interrupts
 from cli.output.progress import Progress
 from cli.pulumi.find_engine import find_engine
 from cli.pulumi.workspace import CliError
-from engine.locks import locked
 from stacks.config import PoolConfig
 from stacks.rented import RENTED
 

@@ -12,7 +12,7 @@ from cli.output.progress import Progress
 from cli.pulumi.deployment import Deployment, stack_config
 from cli.pulumi.find_engine import Found, find_engine
 from cli.pulumi.workspace import PROJECT, Workspace
-from engine.events import Event
+from cli.run_events import Event
 
 
 def config_path(arguments: argparse.Namespace) -> Path:

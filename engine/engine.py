@@ -20,13 +20,13 @@ from typing import Any
 import pulumi
 from pulumi.runtime import Settings, configure, run_in_stack, set_all_config
 
+from cli.locks import locked
+from cli.run_events import HIDDEN, Config, EngineError, Made, Summary, Tell, command_of
 from engine.commands import Commands
-from engine.events import Config, EngineError, Made, Summary, Tell, command_of
 from engine.lifecycle import Lifecycle, shown
-from engine.locks import locked
 from engine.monitor import Monitor, stack_of
 from engine.state import State
-from engine.values import HIDDEN, as_secret, convert, is_unknown, plain, secret_lines
+from engine.values import as_secret, convert, is_unknown, plain, secret_lines
 
 
 @dataclass

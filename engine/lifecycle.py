@@ -11,11 +11,11 @@ from typing import Any
 
 from pulumi.runtime.rpc import is_rpc_secret
 
+from cli.run_events import HIDDEN, EngineError, Event, Failure, Summary, Tell, command_of
 from engine.commands import STREAMS, CommandError, Commands
 from engine.copies import COPY, comparable, moved
-from engine.events import EngineError, Event, Failure, Summary, Tell, command_of
 from engine.state import Resource, State
-from engine.values import HIDDEN, as_secret, convert, is_unknown, plain, secret_lines
+from engine.values import as_secret, convert, is_unknown, plain, secret_lines
 
 
 class Lifecycle:

@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 from google.protobuf import empty_pb2, json_format, struct_pb2  # type: ignore[import-untyped]
 from pulumi.runtime.proto import alias_pb2, engine_pb2, resource_pb2
 
+from cli.run_events import EngineError, Event
 from engine.commands import CONNECTION_DEFAULTS, LOCAL, REMOTE
 from engine.copies import COPY, hashed, problem
-from engine.events import EngineError, Event
 from engine.lifecycle import Lifecycle
 from engine.state import Resource
 from engine.values import as_secret, plain, secret_lines

@@ -13,7 +13,7 @@ from typing import Any
 from cryptography.fernet import Fernet, InvalidToken
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from engine.events import EngineError
+from cli.run_events import EngineError
 
 
 @dataclass(eq=False)

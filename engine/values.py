@@ -5,8 +5,6 @@ from typing import Any
 
 from pulumi.runtime.rpc import UNKNOWN, is_rpc_secret, wrap_rpc_secret
 
-HIDDEN = "[secret]"
-
 
 def convert(value: Any, secret: Callable[[Any], Any], leaf: Callable[[Any], Any] = lambda value: value) -> Any:
     """Return a copy of value with `secret` applied to every secret and `leaf` to every other scalar."""

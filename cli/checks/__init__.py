@@ -15,7 +15,7 @@ from cli.checks.head_replaced import head_replaced
 from cli.checks.key_endless import key_endless
 from cli.checks.slurm_release import SlurmRelease
 from cli.checks.ssh_open import ssh_open
-from engine.events import Event
+from cli.run_events import Event
 from stacks.config.allow import FINDINGS
 
 Rule = Callable[[Event], Iterable[tuple[str, str]]]

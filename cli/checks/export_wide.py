@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
+from cli.run_events import Event
 from components.roles.nfs_exports.export import clients
 from components.steps.command_line import read_request
-from engine.events import Event
 from stacks.config.allow import EXPORT_WIDE
 
 EXPORT = "NODE_EXPORT"  # the header value with the line

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.events import Event
+from cli.run_events import Event
 from stacks.config.allow import FLOOR_LOWERED, FLOOR_REMOVED
 
 UNITS = {

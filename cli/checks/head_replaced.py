@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from cli.run_events import Event
 from components.steps.label import StepLabel
-from engine.events import Event
 from stacks.config.allow import HEAD_REPLACED
 
 HEAD = "tailrack:cluster:HeadNode"

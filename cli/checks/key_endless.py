@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.events import Event
+from cli.run_events import Event
 from stacks.config.allow import KEY_ENDLESS
 
 KEY = "tailscale:index/tailnetKey:TailnetKey"

@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterator
 
 from cli.checks.head_replaced import HEAD
+from cli.run_events import Event
 from components.roles.slurm.versions import RELEASES, oldest_accepted, release, upgrade_path
 from components.steps.command_line import read_request
-from engine.events import Event
 
 RELEASE = "slurm-release"
 _NODE = "tailrack:cluster:ComputeNode"

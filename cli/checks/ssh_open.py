@@ -9,7 +9,7 @@ import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from engine.events import Event
+from cli.run_events import Event
 from stacks.config.allow import SSH_OPEN
 
 GROUP = "aws:ec2/securityGroup:SecurityGroup"

@@ -13,8 +13,8 @@ from cli.head.answer import ask_head
 from cli.output.terminal import one_line
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
+from cli.run_events import Made
 from components.roles.tailrack_command.elastic_status import Status
-from engine.events import Made
 
 _COMMAND = """set -e
 program=/usr/local/bin/tailrack

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cli.output.failures import describe_failure, first_line
 from cli.pulumi.workspace import PROJECT
-from engine.events import Failure, Made
+from cli.run_events import Failure, Made
 from stacks.rented import RENTED
 
 _STEP_ERROR = "tailrack: "

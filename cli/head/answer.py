@@ -9,7 +9,7 @@ from cli.head.command import on_head
 from cli.output.live_status import over_ssh
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
-from engine.events import Made
+from cli.run_events import Made
 
 LIMIT_SECONDS = 120
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from cli.run_events import Made
 from components.steps.label import StepLabel
-from engine.events import Made
 
 
 def connections_by_machine(resources: Iterable[Made]) -> dict[str, Mapping[str, Any]]:

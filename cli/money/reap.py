@@ -12,7 +12,7 @@ from cli.head.answer import ask_head
 from cli.output.terminal import one_line
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
-from engine.events import Made
+from cli.run_events import Made
 from stacks.config import PoolConfig
 
 _NODE = re.compile(r"[a-z][a-z0-9-]{0,62}")

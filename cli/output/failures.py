@@ -7,7 +7,7 @@ from rich.console import Console
 from cli.output.progress import Progress, describe
 from cli.output.terminal import lines
 from cli.pulumi.workspace import ROOT
-from engine.events import Failure, Summary
+from cli.run_events import Failure, Summary
 from stacks import bugs
 
 

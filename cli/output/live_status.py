@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from cli.head.connections import connections_by_machine
 from cli.pulumi.workspace import ROOT, CliError
+from cli.run_events import Made
 from engine.commands import REMOTE, CommandError, Commands
-from engine.events import Made
 
 # It runs as root if possible, because only root may query nodes.
 NOW = """program=/usr/local/bin/tailrack

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.text import Text
 
 from cli.output.terminal import lines, one_line
+from cli.run_events import Event, Summary
 from components.steps.label import StepLabel
-from engine.events import Event, Summary
 
 MARKS = {"create": "+", "update": "~", "replace": "±", "delete": "-"}
 _DONE = {"create": "created", "update": "updated", "replace": "replaced", "delete": "deleted"}

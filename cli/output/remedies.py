@@ -6,8 +6,8 @@ import re
 from dataclasses import replace
 
 from cli.output.make_command import Make
+from cli.run_events import Failure, Summary
 from components.steps.label import StepLabel
-from engine.events import Failure, Summary
 
 _NO_STACK = Make()
 _CHANGED_KEY = (

@@ -10,9 +10,8 @@ from pulumi.runtime.rpc import UNKNOWN
 
 from cli.output.terminal import one_line
 from cli.preview.changed_lines import changed_lines
+from cli.run_events import HIDDEN, Event
 from components.steps.label import StepLabel
-from engine.events import Event
-from engine.values import HIDDEN
 
 
 @dataclass(frozen=True)

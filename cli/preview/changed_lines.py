@@ -14,8 +14,8 @@ from typing import Any
 
 from pulumi.runtime.rpc import UNKNOWN
 
+from cli.run_events import HIDDEN
 from components.steps.command_line import read_request
-from engine.values import HIDDEN
 
 _MOST_LINES = 40  # of one value
 _LONGEST = 200  # characters of a line

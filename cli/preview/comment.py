@@ -9,7 +9,7 @@ from cli.checks import Checks
 from cli.output.terminal import lines, one_line
 from cli.preview.names import folded
 from cli.preview.plan import Machines, Measured, Plan, Work
-from engine.events import Failure
+from cli.run_events import Failure
 
 MARK = "<!-- tailrack preview of stack {stack} -->"  # the next run finds the comment by this line and replaces it
 LONGEST = 60_000  # characters; GitHub takes 65,536

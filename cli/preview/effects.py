@@ -15,10 +15,10 @@ from cli.output.terminal import one_line
 from cli.preview.change import Change
 from cli.preview.changed_lines import difference
 from cli.preview.names import folded
+from cli.run_events import Made
 from components.roles.slurm.fragment import gpu_node_set, node_set_lines
 from components.settings.types import GPUS_FOUND
 from components.steps.command_line import read_request
-from engine.events import Made
 
 _JOB_LIMIT = "SLURM_JOB_LIMIT_SECONDS"
 _USERS, _KEYS = "USERS_LINES", "USER_KEYS_LINES"

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cli.pulumi.workspace import write_private
+from cli.run_events import Made
 from components.steps.command_line import is_step
 from components.steps.label import StepLabel
 from components.steps.last_answers import VARIABLE
-from engine.events import Made
 
 
 @contextmanager

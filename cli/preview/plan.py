@@ -10,10 +10,10 @@ from itertools import chain
 from cli.preview import effects
 from cli.preview.change import Change, changes, split
 from cli.preview.names import folded, in_order
+from cli.run_events import OPERATIONS, Event, Made, Summary
 from components.measurement.triggers import measured_nodes, why_measured
 from components.steps.command_line import is_step, read_request
 from components.steps.label import StepLabel
-from engine.events import OPERATIONS, Event, Made, Summary
 
 _MACHINES = {"tailrack:cluster:ComputeNode": "", "tailrack:cluster:HeadNode": "head node"}
 _MOST_KINDS = 3  # sets of differing lines to show for otherwise equal steps

@@ -20,12 +20,11 @@ from cli.pulumi.find_engine import IN_PROCESS, Found
 from cli.pulumi.restored import older_backup
 from cli.pulumi.runner import CliRunner
 from cli.pulumi.workspace import CliError, Workspace
+from cli.run_events import HIDDEN, EngineError, Event, Made, Summary
 from cli.stack_config.stack_file import check_for_cli, config_values, load_config, read_stack_file
 from cli.stack_config.written_config import WrittenConfig
 from components.settings.problems import shown
 from engine.engine import Engine
-from engine.events import EngineError, Event, Made, Summary
-from engine.values import HIDDEN
 from lab.identity import lab_id
 from stacks.config import ConfigError, OtherStack, PoolConfig, StackConfig, load, other_stacks_of
 from stacks.release import RELEASE, is_newer

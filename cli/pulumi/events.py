@@ -1,4 +1,4 @@
-"""Translate the Automation API's events of a Pulumi CLI run to engine.events."""
+"""Translate the Automation API's events of a Pulumi CLI run to cli.run_events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 from pulumi.automation.events import EngineEvent, OpType, StepEventMetadata
 
 from cli.pulumi.state import STACK_TYPE, shown
-from engine.events import Event, Failure, Summary, command_of
+from cli.run_events import Event, Failure, Summary, command_of
 
 # The CLI's operations and ours. One part of a replacement stands for all: the others are `replace`, which does nothing,
 # and `delete-replaced`.

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Sequence
 
-from engine.events import Failure, Summary
+from cli.run_events import Failure, Summary
 from stacks.config import PoolConfig, StackConfig
 from stacks.rented import LEFT_OUT
 from stacks.sites.rented.model import WARN, RentedSite

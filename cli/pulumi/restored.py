@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from cli.run_events import Made
 from components.steps.command_line import is_step
-from engine.events import Made
 
 KNOWN, RESTORED = "backup_made", "restored_made"
 

@@ -1,4 +1,4 @@
-"""Run a stack with the Pulumi CLI, by the Automation API, and report it as engine.events."""
+"""Run a stack with the Pulumi CLI, by the Automation API, and report it as cli.run_events."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from cli.pulumi.messages import explain
 from cli.pulumi.processes import end_plugins, end_run
 from cli.pulumi.state import made_of, resources
 from cli.pulumi.workspace import CliError, Workspace, write_private
+from cli.run_events import Event, Failure, Made, Summary
 from cli.silent_hosts import Place, SilentHosts, place_of
 from components.steps.label import StepLabel
-from engine.events import Event, Failure, Made, Summary
 
 # The CLI's errors (3.260) when it reads, and after it wrote, a state with a dependency on a missing resource.
 _UNREADABLE, _BROKEN = "refusing to use it", "snapshot integrity failure"

@@ -8,8 +8,7 @@ from typing import Any
 
 from pulumi.runtime.rpc import is_rpc_secret
 
-from engine.events import Made, command_of
-from engine.values import HIDDEN
+from cli.run_events import HIDDEN, Made, command_of
 
 STACK_TYPE = "pulumi:pulumi:Stack"
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import yaml
 
+from cli.locks import locked
 from cli.pulumi.home import prepare_home
 from cli.pulumi.locks import Lock, absolute, backend_folder, locks_in
-from engine.locks import locked
 from stacks.yaml_file import FileError
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
 from cli.pulumi.workspace import CliError
+from cli.run_events import Config
 from components.settings.problems import child_path, shown
-from engine.events import Config
 from stacks.yaml_file import describe_type, read_yaml
 
 # A value encrypted by the passphrase provider, or a cloud's: nonce and ciphertext.

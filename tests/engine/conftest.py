@@ -11,7 +11,7 @@ import pytest
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import IN_PROCESS, Found, find_engine
 from cli.pulumi.workspace import Workspace
-from engine.events import Event
+from cli.run_events import Event
 from tests.engine.ssh_host import SshHost, serve
 from tests.engine.stack_under_test import Stack
 

@@ -7,9 +7,9 @@ import signal
 import sys
 from pathlib import Path
 
+from cli.run_events import EngineError, Event
 from cli.stack_config.stack_file import load_config
 from engine.engine import Engine
-from engine.events import EngineError, Event
 
 
 def _tell(event: Event) -> None:

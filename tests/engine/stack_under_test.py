@@ -15,9 +15,9 @@ from typing import Any
 
 import yaml
 
+from cli.run_events import Event, Summary
 from cli.stack_config.stack_file import ConfigSecrets, load_config, passphrase
 from engine.engine import Engine
-from engine.events import Event, Summary
 from engine.state import State
 from tests.engine.ssh_host import SshHost
 

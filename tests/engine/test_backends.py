@@ -20,7 +20,7 @@ from cli.pulumi.find_engine import find_engine
 from cli.pulumi.locks import backend_folder
 from cli.pulumi.runner import CliRunner
 from cli.pulumi.workspace import PROJECT, CliError, Workspace
-from engine.events import Event
+from cli.run_events import Event
 from tests.engine.conftest import needs_cli
 from tests.engine.stack_under_test import Stack
 from tests.engine.test_engine_run import wait_for

@@ -16,7 +16,7 @@ from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import IN_PROCESS, Found, find_engine
 from cli.pulumi.processes import end_plugins
 from cli.pulumi.workspace import CliError, Workspace
-from engine.events import Event, Summary
+from cli.run_events import Event, Summary
 from tests.engine.conftest import needs_cli
 from tests.engine.played_hosts import PROJECT, play, write_config
 from tests.engine.stack_under_test import Stack

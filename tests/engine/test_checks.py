@@ -9,7 +9,7 @@ import pytest
 from cli.checks import Checks
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
-from engine.events import Event
+from cli.run_events import Event
 from tests.engine.stack_under_test import Stack
 
 PROGRAM = """

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from cli.output.remedies import with_remedies
 from cli.pulumi.deployment import Deployment
+from cli.run_events import Event
 from components.steps.label import StepLabel
-from engine.events import Event
 from tests.engine.ssh_host import SshHost, serve
 from tests.engine.stack_under_test import STEPS, Stack
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from cli.output.progress import Progress
 from cli.preview.changed_lines import changed_lines
 from cli.pulumi.deployment import Deployment
-from engine.events import Event
+from cli.run_events import Event
 from tests.engine.stack_under_test import Stack
 
 PROGRAM = """

@@ -19,7 +19,7 @@ from cli.elastic.plan import Placeholder
 from cli.elastic.run import Run
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
-from engine.events import Event
+from cli.run_events import Event
 from tests.engine.run_pool import NODES
 from tests.engine.stack_under_test import Stack
 from tests.engine.test_rental import PROGRAM, ROOT

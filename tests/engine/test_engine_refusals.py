@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.events import EngineError
+from cli.run_events import EngineError
 from tests.engine.stack_under_test import Stack
 
 BEFORE = 'step("fine", "echo fine")\n'

@@ -12,7 +12,7 @@ from typing import Any
 import asyncssh
 import pytest
 
-from engine.events import EngineError
+from cli.run_events import EngineError
 from tests.engine.stack_under_test import Stack
 
 SECONDS = 60

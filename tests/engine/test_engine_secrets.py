@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
 
 from cli.pulumi.workspace import CliError
-from engine.events import EngineError
+from cli.run_events import EngineError
 from tests.engine.conftest import PASSPHRASE
 from tests.engine.stack_under_test import Stack
 

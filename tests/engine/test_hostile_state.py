@@ -11,7 +11,7 @@ import pytest
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.locks import Lock
 from cli.pulumi.workspace import CliError
-from engine.events import EngineError, Event
+from cli.run_events import EngineError, Event
 from engine.state import State
 from tests.engine.stack_under_test import Stack
 

@@ -16,7 +16,7 @@ import yaml
 from cli.commands import main
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import find_engine
-from engine.events import Event
+from cli.run_events import Event
 from tests.engine.conftest import PASSPHRASE, needs_cli
 from tests.engine.played_hosts import PROJECT, Played, play, write_config
 from tests.engine.stack_under_test import Stack

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.pulumi.deployment import Deployment
-from engine.events import Event
+from cli.run_events import Event
 from tests.engine.ssh_agent import agent
 from tests.engine.stack_under_test import Stack
 

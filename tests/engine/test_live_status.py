@@ -6,8 +6,8 @@ import pytest
 
 from cli.output.live_status import NOW, over_ssh
 from cli.pulumi.workspace import CliError
+from cli.run_events import Made
 from components.steps.label import StepLabel
-from engine.events import Made
 from tests.engine.ssh_host import SshHost
 
 URN = "urn:pulumi:dev::tailrack::command:remote:Command::head-check"

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from cli.output.remedies import with_remedies
+from cli.run_events import Failure, Summary
 from engine import commands
 from engine.commands import REMOTE, CommandError, Commands
-from engine.events import Failure, Summary
 from tests.engine.ssh_host import SshHost
 
 COMMAND = ": b1-node b1 'b1: share and slurmd'; mkfifo wait; touch begun; cat wait; touch ended"

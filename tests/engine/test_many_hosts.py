@@ -18,10 +18,10 @@ from pulumi.runtime import resource_cycle_breaker
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import IN_PROCESS, Found, find_engine
 from cli.pulumi.workspace import Workspace
+from cli.run_events import Event, Summary
 from cli.stack_config.stack_file import load_config
 from components.steps.step import DIAL_ERROR_LIMIT
 from engine.engine import Engine
-from engine.events import Event, Summary
 from engine.monitor import Monitor
 from stacks import runtime_tuning
 from stacks.runtime_tuning import PREVIEWED_AT_A_TIME

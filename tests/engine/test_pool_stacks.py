@@ -8,7 +8,7 @@ import pytest
 
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
-from engine.events import Event
+from cli.run_events import Event
 from tests.engine.stack_under_test import Stack
 
 Deploy = Callable[[str, list[Event]], Deployment]

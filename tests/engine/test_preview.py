@@ -16,7 +16,7 @@ from cli.preview.plan import Plan
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import IN_PROCESS, Found, find_engine
 from cli.pulumi.workspace import Workspace
-from engine.events import Event
+from cli.run_events import Event
 from tests.engine.conftest import needs_cli
 from tests.engine.played_hosts import PROJECT, Played, play, write_config
 

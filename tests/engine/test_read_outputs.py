@@ -12,7 +12,7 @@ import pytest
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import IN_PROCESS
 from cli.pulumi.workspace import CliError, Workspace
-from engine.events import EngineError, Event, Summary
+from cli.run_events import EngineError, Event, Summary
 from tests.engine.conftest import needs_cli
 from tests.engine.stack_under_test import Stack
 

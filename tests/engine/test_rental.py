@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cli.pulumi.deployment import Deployment
-from engine.events import Event, Summary
+from cli.run_events import Event, Summary
 from tests.chance import dice
 from tests.engine.stack_under_test import Stack
 from tests.played_cloud.server import PlayedCloud

@@ -13,7 +13,7 @@ from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import find_engine
 from cli.pulumi.processes import end_run
 from cli.pulumi.workspace import Workspace
-from engine.events import Event, Summary
+from cli.run_events import Event, Summary
 from tests.engine.conftest import needs_cli
 from tests.engine.played_hosts import PROJECT, play, write_config
 from tests.engine.ssh_host import SshHost

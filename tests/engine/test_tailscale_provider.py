@@ -19,7 +19,7 @@ import yaml
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import find_engine
 from cli.pulumi.workspace import Workspace
-from engine.events import EngineError, Event
+from cli.run_events import EngineError, Event
 from tests import fake_tailscale
 from tests.engine.conftest import needs_cli
 from tests.engine.ssh_host import SshHost

@@ -22,7 +22,7 @@ from cli import lab_commands
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import IN_PROCESS, Found
 from cli.pulumi.workspace import PROJECT, ROOT, Workspace
-from engine.events import Event, Summary
+from cli.run_events import Event, Summary
 from lab import docker_daemon as lab_engine
 from lab import network
 from lab import node as machine

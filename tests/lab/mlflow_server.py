@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cli.locks import locked
 from cli.pulumi.workspace import ROOT
 from components.node.install import FOLDER, install
 from components.roles.mlflow.role import role
 from components.roles.program import program
 from components.roles.role import template
-from engine.locks import locked
 from stacks.config import parse
 from tests.lab.cluster import eventually
 from tests.lab.wheels import LIST

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cli import lab_commands
+from cli.locks import locked
 from cli.pulumi.workspace import PROJECT
 from components.roles.program import program
 from components.roles.role import FOLDER
@@ -23,7 +24,6 @@ from components.roles.slurm.settings_release import OLDEST
 from components.roles.slurm_release.release import RECIPE
 from components.steps.command_line import render_request, render_whole, whole_command
 from components.steps.composition import Script
-from engine.locks import locked
 from lab.debian import find_mirrors
 from lab.identity import container_name, lab_id
 from lab.profiles.machine import Like

@@ -22,7 +22,7 @@ from pulumi.automation import PulumiCommand
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import Found
 from cli.pulumi.workspace import PROJECT, ROOT, CliError, Workspace
-from engine.events import Summary
+from cli.run_events import Summary
 from lab.keys import new_key_pair
 from tests.chance import dice
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine

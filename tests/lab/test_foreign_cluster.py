@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine.events import Summary
+from cli.run_events import Summary
 from lab.profiles.machine import CLASHING_UID
 from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
 

@@ -12,7 +12,7 @@ import pytest
 
 from cli import lab_commands
 from cli.pulumi.deployment import Deployment
-from engine.events import Event, Summary
+from cli.run_events import Event, Summary
 from lab import docker_daemon, network
 from lab.identity import CHECKOUT, lab_id
 from lab.keys import ensure_client_key

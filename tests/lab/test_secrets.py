@@ -19,7 +19,7 @@ import pytest
 
 from cli import lab_commands
 from cli.pulumi.workspace import PROJECT
-from engine.events import Summary
+from cli.run_events import Summary
 from tests.lab.cluster import ClusterUnderTest, eventually
 from tests.lab.sealer import sealer_of
 

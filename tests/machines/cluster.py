@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from cli.pulumi.find_engine import Found
-from engine.events import Summary
+from cli.run_events import Summary
 from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, dev_config
 from tests.lab.machine_state import state_of
 from tests.machines.machines import CONTROL, Machine

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cli.locks import locked
 from cli.pulumi.workspace import ROOT
-from engine.locks import locked
 from lab import binaries
 from lab.binaries import digest
 from lab.commands import run

@@ -21,11 +21,10 @@ from cli.checks.key_endless import LONGEST_SECONDS
 from cli.checks.ssh_open import GROUP
 from cli.preview.comment import comment
 from cli.preview.plan import Plan
+from cli.run_events import HIDDEN, Event, Summary
 from cli.stack_config.written_config import WrittenConfig
 from components.steps.command_line import render_request
 from components.steps.label import StepLabel
-from engine.events import Event, Summary
-from engine.values import HIDDEN
 from stacks.config import ConfigError, parse
 from stacks.config.allow import FINDINGS
 from tests.unit.configs import HEADS, HOST_KEY, HOSTS, LAB

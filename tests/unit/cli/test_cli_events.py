@@ -12,7 +12,7 @@ from pulumi.automation.events import (
 )
 
 from cli.pulumi.events import EventTranslator
-from engine.events import Event
+from cli.run_events import Event
 
 _MACHINE = "urn:pulumi:dev::tailrack::command:local:Command::g1-machine"
 _HOST_KEY = "urn:pulumi:dev::tailrack::command:remote:Command::g1-host-key"

@@ -15,7 +15,7 @@ from cli.pulumi.find_engine import Found
 from cli.pulumi.runner import CliRunner
 from cli.pulumi.state import made_of
 from cli.pulumi.workspace import PROJECT, CliError, Workspace
-from engine.events import Summary
+from cli.run_events import Summary
 
 
 def test_a_failed_cleanup_after_a_kill_shows_the_clis_words_and_is_no_bug() -> None:

@@ -15,9 +15,9 @@ import pytest
 from cli import commands, open_stack
 from cli.output.make_command import Make
 from cli.pulumi.workspace import PROJECT
+from cli.run_events import Event, Failure, Summary
 from cli.stack_config.stack_file import read_stack_file
 from cli.stack_config.written_config import WrittenConfig
-from engine.events import Event, Failure, Summary
 
 NODE = {
     "name": "head", "site": "rack", "tailnet_ip": "100.64.0.1", "path": "self", "cpus": 2, "memory_mb": 1024, "gpus": 0,

@@ -18,9 +18,9 @@ from cli.preview.comment import LONGEST
 from cli.preview.comment import comment as written
 from cli.preview.plan import Plan
 from cli.preview.render import render
+from cli.run_events import Event, Failure, Made, Summary
 from components.steps.command_line import render_request, whole_command
 from components.steps.label import StepLabel
-from engine.events import Event, Failure, Made, Summary
 from tests.unit.recorded import public_key
 
 COMMAND = "command:remote:Command"

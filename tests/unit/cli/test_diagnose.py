@@ -14,10 +14,10 @@ from cli.head import diagnose as module
 from cli.head.connections import connections_by_machine
 from cli.head.diagnose import diagnose, without_secrets
 from cli.pulumi.workspace import CliError, Workspace
+from cli.run_events import Made
 from cli.stack_config.written_config import WrittenConfig
 from components.roles.accounting.paths import DATABASE
 from components.steps.label import StepLabel
-from engine.events import Made
 from tests.unit.configs import HOST_KEY
 
 

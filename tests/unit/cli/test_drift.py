@@ -13,8 +13,8 @@ from rich.console import Console
 from cli import change_commands, commands, open_stack
 from cli.pulumi.runner import CliRunner
 from cli.pulumi.workspace import PROJECT
+from cli.run_events import Event, Failure, Summary
 from cli.stack_config.written_config import WrittenConfig
-from engine.events import Event, Failure, Summary
 from stacks.config import parse
 from tests.unit.configs import LAB
 

@@ -18,7 +18,7 @@ from cli.elastic.plan import (
     next_attempt,
 )
 from cli.elastic.run import by_node, node_of
-from engine.events import Failure
+from cli.run_events import Failure
 
 NOW = 1_000_000.0
 

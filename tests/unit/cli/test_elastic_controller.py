@@ -14,7 +14,7 @@ from cli.elastic.controller import Controller
 from cli.elastic.head import Answer
 from cli.elastic.plan import Placeholder
 from cli.pulumi.workspace import CliError
-from engine.events import Made
+from cli.run_events import Made
 
 ELASTIC = {
     "pool": "a.b.burst",

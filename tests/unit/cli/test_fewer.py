@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.pulumi.fewer import with_fewer
-from engine.events import OPERATIONS, Failure, Summary
+from cli.run_events import OPERATIONS, Failure, Summary
 from stacks.config import PoolConfig, parse
 from stacks.rented import LEFT_OUT, left_out
 from tests.unit.stacks.test_config_rented import SECRET, folder, raw

@@ -15,7 +15,7 @@ from pulumi.automation import CommandError, CommandResult
 from cli import commands, show_commands
 from cli.pulumi.runner import CliRunner
 from cli.pulumi.workspace import PROJECT, CliError
-from engine.events import Event
+from cli.run_events import Event
 
 
 def test_one_while_the_program_is_still_loading_just_ends_it(tmp_path: Path) -> None:

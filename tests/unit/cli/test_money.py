@@ -15,7 +15,7 @@ from cli.preview.comment import comment
 from cli.preview.plan import Plan
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
-from engine.events import Summary
+from cli.run_events import Summary
 from stacks.config import parse
 from tests.unit.configs import RawConfig
 

@@ -21,9 +21,9 @@ from cli.output.remedies import with_remedies
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import Found
 from cli.pulumi.workspace import PROJECT, CliError, Workspace
+from cli.run_events import Failure, Summary
 from cli.stack_config.written_config import WrittenConfig
 from components.steps.label import StepLabel
-from engine.events import Failure, Summary
 from tests.unit.configs import HOST_KEY, HOSTS, LAB, RawConfig
 
 TARGETS = "up|preview|drift|outputs|status|images|report|floors|shell|trust|down|burst"

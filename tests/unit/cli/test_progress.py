@@ -16,12 +16,12 @@ from cli.output.progress import Progress, describe
 from cli.output.remedies import with_remedies
 from cli.preview.plan import Plan
 from cli.preview.render import render
+from cli.run_events import Event, Failure, Summary
 from cli.trust import _lines
 from components.roles.program import program
 from components.steps.command_line import command, render_request
 from components.steps.composition import Script
 from components.steps.label import StepLabel
-from engine.events import Event, Failure, Summary
 from stacks.sites.hosts.unknown_host_keys import UnverifiedHost
 
 REGISTER = StepLabel("b1-register", "gateway", "b1: register on the head node").on("exec true")

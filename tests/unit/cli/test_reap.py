@@ -15,7 +15,7 @@ from cli.money.reap import Decision, decide
 from cli.output.make_command import Make
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
-from engine.events import Made
+from cli.run_events import Made
 from stacks.config import PoolConfig, parse
 from tests.unit.configs import RawConfig
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from cli.pulumi.restored import older_backup
+from cli.run_events import Made
 from components.steps.label import StepLabel
-from engine.events import Made
 
 UP = "bash -euo pipefail -s -- up"
 

@@ -22,8 +22,8 @@ from cli.preview.comment import comment
 from cli.preview.plan import Plan
 from cli.pulumi.workspace import CliError
 from cli.report.page import page
+from cli.run_events import Event, Failure, Summary
 from cli.stack_config.written_config import WrittenConfig
-from engine.events import Event, Failure, Summary
 
 PROJECT = Path(__file__).parents[3]
 # A title and a cleared screen, C1, a line of its own, turned directions, markup of rich, half a surrogate.

@@ -15,7 +15,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from docker.errors import APIError, NotFound
 
-from engine.locks import locked
+from cli.locks import locked
 from lab import docker_daemon, node
 from lab.cleanup import forget
 from lab.errors import LabError

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from engine.locks import locked
+from cli.locks import locked
 from lab import binaries, debian, images
 from lab.distributions import OTHERS, Distribution
 from lab.errors import LabError

@@ -9,9 +9,9 @@ from typing import Any
 import pulumi
 import pytest
 
+from cli.run_events import command_of
 from components.measurement import plan as measuring_plan
 from components.steps.label import StepLabel
-from engine.events import command_of
 from tests.unit.configs import HOST_KEY, RawConfig
 from tests.unit.recorded import AUTHORITY, LEAVE_KEY, OWN_OUTPUTS, Build, Recorded, certificate_of, public_key
 

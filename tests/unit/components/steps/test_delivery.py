@@ -17,6 +17,7 @@ from unittest import mock
 import pulumi
 import pytest
 
+from cli.run_events import command_of
 from components.host import Connection, Machine
 from components.node import install
 from components.node.step import main as step_main
@@ -27,7 +28,6 @@ from components.steps.composition import Script
 from components.steps.delivery import deliver
 from components.steps.label import StepLabel
 from components.steps.start import START, START_TEXT
-from engine.events import command_of
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build, Recorded, record
 

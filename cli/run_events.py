@@ -6,8 +6,8 @@ from typing import Any
 
 from pulumi.runtime.rpc import UNKNOWN
 
-from engine.values import HIDDEN
-
+# Stands for a secret in events and outputs.
+HIDDEN = "[secret]"
 OPERATIONS = ("create", "update", "replace", "delete", "same")
 
 
