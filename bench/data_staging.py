@@ -92,8 +92,8 @@ def measure(cluster: ClusterUnderTest, store: Store) -> list[str]:
     lines = []
     for kind, command in (("s3", RCLONE), ("nfs", RSYNC)):
         names = [f"{kind}-{number}" for number in range(ROUNDS)]
-        transfer = statistics.median(times[name]["compares sums"] - times[name]["fetches"] for name in names)
-        whole = statistics.median(times[name]["complete"] - times[name]["fetches"] for name in names)
+        transfer = statistics.median(times[name]["compares sums"] - times[name]["copies"] for name in names)
+        whole = statistics.median(times[name]["complete"] - times[name]["copies"] for name in names)
         hand = statistics.median(by_hand(cluster, command.format(name=name)) for name in names)
         lines.append(
             f"{command.partition(' ')[0]:8}by hand {SIZE / MB / hand:6.1f} MB/s   transfer {SIZE / MB / transfer:6.1f} "

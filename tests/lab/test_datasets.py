@@ -219,7 +219,9 @@ def test_a_killed_fetch_resumes_and_no_process_shows_the_secret(
     cluster.config["tailrack:datasets"][1] = store.data_set(sealer, "slow", sites=["cloud-b"])
     cluster.up_ok()
     node = in_the_lead(cluster, "slow")
-    processes = "cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'"
+    # rclone has it in its environment, which only root and its account can read.
+    environments = "runuser -u ada -- sh -c 'cat /proc/[0-9]*/environ'"
+    processes = f"{{ cat /proc/[0-9]*/cmdline; {environments}; }} 2>/dev/null | tr '\\0' '\\n'"
     eventually(lambda: "slow.paths" in cluster.attempt(node, processes).stdout, 60, "rclone runs")
     shown = cluster.attempt(node, processes).stdout
     eventually(lambda: sum(store.sent("/lab/slow/").values()) > count * MB / 2, 60, "half is fetched")

@@ -1,34 +1,59 @@
-"""The values that the head node and nodes exchange as JSON. Texts of another machine are checked here."""
+"""Names, files and ports of data sets, and the texts that machines exchange, which are checked here."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from components.node.step.step import STATE_DIR
 from components.node.text import printable
+
+# The account that reads sources and owns the copies. It has no other rights.
+ACCOUNT = "tailrack-data"
+# rsync's port on the tailnet, and on the proven fabric.
+PORT, FABRIC_PORT = 6814, 6815
+
+STATE = f"{STATE_DIR}/data"
+# On the head node: its settings, lists of files at the sources, the plan for nodes, and the report for people.
+SETTINGS, FETCHED, PLAN, REPORT = f"{STATE}/settings.json", f"{STATE}/fetched", f"{STATE}/plan", f"{STATE}/report.json"
+PLAN_FILE = "plan.json"
+# On a node: the head node's tailnet address, a copy of its plan, and the node's state and lists of sums for others.
+HEAD_ADDRESS, FROM_HEAD, HERE = f"{STATE}/head", f"{STATE}/from-head", f"{STATE}/state"
+STATUS_FILE = "status.json"
+
+STAGE, STAGE_TIMER = "tailrack-data-stage.service", "tailrack-data-stage.timer"
+HEAD, HEAD_TIMER = "tailrack-data-head.service", "tailrack-data-head.timer"
+FILES_PROGRAM = "/usr/local/lib/tailrack/data-files"
+STAGE_PROGRAM, HEAD_PROGRAM = "/usr/local/sbin/tailrack-data", "/usr/local/sbin/tailrack-data-head"
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 VERSION = re.compile(r"[0-9a-f]{12}")
-_SUM = re.compile(r"[0-9a-f]{64}")
+_SUM = re.compile(r"([0-9a-f]{64})?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 MOST_ERROR = 400
 # The most bytes of a list of files.
 MOST_LIST = 2**30
 
-COMPLETE, FETCHES, COPIES, SUMS, WAITS, FAILED = "complete", "fetches", "copies", "compares sums", "waits", "failed"
-STATES = frozenset({COMPLETE, FETCHES, COPIES, SUMS, WAITS, FAILED})
+COMPLETE, COPIES, SUMS, WAITS, FAILED = "complete", "copies", "compares sums", "waits", "failed"
+_STATES = frozenset({COMPLETE, COPIES, SUMS, WAITS, FAILED})
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A file of a data set: its path in it, its size, and its SHA-256, empty if no one has read it yet."""
+    """A file of a data set: path, size, time at the source, and SHA-256, empty if no one has read the file yet."""
 
     path: str
     size: int
+    time: str = ""
     sum: str = ""
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """Return all that tells a file from a changed one without reading it."""
+        return self.path, self.size, self.time
 
 
 def is_plain_path(path: object) -> bool:
@@ -40,62 +65,48 @@ def is_plain_path(path: object) -> bool:
 
 def write_entries(entries: Sequence[Entry]) -> str:
     """Return entries as text, one JSON array per line."""
-    return "\n".join(json.dumps([entry.path, entry.size, entry.sum]) for entry in entries)
+    return "".join(json.dumps([*entry.key, entry.sum]) + "\n" for entry in entries)
 
 
 def read_entries(text: str) -> list[Entry]:
-    """Return the entries of a text. Raises ValueError if one is malformed."""
-    return list(_entries(text))
-
-
-def _entries(text: str) -> Iterator[Entry]:
-    for line in text.splitlines():
-        path, size, digest = json.loads(line)
-        if not is_plain_path(path) or type(size) is not int or size < 0 or (digest and not _SUM.fullmatch(digest)):
+    """Return the entries of a text. Raises ValueError or TypeError if one is malformed."""
+    entries = [Entry(*json.loads(line)) for line in text.splitlines()]
+    for entry in entries:
+        good = is_plain_path(entry.path) and type(entry.size) is int and entry.size >= 0
+        if not good or not isinstance(entry.time, str) or not _SUM.fullmatch(entry.sum):
             raise ValueError("a line is malformed")
-        yield Entry(path, size, digest)
+    return entries
 
 
-def files_name(name: str, version: str) -> str:
+def list_name(name: str, version: str) -> str:
     """Return the name of the file with the entries of a version."""
     return f"files.{name}.{version}"
 
 
-def list_name(name: str, version: str) -> str:
-    """Return the name of the file in which a node keeps the entries of a version that it has."""
-    return f"{name}.{version}"
-
-
-def sums_name(name: str, version: str) -> str:
-    """Return the name of the file with the sums that a fetching node computed."""
-    return f"sums.{name}.{version}"
-
-
 @dataclass(frozen=True)
 class Progress:
-    """A data set on a node. `done` is the number of bytes that are on its disk."""
+    """A data set on a node. `sums`: the SHA-256 of the list of sums of a complete copy."""
 
     version: str
     state: str
-    done: int = 0
     error: str = ""
     source: str = ""
+    sums: str = ""
 
 
 def read_status(text: str) -> dict[str, Progress]:
     """Return a node's data sets by name; none if the text is malformed."""
     try:
-        sets = json.loads(text)["sets"]
-        return {name: _progress(row) for name, row in sets.items() if NAME.fullmatch(name)}
+        return {name: _progress(row) for name, row in json.loads(text)["sets"].items() if NAME.fullmatch(name)}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}
 
 
 def _progress(row: Mapping[str, Any]) -> Progress:
-    version, state, done = row["version"], row["state"], row["done"]
-    if (not VERSION.fullmatch(version) and version) or state not in STATES or type(done) is not int:
+    version, state, sums = row["version"], row["state"], row["sums"]
+    if (not VERSION.fullmatch(version) and version) or state not in _STATES or not _SUM.fullmatch(sums):
         raise ValueError
-    return Progress(version, state, done, printable(row["error"], MOST_ERROR), printable(row["source"], 80))
+    return Progress(version, state, printable(row["error"], MOST_ERROR), printable(row["source"], 80), sums)
 
 
 @dataclass(frozen=True)
@@ -103,7 +114,7 @@ class PlannedSet:
     """A data set in the plan.
 
     version     the version to have; empty before the source was listed
-    bytes       its size
+    sums        the SHA-256 of its list of sums, as the first node that fetched it computed them
     fetchers    the node that fetches it, by site
     complete    nodes that have it
     """
@@ -116,6 +127,7 @@ class PlannedSet:
     bytes: int = 0
     count: int = 0
     error: str = ""
+    sums: str = ""
     fetchers: dict[str, str] = field(default_factory=dict)
     complete: list[str] = field(default_factory=list)
 
@@ -137,19 +149,21 @@ class Plan:
     """The plan of the head node for all nodes."""
 
     rate: int
-    quota: int
     reserve: int
     head: str
     sets: list[PlannedSet]
     nodes: dict[str, Member]
 
 
-def read_plan(text: str) -> Plan:
-    """Return the plan. The head node is trusted, so a malformed one is an error (ValueError, TypeError, KeyError)."""
-    data = json.loads(text)
-    sets = [PlannedSet(**row) for row in data.pop("sets")]
-    nodes = {name: Member(**row) for name, row in data.pop("nodes").items()}
-    return Plan(**data, sets=sets, nodes=nodes)
+def read_plan(text: str) -> Plan | None:
+    """Return the plan; None without one."""
+    try:
+        data = json.loads(text)
+        sets = [PlannedSet(**row) for row in data.pop("sets")]
+        nodes = {name: Member(**row) for name, row in data.pop("nodes").items()}
+        return Plan(**data, sets=sets, nodes=nodes)
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 def size_text(size: float) -> str:

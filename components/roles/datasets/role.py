@@ -6,14 +6,14 @@ import json
 from pathlib import PurePosixPath
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.datasets import paths
+from components.roles.datasets import model
 from components.roles.datasets.settings import Dataset, below, kind_of
 from components.roles.program import launcher
 from components.roles.role import File, Role, Value, template
 
 PACKAGES = ("rclone", "rsync")
 _GB = 10**9
-_PORTS = (str(paths.PORT),)
+_PORTS = (str(model.PORT),)
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -29,7 +29,7 @@ def role(settings: ClusterSettings) -> Role:
     role_values = values if secret else {**values, **keys}
     if not used:
         return Role("datasets", after=("slurm", "fabric"), values=role_values)
-    served = (File(paths.FILES_PROGRAM, launcher("data-files"), "0755"),)
+    served = (File(model.FILES_PROGRAM, launcher("data-files"), "0755"),)
     return Role(
         "datasets",
         after=("slurm", "fabric"),
@@ -37,12 +37,12 @@ def role(settings: ClusterSettings) -> Role:
         secrets=keys if secret else {},
         packages={"services": PACKAGES, "compute": PACKAGES},
         files={
-            "services": (*served, *map(_unit, (paths.HEAD, paths.HEAD_TIMER)), _program(paths.HEAD_PROGRAM)),
-            "compute": (*served, *map(_unit, (paths.STAGE, paths.STAGE_TIMER)), _program(paths.STAGE_PROGRAM)),
+            "services": (*served, *map(_unit, (model.HEAD, model.HEAD_TIMER)), _program(model.HEAD_PROGRAM)),
+            "compute": (*served, *map(_unit, (model.STAGE, model.STAGE_TIMER)), _program(model.STAGE_PROGRAM)),
         },
         ports=_PORTS,
         serves=_PORTS,
-        fabric_ports=(str(paths.FABRIC_PORT),),
+        fabric_ports=(str(model.FABRIC_PORT),),
     )
 
 
@@ -52,7 +52,6 @@ def head_settings(settings: ClusterSettings) -> str:
     return json.dumps(
         {
             "rate": (staging.rate_mb_per_s or 0) * 10**6,
-            "quota": (staging.quota_gb or 0) * _GB,
             "reserve": staging.reserve_gb * _GB,
             "check_seconds": staging.check_minutes * 60,
             "sets": [_set(dataset, storage.path, storage.mount) for dataset in settings.datasets],
@@ -90,4 +89,4 @@ def _unit(name: str) -> File:
 
 
 def _program(path: str) -> File:
-    return File(path, launcher("data-head" if path == paths.HEAD_PROGRAM else "data-stage"), "0755")
+    return File(path, launcher("data-head" if path == model.HEAD_PROGRAM else "data-stage"), "0755")

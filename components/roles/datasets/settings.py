@@ -123,12 +123,6 @@ class Staging(Section):
         breaks="copying could slow down jobs",
         default=None,
     )
-    quota_gb: Whole | None = _gb(
-        "the most that all data sets together may take on a node; later ones in the list wait for room; default: no "
-        "limit",
-        None,
-        breaks="data sets could take the room of jobs",
-    )
     reserve_gb: Whole = _gb("room that data sets leave free on a disk", 10, breaks="data sets could fill the disk")
     check_minutes: Whole = number(
         "minutes after which the head node looks for changes at the sources",

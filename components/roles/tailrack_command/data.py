@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from components.node.waiting import within
-from components.roles.datasets.model import COMPLETE, FAILED, size_text
-from components.roles.datasets.paths import REPORT
+from components.roles.datasets.model import COMPLETE, COPIES, REPORT, WAITS, size_text
 from components.roles.tailrack_command.slurm import SlurmError
 from components.validation.preflight.findings import plain
 
@@ -72,7 +71,7 @@ def chosen(sets: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Mapp
 
 def has_error(one: Mapping[str, Any]) -> bool:
     """Return whether the source or a node has an error."""
-    return bool(one["error"]) or any(row["state"] == FAILED for row in one["nodes"])
+    return bool(one["error"]) or any(row["error"] for row in one["nodes"])
 
 
 def is_done(one: Mapping[str, Any]) -> bool:
@@ -111,22 +110,15 @@ def as_text(sets: Sequence[Mapping[str, Any]], written: int, now: float) -> str:
 def _details(one: Mapping[str, Any]) -> list[str]:
     lines = [f"source: {one['error']}"] if one["error"] else []
     for row in one["nodes"]:
-        if row["state"] == FAILED:
-            lines.append(f"{row['node']}: {row['error']}")
-        elif row["state"] != COMPLETE and one["version"]:
-            lines.append(f"{row['node']}: {_progress(row, one['bytes'])}")
+        if row["state"] != COMPLETE and one["version"]:
+            lines.append(f"{row['node']}: {_state(row)}")
     return lines
 
 
-def _progress(row: Mapping[str, Any], size: int) -> str:
+def _state(row: Mapping[str, Any]) -> str:
     if not row["answers"]:
         return "does not answer"
-    percent = 100 * row["done"] // size if size else 0
-    match row["state"]:
-        case "waits":
-            return f"waits for {row['source']}" if row["source"] else "waits"
-        case "compares sums":
-            return "compares sums"
-        case "fetches":
-            return f"fetches from the source, {percent} %"
-    return f"copies from {row['source']}, {percent} %"
+    if row["error"]:
+        return str(row["error"])
+    between = {WAITS: "for", COPIES: "from"}.get(row["state"])
+    return f"{row['state']} {between} {row['source']}" if between and row["source"] else str(row["state"])

@@ -15,15 +15,12 @@ import pytest
 
 from components.node import files
 from components.node.failure import Failure
-from components.roles.datasets import catalog, compute, feature, head_run, paths, rclone, services, stage
-from components.roles.datasets.catalog import Source
-from components.roles.datasets.copying import Copying
-from components.roles.datasets.data_files import listed, sum_of
-from components.roles.datasets.known import Known
+from components.roles.datasets import compute, copies, model, programs, serve, services, sources
+from components.roles.datasets.copies import Copy, Home, addresses
+from components.roles.datasets.data_files import read_row
 from components.roles.datasets.model import (
     COMPLETE,
     COPIES,
-    FETCHES,
     SUMS,
     WAITS,
     Entry,
@@ -31,17 +28,15 @@ from components.roles.datasets.model import (
     Plan,
     PlannedSet,
     Progress,
-    files_name,
+    list_name,
     read_entries,
     read_plan,
     read_status,
     size_text,
-    sums_name,
     write_entries,
 )
-from components.roles.datasets.planning import missing, planned
-from components.roles.datasets.transfer import addresses
-from components.roles.datasets.versions import Home
+from components.roles.datasets.services import planned
+from components.roles.datasets.sources import Source
 from components.roles.tailrack_command import data
 from components.roles.tailrack_command.slurm import SlurmError
 from tests.unit.shell import Shell
@@ -55,44 +50,37 @@ NODES = {
 }
 WANTED = PlannedSet("words", "share", "/data", None, V1, 6, 2)
 TEXTS = {"a.txt": b"one", "b/c.txt": b"two"}
-ENTRIES = [Entry(name, len(text), hashlib.sha256(text).hexdigest()) for name, text in TEXTS.items()]
+TIME = "2026/01/01 00:00:00"
+ENTRIES = [Entry(name, len(text), TIME, hashlib.sha256(text).hexdigest()) for name, text in TEXTS.items()]
 
 
-def status(**nodes: tuple[str, int]) -> dict[str, dict[str, Progress]]:
-    return {name: {"words": Progress(V1, state, done)} for name, (state, done) in nodes.items()}
+def status(**nodes: tuple[str, str]) -> dict[str, dict[str, Progress]]:
+    return {name: {"words": Progress(V1, state, sums=sums)} for name, (state, sums) in nodes.items()}
 
 
 # The plan
 
 
-def test_one_node_of_each_site_fetches() -> None:
-    one = planned(WANTED, None, NODES, {}, {"a1", "a2", "b1"})
-    assert one.fetchers == {"rack": "a1", "cloud": "b1"}
-    assert missing(one, NODES) == ["a1", "a2", "b1"]
+def test_one_node_of_each_site_that_the_data_set_names_fetches() -> None:
+    assert planned(WANTED, None, NODES, {}, {"a1", "a2", "b1"}).fetchers == {"rack": "a1", "cloud": "b1"}
+    assert planned(replace(WANTED, sites=["cloud"]), None, NODES, {}, {"a1", "b1"}).fetchers == {"cloud": "b1"}
 
 
-def test_sites_that_the_data_set_does_not_name_get_nothing() -> None:
-    one = planned(replace(WANTED, sites=["cloud"]), None, NODES, {}, {"a1", "b1"})
-    assert one.fetchers == {"cloud": "b1"}
-    assert missing(one, NODES) == ["b1"]
-
-
-def test_the_fetching_node_stays_until_it_no_longer_answers() -> None:
+def test_the_fetching_node_stays_until_it_no_longer_answers_and_one_that_has_begun_follows() -> None:
     before = replace(WANTED, fetchers={"rack": "a2"})
     assert planned(WANTED, before, NODES, {}, {"a1", "a2"}).fetchers["rack"] == "a2"
     assert planned(WANTED, before, NODES, {}, {"a1"}).fetchers["rack"] == "a1"
     assert planned(WANTED, before, NODES, {}, set()).fetchers["rack"] == "a2"
-
-
-def test_the_node_that_has_most_becomes_the_next_fetching_node() -> None:
-    rows = status(a1=(WAITS, 0), a2=(COPIES, 5))
+    rows = status(a1=(WAITS, ""), a2=(COPIES, ""))
     assert planned(WANTED, None, NODES, rows, {"a1", "a2"}).fetchers["rack"] == "a2"
 
 
-def test_only_nodes_with_the_present_version_that_answer_are_sources_for_others() -> None:
-    rows = status(a1=(COMPLETE, 6), a2=(COMPLETE, 6))
-    assert planned(WANTED, None, NODES, rows, {"a1"}).complete == ["a1"]
-    assert planned(replace(WANTED, version=V2), None, NODES, rows, {"a1", "a2"}).complete == []
+def test_others_copy_only_from_nodes_that_answer_and_have_the_sums_of_the_first_complete_copy() -> None:
+    rows = status(a1=(COMPLETE, "c" * 64), a2=(COMPLETE, "d" * 64))
+    one = planned(WANTED, None, NODES, rows, {"a1"})
+    assert (one.complete, one.sums) == (["a1"], "c" * 64)
+    assert planned(WANTED, one, NODES, rows, {"a1", "a2"}).complete == ["a1"]
+    assert planned(replace(WANTED, version=V2), one, NODES, rows, {"a1", "a2"}).complete == []
 
 
 def test_a_node_copies_over_the_fabric_first_and_over_the_tailnet_otherwise() -> None:
@@ -106,15 +94,16 @@ def test_a_node_copies_over_the_fabric_first_and_over_the_tailnet_otherwise() ->
 @pytest.mark.parametrize(
     "row",
     [
-        ["../x", 1, ""],
-        ["/etc/passwd", 1, ""],
-        ["a/../b", 1, ""],
-        ["a\nb", 1, ""],
-        ["", 1, ""],
-        ["a", -1, ""],
-        ["a", True, ""],
-        ["a", 1, "abc"],
-        ["a", 1],
+        ["../x", 1, "", ""],
+        ["/etc/passwd", 1, "", ""],
+        ["a/../b", 1, "", ""],
+        ["a\nb", 1, "", ""],
+        ["", 1, "", ""],
+        ["a", -1, "", ""],
+        ["a", True, "", ""],
+        ["a", 1, "", "abc"],
+        ["a"],
+        ["a", 1, 5, ""],
         "text",
     ],
 )
@@ -134,7 +123,7 @@ def test_a_malformed_state_of_a_node_counts_as_none(text: str) -> None:
 
 
 def test_a_nodes_error_is_shown_without_control_characters() -> None:
-    row = {"version": V1, "state": "failed", "done": 0, "error": "a\x1b[2Jb\n", "source": ""}
+    row = {"version": V1, "state": "failed", "error": "a\x1b[2Jb\n", "source": "", "sums": ""}
     assert read_status(json.dumps({"sets": {"words": row}}))["words"].error == "a[2Jb"
 
 
@@ -149,42 +138,36 @@ def test_sizes_are_shown_with_powers_of_a_thousand(size: int, text: str) -> None
 # Files
 
 
-def test_special_files_and_files_behind_links_that_lead_out_are_not_read(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "file").write_bytes(b"x")
+def test_links_and_special_files_and_those_with_another_size_or_sum_do_not_fit(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"x")
     os.mkfifo(tmp_path / "pipe")
-    assert [(path, size) for path, size, _ in listed(str(tmp_path))] == [("folder/file", 1)]
     (tmp_path / "link").symlink_to("/etc/passwd")
-    folder = str(tmp_path)
-    for path in ("link", "pipe", "missing", "../x"):
-        assert sum_of(folder, path) == (-1, "")
-    assert sum_of(folder, "folder/file") == (1, hashlib.sha256(b"x").hexdigest())
+    digest, folder = hashlib.sha256(b"x").hexdigest(), str(tmp_path)
+    for row in (["link", 1, "", ""], ["pipe", 0, "", ""], ["missing", 0, "", ""], ["file", 2, "", ""]):
+        assert read_row(folder, row)[1:] == [-1, "", ""]
+    assert read_row(folder, ["file", 1, "", "0" * 64])[1:] == [-1, "", ""]
+    assert read_row(folder, ["file", 1, "t", ""]) == ["file", 1, "t", digest]
 
 
-def test_links_that_stay_inside_count_as_their_files_and_others_are_named(tmp_path: Path) -> None:
-    (tmp_path / "blobs").mkdir()
-    (tmp_path / "blobs" / "0a").write_bytes(b"{}")
-    (tmp_path / "snapshots").mkdir()
-    (tmp_path / "snapshots" / "config.json").symlink_to("../blobs/0a")
-    (tmp_path / "main").symlink_to("snapshots")
-    rows = [(path, size) for path, size, _ in listed(str(tmp_path))]
-    assert rows == [("blobs/0a", 2), ("main/config.json", 2), ("snapshots/config.json", 2)]
-    assert sum_of(str(tmp_path), "main/config.json") == (2, hashlib.sha256(b"{}").hexdigest())
-    for target in ("/etc/hostname", f"../{tmp_path.name}/blobs/0a", "nothing", ".", "outside"):
-        (tmp_path / "outside").symlink_to(target)
-        with pytest.raises(OSError, match="1 links lead to no file inside of the folder, such as 'outside'"):
-            list(listed(str(tmp_path)))
-        (tmp_path / "outside").unlink()
+LINES = """drwxr-xr-x        4096 2026/11/28 11:48:24 .
+-rw-r--r--           2 2026/11/28 11:48:24 a  b
+prw-r--r--           0 2026/11/28 11:48:24 pipe
+-rw-r--r--  1234567890 2026/11/28 11:48:25 sub/\u00e4
+"""
 
 
-def test_a_link_in_the_place_of_a_folder_of_the_share_is_not_followed(tmp_path: Path) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere" / "file").write_bytes(b"x")
-    (tmp_path / "share").mkdir()
-    (tmp_path / "share" / "words").symlink_to("../elsewhere")
-    with pytest.raises(OSError, match="Not a directory"):
-        list(listed(f"{tmp_path}/share/./words"))
-    assert sum_of(f"{tmp_path}/share/./words", "file") == (-1, "")
+def test_a_folder_of_the_share_is_listed_by_the_server_that_confines_itself_to_it(machine: Shell) -> None:
+    machine.stub("env", 'shift; exec "$@"')
+    machine.stub("rsync", f"cat <<'END'\n{LINES}END")
+    with machine.here():
+        rows = [entry.key for entry in programs.rsync_list("rsync://head/source-words/")]
+    assert rows == [("a  b", 2, "2026/11/28 11:48:24"), ("sub/\u00e4", 1234567890, "2026/11/28 11:48:25")]
+    machine.stub("rsync", "cat <<'END'\n-rw-r--r-- 1 2026/11/28 11:48:24 new\\#012line\nEND")
+    with machine.here(), pytest.raises(Failure, match="unusual name"):
+        programs.rsync_list("rsync://head/source-words/")
+    machine.stub("rsync", "echo 'symlink has no referent: \"abs\" (in words)' >&2; echo 'rsync error: x' >&2; exit 23")
+    with machine.here(), pytest.raises(Failure, match="no referent"):
+        programs.rsync_list("rsync://head/source-words/")
 
 
 @pytest.mark.parametrize("secret", ["`a", "a#b;c", "ab%(type)scd", "'a\"b\\$HOME"])
@@ -193,8 +176,8 @@ def test_rclone_gets_keys_as_they_are_and_none_in_a_file_of_its_format(machine: 
     machine.stub("rclone", f'/usr/bin/printenv {variable} >{machine.path("/got")}; echo "[]"')
     keys = {"endpoint": "https://s3.lab", "region": "", "access_key": "k", "secret_key": secret}
     with machine.here():
-        rclone.write_config("/etc/source", rclone.config("s3", "s3://bucket/a", **keys))
-        assert rclone.entries("/etc/source") == []
+        programs.write_config("/etc/source", programs.rclone_config("s3", "s3://bucket/a", **keys))
+        assert programs.rclone_list("/etc/source") == []
     (call,) = [call for call in machine.calls if call.startswith("rclone ")]
     assert secret not in call
     assert call.startswith("rclone --config /dev/null lsjson")
@@ -209,17 +192,17 @@ MORE = '[{"Path": "a", "Size": -1, "ModTime": ""}, {"Path": "b", "Size": -1, "Mo
 def test_a_web_servers_list_without_the_sizes_of_all_files_is_refused(machine: Shell) -> None:
     machine.stub("rclone", f"case $* in *--http-no-head*) echo '{MORE}' ;; *) echo '{ROWS}' ;; esac")
     with machine.here():
-        rclone.write_config("/etc/source", rclone.config("https", "https://host/set/", **NO_KEYS))
+        programs.write_config("/etc/source", programs.rclone_config("https", "https://host/set/", **NO_KEYS))
         with pytest.raises(Failure, match="lists 1 files and reports no size of them, such as b"):
-            rclone.entries("/etc/source")
+            programs.rclone_list("/etc/source")
 
 
 def test_one_file_of_a_web_server_needs_no_list_of_its_folder(machine: Shell) -> None:
     row = ROWS.strip("[]")
     machine.stub("rclone", f"case $* in *--stat*source:a.tar) echo '{row}' ;; *) exit 1 ;; esac")
     with machine.here():
-        rclone.write_config("/etc/source", rclone.config("https", "https://host/sets/a.tar", **NO_KEYS))
-        assert [row[:2] for row in rclone.entries("/etc/source")] == [("a.tar", 5)]
+        programs.write_config("/etc/source", programs.rclone_config("https", "https://host/sets/a.tar", **NO_KEYS))
+        assert [entry.key[:2] for entry in programs.rclone_list("/etc/source")] == [("a.tar", 5)]
 
 
 # The head node
@@ -231,10 +214,10 @@ def machine(shell: Shell) -> Shell:
     shell.stub("runuser", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')
     module = "components.roles.datasets.data_files"
     code = f"import sys; sys.path.insert(0, '{PROJECT}'); from {module} import main; sys.exit(main(sys.argv[1:]))"
-    shell.write(paths.FILES_PROGRAM, f'#!/bin/sh\nexec {sys.executable} -c "{code}" "$@"\n').chmod(0o755)
-    shell.write("/etc/passwd", f"{paths.ACCOUNT}:x:{os.getuid()}:{os.getgid()}::/:/bin/sh\n")
-    shell.write("/etc/group", f"{paths.ACCOUNT}:x:{os.getgid()}:\n")
-    for name in ("mkdir", "mv", "du"):
+    shell.write(model.FILES_PROGRAM, f'#!/bin/sh\nexec {sys.executable} -c "{code}" "$@"\n').chmod(0o755)
+    shell.write("/etc/passwd", f"{model.ACCOUNT}:x:{os.getuid()}:{os.getgid()}::/:/bin/sh\n")
+    shell.write("/etc/group", f"{model.ACCOUNT}:x:{os.getgid()}:\n")
+    for name in ("mkdir", "mv", "du", "rm", "sync", "xargs"):
         (shell.root / "stubs" / name).unlink(missing_ok=True)
         (shell.root / "stubs" / name).symlink_to(f"/usr/bin/{name}")
     return shell
@@ -244,142 +227,149 @@ NO_KEYS = {"endpoint": "", "region": "", "access_key": "", "secret_key": ""}
 SOURCE = Source("words", "share", "/export/shared/words", "/shared/words", None, "/data", 0, "", "", "")
 
 
-def at_source(machine: Shell, texts: dict[str, bytes]) -> None:
-    for name, text in texts.items():
-        machine.write(f"/export/shared/words/{name}", text.decode())
+def at_source(monkeypatch: pytest.MonkeyPatch, *paths: str) -> None:
+    monkeypatch.setattr(Source, "entries", lambda *_: [Entry(path, 3, TIME) for path in paths])
 
 
-def test_a_source_on_the_share_is_listed_with_its_sums(machine: Shell) -> None:
-    at_source(machine, TEXTS)
+def listed(source: Source = SOURCE) -> sources.Listed:
+    return sources.keep_listed(source, 3600, "100.64.0.1")
+
+
+def test_a_source_that_changes_becomes_another_version_when_it_is_listed_again(
+    machine: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_source(monkeypatch, *TEXTS)
     with machine.here():
-        result = catalog.keep_listed(SOURCE, 3600)
-        text = files.read(f"{paths.PLAN}/{files_name('words', result.version)}")
-    assert (result.bytes, result.count, result.error) == (6, 2, "")
-    assert read_entries(text or "") == ENTRIES
-
-
-def test_a_source_that_changes_becomes_another_version_when_it_is_listed_again(machine: Shell) -> None:
-    at_source(machine, TEXTS)
-    with machine.here():
-        first = catalog.keep_listed(SOURCE, 3600)
-        at_source(machine, {"d.txt": b"three"})
-        assert catalog.keep_listed(SOURCE, 3600) == first
-        files.write(f"{paths.FETCHED}/words.again", "")
-        second = catalog.keep_listed(SOURCE, 3600)
+        first = listed()
+        text = files.read(f"{model.PLAN}/{list_name('words', first.version)}")
+        at_source(monkeypatch, *TEXTS, "d.txt")
+        assert listed() == first
+        files.write(f"{model.FETCHED}/words.again", "")
+        second = listed()
+    assert (first.bytes, first.count, first.error) == (6, 2, "")
+    assert [entry.key for entry in read_entries(text or "")] == [entry.key for entry in ENTRIES]
     assert second.version != first.version
     assert second.count == 3
 
 
 @pytest.mark.parametrize(
-    ("source", "texts", "error"),
+    ("source", "names", "error"),
     [
-        (SOURCE, {}, "No such file"),
-        (replace(SOURCE, most=5), TEXTS, "more than max_gb"),
-        (SOURCE, {"a\nb": b"x"}, "an unusual name"),
+        (SOURCE, [], "no files"),
+        (replace(SOURCE, most=5), [*TEXTS], "more than max_gb"),
+        (SOURCE, ["a\nb"], "an unusual name"),
+        (SOURCE, ["../b"], "an unusual name"),
     ],
 )
 def test_a_source_that_cannot_be_used_is_named_and_the_last_version_stays(
-    machine: Shell, source: Source, texts: dict[str, bytes], error: str
+    machine: Shell, monkeypatch: pytest.MonkeyPatch, source: Source, names: list[str], error: str
 ) -> None:
+    at_source(monkeypatch, *names)
     with machine.here():
-        files.write(f"{paths.FETCHED}/words.json", json.dumps({"version": V1, "bytes": 1, "count": 1}))
-        at_source(machine, texts)
-        result = catalog.keep_listed(source, 3600)
+        files.write(f"{model.FETCHED}/words.json", json.dumps({"version": V1, "bytes": 1, "count": 1}))
+        result = listed(source)
     assert error in result.error
+    assert "; next: check /shared/words" in result.error
     assert result.version == V1
 
 
-def test_the_sums_of_a_fetching_node_are_published_if_they_belong_to_the_list(machine: Shell) -> None:
-    one = replace(WANTED, fetchers={"rack": "a1", "cloud": "b1"})
-    path, states = f"{paths.PLAN}/{files_name('words', V1)}", f"{paths.STATE}/nodes"
-    without = [Entry(entry.path, entry.size) for entry in ENTRIES]
-    with machine.here():
-        files.write(path, write_entries(without))
-        files.write(f"{states}/a1/{sums_name('words', V1)}", write_entries(ENTRIES[:1]))
-        head_run.adopt_sums(one, V1)
-        assert read_entries(files.read(path) or "") == without
-        files.write(f"{states}/b1/{sums_name('words', V1)}", write_entries(ENTRIES))
-        head_run.adopt_sums(one, V1)
-        assert read_entries(files.read(path) or "") == ENTRIES
-
-
 def test_the_plan_survives_writing_and_reading() -> None:
-    plan = Plan(0, 0, 10, "100.64.0.1", [WANTED], NODES)
-    assert (
-        read_plan(json.dumps({**vars(plan), "sets": [vars(WANTED)], "nodes": {n: vars(m) for n, m in NODES.items()}}))
-        == plan
-    )
+    plan = Plan(0, 10, "100.64.0.1", [WANTED], NODES)
+    assert read_plan(json.dumps(asdict(plan))) == plan
+    assert read_plan("{") is None
 
 
 # A node
 
 
-def copying(
-    machine: Shell, node: str = "a1", one: PlannedSet = WANTED, **limits: int
-) -> tuple[Copying, list[Progress]]:
+def copy_of(
+    machine: Shell, node: str = "a1", one: PlannedSet = WANTED, reserve: int = 0
+) -> tuple[Copy, list[Progress]]:
     shown: list[Progress] = []
-    plan = Plan(0, limits.get("quota", 0), limits.get("reserve", 0), "100.64.0.1", [one], NODES)
     with machine.here():
-        known = Known.read()
-        if not files.exists(f"{paths.FROM_HEAD}/{files_name('words', V1)}"):
-            files.write(f"{paths.FROM_HEAD}/{files_name('words', V1)}", write_entries(ENTRIES))
-    return Copying(node, plan, one, known, shown.append, limits.get("taken", 0)), shown
+        path = f"{model.FROM_HEAD}/{list_name('words', V1)}"
+        if not files.exists(path):
+            files.write(path, write_entries([replace(entry, sum="") for entry in ENTRIES]))
+    return Copy(node, Plan(0, reserve, "100.64.0.1", [one], NODES), one, shown.append), shown
 
 
 def rsync(machine: Shell, texts: dict[str, bytes] = TEXTS, then: str = "") -> None:
-    """Let rsync copy these files."""
+    """Let rsync copy these files, and the list of sums of another node."""
     for name, text in texts.items():
         machine.write(f"/peer/{name}", text.decode())
-    machine.stub("rsync", f'cp -rT {machine.path("/peer")} "${{@: -1}}"; {then}')
+    machine.write(f"/sums/{list_name('words', V1)}", write_entries(ENTRIES))
+    machine.stub(
+        "rsync",
+        f'from={machine.path("/peer")}; case "$*" in *--link-dest*) exit 0;; */state/*) from={machine.path("/sums")};; '
+        f'esac; cp -rT "$from" "${{@: -1}}"; {then}',
+    )
+
+
+def copies_by(machine: Shell, program: str) -> list[str]:
+    return [call for call in machine.calls if call.startswith(f"{program} ") and "/state/" not in call]
 
 
 FETCHING = replace(WANTED, fetchers={"rack": "a1"})
+DIGEST = hashlib.sha256(write_entries(ENTRIES).encode()).hexdigest()
 
 
-def test_a_complete_copy_gets_its_name_and_the_link(machine: Shell) -> None:
+def test_a_complete_copy_gets_its_name_its_sums_and_the_link(machine: Shell) -> None:
     rsync(machine)
-    work, states = copying(machine, one=FETCHING)
+    work, states = copy_of(machine, one=FETCHING)
     with machine.here():
         work.bring()
+        assert read_entries(files.read(Home("/data", "words").sums(V1)) or "") == ENTRIES
     assert machine.path("/data/words/b/c.txt").read_bytes() == b"two"
     assert machine.path("/data/words").readlink() == Path(f".tailrack-data/words/{V1}")
-    assert [one.state for one in states] == [FETCHES, SUMS, COMPLETE]
+    assert [one.state for one in states] == [COPIES, SUMS, COMPLETE]
+    assert states[-1].sums == DIGEST
 
 
 def test_a_node_that_does_not_fetch_waits_and_then_copies_from_its_neighbour(machine: Shell) -> None:
     rsync(machine)
-    work, states = copying(machine, "a2", FETCHING)
+    work, states = copy_of(machine, "a2", FETCHING)
     with machine.here():
         work.bring()
-    assert states[-1] == Progress(V1, WAITS, 0, "", "a1")
+    assert states[-1] == Progress(V1, WAITS, "", "a1")
     assert not machine.path("/data/words").exists()
-    work, states = copying(machine, "a2", replace(FETCHING, complete=["a1", "b1"]))
+    work, states = copy_of(machine, "a2", replace(FETCHING, complete=["a1", "b1"], sums=DIGEST))
     with machine.here():
         work.bring()
     assert states[-1].state == COMPLETE
-    (call,) = [call for call in machine.calls if call.startswith("rsync ")]
+    (call,) = copies_by(machine, "rsync")
     assert f"rsync://tailrack@10.0.0.1:6815/set-words/{V1}/" in call
 
 
-def test_a_node_that_its_neighbour_does_not_know_yet_tries_again_and_then_uses_the_tailnet(
-    machine: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seconds = [0.0]
-    monkeypatch.setattr("components.roles.datasets.transfer.now", lambda: seconds[0])
-    monkeypatch.setattr(
-        "components.roles.datasets.transfer.sleep", lambda pause: seconds.__setitem__(0, seconds[0] + pause)
-    )
-    refuse = 'case "$*" in *:6815/*) echo "@ERROR: Unknown module" >&2; exit 5;; esac'
+def test_a_neighbour_whose_sums_or_files_the_head_node_does_not_vouch_for_is_refused(machine: Shell) -> None:
+    rsync(machine)
+    work, _ = copy_of(machine, "a2", replace(FETCHING, complete=["a1"], sums="0" * 64))
+    with machine.here(), pytest.raises(Failure, match="a1 does not give its list of sums"):
+        work.bring()
+    rsync(machine, {"a.txt": b"bad"})
+    work, _ = copy_of(machine, "a2", replace(FETCHING, complete=["a1"], sums=DIGEST))
+    with machine.here(), pytest.raises(Failure, match=r"1 files do not fit their sums, such as a\.txt"):
+        work.bring()
+    assert len(copies_by(machine, "rsync")) == 2
+    assert not machine.path("/data/words").exists()
+
+
+def test_a_copy_that_differs_from_the_first_one_is_not_used(machine: Shell) -> None:
+    rsync(machine, {**TEXTS, "a.txt": b"new"})
+    work, _ = copy_of(machine, one=replace(FETCHING, sums=DIGEST))
+    with machine.here(), pytest.raises(Failure, match="the sums differ from other nodes'"):
+        work.bring()
+    assert not machine.path("/data/words").exists()
+
+
+def test_a_node_that_does_not_answer_on_the_fabric_is_read_over_the_tailnet(machine: Shell) -> None:
     rsync(machine)
     stub = machine.root / "stubs" / "rsync"
-    stub.write_text(stub.read_text().replace("cp -rT", f"{refuse}; cp -rT"))
-    work, states = copying(machine, "a2", replace(FETCHING, complete=["a1"]))
+    stub.write_text(stub.read_text().replace("from=", 'case "$*" in *:6815/*) exit 10;; esac; from=', 1))
+    work, states = copy_of(machine, "a2", replace(FETCHING, complete=["a1"], sums=DIGEST))
     with machine.here():
         work.bring()
     assert states[-1].state == COMPLETE
-    calls = [call for call in machine.calls if call.startswith("rsync ")]
-    assert len([call for call in calls if ":6815/" in call]) > 10
-    assert len([call for call in calls if ":6814/" in call]) == 1
+    assert [":6815/" in call for call in copies_by(machine, "rsync")] == [True, False]
 
 
 @pytest.mark.parametrize(("failing", "error"), [(30, False), (200, True)])
@@ -405,117 +395,63 @@ def test_up_fails_only_if_a_copy_fails_again_and_again(
             compute._wait_for("a1", ["words"])
 
 
-def test_files_that_do_not_fit_are_copied_again_and_never_kept(machine: Shell) -> None:
-    rsync(machine, {**TEXTS, "a.txt": b"bad"})
-    work, _ = copying(machine, one=FETCHING)
-    with machine.here(), pytest.raises(Failure, match=r"1 files do not fit their sums, such as a\.txt"):
-        work.bring()
-    assert len([call for call in machine.calls if call.startswith("rsync ")]) == 2
-    assert not machine.path("/data/words").exists()
-
-
-def test_the_first_fetching_node_reports_its_sums_and_waits_for_the_head_node(machine: Shell) -> None:
-    rsync(machine)
-    with machine.here():
-        without = [Entry(entry.path, entry.size) for entry in ENTRIES]
-        files.write(f"{paths.FROM_HEAD}/{files_name('words', V1)}", write_entries(without))
-    work, states = copying(machine, one=FETCHING)
-    with machine.here():
-        work.bring()
-        assert read_entries(files.read(f"{paths.HERE}/{sums_name('words', V1)}") or "") == ENTRIES
-    assert states[-1].state == WAITS
-    with machine.here():
-        files.write(f"{paths.FROM_HEAD}/{files_name('words', V1)}", write_entries(ENTRIES))
-    work, states = copying(machine, one=FETCHING)
-    with machine.here():
-        work.bring()
-    assert states[-1].state == COMPLETE
-    assert len([call for call in machine.calls if call.startswith("rsync ")]) == 1
-
-
 def test_damaged_files_are_copied_again_when_all_are_read(machine: Shell) -> None:
     rsync(machine)
-    work, _ = copying(machine, one=FETCHING)
-    with machine.here():
-        work.bring()
-        work.known.write()
     file = machine.path(f"/data/.tailrack-data/words/{V1}/a.txt")
-    file.write_bytes(b"bad")
-    work, _ = copying(machine, one=FETCHING)
-    with machine.here():
-        work.bring()
-    assert file.read_bytes() == b"bad"  # not read before a week is over
-    with machine.here():
-        known = Known.read()
-        known.forget_checks([])
-        known.write()
-    work, states = copying(machine, one=FETCHING)
-    with machine.here():
-        work.bring()
-    assert file.read_bytes() == b"one"
-    assert states[-1].state == COMPLETE
+    for asked, text in ((False, b"bad"), (True, b"one")):
+        work, states = copy_of(machine, one=FETCHING)
+        with machine.here():
+            work.bring()
+            file.write_bytes(b"bad")
+            if asked:
+                files.write(f"{copies.VERIFY}/words", "")
+            work.bring()
+        assert file.read_bytes() == text
+        assert states[-1].state == COMPLETE
 
 
-@pytest.mark.parametrize(
-    ("limits", "reason"),
-    [
-        ({"reserve": 2**62}, "the disk of /data on a1 is full: 6 B are needed"),
-        ({"quota": 10, "taken": 5}, "it needs 6 B; 5 B of the quota of 10 B are left"),
-    ],
-)
-def test_a_data_set_without_room_is_not_copied(machine: Shell, limits: dict[str, int], reason: str) -> None:
+def test_a_data_set_without_room_is_not_copied(machine: Shell) -> None:
     rsync(machine)
-    work, _ = copying(machine, "a1", FETCHING, **limits)
-    with machine.here(), pytest.raises(Failure, match=reason) as failure:
+    work, _ = copy_of(machine, "a1", FETCHING, reserve=2**62)
+    with machine.here(), pytest.raises(Failure, match="the disk of /data on a1 is full: 6 B are needed") as failure:
         work.bring()
-    assert failure.value.remedy
-    assert not [call for call in machine.calls if call.startswith("rsync ")]
+    assert "df -h /data" in failure.value.remedy
+    assert not copies_by(machine, "rsync")
 
 
 def test_a_failed_transfer_is_named_with_its_reason(machine: Shell) -> None:
-    rsync(
-        machine,
-        then="echo '  3  50%  1MB/s'; echo 'rsync: [receiver] write failed: No space left on device (28)' >&2; exit 11",
-    )
-    work, states = copying(machine, one=FETCHING)
+    rsync(machine, then="echo 'rsync: [receiver] write failed: No space left on device (28)' >&2; exit 11")
+    work, _ = copy_of(machine, one=FETCHING)
     with machine.here(), pytest.raises(Failure, match="No space left") as failure:
         work.bring()
     assert "df -h /data" in failure.value.remedy
-    assert states[-1].done == 3
 
 
 def write_plan(machine: Shell, one: PlannedSet) -> None:
-    plan = Plan(0, 0, 0, "100.64.0.1", [one], NODES)
     with machine.here():
-        files.write(f"{paths.FROM_HEAD}/{paths.PLAN_FILE}", json.dumps(asdict(plan)))
+        files.write(model.HEAD_ADDRESS, "100.64.0.1")
+        files.write(f"{model.FROM_HEAD}/{model.PLAN_FILE}", json.dumps(asdict(Plan(0, 0, "100.64.0.1", [one], NODES))))
 
 
-@pytest.mark.parametrize(
-    ("state", "error", "result"),
-    [
-        (COMPLETE, "", True),
-        (COPIES, "", False),
-        ("failed", "no room; next: df", "words cannot be copied: no room; next: df"),
-        ("", "", False),
-    ],
-)
-def test_up_waits_until_a_node_has_its_data_sets_and_names_the_failure(
-    machine: Shell, state: str, error: str, result: bool | str
-) -> None:
+def test_up_waits_until_a_node_has_its_data_sets_and_names_the_failure(machine: Shell) -> None:
     write_plan(machine, WANTED)
     with machine.here():
-        if state:
-            row = asdict(Progress(V1, state, 0, error))
-            files.write(f"{paths.HERE}/{paths.STATUS_FILE}", json.dumps({"sets": {"words": row}}))
-        if isinstance(result, bool):
-            assert compute.all_complete("a1", ["words"]) == result
-        else:
-            with pytest.raises(Failure, match=result):
-                compute.all_complete("a1", ["words"])
+        assert not compute.all_complete("a1", ["words"])
+        report = compute.Report([WANTED])
+        report.set("words", Progress(V1, "failed", "no room; next: df"))
+        # It stays visible while the node tries again.
+        report.set("words", Progress(V1, COPIES))
+        with pytest.raises(Failure, match="words cannot be copied: no room; next: df"):
+            compute.all_complete("a1", ["words"])
+        report.set("words", Progress(V1, COMPLETE))
+        assert compute.all_complete("a1", ["words"])
+        assert compute.Report([WANTED]).rows["words"].state == COMPLETE
+        assert compute.Report([replace(WANTED, version=V2)]).rows["words"].state == WAITS
 
 
 def test_up_names_a_source_that_cannot_be_listed_and_waits_for_a_plan(machine: Shell) -> None:
     with machine.here():
+        files.write(model.HEAD_ADDRESS, "100.64.0.1")
         assert not compute.all_complete("a1", ["words"])
     write_plan(machine, replace(WANTED, version="", error="access denied"))
     with machine.here(), pytest.raises(Failure, match="words cannot be copied: access denied"):
@@ -527,7 +463,7 @@ def test_up_names_a_source_that_cannot_be_listed_and_waits_for_a_plan(machine: S
 
 def test_a_folder_of_a_user_in_the_place_of_the_link_is_named_and_stays(machine: Shell) -> None:
     machine.write("/data/words/mine", "x")
-    work, _ = copying(machine, one=FETCHING)
+    work, _ = copy_of(machine, one=FETCHING)
     with machine.here(), pytest.raises(Failure, match="exists on a1 and was not made by tailrack"):
         work.bring()
     assert machine.path("/data/words/mine").exists()
@@ -536,7 +472,7 @@ def test_a_folder_of_a_user_in_the_place_of_the_link_is_named_and_stays(machine:
 def versions(machine: Shell, *names: str) -> None:
     for name in names:
         machine.write(f"/data/.tailrack-data/words/{name}/a.txt", "one")
-    machine.write(paths.FOLDERS, "/data\n")
+    machine.write(copies.FOLDERS, "/data\n")
 
 
 @pytest.mark.parametrize(("oldest", "kept"), [(0.0, True), (None, True), (float("inf"), False)])
@@ -544,107 +480,50 @@ def test_a_replaced_version_stays_while_an_older_job_runs_or_slurm_is_silent(
     machine: Shell, monkeypatch: pytest.MonkeyPatch, oldest: float | None, kept: bool
 ) -> None:
     versions(machine, V1, V2)
-    monkeypatch.setattr(stage, "oldest_job", lambda node: oldest)
+    monkeypatch.setattr(copies, "oldest_job", lambda node: oldest)
     with machine.here():
-        stage.remove_unused("a1", [WANTED], Known())
+        copies.remove_unused("a1", {Home("/data", "words"): V1})
     assert machine.path(f"/data/.tailrack-data/words/{V2}").exists() == kept
     assert machine.path(f"/data/.tailrack-data/words/{V1}").exists()
 
 
 def test_the_last_version_stays_until_the_new_one_is_complete(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     versions(machine, V2, f"{V1}.part", "00000000000a.part")
-    monkeypatch.setattr(stage, "oldest_job", lambda node: float("inf"))
-    known = Known()
-    known.of("words").pointed = V2
+    monkeypatch.setattr(copies, "oldest_job", lambda node: float("inf"))
+    home = Home("/data", "words")
     with machine.here():
-        stage.remove_unused("a1", [WANTED], known)
-        assert Home("/data", "words").versions() == [V2]
-        assert Home("/data", "words").parts() == [V1]
+        files.link(home.link, f".tailrack-data/words/{V2}")
+        copies.remove_unused("a1", {home: V1})
+        assert home.names() == [f"{V1}.part", V2]
 
 
-def fetching_from_s3(machine: Shell, entries: list[Entry]) -> PlannedSet:
-    """A node with the last version, whose source in S3 changed; rclone brings the file `b/c.txt` only."""
-    machine.write(f"/data/.tailrack-data/words/{V2}/a.txt", "one")
-    machine.write(paths.FOLDERS, "/data\n")
+def test_files_that_did_not_change_at_the_source_are_linked_and_damaged_ones_fetched_again(machine: Shell) -> None:
+    versions(machine, V2)
     machine.stub("rclone", 'for word; do folder=$word; done; mkdir -p "$folder/b"; printf two >"$folder/b/c.txt"')
+    machine.stub("rsync", f'ln {machine.path(f"/data/.tailrack-data/words/{V2}/a.txt")} "${{@: -1}}"')
+    home = Home("/data", "words")
     with machine.here():
-        files.write(f"{paths.FROM_HEAD}/remote.words", rclone.config("s3", "s3://lab/words", **NO_KEYS))
-        files.write(f"{paths.FROM_HEAD}/{files_name('words', V1)}", write_entries(entries))
-        files.write(f"{paths.LISTS}/words.{V2}", write_entries([ENTRIES[0]]))
-        known = Known.read()
-        known.of("words").pointed = V2
-        known.write()
-    return replace(FETCHING, kind="s3")
-
-
-def test_files_that_did_not_change_at_the_source_are_linked_from_the_last_version(machine: Shell) -> None:
-    one = fetching_from_s3(machine, [Entry(entry.path, entry.size) for entry in ENTRIES])
-    work, _ = copying(machine, one=one)
+        files.write(f"{model.FROM_HEAD}/remote.words", programs.rclone_config("s3", "s3://lab/words", **NO_KEYS))
+        files.write(home.sums(V2), write_entries([ENTRIES[0]]))
+        files.link(home.link, f".tailrack-data/words/{V2}")
+    work, _ = copy_of(machine, one=replace(FETCHING, kind="s3"))
     with machine.here():
         work.bring()
-        assert read_entries(files.read(f"{paths.HERE}/{sums_name('words', V1)}") or "") == ENTRIES
-    versions = machine.path("/data/.tailrack-data/words")
-    assert (versions / f"{V1}.part" / "a.txt").samefile(versions / V2 / "a.txt")
-    (call,) = [call for call in machine.calls if call.startswith("rclone ")]
+        assert read_entries(files.read(home.sums(V1)) or "") == ENTRIES
+    place = machine.path("/data/.tailrack-data/words")
+    assert (place / V1 / "a.txt").samefile(place / V2 / "a.txt")
+    (call,) = copies_by(machine, "rclone")
     assert " --fast-list " in call
     assert " --no-unicode-normalization " in call
-    assert f"--compare-dest={versions / V2}" in call
-
-
-def test_a_damaged_file_of_the_last_version_is_fetched_again(machine: Shell) -> None:
-    one = fetching_from_s3(machine, [Entry(entry.path, entry.size) for entry in ENTRIES])
-    machine.write(f"/data/.tailrack-data/words/{V2}/a.txt", "bad")
-    work, _ = copying(machine, one=one)
-    with machine.here():
-        work.bring()
-    calls = [call for call in machine.calls if call.startswith("rclone ")]
-    assert ["--ignore-times" in call for call in calls] == [False, True]
-
-
-@pytest.mark.parametrize("in_use", [True, False])
-def test_without_other_room_the_last_version_is_taken_from_new_jobs_and_goes_once_none_uses_it(
-    machine: Shell, monkeypatch: pytest.MonkeyPatch, in_use: bool
-) -> None:
-    versions(machine, V2)
-    rsync(machine)
-    known = Known()
-    known.of("words").pointed = V2
-    with machine.here():
-        known.write()
-        Home("/data", "words").point_to(V2)
-    monkeypatch.setattr("components.roles.datasets.room.used", lambda folder: 10)
-    monkeypatch.setattr(stage, "oldest_job", lambda node: 0.0 if in_use else float("inf"))
-    work, states = copying(machine, "a1", FETCHING, quota=12)
-    with machine.here():
-        work.bring()
-        assert states[-1] == Progress(V1, WAITS, 0, "", f"the end of jobs that may use {V2}")
-        assert not files.kind_of("/data/words")
-        stage.remove_unused("a1", [FETCHING], work.known)
-    assert machine.path(f"/data/.tailrack-data/words/{V2}").exists() == in_use
-
-
-def test_a_version_that_never_fits_leaves_the_last_one_alone(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    versions(machine, V2)
-    with machine.here():
-        known = Known()
-        known.of("words").pointed = V2
-        known.write()
-        Home("/data", "words").point_to(V2)
-    monkeypatch.setattr("components.roles.datasets.room.used", lambda folder: 1)
-    work, _ = copying(machine, "a1", FETCHING, quota=5)
-    with machine.here():
-        with pytest.raises(Failure, match="it needs 6 B; 4 B of the quota of 5 B are left"):
-            work.bring()
-        assert files.kind_of("/data/words")
 
 
 def test_a_data_set_that_is_not_wanted_any_more_goes_with_its_folders(
     machine: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     versions(machine, V1)
-    monkeypatch.setattr(stage, "oldest_job", lambda node: float("inf"))
+    monkeypatch.setattr(copies, "oldest_job", lambda node: float("inf"))
     with machine.here():
-        stage.remove_unused("a1", [], Known())
+        copies.remove_unused("a1", {})
     assert not machine.path("/data/.tailrack-data").exists()
 
 
@@ -656,16 +535,16 @@ def test_features_are_set_when_they_change_and_now_and_then(machine: Shell, monk
         calls.append(features)
         return answers.pop(0)
 
-    monkeypatch.setattr(feature, "set_live_features", update)
+    monkeypatch.setattr(compute, "set_live_features", update)
     with machine.here():
-        feature.set_features("a1", [])
+        compute.set_features("a1", [])
         for _ in range(3):
-            feature.set_features("a1", ["words"])
+            compute.set_features("a1", ["words"])
         assert calls == [["data-words"]] * 2  # Slurm was silent at first
-        os.utime(machine.path(paths.FEATURES), (1, 1))
-        feature.set_features("a1", ["words"])
-        feature.set_features("a1", [])
-        feature.set_features("a1", [])
+        os.utime(machine.path(compute._FEATURES), (1, 1))
+        compute.set_features("a1", ["words"])
+        compute.set_features("a1", [])
+        compute.set_features("a1", [])
     assert calls == [["data-words"]] * 3 + [[]]
 
 
@@ -692,7 +571,6 @@ def node(name: str, state: str, **more: Any) -> dict[str, Any]:
         "answers": True,
         "version": V1,
         "state": state,
-        "done": 3,
         "error": "",
         "source": "",
         **more,
@@ -712,7 +590,7 @@ def test_the_command_shows_sizes_nodes_progress_and_errors() -> None:
     assert line.split() == ["words", V1, "6", "B", "2", "1/4", "/data", "/shared/words"]
     assert [detail.strip() for detail in details] == [
         "source: access denied",
-        "a2: copies from a1, 50 %",
+        "a2: copies from a1",
         "a3: no room; next: df",
         "a4: waits",
     ]
@@ -735,25 +613,17 @@ def test_the_exit_status_tells_whether_something_failed(
     assert run("--watch") == 0
     with pytest.raises(SlurmError, match="there is no data set more"):
         run("more")
-    file.write_text(json.dumps({"time": 0, "sets": [shown(node("a1", "failed"))]}))
+    file.write_text(json.dumps({"time": 0, "sets": [shown(node("a1", "failed", error="no room"))]}))
     assert run() == 1
     file.unlink()
     with pytest.raises(SlurmError, match="tailrack:datasets"):
         run()
 
 
-def test_a_complete_copy_stays_complete_while_a_pass_works_on_others(machine: Shell) -> None:
-    row = asdict(Progress(V1, COMPLETE, 6))
-    with machine.here():
-        files.write(f"{paths.HERE}/{paths.STATUS_FILE}", json.dumps({"sets": {"words": row}}))
-        assert stage.Report([WANTED]).rows["words"].state == COMPLETE
-        assert stage.Report([replace(WANTED, version=V2)]).rows["words"].state == WAITS
-
-
 def test_a_head_node_without_data_sets_keeps_nothing_of_them(machine: Shell) -> None:
     machine.stub("systemctl")
-    for path in (paths.SETTINGS, paths.PASSWORD, f"{paths.PLAN}/{paths.PLAN_FILE}"):
+    for path in (model.SETTINGS, serve.PASSWORD, f"{model.PLAN}/{model.PLAN_FILE}"):
         machine.write(path, "{}")
     with machine.here():
         services.remove_head()
-    assert not machine.path(paths.STATE).exists()
+    assert not machine.path(model.STATE).exists()

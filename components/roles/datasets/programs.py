@@ -1,0 +1,171 @@
+"""rclone and rsync list and copy the files of a data set, as an account without other rights.
+
+rclone's settings and keys are in a JSON file that only root and the account read. `data-files rclone` passes them on in
+rclone's environment, which takes every character as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from components.node import files
+from components.node.accounts import as_user
+from components.node.failure import Failure
+from components.node.log import note
+from components.node.passwd import user_named
+from components.node.run import Ended, run
+from components.node.text import printable
+from components.roles.datasets.model import ACCOUNT, FILES_PROGRAM, MOST_ERROR, Entry, write_entries
+from components.roles.datasets.serve import PASSWORD
+
+_LIST_SECONDS = 1800
+# A data set may take days.
+_COPY_SECONDS = 7 * 86400.0
+# Words of rclone before the reason.
+_PREFIX = re.compile(r"^[0-9/]+ [0-9:]+ ((ERROR|NOTICE) : )?(Failed to \w+: )?(error in ListJSON: )?")
+_REASON = re.compile("error|fail|denied|refused|no space|forbidden|no referent", re.IGNORECASE)
+# The time that rclone reports for a file without one.
+_NO_TIME = "1970-01-01T00:00:00"
+# A line of rsync's list of plain files: size, time and name. `\#` and three digits stand for a byte of the name.
+_LINE = re.compile(r"-\S+ +([0-9]+) ([0-9/]{10} [0-9:]{8}) (.+)")
+_ESCAPED = re.compile(r"\\#[0-7]{3}")
+# Links become files: the server confines itself to the share.
+_RSYNC = ("rsync", "-rt", "--copy-links", "--no-devices", "--no-specials", "--contimeout=10", "--timeout=120")
+
+
+def ensure_account() -> None:
+    """Make the account if it is missing."""
+    if not user_named(ACCOUNT):
+        place = ("--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin")
+        run("useradd", "--system", "--user-group", *place, ACCOUNT)
+
+
+def output(*arguments: str, stdin: str = "", limit: float = _COPY_SECONDS) -> Ended:
+    """Run a program as the account, and return its output."""
+    return as_user(ACCOUNT, *arguments, limit=limit, stdin=stdin, most=2**30)
+
+
+def sums_of(folder: str, entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries with the sums of their files; size -1 for those whose size or sum is another one."""
+    ended = output(FILES_PROGRAM, "sums", files.on_disk(folder), stdin=write_entries(entries))
+    if not ended.ok:
+        raise Failure(f"cannot read the files in {folder}: {reason(ended)}", "see 'journalctl -u tailrack-data-stage'")
+    return [Entry(*json.loads(line)) for line in ended.output.splitlines()]
+
+
+def reason(ended: Ended) -> str:
+    """Return the line of a program's errors that has the reason of its failure."""
+    if ended.status == 124:
+        return "it took too long"
+    lines = [line for line in ended.errors.splitlines() if line.strip()]
+    # rsync ends with a line that only says that there were errors.
+    errors = [line for line in lines if _REASON.search(line) and not line.startswith("rsync error:")]
+    return printable(_PREFIX.sub("", (errors or lines or [f"exit status {ended.status}"])[-1].strip()), MOST_ERROR)
+
+
+def rclone_config(kind: str, source: str, *, endpoint: str, region: str, access_key: str, secret_key: str) -> str:
+    """Return the settings of a source for rclone, as JSON, with the path at the remote."""
+    if kind == "s3":
+        settings = {
+            **{"type": "s3", "provider": "Other" if endpoint else "AWS", "no_check_bucket": "true"},
+            **{"access_key_id": access_key, "secret_access_key": secret_key, "endpoint": endpoint, "region": region},
+            "force_path_style": "true" if endpoint else "",
+        }
+        path = source.removeprefix("s3://")
+    else:
+        folder, _, path = source.rpartition("/")
+        settings = {"type": "http", "url": f"{folder}/"}
+    return json.dumps({"path": path, "settings": {name: value for name, value in settings.items() if value}})
+
+
+def write_config(path: str, text: str) -> None:
+    """Write rclone's settings so that only root and the account can read them."""
+    files.write(path, text, 0o640, "root", ACCOUNT)
+
+
+def _read(config: str) -> tuple[str, bool]:
+    """Return the path at the remote, and whether the source is a web server."""
+    data = json.loads(files.read(config) or "{}")
+    return data["path"], data["settings"]["type"] == "http"
+
+
+def rclone_list(config: str) -> list[Entry]:
+    """Return all files at a source in S3 or on a web server. Raises Failure."""
+    path, web = _read(config)
+    options = ("-R", "--files-only", "--fast-list", f"source:{path}")
+    if web and path:
+        # Most web servers list no folder.
+        row = _lsjson(config, "--stat", f"source:{path}")
+        rows = [{**row, "Path": path}] if row else []
+    else:
+        rows = _lsjson(config, *options)
+    if web and not path:
+        # rclone leaves out files whose size it cannot get, and ends with status 0.
+        names = {row["Path"] for row in _lsjson(config, "--http-no-head", *options)}
+        if lost := sorted(names - {row["Path"] for row in rows}):
+            name = printable(lost[0], 80)
+            raise Failure(f"the server lists {len(lost)} files and reports no size of them, such as {name}")
+    if untimed := [row["Path"] for row in rows if web and row["ModTime"].startswith(_NO_TIME)]:
+        name = printable(untimed[0], 80)
+        note(f"{len(untimed)} files have no Last-Modified, such as {name}: only new sizes are noticed")
+    return [Entry(row["Path"], row["Size"], row["ModTime"]) for row in rows]
+
+
+def _lsjson(config: str, *options: str) -> Any:
+    # Without them, rclone retries for minutes when a server refuses a key.
+    once = ("--retries=1", "--low-level-retries=3", "--contimeout=10s", "--timeout=60s")
+    words = ("lsjson", "--no-mimetype", "--use-server-modtime", *once, *options)
+    ended = output(FILES_PROGRAM, "rclone", files.on_disk(config), *words, limit=_LIST_SECONDS)
+    if not ended.ok:
+        raise Failure(reason(ended))
+    try:
+        return json.loads(ended.output)
+    except ValueError:
+        raise Failure("the list of files is malformed") from None
+
+
+def rclone_copy(config: str, folder: str, paths: str, rate: int) -> Ended:
+    """Fetch files of a source to a folder. `paths`: the file with their paths; `rate`: bytes per second, or 0."""
+    path, web = _read(config)
+    is_file = web and bool(path)
+    options = [
+        *("--files-from-raw", files.on_disk(paths), "--transfers=8", "--checkers=16", "--use-server-modtime"),
+        # Otherwise one of two names that look the same is lost.
+        "--no-unicode-normalization",
+        # One request lists a thousand objects. A web server need not have a list.
+        "--no-traverse" if is_file else "--fast-list",
+        *("--retries=3", "--low-level-retries=10", "--contimeout=10s", "--timeout=120s"),
+        *("--stats=1m", "--stats-one-line", "--stats-log-level=NOTICE"),
+        *([f"--bwlimit={max(rate // 1024, 1)}k"] if rate else []),
+    ]
+    # If the source is one file, its folder is the remote folder.
+    words = ("copy", *options, "source:" if is_file else f"source:{path}", files.on_disk(folder))
+    return output(FILES_PROGRAM, "rclone", files.on_disk(config), *words)
+
+
+def rsync_list(source: str) -> list[Entry]:
+    """Return all files of a module, also those behind links. Raises Failure."""
+    options = ("--list-only", "--no-human-readable", "--8-bit-output", f"--password-file={files.on_disk(PASSWORD)}")
+    ended = output("env", "TZ=UTC", *_RSYNC, *options, source, limit=_LIST_SECONDS)
+    if not ended.ok:
+        raise Failure(reason(ended))
+    rows = [row.groups() for line in ended.output.split("\n") if (row := _LINE.fullmatch(line))]
+    if unusual := [path for _, _, path in rows if _ESCAPED.search(path)]:
+        raise Failure(f"the source has a file with an unusual name ({printable(unusual[0], 80)})")
+    return [Entry(path, int(size), time) for size, time, path in rows]
+
+
+def rsync_copy(source: str, folder: str, paths: str, rate: int) -> Ended:
+    """Copy files of a module to a folder. `paths`: the file with their paths; `rate`: bytes per second, or 0."""
+    limit = [f"--bwlimit={max(rate // 1024, 1)}"] if rate else []
+    options = ("--chmod=D755,F644", "--sparse", "--partial", f"--password-file={files.on_disk(PASSWORD)}", *limit)
+    return output(*_RSYNC, *options, f"--files-from={files.on_disk(paths)}", source, f"{files.on_disk(folder)}/")
+
+
+def link_files(old: str, new: str, paths: str) -> None:
+    """Link files of an earlier version that a folder lacks, if they exist. `paths`: the file with their paths."""
+    old, new = f"{files.on_disk(old)}/", f"{files.on_disk(new)}/"
+    output("rsync", "-rt", "--ignore-existing", f"--files-from={files.on_disk(paths)}", f"--link-dest={old}", old, new)
