@@ -1,7 +1,7 @@
 # tailrack. `make up` sets up everything and runs the dev stack. `make test` sets up everything and runs all checks.
 #   STACK=dev        selects Pulumi.<stack>.yaml
 #   ENGINE=          cli or inprocess; default: the Pulumi CLI if possible
-#   NAME= for make role; NODE=, COMMAND= for make shell; COMMENT= for make preview; CLUSTER=gone for make down of a pool
+#   KEY= for make config-help; NAME= for make role; NODE=, COMMAND= for make shell; COMMENT= for make preview; CLUSTER=gone for make down of a pool
 #   REFRESH=yes      for make up: read clouds and tailnet first
 #   ONCE=yes         for make elastic: end when nothing is left to do
 #   SHORT=yes        for make test-machines: its short form
@@ -14,12 +14,12 @@ RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypoth
 PROSE = README.md CONTRIBUTING.md Makefile docs cli components stacks engine lab bench __main__.py .ci .github
 export STACK ENGINE COMMAND
 # A misspelt variable would leave its default in place, such as the stack dev.
-VARIABLES := STACK ENGINE NAME NODE COMMAND COMMENT CLUSTER REFRESH ONCE SHORT PYTHON FAULTS_SEED TAILRACK_ARTIFACTS
+VARIABLES := STACK ENGINE KEY NAME NODE COMMAND COMMENT CLUSTER REFRESH ONCE SHORT PYTHON FAULTS_SEED TAILRACK_ARTIFACTS
 GIVEN := $(foreach name,$(filter-out SHELL MAKE%,$(.VARIABLES)),$(if $(filter command,$(origin $(name))),$(name)))
 capitals = $(filter $(VARIABLES),$(shell echo '$(1)' | tr a-z A-Z))
 $(foreach name,$(filter-out $(VARIABLES),$(GIVEN)),$(error unknown variable $(name): \
   write $(or $(addsuffix =$($(name)),$(call capitals,$(name))),one of $(VARIABLES))))
-.PHONY: help setup setup-dev init up preview drift outputs status diagnose images report floors ssh-config shell github-keys trust down reap elastic burst burst-down role lint types others prose test test-rest test-all test-unit test-sdk test-engine test-lab test-faults test-machines test-gpu bench
+.PHONY: help setup setup-dev init up preview drift outputs status diagnose images report floors ssh-config shell github-keys trust down reap elastic burst burst-down config-help schema role lint types others prose test test-rest test-all test-unit test-sdk test-engine test-lab test-faults test-machines test-gpu bench
 
 help:
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
@@ -86,6 +86,12 @@ burst: up ## add the pool dev-burst to the cluster of the dev stack
 
 burst-down: STACK = dev-burst
 burst-down: down ## remove the pool dev-burst
+
+config-help: setup ## print config keys with type, default and text: KEY=storage.mounts
+	@$(PYTHON) -m stacks.config.reference "$(KEY)"
+
+schema: setup ## write schema.json, with which editors complete the keys of Pulumi.<stack>.yaml
+	@$(PYTHON) -m stacks.config.schema
 
 role: setup ## write the skeleton of a new role: NAME=x (docs/adding.md)
 	@$(PYTHON) -m cli.new_role "$(NAME)"

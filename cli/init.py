@@ -20,11 +20,12 @@ from cli.stack_config.written_config import WrittenConfig
 FILE_VARIABLE = "PULUMI_CONFIG_PASSPHRASE_FILE"
 AUTH_KEY = "tailrack:tailnet.auth_key"
 CONFIG = """\
+# yaml-language-server: $schema=schema.json
 config:
   tailrack:cluster: {{name: {stack}}}
   tailrack:head: {{name: gateway, site: office}}
   tailrack:users: [{{name: ada, uid: 6001}}]
-  tailrack:sites: # all keys: docs/config.md
+  tailrack:sites: # all keys: make config-help
     - name: office
       kind: hosts
       known_hosts_file: known_hosts # written by make trust

@@ -111,11 +111,13 @@ def _word(value: object) -> object:
 
 Whole = Annotated[int, BeforeValidator(_not_bool)]
 Number = Annotated[float, BeforeValidator(_not_bool), Field(allow_inf_nan=False)]
-Size = Annotated[int, BeforeValidator(_size), Field(ge=1), AfterValidator(_fits_in_memory)]
+Size = Annotated[
+    int, BeforeValidator(_size, json_schema_input_type=int | str), Field(ge=1), AfterValidator(_fits_in_memory)
+]
 NodeName = Annotated[str, Field(max_length=63), AfterValidator(check_node_name)]
 SiteName = Annotated[str, Field(max_length=63), AfterValidator(_site_name)]
 PartitionName = Annotated[str, Field(max_length=63), AfterValidator(check_name)]
-GpuText = Annotated[Gpu, BeforeValidator(_gpu)]
+GpuText = Annotated[Gpu, BeforeValidator(_gpu, json_schema_input_type=str)]
 Feature = Annotated[str, Field(max_length=63), AfterValidator(_feature)]
 FreeText = Annotated[str, BeforeValidator(_word), Field(max_length=200)]
 Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]

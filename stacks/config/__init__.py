@@ -20,7 +20,6 @@ from stacks.config.model import PoolConfig, StackConfig, model_of
 from stacks.config.pods import check_pods
 from stacks.config.provider_keys import check_provider_keys
 from stacks.config.reader import Reader
-from stacks.config.reference import reference
 from stacks.sites import KINDS
 from stacks.sites.hosts.other_stacks import stacks_read, with_other_stacks
 from stacks.sites.hosts.outputs import OtherStack
@@ -34,7 +33,6 @@ __all__ = [
     "load",
     "other_stacks_of",
     "parse",
-    "reference",
 ]
 
 

@@ -1,57 +1,75 @@
-"""The reference of all config keys, for docs/config.md."""
+"""All config keys with type, default and text, for `make config-help`."""
 
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+import textwrap
 from collections.abc import Iterator
 
-from components.settings.problems import ROOT, child_path, show_names, shown
+from components.settings.problems import ROOT, child_path, shown
 from components.settings.section import Key, Section, keys_of
 from components.validation.sizes import format_size
-from stacks.config.model import PoolConfig, StackConfig
+from stacks.config.model import POOL, PoolConfig, StackConfig
 from stacks.sites import KINDS
 from stacks.sites.kind import Site
 
 
-def reference() -> str:
-    """Return a Markdown table of all config keys: key, type, default, description."""
-    head = ["| key | type | default | description |", "|---|---|---|---|"]
-    shared = [name for name, key in keys_of(PoolConfig).items() if key.section and key.section is _section(name)]
-    pools = [
-        "",
-        f"A stack of kind `pool` ([pools.md](pools.md)) has {show_names(shared)} as above, and:",
-        "",
-        *head,
-        *(row for name in keys_of(PoolConfig) if name not in shared for row in _rows(PoolConfig, ROOT, name)),
-    ]
-    return "\n".join([*head, *_rows(StackConfig, ROOT), *pools]) + "\n"
+def reference(wanted: str = "") -> str:
+    """Return the keys at and below `wanted` as text; all of them if it is empty. Raises KeyError with a sentence."""
+    known: dict[str, str] = {}
+    for model in (StackConfig, PoolConfig):
+        for path, key in _keys(model, ROOT):
+            known.setdefault(path, _entry(path, key, model))
+    name = _plain(wanted)
+    found = [entry for path, entry in known.items() if not name or f"{_plain(path)}.".startswith(f"{name}.")]
+    if not found:
+        near = difflib.get_close_matches(name, map(_plain, known), 1, 0.5)
+        raise KeyError(f"there is no key {wanted!r}" + f"; did you mean {near[0]}?" * bool(near))
+    return "\n".join(found)
 
 
-def _section(name: str) -> type[Section] | None:
-    key = keys_of(StackConfig).get(name)
-    return key.section if key else None
+def _plain(path: str) -> str:
+    return re.sub(r"\[[^]]*\]", "", path.removeprefix(ROOT))
 
 
-def _rows(model: type[Section], path: str, only: str = "") -> Iterator[str]:
+def _keys(model: type[Section], path: str) -> Iterator[tuple[str, Key]]:
     for name, key in keys_of(model).items():
-        if only not in ("", name):
-            continue
         key_path = child_path(path, name)
+        yield key_path, key
         if key.section is Site:
             for kind, site in KINDS.items():
-                yield from _rows(site.model, f"{key_path}[kind: {kind}]")
+                yield from _keys(site.model, f"{key_path}[kind: {kind}]")
         elif key.section is not None:
-            yield from _rows(key.section, f"{key_path}[]" if key.many else key_path)
-        else:
-            cells = (f"`{key_path}`", key.help.wants, _default(name, key), key.info.description or "")
-            yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+            yield from _keys(key.section, f"{key_path}[]" if key.many else key_path)
 
 
-def _default(name: str, key: Key) -> str:
-    if key.info.is_required():
-        return "required"
+def _entry(path: str, key: Key, model: type[Section]) -> str:
+    default = "required" if key.info.is_required() else f"default: {_default(path, key)}"
+    if key.section and not key.many:
+        default = "see its keys"
+    kind = f" (a stack of kind {POOL})" if model is PoolConfig else ""
+    indented = (f"{key.help.wants}; {default}", *textwrap.wrap(f"{key.info.description}; {key.help.fix}", 96))
+    return "\n    ".join((path + kind, *indented)) + "\n"
+
+
+def _default(path: str, key: Key) -> str:
     default = key.info.default
     if key.info.default_factory is not None or default in (None, (), {}, ""):
         return key.help.default_text
-    if isinstance(default, str):
-        return f"`{default}`"
-    if name.endswith("_bytes"):
-        return f"`{format_size(default).removesuffix('iB').replace(' ', '')}`"
-    return f"`{shown(default)}`"
+    if path.endswith("_bytes"):
+        return format_size(default).removesuffix("iB").replace(" ", "")
+    return default if isinstance(default, str) else shown(default)
+
+
+def main() -> None:
+    """Print the keys that the argument names."""
+    try:
+        sys.stdout.write(reference(*sys.argv[1:2]))
+    except KeyError as error:
+        sys.exit(f"{error.args[0]}\nnext: `make config-help` prints all keys")
+
+
+if __name__ == "__main__":
+    main()

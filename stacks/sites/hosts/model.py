@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import ConfigDict, Field, SecretStr
 
 from components.settings.cluster import Head
 from components.settings.money import Price, price_key
@@ -108,8 +108,18 @@ class Bastion(Section):
     )
 
 
+def _as_written(host: dict[str, Any]) -> None:
+    """Change the schema of a host to what `inventory.complete` reads: ranges, and keys that the site may have."""
+    address = host["properties"]["address"]
+    host["properties"]["address"] = {"anyOf": [address, {"type": "array", "items": {"type": "string"}}]}
+    del host["properties"]["name"]["maxLength"]
+    host["required"] = ["name", "address"]
+
+
 class HostConfig(Section):
     """An existing machine, reached by SSH."""
+
+    model_config = ConfigDict(json_schema_extra=_as_written)
 
     name: NodeName = named(
         "the node's name in Slurm and in the tailnet, and the machine's host name while it is in the cluster. A range "
@@ -190,6 +200,8 @@ class HostsFrom(Section):
 
 class HostsSite(Site):
     """A site of existing machines."""
+
+    model_config = ConfigDict(json_schema_extra=lambda site: site["required"].remove("hosts"))
 
     kind: Literal["hosts"] = kind_key("hosts", "your own machines by SSH")
     preset: PresetName = key(

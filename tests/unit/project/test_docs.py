@@ -1,7 +1,4 @@
-"""README and docs say what is there: links, folders, dependencies, examples; names are in test_docs_names.py.
-
-`python -m tests.unit.project.test_docs` writes the table of config keys into docs/config.md.
-"""
+"""README and docs say what is there: links, folders, dependencies, examples; names are in test_docs_names.py."""
 
 from __future__ import annotations
 
@@ -20,15 +17,13 @@ from components.roles.order import roles
 from components.roles.tailnet.settings import WIREGUARD_PORT, Relay
 from components.settings.problems import Report
 from components.settings.section import keys_of
-from stacks.config import StackConfig, parse, reference
+from stacks.config import StackConfig, parse
 from stacks.sites.hosts.inventory import complete
 from stacks.sites.hosts.presets import PRESETS
 from tests.unit.configs import HOST_KEY, LAB
 
 PROJECT = Path(__file__).parents[3]
-CONFIG_PAGE = PROJECT / "docs" / "config.md"
 PAGES = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").rglob("*.md"))]
-MARKED = re.compile(r"(<!-- reference: begin -->\n)(.*)(<!-- reference: end -->)", re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 # Where somebody's checkout or scratch folder lies; split, so that this file is not among the finds.
 MACHINE_PATHS = ("/" + "work/", "/" + "opt/", "/" + "Users/", "/" + "tmp/bash")
@@ -85,12 +80,6 @@ def test_the_table_of_open_ports_has_the_ports_of_all_roles_and_no_others() -> N
 def page_name(page: Path) -> str:
     """A page's path in the checkout."""
     return str(page.relative_to(PROJECT))
-
-
-def test_config_page_has_every_key_of_the_config_as_it_is() -> None:
-    found = MARKED.search(CONFIG_PAGE.read_text(encoding="utf-8"))
-    assert found is not None
-    assert found[2] == reference(), "run: .venv/bin/python -m tests.unit.project.test_docs"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
@@ -209,13 +198,3 @@ def test_the_dev_stack_on_the_config_page_has_the_values_of_the_real_one() -> No
         return [] if short == whole else [path]
 
     assert not differences(shown, {key.removeprefix("tailrack:"): value for key, value in real.items()}, "tailrack")
-
-
-def write_reference() -> None:
-    """Bring the table of keys in docs/config.md up to date."""
-    page = CONFIG_PAGE.read_text(encoding="utf-8")
-    CONFIG_PAGE.write_text(MARKED.sub(lambda found: found[1] + reference() + found[3], page), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    write_reference()

@@ -19,7 +19,7 @@ from components.node.step.step import LOG_DIR, STATE_DIR
 from components.node.systemd import UNITS
 from components.roles.nfs_exports.settings import Storage
 from components.settings.section import keys_of
-from stacks.config import reference
+from stacks.config.reference import reference
 from tests.unit.project.test_docs import LINK, PAGES, PROJECT, anchors, page_name, tracked
 
 # What is nobody's log or unit but the system's.
@@ -103,7 +103,7 @@ def units() -> frozenset[str]:
 def keys() -> dict[str, bool]:
     """Every key of the config and what it lies in, lists as `[]`; whether it is a mapping of the user's own words."""
     found: dict[str, bool] = {}
-    for written, kind in re.findall(r"^\| `(tailrack:[^`]+)` \| ([^|]*)\|", reference(), re.MULTILINE):
+    for written, kind in re.findall(r"^(tailrack:[^(\n]*[^( \n]).*\n {4}(.*);", reference(), re.MULTILINE):
         path = re.sub(r"\[[^]]*\]", "[]", written)
         found[path] = found.get(path, False) or "mapping" in kind
         while "." in path:

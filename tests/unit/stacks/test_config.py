@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from components.settings.types import Gpu
-from stacks.config import ConfigError, StackConfig, from_pulumi, load, parse, reference
+from stacks.config import ConfigError, StackConfig, from_pulumi, load, parse
 from stacks.sites.hosts.model import HostNode, HostsSite
 from stacks.sites.lab.model import LabNode
 
@@ -249,23 +249,6 @@ def test_no_secret_is_in_a_message_or_a_traceback(
 def test_no_secret_is_in_the_configs_repr(folder: Path) -> None:
     config = hosts_config(folder)
     assert SECRET_KEY not in f"{config!r} {config} {config.model_dump()} {config.model_dump_json()}"
-
-
-def test_the_reference_has_every_key_with_its_default() -> None:
-    table = reference()
-    for row in (
-        "| `tailrack:head.site` | the name of a site | required |",
-        "| `tailrack:sites[kind: lab].pools[].count` | a whole number from 1 to 1000 | `1` |",
-        "| `tailrack:users[].gid` | a number from 1000 up | the uid |",
-        "| `tailrack:validation.max_bytes` | a size in bytes such as 64K, 4M or 8G | `4M` |",
-        "| `tailrack:validation.gate_bytes` | a size in bytes such as 64K, 4M or 8G | the largest measured |",
-    ):
-        assert row in table
-    # A table of clusters' keys, a sentence, a table of pools'.
-    tables = table.split("\n\n")[::2]
-    assert len(tables) == 2
-    for one in tables:
-        assert all(line.count(" | ") == 3 and line.startswith("| ") for line in one.splitlines()[2:])
 
 
 def test_the_config_needs_no_pulumi() -> None:

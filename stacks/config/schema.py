@@ -1,0 +1,100 @@
+"""The JSON schema of Pulumi.<stack>.yaml, for editors; `make schema` writes it.
+
+It knows less than `parse`, which also checks what depends on other keys, files and machines.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
+
+from components.settings.problems import ROOT
+from components.settings.section import Section, keys_of
+from stacks.config.model import PoolConfig, StackConfig
+from stacks.sites import KINDS
+from stacks.sites.kind import Site
+
+FILE = "schema.json"
+_REF = "#/$defs/{model}"
+# As `pulumi config set --secret` writes a value.
+_SECRET = {
+    "type": "object",
+    "properties": {"secure": {"type": "string"}},
+    "required": ["secure"],
+    "additionalProperties": False,
+}
+
+
+def schema() -> dict[str, Any]:
+    """Return the schema of the stack files of clusters and pools."""
+    return {key: _without_titles(value) for key, value in _schema().items()}
+
+
+def text() -> str:
+    """Return the schema as the file has it."""
+    return json.dumps(schema(), indent=1) + "\n"
+
+
+def _schema() -> dict[str, Any]:
+    models: list[type[Section]] = [StackConfig, PoolConfig, *(kind.model for kind in KINDS.values())]
+    refs, whole = models_json_schema([(model, "validation") for model in models], ref_template=_REF)
+    definitions: dict[str, Any] = whole["$defs"]
+    of_model = {model: reference["$ref"].rpartition("/")[2] for (model, _), reference in refs.items()}
+    for model in {*models, *(section for one in models for section in _sections(one))}:
+        _allow_secrets(model, definitions[of_model.get(model, model.__name__)])
+    definitions[Site.__name__] = {"oneOf": [refs[kind.model, "validation"] for kind in KINDS.values()]}
+    kinds = [_stack_file(definitions.pop(of_model[model])) for model in (StackConfig, PoolConfig)]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {"config": {"if": _IS_POOL, "then": kinds[1], "else": kinds[0]}},
+        "$defs": definitions,
+    }
+
+
+_IS_POOL = {"properties": {f"{ROOT}kind": {"const": "pool"}}, "required": [f"{ROOT}kind"]}
+
+
+def _sections(model: type[Section]) -> set[type[Section]]:
+    """Return all sections within a section."""
+    inside = {key.section for key in keys_of(model).values() if key.section and key.section is not Site}
+    return inside.union(*map(_sections, inside))
+
+
+def _allow_secrets(model: type[Section], definition: dict[str, Any]) -> None:
+    for name, key in keys_of(model).items():
+        if key.help.secret:
+            properties = definition["properties"]
+            several = properties[name].get("type") == "object"
+            kinds = {"type": "object", "additionalProperties": {"anyOf": [{"type": "string"}, _SECRET]}}
+            properties[name] = kinds if several else {"anyOf": [properties[name], _SECRET]}
+
+
+def _stack_file(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of Pulumi's config, whose other keys are those of providers."""
+    return {
+        "type": "object",
+        "properties": {ROOT + name: value for name, value in definition["properties"].items()},
+        "patternProperties": {f"^(?!{ROOT})": {}},
+        "additionalProperties": False,
+        "required": [ROOT + name for name in definition["required"]],
+    }
+
+
+def _without_titles(value: object) -> object:
+    """Return a schema without the titles that repeat the names of keys."""
+    if isinstance(value, dict):
+        return {
+            key: _without_titles(item)
+            for key, item in value.items()
+            if not (key == "title" and isinstance(item, str)) and key != "discriminator"
+        }
+    return [_without_titles(item) for item in value] if isinstance(value, list) else value
+
+
+if __name__ == "__main__":
+    Path(FILE).write_text(text(), encoding="utf-8")

@@ -1,0 +1,68 @@
+"""The config's schema and its keys' help: editors and `make config-help` know what `parse` accepts."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it has no types
+
+from cli.init import CONFIG
+from stacks.config.reference import reference
+from stacks.config.schema import FILE, schema, text
+
+PROJECT = Path(__file__).parents[3]
+STACKS = [*sorted(PROJECT.glob("examples/stacks/*.yaml")), *sorted(PROJECT.glob("Pulumi.dev*.yaml"))]
+SCHEMA = Draft202012Validator(schema())
+
+
+def test_the_schema_file_is_what_make_schema_writes() -> None:
+    assert (PROJECT / FILE).read_text(encoding="utf-8") == text(), "run: make schema"
+
+
+def test_every_stack_of_the_project_names_the_schema_and_fits_it() -> None:
+    assert len(STACKS) > 5
+    written = {path.name: path.read_text(encoding="utf-8") for path in STACKS} | {"init": CONFIG.format(stack="prod")}
+    for name, content in written.items():
+        assert content.startswith("# yaml-language-server: $schema="), name
+        errors = [
+            f"{list(error.absolute_path)}: {error.message}" for error in SCHEMA.iter_errors(yaml.safe_load(content))
+        ]
+        assert not errors, name
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (["tailrack:hed"], {}),
+        (["tailrack:cluster"], "lab"),
+        (["tailrack:head", "compute"], "yes, please"),
+        (["tailrack:users", 0, "uid"], "ada"),
+        (["tailrack:sites", 0, "kind"], "labs"),
+        (["tailrack:sites", 0, "pools", 0, "count"], 0),
+        (["tailrack:kind"], "pool"),
+    ],
+)
+def test_a_mistake_that_an_editor_can_see_does_not_fit_the_schema(path: list[Any], value: Any) -> None:
+    stack = copy.deepcopy(yaml.safe_load((PROJECT / "Pulumi.dev.yaml").read_text(encoding="utf-8")))
+    inside = stack["config"]
+    for part in path[:-1]:
+        inside = inside[part]
+    inside[path[-1]] = value
+    assert not SCHEMA.is_valid(stack)
+
+
+def test_the_help_of_a_key_has_it_and_the_keys_below_with_type_default_and_an_example() -> None:
+    told = reference("storage.mounts")
+    assert told.startswith("tailrack:storage.mounts\n    a list of mounts; default: none\n")
+    assert 'write [{path: /data, source: "10.0.0.5:/export", sites: [rack]}]' in " ".join(told.split())
+    assert "tailrack:storage.mounts[].read_only\n    true or false; default: false" in told
+    assert "storage.path" not in told
+    assert "a size in bytes such as 64K, 4M or 8G; default: 4M" in reference("validation.max_bytes")
+    assert "from 1000 up; default: the uid" in reference("users.gid")
+    assert "a stack of kind pool" in reference("tailrack:elastic.max")
+    with pytest.raises(KeyError, match="did you mean"):
+        reference("storage.mount_point")
