@@ -70,6 +70,7 @@ def test_all_steps_on_the_head_node_are_local_commands_and_those_on_others_go_by
 
 
 def test_no_way_to_the_head_node_is_in_the_state(stack: Recorded) -> None:
+    assert stack.local
     for step in stack.local:
         assert step.inputs.keys().isdisjoint({"connection", "environment", "interpreter"})
         assert "PRIVATE KEY" not in json.dumps(step.inputs)

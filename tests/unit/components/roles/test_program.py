@@ -59,10 +59,10 @@ def main_of(module: ModuleType) -> ast.FunctionDef:
 def test_the_archive_has_every_phase_of_every_role() -> None:
     lists = (value for key, value in vars(composition).items() if key.isupper() and isinstance(value, tuple))
     phases = {name for names in lists for name in names}
-    for folder in (packing._FOLDER / "components" / "roles").iterdir():
-        for path in folder.glob("*.py"):
-            if path.stem in phases:
-                assert f"components/roles/{folder.name}/{path.name}" in modules()
+    paths = (packing._FOLDER / "components" / "roles").glob("*/*.py")
+    files = {f"components/roles/{path.parent.name}/{path.name}" for path in paths if path.stem in phases}
+    assert files
+    assert files - modules().keys() == set()
 
 
 def test_the_archive_is_the_same_bytes_twice() -> None:

@@ -154,8 +154,9 @@ def test_the_controllers_files_are_these_six(shell: Shell, model: Model) -> None
 
 @models
 def test_every_file_names_its_author_first(model: Model) -> None:
-    for text in model.own_files.values():
-        assert "Written by tailrack." in text.splitlines()[0]
+    first_lines = [text.partition("\n")[0] for text in model.own_files.values()]
+    assert first_lines
+    assert [line for line in first_lines if "Written by tailrack." not in line] == []
 
 
 @models
@@ -380,9 +381,9 @@ def header_of_join(host: Host) -> Mapping[str, Value]:
 
 def test_each_node_with_gpus_has_a_line_of_its_own_with_their_type_and_devices(shell: Shell) -> None:
     devices = {"dgx1": "[0-7]", "c1": "0", "c2": "[0-3]"}
-    for one in LARGE.nodes:
-        if one.name not in devices:
-            continue
+    nodes = [one for one in LARGE.nodes if one.name in devices]
+    assert len(nodes) == len(devices)
+    for one in nodes:
         done = shell.step(script_of("slurm", "join"), header_of_join(one))
         assert done.returncode == 0, done.stderr
         (line,) = lines(shell.path("/etc/tailrack/gres.conf").read_text())

@@ -76,6 +76,7 @@ def test_a_version_lacks_the_fix_of_its_branch(product: Product, version: str, l
 
 def test_every_fix_names_its_hole_and_a_bulletin_of_the_vendor() -> None:
     for product in (DRIVER, SLURM, TOOLKIT):
+        assert product.fixes
         for fix in product.fixes:
             assert fix.hole.startswith("CVE-20"), fix
             assert fix.source.startswith(("https://nvidia.custhelp.com/", "https://github.com/SchedMD/slurm/")), fix
