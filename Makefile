@@ -150,7 +150,8 @@ test-lab: setup-dev ## run tests on real daemons in containers
 test-faults: setup-dev ## run all faults: kills, a partition, restarts, the secret scan, new random inputs; two hours
 	@export FAULTS_SEED=$${FAULTS_SEED:-$$(od -An -N4 -tx1 /dev/urandom | tr -d ' ')}; echo "FAULTS_SEED=$$FAULTS_SEED"; \
 	$(PYTHON) -m pytest -n 2 --hypothesis-seed=$$((16#$$FAULTS_SEED)) $(RANDOM_TESTS) && \
-	$(PYTHON) -m lab image >/dev/null && $(PYTHON) -m pytest -m "proof or story" -s --timeout 3600 tests/lab
+	$(PYTHON) -m lab image >/dev/null && { $(PYTHON) -m pytest -m "proof or story" -s --timeout 3600 tests/lab; lab=$$?; \
+	$(PYTHON) -m pytest -s --timeout 3600 tests/faults && exit $$lab; }
 
 test: lint ## run the quick checks: twelve minutes on two cores
 	@$(PYTHON) -m cli engine

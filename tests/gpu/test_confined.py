@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.faults.test_clustermax import audit_of
 from tests.gpu.cluster import GpuCluster
 from tests.gpu.machines import CGROUP, KEY, PLACE
 from tests.lab.cluster import as_user, eventually
-from tests.lab.test_clustermax import audit_of
 from tests.lab.test_slurm import TAKE_A_GIB
 
 # The cores that a process may use, and the least limit of the cgroups that it is in, of bytes of memory.

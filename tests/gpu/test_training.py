@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from components.validation.training_figures import read_training
+from tests.faults.test_training import TRAINING, final_loss
 from tests.gpu.cluster import GpuCluster
 from tests.gpu.machines import FABRIC, PLACE, PYTORCH
 from tests.lab.cluster import eventually
 from tests.lab.test_jobs import JOBS
-from tests.lab.test_training import TRAINING, final_loss
 
 pytestmark = pytest.mark.usefixtures("real")
 

@@ -1,4 +1,4 @@
-"""Tests for Grafana's dashboards; that each panel has data, tests/lab/test_monitoring.py sees."""
+"""Tests for Grafana's dashboards; that each panel has data, tests/faults/test_monitoring.py sees."""
 
 from __future__ import annotations
 

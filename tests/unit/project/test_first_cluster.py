@@ -1,6 +1,6 @@
 """docs/first-cluster.md: what can be known of its commands without a cluster.
 
-tests/lab/test_first_cluster.py runs those of its user.
+tests/faults/test_first_cluster.py runs those of its user.
 """
 
 from __future__ import annotations

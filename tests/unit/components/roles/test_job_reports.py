@@ -37,7 +37,7 @@ from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.slurm import SlurmError
 from stacks.config import ConfigError, parse
 from stacks.config.model import StackConfig
-from tests.lab.mail_server import MailServer
+from tests.faults.mail_server import MailServer
 from tests.unit.configs import LAB
 from tests.unit.shell import Shell
 

@@ -1,0 +1,77 @@
+"""From the last release to this checkout, under a running job: machines of one's own, first as the release makes them.
+
+Needs the release's tag; a clone without it, such as a shallow one, skips this and says so. UPGRADE_FROM in the
+environment names another commit to come from.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli.pulumi.workspace import PROJECT
+from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
+
+TAG = os.environ.get("UPGRADE_FROM", "v0.1.0")
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout of the last release, with this one's Python environment."""
+    there = ["git", "-C", str(PROJECT), "rev-parse", "--verify", "--quiet", f"{TAG}^{{commit}}"]
+    found = subprocess.run(there, capture_output=True, text=True)
+    if found.returncode:
+        pytest.skip(f"THE UPGRADE IS NOT TESTED: this clone has no tag {TAG}; git fetch --tags --unshallow")
+    folder = tmp_path_factory.mktemp("release") / "tailrack"
+    subprocess.run(["git", "clone", "-q", "--shared", "--no-checkout", str(PROJECT), str(folder)], check=True)
+    subprocess.run(["git", "-C", str(folder), "checkout", "-q", "--detach", found.stdout.strip()], check=True)
+    (folder / ".venv").symlink_to(PROJECT / ".venv")
+    return folder
+
+
+def test_a_stack_of_the_last_release_goes_to_this_one_and_its_job_goes_on(
+    release: Path, make_cluster: Callable[[str], ClusterUnderTest]
+) -> None:
+    lab = make_cluster("v1")
+    hosts = [own_machine(lab.lab, name, bare=True) for name in ("head", "n1")]
+    lab.config["tailrack:head"] = {"name": "head", "site": "rack"}
+    lab.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "fabric": "tailnet", "hosts": hosts}]
+    lab.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+    lab.config["tailrack:validation"]["floors_gb_per_s"] = {}
+    words = [sys.executable, *lab.driver("up")[1:]]
+    done = subprocess.run(words, cwd=release, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert lab.attempt("head", "test -e /usr/local/sbin/tailrack-expire").returncode == 0
+    job = lab.run_as("ada", "head", "sbatch --parsable --output=/dev/null -w n1 --wrap 'tail -f /dev/null'").strip()
+
+    def shown() -> dict[str, str]:
+        words = lab.run("head", f"scontrol show job -o {job}").split()
+        return dict(word.split("=", 1) for word in words if "=" in word)
+
+    eventually(lambda: shown()["JobState"] == "RUNNING", 60, "the job runs")
+    before = shown()
+    machine = lab.run("n1", "cat /etc/munge/munge.key; tailscale ip -4; cat /etc/ssh/ssh_host_ed25519_key.pub")
+    lab.up_ok()
+    replaced = {event.name for event in lab.events if event.operation in ("replace", "delete", "create-replacement")}
+    assert {name for name in replaced if not name.startswith("validate-")} == set()
+    made = {event.name for event in lab.events if event.kind == "done" and event.operation == "create"}
+    assert {name for name in made if not name.startswith("validate-") and not name.endswith("-scripts")} <= {
+        "n1-services"
+    }
+    ran = [event.name for event in lab.events if event.kind == "done" and event.operation == "update"]
+    assert len(ran) == len(set(ran)), "no step runs twice"
+    now = shown()
+    for key in ("JobState", "StartTime", "Restarts", "BatchHost"):
+        assert now[key] == before[key], key
+    assert lab.run("n1", "cat /etc/munge/munge.key; tailscale ip -4; cat /etc/ssh/ssh_host_ed25519_key.pub") == machine
+    assert lab.deployment().outputs()["release"] != "0.1.0"
+    lab.up_ok()
+    assert lab.touched() == set()
+    lab.run("head", f"scancel {job}")
+    eventually(lambda: lab.run("head", "squeue -h") == "", 60, "the job has ended")
+    assert lab.run_as("ada", "head", "srun -w n1 hostname").strip() == "n1"
