@@ -52,7 +52,6 @@ def answers(cluster: ClusterUnderTest) -> bool:
     return succeeds(cluster, "timeout 10 scontrol ping | grep 'is UP'")
 
 
-@pytest.mark.proof
 def test_the_reserved_room_lets_slurmctld_save_ended_jobs_on_a_full_disk(cluster: ClusterUnderTest) -> None:
     job = running_job(cluster, 30)
     cluster.run("head", FILL)
@@ -69,7 +68,6 @@ def test_the_reserved_room_lets_slurmctld_save_ended_jobs_on_a_full_disk(cluster
     cluster.run("head", f"rm {FOLDER}/filler")
 
 
-@pytest.mark.proof
 def test_slurmctld_does_not_start_from_a_state_that_lacks_its_last_changes(cluster: ClusterUnderTest) -> None:
     eventually(lambda: succeeds(cluster, f"test -e {STATE}/tailrack-room"), 60, "room is reserved again")
     running_job(cluster, 600)

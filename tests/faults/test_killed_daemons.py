@@ -53,7 +53,6 @@ def units(node: str) -> tuple[str, ...]:
     return (*PACKAGES, *(OF_THE_HEAD if node == "head" else ()))
 
 
-@pytest.mark.proof
 def test_a_daemon_that_is_killed_twelve_times_is_back(cluster: ClusterUnderTest) -> None:
     nodes = ("head", "a1")
     with ThreadPoolExecutor(len(nodes)) as pool:
