@@ -44,7 +44,7 @@ def place_files(tree: str, *, adopt: bool) -> None:
 def _place_slurm_state(source: str) -> None:
     """Restore slurmctld's state. It belongs to root until Slurm's account exists (slurm/folder.py)."""
     fresh = f"{CONTROLLER_STATE}.restored"
-    # An earlier version saved links and other special files too.
+    # A backup may be forged. The tree is in a folder of root's.
     run("find", files.on_disk(source), "!", "-type", "f", "!", "-type", "d", "-delete")
     take_slurm_folder()
     files.remove_folder(fresh)

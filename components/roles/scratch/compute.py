@@ -11,6 +11,8 @@ from components.node.step.step import Step
 from components.roles.scratch.caches import remove_caches
 from components.roles.scratch.paths import CACHES, CLEAN, LIMITS, MADE, SCRATCH, TIMER, UNITS
 from components.roles.scratch.sweep import is_there, sweep
+from components.roles.slurm.paths import BASE
+from components.roles.tailrack_command.command import COMMAND
 
 # Subfolders of the config's folder, which may contain other files.
 _JOBS_FOLDER, _CACHES_FOLDER = "tailrack-jobs", "tailrack-caches"
@@ -34,6 +36,10 @@ class ScratchValues:
 
 def compute(step: Step, values: ScratchValues) -> None:
     """Make the folders, list them for the scripts around jobs, and empty folders whose jobs have ended."""
+    # An earlier release put these on nodes. The head node's role tailrack_command has the second one too.
+    files.remove("/usr/local/lib/tailrack/scratch-sync")
+    if not files.is_folder(BASE):
+        files.remove(COMMAND)
     folder = f"{values.scratch_folder}/{_JOBS_FOLDER}" if values.scratch_folder else ""
     caches = f"{values.scratch_folder}/{_CACHES_FOLDER}" if folder and values.scratch_cache_days else ""
     if folder:

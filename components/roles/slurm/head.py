@@ -21,7 +21,7 @@ from components.roles.slurm.foreign_files import set_foreign_slurm_aside
 from components.roles.slurm.jobs import clear_jobs
 from components.roles.slurm.node_files import NodeFiles, node_folder, write_node
 from components.roles.slurm.offer import offer
-from components.roles.slurm.paths import BASE, POOLS
+from components.roles.slurm.paths import BASE, JOB_LIMIT, POOLS
 
 _OFFERED = f"{STATE_DIR}/slurm/offered"
 _UNITS = ("slurmctld.service", "tailrack-slurmctld-watchdog.service", "tailrack-slurm-room.service")
@@ -84,6 +84,7 @@ def head(step: Step, values: HeadValues) -> None:
     give("slurm", 0o755, "/var/log/slurm")
     files.remove_folder(_OFFERED)
     files.write_all([File(f"{_OFFERED}/{name}", text) for name, text in values.cluster_files.items()])
+    files.write(JOB_LIMIT, str(values.slurm_job_limit_seconds))
     if values.head_computes:
         write_node(values)
     else:

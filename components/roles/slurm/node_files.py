@@ -28,7 +28,6 @@ class NodeFiles:
     node_memory: str
     node_gpu_cpus: str
     node_slurm_conf: str
-    node_gres_conf: str
     node_job_submit_lua: str
     node_profile: str
     pool_owner: str
@@ -41,14 +40,9 @@ def write_node(node: NodeFiles) -> None:
     texts = {"profile": node.node_profile}
     # The pool of a placeholder has the rest, so that a machine that comes or goes changes no file of slurmctld's.
     texts |= {"site": node.node_site} if is_placeholder(node.node_name) else _texts(node)
-    texts |= {
-        "owner": node.pool_owner,
-        "forget_after": str(node.pool_forget_after_minutes),
-        "gres": node.node_gres_conf,
-    }
+    texts |= {"owner": node.pool_owner, "forget_after": str(node.pool_forget_after_minutes)}
     folder = node_folder(node.node_name)
     files.write_all([File(f"{folder}/{name}", text) for name, text in texts.items()])
-    files.remove(f"{folder}/gres.conf")
 
 
 def _texts(node: NodeFiles) -> dict[str, str]:

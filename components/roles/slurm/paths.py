@@ -12,6 +12,8 @@ from components.node.step.step import STATE_DIR
 CONF = "/etc/slurm"
 # The cluster's files that slurmctld last accepted.
 BASE = f"{STATE_DIR}/slurm/base"
+# The seconds that jobs may continue on a node that leaves. A removal in the same run has the limit of the run before.
+JOB_LIMIT = f"{STATE_DIR}/slurm/job_limit"
 # Parts of nodes: <node>/<file> contains lines for the file, <node>/site its switch, <node>/memory the memory per CPU
 # of its jobs for each of its NodeSets, <node>/gpu_cpus the CPUs per GPU, <node>/owner its pool (empty for the
 # cluster's stack).

@@ -17,7 +17,7 @@ from components.roles.slurm.jobs import clear_jobs
 from components.roles.slurm.node_files import NodeFiles, node_folder, write_node
 from components.roles.slurm.node_state import LEAVES
 from components.roles.slurm.offer import offer
-from components.roles.slurm.paths import BASE
+from components.roles.slurm.paths import BASE, JOB_LIMIT
 from components.roles.slurm_release.wait_for_packages import unreserve_node
 
 # Flags of a placeholder that has no machine, or loses it.
@@ -76,7 +76,8 @@ def release(step: Step, values: LeavingNode) -> None:
 
 
 def _drain(values: LeavingNode) -> None:
-    node, limit = values.node_name, values.slurm_job_limit_seconds
+    node = values.node_name
+    limit = min(values.slurm_job_limit_seconds, int(files.read(JOB_LIMIT) or values.slurm_job_limit_seconds))
     if re.search(r"State=[A-Z+]*(DOWN|NOT_RESPONDING)|State=.*\*", attempt("scontrol", "show", "node", node).output):
         note(f"not waiting for jobs on {node}, because it does not answer")
         limit = 0

@@ -369,8 +369,8 @@ def test_gpus_of_the_config_reach_gate_gres_features_and_partitions(build: Build
     gate, node, member = stack.header("dgx1-check"), stack.header("dgx1-node"), stack.header("dgx1-register")
     assert (gate["NODE_GPU_KIND"], gate["NODE_GPU_COUNT"]) == ("h200", "8")
     assert (node["NODE_FEATURES"], node["NODE_GRES"]) == ("site-rack,gpu-h200,nvlink", "gpu:h200:8")
-    assert member["NODE_GRES_CONF"] == "NodeName=dgx1 Name=gpu Type=h200 File=/dev/nvidia[0-7]"
-    assert stack.header("box1-register")["NODE_GRES_CONF"] == "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia0"
+    assert stack.header("dgx1-join")["NODE_GRES_CONF"] == "NodeName=dgx1 Name=gpu Type=h200 File=/dev/nvidia[0-7]"
+    assert stack.header("box1-join")["NODE_GRES_CONF"] == "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia0"
     assert "\nPartitionName=h200 Nodes=gpu-h200 " in member["NODE_SLURM_CONF"]
     assert stack.outputs["cluster"]["partitions"] == ["all", "rack", "h200", "rtx4090"]
 
@@ -385,7 +385,7 @@ def test_gpus_that_the_config_does_not_name_are_those_of_the_machine(build: Buil
     assert (gate["NODE_GPU_KIND"], gate["NODE_GPU_COUNT"]) == ("", "0")
     assert (node["NODE_FEATURES"], node["NODE_GRES"]) == ("site-rack,gpu-found,gpu-h200,nvlink", "gpu:h200:2")
     assert node["NODE_GPU_COUNT"] == "2"
-    assert member["NODE_GRES_CONF"] == "NodeName=dgx1 Name=gpu Type=h200 File=/dev/nvidia[1,3]"
+    assert stack.header("dgx1-join")["NODE_GRES_CONF"] == "NodeName=dgx1 Name=gpu Type=h200 File=/dev/nvidia[1,3]"
     assert "\nPartitionName=gpu Nodes=gpu-found " in member["NODE_SLURM_CONF"]
     assert "PartitionName=h200" not in member["NODE_SLURM_CONF"]
     assert member["NODE_MEMORY"].splitlines()[-1].startswith("gpu-found ")
@@ -399,7 +399,7 @@ def test_gpus_that_the_config_does_not_name_are_those_of_the_machine(build: Buil
 
 def test_a_node_with_only_the_second_device_file_registers_it(build: Build, hosts_config: RawConfig) -> None:
     stack = build(hosts_config, answers={"box1-check": {"gpu_devices": [1]}})
-    assert stack.header("box1-register")["NODE_GRES_CONF"] == "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia1"
+    assert stack.header("box1-join")["NODE_GRES_CONF"] == "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia1"
     assert stack.header("box1-register")["NODE_PROBLEM"] == ""
 
 

@@ -68,7 +68,7 @@ def member(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Member:
             "HOST_NAME": "head", "STEP_LOCK": "", "NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.7",
             "NODE_SSHD_PORT": 22, "NODE_HOST_KEY": "ssh-ed25519 AAAA", "NODE_SITE": "rack", "NODE_PROBLEM": "",
             "NODE_PRICE": "2.05 USD", "NODE_FIREWALL": "",
-            "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack", "NODE_GRES_CONF": "",
+            "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack",
             "NODE_PROFILE": "processes",
             "NODE_MEMORY": "ALL 1024", "NODE_GPU_CPUS": "",
             "NODE_JOB_SUBMIT_LUA": 'member("b1", "rack", "", 0)', "NODE_ADOPT": False,
@@ -253,12 +253,15 @@ def test_jobs_that_end_in_time_are_not_requeued(member: Member, shell: Shell, sl
     assert sum(call.startswith("squeue") for call in shell.calls) == 4
 
 
+@pytest.mark.parametrize("limit", [0, 100000])
 def test_jobs_that_go_on_past_the_limit_are_requeued_before_the_member_goes(
-    member: Member, shell: Shell, slurm: Callable[..., None]
+    member: Member, shell: Shell, slurm: Callable[..., None], limit: int
 ) -> None:
+    # The head node's step has run with a lower limit than the removal's.
+    shell.write("/var/lib/tailrack/slurm/job_limit", "0\n")
     slurm("ALLOCATED", looks=None)
     shell.stub("ssh")
-    assert member("down", SLURM_JOB_LIMIT_SECONDS=0).returncode == 0
+    assert member("down", SLURM_JOB_LIMIT_SECONDS=limit).returncode == 0
     calls = of_interest(shell)
     assert calls.index("scontrol requeue 41") < calls.index("ssh") < calls.index("scontrol delete nodename=b1")
 

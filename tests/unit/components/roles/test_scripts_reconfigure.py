@@ -86,7 +86,7 @@ def register_node(shell: Shell, node: str) -> subprocess.CompletedProcess[str]:
     values: Mapping[str, Value] = {
         "NODE_NAME": node, "NODE_SITE": "rack", "NODE_MEMORY": "site-rack 1920", "NODE_GPU_CPUS": "",
         "NODE_SLURM_CONF": "NodeSet=gpu-h200 Feature=gpu-h200\nPartitionName=h200 Nodes=gpu-h200",
-        "NODE_GRES_CONF": f"NodeName={node} Name=gpu Type=h200 File=/dev/nvidia[0-7]", "NODE_JOB_SUBMIT_LUA": "",
+        "NODE_JOB_SUBMIT_LUA": "",
         "NODE_PROFILE": "processes",
         "NODE_ADDRESS": "100.64.0.2", "POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0, "SLURM_JOB_LIMIT_SECONDS": 1,
     }  # fmt: skip
