@@ -50,7 +50,7 @@ def attempt_bounded(
     if process.stdin and isinstance(stdin, str):
         with suppress(BrokenPipeError), process.stdin as stream:
             stream.write(stdin.encode())
-    output, errors, in_time = b"", b"", False
+    output, errors, in_time = bytearray(), b"", False
     try:
         end = time.monotonic() + limit
         with selectors.DefaultSelector() as selector:

@@ -49,7 +49,7 @@ def main(_: Sequence[str]) -> int:
     stalls = ask_each(names, ANSWER, read_stalls) if names else {}
     addresses = {(files.read(f"{MEMBERS}/{name}/address") or "").strip(): name for name in names}
     reported = {*files.lines(REPORTED)}
-    marks = reported & {_mark(job) for job in held}
+    marks, due = reported & {_mark(job) for job in held}, list[tuple[Job, Hang]]()
     for job in held:
         here = {name: stalls.get(name, {}).get(str(job.number)) for name in _names(job)}
         hang = judge(here, int(minutes), addresses)
@@ -57,10 +57,13 @@ def main(_: Sequence[str]) -> int:
         hang = hang if hang and hang.since > job.start - CLOCK_SECONDS else None
         note(job, hang)
         if hang and _mark(job) not in reported:
-            report(job, hang)
             marks.add(_mark(job))
+            due.append((job, hang))
+    # First the marks: on a full disk, a report would be repeated every minute.
     if marks != reported:
         files.write(REPORTED, "\n".join(sorted(marks)), 0o600)
+    for job, hang in due:
+        report(job, hang)
     return 0
 
 

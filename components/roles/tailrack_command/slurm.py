@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import pwd
-import subprocess
 import time
 from dataclasses import dataclass
 
+from components.node import run
+from components.node.bounded import attempt_bounded
 from components.roles.tailrack_command.job import Job, read_jobs
 from components.validation.slurm_nodes import Node, read_nodes
 
 LIMIT_SECONDS = 30
+# An answer of 25,000 jobs. Read as JSON, it takes several times as much memory.
+MOST_BYTES = 256 << 20
 
 
 class SlurmError(Exception):
@@ -213,22 +216,23 @@ def has_containers() -> bool:
 
 
 def _run(*arguments: str, stdin: str = "", **environment: str) -> str:
-    try:
-        done = subprocess.run(
-            arguments,
-            env={**os.environ, **environment},
-            input=stdin,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=LIMIT_SECONDS,
-            check=False,
+    done = attempt_bounded(
+        *arguments,
+        stdin=stdin,
+        environment={"PATH": os.environ.get("PATH", run.PATH), **environment},
+        limit=LIMIT_SECONDS,
+        most=MOST_BYTES + 1,
+        merged=False,
+    )
+    if done.status == 127:
+        raise SlurmError(f"{arguments[0]} is not installed here; run this command on the head node")
+    if done.status == 124:
+        raise SlurmError(f"slurmctld has not answered for {LIMIT_SECONDS} s; see 'journalctl -u slurmctld'")
+    if len(done.output) > MOST_BYTES:
+        raise SlurmError(
+            f"{' '.join(arguments[:3])}: more than {MOST_BYTES >> 20} MiB; 'squeue -r | wc -l' counts the jobs"
         )
-    except FileNotFoundError:
-        raise SlurmError(f"{arguments[0]} is not installed here; run this command on the head node") from None
-    except subprocess.TimeoutExpired:
-        raise SlurmError(f"slurmctld has not answered for {LIMIT_SECONDS} s; see 'journalctl -u slurmctld'") from None
-    if done.returncode != 0:
-        message = " ".join((done.stderr or done.stdout).split())
-        raise SlurmError(f"{' '.join(arguments[:3])}: {message or f'exit status {done.returncode}'}")
-    return done.stdout
+    if not done.ok:
+        message = " ".join((done.errors or done.output).split())
+        raise SlurmError(f"{' '.join(arguments[:3])}: {message or f'exit status {done.status}'}")
+    return done.output

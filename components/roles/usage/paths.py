@@ -9,6 +9,8 @@ from components.roles.ssh_trust.answers import ANSWERS
 JOBS = f"{PRIVATE}/gpu-jobs"
 # One file per job: the samples so far, in JSON.
 SAMPLES = f"{PRIVATE}/gpu-use"
+# The GPUs without a figure of their power, once the log names them.
+POWERLESS = f"{PRIVATE}/gpus-without-power"
 SAMPLER = "/usr/local/lib/tailrack/gpu-use"
 ANSWER = f"{ANSWERS}/gpu-use"
 SAMPLE_UNITS = ("tailrack-gpu-use.service", "tailrack-gpu-use.timer")

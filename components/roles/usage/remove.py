@@ -5,6 +5,7 @@ from __future__ import annotations
 from components.node import files, systemd
 from components.roles.usage.paths import (
     ANSWER,
+    POWERLESS,
     RECORD_UNITS,
     RECORDED,
     RECORDER,
@@ -19,7 +20,7 @@ from components.roles.usage.paths import (
 def remove_sampler() -> None:
     """Remove the sampler and its samples."""
     systemd.retire(*reversed(SAMPLE_UNITS))
-    for path in (SAMPLER, ANSWER):
+    for path in (SAMPLER, ANSWER, POWERLESS):
         files.remove(path)
     files.remove_folder(SAMPLES)
 

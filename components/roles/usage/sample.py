@@ -18,7 +18,7 @@ from components.node.accounts import as_user
 from components.node.locks import Lock
 from components.roles.gpu.nvidia_smi import NOBODY
 from components.roles.job_hangs import watch
-from components.roles.usage.paths import JOBS, SAMPLES
+from components.roles.usage.paths import JOBS, POWERLESS, SAMPLES
 from components.roles.usage.samples import QUERY, QUERY_WITH_POWER, GpuSamples, JobSamples, Reading, places, read_gpus
 from components.validation.preflight.gres import GRES, device_numbers_in
 from components.validation.preflight.smi import bus_address
@@ -56,6 +56,8 @@ def sample() -> int:
         sys.stderr.write(f"nvidia-smi ended with status {ended.status}\n")
     # Without readings the jobs' GPUs are still counted: they are held.
     readings = {_device(reading): reading for reading in read_gpus(ended.output if ended.ok else "")}
+    if minutes:
+        _log_powerless(readings)
     devices = device_numbers_in(files.read(f"/{GRES}") or "")
     files.make_folder(SAMPLES, 0o700)
     end = time.monotonic() + watch.ASKING_SECONDS
@@ -87,6 +89,14 @@ def _add(job: str, held: Sequence[int], readings: Mapping[int, Reading]) -> None
     gpus = read(job).plus(held, readings).gpus
     rows = {device: astuple(gpu) for device, gpu in gpus.items()}
     files.write(f"{SAMPLES}/{job}", json.dumps(rows), 0o600)
+
+
+def _log_powerless(readings: Mapping[int, Reading]) -> None:
+    """Name the GPUs without a figure of their power, once: no job that waits there is found."""
+    names = ", ".join(f"nvidia{device}" for device, reading in sorted(readings.items()) if not reading.limit)
+    if names and (files.read(POWERLESS) or "").strip() != names:
+        files.write(POWERLESS, names, 0o600)
+        sys.stderr.write(f"{names}: no figure of power, so tailrack:job_hangs reports no job that waits there\n")
 
 
 def _device(reading: Reading) -> int:

@@ -47,7 +47,7 @@ def apply_limits(limits: Limits, running: Iterable[tuple[Job, Summary]], present
     """
     told = {*files.lines(TOLD)}
     known = {_mark(job) for job in present if job.runs}
-    marks = told & known
+    marks, due = told & known, list[tuple[Job, str]]()
     for job, held in running:
         if job.suspended or job.qos in limits.exempt or not held.unused or held.minutes < limits.tell:
             marks.discard(_mark(job))
@@ -58,10 +58,13 @@ def apply_limits(limits: Limits, running: Iterable[tuple[Job, Summary]], present
             sys.stderr.write(f"ended job {job.title} of uid {job.user_number}: unused GPUs for {held.minutes} min\n")
         elif _mark(job) not in told:
             later = f" After {limits.end} min without a used GPU it ends." if limits.end else ""
-            _notify(job, f"{idle_for(held)} {CANCEL}{later}")
+            due.append((job, f"{idle_for(held)} {CANCEL}{later}"))
             marks.add(_mark(job))
+    # First the marks: on a full disk, a message would be repeated every five minutes.
     if marks != told:
         files.write(TOLD, "\n".join(sorted(marks)), 0o600)
+    for job, message in due:
+        _notify(job, message)
 
 
 def _ends(limits: Limits, held: Summary) -> bool:

@@ -175,6 +175,12 @@ def test_anything_else_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatc
         slurm.nodes()
 
 
+def test_an_answer_of_any_size_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm, "MOST_BYTES", 1 << 20)
+    with pytest.raises(SlurmError, match="head -c 9000000: more than 1 MiB"):
+        slurm._run("head", "-c", "9000000", "/dev/zero")
+
+
 def test_the_table_has_a_line_a_node_and_reason_and_next_command_of_those_that_are_out() -> None:
     found = [node("IDLE", "DRAIN", reason="disk\x1b[2J", by="ada", since=NOW - 7200), Node("b22", frozenset({"IDLE"}))]
     shown = nodes.as_text(found, {each.name: why_out(each) for each in found}, NOW).splitlines()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from components.node.step.step import Step
+from components.roles.job_hangs.paths import MINUTES
 from components.roles.monitoring.job_gpu_figures import MOST_JOBS, job_gpu_figures
 from components.roles.monitoring.slurm_figures import slurm_figures
 from components.roles.sll.snapshot import gpu_figures
@@ -127,6 +130,15 @@ def test_an_ended_job_keeps_its_samples_for_an_hour_and_gets_no_more(shell: Shel
 def test_without_a_job_nvidia_smi_does_not_run(shell: Shell) -> None:
     assert sampled(shell) == {}
     assert shell.calls == []
+
+
+def test_a_gpu_without_a_figure_of_power_is_named_once_where_jobs_that_hang_are_searched(shell: Shell) -> None:
+    shell.write("/etc/tailrack/gres.conf", GRES)
+    shell.write(f"{JOBS}/7", "0\n")
+    shell.write(MINUTES, "6\n")
+    shell.stub("runuser", "echo '0, 00000000:10:00.0, 0, 4, [N/A], [N/A]'")
+    errors = [shell.command("gpu-use").stderr for _ in range(2)]
+    assert ["nvidia0: no figure of power" in error for error in errors] == [True, False]
 
 
 def test_a_driver_that_fails_and_a_file_that_was_cut_off_end_nothing(shell: Shell) -> None:
@@ -510,6 +522,16 @@ def test_a_job_gets_one_warning_per_period_of_unused_gpus(shell: Shell) -> None:
     assert len(applied(shell, UNUSED)) == 1
     # A later run of the job.
     assert len(applied(shell, UNUSED, given=job(start=NOW - 60))) == 1
+
+
+def test_a_full_disk_repeats_no_warning(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
+    monkeypatch.setattr("components.roles.usage.unused.files.write", full)
+    shell.stub("scontrol")
+    for _ in range(2):
+        with shell.here(), pytest.raises(OSError, match="No space"):
+            apply_limits(LIMITS, [(job(), UNUSED)], [job()])
+    assert shell.calls == []
 
 
 def test_a_job_ends_only_after_a_warning_with_all_gpus_unused(shell: Shell) -> None:

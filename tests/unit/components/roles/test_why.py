@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from components.node.run import Ended
 from components.roles.sll.snapshot import gpus_of
 from components.roles.tailrack_command import slurm, why
 from components.roles.tailrack_command.job import Job, read_jobs
@@ -282,13 +282,13 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
     """Slurm's commands, played: what each prints, by its name; one that is not given fails."""
 
     def answers(**said: str) -> None:
-        def run(words: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        def run(*words: str, **_: Any) -> Ended:
             name = "nodes" if [*words[:3]] == ["scontrol", "show", "nodes"] else words[0]
             name = "names" if words[-1] == "JobName" else name
             failed = f"{name}: error: Invalid job id specified"
-            return subprocess.CompletedProcess(words, name not in said, said.get(name, ""), failed)
+            return Ended(name not in said, said.get(name, ""), failed)
 
-        monkeypatch.setattr(subprocess, "run", run)
+        monkeypatch.setattr(slurm, "attempt_bounded", run)
 
     return answers
 
@@ -365,10 +365,8 @@ def test_why_describes_the_phase_of_a_running_job() -> None:
 
 
 def test_slurm_that_does_not_answer_is_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(words: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(words, 1, "", "slurm_load_jobs error: Unable to contact slurm controller\n")
-
-    monkeypatch.setattr(subprocess, "run", run)
+    ended = Ended(1, "", "slurm_load_jobs error: Unable to contact slurm controller\n")
+    monkeypatch.setattr(slurm, "attempt_bounded", lambda *_, **__: ended)
     with pytest.raises(SlurmError, match="Unable to contact slurm controller"):
         slurm.jobs("12")
 
