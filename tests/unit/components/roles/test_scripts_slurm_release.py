@@ -127,13 +127,16 @@ def node(shell: Shell, **more: Value) -> CompletedProcess[str]:
 # --- who has what from whom
 
 
-def test_a_node_installs_the_packages_that_a_similar_head_node_built(machine: Shell) -> None:
+def test_a_node_installs_once_the_packages_that_a_similar_head_node_built(machine: Shell) -> None:
     published(machine, SHARE)
     apt(machine)
     done = node(machine)
     assert done.returncode == 0, done.stderr
     assert "BUILDING" not in done.stdout
     assert " slurm-smd-slurmd\n" in machine.path("installed").read_text()
+    before = len(machine.calls)
+    assert node(machine).returncode == 0
+    assert not [call for call in machine.calls[before:] if call.startswith(("apt-get", "apt-mark", "systemctl"))]
 
 
 @pytest.mark.parametrize("spoilt", ["owner", "package", "sum"])
@@ -349,16 +352,7 @@ def test_the_step_never_removes_packages_outside_slurm(machine: Shell) -> None:
     assert not machine.path("etc/apt/preferences.d/tailrack-slurm").exists()
 
 
-def test_a_second_run_changes_nothing(machine: Shell) -> None:
-    published(machine, SHARE)
-    apt(machine)
-    assert node(machine).returncode == 0
-    before = len(machine.calls)
-    assert node(machine).returncode == 0
-    assert not [call for call in machine.calls[before:] if call.startswith(("apt-get", "apt-mark", "systemctl"))]
-
-
-def test_daemons_run_again_after_a_failed_transaction(machine: Shell) -> None:
+def test_a_failed_transaction_restarts_daemons_and_ends_the_turn(machine: Shell) -> None:
     published(machine, SHARE)
     machine.write("installed", DEBIANS)
     apt(machine, removes="slurmd slurm-client libslurm42t64", status=100)
@@ -366,10 +360,9 @@ def test_daemons_run_again_after_a_failed_transaction(machine: Shell) -> None:
     done = node(machine)
     assert done.returncode == 1
     assert "apt could not install Slurm 24.11.5 (E: broken)" in done.stdout
-    assert [call for call in machine.calls if call.startswith("systemctl s")] == [
-        "systemctl stop slurmd",
-        "systemctl start slurmd",
-    ]
+    assert turns(machine) == ["scontrol create", "systemctl stop", "install", "systemctl start", "scontrol delete"]
+    daemons = [call for call in machine.calls if call.startswith("systemctl s")]
+    assert daemons == ["systemctl stop slurmd", "systemctl start slurmd"]
 
 
 # A slurmd and a controller; what lies in `turns` are reservations that others have.
@@ -528,14 +521,6 @@ def test_daemons_stop_before_the_state_is_saved_and_restart_after_a_failure(mach
     calls = [call for call in machine.calls if call.startswith("systemctl s")]
     assert calls == ["systemctl stop slurmd", "systemctl stop slurmctld", "systemctl start slurmctld slurmd"]
     assert machine.path("installed").read_text() == ""
-
-
-def test_a_turn_ends_with_the_step_that_fails(machine: Shell) -> None:
-    published(machine, SHARE)
-    running_slurmd(machine)
-    apt(machine, status=100)
-    assert node(machine).returncode == 1
-    assert turns(machine) == ["scontrol create", "systemctl stop", "install", "systemctl start", "scontrol delete"]
 
 
 def test_the_step_saves_slurmctld_state_before_it_installs_another_release(machine: Shell) -> None:
