@@ -22,32 +22,30 @@ _CHUNK = 65536
 def attempt_bounded(
     *arguments: str,
     limit: float,
-    stdin: str | int = "",
+    stdin: str = "",
     environment: Mapping[str, str] | None = None,
     most: int = 0,
     merged: bool = True,
-    into: int | None = None,
 ) -> Ended:
     """Run a program, and return how it ended, with the beginning of its output and the end of its errors.
 
-    stdin    a short text, or the descriptor of a pipe
+    stdin    a short text
     limit    seconds; then it and its children are ended, and the status is 124
     most     the number of bytes of its output that are returned
     merged   its output counts as errors too
-    into     the descriptor of a pipe that gets its output
     """
     try:
         process = subprocess.Popen(
             arguments,
-            stdin=stdin if isinstance(stdin, int) else subprocess.PIPE if stdin else subprocess.DEVNULL,
-            stdout=subprocess.PIPE if into is None else into,
-            stderr=subprocess.STDOUT if merged and into is None else subprocess.PIPE,
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if merged else subprocess.PIPE,
             env={**os.environ, "PATH": running.PATH, **(environment or {})},
             start_new_session=True,
         )
     except OSError as error:
         return Ended(127, "", f"{arguments[0]}: {error.strerror}")
-    if process.stdin and isinstance(stdin, str):
+    if process.stdin:
         with suppress(BrokenPipeError), process.stdin as stream:
             stream.write(stdin.encode())
     output, errors, in_time = bytearray(), b"", False

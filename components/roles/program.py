@@ -19,7 +19,7 @@ COMMANDS = {
     "ask": "components.roles.ssh_trust.ask",
     "ask-ras": "components.roles.job_hangs.ras",
     "authority": "components.roles.ssh_trust.authorities",
-    "backup-homes": "components.roles.backup.homes",
+    "backup": "components.roles.backup.program",
     "certificate": "components.roles.ssh_trust.certificate",
     "data-files": "components.roles.datasets.data_files",
     "data-head": "components.roles.datasets.services",

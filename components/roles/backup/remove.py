@@ -7,26 +7,25 @@ from components.node.step.step import STATE_DIR
 
 FOLDER = "/etc/tailrack/backup"
 SERVICE, TIMER = "tailrack-backup.service", "tailrack-backup.timer"
-# The program that saves the users' homes, its unit, its settings and its record.
-HOMES_PROGRAM, HOMES_SERVICE = "/usr/local/lib/tailrack/backup-homes", "tailrack-backup-homes.service"
+PROGRAM = "/usr/local/sbin/tailrack-backup"
+# The unit that saves the users' homes, its settings and its record.
+HOMES_SERVICE = "tailrack-backup-homes.service"
 HOMES_SETTINGS, HOMES_RECORD = f"{FOLDER}/homes.json", f"{STATE_DIR}/backup-homes-state"
-# The digest of the list of files in each home at its last backup.
-HOMES_LISTS = f"{STATE_DIR}/backup-homes-lists"
-# The times of the last backup and failure.
-RECORD = f"{STATE_DIR}/backup-state"
+# The times of the last backup and failure; the copy of the state that is being saved.
+RECORD, STAGE = f"{STATE_DIR}/backup-state", f"{STATE_DIR}/backup-stage"
 
 
 def remove_backup() -> None:
     """Remove the program with its settings and its copy of the state."""
     remove_homes()
     systemd.retire(TIMER, SERVICE)
-    for path in (FOLDER, "/var/cache/tailrack-backup", RECORD, f"{STATE_DIR}/backup-stage"):
+    for path in (FOLDER, "/var/cache/tailrack-backup", RECORD, STAGE):
         files.remove_folder(path)
-    files.remove("/usr/local/sbin/tailrack-backup")
+    files.remove(PROGRAM)
 
 
 def remove_homes() -> None:
     """Stop saving the users' homes; existing backups of them stay at the target."""
     systemd.retire(HOMES_SERVICE)
-    for path in (HOMES_PROGRAM, HOMES_SETTINGS, HOMES_RECORD, HOMES_LISTS):
+    for path in (HOMES_SETTINGS, HOMES_RECORD):
         files.remove(path)

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from pydantic import SecretStr
 
-from components.roles.backup.remove import HOMES_PROGRAM, HOMES_SERVICE
+from components.roles.backup.remove import HOMES_SERVICE
+from components.roles.backup.remove import PROGRAM as PATH
 from components.roles.backup.settings import S3, SFTP, Backup
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import whole
@@ -25,6 +26,7 @@ NAMES = (
     *("BACKUP_S3_HOST", "BACKUP_S3_PORT", "BACKUP_BUCKET", "BACKUP_ACCESS_KEY"),
 )
 
+_UNIT_OF_HOMES = (File(f"/etc/systemd/system/{HOMES_SERVICE}", template("backup", HOMES_SERVICE)),)
 MOMENT = whole(0, 2**40)  # seconds since 1970
 
 
@@ -66,18 +68,11 @@ def role(settings: ClusterSettings) -> Role:
         packages={"services": (*PACKAGES, *(DUMP if settings.accounting.enabled else ()))},
         files={
             "services": (
-                File(f"/usr/local/sbin/{PROGRAM}", template("backup", PROGRAM), mode="0755"),
+                File(PATH, launcher("backup"), mode="0755"),
                 *(File(f"{unit}.{kind}", template("backup", f"{PROGRAM}.{kind}")) for kind in ("service", "timer")),
-                *(_homes_files() if homes else ()),
+                *(_UNIT_OF_HOMES if homes else ()),
             )
         },
-    )
-
-
-def _homes_files() -> tuple[File, ...]:
-    return (
-        File(HOMES_PROGRAM, launcher("backup-homes"), mode="0755"),
-        File(f"/etc/systemd/system/{HOMES_SERVICE}", template("backup", HOMES_SERVICE)),
     )
 
 

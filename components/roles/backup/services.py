@@ -11,7 +11,7 @@ from components.node.log import note
 from components.node.run import attempt
 from components.node.step.step import Step
 from components.roles.backup.homes import write_settings
-from components.roles.backup.record import recorded
+from components.roles.backup.program import record
 from components.roles.backup.remove import (
     FOLDER,
     HOMES_RECORD,
@@ -70,13 +70,13 @@ def services(step: Step, values: BackupValues) -> None:
         note("it had not failed")
     if not attempt("systemctl", "start", SERVICE).ok:
         raise Failure(
-            f"the first backup failed: {recorded(RECORD, 'reason')}",
+            f"the first backup failed: {record(RECORD).get('reason', '')}",
             f"see 'journalctl -u tailrack-backup' on {step.host}, then run up again",
         )
     systemd.enable(TIMER, now=True)
-    if values.backup_homes_max_gb and (reason := recorded(HOMES_RECORD, "reason")):
+    if values.backup_homes_max_gb and (reason := record(HOMES_RECORD).get("reason")):
         note(f"the homes are not in the last backup: {reason}")
-    step.result("backup_made", int(recorded(RECORD, "done") or 0) or None)
+    step.result("backup_made", int(record(RECORD).get("done", 0)) or None)
 
 
 def _prepare(values: TargetValues) -> None:

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from components.node import files
 from components.node.failure import Failure
 from components.node.log import note
-from components.roles.backup.home_archive import unpack
-from components.roles.backup.homes import TAG, file_name
+from components.node.run import run
+from components.roles.backup.homes import TAG, home_path
+from components.roles.backup.restic import last_reason, restic
 from components.roles.backup.snapshots import Backup, list_backups
 from components.roles.users.accounts import Account
 
-# In the share's folder. Each folder in it belongs to its user.
+# In the share's folder.
 _STAGE = ".tailrack-homes"
+_HOME_SECONDS = 15 * 3600
 
 
 def restore_homes(keys: str, cluster: str, made: int, share: str, accounts: Sequence[Account]) -> None:
@@ -31,13 +33,14 @@ def restore_homes(keys: str, cluster: str, made: int, share: str, accounts: Sequ
     for folder in (share, homes):
         if not files.is_folder(folder):
             files.make_folder(folder)
-    files.make_folder(stage, 0o711)
+    # No user can enter it: restic writes links and owners of files there as root.
+    files.make_folder(stage, 0o700)
     for account in accounts:
         if files.exists(f"{homes}/{account.name}"):
             note(f"{homes}/{account.name} exists and stays as it is")
         elif account.name in backups:
-            _restore_home(keys, backups[account.name], f"{stage}/{account.name}", account)
-            files.rename(f"{stage}/{account.name}", f"{homes}/{account.name}")
+            _restore_home(keys, backups[account.name], stage, account)
+            files.rename(f"{stage}{home_path(account.name)}", f"{homes}/{account.name}")
     files.remove_folder(stage)
     if others := sorted(backups.keys() - {account.name for account in accounts}):
         note(f"not restored, because tailrack:users does not contain them: the homes of {', '.join(others)}")
@@ -53,16 +56,19 @@ def backups_of_homes(folder: str, cluster: str, made: int) -> dict[str, Backup]:
     return {backup.home: backup for backup in homes if not later or backup.made < min(later)}
 
 
-def _restore_home(keys: str, backup: Backup, to: str, account: Account) -> None:
-    ids = (account.uid, account.gid)
-    files.remove_folder(to)
-    files.make_folder(to, 0o700, *ids)
-    try:
-        unpack(keys, ("--no-lock", "dump", backup.id, f"/{file_name(account.name)}"), ids, to)
-    except Failure as failure:
+def _restore_home(keys: str, backup: Backup, stage: str, account: Account) -> None:
+    home = f"{stage}{home_path(account.name)}"
+    files.remove_folder(home)
+    ended = restic(keys, "--no-lock", "restore", backup.id, "--target", files.on_disk(stage), limit=_HOME_SECONDS)
+    if not ended.ok or not files.is_folder(home):
         raise Failure(
-            f"cannot restore the home of {account.name} from backup {backup.id[:8]}: {failure.reason}",
+            f"cannot restore the home of {account.name} from backup {backup.id[:8]}: {last_reason(ended.errors)}",
             "check 'df -h' and the backup's target, then run up again; or remove tailrack:backup.homes to restore the "
             "head node without homes",
-        ) from failure
+        )
+    uid = files.folders_in(f"{stage}{home_path('')}")[account.name][0]
+    if uid != account.uid:
+        # The user had another number when the backup was made.
+        ids = f"{account.uid}:{account.gid}"
+        run("chown", "-hR", f"--from={uid}", ids, files.on_disk(home))
     note(f"restored the home of {account.name} from backup {backup.id[:8]}")

@@ -14,6 +14,8 @@ import pytest
 
 from components.node.failure import Failure
 from components.node.step.values import read_values
+from components.roles.backup import program
+from components.roles.backup.remove import RECORD, STAGE
 from components.roles.backup.target import TargetValues, check_target, close_target, try_target
 from components.roles.order import roles
 from components.roles.restore.archive import read_backup, wanted_backup
@@ -145,93 +147,67 @@ def test_without_a_password_of_the_configs_the_stack_makes_one_and_gives_it_out_
 )
 def test_how_old_the_last_backup_is_or_why_it_failed_is_one_line(shell: Shell, kept: str, said: str) -> None:
     now = int(time.time())
-    shell.write("/usr/local/sbin/tailrack-backup", shell.inside(template("backup", "tailrack-backup")))
-    shell.path("/usr/local/sbin/tailrack-backup").chmod(0o755)
-    shell.write("/var/lib/tailrack/backup-state", kept.format(now=now, old=now - 200 * 60))
-    assert shell.program("/usr/local/sbin/tailrack-backup", "status").stdout.strip() == said
+    shell.write(RECORD, kept.format(now=now, old=now - 200 * 60))
+    with shell.here():
+        assert program.status() == said
 
 
-def test_a_backup_with_unreadable_files_records_a_failure_and_leaves_no_files(shell: Shell) -> None:
-    shell.write("/usr/local/sbin/tailrack-backup", shell.inside(template("backup", "tailrack-backup")))
+def prepared(shell: Shell, state: str = "") -> None:
+    """A machine with the settings of a backup; an earlier one has succeeded."""
     shell.write("/etc/tailrack/backup/cluster", "lab\n")
-    shell.write("/etc/tailrack/backup/state", "/etc/kept\n")
-    shell.write("/etc/kept", "text")
+    shell.write("/etc/tailrack/backup/state", state)
     shell.write("/etc/tailrack/backup/repository", "sftp:x:/y\n")
-    shell.write("/var/lib/tailrack/backup-state", "done=5\n")
-    shell.stub("hostname", "echo head")
+    shell.write(RECORD, f"done={int(time.time())}\n")
+    for name in ("cp", "rm"):
+        (shell.root / "stubs" / name).unlink(missing_ok=True)
+        (shell.root / "stubs" / name).symlink_to(f"/usr/bin/{name}")
+
+
+def test_a_backup_that_fails_is_logged_and_recorded_and_leaves_no_copy(
+    shell: Shell, capfd: pytest.CaptureFixture[str]
+) -> None:
+    prepared(shell, "/etc/kept\n")
+    shell.write("/etc/kept", "text")
     shell.stub("restic", "echo 'Fatal: no such host' >&2; exit 1")
-    done = shell.program("/usr/local/sbin/tailrack-backup", "run")
-    assert done.returncode == 1
-    assert "<3>backup failed: unlock: Fatal: no such host" in done.stderr
-    kept = shell.path("/var/lib/tailrack/backup-state").read_text().splitlines()
-    assert (kept[0], kept[2]) == ("done=5", "reason=unlock: Fatal: no such host")
-    assert not shell.path("/var/lib/tailrack/backup-stage").exists()
+    with shell.here():
+        assert program.main(["run"]) == 1
+        assert "FAILED: unlock: Fatal: no such host" in program.status()
+    assert "<3>backup failed: unlock: Fatal: no such host\n" in capfd.readouterr().err
+    assert shell.path(RECORD).read_text().startswith("done=")
+    assert not shell.path(STAGE).exists()
 
 
-def killed(shell: Shell) -> None:
-    """A machine whose last run of a backup was killed after an earlier one had succeeded."""
-    program = shell.write("/usr/local/sbin/tailrack-backup", shell.inside(template("backup", "tailrack-backup")))
-    program.chmod(0o755)
-    shell.write("/etc/tailrack/backup/cluster", "lab\n")
-    shell.write("/etc/tailrack/backup/state", "")
-    shell.write("/var/lib/tailrack/dumps/kept", "the munge key")
-    shell.write("/var/lib/tailrack/backup-state", f"done={int(time.time())}\n")
-    # The program's own process is the parent of `timeout`, which runs this.
-    end_it = "#!/bin/bash\nkill -KILL $(awk '{ print $4 }' /proc/$PPID/stat)\n"
-    shell.write("/usr/local/lib/tailrack/backup.d/end", end_it).chmod(0o755)
-    assert shell.program("/usr/local/sbin/tailrack-backup", "run").returncode == -9
-
-
-def test_a_killed_backup_counts_as_failed(shell: Shell) -> None:
-    killed(shell)
-    said = shell.program("/usr/local/sbin/tailrack-backup", "status").stdout
-    assert said.startswith("backup: FAILED: it was killed before it finished; next: ")
-
-
-def test_a_backup_at_work_is_no_failure(shell: Shell) -> None:
-    killed(shell)
-    (number,) = [
-        line.partition("=")[2]
-        for line in shell.path("/var/lib/tailrack/backup-state").read_text().splitlines()
-        if line.startswith("process=")
-    ]
-    shell.stub("stat", "echo 0")
-    shell.write(f"/proc/{number}/cmdline", "bash\0/usr/local/sbin/tailrack-backup\0run\0")
-    assert "the last one is 0 minutes old" in shell.program("/usr/local/sbin/tailrack-backup", "status").stdout
-
-
-def test_systemd_reports_a_killed_backup_and_removes_the_copy_with_its_keys(shell: Shell) -> None:
-    killed(shell)
-    assert "the munge key" in shell.path("/var/lib/tailrack/backup-stage/dumps/kept").read_text()
-    ended = "SERVICE_RESULT=signal EXIT_STATUS=KILL bash /usr/local/sbin/tailrack-backup ended || true"
-    done = shell.run(ended)
-    assert "<3>backup failed: it was killed before it finished (signal, KILL)" in done.stderr
-    assert not shell.path("/var/lib/tailrack/backup-stage").exists()
-    assert "FAILED: it was killed" in shell.program("/usr/local/sbin/tailrack-backup", "status").stdout
+def test_a_killed_backup_counts_as_failed_and_systemd_has_it_reported_and_its_copy_removed(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    prepared(shell)
+    shell.write(RECORD, "done=5\nbegan=6\nprocess=77\n")
+    shell.write(f"{STAGE}/dumps/kept", "the munge key")
+    shell.write("/proc/77/cmdline", "python3\0/program\0backup\0run\0")
+    with shell.here():
+        assert "FAILED" not in program.status()
+        shell.path("/proc/77/cmdline").unlink()
+        assert program.status().startswith("backup: FAILED: it was killed before it finished; next: ")
+        monkeypatch.setenv("SERVICE_RESULT", "signal")
+        monkeypatch.setenv("EXIT_STATUS", "KILL")
+        assert program.main(["ended"]) == 1
+        assert not shell.path(STAGE).exists()
+        # A run that reported its own end is reported once.
+        assert program.main(["ended"]) == 0
+        assert "FAILED: it was killed before it finished (signal, KILL)" in program.status()
+    assert capfd.readouterr().err.count("<3>backup failed: it was killed") == 1
     assert "ExecStopPost=/usr/local/sbin/tailrack-backup ended" in template("backup", "tailrack-backup.service")
 
 
-def test_a_run_that_reported_its_own_end_is_reported_once(shell: Shell) -> None:
-    killed(shell)
-    kept = shell.write("/var/lib/tailrack/backup-state", "done=5\nfailed=6\nreason=it was full\n")
-    for result in ("exit-code", "success"):
-        assert shell.run(f"SERVICE_RESULT={result} bash /usr/local/sbin/tailrack-backup ended").returncode == 0
-    assert "reason=it was full" in kept.read_text()
-
-
 def test_the_next_backup_contains_restored_dumps_that_no_service_has_loaded(shell: Shell) -> None:
-    shell.write("/usr/local/sbin/tailrack-backup", shell.inside(template("backup", "tailrack-backup")))
-    shell.write("/etc/tailrack/backup/cluster", "lab\n")
-    shell.write("/etc/tailrack/backup/state", "")
-    shell.write("/etc/tailrack/backup/repository", "sftp:x:/y\n")
+    prepared(shell)
     shell.write("/var/lib/tailrack/dumps/mlflow.db", "of the lost head node")
     shell.write("/var/lib/tailrack/dumps/accounting.sql", "of the lost head node")
-    shell.write("/usr/local/lib/tailrack/backup.d/accounting", '#!/bin/bash\nprintf newer >"$1/accounting.sql"\n')
-    shell.path("/usr/local/lib/tailrack/backup.d/accounting").chmod(0o755)
-    shell.stub("hostname", "echo head")
+    hook = '#!/bin/bash\nprintf newer >"$1/accounting.sql"\n'
+    shell.write("/usr/local/lib/tailrack/backup.d/accounting", hook).chmod(0o755)
     shell.stub("restic", f'[[ " $* " != *" backup "* ]] || cp -r dumps "{shell.root}/saved"')
-    done = shell.program("/usr/local/sbin/tailrack-backup", "run")
-    assert done.returncode == 0, done.stderr
+    with shell.here():
+        assert program.main(["run"]) == 0
     saved = {path.name: path.read_text() for path in shell.path("/saved").iterdir()}
     assert saved == {"mlflow.db": "of the lost head node", "accounting.sql": "newer"}
     assert shell.path("/var/lib/tailrack/dumps/mlflow.db").exists()

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
 import tarfile
+from unittest import mock
 
 import pytest
 
+from components.roles.backup import program
 from components.roles.restore.place import place_files
-from components.roles.role import template
 from components.roles.slurm.folder import give_slurm_state
 from tests.unit.shell import Shell
 from tests.unit.traps import TRAPS, guarded, outside, trap
 
 STATE = "/var/lib/slurm/slurmctld"
-BACKUP = "/usr/local/sbin/tailrack-backup"
 
 
 @pytest.fixture
@@ -25,18 +24,19 @@ def machine(shell: Shell) -> Shell:
     return guarded(shell)
 
 
-def backup(shell: Shell, tar: str = 'shift 3; exec "$@"') -> subprocess.CompletedProcess[str]:
+def backup(shell: Shell, tar: str = 'shift 3; exec "$@"') -> int:
     """Make a backup of slurmctld's state; restic keeps the stage beside it."""
-    shell.write(BACKUP, shell.inside(template("backup", "tailrack-backup"))).chmod(0o755)
     shell.write("/etc/tailrack/backup/cluster", "lab\n")
-    shell.write("/etc/tailrack/backup/state", f"{shell.path(STATE)}\n")
+    shell.write("/etc/tailrack/backup/state", f"{STATE}\n")
     shell.write("/etc/tailrack/backup/repository", "sftp:x:/y\n")
     shell.path("/var/lib/tailrack").mkdir(parents=True, exist_ok=True)
-    shell.stub("hostname", "echo head")
-    shell.stub("sleep")
+    for name in ("tar", "find", "mv", "rm"):
+        (shell.root / "stubs" / name).unlink(missing_ok=True)
+        (shell.root / "stubs" / name).symlink_to(f"/usr/bin/{name}")
     shell.stub("runuser", tar)
     shell.stub("restic", f'[[ " $* " != *" backup "* ]] || cp -a . "{shell.root}/saved"')
-    return shell.program(BACKUP, "run")
+    with shell.here(), mock.patch("time.sleep"):
+        return program.main(["run"])
 
 
 def saved(shell: Shell) -> dict[str, str]:
@@ -56,8 +56,7 @@ def test_a_backup_reads_slurms_state_as_slurm_and_has_no_link_and_no_fifo_of_it(
     os.utime(job_state, (1, 1))
     for number, kind in enumerate(TRAPS):
         trap(machine, kind, f"{STATE}/inner/trap{number}")
-    done = backup(machine)
-    assert done.returncode == 0, done.stderr
+    assert backup(machine) == 0
     assert saved(machine) == {"var/lib/slurm/slurmctld/job_state": "jobs\n"}
     assert [call.split(" -- ")[0] for call in machine.calls if call.startswith("runuser")] == ["runuser -u slurm"]
 
