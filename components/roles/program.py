@@ -38,6 +38,7 @@ COMMANDS = {
     "measure": "components.validation.measurement_run",
     "measure-storage": "components.validation.storage_run",
     "measure-training": "components.validation.training_run",
+    "minute": "components.node.minute",
     "mlflow-accounts": "components.roles.mlflow.accounts",
     "mlflow-start": "components.roles.mlflow.start",
     "mounts": "components.roles.mounts.watch",

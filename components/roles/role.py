@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from components.node.minute import Task
 from components.roles.facts import Reader
 
 FOLDER = Path(__file__).parent
@@ -91,6 +92,7 @@ class Role:
     holders     the account that listens at each port or range of `ports`; root by default
     serves      ports and ranges that other members of the cluster connect to; the tailnet's policy must allow them
     scrape      ports with metrics on each machine that has the role, by the name of the job
+    tasks       programs that the machine runs again and again, by the phase of a main step that installs them
     state       files and folders of the head node that a backup must contain
     on_pods     phases for other machines that pods run too; those that begin with `pod` are for pods only
     only        the phases in which it takes part, None for all (composition.on_pods)
@@ -112,6 +114,7 @@ class Role:
     holders: Mapping[str, Holder] = field(default_factory=dict)
     serves: tuple[str, ...] = ()
     scrape: Mapping[str, int] = field(default_factory=dict)
+    tasks: Mapping[str, tuple[Task, ...]] = field(default_factory=dict)
     state: tuple[str, ...] = ()
     on_pods: tuple[str, ...] = ()
     only: frozenset[str] | None = None

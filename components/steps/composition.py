@@ -11,7 +11,7 @@ import hashlib
 import importlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from components.node.step.values import names
@@ -41,6 +41,10 @@ REGISTER_OF_POD = ("register", "pod_register")
 LEAVE_OF_POD = ("pod_leave", "leave")
 BOOT_OF_POD = ("machine", "pod_boot")
 _ONLY_PODS = ("pod_check", "pod_join", "pod", "pod_register", "pod_leave", "pod_boot")
+
+# The first phases of the steps that bring tasks.
+_STEPS_WITH_TASKS = ("machine", "services")
+_END_TASKS: Call = ("end_tasks",)
 
 # The actions of a step.
 _ACTIONS = ("up", "down", "recall")
@@ -118,6 +122,7 @@ def _composed(
         up = [*_packages(parts), *_wanted(parts)]
         for role, phase in parts:
             up += [*_files(role, phase), *call(role, phase)]
+        up += _tasks(phases[0], parts)
     # At the end: a package such as munge must not be installed before its role has written its files.
     later = _packages((role, phase) for role in roles for phase in ahead)
     lists = _packages((role, phase) for role in roles for phase in (*ahead, *next_phases))
@@ -128,7 +133,7 @@ def _composed(
         *later,
     ]
     if leaves:
-        down = [undo for role in reversed(roles) for undo in call(role, "leave")]
+        down = [_END_TASKS, *(undo for role in reversed(roles) for undo in call(role, "leave"))]
     else:
         down = [
             undo
@@ -208,7 +213,7 @@ def leave_program(roles: Sequence[Role], phases: Sequence[str] = LEAVE) -> Scrip
 def _leave_program(roles: tuple[Role, ...], phases: tuple[str, ...]) -> Script:
     parts = _Parts(roles, phases)
     calls = [call for role in reversed(roles) for phase in phases for call in parts.calls(role, phase)]
-    return parts.script({"leave": tuple(calls)})
+    return parts.script({"leave": (_END_TASKS, *calls)})
 
 
 def boot_program(roles: Sequence[Role]) -> Script:
@@ -273,6 +278,14 @@ def _packages(parts: Iterable[tuple[Role, str]]) -> list[Call]:
 def _wanted(parts: Iterable[tuple[Role, str]]) -> list[Call]:
     """Return one call per role, whose transaction may fail."""
     return [("try_packages", *packages) for role, phase in parts if (packages := role.wanted.get(phase))]
+
+
+def _tasks(step: str, parts: Sequence[tuple[Role, str]]) -> list[Call]:
+    """Return one call for the tasks of a step that brings any, also when it brings none any more."""
+    if step not in _STEPS_WITH_TASKS:
+        return []
+    rows = [asdict(task) for role, phase in parts for task in role.tasks.get(phase, ())]
+    return [("tasks", step, sorted(path.name for path in FOLDER.glob("*/templates/*.timer")), rows)]
 
 
 def _files(role: Role, phase: str) -> list[Call]:

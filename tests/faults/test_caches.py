@@ -55,8 +55,8 @@ def test_a_second_job_finds_the_cache_of_the_first_and_another_user_does_not(clu
 def test_the_hourly_cleaning_keeps_recent_files_with_any_date(cluster: ClusterUnderTest) -> None:
     model = f"{PLACE}/tailrack-caches/6001/huggingface/model"
     cluster.run("l1", f"touch -d '40 days ago' {model}")
-    cluster.run("l1", f"systemctl start tailrack-scratch.service && test -e {model}")
-    assert "tailrack-scratch.timer" in cluster.run("l1", "systemctl list-timers --no-pager")
+    cluster.run("l1", f"tailrack-minute scratch && test -e {model}")
+    assert "tailrack-minute.timer" in cluster.run("l1", "systemctl list-timers --no-pager")
 
 
 def clean(cluster: ClusterUnderTest) -> bool:
@@ -90,6 +90,6 @@ def test_the_training_example_writes_checkpoints_to_scratch_and_continues_at_the
 def test_without_the_line_in_the_config_caches_and_programs_are_gone(cluster: ClusterUnderTest) -> None:
     del cluster.config["tailrack:scratch"]
     cluster.up_ok()
-    gone = f"{PLACE}/tailrack-caches /etc/systemd/system/tailrack-scratch.timer"
+    gone = f"{PLACE}/tailrack-caches /usr/local/lib/tailrack/scratch-clean"
     assert cluster.attempt("l1", f"ls -d {gone}").stdout == ""
     assert cluster.run_as("ada", "head", "srun -w l1 bash -c 'echo ${HF_HOME:-none}'") == "none\n"

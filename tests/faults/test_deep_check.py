@@ -28,7 +28,7 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     made.config["tailrack:health"] = {"deep_check": {"every_hours": 24, "minutes": 3}}
     made.up_ok()
     # What is checked here is checked by hand: the timer's own run comes ten minutes after the `up`.
-    made.run("head", "systemctl is-active tailrack-deep-check.timer && systemctl stop tailrack-deep-check.timer")
+    made.run("head", "systemctl is-active tailrack-minute.timer && systemctl stop tailrack-minute.timer")
     return made
 
 
@@ -59,7 +59,7 @@ def check(cluster: Cluster, name: str = "a1") -> str:
 def by_the_timer(cluster: Cluster) -> None:
     """What the timer does; what it said is told where it fails."""
     said = "{ journalctl -u tailrack-deep-check -n 40 -o cat --no-pager; false; }"
-    cluster.run("head", f"systemctl start tailrack-deep-check || {said}", limit=2 * LIMIT)
+    cluster.run("head", f"tailrack-minute deep-check || {said}", limit=2 * LIMIT)
 
 
 def checked_until(cluster: Cluster, done: Callable[[], bool], what: str) -> None:

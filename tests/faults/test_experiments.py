@@ -112,7 +112,7 @@ def lab(make_cluster: Callable[[str], ClusterUnderTest], tmp_path_factory: pytes
     }
     made.up_ok()
     for node in NODES:
-        made.run(node, "systemctl start tailrack-containers", limit=90)
+        made.run(node, "tailrack-minute containers", limit=90)
         bring_client(made, node)
     bring_job(made)
     return Lab(made, head, image)

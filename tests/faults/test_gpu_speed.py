@@ -53,7 +53,7 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     made.run("a1", f"chmod 755 /usr/local/bin/nvidia-smi; {devices}")
     made.config["tailrack:cluster"]["repair"] = {"a1": "it has GPUs now"}
     made.up_ok()
-    made.run("head", "systemctl stop tailrack-deep-check.timer")
+    made.run("head", "systemctl stop tailrack-minute.timer")
     return made
 
 

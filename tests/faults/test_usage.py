@@ -85,12 +85,12 @@ def comment(cluster: Cluster, user: str, job: str) -> str:
 
 
 def test_a_busy_gpu_and_an_idle_one_differ_while_the_jobs_run_and_in_the_accounting(cluster: Cluster) -> None:
-    assert cluster.run("head", "systemctl is-active tailrack-job-gpu-use.timer").strip() == "active"
-    assert cluster.run("a1", "systemctl is-active tailrack-gpu-use.timer").strip() == "active"
+    for node in ("head", "a1"):
+        assert cluster.run(node, "systemctl is-active tailrack-minute.timer").strip() == "active"
     busy, idle = submit(cluster, "ada"), submit(cluster, "bob")
-    cluster.run("a1", "systemctl start tailrack-gpu-use.service")
+    cluster.run("a1", "tailrack-minute gpu-use")
     sample(cluster, SAMPLES - 1)
-    cluster.run("head", f"systemctl start tailrack-job-gpu-use.service; {RECORD}")
+    cluster.run("head", f"tailrack-minute job-gpu-use; {RECORD}")
     said = why(cluster, "bob", idle)
     assert re.search(r"Its GPU has been idle for \d+ min\. Cancel the job", said), said
     assert "It has had 1 GPU:" in why(cluster, "ada", busy)
@@ -151,10 +151,9 @@ def test_root_sees_the_usage_of_all_users_and_each_user_their_own(cluster: Clust
 
 def test_without_a_job_no_gpu_is_sampled_and_an_unchanged_up_changes_nothing(cluster: Cluster) -> None:
     assert cluster.run("a1", "ls /run/tailrack-private/gpu-jobs").split() == []
-    began = cluster.run(
-        "a1", "systemctl show -p ConditionResult tailrack-gpu-use.service; systemctl start tailrack-gpu-use"
-    )
-    assert began, "the unit is there"
-    assert "ConditionResult=no" in cluster.run("a1", "systemctl show -p ConditionResult tailrack-gpu-use.service")
+    count = "journalctl -u tailrack-gpu-use --no-pager | wc -l"
+    before = cluster.run("a1", count)
+    cluster.run("a1", "tailrack-minute gpu-use")
+    assert cluster.run("a1", count) == before
     cluster.up_ok()
     assert cluster.touched() == set()

@@ -92,11 +92,11 @@ def test_preflight_looks_at_every_node_and_its_real_driver(
 
 @pytest.mark.usefixtures("real")
 def test_preflight_reports_gpus_without_a_monitor(cluster: GpuCluster) -> None:
-    cluster.run("a", "systemctl stop tailrack-health.timer tailrack-health.service; rm /run/tailrack/health.json")
+    cluster.run("a", "systemctl stop tailrack-minute.timer tailrack-health.service; rm /run/tailrack/health.json")
     cluster.measured(nodes=["a", "b"], rerun="nobody looks")
     found = cluster.deployment().outputs()["validation"]["rack"]["preflight"]
     assert any("the GPUs have not been checked" in each["seen"] for each in found["a"])
     assert not any("the GPUs have not been checked" in each["seen"] for each in found["b"])
     # A look now: the timer counts from the end of the last one, which was while it did not run.
-    cluster.run("a", "systemctl start tailrack-health.service tailrack-health.timer", limit=120)
+    cluster.run("a", "systemctl start tailrack-minute.timer; tailrack-minute health", limit=120)
     assert json.loads(cluster.run("a", "cat /run/tailrack/health.json"))["looks"]

@@ -82,7 +82,7 @@ def test_the_rank_that_stopped_is_named_with_its_node(cluster: GpuCluster, pytho
             time.sleep(1.5)
             for name in names:
                 cluster.run(name, "/usr/local/lib/tailrack/gpu-use", 90)
-        cluster.run("head", "systemctl start tailrack-job-hangs.service")
+        cluster.run("head", "tailrack-minute job-hangs")
         why = cluster.run_as("ada", "head", f"tailrack why {job}")
         signs = "".join(cluster.run(name, f"cat /run/tailrack-private/job-hangs/{job}") for name in names)
         assert re.search(rf"rank 1 \(node {late}, GPU \d\) is behind: 20 of 21 AllReduce", why), why + signs + shown()

@@ -52,7 +52,7 @@ def up(cluster: GpuCluster) -> None:
     }
     cluster.measured()
     for node in ("a", "b", "c"):
-        cluster.run(node, "systemctl start tailrack-containers")
+        cluster.run(node, "tailrack-minute containers")
 
 
 def _kind(tree: Path, path: str) -> str:

@@ -44,7 +44,7 @@ def bring_up(cluster: ClusterUnderTest) -> None:
     cluster.up_ok()
     TOUCHED.update(cluster.touched())
     for node in NODES:
-        cluster.run(node, "systemctl start tailrack-containers")
+        cluster.run(node, "tailrack-minute containers")
 
 
 def put(cluster: ClusterUnderTest, node: str, name: str) -> None:

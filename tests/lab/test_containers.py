@@ -188,7 +188,7 @@ def test_an_image_taken_out_of_the_config_is_gone_everywhere(contained: Cluster)
     try:
         contained.up_ok()
         for node in ("head", "a1"):
-            contained.run(node, "systemctl start tailrack-containers")
+            contained.run(node, "tailrack-minute containers")
             assert "hello" not in contained.run(node, "ls /var/lib/enroot/images")
         assert "hello" not in contained.run("head", f"ls {SHARED}")
     finally:

@@ -195,6 +195,7 @@ def test_without_the_line_in_the_config_it_is_unmounted_when_no_job_uses_it(clus
     cluster.run("nas", "cat /export/shared/data/ended")
     cluster.attempt("r1", "tailrack-mounts")
     left = "ls -d /data /etc/systemd/system/*data.*mount /etc/tailrack/mounts.json /var/lib/tailrack/mounts"
+    left = f"{left} /usr/local/sbin/tailrack-mounts"
     eventually(lambda: cluster.attempt("r1", left).stdout == "", 90, "nothing of it is left")
-    units = "systemctl list-units --all --plain --no-legend tailrack-mounts.timer data.automount data.mount"
+    units = "systemctl list-units --all --plain --no-legend data.automount data.mount"
     eventually(lambda: cluster.run("r1", units) == "", 30, "systemd has none of its units")

@@ -189,19 +189,19 @@ def test_a_pool_without_its_machine_is_removed_and_nothing_else_changes(
 def test_a_machine_that_was_taken_back_is_forgotten_by_the_head_node_itself(
     cluster: ClusterUnderTest, pools: dict[str, PoolUnderTest]
 ) -> None:
-    cluster.run("head", "systemctl is-active tailrack-expire.timer")
+    cluster.run("head", "systemctl is-active tailrack-minute.timer")
     subprocess.run(["docker", "rm", "-f", pools["d"].container("d1")], check=True, capture_output=True)
     # As slurmctld does it by itself when SlurmdTimeout is over. Said again each time: an answer that d1 has still given
     # to slurmctld's last ping takes the word back, and the next ping comes a third of SlurmdTimeout later.
     down = "scontrol update nodename=d1 state=down reason='Not responding'"
     silent = "/var/lib/tailrack/slurm/silent/d1"
     eventually(
-        lambda: cluster.attempt("head", f"{down}; systemctl start tailrack-expire && test -e {silent}").returncode == 0,
+        lambda: cluster.attempt("head", f"{down}; tailrack-minute expire && test -e {silent}").returncode == 0,
         150,
         "the head node sees that d1 is silent",
     )
-    # A look that the timer has begun before is waited for by `systemctl start`, and takes no notice of the date.
-    later = f"[ ! -e {silent} ] || touch -d '6 minutes ago' {silent}; systemctl start tailrack-expire"
+    # A look that the timer has begun before is waited for by `tailrack-minute`, and takes no notice of the date.
+    later = f"[ ! -e {silent} ] || touch -d '6 minutes ago' {silent}; tailrack-minute expire"
     kept = "ls /etc/exports.d /var/lib/tailrack/members /var/lib/tailrack/slurm/nodes; sinfo -h -N"
     eventually(
         lambda: (cluster.attempt("head", later).returncode, "d1" in cluster.run("head", kept)) == (0, False),

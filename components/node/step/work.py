@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from components.node import files, packages
+from components.node import files, minute, packages
 from components.node.failure import Failure
 from components.node.log import note
 from components.node.step.step import Step
 from components.node.step.values import read_values, values_type
 
-# A call: `["python", MODULE, FUNCTION]`, `["files", [PATH, MODE, OWNER, TEXT]...]`, `["checks", CALL...]`, or one of
-# the calls of packages with their names.
+# A call: `["python", MODULE, FUNCTION]`, `["files", [PATH, MODE, OWNER, TEXT]...]`, `["checks", CALL...]`,
+# `["tasks", KEY, TIMERS, ROWS]`, `["end_tasks"]`, or one of the calls of packages with their names.
 Call = Sequence[Any]
 
 
@@ -56,6 +56,12 @@ class Work:
                     note(str(error) or type(error).__name__)
             for finish in self.step.later:
                 finish()
+        except Exception:
+            # Tasks may repair what has failed.
+            for call in self.plan.calls[action]:
+                if call[0] == "tasks":
+                    self._call(call)
+            raise
         finally:
             self._end()
 
@@ -84,6 +90,10 @@ class Work:
             self.step.changed = files.write_all([_file(*row) for row in words])
         elif kind == "checks":
             self._checks(words)
+        elif kind == "tasks":
+            minute.write_tasks(*words)
+        elif kind == "end_tasks":
+            minute.end_tasks()
         elif kind == "packages":
             packages.ensure(self.step.host, *words)
         elif kind == "try_packages":

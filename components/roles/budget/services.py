@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from components.node import files, systemd
+from components.node import files
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.budget.paths import BUDGET
 
 # A budget that held jobs and sent messages left these.
-_FORMER_UNITS = ("tailrack-budget.timer", "tailrack-budget.service")
 _FORMER = (
     *("/usr/local/lib/tailrack/budget", "/etc/tailrack/budget-notify"),
     *(f"{STATE_DIR}/budget-{name}" for name in ("spent", "holding", "told")),
@@ -26,7 +25,6 @@ class BudgetValues:
 
 def services(step: Step, values: BudgetValues) -> None:
     """Write it, or remove it."""
-    systemd.retire(*_FORMER_UNITS)
     for path in _FORMER:
         files.remove(path)
     if values.budget_settings:

@@ -1,10 +1,10 @@
-"""Prove that containers run here (tailrack-containers). If the node is busy, a timer tries again."""
+"""Prove that containers run here (tailrack-containers). If the node is busy, a task tries again."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from components.node import files, systemd
+from components.node import files
 from components.node.bounded import attempt_bounded
 from components.node.failure import Failure
 from components.node.log import note
@@ -28,8 +28,6 @@ def compute(step: Step, values: SmokeValues) -> None:
     ended = attempt_bounded("/usr/local/sbin/tailrack-containers", "prove", limit=LIMIT_SECONDS)
     message = ended.errors.strip()
     note(message)
-    systemd.reload("tailrack-containers.service", "tailrack-containers.timer")
-    systemd.enable("tailrack-containers.timer", now=True)
     if ended.status not in (_PROVEN, _UNDECIDED):
         raise Failure(
             f"containers do not run here, and the node is drained: {message.rpartition(chr(10))[2]}",

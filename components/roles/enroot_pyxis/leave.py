@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from components.node import files, systemd
+from components.node import files
 from components.node.parts import do_each
 from components.node.step.step import Step
 from components.roles.enroot_pyxis.artifacts import CONTAINERS
@@ -28,7 +28,6 @@ def leave(step: Step) -> None:
     if not files.exists(PYXIS_CONF):
         return
     do_each(
-        partial(systemd.retire, "tailrack-containers.timer", "tailrack-containers.service"),
         *(partial(files.remove, path) for path in _FILES),
         partial(files.remove_folder, CONTAINERS),
         partial(files.remove_lines, PLUGSTACK_CONF, lambda line: line.startswith(f"include {PLUGSTACK}/")),

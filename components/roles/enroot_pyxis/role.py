@@ -28,8 +28,6 @@ def role(settings: ClusterSettings) -> Role | None:
     files = (
         File(f"{LIB}/importer", template("enroot_pyxis", "importer"), mode="0755"),
         File(f"/usr/local/sbin/{UNIT}", template("enroot_pyxis", UNIT), mode="0755"),
-        File(f"/etc/systemd/system/{UNIT}.service", template("enroot_pyxis", f"{UNIT}.service")),
-        File(f"/etc/systemd/system/{UNIT}.timer", template("enroot_pyxis", f"{UNIT}.timer")),
         File("/etc/enroot/hooks.d/50-tailrack-ranks.sh", template("enroot_pyxis", "ranks"), mode="0755"),
     )
     return Role(

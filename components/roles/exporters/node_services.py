@@ -17,4 +17,4 @@ class NodeServicesValues(ExporterValues):
 
 def node_services(step: Step, values: NodeServicesValues) -> None:
     """Run it."""
-    start_exporter(step, values, values.node_address, "tailnet", "gpus", "certificate")
+    start_exporter(step, values, values.node_address)

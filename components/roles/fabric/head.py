@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from components.node import systemd
 from components.node.step.kept import keep
 from components.node.step.step import Step
 from components.roles.fabric.check_path import HeadAddress, check_path
@@ -30,7 +29,5 @@ def head(step: Step, values: HeadValues) -> None:
     """Install the program that retries failed proofs, and prove the head node's own fabric."""
     check_path(step, values)
     keep("fabric-again", values.head_fabric_plan, values.head_fabric_values, values.fabric_again_command)
-    systemd.reload("tailrack-fabric-again.timer", "tailrack-fabric-again.service")
-    systemd.enable("tailrack-fabric-again.timer", now=True)
     if values.head_computes:
         prove_fabric(step, values, values.head_address)

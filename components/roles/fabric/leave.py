@@ -22,7 +22,7 @@ _FILES = (
 def leave(step: Step) -> None:
     """Remove them, and the folders that they leave empty."""
     do_each(
-        lambda: systemd.retire("tailrack-fabric-again.timer", "tailrack-fabric-again.service", SOCKET, SERVICE),
+        lambda: systemd.retire(SOCKET, SERVICE),
         lambda: [files.remove(path) for path in _FILES],
         _remove_empty_folders,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.fabric.facts import neighbours, networks, proven
 from components.roles.fabric.join import PROGRAM
@@ -12,8 +13,8 @@ TASK_PROLOG = "/usr/local/lib/tailrack/task-prolog"
 # Machines take the head node's requests to prove a fabric at this port, on the tailnet only.
 PORT = "6816"
 
-# A program on the head node (its plan comes with the head node's step), and its timer.
-AGAIN = "tailrack-fabric-again"
+# The head node retries proofs that failed because no node answered. The program's plan comes with its step.
+AGAIN = Task("fabric-again", ("/usr/local/sbin/tailrack-fabric-again",), seconds=300)
 
 
 def role(_settings: ClusterSettings) -> Role:
@@ -30,11 +31,8 @@ def role(_settings: ClusterSettings) -> Role:
                 File("/etc/enroot/mounts.d/60-tailrack.fstab", template("fabric", "enroot.fstab")),
                 File("/etc/enroot/hooks.d/60-tailrack.sh", template("fabric", "enroot-hook"), "0755"),
             ),
-            "head": tuple(
-                File(f"/etc/systemd/system/{AGAIN}.{kind}", template("fabric", f"{AGAIN}.{kind}"))
-                for kind in ("service", "timer")
-            ),
         },
+        tasks={"head": (AGAIN,)},
         facts={
             "join": {"fabric": networks},
             "head": {"fabric": proven},

@@ -8,13 +8,12 @@ from components.node import files, systemd
 from components.node.failure import Failure
 from components.node.files import File
 from components.node.log import note
+from components.node.minute import begin_task
 from components.node.run import run, succeeds
 from components.node.step.step import Step
 from components.node.systemd import UNITS
 from components.roles.gpu.remove import (
     HEALTH_PROGRAM,
-    HEALTH_TIMER,
-    HEALTH_UNIT,
     PERSISTENCE_WAS_OFF,
     PROGRAM,
     ROCE_PROGRAM,
@@ -44,8 +43,6 @@ class Gpus:
     gpu_roce_program: str
     gpu_roce_unit: str
     gpu_health_program: str
-    gpu_health_unit: str
-    gpu_health_timer: str
 
 
 def compute(step: Step, values: Gpus) -> None:
@@ -56,6 +53,8 @@ def compute(step: Step, values: Gpus) -> None:
         remove_roce_unit()
     if values.node_gpu_count:
         _set_gpus_up(values)
+        # Do not wait: it takes seconds, or a minute on a machine whose GPUs hang.
+        step.later.append(lambda: begin_task("health"))
     else:
         remove_gpu_units()
 
@@ -75,15 +74,11 @@ def _set_gpus_up(values: Gpus) -> None:
             File(PROGRAM, values.gpu_boot_program, 0o755),
             File(HEALTH_PROGRAM, values.gpu_health_program, 0o755),
             File(f"{UNITS}/{UNIT}", values.gpu_boot_unit),
-            File(f"{UNITS}/{HEALTH_UNIT}", values.gpu_health_unit),
-            File(f"{UNITS}/{HEALTH_TIMER}", values.gpu_health_timer),
         ]
     )
-    systemd.reload(UNIT, HEALTH_UNIT, HEALTH_TIMER)
+    systemd.reload(UNIT)
     _keep_driver_loaded()
-    systemd.enable(UNIT, HEALTH_TIMER, now=True)
-    # Do not wait: it takes seconds, or a minute on a machine whose GPUs hang.
-    run("systemctl", "start", "--no-block", HEALTH_UNIT)
+    systemd.enable(UNIT, now=True)
 
 
 def _keep_driver_loaded() -> None:

@@ -7,8 +7,7 @@ from components.node.run import run
 from components.node.step.step import STATE_DIR
 
 PROGRAM, HEALTH_PROGRAM, ROCE_PROGRAM = (f"/usr/local/sbin/tailrack-{name}" for name in ("gpu", "health", "roce"))
-UNIT, HEALTH_UNIT, HEALTH_TIMER = "tailrack-gpu.service", "tailrack-health.service", "tailrack-health.timer"
-ROCE_UNIT = "tailrack-roce.service"
+UNIT, ROCE_UNIT = "tailrack-gpu.service", "tailrack-roce.service"
 # This file exists if the daemon was off before the cluster.
 PERSISTENCE_WAS_OFF = f"{STATE_DIR}/persistence-was-off"
 _HEALTH = "/run/tailrack/health.json"
@@ -22,7 +21,7 @@ def remove_roce_unit() -> None:
 
 def remove_gpu_units() -> None:
     """Remove the setup of GPUs at boot, and the collection of their health."""
-    systemd.retire(UNIT, HEALTH_TIMER, HEALTH_UNIT)
+    systemd.retire(UNIT)
     for path in (PROGRAM, HEALTH_PROGRAM, _HEALTH):
         files.remove(path)
     if files.exists(PERSISTENCE_WAS_OFF):

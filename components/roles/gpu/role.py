@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import list_of, matching, whole
+from components.roles.gpu.remove import HEALTH_PROGRAM
 from components.roles.role import FOLDER, Role, SlurmKey, template
 
 # The limit for one node: NVIDIA's device files have lower numbers.
 MOST_GPUS = 256
 COLLECTOR = FOLDER.parent / "validation" / "preflight" / "collect.py"
+
+# Each of its checks has a time limit; a process that cannot be killed is left behind.
+HEALTH = Task(
+    "health",
+    ("/usr/bin/python3", HEALTH_PROGRAM),
+    seconds=900,
+    limit=180,
+    settings=("KillMode=process", "Nice=10"),
+    needs=HEALTH_PROGRAM,
+    at_once=True,
+)
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -22,11 +35,10 @@ def role(settings: ClusterSettings) -> Role:
             "GPU_BOOT_PROGRAM": template("gpu", "tailrack-gpu"),
             "GPU_BOOT_UNIT": template("gpu", "tailrack-gpu.service"),
             "GPU_HEALTH_PROGRAM": COLLECTOR.read_text(encoding="utf-8").removesuffix("\n"),
-            "GPU_HEALTH_UNIT": template("gpu", "tailrack-health.service"),
-            "GPU_HEALTH_TIMER": template("gpu", "tailrack-health.timer"),
             "GPU_ROCE_PROGRAM": template("gpu", "tailrack-roce"),
             "GPU_ROCE_UNIT": template("gpu", "tailrack-roce.service"),
         },
+        tasks={"compute": (HEALTH,)},
         facts={
             "check": {
                 "gpus": whole(0, MOST_GPUS),

@@ -12,7 +12,6 @@ SHARE_MOUNTED = "/etc/tailrack/share-mounted"
 REASON = "tailrack-reason.service"
 DEEP_CHECK_SETTINGS = "/etc/tailrack/deep-check.json"
 GPU_FINDINGS = str(FINDINGS)
-DEEP_CHECK_UNITS = ("tailrack-deep-check.timer", "tailrack-deep-check.service")
 _HEALTH_CHECK = "/usr/local/sbin/tailrack-nhc"
 _PRIVATE_JOBS = "/run/tailrack-private/jobs"
 
@@ -36,6 +35,5 @@ def remove_health() -> None:
 
 def remove_deep_check() -> None:
     """Remove the benchmark check. Its records of nodes stay, in case the check is turned on again."""
-    systemd.retire(*DEEP_CHECK_UNITS)
     for path in ("/usr/local/sbin/tailrack-deep-check", DEEP_CHECK_SETTINGS, GPU_FINDINGS):
         files.remove(path)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import base64
 
+from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.health.remove import LIB, REASON
+from components.roles.health.remove import DEEP_CHECK_SETTINGS, LIB, REASON
 from components.roles.health.settings import EPILOG, PROLOG
 from components.roles.pod.library import library_path
 from components.roles.program import launcher
@@ -14,6 +15,10 @@ from components.roles.role import File, Role, SlurmKey, template
 CHECKS = "/usr/local/sbin/tailrack-checks"
 HEALTH_CHECK = "/usr/local/sbin/tailrack-nhc"
 DEEP_CHECK = "/usr/local/sbin/tailrack-deep-check"
+# Each node's check has its own limits; a check that is stopped restores its node.
+_DEEP_CHECK = Task(
+    "deep-check", (DEEP_CHECK,), seconds=600, settings=("TimeoutStopSec=120",), needs=DEEP_CHECK_SETTINGS
+)
 # slurm/templates/tailrack-prolog gives each script 20 s; slurmd gives up after this time if no signal ends a script.
 SCRIPTS_SECONDS = 120
 CHECK_SECONDS = 120
@@ -40,8 +45,9 @@ def role(settings: ClusterSettings) -> Role:
         packages={"services": ("python3",)} if health.deep_check else {},
         files={
             **({"compute": _files(), "pod": _files_of_pods()} if health.enabled else {}),
-            **({"services": _deep_check_files()} if health.deep_check else {}),
+            **({"services": (File(DEEP_CHECK, launcher("deep-check"), "0755"),)} if health.deep_check else {}),
         },
+        tasks={"services": (_DEEP_CHECK,)} if health.deep_check else {},
         slurm_conf=_SLURM_CONF if health.enabled else {},
         # The reference figures of nodes, and which drains the benchmark check set.
         state=("/var/lib/tailrack/deep-check",) if health.deep_check else (),
@@ -71,16 +77,6 @@ def _files() -> tuple[File, ...]:
         File(CHECKS, launcher("node-checks"), "0755"),
         File(HEALTH_CHECK, launcher("health-check"), "0755"),
         File(f"/etc/systemd/system/{REASON}", template("health", REASON)),
-    )
-
-
-def _deep_check_files() -> tuple[File, ...]:
-    return (
-        File(DEEP_CHECK, launcher("deep-check"), "0755"),
-        *(
-            File(f"/etc/systemd/system/tailrack-deep-check.{kind}", template("health", f"tailrack-deep-check.{kind}"))
-            for kind in ("service", "timer")
-        ),
     )
 
 

@@ -1,17 +1,13 @@
-"""Install the benchmark check and its timer on the head node, if the config turns it on."""
+"""Install the settings of the benchmark check on the head node, if the config turns it on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from components.node import files, systemd
+from components.node import files
 from components.node.step.step import Step
 from components.roles.health.register import RECORDS
-from components.roles.health.remove import (
-    DEEP_CHECK_SETTINGS,
-    DEEP_CHECK_UNITS,
-    remove_deep_check,
-)
+from components.roles.health.remove import DEEP_CHECK_SETTINGS, remove_deep_check
 
 
 @dataclass(frozen=True)
@@ -28,5 +24,3 @@ def services(step: Step, values: DeepCheckSettings) -> None:
         return
     files.make_folder(RECORDS, 0o700)
     files.write(DEEP_CHECK_SETTINGS, values.head_deep_check, 0o600)
-    systemd.reload(*DEEP_CHECK_UNITS)
-    systemd.enable(DEEP_CHECK_UNITS[0], now=True)

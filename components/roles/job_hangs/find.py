@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from components.node import files
 from components.node.accounts import as_user
+from components.node.locks import Lock
 from components.node.run import attempt
 from components.roles.job_hangs.judge import judge
 from components.roles.job_hangs.line import CLOCK_SECONDS, Hang, next_command, sentence, with_hang
@@ -24,7 +25,7 @@ from components.roles.ssh_trust.ask import MEMBERS
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.slurm import SlurmError
-from components.roles.usage.record import ask_each
+from components.roles.usage.record import ADMIN_COMMENT, ask_each
 from components.validation.node_names import node_names
 
 LIMIT_SECONDS = 30
@@ -80,9 +81,10 @@ def note(job: Job, hang: Hang | None) -> None:
     if with_hang(job.admin_comment, hang) == job.admin_comment:
         return
     # Role usage writes there too.
-    now = next((other for other in _again(job) if other.number == job.number), job)
-    text = with_hang(now.admin_comment, hang)
-    attempt("scontrol", "update", f"jobid={job.title}", f"admincomment={text}", limit=LIMIT_SECONDS)
+    with Lock(ADMIN_COMMENT):
+        now = next((other for other in _again(job) if other.number == job.number), job)
+        text = with_hang(now.admin_comment, hang)
+        attempt("scontrol", "update", f"jobid={job.title}", f"admincomment={text}", limit=LIMIT_SECONDS)
 
 
 def report(job: Job, hang: Hang) -> None:

@@ -15,7 +15,6 @@ ANSWER = f"{ANSWERS}/job-hangs"
 LIMITS = "/etc/tailrack/job-hangs-limits"
 REPORTED = f"{PRIVATE}/job-hangs-reported"
 FINDER = "/usr/local/lib/tailrack/job-hangs"
-UNITS = ("tailrack-job-hangs.service", "tailrack-job-hangs.timer")
 # The RAS port of job N is FIRST_PORT + N % PORTS: below the ports that Linux and srun give out. The TaskProlog has the
 # same numbers.
 FIRST_PORT, PORTS = 21000, 10000

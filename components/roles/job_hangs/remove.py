@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from components.node import files, systemd
-from components.roles.job_hangs.paths import ANSWER, ASK_RAS, FINDER, LIMITS, MINUTES, REPORTED, STALLS, UNITS
+from components.node import files
+from components.roles.job_hangs.paths import ANSWER, ASK_RAS, FINDER, LIMITS, MINUTES, REPORTED, STALLS
 
 
 def remove_watch() -> None:
@@ -15,6 +15,5 @@ def remove_watch() -> None:
 
 def remove_finder() -> None:
     """Remove the finder."""
-    systemd.retire(*reversed(UNITS))
     for path in (FINDER, LIMITS, REPORTED):
         files.remove(path)

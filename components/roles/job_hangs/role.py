@@ -5,24 +5,26 @@ Role usage samples the GPUs of jobs once a minute and calls watch.py. `tailrack 
 
 from __future__ import annotations
 
+from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.job_hangs.paths import UNITS
+from components.roles.job_hangs.paths import FINDER
 from components.roles.program import launcher
-from components.roles.role import Role, template
+from components.roles.role import Role
+from components.roles.usage.role import HAS_GPUS
 
 
 def role(settings: ClusterSettings) -> Role:
     """Return the role, also where it is off: its phases then remove it."""
     hangs = settings.job_hangs
+    find = Task("job-hangs", (FINDER,), limit=110, settings=(HAS_GPUS, "Nice=10"))
     return Role(
         "job_hangs",
         after=("usage", "job_reports"),
+        tasks={"services": (find,)} if hangs else {},
         values={"JOB_HANGS_MINUTES": hangs.minutes if hangs else 0},
         texts={
             "JOB_HANGS_ASK_RAS": launcher("ask-ras"),
             "JOB_HANGS_ANSWER": launcher("job-hangs-here"),
             "JOB_HANGS_FINDER": launcher("job-hangs"),
-            "JOB_HANGS_UNIT": template("job_hangs", UNITS[0]),
-            "JOB_HANGS_TIMER": template("job_hangs", UNITS[1]),
         },
     )

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from components.node import files, systemd
+from components.node import files
 from components.node.files import File
 from components.node.step.step import Step
-from components.roles.job_hangs.paths import FINDER, LIMITS, UNITS
+from components.roles.job_hangs.paths import FINDER, LIMITS
 from components.roles.job_hangs.remove import remove_finder
 
 
 @dataclass(frozen=True)
 class FinderValues:
-    """The program and its units; 0 minutes without job_hangs in the config."""
+    """The program; 0 minutes without job_hangs in the config."""
 
     job_hangs_minutes: int
     job_hangs_finder: str
-    job_hangs_unit: str
-    job_hangs_timer: str
 
 
 def services(step: Step, values: FinderValues) -> None:
@@ -26,14 +24,4 @@ def services(step: Step, values: FinderValues) -> None:
     if not values.job_hangs_minutes:
         remove_finder()
         return
-    unit, timer = UNITS
-    files.write_all(
-        [
-            File(LIMITS, str(values.job_hangs_minutes)),
-            File(FINDER, values.job_hangs_finder, 0o755),
-            File(f"{systemd.UNITS}/{unit}", values.job_hangs_unit),
-            File(f"{systemd.UNITS}/{timer}", values.job_hangs_timer),
-        ]
-    )
-    systemd.reload(unit, timer)
-    systemd.enable(timer, now=True)
+    files.write_all([File(LIMITS, str(values.job_hangs_minutes)), File(FINDER, values.job_hangs_finder, 0o755)])

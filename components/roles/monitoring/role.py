@@ -8,6 +8,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.monitoring.accepted_series import NODE_NAME, PATH, USER_NAME, metric_relabel_configs
 from components.roles.monitoring.alertmanager import BUDGET_REPEAT, alertmanager_config, receiver_secrets
 from components.roles.monitoring.alertmanager import UNIT as ALERTMANAGER_UNIT
+from components.roles.monitoring.exporter import figures_task
 from components.roles.monitoring.figures import COLLECTORS
 from components.roles.monitoring.settings import Monitoring
 from components.roles.program import launcher
@@ -56,8 +57,6 @@ def role(settings: ClusterSettings) -> Role:
             "MONITORING_ACCEPTED": metric_relabel_configs(),
             "MONITORING_UNIT": template("monitoring", PROMETHEUS_UNIT),
             "MONITORING_FIGURES": launcher("figures"),
-            "MONITORING_FIGURES_UNIT": template("monitoring", "tailrack-figures.service"),
-            "MONITORING_FIGURES_TIMER": template("monitoring", "tailrack-figures.timer"),
             "MONITORING_ALERTMANAGER_UNIT": alertmanager_unit(budget=settings.budget is not None),
             "MONITORING_EXPORTER_UNIT": template("monitoring", EXPORTER_UNIT),
         },
@@ -66,6 +65,9 @@ def role(settings: ClusterSettings) -> Role:
         # The head node scrapes every member.
         serves=(str(config.exporter_port),) if config else (),
         scrape={JOB: config.exporter_port} if config else {},
+        tasks={"services": (figures_task("slurm", "head", "measured", "tailnet", "gpus", "certificate"),)}
+        if config
+        else {},
     )
 
 

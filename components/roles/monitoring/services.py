@@ -29,7 +29,7 @@ def services(step: Step, values: MonitoringValues) -> None:
         remove_alertmanager()
         return
     files.write(SETTINGS, values.monitoring_told, 0o600)
-    start_exporter(step, values, values.head_address, "slurm", "head", "measured", "tailnet", "gpus", "certificate")
+    start_exporter(step, values, values.head_address)
     if not values.monitoring_alertmanager:
         start_prometheus(step, values)
         remove_alertmanager()

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from components.node import packages
+from components.node import files, packages
 from components.node.failure import Failure
 from components.node.log import note
 from components.node.run import exists
 from components.node.step.step import Step
 from components.node.waiting import now, sleep
 from components.roles.mounts import units, watch
-from components.roles.mounts.install import install_watch, is_installed
+from components.roles.mounts.install import PROGRAM, is_installed
 from components.roles.mounts.probe import Problem
 from components.roles.mounts.settings_names import NFS
 from components.roles.mounts.wanted import NodeList, Wanted, write_list
@@ -27,13 +27,11 @@ _WAIT_SECONDS = 20
 class MountsValues:
     """The mounts of all sites, and what this node needs to choose and check its own.
 
-    mounts_program, mounts_timer, mounts_service   the texts of files
+    mounts_program   the text of the program
     """
 
     mounts_table: list[Wanted]
     mounts_program: str
-    mounts_timer: str
-    mounts_service: str
     nfs_exports_mount: str
     nfs_exports_path: str
     node_site: str
@@ -72,7 +70,7 @@ def _apply(step: Step, values: MountsValues, wanted: list[Wanted]) -> Mapping[st
         note(f"mount {path} is in use, and changes within a minute after its jobs end")
     # Without any mount in the config these are empty, and the installed ones finish what waits for jobs.
     if values.mounts_program:
-        install_watch(values.mounts_program, values.mounts_timer, values.mounts_service)
+        files.write(PROGRAM, values.mounts_program, 0o755)
     # slurmd registers this node only later in the step.
     step.later.append(lambda: _report(step.host, NodeList(node_list.user, tuple(wanted))))
     return {**_wait(node_list), **failures}

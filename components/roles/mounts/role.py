@@ -1,16 +1,16 @@
 """Mounts by site: NFS version 4 of other servers, and file systems that providers mount.
 
-Systemd mounts at first use. A timer checks each mount with a time limit, reports to the health check, and gives the
+Systemd mounts at first use. A task checks each mount with a time limit, reports to the health check, and gives the
 node the feature of each mount that works.
 """
 
 from __future__ import annotations
 
+from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.mounts.install import PROGRAM
 from components.roles.program import launcher
-from components.roles.role import Role, template
-
-UNIT = "tailrack-mounts"
+from components.roles.role import Role
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -28,9 +28,7 @@ def role(settings: ClusterSettings) -> Role:
                 for mount in mounts
             ]
         },
-        texts={
-            "MOUNTS_PROGRAM": launcher("mounts") if mounts else "",
-            "MOUNTS_TIMER": template("mounts", f"{UNIT}.timer") if mounts else "",
-            "MOUNTS_SERVICE": template("mounts", f"{UNIT}.service") if mounts else "",
-        },
+        # Where the config has no mounts any more, it finishes what waits for jobs, and removes its program.
+        tasks={"compute": (Task("mounts", (PROGRAM,), limit=300, settings=("Nice=10",)),)},
+        texts={"MOUNTS_PROGRAM": launcher("mounts") if mounts else ""},
     )

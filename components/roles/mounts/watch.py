@@ -1,4 +1,4 @@
-"""Check this node's mounts every minute, and set its features in Slurm (tailrack-mounts.timer).
+"""Check this node's mounts every minute, and set its features in Slurm (task `mounts`).
 
 A node has the feature of a mount while that works. Mounts that left the config are unmounted as soon as nothing uses
 them.

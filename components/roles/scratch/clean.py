@@ -1,4 +1,4 @@
-"""Clean this node's scratch disk, once an hour (tailrack-scratch.timer)."""
+"""Clean this node's scratch disk, once an hour (task `scratch`)."""
 
 from __future__ import annotations
 

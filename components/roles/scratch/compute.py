@@ -5,18 +5,18 @@ from __future__ import annotations
 import stat
 from dataclasses import dataclass
 
-from components.node import files, systemd
+from components.node import files
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.scratch.caches import remove_caches
-from components.roles.scratch.paths import CACHES, CLEAN, LIMITS, MADE, SCRATCH, TIMER, UNITS
+from components.roles.scratch.paths import CACHES, CLEAN, LIMITS, MADE, SCRATCH
 from components.roles.scratch.sweep import is_there, sweep
 from components.roles.slurm.paths import BASE
 from components.roles.tailrack_command.command import COMMAND
 
 # Subfolders of the config's folder, which may contain other files.
 _JOBS_FOLDER, _CACHES_FOLDER = "tailrack-jobs", "tailrack-caches"
-# Seconds for a user's caches that the config no longer wants. The timer removes the rest.
+# Seconds for a user's caches that the config no longer wants. The task removes the rest.
 _EMPTY_SECONDS = 10
 _ANOTHER = "set tailrack:scratch.folder to another folder; then run up again"
 
@@ -54,16 +54,12 @@ def compute(step: Step, values: ScratchValues) -> None:
     if _list(SCRATCH, folder) or folder:
         sweep()
     left = [*_list(CACHES, caches), *_list(SCRATCH, folder)]
-    if folder:
-        systemd.reload(*UNITS)
-        systemd.enable(TIMER, now=True)
-    elif not left:
+    if not folder and not left:
         remove_programs()
 
 
 def remove_programs() -> None:
     """Stop cleaning, and remove the programs and the lists."""
-    systemd.retire(TIMER, *UNITS)
     for path in (CLEAN, SCRATCH, CACHES, LIMITS):
         files.remove(path)
 

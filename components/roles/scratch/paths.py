@@ -11,6 +11,4 @@ LIMITS = "/etc/tailrack/scratch-limits"
 # Folders that the role created, one per line.
 MADE = f"{STATE_DIR}/scratch-made"
 
-TIMER = "tailrack-scratch.timer"
-UNITS = ("tailrack-scratch.service", TIMER)
 CLEAN = "/usr/local/lib/tailrack/scratch-clean"

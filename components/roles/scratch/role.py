@@ -8,10 +8,20 @@ TMPDIR and the variables of caches. They read /etc/tailrack/scratch and scratch-
 
 from __future__ import annotations
 
+from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher
-from components.roles.role import File, Role, template
-from components.roles.scratch.paths import CLEAN, UNITS
+from components.roles.role import File, Role
+from components.roles.scratch.paths import CLEAN
+
+_CLEAN = Task(
+    "scratch",
+    (CLEAN,),
+    seconds=3600,
+    limit=21600,
+    settings=("Nice=10", "IOSchedulingClass=idle"),
+    at_once=True,
+)
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -29,12 +39,7 @@ def role(settings: ClusterSettings) -> Role:
         # Job scripts copy checkpoints off the disk with them.
         packages={"compute": ("rsync",)} if on else {},
         wanted={"compute": ("rclone",)} if on else {},
-        files={"compute": _files()} if on else {},
-    )
-
-
-def _files() -> tuple[File, ...]:
-    return (
-        File(CLEAN, launcher("scratch-clean"), "0755"),
-        *(File(f"/etc/systemd/system/{unit}", template("scratch", unit)) for unit in UNITS),
+        files={"compute": (File(CLEAN, launcher("scratch-clean"), "0755"),)} if on else {},
+        # Also where it is off, until the folders of an earlier config are gone.
+        tasks={"compute": (_CLEAN,)},
     )

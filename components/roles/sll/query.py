@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from components.node.minute import shared_answer
 from components.roles.sll.snapshot import Snapshot, read_sites, snapshot
 from components.roles.tailrack_command.elastic_status import read_statuses
 from components.roles.tailrack_command.job import Job, read_jobs
@@ -16,7 +17,7 @@ def query(now: float) -> Snapshot:
 
 def jobs_and_nodes() -> tuple[list[Job], list[Node], dict[str, str]]:
     """Return all jobs, all nodes and the nodes' sites. Raise SlurmError."""
-    jobs, nodes = scontrol("show", "jobs", "--json"), scontrol("show", "nodes", "--json")
+    jobs, nodes = shared_answer(lambda: [scontrol("show", kind, "--json") for kind in ("jobs", "nodes")])
     try:
         return read_jobs(jobs), read_nodes(nodes), read_sites(nodes)
     except ValueError:

@@ -103,7 +103,6 @@ def head(step: Step, values: HeadValues) -> None:
     files.remove_folder(BASE)
     files.rename(_OFFERED, BASE)
     keep("expire", values.head_expire_plan, values.head_expire_values, values.slurm_expire_command)
-    systemd.enable("tailrack-expire.timer", now=True)
     step.result("slurm_version", run("slurmctld", "-V").split()[1])
 
 

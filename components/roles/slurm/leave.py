@@ -30,11 +30,8 @@ def leave(step: Step) -> None:
 
 
 def _retire() -> None:
-    for units in (
-        ("tailrack-slurmd-watchdog.service", "tailrack-slurmctld-watchdog.service", "tailrack-slurm-room.service"),
-        ("tailrack-shutdown.service", "tailrack-expire.timer", "tailrack-expire.service"),
-    ):
-        retire(*units)
+    programs = ("slurmd-watchdog", "slurmctld-watchdog", "slurm-room", "shutdown")
+    retire(*(f"tailrack-{name}.service" for name in programs))
     retire_daemon("slurmd")
     retire_daemon("slurmctld")
 

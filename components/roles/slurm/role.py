@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import matching, truth, version
 from components.roles.program import launcher
@@ -24,8 +25,8 @@ CONTROLLER_WATCHDOG = "tailrack-slurmctld-watchdog"
 ROOM = "tailrack-slurm-room"
 # The program that requeues a node's jobs when its machine shuts down; shutdown.py writes the unit.
 SHUTDOWN = "tailrack-shutdown"
-# A program beside slurmctld, with a timer. Its plan comes with the head node's step.
-EXPIRE = "tailrack-expire"
+# Remove a pool's nodes that their provider took back. The program's plan comes with the head node's step.
+EXPIRE = Task("expire", ("/usr/local/sbin/tailrack-expire",))
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -49,10 +50,6 @@ def role(settings: ClusterSettings) -> Role:
         File(f"/usr/local/sbin/{WATCHDOG}", template("slurm", WATCHDOG), mode="0755"),
         File(f"/usr/local/sbin/{SHUTDOWN}", template("slurm", SHUTDOWN), mode="0755"),
         File(f"/etc/systemd/system/{WATCHDOG}.service", template("slurm", f"{WATCHDOG}.service")),
-    )
-    expire_files = (
-        File(f"/etc/systemd/system/{EXPIRE}.service", template("slurm", f"{EXPIRE}.service")),
-        File(f"/etc/systemd/system/{EXPIRE}.timer", template("slurm", f"{EXPIRE}.timer")),
     )
     save = settings.slurm.save_seconds
     # A configured release is installed already, and these packages would replace it.
@@ -97,10 +94,11 @@ def role(settings: ClusterSettings) -> Role:
             "pod": ("slurmd", "slurm-client", *MEASUREMENT),
         },
         files={
-            "head": (*controller, *expire_files),
+            "head": controller,
             "compute": compute_files,
             "pod": (File(LOST_JOBS, launcher("pod-lost-jobs"), mode="0755"),),
         },
+        tasks={"head": (EXPIRE,)},
         # The check reports the release that is installed or will be; later steps report the running one.
         facts={
             "check": checked,

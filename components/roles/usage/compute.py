@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from components.node import files, systemd
+from components.node import files
 from components.node.files import File
 from components.node.step.step import Step
-from components.roles.usage.paths import ANSWER, SAMPLE_UNITS, SAMPLER
+from components.roles.usage.paths import ANSWER, SAMPLER
 from components.roles.usage.remove import remove_sampler
 
 
 @dataclass(frozen=True)
 class SamplerValues:
-    """The sampler and its units.
+    """The sampler.
 
     node_gpu_count   0 without GPUs
     usage_sampled    False without tailrack's job scripts
@@ -23,8 +23,6 @@ class SamplerValues:
     usage_sampled: bool
     usage_sampler: str
     usage_answer: str
-    usage_sample_unit: str
-    usage_sample_timer: str
 
 
 def compute(step: Step, values: SamplerValues) -> None:
@@ -32,14 +30,4 @@ def compute(step: Step, values: SamplerValues) -> None:
     if not (values.usage_sampled and values.node_gpu_count):
         remove_sampler()
         return
-    unit, timer = SAMPLE_UNITS
-    files.write_all(
-        [
-            File(SAMPLER, values.usage_sampler, 0o755),
-            File(ANSWER, values.usage_answer, 0o755),
-            File(f"{systemd.UNITS}/{unit}", values.usage_sample_unit),
-            File(f"{systemd.UNITS}/{timer}", values.usage_sample_timer),
-        ]
-    )
-    systemd.reload(unit, timer)
-    systemd.enable(timer, now=True)
+    files.write_all([File(SAMPLER, values.usage_sampler, 0o755), File(ANSWER, values.usage_answer, 0o755)])

@@ -13,11 +13,9 @@ SAMPLES = f"{PRIVATE}/gpu-use"
 POWERLESS = f"{PRIVATE}/gpus-without-power"
 SAMPLER = "/usr/local/lib/tailrack/gpu-use"
 ANSWER = f"{ANSWERS}/gpu-use"
-SAMPLE_UNITS = ("tailrack-gpu-use.service", "tailrack-gpu-use.timer")
 RECORDER = "/usr/local/lib/tailrack/job-gpu-use"
 # On the head node, in JSON: the recorded text of each ended job that slurmctld may still replace.
 RECORDED = f"{PRIVATE}/gpu-use-recorded"
 # The limits for unused GPUs as JSON, and a line `number start` for each job that got the message.
 UNUSED_GPUS = "/etc/tailrack/unused-gpus"
 TOLD = f"{PRIVATE}/unused-gpus-told"
-RECORD_UNITS = ("tailrack-job-gpu-use.service", "tailrack-job-gpu-use.timer")

@@ -18,6 +18,7 @@ from pathlib import PurePath
 from typing import Any, TypeVar
 
 from components.node import files
+from components.node.locks import Lock
 from components.node.run import attempt
 from components.node.state import STATE_DIR
 from components.node.waiting import within
@@ -26,8 +27,8 @@ from components.roles.sll.query import jobs_and_nodes
 from components.roles.sll.snapshot import gpus_of
 from components.roles.ssh_trust.ask import ask, asking_key
 from components.roles.tailrack_command.book import Stay, read_book, spent
-from components.roles.tailrack_command.job import Job
-from components.roles.tailrack_command.slurm import SlurmError
+from components.roles.tailrack_command.job import Job, read_jobs
+from components.roles.tailrack_command.slurm import SlurmError, scontrol
 from components.roles.usage.paths import ANSWER, RECORDED
 from components.roles.usage.samples import UNUSED_SAMPLES, Use
 from components.roles.usage.summary import Summary, read_summary, summary, with_summary
@@ -44,6 +45,8 @@ MINUTES = 5
 WAIT_SECONDS = 180
 # Nodes keep the samples of an ended job for this time.
 KEEP_SECONDS = 3600
+# The lock of programs that read and write a job's AdminComment.
+ADMIN_COMMENT = "admin-comment"
 T = TypeVar("T")
 Book = Mapping[str, Sequence[Stay]]
 Answers = Mapping[str, Mapping[str, Use]]
@@ -72,19 +75,31 @@ def main(arguments: Sequence[str]) -> int:
     for job in due:
         new = summary_of(job, answers, gpus, book, now)
         if new.running:
-            text = with_summary(job.admin_comment, new)
-            attempt("scontrol", "update", f"jobid={job.title}", f"admincomment={text}", limit=LIMIT_SECONDS)
             running.append((job, new))
         elif not within(WAIT_SECONDS, job.end, now) or all(
             str(job.number) in answers.get(name, {}) for name in _names(job)
         ):
             finals[_mark(job)] = (job.title, with_summary(job.admin_comment, new))
+    if running:
+        update(running)
     if running and (limits := read_limits()) is not None:
         apply_limits(limits, running, jobs)
     kept = record(finals, recorded, {_mark(job) for job in jobs})
     if kept != recorded:
         files.write(RECORDED, json.dumps(kept), 0o600)
     return 0
+
+
+def update(running: Iterable[tuple[Job, Summary]]) -> None:
+    """Write the summaries of running jobs into their AdminComments, to which role job_hangs writes too."""
+    with Lock(ADMIN_COMMENT):
+        try:
+            now = {job.number: job.admin_comment for job in read_jobs(scontrol("show", "jobs", "--json"))}
+        except (SlurmError, ValueError):
+            now = {}
+        for job, new in running:
+            text = with_summary(now.get(job.number, job.admin_comment), new)
+            attempt("scontrol", "update", f"jobid={job.title}", f"admincomment={text}", limit=LIMIT_SECONDS)
 
 
 def read_recorded(jobs: Iterable[Job], now: float) -> Finals:

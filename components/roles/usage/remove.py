@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from components.node import files, systemd
+from components.node import files
 from components.roles.usage.paths import (
     ANSWER,
     POWERLESS,
-    RECORD_UNITS,
     RECORDED,
     RECORDER,
-    SAMPLE_UNITS,
     SAMPLER,
     SAMPLES,
     TOLD,
@@ -19,7 +17,6 @@ from components.roles.usage.paths import (
 
 def remove_sampler() -> None:
     """Remove the sampler and its samples."""
-    systemd.retire(*reversed(SAMPLE_UNITS))
     for path in (SAMPLER, ANSWER, POWERLESS):
         files.remove(path)
     files.remove_folder(SAMPLES)
@@ -27,6 +24,5 @@ def remove_sampler() -> None:
 
 def remove_recorder() -> None:
     """Remove the recorder."""
-    systemd.retire(*reversed(RECORD_UNITS))
     for path in (RECORDER, RECORDED, UNUSED_GPUS, TOLD):
         files.remove(path)

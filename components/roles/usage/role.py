@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import json
 
+from components.node.minute import Task
 from components.roles.accounting.settings import UnusedGpus
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher
-from components.roles.role import Role, template
-from components.roles.usage.paths import RECORD_UNITS, SAMPLE_UNITS
+from components.roles.role import Role
+from components.roles.usage.paths import JOBS, RECORDER, SAMPLER
+
+# A cluster without GPUs pays one look at the nodes' lines of gres.conf.
+HAS_GPUS = "ExecCondition=/usr/bin/grep -qsr Name=gpu /var/lib/tailrack/slurm/nodes"
+_RECORD = Task("job-gpu-use", (RECORDER,), limit=300, settings=(HAS_GPUS, "Nice=10"))
+# The prolog writes JOBS; it is empty while no job has a GPU.
+_SAMPLE = Task(
+    "gpu-use", (SAMPLER,), limit=90, settings=("Nice=10", "NoNewPrivileges=yes", "ProtectHome=yes"), needs=JOBS
+)
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -20,6 +29,10 @@ def role(settings: ClusterSettings) -> Role:
     return Role(
         "usage",
         after=("accounting", "gpu", "health"),
+        tasks={
+            **({"compute": (_SAMPLE,)} if settings.health.enabled else {}),
+            **({"services": (_RECORD,)} if settings.accounting.enabled and settings.health.enabled else {}),
+        },
         values={
             # Nodes sample without accounting too, so that no node's step changes when it is switched on.
             "USAGE_SAMPLED": settings.health.enabled,
@@ -29,11 +42,7 @@ def role(settings: ClusterSettings) -> Role:
         texts={
             "USAGE_SAMPLER": launcher("gpu-use"),
             "USAGE_ANSWER": launcher("gpu-use", "answer"),
-            "USAGE_SAMPLE_UNIT": template("usage", SAMPLE_UNITS[0]),
-            "USAGE_SAMPLE_TIMER": template("usage", SAMPLE_UNITS[1]),
             "USAGE_RECORDER": launcher("job-gpu-use"),
-            "USAGE_RECORD_UNIT": template("usage", RECORD_UNITS[0]),
-            "USAGE_RECORD_TIMER": template("usage", RECORD_UNITS[1]),
         },
     )
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from components.node import files, systemd
-from components.node.files import File
+from components.node import files
 from components.node.step.step import Step
-from components.roles.usage.paths import RECORD_UNITS, RECORDER, UNUSED_GPUS
+from components.roles.usage.paths import RECORDER, UNUSED_GPUS
 from components.roles.usage.remove import remove_recorder
 
 
 @dataclass(frozen=True)
 class RecorderValues:
-    """The recorder and its units.
+    """The recorder.
 
     usage_recorded      False without accounting or without tailrack's job scripts
     usage_unused_gpus   the limits for unused GPUs as JSON; empty without any
@@ -22,8 +21,6 @@ class RecorderValues:
     usage_recorded: bool
     usage_unused_gpus: str
     usage_recorder: str
-    usage_record_unit: str
-    usage_record_timer: str
 
 
 def services(step: Step, values: RecorderValues) -> None:
@@ -35,13 +32,4 @@ def services(step: Step, values: RecorderValues) -> None:
         files.write(UNUSED_GPUS, values.usage_unused_gpus)
     else:
         files.remove(UNUSED_GPUS)
-    unit, timer = RECORD_UNITS
-    files.write_all(
-        [
-            File(RECORDER, values.usage_recorder, 0o755),
-            File(f"{systemd.UNITS}/{unit}", values.usage_record_unit),
-            File(f"{systemd.UNITS}/{timer}", values.usage_record_timer),
-        ]
-    )
-    systemd.reload(unit, timer)
-    systemd.enable(timer, now=True)
+    files.write(RECORDER, values.usage_recorder, 0o755)

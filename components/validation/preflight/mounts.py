@@ -18,7 +18,7 @@ MOUNT = "mount"
 WANTED, RESULTS = Path("etc/tailrack/mounts.json"), Path("run/tailrack/mounts.json")
 # Seconds after which results are too old.
 OLD_SECONDS = 600
-_CHECKER = "see 'journalctl -u tailrack-mounts' on the node, and run 'systemctl restart tailrack-mounts.timer'"
+_CHECKER = "see 'journalctl -u tailrack-mounts' on the node, and run 'tailrack-minute mounts' there"
 
 
 def check_mounts(root: Path, now: float) -> Iterator[Finding]:

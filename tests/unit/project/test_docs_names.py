@@ -43,6 +43,8 @@ def product() -> str:
         text = text.replace(f"${name}/", f"{folder}/")
     for name, folder in {"STATE_DIR": STATE_DIR, "LOG_DIR": LOG_DIR, "UNITS": UNITS, "systemd.UNITS": UNITS}.items():
         text = text.replace(f"{{{name}}}/", f"{folder}/")
+    # The units of tasks (components/node/minute.py).
+    text += "".join(f"\ntailrack-{name}.service" for name in re.findall(r'\bTask\(\s*"([a-z-]+)"', text))
     return re.sub(r"\$\{\d:-([\w-]+)\}", r"\1", text)
 
 
@@ -91,6 +93,7 @@ def units() -> frozenset[str]:
     brought = {Path(path).name for path in of_the_product(".service", ".timer", ".socket")}
     brought |= set(re.findall(r"/etc/systemd/system/([\w.-]+?\.(?:service|timer|socket))\b", product()))
     brought |= set(re.findall(r"[\"/](tailrack-[\w-]+\.(?:service|timer|socket))\"", product()))
+    brought |= set(re.findall(r"^tailrack-[a-z-]+\.service$", product(), re.MULTILINE))
     spoken = re.findall(
         r"(?:systemctl (?:-q )?[a-z-]+(?: -q)?(?: --[a-z=-]+)*|journalctl -u) +([a-z][\w.-]+)", product()
     )

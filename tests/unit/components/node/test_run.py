@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from unittest import mock
 
@@ -39,20 +38,6 @@ def test_a_program_that_prints_without_end_is_ended_at_its_limit() -> None:
 def test_errors_apart_from_output_are_kept_apart() -> None:
     ended = attempt_bounded("bash", "-c", "cat; echo trouble >&2", limit=60, stdin="text", most=99, merged=False)
     assert ended == Ended(0, "text", "trouble\n")
-
-
-def test_output_goes_into_a_pipe_and_errors_stay_apart() -> None:
-    source, to_program = os.pipe()
-    from_program, target = os.pipe()
-    os.write(to_program, b"text")
-    os.close(to_program)
-    try:
-        ended = attempt_bounded("bash", "-c", "cat; echo trouble >&2", limit=60, stdin=source, into=target)
-        assert ended == Ended(0, "", "trouble\n")
-        assert os.read(from_program, 99) == b"text"
-    finally:
-        for descriptor in (source, from_program, target):
-            os.close(descriptor)
 
 
 def test_a_program_that_is_not_there_has_a_status_too() -> None:

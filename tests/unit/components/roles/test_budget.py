@@ -111,7 +111,6 @@ def test_alertmanager_sends_an_alert_about_the_budget_once_a_month() -> None:
 def test_the_head_node_stores_the_budget_and_removes_the_old_job_hold(shell: Shell) -> None:
     shell.stub("systemctl", '[ "$1" != is-enabled ] || echo enabled')
     former = [shell.write(path, "\n") for path in ("/var/lib/tailrack/budget-spent", "/usr/local/lib/tailrack/budget")]
-    former.append(shell.write("/etc/systemd/system/tailrack-budget.timer", "[Timer]\n"))
     services, header = script_of("budget", "services"), role_header("budget")
     made = role(config(budget={"per_month": 2000}))
     assert shell.step(services, {**header, **made.values}).returncode == 0

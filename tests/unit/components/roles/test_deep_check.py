@@ -416,23 +416,18 @@ def health_files() -> tuple[File, ...]:
 
 def test_the_deep_check_follows_its_key_and_keeps_its_records(shell: Shell) -> None:
     shell.stub("systemctl")
-    for kind in ("service", "timer"):
-        shell.write(f"/etc/systemd/system/tailrack-deep-check.{kind}", "")
     values = {"HEAD_DEEP_CHECK": json.dumps({"user": "ada"})}
     assert shell.step(script_of("health", "services"), values).returncode == 0
     path = shell.path("/etc/tailrack/deep-check.json")
     assert json.loads(path.read_text()) == {"user": "ada"}
     assert path.stat().st_mode & 0o777 == 0o600
     assert shell.path("/var/lib/tailrack/deep-check").stat().st_mode & 0o777 == 0o700
-    assert "systemctl start tailrack-deep-check.timer" in shell.calls
     shell.write("/var/lib/tailrack/deep-check/a1.json", "{}")
     for _ in range(2):
         done = shell.step(script_of("health", "services"), {"HEAD_DEEP_CHECK": ""})
         assert done.returncode == 0, done.stderr
     assert not path.exists()
-    assert not shell.path("/etc/systemd/system/tailrack-deep-check.timer").exists()
     assert shell.path("/var/lib/tailrack/deep-check/a1.json").exists()
-    assert shell.calls.count("systemctl disable -q --now tailrack-deep-check.timer") == 1
     values = {"NODE_NAME": "a1"}
     assert shell.step(script_of("health", "register"), values, "down").returncode == 0
     assert not shell.path("/var/lib/tailrack/deep-check/a1.json").exists()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import socket
 import subprocess
 import threading
@@ -56,13 +55,13 @@ from components.roles.job_reports.events import Event
 from components.roles.job_reports.paths import MAIL_PROGRAM
 from components.roles.job_reports.report import write_report
 from components.roles.monitoring.slurm_figures import slurm_figures
-from components.roles.role import template
 from components.roles.slurm.paths import NODES
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.why import explain
 from components.roles.usage.paths import JOBS, SAMPLER
 from components.roles.usage.record import summary_of
+from components.roles.usage.role import HAS_GPUS
 from components.roles.usage.samples import QUERY, QUERY_WITH_POWER, JobSamples, Reading, read_gpus
 from components.roles.usage.summary import read_summary, with_summary
 from stacks.config import parse
@@ -357,7 +356,6 @@ def test_the_default_reports_within_six_minutes() -> None:
     # The first sample is up to a minute after the hang begins, and the head node compares once a minute.
     stall, _ = stalled(minutes, 5, lambda _: FOUND)
     assert judge({"b1": stall}, minutes, {}) is not None
-    assert "*:*:50" in template("job_hangs", "tailrack-job-hangs.timer")
 
 
 def test_progress_begins_the_minutes_again() -> None:
@@ -719,12 +717,9 @@ def test_limits_of_asking_fit_into_the_samplers_unit() -> None:
     assert watch.ASKING_SECONDS + 2 * watch.LIMIT_SECONDS < 90
 
 
-@pytest.mark.parametrize(
-    ("name", "unit"), [("job_hangs", "tailrack-job-hangs.service"), ("usage", "tailrack-job-gpu-use.service")]
-)
-def test_the_services_of_the_head_node_run_if_a_node_has_gpus(tmp_path: Path, name: str, unit: str) -> None:
+def test_the_tasks_of_the_head_node_run_if_a_node_has_gpus(tmp_path: Path) -> None:
     # slurmctld's own gres.conf includes a file of each machine by its path, and names no GPU.
-    (condition,) = re.findall(r"^ExecCondition=(.+)$", template(name, unit), re.MULTILINE)
+    condition = HAS_GPUS.removeprefix("ExecCondition=")
     assert condition.endswith(f" {NODES}")
     words = condition.replace(NODES, str(tmp_path)).split()
     (tmp_path / "a1").mkdir()

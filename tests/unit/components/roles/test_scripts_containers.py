@@ -675,13 +675,11 @@ def test_leaving_removes_the_files_of_a_killed_import(head: Shell) -> None:
 def test_a_machine_that_leaves_knows_no_containers_any_more(node: Shell) -> None:
     kept = "include /etc/slurm/plugstack.conf.d/*.conf"
     node.write("etc/slurm/plugstack.conf", f"{kept}\ninclude /etc/tailrack/plugstack.d/*.conf\n")
-    node.write("etc/systemd/system/tailrack-containers.timer", "")
     for _ in range(2):
         assert run(node, lambda: leave(NODE_STEP)) == ""
     assert node.path("/etc/slurm/plugstack.conf").read_text() == f"{kept}\n"
     for gone in ("etc/tailrack/containers", "usr/local/lib/tailrack/spank_pyxis.so", PROGRAM, IMPORTER):
         assert not node.path(gone).exists(), gone
-    assert node.calls.count("systemctl disable -q --now tailrack-containers.timer") == 1
 
 
 # --- the hook of ranks
@@ -731,4 +729,3 @@ def test_the_first_users_job_proves_that_containers_run_or_the_step_fails(shell:
     if not said:
         assert "containers do not run here, and the node is drained: no container: bad plugin\n" in done.stderr
     assert shell.path("/var/lib/tailrack/containers/smoke").read_text() == "user=ada\n"
-    assert "systemctl start tailrack-containers.timer" in shell.calls, "it tries again"

@@ -23,6 +23,7 @@ from tests.unit.shell import Shell, script_of
 
 PROMETHEUS = "/etc/systemd/system/tailrack-prometheus.service"
 EXPORTER = "/etc/systemd/system/tailrack-node-exporter.service"
+FIGURES = "/usr/local/lib/tailrack/figures"
 CONFIG, RULES = "/etc/tailrack/prometheus/prometheus.yml", "/etc/tailrack/prometheus/rules.yml"
 TARGETS = "/var/lib/tailrack/monitoring/targets"
 A1: dict[str, Value] = {"NODE_NAME": "a1", "NODE_SITE": "rack", "NODE_ADDRESS": "100.64.0.3"}
@@ -222,11 +223,15 @@ def test_a_node_has_an_exporter_only_while_monitoring_is_on(host: Shell) -> None
     done = host.step(compose([Role("exporters")], ["node_services"]), {**header(), **A1})
     assert done.returncode == 0, done.stderr
     assert host.path("/etc/tailrack/node-exporter").read_text() == "ADDRESS=100.64.0.3\nPORT=9100\n"
-    assert host.path("/etc/tailrack/figures").read_text() == "COLLECTORS=tailnet gpus certificate\n"
     step(host, "monitoring", "node", A1)
     assert host.path(EXPORTER).exists()
     step(host, "monitoring", "node", {**A1, "MONITORING_ENABLED": False})
-    for path in (EXPORTER, "/etc/tailrack/node-exporter", "/etc/tailrack/figures", "/var/lib/tailrack/metrics"):
+    for path in (
+        EXPORTER,
+        "/etc/tailrack/node-exporter",
+        "/usr/local/lib/tailrack/figures",
+        "/var/lib/tailrack/metrics",
+    ):
         assert not host.path(path).exists(), path
 
 

@@ -307,13 +307,11 @@ def test_the_cleanup_keeps_the_cache_of_a_user_with_a_job(node: Shell, cleaned: 
     assert (mine.exists(), other.exists()) == (True, False)
 
 
-def test_taken_out_of_the_config_programs_and_timer_go(node: Shell) -> None:
+def test_taken_out_of_the_config_programs_go(node: Shell) -> None:
     compute(node)
     node.write("/usr/local/lib/tailrack/scratch-clean", "x")
-    node.write("/etc/systemd/system/tailrack-scratch.timer", "x")
     compute(node, "")
     assert not [*node.path("/usr/local/lib/tailrack").iterdir()]
-    assert not node.path("/etc/systemd/system/tailrack-scratch.timer").exists()
     assert not [*node.path("/etc/tailrack").glob("scratch*")]
 
 

@@ -7,10 +7,13 @@ import json
 import re
 import subprocess
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
+from components.node import minute
+from components.roles.gpu.role import HEALTH
 from components.roles.role import FOLDER, template
 from components.roles.slurm import usable
 from components.roles.slurm.node_state import OUR_DRAINS
@@ -335,19 +338,23 @@ def test_device_files_of_gpus_are_made_at_boot_before_slurmd_looks(shell: Shell)
     assert "Before=slurmd.service" in unit
     # No driver must not keep slurmd from starting: its own message says which file is missing.
     assert all(line.startswith("ExecStart=-") for line in unit.splitlines() if line.startswith("ExecStart"))
-    assert "systemctl start tailrack-gpu.service tailrack-health.timer" in shell.calls
+    assert "systemctl start tailrack-gpu.service" in shell.calls
 
 
 def test_a_node_with_gpus_has_its_health_looked_at_and_its_driver_kept_awake(shell: Shell) -> None:
     shell.stub("systemctl", 'case "$*" in "-q cat nvidia-persistenced.service") ;; esac')
+    shell.stub("systemd-run")
+    shell.write(f"{minute.FOLDER}/machine.json", json.dumps([asdict(HEALTH)]))
+    shell.write("/usr/bin/python3", "")
     for _ in range(2):
         done = shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "NODE_GPU_COUNT": 8})
         assert done.returncode == 0, done.stderr
     assert "systemctl start nvidia-persistenced.service" in shell.calls
-    assert "systemctl --root=/ enable -q tailrack-gpu.service tailrack-health.timer" in shell.calls
-    assert "systemctl start --no-block tailrack-health.service" in shell.calls
+    assert "systemctl --root=/ enable -q tailrack-gpu.service" in shell.calls
+    (call,) = {call for call in shell.calls if call.startswith("systemd-run")}
+    assert "--unit=tailrack-health.service" in call
+    assert call.endswith("/usr/local/sbin/tailrack-health")
     compile(shell.path("/usr/local/sbin/tailrack-health").read_text(), "tailrack-health", "exec")
-    assert "ExecStart=/usr/bin/python3 " in shell.path("/etc/systemd/system/tailrack-health.service").read_text()
     # And of all of it nothing is left where it has none any more.
     assert shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "NODE_GPU_COUNT": 0}).returncode == 0
     assert not [*shell.path("/usr/local/sbin").iterdir(), *shell.path("/etc/systemd/system").iterdir()]

@@ -273,6 +273,7 @@ def test_a_running_jobs_summary_goes_to_slurmctld_and_an_ended_ones_to_slurmdbd(
     assert play.command("job-gpu-use", "--now").returncode == 0
     final = "admincomment=tailrack: gpus=1 gpu_hours=1.98 gpu_use=0% gpu_idle=100% gpu_memory=0.0GiB"
     assert play.calls == [
+        "scontrol show jobs --json",
         "scontrol update jobid=7 admincomment=tailrack so far: gpus=1 gpu_hours=1.00 gpu_use=90% gpu_idle=0% "
         "gpu_memory=2.0GiB",
         "sacct -n -P -X -j 8_2 -o JobIDRaw,End,AdminComment",
@@ -281,7 +282,7 @@ def test_a_running_jobs_summary_goes_to_slurmctld_and_an_ended_ones_to_slurmdbd(
     # Once only.
     play.stub("sacct", f"echo '8|2026-11-26T18:00:00|{final.partition('=')[2]}'")
     assert play.command("job-gpu-use", "--now").returncode == 0
-    assert play.calls[3:] == play.calls[:2]
+    assert play.calls[4:] == play.calls[:3]
 
 
 def test_a_final_text_comes_back_after_slurmctld_has_sent_the_ended_job_again(
