@@ -6,9 +6,10 @@ import importlib
 import json
 import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-# The table: the module of each command, by the command's name. Its function `main` takes the arguments.
+# The table: the module of each command, by the command's name. Its function `main` takes the arguments, or that of an
+# entry `MODULE:FUNCTION`.
 TABLE = "commands.json"
 
 
@@ -19,5 +20,12 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"unknown command; there are {', '.join(sorted(table))}\n")
         return 2
     command, *rest = arguments
-    status: int | None = importlib.import_module(table[command]).main(rest)
+    status: int | None = function_of(table[command])(rest)
     return status or 0
+
+
+def function_of(entry: str) -> Callable[[Sequence[str]], int | None]:
+    """Return the function of an entry of the table."""
+    module, _, name = entry.partition(":")
+    function: Callable[[Sequence[str]], int | None] = getattr(importlib.import_module(module), name or "main")
+    return function

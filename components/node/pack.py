@@ -27,7 +27,7 @@ def packed(commands: Mapping[str, str], modules: Sequence[str] = (), files: Sequ
     modules   more modules
     files     more files, as paths in the root folder
     """
-    texts = dict(files_of((*_OWN, *commands.values(), *modules)))
+    texts = dict(files_of((*_OWN, *(entry.partition(":")[0] for entry in commands.values()), *modules)))
     texts |= {path: (ROOT / path).read_text(encoding="utf-8") for path in files}
     texts |= {"__main__.py": _START, "components/commands.json": json.dumps(dict(commands), sort_keys=True)}
     buffer = io.BytesIO()

@@ -14,7 +14,7 @@ from components.validation import job_files
 
 _FOLDER = Path(__file__).parents[2]
 
-# The commands of the program: the module whose `main` takes the arguments.
+# The commands of the program: the module whose `main` takes the arguments, or `MODULE:FUNCTION`.
 COMMANDS = {
     "ask": "components.roles.ssh_trust.ask",
     "ask-ras": "components.roles.job_hangs.ras",

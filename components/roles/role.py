@@ -1,7 +1,7 @@
 """A role: one capability of a machine, as a plain value. A role is not a resource.
 
 A role's folder contains `settings.py` (its section of the config, if it has one), `role.py` (a function `role` from the
-cluster's settings to this value), its phases (`<phase>.py`, see steps/composition.py) and its templates.
+cluster's settings to this value), `host.py` (its phases, see steps/composition.py) and its templates.
 """
 
 from __future__ import annotations
@@ -95,6 +95,7 @@ class Role:
     tasks       programs that the machine runs again and again, by the phase of a main step that installs them
     state       files and folders of the head node that a backup must contain
     on_pods     phases for other machines that pods run too; those that begin with `pod` are for pods only
+    modules     the modules of its folder whose functions are its phases
     only        the phases in which it takes part, None for all (composition.on_pods)
     """
 
@@ -117,6 +118,7 @@ class Role:
     tasks: Mapping[str, tuple[Task, ...]] = field(default_factory=dict)
     state: tuple[str, ...] = ()
     on_pods: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ("host",)
     only: frozenset[str] | None = None
 
     def takes(self, phase: str) -> bool:

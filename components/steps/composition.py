@@ -1,8 +1,9 @@
 """Compose a step from the phases of its roles.
 
-A phase of a role is a file in its folder: `<phase>.py` with a function `<phase>`. A step runs its phases, role after
-role. To undo, it goes through the roles in reverse: first it runs every function `release`, which may still use the
-other roles' work, then every `forget`. To leave the cluster, a machine runs the phase `leave` of all roles in reverse.
+A phase of a role is a function of that name in the role's `host.py`, or in another module that the role names
+(Role.modules). A step runs its phases, role after role. To undo, it goes through the roles in reverse: first it runs
+every function `release`, which may still use the other roles' work, then every `forget`. To leave the cluster, a
+machine runs the phase `leave` of all roles in reverse.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import importlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
+from typing import cast
 
 from components.node.step.values import names
 from components.node.step.work import Call
@@ -45,6 +47,8 @@ _ONLY_PODS = ("pod_check", "pod_join", "pod", "pod_register", "pod_leave", "pod_
 # The first phases of the steps that bring tasks.
 _STEPS_WITH_TASKS = ("machine", "services")
 _END_TASKS: Call = ("end_tasks",)
+# The functions that undo a phase.
+_UNDO = {"register": ("release", "forget"), "pod_register": ("pod_release", "pod_forget")}
 
 # The actions of a step.
 _ACTIONS = ("up", "down", "recall")
@@ -135,12 +139,7 @@ def _composed(
     if leaves:
         down = [_END_TASKS, *(undo for role in reversed(roles) for undo in call(role, "leave"))]
     else:
-        down = [
-            undo
-            for part in ("release", "forget")
-            for role, phase in reversed(parts)
-            for undo in call(role, phase, part)
-        ]
+        down = [undo for part in (0, 1) for role, phase in reversed(parts) for undo in found.undo(role, phase, part)]
     return found.script({"up": tuple(up), **({"down": tuple(down)} if down else {})})
 
 
@@ -155,12 +154,17 @@ class _Parts:
         self.parts = [(role, phase) for role in roles for phase in phases if _takes_part(role, phase)]
         self._phases: list[Callable[..., None]] = []
 
-    def calls(self, role: Role, phase: str, part: str = "") -> Iterator[Call]:
-        """Yield the call of a phase, or of its part `release` or `forget`; nothing if the role has none."""
-        module = _module(role, phase)
-        if module and (function := getattr(importlib.import_module(module), part or phase, None)):
-            self._phases.append(function)
-            yield ("python", module, part or phase)
+    def calls(self, role: Role, phase: str, function: str = "") -> Iterator[Call]:
+        """Yield the call of a phase, or of another function of its name; nothing if the role has none."""
+        found = _function(role.name, (*role.modules, phase), function or phase)
+        if found and role.takes(phase):
+            self._phases.append(found)
+            yield ("python", found.__module__, found.__name__)
+
+    def undo(self, role: Role, phase: str, part: int) -> Iterator[Call]:
+        """Yield the call that undoes a phase: its `release` (0) or `forget` (1)."""
+        if phase in _UNDO:
+            yield from self.calls(role, phase, _UNDO[phase][part])
 
     def script(self, calls: Mapping[str, tuple[Call, ...]]) -> Script:
         """Return the script of these calls."""
@@ -235,7 +239,7 @@ def expire_program(roles: Sequence[Role]) -> Script:
     # The plan is the same for all nodes, so that the head node needs no other one when a pool brings pods.
     parts = _Parts(roles, REGISTER_OF_POD)
     phases = [(role, phase) for role in reversed(roles) for phase in reversed(REGISTER_OF_POD)]
-    forget = [call for role, phase in phases for call in parts.calls(role, phase, "forget")]
+    forget = [call for role, phase in phases for call in parts.undo(role, phase, 1)]
     expire = ("python", "components.roles.slurm.expire", "expire")
     plan = parts.script({"expire": (expire,), "forget": tuple(forget)})
     unknown = {name for name in plan.reads if name.startswith(("NODE_", "POOL_"))} - {"NODE_NAME"}
@@ -257,16 +261,24 @@ def single(home: str) -> Script:
     return Script({name: (("python", home, name),) for name in found}, phases=reads)
 
 
-def _module(role: Role, phase: str) -> str:
-    """Return the module of a phase; empty if the role lacks it."""
-    has_phase = role.takes(phase) and (FOLDER / role.name / f"{phase}.py").is_file()
-    return f"components.roles.{role.name}.{phase}" if has_phase else ""
+@cache
+def _function(folder: str, modules: tuple[str, ...], name: str) -> Callable[..., None] | None:
+    """Return a function that a role's modules define; None if they only import it, or lack it."""
+    for module in modules:
+        path = f"components.roles.{folder}.{module}"
+        if (FOLDER / folder / f"{module}.py").is_file():
+            found = vars(importlib.import_module(path)).get(name)
+            if getattr(found, "__module__", "") == path:
+                return cast(Callable[..., None], found)
+    return None
 
 
 def _takes_part(role: Role, phase: str) -> bool:
     if not role.takes(phase):
         return False
-    return bool(_module(role, phase)) or any(phase in phases for phases in (role.files, role.packages, role.wanted))
+    return bool(_function(role.name, (*role.modules, phase), phase)) or any(
+        phase in phases for phases in (role.files, role.packages, role.wanted)
+    )
 
 
 def _packages(parts: Iterable[tuple[Role, str]]) -> list[Call]:

@@ -8,6 +8,13 @@ from typing import Any
 from components.roles.order import ROLES
 
 ORDER = [make.__module__.split(".")[2] for make in ROLES]
+# The phase that a function undoes, with what it does then.
+_UNDOES = {
+    "release": "register/release",
+    "forget": "register/forget",
+    "pod_release": "pod_register/release",
+    "pod_forget": "pod_register/forget",
+}
 Calls = Mapping[str, Iterable[Any]]
 
 
@@ -22,6 +29,6 @@ def called(calls: Calls, action: str = "up") -> list[str]:
     found = []
     for call in inner_calls({action: calls[action]}):
         if call[0] == "python" and call[1].startswith("components.roles."):
-            role, phase = call[1].split(".")[2:4]
-            found.append(f"{role}/{phase}" if call[2] == phase else f"{role}/{phase}/{call[2]}")
+            role, name = call[1].split(".")[2], call[2]
+            found.append(f"{role}/{_UNDOES.get(name, name)}")
     return found

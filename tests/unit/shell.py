@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import grp
-import importlib
 import json
 import os
 import pwd
@@ -23,6 +22,7 @@ from typing import Any
 from unittest import mock
 
 from components.node import accounts, bounded, files, locks, packages, passwd, run, waiting
+from components.node.commands import function_of
 from components.node.failure import Failure
 from components.node.step import kept, work
 from components.node.step import main as step_main
@@ -294,7 +294,7 @@ class Shell:
         self, command: str, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a command of the hosts' program on the machine."""
-        main = importlib.import_module(COMMANDS[command]).main
+        main = function_of(COMMANDS[command])
         umask = os.umask(0o022)
         with (
             tempfile.TemporaryFile("w+", encoding="utf-8") as given,

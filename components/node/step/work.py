@@ -113,7 +113,7 @@ class Work:
         begin = time.monotonic()
         phase(self.step, *([read_values(wanted, self.values)] if wanted else []))
         if (seconds := time.monotonic() - begin) > 1:
-            note(f"{module.removeprefix('components.roles.')}: {seconds:.1f}s")
+            note(f"{module.removeprefix('components.roles.').removesuffix('.host')} {name}: {seconds:.1f}s")
 
     def _checks(self, checks: Sequence[Call]) -> None:
         """Run all checks, and report their problems together."""

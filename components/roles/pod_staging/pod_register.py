@@ -59,7 +59,7 @@ def _read_again() -> None:
     run("touch", f"{CONF}/job_submit.lua")
 
 
-def forget(_: Step, values: PodName) -> None:
+def pod_forget(_: Step, values: PodName) -> None:
     """Forget the pod and the jobs whose folder is there. After the last one, the head node has nothing of this role.
 
     A node that is no pod may be forgotten too (composition.expire_program).
