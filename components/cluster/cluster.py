@@ -20,7 +20,7 @@ from components.host import Host
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.order import roles
 from components.roles.role import header_of, secrets_of
-from components.roles.tailnet.relay import relay_port
+from components.roles.tailnet.policy import relay_port
 from components.steps.step import REPAIR
 from components.steps.values import as_output
 

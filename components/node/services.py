@@ -68,7 +68,7 @@ def write(name: str, program: str) -> bool:
     files.make_folder(f"{LOG_DIR}/{name}")
     # The service comes last, when its log is there.
     files.write(f"{_folder(name)}/log/run", _LOG_TEXT.format(folder=f"{LOG_DIR}/{name}"), 0o755)
-    # The address of a proxy may have a password (tailnet/pod_join.py).
+    # The address of a proxy may have a password (tailnet/pod.py).
     return files.write(f"{_folder(name)}/run", program, 0o700)
 
 

@@ -276,9 +276,8 @@ def _function(folder: str, modules: tuple[str, ...], name: str) -> Callable[...,
 def _takes_part(role: Role, phase: str) -> bool:
     if not role.takes(phase):
         return False
-    return bool(_function(role.name, (*role.modules, phase), phase)) or any(
-        phase in phases for phases in (role.files, role.packages, role.wanted)
-    )
+    functions = (_function(role.name, (*role.modules, phase), name) for name in (phase, *_UNDO.get(phase, ())))
+    return any(functions) or any(phase in phases for phases in (role.files, role.packages, role.wanted))
 
 
 def _packages(parts: Iterable[tuple[Role, str]]) -> list[Call]:

@@ -7,5 +7,5 @@ from components.roles.role import Role
 
 
 def role(_settings: ClusterSettings) -> Role:
-    """Return the role. Only machines without a time service get its package (join.py)."""
+    """Return the role. Only machines without a time service get its package (host.py)."""
     return Role("clock", after=("machine",), on_pods=("check",))

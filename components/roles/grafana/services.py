@@ -11,7 +11,7 @@ from components.node import files, systemd
 from components.node.daemons import Daemon, run_daemon
 from components.node.files import File
 from components.node.step.step import Step
-from components.roles.firewall.hold import HeldPorts, hold_ports
+from components.roles.firewall.ports import HeldPorts, hold_ports
 from components.roles.grafana.install import (
     FOLDER,
     UNIT,

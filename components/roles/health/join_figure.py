@@ -14,7 +14,7 @@ from components.validation.results import Conditions, judge_group
 from components.validation.slurm_nodes import Node
 
 REPORTS = Path("/var/lib/tailrack/validation")
-# The address of each node as it joined (components/roles/names/publish.py).
+# The address of each node as it joined (components/roles/names/host.py).
 MEMBERS = Path("/var/lib/tailrack/members")
 # Settings that must be the same for two figures to be comparable.
 _SAME = ("backend", "collective", "gate_bytes")

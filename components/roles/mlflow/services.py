@@ -16,7 +16,7 @@ from components.node.log import note
 from components.node.passwd import user_named
 from components.node.run import attempt, run
 from components.node.step.step import STATE_DIR, Step
-from components.roles.firewall.hold import HeldPorts, hold_ports
+from components.roles.firewall.ports import HeldPorts, hold_ports
 from components.roles.mlflow.install import WHOLE, install, python, stop
 from components.roles.mlflow.paths import (
     ACCOUNT,

@@ -18,7 +18,7 @@ from components.node.files import File
 from components.node.run import attempt, run
 from components.node.step.step import Step
 from components.node.text import printable
-from components.roles.firewall.hold import HeldPorts, hold_ports
+from components.roles.firewall.ports import HeldPorts, hold_ports
 from components.roles.monitoring.exporter import silence_daemon
 
 _UNIT = "tailrack-alertmanager.service"

@@ -13,7 +13,7 @@ from components.node.daemons import Daemon, run_daemon
 from components.node.minute import Task, begin_task
 from components.node.run import run
 from components.node.step.step import STATE_DIR, Step
-from components.roles.firewall.hold import HeldPorts, hold_ports
+from components.roles.firewall.ports import HeldPorts, hold_ports
 
 UNIT = "tailrack-node-exporter.service"
 SETTINGS = "/etc/tailrack/node-exporter"

@@ -11,7 +11,7 @@ from components.node.failure import Failure
 from components.node.files import File
 from components.node.run import attempt, run
 from components.node.step.step import Step
-from components.roles.firewall.hold import hold_ports
+from components.roles.firewall.ports import hold_ports
 from components.roles.monitoring.alerting import PASSWORD, AlertmanagerValues
 from components.roles.monitoring.exporter import silence_daemon
 from components.roles.monitoring.target import TARGETS

@@ -14,7 +14,7 @@ from components.node.run import run, succeeds
 from components.node.step.kept import keep
 from components.node.step.step import STATE_DIR, Step
 from components.node.waiting import wait_until
-from components.roles.firewall.hold import HeldPorts, hold_ports
+from components.roles.firewall.ports import HeldPorts, hold_ports
 from components.roles.slurm import controller
 from components.roles.slurm.folder import CONTROLLER_STATE, give_slurm_state
 from components.roles.slurm.foreign_files import set_foreign_slurm_aside

@@ -10,7 +10,7 @@ from components.node.step.step import Step
 from components.node.systemd import UNITS, is_active, retire, retire_daemon
 from components.roles.slurm.folder import CONTROLLER_STATE, leave_slurm_folder, take_slurm_folder, was_controller
 from components.roles.slurm.paths import CONF
-from components.roles.users.leave import end_sessions
+from components.roles.users.host import end_sessions
 
 _SCOPE = "slurmstepd.scope.d"
 _FILES = (

@@ -21,7 +21,7 @@ from components.roles.slurm.usable import REGISTER_LIMIT, Usability
 
 SERVICE = "slurmd"
 # slurmd's first request fails without munged, and its next one comes much later. It binds to the address of the host
-# name (names/pod.py).
+# name (names/host.py).
 _PROGRAM = """#!/bin/bash
 # Written by tailrack.
 exec 2>&1

@@ -8,7 +8,7 @@ from components.node.log import note
 from components.node.run import attempt
 from components.node.step.step import Step
 from components.roles.slurm.pod import SERVICE
-from components.roles.users.leave import end_sessions
+from components.roles.users.host import end_sessions
 
 
 def pod_leave(step: Step) -> None:

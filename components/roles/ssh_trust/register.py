@@ -13,7 +13,7 @@ from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.ssh_trust.authority import LEAVE_KEY, certificate_for, trusted
 from components.roles.ssh_trust.members import MEMBERS
-from components.roles.tailnet.peer import GONE_LIMIT, is_logged_out
+from components.roles.tailnet.host import GONE_LIMIT, is_logged_out
 
 # Seconds. The SSH options detect a silent node; on a busy one systemd may wait 90 s for each of several daemons.
 _LEAVING_LIMIT = 300

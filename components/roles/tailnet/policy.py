@@ -1,4 +1,6 @@
-"""The tailnet policy that the cluster needs, from the ports of its roles, and the rules that an existing policy lacks.
+"""The cluster's relay: the member that offers it, and the grant that the tailnet's policy needs.
+
+The tailnet policy that the cluster needs, from the ports of its roles, and the rules that an existing policy lacks.
 
 Syntax: tailscale.com/docs/reference/syntax/policy-file. A file with neither grants nor acls allows everything. For what
 machines need, a rule counts if it surely covers them: one for a group, a person or a posture does not. For what must be
@@ -15,9 +17,10 @@ from ipaddress import ip_address, ip_network, summarize_address_range
 from typing import Any, Protocol
 
 from components.roles.role import Role
-from components.roles.tailnet.relay import relay_grant
+from components.roles.tailnet.settings import Tailnet
 from components.settings.network_names import TAILNET, is_interface
 
+CAPABILITY = "tailscale.com/cap/relay"
 SSH = "22"
 # MPI and NCCL choose among these. If jobs stay on one node, the policy does not need them.
 JOBS = "1024-65535"
@@ -35,9 +38,18 @@ _LAST = 65535
 _TCP = ("tcp", "6")
 _NOT_TCP = frozenset(("icmp", "igmp", "ipv4", "ip-in-ip", "egp", "igp", "udp", "gre", "esp", "ah", "sctp", "ipv6-icmp"))
 _TAILNET_6 = ip_network("fd7a:115c:a1e0::/48")
-
 Ranges = list[tuple[int, int]]
 _ALL: Ranges = [(0, _LAST)]
+
+
+def relay_port(tailnet: Tailnet, node: str) -> str:
+    """Return the relay's UDP port for the relay node; empty for every other node."""
+    return str(tailnet.relay.port) if tailnet.relay and tailnet.relay.node == node else ""
+
+
+def relay_grant(tag: str) -> dict[str, Any]:
+    """Return the grant that lets members with a tag use each other as relays, if they offer it."""
+    return {"src": [tag], "dst": [tag], "app": {CAPABILITY: []}}
 
 
 def ports(roles: Iterable[Role]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ def role(settings: ClusterSettings) -> Role:
     joined = {"tailnet_ip": _tailnet_address, "firewall": matching(_FIREWALLS), "tailscale_version": version}
     return Role(
         "tailnet",
+        modules=("host", "login", "pod"),
         after=("machine", "restore"),
         values={"TAILNET_TAG": settings.tailnet.tag},
         # The identity: a head node that restores it keeps the address that nodes know.

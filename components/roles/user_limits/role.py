@@ -6,11 +6,11 @@ from components.node.systemd import UNITS
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import matching
 from components.roles.role import File, Role
-from components.roles.user_limits.protection import PARENTS, PROTECTED, SLICE, daemon_text
+from components.roles.user_limits.host import PARENTS, PROTECTED, SLICE, daemon_text
 
 
 def role(settings: ClusterSettings) -> Role:
-    """Return the role. It comes after slurm, so that head.py finds a running slurmctld."""
+    """Return the role. It comes after slurm, so that host.py finds a running slurmctld."""
     limits = settings.head.user_limits
     return Role(
         "user_limits",

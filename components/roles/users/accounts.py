@@ -1,15 +1,21 @@
-"""The accounts of the cluster's users on a machine, and the records of those that tailrack created there."""
+"""The cluster's accounts on a machine: their values, clashes with other accounts, and the removal of unused ones.
+
+An account whose uid changes in the config is created again if it is unused: another machine may have refused the first
+uid, after this one had already accepted it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from components.node import files
 from components.node.accounts import as_user
+from components.node.failure import Failure
 from components.node.log import note
-from components.node.run import Ended
-from components.node.step.step import STATE_DIR
+from components.node.passwd import group_named, group_with, user_named, user_with
+from components.node.run import Ended, attempt, run
+from components.node.state import STATE_DIR
 
 # Accounts and groups that tailrack created on this machine, one name per line.
 MADE = f"{STATE_DIR}/users"
@@ -18,6 +24,14 @@ GROUPS_MADE = f"{STATE_DIR}/groups"
 HOME_LIMIT = 30
 # Characters of what commands in a home may say.
 _MOST_OUTPUT = 65536
+# The first uid to offer, and the last.
+_FREE = range(6001, 10000)
+# Compare the home with a new one: a login leaves a history, and a key of the user's own changes the list of keys.
+_HOME_IS_NEW = r"""diff -rq --no-dereference -x .ssh /etc/skel . >/dev/null &&
+cmp -s .ssh/authorized_keys .ssh/id_ed25519.pub &&
+[ "$(ls -A .ssh)" = "$(printf "%s\n" authorized_keys id_ed25519 id_ed25519.pub)" ]"""
+# pgrep's status if no process matches.
+_NONE = 1
 
 
 @dataclass(frozen=True)
@@ -71,3 +85,67 @@ def try_in_home(name: str, home: str, commands: str, problem: str) -> None:
     """Run commands in a home, and log a problem if they fail."""
     if not in_home(name, home, commands).ok:
         note(problem)
+
+
+def refuse_clashes(values: UsersValues, host: str) -> None:
+    """Raise Failure if an account of the machine conflicts with a user of the cluster."""
+    clashes = [clash for account in values.users_lines for clash in _clashes(account, values)]
+    if clashes:
+        raise Failure(
+            "; ".join(clashes),
+            f"choose other uids in tailrack:users (from {_free_uid(values)} up, which is free on {host}) or other "
+            f"names, because a user of the cluster cannot be an account that {host} already has; or remove or renumber "
+            f"('usermod -u') these accounts on {host}",
+        )
+
+
+def _clashes(account: Account, values: UsersValues) -> Iterator[str]:
+    """Yield the conflicts of one user.
+
+    An account with the right numbers and another home belongs to someone else: its jobs would start in a folder that
+    other machines do not have.
+    """
+    name, uid = account.name, account.uid
+    holder = user_with(uid)
+    if holder and holder.pw_name != name:
+        yield f"uid {uid} is {holder.pw_name} here and should be {name}"
+    found = user_named(name)
+    if found is None:
+        return
+    ours = name in made_here()
+    if found.pw_uid != uid:
+        if not (ours and is_unused(name, values.home_on_share(name))):
+            yield f"user {name} has uid {found.pw_uid} here and should have {uid}"
+    elif ours:
+        return
+    elif found.pw_gid != account.gid:
+        yield f"user {name} has gid {found.pw_gid} here and should have {account.gid}"
+    elif found.pw_dir not in ("", values.home(name)):
+        yield (
+            f"user {name} is an existing account here, with the home {found.pw_dir}, and should have "
+            f"{values.home(name)}"
+        )
+
+
+def _free_uid(values: UsersValues) -> int:
+    """Return the first number that no account or group of this machine or of the config has."""
+    taken = {number for user in values.users_lines for number in (user.uid, user.gid)}
+    free = (uid for uid in _FREE if uid not in taken and not user_with(uid) and not group_with(uid))
+    return next(free, _FREE[-1])
+
+
+def is_unused(name: str, home: str) -> bool:
+    """Return whether no process runs under an account, and its home, if this machine has it, is as tailrack made it."""
+    if attempt("pgrep", "-u", name).status != _NONE:
+        return False
+    return not files.is_folder(home) or in_home(name, home, _HOME_IS_NEW).ok
+
+
+def remove_unused(name: str, home: str) -> None:
+    """Remove an unused account, its group and its home. Other phases create them with the new numbers."""
+    # tailrack's files alone are in that home, and the folder that contains it belongs to root.
+    files.remove_folder(home)
+    run("userdel", name)
+    if name in files.lines(GROUPS_MADE) and group_named(name):
+        run("groupdel", name)
+    note(f"removed the unused account {name}, whose uid changes")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.tailnet.relay import relay_grant
+from components.roles.tailnet.policy import relay_grant
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB, RawConfig
 from tests.unit.recorded import Build

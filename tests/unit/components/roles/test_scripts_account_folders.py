@@ -22,15 +22,15 @@ from components.roles.accounting.leave import leave as leave_accounting
 from components.roles.accounting.remove import jobs_recorded
 from components.roles.enroot_pyxis.services import write_logins
 from components.roles.mlflow.leave import leave as mlflow_leave
-from components.roles.munge.join import JoinValues, join
-from components.roles.munge.leave import leave as munge_leave
+from components.roles.munge.host import JoinValues, join
+from components.roles.munge.host import leave as munge_leave
 from components.roles.role import template
 from components.roles.slurm.head import refuse_another_cluster_name
 from components.roles.slurm.leave import leave
 from components.roles.slurm_release.build import Build
 from components.roles.slurm_release.release import Release, ReleaseValues
 from components.roles.users.accounts import Account, UsersValues
-from components.roles.users.head import head
+from components.roles.users.host import head
 from tests.unit.components.roles.test_scripts_idle_head import head_step
 from tests.unit.shell import Shell
 from tests.unit.traps import KEY, TRAPS, changed, guarded, outside, trap

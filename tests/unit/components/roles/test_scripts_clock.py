@@ -15,9 +15,7 @@ import pytest
 
 from components.node import packages
 from components.node.failure import Failure
-from components.roles.clock import check as clock_check
-from components.roles.clock import compare as compare_module
-from components.roles.clock import join as clock_join
+from components.roles.clock import host as clock_host
 from components.steps.composition import CHECK, CHECK_OF_NODE, JOIN, JOIN_OF_NODE, compose
 from tests.unit.phases import called
 from tests.unit.shell import ROLES, Shell, script_of
@@ -45,7 +43,7 @@ def check(shell: Shell) -> Compare:
 
     def run(place: str, now: int, url: str) -> subprocess.CompletedProcess[str]:
         with (
-            mock.patch.object(clock_check, "http_time", times(place)),
+            mock.patch.object(clock_host, "http_time", times(place)),
             mock.patch("time.time", return_value=now),
         ):
             return shell.step(script_of("clock", "check"), {"TAILNET_CONTROL_URL": url})
@@ -64,11 +62,11 @@ def compare(shell: Shell) -> Compare:
         with (
             shell.here(),
             contextlib.redirect_stderr(said),
-            mock.patch.object(compare_module, "http_time", times(place)),
+            mock.patch.object(clock_host, "http_time", times(place)),
             mock.patch("time.time", return_value=now),
         ):
             try:
-                compare_module.compare_with_head("100.64.0.1", "a1")
+                clock_host.compare_with_head("100.64.0.1", "a1")
             except Failure as failure:
                 return subprocess.CompletedProcess([], 1, "", f"{failure.reason}\nnext: {failure.remedy}")
         return subprocess.CompletedProcess([], 0, "", said.getvalue())
@@ -99,10 +97,10 @@ def test_a_servers_time_is_read_from_its_answer(answer: str, told: int | None) -
 
         thread = threading.Thread(target=serve)
         thread.start()
-        assert compare_module.http_time("127.0.0.1", server.getsockname()[1]) == told
+        assert clock_host.http_time("127.0.0.1", server.getsockname()[1]) == told
         thread.join()
         port = server.getsockname()[1]
-    assert compare_module.http_time("127.0.0.1", port) is None
+    assert clock_host.http_time("127.0.0.1", port) is None
 
 
 OFF = pytest.mark.parametrize(
@@ -204,7 +202,7 @@ def test_a_machine_has_one_service_that_keeps_its_clock(
 def test_a_slow_time_service_gets_a_note_and_stops_no_join(shell: Shell) -> None:
     machine_with(shell, "chrony")
     shell.stub("timedatectl", "echo no")
-    with mock.patch.object(clock_join, "SET_SECONDS", 0):
+    with mock.patch.object(clock_host, "SET_SECONDS", 0):
         done = shell.step(script_of("clock", "join"), {})
     assert done.returncode == 0, done.stderr
     assert "chrony has not set the clock within 0s" in shell.path("/var/log/tailrack/a1-step.log").read_text()

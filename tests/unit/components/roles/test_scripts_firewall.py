@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from components.node.step.step import Step
-from components.roles.firewall.hold import HeldPorts, PortHolder, hold_ports
+from components.roles.firewall.ports import HeldPorts, PortHolder, hold_ports
 from components.roles.order import holders, roles
 from components.roles.role import USERS, Holder, Role
 from stacks.config import parse

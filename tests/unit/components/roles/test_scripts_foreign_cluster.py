@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from components.node.step.step import Step
-from components.roles.munge.check import CheckValues, check
-from components.roles.munge.join import JoinValues
-from components.roles.munge.join import join as munge_join
+from components.roles.munge.host import CheckValues, JoinValues, check
+from components.roles.munge.host import join as munge_join
 from components.roles.nfs_exports.ganesha import ensure_ganesha
 from components.roles.nfs_exports.kernel_server import ensure_kernel_server
 from components.roles.nfs_exports.previous_units import note_units
@@ -187,7 +186,7 @@ def test_a_machine_that_is_in_another_cluster_of_the_same_making_is_refused(mung
 def test_a_key_in_munges_own_folder_is_read_as_munge_and_a_link_is_none(
     munge: Shell, monkeypatch: pytest.MonkeyPatch, link: bool
 ) -> None:
-    monkeypatch.setattr("components.roles.munge.check.files.owner_of", lambda _: "munge")
+    monkeypatch.setattr("components.roles.munge.host.files.owner_of", lambda _: "munge")
     key = munge.write("/root/theirs" if link else "/etc/munge/munge.key", "theirs\n")
     if link:
         munge.write("/etc/munge/x", "").with_name("munge.key").symlink_to(key)

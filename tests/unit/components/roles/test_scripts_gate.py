@@ -14,7 +14,7 @@ import pytest
 from components.node import passwd
 from components.node.failure import Failure
 from components.node.step.step import Step
-from components.roles.machine.check import check
+from components.roles.machine.host import check
 from components.roles.role import Value
 from components.steps.composition import CHECK, CHECK_OF_NODE, compose
 from tests.unit import fake_nvidia_smi

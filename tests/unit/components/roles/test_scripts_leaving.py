@@ -16,7 +16,7 @@ from components.roles.program import launcher
 from components.roles.role import FOLDER
 from components.roles.slurm.leave import end_steps
 from components.roles.ssh_trust.node import NodeValues, let_the_head_ask
-from components.roles.users.leave import end_sessions
+from components.roles.users.host import end_sessions
 from components.steps.command_line import kept_request
 from components.steps.composition import HEAD, compose, leave_program
 from tests.unit.recorded import public_key

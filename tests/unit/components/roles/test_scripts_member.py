@@ -15,7 +15,7 @@ import pytest
 from components.cluster.cluster import NO_POOL
 from components.node.run import Ended
 from components.roles.nfs_exports.export import export_line
-from components.roles.tailnet import register as tailnet_register
+from components.roles.tailnet import host as tailnet_host
 from components.steps.composition import REGISTER, Script, compose
 from tests.unit.shell import ROLES, Shell
 
@@ -315,7 +315,7 @@ def test_leaving_twice_is_leaving_once(member: Member, shell: Shell, slurm: Call
 def test_the_head_node_identifies_a_member_by_its_tailnet_entry(
     member: Member, shell: Shell, values: dict[str, str]
 ) -> None:
-    with mock.patch.object(tailnet_register, "LISTED_SECONDS", 0):
+    with mock.patch.object(tailnet_host, "LISTED_SECONDS", 0):
         done = member("up", **values)
     assert done.returncode == 1
     assert "the tailnet has no machine" in done.stderr

@@ -15,11 +15,9 @@ from components.node import files, run
 from components.node.bounded import attempt_bounded
 from components.node.failure import Failure
 from components.node.step.step import Step
-from components.roles.munge import held_jobs, pause_steps
-from components.roles.munge.join import JoinValues, join
+from components.roles.munge import held_jobs, keys
+from components.roles.munge.host import JoinValues, RegisterValues, ServicesValues, join, register, services
 from components.roles.munge.keys import digest_of
-from components.roles.munge.register import RegisterValues, register
-from components.roles.munge.services import ServicesValues, services
 from components.roles.ssh_trust import ask
 from tests.unit.shell import HurriedTime, Shell
 
@@ -337,12 +335,12 @@ def test_cut_off_anywhere_a_change_ends_with_one_key_that_munged_has_read(
     head.stub("systemctl", f'[ "$*" != "restart munge" ] || cp {head.path(KEY)} {read}')
     head.stub("munge", f"echo credential of $(sha256sum <{read} | cut -d ' ' -f 1)")
     head.stub("unmunge", f'grep -q "credential of $(sha256sum <{read} | cut -d " " -f 1)"')
-    monkeypatch.setattr("components.roles.munge.join.packages.ensure", lambda *_: None)
+    monkeypatch.setattr("components.roles.munge.host.packages.ensure", lambda *_: None)
     left = itertools.count(number, -1)
     with pytest.MonkeyPatch.context() as patch:
         for module, name in ((files, "write"), (files, "remove"), (run, "attempt")):
             patch.setattr(module, name, or_killed(left, getattr(module, name)))
-        for module in (held_jobs, pause_steps):
+        for module in (held_jobs, keys):
             patch.setattr(module, "attempt", run.attempt)
         patch.setattr(ask, "attempt_bounded", or_killed(left, attempt_bounded))
         with contextlib.suppress(Killed), head.here():
@@ -400,7 +398,7 @@ def test_the_munge_error_contains_the_message_of_munged_and_a_remedy(
 ) -> None:
     shell.stub("systemctl", 'case "$*" in *restart*munge*) exit 1 ;; *is-active*) exit 3 ;; esac')
     shell.stub("journalctl", f"cat <<'END'\n{said}\nEND")
-    monkeypatch.setattr("components.roles.munge.join.packages.ensure", lambda *_: None)
+    monkeypatch.setattr("components.roles.munge.host.packages.ensure", lambda *_: None)
     shell.write("/etc/passwd", "munge:x:110:110::/:/usr/sbin/nologin\n")
     with shell.here(), pytest.raises(Failure) as failed:
         join(Step("a1", "a1-join"), JoinValues("lab", "1", "new"))

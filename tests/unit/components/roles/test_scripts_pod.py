@@ -15,14 +15,14 @@ import pytest
 
 from components.node import services
 from components.node.failure import Failure
-from components.roles.machine.pod_join import close_volume
+from components.roles.machine.host import close_volume
 from components.roles.pod.homes import make_homes
 from components.roles.pod.library import library_path
 from components.roles.pod.network import NETWORK, use_network
 from components.roles.pod.paths import SAVED
 from components.roles.pod.saved import require_room, restore, save, save_again
 from components.roles.role import template
-from components.roles.tailnet.pod_join import tailscaled_program
+from components.roles.tailnet.pod import tailscaled_program
 from components.roles.users.accounts import Account, UsersValues
 from components.steps import composition
 from components.steps.composition import compose

@@ -17,10 +17,9 @@ import pytest
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.role import Value, template
-from components.roles.tailnet import check_path
-from components.roles.tailnet import join as join_module
-from components.roles.tailnet import leave as leave_module
-from components.roles.tailnet.peer import is_logged_out
+from components.roles.tailnet import host as tailnet_host
+from components.roles.tailnet import login
+from components.roles.tailnet.host import is_logged_out
 from components.steps.composition import CHECK, JOIN
 from tests.unit.shell import Shell, script_of
 
@@ -418,9 +417,9 @@ def test_the_rest_of_a_join_goes_on_while_a_direct_path_is_looked_for(shell: She
 def way_to_head(shell: Shell, rest: Callable[[], object] = lambda: None) -> Result:
     """Look for it as a join does: begun, the rest of the step done, seen to its end."""
     step = Step("a1", "a1-join")
-    with shell.here(), mock.patch.object(check_path, "compare_with_head"):
+    with shell.here(), mock.patch.object(tailnet_host, "compare_with_head"):
         try:
-            check_path.check_path(step, check_path.HeadValues("100.64.0.1"))
+            tailnet_host.check_path(step, tailnet_host.HeadValues("100.64.0.1"))
             rest()
             for finish in step.later:
                 finish()
@@ -442,7 +441,7 @@ def test_the_wait_for_an_address_has_no_end_and_no_failure(shell: Shell) -> None
 
 def leave(shell: Shell, *, adopt: bool) -> None:
     with shell.here():
-        leave_module.leave(Step("a1", "tailrack-leave"), leave_module.LeaveValues(node_adopt=adopt))
+        tailnet_host.leave(Step("a1", "tailrack-leave"), tailnet_host.LeaveValues(node_adopt=adopt))
 
 
 def test_the_log_out_begins_when_the_program_has_ended_and_by_no_timer(shell: Shell) -> None:
@@ -661,7 +660,7 @@ def test_tailscales_own_interface_and_dns_server_are_no_reason_to_refuse_a_machi
 
 def test_a_join_after_which_names_do_not_resolve_fails_until_they_do(tailscale: Tailscale, shell: Shell) -> None:
     def join() -> Result:
-        with mock.patch.object(join_module, "NAMES_SECONDS", 0):
+        with mock.patch.object(login, "NAMES_SECONDS", 0):
             return shell.step(script_of("tailnet", *JOIN), HEADER, name="a1-join")
 
     shell.write("/etc/apt/sources.list", "deb https://mirror.example.org/debian trixie main\n")

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from components.node import files
-from components.roles.user_keys.keys import CONF, FOLDER, require_read
+from components.roles.user_keys.host import CONF, FOLDER, require_read
 from tests.unit.recorded import public_key
 from tests.unit.shell import Shell, script_of
 

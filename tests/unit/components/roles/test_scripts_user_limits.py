@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from components.node import packages
-from components.roles.user_limits import head as head_module
-from components.roles.user_limits import logins
-from components.roles.user_limits.protection import PROTECTED
+from components.roles.user_limits import host as user_limits_host
+from components.roles.user_limits.host import PROTECTED
 from tests.unit.shell import ROLES, Shell, script_of
 
 UNITS = "/etc/systemd/system"
@@ -43,8 +42,8 @@ def machine(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     esac"""
     shell.stub("systemctl", systemctl)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    monkeypatch.setattr(head_module, "managing_login", lambda: "admin")
-    monkeypatch.setattr(logins, "exists", lambda program: True)
+    monkeypatch.setattr(user_limits_host, "managing_login", lambda: "admin")
+    monkeypatch.setattr(user_limits_host, "exists", lambda program: True)
     return shell
 
 
@@ -91,7 +90,7 @@ def test_root_and_the_login_of_tailrack_have_no_limits(shell: Shell) -> None:
 def test_another_login_of_tailrack_takes_the_place_of_the_former(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     run(shell)
     shell.write(f"{UNITS}/user-1234.slice.d/own.conf", "[Slice]\n")
-    monkeypatch.setattr(head_module, "managing_login", lambda: "root")
+    monkeypatch.setattr(user_limits_host, "managing_login", lambda: "root")
     run(shell)
     assert not shell.path(f"{UNITS}/user-1000.slice.d").exists()
     assert shell.path(f"{UNITS}/user-0.slice.d/tailrack.conf").exists()

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
-from components.node import files, packages, systemd
+from components.node import files, folders, packages, systemd
 from components.node.distribution import os_release
 from components.node.failure import Failure
 from components.node.fetch import fetch_reason, fetch_remedy
 from components.node.log import note
-from components.node.run import attempt, run
-from components.node.step.step import STATE_DIR, Step
+from components.node.run import attempt, exists, run, succeeds
+from components.node.state import STATE_DIR
+from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.tailnet import tailscale
-from components.roles.tailnet.dns import dns_servers, name_that_resolves, resolves
-from components.roles.tailnet.firewalls import own_firewalls
 from components.roles.tailnet.membership import (
     RECORD,
     MembershipValues,
@@ -26,13 +27,20 @@ from components.roles.tailnet.membership import (
 )
 from components.roles.tailnet.tailscale import Tailscale
 
+# Behind systemd-resolved's stub, the second has its upstream servers.
+_LISTS = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
+_SOURCES = "/etc/apt/sources.list"
+_SOURCE = re.compile(r"^(?:deb |URIs:).*?https?://([^/ :\s]+)", re.MULTILINE)
+# Names of package sources to try.
+_MOST_NAMES = 3
+_LIMIT_SECONDS = 10
 # Seconds for the control server to answer a join.
 _JOIN_SECONDS = 60
 # Seconds for a name to resolve after a join.
 NAMES_SECONDS = 30
 _DAEMON_BEFORE = f"{STATE_DIR}/tailnet-daemon"
 _NAME_BEFORE = f"{STATE_DIR}/tailnet-name-before"
-_SOURCE = "https://pkgs.tailscale.com/stable"
+_SOURCE_LINE = "https://pkgs.tailscale.com/stable"
 KEYRING = "/usr/share/keyrings/tailscale-archive-keyring.gpg"
 SOURCE_LIST = "/etc/apt/sources.list.d/tailscale.list"
 _DROP_IN = "/etc/systemd/system/tailscaled.service.d/tailrack.conf"
@@ -42,6 +50,32 @@ _DAEMON = "tailscaled.service"
 _DECIDED = {"Running", "NeedsLogin", "NeedsMachineAuth", "Stopped"}
 # The auth key is passed in a file in memory: ps shows arguments.
 _KEY_FOLDER, _KEY_PREFIX = "/run", "tailrack-key."
+
+
+def dns_servers() -> list[str]:
+    """Return the addresses of the DNS servers."""
+    texts = (folders.read_theirs(files.followed(path)) or "" for path in _LISTS)
+    words = (line.split() for text in texts for line in text.splitlines())
+    return list(dict.fromkeys(word[1] for word in words if len(word) > 1 and word[0] == "nameserver"))
+
+
+def resolves(name: str) -> bool:
+    """Return whether DNS knows a name. /etc/hosts would answer without it."""
+    return succeeds("getent", "-s", "dns", "hosts", name, limit=_LIMIT_SECONDS)
+
+
+def name_that_resolves(control_url: str) -> str:
+    """Return a name that resolves now, from the package sources or the control server; empty without one."""
+    return next((name for name in _names(control_url) if resolves(name)), "")
+
+
+def _names(control_url: str) -> Iterator[str]:
+    folder = f"{_SOURCES}.d"
+    paths = [_SOURCES, *(f"{folder}/{name}" for name in files.names_in(folder))]
+    found = {name for path in paths for name in _SOURCE.findall(files.read(path) or "")}
+    yield from sorted(found)[:_MOST_NAMES]
+    if name := urlsplit(control_url).hostname:
+        yield name
 
 
 @dataclass(frozen=True)
@@ -90,7 +124,7 @@ def install(host: str) -> None:
     packages.ensure(host, "curl", "ca-certificates")
     release = os_release()
     system, codename = (release.get(key, "") for key in ("ID", "VERSION_CODENAME"))
-    address = f"{_SOURCE}/{system}/{codename}.noarmor.gpg"
+    address = f"{_SOURCE_LINE}/{system}/{codename}.noarmor.gpg"
     ended = attempt("curl", "-fsS", "--retry", "3", "--max-time", "60", "-o", KEYRING, address, keep_errors=True)
     if not ended.ok:
         reason = fetch_reason(ended.errors)
@@ -101,7 +135,7 @@ def install(host: str) -> None:
         )
     # A file from an earlier attempt keeps its mode, and apt reads it as another account.
     files.set_mode(KEYRING, 0o644)
-    files.write(SOURCE_LIST, f"deb [signed-by={KEYRING}] {_SOURCE}/{system} {codename} main")
+    files.write(SOURCE_LIST, f"deb [signed-by={KEYRING}] {_SOURCE_LINE}/{system} {codename} main")
     packages.ensure(host, "tailscale")
 
 
@@ -268,3 +302,24 @@ def _require_relay(now: Tailscale, values: JoinValues, host: str) -> None:
             f"adopt: true, and this machine is no relay at UDP port {port}, as tailnet.relay has it",
             f"run 'tailscale set --relay-server-port={port}' on {host}, or name another node",
         )
+
+
+def own_firewalls(now: Tailscale) -> str:
+    """Return their names with `+` between."""
+    found = {
+        "firewalld": systemd.is_active("firewalld"),
+        "ufw": exists("ufw") and _ufw_is_active(),
+        "nftables": exists("nft") and _drops_by_default(),
+        "shields-up": now.shields_up,
+    }
+    return "+".join(name for name, there in found.items() if there)
+
+
+def _ufw_is_active() -> bool:
+    return bool(re.search("^Status: active", attempt("ufw", "status", quiet=True).output, re.MULTILINE))
+
+
+def _drops_by_default() -> bool:
+    """Return whether an nftables input chain drops by default. ufw's and iptables' chains are such chains too."""
+    rules = attempt("nft", "list", "ruleset", quiet=True).output
+    return any("hook input " in line and "policy drop" in line for line in rules.splitlines())

@@ -1,4 +1,4 @@
-"""Groups of the config on a machine, their members, and clashes with this machine's own groups."""
+"""Groups of users, with their shared folders on the share."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ from components.node import files
 from components.node.failure import Failure
 from components.node.log import note
 from components.node.passwd import group_named, group_with
-from components.node.run import run
-from components.node.step.step import STATE_DIR
+from components.node.run import attempt, run
+from components.node.state import STATE_DIR
+from components.node.step.step import Step
+from components.roles.facts import MOST_ITEMS
 from components.roles.users.accounts import Account, made_here
 
 # Groups that tailrack gave members on this machine, and those of them that it created, one name per line.
 KNOWN = f"{STATE_DIR}/user-groups"
 MADE = f"{STATE_DIR}/user-groups-made"
+# Files of a folder with the set-gid bit belong to its group.
+_MODE = 0o2770
+# New files get these permissions. With the kernel's NFS 4.2, the server handles the umask, and the ACL replaces it.
+# Clients of nfs-ganesha apply it; on Debian 13 and Ubuntu it is 002 for users with their own group (pam_umask).
+_DEFAULT_ACL = "u::rwx,g::rwx,o::---"
 
 
 @dataclass(frozen=True)
@@ -120,3 +127,55 @@ def set_members(group: str, wanted: list[str], users: list[Account]) -> None:
         if name not in wanted and name in ours:
             run("gpasswd", "-d", name, group)
             note(f"{name} left {group}")
+
+
+def check(step: Step, values: GroupsValues) -> None:
+    """Check the groups, and change nothing."""
+    refuse_clashes(values, step.host)
+
+
+def machine(step: Step, values: GroupsValues) -> None:
+    """Make the groups as the config has them. A former group stays, so that no other gets its files, without members.
+
+    Sessions and jobs that run keep the groups that they began with.
+    """
+    refuse_clashes(values, step.host)
+    for group in values.user_groups_lines:
+        ensure_group(group)
+        set_members(group.name, values.members_of(group.name), values.users_lines)
+    for name in values.former():
+        set_members(name, [], values.users_lines)
+
+
+def head(step: Step, values: GroupsValues) -> None:
+    """Make the folders. Those of former groups stay, and only root can open them."""
+    if values.user_groups_lines:
+        _require_roots(values.folder, step.host)
+        files.make_folder(values.folder)
+    for group in values.user_groups_lines:
+        path = f"{values.folder}/{group.name}"
+        _require_roots(path, step.host)
+        files.make_folder(path, _MODE, "root", group.gid)
+        if not attempt("setfacl", "-d", "-m", _DEFAULT_ACL, "--", files.on_disk(path)).ok:
+            raise Failure(
+                f"cannot set a default ACL on {path}: the share's file system needs POSIX ACLs",
+                f"on ZFS, run 'zfs set acltype=posix' for it on {step.host}; then run up again",
+            )
+    left = [name for name in values.former() if files.is_folder(f"{values.folder}/{name}")]
+    step.result("left_groups", left[:MOST_ITEMS])
+
+
+def _require_roots(path: str, host: str) -> None:
+    """Raise Failure if a path belongs to another account, which may have put anything into it."""
+    if files.exists(path) and files.owner_of(path) != "root":
+        raise Failure(
+            f"{path} belongs to {files.owner_of(path)} and must be a folder of root's, for tailrack:groups",
+            f"move it away on {host}, then run up again",
+        )
+
+
+def leave(step: Step) -> None:
+    """Remove them. `userdel` (role users) takes users out of groups that this machine had before."""
+    for name in files.lines(MADE):
+        if group_named(name) and not attempt("groupdel", name).ok:
+            note(f"group {name} stays: it is an account's own group")

@@ -1,4 +1,4 @@
-"""Load the cluster's firewall rules in a separate table, before anything listens."""
+"""The cluster's firewall rules, in a separate table, loaded before anything listens."""
 
 from __future__ import annotations
 
@@ -6,15 +6,30 @@ from dataclasses import dataclass
 
 from components.node import files, systemd
 from components.node.log import note
+from components.node.parts import do_each
 from components.node.run import attempt
 from components.node.step.step import Step
-from components.roles.firewall.hold import HeldPorts, hold_ports
-from components.roles.firewall.reserved import reserve_ports
+from components.roles.firewall.ports import PORTS, PORTS_RULES, HeldPorts, hold_ports, release_ports, reserve_ports
 from components.roles.ssh_trust import sshd
 
 UNIT = "tailrack-firewall.service"
 RULES = "/etc/tailrack/firewall.nft"
 HOLD_PROGRAM = "/usr/local/lib/tailrack/hold-ports"
+# The table is declared, deleted and created in one transaction, so that the rules never lapse. A local user can send
+# from a loopback address, which some daemons trust, to another address of this machine.
+_TABLE = """# Written by tailrack.
+table inet tailrack {{}}
+delete table inet tailrack
+table inet tailrack {{
+    chain input {{
+        type filter hook input priority -10; policy accept;
+        iifname "lo" ip saddr 127.0.0.0/8 ip daddr != 127.0.0.0/8 {closed}
+        iifname "lo" ip6 saddr ::1 ip6 daddr != ::1 {closed}
+        iifname {{ "lo", "tailscale0" }} accept
+{relay}        # Only new connections: answers to connections from such a port pass.
+        {closed}
+{udp}    }}
+}}"""
 
 
 @dataclass(frozen=True)
@@ -49,23 +64,6 @@ def machine(step: Step, values: FirewallValues) -> None:
         )
 
 
-# The table is declared, deleted and created in one transaction, so that the rules never lapse. A local user can send
-# from a loopback address, which some daemons trust, to another address of this machine.
-_TABLE = """# Written by tailrack.
-table inet tailrack {{}}
-delete table inet tailrack
-table inet tailrack {{
-    chain input {{
-        type filter hook input priority -10; policy accept;
-        iifname "lo" ip saddr 127.0.0.0/8 ip daddr != 127.0.0.0/8 {closed}
-        iifname "lo" ip6 saddr ::1 ip6 daddr != ::1 {closed}
-        iifname {{ "lo", "tailscale0" }} accept
-{relay}        # Only new connections: answers to connections from such a port pass.
-        {closed}
-{udp}    }}
-}}"""
-
-
 def _rules(step: Step, values: FirewallValues) -> str:
     tcp = _closed(values.firewall_ports, values.node_open_ports)
     udp = _closed(values.firewall_udp_ports, values.node_open_ports)
@@ -82,3 +80,13 @@ def _rules(step: Step, values: FirewallValues) -> str:
 
 def _closed(ports: str, open_ports: list[str]) -> str:
     return ", ".join(port for port in ports.split(", ") if port not in open_ports)
+
+
+def leave(step: Step) -> None:
+    """Remove the rules and their files."""
+    do_each(lambda: systemd.retire(UNIT), _remove_files, release_ports)
+
+
+def _remove_files() -> None:
+    for path in (RULES, PORTS, PORTS_RULES, HOLD_PROGRAM):
+        files.remove(path)

@@ -1,4 +1,4 @@
-"""Files of keys, one for each user, and the lines with which sshd reads them.
+"""Files of users' keys, one for each user, and the lines with which sshd reads them.
 
 sshd uses the first value of AuthorizedKeysFile. So this machine's own value comes first in ours, and other accounts
 keep theirs.
@@ -14,17 +14,19 @@ from components.node.failure import Failure
 from components.node.log import note
 from components.node.passwd import user_named
 from components.node.state import STATE_DIR
+from components.node.step.step import Step
 from components.roles.ssh_trust import sshd
 
 FOLDER = "/etc/ssh/tailrack-keys"
 CONF = "/etc/ssh/sshd_config.d/tailrack-user-keys.conf"
-
 _FILE = f"{FOLDER}/%u"
 # The configuration that sshd has read.
 _READ = f"{STATE_DIR}/user-keys-read"
 # Our lines do not hold for this address, from which no one connects (RFC 5737), so sshd shows what holds without them.
 _WITHOUT_OURS = "192.0.2.255"
 _CLIENT = "192.0.2.1"
+_HEADING = """# Written by tailrack: keys of tailrack:users, after the files that this machine's own lines name.
+# No one connects from that address: with it, tailrack asks sshd for the machine's own lines."""
 
 
 @dataclass(frozen=True)
@@ -116,5 +118,25 @@ def _setting(name: str, host: str, address: str) -> str:
     return next((value for key, _, value in rows if key == "authorizedkeysfile"), "")
 
 
-_HEADING = """# Written by tailrack: keys of tailrack:users, after the files that this machine's own lines name.
-# No one connects from that address: with it, tailrack asks sshd for the machine's own lines."""
+def machine(step: Step, values: KeysValues) -> None:
+    """Write the files first: a removed key must open nothing, even if sshd cannot be configured."""
+    keys = values.by_user
+    if keys or files.exists(FOLDER) or files.exists(CONF):
+        write_keys(keys)
+        let_sshd_read(keys, step.host)
+
+
+def node(step: Step, values: KeysValues) -> None:
+    """Check at the step's end, when the node takes jobs already."""
+    step.later.append(lambda: require_read(values.by_user, step.host))
+
+
+def services(step: Step, values: KeysValues) -> None:
+    """Check at the step's end, after all services have started."""
+    step.later.append(lambda: require_read(values.by_user, step.host))
+
+
+def leave(step: Step) -> None:
+    """Remove the lines for sshd and the keys."""
+    files.remove(CONF)
+    files.remove_folder(FOLDER)

@@ -1,23 +1,30 @@
-"""Join the tailnet from a pod, which has no TUN device.
+"""A pod in the tailnet, without a TUN device.
 
 tailscaled passes connections from the tailnet to 127.0.0.1, and programs reach the tailnet through its proxy (the
-library of role pod).
+library of role pod). A pod logs out after this program has ended, because that cuts the connection.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
 
-from components.node import files, services
+from components.node import files, run, services
 from components.node.failure import Failure
+from components.node.locks import PRIVATE, Lock
 from components.node.proxy import proxy_variables
 from components.node.run import attempt
+from components.node.services import FOLDER as SERVICES
+from components.node.services import SUPERVISOR_PID
+from components.node.state import LOG_DIR
 from components.node.step.step import Step
 from components.node.waiting import wait_until
-from components.roles.pod.paths import PROXY, SOCKET, TAILNET
+from components.roles.pod.paths import PROXY, SOCKET, STATE, TAILNET
 from components.roles.pod_staging.paths import CUT_OFF
 from components.roles.tailnet import tailscale
-from components.roles.tailnet.join import (
+from components.roles.tailnet.login import (
+    KEYRING,
+    SOURCE_LIST,
     JoinValues,
     granted_name,
     install,
@@ -27,7 +34,6 @@ from components.roles.tailnet.join import (
     remove_keys,
 )
 from components.roles.tailnet.membership import RECORD, line_of, refuse_another_tailnet, require_new_enough
-from components.roles.tailnet.pod_leave import let_leaving_end
 from components.roles.tailnet.tailscale import Tailscale
 
 SERVICE = "tailscaled"
@@ -42,6 +48,18 @@ mkdir -p /var/run/tailscale
 [ ! -x {CUT_OFF} ] || {CUT_OFF} &
 @PROXY@exec tailscaled --tun=userspace-networking --statedir={TAILNET} --state={_STATE_FILE} --socket={SOCKET} \\
     --socks5-server={PROXY}"""
+_LEAVING = "leaving"
+_LOGOUT_SECONDS = 90
+# The one second lets the SSH session send its last output.
+_LOG_OUT = f"""
+timeout 20 tail --pid="$1" -s 0.1 -f /dev/null
+sleep 1
+timeout 60 tailscale logout
+kill -TERM "$(cat {SUPERVISOR_PID})"
+sv -w 10 force-shutdown {SERVICES}/*
+rm -rf {STATE} /usr/local/lib/tailrack /usr/local/sbin/tailrack-leave /var/lib/tailrack/tailnet*
+rmdir /var/lib/tailrack
+"""
 
 
 def pod_join(step: Step, values: JoinValues) -> None:
@@ -88,3 +106,26 @@ def _join(values: JoinValues, host: str) -> None:
         files.remove(RECORD)
         raise name_is_taken(host, granted)
     files.write(RECORD, membership)
+
+
+def pod_leave(step: Step) -> None:
+    """Give up the membership, and remove the cluster's files when it has ended."""
+    remove_keys()
+    files.remove(SOURCE_LIST)
+    files.remove(KEYRING)
+    files.make_folder(PRIVATE, 0o700)
+    # The SSH session would wait for a process that has its output.
+    log = files.open_to_write(f"{LOG_DIR}/leaving.log", 0o644)
+    words = ("flock", "-o", f"{PRIVATE}/{_LEAVING}.lock", "sh", "-c", _LOG_OUT, "log-out", str(os.getpid()))
+    run.begin(*words, output=log)
+    os.close(log)
+
+
+def let_leaving_end(host: str) -> None:
+    """Wait for a logout that is still running."""
+    try:
+        Lock(_LEAVING, seconds=_LOGOUT_SECONDS).release()
+    except Failure:
+        raise Failure(
+            f"{host} has been leaving a tailnet for {_LOGOUT_SECONDS}s", f"see 'tailscale status' on {host}"
+        ) from None

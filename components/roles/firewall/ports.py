@@ -1,6 +1,8 @@
-"""Hold the cluster's ports for the accounts of its daemons.
+"""Keep the cluster's ports for its daemons.
 
-No other account gets one while a daemon restarts or has not started.
+The kernel assigns none of them to a program that asks for any free port: NCCL and MPI listen on such ports on the
+fabric, where one in thirty would be closed. Reservations of other programs stay. No other account gets a port while its
+daemon restarts or has not started.
 """
 
 from __future__ import annotations
@@ -8,15 +10,54 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from components.node import files
+from components.node import files, kernel
 from components.node.failure import Failure
+from components.node.log import note
 from components.node.passwd import user_named
 from components.node.run import attempt
+from components.node.state import STATE_DIR
 from components.node.step.step import Step
 
+_SETTING = "/proc/sys/net/ipv4/ip_local_reserved_ports"
+# The value before the cluster.
+_BEFORE = f"{STATE_DIR}/reserved-ports"
+_CONF = "/etc/sysctl.d/90-tailrack.conf"
 PORTS, PORTS_RULES = "/etc/tailrack/ports", "/etc/tailrack/ports.nft"
 # The uids that systemd gives to units with DynamicUser=.
 _DYNAMIC_UIDS = (61184, 65519)
+_TABLE = """# Written by tailrack.
+table inet tailrack_ports {{}}
+delete table inet tailrack_ports
+table inet tailrack_ports {{
+    chain output {{
+        type filter hook output priority -10; policy accept;
+        tcp flags & (syn | ack) != syn | ack accept
+{rules}
+    }}
+}}"""
+
+
+def reserve_ports(ports: str, relay_port: str) -> None:
+    """Reserve ports and ranges, separated by commas, and the relay's port, now and at every boot."""
+    reserved = kernel.read(_SETTING).strip()
+    if not files.exists(_BEFORE):
+        files.write(_BEFORE, reserved)
+    wanted = ",".join(filter(None, (reserved, ports.replace(" ", ""), relay_port)))
+    if not kernel.write(_SETTING, f"{wanted}\n"):
+        note(f"cannot write {_SETTING} here, as in containers: some connections to a job's port may be refused")
+        return
+    merged = kernel.read(_SETTING).strip()
+    files.write(_CONF, f"# Written by tailrack.\nnet.ipv4.ip_local_reserved_ports = {merged}")
+
+
+def release_ports() -> None:
+    """Let the kernel assign the ports again."""
+    if not files.exists(_CONF):
+        return
+    before = files.read(_BEFORE)
+    if before is not None:
+        kernel.write(_SETTING, before)
+    files.remove(_CONF)
 
 
 @dataclass(frozen=True)
@@ -63,18 +104,6 @@ def hold_ports(step: Step, values: HeldPorts) -> None:
             "cannot close the cluster's ports on this machine's other networks",
             f"see 'journalctl -u tailrack-firewall' on {step.host}; its kernel must have nf_tables",
         )
-
-
-_TABLE = """# Written by tailrack.
-table inet tailrack_ports {{}}
-delete table inet tailrack_ports
-table inet tailrack_ports {{
-    chain output {{
-        type filter hook output priority -10; policy accept;
-        tcp flags & (syn | ack) != syn | ack accept
-{rules}
-    }}
-}}"""
 
 
 def _held(holder: PortHolder) -> _Held:

@@ -1,0 +1,203 @@
+"""Limit each user on the head node, and protect its daemons from users.
+
+The limits do not include root and the account that tailrack logs in with, whose steps install and build packages. Jobs
+run below slurmd, outside of users' slices. The daemons keep their memory (MemoryMin, which a unit has only up to the
+amount of the slice above it), and the kernel ends other processes first.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from components.node import files, kernel, packages, systemd
+from components.node.files import File
+from components.node.log import note
+from components.node.passwd import user_named
+from components.node.run import attempt, exists, run
+from components.node.step.step import Step
+from components.node.systemd import UNITS
+from components.roles.pam_slurm_adopt.login import managing_login
+from components.roles.ssh_trust import sshd
+
+_NAME = "tailrack.conf"
+# Every account's slice.
+ALL_USERS = f"{UNITS}/user-.slice.d/{_NAME}"
+# These daemons start users' programs outside of slices of users. All these programs together have the limits of a user.
+SCHEDULERS = ("cron.service", "atd.service")
+_OF_ACCOUNT = re.compile(r"user-[0-9]+\.slice\.d")
+_PACKAGE = "libpam-systemd"
+_LOGIND = "systemd-logind.service"
+_SESSION = "/etc/pam.d/common-session"
+_CGROUPS = "/sys/fs/cgroup"
+_CONTROLLERS = {"memory", "cpu", "pids"}
+# The kernel would first end any process with a greater value; users' processes have 0 to 200.
+OOM_SCORE = -900
+# Percent of the machine's memory.
+_LEAST = 3
+# sshd sets its own value, which is -1000. A value of its unit would be that of every log-in, so of users' processes.
+# slurmd's would be that of jobs.
+SSHD = "ssh.service"
+PROTECTED = (
+    *("slurmctld.service", "slurmdbd.service", "tailrack-database.service", "munge.service", "tailscaled.service"),
+    *("nfs-ganesha.service", "nfs-mountd.service", SSHD),
+)
+# Slices with protected units, and their least memory: daemons; log-ins of root.
+PARENTS = (("system.slice", 25), ("user.slice", _LEAST))
+SLICE = """# Written by tailrack: protect daemons from users' processes.
+[Slice]
+MemoryMin={percent}%"""
+# Nothing of the general user-.slice.d/tailrack.conf: systemd reads the most specific file of a name.
+UNLIMITED_SLICE = f"""# Written by tailrack: no limits for this account.
+[Slice]
+CPUWeight=1000
+MemoryMin={_LEAST}%"""
+
+
+def account_file(uid: int) -> str:
+    """Return the path of the file for the slice of one account."""
+    return f"{UNITS}/user-{uid}.slice.d/{_NAME}"
+
+
+def limits_text(memory_percent: int, cpu_percent: int, tasks: int, cpus: int) -> str:
+    """Return the limits, as lines of a unit's section.
+
+    The kernel ends a process as soon as the memory is used up. MemoryHigh would first slow down all processes of the
+    user, also a new log-in, and swap would slow down the machine.
+    """
+    # systemd counts 100% for each CPU. CPUWeight has the kernel divide the CPUs by slices and not by processes.
+    quota = f"\nCPUQuota={cpu_percent * cpus}%" if cpu_percent < 100 else ""
+    return f"MemoryMax={memory_percent}%\nMemorySwapMax=0\nTasksMax={tasks}\nCPUWeight=100{quota}"
+
+
+def set_limits(limits: str, unlimited: set[int]) -> bool:
+    """Write limits for every account but some; return whether a file changed."""
+    header = "# Written by tailrack: limits of each user (tailrack:head.user_limits)."
+    written = files.write_all(
+        [
+            *(File(account_file(uid), UNLIMITED_SLICE) for uid in sorted(unlimited)),
+            File(ALL_USERS, f"{header}\n[Slice]\n{limits}"),
+            *(File(f"{UNITS}/{unit}.d/{_NAME}", _scheduler_text(limits)) for unit in SCHEDULERS),
+        ]
+    )
+    return _remove_others(unlimited) or written
+
+
+def remove_limits(unlimited: set[int]) -> bool:
+    """Remove the limits of all accounts; return whether a file changed. The given ones keep their memory."""
+    removed = [files.remove(path) for path in (ALL_USERS, *(f"{UNITS}/{unit}.d/{_NAME}" for unit in SCHEDULERS))]
+    written = files.write_all([File(account_file(uid), UNLIMITED_SLICE) for uid in sorted(unlimited)])
+    return any((_remove_others(unlimited), written, *removed))
+
+
+def _remove_others(unlimited: set[int]) -> bool:
+    """Remove the files of accounts that were unlimited before; return whether there was one."""
+    kept = {account_file(uid) for uid in unlimited}
+    paths = [f"{UNITS}/{name}/{_NAME}" for name in files.names_in(UNITS) if _OF_ACCOUNT.fullmatch(name)]
+    removed = [path for path in paths if path not in kept and files.remove(path)]
+    for path in removed:
+        files.remove_if_empty(path.rpartition("/")[0])
+    return bool(removed)
+
+
+def _scheduler_text(limits: str) -> str:
+    # By default systemd stops the whole unit if the kernel ends one of its processes.
+    return (
+        "# Written by tailrack: limits of users' programs that it starts (tailrack:head.user_limits).\n"
+        f"[Service]\n{limits}\nOOMPolicy=continue"
+    )
+
+
+def why_not_limited(host: str) -> str:
+    """Return why slices of users limit nothing here: `controllers`, `logins`, or `none` if they do."""
+    if lacking := sorted(_CONTROLLERS - _controllers()):
+        note(f"users are not limited: systemd does not control {', '.join(lacking)} on this machine")
+        return "controllers"
+    _ensure_user_slices(host)
+    if not any("pam_systemd.so" in line.partition("#")[0] for line in files.lines(_SESSION)):
+        note(f"users are not limited: {_SESSION} has no pam_systemd.so")
+        return "logins"
+    if exists("sshd") and "usepam yes" not in sshd.query("-T").splitlines():
+        note("users are not limited: sshd does not use PAM")
+        return "logins"
+    return "none"
+
+
+def _controllers() -> set[str]:
+    """Return the controllers that systemd can use for slices, in either version of cgroups."""
+    parent = attempt("systemctl", "show", "-P", "ControlGroup", "system.slice").output.strip().rpartition("/")[0]
+    unified = kernel.read(f"{_CGROUPS}{parent}/cgroup.controllers").split()
+    # In version 1, each has its own hierarchy.
+    return {*unified, *kernel.names_in(_CGROUPS)} & _CONTROLLERS
+
+
+def _ensure_user_slices(host: str) -> None:
+    """Install the module that puts log-ins into slices, unless the machine's owner has turned its service off.
+
+    Cloud images have it; the smallest images of Debian lack it.
+    """
+    if not packages.missing_of([_PACKAGE]) or attempt("systemctl", "is-enabled", _LOGIND).output.strip() == "masked":
+        return
+    packages.try_ensure(host, _PACKAGE)
+    attempt("systemctl", "start", _LOGIND)
+
+
+def daemon_text(unit: str) -> str:
+    """Return the drop-in of a daemon's unit."""
+    score = "" if unit == SSHD else f"\nOOMScoreAdjust={OOM_SCORE}"
+    return f"# Written by tailrack: protect it from users' processes.\n[Service]\nMemoryMin={_LEAST}%{score}"
+
+
+def protect_running() -> None:
+    """Give running daemons the value that systemd sets only when it starts one. A restart would interrupt users."""
+    for unit in PROTECTED:
+        if unit == SSHD:
+            continue
+        process = run("systemctl", "show", "-P", "MainPID", unit).strip()
+        if process not in ("", "0"):
+            kernel.write(f"/proc/{process}/oom_score_adj", str(OOM_SCORE))
+
+
+@dataclass(frozen=True)
+class UserLimitsValues:
+    """The section head.user_limits of the config."""
+
+    user_limits_enabled: bool
+    user_limits_memory_percent: int
+    user_limits_cpu_percent: int
+    user_limits_tasks: int
+
+
+def head(step: Step, values: UserLimitsValues) -> None:
+    """Write the drop-ins of slices and units, and have systemd apply them to those that are there."""
+    manager = user_named(managing_login())
+    unlimited = {0, manager.pw_uid} if manager else {0}
+    reason = "none"
+    if values.user_limits_enabled:
+        changed = set_limits(
+            limits_text(
+                values.user_limits_memory_percent,
+                values.user_limits_cpu_percent,
+                values.user_limits_tasks,
+                os.cpu_count() or 1,
+            ),
+            unlimited,
+        )
+        reason = why_not_limited(step.host)
+    else:
+        changed = remove_limits(unlimited)
+    if changed:
+        # systemd's answers about a slice do not include all drop-ins that it would read.
+        systemd.reload_later(step)
+        systemd.reload_stale()
+    # An earlier step may have been cut off before it reloaded.
+    systemd.reload(*PROTECTED, *(unit for unit, _ in PARENTS), *SCHEDULERS, *_loaded_slices())
+    protect_running()
+    step.result("user_limits", reason)
+
+
+def _loaded_slices() -> list[str]:
+    """Return the slices of accounts that are logged in."""
+    rows = run("systemctl", "list-units", "--plain", "--no-legend", "user-*.slice").splitlines()
+    return [row.split()[0] for row in rows if row.strip()]

@@ -1,0 +1,166 @@
+"""Create the cluster's users with the same uid and gid on every machine, and their homes on the share.
+
+Leaving removes the accounts that tailrack created, with their crontabs and lingering sessions. Their files on the share
+keep their uids, so the next account with such a uid owns them.
+"""
+
+from __future__ import annotations
+
+import time
+
+from components.node import files
+from components.node.failure import Failure
+from components.node.log import note
+from components.node.passwd import group_named, group_with, user_named
+from components.node.run import attempt, exists, run, succeeds
+from components.node.step.step import Step
+from components.roles.nfs_exports.close_share import close_share
+from components.roles.nfs_exports.share import SETTINGS
+from components.roles.users.accounts import (
+    GROUPS_MADE,
+    MADE,
+    Account,
+    UsersValues,
+    gone,
+    in_home,
+    made_here,
+    refuse_clashes,
+    remove_unused,
+    try_in_home,
+)
+
+# Commands of the user: create one key pair and authorize it. Leave anything alone that is not a plain file.
+_OWN_KEY = """umask 077
+mkdir -p .ssh
+if [ ! -s .ssh/id_ed25519.pub ]; then
+    rm -f .ssh/id_ed25519
+    ssh-keygen -q -t ed25519 -N "" -C "$USER@cluster" -f .ssh/id_ed25519
+fi
+[ ! -e .ssh/authorized_keys ] || [ -f .ssh/authorized_keys ]
+grep -qsxF "$(cat .ssh/id_ed25519.pub)" .ssh/authorized_keys || cat .ssh/id_ed25519.pub >>.ssh/authorized_keys
+chmod 0600 .ssh/authorized_keys"""
+_NO_KEYS = "rm -f .ssh/authorized_keys .ssh/id_ed25519 .ssh/id_ed25519.pub"
+_TRIES = 5
+
+
+def check(step: Step, values: UsersValues) -> None:
+    """Check the accounts, and change nothing."""
+    refuse_clashes(values, step.host)
+
+
+def machine(step: Step, values: UsersValues) -> None:
+    """Make the accounts as the config has them."""
+    refuse_clashes(values, step.host)
+    for account in values.users_lines:
+        _ensure_account(account, values)
+    for name in gone(values.users_lines):
+        _close(name)
+
+
+def _ensure_account(account: Account, values: UsersValues) -> None:
+    name = account.name
+    there = user_named(name)
+    if there and there.pw_uid != account.uid:
+        remove_unused(name, values.home_on_share(name))
+        there = None
+    # Record a name before it is created: only recorded accounts and groups are ever closed or removed.
+    if not group_with(account.gid):
+        files.add_line(GROUPS_MADE, name)
+        run("groupadd", "-g", str(account.gid), name)
+    if not there:
+        files.add_line(MADE, name)
+        # Password '*' matches no password, but does not lock the account, so keys work.
+        numbers = ("-u", str(account.uid), "-g", str(account.gid))
+        run("useradd", "-M", "-d", values.home(name), "-s", "/bin/bash", *numbers, "-p", "*", name)
+        note(f"created user {name} ({account.uid})")
+    elif name in made_here():
+        run("usermod", "-e", "", name)
+
+
+def _close(name: str) -> None:
+    """Close an account. An expired one refuses every login, also by key. Its files stay."""
+    if not user_named(name):
+        return
+    run("usermod", "-e", "1", name)
+    if not attempt("pkill", "-KILL", "-u", name).ok:
+        note(f"{name} has no process here")
+    note(f"closed the account of {name}")
+
+
+def head(step: Step, values: UsersValues) -> None:
+    """Make the homes as the config has them."""
+    _prepare_share(step, values)
+    # Admit new users to the share before commands run as them: they may have had an account here that was kept out.
+    if files.exists(SETTINGS):
+        close_share(step, values)
+    for account in values.users_lines:
+        home = values.home_on_share(account.name)
+        if not files.is_folder(home):
+            _create_home(account, home)
+        try_in_home(account.name, home, _OWN_KEY, f"could not create the key of {account.name}: check {home}/.ssh")
+    for name in gone(values.users_lines):
+        _forget_keys(name, values.home_on_share(name))
+
+
+def _prepare_share(step: Step, values: UsersValues) -> None:
+    """Make the folders above the homes. They belong to root, so no other account can replace a home."""
+    path = values.nfs_exports_path
+    if files.exists(path) and files.owner_of(path) != "root":
+        raise Failure(
+            f"the share's folder {path} does not belong to root, so its owner could replace a user's home",
+            f"run 'chown root:root {path}' on {step.host}, or write another folder in tailrack:storage.path; then run "
+            "up again",
+        )
+    files.make_folder(path)
+    files.make_folder(f"{path}/home")
+    # Like /tmp: every user may add files, and only remove their own.
+    files.make_folder(f"{path}/scratch", 0o1777)
+
+
+def _create_home(account: Account, home: str) -> None:
+    """Create a home under another name and rename it, so that an existing home always belongs to its user."""
+    files.remove_folder(f"{home}.new")
+    files.make_folder(f"{home}.new", 0o700, account.uid, account.gid)
+    files.rename(f"{home}.new", home)
+    ended = in_home(account.name, home, "cp -rT /etc/skel .")
+    if not ended.ok:
+        raise Failure(f"{account.name} cannot write to {home}")
+    note(f"created {home}")
+
+
+def _forget_keys(name: str, home: str) -> None:
+    """Remove the keys and jobs of a former user. Phase `machine` has closed the account. Other files stay."""
+    if not files.is_folder(home):
+        return
+    try_in_home(name, home, _NO_KEYS, f"could not remove the keys of {name} from {home}/.ssh")
+    if exists("scancel") and not attempt("scancel", "-u", name).ok:
+        note(f"could not cancel the jobs of {name}")
+
+
+def leave(step: Step) -> None:
+    """Remove the accounts, then the groups that are left: userdel removes most of them."""
+    for name in made_here():
+        if user_named(name):
+            _forget(name)
+    for name in files.lines(GROUPS_MADE):
+        if group_named(name) and not attempt("groupdel", name).ok:
+            note(f"group {name} stays: it has other members")
+
+
+def end_sessions() -> None:
+    """End the processes of the users whose accounts tailrack created."""
+    for name in made_here():
+        attempt("pkill", "-KILL", "-u", name, quiet=True)
+
+
+def _forget(name: str) -> None:
+    if exists("crontab") and succeeds("crontab", "-u", name, "-l"):
+        attempt("crontab", "-u", name, "-r")
+    files.remove(f"/var/lib/systemd/linger/{name}")
+    for _ in range(_TRIES):
+        if attempt("userdel", name).ok:
+            return
+        # A process may have started in between.
+        end_sessions()
+        time.sleep(0.5)
+    note(f"account {name} stays: it still has processes")
