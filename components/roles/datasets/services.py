@@ -37,7 +37,7 @@ from components.roles.datasets.model import (
 from components.roles.datasets.programs import ensure_account
 from components.roles.datasets.serve import MODULES, listen, prepare, pull, remove_server, serve
 from components.roles.datasets.sources import Source, keep_listed
-from components.roles.names.publish import MEMBERS
+from components.roles.names.host import MEMBERS
 from components.roles.slurm.paths import NODES
 
 # Copies of the nodes' states, and when each node answered last.
