@@ -275,6 +275,7 @@ class ComputeNode(pulumi.ComponentResource):
                 **values,
                 "NODE_AUTHORITIES": OutputField(register.result, "authorities"),
                 "NODE_CERTIFICATE": OutputField(register.result, "certificate"),
+                "HEAD_MUNGE_DIGEST": OutputField(register.result, "munge_digest"),
                 "HEAD_PROBLEM": OutputField(register.result, "problem"),
                 **{
                     name: combine(

@@ -116,7 +116,7 @@ def _answer(name: str, stdin: str, host_key: str) -> dict[str, Any]:
             **{"slurm_version": "24.11.5", "own_file_system": True, "user_limits": "none", "left_groups": []},
             **{"authority": AUTHORITY, "leave_key": LEAVE_KEY},
         },
-        "register": {"certificate": certificate_of(node), "authorities": AUTHORITIES},
+        "register": {"certificate": certificate_of(node), "authorities": AUTHORITIES, "munge_digest": "0" * 64},
         "node": {"slurm_version": "24.11.5"},
         "services": {},
     }

@@ -254,7 +254,7 @@ class _Recorder(mocks.Mocks):
                 "host_key": HOST_KEY, "fabric": {"interfaces": [], "rdma": []},
                 **({} if node in HEADS else {"path": "direct"}),
             },
-            "register": {"certificate": certificate_of(node), "authorities": AUTHORITIES},
+            "register": {"certificate": certificate_of(node), "authorities": AUTHORITIES, "munge_digest": "0" * 64},
             "node": {"slurm_version": "24.11.5"},
             "head": {
                 "slurm_version": "24.11.5",

@@ -28,7 +28,9 @@ from components.roles.munge.keys import (
     GENERATION,
     KEY,
     NEXT,
+    OTHER_STATE,
     digest_of,
+    has_had,
     is_foreign,
     keep_late,
     late_nodes,
@@ -115,9 +117,7 @@ def _refuse_other_state(values: JoinValues, digest: str) -> None:
             f"cluster {values.munge_cluster} on this head node belongs to another state: that state's munge key is "
             f"here, and this run has another one of the same generation ({values.munge_generation!r}); nothing was "
             "changed",
-            "set PULUMI_BACKEND_URL, STACK and ENGINE as in the run that set the cluster up (without "
-            "PULUMI_BACKEND_URL, `make` uses the state in .tailrack/), and do not run `make down` with this state; or, "
-            "to take the cluster over on purpose, set tailrack:cluster.munge_generation to another text",
+            OTHER_STATE,
         )
 
 
@@ -210,9 +210,10 @@ class RegisterValues:
 
 
 def register(step: Step, values: RegisterValues) -> None:
-    """Wait for a change of the key, then give the node the key that it missed."""
+    """Report the next key's digest, wait for a change of the key, then give the node the key that it missed."""
     if files.exists(FOLDER):
         take_folder()
+    step.result("munge_digest", digest_of(files.read(NEXT) or files.read(KEY) or ""))
     if files.exists(NEXT):
         note("the munge key is being changed")
         if not wait_until(lambda: not files.exists(NEXT), _CHANGES):
@@ -234,6 +235,27 @@ def _send_key(name: str) -> bool:
         return False
     answer = ask_all([name], "munge-switch", digest_of(key))[name]
     return answer.ok and succeeds("unmunge", stdin=answer.output)
+
+
+@dataclass(frozen=True)
+class NodeValues:
+    """The cluster's name, and the digest of the head node's munge key; empty if its answer is invalid."""
+
+    munge_cluster: str
+    head_munge_digest: str
+
+
+def node(step: Step, values: NodeValues) -> None:
+    """Raise Failure if the head node has another key, before anything waits for a controller that rejects this one."""
+    if not values.head_munge_digest or has_had(values.head_munge_digest, values.munge_cluster):
+        return
+    # The digest is from the last registration: this machine may have lost its list of keys since then.
+    if not succeeds("sinfo", "-h", "-o", "%N", limit=15):
+        raise Failure(
+            f"the munge key that this run brought to {step.host} is not the key on the head node, so slurmctld rejects "
+            "this node: another state made the head node's key",
+            OTHER_STATE,
+        )
 
 
 @dataclass(frozen=True)

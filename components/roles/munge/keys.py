@@ -48,6 +48,14 @@ _ACCEPT_SECONDS = 20
 _ANSWER_SECONDS = 5
 
 
+# The remedy for a key that another state of the stack has made.
+OTHER_STATE = (
+    "set PULUMI_BACKEND_URL, STACK and ENGINE as in the run that set the cluster up (without PULUMI_BACKEND_URL, "
+    "`make` uses the state in .tailrack/), and do not run `make down` with this state; or, to take the cluster over on "
+    "purpose, set tailrack:cluster.munge_generation to another text"
+)
+
+
 def take_folder() -> None:
     """Give the keys' folder to root before root works there.
 
@@ -69,7 +77,12 @@ def digest_of(text: str) -> str:
 
 def is_foreign(text: str, cluster: str) -> bool:
     """Return whether a key is of another cluster. A blank file has no key."""
-    return bool(text.strip()) and f"{digest_of(text)} {cluster}" not in files.lines(DIGESTS)
+    return bool(text.strip()) and not has_had(digest_of(text), cluster)
+
+
+def has_had(digest: str, cluster: str) -> bool:
+    """Return whether a cluster's key with this digest was written here."""
+    return f"{digest} {cluster}" in files.lines(DIGESTS)
 
 
 def late_nodes() -> list[str]:

@@ -45,7 +45,7 @@ class Usability:
         node = read_node(self._host)
         raise Failure(
             f"the controller at {self._head_address} does not see this node as usable "
-            f"({f'{node.state} {node.reason}' if node else ''})",
+            f"({f'{node.state} {node.reason}'.strip() if node else 'it has no such node, or rejects its messages'})",
             f"see {services.log_of('slurmd', self._host)} and 'sinfo -R' on the head node{_clock_hint()}",
         )
 

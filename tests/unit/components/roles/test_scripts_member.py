@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import socket
 import subprocess
@@ -123,6 +124,7 @@ def test_a_member_gets_an_export_of_its_one_address_and_a_certificate(member: Me
     assert json.loads(done.stdout) == {
         "authorities": "# 7\nssh-ed25519 AAAA",
         "certificate": f"certificate of {shell.root}/var/lib/tailrack/members/b1/key.pub",
+        "munge_digest": hashlib.sha256().hexdigest(),
     }
     assert shell.path("/etc/exports.d/tailrack-b1.exports").read_text() == LINE
     assert "exportfs -ra" in shell.calls

@@ -16,7 +16,16 @@ from components.node.bounded import attempt_bounded
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.munge import held_jobs, keys
-from components.roles.munge.host import JoinValues, RegisterValues, ServicesValues, join, register, services
+from components.roles.munge.host import (
+    JoinValues,
+    NodeValues,
+    RegisterValues,
+    ServicesValues,
+    join,
+    register,
+    services,
+)
+from components.roles.munge.host import node as compare_keys
 from components.roles.munge.keys import digest_of
 from components.roles.ssh_trust import ask
 from tests.unit.shell import HurriedTime, Shell
@@ -379,6 +388,19 @@ def test_the_key_of_another_state_is_refused_unless_the_config_asks_for_a_new_ge
         for _ in range(2):
             join(step, JoinValues("lab", "2", NEW))
             assert files.read(NEXT) == f"{NEW}\n", "its turn comes when all machines change"
+
+
+@pytest.mark.parametrize(("own", "accepted", "fails"), [(OLD, False, False), (NEW, False, True), (NEW, True, False)])
+def test_a_node_with_another_key_than_the_head_node_fails_before_it_waits_for_slurmctld(
+    head: Shell, *, own: str, accepted: bool, fails: bool
+) -> None:
+    head.stub("sinfo", "" if accepted else "exit 1")
+    registered = Step("head", "a1-register")
+    with head.here():
+        register(registered, RegisterValues("a1", "100.64.0.1"))
+        files.add_line("/var/lib/tailrack/munge.digests", f"{digest_of(f'{own}{chr(10)}')} lab", 0o600)
+        with pytest.raises(Failure, match="to a1 is not the key on the head") if fails else contextlib.nullcontext():
+            compare_keys(Step("a1", "a1-node"), NodeValues("lab", registered.results["munge_digest"]))
 
 
 @pytest.mark.parametrize(

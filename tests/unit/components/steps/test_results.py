@@ -40,6 +40,7 @@ PROVEN: dict[str, Any] = {
 OF_THE_HEAD: dict[str, Any] = {
     "own_file_system": True, "user_limits": "none", "left_groups": [], "slurm_version": "24.11.5", "fabric": PROVEN,
     "certificate": certificate_of("a1"), "authorities": f"# 1\n{HOST_KEY}\n# leave {HOST_KEY}",
+    "munge_digest": "0" * 64,
 }  # fmt: skip
 ROLES = roles(parse(LAB, base_dir=Path()))
 CHECK, JOIN, REACH, REGISTER, NODE, HEAD = (
