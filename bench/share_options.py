@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from components.roles.nfs_exports.node import SHARE_OPTIONS
+from components.roles.nfs_exports.mount import SHARE_OPTIONS
 from lab import binaries
 from tests.machines.conftest import EMULATED_SLOWNESS
 from tests.machines.image import PLACE, ensure_image, ensure_qemu, image

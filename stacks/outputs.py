@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from components.roles.fabric.site import interfaces_of
+from components.roles.fabric.facts import interfaces_of
 from components.roles.slurm.versions import upstream
 from components.settings.types import CROSS_SITE, NODE
 from components.validation.table import scopes_of

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 
 from cli.run_events import Event
-from components.roles.nfs_exports.export import clients
+from components.roles.nfs_exports.foreign import clients
 from components.steps.command_line import read_request
 from stacks.config.allow import EXPORT_WIDE
 

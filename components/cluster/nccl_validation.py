@@ -23,7 +23,7 @@ from components.measurement import plan as measuring_plan
 from components.measurement.jobs import validation_job
 from components.measurement.plan import Node
 from components.measurement.scopes import Scope, kept_from, measurement_of, retries, scopes
-from components.roles.fabric.site import TAILNET_INTERFACE, shared_interface
+from components.roles.fabric.facts import TAILNET_INTERFACE, shared_interface
 from components.roles.slurm.files import measured_settings
 from components.settings.network_names import ON_THE_TAILNET
 from components.settings.types import CROSS_SITE, NODE

@@ -18,7 +18,7 @@ _FOLDER = Path(__file__).parents[2]
 COMMANDS = {
     "ask": "components.roles.ssh_trust.ask",
     "ask-ras": "components.roles.job_hangs.ras",
-    "authority": "components.roles.ssh_trust.authorities",
+    "authority": "components.roles.ssh_trust.certificate:show_authorities",
     "backup": "components.roles.backup.program",
     "certificate": "components.roles.ssh_trust.certificate",
     "data-files": "components.roles.datasets.data_files",
@@ -55,7 +55,7 @@ COMMANDS = {
     "pod-staging": "components.roles.pod_staging.stage",
     "pod-staging-ask": "components.roles.pod_staging.ask",
     "save-jobs": "components.roles.slurm.save_jobs",
-    "scratch-clean": "components.roles.scratch.clean",
+    "scratch-clean": "components.roles.scratch.sweep",
     "share": "components.roles.nfs_exports.share",
     "sign": "components.roles.ssh_trust.sign",
     "sll": "components.roles.sll.sll",

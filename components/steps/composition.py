@@ -48,7 +48,11 @@ _ONLY_PODS = ("pod_check", "pod_join", "pod", "pod_register", "pod_leave", "pod_
 _STEPS_WITH_TASKS = ("machine", "services")
 _END_TASKS: Call = ("end_tasks",)
 # The functions that undo a phase.
-_UNDO = {"register": ("release", "forget"), "pod_register": ("pod_release", "pod_forget")}
+_UNDO = {
+    "register": ("release", "forget"),
+    "pod_register": ("pod_release", "pod_forget"),
+    "pool": ("pool_release", "pool_forget"),
+}
 
 # The actions of a step.
 _ACTIONS = ("up", "down", "recall")
@@ -249,8 +253,8 @@ def expire_program(roles: Sequence[Role]) -> Script:
 
 
 def again_program() -> Script:
-    """Return the plan of a head node that repeats failed fabric proofs (components/roles/fabric/again.py)."""
-    return Script({"fabric-again": (("python", "components.roles.fabric.again", "again"),)})
+    """Return the plan of a head node that repeats failed fabric proofs (components/roles/fabric/groups.py)."""
+    return Script({"fabric-again": (("python", "components.roles.fabric.groups", "again"),)})
 
 
 def single(home: str) -> Script:

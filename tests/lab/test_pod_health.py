@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from components.roles.enroot_pyxis import pod as refusal
+from components.roles.enroot_pyxis import host as enroot_pyxis_host
 from components.roles.role import template
 from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
 
@@ -72,13 +72,13 @@ def test_a_script_of_the_config_runs_there_and_its_failure_is_the_reason(cluster
 def test_a_job_that_asks_for_a_container_fails_on_a_pod_and_says_why(cluster: ClusterUnderTest) -> None:
     """The plugin alone, on both machines: the head node knows the option, and Pyxis itself is not needed for that."""
     source = template("enroot_pyxis", "no-containers.c")
-    cluster.run("p1", f"mkdir -p {PLUGINS}; cat >{refusal.SOURCE} <<'END'\n{source}\nEND")
+    cluster.run("p1", f"mkdir -p {PLUGINS}; cat >{enroot_pyxis_host.SOURCE} <<'END'\n{source}\nEND")
     cluster.run("p1", "(apt-get update -q && apt-get install -qy libslurm-dev) >/dev/null", 120)
-    cluster.run("p1", f"gcc -Wall -fPIC -shared -o {refusal.PLUGIN} {refusal.SOURCE}")
-    plugin = cluster.run("p1", f"base64 -w 0 {refusal.PLUGIN}")
-    cluster.run("head", f"mkdir -p {PLUGINS}; echo {plugin} | base64 -d >{refusal.PLUGIN}")
+    cluster.run("p1", f"gcc -Wall -fPIC -shared -o {enroot_pyxis_host.POD_PLUGIN} {enroot_pyxis_host.SOURCE}")
+    plugin = cluster.run("p1", f"base64 -w 0 {enroot_pyxis_host.POD_PLUGIN}")
+    cluster.run("head", f"mkdir -p {PLUGINS}; echo {plugin} | base64 -d >{enroot_pyxis_host.POD_PLUGIN}")
     for name in ("head", "p1"):
-        cluster.run(name, f"echo 'required {refusal.PLUGIN}' >{PLUGINS}/pyxis.conf")
+        cluster.run(name, f"echo 'required {enroot_pyxis_host.POD_PLUGIN}' >{PLUGINS}/pyxis.conf")
     cluster.run("head", f"echo 'include {PLUGINS}/*.conf' >>/etc/slurm/plugstack.conf; scontrol reconfigure")
     assert cluster.run_as("ada", "head", "srun -p pods -D /tmp echo ran", 60).strip() == "ran"
     asked = "srun -p pods -D /tmp --container-image=busybox echo ran 2>&1; echo status $?"

@@ -247,7 +247,7 @@ def close_share(cluster: ClusterUnderTest, **uids: int) -> None:
     """Close the share on the head node to everybody but these users."""
     accounts = ", ".join(f"Account({name!r}, {uid}, {uid})" for name, uid in uids.items())
     names = "from components.roles.users.accounts import Account, UsersValues"
-    close = "from components.roles.nfs_exports.close_share import close_share"
+    close = "from components.roles.nfs_exports.host import close_share"
     values = f"UsersValues([{accounts}], {MOUNT!r}, {EXPORT!r})"
     call_on(cluster, "head", f"{names}; {close}; close_share(Step('head', 'test'), {values})")
 

@@ -511,7 +511,7 @@ def test_only_a_share_on_the_root_file_system_gets_a_note(
 ) -> None:
     assert [note for note in cluster.deployment().outputs()["cluster"]["notes"] if "file system" in note] == []
     for folder, status in (("/export/shared", 0), ("/export", 1), ("/root", 1), ("/export/shared/home", 1)):
-        ask = "from components.roles.nfs_exports.head import share_is_a_file_system as asked"
+        ask = "from components.roles.nfs_exports.host import share_is_a_file_system as asked"
         asked = run_python(cluster, "head", f"{ask}; sys.exit(not asked('{folder}'))")
         assert (asked.returncode, asked.stderr) == (status, ""), folder
 

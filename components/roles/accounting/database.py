@@ -142,7 +142,7 @@ FLUSH PRIVILEGES;
 """
 
 
-def restore(step: Step) -> None:
+def restore_dump(step: Step) -> None:
     """Load the dump from a lost head node's backup.
 
     It replaces the whole database, so loading it twice is safe.

@@ -40,7 +40,7 @@ def services(step: Step, values: AccountingValues) -> None:
     database.install(step, *(() if values.slurm_release else _PACKAGES))
     database.start(step)
     database.limit_account(step)
-    database.restore(step)
+    database.restore_dump(step)
     slurmdbd.start(step, values)
     # Enforce limits only after all users have an account; limits in force stay in force meanwhile.
     take_accounting(step, values, enforced=values.accounting_enforce and is_enforced())

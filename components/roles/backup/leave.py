@@ -6,7 +6,7 @@ from components.node import files
 from components.node.parts import do_each
 from components.node.step.step import Step
 from components.roles.backup.remove import remove_backup
-from components.roles.restore.restore import RESTORED, RESTORED_AGE, RESTORING
+from components.roles.restore.host import RESTORED, RESTORED_AGE, RESTORING
 
 
 def leave(step: Step) -> None:

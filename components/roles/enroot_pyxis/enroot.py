@@ -1,4 +1,4 @@
-"""Enroot: its packages, its AppArmor profile, its settings, and the image of the smoke job."""
+"""Enroot, and the files of containers that machines share."""
 
 from __future__ import annotations
 
@@ -6,16 +6,26 @@ import base64
 import re
 import secrets
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from components.node import files, kernel, packages
 from components.node import run as running
+from components.node.artifacts import take_artifact
 from components.node.distribution import architecture
 from components.node.failure import Failure
 from components.node.run import attempt, exists, run
+from components.node.state import STATE_DIR
 from components.node.step.step import Step
-from components.roles.enroot_pyxis.artifacts import CONTAINERS, SHARED, FilesValues, place_copy, work_folder
 
+# Root's state.
+CONTAINERS = f"{STATE_DIR}/containers"
+# A folder of the share that only the head node's root can write (root_squash).
+SHARED = "containers"
+_WORK = f"{CONTAINERS}/work"
+# Seconds, enough for an image of any size.
+_COPY_LIMIT = 3600
 TMPFILES = "/etc/tmpfiles.d/tailrack-containers.conf"
 SETTINGS = "/etc/enroot/enroot.conf.d/tailrack.conf"
 MPI_HOOK = "/etc/enroot/hooks.d/50-slurm-pmi.sh"
@@ -25,6 +35,70 @@ _INSTALLED = f"{CONTAINERS}/enroot"
 _APPARMOR = "/etc/apparmor.d"
 _PROFILE = f"{_APPARMOR}/enroot"
 _LIBRARIES = "libnvidia-container-tools"
+_SETTINGS_TEXT = """# Written by tailrack: home folders are on the share, where containers do not belong.
+ENROOT_RUNTIME_PATH /run/enroot/user-$(id -u)
+ENROOT_CACHE_PATH /var/cache/enroot/user-$(id -u)
+ENROOT_DATA_PATH @LOCAL@/users/user-$(id -u)
+ENROOT_TEMP_PATH /var/tmp
+ENROOT_ROOTFS_WRITABLE yes"""
+# The parent folders have modes like /tmp's, because each user creates a folder in them.
+_TMPFILES_TEXT = """d /run/enroot 1777 root root
+d /run/pyxis 0755 root root
+d /var/cache/enroot 1777 root root
+d @LOCAL@ 0755 root root
+d @LOCAL@/users 1777 root root
+d @LOCAL@/images 0755 root root
+z /dev/fuse 0666 root root"""
+
+
+@dataclass(frozen=True)
+class ContainerFile:
+    """A file by its checksum, and its address; without one, the step carries it."""
+
+    name: str
+    digest: str
+    address: str = ""
+
+
+@dataclass(frozen=True)
+class FilesValues:
+    """The files, and the mount point of the share."""
+
+    enroot_pyxis_artifacts: list[ContainerFile]
+    nfs_exports_mount: str
+
+    def ending_in(self, pattern: str) -> list[ContainerFile]:
+        """Return the files whose name ends in a pattern."""
+        return [file for file in self.enroot_pyxis_artifacts if re.search(f"{pattern}$", file.name)]
+
+    def take(self, wanted: list[ContainerFile], folder: str) -> list[str]:
+        """Copy files from the share into a folder of root's, and return their paths."""
+        for file in wanted:
+            take_artifact(f"{self.nfs_exports_mount}/{SHARED}/artifacts/{file.name}", folder, file.digest)
+        return [files.on_disk(f"{folder}/{file.name}") for file in wanted]
+
+
+@contextmanager
+def work_folder() -> Iterator[str]:
+    """Make an empty folder that only root can enter, and remove it afterwards."""
+    files.remove_folder(_WORK)
+    files.make_folder(_WORK, 0o700)
+    try:
+        yield _WORK
+    finally:
+        files.remove_folder(_WORK)
+
+
+def place_copy(source: str, to: str, mode: int = 0o644) -> None:
+    """Copy a file to a path in a folder of root's, whole or not at all."""
+    folder, _, name = to.rpartition("/")
+    if not files.is_folder(folder):
+        files.make_folder(folder)
+    fresh = f"{folder}/.{name}.new"
+    files.remove(fresh)
+    run("cp", "--", source, files.on_disk(fresh), limit=_COPY_LIMIT)
+    files.set_mode(fresh, mode)
+    files.rename(fresh, to)
 
 
 @dataclass(frozen=True)
@@ -97,22 +171,6 @@ def ensure_gpu_libraries(step: Step, values: EnrootValues) -> None:
             "tailrack:containers (images must then contain or mount the driver's libraries); then run up again",
         )
     packages.ensure(step.host, _LIBRARIES)
-
-
-_SETTINGS_TEXT = """# Written by tailrack: home folders are on the share, where containers do not belong.
-ENROOT_RUNTIME_PATH /run/enroot/user-$(id -u)
-ENROOT_CACHE_PATH /var/cache/enroot/user-$(id -u)
-ENROOT_DATA_PATH @LOCAL@/users/user-$(id -u)
-ENROOT_TEMP_PATH /var/tmp
-ENROOT_ROOTFS_WRITABLE yes"""
-# The parent folders have modes like /tmp's, because each user creates a folder in them.
-_TMPFILES_TEXT = """d /run/enroot 1777 root root
-d /run/pyxis 0755 root root
-d /var/cache/enroot 1777 root root
-d @LOCAL@ 0755 root root
-d @LOCAL@/users 1777 root root
-d @LOCAL@/images 0755 root root
-z /dev/fuse 0666 root root"""
 
 
 def ensure_settings(step: Step, values: EnrootValues) -> None:

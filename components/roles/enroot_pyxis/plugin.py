@@ -13,7 +13,7 @@ from components.node.failure import Failure
 from components.node.log import note
 from components.node.run import attempt, run
 from components.node.step.step import Step
-from components.roles.enroot_pyxis.artifacts import CONTAINERS, SHARED, FilesValues, place_copy, work_folder
+from components.roles.enroot_pyxis.enroot import CONTAINERS, SHARED, FilesValues, place_copy, work_folder
 
 PLUGIN = "/usr/local/lib/tailrack/spank_pyxis.so"
 # Slurm's TaskProlog cannot start inside a container without it (templates/slurmstepd.c).

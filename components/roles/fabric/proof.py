@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from components.roles.fabric.networks import MOST_AT_ONCE, TAILNET_RANGE, FabricError, Thing
+from components.roles.fabric.networks import MOST_AT_ONCE, TAILNET_RANGE, FabricError, Thing, pair_ports
 from components.roles.fabric.proof_transfer import (
     CONNECT_SECONDS,
     LISTEN_SECONDS,
@@ -25,7 +25,6 @@ from components.roles.fabric.proof_transfer import (
     Listener,
     connect,
 )
-from components.roles.fabric.rails import pair_ports
 from components.settings.network_names import DEVICE, INTERFACE
 
 PORT = 6816

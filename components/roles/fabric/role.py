@@ -5,7 +5,7 @@ from __future__ import annotations
 from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.fabric.facts import neighbours, networks, proven
-from components.roles.fabric.join import PROGRAM
+from components.roles.fabric.host import PROGRAM
 from components.roles.program import launcher
 from components.roles.role import File, Role, SlurmKey, template
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import list_of, matching, whole
-from components.roles.gpu.remove import HEALTH_PROGRAM
+from components.roles.gpu.host import HEALTH_PROGRAM
 from components.roles.role import FOLDER, Role, SlurmKey, template
 
 # The limit for one node: NVIDIA's device files have lower numbers.

@@ -1,7 +1,7 @@
 """Paths and names of role job_hangs."""
 
 from components.node.locks import PRIVATE
-from components.roles.ssh_trust.answers import ANSWERS
+from components.roles.ssh_trust.ask import ANSWERS
 
 # On a node: the minutes of the config. Slurm's TaskProlog gives jobs a RAS port of their own where it exists.
 MINUTES = "/etc/tailrack/job-hangs"

@@ -113,7 +113,7 @@ def serve(step: Step, values: MlflowValues) -> None:
     # database stays in the backup even if MLflow does not start.
     new_dump = files.write(DUMP, values.mlflow_dump, 0o755)
     files.write_all([File(START, values.mlflow_start, 0o755), File(ACCOUNTS, values.mlflow_accounts, 0o755)])
-    restore(step)
+    restore_dump(step)
     update_accounts(step, values)
     _write_settings(values)
     run_daemon(step, values.daemon, partial(hold_ports, step, values))
@@ -142,7 +142,7 @@ def _write_settings(values: MlflowValues) -> None:
     )
 
 
-def restore(step: Step) -> None:
+def restore_dump(step: Step) -> None:
     """Replace the database with the lost head node's from the backup."""
     descriptor = files.open_to_read(_RESTORED)
     if descriptor is None:

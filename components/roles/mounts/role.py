@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.mounts.install import PROGRAM
+from components.roles.mounts.units import PROGRAM
 from components.roles.program import launcher
 from components.roles.role import Role
 

@@ -1,4 +1,4 @@
-"""The units that mount a file system at first use, and the record of those that this role made.
+"""The units of mounts, and the watch over them.
 
 The record has lines `unit PATH`, `folder PATH` for each folder that did not exist, and `stale PATH` for a mount that
 still has its former settings.
@@ -12,16 +12,15 @@ from pathlib import PurePosixPath
 from components.node import files, systemd
 from components.node.failure import Failure
 from components.node.run import attempt, run
-from components.node.step.step import STATE_DIR
-from components.roles.mounts.probe import answers, is_mounted
-from components.roles.mounts.wanted import Wanted
-from components.roles.nfs_exports.check import conflict
-from components.roles.nfs_exports.mount_point import mount_unit
+from components.node.state import STATE_DIR
+from components.roles.mounts.probe import LIST, Wanted, answers, is_mounted
+from components.roles.nfs_exports.host import conflict
+from components.roles.nfs_exports.mount import mount_unit
+from components.validation.preflight.mounts import RESULTS
 
 RECORD = f"{STATE_DIR}/mounts"
 # Seconds for a mount, in which programs that use it wait; also for systemd to unmount.
 _MOUNT_SECONDS = 30
-
 # No program of another server may run with other rights here, and none of its files is a device.
 _MOUNT = """# Written by tailrack.
 [Unit]
@@ -47,6 +46,7 @@ Where={path}
 
 [Install]
 WantedBy=multi-user.target"""
+PROGRAM = "/usr/local/sbin/tailrack-mounts"
 
 
 def recorded() -> list[str]:
@@ -151,3 +151,14 @@ def _remove_folders() -> None:
         if not any(path.is_relative_to(folder) for path in needed):
             files.remove_if_empty(folder)
             files.remove_lines(RECORD, lambda other, line=line: other == line)  # type: ignore[misc]
+
+
+def remove_watch() -> None:
+    """Remove everything of it."""
+    for path in (PROGRAM, LIST, f"/{RESULTS}", RECORD):
+        files.remove(path)
+
+
+def is_installed() -> bool:
+    """Return whether this node has, or had, mounts."""
+    return any(files.exists(path) for path in (PROGRAM, LIST, RECORD))

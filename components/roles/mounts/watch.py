@@ -20,10 +20,9 @@ from components.node.failure import Failure
 from components.node.locks import Lock
 from components.node.waiting import within
 from components.roles.mounts import units
-from components.roles.mounts.install import remove_watch
-from components.roles.mounts.probe import Problem, check_all, write_problem
+from components.roles.mounts.probe import NodeList, Problem, Wanted, check_all, read_list, write_problem
 from components.roles.mounts.settings_names import NFS
-from components.roles.mounts.wanted import NodeList, Wanted, read_list
+from components.roles.mounts.units import remove_watch
 from components.roles.slurm.live_features import set_live_features
 from components.validation.preflight.mounts import RESULTS
 from components.validation.preflight.node_checks import load, save

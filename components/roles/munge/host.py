@@ -20,7 +20,7 @@ from components.node.run import Ended, attempt, run, succeeds
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.node.waiting import wait_until
-from components.roles.foreign_cluster.foreign import set_aside
+from components.roles.foreign_cluster.host import set_aside
 from components.roles.munge.held_jobs import RELEASE, hold_jobs, release_jobs, undrain_except, without_key
 from components.roles.munge.keys import (
     DIGESTS,
@@ -40,8 +40,7 @@ from components.roles.munge.keys import (
 )
 from components.roles.names.host import keep_name
 from components.roles.pod.library import use_library, without_library
-from components.roles.ssh_trust.answers import ANSWERS
-from components.roles.ssh_trust.members import ask_all, last_error, members_except
+from components.roles.ssh_trust.ask import ANSWERS, ask_all, last_error, members_except
 
 _MOST_ERROR = 300
 _ERROR = re.compile(r"munged(\[[0-9]+\])?: Error|^[0-9: -]+(Error|Warning):")

@@ -23,7 +23,7 @@ from components.node.state import STATE_DIR
 from components.node.waiting import wait_until
 from components.roles.pod.library import use_library
 from components.roles.pod.saved import save_again
-from components.roles.ssh_trust.answers import ANSWERS
+from components.roles.ssh_trust.ask import ANSWERS
 
 FOLDER = "/etc/munge"
 KEY = f"{FOLDER}/munge.key"

@@ -6,7 +6,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import matching
 from components.roles.program import launcher
 from components.roles.role import File, Role
-from components.roles.ssh_trust.answers import ANSWERS
+from components.roles.ssh_trust.ask import ANSWERS
 
 
 def role(settings: ClusterSettings) -> Role:

@@ -1,4 +1,4 @@
-"""Find foreign NFS on this machine: exports to others, and mounts from others."""
+"""NFS servers, exports and mounts that a machine had before the cluster, and lines of exports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from components.node.systemd import UNITS
 EXPORTS_DIR = "/etc/exports.d"
 GANESHA_FILE = "/etc/ganesha/ganesha.conf"
 OUR_GANESHA = "# Written by tailrack"
-
 # The cluster's ports that foreign NFS needs: those of a server, and of a client before version 4, which servers call
 # back through rpcbind.
 _SERVER_PORTS = (111, 2049, 20048)
@@ -21,6 +20,7 @@ _CLIENT_PORTS = (111,)
 # Daemons that mount NFS, or need rpcbind for NIS.
 _DAEMONS = ("automount", "ypbind")
 _MAP = re.compile(r"[^#]*[A-Za-z0-9]:/")
+OPTIONS = "rw,sync,secure,root_squash,no_subtree_check"
 
 
 def foreign_nfs_ports() -> tuple[int, ...]:
@@ -94,3 +94,13 @@ def _paths(folder: str, ending: str) -> list[str]:
 
 def _lines(path: str) -> list[str]:
     return files.lines(files.followed(path))
+
+
+def export_line(path: str, address: str | None) -> str:
+    """Return the line that exports the share to one address; empty without a valid address."""
+    return f"{path} {address}/32({OPTIONS})" if address else ""
+
+
+def clients(line: str) -> list[str]:
+    """Return the clients in an export line, without their options. An unclosed bracket ends the line."""
+    return re.findall(r"(?<![^\s()])([^\s()]+)\([^)]*", line)

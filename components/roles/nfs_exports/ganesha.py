@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from components.node import files, systemd
 from components.node.run import run
-from components.roles.foreign_cluster.foreign import set_aside
+from components.roles.foreign_cluster.host import set_aside
 from components.roles.nfs_exports.foreign import (
     EXPORTS_DIR,
     GANESHA_FILE,

@@ -23,7 +23,7 @@ _VERSION_4_ONLY = "[nfsd]\nvers2=n\nvers3=n\nvers4=y\nlease-time=30\ngrace-time=
 def ensure_kernel_server(host: str) -> None:
     """Configure the server, run it, and make it read all export files."""
     changed = files.write(KERNEL_SERVER_FILE, configuration())
-    # It starts units of NFS before version 4, unless systemd has already read their masks (machine.py).
+    # It starts units of NFS before version 4, unless systemd has already read their masks (mount.py).
     systemd.keep_running("nfs-mountd.service", "nfsdcld.service")
     systemd.reload_stale()
     systemd.enable(f"{SERVER}.service")

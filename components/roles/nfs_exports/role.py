@@ -15,6 +15,7 @@ def role(settings: ClusterSettings) -> Role:
     """Return the role. The head node's machine decides between the kernel's server and one in user space."""
     return Role(
         "nfs_exports",
+        modules=("host", "mount"),
         after=("tailnet", "firewall", "users"),
         values={
             "NFS_EXPORTS_PATH": settings.storage.path,

@@ -25,7 +25,7 @@ from components.node.program import run_program
 from components.node.run import attempt, run
 from components.node.state import STATE_DIR
 
-# SHARE, its folder; USERS, uids of the cluster's users, separated by blanks (close_share.py).
+# SHARE, its folder; USERS, uids of the cluster's users, separated by blanks (host.py).
 SETTINGS = "/etc/tailrack/share"
 # Records: folders bound to themselves, mounts with their earlier flags, excluded uids.
 _STATE = f"{STATE_DIR}/share"

@@ -12,7 +12,7 @@ from components.node.run import attempt
 from components.node.waiting import wait_until
 from components.roles.pod.library import use_library, without_library
 from components.roles.pod.paths import SSHD_PORT
-from components.roles.ssh_trust.authorities import AUTHORITIES
+from components.roles.ssh_trust.certificate import AUTHORITIES
 from components.settings.network_names import is_interface
 
 # The name of its interface, for task-prolog.

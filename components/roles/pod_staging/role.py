@@ -13,7 +13,7 @@ from components.roles.program import command_line, launcher
 from components.roles.render import render
 from components.roles.role import File, Role, template
 from components.roles.slurm.paths import POD_JOBS, STAGE_IN, STAGE_OUT
-from components.roles.ssh_trust.answers import ANSWERS
+from components.roles.ssh_trust.ask import ANSWERS
 
 
 def role(settings: ClusterSettings) -> Role:

@@ -12,7 +12,7 @@ from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher
 from components.roles.role import File, Role
-from components.roles.scratch.paths import CLEAN
+from components.roles.scratch.sweep import CLEAN
 
 _CLEAN = Task(
     "scratch",

@@ -1,20 +1,44 @@
-"""Remove files that jobs have left in their scratch folders on this node's disks, as the scripts around jobs do."""
+"""Clean scratch folders: those of ended jobs, and caches beyond their limits.
+
+A user's cache is left alone while the user has a job on this node.
+"""
 
 from __future__ import annotations
 
+import os
 import secrets
 import stat
 import time
+from collections.abc import Sequence
 
 from components.node import files
 from components.node.locks import PRIVATE
 from components.node.run import succeeds
-from components.roles.scratch.paths import SCRATCH
+from components.node.state import STATE_DIR
 
+# First line: the present parent of jobs' folders, empty without one; then former parents that may still contain some.
+SCRATCH = "/etc/tailrack/scratch"
+# The same for the parents of users' cache folders, which are named by uid.
+CACHES = "/etc/tailrack/scratch-caches"
+# One line: the days and percents of caches.
+LIMITS = "/etc/tailrack/scratch-limits"
+# Folders that the role created, one per line.
+MADE = f"{STATE_DIR}/scratch-made"
+CLEAN = "/usr/local/lib/tailrack/scratch-clean"
 # One file per job on this node, named by its number (health/jobs).
 JOBS_HERE = f"{PRIVATE}/jobs"
 # Even the owner may lack write permission on a folder.
 _EMPTY = 'find "$1" -xdev -type d ! -perm -u=rwx -exec chmod u+rwx {} +; exec find "$1" -xdev -mindepth 1 -delete'
+_MINUTES_OF_DAY = 1440
+# The shortest time without use after which a file is removed to make room.
+_LEAST_MINUTES = 60
+_LIMIT_SECONDS = 3600
+# Delete files that were neither read nor changed for $2 minutes, links without a target, and folders that stay empty.
+# A file that is unpacked keeps an old time of change, so the time of its creation counts too (cmin).
+_CLEAN = """cd "$1" || exit
+find . -xdev -type f -amin +"$2" -mmin +"$2" -cmin +"$2" -delete
+find . -xdev -type l -xtype l -delete
+exec find . -xdev -mindepth 1 -type d -empty -mmin +60 -delete"""
 
 
 def is_there(folder: str) -> bool:
@@ -63,3 +87,63 @@ def empty_folder(path: str, owner: tuple[int, int], *options: str) -> None:
     unit = f"--unit=tailrack-scratch-{path.rpartition('/')[2]}"
     settings = (word for one in properties for word in ("-p", one))
     succeeds("systemd-run", "-q", "--collect", unit, *settings, *options, "/bin/sh", "-c", _EMPTY, "-", place)
+
+
+def clean_caches() -> None:
+    """Remove files that are older than the config allows; on a full disk also newer ones, the oldest first."""
+    folders = files.lines(CACHES)
+    for folder in filter(None, folders[1:]):
+        remove_caches(folder)
+    if not folders or not folders[0] or not is_there(folders[0]):
+        return
+    days, percent = map(int, (files.read(LIMITS) or "30 85").split()[:2])
+    minutes = days * _MINUTES_OF_DAY
+    while minutes >= _LEAST_MINUTES:
+        for name, owner in _unused(folders[0]).items():
+            _clean(f"{folders[0]}/{name}", owner, minutes)
+        if _used_percent(folders[0]) <= percent:
+            return
+        minutes //= 2
+
+
+def remove_caches(folder: str, *options: str) -> None:
+    """Empty the caches of a former folder, and remove it when none is left. Caches of running jobs stay.
+
+    options   more options of systemd-run
+    """
+    for name, owner in _unused(folder).items():
+        empty_folder(f"{folder}/{name}", owner, *(options or ("--no-block",)))
+    files.remove_if_empty(folder)
+
+
+def _unused(folder: str) -> dict[str, tuple[int, int]]:
+    """Return the caches of users without a job on this node, by name, with their owners."""
+    users = {(files.read(f"{JOBS_HERE}/{job}") or "").strip() for job in files.names_in(JOBS_HERE)}
+    return {name: owner for name, owner in files.folders_in(folder).items() if name not in users}
+
+
+def _clean(path: str, owner: tuple[int, int], minutes: int) -> None:
+    uid, gid = owner
+    place = files.on_disk(path)
+    properties = (
+        *(f"User={uid}", f"Group={gid}", "NoNewPrivileges=yes"),
+        *("Nice=19", "IOSchedulingClass=idle", f"RuntimeMaxSec={_LIMIT_SECONDS}"),
+    )
+    settings = (word for one in properties for word in ("-p", one))
+    unit = f"--unit=tailrack-cache-{path.rpartition('/')[2]}"
+    command = ("/bin/sh", "-c", _CLEAN, "-", place, str(minutes))
+    succeeds("systemd-run", "-q", "--collect", "--wait", unit, *settings, *command, limit=_LIMIT_SECONDS + 60)
+
+
+def _used_percent(folder: str) -> int:
+    """Return how full the disk is, as df does."""
+    disk = os.statvfs(files.on_disk(folder))
+    used = disk.f_blocks - disk.f_bfree
+    return -(-100 * used // max(used + disk.f_bavail, 1))
+
+
+def main(_arguments: Sequence[str]) -> int:
+    """Clean it."""
+    sweep()
+    clean_caches()
+    return 0

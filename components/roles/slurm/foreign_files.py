@@ -11,7 +11,7 @@ from components.node.folders import read_theirs, take
 from components.node.log import note
 from components.node.run import attempt
 from components.node.step.step import STATE_DIR
-from components.roles.foreign_cluster.foreign import set_aside
+from components.roles.foreign_cluster.host import set_aside
 from components.roles.slurm.folder import SLURM_FOLDER, take_slurm_folder
 
 _FOLDER = "/etc/slurm"

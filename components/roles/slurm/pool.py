@@ -81,7 +81,7 @@ def pool(step: Step, values: PoolValues) -> None:
         raise Failure(reason, f"see its errors above and 'journalctl -u slurmctld' on {step.host}")
 
 
-def forget(step: Step, values: PoolOwner) -> None:
+def pool_forget(step: Step, values: PoolOwner) -> None:
     """Remove the pool from slurmctld's files."""
     # A job may wait for a machine of a placeholder: this returns it to the queue.
     for name in placeholder_names(values.pool_owner):

@@ -1,4 +1,4 @@
-"""The command `ask`, on the head node: send one of a few requests to a node.
+"""Ask members for answers, by SSH from the head node, and the commands that answer.
 
     tailrack-ask NODE QUESTION [WORD]   passes stdin on; prints the answer and exits with its status
     255                                 the node did not answer, or has no such answer for this head node
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from components.node import files
@@ -21,6 +21,7 @@ from components.node.locks import PRIVATE
 from components.node.run import Ended, pass_on, run
 from components.node.state import STATE_DIR
 
+ANSWERS = "/usr/local/lib/tailrack/answers"
 MEMBERS = f"{STATE_DIR}/members"
 NO_ANSWER = 255
 _LIMIT_SECONDS = 20
@@ -28,6 +29,9 @@ _LIMIT_SECONDS = 20
 _MOST_BYTES = 2**20
 # Minutes.
 _VALID = 10
+_ASKED_AT_ONCE = 64
+# The key must be valid until the last member is asked, even if all others are silent.
+_MINUTES = 10
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -92,3 +96,44 @@ def ssh_command(key: str, node: str, request: str, known_hosts: str = "") -> lis
     options += [f"HostKeyAlias={node}"]
     words = [word for option in options for word in ("-o", option)]
     return ["ssh", "-i", key, "-p", port, *words, f"root@{address}", request]
+
+
+def members_except(host: str) -> list[str]:
+    """Return the names of all members but one."""
+    return [node for node in files.read_in_folders(MEMBERS, "address") if node != host]
+
+
+def ask_members(texts: Mapping[str, str], *request: str, known_hosts: str = "") -> dict[str, Ended]:
+    """Send a request to members, and return their answers by name.
+
+    texts         the stdin of each member's request
+    request       the words of the request
+    known_hosts   see `ask`
+    """
+    if not texts:
+        return {}
+    from concurrent.futures import ThreadPoolExecutor
+
+    try:
+        with (
+            asking_key(_MINUTES + len(texts) // _ASKED_AT_ONCE) as key,
+            ThreadPoolExecutor(_ASKED_AT_ONCE) as pool,
+        ):
+            requests = {
+                node: pool.submit(ask, key, node, *request, text=text, known_hosts=known_hosts)
+                for node, text in texts.items()
+            }
+            return {node: answer.result() for node, answer in requests.items()}
+    except Failure as failure:
+        return dict.fromkeys(texts, Ended(NO_ANSWER, "", failure.reason))
+
+
+def ask_all(nodes: Iterable[str], *request: str, text: str = "") -> dict[str, Ended]:
+    """Send a request with the same stdin to members."""
+    return ask_members(dict.fromkeys(nodes, text), *request)
+
+
+def last_error(answer: Ended | None) -> str:
+    """Return the last line of a member's errors."""
+    lines = answer.errors.splitlines() if answer else []
+    return lines[-1] if lines else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 
-from components.roles.ssh_trust.authorities import LEAVE
+from components.roles.ssh_trust.certificate import LEAVE
 from components.settings.public_key import ED25519, check_key
 
 CERTIFICATE = "ssh-ed25519-cert-v01@openssh.com"

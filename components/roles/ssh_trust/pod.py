@@ -1,4 +1,7 @@
-"""Accept the head node's requests on a pod: a separate SSH server on 127.0.0.1, which only the tailnet reaches.
+"""SSH on a pod, and its registration on the head node.
+
+The provider's server stays as it is: it belongs to the image, its host key changes with the container, and it cannot
+tell the head node from another machine, because tailscaled connects from 127.0.0.1.
 
 If the pods of a site share a network, it listens there too, so that other pods can check that they reach this one
 (roles/pod/network.py). It accepts no key from there.
@@ -10,13 +13,20 @@ import json
 from dataclasses import dataclass
 
 from components.node import files, services
+from components.node.run import run
 from components.node.step.step import Step
 from components.roles.pod.paths import SSHD_PORT
-from components.roles.ssh_trust import authorities, certificate
-from components.roles.ssh_trust.authorities import LEAVE_KEY_FILE
-from components.roles.ssh_trust.certificate import POD_KEY_FILE, POD_SERVICE
-from components.roles.ssh_trust.node import write_leave_program
-from components.roles.ssh_trust.trust import trust_authorities
+from components.roles.ssh_trust import certificate
+from components.roles.ssh_trust.ask import MEMBERS
+from components.roles.ssh_trust.certificate import (
+    LEAVE_KEY_FILE,
+    POD_KEY_FILE,
+    POD_SERVICE,
+    public_key,
+    trust_authorities,
+)
+from components.roles.ssh_trust.host import write_leave_program
+from components.roles.ssh_trust.sign import WITHOUT_SHARE
 
 # Where tailscaled connects from. The keys open only the two programs of the head node.
 _FROM = "127.0.0.1"
@@ -41,9 +51,19 @@ mkdir -p /run/sshd
 exec /usr/sbin/sshd -D -e -f {_CONF}"""
 
 
+def pod_join(step: Step) -> None:
+    """Make the key, and report the port."""
+    # ssh-keygen writes the public key last, so a key without it is incomplete.
+    if not public_key(POD_KEY_FILE):
+        files.remove(POD_KEY_FILE)
+        run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "tailrack", "-f", POD_KEY_FILE)
+    step.result("sshd_port", SSHD_PORT)
+    step.result("host_key", public_key(POD_KEY_FILE) or None)
+
+
 @dataclass(frozen=True)
 class PodValues:
-    """The values that the head node gives this pod (node.py has their meaning)."""
+    """The values that the head node gives this pod (host.py has their meaning)."""
 
     node_authorities: str
     node_certificate: str
@@ -57,10 +77,22 @@ def pod(step: Step, values: PodValues) -> None:
     """Let the head node ask before anything else, so that it can make this pod leave."""
     write_leave_program(values.node_leave_plan, values.node_leave_values, values.ssh_trust_leave_command)
     trust_authorities(values.node_authorities)
-    authorities.let_ask(_FROM)
+    certificate.let_ask(_FROM)
     interfaces = (json.loads(values.node_networks) or {}).get("interfaces", [])
     networks = [interface["address"].partition("/")[0] for interface in interfaces]
     listen = "\n".join(f"ListenAddress {address}:{SSHD_PORT}" for address in (_FROM, *networks))
     changed = files.write(_CONF, _CONF_TEXT.format(listen=listen))
     certificate.install(values.node_certificate)
     services.keep(POD_SERVICE, _PROGRAM, step.host, restart_it=changed)
+
+
+@dataclass(frozen=True)
+class RegisteredPod:
+    """The name of the pod."""
+
+    node_name: str
+
+
+def pod_register(step: Step, values: RegisteredPod) -> None:
+    """Write the record; `forget` of ssh_trust removes it with the others."""
+    files.write(f"{MEMBERS}/{values.node_name}/{WITHOUT_SHARE}", "")

@@ -6,7 +6,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import whole
 from components.roles.program import command_line, launcher
 from components.roles.role import File, Role, template
-from components.roles.ssh_trust.answers import ANSWERS
+from components.roles.ssh_trust.ask import ANSWERS
 from components.roles.ssh_trust.facts import authorities, certificate, ed25519
 
 
@@ -27,6 +27,7 @@ def role(settings: ClusterSettings) -> Role:
     ask = f'{template("ssh_trust", "tailrack-ask")}\nexec {command_line("ask")} "$1" "${{*:2}}"'
     return Role(
         "ssh_trust",
+        modules=("host", "pod"),
         after=("users",),
         values={"SSH_TRUST_GENERATION": settings.cluster.ssh_generation},
         texts={"SSH_TRUST_LEAVE_COMMAND": launcher("kept", "leave")},

@@ -22,7 +22,7 @@ from components.node.log import note
 from components.node.program import run_program
 from components.node.run import run
 from components.node.state import STATE_DIR
-from components.roles.ssh_trust.members import MEMBERS, ask_members, last_error
+from components.roles.ssh_trust.ask import MEMBERS, ask_members, last_error
 
 _AUTHORITY = f"{STATE_DIR}/ssh_authority"
 _VALID_DAYS = 90

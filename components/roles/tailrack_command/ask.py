@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from components.roles.ssh_trust.answers import ANSWERS
+from components.roles.ssh_trust.ask import ANSWERS
 from components.validation.preflight.findings import SEVERITIES, Finding, finding
 
 # The checks have a limit of two minutes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher
 from components.roles.role import File, Role, template
-from components.roles.ssh_trust.answers import ANSWERS
+from components.roles.ssh_trust.ask import ANSWERS
 from components.roles.tailrack_command.command import COMMAND
 
 

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from components.node.state import STATE_DIR
-from components.roles.ssh_trust.authorities import AUTHORITIES
+from components.roles.ssh_trust.certificate import AUTHORITIES
 from components.roles.tailrack_command.host_blocks import Facts, Login, blocks
 
 NAME, HELP = "ssh-config", "print the lines for ~/.ssh/config with which you log in to the head node and to nodes"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from components.node.locks import PRIVATE
-from components.roles.ssh_trust.answers import ANSWERS
+from components.roles.ssh_trust.ask import ANSWERS
 
 # One file per job with GPUs on this node: its name is the job's id, its content SLURM_JOB_GPUS, as slurmd gives it.
 JOBS = f"{PRIVATE}/gpu-jobs"

@@ -18,7 +18,7 @@ from components.node.passwd import user_named
 from components.node.run import attempt, exists, run
 from components.node.step.step import Step
 from components.node.systemd import UNITS
-from components.roles.pam_slurm_adopt.login import managing_login
+from components.roles.pam_slurm_adopt.host import managing_login
 from components.roles.ssh_trust import sshd
 
 _NAME = "tailrack.conf"

@@ -14,7 +14,7 @@ from components.node.log import note
 from components.node.passwd import group_named, group_with, user_named
 from components.node.run import attempt, exists, run, succeeds
 from components.node.step.step import Step
-from components.roles.nfs_exports.close_share import close_share
+from components.roles.nfs_exports.host import close_share
 from components.roles.nfs_exports.share import SETTINGS
 from components.roles.users.accounts import (
     GROUPS_MADE,

@@ -12,7 +12,7 @@ from cli.head.diagnose import without_secrets
 from cli.output.remedies import _REMEDIES
 from cli.output.terminal import lines
 from cli.preview.comment import _text
-from components.roles.nfs_exports.export import clients
+from components.roles.nfs_exports.foreign import clients
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.job_end import why_it_ended
 from components.steps.command_line import read_request

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.fabric import networks, rails
+from components.roles.fabric import networks
 
 IB, ETHERNET, EFA = "InfiniBand", "Ethernet", "Unspecified"
 
@@ -191,9 +191,9 @@ def build(machine: Machine, root: Path, monkeypatch: pytest.MonkeyPatch) -> None
         (folder / "link_layer").write_text(f"{port.link}\n")
         (folder / "state").write_text("4: ACTIVE\n" if port.up else "1: DOWN\n")
         (folder / "gid_attrs/ndevs/0").write_text(f"{port.interface}\n")
-    for module in (networks, rails):
+    for module in (networks, networks):
         monkeypatch.setattr(module, "VERBS", verbs)
-    monkeypatch.setattr(rails, "PCI", pci)
+    monkeypatch.setattr(networks, "PCI", pci)
 
 
 def _nvidia(machine: Machine) -> Iterator[tuple[str, str]]:

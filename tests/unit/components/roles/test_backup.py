@@ -18,9 +18,7 @@ from components.roles.backup import program
 from components.roles.backup.remove import RECORD, STAGE
 from components.roles.backup.target import TargetValues, check_target, close_target, try_target
 from components.roles.order import roles
-from components.roles.restore.archive import read_backup, wanted_backup
-from components.roles.restore.place import place_files
-from components.roles.restore.restore import RestoreValues
+from components.roles.restore.host import RestoreValues, place_files, read_backup, wanted_backup
 from components.roles.role import Role, Value, template
 from components.steps.composition import compose
 from stacks.config import ConfigError, parse

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from components.roles.fabric import groups, networks, proof, proof_transfer, rails
-from components.roles.fabric.join import networks_here
+from components.roles.fabric import groups, networks, proof, proof_transfer
+from components.roles.fabric.host import networks_here
 from components.roles.fabric.networks import FabricError, Thing
 from components.roles.fabric.proof import SilentError
 from components.roles.fabric.records import Records
@@ -59,7 +59,7 @@ class Site:
             and own["address"].split(".")[1] == other["address"].split(".")[1]
             and own["address"].split(".")[1] not in self.cut
         ]
-        return pairs, rails.pair_ports(mine["rdma"], theirs["rdma"]) if self.rdma else []
+        return pairs, networks.pair_ports(mine["rdma"], theirs["rdma"]) if self.rdma else []
 
     def join(self, node: str, *interfaces: Thing, setting: str = "auto", rdma: tuple[str, ...] = ()) -> Thing:
         devices = [port(name) for name in rdma]
@@ -654,7 +654,7 @@ def test_a_request_to_another_machine_is_refused(munge: object) -> None:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with many kinds of interface."""
     monkeypatch.setattr(networks, "NET", tmp_path / "net")
-    for module in (networks, rails):
+    for module in (networks, networks):
         monkeypatch.setattr(module, "VERBS", tmp_path / "infiniband")
     links = {
         "lo": ("127.0.0.1", 8, 772), "ens5": ("10.1.0.5", 20, 1), "ib0": ("192.168.7.5", 16, 32),

@@ -15,7 +15,7 @@ import yaml
 
 from components.node import daemons
 from components.node.step.step import Step
-from components.roles.grafana.leave import leave
+from components.roles.grafana.host import leave
 from components.roles.order import roles
 from components.roles.role import Value
 from stacks.config import ConfigError, parse

@@ -16,7 +16,7 @@ from components.node.run import Ended
 from components.roles.backup import homes, program, snapshots
 from components.roles.backup.remove import HOMES_RECORD
 from components.roles.order import roles
-from components.roles.restore import homes as restore
+from components.roles.restore import host as restore_host
 from components.roles.users.accounts import Account
 from stacks.config import ConfigError, parse
 from tests.unit.configs import HOST_KEY, LAB, PRIVATE_KEY, RawConfig
@@ -128,7 +128,7 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Head:
     made = Head(tmp_path)
     monkeypatch.setattr(files, "root", str(tmp_path))
     monkeypatch.setattr(files, "folders_in", lambda path: owners(tmp_path / path.lstrip("/")))
-    for module in (homes, snapshots, restore):
+    for module in (homes, snapshots, restore_host):
         monkeypatch.setattr(module, "restic", made.target.restic)
     monkeypatch.setattr(homes, "attempt_bounded", made.target.alone)
     (tmp_path / "etc/tailrack/backup").mkdir(parents=True)
@@ -222,8 +222,8 @@ def test_the_homes_that_belong_to_the_head_nodes_backup_are_restored(
     head: Head, monkeypatch: pytest.MonkeyPatch, hour: int, wanted: str
 ) -> None:
     given = list[tuple[str, ...]]()
-    monkeypatch.setattr(restore, "run", lambda *words: given.append(words))
-    restore.restore_homes("/keys", "lab", MADE + (hour - 1) * 3600 + 60, "/export/shared", ALL)
+    monkeypatch.setattr(restore_host, "run", lambda *words: given.append(words))
+    restore_host.restore_homes("/keys", "lab", MADE + (hour - 1) * 3600 + 60, "/export/shared", ALL)
     for name in ("ada", "bob"):
         assert (head.home / name / "text").read_text() == wanted
         assert (head.home / name).stat().st_mode & 0o777 == 0o711
@@ -239,7 +239,7 @@ def test_a_home_that_exists_stays_and_a_former_users_is_not_restored_and_is_name
 ) -> None:
     head.write("ada/text").write_text("newer")
     for _ in range(2):
-        restore.restore_homes("/keys", "lab", MADE, "/export/shared", [account("ada")])
+        restore_host.restore_homes("/keys", "lab", MADE, "/export/shared", [account("ada")])
     assert (head.home / "ada" / "text").read_text() == "newer"
     assert [path.name for path in head.home.iterdir()] == ["ada"]
     assert "tailrack:users does not contain them: the homes of bob" in "".join(capsys.readouterr())
@@ -249,7 +249,7 @@ def test_a_home_that_exists_stays_and_a_former_users_is_not_restored_and_is_name
 def test_a_backup_that_cannot_be_read_is_reported_and_leaves_no_home(head: Head) -> None:
     head.target.fails["restore"] = Ended(1, "", "Fatal: pack 17 is damaged")
     with pytest.raises(Failure) as failure:
-        restore.restore_homes("/keys", "lab", MADE, "/export/shared", ALL)
+        restore_host.restore_homes("/keys", "lab", MADE, "/export/shared", ALL)
     assert failure.value.reason.startswith("cannot restore the home of ada from backup ")
     assert "damaged" in failure.value.reason
     assert "tailrack:backup.homes" in failure.value.remedy
@@ -257,5 +257,5 @@ def test_a_backup_that_cannot_be_read_is_reported_and_leaves_no_home(head: Head)
 
 
 def test_without_a_backup_of_homes_nothing_is_made(head: Head) -> None:
-    restore.restore_homes("/keys", "lab", MADE, "/export/shared", ALL)
+    restore_host.restore_homes("/keys", "lab", MADE, "/export/shared", ALL)
     assert list(head.home.parent.iterdir()) == [head.home]

@@ -6,6 +6,7 @@ import ast
 import inspect
 import io
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -50,14 +51,23 @@ def modules() -> Mapping[str, str]:
     return {path: text for path, text in found.items() if path.endswith(".py") and path not in job_files.FILES}
 
 
-def test_the_archive_has_every_phase_of_every_role() -> None:
+def test_the_archive_has_every_phase_of_every_role_and_a_step_finds_it() -> None:
     lists = (value for key, value in vars(composition).items() if key.isupper() and isinstance(value, tuple))
-    phases = {name for names in lists for name in names}
-    paths = (packing._FOLDER / "components" / "roles").glob("*/*.py")
-    texts = {f"components/roles/{path.parent.name}/{path.name}": path.read_text(encoding="utf-8") for path in paths}
-    files = {path for path, text in texts.items() if any(f"\ndef {phase}(step: Step" in text for phase in phases)}
-    assert files
-    assert files - modules().keys() == set()
+    undone = {undo: phase for phase, undos in composition._UNDO.items() for undo in undos}
+    phases = {name for names in lists for name in names} | undone.keys()
+    found, lost = set(), set()
+    for path in (packing._FOLDER / "components/roles").glob("*/role.py"):
+        named = re.search(r"^        modules=\((.*)\),$", path.read_text(encoding="utf-8"), re.MULTILINE)
+        own = re.findall(r"\w+", named[1]) if named else ["host"]
+        for module in path.parent.glob("*.py"):
+            for phase in re.findall(r"^def (\w+)\(step: Step", module.read_text(encoding="utf-8"), re.MULTILINE):
+                if phase in phases:
+                    found.add(f"components/roles/{path.parent.name}/{module.name}")
+                    if module.stem not in (*own, phase, undone.get(phase)):
+                        lost.add(f"{path.parent.name}/{module.stem}.{phase}")
+    assert len(found) > 50
+    assert found - modules().keys() == set()
+    assert lost == set()
 
 
 def test_the_archive_is_the_same_bytes_twice() -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from components.roles.fabric import groups, proof, rails
+from components.roles.fabric import groups, proof
+from components.roles.fabric import networks as fabric_networks
 from components.roles.fabric.networks import FabricError, Thing
 from components.roles.fabric.records import Records
 from components.roles.role import template
@@ -40,14 +41,14 @@ class Rack:
             for other in theirs["interfaces"]
             if proof.may_share_network(own, other, mine["setting"])
         ]
-        ports = [pair for pair in rails.pair_ports(mine["rdma"], theirs["rdma"]) if self.cables(*pair)]
+        ports = [pair for pair in fabric_networks.pair_ports(mine["rdma"], theirs["rdma"]) if self.cables(*pair)]
         return networks, ports
 
     def ports(self, machine: Machine, rdma: str = "auto") -> list[Thing]:
         """What its join step answers."""
         with self.monkeypatch.context() as patch:
             build(machine, self.folder / f"sys-{len(list(self.folder.iterdir()))}", patch)
-            return rails.select_ports(rails.ports_up(), rdma)
+            return fabric_networks.select_ports(fabric_networks.ports_up(), rdma)
 
     def join(
         self,

@@ -17,10 +17,10 @@ import pytest
 from components.node import files
 from components.node.failure import Failure
 from components.node.step.step import Step
-from components.roles.accounting.database import make_database, restore
+from components.roles.accounting.database import make_database, restore_dump
 from components.roles.accounting.leave import leave as leave_accounting
 from components.roles.accounting.remove import jobs_recorded
-from components.roles.enroot_pyxis.services import write_logins
+from components.roles.enroot_pyxis.host import write_logins
 from components.roles.mlflow.leave import leave as mlflow_leave
 from components.roles.munge.host import JoinValues, join
 from components.roles.munge.host import leave as munge_leave
@@ -140,7 +140,7 @@ def test_root_never_connects_to_the_accounting_database(machine: Shell) -> None:
     assert machine.program("/dump", str(machine.root)).returncode == 0
     machine.stub("mariadb", f"cat >>{machine.root}/loaded; echo lab_job_table")
     with machine.here():
-        restore(Step("head", "head-services"))
+        restore_dump(Step("head", "head-services"))
         assert not jobs_recorded()
     assert machine.path("/loaded").read_text() == "books\nSELECT 1 FROM slurm_acct_db.`lab_job_table` LIMIT 1;\n"
     assert not machine.path("/var/lib/tailrack/dumps/accounting.sql").exists()

@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from components.roles.backup import program
-from components.roles.restore.place import place_files
+from components.roles.restore.host import place_files
 from components.roles.slurm.folder import give_slurm_state
 from tests.unit.shell import Shell
 from tests.unit.traps import TRAPS, guarded, outside, trap

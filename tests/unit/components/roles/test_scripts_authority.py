@@ -20,11 +20,11 @@ from components.node import files, run
 from components.node.bounded import attempt_bounded
 from components.node.failure import Failure
 from components.node.step.step import Step
-from components.roles.ssh_trust import ask, authorities, certificate, members, sshd
-from components.roles.ssh_trust.authority import trust_own
-from components.roles.ssh_trust.head import head as head_phase
-from components.roles.ssh_trust.trust import trust_authorities
-from components.roles.ssh_trust.turn import Turn, turn_to
+from components.roles.ssh_trust import ask, sshd
+from components.roles.ssh_trust import certificate as ssh_trust_certificate
+from components.roles.ssh_trust.authority import Turn, trust_own, turn_to
+from components.roles.ssh_trust.certificate import trust_authorities
+from components.roles.ssh_trust.host import head as head_phase
 from tests.unit.recorded import public_key
 from tests.unit.shell import ROLES, Shell
 from tests.unit.shell import machine as machine_in
@@ -71,7 +71,7 @@ def head(shell: Shell, tmp_path_factory: pytest.TempPathFactory, monkeypatch: py
         programs(member)
         with member.here():
             trust_authorities(shell.path(TRUST).read_text().rstrip())
-            authorities.let_ask("100.64.0.1")
+            ssh_trust_certificate.let_ask("100.64.0.1")
         shell.write(f"/var/lib/tailrack/members/{node}/address", "100.64.0.9\n")
         key = " ".join(member.path(f"{HOST_KEY}.pub").read_text().split()[:2])
         signed = shell.command("sign", node, f"{node},100.64.0.9", key)
@@ -80,7 +80,7 @@ def head(shell: Shell, tmp_path_factory: pytest.TempPathFactory, monkeypatch: py
         assert shown.returncode == 0, shown.stderr
         shell.write(f"/folder-of/{node}", str(member.root))
     monkeypatch.setattr(ask, "ask", partial(answered, shell))
-    monkeypatch.setattr(members, "_ASKED_AT_ONCE", 1)
+    monkeypatch.setattr(ask, "_ASKED_AT_ONCE", 1)
     shell.hurry()
     return shell
 
@@ -109,7 +109,7 @@ def answered(head: Shell, _key: str, node: str, *request: str, text: str = "", k
 # What the test of a killed step replaces.
 UNHURT = [
     *((files, name, getattr(files, name)) for name in ("rename", "write", "remove")),
-    *((module, "attempt", run.attempt) for module in (run, sshd, certificate)),
+    *((module, "attempt", run.attempt) for module in (run, sshd, ssh_trust_certificate)),
 ]
 
 
@@ -252,7 +252,7 @@ def test_cut_off_anywhere_it_ends_the_same_way(head: Shell, number: int) -> None
         for module, name in ((files, "rename"), (files, "write"), (files, "remove"), (run, "attempt")):
             patch.setattr(module, name, or_killed(getattr(module, name)))
         # Modules import it by its name.
-        for module in (sshd, certificate):
+        for module in (sshd, ssh_trust_certificate):
             patch.setattr(module, "attempt", run.attempt)
         patch.setattr(ask, "attempt_bounded", or_killed(attempt_bounded))
         with contextlib.suppress(Killed):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.ssh_trust.trust import show_certificate
+from components.roles.ssh_trust.certificate import show_certificate
 from tests.unit.shell import Shell
 
 MEMBERS, HOST_KEY = "/var/lib/tailrack/members", "/etc/ssh/ssh_host_ed25519_key"

@@ -17,18 +17,19 @@ from components.node import files
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.node.step.values import read_values
-from components.roles.enroot_pyxis.check import CheckValues, check
 from components.roles.enroot_pyxis.enroot import ensure_apparmor, ensure_enroot, ensure_gpu_libraries
-from components.roles.enroot_pyxis.head import (
+from components.roles.enroot_pyxis.host import (
+    CheckValues,
     HeadValues,
+    RefusalValues,
+    check,
     ensure_plugstack,
     fetch_artifacts,
     hold_nodes_without_containers,
+    leave,
 )
-from components.roles.enroot_pyxis.leave import leave
+from components.roles.enroot_pyxis.host import pod as refuse_on_pod
 from components.roles.enroot_pyxis.plugin import ensure_launcher, ensure_plugin, plugin_kind
-from components.roles.enroot_pyxis.pod import RefusalValues
-from components.roles.enroot_pyxis.pod import pod as refuse_on_pod
 from components.roles.enroot_pyxis.role import UNIT
 from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM
 from components.roles.role import Role, Value, template

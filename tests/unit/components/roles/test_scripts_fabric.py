@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from components.roles.fabric.join import PROGRAM
+from components.roles.fabric.host import PROGRAM
 from components.roles.fabric.networks import FabricError
 from components.roles.role import Value
 from components.steps.command_line import kept_request
@@ -29,7 +29,7 @@ NODE: dict[str, Value] = {
 def prove(monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
     """The proof itself, which needs other machines."""
     proof = mock.Mock(return_value=TOLD)
-    monkeypatch.setattr("components.roles.fabric.prove.prove_node", proof)
+    monkeypatch.setattr("components.roles.fabric.groups.prove_node", proof)
     return proof
 
 
@@ -116,7 +116,7 @@ def test_only_the_head_node_queries_a_node_and_failures_leave_no_files(shell: Sh
 
 def test_an_unknown_interface_name_stops_the_join_with_a_remedy(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse = mock.Mock(side_effect=FabricError("there is no interface eth9 with an IPv4 address here (eth1)"))
-    monkeypatch.setattr("components.roles.fabric.join.networks_here", refuse)
+    monkeypatch.setattr("components.roles.fabric.host.networks_here", refuse)
     done = join(shell, "eth9")
     assert done.returncode == 1
     assert "step a2-join failed: there is no interface eth9 with an IPv4 address here (eth1)" in done.stderr
@@ -145,7 +145,7 @@ def again(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[..., subpro
     shell.stub("scontrol", 'if [ "$1" = ping ]; then echo "Slurmctld(primary) at head is UP"; fi')
 
     def run(**told: list[str]) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr("components.roles.fabric.again.prove_again", lambda records: told)
+        monkeypatch.setattr("components.roles.fabric.groups.prove_again", lambda records: told)
         shell.write("/etc/tailrack/plans/fabric-again.json", f"{again_program().file}\n{kept_request('head', {})}\n")
         return shell.kept("fabric-again")
 

@@ -13,7 +13,7 @@ from components.roles.munge.host import CheckValues, JoinValues, check
 from components.roles.munge.host import join as munge_join
 from components.roles.nfs_exports.ganesha import ensure_ganesha
 from components.roles.nfs_exports.kernel_server import ensure_kernel_server
-from components.roles.nfs_exports.previous_units import note_units
+from components.roles.nfs_exports.mount import note_units
 from components.roles.role import Value
 from components.roles.slurm.foreign_files import set_foreign_slurm_aside
 from components.steps.composition import CHECK, compose

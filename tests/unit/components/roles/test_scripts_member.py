@@ -15,7 +15,7 @@ import pytest
 
 from components.cluster.cluster import NO_POOL
 from components.node.run import Ended
-from components.roles.nfs_exports.export import export_line
+from components.roles.nfs_exports.foreign import export_line
 from components.roles.tailnet import host as tailnet_host
 from components.steps.composition import REGISTER, Script, compose
 from tests.unit.shell import ROLES, Shell
@@ -47,7 +47,7 @@ def member(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Member:
             raise OSError(errno.ECONNREFUSED if "refused" in error else errno.EHOSTUNREACH, error)
         return socket.socket()
 
-    monkeypatch.setattr("components.roles.ssh_trust.register.socket.create_connection", connect)
+    monkeypatch.setattr("components.roles.ssh_trust.host.socket.create_connection", connect)
     shell.stub(
         "timeout",
         f"""shift; answer="{answer}"
@@ -212,7 +212,7 @@ def test_a_member_may_take_longer_to_leave_than_systemd_gives_a_daemon_to_end(
         limits[program] = limit
         return Ended(0, "")
 
-    monkeypatch.setattr("components.roles.ssh_trust.register.attempt", attempt)
+    monkeypatch.setattr("components.roles.ssh_trust.host.attempt", attempt)
     member("down")
     assert limits["ssh"] >= 2 * 90
 
@@ -359,7 +359,7 @@ def test_a_member_that_stays_in_the_tailnet_is_not_called_gone(
     shell.stub("ssh", "echo left")
     peer = json.dumps({"Peer": {"key": {"TailscaleIPs": ["100.64.0.7"], "Online": True}}})
     shell.stub("tailscale", f"echo '{peer}'")
-    monkeypatch.setattr("components.roles.ssh_trust.register.GONE_LIMIT", 0)
+    monkeypatch.setattr("components.roles.ssh_trust.host.GONE_LIMIT", 0)
     done = member("down")
     assert done.returncode == 1
     assert "b1 reported that it leaves, but is still in the tailnet" in done.stderr

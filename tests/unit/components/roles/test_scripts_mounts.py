@@ -11,8 +11,7 @@ import pytest
 
 from components.node.run import Ended
 from components.roles.mounts import probe, units, watch
-from components.roles.mounts.probe import check_all
-from components.roles.mounts.wanted import Wanted, read_list
+from components.roles.mounts.probe import Wanted, check_all, read_list
 from components.roles.slurm.compute import _without_live
 from components.roles.slurm.live_features import live_features, set_live_features
 from components.roles.slurm.node_state import Registration

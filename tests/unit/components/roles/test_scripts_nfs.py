@@ -15,12 +15,10 @@ from components.node import files
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.nfs_exports import ganesha, kernel_server
-from components.roles.nfs_exports import node as node_phase
-from components.roles.nfs_exports.export import export_line
-from components.roles.nfs_exports.head import share_is_a_file_system
-from components.roles.nfs_exports.mount_point import ensure_mount_point
-from components.roles.nfs_exports.previous_units import NFS_BEFORE
-from components.roles.nfs_exports.register import Exported, forget
+from components.roles.nfs_exports import mount as nfs_exports_mount
+from components.roles.nfs_exports.foreign import export_line
+from components.roles.nfs_exports.host import Exported, forget, share_is_a_file_system
+from components.roles.nfs_exports.mount import NFS_BEFORE, ensure_mount_point
 from components.roles.role import Value
 from components.steps.composition import HEAD as HEAD_PHASES
 from components.steps.composition import compose
@@ -274,7 +272,7 @@ def test_a_slow_mount_has_as_long_as_the_step_waits_and_longer_than_mount_itself
     done = mount(node)
     assert done.returncode == 0, done.stderr
     assert int(unit(node)["TimeoutSec"]) > 120
-    assert int(unit(node)["TimeoutSec"]) == node_phase.SHARE_WAIT
+    assert int(unit(node)["TimeoutSec"]) == nfs_exports_mount.SHARE_WAIT
 
 
 def test_a_failing_mount_stops_the_step_with_the_message_of_systemd(node: Shell) -> None:

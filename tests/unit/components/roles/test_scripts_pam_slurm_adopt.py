@@ -13,8 +13,7 @@ import pytest
 
 from components.node import files
 from components.node.failure import Failure
-from components.roles.pam_slurm_adopt import login
-from components.roles.pam_slurm_adopt import node as node_phase
+from components.roles.pam_slurm_adopt import host as pam_slurm_adopt_host
 from components.roles.role import Value
 from components.steps.command_line import kept_request
 from components.steps.composition import leave_program
@@ -67,7 +66,7 @@ def node(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     shell.write("/etc/pam.d/common-session", "session required pam_unix.so\nsession optional pam_systemd.so\n")
     shell.stub("sshd", "echo usepam yes; echo pamservicename sshd")
     shell.stub("ssh-keygen", 'touch "${@: -1}" "${@: -1}.pub"')
-    for module in (login, node_phase):
+    for module in (pam_slurm_adopt_host, pam_slurm_adopt_host):
         monkeypatch.setattr(module, "managing_login", lambda: "ops")
     refuse(shell, "")
     return shell
@@ -76,7 +75,7 @@ def node(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
 @pytest.mark.parametrize(("variables", "login_name"), [({"SUDO_USER": "ops"}, "ops"), ({}, "root")])
 def test_the_manager_is_the_account_that_the_step_logged_in_with(variables: dict[str, str], login_name: str) -> None:
     with mock.patch.dict(os.environ, variables, clear=True):
-        assert login.managing_login() == login_name
+        assert pam_slurm_adopt_host.managing_login() == login_name
 
 
 def refuse(shell: Shell, stacks: str) -> None:

@@ -14,7 +14,7 @@ import pytest
 from components.node import files
 from components.node import run as running
 from components.roles.role import Value, template
-from components.roles.scratch import caches
+from components.roles.scratch import sweep
 from components.roles.scratch.settings import Scratch
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB
@@ -235,11 +235,11 @@ def cleaned(node: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Non
     monkeypatch.setattr(files, "root", str(node.root))
     monkeypatch.setattr(running, "PATH", f"{node.root / 'stubs'}:{os.environ['PATH']}")
     # The time of a file's creation cannot be set.
-    monkeypatch.setattr(caches, "_CLEAN", caches._CLEAN.replace(' -cmin +"$2"', ""))
+    monkeypatch.setattr(sweep, "_CLEAN", sweep._CLEAN.replace(' -cmin +"$2"', ""))
 
     def clean(percent: int) -> None:
-        monkeypatch.setattr(caches, "_used_percent", lambda _: percent)
-        caches.clean_caches()
+        monkeypatch.setattr(sweep, "_used_percent", lambda _: percent)
+        sweep.clean_caches()
 
     return clean
 
@@ -292,8 +292,8 @@ def test_on_a_full_disk_newer_files_go_too_the_oldest_of_all_users_first(
     node: Shell, cleaned: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older, newer = cached(node, "older", 20), cached(node, "newer", 10, "6002")
-    monkeypatch.setattr(caches, "_used_percent", lambda _: 90 if older.exists() else 80)
-    caches.clean_caches()
+    monkeypatch.setattr(sweep, "_used_percent", lambda _: 90 if older.exists() else 80)
+    sweep.clean_caches()
     assert (older.exists(), newer.exists()) == (False, True)
     just_now = cached(node, "now", 0)
     cleaned(99)

@@ -1,0 +1,237 @@
+"""The networks that a site's nodes share: reported, proven, recorded.
+
+This comes after the tailnet and the munge key.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from subprocess import CalledProcessError
+from typing import Any
+
+from components.node import files, kernel, packages, systemd
+from components.node.failure import Failure
+from components.node.parts import do_each
+from components.node.run import run
+from components.node.state import STATE_DIR
+from components.node.step.kept import keep
+from components.node.step.step import Step
+from components.roles.fabric.groups import NodeNetworks, prove_fabric, records
+from components.roles.fabric.networks import FabricError, interfaces, ports_up, select_ports
+from components.roles.fabric.proof import PORT
+from components.roles.slurm.paths import NODES
+from components.settings.network_names import ON_THE_TAILNET, is_interface
+
+HEAD = f"{STATE_DIR}/head-address"
+PROGRAM = "/usr/local/lib/tailrack/fabric.py"
+SOCKET, SERVICE = "tailrack-fabric.socket", "tailrack-fabric@.service"
+# FreeBind, because the tailnet's address may not exist yet at boot.
+_SOCKET_TEXT = """[Unit]
+Description=Accept the head node's requests to prove the fabric
+
+[Socket]
+ListenStream={address}:{port}
+FreeBind=yes
+Accept=yes
+MaxConnections=32
+# Otherwise many connections would make systemd close the socket for good.
+TriggerLimitIntervalSec=0
+
+[Install]
+WantedBy=sockets.target"""
+_SERVICE_TEXT = """[Unit]
+Description=Prove the fabric with another node
+# A refused request is only an entry in the journal, not a failed unit.
+CollectMode=inactive-or-failed
+
+[Service]
+ExecStart={program} serve {host} {head}
+StandardInput=socket
+StandardOutput=socket
+StandardError=journal
+RuntimeMaxSec=60
+NoNewPrivileges=yes
+CapabilityBoundingSet=CAP_NET_RAW"""
+_ENROOT = "/etc/enroot"
+_FILES = (
+    "/usr/local/sbin/tailrack-fabric-again",
+    HEAD,
+    PROGRAM,
+    "/usr/local/lib/tailrack/task-prolog",
+    f"{_ENROOT}/mounts.d/60-tailrack.fstab",
+    f"{_ENROOT}/hooks.d/60-tailrack.sh",
+)
+_MOST_NEIGHBOURS = 4
+
+
+@dataclass(frozen=True)
+class HeadAddress:
+    """The tailnet address of the head node."""
+
+    head_address: str
+
+
+def check_path(step: Step, values: HeadAddress) -> None:
+    """Write the file."""
+    files.write(HEAD, values.head_address)
+
+
+@dataclass(frozen=True)
+class JoinValues:
+    """The site's settings.
+
+    node_fabric   `auto`, `tailnet`, or the name of an interface
+    node_rdma     `auto`, `none`, or names of RDMA devices, separated by commas
+    """
+
+    node_fabric: str
+    node_rdma: str
+
+
+def join(step: Step, values: JoinValues) -> None:
+    """Run the service, and report the networks."""
+    if kernel.names_in("/sys/class/infiniband"):
+        packages.ensure(step.host, "ibverbs-utils")
+    _serve(step)
+    networks: dict[str, Any] = {"interfaces": [], "rdma": []}
+    if values.node_fabric != ON_THE_TAILNET:
+        try:
+            networks = networks_here(values.node_fabric, values.node_rdma)
+        except (FabricError, OSError, CalledProcessError) as error:
+            raise Failure(
+                str(error),
+                f"correct fabric: or rdma: of {step.host}'s site: use auto, or names that its nodes have ('ip -brief "
+                "address', 'ls /sys/class/infiniband')",
+            ) from error
+    step.result("fabric", networks)
+
+
+def networks_here(fabric: str, rdma: str) -> dict[str, Any]:
+    """Return this machine's interfaces and RDMA ports that may be its site's fabric. Raises FabricError."""
+    ports = ports_up()
+    return {
+        "interfaces": interfaces(fabric, {port["interface"] for port in ports}),
+        "rdma": select_ports(ports, rdma),
+    }
+
+
+def _serve(step: Step) -> None:
+    """Listen on the tailnet's address only."""
+    address = run("tailscale", "ip", "-4").strip()
+    changed = files.write_all(
+        [
+            files.File(f"{systemd.UNITS}/{SOCKET}", _SOCKET_TEXT.format(address=address, port=PORT)),
+            files.File(f"{systemd.UNITS}/{SERVICE}", _SERVICE_TEXT.format(program=PROGRAM, host=step.host, head=HEAD)),
+        ]
+    )
+    systemd.reload(SOCKET)
+    systemd.enable(SOCKET)
+    if changed or not systemd.is_active(SOCKET):
+        run("systemctl", "restart", SOCKET)
+
+
+@dataclass(frozen=True)
+class HeadValues(NodeNetworks, HeadAddress):
+    """The head node.
+
+    head_computes                          whether it runs jobs
+    head_fabric_plan, head_fabric_values   plan and values of the program that retries failed proofs, as JSON
+    fabric_again_command                   text of that program
+    """
+
+    head_computes: bool
+    head_fabric_plan: str
+    head_fabric_values: str
+    fabric_again_command: str
+
+
+def head(step: Step, values: HeadValues) -> None:
+    """Install the program that retries failed proofs, and prove the head node's own fabric."""
+    check_path(step, values)
+    keep("fabric-again", values.head_fabric_plan, values.head_fabric_values, values.fabric_again_command)
+    if values.head_computes:
+        prove_fabric(step, values, values.head_address)
+
+
+@dataclass(frozen=True)
+class RegisterValues(NodeNetworks):
+    """The node, with its tailnet address."""
+
+    node_address: str
+
+
+def register(step: Step, values: RegisterValues) -> None:
+    """Prove it."""
+    prove_fabric(step, values, values.node_address)
+
+
+def leave(step: Step) -> None:
+    """Remove them, and the folders that they leave empty."""
+    do_each(
+        lambda: systemd.retire(SOCKET, SERVICE),
+        lambda: [files.remove(path) for path in _FILES],
+        _remove_empty_folders,
+    )
+
+
+def _remove_empty_folders() -> None:
+    for name in files.names_in(_ENROOT):
+        files.remove_if_empty(f"{_ENROOT}/{name}")
+    files.remove_if_empty(_ENROOT)
+
+
+@dataclass(frozen=True)
+class PodJoinValues:
+    """The site's setting: an interface's name, or a word for none."""
+
+    node_fabric: str
+
+
+def pod_join(step: Step, values: PodJoinValues) -> None:
+    """Report the interface."""
+    found = []
+    if is_interface(values.node_fabric):
+        packages.ensure(step.host, "iproute2")
+        try:
+            found = interfaces(values.node_fabric, ())
+        except (FabricError, OSError, CalledProcessError) as error:
+            raise Failure(
+                str(error),
+                f"write the interface of the pods' own network as fabric: of {step.host}'s site, or remove that key: "
+                "then a job has one pod",
+            ) from error
+    step.result("fabric", {"interfaces": found, "rdma": []})
+
+
+@dataclass(frozen=True)
+class PodNetwork(NodeNetworks):
+    """The pod, with its tailnet address."""
+
+    node_address: str
+
+
+def pod_register(step: Step, values: PodNetwork) -> None:
+    """Record it, and report the pods of its site that came before."""
+    name, neighbours = values.node_name, []
+    if is_interface(values.node_fabric):
+        networks: dict[str, Any] = json.loads(values.node_networks)
+        mine = {"node": name, "site": values.node_site, "setting": values.node_fabric, "address": values.node_address}
+        # Without groups: jobs over several pods take their interface from the config.
+        record = {**mine, **networks, "since": time.time(), "groups": {}, "unproven": False, "asked": 0.0}
+        files.make_folder(f"{NODES}/{name}")
+        with records().locked():
+            records().save(record)
+            others = records().others(record)
+        neighbours = [
+            {
+                "name": other["node"],
+                "address": other["interfaces"][0]["address"].partition("/")[0],
+                "tailnet": other["address"],
+            }
+            for other in others[:_MOST_NEIGHBOURS]
+        ]
+    else:
+        files.remove(f"{NODES}/{name}/fabric.json")
+    step.result("neighbours", neighbours)

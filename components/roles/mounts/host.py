@@ -1,0 +1,116 @@
+"""Mount other file systems on nodes, and watch them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from components.node import files, packages
+from components.node.failure import Failure
+from components.node.log import note
+from components.node.parts import do_each
+from components.node.run import exists
+from components.node.step.step import Step
+from components.node.waiting import now, sleep
+from components.roles.mounts import units, watch
+from components.roles.mounts.probe import NodeList, Problem, Wanted, write_list
+from components.roles.mounts.settings_names import NFS
+from components.roles.mounts.units import PROGRAM, is_installed, remove_watch
+from components.roles.mounts.watch import ROLE
+from components.roles.slurm.live_features import FOLDER
+from components.roles.users.accounts import Account
+
+# Seconds for all mounts of a node together.
+_WAIT_SECONDS = 20
+
+
+@dataclass(frozen=True)
+class MountsValues:
+    """The mounts of all sites, and what this node needs to choose and check its own.
+
+    mounts_program   the text of the program
+    """
+
+    mounts_table: list[Wanted]
+    mounts_program: str
+    nfs_exports_mount: str
+    nfs_exports_path: str
+    node_site: str
+    users_lines: list[Account]
+
+
+def compute(step: Step, values: MountsValues) -> None:
+    """Mount them, and unmount those that the config does not have any more.
+
+    Raises Failure for a mount that is required.
+    """
+    wanted = [mount for mount in values.mounts_table if mount.is_at(values.node_site)]
+    if not wanted and not is_installed():
+        return
+    with watch.lock():
+        problems = _apply(step, values, wanted)
+    for path, problem in problems.items():
+        note(f"mount {path} {problem.text}; next: {problem.remedy}")
+    required = [mount.path for mount in wanted if mount.required and mount.path in problems]
+    if required:
+        text = "; ".join(f"the required mount {path} {problems[path].text}" for path in required)
+        raise Failure(text, f"{'; '.join(problems[path].remedy for path in required)}; then run up again")
+
+
+def _apply(step: Step, values: MountsValues, wanted: list[Wanted]) -> Mapping[str, Problem]:
+    """Bring this node to its mounts. Return the problems by path."""
+    ours = [mount for mount in wanted if mount.type == NFS]
+    if ours and not exists("mount.nfs4"):
+        packages.ensure(step.host, "nfs-common")
+    failures = {mount.path: failure for mount in ours if (failure := _write(mount, values)) is not None}
+    possible = tuple(mount for mount in wanted if mount.path not in failures)
+    node_list = NodeList(values.users_lines[0].name, possible)
+    write_list(NodeList(node_list.user, tuple(wanted)))
+    units.start(*(mount.path for mount in ours if mount in possible))
+    for path in watch.finish(node_list):
+        note(f"mount {path} is in use, and changes within a minute after its jobs end")
+    # Without any mount in the config these are empty, and the installed ones finish what waits for jobs.
+    if values.mounts_program:
+        files.write(PROGRAM, values.mounts_program, 0o755)
+    # slurmd registers this node only later in the step.
+    step.later.append(lambda: _report(step.host, NodeList(node_list.user, tuple(wanted))))
+    return {**_wait(node_list), **failures}
+
+
+def _wait(wanted: NodeList) -> Mapping[str, Problem]:
+    """Wait for the first use of mounts, which may take a while. Return the problems of those that still do not work."""
+    end = now() + _WAIT_SECONDS
+    ours = {mount.path for mount in wanted.mounts if mount.type == NFS}
+    while True:
+        problems = watch.problems_of(wanted, write=True)
+        if not ours & problems.keys() or now() >= end:
+            return problems
+        sleep(2)
+
+
+def _write(mount: Wanted, values: MountsValues) -> Problem | None:
+    """Write a mount's units. Return its problem if that is impossible."""
+    for folder in (values.nfs_exports_mount, values.nfs_exports_path):
+        # The config of a pool does not know the cluster's share.
+        if PurePosixPath(mount.path).is_relative_to(folder) or PurePosixPath(folder).is_relative_to(mount.path):
+            return Problem(f"is inside or around {folder}, the cluster's share", "write another path for it")
+    try:
+        units.write_units(mount)
+    except Failure as failure:
+        return Problem(f"cannot be mounted: {failure.reason}", failure.remedy or "write another path for it")
+    return None
+
+
+def _report(host: str, wanted: NodeList) -> None:
+    """Set the node's features, now that Slurm has it."""
+    with watch.lock():
+        watch.check(host, wanted)
+
+
+def leave(step: Step) -> None:
+    """Unmount lazily, so that a process that is still there keeps its open files."""
+    if is_installed():
+        do_each(*(lambda path=path: units.take_away(path, lazily=True) for path in units.recorded()), remove_watch)
+    files.remove(f"{FOLDER}/{ROLE}")
+    files.remove_if_empty(FOLDER)

@@ -1,0 +1,335 @@
+"""The share on the head node: check, serve, export to each member, give back.
+
+Exports of the kernel's server stay beside ours.
+
+NFS version 4 only, with one export file per member for its one address: the kernel's server if the kernel has one;
+otherwise nfs-ganesha in user space, from the same files.
+"""
+
+from __future__ import annotations
+
+import stat
+from dataclasses import dataclass
+from typing import Protocol
+
+from components.node import files, kernel, packages, systemd
+from components.node.failure import Failure
+from components.node.log import note
+from components.node.mounts import mounts, mounts_at
+from components.node.parts import do_each
+from components.node.run import attempt, succeeds
+from components.node.state import LOG_DIR
+from components.node.step.step import Step
+from components.roles.nfs_exports import ganesha, kernel_server, share
+from components.roles.nfs_exports.foreign import (
+    EXPORTS_DIR,
+    GANESHA_FILE,
+    foreign_ganesha,
+    foreign_nfs_ports,
+    fstab,
+    ganesha_is_ours,
+)
+from components.roles.nfs_exports.ganesha import configure_ganesha
+from components.roles.nfs_exports.kernel_server import (
+    KERNEL_SERVER_FILE,
+    SERVER,
+    STARTED_UNITS,
+    ensure_kernel_server,
+    reload_kernel_server,
+)
+from components.roles.nfs_exports.mount import (
+    NFS_BEFORE,
+    MountPoint,
+    ensure_mount_point,
+    mount_unit,
+    note_units,
+    ran_before,
+    restore_units,
+)
+from components.roles.users.accounts import Account
+
+# Names of files to show.
+_MOST_NAMES = 3
+_MOUNT = """[Unit]
+Description=The cluster's share, on the machine that serves it
+
+[Mount]
+What={path}
+Where={mount}
+Type=none
+Options=bind,nosuid,nodev
+LazyUnmount=yes
+
+[Install]
+WantedBy=multi-user.target"""
+_SHARE_UNIT = """[Unit]
+Description=Close the share to set-uid programs and to accounts outside the cluster
+After=local-fs.target
+RequiresMountsFor={path}
+Before=systemd-user-sessions.service nfs-server.service nfs-ganesha.service slurmd.service
+# Several accounts may be created in a row.
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+ExecStart=/usr/local/sbin/tailrack-share close
+
+[Install]
+WantedBy=multi-user.target"""
+_PROGRAM = "/usr/local/sbin/tailrack-share"
+_PATH, _AGAIN, _SERVICE = "tailrack-share.path", "tailrack-share-again.service", "tailrack-share.service"
+# After a boot the share is mounted twice on the head node: tailrack-share's mount over the folder appears at the mount
+# point too.
+_MOST_MOUNTS = 4
+
+
+def check(step: Step, values: MountPoint) -> None:
+    """Refuse a machine whose mount point is taken, and report facts about the others."""
+    path = values.nfs_exports_mount
+    taken = "" if _share_is_ours(path) else conflict(path)
+    if taken:
+        raise Failure(
+            f"the share cannot be mounted at {path}, which is {taken} on this machine",
+            f"set tailrack:storage.mount to another folder, for all machines, or free {path} on {step.host}",
+        )
+    step.result("kernel_nfs_server", _kernel_knows("nfsd"))
+    step.result("open_ports", list(foreign_nfs_ports()))
+
+
+def _share_is_ours(path: str) -> bool:
+    """Return whether an earlier `up` has written the mount unit."""
+    return any(line.startswith("Description=The cluster's share") for line in files.lines(mount_unit(path)))
+
+
+def conflict(path: str) -> str:
+    """Return what occupies a mount point; empty if nothing does.
+
+    A foreign mount would make the step fail halfway, and files would be hidden silently.
+    """
+    entries = [f"{mount.source} {mount.type}" for mount in mounts_at(path)][-1:]
+    entries = entries or [f"{row[0]} {row[2]}" for row in map(str.split, fstab()) if row[1:2] == [path] and row[2:]]
+    if entries:
+        return f"another mount ({', '.join(entries)})"
+    kind = files.kind_of(path)
+    if kind == stat.S_IFLNK:
+        return "a link"
+    if kind not in (0, stat.S_IFDIR):
+        return "not a folder"
+    names = files.names_in_any(path)[:_MOST_NAMES] if kind else []
+    return f"a folder with files ({' '.join(names)})" if names else ""
+
+
+def _kernel_knows(file_system: str) -> bool:
+    return any(file_system in line.split() for line in kernel.read("/proc/filesystems").splitlines()) or succeeds(
+        "modprobe", "-n", file_system
+    )
+
+
+def check_head(step: Step) -> None:
+    """Report it to the role foreign_cluster."""
+    if foreign_ganesha():
+        step.foreign.append(f"an NFS server's configuration ({GANESHA_FILE})")
+
+
+class ShareValues(Protocol):
+    """The directory of the share, and the cluster's users."""
+
+    @property
+    def nfs_exports_path(self) -> str: ...
+
+    @property
+    def users_lines(self) -> list[Account]: ...
+
+
+def close_share(step: Step, values: ShareValues) -> None:
+    """Apply the config to every mount of the share and to its list of excluded accounts.
+
+    Mounts in use are changed in place.
+    """
+    uids = "".join(f"{user.uid} " for user in values.users_lines)
+    folder = files.real_path(values.nfs_exports_path)
+    # tailrack-share reads it at every boot and after each change.
+    files.write(share.SETTINGS, f"# Written by tailrack.\nSHARE='{folder}'\nUSERS='{uids}'")
+    try:
+        share.close_share()
+    except (Failure, OSError) as error:
+        note(f"tailrack-share: {error}")
+        raise Failure(
+            f"cannot close {values.nfs_exports_path} to set-uid programs and to accounts that are not users of the "
+            "cluster",
+            f"see the output of tailrack-share in {LOG_DIR}/{step.name}.log on {step.host}, then run up again",
+        ) from error
+
+
+@dataclass(frozen=True)
+class ServerValues:
+    """The share's folder and mount point, the cluster's users, and whether the kernel has an NFS server."""
+
+    nfs_exports_path: str
+    nfs_exports_mount: str
+    users_lines: list[Account]
+    head_kernel_nfs: bool
+
+
+def head(step: Step, values: ServerValues) -> None:
+    """Serve the share, closed to others before any node mounts it."""
+    path = values.nfs_exports_path
+    if values.head_kernel_nfs:
+        note_units(SERVER, older=files.exists(KERNEL_SERVER_FILE))
+        note_units(*STARTED_UNITS)
+        packages.ensure(step.host, "nfs-kernel-server")
+    else:
+        note_units(ganesha.SERVER, older=ganesha_is_ours())
+        packages.ensure(step.host, "nfs-ganesha", "nfs-ganesha-vfs")
+    step.result("own_file_system", share_is_a_file_system(path))
+    _ensure_local_mount(path, values.nfs_exports_mount)
+    close_share(step, values)
+    _ensure_share_unit(path)
+    if values.head_kernel_nfs:
+        ensure_kernel_server(step.host)
+    else:
+        ganesha.ensure_ganesha(path)
+
+
+def share_is_a_file_system(path: str) -> bool:
+    """Return whether the share is all of its file system, wherever that is mounted.
+
+    With a forged handle a client reaches every file of the file system, in the share or not (no_subtree_check).
+    """
+    everything, folder = mounts(), files.real_path(path)
+    own = next((mount for mount in reversed(everything) if mount.target == folder), None)
+    if own is None:
+        return False
+    inside = f"{own.root.rstrip('/')}/"
+    # A mounted file, as in containers, gives no access to others.
+    return all(
+        f"{mount.root.rstrip('/')}/".startswith(inside) or files.kind_of(mount.target) != stat.S_IFDIR
+        for mount in everything
+        if mount.device == own.device
+    )
+
+
+def _ensure_local_mount(path: str, mount: str) -> None:
+    """Bind the folder to the mount point. It ends lazily, because users may be working there."""
+    unit = f"{systemd.name_of_path(mount)}.mount"
+    ensure_mount_point(mount)
+    files.write(mount_unit(mount), _MOUNT.format(path=path, mount=mount))
+    systemd.reload(unit)
+    systemd.enable(unit, now=True)
+
+
+def _ensure_share_unit(path: str) -> None:
+    """Close the share at boot before logins and servers, and whenever the machine's accounts change."""
+    service, watcher = "tailrack-share.service", "tailrack-share.path"
+    files.write(f"{systemd.UNITS}/{service}", _SHARE_UNIT.format(path=path))
+    systemd.reload(service, watcher)
+    systemd.enable(service)
+    systemd.enable(watcher, now=True)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A node, the share's folder, and whether the kernel serves it (a fact of the check step)."""
+
+    node_name: str
+    nfs_exports_path: str
+    head_kernel_nfs: bool
+
+    @property
+    def file(self) -> str:
+        """Return the path of the node's file."""
+        return f"{EXPORTS_DIR}/tailrack-{self.node_name}.exports"
+
+
+@dataclass(frozen=True)
+class NewExport(Exported):
+    """The line of the node's export too (foreign.py)."""
+
+    node_export: str
+
+
+def register(step: Step, values: NewExport) -> None:
+    """Export the share to the node."""
+    step.take_lock()
+    files.write(values.file, values.node_export)
+    _apply(values)
+
+
+def forget(step: Step, values: Exported) -> None:
+    """Take the export back."""
+    files.remove(values.file)
+    _apply(values)
+
+
+def _apply(values: Exported) -> None:
+    """Start the server if needed and reload all export files, so that no old address of a node remains.
+
+    The head node's own step does the rest, because nodes' steps wait for each other.
+    """
+    if values.head_kernel_nfs:
+        reload_kernel_server()
+    else:
+        configure_ganesha(values.nfs_exports_path)
+
+
+def leave(step: Step, values: MountPoint) -> None:
+    """Undo the work of all phases."""
+    do_each(lambda: _leave_mounts(values.nfs_exports_mount), _leave_share, _leave_server, restore_units)
+    files.remove(NFS_BEFORE)
+
+
+def _leave_mounts(mount: str) -> None:
+    name = systemd.name_of_path(mount)
+    mount_file, automount_file = mount_unit(mount), mount_unit(mount, "automount")
+    if files.exists(automount_file):
+        _disable(f"{name}.automount")
+        attempt("systemctl", "stop", f"{name}.mount")
+    elif files.exists(mount_file):
+        # On the head node users may be working there, on a disk that stays.
+        attempt("systemctl", "disable", "-q", f"{name}.mount")
+        for _ in range(_MOST_MOUNTS):
+            if mounts_at(mount):
+                attempt("umount", "-l", mount)
+    files.remove(automount_file)
+    files.remove(mount_file)
+
+
+def _leave_share() -> None:
+    if files.exists(f"{systemd.UNITS}/{_PATH}"):
+        # Stop the units that react to account changes first: otherwise their start job replaces the stop job, which
+        # then fails ("Job for tailrack-share.service canceled").
+        _disable(_PATH)
+        attempt("systemctl", "stop", _AGAIN)
+        _disable(_SERVICE)
+        if files.exists(share.SETTINGS):
+            do_each(share.open_share)
+        for path in (*(f"{systemd.UNITS}/{unit}" for unit in (_PATH, _SERVICE, _AGAIN)), _PROGRAM, share.SETTINGS):
+            files.remove(path)
+    attempt("systemctl", "daemon-reload")
+
+
+def _leave_server() -> None:
+    """On the head node: leave its server, if tailrack set it up."""
+    names = [name for name in files.names_in(EXPORTS_DIR) if name.startswith("tailrack-") and name.endswith(".exports")]
+    for name in names:
+        files.remove(f"{EXPORTS_DIR}/{name}")
+    # The kernel's server may have other exports too.
+    if names and systemd.is_active(kernel_server.SERVER):
+        attempt("exportfs", "-ra")
+    if files.remove(kernel_server.KERNEL_SERVER_FILE):
+        _disable(kernel_server.SERVER)
+        # Stop units that the kernel's server started, unless they ran before.
+        for unit in kernel_server.STARTED_UNITS:
+            if not ran_before(unit) and not attempt("systemctl", "stop", unit).ok:
+                note(f"{unit} is still in use")
+    elif ganesha_is_ours():
+        _disable(ganesha.SERVER)
+        for path in (f"{ganesha.UNIT_FOLDER}/tailrack.conf", f"{ganesha.UNIT_FOLDER}/tailrack-restart.conf"):
+            files.remove(path)
+        files.remove(GANESHA_FILE)
+        if files.exists(ganesha.BEFORE):
+            files.rename(ganesha.BEFORE, GANESHA_FILE)
+
+
+def _disable(unit: str) -> None:
+    attempt("systemctl", "disable", "-q", "--now", unit)

@@ -1,0 +1,244 @@
+"""Mount the share on a node, and keep the machine's earlier mount units.
+
+NFS version 4 does not need them. Keep them if foreign NFS before version 4 does.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from components.node import files, packages, systemd
+from components.node.failure import Failure
+from components.node.log import note
+from components.node.mounts import mounts_at
+from components.node.run import attempt, exists, run
+from components.node.state import STATE_DIR
+from components.node.step.step import Step
+from components.node.waiting import wait_until
+
+# Lines `unit NAME ENABLED ACTIVE` and `folder PATH`.
+NFS_BEFORE = f"{STATE_DIR}/nfs-before"
+# States of unit files that systemd starts by itself or at a request; "enabled-runtime" begins with one.
+_STARTED = ("static", "indirect", "alias", "generated")
+_UNITS = (
+    *("rpcbind.socket", "rpcbind.service", "rpc-statd.service", "rpc-statd-notify.service"),
+    "nfs-ganesha-lock.service",
+)
+_PORTMAPPER = "111"
+# Seconds for a mount, and for the step to wait for it. mount.nfs4 retries for two minutes on its own; the first path to
+# a server may use a relay, and a starting server takes a while.
+SHARE_WAIT = 300
+# Seconds for a look at the share.
+_LOOK = 20
+# Other machines' root can create any file on the share, so no program from it may run with other rights here.
+SHARE_OPTIONS = "hard,nosuid,nodev,nfsvers=4.2,_netdev"
+_MOUNT = """[Unit]
+Description=The cluster's share
+After=tailrack-tailnet.service
+Requires=tailrack-tailnet.service
+# A server that is down for a while must not make systemd give up the mount.
+StartLimitIntervalSec=0
+
+[Mount]
+What={share}
+Where={mount}
+Type=nfs4
+Options={options}
+TimeoutSec={seconds}"""
+_AUTOMOUNT = """[Unit]
+Description=The cluster's share, mounted at first use
+
+[Automount]
+Where={mount}
+
+[Install]
+WantedBy=multi-user.target"""
+
+
+def note_units(*units: str, older: bool = False) -> None:
+    """Note units once, before the first change.
+
+    older   whether a release that noted nothing has changed them
+    """
+    noted = {line.split()[1] for line in files.lines(NFS_BEFORE) if line.startswith("unit ")}
+    unnoted = [unit for unit in units if unit not in noted]
+    if not unnoted:
+        return
+    # Some lines per unit, in the units' order, with empty lines between.
+    shown = run("systemctl", "show", "-p", "UnitFileState", "-p", "ActiveState", *unnoted).split("\n\n")
+    lines = files.lines(NFS_BEFORE)
+    for unit, text in zip_longest(unnoted, shown[: len(unnoted)], fillvalue=""):
+        state = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+        enabled, active = state.get("UnitFileState"), state.get("ActiveState")
+        if older:
+            enabled, active = "disabled", "inactive"
+        lines.append(f"unit {unit} {enabled or 'not-found'} {active or 'inactive'}")
+    files.write(NFS_BEFORE, "\n".join(lines))
+
+
+def ran_before(unit: str) -> bool:
+    """Return whether a unit ran before, or was not noted."""
+    pattern = re.compile(rf"unit {re.escape(unit)} \S+ (inactive|failed)")
+    return not any(map(pattern.fullmatch, files.lines(NFS_BEFORE)))
+
+
+def restore_units(pattern: str = ".") -> None:
+    """Restore the units whose lines match a pattern: masked, disabled and missing ones stay so; those that ran run.
+
+    An error does not end it.
+    """
+    matches = re.compile(pattern).search
+    rows = [line.split() for line in files.lines(NFS_BEFORE) if matches(line)]
+    for kind, name, *states in rows:
+        if kind == "unit":
+            _restore(name, states[0])
+        elif kind == "folder" and not files.remove_if_empty(name):
+            note(f"{name} is not empty")
+    units = [row for row in rows if row[0] == "unit"]
+    # Once for all, because it takes seconds on a busy machine.
+    if units:
+        attempt("systemctl", "daemon-reload")
+    for _, name, _, active in units:
+        if active == "active" and not attempt("systemctl", "restart", name).ok:
+            note(f"{name} does not start")
+    files.remove_lines(NFS_BEFORE, lambda line: bool(matches(line)))
+
+
+def _restore(name: str, enabled: str) -> None:
+    if enabled.startswith("masked"):
+        return
+    if not _change("unmask", name):
+        note(f"{name} is masked still")
+    if enabled == "enabled":
+        if not _change("enable", name):
+            note(f"{name} is not enabled")
+    elif not enabled.startswith("enabled") and enabled not in _STARTED and not _change("disable", name):
+        note(f"{name} is not there")
+
+
+def _change(verb: str, name: str) -> bool:
+    return attempt("systemctl", verb, "-q", "--no-reload", name).ok
+
+
+@dataclass(frozen=True)
+class MountPoint:
+    """Where the share is, or will be, mounted."""
+
+    nfs_exports_mount: str
+
+
+def mount_unit(path: str, kind: str = "mount") -> str:
+    """Return the path of the file of the mount point's unit: its `mount` or its `automount`."""
+    return f"{systemd.UNITS}/{systemd.name_of_path(path)}.{kind}"
+
+
+def ensure_mount_point(path: str) -> None:
+    """Create the share's mount point, and note that it did not exist."""
+    try:
+        if files.kind_of(path) == stat.S_IFDIR:
+            return
+    except OSError:
+        # A mount is there whose server is gone.
+        return
+    files.add_line(NFS_BEFORE, f"folder {path}")
+    files.make_folder(path)
+
+
+@dataclass(frozen=True)
+class OldNfs:
+    """Where the share is mounted, and the ports that foreign NFS needs here, which the check step has found."""
+
+    nfs_exports_mount: str
+    node_open_ports: list[str]
+
+
+def machine(step: Step, values: OldNfs) -> None:
+    """Mask and stop the units, or restore them."""
+    if _PORTMAPPER in values.node_open_ports:
+        note(
+            "this machine uses NFS before version 4: keeping rpcbind and rpc.statd, and ports "
+            f"{', '.join(values.node_open_ports)} open"
+        )
+        # If that NFS is new, undo the masks that the cluster set before.
+        restore_units(r"^unit (rpc|nfs-ganesha-lock)")
+        return
+    # If a release that noted nothing was here, the masks are ours, not the owner's.
+    note_units(*_UNITS, older=not files.exists(NFS_BEFORE) and files.exists(mount_unit(values.nfs_exports_mount)))
+    _mask()
+    # An interrupted step may not have reloaded systemd.
+    if set(run("systemctl", "show", "-P", "LoadState", *_UNITS).split()) - {"masked"}:
+        systemd.reload_later(step)
+    # Nor may it have stopped them. A missing unit cannot be stopped.
+    if not attempt("systemctl", "stop", "-q", *_UNITS).ok:
+        note(f"not all of {' '.join(_UNITS)} exist")
+
+
+def _mask() -> None:
+    """Mask units that do not exist too, because a package that comes later must not start them."""
+    unmasked = [unit for unit in _UNITS if files.followed(f"{systemd.UNITS}/{unit}") != "/dev/null"]
+    # Write the links without systemd, which would otherwise take all loaded units for outdated. It masks none of
+    # several units if one of them fails.
+    mask = ("systemctl", "--root=/", "mask", "-q")
+    if unmasked and not attempt(*mask, *unmasked).ok:
+        for unit in unmasked:
+            if not attempt(*mask, unit).ok:
+                note(f"cannot mask {unit}")
+
+
+@dataclass(frozen=True)
+class ShareOfHead:
+    """The server, its folder, and the mount point on every node.
+
+    nfs_exports_restored   the backup from which the head node was restored, empty without one
+    """
+
+    head_address: str
+    nfs_exports_path: str
+    nfs_exports_mount: str
+    nfs_exports_restored: str
+
+
+def node(step: Step, values: ShareOfHead) -> None:
+    """Mount the share and wait until it answers."""
+    mount = values.nfs_exports_mount
+    share = f"{values.head_address}:{values.nfs_exports_path}"
+    if not exists("mount.nfs4"):
+        packages.ensure(step.host, "nfs-common")
+    ensure_mount_point(mount)
+    mount_name, automount_name = (f"{systemd.name_of_path(mount)}.{kind}" for kind in ("mount", "automount"))
+    files.write(mount_unit(mount), _MOUNT.format(share=share, mount=mount, options=SHARE_OPTIONS, seconds=SHARE_WAIT))
+    files.write(mount_unit(mount, "automount"), _AUTOMOUNT.format(mount=mount))
+    systemd.reload(mount_name, automount_name)
+    # Without systemd's own automount.
+    sources = [found.source for found in mounts_at(mount) if found.type != "autofs"]
+    if sources and values.nfs_exports_restored and _is_stale(mount):
+        note("the mounted share is lost with its server: mounting it again")
+        run("umount", "-l", mount)
+        run("systemctl", "stop", automount_name, mount_name)
+    elif sources and sources != [share]:
+        run("systemctl", "stop", automount_name, mount_name)
+    systemd.enable(automount_name)
+    if not systemd.is_active(automount_name):
+        if not attempt("systemctl", "reset-failed", automount_name, mount_name).ok:
+            note("no unit had failed")
+        run("systemctl", "start", automount_name)
+    if not wait_until(lambda: _answers(mount), SHARE_WAIT):
+        shown = attempt("systemctl", "show", "-P", "Result", mount_name)
+        raise Failure(
+            f"the share {share} does not mount at {mount} within {SHARE_WAIT}s (systemd says: "
+            f"{shown.output.strip() if shown.ok else 'unknown'})",
+            f"see 'journalctl -u {mount_name}' on {step.host} and the NFS server's log on the head node",
+        )
+
+
+def _answers(mount: str) -> bool:
+    return attempt("stat", "-t", files.on_disk(f"{mount}/home"), limit=_LOOK).ok
+
+
+def _is_stale(mount: str) -> bool:
+    """Return whether the server was replaced by another machine at the same address, which lacks the old handles."""
+    paths = (files.on_disk(path) for path in (mount, f"{mount}/home"))
+    return "Stale file handle" in attempt("stat", "-t", *paths, limit=_LOOK, keep_errors=True).errors
