@@ -38,7 +38,7 @@ def role(settings: ClusterSettings) -> Role | None:
     return Role("{name}", after=("machine",), values={{"{NAME}_EXAMPLE": settings.{name}.example}})
 '''
 
-_NODE = '''"""TODO: the state that this gives a node."""
+_HOST = '''"""TODO: what this gives a machine, and how it leaves."""
 
 from __future__ import annotations
 
@@ -58,17 +58,10 @@ class {Class}Values:
 def node(step: Step, values: {Class}Values) -> None:
     """TODO: what it does. It must converge when run twice or after an interruption."""
     note(f"{name}: example is {{values.{name}_example}}")
-'''
-
-_LEAVE = '''"""TODO: restore the machine. It also runs on machines without the role."""
-
-from __future__ import annotations
-
-from components.node.step.step import Step
 
 
 def leave(step: Step) -> None:
-    """TODO: what it gives back."""
+    """TODO: what it gives back. It also runs on machines without the role."""
 '''
 
 
@@ -83,7 +76,7 @@ def write(name: str, project: Path = PROJECT) -> list[Path]:
     if (roles / name).exists():
         raise ValueError(f"role {name} exists already: components/roles/{name}")
     names = {"name": name, "NAME": name.upper(), "Class": "".join(part.capitalize() for part in name.split("_"))}
-    texts = {"settings.py": _SETTINGS, "role.py": _ROLE, "node.py": _NODE, "leave.py": _LEAVE}
+    texts = {"settings.py": _SETTINGS, "role.py": _ROLE, "host.py": _HOST}
     written = []
     for file, text in texts.items():
         path = roles / name / file
