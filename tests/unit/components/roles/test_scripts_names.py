@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from components.roles.names import names as names_names
+from components.roles.names import follow, names
 from tests.unit.shell import ROLES, Shell, role_header, script_of
 
 ADDRESS = "100.64.0.7"
@@ -44,10 +44,10 @@ def machine(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     def uname() -> SimpleNamespace:
         return SimpleNamespace(nodename=name())
 
-    monkeypatch.setattr(names_names, "uname", uname)
-    monkeypatch.setattr(names_names, "interface_address", lambda: "")
-    monkeypatch.setattr(names_names, "uname", uname)
-    monkeypatch.setattr(names_names, "_PAUSE", 0)
+    monkeypatch.setattr(names, "uname", uname)
+    monkeypatch.setattr(follow, "interface_address", lambda: "")
+    monkeypatch.setattr(follow, "uname", uname)
+    monkeypatch.setattr(follow, "_PAUSE", 0)
     shell.write("name", "old-name\n")
     shell.write("etc/hostname", "old-name\n")
     shell.write("etc/hosts", "127.0.0.1 localhost\n")
@@ -229,7 +229,7 @@ def talk(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             looked.write("x\n")
         return shell.path("address").read_text().rstrip()
 
-    monkeypatch.setattr(names_names, "interface_address", look)
+    monkeypatch.setattr(follow, "interface_address", look)
     return partial(_talk, shell)
 
 
