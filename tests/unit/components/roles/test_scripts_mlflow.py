@@ -81,7 +81,7 @@ def test_jobs_read_the_mlflow_address_from_a_file_on_the_share(shell: Shell) -> 
     assert not shell.path(URI).is_symlink()
 
 
-SET_UP = ("refuse_taken_port", "folders.give", "install", "restore", "update_accounts", "run_daemon")
+SET_UP = ("refuse_taken_port", "folders.give", "install", "restore_dump", "update_accounts", "run_daemon")
 PUBLISHED = "http://100.64.0.1:5055\n"
 
 
@@ -317,7 +317,7 @@ def test_the_next_backup_contains_a_restored_database_if_mlflow_fails(host: Shel
     hook = host.path("/usr/local/lib/tailrack/backup.d/mlflow")
     # From the moment that the database leaves the backup's own folder.
     restored = mock.Mock(side_effect=lambda step: hook.stat().st_mode & 0o777)
-    with set_up_by(restore=restored, update_accounts=no_mlflow):
+    with set_up_by(restore_dump=restored, update_accounts=no_mlflow):
         assert serve(host, MLFLOW_DUMP="x") == "no MLflow; look"
     assert restored.call_count == 1
     assert hook.read_text() == "x\n"
