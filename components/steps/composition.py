@@ -253,8 +253,8 @@ def expire_program(roles: Sequence[Role]) -> Script:
 
 
 def again_program() -> Script:
-    """Return the plan of a head node that repeats failed fabric proofs (components/roles/fabric/groups.py)."""
-    return Script({"fabric-again": (("python", "components.roles.fabric.groups", "again"),)})
+    """Return the plan of a head node that repeats failed fabric proofs (components/roles/fabric/prove.py)."""
+    return Script({"fabric-again": (("python", "components.roles.fabric.prove", "again"),)})
 
 
 def single(home: str) -> Script:

@@ -1,38 +1,21 @@
-"""Find the nodes of its site with which a node shares a network, by a transfer of 1 MiB each way.
-
-The records are in the node's folder (slurm/paths.py) and go with it.
-
-A program that a timer runs on the head node. It retries proofs that failed because no node answered when a node
-joined; Slurm distributes the result to all nodes.
-
-The groups of a site: nodes that share a network, as the head node records them when it proves a node's networks.
+"""The groups of a site: nodes that share a network, as the head node records them when it proves a node's networks.
 
 A node is in one group for each of its interfaces, and in one for each kind of RDMA port. A job uses the best group of
-either type. A proof asks only a few nodes, however many there are.
+either type. A proof, a transfer of 1 MiB each way, asks only a few nodes, however many there are. The records are in
+the node's folder (slurm/paths.py) and go with it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
-import json
 import time
 from collections.abc import Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from subprocess import CalledProcessError
 from typing import Any
 
-from components.node import files
-from components.node.failure import Failure
-from components.node.log import note
-from components.node.step.step import Step
 from components.roles.fabric.networks import INFINIBAND_LINK, LINKS, FabricError, Thing, by_number, label, pair_ports
 from components.roles.fabric.proof import SilentError, prove
 from components.roles.fabric.records import NO_NETWORK, Records
-from components.roles.slurm.offer import offer
-from components.roles.slurm.paths import NODES
-from components.settings.network_names import ON_THE_TAILNET
 
 # Limits of neighbours to ask, and of silent neighbours before the proof stops.
 MOST_ASKED, MOST_SILENT = 4, 3
@@ -40,57 +23,6 @@ MOST_ASKED, MOST_SILENT = 4, 3
 AGAIN_SECONDS = 120.0
 # Keys of a record that are not facts of the node.
 _RECORD_KEYS = ("since", "groups", "unproven", "asked")
-
-
-@dataclass(frozen=True)
-class NodeNetworks:
-    """A node, its site, the site's setting, and the networks that may be the node's fabric, as JSON."""
-
-    node_name: str
-    node_site: str
-    node_fabric: str
-    node_networks: str
-
-
-def records() -> Records:
-    """Return the head node's records."""
-    return Records(Path(files.on_disk(NODES)))
-
-
-def prove_fabric(step: Step, values: NodeNetworks, address: str) -> None:
-    """Prove the fabric of the node with a tailnet address."""
-    name = values.node_name
-    if values.node_fabric == ON_THE_TAILNET:
-        files.remove(f"{NODES}/{name}/fabric")
-        files.remove(f"{NODES}/{name}/fabric.json")
-        return
-    facts = {"node": name, "site": values.node_site, "setting": values.node_fabric, "address": address}
-    try:
-        answer = prove_node(records(), {**json.loads(values.node_networks), **facts})
-    except (FabricError, OSError, CalledProcessError) as error:
-        raise Failure(
-            f"the fabric of {name} cannot be proven: {error}",
-            "see 'journalctl -u tailrack-fabric@*' there; or set fabric: tailnet at its site to use no fabric",
-        ) from error
-    note(f"fabric: {json.dumps(answer)}")
-    if answer["error"]:
-        raise Failure(
-            answer["error"],
-            f"see 'ip address' and firewalls on {name}; or set fabric: auto, tailnet or another interface at site "
-            f"{values.node_site}",
-        )
-    step.result("fabric", answer)
-
-
-def again(step: Step) -> None:
-    """Retry the proofs, and give slurmctld what is proven now."""
-    answer = prove_again(records())
-    if not answer["proven"]:
-        return
-    note(f"proven: {json.dumps(answer)}")
-    step.take_lock()
-    if reason := offer(names=["topology.conf"]):
-        raise Failure(reason, "see 'journalctl -u slurmctld'")
 
 
 def rank(mine: Thing, theirs: Thing) -> int:

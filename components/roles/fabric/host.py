@@ -18,9 +18,9 @@ from components.node.run import run
 from components.node.state import STATE_DIR
 from components.node.step.kept import keep
 from components.node.step.step import Step
-from components.roles.fabric.groups import NodeNetworks, prove_fabric, records
 from components.roles.fabric.networks import FabricError, interfaces, ports_up, select_ports
 from components.roles.fabric.proof import PORT
+from components.roles.fabric.prove import NodeNetworks, prove_fabric, records
 from components.roles.slurm.paths import NODES
 from components.settings.network_names import ON_THE_TAILNET, is_interface
 

@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 
 from components.roles.slurm import register
+from components.steps import composition
 from components.steps.command_line import kept_request
 from components.steps.composition import POOL, compose, expire_program
 from tests.unit.shell import ROLES, Shell
@@ -157,6 +158,7 @@ def forget(shell: Shell) -> Run:
 
 def test_a_role_that_needs_more_of_a_node_than_its_name_to_forget_it_is_refused() -> None:
     with (
+        mock.patch.object(composition, "_function", composition._function.__wrapped__),
         mock.patch.object(register, "forget", register.register),
         pytest.raises(ValueError, match=r"forgotten by its name alone, without .*NODE_SITE"),
     ):
