@@ -14,7 +14,7 @@ from pydantic.json_schema import models_json_schema
 
 from components.settings.problems import ROOT
 from components.settings.section import Section, keys_of
-from stacks.config.model import PoolConfig, StackConfig
+from stacks.config.model import POOL, PoolConfig, StackConfig
 from stacks.sites import KINDS
 from stacks.sites.kind import Site
 
@@ -27,6 +27,7 @@ _SECRET = {
     "required": ["secure"],
     "additionalProperties": False,
 }
+_IS_POOL = {"properties": {f"{ROOT}kind": {"const": POOL}}, "required": [f"{ROOT}kind"]}
 
 
 def schema() -> dict[str, Any]:
@@ -56,9 +57,6 @@ def _schema() -> dict[str, Any]:
     }
 
 
-_IS_POOL = {"properties": {f"{ROOT}kind": {"const": "pool"}}, "required": [f"{ROOT}kind"]}
-
-
 def _sections(model: type[Section]) -> set[type[Section]]:
     """Return all sections within a section."""
     inside = {key.section for key in keys_of(model).values() if key.section and key.section is not Site}
@@ -66,12 +64,12 @@ def _sections(model: type[Section]) -> set[type[Section]]:
 
 
 def _allow_secrets(model: type[Section], definition: dict[str, Any]) -> None:
+    properties = definition["properties"]
     for name, key in keys_of(model).items():
-        if key.help.secret:
-            properties = definition["properties"]
-            several = properties[name].get("type") == "object"
-            kinds = {"type": "object", "additionalProperties": {"anyOf": [{"type": "string"}, _SECRET]}}
-            properties[name] = kinds if several else {"anyOf": [properties[name], _SECRET]}
+        if key.help.secret and properties[name].get("type") == "object":
+            properties[name] = {"type": "object", "additionalProperties": {"anyOf": [{"type": "string"}, _SECRET]}}
+        elif key.help.secret:
+            properties[name] = {"anyOf": [properties[name], _SECRET]}
 
 
 def _stack_file(definition: Mapping[str, Any]) -> dict[str, Any]:
