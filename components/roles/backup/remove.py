@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from components.node import files, systemd
 from components.node.step.step import STATE_DIR
+from components.roles.backup.restic import CACHE
 
 FOLDER = "/etc/tailrack/backup"
 SERVICE, TIMER = "tailrack-backup.service", "tailrack-backup.timer"
@@ -19,7 +20,7 @@ def remove_backup() -> None:
     """Remove the program with its settings and its copy of the state."""
     remove_homes()
     systemd.retire(TIMER, SERVICE)
-    for path in (FOLDER, "/var/cache/tailrack-backup", RECORD, STAGE):
+    for path in (FOLDER, CACHE, RECORD, STAGE):
         files.remove_folder(path)
     files.remove(PROGRAM)
 
