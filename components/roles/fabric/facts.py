@@ -1,7 +1,4 @@
-"""The proven fabric of a site, from the facts of its nodes. Pure functions.
-
-Readers of the facts about a machine's networks, and of the head node's proof of them.
-"""
+"""The proven fabric of a site, and readers of the facts about its nodes' networks. Pure functions."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ _DISPLAYS, _SWITCHES = "0x03", "0x0680"
 _NO_GPU = 6
 _PERSISTENCE = "nvidia-persistenced.service"
 _SERVICE = "tailrack-health"
-# As often as the timer of other machines.
+# As often as the task of other machines.
 _PROGRAM = f"""#!/bin/sh
 # Written by tailrack.
 exec 2>&1

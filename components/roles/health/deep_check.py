@@ -1,4 +1,4 @@
-"""tailrack-deep-check: a timer on the head node runs it as root to benchmark idle nodes and drain slow ones.
+"""tailrack-deep-check: a task on the head node runs it as root to benchmark idle nodes and drain slow ones.
 
 Usage: tailrack-deep-check [NODE ...]            check all idle nodes that are due; or these, due or not
        tailrack-deep-check --forget NODE ...     compare these with their next figure, as after a GPU was replaced

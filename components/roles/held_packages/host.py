@@ -1,9 +1,7 @@
-"""Pin the versions of the cluster's packages.
+"""Pin the versions of the cluster's packages until the machine leaves.
 
 Another slurmd does not start if the cluster's Pyxis does not fit it, and another driver ends GPU jobs. apt and
 unattended-upgrades do not upgrade a pinned package. To upgrade one, remove the file, upgrade, and run the step again.
-
-Let the machine's owner upgrade its packages again.
 """
 
 from __future__ import annotations

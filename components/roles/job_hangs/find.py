@@ -1,4 +1,4 @@
-"""The command `job-hangs` on the head node, as root every minute by a timer: note and report jobs that hang.
+"""The command `job-hangs` on the head node, a task of every minute, as root: note and report jobs that hang.
 
 It asks only nodes that have a running job with GPUs. The user gets one message a job, by the receivers of job_reports
 and in the job's stderr.

@@ -1,6 +1,6 @@
 """tailrack-figures: write metrics that node exporter lacks into the folder that node exporter reads.
 
-Usage: tailrack-figures FOLDER COLLECTOR ...     as root, once a minute, by a timer
+Usage: tailrack-figures FOLDER COLLECTOR ...     as root, once a minute, as a task
 
 Each collector replaces one file atomically. A collector that fails writes a file without its metrics, because old
 values would look like new ones, and reports the failure as a metric.

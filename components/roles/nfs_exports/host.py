@@ -1,9 +1,7 @@
 """The share on the head node: check, serve, export to each member, give back.
 
-Exports of the kernel's server stay beside ours.
-
 NFS version 4 only, with one export file per member for its one address: the kernel's server if the kernel has one;
-otherwise nfs-ganesha in user space, from the same files.
+otherwise nfs-ganesha in user space, from the same files. Other exports of the kernel's server stay beside ours.
 """
 
 from __future__ import annotations

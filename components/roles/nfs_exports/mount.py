@@ -1,6 +1,6 @@
-"""Mount the share on a node, and keep the machine's earlier mount units.
+"""Mount the share on a node.
 
-NFS version 4 does not need them. Keep them if foreign NFS before version 4 does.
+NFS version 4 needs none of the programs of earlier versions. They stay if foreign NFS before version 4 needs them.
 """
 
 from __future__ import annotations

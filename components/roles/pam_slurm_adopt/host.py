@@ -1,6 +1,4 @@
-"""Users log in to a node only while they have a job there.
-
-A user of the cluster can log in by SSH only with a job on this node, and the login joins the job.
+"""Users log in to a node by SSH only while they have a job there, and the login joins the job.
 
 Root and the account that tailrack logs in with are exempt: they must get in even if Slurm fails.
 """

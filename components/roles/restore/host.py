@@ -1,9 +1,8 @@
-"""Restore the state of a lost head node from its backup.
+"""Restore the state of a lost head node from its backup, once, on a machine without such state.
 
-The machine keeps its SSH host keys, which the config contains. The munge key comes from the stack.
-
-That is its identity in the tailnet, with which nodes find it at the old address, its certificate authority, its data
-about members, and Slurm's state. It happens once, and only on a machine without such state.
+It is its identity in the tailnet, with which nodes find it at the old address, its certificate authority, its data
+about members, and Slurm's state. The machine keeps its SSH host keys, which the config contains. The munge key comes
+from the stack.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A head node program, run by a timer, that removes nodes which their provider took back.
+"""A head node task that removes nodes which their provider took back.
 
 Its plan also has the action `forget`: the same part of all roles' phase `register`, without contacting the node.
 """

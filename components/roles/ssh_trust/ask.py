@@ -1,4 +1,4 @@
-"""Ask members for answers, by SSH from the head node, and the commands that answer.
+"""Ask members for answers, by SSH from the head node.
 
     tailrack-ask NODE QUESTION [WORD]   passes stdin on; prints the answer and exits with its status
     255                                 the node did not answer, or has no such answer for this head node

@@ -1,11 +1,11 @@
 """The cluster's SSH authority: make it, trust it, and turn to the next one.
 
-They are the authority that signs the nodes' SSH host keys, and the key with which the head node asks a node to leave
-the cluster. Both are replaced together.
+It has two keys, which are replaced together: one signs the nodes' SSH host keys, and with the other the head node asks
+a node to leave the cluster.
 
-First all machines trust both, then all present certificates of the next one, then all stop trusting the last one. Each
-stage begins when all members have completed the one before, so no machine ever refuses another. Files record the
-progress.
+First all machines trust both authorities, then all present certificates of the next one, then all stop trusting the
+last one. Each stage begins when all members have completed the one before, so no machine ever refuses another. Files
+record the progress.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """A machine's host certificate, and the authorities that it trusts.
 
-The list has a line `# NUMBER`, one line per key, then a line `# leave KEY` with the head node's key for tailrack-leave.
-During a change there are two of each (authority.py). The number grows with each change, so a delayed older list is
-ignored.
+The head node is a certificate authority, every node presents a certificate from it, and all machines trust the
+authority.
 
     tailrack-certificate FILE   run by tailrack-certificate.timer with the head node's file on the share
     tailrack-certificate -      the certificate that the head node has made, from stdin (tailrack-answer)
 
-The head node is a certificate authority, every node presents a certificate from it, and all machines trust the
-authority.
+The list of authorities has a line `# NUMBER`, one line per key, then a line `# leave KEY` with the head node's key for
+tailrack-leave. During a change there are two of each (authority.py). The number grows with each change, so a delayed
+older list is ignored.
 """
 
 from __future__ import annotations

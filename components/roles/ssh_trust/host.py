@@ -1,8 +1,6 @@
-"""SSH between the cluster's machines: host certificates, and the head node's access.
+"""SSH between the cluster's machines: host certificates, their renewal, and the head node's access.
 
 Role firewall opens it to the tailnet only, unless it is the way in from elsewhere.
-
-Renew all certificates before they expire, and replace the authority if the config asks for it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 The provider's server stays as it is: it belongs to the image, its host key changes with the container, and it cannot
 tell the head node from another machine, because tailscaled connects from 127.0.0.1.
 
-If the pods of a site share a network, it listens there too, so that other pods can check that they reach this one
-(roles/pod/network.py). It accepts no key from there.
+If the pods of a site share a network, the cluster's own server listens there too, so that other pods can check that
+they reach this one (roles/pod/network.py). It accepts no key from there.
 """
 
 from __future__ import annotations

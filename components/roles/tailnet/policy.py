@@ -1,6 +1,4 @@
-"""The cluster's relay: the member that offers it, and the grant that the tailnet's policy needs.
-
-The tailnet policy that the cluster needs, from the ports of its roles, and the rules that an existing policy lacks.
+"""The tailnet policy that the cluster needs, from the ports of its roles, and the rules that a policy lacks.
 
 Syntax: tailscale.com/docs/reference/syntax/policy-file. A file with neither grants nor acls allows everything. For what
 machines need, a rule counts if it surely covers them: one for a group, a person or a posture does not. For what must be

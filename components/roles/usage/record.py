@@ -1,6 +1,6 @@
 """The command `job-gpu-use` on the head node: write the use of jobs' GPUs into Slurm's AdminComment.
 
-    job-gpu-use [--now]    as root, once a minute by a timer; --now updates running jobs too (else every five minutes)
+    job-gpu-use [--now]    as root, once a minute as a task; --now updates running jobs too (else every five minutes)
 
 It asks only nodes that have a job with GPUs, or had one that ended in the last minutes. slurmctld keeps the text of
 running jobs, for `sll` and `tailrack why`; slurmdbd gets that of ended jobs, for `sacct`.

@@ -1,6 +1,6 @@
 """The command `gpu-use` on a node: sample the GPUs of jobs, and answer the head node with the sums.
 
-gpu-use            as root, once a minute while a job has GPUs, by a timer
+gpu-use            as root, once a minute while a job has GPUs, as a task
 gpu-use answer     print {"jobs": {"12": {"gpus": 2, ...}}} of running jobs and of those that ended lately
 """
 

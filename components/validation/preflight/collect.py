@@ -1,6 +1,6 @@
 """Collect the data about a node's GPUs and network that only root can read, in /run/tailrack/health.json for all users.
 
-Usage: python3 tailrack-health [FILE]. Role gpu installs this single file; a timer runs it as root.
+Usage: python3 tailrack-health [FILE]. Role gpu installs this single file; a task runs it as root.
 
 The file is `{"time": seconds, "looks": {NAME: {"status": number or null, "output": text}}}`. The status is null after a
 timeout, and 127 if the command is missing. A command that waits for a broken GPU may be unkillable: it is left behind.
