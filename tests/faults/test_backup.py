@@ -10,13 +10,12 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
-from tests.lab.sealer import sealer_of
+from tests.lab.vault import open_vault
 
 FOLDER = "/srv/backups"
 LIMIT_SECONDS = 300
@@ -52,24 +51,13 @@ def machines(make_cluster: Callable[[str], ClusterUnderTest], tmp_path_factory: 
     """Three bare machines; one lets the key of the backups in and is no node."""
     made = make_cluster("b1")
     head, node, vault = (own_machine(made.lab, name, bare=True) for name in ("head", "n1", "vault"))
-    key = tmp_path_factory.mktemp("key") / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-    public = Path(f"{key}.pub").read_text()
-    made.run("vault", f"useradd -m keeper && install -d -o keeper {FOLDER} && install -d -o keeper ~keeper/.ssh")
-    made.run("vault", f"echo '{public}' >~keeper/.ssh/authorized_keys")
     made.config["tailrack:head"] = {"name": "head", "site": "rack"}
     made.config["tailrack:sites"] = [
         {"name": "rack", "kind": "hosts", "fabric": "tailnet", "hosts": [head, node]},
     ]
     made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
     made.config["tailrack:validation"]["floors_gb_per_s"] = {}
-    _, sealer = sealer_of(made)
-    made.config["tailrack:backup"] = {
-        "target": f"sftp:keeper@{vault['address']}:{FOLDER}/lab",
-        "port": vault["port"],
-        "host_key": vault["host_key"],
-        "private_key": {"secure": sealer.seal(key.read_text())},
-    }
+    made.config["tailrack:backup"] = open_vault(made, vault, FOLDER, tmp_path_factory.mktemp("key"))
     return Machines(made, head)
 
 

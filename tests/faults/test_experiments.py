@@ -28,7 +28,7 @@ from tests.lab.experiments import (
     restart,
     url,
 )
-from tests.lab.sealer import sealer_of
+from tests.lab.vault import open_vault
 
 pytestmark = NEEDS_ARTIFACTS
 NODES = ("n1", "n2")
@@ -84,10 +84,6 @@ def lab(make_cluster: Callable[[str], ClusterUnderTest], tmp_path_factory: pytes
     made = make_cluster("tried")
     folder = tmp_path_factory.mktemp("tried")
     head, *nodes, vault = (own_machine(made.lab, name) for name in ("head", *NODES, "vault"))
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "key"], check=True)
-    public = (folder / "key.pub").read_text(encoding="utf-8")
-    made.run("vault", "useradd -m keeper && install -d -o keeper /srv/backups && install -d -o keeper ~keeper/.ssh")
-    made.run("vault", f"echo '{public}' >~keeper/.ssh/authorized_keys")
     made.config["tailrack:head"] = {"name": "head", "site": "rack"}
     made.config["tailrack:sites"] = [
         {"name": "rack", "kind": "hosts", "fabric": "tailnet", "hosts": [head, *nodes]},
@@ -95,7 +91,7 @@ def lab(make_cluster: Callable[[str], ClusterUnderTest], tmp_path_factory: pytes
     made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
     made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:containers"] = {"artifacts": ARTIFACTS}
-    _, sealer = sealer_of(made)
+    backup = open_vault(made, vault, "/srv/backups", folder)
     made.up_ok()
     put(made, "head", "container_image.sh")
     made.run("head", f"bash /root/container_image.sh {IMAGE}", limit=120)
@@ -104,12 +100,7 @@ def lab(make_cluster: Callable[[str], ClusterUnderTest], tmp_path_factory: pytes
     bring_wheels(made)
     made.config["tailrack:containers"]["images"] = [{"name": "tools", "source": IMAGE}]
     made.config["tailrack:mlflow"] = {"index": WHEELS}
-    made.config["tailrack:backup"] = {
-        "target": f"sftp:keeper@{vault['address']}:/srv/backups/lab",
-        "port": vault["port"],
-        "host_key": vault["host_key"],
-        "private_key": {"secure": sealer.seal((folder / "key").read_text(encoding="utf-8"))},
-    }
+    made.config["tailrack:backup"] = backup
     made.up_ok()
     for node in NODES:
         made.run(node, "tailrack-minute containers", limit=90)

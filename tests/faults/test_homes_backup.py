@@ -8,14 +8,13 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.faults.test_backup import RESTIC
 from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
-from tests.lab.sealer import sealer_of
+from tests.lab.vault import open_vault
 
 FOLDER = "/srv/backups"
 HOME = "/export/shared/home/ada"
@@ -35,22 +34,12 @@ def machines(make_cluster: Callable[[str], ClusterUnderTest], tmp_path_factory: 
     """A cluster whose backups contain the homes."""
     made = make_cluster("homes")
     head, node, vault = (own_machine(made.lab, name) for name in ("head", "n1", "vault"))
-    key = tmp_path_factory.mktemp("key") / "key"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
-    public = Path(f"{key}.pub").read_text()
-    made.run("vault", f"useradd -m keeper && install -d -o keeper {FOLDER} && install -d -o keeper ~keeper/.ssh")
-    made.run("vault", f"echo '{public}' >~keeper/.ssh/authorized_keys")
     made.config["tailrack:head"] = {"name": "head", "site": "rack"}
     made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "fabric": "tailnet", "hosts": [head, node]}]
     made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
     made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:accounting"] = {"enabled": False}
-    _, sealer = sealer_of(made)
-    made.config["tailrack:backup"] = {
-        "target": f"sftp:keeper@{vault['address']}:{FOLDER}/lab",
-        "port": vault["port"],
-        "host_key": vault["host_key"],
-        "private_key": {"secure": sealer.seal(key.read_text())},
+    made.config["tailrack:backup"] = open_vault(made, vault, FOLDER, tmp_path_factory.mktemp("key")) | {
         "homes": {"max_gb": 1, "exclude": [".cache", "*.ckpt"]},
     }
     made.up_ok()
