@@ -135,6 +135,11 @@ def template(role: str, name: str) -> str:
     return _USES.sub(lambda line: _bash(line[1]), text)
 
 
+def unit(role: str, name: str) -> File:
+    """Return a unit of systemd whose text is in a role's folder of templates."""
+    return File(f"/etc/systemd/system/{name}", template(role, name))
+
+
 def _bash(name: str) -> str:
     path = (FOLDER if "/" in name else FOLDER.parent / "steps") / f"{name}.sh"
     return path.read_text(encoding="utf-8").removeprefix("#!/bin/bash\n").removesuffix("\n")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from components.roles.accounting.paths import DATABASE, DUMP, WITHOUT_EXEC
 from components.roles.accounting.settings import DEFAULT_ACCOUNT, Accounting
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.role import FOLDER, File, Role, Word, template
+from components.roles.role import FOLDER, File, Role, Word, template, unit
 from components.roles.users.settings import User
 
 # sacctmgr's value for "no limit".
@@ -17,7 +17,7 @@ NO_LIMIT = -1
 def role(settings: ClusterSettings) -> Role:
     """Return the role, also where accounting is off: its scripts then remove it."""
     accounting = settings.accounting
-    units = File(f"/etc/systemd/system/{DATABASE}.service", template("accounting", f"{DATABASE}.service"))
+    units = unit("accounting", f"{DATABASE}.service")
     dump = File(DUMP, template("accounting", "dump"), mode="0755")
     # One file, and no command of the host program: another text restarts the database, which not every release may do.
     program = (FOLDER / "accounting" / "without_exec.py").read_text(encoding="utf-8")

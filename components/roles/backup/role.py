@@ -7,17 +7,15 @@ from dataclasses import replace
 
 from pydantic import SecretStr
 
-from components.roles.backup.remove import HOMES_SERVICE
-from components.roles.backup.remove import PROGRAM as PATH
+from components.roles.backup.remove import HOMES_SERVICE, PROGRAM, SERVICE, TIMER
 from components.roles.backup.settings import S3, SFTP, Backup
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import whole
 from components.roles.program import launcher
-from components.roles.role import File, Role, Value, template
+from components.roles.role import File, Role, Value, unit
 
-PROGRAM = "tailrack-backup"
 # Packages that write backups, and read them on a new head node.
-PACKAGES = ("restic", "openssh-client", "jq")
+PACKAGES = ("restic", "openssh-client")
 # The package that dumps the accounting database (accounting/templates/dump).
 DUMP = ("mariadb-client",)
 # Header values about the target; empty if its kind does not have them.
@@ -26,7 +24,6 @@ NAMES = (
     *("BACKUP_S3_HOST", "BACKUP_S3_PORT", "BACKUP_BUCKET", "BACKUP_ACCESS_KEY"),
 )
 
-_UNIT_OF_HOMES = (File(f"/etc/systemd/system/{HOMES_SERVICE}", template("backup", HOMES_SERVICE)),)
 MOMENT = whole(0, 2**40)  # seconds since 1970
 
 
@@ -59,7 +56,6 @@ def role(settings: ClusterSettings) -> Role:
             "BACKUP_BUCKET": match["bucket"],
         }
     values["BACKUP_ACCESS_KEY"] = backup.access_key or ""
-    unit = f"/etc/systemd/system/{PROGRAM}"
     return replace(
         role,
         values=values,
@@ -68,9 +64,8 @@ def role(settings: ClusterSettings) -> Role:
         packages={"services": (*PACKAGES, *(DUMP if settings.accounting.enabled else ()))},
         files={
             "services": (
-                File(PATH, launcher("backup"), mode="0755"),
-                *(File(f"{unit}.{kind}", template("backup", f"{PROGRAM}.{kind}")) for kind in ("service", "timer")),
-                *(_UNIT_OF_HOMES if homes else ()),
+                File(PROGRAM, launcher("backup"), mode="0755"),
+                *(unit("backup", name) for name in (SERVICE, TIMER, *((HOMES_SERVICE,) if homes else ()))),
             )
         },
     )

@@ -9,7 +9,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.datasets import model
 from components.roles.datasets.settings import Dataset, below, kind_of
 from components.roles.program import launcher
-from components.roles.role import File, Role, Value, template
+from components.roles.role import File, Role, Value, unit
 
 PACKAGES = ("rclone", "rsync")
 _GB = 10**9
@@ -37,8 +37,8 @@ def role(settings: ClusterSettings) -> Role:
         secrets=keys if secret else {},
         packages={"services": PACKAGES, "compute": PACKAGES},
         files={
-            "services": (*served, *map(_unit, (model.HEAD, model.HEAD_TIMER)), _program(model.HEAD_PROGRAM)),
-            "compute": (*served, *map(_unit, (model.STAGE, model.STAGE_TIMER)), _program(model.STAGE_PROGRAM)),
+            "services": (*served, *_units(model.HEAD, model.HEAD_TIMER), _program(model.HEAD_PROGRAM)),
+            "compute": (*served, *_units(model.STAGE, model.STAGE_TIMER), _program(model.STAGE_PROGRAM)),
         },
         ports=_PORTS,
         serves=_PORTS,
@@ -84,8 +84,8 @@ def _keys(datasets: tuple[Dataset, ...]) -> dict[str, str]:
     return {dataset.name: dataset.secret_key.get_secret_value() for dataset in datasets if dataset.secret_key}
 
 
-def _unit(name: str) -> File:
-    return File(f"/etc/systemd/system/{name}", template("datasets", name))
+def _units(*names: str) -> tuple[File, ...]:
+    return tuple(unit("datasets", name) for name in names)
 
 
 def _program(path: str) -> File:

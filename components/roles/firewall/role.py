@@ -8,7 +8,7 @@ port, as jobs do on a site's fabric, and lets only the account of a port's daemo
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.role import File, Role, template
+from components.roles.role import File, Role, template, unit
 
 UNIT, PROGRAM = "tailrack-firewall.service", "hold-ports"
 
@@ -23,7 +23,7 @@ def role(settings: ClusterSettings) -> Role:
         files={
             "machine": (
                 File(f"/usr/local/lib/tailrack/{PROGRAM}", template("firewall", PROGRAM), mode="0755"),
-                File(f"/etc/systemd/system/{UNIT}", template("firewall", UNIT)),
+                unit("firewall", UNIT),
             )
         },
     )

@@ -10,7 +10,7 @@ from components.roles.health.remove import DEEP_CHECK_SETTINGS, LIB, REASON
 from components.roles.health.settings import EPILOG, PROLOG
 from components.roles.pod.library import library_path
 from components.roles.program import launcher
-from components.roles.role import File, Role, SlurmKey, template
+from components.roles.role import File, Role, SlurmKey, template, unit
 
 CHECKS = "/usr/local/sbin/tailrack-checks"
 HEALTH_CHECK = "/usr/local/sbin/tailrack-nhc"
@@ -76,7 +76,7 @@ def _files() -> tuple[File, ...]:
         File(f"{LIB}/gpus-in-use", launcher("gpus-in-use"), "0755"),
         File(CHECKS, launcher("node-checks"), "0755"),
         File(HEALTH_CHECK, launcher("health-check"), "0755"),
-        File(f"/etc/systemd/system/{REASON}", template("health", REASON)),
+        unit("health", REASON),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher
-from components.roles.role import File, Role, template
+from components.roles.role import File, Role, unit
 
 PROGRAM, UNITS = "tailrack-names", ("tailrack-names.service", "tailrack-names-follow.service")
 
@@ -22,7 +22,7 @@ def role(_settings: ClusterSettings) -> Role:
         files={
             "machine": (
                 File(f"/usr/local/sbin/{PROGRAM}", launcher("names"), mode="0755"),
-                *(File(f"/etc/systemd/system/{unit}", template("names", unit)) for unit in UNITS),
+                *(unit("names", name) for name in UNITS),
             )
         },
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import list_of, truth, whole
 from components.roles.program import launcher
-from components.roles.role import KERNEL, File, Holder, Role, template
+from components.roles.role import KERNEL, File, Holder, Role, unit
 
 PORTS = ("111", "2049", "20048")
 PROGRAM, UNITS = "tailrack-share", ("tailrack-share.path", "tailrack-share-again.service")
@@ -26,7 +26,7 @@ def role(settings: ClusterSettings) -> Role:
         files={
             "head": (
                 File(f"/usr/local/sbin/{PROGRAM}", launcher("share"), mode="0755"),
-                *(File(f"/etc/systemd/system/{unit}", template("nfs_exports", unit)) for unit in UNITS),
+                *(unit("nfs_exports", name) for name in UNITS),
             )
         },
         facts={

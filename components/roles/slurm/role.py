@@ -6,7 +6,7 @@ from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import matching, truth, version
 from components.roles.program import launcher
-from components.roles.role import USERS, File, Holder, Role, SlurmKey, template
+from components.roles.role import USERS, File, Holder, Role, SlurmKey, template, unit
 from components.roles.slurm.files import MAIL_PROGRAM
 from components.roles.slurm.machine_keys import needs_cgroups
 from components.roles.slurm.paths import LOST_JOBS
@@ -42,14 +42,14 @@ def role(settings: ClusterSettings) -> Role:
             )
             for file in (
                 File(f"/usr/local/sbin/{name}", program, mode="0755"),
-                File(f"/etc/systemd/system/{name}.service", template("slurm", f"{name}.service")),
+                unit("slurm", f"{name}.service"),
             )
         ),
     )
     compute_files = (
         File(f"/usr/local/sbin/{WATCHDOG}", template("slurm", WATCHDOG), mode="0755"),
         File(f"/usr/local/sbin/{SHUTDOWN}", template("slurm", SHUTDOWN), mode="0755"),
-        File(f"/etc/systemd/system/{WATCHDOG}.service", template("slurm", f"{WATCHDOG}.service")),
+        unit("slurm", f"{WATCHDOG}.service"),
     )
     save = settings.slurm.save_seconds
     # A configured release is installed already, and these packages would replace it.

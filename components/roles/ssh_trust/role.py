@@ -5,7 +5,7 @@ from __future__ import annotations
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import whole
 from components.roles.program import command_line, launcher
-from components.roles.role import File, Role, template
+from components.roles.role import File, Role, template, unit
 from components.roles.ssh_trust.ask import ANSWERS
 from components.roles.ssh_trust.facts import authorities, certificate, ed25519
 
@@ -40,12 +40,12 @@ def role(settings: ClusterSettings) -> Role:
             "head": (
                 *trusts,
                 _program("tailrack-sign", launcher("sign")),
-                _timer("tailrack-sign"),
+                unit("ssh_trust", "tailrack-sign.timer"),
                 _program("tailrack-ask", ask),
             ),
             "node": (
                 *trusts,
-                _timer("tailrack-certificate"),
+                unit("ssh_trust", "tailrack-certificate.timer"),
                 answer,
                 *answers,
             ),
@@ -62,7 +62,3 @@ def role(settings: ClusterSettings) -> Role:
 
 def _program(name: str, text: str) -> File:
     return File(f"/usr/local/sbin/{name}", text, mode="0755")
-
-
-def _timer(name: str) -> File:
-    return File(f"/etc/systemd/system/{name}.timer", template("ssh_trust", f"{name}.timer"))

@@ -6,7 +6,7 @@ import ipaddress
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import matching, version
-from components.roles.role import File, Role, template
+from components.roles.role import Role, unit
 from components.settings.network_names import TAILNET
 
 # A machine's report of its firewalls (own_firewall.sh).
@@ -25,7 +25,7 @@ def role(settings: ClusterSettings) -> Role:
         # The identity: a head node that restores it keeps the address that nodes know.
         state=("/var/lib/tailscale/tailscaled.state", "/var/lib/tailrack/tailnet"),
         packages={"join": ("jq",)},
-        files={"join": (File(f"/etc/systemd/system/{UNIT}", template("tailnet", UNIT)),)},
+        files={"join": (unit("tailnet", UNIT),)},
         facts={
             "join": joined,
             "pod_join": joined,
