@@ -1,4 +1,4 @@
-"""The stack's outputs, a contract with other programs (docs/outputs.md). Pure; no pulumi import."""
+"""The stack's outputs, a contract with other programs (docs/commands.md). Pure; no pulumi import."""
 
 from __future__ import annotations
 
