@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from components.node import files
 from components.node.log import note
 from components.node.step.step import Step
-from components.roles.accounting import sacctmgr
-from components.roles.accounting.paths import STATE
+from components.roles.accounting import slurmdbd
+from components.roles.accounting.database import STATE
 from components.roles.slurm.paths import BASE
 
 # No limit.
@@ -102,7 +102,7 @@ class _Present:
 
     def __init__(self, cluster: str) -> None:
         columns = "format=User,Account,ParentName,Fairshare,GrpTRESMins,GrpJobs,MaxJobs,QOS"
-        rows = sacctmgr.show("assoc", "where", f"cluster={cluster}", columns)
+        rows = slurmdbd.show("assoc", "where", f"cluster={cluster}", columns)
         accounts = [row for row in rows if not row[0]]
         self.parents = {row[1]: row[2] for row in accounts}
         self.accounts = {row[1]: (row[3], _minutes(row[4]), row[5] or _NONE) for row in accounts}
@@ -111,12 +111,12 @@ class _Present:
             for user, account, _, _, minutes, _, jobs, qos in rows
             if user
         }
-        rows = sacctmgr.show("qos", "format=Name,Priority,GrpTRESMins,MaxJobsPerUser,Preempt")
+        rows = slurmdbd.show("qos", "format=Name,Priority,GrpTRESMins,MaxJobsPerUser,Preempt")
         self.qos = {
             name: (priority, _minutes(minutes), jobs or _NONE, _names(preempts))
             for name, priority, minutes, jobs, preempts in rows
         }
-        self.defaults = {f"{user} {account}" for user, account in sacctmgr.show("user", "format=User,DefaultAccount")}
+        self.defaults = {f"{user} {account}" for user, account in slurmdbd.show("user", "format=User,DefaultAccount")}
 
 
 def _minutes(limits: str) -> str:
@@ -138,9 +138,9 @@ def apply_associations(step: Step, values: EntriesValues) -> None:
     _record("users", values.accounting_users, present.users)
     # Each has its own session, because sacctmgr reads the list of QOS once.
     for changes in (_new_qos, _changes):
-        if not sacctmgr.change_all([*changes(values, cluster, present, _MOST_USERS)]):
+        if not slurmdbd.change_all([*changes(values, cluster, present, _MOST_USERS)]):
             for command in changes(values, cluster, _Present(cluster), 1):
-                sacctmgr.change(step, command)
+                slurmdbd.change(step, command)
     _remove_unwanted(values, cluster)
 
 
@@ -228,14 +228,14 @@ def _remove_unwanted(values: EntriesValues, cluster: str) -> None:
     """
     for entry in _unwanted("users", values.accounting_users):
         name, account = entry.split()
-        deleted = sacctmgr.delete("user", f"name={name}", f"account={account}", f"cluster={cluster}")
+        deleted = slurmdbd.delete("user", f"name={name}", f"account={account}", f"cluster={cluster}")
         if deleted or entry not in _Present(cluster).users:
             _forget("users", entry)
             note(f"removed {name} from account {account}")
         else:
             note(f"{name} stays in account {account} until the next run: see slurmdbd's message above")
     for name in _unwanted("accounts", values.accounting_accounts):
-        if any(user for (user,) in sacctmgr.show("assoc", "where", f"account={name}", "format=User")):
+        if any(user for (user,) in slurmdbd.show("assoc", "where", f"account={name}", "format=User")):
             note(f"account {name} stays: it has users who were added by hand or have jobs")
         else:
             _delete("accounts", "account", name)
@@ -244,7 +244,7 @@ def _remove_unwanted(values: EntriesValues, cluster: str) -> None:
 
 
 def _delete(kind: str, what: str, name: str) -> None:
-    if sacctmgr.delete(what, f"name={name}"):
+    if slurmdbd.delete(what, f"name={name}"):
         _forget(kind, name)
     else:
         note(f"{what} {name} stays until the next run: see slurmdbd's message above")

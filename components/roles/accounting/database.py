@@ -9,29 +9,51 @@ from __future__ import annotations
 import os
 import re
 import sys
+from typing import BinaryIO
 
 from components.node import files, packages, systemd
 from components.node.accounts import as_user
 from components.node.failure import Failure
 from components.node.folders import give
 from components.node.log import note
-from components.node.run import attempt, exists
-from components.node.step.step import STATE_DIR, Step
-from components.roles.accounting.paths import (
-    DATABASE,
-    DATABASE_CONF,
-    DATABASE_DIR,
-    DATABASE_SOCKET,
-    as_database_user,
-)
+from components.node.run import Ended, attempt, exists
+from components.node.state import STATE_DIR
+from components.node.step.step import Step
 from components.roles.slurm.folder import take_slurm_folder
 
+DATABASE_DIR = "/var/lib/slurm/accounting"
+DATABASE_SOCKET = "/run/tailrack-database/socket"
+DATABASE_CONF = "/etc/tailrack/database.cnf"
+DATABASE = "tailrack-database"
+DBD_CONF = "/etc/slurm/slurmdbd.conf"
+WITHOUT_EXEC = "/usr/local/lib/tailrack/without-exec"
+# Makes a dump for a backup.
+DUMP = "/usr/local/lib/tailrack/backup.d/accounting"
+# Records of this role.
+STATE = f"{STATE_DIR}/accounting"
+_MOST_BYTES = 65536
 # Limits in MB of the database's memory, which is a quarter of the machine's.
 _LEAST_MB, _MOST_MB = 128, 4096
 _CREATE_LIMIT = 120
 _RESTORE_LIMIT = 3600
 _DUMP = f"{STATE_DIR}/dumps/accounting.sql"
 _NEW = f"{DATABASE_DIR}.new"
+_LIMITS = """
+GRANT ALL PRIVILEGES ON slurm_acct_db.* TO slurm@localhost;
+REVOKE ALL PRIVILEGES ON *.* FROM slurm@localhost;
+REVOKE GRANT OPTION ON *.* FROM slurm@localhost;
+DELETE FROM mysql.proxies_priv WHERE User = 'slurm';
+FLUSH PRIVILEGES;
+"""
+
+
+def as_database_user(program: str, *arguments: str, limit: float, stdin: str | BinaryIO = "") -> Ended:
+    """Run a MariaDB client as the account that owns the server, its socket and its folder.
+
+    A server can ask its client for files, and so gets only those of this account.
+    """
+    options = ("--no-defaults", f"--socket={files.on_disk(DATABASE_SOCKET)}", "--user=slurm")
+    return as_user("slurm", program, *options, *arguments, limit=limit, most=_MOST_BYTES, stdin=stdin)
 
 
 def install(step: Step, *more: str) -> None:
@@ -131,15 +153,6 @@ def limit_account(step: Step) -> None:
             "cannot limit slurmdbd's database account to its own tables",
             f"see 'journalctl -u {DATABASE}' on {step.host}, then run up again",
         )
-
-
-_LIMITS = """
-GRANT ALL PRIVILEGES ON slurm_acct_db.* TO slurm@localhost;
-REVOKE ALL PRIVILEGES ON *.* FROM slurm@localhost;
-REVOKE GRANT OPTION ON *.* FROM slurm@localhost;
-DELETE FROM mysql.proxies_priv WHERE User = 'slurm';
-FLUSH PRIVILEGES;
-"""
 
 
 def restore_dump(step: Step) -> None:

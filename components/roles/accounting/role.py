@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from components.roles.accounting.paths import DATABASE, DUMP, WITHOUT_EXEC
+from components.roles.accounting.database import DATABASE, DUMP, WITHOUT_EXEC
 from components.roles.accounting.settings import DEFAULT_ACCOUNT, Accounting
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import FOLDER, File, Role, Word, template, unit

@@ -13,12 +13,10 @@ from components.node.step.step import Step
 from components.node.step.values import read_values
 from components.roles.accounting import slurmdbd
 from components.roles.accounting.associations import apply_associations
-from components.roles.accounting.check import check
 from components.roles.accounting.database import memory_mb
+from components.roles.accounting.host import AccountingValues, check, take_accounting
 from components.roles.accounting.role import conf, purges, role
-from components.roles.accounting.services import AccountingValues
 from components.roles.accounting.settings import Accounting, Qos
-from components.roles.accounting.switch import take_accounting
 from components.roles.role import Role
 from stacks.config import parse
 from tests.unit.configs import LAB

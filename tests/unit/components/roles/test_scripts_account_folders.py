@@ -18,8 +18,8 @@ from components.node import files
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.accounting.database import make_database, restore_dump
-from components.roles.accounting.leave import leave as leave_accounting
-from components.roles.accounting.remove import jobs_recorded
+from components.roles.accounting.host import jobs_recorded
+from components.roles.accounting.host import leave as leave_accounting
 from components.roles.enroot_pyxis.host import write_logins
 from components.roles.mlflow.leave import leave as mlflow_leave
 from components.roles.munge.host import JoinValues, join

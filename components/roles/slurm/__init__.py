@@ -1,1 +1,0 @@
-"""Slurm: the controller on the head node, slurmd on every node that runs jobs."""
