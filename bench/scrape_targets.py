@@ -31,8 +31,7 @@ from typing import Any
 
 from components.roles.monitoring.accepted_series import HEAD, metric_relabel_configs
 from components.roles.monitoring.exposition import exposition
-from components.roles.monitoring.gpu_figures import gpu_figures
-from components.roles.monitoring.tailnet_figures import tailnet_figures
+from components.roles.monitoring.machine_figures import gpu_figures, tailnet_figures
 from components.roles.role import FOLDER, template
 
 PROGRAMS = ("prometheus", "prometheus-node-exporter")

@@ -18,6 +18,7 @@ from components.node import files, systemd
 from components.node.failure import Failure
 from components.node.locks import PRIVATE
 from components.node.run import attempt, run
+from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.node.text import printable
 from components.node.waiting import wait_until
@@ -142,3 +143,12 @@ def free_bytes(folder: str) -> int:
     except OSError:
         return 2**63
     return state.f_bavail * state.f_frsize
+
+
+def silence_daemon(package: str, unit: str) -> None:
+    """Stop and disable the unit of a package that tailrack installed.
+
+    Only before tailrack's own unit exists, so that a person can enable the package's unit later.
+    """
+    if not files.exists(f"{systemd.UNITS}/{unit}") and package in files.lines(f"{STATE_DIR}/packages"):
+        run("systemctl", "disable", "-q", "--now", f"{package}.service")

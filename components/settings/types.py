@@ -13,6 +13,8 @@ CROSS_SITE, NODE = "cross-site", "node"  # scopes of measurements, so no site ma
 MOST_BYTES = 2**38  # of a message; a rank needs twice as much memory
 GPUS_FOUND = "gpu"  # the partition of nodes whose GPUs the config does not name
 SITE_PREFIX, GPU_PREFIX = "site-", "gpu-"  # prefixes of NodeSets, and of the Features that select their nodes
+# Port ranges of the cluster's daemons, first and last; a test compares them with the roles' ports.
+DAEMON_PORTS = ((2049, 2049), (6814, 6814), (6816, 6816), (6817, 6819), (20048, 20048), (60001, 60999))
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -109,7 +111,14 @@ def _word(value: object) -> object:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
+def _free_port(value: int) -> int:
+    if any(first <= value <= last for first, last in DAEMON_PORTS):
+        refuse("is a port of another daemon of the cluster", "two daemons cannot share a port")
+    return value
+
+
 Whole = Annotated[int, BeforeValidator(_not_bool)]
+Port = Annotated[Whole, AfterValidator(_free_port)]
 Number = Annotated[float, BeforeValidator(_not_bool), Field(allow_inf_nan=False)]
 Size = Annotated[
     int, BeforeValidator(_size, json_schema_input_type=int | str), Field(ge=1), AfterValidator(_fits_in_memory)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from components.node.step.step import Step
-from components.roles.monitoring.exporter import ExporterValues, start_exporter
+from components.roles.monitoring.host import ExporterValues, start_exporter
 
 
 @dataclass(frozen=True)

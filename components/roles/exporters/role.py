@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.monitoring.exporter import figures_task
+from components.roles.monitoring.host import figures_task
 from components.roles.monitoring.role import EXPORTER_PACKAGES
 from components.roles.role import Role
 

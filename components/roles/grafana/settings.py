@@ -5,9 +5,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.roles.monitoring.settings_ports import GRAFANA_PORT, Port
 from components.settings.section import Section, key, number
-from components.settings.types import Checksum
+from components.settings.types import Checksum, Port
+
+PORT = 3000
 
 
 def _archive(value: str) -> str:
@@ -39,6 +40,6 @@ class Grafana(Section):
         1024,
         65535,
         breaks="Grafana would not start",
-        fix=f"write {GRAFANA_PORT}, or another free port",
-        default=GRAFANA_PORT,
+        fix=f"write {PORT}, or another free port",
+        default=PORT,
     )

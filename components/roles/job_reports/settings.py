@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, SecretStr
 
-from components.roles.monitoring.settings_receivers import (
+from components.roles.monitoring.settings import (
     ADDRESS,
     check_mail_account,
     check_password,

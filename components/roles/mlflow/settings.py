@@ -5,11 +5,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.roles.monitoring.settings_ports import Port
 from components.settings.draft import Draft
 from components.settings.problems import Report
 from components.settings.section import Section, key, number
-from components.settings.types import refuse
+from components.settings.types import Port, refuse
 
 PORT = 5000
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"

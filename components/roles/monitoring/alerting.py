@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from functools import partial
 
 from components.node import files, systemd
-from components.node.daemons import Daemon, run_daemon
+from components.node.daemons import Daemon, run_daemon, silence_daemon
 from components.node.failure import Failure
 from components.node.files import File
 from components.node.run import attempt, run
 from components.node.step.step import Step
 from components.node.text import printable
 from components.roles.firewall.ports import HeldPorts, hold_ports
-from components.roles.monitoring.exporter import silence_daemon
 
-_UNIT = "tailrack-alertmanager.service"
+UNIT = "tailrack-alertmanager.service"
 # Only root can access it.
 _FOLDER = "/etc/tailrack/alertmanager"
 _LOGIN = "/etc/tailrack/alertmanager/login"
@@ -73,10 +72,10 @@ def _hash(password: str, setting: str) -> str:
 
 def start_alertmanager(step: Step, values: AlertmanagerValues) -> None:
     """Run Alertmanager with the receivers of the config."""
-    silence_daemon("prometheus-alertmanager", _UNIT)
+    silence_daemon("prometheus-alertmanager", UNIT)
     lines = (line.partition(" ") for line in values.monitoring_receivers.split("\n"))
     receivers = {name: text for name, _, text in lines if name}
-    unit, environment, config = f"{systemd.UNITS}/{_UNIT}", f"{_FOLDER}/environment", f"{_FOLDER}/alertmanager.yml"
+    unit, environment, config = f"{systemd.UNITS}/{UNIT}", f"{_FOLDER}/environment", f"{_FOLDER}/alertmanager.yml"
     credentials = "\n".join(f"LoadCredential={name}:{_FOLDER}/{name}" for name in receivers)
     files.write_all(
         [
@@ -96,7 +95,7 @@ def start_alertmanager(step: Step, values: AlertmanagerValues) -> None:
             files.remove(f"{_FOLDER}/{name}")
     _check_config(config)
     daemon = Daemon(
-        _UNIT,
+        UNIT,
         "127.0.0.1",
         values.monitoring_alertmanager_port,
         "/-/ready",
@@ -123,5 +122,5 @@ def _check_config(path: str) -> None:
 
 def remove_alertmanager() -> None:
     """Remove Alertmanager. Its history and silences stay."""
-    systemd.retire(_UNIT)
+    systemd.retire(UNIT)
     files.remove_folder(_FOLDER)

@@ -20,15 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from components.roles.budget.spending import read_budget, spending
-from components.roles.monitoring.budget_figures import budget_figures
-from components.roles.monitoring.cost_figures import cost_figures
 from components.roles.monitoring.exposition import Metric, exposition
-from components.roles.monitoring.gpu_figures import QUERY, gpu_figures
-from components.roles.monitoring.job_gpu_figures import job_gpu_figures
-from components.roles.monitoring.measured_figures import measured_figures
-from components.roles.monitoring.slurm_figures import slurm_figures
-from components.roles.monitoring.tailnet_figures import read_names, tailnet_figures
-from components.roles.monitoring.training_figures import TRAINING, training_figures
+from components.roles.monitoring.machine_figures import QUERY, gpu_figures, read_names, tailnet_figures
+from components.roles.monitoring.measured_figures import TRAINING, measured_figures, training_figures
+from components.roles.monitoring.slurm_figures import budget_figures, cost_figures, job_gpu_figures, slurm_figures
 from components.roles.sll.query import jobs_and_nodes
 from components.roles.tailrack_command.book import read_book
 from components.roles.tailrack_command.costs import costs
@@ -48,7 +43,7 @@ CERTIFICATE = Path("/etc/ssh/ssh_host_ed25519_key-cert.pub")
 DEVICES = Path("/dev")
 LIMIT_SECONDS = 20
 NOBODY = 65534
-# Per collector. With more, Prometheus would reject this machine's whole answer (services.sh).
+# Per collector. With more, Prometheus would reject this machine's whole answer (prometheus.py).
 MOST_FIGURES = 6000
 
 

@@ -6,18 +6,19 @@ from dataclasses import dataclass
 from functools import partial
 
 from components.node import files, systemd
-from components.node.daemons import Daemon, record_used, run_daemon, used_as_they_are
+from components.node.daemons import Daemon, record_used, run_daemon, silence_daemon, used_as_they_are
 from components.node.failure import Failure
 from components.node.files import File
 from components.node.run import attempt, run
+from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.firewall.ports import hold_ports
 from components.roles.monitoring.alerting import PASSWORD, AlertmanagerValues
-from components.roles.monitoring.exporter import silence_daemon
-from components.roles.monitoring.target import TARGETS
 
-_UNIT = "tailrack-prometheus.service"
+UNIT = "tailrack-prometheus.service"
 _FOLDER = "/etc/tailrack/prometheus"
+# On the head node. Prometheus watches this folder for changes.
+TARGETS = f"{STATE_DIR}/monitoring/targets"
 # Settings of the head node's collectors.
 SETTINGS = "/etc/tailrack/monitoring.json"
 
@@ -51,8 +52,8 @@ class PrometheusValues(AlertmanagerValues):
 
 def start_prometheus(step: Step, values: PrometheusValues) -> None:
     """Run Prometheus with the config's settings."""
-    silence_daemon("prometheus", _UNIT)
-    unit, environment = f"{systemd.UNITS}/{_UNIT}", f"{_FOLDER}/environment"
+    silence_daemon("prometheus", UNIT)
+    unit, environment = f"{systemd.UNITS}/{UNIT}", f"{_FOLDER}/environment"
     rules, config = f"{_FOLDER}/rules.yml", f"{_FOLDER}/prometheus.yml"
     alerting = bool(values.monitoring_alertmanager)
     credentials = f"LoadCredential=alertmanager:{PASSWORD}" if alerting else ""
@@ -70,11 +71,11 @@ def start_prometheus(step: Step, values: PrometheusValues) -> None:
     )
     _check_config(step, config)
     read_at_start = (unit, environment, *([PASSWORD] if alerting else []))
-    daemon = Daemon(_UNIT, values.head_address, values.monitoring_port, "/-/ready", "monitoring.port", read_at_start)
+    daemon = Daemon(UNIT, values.head_address, values.monitoring_port, "/-/ready", "monitoring.port", read_at_start)
     run_daemon(step, daemon, partial(hold_ports, step, values))
     # A reload, because collection continues during it.
     if not used_as_they_are("prometheus-rules", (rules, config)):
-        run("systemctl", "reload", _UNIT)
+        run("systemctl", "reload", UNIT)
         record_used("prometheus-rules", (rules, config))
 
 
@@ -95,7 +96,7 @@ def scrape_job(job: ScrapeJob, accepted: str, targets: str = TARGETS) -> str:
     """Return the part of the configuration that scrapes a port of all members.
 
     accepted   the accepted series, JSON
-    targets    the folder with the members' target files (target.py)
+    targets    the folder with the members' target files (host.py)
     """
     return _SCRAPE_JOB.format(job=job, accepted=accepted, targets=targets)
 
@@ -151,6 +152,6 @@ def _check_config(step: Step, path: str) -> None:
 
 def remove_prometheus() -> None:
     """Remove Prometheus. The collected data stays, in case monitoring is turned on again."""
-    systemd.retire(_UNIT)
+    systemd.retire(UNIT)
     files.remove_folder(_FOLDER)
     files.remove(SETTINGS)

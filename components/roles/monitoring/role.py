@@ -1,26 +1,40 @@
-"""Monitoring on the head node: Prometheus, its targets on all members, and alert rules."""
+"""Monitoring on the head node: Prometheus, its targets on all members, alert rules, and Alertmanager's receivers.
+
+Secrets of receivers are in separate files, which systemd passes only to Alertmanager (LoadCredential in its unit).
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.monitoring.accepted_series import NODE_NAME, PATH, USER_NAME, metric_relabel_configs
-from components.roles.monitoring.alertmanager import BUDGET_REPEAT, alertmanager_config, receiver_secrets
-from components.roles.monitoring.alertmanager import UNIT as ALERTMANAGER_UNIT
-from components.roles.monitoring.exporter import figures_task
+from components.roles.monitoring.alerting import UNIT as ALERTMANAGER_UNIT
 from components.roles.monitoring.figures import COLLECTORS
-from components.roles.monitoring.settings import Monitoring
+from components.roles.monitoring.host import EXPORTER_UNIT, figures_task
+from components.roles.monitoring.prometheus import UNIT as PROMETHEUS_UNIT
+from components.roles.monitoring.settings import Monitoring, Receiver
 from components.roles.program import launcher
 from components.roles.role import DYNAMIC, Holder, Role, template
 from components.settings.types import CROSS_SITE, NODE
 
-EXPORTER_UNIT, PROMETHEUS_UNIT = "tailrack-node-exporter.service", "tailrack-prometheus.service"
 ALERTMANAGER_PACKAGES = ("prometheus-alertmanager", "perl-base")
 JOB = "node"
 # The account and packages of node exporter on every machine.
 EXPORTER_ACCOUNT = "prometheus"
 EXPORTER_PACKAGES = ("prometheus-node-exporter", "curl", "python3")
+# The folder in which Alertmanager finds the secrets.
+CREDENTIALS = f"/run/credentials/{ALERTMANAGER_UNIT}"
+# Longer than a month.
+BUDGET_REPEAT = "1080h"
+_KINDS = {"webhook": "webhook_configs", "slack": "slack_configs", "mail": "email_configs"}
+_TITLE = "[{{ .Status }}] {{ .CommonLabels.cluster }}: {{ .CommonLabels.alertname }}"
+_TEXT = (
+    '{{ range .Alerts }}{{ if eq .Status "resolved" }}Resolved: {{ end }}{{ .Annotations.summary }}\n'
+    '{{ if eq .Status "firing" }}{{ .Annotations.remedy }}\n{{ end }}\n{{ end }}'
+)
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -80,11 +94,10 @@ def alertmanager_unit(*, budget: bool) -> str:
 def rules() -> str:
     """Return the alert rules, still with the placeholder for the head node's name."""
     text = template("monitoring", "rules.yml")
-    mountpoint = f"{PATH}|odd-name-[0-9]+"
     patterns = (
         ("NODE", NODE_NAME),
         ("USER", USER_NAME),
-        ("MOUNTPOINT", mountpoint),
+        ("MOUNTPOINT", f"{PATH}|odd-name-[0-9]+"),
         ("COLLECTORS", "|".join(COLLECTORS)),
     )
     for placeholder, pattern in patterns:
@@ -110,3 +123,48 @@ def collector_settings(settings: ClusterSettings) -> str:
         },
         sort_keys=True,
     )
+
+
+def alertmanager_config(receivers: Sequence[Receiver], *, budget: bool = False) -> str:
+    """Return the configuration as JSON, which is also YAML; empty without receivers."""
+    if not receivers:
+        return ""
+    by_kind: dict[str, list[Mapping[str, Any]]] = {}
+    for index, receiver in enumerate(receivers):
+        by_kind.setdefault(_KINDS[receiver.kind], []).append(
+            {"send_resolved": True, **_receiver_config(receiver, f"{CREDENTIALS}/{_file_name(index)}")}
+        )
+    route = {"group_by": ["alertname"], "group_wait": "30s", "group_interval": "5m", "repeat_interval": "12h"}
+    # Alerts about the budget last until the month ends.
+    once = {"matchers": ['alertname=~"BudgetNearlySpent|BudgetSpent"'], "repeat_interval": BUDGET_REPEAT}
+    more = {"routes": [once]} if budget else {}
+    config = {"route": {"receiver": "all", **route, **more}, "receivers": [{"name": "all", **by_kind}]}
+    return json.dumps(config, indent=2, sort_keys=True)
+
+
+def receiver_secrets(receivers: Sequence[Receiver]) -> str:
+    """Return the secrets of receivers as lines `file text`."""
+    secrets = ((index, receiver.url or receiver.password) for index, receiver in enumerate(receivers))
+    return "\n".join(f"{_file_name(index)} {secret.get_secret_value()}" for index, secret in secrets if secret)
+
+
+def _file_name(index: int) -> str:
+    return f"receiver-{index}"
+
+
+def _receiver_config(receiver: Receiver, file: str) -> Mapping[str, Any]:
+    if receiver.kind == "webhook":
+        return {"url_file": file}
+    if receiver.kind == "slack":
+        return {"api_url_file": file, "title": _TITLE, "fallback": _TITLE, "text": _TEXT}
+    account = {"auth_username": receiver.user, "auth_password_file": file} if receiver.user else {}
+    return {
+        "to": receiver.to,
+        "from": receiver.sender,
+        "smarthost": receiver.smarthost,
+        "require_tls": receiver.encrypted,
+        "headers": {"Subject": _TITLE},
+        "text": _TEXT,
+        "html": "",
+        **account,
+    }

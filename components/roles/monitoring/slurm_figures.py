@@ -1,13 +1,18 @@
-"""Metrics of slurmctld's nodes, jobs and GPUs, by partition and state. Pure. They name no user and no job."""
+"""Metrics of slurmctld's nodes, jobs and GPUs, and of costs. Pure.
+
+Only the GPUs of jobs name jobs and users. A job has three series while it runs, once it has a record of its GPUs.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
+from components.roles.budget.spending import FULL, Spending
 from components.roles.job_hangs.line import read_hang
-from components.roles.monitoring.exposition import Metric
+from components.roles.monitoring.exposition import Metric, Sample
 from components.roles.sll.snapshot import gpus_of
+from components.roles.tailrack_command.costs import Cost
 from components.roles.tailrack_command.job import Job
 from components.roles.usage.summary import read_summary
 from components.validation.slurm_nodes import Node
@@ -17,6 +22,8 @@ JOB_STATES = ("pending", "running", "suspended", "completing")
 NO_PARTITION = "none"
 # A limit, because root of a node can create partitions in slurmctld.
 MOST_PARTITIONS = 100
+# Those with the most unused GPUs, and then with the most GPUs.
+MOST_JOBS = 100
 
 
 def slurm_figures(jobs: Iterable[Job], nodes: Sequence[Node]) -> list[Metric]:
@@ -94,3 +101,79 @@ def _unused(job: Job) -> int:
 
 def _partition(job: Job, partitions: Sequence[str]) -> str:
     return next((name for name in job.partition.split(",") if name in partitions), NO_PARTITION)
+
+
+def job_gpu_figures(jobs: Iterable[Job], exempt: Container[str] = ()) -> list[Metric]:
+    """Return the metrics of running jobs.
+
+    exempt   QOS whose jobs may hold unused GPUs (accounting.unused_gpus.exempt_qos)
+    """
+    recorded = [(job, held) for job in jobs if job.runs and (held := read_summary(job.admin_comment)) and held.running]
+    recorded.sort(key=lambda pair: (-pair[1].unused, -pair[1].gpus, pair[0].number))
+    gpus: list[Sample] = []
+    unused: list[Sample] = []
+    used: list[Sample] = []
+    for job, held in recorded[:MOST_JOBS]:
+        # Prometheus' own label `job` is another thing.
+        labels = {"slurm_job": job.title, "user": job.user}
+        gpus.append((labels, held.gpus))
+        unused.append((labels, 0 if job.qos in exempt else held.unused))
+        if held.percent is not None:
+            used.append((labels, held.percent / 100))
+    return [
+        Metric("tailrack_slurm_job_gpus", "GPUs that a running job has.", gpus),
+        Metric(
+            "tailrack_slurm_job_gpus_unused",
+            "GPUs that a running job has and has not used for 10 minutes or more; 0 in an exempt QOS.",
+            unused,
+        ),
+        Metric(
+            "tailrack_slurm_job_gpu_utilization_ratio",
+            "Mean utilization of a running job's GPUs since its start, 0 to 1.",
+            used,
+        ),
+    ]
+
+
+def cost_figures(costs: Iterable[Cost], head: str, idle_hours: int) -> list[Metric]:
+    """Return the metrics of nodes with a price; for nodes that left this month, only their cost.
+
+    head         left out of the idle times, because no other node can work without it
+    idle_hours   idle time after which an alert fires
+    """
+    rows = [*costs]
+    present = [row for row in rows if row.there]
+    idle = [({"node": row.name}, row.idle_seconds or 0) for row in present if row.name != head]
+    return [
+        Metric(
+            "tailrack_node_price_per_hour",
+            "Price of a node per hour in the config, in its currency.",
+            [({"node": row.name, "currency": row.currency}, row.price) for row in present],
+        ),
+        Metric(
+            "tailrack_node_cost_this_month",
+            "Cost of a node since the first of the month (UTC), in its currency; also for nodes that have left.",
+            [({"node": row.name, "currency": row.currency}, row.month) for row in rows],
+        ),
+        Metric(
+            "tailrack_node_idle_seconds",
+            "Time since a node with a price had a job; 0 if it has one. Without the head node.",
+            idle,
+        ),
+        Metric(
+            "tailrack_node_idle_limit_seconds",
+            "Idle time after which an alert fires.",
+            [({}, idle_hours * 3600)] if idle else [],
+        ),
+    ]
+
+
+def budget_figures(seen: Spending | None) -> list[Metric]:
+    """Return the spent share and the share at which an alert fires; none without a budget."""
+    if seen is None:
+        return []
+    spent = seen.amount / seen.budget.per_month
+    return [
+        Metric("tailrack_budget_spent_ratio", "Share of this month's budget (UTC) that is spent.", [({}, spent)]),
+        Metric("tailrack_budget_tell_ratio", "Spent share at which an alert fires.", [({}, seen.budget.tell / FULL)]),
+    ]

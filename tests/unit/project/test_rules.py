@@ -15,10 +15,7 @@ PROJECT = Path(__file__).parents[3]
 COMPONENTS = sorted((PROJECT / "components").rglob("*.py"))
 STACKS = sorted((PROJECT / "stacks").rglob("*.py"))
 SETTINGS = [
-    path
-    for path in COMPONENTS
-    if path.parent.name == "settings"
-    or path.name in ("settings.py", "settings_ports.py", "settings_receivers.py", "cluster_settings.py")
+    path for path in COMPONENTS if path.parent.name == "settings" or path.name in ("settings.py", "cluster_settings.py")
 ]
 # Programs of jobs and of MLflow's own Python, and the one file that renders templates.
 MORE_PACKAGES = {

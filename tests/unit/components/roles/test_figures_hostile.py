@@ -11,8 +11,8 @@ import pytest
 
 from components.roles.monitoring import figures
 from components.roles.monitoring.exposition import Metric
+from components.roles.monitoring.measured_figures import TRAINING
 from components.roles.monitoring.role import collector_settings
-from components.roles.monitoring.training_figures import TRAINING
 from components.roles.sll import query
 from stacks.config import parse
 from tests.unit.configs import LAB

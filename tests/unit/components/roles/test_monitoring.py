@@ -13,17 +13,16 @@ import pytest
 
 from components.roles.monitoring import figures
 from components.roles.monitoring.exposition import Metric, exposition
-from components.roles.monitoring.gpu_figures import gpu_figures
+from components.roles.monitoring.machine_figures import gpu_figures, read_names, tailnet_figures
 from components.roles.monitoring.measured_figures import measured_figures
 from components.roles.monitoring.role import collector_settings, rules
-from components.roles.monitoring.settings_ports import TAKEN
 from components.roles.monitoring.slurm_figures import node_state, slurm_figures
-from components.roles.monitoring.tailnet_figures import read_names, tailnet_figures
 from components.roles.order import roles
 from components.roles.role import FOLDER
 from components.roles.sll import query
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.slurm import SlurmError
+from components.settings.types import DAEMON_PORTS
 from components.validation.slurm_nodes import Node
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB
@@ -244,7 +243,7 @@ def test_the_ports_of_all_other_roles_are_known_as_taken() -> None:
     whole = parse({**LAB, "monitoring": {}, **data}, base_dir=Path())
     others = {port for role in roles(whole) if role.name != "monitoring" for port in role.ports}
     ranges = {(int(first), int(last or first)) for first, _, last in (port.partition("-") for port in others)}
-    assert {each for each in ranges if each[0] >= 1024} == {*TAKEN}
+    assert {each for each in ranges if each[0] >= 1024} == {*DAEMON_PORTS}
 
 
 def test_without_the_section_nodes_have_no_step_of_it_and_no_port_is_closed() -> None:

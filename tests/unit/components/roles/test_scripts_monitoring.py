@@ -11,9 +11,7 @@ import yaml
 
 from components.node import daemons
 from components.node.step.step import Step
-from components.roles.monitoring.leave import leave
-from components.roles.monitoring.register import forget
-from components.roles.monitoring.target import MemberName
+from components.roles.monitoring.host import MemberName, forget, leave
 from components.roles.order import roles
 from components.roles.role import Role, Value
 from components.steps.composition import compose

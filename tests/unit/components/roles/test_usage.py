@@ -15,8 +15,7 @@ import pytest
 
 from components.node.step.step import Step
 from components.roles.job_hangs.paths import MINUTES
-from components.roles.monitoring.job_gpu_figures import MOST_JOBS, job_gpu_figures
-from components.roles.monitoring.slurm_figures import slurm_figures
+from components.roles.monitoring.slurm_figures import MOST_JOBS, job_gpu_figures, slurm_figures
 from components.roles.sll.snapshot import gpu_figures
 from components.roles.tailrack_command import slurm, usage
 from components.roles.tailrack_command.book import Stay

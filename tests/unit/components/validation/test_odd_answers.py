@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from components.roles.monitoring.gpu_figures import gpu_figures
-from components.roles.monitoring.tailnet_figures import tailnet_figures
+from components.roles.monitoring.machine_figures import gpu_figures, tailnet_figures
 from components.roles.tailrack_command.job import read_jobs
 from components.validation.json_part import elements, first_object
 from components.validation.preflight import gpus, nvlink, tailnet, xids

@@ -1,0 +1,157 @@
+"""Monitoring on a machine: its target, node exporter and tailrack-figures; on the head node also Prometheus.
+
+Role exporters starts a node's, in a step that nothing waits for. A node exporter that the machine had before stays.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import partial
+
+from components.node import files, systemd
+from components.node.daemons import Daemon, run_daemon, silence_daemon
+from components.node.minute import Task, begin_task
+from components.node.parts import do_each
+from components.node.state import STATE_DIR
+from components.node.step.step import Step
+from components.roles.firewall.ports import HeldPorts, hold_ports
+from components.roles.monitoring.alerting import ensure_password, remove_alertmanager, start_alertmanager
+from components.roles.monitoring.prometheus import (
+    SETTINGS,
+    TARGETS,
+    PrometheusValues,
+    remove_prometheus,
+    start_prometheus,
+)
+
+_STATE = (
+    *("/var/lib/tailrack-prometheus", "/var/lib/private/tailrack-prometheus"),
+    *("/var/lib/tailrack-alertmanager", "/var/lib/private/tailrack-alertmanager"),
+)
+EXPORTER_UNIT = "tailrack-node-exporter.service"
+_EXPORTER_SETTINGS = "/etc/tailrack/node-exporter"
+FIGURES = "/usr/local/lib/tailrack/figures"
+# A folder of root's. Node exporter reads its files for each answer.
+METRICS = f"{STATE_DIR}/metrics"
+_SANDBOX = ("Nice=10", "MemoryMax=1G", "NoNewPrivileges=yes", "ProtectHome=read-only", "LockPersonality=yes")
+
+
+@dataclass(frozen=True)
+class MemberName:
+    """A member's name."""
+
+    node_name: str
+
+
+@dataclass(frozen=True)
+class Member(MemberName):
+    """Its site."""
+
+    node_site: str
+
+
+@dataclass(frozen=True)
+class ExporterValues(HeldPorts):
+    """Node exporter's port and unit, and tailrack-figures."""
+
+    monitoring_exporter_port: int
+    monitoring_exporter_unit: str
+    monitoring_figures: str
+
+
+@dataclass(frozen=True)
+class MonitoringValues(ExporterValues, PrometheusValues, Member):
+    """Whether the config has monitoring, and settings of the head node's collectors, JSON."""
+
+    monitoring_enabled: bool
+    monitoring_told: str
+
+
+def services(step: Step, values: MonitoringValues) -> None:
+    """Start or remove the programs."""
+    write_target(values, values.head_address)
+    if not values.monitoring_enabled:
+        remove_exporter()
+        remove_prometheus()
+        remove_alertmanager()
+        return
+    files.write(SETTINGS, values.monitoring_told, 0o600)
+    start_exporter(step, values, values.head_address)
+    if not values.monitoring_alertmanager:
+        start_prometheus(step, values)
+        remove_alertmanager()
+        return
+    ensure_password()
+    start_prometheus(step, values)
+    # Last, so that a failure of Alertmanager does not stop Prometheus.
+    start_alertmanager(step, values)
+
+
+@dataclass(frozen=True)
+class RegisterValues(Member):
+    """Its tailnet address."""
+
+    node_address: str
+
+
+def register(step: Step, values: RegisterValues) -> None:
+    """Write a member's scrape target. It exists even without monitoring in the config."""
+    write_target(values, values.node_address)
+
+
+def forget(step: Step, values: MemberName) -> None:
+    """Remove it."""
+    files.remove(f"{TARGETS}/{values.node_name}.json")
+
+
+@dataclass(frozen=True)
+class NodeValues:
+    """Whether the config has monitoring."""
+
+    monitoring_enabled: bool
+
+
+def node(step: Step, values: NodeValues) -> None:
+    """Remove node exporter if the config has no monitoring."""
+    if not values.monitoring_enabled:
+        remove_exporter()
+
+
+def leave(step: Step) -> None:
+    """Remove the programs and their state."""
+    do_each(remove_exporter, remove_prometheus, remove_alertmanager)
+    do_each(*(partial(files.remove_folder, path) for path in _STATE))
+
+
+def write_target(member: Member, address: str) -> None:
+    """Write the target of a member at its tailnet address."""
+    target = {"targets": [address], "labels": {"instance": member.node_name, "site": member.node_site}}
+    files.write(f"{TARGETS}/{member.node_name}.json", json.dumps([target], separators=(",", ":"), ensure_ascii=False))
+
+
+def figures_task(*collectors: str) -> Task:
+    """Return the task that collects metrics of this machine that node exporter lacks."""
+    return Task("figures", (FIGURES, METRICS, *collectors), limit=120, settings=_SANDBOX)
+
+
+def start_exporter(step: Step, values: ExporterValues, address: str) -> None:
+    """Run node exporter at the machine's tailnet address, and install the program of the task `figures`."""
+    silence_daemon("prometheus-node-exporter", EXPORTER_UNIT)
+    files.make_folder(METRICS)
+    port, unit = values.monitoring_exporter_port, f"{systemd.UNITS}/{EXPORTER_UNIT}"
+    files.write(_EXPORTER_SETTINGS, f"ADDRESS={address}\nPORT={port}")
+    files.write(unit, values.monitoring_exporter_unit)
+    daemon = Daemon(EXPORTER_UNIT, address, port, "/", "monitoring.exporter_port", (unit, _EXPORTER_SETTINGS))
+    run_daemon(step, daemon, partial(hold_ports, step, values))
+    if files.write(FIGURES, values.monitoring_figures, 0o755):
+        # Run it now instead of in a minute, without waiting for it.
+        step.later.append(lambda: begin_task("figures"))
+
+
+def remove_exporter() -> None:
+    """Remove node exporter and tailrack-figures."""
+    systemd.retire(EXPORTER_UNIT)
+    for path in (_EXPORTER_SETTINGS, FIGURES):
+        files.remove(path)
+    files.remove_folder(METRICS)
