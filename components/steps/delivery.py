@@ -1,7 +1,7 @@
 """Copy the scripts of a machine's steps once, so that a step sends only its values.
 
 The CLI writes the whole state before and after each step, and the state has each input twice. For an archive it keeps
-only the path and the hash (docs/decisions/0013-scripts-by-digest.md).
+only the path and the hash (docs/decisions/0013-scripts-by-digest.md). It needs SFTP.
 
 A script's file on the machine is named by its digest and is in the home of the steps' login, which may use sudo anyway.
 That login reads it; root does not open it. Old scripts stay, because steps that did not run again need them to undo.

@@ -1,12 +1,15 @@
 """`Step`, the only way to run a script on a host: a wrapper around pulumi-command's remote.Command and local.Command.
 
-The reasons for its form were measured (docs/decisions/0002-one-step-wrapper.md):
+The reasons for its form were measured with pulumi-command 1.2.1:
 
-- `create` and `delete` are constant, because a failed command prints them and `ps` shows them. The values are on stdin,
-  one JSON object, which is never printed. The script has no secret and is on the machine already (delivery.py): the CLI
-  writes its whole state twice per step, and the state has a step's stdin twice.
-- Logging is off: one long progress line would hang the provider, and a secret in it would be printed live.
-- `environment` is not used (sshd refuses it), nor is the previous output.
+- `create` and `delete` are constant, because a failed command prints them and `ps` shows them (and 128 KiB is their
+  limit). The values are on stdin, one JSON object, which is never printed. The script has no secret and is on the
+  machine already (delivery.py): the CLI writes its whole state twice per step, and the state has a step's stdin twice.
+- Logging is off: a line of 64 KiB would hang the provider, and a secret in it would be printed live.
+- `environment` is not used (sshd refuses it), nor is the previous output, which breaks the connection above 1 MB.
+- Outputs do not inherit secrecy from stdin, so a step with a secret marks them secret.
+- Any changed input, the connection too, runs `update` (without one, `create`). `triggers` replace: measurements only.
+- `delete` uses the script and connection of the state, and a failed update keeps the old ones there.
 - The time limit is inside the command: the engine's own limits do not stop a running command.
 - The host key is pinned.
 

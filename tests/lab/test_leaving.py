@@ -21,7 +21,7 @@ OFF = 30
 
 # What may differ afterwards, and why.
 ALLOWED = [
-    # People's files; logs of what was done; the login's folder of scripts (decision 0013), and what sudo notes there.
+    # People's files; logs of what was done; the login's folder of scripts, and what sudo notes there.
     r"path: /export",
     r"/var/log/|/home/admin/\.(tailrack|sudo_as_admin)",
     # What jobs have used, which the machine says too.

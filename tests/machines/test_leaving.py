@@ -11,7 +11,7 @@ from tests.machines.cluster import MachineCluster
 
 # What may differ afterwards, and why.
 ALLOWED = [
-    # People's files; logs of what was done; the login's folder of scripts (decision 0013), and what sudo notes there.
+    # People's files; logs of what was done; the login's folder of scripts, and what sudo notes there.
     r"path: /export",
     r"/var/log/|/home/admin/\.(tailrack|sudo_as_admin)",
     # What the system's own daemons and tools keep for themselves.

@@ -1,6 +1,9 @@
 """Pyxis, Slurm's plugin for containers, and the program that slurmd starts instead of slurmstepd.
 
-They run as root, so they come from the head node, which is trusted, or are compiled here; never from another node.
+They run as root, so they come from the head node, which is trusted, or are compiled here; never from another node,
+whose root could then run code as root on others. Each node has its own `required` line, written after the plugin: if a
+shared list required it, a reconfiguration would end every slurmd that has no plugin yet (24.11). With `optional`, `srun
+--container-image` runs on the bare machine, with only a warning.
 """
 
 from __future__ import annotations

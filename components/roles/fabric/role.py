@@ -1,4 +1,13 @@
-"""The fabric of a site: found on each machine, proven between two nodes, used by jobs (docs/decisions/0012)."""
+"""The fabric of a site: found on each machine, proven between two nodes, used by jobs.
+
+The head node starts the proof, because it alone knows all members. A proof of all pairs would need N² transfers, and a
+job for it would wait for idle nodes. Jobs learn their network by TaskProlog: Slurm's Lua scripts do not know the nodes,
+`Prolog` sets no variables, and files of NCCL and Open MPI do not know the job. Since 25.11 the controller can
+distribute TaskProlog; before, it is a file on each node. If it is missing or fails, the task ends, so tasks fail
+between the step on the head node that first adds it and the node's own step. Asking slurmctld in each task would
+overload it, so groups are comments in topology.conf; a node that missed a reconfiguration has the old ones until slurmd
+restarts. NCCL alone used two interfaces at once (1.5 GB/s; one gave 3.9).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,11 @@
 """MLflow's tracking server on the head node, with a login, artifacts on the share, and its address in every job.
 
 Role fabric's task-prolog sets MLflow's address in jobs. It follows a link on the node (/etc/tailrack/mlflow-uri) to a
-file on the share, which exists while MLflow answers (docs/decisions/0019).
+file on the share, which exists while MLflow answers.
+
+SQLite, because MLflow does not test MariaDB and a few people's batches need one writer. The server writes artifacts, so
+no client has write access to every folder. Its packages are a list of wheels, because MLflow's image or all its
+dependencies add 500 MB that a server never loads.
 """
 
 from __future__ import annotations

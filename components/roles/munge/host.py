@@ -1,4 +1,5 @@
-"""The cluster's munge key on a machine. The head node switches all machines at once (docs/decisions/0017).
+"""The cluster's munge key on a machine. The head node switches all at once
+(docs/decisions/0017-munge-key-at-one-moment.md).
 
 Its join step prepares the next key, and its services step sends it to the members and makes them switch. A node that
 missed that gets the key when it registers: without the same key neither can read the other's messages.

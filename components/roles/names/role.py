@@ -1,4 +1,5 @@
-"""All machines' names resolve on all machines, from a list that the head node keeps (docs/decisions/0020).
+"""All machines' names resolve on all machines, from a list that the head node keeps
+(docs/decisions/0020-names-from-the-head-node.md).
 
 A machine's host name is its node's name, and names resolve to tailnet addresses: Slurm's daemons compare the host name
 with slurm.conf and bind to its address.

@@ -1,6 +1,11 @@
 """Jobs on pods: the head node brings a job's folder there and its results back, and refuses jobs that could not work.
 
 Pods do not have the share. Everything on the head node is installed when the first pod registers.
+
+Not NFS in user space: it works through tailscaled's proxy only if the server accepts ports above 1024, and then every
+program of every node speaks NFS as any uid. Pods have no FUSE device, and a pod that fetches would need a key to the
+share. Slurm's burst buffers need directives that `srun` does not have. slurmctld waits 120 s for the programs that
+copy.
 """
 
 from __future__ import annotations

@@ -1,8 +1,16 @@
 """Wait until the controller has placed this node in its site's switch.
 
 The controller reads topology.conf only when it reconfigures, and then places all registered nodes, so one call serves
-all that are joining (docs/decisions/0015). All of them see the same list, so without talking to each other the first by
-name makes the call.
+all that are joining (docs/decisions/0015-one-reconfiguration.md). All of them see the same list, so without talking to
+each other the first by name makes the call.
+
+Faults of the distributions' releases around a reconfiguration:
+- 23.11.4 (Ubuntu 24.04): slurmd forgets jobs that started no step on its node yet; slurmctld rarely deadlocks.
+- 24.11.5 (Debian 13): slurmctld hangs; a slow round of pings marks healthy nodes DOWN.
+- 25.11.2 (Ubuntu 26.04): slurmctld crashes while prologs or epilogs end, or reading the state of a node that registered
+  fewer GPUs than configured.
+- All forget a node that registers between slurmctld's last save and the end of its listening.
+From 25.11 on, `Topology=` in slurmd's `--conf` could place a node without a call, once all machines have it.
 """
 
 from __future__ import annotations

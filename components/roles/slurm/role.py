@@ -1,4 +1,5 @@
-"""Slurm: the controller on the head node, slurmd where jobs run; configless and dynamic (docs/decisions/0003)."""
+"""Slurm: the controller on the head node, slurmd where jobs run; configless and dynamic
+(docs/decisions/0003-slurm-over-a-tailnet.md)."""
 
 from __future__ import annotations
 

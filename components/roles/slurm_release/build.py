@@ -2,6 +2,10 @@
 
 The build runs in a clean root of the distribution's packages, so that nothing of the machine gets in and nothing stays
 on it. A separate account without a network runs the build, and every process that it starts ends with it.
+
+mmdebstrap uses apt's sources and proxies, unlike debootstrap; it is unpacked beside the root, never installed.
+systemd-nspawn fails in containers; unshare and chroot work there too. A build of 24.11.5 takes 7.5 minutes on two
+cores.
 """
 
 from __future__ import annotations

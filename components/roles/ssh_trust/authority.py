@@ -5,7 +5,8 @@ a node to leave the cluster.
 
 First all machines trust both authorities, then all present certificates of the next one, then all stop trusting the
 last one. Each stage begins when all members have completed the one before, so no machine ever refuses another. Files
-record the progress.
+record the progress. A step on each node would not know that all others are done, and sshd presents one host
+certificate for each type of key.
 """
 
 from __future__ import annotations

@@ -108,12 +108,6 @@ def test_the_index_lists_every_page() -> None:
     assert pages - set(LINK.findall(text_of(index))) == set()
 
 
-def test_every_decision_is_in_the_list_of_decisions() -> None:
-    folder = PROJECT / "docs" / "decisions"
-    listed = set(LINK.findall(text_of(folder / "README.md")))
-    assert {file.name for file in folder.glob("[0-9]*.md")} == listed
-
-
 def test_every_folder_at_the_top_is_in_the_architecture() -> None:
     described = set(re.findall(r"`([\w.-]+)/`", (PROJECT / "docs" / "architecture.md").read_text(encoding="utf-8")))
     folders = {path.split("/")[0] for path in tracked() if "/" in path}
