@@ -93,7 +93,7 @@ config-help: setup ## print config keys with type, default and text: KEY=storage
 schema: setup ## write schema.json, with which editors complete the keys of Pulumi.<stack>.yaml
 	@$(PYTHON) -m stacks.config.schema
 
-role: setup ## write the skeleton of a new role: NAME=x (docs/adding.md)
+role: setup ## write the skeleton of a new role: NAME=x (CONTRIBUTING.md)
 	@$(PYTHON) -m cli.new_role "$(NAME)"
 
 lint: setup-dev ## run ruff, import-linter, mypy, shellcheck, codespell, actionlint, zizmor, gofmt, go vet

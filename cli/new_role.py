@@ -1,4 +1,4 @@
-"""`make role NAME=x`: write the skeleton of a role, which already runs (docs/adding.md).
+"""`make role NAME=x`: write the skeleton of a role, which already runs (CONTRIBUTING.md).
 
 python -m cli.new_role NAME
 """
@@ -114,7 +114,7 @@ def main() -> None:
         sys.exit(f"tailrack: {error}")
     for path in files:
         print(path.relative_to(PROJECT))
-    print("next: replace each TODO, then run `make lint test-unit`; docs/adding.md lists all steps")
+    print("next: replace each TODO, then run `make lint test-unit`; CONTRIBUTING.md lists all steps")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`Host`: all that a component knows about a machine (docs/architecture.md, "A Host")."""
+"""`Host`: all that a component knows about a machine."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A home folder for the Pulumi CLI that links to the user's home folder, without the log of every run.
 
 Pulumi 3.260 writes a compressed, encrypted log of each command into `logs` of its home, without a setting against it
-(pkg/logging/encrypted.go). For a preview of many hosts, that was nearly half of the CLI's work (docs/scale.md). If
+(pkg/logging/encrypted.go). For a preview of many hosts, that was nearly half of the CLI's work (docs/figures.md). If
 `logs` is not a folder, the CLI continues without a log (pkg/cmd/pulumi/pulumi.go).
 """
 
@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 LOGS = "logs"
-_WORDS = "This file replaces a folder, so that Pulumi does not log every run (docs/scale.md of tailrack).\n"
+_WORDS = "This file replaces a folder, so that Pulumi does not log every run (docs/figures.md of tailrack).\n"
 
 
 def prepare_home(folder: Path, user_home: Path) -> None:

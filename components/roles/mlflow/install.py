@@ -115,7 +115,7 @@ def _refuse_open_folder(step: Step, path: str) -> None:
     if not Path(files.on_disk(path)).is_dir():
         raise Failure(
             f"the folder {path}, which tailrack:mlflow.index names, is not on {step.host}",
-            "put the wheels there (docs/dependencies.md), or remove the key; then run up again",
+            "put the wheels there (docs/failures.md#mlflow), or remove the key; then run up again",
         )
     for part in reversed(files.parts_of(path)):
         if part.type != stat.S_IFDIR or part.uid or part.mode & (stat.S_IWGRP | stat.S_IWOTH):

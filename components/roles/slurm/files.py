@@ -1,7 +1,8 @@
 """slurm.conf and related files, for a configless cluster of dynamic nodes that uses only the tailnet.
 
 They contain no nodes: fragment.py makes each node's part, and merge.py combines them on the head node. Settings and
-their reasons are in templates/slurm.conf.j2; sources: `man slurm.conf`, and measurements in
+their reasons are in templates/slurm.conf.j2; sources: `man slurm.conf`, and
+docs/decisions/0003-slurm-over-a-tailnet.md.
 """
 
 from __future__ import annotations
