@@ -45,7 +45,7 @@ def cluster_problems(settings: ClusterSettings) -> Iterator[Problem]:
     """Yield the settings of a cluster with which no pod can be a node of it."""
     if settings.slurm.release is not None:
         problem = "is set, and pods cannot install it: they have no share to take it from"
-        fix = "remove it where the pods' image has a Slurm that fits the head node's (docs/slurm-releases.md), or give "
+        fix = "remove it where the pods' image has a Slurm that fits the head node's (docs/day-2.md), or give "
         yield Problem(f"{ROOT}slurm.release", f"{problem}; {fix}the pods a separate cluster")
     if key := needs_cgroups(settings):
         yield Problem(f"{ROOT}slurm", f"{key}, and pods have no cgroups; no pod could join; remove that key")

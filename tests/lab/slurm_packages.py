@@ -86,7 +86,7 @@ def lay_out(distribution: str, container: str, place: str) -> None:
 
 
 def lay_out_ready(place: Path) -> str | None:
-    """Make a folder of ready packages, as docs/slurm-releases.md has it, of all that are kept; None where one is not.
+    """Make a folder of ready packages, as docs/day-2.md has it, of all that are kept; None where one is not.
 
     Returns the SHA-256 of its list.
     """

@@ -21,7 +21,7 @@ MACHINE = "debian-13-amd64"
 KIND = kind_of("debian-13")
 SHARE = "/export/shared/slurm"
 NODES = ("n1", "n2")
-# A folder of ready packages of a newer release for Debian 13, in the place of those below: docs/slurm-releases.md.
+# A folder of ready packages of a newer release for Debian 13, in the place of those below: docs/day-2.md.
 PACKAGES = os.environ.get("TAILRACK_SLURM_PACKAGES", "")
 NEXT = next(Path(PACKAGES).glob("*/slurm-smd_*")).name.split("_")[1].split("-")[0] if PACKAGES else "24.11.6"
 READY = "/srv/slurm-packages"

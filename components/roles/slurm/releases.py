@@ -33,5 +33,5 @@ def one_release_remedy(release: str) -> str:
     """Return the remedy for machines whose releases do not fit together."""
     return (
         f"install one release on all machines: set tailrack:slurm.release: {release} and release_sha256 "
-        "(docs/slurm-releases.md)"
+        "(docs/day-2.md, One Slurm release)"
     )

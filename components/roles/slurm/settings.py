@@ -153,8 +153,8 @@ class Slurm(Section):
         default=None,
     )
     release: Release | None = key(
-        "one release for all machines, such as 24.11.5, [built from its source](slurm-releases.md); default: the "
-        "release of each machine's distribution",
+        "one release for all machines, such as 24.11.5, [built from its source](day-2.md#one-slurm-release); default: "
+        "the release of each machine's distribution",
         wants="a release such as 24.11.5",
         breaks="machines with different distributions might not understand each other",
         fix="write all three numbers",
@@ -177,7 +177,7 @@ class Slurm(Section):
         default=None,
     )
     release_packages: Packages | None = key(
-        "[ready packages](slurm-releases.md#ready-packages) of the release: the address of a folder, or its path on "
+        "[ready packages](day-2.md#ready-packages) of the release: the address of a folder, or its path on "
         "the head node, with a SHA256SUMS and a folder for each kind of machine, such as debian-13-amd64. Default, "
         "and for kinds without a folder: packages are built",
         wants="an address or a path without a slash at its end",

@@ -180,7 +180,7 @@ class Build:
             raise self.failure(
                 "its source has no packaging that tailrack can use",
                 f"set tailrack:slurm.release to {self._release.values.slurm_release_oldest} or newer "
-                "(docs/slurm-releases.md), then run up again",
+                "(docs/day-2.md, One Slurm release), then run up again",
             )
 
     def make_root(self) -> None:

@@ -47,7 +47,7 @@ def _refuse_incomplete(values: ReleaseValues, kind: str, sums: Sums) -> None:
         if not any(file.startswith(f"{package}_") for file in sums):
             raise Failure(
                 f"SHA256SUMS of {values.slurm_release_packages} has no {package} of {values.slurm_release} for {kind}",
-                "add it there (docs/slurm-releases.md lists the packages), then run up again",
+                "add it there (docs/day-2.md lists the packages), then run up again",
             )
 
 
