@@ -1,10 +1,15 @@
-"""Run the commands of pulumi-command's resources, on a host by SSH or here as a process, and copy their folders."""
+"""Run the commands of pulumi-command's resources, on a host by SSH or here as a process, and copy their folders.
+
+A connection costs about ten round trips. Unlike the provider, a run (`with Commands(...)`) keeps them: the next command
+on a host takes a connection that no other one is using. So a server that allows one session per connection is enough.
+"""
 
 import asyncio
+import json
 import os
 import threading
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +25,7 @@ KEEPALIVE_SECONDS, KEEPALIVE_QUESTIONS = 15, 2
 # Seconds to read a command's streams after its end, seconds between two checks for its end, bytes of each stream.
 AFTER_END_SECONDS, LOOK_SECONDS = 10.0, 1.0
 MOST_OUTPUT = 2**27
+KEPT_CONNECTIONS = 4  # of one host, for the next commands
 STREAMS = ("stdout", "stderr")
 
 
@@ -32,6 +38,27 @@ class Commands:
 
     def __init__(self, parallel: int, directory: Path, dry_run: bool) -> None:
         self.dry_run, self._directory, self._slots = dry_run, directory, threading.BoundedSemaphore(parallel)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # By the settings of the connection; each with what closes it and its proxy.
+        self._kept: dict[str, list[tuple[asyncssh.SSHClientConnection, AsyncExitStack]]] = {}
+
+    def __enter__(self) -> "Commands":
+        """Keep connections from now on."""
+        if not self.dry_run:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the kept connections. No command may be running."""
+        loop, self._loop = self._loop, None
+        if loop:
+            asyncio.run_coroutine_threadsafe(self._close(), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+
+    async def _close(self) -> None:
+        for _, closing in [kept for hosts in self._kept.values() for kept in hosts]:
+            await closing.aclose()
 
     def run(self, kind: str, command: str, inputs: dict[str, Any], previous: dict[str, Any]) -> dict[str, str]:
         """Run a command with a resource's plain inputs and return its stdout and stderr, without the last newline.
@@ -63,7 +90,7 @@ class Commands:
     def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
         with self._slots:
             try:
-                return asyncio.run(work)
+                return asyncio.run_coroutine_threadsafe(work, self._loop).result() if self._loop else asyncio.run(work)
             except (OSError, ValueError, asyncssh.Error) as error:  # ValueError: not a key
                 raise CommandError(str(error)) from None
 
@@ -83,18 +110,52 @@ class Commands:
             process._transport.close()  # stop reading; there is no public way
 
     async def _remote(self, command: str, inputs: dict[str, Any], stdin: bytes, variables: dict[str, str]) -> Any:
-        async with _connection(inputs["connection"]) as host:
-            process = await host.create_process(command, env=variables, encoding=None)
+        def begin(host: asyncssh.SSHClientConnection) -> Any:
+            return host.create_process(command, env=variables, encoding=None)
+
+        async with self._session(inputs["connection"], begin) as (host, process):
             output = await _output(process, stdin)
-            with suppress(TimeoutError, asyncssh.Error):
+            try:
                 async with asyncio.timeout(AFTER_END_SECONDS):
                     await process.wait_closed()
+            except (TimeoutError, asyncssh.Error):
+                host.abort()
+                await host.wait_closed()
         return process.returncode, *output
 
     async def _copy(self, folder: str, destination: str, inputs: dict[str, Any]) -> None:
-        async with _connection(inputs["connection"]) as host, host.start_sftp_client() as files:
+        begin = asyncssh.SSHClientConnection.start_sftp_client
+        async with self._session(inputs["connection"], begin) as (_, files), files:
             await files.makedirs(destination, exist_ok=True)
             await files.put(folder, destination, recurse=True)
+
+    @asynccontextmanager
+    async def _session(
+        self, settings: dict[str, Any], begin: Callable[[asyncssh.SSHClientConnection], Any]
+    ) -> AsyncIterator[tuple[asyncssh.SSHClientConnection, Any]]:
+        """Begin a session on a host, over a kept connection if one still works. Yields the connection and the session.
+
+        After an error the connection is closed, because a command may still be running.
+        """
+        kept = self._kept.setdefault(json.dumps(settings, sort_keys=True), [])
+        async with AsyncExitStack() as closing:
+            session = None
+            while kept and not session:
+                host, connected = kept.pop()
+                try:
+                    session = await begin(host)
+                    closing.push_async_exit(connected)
+                except (OSError, asyncssh.Error):  # such as a host that was restarted
+                    await connected.aclose()
+            if not session:
+                bastion = None
+                if proxy := settings.get("proxy"):
+                    bastion = await closing.enter_async_context(await _dial({**CONNECTION_DEFAULTS, **proxy}))
+                host = await closing.enter_async_context(await _dial(settings, bastion))
+                session = await begin(host)
+            yield host, session
+            if self._loop and not host.is_closed() and len(kept) < KEPT_CONNECTIONS:
+                kept.append((host, closing.pop_all()))
 
 
 async def _output(process: Any, stdin: bytes) -> tuple[bytes, bytes]:
@@ -125,17 +186,6 @@ async def _output(process: Any, stdin: bytes) -> tuple[bytes, bytes]:
     finally:
         reading.cancel()
     return bytes(out), bytes(err)
-
-
-@asynccontextmanager
-async def _connection(settings: dict[str, Any]) -> AsyncIterator[asyncssh.SSHClientConnection]:
-    """Connect to a host, through its proxy if it has one."""
-    if proxy := settings.get("proxy"):
-        async with await _dial({**CONNECTION_DEFAULTS, **proxy}) as bastion, await _dial(settings, bastion) as host:
-            yield host
-    else:
-        async with await _dial(settings) as host:
-            yield host
 
 
 @cache

@@ -129,16 +129,17 @@ class Engine:
 
     def _pass(self, on_event: Tell, dry_run: bool = False, program: bool = True) -> Summary:
         start, state = time.monotonic(), self._state(dry_run)
-        lifecycle = Lifecycle(state, Commands(self.parallel, self.folder.resolve(), dry_run), self._stopped, on_event)
-        lifecycle.secrets |= secret_lines(as_secret([*self.config.secrets]))
-        monitor = Monitor(lifecycle, self.config.project, self.stack, self._outputs_of)
-        summary = lifecycle.summary
-        error = self._run_program(monitor, dry_run) if program else ""
-        if (refusal := monitor.refusal()) and dry_run:
-            raise EngineError(refusal)
-        if error or refusal:
-            lifecycle.fail("", refusal or error)
-        lifecycle.delete_rest()
+        with Commands(self.parallel, self.folder.resolve(), dry_run) as commands:
+            lifecycle = Lifecycle(state, commands, self._stopped, on_event)
+            lifecycle.secrets |= secret_lines(as_secret([*self.config.secrets]))
+            monitor = Monitor(lifecycle, self.config.project, self.stack, self._outputs_of)
+            summary = lifecycle.summary
+            error = self._run_program(monitor, dry_run) if program else ""
+            if (refusal := monitor.refusal()) and dry_run:
+                raise EngineError(refusal)
+            if error or refusal:
+                lifecycle.fail("", refusal or error)
+            lifecycle.delete_rest()
         if self._stopped.is_set():
             lifecycle.fail("", "stopped; finished steps are saved. Run it again to continue")
         # After a failure, the program may not have reached an output that is missing or unknown: keep the old one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -78,6 +79,11 @@ class Program:
     """
 
     archive: bytes
+
+    @cached_property
+    def compressed(self) -> bytes:
+        """Return the archive compressed. All versions of bzip2 make the same bytes, unlike zlib's."""
+        return bz2.compress(self.archive)
 
     @cached_property
     def digest(self) -> str:

@@ -8,12 +8,10 @@ root: start.sh passes them to root through a pipe.
 from __future__ import annotations
 
 import base64
-import bz2
 import json
 import re
 import shlex
 from collections.abc import Mapping
-from functools import cache
 
 from components.roles.program import Program
 from components.roles.role import Value
@@ -56,14 +54,9 @@ def kept_request(host: str, values: Mapping[str, Value]) -> str:
 
 def render_whole(program: Program, script: Script, request: str) -> str:
     """Return the stdin of a step that brings its program: lines with the program, the plan and the request."""
-    return f"{_compressed(program)}\n{script.file}\n{request}"
-
-
-# The state has it twice for each local step, and a head node has a step for each node. All versions of bzip2 make the
-# same bytes, unlike zlib's.
-@cache
-def _compressed(program: Program) -> str:
-    return json.dumps([program.digest, base64.b64encode(bz2.compress(program.archive)).decode()])
+    # Compressed: the state has it twice for each local step, and a head node has a step for each node.
+    brought = json.dumps([program.digest, base64.b64encode(program.compressed).decode()])
+    return f"{brought}\n{script.file}\n{request}"
 
 
 def read_request(stdin: object) -> dict[str, str] | None:

@@ -3,9 +3,9 @@
 The CLI writes the whole state before and after each step, and the state has each input twice. For an archive it keeps
 only the path and the hash (docs/decisions/0013-scripts-by-digest.md). It needs SFTP.
 
-A script's file on the machine is named by its digest and is in the home of the steps' login, which may use sudo anyway.
-That login reads it; root does not open it. Old scripts stay, because steps that did not run again need them to undo.
-The program that runs them comes with them, and start.sh, which starts it.
+The files are in the home of the steps' login, which may use sudo anyway. That login reads them; root does not open them.
+Old ones stay, because steps that did not run again need them to undo. There are few, since each costs round trips: the
+program, compressed, start.sh, which starts it, and one file with a line for each script, which begins with its digest.
 """
 
 from __future__ import annotations
@@ -78,9 +78,10 @@ def deliver(
 # Thousands of nodes have the same scripts.
 @lru_cache
 def folder_of(scripts: tuple[Script, ...], name: str) -> Path:
-    """Return a local folder with a file for each script, named by its digest. Write the files that are missing."""
-    contents = {script.digest: script.file.encode() for script in scripts}
-    contents |= {program().digest: program().archive, START: START_TEXT.encode()}
+    """Return a local folder with the files for these scripts. Write those that are missing."""
+    plans = "".join(sorted({f"{script.digest} {script.file}\n" for script in scripts})).encode()
+    contents = {f"plans-{hashlib.sha256(plans).hexdigest()[:16]}": plans}
+    contents |= {program().digest: program().compressed, START: START_TEXT.encode()}
     set_digest = hashlib.sha256("".join(sorted(contents)).encode()).hexdigest()
     folder = FOLDER / set_digest / name
     folder.mkdir(parents=True, exist_ok=True)

@@ -2,15 +2,16 @@
 # Start a step on a machine, as the login that brought the files. Root opens none of them: it gets them through pipes.
 # Stdin is the step's request. All of this script is read before its last line runs.
 #
-# $1 action   $2 name of the program, a zip archive   $3 name of the plan   $4 time limit in seconds
-# Both names are the SHA-256 of the files, which are in this folder.
+# $1 action   $2 name of the program   $3 name of the plan   $4 time limit in seconds
+# Both names are SHA-256. This folder has the program, a zip archive compressed by bzip2, and files with a plan per line.
 set -eu
 
 INSTALLED=/usr/local/lib/tailrack/program
 NO_SCRIPT=75
 
-require_whole() {
-    [ "$(sha256sum <"$1")" = "$1  -" ] || {
+find_plan() {
+    plan=$(cat plans-* 2>/dev/null | sed -n "s/^$1 //p" | head -n 1)
+    [ "$(printf %s "$plan" | sha256sum)" = "$1  -" ] || {
         echo "$PWD/$1: not there, or not whole" >&2
         exit "$NO_SCRIPT"
     }
@@ -33,27 +34,31 @@ install_python() {
 # without its mark is the rest of an installation that a power cut ended: its files may be empty.
 install_program() {
     if read -r mark 2>/dev/null <"$INSTALLED/$1/complete" && [ "$mark" = "$1" ]; then return 0; fi
-    require_whole "$1"
-    # shellcheck disable=SC2094  # Python reads the file named in $1, and only reads it.
-    as_root python3 -I -S -c 'import sys
+    cat "$1" 2>/dev/null | as_root python3 -I -S -c 'import sys
 if sys.version_info < (3, 10):
     print("tailrack: this machine has Python %d.%d, and tailrack needs 3.10 or newer" % sys.version_info[:2], file=sys.stderr)
     sys.exit("next: use Debian 12, Ubuntu 22.04 or newer; or make python3 a newer Python, then run up again")
 try:
-    import io, zipfile
+    import bz2, hashlib, io, zipfile
 except ImportError as error:
     print("tailrack: python3 lacks a part of its standard library:", error, file=sys.stderr)
     sys.exit("next: install the whole package python3 on the machine, then run up again")
-archive = sys.stdin.buffer.read()
+try:
+    archive = bz2.decompress(sys.stdin.buffer.read())
+except (OSError, ValueError):
+    archive = b""
+if hashlib.sha256(archive).hexdigest() != sys.argv[1]:
+    print(sys.argv[2] + ": not there, or not whole", file=sys.stderr)
+    sys.exit(int(sys.argv[3]))
 exec(zipfile.ZipFile(io.BytesIO(archive)).read("components/node/install.py"))
-install(archive, sys.argv[1])' "$1" <"$1" || explain_status
+install(archive, sys.argv[1])' "$1" "$PWD/$1" "$NO_SCRIPT" || explain_status
 }
 
 start() {
-    require_whole "$3"
+    find_plan "$3"
     install_python
     install_program "$2"
-    answer=$({ cat "$3" && echo && cat; } | as_root timeout -k 30 "$4" python3 -I -S "$INSTALLED/$2" step "$1") || explain_status
+    answer=$({ printf '%s\n' "$plan" && cat; } | as_root timeout -k 30 "$4" python3 -I -S "$INSTALLED/$2" step "$1") || explain_status
     print_answer
 }
 

@@ -23,13 +23,14 @@ class Asked:
 
 @dataclass
 class SshHost:
-    """`asked` is every command in the order it was started; keys are OpenSSH text."""
+    """`asked` is every command in the order it was started, `connections` every connection; keys are OpenSSH text."""
 
     port: int
     private_key: str
     host_key: str
     folder: Path
     asked: list[Asked] = field(default_factory=list)
+    connections: list[asyncssh.SSHServerConnection] = field(default_factory=list)
 
     def connection(self, **changed: object) -> dict[str, object]:
         """The connection of remote.Command to this host."""
@@ -51,6 +52,12 @@ class SshHost:
 
 class _Server(asyncssh.SSHServer):
     """Also a bastion: it connects on to wherever it is asked to."""
+
+    def __init__(self, host: SshHost) -> None:
+        self._host = host
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._host.connections.append(conn)
 
     def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> bool:
         return True
@@ -85,7 +92,7 @@ def serve(folder: Path, sftp: bool = True) -> Iterator[SshHost]:
         return await asyncssh.listen(
             "127.0.0.1",
             0,
-            server_factory=_Server,
+            server_factory=lambda: _Server(host),
             server_host_keys=keys,
             authorized_client_keys=asyncssh.import_authorized_keys(client.export_public_key().decode()),
             process_factory=handle,

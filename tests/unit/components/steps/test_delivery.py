@@ -78,8 +78,8 @@ def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Login:
     start = START_TEXT.replace(install.FOLDER, str(tmp_path / "program"))
     monkeypatch.setattr(command_line, "START_DIGEST", hashlib.sha256(start.encode()).hexdigest())
     (login.folder / START).write_text(start, encoding="utf-8")
-    (login.folder / SAYS.digest).write_text(SAYS.file, encoding="utf-8")
-    (login.folder / login.program.digest).write_bytes(login.program.archive)
+    (login.folder / "plans-1").write_text(f"{SAYS.digest} {SAYS.file}\n", encoding="utf-8")
+    (login.folder / login.program.digest).write_bytes(login.program.compressed)
     return login
 
 
@@ -201,10 +201,10 @@ def test_a_request_or_plan_that_is_cut_off_on_its_way_does_nothing(capfd: pytest
 
 
 def test_a_file_that_is_not_whole_or_missing_or_another_does_not_run_and_is_named(login: Login) -> None:
-    for name in (START, SAYS.digest, login.program.digest):
-        path = login.folder / name
+    for file, name in ((START, START), ("plans-1", SAYS.digest), (login.program.digest, login.program.digest)):
+        path = login.folder / file
         before = path.read_bytes()
-        for text in (b"", before[:10], before[:-1], before + b"#", None):
+        for text in (b"", before[:10], before[:-2], before.replace(before[90:95], b"#"), None):
             if text is None:
                 path.unlink()
             else:
@@ -276,7 +276,9 @@ def test_on_this_machine_nothing_is_copied() -> None:
 
 def test_a_delivery_rewrites_files_that_arrive_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "FOLDER", tmp_path)
-    whole = {SAYS.digest: SAYS.file.encode(), START: START_TEXT.encode(), program().digest: program().archive}
+    plans = f"{SAYS.digest} {SAYS.file}\n".encode()
+    whole = {f"plans-{hashlib.sha256(plans).hexdigest()[:16]}": plans, START: START_TEXT.encode()}
+    whole[program().digest] = program().compressed
     folders = []
     for _ in range(2):
         delivery.folder_of.cache_clear()
@@ -311,6 +313,6 @@ def test_the_login_reads_its_files_and_root_reads_only_its_pipe() -> None:
     assert len(as_root) == 2
     assert "sudo -n" in START_TEXT
     # The shell of the login opens the file; root's Python gets it as its stdin, or what `cat` of the login writes.
-    assert 'install(archive, sys.argv[1])\' "$1" <"$1"' in START_TEXT
-    assert '{ cat "$3" && echo && cat; } |' in START_TEXT
+    assert 'cat "$1" 2>/dev/null | as_root' in START_TEXT
+    assert """{ printf '%s\\n' "$plan" && cat; } | as_root""" in START_TEXT
     assert "sudo" not in command(SAYS, program(), "/home/admin/.tailrack", "up")
