@@ -10,11 +10,8 @@ INSTALLED=/usr/local/lib/tailrack/program
 NO_SCRIPT=75
 
 find_plan() {
-    plan=$(cat plans-* 2>/dev/null | sed -n "s/^$1 //p" | head -n 1)
-    [ "$(printf %s "$plan" | sha256sum)" = "$1  -" ] || {
-        echo "$PWD/$1: not there, or not whole" >&2
-        exit "$NO_SCRIPT"
-    }
+    plan=$(sed -n "/^$1 /{s///p;q;}" plans-* 2>/dev/null) || :
+    [ "$(printf %s "$plan" | sha256sum)" = "$1  -" ] || { echo "$PWD/$1: not there, or not whole" >&2 && exit "$NO_SCRIPT"; }
 }
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
@@ -22,10 +19,9 @@ as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
 # Almost every image has Python. A machine that has none gets it here, because the check of the machine needs it.
 install_python() {
     ! command -v python3 >/dev/null || return 0
-    { as_root apt-get -qq update && as_root env DEBIAN_FRONTEND=noninteractive apt-get -qqy install --no-install-recommends python3; } \
-        >&2 </dev/null || {
-        echo "tailrack: this machine has no python3, and apt-get cannot install it" >&2
-        echo "next: install python3 on the machine, then run up again" >&2
+    { as_root apt-get -qq update && as_root env DEBIAN_FRONTEND=noninteractive apt-get -qqy install --no-install-recommends python3; } >&2 </dev/null || {
+        printf '%s\n' >&2 "tailrack: this machine has no python3, and apt-get cannot install it" \
+            "next: install python3 on the machine, then run up again"
         exit 1
     }
 }
@@ -36,15 +32,14 @@ install_program() {
     if read -r mark 2>/dev/null <"$INSTALLED/$1/complete" && [ "$mark" = "$1" ]; then return 0; fi
     cat "$1" 2>/dev/null | as_root python3 -I -S -c 'import sys
 if sys.version_info < (3, 10):
-    print("tailrack: this machine has Python %d.%d, and tailrack needs 3.10 or newer" % sys.version_info[:2], file=sys.stderr)
-    sys.exit("next: use Debian 12, Ubuntu 22.04 or newer; or make python3 a newer Python, then run up again")
+    sys.exit("tailrack: this machine has Python %d.%d, and tailrack needs 3.10 or newer\n" % sys.version_info[:2] +
+        "next: use Debian 12, Ubuntu 22.04 or newer; or make python3 a newer Python, then run up again")
 try:
     import bz2, hashlib, io, zipfile
-except ImportError as error:
-    print("tailrack: python3 lacks a part of its standard library:", error, file=sys.stderr)
-    sys.exit("next: install the whole package python3 on the machine, then run up again")
-try:
     archive = bz2.decompress(sys.stdin.buffer.read())
+except ImportError as error:
+    sys.exit("tailrack: python3 lacks a part of its standard library: %s\n" % error +
+        "next: install the whole package python3 on the machine, then run up again")
 except (OSError, ValueError):
     archive = b""
 if hashlib.sha256(archive).hexdigest() != sys.argv[1]:

@@ -168,7 +168,9 @@ class Recorded:
             for folder in copy.folders
             if copy.inputs["connection"] == step.inputs["connection"]
         }
-        lines = [line for folder in folders for file in folder.glob("plans-*") for line in file.read_text().splitlines()]
+        lines = [
+            line for folder in folders for file in folder.glob("plans-*") for line in file.read_text().splitlines()
+        ]
         (script,) = {line.partition(" ")[2] for line in lines if line.startswith(digest)}
         assert hashlib.sha256(script.encode()).hexdigest() == digest
         return script

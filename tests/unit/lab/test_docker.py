@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-from docker.errors import APIError, NotFound
+from docker.errors import APIError
 
 from cli.locks import locked
 from lab import docker_daemon, node
@@ -51,16 +51,6 @@ def test_a_lock_that_is_held_is_waited_for_or_is_an_error_of_the_callers_choice(
         pass
     with locked(path, LabError("free again")):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-@pytest.mark.parametrize(
-    "answer", [NotFound("gone"), APIError("409", explanation="removal of container x is already in progress")]
-)
-def test_a_missing_or_leaving_resource_counts_as_removed(answer: Exception) -> None:
-    def remove() -> None:
-        raise answer
-
-    forget(remove)
 
 
 def test_a_removal_that_fails_is_an_error() -> None:

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from cli.locks import locked
 from lab import binaries, debian, images
 from lab.distributions import OTHERS, Distribution
 from lab.errors import LabError
@@ -178,9 +177,3 @@ def test_a_profile_is_built_on_the_bare_image_and_another_distributions_machine_
         (known.bare, "trixie's system"),
         (known.profiles["desktop"], known.bare),
     ]
-
-
-def test_images_that_are_there_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "_exists", lambda client, tag: True)
-    with locked(tmp_path / "image.lock"):
-        images.ensure_images(cast("Any", None), [images.tags().node], tmp_path)
