@@ -3,9 +3,9 @@
 The CLI writes the whole state before and after each step, and the state has each input twice. For an archive it keeps
 only the path and the hash (docs/decisions/0013-scripts-by-digest.md). It needs SFTP.
 
-The files are in the home of the steps' login, which may use sudo anyway. That login reads them; root opens none. Old ones
-stay, because steps that did not run again need them to undo. There are few, since each costs round trips: the program,
-compressed; start.sh, which starts it; and one file with a line for each script, which begins with the script's digest.
+The files are in the home of the steps' login, which may use sudo anyway. That login reads them; root opens none. Old
+ones stay, because steps that did not run again need them to undo. There are few, since each costs round trips: the
+program, compressed; start.sh, which starts it; and one file with a line for each script, which begins with its digest.
 """
 
 from __future__ import annotations
