@@ -11,7 +11,7 @@ PYTHON := .venv/bin/python
 STACK ?= dev
 RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypothesis|tests\.chance" tests/unit)
 # The files whose phrases codespell checks (.codespell.txt, pyproject.toml).
-PROSE = README.md CONTRIBUTING.md Makefile docs cli components stacks engine lab bench __main__.py .ci .github
+PROSE = README.md CONTRIBUTING.md AGENTS.md SECURITY.md Makefile docs cli components stacks engine lab bench __main__.py .ci .github
 export STACK ENGINE COMMAND
 # A misspelt variable would leave its default in place, such as the stack dev.
 VARIABLES := STACK ENGINE KEY NAME NODE COMMAND COMMENT CLUSTER REFRESH ONCE SHORT PYTHON FAULTS_SEED TAILRACK_ARTIFACTS

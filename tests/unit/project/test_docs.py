@@ -23,7 +23,8 @@ from stacks.sites.hosts.presets import PRESETS
 from tests.unit.configs import HOST_KEY, LAB
 
 PROJECT = Path(__file__).parents[3]
-PAGES = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted((PROJECT / "docs").rglob("*.md"))]
+TOP = ("README", "CONTRIBUTING", "AGENTS", "SECURITY")
+PAGES = [*(PROJECT / f"{name}.md" for name in TOP), *sorted((PROJECT / "docs").rglob("*.md"))]
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 # Where somebody's checkout or scratch folder lies; split, so that this file is not among the finds.
 MACHINE_PATHS = ("/" + "work/", "/" + "opt/", "/" + "Users/", "/" + "tmp/bash")
