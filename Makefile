@@ -135,7 +135,7 @@ QUICK_ENGINE = $(addprefix tests/engine/test_,engine_parity.py engine_run.py eng
 QUICK_LAB = $(addprefix tests/lab/test_,cluster.py share.py jobs.py operating.py why.py sll.py slurm.py trust.py secrets.py)
 
 test-unit: setup-dev .tailrack/packages/pulumi_tailscale ## run tests without daemons and without SDKs of clouds
-	@$(PYTHON) -m pytest tests/unit -n 2 --dist loadfile -m "not proof and not sdk"
+	@$(PYTHON) -m pytest tests/unit -n 2 --dist loadfile --timeout 180 -m "not proof and not sdk"
 
 test-sdk: setup-dev .tailrack/packages/pulumi_tailscale $(SDK_PACKAGES) ## run tests against SDKs of clouds, 500 MB
 	@$(PYTHON) -m pytest tests/unit -n 2 --dist loadfile -m sdk

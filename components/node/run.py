@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import select
+import selectors
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from components.node.failure import Failure
 
@@ -18,6 +21,9 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LIMIT_SECONDS = 600
 # Seconds in which a program may end by itself when its limit is over.
 _END_SECONDS = 2
+# Bytes at the end of a program's errors, where the reason is.
+_MOST_ERRORS = 65536
+_CHUNK = 65536
 
 
 class ProgramFailed(Failure):
@@ -61,23 +67,9 @@ def attempt(
     keep_errors  its errors are returned, and not written to the log
     """
     errors = subprocess.PIPE if keep_errors else subprocess.DEVNULL if quiet else _log()
-    try:
-        process = subprocess.Popen(
-            arguments,
-            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            env={**os.environ, "PATH": PATH, **(environment or {})},
-            start_new_session=True,
-        )
-    except FileNotFoundError:
-        return Ended(127, "", f"{arguments[0]}: command not found")
-    except OSError as error:
-        # It is for another kind of machine, for example.
-        return Ended(126, "", f"{arguments[0]}: {error.strerror}")
+    process = _start(arguments, environment, stdin, errors, text=True, encoding="utf-8", errors="replace")
+    if isinstance(process, Ended):
+        return process
     try:
         output, said = process.communicate(stdin or None, timeout=limit)
     except subprocess.TimeoutExpired:
@@ -87,6 +79,31 @@ def attempt(
         end_group(process)
         raise
     return Ended(process.returncode, output, said or "")
+
+
+def _start(
+    arguments: tuple[str, ...], environment: Mapping[str, str] | None, stdin: str, stderr: int, **text: Any
+) -> subprocess.Popen[Any] | Ended:
+    """Start a program in its own session, or return why that failed. `text`: how its streams are decoded."""
+    try:
+        return subprocess.Popen(
+            arguments,
+            stdin=subprocess.PIPE if stdin else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env={**os.environ, "PATH": PATH, **(environment or {})},
+            start_new_session=True,
+            **text,
+        )
+    except FileNotFoundError:
+        return Ended(127, "", f"{arguments[0]}: command not found")
+    except OSError as error:
+        # It is for another kind of machine, for example.
+        return Ended(126, "", f"{arguments[0]}: {error.strerror}")
+
+
+def _text(output: bytes | bytearray) -> str:
+    return output.decode("utf-8", "replace")
 
 
 def _log() -> int:
@@ -110,6 +127,101 @@ def end_group(process: subprocess.Popen[Any]) -> None:
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream:
             stream.close()
+
+
+def attempt_bounded(
+    *arguments: str,
+    limit: float,
+    stdin: str = "",
+    environment: Mapping[str, str] | None = None,
+    most: int = 0,
+    merged: bool = True,
+) -> Ended:
+    """Run a program that may print any amount, such as the messages of a hostile server, and keep little of it.
+
+    Returns how it ended, with the beginning of its output and the end of its errors.
+
+    stdin    a short text
+    limit    seconds; then it and its children are ended, and the status is 124
+    most     the number of bytes of its output that are returned
+    merged   its output counts as errors too
+    """
+    process = _start(arguments, environment, stdin, subprocess.STDOUT if merged else subprocess.PIPE)
+    if isinstance(process, Ended):
+        return process
+    if process.stdin:
+        with suppress(BrokenPipeError), process.stdin as stream:
+            stream.write(stdin.encode())
+    output, errors, in_time = bytearray(), b"", False
+    try:
+        end = time.monotonic() + limit
+        with selectors.DefaultSelector() as selector:
+            for stream in filter(None, (process.stdout, process.stderr)):
+                selector.register(stream, selectors.EVENT_READ)
+            while selector.get_map() and (left := end - time.monotonic()) > 0:
+                for key, _ in selector.select(left):
+                    data = os.read(key.fd, _CHUNK)
+                    if not data:
+                        selector.unregister(key.fileobj)
+                    if key.fileobj is process.stdout:
+                        output += data[: most - len(output)]
+                    if merged or key.fileobj is process.stderr:
+                        errors = (errors + data)[-_MOST_ERRORS:]
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(max(end - time.monotonic(), 0))
+            in_time = True
+    finally:
+        if not in_time:
+            end_group(process)
+        for stream in filter(None, (process.stdout, process.stderr)):
+            stream.close()
+    return Ended(process.returncode if in_time else 124, _text(output), _text(errors))
+
+
+def attempt_logged(
+    *arguments: str,
+    log: BinaryIO,
+    limit: float,
+    most: int,
+    environment: Mapping[str, str] | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Ended:
+    """Run a program, and write its output and errors to a file while it runs. It cannot open the file itself.
+
+    limit      seconds; then it and its children are ended, and the status is 124
+    most       the number of bytes that the file gets; a program that writes more is ended by a closed pipe
+    meanwhile  called about once a second
+    """
+    process = _start(arguments, environment, "", subprocess.STDOUT)
+    if isinstance(process, Ended):
+        log.write(f"{process.errors}\n".encode())
+        return process
+    end, ended = time.monotonic() + limit, False
+    try:
+        while stream := process.stdout:
+            meanwhile()
+            if time.monotonic() >= end:
+                break
+            if select.select([stream], [], [], 1)[0]:
+                data = os.read(stream.fileno(), _CHUNK)
+                log.write(data[:most])
+                most -= len(data)
+                if not data or most <= 0:
+                    stream.close()
+                    ended = _ends(process, end)
+                    break
+    finally:
+        if not ended:
+            end_group(process)
+    return Ended(process.returncode if ended else 124, "")
+
+
+def _ends(process: subprocess.Popen[bytes], end: float) -> bool:
+    try:
+        process.wait(max(end - time.monotonic(), 0))
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def run(

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from components.node import accounts, bounded, files, locks, packages, passwd, run, waiting
+from components.node import accounts, files, locks, packages, passwd, run, waiting
 from components.node.commands import function_of
 from components.node.failure import Failure
 from components.node.step import kept, work
@@ -219,7 +219,6 @@ class Shell:
             for target, name, new in (
                 (run, "subprocess", inside),
                 (accounts, "subprocess", inside),
-                (bounded, "subprocess", inside),
                 (files, "root", str(self.root)),
                 (files, "_uid", lambda owner: os.geteuid()),
                 (files, "_gid", lambda group: os.getegid()),

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from components.node import files, run
-from components.node.bounded import attempt_bounded
 from components.node.failure import Failure
 from components.node.install import FOLDER as PROGRAMS
 from components.node.locks import Lock
+from components.node.run import attempt_bounded
 from components.roles.backup.remove import FOLDER, HOMES_SERVICE, HOMES_SETTINGS, PROGRAM
 from components.roles.backup.restic import CACHE, last_reason, restic
 from components.roles.backup.snapshots import home_tag

@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 
 from components.node import files
-from components.node.bounded import attempt_bounded
-from components.node.run import Ended
+from components.node.run import Ended, attempt_bounded
 from components.node.text import printable
 
 TARGET = "tailrack-backup-target"

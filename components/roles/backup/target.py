@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from components.node import files
-from components.node.bounded import attempt_bounded
 from components.node.failure import Failure
-from components.node.run import Ended
+from components.node.run import Ended, attempt_bounded
 from components.roles.backup.restic import TARGET, last_reason, restic, shown
 
 # Seconds for a short command: restic retries for 15 minutes when S3 refuses a request.

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from components.node import files
-from components.node.bounded import attempt_bounded
 from components.node.failure import Failure
 from components.node.log import note
-from components.node.run import LIMIT_SECONDS
+from components.node.run import LIMIT_SECONDS, attempt_bounded
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.users.accounts import Account

@@ -20,13 +20,12 @@ from typing import BinaryIO
 
 from components.node import files, kernel, packages
 from components.node import run as running
-from components.node.bounded import attempt_logged
 from components.node.distribution import os_release
 from components.node.failure import Failure
 from components.node.fetch import fetch_reason, fetch_remedy
 from components.node.log import note
 from components.node.passwd import user_named
-from components.node.run import attempt, exists, run, succeeds
+from components.node.run import attempt, attempt_logged, exists, run, succeeds
 from components.node.step.step import LOG_DIR, STATE_DIR
 from components.node.waiting import wait_until
 from components.roles.slurm_release.packaging import adapt_packaging

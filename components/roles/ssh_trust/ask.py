@@ -15,10 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from components.node import files
-from components.node.bounded import attempt_bounded
 from components.node.failure import Failure
 from components.node.locks import PRIVATE
-from components.node.run import Ended, pass_on, run
+from components.node.run import Ended, attempt_bounded, pass_on, run
 from components.node.state import STATE_DIR
 
 ANSWERS = "/usr/local/lib/tailrack/answers"

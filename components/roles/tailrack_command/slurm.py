@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 
 from components.node import run
-from components.node.bounded import attempt_bounded
+from components.node.run import attempt_bounded
 from components.roles.tailrack_command.job import Job, read_jobs
 from components.validation.slurm_nodes import Node, read_nodes
 

@@ -8,8 +8,7 @@ from unittest import mock
 import pytest
 
 from components.node import run
-from components.node.bounded import attempt_bounded
-from components.node.run import Ended
+from components.node.run import Ended, attempt_bounded
 
 
 def test_a_program_that_takes_too_long_is_ended() -> None:

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from components.node import files, run
-from components.node.bounded import attempt_bounded
 from components.node.failure import Failure
+from components.node.run import attempt_bounded
 from components.node.step.step import Step
 from components.roles.ssh_trust import ask, sshd
 from components.roles.ssh_trust import certificate as ssh_trust_certificate

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from components.node import files, run
-from components.node.bounded import attempt_bounded
 from components.node.failure import Failure
+from components.node.run import attempt_bounded
 from components.node.step.step import Step
 from components.roles.munge import held_jobs, keys
 from components.roles.munge.host import (
