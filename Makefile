@@ -1,7 +1,7 @@
 # tailrack. `make up` sets up everything and runs the dev stack. `make test` sets up everything and runs all checks.
 #   STACK=dev        selects Pulumi.<stack>.yaml
 #   ENGINE=          cli or inprocess; default: the Pulumi CLI if possible
-#   KEY= for make config-help; NAME= for make role; NODE=, COMMAND= for make shell; COMMENT= for make preview; CLUSTER=gone for make down of a pool
+#   KEY= for make config-help; NAME= for make role; VERSION= for make release; NODE=, COMMAND= for make shell; COMMENT= for make preview; CLUSTER=gone for make down of a pool
 #   REFRESH=yes      for make up: read clouds and tailnet first
 #   ONCE=yes         for make elastic: end when nothing is left to do
 #   SHORT=yes        for make test-machines: its short form
@@ -14,12 +14,12 @@ RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypoth
 PROSE = README.md CONTRIBUTING.md AGENTS.md SECURITY.md Makefile docs cli components stacks engine lab bench __main__.py .ci .github
 export STACK ENGINE COMMAND
 # A misspelt variable would leave its default in place, such as the stack dev.
-VARIABLES := STACK ENGINE KEY NAME NODE COMMAND COMMENT CLUSTER REFRESH ONCE SHORT PYTHON FAULTS_SEED TAILRACK_ARTIFACTS
+VARIABLES := STACK ENGINE KEY NAME VERSION NODE COMMAND COMMENT CLUSTER REFRESH ONCE SHORT PYTHON FAULTS_SEED TAILRACK_ARTIFACTS
 GIVEN := $(foreach name,$(filter-out SHELL MAKE%,$(.VARIABLES)),$(if $(filter command,$(origin $(name))),$(name)))
 capitals = $(filter $(VARIABLES),$(shell echo '$(1)' | tr a-z A-Z))
 $(foreach name,$(filter-out $(VARIABLES),$(GIVEN)),$(error unknown variable $(name): \
   write $(or $(addsuffix =$($(name)),$(call capitals,$(name))),one of $(VARIABLES))))
-.PHONY: help setup setup-dev init up preview drift outputs status diagnose images report floors ssh-config shell github-keys trust down reap elastic burst burst-down config-help schema role lint types others prose test test-rest test-all test-unit test-sdk test-engine test-lab test-faults test-machines test-gpu bench
+.PHONY: help setup setup-dev init up preview drift outputs status diagnose images report floors ssh-config shell github-keys trust down reap elastic burst burst-down config-help schema role release lint types others prose test test-rest test-all test-unit test-sdk test-engine test-lab test-faults test-machines test-gpu bench
 
 help:
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
@@ -95,6 +95,13 @@ schema: setup ## write schema.json, with which editors complete the keys of Pulu
 
 role: setup ## write the skeleton of a new role: NAME=x (CONTRIBUTING.md)
 	@$(PYTHON) -m cli.new_role "$(NAME)"
+
+release: ## tag a committed release with its section of CHANGELOG.md, and push nothing: VERSION=0.2.0
+	@[ -z "$$(git status --porcelain)" ] || { echo "files are changed: commit them, then run again" >&2; exit 1; }
+	@grep -Fqx 'RELEASE = "$(VERSION)"' stacks/release.py || { echo "VERSION is not RELEASE in stacks/release.py" >&2; exit 1; }
+	@text=$$(awk '/^## / {on = $$2 == "$(VERSION)"; next} on' CHANGELOG.md); \
+	[ -n "$$text" ] || { echo "CHANGELOG.md has no section $(VERSION): write it, then run again" >&2; exit 1; }; \
+	git tag --annotate --cleanup=whitespace --message "tailrack $(VERSION)" --message "$$text" "v$(VERSION)"
 
 lint: setup-dev ## run ruff, import-linter, mypy, shellcheck, codespell, actionlint, zizmor, gofmt, go vet
 	@$(MAKE) --no-print-directory --output-sync --jobs 2 types others
