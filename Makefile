@@ -5,7 +5,7 @@
 #   REFRESH=yes      for make up: read clouds and tailnet first
 #   ONCE=yes         for make elastic: end when nothing is left to do
 #   SHORT=yes        for make test-machines: its short form
-#   TAILRACK_ARTIFACTS=  folder with Enroot and Pyxis, for containers in the lab (docs/containers.md)
+#   TAILRACK_ARTIFACTS=  folder with Enroot and Pyxis, for containers in the lab (docs/data.md#containers)
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 STACK ?= dev

@@ -13,7 +13,7 @@ SSH = "22/tcp"
 
 BOOT = "/workspace/.tailrack/boot"
 START_COMMAND = f"[ -x {BOOT} ] && {BOOT} & exec /start.sh"
-"""The start command in docs/providers/runpod.md: the cluster's programs if they are installed, then the image's."""
+"""The start command in docs/pods.md: the cluster's programs if they are installed, then the image's."""
 
 MEMORY_BYTES, CPUS = 4 * 2**30, 1
 """Limits of a pod. Its /proc shows the memory and the cores of the whole host."""

@@ -73,7 +73,7 @@ class ConfigSecrets:
             self._refuse(
                 key,
                 "is not a secret that Pulumi encrypted with a passphrase (examples have a placeholder there)",
-                f"set it (docs/own-machines.md, State and secrets): {self._command(key)}",
+                f"set it (docs/first-cluster.md, The config): {self._command(key)}",
             )
         if not self._encryption_salt:
             problem = "is encrypted, but the file has no encryptionsalt"

@@ -56,7 +56,7 @@ class ClusterSettings(Section):
     slurm: Slurm = key("additional settings of Slurm", default=Slurm())
     accounting: Accounting = key("records of jobs, and limits", default=Accounting())
     budget: Budget | None = key(
-        "a monthly [budget](costs.md#a-budget) of the cluster with its pools; default: none", default=None
+        "a monthly [budget](pools.md#a-budget) of the cluster with its pools; default: none", default=None
     )
     fabric: Fabric = key("the machines' fast network", default=Fabric())
     containers: Containers | None = key("containers for jobs; default: off", default=None)

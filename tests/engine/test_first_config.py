@@ -53,7 +53,7 @@ def test_an_example_previewed_as_it_is_says_which_secret_is_missing_and_how_to_s
     command = f"pulumi config set --stack {example.stem} --path --secret {key}"
     assert preview(engine, file) == (
         f"tailrack: {file.name}: config value {key} is not a secret that Pulumi encrypted with a passphrase "
-        f"(examples have a placeholder there); set it (docs/own-machines.md, State and secrets): {command}"
+        f"(examples have a placeholder there); set it (docs/first-cluster.md, The config): {command}"
     )
 
 

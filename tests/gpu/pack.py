@@ -352,7 +352,7 @@ def main() -> None:
     parser.add_argument(
         "--gpu", default="9.0", help="compute capability to build nccl-tests for (default: 9.0, Hopper)"
     )
-    parser.add_argument("--artifacts", type=Path, help="folder with Enroot and Pyxis (docs/containers.md)")
+    parser.add_argument("--artifacts", type=Path, help="folder with Enroot and Pyxis (docs/data.md#containers)")
     parser.add_argument("--only", choices=("node", "program"), help="make one of the two again")
     arguments = parser.parse_args()
     client = docker_daemon.connect()

@@ -70,7 +70,7 @@ def _refuse_without_systemd(host: str) -> None:
             "this is a container without systemd and without a TUN device, such as the pods of some clouds: the steps "
             "of other machines cannot set it up",
             f"write pods: true and accept_pod_risk: true for the site of {host}, after reading "
-            "docs/providers/runpod.md; or rent a virtual machine or bare metal instead",
+            "docs/pods.md; or rent a virtual machine or bare metal instead",
         )
     raise Failure(
         "systemd does not run here, and a node's daemons are systemd units",

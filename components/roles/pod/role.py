@@ -1,4 +1,4 @@
-"""A pod: a container without systemd, a TUN device and mounts, on the host of a stranger (docs/providers/runpod.md).
+"""A pod: a container without systemd, a TUN device and mounts, on the host of a stranger (docs/pods.md).
 
 Other roles have their own phases for pods, `pod_check`, `pod_join`, `pod` and so on, or name those that run there as on
 every machine (Role.on_pods).

@@ -190,7 +190,7 @@ class HostsFrom(Section):
         default=None,
     )
     output: OutputName = key(
-        "the name of that output, a list with the keys of `hosts` (docs/own-machines.md)",
+        "the name of that output, a list with the keys of `hosts` (docs/first-cluster.md)",
         wants="the name of an output",
         breaks="the site would have no machines",
         fix=f"write its name such as {OUTPUT}",

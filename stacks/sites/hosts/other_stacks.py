@@ -93,7 +93,7 @@ def hosts_of(
     elif output not in stack.outputs:
         names = MASK if report.hides(output_path) else show_names(stack.outputs.keys()) or "none"
         problem = f"{shown_output} is not an output of {where}, or not known yet (its outputs: {names})"
-        fix = "export a list of hosts there, as in docs/own-machines.md, and bring that program's machines up"
+        fix = "export a list of hosts there, as in docs/first-cluster.md, and bring that program's machines up"
         report.add(output_path, problem, _NO_MACHINES, fix)
     elif not isinstance(hosts, list | tuple):
         problem = f"{shown_output} of {where} is {describe_type(hosts)}, not a list"

@@ -187,7 +187,7 @@ def test_yaml_on_a_page_has_keys_of_the_config_alone() -> None:
             for name, value in yaml.safe_load(text.replace("...]", "]")).items():
                 unknown |= {(page_name(page), path) for path in paths_in(value, name) if not is_key(path)}
     assert unknown == set()
-    assert {"README.md", "docs/config.md", "docs/pools.md", "docs/containers.md", "docs/day-2.md"} <= pages
+    assert {"README.md", "docs/config.md", "docs/pools.md", "docs/data.md", "docs/day-2.md"} <= pages
 
 
 def test_a_make_command_that_a_page_names_has_a_target_and_variables_of_the_makefile() -> None:
