@@ -1,4 +1,8 @@
-"""The interface of a cloud that rents machines. Each cloud has a module in `stacks/rental`."""
+"""The interface of a cloud that rents machines. Each cloud has a module in `stacks/rental`.
+
+A cloud without tags has names, or a container's environment (runpod.py). `user_data` is cloud-init's, as JSON; a cloud
+without cloud-init takes the keys from it.
+"""
 
 from __future__ import annotations
 

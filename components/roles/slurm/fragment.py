@@ -211,6 +211,7 @@ def node_values(host: Host, gpus: NodeGpus | None = None) -> NodeValues:
         if host.has_pod_network:
             site += ", true"
         lua_lines.append(f'if not pods then pcall(dofile, "{POD_JOBS}") end if pods then pods({site}) end')
+    # Without `Type`, a node that registers one is drained.
     gres_line = f"NodeName={host.name} Name=gpu Type={kind} File={gpus.files}" if gpus.devices else ""
     return {
         "NODE_FEATURES": ",".join([*features, *host.features]),
