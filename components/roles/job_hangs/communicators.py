@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 MOST_RANKS = 8
-# Kinds of findings, the clearest first. PEER is EQUAL or NONE while some GPUs wait and others are idle (judge.py).
+# Kinds of findings, the clearest first. PEER is EQUAL or NONE while some GPUs wait and others are idle (find.py).
 MISSING, ABSENT, BEHIND, DIFFERENT = "missing", "absent", "behind", "different"
 PEER, EQUAL, NONE = "peer", "equal", "none"
 KINDS = (MISSING, ABSENT, BEHIND, DIFFERENT, PEER, EQUAL, NONE)

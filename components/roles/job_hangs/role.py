@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.job_hangs.paths import FINDER
+from components.roles.job_hangs.host import FINDER
 from components.roles.program import launcher
 from components.roles.role import Role
 from components.roles.usage.role import HAS_GPUS

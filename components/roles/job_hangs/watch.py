@@ -1,22 +1,29 @@
 """Watch a job's GPUs on a node, and the command `job-hangs-here`: answer the head node.
 
-Role usage calls `watch` once a minute.
+Role usage calls `watch` once a minute. A stall is how long a job's GPUs on one node have waited, and what RAS answered
+meanwhile.
+
+A rank that waits in a collective operation runs a kernel that only looks at memory: an H200 shows 100 % utilization
+and 18 % of its power limit, against 99 % at work and 36 % with less utilization in all_reduce without an end
+(tests/gpu/hang_by_hand.py). The rank that it waits for may leave its GPU idle. A GPU that works ends the stall.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
+from typing import Any
 
 from components.node import files
 from components.node.accounts import as_user
 from components.node.passwd import user_with
-from components.roles.job_hangs.paths import ASK_RAS, MINUTES, OWNERS, STALLS
-from components.roles.job_hangs.stall import RasFinding, Stall, after_sample, as_json, read_finding, read_stall
+from components.roles.job_hangs.communicators import EQUAL, KINDS, MOST_RANKS, NONE
+from components.roles.job_hangs.host import ASK_RAS, MINUTES, OWNERS, STALLS
 from components.roles.usage.paths import JOBS
 from components.roles.usage.samples import Reading
 
@@ -25,6 +32,13 @@ LIMIT_SECONDS = 30
 # For all jobs of a node, of the time limit of the sampler's unit.
 ASKING_SECONDS = 20
 _FIRST_USER = 1000
+# RAS is asked first after so many samples, and again at the sample of the config's minutes; then in every fifth minute.
+FIRST_SAMPLE = 2
+AGAIN_SAMPLES = 5
+_MOST = 2**53
+_HOST = re.compile(r"[0-9a-f.:]{0,45}")
+_OPERATION = re.compile(r"[A-Za-z,]{0,200}")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def main(_: Sequence[str]) -> int:
@@ -70,3 +84,166 @@ def ask(job: str) -> RasFinding | None:
     # With the user's group: without it, another process cannot read the descriptors of the job's.
     ended = as_user((user.pw_uid, user.pw_gid), ASK_RAS, job, limit=LIMIT_SECONDS)
     return read_finding(ended.output) if ended.ok else None
+
+
+@dataclass(frozen=True)
+class LateRank:
+    """A rank that others wait for. `here`: it runs on the node that RAS was asked on."""
+
+    number: int
+    host: str
+    process: int
+    gpu: int
+    here: bool
+
+
+@dataclass(frozen=True)
+class RasFinding:
+    """A finding (communicators.py) as a node's root accepts it from a process of the job's user."""
+
+    digest: str
+    kind: str
+    operation: str
+    count: int
+    most: int
+    size: int
+    ranks: tuple[LateRank, ...]
+    total: int
+
+
+@dataclass(frozen=True)
+class Stall:
+    """The samples in a row in which none of a job's GPUs on a node worked. One sample a minute.
+
+    since      Unix seconds of the first of them
+    waiting    number of GPUs that ran a kernel without work in the last one
+    idle       number of the others
+    asked      the sample at which RAS was asked last; 0: not yet
+    first      the sample at which it gave this finding first
+    unchanged  samples between the first and the last time that it gave it
+    """
+
+    since: int = 0
+    samples: int = 0
+    waiting: int = 0
+    idle: int = 0
+    asked: int = 0
+    first: int = 0
+    unchanged: int = 0
+    finding: RasFinding | None = None
+
+
+def signs(readings: Iterable[Reading | None]) -> tuple[int, int] | None:
+    """Return how many GPUs wait and how many are idle; None if one may work."""
+    waiting = idle = 0
+    for reading in readings:
+        if reading is None or not (reading.idle or reading.waits):
+            return None
+        idle += reading.idle
+        waiting += reading.waits
+    return (waiting, idle) if waiting or idle else None
+
+
+def after_sample(
+    stall: Stall,
+    readings: Sequence[Reading | None],
+    now: int,
+    minutes: int,
+    ask: Callable[[], RasFinding | None] | None,
+) -> Stall:
+    """Return the stall after one more sample. `ask` asks RAS; None if there is no time for it now."""
+    counts = signs(readings)
+    if counts is None:
+        return Stall()
+    samples = stall.samples + 1
+    stall = replace(stall, since=stall.since or now, samples=samples, waiting=counts[0], idle=counts[1])
+    # Two answers that are far enough apart are enough.
+    wait = apart(minutes) if stall.finding and not stall.unchanged else AGAIN_SAMPLES
+    if ask is None or samples < FIRST_SAMPLE or (stall.asked and samples - stall.asked < wait):
+        return stall
+    answer = _with_idle_ranks(ask(), readings)
+    if answer and stall.finding and answer.digest == stall.finding.digest:
+        return replace(stall, asked=samples, unchanged=samples - stall.first, finding=answer)
+    return replace(stall, asked=samples, first=samples, unchanged=0, finding=answer)
+
+
+def apart(minutes: int) -> int:
+    """Return the minutes between two answers of RAS, so that both fit into the config's minutes."""
+    return minutes - FIRST_SAMPLE
+
+
+def _with_idle_ranks(answer: RasFinding | None, readings: Sequence[Reading | None]) -> RasFinding | None:
+    """Keep only ranks with an idle GPU where RAS shows no late rank."""
+    if answer is None or answer.kind not in (EQUAL, NONE):
+        return answer
+    # A confined job counts its own GPUs, another one all of the machine.
+    places = [reading.index if reading else -1 for reading in readings]
+    if all(rank.gpu < len(places) for rank in answer.ranks):
+        places = list(range(len(places)))
+    idle = {place for place, reading in zip(places, readings, strict=True) if reading and reading.idle}
+    return replace(answer, ranks=tuple(rank for rank in answer.ranks if rank.gpu in idle))
+
+
+def as_json(stall: Stall) -> str:
+    """Return the stall as JSON."""
+    return json.dumps(asdict(stall))
+
+
+def read_stall(text: str) -> Stall | None:
+    """Read it again; None if it is malformed."""
+    try:
+        return stall_of(json.loads(text))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def stall_of(row: Mapping[str, Any]) -> Stall:
+    """Return the stall of a JSON object; raise ValueError, TypeError, KeyError or AttributeError if it is malformed."""
+    numbers = {item.name: _number(row[item.name]) for item in fields(Stall) if item.name != "finding"}
+    return Stall(**numbers, finding=finding_of(row["finding"]) if row["finding"] is not None else None)
+
+
+def read_finding(text: str) -> RasFinding | None:
+    """Read the output of `ask-ras`, which a process of the job's user prints; None if it is malformed or empty."""
+    try:
+        return finding_of(json.loads(text))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+
+
+def finding_of(row: Mapping[str, Any]) -> RasFinding:
+    """Return the finding of a JSON object; raise like stall_of."""
+    ranks = row["ranks"]
+    if row["kind"] not in KINDS or not isinstance(ranks, list) or len(ranks) > MOST_RANKS:
+        raise ValueError
+    return RasFinding(
+        _text(_DIGEST, row["digest"]),
+        row["kind"],
+        _text(_OPERATION, row["operation"]),
+        _number(row["count"]),
+        _number(row["most"]),
+        _number(row["size"]),
+        tuple(
+            LateRank(
+                _number(rank["number"]),
+                _text(_HOST, rank["host"]),
+                _number(rank["process"]),
+                rank["gpu"] if rank["gpu"] == -1 else _number(rank["gpu"]),
+                rank["here"] is True,
+            )
+            for rank in ranks
+        ),
+        _number(row["total"]),
+    )
+
+
+def _number(value: object) -> int:
+    if type(value) is not int or not 0 <= value < _MOST:
+        raise ValueError
+    return value
+
+
+def _text(form: re.Pattern[str], value: object) -> str:
+    if not isinstance(value, str) or not form.fullmatch(value):
+        raise ValueError
+    return value

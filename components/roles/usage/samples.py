@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 # A GPU that ran kernels in less than this share of a sample's second is idle.
 IDLE_PERCENT = 5
 # A GPU that waits for another rank runs a kernel that only looks at memory: at least this utilization, and at most this
-# share of its power limit (job_hangs/stall.py).
+# share of its power limit (job_hangs/watch.py).
 WAITING_PERCENT = 95
 WAITING_POWER = 0.4
 # One sample a minute: a GPU that was idle in this many samples in a row counts as unused now.

@@ -34,14 +34,13 @@ from components.roles.job_hangs.communicators import (
     Rank,
     finding,
 )
-from components.roles.job_hangs.judge import judge
-from components.roles.job_hangs.leave import leave
+from components.roles.job_hangs.find import judge
+from components.roles.job_hangs.host import ANSWER, ASK_RAS, FINDER, LIMITS, MINUTES, OWNERS, REPORTED, STALLS, leave
 from components.roles.job_hangs.line import Hang, Late, next_command, read_hang, sentence, with_hang
-from components.roles.job_hangs.paths import ANSWER, ASK_RAS, FINDER, LIMITS, MINUTES, OWNERS, REPORTED, STALLS
-from components.roles.job_hangs.ras_answer import read_answer
+from components.roles.job_hangs.ras import read_answer
 from components.roles.job_hangs.role import role
 from components.roles.job_hangs.settings import JobHangs
-from components.roles.job_hangs.stall import (
+from components.roles.job_hangs.watch import (
     LateRank,
     RasFinding,
     Stall,

@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 
 from components.node.step.step import Step
-from components.roles.job_hangs.paths import MINUTES
+from components.roles.job_hangs.host import MINUTES
 from components.roles.monitoring.slurm_figures import MOST_JOBS, job_gpu_figures, slurm_figures
 from components.roles.sll.snapshot import gpu_figures
 from components.roles.tailrack_command import slurm, usage
