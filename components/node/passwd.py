@@ -6,6 +6,9 @@ import grp
 import os
 import pwd
 
+from components.node.log import note
+from components.node.run import attempt, run
+
 
 def is_root() -> bool:
     """Return whether this process is root."""
@@ -42,3 +45,16 @@ def group_with(gid: int) -> grp.struct_group | None:
         return grp.getgrgid(gid)
     except KeyError:
         return None
+
+
+def make_daemon_account(name: str) -> None:
+    """Make a daemon's account without a home and a shell, unless it exists."""
+    if not user_named(name):
+        place = ("--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin")
+        run("useradd", "--system", "--user-group", *place, name)
+
+
+def remove_daemon_account(name: str) -> None:
+    """Remove such an account, if it exists and has no processes."""
+    if user_named(name) and not attempt("userdel", name).ok:
+        note(f"the account {name} stays because one of its processes is still running")

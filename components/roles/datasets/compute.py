@@ -17,13 +17,13 @@ from components.node import files, run, systemd
 from components.node.failure import Failure
 from components.node.locks import Lock
 from components.node.log import note
+from components.node.passwd import make_daemon_account
 from components.node.step.step import STATE_DIR, Step
 from components.node.text import printable
 from components.node.waiting import now, sleep, wait_until
 from components.roles.datasets import model
 from components.roles.datasets.copies import FOLDERS, MADE, VERIFY, Copy, Home, homes, remove_unused
 from components.roles.datasets.model import HEAD_ADDRESS, HERE, STAGE, STAGE_TIMER, Plan, PlannedSet, Progress
-from components.roles.datasets.programs import ensure_account
 from components.roles.datasets.serve import MODULES, listen, prepare, pull, remove_server, serve
 from components.roles.slurm.live_features import set_live_features
 
@@ -48,7 +48,7 @@ class ComputeValues:
 def compute(step: Step, values: ComputeValues) -> None:
     """Install it. Without data sets in the config, remove the copies that no job uses."""
     if values.datasets_used:
-        ensure_account()
+        make_daemon_account(model.ACCOUNT)
         prepare()
         files.write(HEAD_ADDRESS, values.head_address)
         systemd.reload(STAGE, STAGE_TIMER)

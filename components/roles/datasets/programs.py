@@ -15,8 +15,7 @@ from components.node import files
 from components.node.accounts import as_user
 from components.node.failure import Failure
 from components.node.log import note
-from components.node.passwd import user_named
-from components.node.run import Ended, run
+from components.node.run import Ended
 from components.node.text import printable
 from components.roles.datasets.model import ACCOUNT, FILES_PROGRAM, MOST_ERROR, Entry, write_entries
 from components.roles.datasets.serve import PASSWORD
@@ -34,13 +33,6 @@ _LINE = re.compile(r"-\S+ +([0-9]+) ([0-9/]{10} [0-9:]{8}) (.+)")
 _ESCAPED = re.compile(r"\\#[0-7]{3}")
 # Links become files: the server confines itself to the share.
 _RSYNC = ("rsync", "-rt", "--copy-links", "--no-devices", "--no-specials", "--contimeout=10", "--timeout=120")
-
-
-def ensure_account() -> None:
-    """Make the account if it is missing."""
-    if not user_named(ACCOUNT):
-        place = ("--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin")
-        run("useradd", "--system", "--user-group", *place, ACCOUNT)
 
 
 def output(*arguments: str, stdin: str = "", limit: float = _COPY_SECONDS) -> Ended:

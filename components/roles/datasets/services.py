@@ -20,6 +20,7 @@ from components.node import files, run, systemd
 from components.node.failure import Failure
 from components.node.locks import Lock
 from components.node.log import note
+from components.node.passwd import make_daemon_account
 from components.node.step.step import Step
 from components.node.text import printable
 from components.node.waiting import now, sleep, within
@@ -34,7 +35,6 @@ from components.roles.datasets.model import (
     PlannedSet,
     Progress,
 )
-from components.roles.datasets.programs import ensure_account
 from components.roles.datasets.serve import MODULES, listen, prepare, pull, remove_server, serve
 from components.roles.datasets.sources import Source, keep_listed
 from components.roles.names.host import MEMBERS
@@ -63,7 +63,7 @@ def services(step: Step, values: HeadValues) -> None:
     if not values.datasets_settings:
         remove_head()
         return
-    ensure_account()
+    make_daemon_account(model.ACCOUNT)
     prepare()
     more = {"keys": json.loads(values.datasets_keys), "head": values.head_address}
     files.write(SETTINGS, json.dumps({**json.loads(values.datasets_settings), **more}), 0o600)

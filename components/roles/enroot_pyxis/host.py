@@ -18,7 +18,7 @@ from components.node.distribution import architecture
 from components.node.failure import Failure
 from components.node.log import note
 from components.node.parts import do_each
-from components.node.passwd import user_named
+from components.node.passwd import make_daemon_account
 from components.node.run import attempt, run
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
@@ -247,9 +247,7 @@ def services(step: Step, values: ImagesValues) -> None:
     _remove_others(folder, {image.name for image in values.enroot_pyxis_images})
     if not values.enroot_pyxis_images:
         return
-    if not user_named(IMPORT_USER):
-        place = ("--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin")
-        run("useradd", "--system", "--user-group", *place, IMPORT_USER)
+    make_daemon_account(IMPORT_USER)
     try:
         write_logins(values.enroot_pyxis_credentials)
         failed = [image.name for image in values.enroot_pyxis_images if not _publish(image, folder)]

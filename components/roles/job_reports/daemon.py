@@ -15,10 +15,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from components.roles.job_reports import events
+from components.roles.job_reports.host import MAIL_PASSWORD, SETTINGS, SPOOL, STATE
 from components.roles.job_reports.outbox import Outbox, Waiting
-from components.roles.job_reports.paths import MAIL_PASSWORD, SETTINGS, SPOOL, STATE
-from components.roles.job_reports.report import Report, write_report
+from components.roles.job_reports.report import (
+    Event,
+    Report,
+    event_files,
+    read_event,
+    receivers_of,
+    remove_event,
+    write_report,
+)
 from components.roles.job_reports.send import Message, NotSent, post, send_mail
 from components.validation.preflight.findings import plain
 
@@ -78,7 +85,7 @@ class Service:
 
     def collect(self) -> None:
         """Turn events into reports, and remove the events once the reports are saved."""
-        paths = events.waiting(self.spool)
+        paths = event_files(self.spool)
         # Those that failed come last, so that they keep no place from others.
         for path in sorted(paths, key=lambda path: path.name in self._errors)[:_MOST_AT_ONCE]:
             self._try(path.name, partial(self._collect, path))
@@ -88,14 +95,14 @@ class Service:
 
     def _collect(self, path: Path) -> None:
         if path.name not in self._taken:
-            if event := events.read_event(path):
+            if event := read_event(path):
                 self._take(path.stem, event, _age(path))
             else:
                 _log("ignoring an event that slurmctld's MailProg did not write")
             self._taken.add(path.name)
-        events.remove(path)
+        remove_event(path)
 
-    def _take(self, name: str, event: events.Event, since: float) -> None:
+    def _take(self, name: str, event: Event, since: float) -> None:
         notify = self.settings["notify"]
         key = re.sub(r"[^A-Za-z0-9-]", "", name)[:60]
         report: Report | None = None
@@ -103,7 +110,7 @@ class Service:
         if not user or not self._is_flood(event, user):
             report = write_report(event)
             user = report.user or user
-        receivers = [receiver for receiver in events.receivers(event.to, user, notify) if self._reachable(receiver)]
+        receivers = [receiver for receiver in receivers_of(event.to, user, notify) if self._reachable(receiver)]
         if not receivers:
             _log(f"no report about job {event.job}: it names no mail address, and user {user} has no notify")
             return
@@ -116,8 +123,8 @@ class Service:
                 _log(f"no report about job {event.job}: too many others wait")
         self.outbox.sync()
 
-    def _is_flood(self, event: events.Event, user: str) -> bool:
-        receivers = list(events.receivers(event.to, user, self.settings["notify"]))
+    def _is_flood(self, event: Event, user: str) -> bool:
+        receivers = list(receivers_of(event.to, user, self.settings["notify"]))
         return bool(receivers) and all(self.outbox.count_for(receiver) >= _EXPLAINED for receiver in receivers)
 
     def _reachable(self, receiver: str) -> bool:

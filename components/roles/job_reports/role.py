@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.job_reports.paths import MAIL_PASSWORD, MAIL_PROGRAM, UNIT
+from components.roles.job_reports.host import MAIL_PASSWORD, MAIL_PROGRAM, UNIT
 from components.roles.job_reports.settings import JobReports
 from components.roles.program import launcher, version
 from components.roles.role import File, Role, SlurmKey, template

@@ -17,9 +17,17 @@ from components.node.failure import Failure
 from components.node.fetch import fetch_reason, fetch_remedy
 from components.node.log import note
 from components.node.run import attempt
+from components.node.state import STATE_DIR
 from components.node.step.step import Step
-from components.roles.mlflow.paths import PROGRAM, UNIT
 
+UNIT = "tailrack-mlflow.service"
+# The server's account, and its folder with the database.
+ACCOUNT = "tailrack-mlflow"
+DATA = "/var/lib/tailrack-mlflow"
+# Root's folder on the head node: users' passwords, and the path of the artifacts on the share.
+STATE = f"{STATE_DIR}/mlflow"
+PROGRAM = "/usr/local/lib/tailrack/mlflow-program"
+ACCOUNTS = "/usr/local/lib/tailrack/mlflow-accounts"
 # It has the digest of a complete installation.
 WHOLE = f"{PROGRAM}/whole"
 # Seconds to fetch 100 MB over a slow connection and to compile it.

@@ -11,7 +11,7 @@ dependencies add 500 MB that a server never loads.
 from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.mlflow.paths import ACCOUNT, UNIT
+from components.roles.mlflow.install import ACCOUNT, UNIT
 from components.roles.mlflow.settings import Mlflow
 from components.roles.program import python_launcher, version
 from components.roles.role import FOLDER, Holder, Role, template

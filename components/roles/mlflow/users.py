@@ -17,8 +17,7 @@ from components.node.failure import Failure
 from components.node.log import note
 from components.node.step.step import Step
 from components.node.text import printable
-from components.roles.mlflow.install import PackagesValues
-from components.roles.mlflow.paths import ACCOUNT, ACCOUNTS, DATA, PROGRAM, STATE
+from components.roles.mlflow.install import ACCOUNT, ACCOUNTS, DATA, PROGRAM, STATE, PackagesValues
 from components.roles.users.accounts import HOME_LIMIT, Account
 
 _USERS = f"{STATE}/users"

@@ -50,9 +50,8 @@ from components.roles.job_hangs.watch import (
     read_stall,
     signs,
 )
-from components.roles.job_reports.events import Event
-from components.roles.job_reports.paths import MAIL_PROGRAM
-from components.roles.job_reports.report import write_report
+from components.roles.job_reports.host import MAIL_PROGRAM
+from components.roles.job_reports.report import Event, write_report
 from components.roles.monitoring.slurm_figures import slurm_figures
 from components.roles.slurm.paths import NODES
 from components.roles.tailrack_command import slurm

@@ -17,9 +17,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from components.roles.job_reports import daemon, events, report
+from components.roles.job_reports import daemon
 from components.roles.job_reports.daemon import Service
-from components.roles.job_reports.events import MOST_RECEIVERS, Event, read_event, receivers, waiting
+from components.roles.job_reports.host import MAIL_PASSWORD, MAIL_PROGRAM, SPOOL, UNIT
 from components.roles.job_reports.outbox import (
     DIGEST_SECONDS,
     MOST_OF_A_USER,
@@ -27,8 +27,16 @@ from components.roles.job_reports.outbox import (
     Outbox,
     Waiting,
 )
-from components.roles.job_reports.paths import MAIL_PASSWORD, MAIL_PROGRAM, SPOOL, UNIT
-from components.roles.job_reports.report import write_report
+from components.roles.job_reports.report import (
+    MOST_RECEIVERS,
+    Event,
+    Report,
+    event_files,
+    read_event,
+    receivers_of,
+    remove_event,
+    write_report,
+)
 from components.roles.job_reports.send import Message, NotSent, post, send_mail
 from components.roles.order import roles
 from components.roles.role import Role, template
@@ -160,7 +168,7 @@ def test_mailprog_leaves_one_event_which_only_its_group_can_read(shell: Shell) -
     spool = shell.path(SPOOL)
     spool.mkdir(parents=True)
     assert leave_event(shell, "-s", SUBJECT % "x\r\nBcc: eve@example.org", "ada@example.org").returncode == 0
-    (path,) = waiting(spool)
+    (path,) = event_files(spool)
     assert [*spool.iterdir()] == [path]
     assert path.stat().st_mode & 0o777 == 0o640
     assert read_event(path) == Event("7", "ada", "ada@example.org", SUBJECT % "x  Bcc: eve@example.org")
@@ -204,7 +212,7 @@ def test_a_link_or_a_folder_is_no_event(tmp_path: Path) -> None:
     target.write_text(f"7\nada\na@b.c\n{SUBJECT}\n")
     (tmp_path / "1.event").symlink_to(target)
     (tmp_path / "2.event").mkdir()
-    assert [read_event(path) for path in waiting(tmp_path)] == [None]
+    assert [read_event(path) for path in event_files(tmp_path)] == [None]
 
 
 @pytest.mark.parametrize(
@@ -228,16 +236,16 @@ def test_the_job_comes_from_the_beginning_of_slurms_sentence(
     ["--exec=id", "a@b c", "a@b>c", "a@b\r\nRCPT TO:<x@y>", "<a@b.c>", "a@b@c", "@b", "a@", "a@b.c.", "root", "ä@b.c"],
 )
 def test_another_text_than_an_address_is_no_receiver(address: str) -> None:
-    assert [*receivers(address, "ada", {"root": ["secret-channel"]})] == []
+    assert [*receivers_of(address, "ada", {"root": ["secret-channel"]})] == []
 
 
 def test_only_a_users_own_name_stands_for_the_receivers_in_the_config() -> None:
     notify = {"ada": ["ada@example.org", "vision"], "bob": ["bobs-channel"]}
-    assert [*receivers("ada", "ada", notify)] == ["ada@example.org", "vision"]
-    assert [*receivers("bob", "ada", notify)] == []
-    assert [*receivers("x@b.c,ada,x@b.c", "ada", notify)] == ["x@b.c", "ada@example.org", "vision"]
+    assert [*receivers_of("ada", "ada", notify)] == ["ada@example.org", "vision"]
+    assert [*receivers_of("bob", "ada", notify)] == []
+    assert [*receivers_of("x@b.c,ada,x@b.c", "ada", notify)] == ["x@b.c", "ada@example.org", "vision"]
     many = ",".join(f"a{number}@b.c" for number in range(50))
-    assert len([*receivers(many, "ada", notify)]) == MOST_RECEIVERS
+    assert len([*receivers_of(many, "ada", notify)]) == MOST_RECEIVERS
 
 
 # The text.
@@ -251,7 +259,7 @@ def job(**more: Any) -> Job:
     return Job(**{**fields, **more})
 
 
-def of(*jobs: Job, event: Event | None = None) -> report.Report:
+def of(*jobs: Job, event: Event | None = None) -> Report:
     return write_report(event or Event("7", "ada", "a@b.c", SUBJECT % "train"), lambda _: jobs)
 
 
@@ -551,14 +559,13 @@ def test_a_file_that_cannot_be_read_or_removed_stops_no_other_and_is_logged_once
     for name in ("7-x-0.report", "cut-off"):
         (tmp_path / "state" / name).mkdir()
     service = make_service(mail=mail_settings(smtp))
-    remove = events.remove
 
     def refuse(path: Path) -> None:
         if path.name.startswith("1-"):
             raise PermissionError(errno.EPERM, "Operation not permitted", str(path))
-        remove(path)
+        remove_event(path)
 
-    monkeypatch.setattr(events, "remove", refuse)
+    monkeypatch.setattr(daemon, "remove_event", refuse)
     for number in (1, 2):
         write_event(service.spool, f"{number}\nada\nada@example.org\n{SUBJECT}\n", f"{number}-x.event")
     for _ in range(5):
@@ -603,7 +610,7 @@ def test_slurm_is_asked_about_a_few_jobs_of_a_flood(
 ) -> None:
     asked = []
 
-    def write(event: Event) -> report.Report:
+    def write(event: Event) -> Report:
         asked.append(event.job)
         return of(job(number=int(event.job)), event=event)
 

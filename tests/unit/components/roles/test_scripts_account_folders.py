@@ -21,7 +21,7 @@ from components.roles.accounting.database import make_database, restore_dump
 from components.roles.accounting.host import jobs_recorded
 from components.roles.accounting.host import leave as leave_accounting
 from components.roles.enroot_pyxis.host import write_logins
-from components.roles.mlflow.leave import leave as mlflow_leave
+from components.roles.mlflow.host import leave as mlflow_leave
 from components.roles.munge.host import JoinValues, join
 from components.roles.munge.host import leave as munge_leave
 from components.roles.role import template

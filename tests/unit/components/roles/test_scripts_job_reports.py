@@ -6,9 +6,17 @@ import pytest
 
 from components.node.failure import Failure
 from components.node.step.step import Step
-from components.roles.job_reports.leave import leave
-from components.roles.job_reports.paths import CREDENTIALS, MAIL_PROGRAM, PROGRAM, SPOOL, STATE, UNIT
-from components.roles.job_reports.services import JobReportsValues, services
+from components.roles.job_reports.host import (
+    CREDENTIALS,
+    MAIL_PROGRAM,
+    PROGRAM,
+    SPOOL,
+    STATE,
+    UNIT,
+    JobReportsValues,
+    leave,
+    services,
+)
 from components.roles.role import template
 from tests.unit.shell import Shell
 

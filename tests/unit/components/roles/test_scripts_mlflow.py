@@ -16,10 +16,10 @@ from components.node import files
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.node.step.values import read_values
+from components.roles.mlflow import host as mlflow_host
 from components.roles.mlflow import install as install_module
-from components.roles.mlflow import services, users
-from components.roles.mlflow.leave import leave
-from components.roles.mlflow.services import MlflowValues
+from components.roles.mlflow import users
+from components.roles.mlflow.host import MlflowValues, leave
 from components.roles.order import roles
 from components.roles.role import Value
 from stacks.config import parse
@@ -91,7 +91,7 @@ def set_up_by(**bodies: Callable[..., object]) -> Iterator[None]:
     with ExitStack() as patches:
         for name in (*SET_UP, "publish_credentials"):
             body = bodies.get(name.replace(".", "_"), lambda *_: None)
-            patches.enter_context(mock.patch(f"components.roles.mlflow.services.{name}", body))
+            patches.enter_context(mock.patch(f"components.roles.mlflow.host.{name}", body))
         yield
 
 
@@ -108,7 +108,7 @@ def published(
     given: dict[str, Value] = {f"MLFLOW_{name}": "" for name in ("UNIT", "LOGIN", "START", "ACCOUNTS", "DUMP")}
     given |= {"MLFLOW_PORT": 5055, "MLFLOW_ENABLED": enabled}
     failing = {fails.replace(".", "_"): no_mlflow} if fails else {}
-    with set_up_by(**failing), mock.patch.object(services, "answers", return_value=answers):
+    with set_up_by(**failing), mock.patch.object(mlflow_host, "answers", return_value=answers):
         done = host.step(script_of("mlflow", "services"), {**header(), **given, "NFS_EXPORTS_PATH": "/export/shared"})
     assert (done.returncode != 0) == bool(fails), done.stderr
     file = host.path("/export/shared/.tailrack/mlflow-uri")
@@ -140,7 +140,7 @@ def serve(host: Shell, **more: Value) -> str:
     """Run the part of the phase that comes after all other services."""
     host.write("/etc/passwd", ACCOUNT)
     given: dict[str, Value] = {f"MLFLOW_{name}": "" for name in ("LOGIN", "START", "ACCOUNTS", "DUMP")}
-    return run(host, lambda: services.serve(STEP, values(**{**given, **more})))
+    return run(host, lambda: mlflow_host.serve(STEP, values(**{**given, **more})))
 
 
 def test_the_unit_names_the_python_that_may_run_and_the_folders_of_its_libraries(host: Shell) -> None:

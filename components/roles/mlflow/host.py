@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
@@ -13,26 +14,23 @@ from components.node.daemons import Daemon, answers, refuse_taken_port, run_daem
 from components.node.failure import Failure
 from components.node.files import File
 from components.node.log import note
-from components.node.passwd import user_named
-from components.node.run import attempt, run
-from components.node.step.step import STATE_DIR, Step
+from components.node.parts import do_each
+from components.node.passwd import make_daemon_account, remove_daemon_account, user_named
+from components.node.run import attempt
+from components.node.state import STATE_DIR
+from components.node.step.step import Step
 from components.roles.firewall.ports import HeldPorts, hold_ports
-from components.roles.mlflow.install import WHOLE, install, python, stop
-from components.roles.mlflow.paths import (
-    ACCOUNT,
-    ACCOUNTS,
-    ARTIFACTS,
-    DATA,
-    DUMP,
-    PROGRAM,
-    PUBLISHED,
-    SETTINGS,
-    START,
-    UNIT,
-)
-from components.roles.mlflow.remove import remove_mlflow
+from components.roles.mlflow.install import ACCOUNT, ACCOUNTS, DATA, PROGRAM, STATE, UNIT, WHOLE, install, python, stop
 from components.roles.mlflow.users import LoginsValues, create_credentials, publish_credentials, update_accounts
 
+ARTIFACTS = f"{STATE}/artifacts"
+# The file on the share with MLflow's address, which exists only while MLflow answers, and each node's link to it.
+PUBLISHED = ".tailrack/mlflow-uri"
+URI_FILE = "/etc/tailrack/mlflow-uri"
+# Files that the server reads when it starts.
+SETTINGS = "/etc/tailrack/mlflow"
+START = "/usr/local/lib/tailrack/mlflow-start"
+DUMP = "/usr/local/lib/tailrack/backup.d/mlflow"
 _BACKUP = "tailrack-backup.service"
 # The database of a lost head node, from its backup.
 _RESTORED = f"{STATE_DIR}/dumps/mlflow.db"
@@ -41,6 +39,9 @@ _RESTORE_LIMIT = 900
 _ANSWER_LIMIT = 600
 # Seconds for a backup, which may be the first one.
 _BACKUP_LIMIT = 3600
+# Without the version file, the database is upgraded to the installed release.
+_REPLACE = """umask 077; cat >"$1/mlflow.db.new"; rm -f "$1"/mlflow.db-* "$1/version"
+mv -fT "$1/mlflow.db.new" "$1/mlflow.db\""""
 
 
 @dataclass(frozen=True)
@@ -100,9 +101,7 @@ def serve(step: Step, values: MlflowValues) -> None:
         return
     # Checked before the download, which takes a minute.
     refuse_taken_port(step, values.daemon)
-    if not user_named(ACCOUNT):
-        place = ("--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin")
-        run("useradd", "--system", "--user-group", *place, ACCOUNT)
+    make_daemon_account(ACCOUNT)
     create_credentials(values)
     files.write(ARTIFACTS, values.artifacts, 0o600)
     # Set the owner again, because the account has another uid on a new machine.
@@ -162,14 +161,52 @@ def restore_dump(step: Step) -> None:
     files.remove(_RESTORED)
 
 
-# Without the version file, the database is upgraded to the installed release.
-_REPLACE = """umask 077; cat >"$1/mlflow.db.new"; rm -f "$1"/mlflow.db-* "$1/version"
-mv -fT "$1/mlflow.db.new" "$1/mlflow.db\""""
-
-
 def _back_up() -> None:
     """Back up now: this `up` made its backup before MLflow had a database, and the next one is an hour away."""
     if not files.exists(f"{systemd.UNITS}/{_BACKUP}"):
         return
     if not attempt("systemctl", "start", _BACKUP, limit=_BACKUP_LIMIT).ok:
         note("MLflow is not in the backup yet: run 'tailrack-backup status' to see why")
+
+
+@dataclass(frozen=True)
+class AddressValues:
+    """Whether the cluster has MLflow, and the mount point of the share."""
+
+    mlflow_enabled: bool
+    nfs_exports_mount: str
+
+
+def compute(step: Step, values: AddressValues) -> None:
+    """Create or remove the link from which task-prolog reads MLflow's address.
+
+    The head node writes and removes the file behind the link, so no node waits for MLflow.
+    """
+    if values.mlflow_enabled:
+        files.link(URI_FILE, f"{values.nfs_exports_mount}/{PUBLISHED}")
+    else:
+        files.remove(URI_FILE)
+
+
+def leave(step: Step) -> None:
+    """Remove MLflow and its account.
+
+    The logged data stays, in folders that only root can enter, because another account may later get the same uid.
+    """
+    artifacts = (files.read(ARTIFACTS) or "").rstrip("\n")
+    parts: list[Callable[[], object]] = [remove_mlflow, partial(files.remove, URI_FILE)]
+    if artifacts:
+        parts.append(partial(files.remove, f"{PurePosixPath(artifacts).parent}/{PUBLISHED}"))
+    if user_named(ACCOUNT):
+        parts += [partial(folders.take, path, 0o700) for path in (DATA, artifacts) if path and files.exists(path)]
+        parts.append(partial(remove_daemon_account, ACCOUNT))
+    do_each(*parts)
+
+
+def remove_mlflow() -> None:
+    """Remove the server and its program; the logged data stays."""
+    systemd.retire(UNIT)
+    files.remove_folder(SETTINGS)
+    files.remove_folder(PROGRAM)
+    for path in (START, ACCOUNTS, DUMP):
+        files.remove(path)

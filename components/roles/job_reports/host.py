@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from components.node import files, systemd
 from components.node.daemons import record_used, used_as_they_are
 from components.node.failure import Failure
 from components.node.files import File
-from components.node.passwd import user_named
+from components.node.parts import do_each
+from components.node.passwd import make_daemon_account, remove_daemon_account
 from components.node.run import attempt, run
 from components.node.step.step import Step
 from components.node.waiting import wait_until
-from components.roles.job_reports.paths import (
-    ACCOUNT,
-    CREDENTIALS,
-    MAIL_PROGRAM,
-    PROGRAM,
-    SETTINGS,
-    SPOOL,
-    UNIT,
-)
 
+ACCOUNT = "tailrack-reports"
+UNIT = "tailrack-job-reports.service"
+# slurmctld's program, and the service's.
+MAIL_PROGRAM = "/usr/local/lib/tailrack/report-job"
+PROGRAM = "/usr/local/lib/tailrack/job-reports"
+# Events that the service has not read yet. Only slurmctld's account and the service can write there.
+SPOOL = "/var/spool/tailrack-job-reports"
+# The service's own folder: reports that are not sent yet.
+STATE = "/var/lib/tailrack-job-reports"
+# Root's files, which systemd passes to the service.
+CREDENTIALS = "/etc/tailrack/job-reports"
+SETTINGS = "settings"
+MAIL_PASSWORD = "mail-password"  # noqa: S105 a file's name
 # slurmctld's account.
 _SLURM = "slurm"
 _START_SECONDS = 20
@@ -48,9 +54,7 @@ def services(step: Step, values: JobReportsValues) -> None:
     if not values.job_reports_enabled:
         remove_service()
         return
-    if not user_named(ACCOUNT):
-        place = ("--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin")
-        run("useradd", "--system", "--user-group", *place, ACCOUNT)
+    make_daemon_account(ACCOUNT)
     # slurmctld's account writes events, and the service removes them. Files get the service's group.
     files.make_folder(SPOOL, 0o2770, _SLURM, ACCOUNT)
     read = _write(values)
@@ -93,3 +97,12 @@ def remove_service() -> None:
     files.remove_folder(CREDENTIALS)
     for path in (MAIL_PROGRAM, PROGRAM):
         files.remove(path)
+
+
+def leave(step: Step) -> None:
+    """Remove the service, its account and reports that are not sent."""
+    do_each(
+        remove_service,
+        *(partial(files.remove_folder, path) for path in (SPOOL, STATE)),
+        partial(remove_daemon_account, ACCOUNT),
+    )
