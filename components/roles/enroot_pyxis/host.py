@@ -50,8 +50,7 @@ from components.roles.enroot_pyxis.plugin import (
     has_plugin,
     plugin_kind,
 )
-from components.roles.pod.compiler import SHARED as compiler_SHARED
-from components.roles.pod.compiler import compile_library
+from components.roles.pod.library import AS_LIBRARY, compile_library
 
 # The cluster's plugstack.conf includes this folder of each machine.
 PLUGSTACK = "/etc/tailrack/plugstack.d"
@@ -346,9 +345,7 @@ def pod(step: Step, values: RefusalValues) -> None:
     """Compile the plugin for this machine's Slurm, and enable it."""
     # Compile each time: Slurm rejects a plugin of another release.
     named, needs = "the plugin that refuses containers", "gcc or libslurm-dev"
-    compile_library(
-        values.enroot_pyxis_refusal, SOURCE, POD_PLUGIN, compiler_SHARED, step.host, named=named, needs=needs
-    )
+    compile_library(values.enroot_pyxis_refusal, SOURCE, POD_PLUGIN, AS_LIBRARY, step.host, named=named, needs=needs)
     files.write(PYXIS_CONF, f"required {POD_PLUGIN}")
 
 

@@ -18,8 +18,7 @@ from components.node.run import attempt, exists
 from components.node.state import LOG_DIR, STATE_DIR
 from components.node.step.step import Step
 from components.node.systemd import UNITS, retire
-from components.roles.pod.paths import PACKAGES, READY, STATE, VOLUME
-from components.roles.pod.saved import require_room, restore, save
+from components.roles.pod.saved import PACKAGES, READY, STATE, VOLUME, require_room, restore, save
 
 _LIST = f"{LOG_DIR}/left"
 _PROGRAMS = "/usr/local/sbin"

@@ -1,22 +1,26 @@
-"""The library with which programs of a pod use the tailnet (templates/tailnet.c)."""
+"""The library with which a pod's programs use the tailnet (templates/tailnet.c). The pod compiles it for its C library."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
+from collections.abc import Sequence
 
 from components.node import files, kernel
+from components.node.failure import Failure
 from components.node.log import note
-from components.roles.pod.compiler import SHARED, compile_library
-from components.roles.pod.paths import PROXY, SOCKET
+from components.node.run import attempt
+from components.roles.pod.saved import PROXY, SOCKET
 
 _FOLDER = "/usr/local/lib/tailrack"
 SOURCE = f"{_FOLDER}/tailnet.c"
 CONF = "/etc/tailrack/tailnet-preload"
 # The path of the current library, for programs of root.
 _CURRENT = "/etc/tailrack/tailnet-library"
-_OPTIONS = (*SHARED, "-Wl,-z,now")
+# Options of gcc.
+AS_LIBRARY = ("-O2", "-fPIC", "-shared")
+_OPTIONS = (*AS_LIBRARY, "-Wl,-z,now")
 _LIBRARIES = ("-ldl", "-lpthread")
 _OF_ANY_VERSION = re.compile(r"tailnet-[0-9a-f]{12}\.so(\.new)?")
 # The lowest uid of users. Services with lower ones do not load the library, except Slurm's, which are root's.
@@ -88,3 +92,31 @@ def _uid(process: str) -> int:
     """Return the uid of a process; 0 if it has ended."""
     found = re.search(r"^Uid:\t(\d+)", kernel.read(f"/proc/{process}/status"), re.MULTILINE)
     return int(found[1]) if found else 0
+
+
+def compile_library(
+    source: str, at: str, path: str, options: Sequence[str], host: str, *, named: str, needs: str = "gcc"
+) -> None:
+    """Compile a source, and put the library in place. Programs that have loaded the file before keep that one.
+
+    at        the file for the source
+    options   of gcc: SHARED, and perhaps others
+    named     what it is, for the error
+    needs     what a person may have to repair
+
+    Raises Failure if gcc cannot build it.
+    """
+    files.write(at, source)
+    fresh = f"{path}.new"
+    files.remove(fresh)
+    on_disk = files.on_disk(fresh), files.on_disk(at)
+    # Libraries come after the source that uses them.
+    ended = attempt("gcc", "-o", *on_disk, *options, keep_errors=True)
+    if not ended.ok:
+        files.remove(fresh)
+        raise Failure(
+            f"gcc cannot build {named}: {ended.errors.strip()[-300:]}",
+            f"run 'gcc -shared -fPIC -o /tmp/library.so {at}' on {host}, repair {needs}, then run up again",
+        )
+    files.set_mode(fresh, 0o755)
+    files.rename(fresh, path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from components.node.install import FOLDER as INSTALLED
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.pod.library import library_path
-from components.roles.pod.paths import SAVED
+from components.roles.pod.saved import SAVED
 from components.roles.program import command_line
 from components.roles.role import Role, template
 

@@ -1,17 +1,26 @@
-"""Keep the cluster's files of a container's disk on the pod's volume, because a stopped container loses its disk."""
+"""Keep the cluster's files of a container's disk on the pod's volume, because a stopped container loses its disk.
+
+The start command of the provider's template runs /workspace/.tailrack/boot, which starts the command `pod-boot`.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from components.node import files, folders
+from components.node import run as node_run
 from components.node.dpkg import installed
 from components.node.failure import Failure
+from components.node.locks import PRIVATE, Lock
 from components.node.log import note
 from components.node.packages import unstarted
+from components.node.program import run_program
+from components.node.proxy import proxy_variables
 from components.node.run import attempt, run
-from components.roles.pod.paths import PACKAGES, SAVED, VOLUME
+from components.node.step import kept
+from components.node.step.main import prepare_folders
 
 # All belong to root. The munge key has its own account, whose number another container may give to another one.
 _FOLDERS = ("/etc/tailrack", "/usr/local/lib/tailrack", "/var/lib/tailrack")
@@ -27,6 +36,23 @@ _FILES = (
 _HERE = "/var/lib/tailrack/node-name"
 # The cluster's files without packages need 5 MB, twice while they change.
 _ROOM_MB = 32
+# The provider's volume, which outlives the container and its disk.
+VOLUME = "/workspace"
+STATE = f"{VOLUME}/.tailrack"
+TAILNET = f"{STATE}/tailscale"
+PACKAGES = f"{STATE}/packages"
+# The cluster's files of the container's disk, for the next container.
+SAVED = f"{STATE}/saved"
+BOOT = f"{STATE}/boot"
+# Exists while the pod has all that jobs need.
+READY = f"{PRIVATE}/pod-ready"
+# Users' homes, which are on the share elsewhere.
+HOMES = f"{VOLUME}/shared"
+# tailscaled's proxy. Everything that listens on 127.0.0.1 is open to the tailnet, but not this address.
+PROXY = "127.0.0.3:1055"
+SOCKET = "/var/run/tailscale/tailscaled.sock"
+# The SSH server for the head node's requests. The provider's server does not see who connects over the tailnet.
+SSHD_PORT = 6815
 
 
 def require_room(host: str) -> None:
@@ -94,3 +120,18 @@ def _install_packages() -> None:
     missing = [f"{PACKAGES}/{name}" for name in names if name.partition("_")[0] not in there]
     if missing and not unstarted("this pod", "dpkg", "-i", "--force-confold", *missing).ok:
         note("dpkg could not install all packages of the volume")
+
+
+def boot(arguments: Sequence[str]) -> int:
+    """Restore the files, start the services, and return the exit status."""
+    os.environ.update({"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C", "PATH": node_run.PATH, **proxy_variables()})
+    return run_program("tailrack-boot", _boot)
+
+
+def _boot() -> int:
+    files.make_folder(PRIVATE, 0o700)
+    # A step of an `up` may come at the same time.
+    with Lock("tailrack"):
+        prepare_folders()
+        restore()
+        return kept.main(["boot"])

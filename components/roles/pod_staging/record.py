@@ -9,13 +9,28 @@ from pathlib import Path
 
 from components.node import files
 from components.node.files import File
-from components.roles.pod_staging.paths import RECORDS
+from components.node.state import STATE_DIR
+from components.roles.slurm.paths import STAGE_IN, STAGE_OUT
 
 # States: the job has its files; its folder did not come to the pod; its results are still on the pod.
 STAGED, NOT_IN, KEPT = "staged", "not-in", "kept"
 _STATES = (STAGED, NOT_IN, KEPT)
 # Seconds for which a record of a failure is kept.
 KEEP_SECONDS = 30 * 86400
+# On the head node: a file for each node that is a pod, and one for each job whose folder is on a pod.
+PODS = f"{STATE_DIR}/pods"
+RECORDS = f"{STATE_DIR}/pod-staging"
+# Root's service, which slurmctld's programs ask.
+SOCKET = "/run/tailrack-pod-staging.sock"
+PROGRAM = "/usr/local/lib/tailrack/pod-staging"
+UNITS = ("tailrack-pod-staging.socket", "tailrack-pod-staging@.service")
+# The program that rsync runs in place of ssh.
+LINK = "/usr/local/lib/tailrack/pod-link"
+ON_HEAD = (STAGE_IN, STAGE_OUT, PROGRAM, LINK)
+# The request that a pod answers.
+REQUEST = "pod-files"
+# On a pod: the program that ends steps which a restart of tailscaled has cut off.
+CUT_OFF = "/usr/local/lib/tailrack/pod-cut-off"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from components.node.systemd import UNITS as UNITS_FOLDER
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.pod.library import library_path
-from components.roles.pod_staging.paths import CUT_OFF, LINK, PROGRAM, REQUEST, UNITS
+from components.roles.pod_staging.record import CUT_OFF, LINK, PROGRAM, REQUEST, UNITS
 from components.roles.program import command_line, launcher
 from components.roles.render import render
 from components.roles.role import File, Role, template

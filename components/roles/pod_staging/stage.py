@@ -1,13 +1,14 @@
 """The command `pod-staging`, root's service on the head node: bring a job's folder to its pods, and its results back.
 
 slurmctld's programs connect to its socket and write `in JOB` or `out JOB`. Everything else about the job comes from
-slurmctld or from root's record.
+slurmctld or from root's record. Those programs run the command `pod-staging-ask`, which waits.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
+import socket
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +18,17 @@ from typing import Any
 from components.node import files
 from components.node.passwd import user_named
 from components.node.run import attempt
-from components.roles.pod_staging.paths import PODS
-from components.roles.pod_staging.record import KEPT, NOT_IN, Record, read_record, records, remove_record, write_record
+from components.roles.pod_staging.record import (
+    KEPT,
+    NOT_IN,
+    PODS,
+    SOCKET,
+    Record,
+    read_record,
+    records,
+    remove_record,
+    write_record,
+)
 from components.roles.pod_staging.transfer import Folder, TransferFailed, bring, fetch
 from components.roles.tailrack_command.job import read_job
 from components.validation.json_part import first_object
@@ -30,6 +40,8 @@ _LIMIT = 20
 _LOWEST_UID = 1000
 # Transfers to a job's pods at the same time: Slurm waits for all of them together.
 _AT_ONCE = 32
+# Slurm would end this program after 120 s. The service goes on without it.
+_SECONDS = 110
 
 
 def main(_: Sequence[str]) -> int:
@@ -183,3 +195,19 @@ def _cancel(job: str, reason: str) -> None:
 
 def _log(text: str) -> None:
     sys.stderr.write(f"{plain(text)}\n")
+
+
+def ask(arguments: Sequence[str]) -> int:
+    """Return 0 in every case: the service cancels a job whose folder did not arrive."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_SECONDS)
+        try:
+            connection.connect(SOCKET)
+            connection.sendall(f"{' '.join(arguments)}\n".encode())
+            while connection.recv(64):
+                pass
+        except OSError as error:
+            sys.stderr.write(f"pod-staging {' '.join(arguments)}: {error}\n")
+            # Slurm requeues and holds a job that has not got its folder.
+            return 1 if arguments[:1] == ["in"] else 0
+    return 0

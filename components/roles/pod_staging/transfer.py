@@ -3,18 +3,28 @@
 rsync starts as root and becomes the user before it opens a path (`--copy-as`), so that only root has the key of the
 connection. The pod's side may be hostile (its host is a stranger's). As the user, rsync can change nothing that a job
 of this user could not change. It also ignores links that lead out of the folder, and makes no devices or set-uid files.
+
+rsync runs the command `pod-link` in place of ssh. It sends a pod the request to run rsync too.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import select
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from components.node import run
 from components.node.accounts import as_user
+from components.node.failure import Failure
 from components.node.run import Ended, attempt
-from components.roles.pod_staging.paths import LINK
-from components.roles.ssh_trust.ask import asking_key
+from components.roles.pod_staging.record import LINK, REQUEST
+from components.roles.ssh_trust.ask import NO_ANSWER, asking_key, ssh_command
 from components.validation.preflight.findings import plain
 
 # Slurm ends the program that waits for a job's folder after 120 s (PrologEpilogTimeout, role health).
@@ -98,3 +108,40 @@ def _check(ended: Ended, folder: Folder, receiver: str, limit: int) -> None:
     if ended.status in _LOST:
         raise TransferFailed(f"the connection to {folder.node} was lost or refused")
     raise TransferFailed(f"rsync reports: {plain(errors[0])[:200]}" if errors else f"rsync ended with {ended.status}")
+
+
+def link(arguments: Sequence[str]) -> int:
+    """Connect rsync with the pod. rsync passes the pod's name, `rsync`, and the arguments of the pod's rsync."""
+    values = json.loads(os.environ[LINK_VALUES])
+    try:
+        command = ssh_command(values["key"], values["node"], REQUEST)
+    except Failure as failure:
+        sys.stderr.write(f"{failure.reason}\n")
+        return NO_ANSWER
+    header = json.dumps({"job": values["job"], "arguments": list(arguments[2:])})
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, "PATH": run.PATH})
+    if process.stdin is None:
+        return NO_ANSWER
+    with suppress(BrokenPipeError), process.stdin:
+        target = process.stdin.fileno()
+        _write(target, f"{header}\n".encode())
+        _pass_on(target)
+    return process.wait()
+
+
+def _pass_on(target: int) -> None:
+    """Pass stdin on until one of the two ends. rsync waits for the end of this program before it closes stdin."""
+    poller = select.poll()
+    poller.register(0, select.POLLIN)
+    # Without an event, poll reports only that the other end has closed.
+    poller.register(target, 0)
+    while target not in dict(poller.poll()):
+        data = os.read(0, 1 << 17)
+        if not data:
+            return
+        _write(target, data)
+
+
+def _write(target: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(target, data) :]

@@ -10,7 +10,7 @@ from components.node.run import run
 from components.node.step.step import Step
 from components.node.waiting import wait_for
 from components.roles.pod.library import library_path, use_library, without_library
-from components.roles.pod.paths import READY
+from components.roles.pod.saved import READY
 from components.roles.slurm.compute import CONTROLLER_PORT, ComputeValues, dynamic_conf, registers_otherwise
 from components.roles.slurm.foreign_files import set_foreign_slurm_aside
 from components.roles.slurm.node_state import NodeState, read_node

@@ -4,7 +4,7 @@ The provider's server stays as it is: it belongs to the image, its host key chan
 tell the head node from another machine, because tailscaled connects from 127.0.0.1.
 
 If the pods of a site share a network, the cluster's own server listens there too, so that other pods can check that
-they reach this one (roles/pod/network.py). It accepts no key from there.
+they reach this one (roles/pod/host.py). It accepts no key from there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from components.node import files, services
 from components.node.run import run
 from components.node.step.step import Step
-from components.roles.pod.paths import SSHD_PORT
+from components.roles.pod.saved import SSHD_PORT
 from components.roles.ssh_trust import certificate
 from components.roles.ssh_trust.ask import MEMBERS
 from components.roles.ssh_trust.certificate import (

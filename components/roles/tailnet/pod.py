@@ -19,8 +19,8 @@ from components.node.services import SUPERVISOR_PID
 from components.node.state import LOG_DIR
 from components.node.step.step import Step
 from components.node.waiting import wait_until
-from components.roles.pod.paths import PROXY, SOCKET, STATE, TAILNET
-from components.roles.pod_staging.paths import CUT_OFF
+from components.roles.pod.saved import PROXY, SOCKET, STATE, TAILNET
+from components.roles.pod_staging.record import CUT_OFF
 from components.roles.tailnet import tailscale
 from components.roles.tailnet.login import (
     KEYRING,

@@ -9,7 +9,7 @@ import pytest
 
 from components.node import files
 from components.node.run import Ended
-from components.roles.pod_staging import cut_off
+from components.roles.pod_staging import steps
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 ROW = "   0: {local}:9C40 0100007F:1A81 {state} 00000000:00000000 00:00000000 00000000     0        0 {inode} 1 0\n"
@@ -46,7 +46,7 @@ def test_a_step_of_an_srun_elsewhere_is_cut_off(pod: Path) -> None:
     process(pod, 11, "slurmstepd: [8.interactive]", inode=101)
     process(pod, 12, "slurmstepd: [9.1+2]", inode=102)
     connect(pod, 100, "0300007F")
-    assert cut_off.steps_cut_off() == ["7.0", "8.interactive", "9.1"]
+    assert steps.steps_cut_off() == ["7.0", "8.interactive", "9.1"]
 
 
 def test_batch_scripts_and_other_programs_are_not_cut_off(pod: Path) -> None:
@@ -54,20 +54,20 @@ def test_batch_scripts_and_other_programs_are_not_cut_off(pod: Path) -> None:
     process(pod, 11, "slurmstepd: [7.extern]")
     process(pod, 12, "sleep 10")
     process(pod, 13, "slurmstepd: [7.0]", uid=6001)
-    assert cut_off.steps_cut_off() == []
+    assert steps.steps_cut_off() == []
 
 
 @pytest.mark.parametrize(("name", "local"), [("tcp", "0200007F"), ("tcp6", "0000000000000000FFFF00000200007F")])
 def test_a_step_of_an_srun_on_the_pod_runs_on(pod: Path, name: str, local: str) -> None:
     process(pod, 10, "slurmstepd: [7.0]", inode=100)
     connect(pod, 100, local, name=name)
-    assert cut_off.steps_cut_off() == []
+    assert steps.steps_cut_off() == []
 
 
 def test_a_step_of_an_srun_on_the_pod_that_is_gone_is_cut_off(pod: Path) -> None:
     process(pod, 10, "slurmstepd: [7.0]", inode=100)
     connect(pod, 100, "0200007F", state="08")
-    assert cut_off.steps_cut_off() == ["7.0"]
+    assert steps.steps_cut_off() == ["7.0"]
 
 
 def test_users_get_a_warning_before_their_step_ends(pod: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,13 +77,13 @@ def test_users_get_a_warning_before_their_step_ends(pod: Path, monkeypatch: pyte
         run.append((" ".join(words[:3]), (environment or {}).get("LD_PRELOAD", "")))
         return Ended(0, "8 7_0\n7 7_1\n" if words[0] == "squeue" else "")
 
-    monkeypatch.setattr(cut_off, "attempt", attempt)
+    monkeypatch.setattr(steps, "attempt", attempt)
     process(pod, 10, "slurmstepd: [7.0]")
-    assert cut_off.main(["/l.so"]) == 0
+    assert steps.end_cut_off_steps(["/l.so"]) == 0
     assert run[0] == ("tailscale wait --timeout", "")
     assert run[2:] == [("scontrol notify 7_1", "/l.so"), ("scancel 7_1.0", "/l.so")], "the last task of its array"
 
 
 def test_without_such_steps_no_program_is_run(pod: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cut_off, "attempt", None)
-    assert cut_off.main(["/l.so"]) == 0
+    monkeypatch.setattr(steps, "attempt", None)
+    assert steps.end_cut_off_steps(["/l.so"]) == 0

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from components.roles.order import roles
-from components.roles.pod_staging import pod_files
+from components.roles.pod_staging import steps
 from components.roles.pod_staging.record import KEPT, NOT_IN, Record, read_record
 from components.roles.role import Value
 from components.roles.tailrack_command.job import Job
@@ -298,7 +298,7 @@ def test_results_wait_for_the_steps_of_their_job_and_not_for_a_users_program(pod
     for number, owner in ((100, 0), (102, 6001)):
         pod.write(f"/proc/{number}/status", f"Name:\tx\nUid:\t{owner}\t{owner}\t{owner}\t{owner}\n")
     with pod.here():
-        assert [pod_files.runs(job) for job in (12, 14, 1)] == [True, False, False]
+        assert [steps.runs(job) for job in (12, 14, 1)] == [True, False, False]
 
 
 def python(code: str, path: str = os.environ["PATH"], **environment: str) -> subprocess.Popen[str]:
@@ -316,9 +316,10 @@ def python(code: str, path: str = os.environ["PATH"], **environment: str) -> sub
     ],
 )
 def test_the_connection_ends_when_either_side_ends(ssh: str, status: int, output: str) -> None:
-    code = f"from components.roles.pod_staging import link; link.ssh_command = lambda *_: ['sh', '-c', {ssh!r}]; "
+    stub = f"transfer.ssh_command = lambda *_: ['sh', '-c', {ssh!r}]"
+    code = f"from components.roles.pod_staging import transfer; {stub}; "
     values = json.dumps({"key": "k", "node": "p1", "job": 12})
-    process = python(f"{code}sys.exit(link.main(['p1', 'rsync', '--server', '-sr']))", TAILRACK_POD_LINK=values)
+    process = python(f"{code}sys.exit(transfer.link(['p1', 'rsync', '--server', '-sr']))", TAILRACK_POD_LINK=values)
     assert process.stdin
     if "cat" in ssh:
         process.stdin.write("from rsync\n")
@@ -347,7 +348,7 @@ def test_a_pod_answers_with_rsync_and_nothing_else(
     stub = tmp_path / "rsync"
     stub.write_text('#!/bin/sh\necho "$@"\ncat\n')
     stub.chmod(0o755)
-    code = "from components.roles.pod_staging import pod_files; sys.exit(pod_files.main([]))"
+    code = "from components.roles.pod_staging import steps; sys.exit(steps.run_rsync([]))"
     process = python(code, f"{tmp_path}:{os.environ['PATH']}")
     header = json.dumps({"job": 4000000000, "arguments": arguments})
     stdout, _ = process.communicate(f"{header}\nrest", timeout=30)
