@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from components.node.waiting import within
-from components.roles.health import join_figure, measuring
+from components.roles.health import measuring
 from components.roles.health.gpu_records import GpuRecords
 from components.roles.slurm.paths import POD
 from components.roles.tailrack_command import slurm
@@ -56,13 +56,13 @@ class DeepCheck:
     def record(self, node: Node) -> Record:
         """Return a node's record, with its figure from when it joined as reference if the record has none."""
         identity = {
-            "address": join_figure.address_of(node.name),
+            "address": measuring.address_of(node.name),
             "gpus": node.gpus,
             "asked": measuring.measurement_settings(self.settings, node),
         }
         record = Record.read(load(self.records / f"{node.name}.json")).about(identity)
         if record.reference is None:
-            record = join_figure.with_figure(record, node)
+            record = measuring.with_figure(record, node)
         return record
 
     def save(self, node: Node, record: Record) -> None:
@@ -109,7 +109,7 @@ class DeepCheck:
     def _measure(self, node: Node, reservation: str, *, each_gpu: bool) -> Measured:
         report = self.measure(self.settings, node, reservation, each_gpu)
         measured = measuring.read_report(self.settings, node, report)
-        items = self.gpus.judge(node.name, join_figure.address_of(node.name), report) if each_gpu else []
+        items = self.gpus.judge(node.name, measuring.address_of(node.name), report) if each_gpu else []
         if each_gpu and "gpu_speed" in (report or {}) and (figures := self.gpus.figures(node.name)):
             log(f"{node.name}: each GPU has at least {figures}")
         for item in items:

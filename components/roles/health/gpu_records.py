@@ -1,4 +1,4 @@
-"""The deep check's records of GPUs: each GPU's first and last reading, and the findings of the last check."""
+"""The deep check's records of GPUs: each GPU's first and last reading, and the findings, which all users may read."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from components.roles.health import gpu_findings
 from components.validation.gpu_speed.judge import FIGURES, judged, key, lowest
 from components.validation.gpu_speed.reading import Reading, read_lines, read_readings
-from components.validation.preflight.findings import Finding
+from components.validation.preflight.findings import Finding, finding
 from components.validation.preflight.node_checks import load, save
 
 # The folder of these records, in the folder of the deep check's records.
 GPUS = "gpus"
+FINDINGS = Path("/var/lib/tailrack/gpu-findings.json")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class GpuRecords:
     """The records of all nodes."""
 
     def __init__(self, records: Path, findings: Path | None = None) -> None:
-        self._folder, self._findings = records / GPUS, findings or gpu_findings.FINDINGS
+        self._folder, self._findings = records / GPUS, findings or FINDINGS
 
     def judge(self, node: str, address: str, report: Mapping[str, Any] | None) -> list[Finding]:
         """Return the findings about a node's GPUs from a measurement's report, and store its readings.
@@ -98,7 +98,7 @@ class GpuRecords:
         records = {node: self._read(node).findings for node in self._nodes()}
         items = {node: findings for node, findings in records.items() if findings}
         if items or self._findings.exists():
-            gpu_findings.publish(items, self._findings)
+            publish_findings(items, self._findings)
 
     def _nodes(self) -> list[str]:
         return sorted(path.stem for path in self._folder.glob("*.json"))
@@ -113,3 +113,20 @@ def _first_figures(first: Reading | None, reading: Reading) -> Reading:
         return reading
     missing = {figure.name: getattr(reading, figure.name) for figure in FIGURES if getattr(first, figure.name) is None}
     return replace(first, **missing)
+
+
+def publish_findings(items: Mapping[str, Sequence[Finding]], path: Path = FINDINGS) -> None:
+    """Write the findings by node."""
+    save(path, {node: list(findings) for node, findings in items.items()}, 0o644)
+
+
+def published(path: Path = FINDINGS) -> dict[str, list[Finding]]:
+    """Return the findings by node; none where the file is missing or malformed."""
+    data = load(path)
+    try:
+        return {
+            str(node): [finding(item["severity"], item["check"], item["seen"], item["remedy"]) for item in items]
+            for node, items in (data or {}).items()
+        }
+    except (TypeError, KeyError, AttributeError):
+        return {}

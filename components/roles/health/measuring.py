@@ -1,23 +1,32 @@
-"""Measure a single node: run a program as the submitting user, and judge the report that it prints."""
+"""Figures of single nodes: measure one as the submitting user, and find the one from when it joined."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from components.node.pack import ROOT
-from components.validation.became_slow import Measured, measured
+from components.validation.became_slow import JOINED, Measured, Record, measured
+from components.validation.fabric_facts import read_fabric_facts
 from components.validation.groups import count
 from components.validation.model import Measurement
 from components.validation.preflight.findings import read_lines
-from components.validation.results import Conditions, judge_scope
+from components.validation.preflight.node_checks import load
+from components.validation.results import Conditions, judge_group, judge_scope
 from components.validation.slurm_nodes import Node
 from components.validation.submitter import run_as_submitter
 
 Settings = Mapping[str, Any]
 # Added to the time limits of a node's jobs.
 SPARE_SECONDS = 120
+REPORTS = Path("/var/lib/tailrack/validation")
+# The address of each node as it joined (components/roles/names/host.py).
+MEMBERS = Path("/var/lib/tailrack/members")
+# Settings that must be the same for two figures to be comparable.
+_SAME = ("backend", "collective", "gate_bytes")
 
 
 def measurement_settings(settings: Settings, node: Node) -> Mapping[str, Any]:
@@ -88,3 +97,45 @@ def read_report(settings: Settings, node: Node, report: Mapping[str, Any] | None
     floor = settings["floor"] if gpus > 1 else None
     result, _ = judge_scope(measurement, report, Conditions(floor, floor, "", spans=False), read_lines)
     return measured(result, result["preflight"].get(node.name, ()), on_gpus=gpus > 1)
+
+
+def address_of(name: str, members: Path = MEMBERS) -> str:
+    """Return a node's tailnet address, which identifies the machine; empty if it is unknown."""
+    try:
+        return (members / name / "address").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def with_figure(record: Record, node: Node, reports: Path = REPORTS) -> Record:
+    """Return the record with this machine's oldest comparable figure as its reference, if there is one."""
+    if record.forgotten:
+        return record
+    figures = sorted(_figures(record, node, reports))
+    return replace(record, reference=figures[0][1], since=JOINED) if figures else record
+
+
+def _figures(record: Record, node: Node, reports: Path) -> Iterator[tuple[float, float]]:
+    """Yield the time and the GB/s of each figure."""
+    for path in sorted(reports.glob("*.json")):
+        report = load(path)
+        if not isinstance(report, Mapping) or report.get("members", {}).get(node.name) != record.of.get("address"):
+            continue
+        for entry in report.get("alone", ()):
+            figure = _figure(entry, report, node, record)
+            if figure is not None:
+                yield float(report.get("measured_at") or 0), figure
+
+
+def _figure(entry: Mapping[str, Any], report: Mapping[str, Any], node: Node, record: Record) -> float | None:
+    """Return the GB/s of one entry, or None. A user's process wrote it, so it may contain anything."""
+    try:
+        settings = record.of["asked"]
+        if entry["gpus"] != {node.name: node.gpus} or any(entry["asked"][key] != settings[key] for key in _SAME):
+            return None
+        facts = read_fabric_facts(str(report.get("there", "")))
+        result = judge_group(entry, facts, None, Conditions(None, None, "", spans=False))
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return None
+    figure = measured(result, (), on_gpus=True)
+    return None if figure.broken else figure.gb_per_s

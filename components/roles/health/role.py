@@ -6,7 +6,7 @@ import base64
 
 from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.health.remove import DEEP_CHECK_SETTINGS, LIB, REASON
+from components.roles.health.host import DEEP_CHECK_SETTINGS, LIB, REASON
 from components.roles.health.settings import EPILOG, PROLOG
 from components.roles.pod.library import library_path
 from components.roles.program import launcher

@@ -1,4 +1,4 @@
-"""The library with which a pod's programs use the tailnet (templates/tailnet.c). The pod compiles it for its C library."""
+"""The library with which a pod's programs use the tailnet (templates/tailnet.c). The pod compiles it itself."""
 
 from __future__ import annotations
 

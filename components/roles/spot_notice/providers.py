@@ -4,19 +4,24 @@ aws     GET spot/instance-action: 404, or {"action": "terminate", "time": "2026-
         It needs a session's token (IMDSv2). A rebalance recommendation is no notice, and is not read.
 gcp     GET instance/preempted: FALSE, or TRUE 30 seconds before. The request waits for a change.
 azure   GET scheduledevents: events of type Preempt, with names of machines, at least 30 seconds before NotBefore.
+
+All have a metadata service at the same link-local address. It is asked without a proxy and without redirects, and an
+answer has limits of time and size.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import signal
 import time
 from calendar import timegm
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-
-from components.roles.spot_notice.metadata import Answer, NoAnswerError, ask, refused
+from http.client import HTTPConnection, HTTPException
+from types import FrameType
 
 # Google and Azure take a machine back so many seconds after the notice.
 _SHORT_SECONDS = 30
@@ -29,6 +34,11 @@ _AZURE = "/metadata/scheduledevents?api-version=2020-07-01"
 _AZURE_NAME = "/metadata/instance/compute/name?api-version=2021-02-01&format=text"
 _ETAG = re.compile(r"[0-9A-Za-z]{1,64}")
 _TOKEN = re.compile(r"[!-~]{1,1024}")
+# A reason of this form is the service's own. Slurm may append to it.
+REASON = re.compile(r"(AWS|Google|Azure) takes this machine back at [0-9:]{8}Z")
+ADDRESS = "169.254.169.254"
+_MOST_BYTES = 65536
+_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -52,8 +62,6 @@ class Notice:
         return f"{self.provider} took node {node} back at {self._clock}"
 
 
-# A reason of this form is the service's own. Slurm may append to it.
-REASON = re.compile(r"(AWS|Google|Azure) takes this machine back at [0-9:]{8}Z")
 Read = Callable[[], Notice | None]
 
 
@@ -161,3 +169,59 @@ def _moment(text: object, seconds: float) -> float:
         return parsedate_to_datetime(words).timestamp()
     except (ValueError, TypeError, IndexError, OverflowError):
         return time.time() + seconds
+
+
+class NoAnswerError(Exception):
+    """The metadata service does not answer, or not as documented. The message is for the journal."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer: its HTTP status, its text, and its ETag."""
+
+    status: int
+    text: str
+    etag: str = ""
+
+
+def ask(path: str, headers: Mapping[str, str], *, method: str = "GET", seconds: float = _SECONDS) -> Answer:
+    """Return the answer to a request. Raise NoAnswerError.
+
+    seconds   limit for the whole answer
+    """
+    connection = HTTPConnection(ADDRESS, timeout=seconds)
+    try:
+        with _limit(seconds):
+            connection.request(method, path, headers=dict(headers))
+            response = connection.getresponse()
+            body = response.read(_MOST_BYTES + 1)
+    except (OSError, HTTPException) as error:
+        raise NoAnswerError(
+            f"the metadata service at {ADDRESS} does not answer: {error or type(error).__name__}"
+        ) from None
+    finally:
+        connection.close()
+    if len(body) > _MOST_BYTES:
+        raise NoAnswerError(f"the metadata service at {ADDRESS} sends more than {_MOST_BYTES} bytes")
+    return Answer(response.status, body.decode("utf-8", "replace"), response.headers.get("ETag", ""))
+
+
+def refused(answer: Answer, path: str) -> NoAnswerError:
+    """Return the error for an answer with an unexpected status."""
+    return NoAnswerError(f"the metadata service answers {path} with status {answer.status}")
+
+
+@contextmanager
+def _limit(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError after some seconds: a socket's own limit starts again with each part of an answer."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        raise TimeoutError(f"no whole answer within {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

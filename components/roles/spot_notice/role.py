@@ -5,7 +5,7 @@ from __future__ import annotations
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher, version
 from components.roles.role import Role, template
-from components.roles.spot_notice.paths import UNIT
+from components.roles.spot_notice.host import UNIT
 
 
 def role(_settings: ClusterSettings) -> Role:

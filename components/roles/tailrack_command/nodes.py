@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
-from components.roles.health.gpu_findings import published
+from components.roles.health.gpu_records import published
 from components.roles.slurm.paths import POD
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.ask import Failure, ask, failure

@@ -15,7 +15,7 @@ import pytest
 
 from components.measurement.deep_check import NICE, deep_check_text
 from components.node.install import FOLDER
-from components.roles.health import deep_check, gpu_findings, join_figure, measuring
+from components.roles.health import deep_check, gpu_records, measuring
 from components.roles.health.deep_check import DeepCheck, run
 from components.roles.health.role import DEEP_CHECK
 from components.roles.order import roles
@@ -110,8 +110,8 @@ def case(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Case:
     monkeypatch.setattr(slurm, "nodes", fake.nodes)
     monkeypatch.setattr(slurm, "scontrol", fake.scontrol)
     monkeypatch.setattr(deep_check, "PRIVATE", tmp_path)
-    monkeypatch.setattr(join_figure, "REPORTS", tmp_path / "validation")
-    monkeypatch.setattr(gpu_findings, "FINDINGS", tmp_path / "gpu-findings.json")
+    monkeypatch.setattr(measuring, "REPORTS", tmp_path / "validation")
+    monkeypatch.setattr(gpu_records, "FINDINGS", tmp_path / "gpu-findings.json")
     monkeypatch.setattr(time, "sleep", lambda _: None)
     made = Case(fake, tmp_path / "kept")
     monkeypatch.setattr(measuring, "read_report", lambda *_: made.played.pop(0))
@@ -250,7 +250,7 @@ def test_another_machine_under_the_name_is_not_held_against_the_old_ones_figure(
     case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     joined_at = {"a1": "100.64.0.1"}
-    monkeypatch.setattr(join_figure, "address_of", lambda name: joined_at[name])
+    monkeypatch.setattr(measuring, "address_of", lambda name: joined_at[name])
     case.play(364.8)
     joined_at["a1"] = "100.64.0.9"
     case.play(180.0)
@@ -258,7 +258,7 @@ def test_another_machine_under_the_name_is_not_held_against_the_old_ones_figure(
     (tmp_path / "a1").mkdir()
     (tmp_path / "a1" / "address").write_text("100.64.0.9\n")
     monkeypatch.undo()
-    assert [join_figure.address_of(name, tmp_path) for name in ("a1", "b1")] == ["100.64.0.9", ""]
+    assert [measuring.address_of(name, tmp_path) for name in ("a1", "b1")] == ["100.64.0.9", ""]
 
 
 def test_a_measurement_that_goes_on_is_not_disturbed(case: Case) -> None:
@@ -371,17 +371,15 @@ def test_the_deep_check_reads_the_figure_of_the_join_from_saved_results(on_gpus:
     report = on_gpus(364.8)
     kept = {"members": {"a1": "100.64.0.1"}, "alone": [report], "measured_at": 7, "there": report["there"]}
     (tmp_path / "cloud-a.json").write_text(json.dumps(kept))
-    record = join_figure.with_figure(Record(of), NODE, tmp_path)
+    record = measuring.with_figure(Record(of), NODE, tmp_path)
     assert record.reference == pytest.approx(364.8, rel=1e-3)
     assert record.since == "when it joined"
     # Of another machine, other GPUs, or measured in another way it says nothing; nor do words that are none.
-    assert join_figure.with_figure(Record({**of, "address": "100.64.0.9"}), NODE, tmp_path).reference is None
-    assert join_figure.with_figure(Record(of), replace(NODE, gpus="h200:8"), tmp_path).reference is None
-    assert (
-        join_figure.with_figure(Record({**of, "asked": {**asked, "gate_bytes": 8}}), NODE, tmp_path).reference is None
-    )
+    assert measuring.with_figure(Record({**of, "address": "100.64.0.9"}), NODE, tmp_path).reference is None
+    assert measuring.with_figure(Record(of), replace(NODE, gpus="h200:8"), tmp_path).reference is None
+    assert measuring.with_figure(Record({**of, "asked": {**asked, "gate_bytes": 8}}), NODE, tmp_path).reference is None
     (tmp_path / "cloud-a.json").write_text(json.dumps({**kept, "alone": [7, {"gpus": 3}]}))
-    assert join_figure.with_figure(Record(of), NODE, tmp_path).reference is None
+    assert measuring.with_figure(Record(of), NODE, tmp_path).reference is None
 
 
 def test_the_gpus_that_slurm_gives_to_jobs_are_read() -> None:

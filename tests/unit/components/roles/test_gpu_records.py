@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from components.roles.health import deep_check, gpu_findings, join_figure, measuring
+from components.roles.health import deep_check, gpu_records, measuring
 from components.roles.health.deep_check import DeepCheck
-from components.roles.health.gpu_findings import published
-from components.roles.health.gpu_records import GpuRecords
+from components.roles.health.gpu_records import GpuRecords, published
 from components.roles.tailrack_command import nodes
 from components.validation import measurement_run
 from components.validation.became_slow import Measured
@@ -119,8 +118,8 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSlurm, D
     monkeypatch.setattr("components.roles.tailrack_command.slurm.nodes", fake.nodes)
     monkeypatch.setattr("components.roles.tailrack_command.slurm.scontrol", fake.scontrol)
     monkeypatch.setattr(deep_check, "PRIVATE", tmp_path)
-    monkeypatch.setattr(join_figure, "REPORTS", tmp_path / "validation")
-    monkeypatch.setattr(gpu_findings, "FINDINGS", tmp_path / "shown.json")
+    monkeypatch.setattr(measuring, "REPORTS", tmp_path / "validation")
+    monkeypatch.setattr(gpu_records, "FINDINGS", tmp_path / "shown.json")
     monkeypatch.setattr(measuring, "read_report", lambda *_: Measured(364.8, tolerance=0.15))
     return fake, DeepCheck(told(), lambda *_: played.pop(0), tmp_path / "kept"), played
 

@@ -15,9 +15,8 @@ import pytest
 
 from components.roles.slurm.end_jobs import read_cause, with_cause
 from components.roles.slurm.shutdown import requeue_jobs_at_shutdown, seconds_to_save
-from components.roles.spot_notice import metadata, watch
-from components.roles.spot_notice.metadata import NoAnswerError, ask
-from components.roles.spot_notice.providers import REASON, Aws, Azure, Google, Notice, provider
+from components.roles.spot_notice import providers, watch
+from components.roles.spot_notice.providers import REASON, Aws, Azure, Google, NoAnswerError, Notice, ask, provider
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.job_end import why_it_ended
 from components.roles.tailrack_command.out_reason import why_out
@@ -75,7 +74,7 @@ class Fake:
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
     """A metadata service without a notice; proxies of the environment lead nowhere."""
     made = Fake()
-    monkeypatch.setattr(metadata, "ADDRESS", f"127.0.0.1:{made.server.server_port}")
+    monkeypatch.setattr(providers, "ADDRESS", f"127.0.0.1:{made.server.server_port}")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     yield made
     made.server.shutdown()
@@ -198,7 +197,7 @@ def test_a_redirect_is_not_followed_and_an_answer_has_limits_of_size_and_time(
     with pytest.raises(NoAnswerError, match="no whole answer within"):
         ask(PREEMPTED, {}, seconds=0.3)
     assert time.monotonic() - began < 5
-    monkeypatch.setattr(metadata, "ADDRESS", "127.0.0.1:9")
+    monkeypatch.setattr(providers, "ADDRESS", "127.0.0.1:9")
     with pytest.raises(NoAnswerError, match="does not answer"):
         ask(PREEMPTED, {})
 

@@ -10,9 +10,10 @@ from components.node.files import File
 from components.node.run import attempt, run
 from components.node.step.step import Step
 from components.node.waiting import wait_until
-from components.roles.spot_notice.paths import PROGRAM, UNIT
 
 _START_SECONDS = 20
+PROGRAM = "/usr/local/lib/tailrack/spot-notice"
+UNIT = "tailrack-spot-notice.service"
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class SpotValues:
 def compute(step: Step, values: SpotValues) -> None:
     """Start or remove the service."""
     if not values.node_spot:
-        remove_service()
+        leave(step)
         return
     unit = values.spot_notice_unit.replace("@PROVIDER@", values.node_spot)
     changed = files.write_all(
@@ -53,7 +54,7 @@ def compute(step: Step, values: SpotValues) -> None:
         )
 
 
-def remove_service() -> None:
+def leave(step: Step) -> None:
     """Remove the service."""
     systemd.retire(UNIT)
     files.remove(PROGRAM)
