@@ -15,9 +15,8 @@ import pytest
 
 from components.node import files
 from components.node.failure import Failure
-from components.roles.datasets import compute, copies, model, programs, serve, services, sources
+from components.roles.datasets import copies, host, model, programs, serve, sources, stage
 from components.roles.datasets.copies import Copy, Home, addresses
-from components.roles.datasets.data_files import read_row
 from components.roles.datasets.model import (
     COMPLETE,
     COPIES,
@@ -35,7 +34,8 @@ from components.roles.datasets.model import (
     size_text,
     write_entries,
 )
-from components.roles.datasets.services import planned
+from components.roles.datasets.plan import planned
+from components.roles.datasets.programs import read_row
 from components.roles.datasets.sources import Source
 from components.roles.tailrack_command import data
 from components.roles.tailrack_command.slurm import SlurmError
@@ -212,8 +212,11 @@ def test_one_file_of_a_web_server_needs_no_list_of_its_folder(machine: Shell) ->
 def machine(shell: Shell) -> Shell:
     """A machine whose account of data sets is the one of the test."""
     shell.stub("runuser", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')
-    module = "components.roles.datasets.data_files"
-    code = f"import sys; sys.path.insert(0, '{PROJECT}'); from {module} import main; sys.exit(main(sys.argv[1:]))"
+    module = "components.roles.datasets.programs"
+    code = (
+        f"import sys; sys.path.insert(0, '{PROJECT}'); from {module} import work_with_files as main; "
+        "sys.exit(main(sys.argv[1:]))"
+    )
     shell.write(model.FILES_PROGRAM, f'#!/bin/sh\nexec {sys.executable} -c "{code}" "$@"\n').chmod(0o755)
     shell.write("/etc/passwd", f"{model.ACCOUNT}:x:{os.getuid()}:{os.getgid()}::/:/bin/sh\n")
     shell.write("/etc/group", f"{model.ACCOUNT}:x:{os.getgid()}:\n")
@@ -384,15 +387,15 @@ def test_up_fails_only_if_a_copy_fails_again_and_again(
             raise Failure("refused")
         return True
 
-    monkeypatch.setattr(compute, "all_complete", complete)
-    monkeypatch.setattr(compute, "now", lambda: seconds[0])
-    monkeypatch.setattr(compute, "wait_until", lambda done, *_: any(done() for _ in range(100)))
+    monkeypatch.setattr(host, "all_complete", complete)
+    monkeypatch.setattr(host, "now", lambda: seconds[0])
+    monkeypatch.setattr(host, "wait_until", lambda done, *_: any(done() for _ in range(100)))
     with machine.here():
         if error:
             with pytest.raises(Failure, match="refused"):
-                compute._wait_for("a1", ["words"])
+                host._wait_for("a1", ["words"])
         else:
-            compute._wait_for("a1", ["words"])
+            host._wait_for("a1", ["words"])
 
 
 def test_damaged_files_are_copied_again_when_all_are_read(machine: Shell) -> None:
@@ -436,29 +439,29 @@ def write_plan(machine: Shell, one: PlannedSet) -> None:
 def test_up_waits_until_a_node_has_its_data_sets_and_names_the_failure(machine: Shell) -> None:
     write_plan(machine, WANTED)
     with machine.here():
-        assert not compute.all_complete("a1", ["words"])
-        report = compute.Report([WANTED])
+        assert not host.all_complete("a1", ["words"])
+        report = stage.Report([WANTED])
         report.set("words", Progress(V1, "failed", "no room; next: df"))
         # It stays visible while the node tries again.
         report.set("words", Progress(V1, COPIES))
         with pytest.raises(Failure, match="words cannot be copied: no room; next: df"):
-            compute.all_complete("a1", ["words"])
+            host.all_complete("a1", ["words"])
         report.set("words", Progress(V1, COMPLETE))
-        assert compute.all_complete("a1", ["words"])
-        assert compute.Report([WANTED]).rows["words"].state == COMPLETE
-        assert compute.Report([replace(WANTED, version=V2)]).rows["words"].state == WAITS
+        assert host.all_complete("a1", ["words"])
+        assert stage.Report([WANTED]).rows["words"].state == COMPLETE
+        assert stage.Report([replace(WANTED, version=V2)]).rows["words"].state == WAITS
 
 
 def test_up_names_a_source_that_cannot_be_listed_and_waits_for_a_plan(machine: Shell) -> None:
     with machine.here():
         files.write(model.HEAD_ADDRESS, "100.64.0.1")
-        assert not compute.all_complete("a1", ["words"])
+        assert not host.all_complete("a1", ["words"])
     write_plan(machine, replace(WANTED, version="", error="access denied"))
     with machine.here(), pytest.raises(Failure, match="words cannot be copied: access denied"):
-        compute.all_complete("a1", ["words"])
+        host.all_complete("a1", ["words"])
     write_plan(machine, replace(WANTED, sites=["cloud"]))
     with machine.here():
-        assert compute.all_complete("a1", ["words"])
+        assert host.all_complete("a1", ["words"])
 
 
 def test_a_folder_of_a_user_in_the_place_of_the_link_is_named_and_stays(machine: Shell) -> None:
@@ -535,16 +538,16 @@ def test_features_are_set_when_they_change_and_now_and_then(machine: Shell, monk
         calls.append(features)
         return answers.pop(0)
 
-    monkeypatch.setattr(compute, "set_live_features", update)
+    monkeypatch.setattr(stage, "set_live_features", update)
     with machine.here():
-        compute.set_features("a1", [])
+        stage.set_features("a1", [])
         for _ in range(3):
-            compute.set_features("a1", ["words"])
+            stage.set_features("a1", ["words"])
         assert calls == [["data-words"]] * 2  # Slurm was silent at first
-        os.utime(machine.path(compute._FEATURES), (1, 1))
-        compute.set_features("a1", ["words"])
-        compute.set_features("a1", [])
-        compute.set_features("a1", [])
+        os.utime(machine.path(stage.FEATURES), (1, 1))
+        stage.set_features("a1", ["words"])
+        stage.set_features("a1", [])
+        stage.set_features("a1", [])
     assert calls == [["data-words"]] * 3 + [[]]
 
 
@@ -625,5 +628,5 @@ def test_a_head_node_without_data_sets_keeps_nothing_of_them(machine: Shell) -> 
     for path in (model.SETTINGS, serve.PASSWORD, f"{model.PLAN}/{model.PLAN_FILE}"):
         machine.write(path, "{}")
     with machine.here():
-        services.remove_head()
+        host.remove_head()
     assert not machine.path(model.STATE).exists()

@@ -10,116 +10,27 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 
 from components.node import files, run, systemd
 from components.node.failure import Failure
 from components.node.locks import Lock
 from components.node.log import note
-from components.node.passwd import make_daemon_account
-from components.node.step.step import STATE_DIR, Step
+from components.node.step.step import STATE_DIR
 from components.node.text import printable
-from components.node.waiting import now, sleep, wait_until
+from components.node.waiting import now, sleep
 from components.roles.datasets import model
-from components.roles.datasets.copies import FOLDERS, MADE, VERIFY, Copy, Home, homes, remove_unused
+from components.roles.datasets.copies import VERIFY, Copy, Home, homes, remove_unused
 from components.roles.datasets.model import HEAD_ADDRESS, HERE, STAGE, STAGE_TIMER, Plan, PlannedSet, Progress
-from components.roles.datasets.serve import MODULES, listen, prepare, pull, remove_server, serve
+from components.roles.datasets.serve import listen, prepare, pull, serve
 from components.roles.slurm.live_features import set_live_features
 
 ROLE = "datasets"
-_STATUS, _FEATURES = f"{HERE}/{model.STATUS_FILE}", f"{model.STATE}/features"
+STATUS, FEATURES = f"{HERE}/{model.STATUS_FILE}", f"{model.STATE}/features"
 # Seconds: between passes while something is missing, at first and at most; for one run; until features are set again,
 # because slurmctld may have forgotten them.
 _PAUSE, _LONGEST_PAUSE, _RUN_SECONDS, _FEATURES_SECONDS = 2.0, 20.0, 600, 120
-# Seconds: `up` waits for copies; a copy that fails for so long fails it.
-_WAIT_SECONDS, _FAILING_SECONDS = 1200, 90
-
-
-@dataclass(frozen=True)
-class ComputeValues:
-    """Whether the config has data sets, those to wait for, and the head node's tailnet address."""
-
-    datasets_used: bool
-    datasets_wait: list[str]
-    head_address: str
-
-
-def compute(step: Step, values: ComputeValues) -> None:
-    """Install it. Without data sets in the config, remove the copies that no job uses."""
-    if values.datasets_used:
-        make_daemon_account(model.ACCOUNT)
-        prepare()
-        files.write(HEAD_ADDRESS, values.head_address)
-        systemd.reload(STAGE, STAGE_TIMER)
-        systemd.enable(STAGE_TIMER, now=True)
-        # A run of an earlier program may take days; a new one goes on where it stopped.
-        run.run("systemctl", "restart" if step.changed else "start", "--no-block", STAGE)
-        if values.datasets_wait:
-            _wait_for(step.host, values.datasets_wait)
-    elif files.exists(HEAD_ADDRESS) or files.exists(f"{systemd.UNITS}/{STAGE_TIMER}"):
-        files.remove(HEAD_ADDRESS)
-        # End a transfer that is running.
-        run.attempt("systemctl", "stop", STAGE, quiet=True)
-        one_pass()
-        if left := homes():
-            paths = ", ".join(home.base for home in left)
-            note(f"{step.host}: {paths} stay until the jobs that may use them have ended")
-        else:
-            remove_node()
-
-
-def _wait_for(host: str, names: list[str]) -> None:
-    """Wait until this node has the data sets that are for its site. Raises Failure if one fails again and again."""
-    # It may be of an earlier config.
-    files.remove(_STATUS)
-    since: float | None = None
-
-    def complete() -> bool:
-        nonlocal since
-        try:
-            result = all_complete(host, names)
-        except Failure:
-            # Nodes try again: a neighbour may have been busy.
-            since = now() if since is None else since
-            if now() - since > _FAILING_SECONDS:
-                raise
-            return False
-        since = None
-        return result
-
-    if not wait_until(complete, _WAIT_SECONDS, 2):
-        raise Failure(
-            f"data sets are not complete after {_WAIT_SECONDS // 60} min ({', '.join(names)}); copying goes on",
-            "run 'tailrack data --watch' on the head node, then run up again; or set wait: false",
-        )
-
-
-def all_complete(host: str, names: list[str]) -> bool:
-    """Return whether this node has all of these data sets that it should have. Raises Failure if one failed."""
-    rows = model.read_status(files.read(_STATUS) or "")
-    plan = last_plan()
-    if plan is None or host not in plan.nodes or not {*names} <= {one.name for one in plan.sets}:
-        return False
-    sets = [one for one in plan.sets if one.name in names and one.wanted_at(plan.nodes[host].site)]
-    found = {one.name: rows.get(one.name, Progress(one.version, model.WAITS)) for one in sets}
-    for one in sets:
-        if error := (one.error if not one.version else found[one.name].error):
-            raise Failure(f"{one.name} cannot be copied: {error}", "see 'tailrack data' on the head node")
-    return all(row.state == model.COMPLETE for row in found.values())
-
-
-def remove_node() -> None:
-    """Remove the node's part."""
-    systemd.retire(STAGE_TIMER, STAGE)
-    files.remove(model.STAGE_PROGRAM)
-    files.remove(f"{MODULES}/node.conf")
-    for folder in sorted(files.lines(MADE), reverse=True):
-        files.remove_if_empty(folder)
-    for path in (model.FROM_HEAD, HERE, f"{model.STATE}/replaced", VERIFY, MADE, FOLDERS, _FEATURES, HEAD_ADDRESS):
-        files.remove_folder(path)
-    if not files.exists(f"{MODULES}/head.conf"):
-        remove_server()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -210,21 +121,21 @@ def _serve(plan: Plan, node: str, wanted: Sequence[Home]) -> None:
 def set_features(node: str, names: Sequence[str]) -> None:
     """Give the node the features `data-NAME` of these data sets, and take those that were given before."""
     wanted = sorted(f"data-{name}" for name in names)
-    given, age = [line for line in files.lines(_FEATURES) if line], files.age_of(_FEATURES)
+    given, age = [line for line in files.lines(FEATURES) if line], files.age_of(FEATURES)
     if wanted == given and (not given or (age is not None and age < _FEATURES_SECONDS)):
         return
     if set_live_features(node, ROLE, wanted):
         # Writing the same text would not change the file's time.
-        files.remove(_FEATURES)
+        files.remove(FEATURES)
         if wanted:
-            files.write(_FEATURES, "\n".join(wanted))
+            files.write(FEATURES, "\n".join(wanted))
 
 
 class Report:
     """This node's state, which the head node reads."""
 
     def __init__(self, wanted: Sequence[PlannedSet]) -> None:
-        last = model.read_status(files.read(_STATUS) or "")
+        last = model.read_status(files.read(STATUS) or "")
         rows = {one.name: Progress(one.version, model.WAITS) for one in wanted}
         # A data set keeps its state while this pass works on others.
         kept = {name: last[name] for name, row in rows.items() if name in last and last[name].version == row.version}
@@ -235,4 +146,4 @@ class Report:
         error = "" if progress.state == model.COMPLETE else progress.error or self.rows[name].error
         self.rows[name] = replace(progress, error=error)
         text = json.dumps({"sets": {name: asdict(row) for name, row in self.rows.items()}})
-        files.write(_STATUS, text, 0o640, "root", model.ACCOUNT)
+        files.write(STATUS, text, 0o640, "root", model.ACCOUNT)

@@ -13,80 +13,37 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from typing import Any
 
-from components.node import files, run, systemd
+from components.node import files, run
 from components.node.failure import Failure
 from components.node.locks import Lock
 from components.node.log import note
-from components.node.passwd import make_daemon_account
-from components.node.step.step import Step
 from components.node.text import printable
 from components.node.waiting import now, sleep, within
 from components.roles.datasets import model
 from components.roles.datasets.model import (
     FETCHED,
     HEAD,
-    HEAD_TIMER,
     PLAN,
     SETTINGS,
     Member,
     PlannedSet,
     Progress,
 )
-from components.roles.datasets.serve import MODULES, listen, prepare, pull, remove_server, serve
+from components.roles.datasets.serve import prepare, pull, serve
 from components.roles.datasets.sources import Source, keep_listed
 from components.roles.names.host import MEMBERS
 from components.roles.slurm.paths import NODES
 
 # Copies of the nodes' states, and when each node answered last.
-_STATES, _SEEN = f"{model.STATE}/nodes", f"{model.STATE}/seen.json"
+STATES, _SEEN = f"{model.STATE}/nodes", f"{model.STATE}/seen.json"
 _AT_ONCE = 16
 # Seconds: between passes while something is missing; for one run; after which a silent node is replaced as fetcher.
 _PAUSE, _RUN_SECONDS, _ALIVE_SECONDS = 3, 600, 60
 # Nodes to read in a second, so that a thousand of them do not keep the head node busy.
 _NODES_PER_SECOND = 20
-
-
-@dataclass(frozen=True)
-class HeadValues:
-    """The settings as JSON, empty without data sets; and the secret keys by data set, as JSON."""
-
-    datasets_settings: str
-    datasets_keys: str = field(repr=False)
-    head_address: str
-
-
-def services(step: Step, values: HeadValues) -> None:
-    """Install it, or remove it. The work goes on in the background."""
-    if not values.datasets_settings:
-        remove_head()
-        return
-    make_daemon_account(model.ACCOUNT)
-    prepare()
-    more = {"keys": json.loads(values.datasets_keys), "head": values.head_address}
-    files.write(SETTINGS, json.dumps({**json.loads(values.datasets_settings), **more}), 0o600)
-    files.make_folder(FETCHED, 0o700)
-    files.make_folder(PLAN, 0o750, group=model.ACCOUNT)
-    serve("head", {"plan": PLAN})
-    listen(values.head_address)
-    systemd.reload(HEAD, HEAD_TIMER)
-    systemd.enable(HEAD_TIMER, now=True)
-    # A run with earlier settings may take long: end it.
-    run.run("systemctl", "restart", "--no-block", HEAD)
-    note("data sets are copied in the background: 'tailrack data' shows how far")
-
-
-def remove_head() -> None:
-    """Remove the head node's part; its copies, if it runs jobs, are removed by `compute`."""
-    if not files.exists(SETTINGS) and not files.exists(f"{systemd.UNITS}/{HEAD_TIMER}"):
-        return
-    systemd.retire(HEAD_TIMER, HEAD)
-    for path in (model.HEAD_PROGRAM, f"{MODULES}/head.conf", SETTINGS, model.REPORT, PLAN, FETCHED, _STATES):
-        files.remove_folder(path)
-    if not files.exists(f"{MODULES}/node.conf"):
-        remove_server()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -207,12 +164,12 @@ def _fabric(text: str) -> list[list[Any]]:
 
 def collect(nodes: Mapping[str, Member]) -> tuple[dict[str, dict[str, Progress]], set[str]]:
     """Read the nodes' states. Return them by node, and the nodes that answered lately."""
-    files.make_folder(_STATES, 0o700)
-    for name in set(files.names_in(_STATES)) - nodes.keys():
-        files.remove_folder(f"{_STATES}/{name}")
+    files.make_folder(STATES, 0o700)
+    for name in set(files.names_in(STATES)) - nodes.keys():
+        files.remove_folder(f"{STATES}/{name}")
 
     def answers(name: str) -> bool:
-        return pull(nodes[name].address, "state", f"{_STATES}/{name}", only=model.STATUS_FILE).ok
+        return pull(nodes[name].address, "state", f"{STATES}/{name}", only=model.STATUS_FILE).ok
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         answered = [name for name, ok in zip(nodes, pool.map(answers, nodes), strict=True) if ok]
@@ -221,7 +178,7 @@ def collect(nodes: Mapping[str, Member]) -> tuple[dict[str, dict[str, Progress]]
         seen = json.loads(files.read(_SEEN) or "{}")
     seen = {name: at for name, at in seen.items() if name in nodes} | dict.fromkeys(answered, time.time())
     files.write(_SEEN, json.dumps(seen), 0o600)
-    texts = {name: files.read(f"{_STATES}/{name}/{model.STATUS_FILE}") or "" for name in nodes}
+    texts = {name: files.read(f"{STATES}/{name}/{model.STATUS_FILE}") or "" for name in nodes}
     limit = max(_ALIVE_SECONDS, 4 * _pause(len(nodes)))
     alive = {name for name, at in seen.items() if within(limit, at, time.time())}
     return {name: model.read_status(text) for name, text in texts.items()}, alive
