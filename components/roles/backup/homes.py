@@ -15,10 +15,14 @@ from components.node.failure import Failure
 from components.node.install import FOLDER as PROGRAMS
 from components.node.locks import Lock
 from components.node.run import attempt_bounded
-from components.roles.backup.remove import FOLDER, HOMES_SERVICE, HOMES_SETTINGS, PROGRAM
-from components.roles.backup.restic import CACHE, last_reason, restic
-from components.roles.backup.snapshots import home_tag
+from components.node.state import STATE_DIR
+from components.roles.backup.restic import CACHE, home_tag, last_reason, restic
 
+FOLDER = "/etc/tailrack/backup"
+PROGRAM = "/usr/local/sbin/tailrack-backup"
+# The unit that saves the users' homes, its settings and its record.
+HOMES_SERVICE = "tailrack-backup-homes.service"
+HOMES_SETTINGS, HOMES_RECORD = f"{FOLDER}/homes.json", f"{STATE_DIR}/backup-homes-state"
 TAG = "tailrack-homes"
 # A home in its backup, and the patterns to leave out.
 _HOMES, _EXCLUDE = "/homes", f"{FOLDER}/exclude"

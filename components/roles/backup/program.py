@@ -27,11 +27,12 @@ from components.node.log import note
 from components.node.step.step import STATE_DIR
 from components.node.text import printable
 from components.node.waiting import within
-from components.roles.backup.homes import save_homes
-from components.roles.backup.remove import FOLDER, HOMES_RECORD, HOMES_SERVICE, HOMES_SETTINGS, RECORD, STAGE
+from components.roles.backup.homes import FOLDER, HOMES_RECORD, HOMES_SERVICE, HOMES_SETTINGS, save_homes
 from components.roles.backup.restic import command, last_reason, restic
 from components.roles.slurm.folder import CONTROLLER_STATE
 
+# The times of the last backup and failure; the copy of the state that is being saved.
+RECORD, STAGE = f"{STATE_DIR}/backup-state", f"{STATE_DIR}/backup-stage"
 _HOOKS, _DUMPS = "/usr/local/lib/tailrack/backup.d", f"{STATE_DIR}/dumps"
 # A backup is stale after this many seconds: two hourly runs were missed.
 _STALE_SECONDS = 10800

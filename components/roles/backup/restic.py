@@ -1,4 +1,4 @@
-"""Run restic with a folder that contains the target's repository, password and keys.
+"""Run restic with a folder that contains the target's repository, password and keys, and list the backups there.
 
 No secret is in its arguments. Keys of S3 are in its environment, which only root can read: a file of credentials gives
 `#`, `;` and quotes a meaning.
@@ -6,9 +6,14 @@ No secret is in its arguments. Keys of S3 are in its environment, which only roo
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from components.node import files
+from components.node.failure import Failure
 from components.node.run import Ended, attempt_bounded
 from components.node.text import printable
 
@@ -18,6 +23,10 @@ _MOST_REASON = 300
 # Lines that repeat the place and the signal after the reason.
 _NO_REASON = re.compile(r"^$|^(s3|sftp):|^Is there a repository|signal terminated|context canceled")
 _RETRY = re.compile(r"^.* returned error, retrying after [^:]*: ")
+_LIST_SECONDS = 120
+_MOST_LIST = 2**26
+# The tag of a backup of one home, before its user's name.
+_HOME = "home-"
 
 
 def command(folder: str, *words: str) -> tuple[list[str], dict[str, str]]:
@@ -56,3 +65,52 @@ def last_reason(errors: str) -> str:
 def shown(message: str) -> str:
     """Return a message of a target as one safe line."""
     return printable(message, _MOST_REASON)
+
+
+@dataclass(frozen=True, order=True)
+class Backup:
+    """A backup, and when it was made, in seconds since 1970."""
+
+    made: int
+    id: str
+    cluster: str
+    tags: tuple[str, ...] = ()
+
+    @property
+    def home(self) -> str:
+        """Return the name of the user whose home it contains; empty if it is another backup."""
+        return next((tag.removeprefix(_HOME) for tag in self.tags if tag.startswith(_HOME)), "")
+
+
+def home_tag(name: str) -> str:
+    """Return the tag of the backups of one user's home."""
+    return f"{_HOME}{name}"
+
+
+def list_backups(folder: str, tag: str) -> list[Backup]:
+    """Return the backups with a tag. Raises Failure if the target cannot be read.
+
+    folder   the target's keys
+    """
+    ended = restic(folder, "--no-lock", "snapshots", "--json", "--tag", tag, limit=_LIST_SECONDS, most=_MOST_LIST)
+    try:
+        backups = list(_backups(ended.output)) if ended.ok else None
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        backups = None
+    if backups is None:
+        raise Failure(
+            f"the archive at the backup's target cannot be read: {last_reason(ended.errors)}",
+            "see tailrack:backup.target, or restore the files there from another copy; then run up again",
+        )
+    return backups
+
+
+def _backups(text: str) -> Iterator[Backup]:
+    for entry in json.loads(text) or ():
+        if not re.fullmatch("[0-9a-f]+", entry["id"]):
+            raise ValueError(entry["id"])
+        # restic writes nanoseconds and `Z`, which Python 3.10 does not read.
+        moment = datetime.fromisoformat(re.sub(r"\.[0-9]+", "", entry["time"]).replace("Z", "+00:00"))
+        moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)  # noqa: UP017 Python 3.10
+        tags = tuple(map(str, entry.get("tags") or ()))
+        yield Backup(int(moment.timestamp()), entry["id"], str(entry["hostname"]), tags)

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from pydantic import SecretStr
 
-from components.roles.backup.remove import HOMES_SERVICE, PROGRAM, SERVICE, TIMER
+from components.roles.backup.homes import HOMES_SERVICE, PROGRAM
+from components.roles.backup.host import SERVICE, TIMER
 from components.roles.backup.settings import S3, SFTP, Backup
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import whole

@@ -20,8 +20,7 @@ from components.node.run import run
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.backup.homes import TAG, home_path
-from components.roles.backup.restic import last_reason, restic
-from components.roles.backup.snapshots import Backup, list_backups
+from components.roles.backup.restic import Backup, last_reason, list_backups, restic
 from components.roles.backup.target import TargetValues, check_target, write_target
 from components.roles.nfs_exports.foreign import EXPORTS_DIR
 from components.roles.slurm.folder import CONTROLLER_STATE, mark_restored, take_slurm_folder

@@ -15,7 +15,7 @@ import pytest
 from components.node.failure import Failure
 from components.node.step.values import read_values
 from components.roles.backup import program
-from components.roles.backup.remove import RECORD, STAGE
+from components.roles.backup.program import RECORD, STAGE
 from components.roles.backup.target import TargetValues, check_target, close_target, try_target
 from components.roles.order import roles
 from components.roles.restore.host import RestoreValues, place_files, read_backup, wanted_backup

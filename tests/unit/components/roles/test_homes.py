@@ -13,8 +13,8 @@ import pytest
 from components.node import files
 from components.node.failure import Failure
 from components.node.run import Ended
-from components.roles.backup import homes, program, snapshots
-from components.roles.backup.remove import HOMES_RECORD
+from components.roles.backup import homes, program, restic
+from components.roles.backup.homes import HOMES_RECORD
 from components.roles.order import roles
 from components.roles.restore import host as restore_host
 from components.roles.users.accounts import Account
@@ -128,7 +128,7 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Head:
     made = Head(tmp_path)
     monkeypatch.setattr(files, "root", str(tmp_path))
     monkeypatch.setattr(files, "folders_in", lambda path: owners(tmp_path / path.lstrip("/")))
-    for module in (homes, snapshots, restore_host):
+    for module in (homes, restic, restore_host):
         monkeypatch.setattr(module, "restic", made.target.restic)
     monkeypatch.setattr(homes, "attempt_bounded", made.target.alone)
     (tmp_path / "etc/tailrack/backup").mkdir(parents=True)

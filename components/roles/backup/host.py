@@ -1,28 +1,21 @@
-"""Install an hourly timer on the head node, and make the first backup now."""
+"""Back up the head node to a target: check it, install an hourly timer, and make the first backup now."""
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
+from functools import partial
 
 from components.node import files, systemd
 from components.node.failure import Failure
 from components.node.locks import PRIVATE
 from components.node.log import note
+from components.node.parts import do_each
 from components.node.run import attempt
 from components.node.step.step import Step
-from components.roles.backup.homes import write_settings
-from components.roles.backup.program import record
-from components.roles.backup.remove import (
-    FOLDER,
-    HOMES_RECORD,
-    HOMES_SERVICE,
-    RECORD,
-    SERVICE,
-    TIMER,
-    remove_backup,
-    remove_homes,
-)
-from components.roles.backup.restic import last_reason, restic
+from components.roles.backup.homes import FOLDER, HOMES_RECORD, HOMES_SERVICE, HOMES_SETTINGS, PROGRAM, write_settings
+from components.roles.backup.program import RECORD, STAGE, record
+from components.roles.backup.restic import CACHE, last_reason, restic
 from components.roles.backup.target import (
     CHECK_SECONDS,
     TargetValues,
@@ -31,10 +24,13 @@ from components.roles.backup.target import (
     try_target,
     write_target,
 )
+from components.roles.restore.host import RESTORED, RESTORED_AGE, RESTORING
 
 # The keys of a target that is not checked yet.
 _KEYS = f"{PRIVATE}/backup"
 _LIB = "/usr/local/lib/tailrack"
+_CONNECT_SECONDS = 15
+SERVICE, TIMER = "tailrack-backup.service", "tailrack-backup.timer"
 
 
 @dataclass(frozen=True)
@@ -96,3 +92,60 @@ def _prepare(values: TargetValues) -> None:
         try_target(_KEYS)
     finally:
         files.remove_folder(_KEYS)
+
+
+@dataclass(frozen=True)
+class TargetAddress:
+    """The address of a machine, or of S3; empty without backups."""
+
+    backup_host: str
+    backup_port: str
+    backup_s3_host: str
+    backup_s3_port: str
+
+
+def check_head(step: Step, values: TargetAddress) -> None:
+    """Check that the target answers, before anything is changed. The services step checks it with the keys."""
+    host, port = values.backup_host or values.backup_s3_host, values.backup_port or values.backup_s3_port
+    if not host:
+        return
+    try:
+        socket.getaddrinfo(host, int(port))
+    except OSError:
+        if values.backup_s3_host or "." in host:
+            raise Failure(
+                f"cannot resolve the backup's target {host}",
+                f"set tailrack:backup.target to a name that {step.host} can resolve, or to an address, then run up "
+                "again",
+            ) from None
+        note(f"{host} does not resolve yet; it may be a node's name")
+        return
+    try:
+        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+    except OSError:
+        raise Failure(
+            f"the backup's target {host} does not answer at port {port}",
+            f"check that it is running and accepts connections from {step.host}, or correct tailrack:backup; then run "
+            "up again",
+        ) from None
+
+
+def leave(step: Step) -> None:
+    """Remove the backup program and the state that was restored from a backup."""
+    do_each(remove_backup, *(partial(files.remove_folder, path) for path in (RESTORED, RESTORED_AGE, RESTORING)))
+
+
+def remove_backup() -> None:
+    """Remove the program with its settings and its copy of the state. Existing backups stay at the target."""
+    remove_homes()
+    systemd.retire(TIMER, SERVICE)
+    for path in (FOLDER, CACHE, RECORD, STAGE):
+        files.remove_folder(path)
+    files.remove(PROGRAM)
+
+
+def remove_homes() -> None:
+    """Stop saving the users' homes."""
+    systemd.retire(HOMES_SERVICE)
+    for path in (HOMES_SETTINGS, HOMES_RECORD):
+        files.remove(path)
