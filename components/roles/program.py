@@ -26,7 +26,7 @@ COMMANDS = {
     "data-head": "components.roles.datasets.plan",
     "data-stage": "components.roles.datasets.stage",
     "deep-check": "components.roles.health.deep_check",
-    "fabric": "components.roles.fabric.fabric",
+    "fabric": "components.roles.fabric.proof",
     "figures": "components.roles.monitoring.figures",
     "gpu-use": "components.roles.usage.sample",
     "gpus-in-use": "components.validation.preflight.holders",

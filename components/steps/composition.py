@@ -253,8 +253,8 @@ def expire_program(roles: Sequence[Role]) -> Script:
 
 
 def again_program() -> Script:
-    """Return the plan of a head node that repeats failed fabric proofs (components/roles/fabric/prove.py)."""
-    return Script({"fabric-again": (("python", "components.roles.fabric.prove", "again"),)})
+    """Return the plan of a head node that repeats failed fabric proofs (components/roles/fabric/host.py)."""
+    return Script({"fabric-again": (("python", "components.roles.fabric.host", "again"),)})
 
 
 def single(home: str) -> Script:

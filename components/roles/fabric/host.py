@@ -1,6 +1,7 @@
 """The networks that a site's nodes share: reported, proven, recorded.
 
-This comes after the tailnet and the munge key.
+This comes after the tailnet and the munge key. The head node proves a node's fabric as it joins, and again later where
+no node answered. Slurm distributes what is proven to all nodes.
 """
 
 from __future__ import annotations
@@ -8,19 +9,23 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from subprocess import CalledProcessError
 from typing import Any
 
 from components.node import files, kernel, packages, systemd
 from components.node.failure import Failure
+from components.node.log import note
 from components.node.parts import do_each
 from components.node.run import run
 from components.node.state import STATE_DIR
 from components.node.step.kept import keep
 from components.node.step.step import Step
+from components.roles.fabric.groups import prove_again, prove_node
 from components.roles.fabric.networks import FabricError, interfaces, ports_up, select_ports
 from components.roles.fabric.proof import PORT
-from components.roles.fabric.prove import NodeNetworks, prove_fabric, records
+from components.roles.fabric.records import Records
+from components.roles.slurm.offer import offer
 from components.roles.slurm.paths import NODES
 from components.settings.network_names import ON_THE_TAILNET, is_interface
 
@@ -132,34 +137,12 @@ def _serve(step: Step) -> None:
         run("systemctl", "restart", SOCKET)
 
 
-@dataclass(frozen=True)
-class HeadValues(NodeNetworks, HeadAddress):
-    """The head node.
-
-    head_computes                          whether it runs jobs
-    head_fabric_plan, head_fabric_values   plan and values of the program that retries failed proofs, as JSON
-    fabric_again_command                   text of that program
-    """
-
-    head_computes: bool
-    head_fabric_plan: str
-    head_fabric_values: str
-    fabric_again_command: str
-
-
 def head(step: Step, values: HeadValues) -> None:
     """Install the program that retries failed proofs, and prove the head node's own fabric."""
     check_path(step, values)
     keep("fabric-again", values.head_fabric_plan, values.head_fabric_values, values.fabric_again_command)
     if values.head_computes:
         prove_fabric(step, values, values.head_address)
-
-
-@dataclass(frozen=True)
-class RegisterValues(NodeNetworks):
-    """The node, with its tailnet address."""
-
-    node_address: str
 
 
 def register(step: Step, values: RegisterValues) -> None:
@@ -205,13 +188,6 @@ def pod_join(step: Step, values: PodJoinValues) -> None:
     step.result("fabric", {"interfaces": found, "rdma": []})
 
 
-@dataclass(frozen=True)
-class PodNetwork(NodeNetworks):
-    """The pod, with its tailnet address."""
-
-    node_address: str
-
-
 def pod_register(step: Step, values: PodNetwork) -> None:
     """Record it, and report the pods of its site that came before."""
     name, neighbours = values.node_name, []
@@ -235,3 +211,83 @@ def pod_register(step: Step, values: PodNetwork) -> None:
     else:
         files.remove(f"{NODES}/{name}/fabric.json")
     step.result("neighbours", neighbours)
+
+
+@dataclass(frozen=True)
+class NodeNetworks:
+    """A node, its site, the site's setting, and the networks that may be the node's fabric, as JSON."""
+
+    node_name: str
+    node_site: str
+    node_fabric: str
+    node_networks: str
+
+
+@dataclass(frozen=True)
+class HeadValues(NodeNetworks, HeadAddress):
+    """The head node.
+
+    head_computes                          whether it runs jobs
+    head_fabric_plan, head_fabric_values   plan and values of the program that retries failed proofs, as JSON
+    fabric_again_command                   text of that program
+    """
+
+    head_computes: bool
+    head_fabric_plan: str
+    head_fabric_values: str
+    fabric_again_command: str
+
+
+@dataclass(frozen=True)
+class RegisterValues(NodeNetworks):
+    """The node, with its tailnet address."""
+
+    node_address: str
+
+
+@dataclass(frozen=True)
+class PodNetwork(NodeNetworks):
+    """The pod, with its tailnet address."""
+
+    node_address: str
+
+
+def records() -> Records:
+    """Return the head node's records."""
+    return Records(Path(files.on_disk(NODES)))
+
+
+def prove_fabric(step: Step, values: NodeNetworks, address: str) -> None:
+    """Prove the fabric of the node with a tailnet address."""
+    name = values.node_name
+    if values.node_fabric == ON_THE_TAILNET:
+        files.remove(f"{NODES}/{name}/fabric")
+        files.remove(f"{NODES}/{name}/fabric.json")
+        return
+    facts = {"node": name, "site": values.node_site, "setting": values.node_fabric, "address": address}
+    try:
+        answer = prove_node(records(), {**json.loads(values.node_networks), **facts})
+    except (FabricError, OSError, CalledProcessError) as error:
+        raise Failure(
+            f"the fabric of {name} cannot be proven: {error}",
+            "see 'journalctl -u tailrack-fabric@*' there; or set fabric: tailnet at its site to use no fabric",
+        ) from error
+    note(f"fabric: {json.dumps(answer)}")
+    if answer["error"]:
+        raise Failure(
+            answer["error"],
+            f"see 'ip address' and firewalls on {name}; or set fabric: auto, tailnet or another interface at site "
+            f"{values.node_site}",
+        )
+    step.result("fabric", answer)
+
+
+def again(step: Step) -> None:
+    """Retry the proofs, and give slurmctld what is proven now."""
+    answer = prove_again(records())
+    if not answer["proven"]:
+        return
+    note(f"proven: {json.dumps(answer)}")
+    step.take_lock()
+    if reason := offer(names=["topology.conf"]):
+        raise Failure(reason, "see 'journalctl -u slurmctld'")

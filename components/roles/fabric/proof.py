@@ -1,19 +1,25 @@
 """The proof of a network: the head node has two machines transfer 1 MiB each way (proof_transfer.py).
 
 Machines accept requests only from the head node's tailnet address with a munge credential of its root. They connect
-only to addresses of other machines and to the ports of the proof.
+only to addresses of other machines and to the ports of the proof. Every machine answers with the command `fabric`.
 """
+
+from __future__ import annotations
 
 import contextlib
 import ipaddress
 import json
+import os
 import re
 import secrets
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
+from subprocess import CalledProcessError
 from typing import Any
 
 from components.roles.fabric.networks import MOST_AT_ONCE, TAILNET_RANGE, FabricError, Thing, pair_ports
@@ -31,6 +37,10 @@ PORT = 6816
 LINE_LIMIT = 64 * 1024
 # Exceptions from reading a missing or malformed answer.
 BAD_ANSWER = (OSError, ValueError, KeyError, TypeError)
+USAGE = """\
+fabric.py serve NODE HEAD  answer one request of the head node's root on stdin, a connection from the address in the
+                            file HEAD (tailrack-fabric.socket)
+"""
 
 
 class SilentError(Exception):
@@ -192,7 +202,7 @@ class Request:
             raise FabricError("the answer is to another request")
         return value
 
-    def __enter__(self) -> "Request":
+    def __enter__(self) -> Request:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -253,3 +263,20 @@ def port_of(value: Any) -> int:
 def host_of(interface: Thing) -> str:
     """Return the address of an interface, without its prefix length."""
     return str(interface["address"]).partition("/")[0]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command line; return 1 after one line with the error if it fails."""
+    match arguments:
+        case ["serve", node, head]:
+            try:
+                with socket.socket(fileno=os.dup(sys.stdin.fileno())) as connection:
+                    check_peer(connection, Path(head).read_text(encoding="utf-8").strip())
+                serve(node, sys.stdin, sys.stdout)
+            except (FabricError, OSError, CalledProcessError) as error:
+                # A peer on the network gets no error message.
+                sys.stderr.write(f"{error}\n")
+                return 1
+            return 0
+    sys.stderr.write(USAGE)
+    return 2
