@@ -17,7 +17,7 @@ MOST = {
     "units": 35,
     "timers": 6,
     "names of values in components/": 290,
-    "words in README.md and docs/": 28_911,
+    "words in README.md and docs/": 28_909,
     "pages in docs/": 28,
 }
 LEAST_MEDIAN = 80  # lines of a file in components/
