@@ -11,7 +11,7 @@ from cli.preview import effects
 from cli.preview.change import Change, changes, split
 from cli.preview.names import folded, in_order
 from cli.run_events import OPERATIONS, Event, Made, Summary
-from components.measurement.triggers import measured_nodes, why_measured
+from components.measurement.scopes import measured_nodes, why_measured
 from components.steps.command_line import is_step, read_request
 from components.steps.label import StepLabel
 

@@ -10,12 +10,10 @@ import pulumi
 
 from components.cluster.compute_node import ComputeNode
 from components.cluster.head_node import HeadNode
-from components.cluster.munge_key import MungeKey
+from components.cluster.job_measurement import StorageMeasurement, TrainingBenchmark
 from components.cluster.nccl_validation import NcclValidation
-from components.cluster.passwords import HEADER_NAMES, passwords
-from components.cluster.storage_measurement import StorageMeasurement
+from components.cluster.secrets import HEADER_NAMES, MungeKey, passwords
 from components.cluster.tailnet_access import NO_KEY, TailnetAccess
-from components.cluster.training_benchmark import TrainingBenchmark
 from components.host import Host
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.order import roles

@@ -16,12 +16,11 @@ from components.cluster.compute_node import (
     node_header,
 )
 from components.cluster.head_link import HeadLink
-from components.cluster.munge_key import MungeKey
+from components.cluster.secrets import MungeKey
 from components.cluster.tailnet_access import TailnetAccess
 from components.cluster.warnings import warnings_about
 from components.host import Host
-from components.measurement import plan as measuring_plan
-from components.measurement import storage, training
+from components.measurement import plan, storage, training
 from components.measurement.deep_check import deep_check_text
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role
@@ -42,7 +41,7 @@ HOMES_LIMIT_SECONDS = 16 * 3600
 def scripts_for_nodes(roles: Sequence[Role], *, pods: bool) -> tuple[composition.Script, ...]:
     """Return the scripts of the head node's steps for nodes: registration and measurement. `pods`: some are pods."""
     of_pods = [composition.compose(composition.on_pods(roles), composition.REGISTER_OF_POD)] if pods else []
-    return composition.compose(roles, composition.REGISTER), *of_pods, measuring_plan.script()
+    return composition.compose(roles, composition.REGISTER), *of_pods, plan.script()
 
 
 def _optional_scripts(settings: ClusterSettings) -> tuple[composition.Script, ...]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pulumi
@@ -16,16 +17,25 @@ import pulumi
 from components.cluster.compute_node import ComputeNode
 from components.cluster.head_link import HeadLink
 from components.cluster.head_node import HeadNode
+from components.measurement import storage, training
 from components.measurement.plan import START_SECONDS, Node
 from components.measurement.scopes import retries
 from components.roles.slurm.files import measured_settings
-from components.settings.validation import Validation
+from components.settings.storage_measurement import StorageMeasurement as Settings
+from components.settings.storage_measurement import floors_at
+from components.settings.validation import Training, Validation
 from components.steps import results
 from components.steps.composition import Script
 from components.steps.step import Step
 from components.steps.values import OutputField, OutputParts, as_dict, as_output, output_from, resolve
+from components.validation.storage_figures import FIGURES, LATENCY
+from components.validation.storage_verdict import judge_storage
+from components.validation.training_verdict import judge_training
 
 Member = HeadNode | ComputeNode
+TRAINING = "training"
+_NO_FIGURES = ("nodes", "floor_images_per_second", "time_limit_minutes")  # settings that change no result
+STORAGE = "storage"
 
 
 def chosen_nodes(members: Sequence[Member], listed: Sequence[str], validation: Validation) -> dict[str, Member]:
@@ -126,3 +136,134 @@ def done(after: pulumi.Output[Any]) -> pulumi.Output[str]:
         return set(), "", True, False
 
     return output_from(wait())
+
+
+class TrainingBenchmark(pulumi.ComponentResource):
+    """The training benchmark: after the bandwidth measurement, one job on the nodes trains a small vision model.
+
+    results   Output[dict]: the result of components.validation.training_verdict.judge_training, with `retries`
+
+    members     the nodes that run jobs
+    after       results of the bandwidth measurement, which runs first
+    before      `results` of the previous run, or None
+    """
+
+    def __init__(
+        self,
+        link: HeadLink,
+        members: Sequence[Member],
+        validation: Validation,
+        settings: Training,
+        after: pulumi.Output[Any],
+        before: pulumi.Output[Any],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        # The state keeps the floor, so that cli/checks finds a floor that was removed or lowered.
+        floor = settings.floor_images_per_second
+        inputs = {"floors": {} if floor is None else {TRAINING: floor}, "scopes": [TRAINING]}
+        super().__init__("tailrack:validation:TrainingBenchmark", TRAINING, inputs, opts)
+        nodes = chosen_nodes(members, settings.nodes, validation)
+        training_settings = {name: value for name, value in settings.model_dump().items() if name not in _NO_FIGURES}
+        reported = measuring_step(
+            link,
+            nodes,
+            validation,
+            name=TRAINING,
+            scope=training.SCOPE,
+            script=training.script(),
+            settings={**training_settings, "version": training.VERSION},
+            plan=lambda nodes: training.training_plan(nodes, settings),
+            job=training.training_job(settings),
+            run_limit=training.run_seconds(settings),
+            after=after,
+            before=before,
+            parent=self,
+        )
+        self.results: pulumi.Output[dict[str, Any]] = reported.apply(
+            lambda resolved: {
+                **judge_training(resolved["report"], floor, validation.floors_from or "config"),
+                "retries": resolved["retries"],
+            },
+        )
+        self.register_outputs({"results": self.results})
+
+
+class StorageMeasurement(pulumi.ComponentResource):
+    """The storage measurement: after the others, one job measures the share and scratch on each node with fio.
+
+    results   Output[dict]: the result of components.validation.storage_verdict.judge_storage, with `retries`
+
+    members     the nodes that run jobs
+    after       results of the other measurements, which run first
+    before      `results` of the previous run, or None
+    """
+
+    def __init__(
+        self,
+        link: HeadLink,
+        members: Sequence[Member],
+        validation: Validation,
+        settings: Settings,
+        after: pulumi.Output[Any],
+        before: pulumi.Output[Any],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        targets = storage.targets(link.settings)
+        in_state = _floors_in_state(settings, targets, {node.host.site for node in members})
+        super().__init__("tailrack:validation:StorageMeasurement", STORAGE, in_state, opts)
+        nodes = chosen_nodes(members, settings.nodes, validation)
+        sites = {name: node.host.site for name, node in nodes.items()}
+        reported = measuring_step(
+            link,
+            nodes,
+            validation,
+            name=STORAGE,
+            scope=storage.SCOPE,
+            script=storage.script(),
+            settings={
+                "size": settings.size,
+                "seconds": settings.seconds,
+                "version": storage.VERSION,
+                "targets": [asdict(target) for target in targets],
+            },
+            plan=lambda nodes: storage.storage_plan(nodes, targets, settings),
+            job=storage.storage_job(storage.job_minutes(len(nodes), targets, settings)),
+            run_limit=storage.run_seconds(len(nodes), targets, settings),
+            after=after,
+            before=before,
+            parent=self,
+        )
+        paths = {
+            name: {target.name: target.path for target in targets if target.is_at(site)} for name, site in sites.items()
+        }
+        floors = {
+            name: {target: floors_at(settings.floors, target, sites[name]) for target in paths[name]} for name in sites
+        }
+        self.results: pulumi.Output[dict[str, Any]] = reported.apply(
+            lambda resolved: {
+                **judge_storage(resolved["report"], paths, floors, settings.size),
+                "retries": resolved["retries"],
+            },
+        )
+        self.register_outputs({"results": self.results})
+
+
+def _floors_in_state(
+    settings: Settings, targets: Sequence[storage.Target], sites: Collection[str]
+) -> dict[str, dict[str, float] | list[str]]:
+    """Return the floors for the state, so that cli/checks finds one that was removed or lowered.
+
+    `limits` has those whose higher values are weaker.
+    """
+    floors: dict[str, float] = {}
+    limits: dict[str, float] = {}
+    places = [(target.name, site) for target in targets for site in sorted(sites) if target.is_at(site)]
+    for target, site in places:
+        for name, value in floors_at(settings.floors, target, site).items():
+            (limits if name == LATENCY else floors)[_scope(target, site, name)] = value
+    scopes = [_scope(target, site, name) for target, site in places for name in FIGURES]
+    return {"floors": floors, "limits": limits, "scopes": scopes}
+
+
+def _scope(target: str, site: str, figure: str) -> str:
+    return f"{target} at {site}: {figure}"

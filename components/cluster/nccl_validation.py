@@ -19,9 +19,8 @@ from components.cluster.compute_node import ComputeNode
 from components.cluster.head_link import HeadLink
 from components.cluster.head_node import HeadNode
 from components.host import Host
-from components.measurement import plan as measuring_plan
-from components.measurement.jobs import validation_job
-from components.measurement.plan import Node
+from components.measurement import plan as measurement_plan
+from components.measurement.plan import Node, validation_job
 from components.measurement.scopes import Scope, kept_from, measurement_of, retries, scopes
 from components.roles.fabric.facts import TAILNET_INTERFACE, shared_interface
 from components.roles.slurm.files import measured_settings
@@ -171,7 +170,7 @@ class NcclValidation(pulumi.ComponentResource):
                 "rdma": rdma,
             },
             lambda inputs: json.dumps(
-                measuring_plan.plan(
+                measurement_plan.plan(
                     scope.name,
                     inputs["nodes"],
                     settings,
@@ -186,11 +185,11 @@ class NcclValidation(pulumi.ComponentResource):
                 sort_keys=True,
             ),
         )
-        run_limit = measuring_plan.run_seconds(settings)
+        run_limit = measurement_plan.run_seconds(settings)
         step = Step(
             f"validate-{scope.name}",
             link.machine,
-            measuring_plan.script(),
+            measurement_plan.script(),
             {
                 "SCOPE": scope.name,
                 "MEMBERS": nodes.apply(_members),
@@ -201,14 +200,14 @@ class NcclValidation(pulumi.ComponentResource):
                     lambda nodes: validation_job(
                         scope.name,
                         tuple(sorted(nodes)),
-                        measuring_plan.cpu_measurement(measurement, nodes),
+                        measurement_plan.cpu_measurement(measurement, nodes),
                         settings.time_limit_minutes,
                         scope.sites,
                     )
                 ),
                 "QUEUE_LIMIT": settings.queue_limit_seconds,
                 "RUN_LIMIT": run_limit,
-                "MEASUREMENT_LIMIT": measuring_plan.measurement_seconds(settings),
+                "MEASUREMENT_LIMIT": measurement_plan.measurement_seconds(settings),
             },
             measure=measured,
             # Untrusted output of a user's process; it must never abort the program.
@@ -221,13 +220,16 @@ class NcclValidation(pulumi.ComponentResource):
             # use a lock instead of dependencies (validate.py): if one failed while another was removed, the CLI
             # (3.260) would write a state that it cannot read.
             depends_on=[*([link.ready] if link.ready else []), *(node.ready for node in members.values())],
-            limit_seconds=settings.queue_limit_seconds + measuring_plan.measurement_seconds(settings) + run_limit + 360,
+            limit_seconds=settings.queue_limit_seconds
+            + measurement_plan.measurement_seconds(settings)
+            + run_limit
+            + 360,
         )
 
         def judged(resolved: Mapping[str, Any]) -> dict[str, Any]:
-            on_gpus = measuring_plan.gpu_measurement(resolved["nodes"], settings)
-            on_cpus = measuring_plan.cpu_measurement(measurement, resolved["nodes"])
-            by_mpi = measuring_plan.mpi_apart(resolved["nodes"], settings, on_gpus or on_cpus)
+            on_gpus = measurement_plan.gpu_measurement(resolved["nodes"], settings)
+            on_cpus = measurement_plan.cpu_measurement(measurement, resolved["nodes"])
+            by_mpi = measurement_plan.mpi_apart(resolved["nodes"], settings, on_gpus or on_cpus)
             conditions = Conditions(
                 *floors, resolved["expected"], spans, settings.floors_from or "config", resolved["rdma"], by_mpi
             )

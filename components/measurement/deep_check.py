@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from components.measurement.jobs import nccl_job, validation_job
-from components.measurement.plan import RUNS, START_SECONDS, gpu_part, prepare_options
+from components.measurement.plan import RUNS, START_SECONDS, gpu_part, nccl_job, prepare_options, validation_job
 from components.roles.cluster_settings import ClusterSettings
 from components.settings.types import NODE
 from components.settings.validation import Validation

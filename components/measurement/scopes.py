@@ -1,4 +1,4 @@
-"""Scopes, which are sets of nodes measured together, their measurements, and their state in the previous run."""
+"""Scopes, which are sets of nodes measured together, their measurements, and the reasons to measure them again."""
 
 from __future__ import annotations
 
@@ -6,11 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pulumi.runtime.rpc import UNKNOWN
+
 from components.settings.types import CROSS_SITE
 from components.settings.validation import Validation
 from components.validation.model import Measurement
 
 Floors = tuple[float | None, float | None]  # of a scope, and of single nodes
+_NODES = "its nodes"
+_OF_NODES = ("addresses of its nodes", "GPUs of its nodes", "settings of its jobs")
+# Names for people of a measurement's triggers, in their order.
+_PARTS = (
+    "settings of the measurement",
+    "ranks on a node",
+    "settings of the GPU measurement",
+    "validation.rerun",
+    *_OF_NODES[:2],
+    _NODES,
+    _OF_NODES[2],
+    "nodes that were busy",
+)
+_BY_NODE = slice(4, 7)
 
 
 @dataclass(frozen=True)
@@ -84,3 +100,19 @@ def kept_from(before: Mapping[str, Any] | None, scope: str, digest: str, floors:
     """
     last = (before or {}).get(scope, {}).get("measured_with") or {}
     return dict(last) if last.get("digest") == digest else {"digest": digest, "floors": list(floors)}
+
+
+def measured_nodes(triggers: Any) -> list[str]:
+    """Return the nodes of a measurement from its step's triggers, some of which may be unknown."""
+    parts = triggers[_BY_NODE] if isinstance(triggers, list) else []
+    return next((list(part) for part in parts if isinstance(part, Mapping)), [])
+
+
+def why_measured(before: Any, after: Any) -> list[str]:
+    """Return the names of a measurement's known triggers that change; none if the measurement is new or removed."""
+    if not isinstance(before, list) or not isinstance(after, list):
+        return []
+    parts = zip(_PARTS, before, after, strict=False)
+    changed = [part for part, old, new in parts if old != new and new != UNKNOWN]
+    # If the nodes change, so does everything about them.
+    return [part for part in changed if part not in _OF_NODES] if _NODES in changed else changed

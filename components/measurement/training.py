@@ -10,7 +10,7 @@ from typing import Any
 from components.measurement.plan import START_SECONDS, STEP, Node
 from components.roles.program import command_line
 from components.roles.render import render
-from components.settings.training import Training
+from components.settings.validation import Training
 from components.steps import composition
 
 # A site's name has no '_', so this name does not clash with a site's result files.

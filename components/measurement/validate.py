@@ -11,8 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from components.measurement.node_states import BUSY, DRAINED, IDLE, OUT, Member, Node, States, jobs, unreachable
-from components.measurement.taking_part import absent, idle_nodes, new_and_peers
+from components.measurement.node_states import (
+    BUSY,
+    DRAINED,
+    IDLE,
+    OUT,
+    Member,
+    Node,
+    States,
+    absent,
+    idle_nodes,
+    jobs,
+    new_and_peers,
+    unreachable,
+)
 from components.node import files
 from components.node.failure import Failure
 from components.node.locks import Lock

@@ -1,4 +1,4 @@
-"""The installed packages, read from dpkg's own records: a step asks a dozen times."""
+"""The distribution of this machine, and its packages, read from dpkg's own records: a step asks a dozen times."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from components.node import files
-from components.node.run import attempt
+from components.node.run import attempt, run
 
 _STATUS, _UPDATES = "/var/lib/dpkg/status", "/var/lib/dpkg/updates"
 _FORMAT = "${Package} ${db:Status-Status} ${Version}\\n"
@@ -43,3 +43,15 @@ def _ask(names: tuple[str, ...]) -> Mapping[str, str]:
         return {}
     rows = map(str.split, attempt("dpkg-query", "-W", f"-f={_FORMAT}", *names, quiet=True).output.splitlines())
     return {row[0]: row[2] if len(row) > 2 else "" for row in rows if row[1:2] == [_INSTALLED]}
+
+
+def os_release() -> Mapping[str, str]:
+    """Return the values of /etc/os-release."""
+    lines = files.lines(files.followed("/etc/os-release"))
+    pairs = (line.split("=", 1) for line in lines if "=" in line)
+    return {name: value.strip("\"'") for name, value in pairs}
+
+
+def architecture() -> str:
+    """Return the architecture of packages, such as amd64."""
+    return run("dpkg", "--print-architecture").strip()

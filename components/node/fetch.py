@@ -1,13 +1,14 @@
-"""Find the cause of a failed download in the output of pip, curl, apt or git."""
+"""The proxy for internet access, and the cause of a failed download in the output of pip, curl, apt or git."""
 
 from __future__ import annotations
 
 import re
 
+from components.node import files
+
 # Certificates of the authorities that the machine's owner trusts.
 OWN_CERTIFICATES = "/usr/local/share/ca-certificates"
 ALL_CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
-
 _UNTRUSTED = "certificate verify failed"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _MOST = 300
@@ -26,6 +27,7 @@ _CAUSES = (
     (re.compile(r"^(?P<a>.*[Ee]rror.*)"), ""),
     (re.compile(r"^(?P<a>.*[^ ].*)"), ""),
 )
+_NAMES = {"http_proxy", "https_proxy", "all_proxy", "no_proxy"}
 
 
 def fetch_reason(output: str) -> str:
@@ -48,3 +50,9 @@ def fetch_remedy(reason: str, remedy: str, host: str) -> str:
         f"authority (CA) into {OWN_CERTIFICATES}/NAME.crt on {host} and run update-ca-certificates there; for pip, "
         f"write 'cert = {ALL_CERTIFICATES}' below [global] in /etc/pip.conf; then run up again"
     )
+
+
+def proxy_variables() -> dict[str, str]:
+    """Return the environment variables of a proxy."""
+    pairs = (line.removeprefix("export ").partition("=") for line in files.lines("/etc/environment"))
+    return {name: value.strip("\"'") for name, _, value in pairs if name.lower() in _NAMES}

@@ -1,4 +1,6 @@
-"""The sections `cluster` and `head`."""
+"""The sections `cluster` and `head`, with `head.user_limits`."""
+
+from __future__ import annotations
 
 from typing import Annotated
 
@@ -6,9 +8,8 @@ from pydantic import AfterValidator, Field
 
 from components.settings.draft import Draft
 from components.settings.problems import Report
-from components.settings.section import Section, key, named, yes_no
-from components.settings.types import FreeText, NodeName, check_name
-from components.settings.user_limits import UserLimits
+from components.settings.section import Section, key, named, number, yes_no
+from components.settings.types import FreeText, NodeName, Whole, check_name
 
 _RISK = (
     "root of any compute node has Slurm's key and can become root of every machine with slurmd, so also of a "
@@ -49,6 +50,45 @@ class Cluster(Section):
     )
 
 
+def check_head(head: Draft, report: Report) -> None:
+    """Report a head node that runs jobs although the config does not accept the risk."""
+    if head.value("compute") is True and head.value("accept_root_risk") is not True:
+        fix = "write false or remove the key, or write accept_root_risk: true beside it to accept this"
+        report.add(head.path_of("compute"), "true does not accept the risk", _RISK, fix)
+
+
+class UserLimits(Section):
+    """Limits for all processes of one user on the head node together. Jobs, root and tailrack's login have none."""
+
+    enabled: bool = yes_no(
+        "limit what each user can take of the head node, so that no one can stop slurmctld "
+        "([day 2](day-2.md#users-on-the-head-node)); false sets no limits",
+        default=True,
+    )
+    memory_percent: Whole = number(
+        "percent of the head node's memory that all processes of a user may use; beyond that the kernel ends the "
+        "largest of them",
+        5,
+        100,
+        breaks="users could not log in, or one user could use up the head node's memory",
+        default=50,
+    )
+    cpu_percent: Whole = number(
+        "percent of the head node's CPUs that all processes of a user may use; 100: no limit",
+        5,
+        100,
+        breaks="users could not log in, or one user could use all CPUs",
+        default=75,
+    )
+    tasks: Whole = number(
+        "processes and threads of a user; beyond that no new ones start",
+        128,
+        1_000_000,
+        breaks="an editor's server alone has more than a hundred",
+        default=4096,
+    )
+
+
 class Head(Section):
     """The head node: it runs slurmctld, serves the share, and accepts log-ins."""
 
@@ -81,10 +121,3 @@ class Head(Section):
         default=False,
     )
     user_limits: UserLimits = key("limits for each user's processes on the head node", default=UserLimits())
-
-
-def check_head(head: Draft, report: Report) -> None:
-    """Report a head node that runs jobs although the config does not accept the risk."""
-    if head.value("compute") is True and head.value("accept_root_risk") is not True:
-        fix = "write false or remove the key, or write accept_root_risk: true beside it to accept this"
-        report.add(head.path_of("compute"), "true does not accept the risk", _RISK, fix)

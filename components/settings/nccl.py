@@ -8,10 +8,9 @@ from pydantic import AfterValidator, Field
 
 from components.settings import sizes
 from components.settings.draft import Draft
-from components.settings.image_name import enroot_image
 from components.settings.problems import Report
 from components.settings.section import Section, key, number, size
-from components.settings.types import PartitionName, Size, Whole, refuse, word_set
+from components.settings.types import PartitionName, Size, Whole, enroot_image, refuse, word_set
 from components.validation.collectives import COLLECTIVES
 from components.validation.sizes import parse_size
 

@@ -1,7 +1,10 @@
 """Value types that several sections use."""
 
+from __future__ import annotations
+
 import re
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Annotated, NoReturn
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -15,11 +18,27 @@ GPUS_FOUND = "gpu"  # the partition of nodes whose GPUs the config does not name
 SITE_PREFIX, GPU_PREFIX = "site-", "gpu-"  # prefixes of NodeSets, and of the Features that select their nodes
 # Port ranges of the cluster's daemons, first and last; a test compares them with the roles' ports.
 DAEMON_PORTS = ((2049, 2049), (6814, 6814), (6816, 6816), (6817, 6819), (20048, 20048), (60001, 60999))
+Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+# Docker Hub's names; Enroot expects no registry for it.
+_HUB = ("docker.io/", "index.docker.io/")
+# A registry before a slash. Docker recognizes one by a dot, a port, or the name localhost.
+_REGISTRY = re.compile(
+    r"((?:[^@/#]+@)?(?:[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::[0-9]+)?|[A-Za-z0-9-]+:[0-9]+|localhost))/([^#]+)"
+)
+_AROUND = ("/var/lib", "/var/cache", "/mnt", "/opt", "/srv")
 
 
 def word_set(text: str) -> frozenset[str]:
     """Return the words of a text as a set."""
     return frozenset(text.split())
+
+
+# Usual mount points of such disks, besides folders below _AROUND.
+_DISKS = word_set("data ephemeral local localdisk nvme raid scratch")
+
+
+# The allowed folders, for the help of a key.
+PLACES = f"a folder below {', '.join(_AROUND)}, or /{', /'.join(sorted(_DISKS))} or a folder in it"
 
 
 # slurm.conf reserves "all", "default" and "localhost"; /etc/hosts of common systems has the rest.
@@ -43,6 +62,12 @@ def _not_bool(value: object) -> object:
     return value
 
 
+Number = Annotated[float, BeforeValidator(_not_bool), Field(allow_inf_nan=False)]
+
+
+Whole = Annotated[int, BeforeValidator(_not_bool)]
+
+
 def _size(value: object) -> object:
     return parse_size(value) if isinstance(value, str) else _not_bool(value)
 
@@ -53,6 +78,11 @@ def _fits_in_memory(value: int) -> int:
     return value
 
 
+Size = Annotated[
+    int, BeforeValidator(_size, json_schema_input_type=int | str), Field(ge=1), AfterValidator(_fits_in_memory)
+]
+
+
 def check_name(value: str, pattern: str = r"[a-z]([a-z0-9-]*[a-z0-9])?") -> str:
     """Return a name that is valid for Slurm, DNS and the tailnet."""
     if value.lower() in RESERVED_NAMES:
@@ -60,6 +90,9 @@ def check_name(value: str, pattern: str = r"[a-z]([a-z0-9-]*[a-z0-9])?") -> str:
     if not re.fullmatch(pattern, value):
         refuse("is not a name of lowercase letters, digits and hyphens that starts with a letter")
     return value
+
+
+PartitionName = Annotated[str, Field(max_length=63), AfterValidator(check_name)]
 
 
 def check_node_name(value: str) -> str:
@@ -72,12 +105,18 @@ def check_node_name(value: str) -> str:
     return check_name(value)
 
 
+NodeName = Annotated[str, Field(max_length=63), AfterValidator(check_node_name)]
+
+
 def _site_name(value: str) -> str:
     if value == CROSS_SITE:
         refuse("is the scope of measurements between sites", "this site would share the floor of that scope")
     if value == NODE:
         refuse("is the scope of measurements of one node", "this site would share the results of that scope")
     return check_name(value)
+
+
+SiteName = Annotated[str, Field(max_length=63), AfterValidator(_site_name)]
 
 
 @dataclass(frozen=True)
@@ -96,6 +135,9 @@ def _gpu(value: object) -> object:
     raise ValueError("not kind:count")
 
 
+GpuText = Annotated[Gpu, BeforeValidator(_gpu, json_schema_input_type=str)]
+
+
 def _feature(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_.-]*", value):
         refuse("is not a word of letters, digits, '_', '.' and '-' that starts with a letter")
@@ -107,8 +149,14 @@ def _feature(value: str) -> str:
     return value
 
 
+Feature = Annotated[str, Field(max_length=63), AfterValidator(_feature)]
+
+
 def _word(value: object) -> object:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+FreeText = Annotated[str, BeforeValidator(_word), Field(max_length=200)]
 
 
 def _free_port(value: int) -> int:
@@ -117,16 +165,26 @@ def _free_port(value: int) -> int:
     return value
 
 
-Whole = Annotated[int, BeforeValidator(_not_bool)]
 Port = Annotated[Whole, AfterValidator(_free_port)]
-Number = Annotated[float, BeforeValidator(_not_bool), Field(allow_inf_nan=False)]
-Size = Annotated[
-    int, BeforeValidator(_size, json_schema_input_type=int | str), Field(ge=1), AfterValidator(_fits_in_memory)
-]
-NodeName = Annotated[str, Field(max_length=63), AfterValidator(check_node_name)]
-SiteName = Annotated[str, Field(max_length=63), AfterValidator(_site_name)]
-PartitionName = Annotated[str, Field(max_length=63), AfterValidator(check_name)]
-GpuText = Annotated[Gpu, BeforeValidator(_gpu, json_schema_input_type=str)]
-Feature = Annotated[str, Field(max_length=63), AfterValidator(_feature)]
-FreeText = Annotated[str, BeforeValidator(_word), Field(max_length=200)]
-Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+def enroot_image(text: str) -> str:
+    """Return an image in Enroot's spelling, REGISTRY#IMAGE, from either spelling."""
+    for hub in _HUB:
+        text = text.removeprefix(hub)
+    match = _REGISTRY.fullmatch(text)
+    return f"{match[1]}#{match[2]}" if match else text
+
+
+def _local(value: str) -> str:
+    folder = PurePosixPath(value)
+    if not re.fullmatch(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+", value):
+        refuse("is not an absolute path of plain letters, digits, '.', '_' and '-'")
+    if folder.parts[1] not in _DISKS and not any(
+        folder != PurePosixPath(a) and folder.is_relative_to(a) for a in _AROUND
+    ):
+        refuse("may be a folder of the system", "everyone who runs jobs could put files there")
+    return str(folder)
+
+
+LocalFolder = Annotated[str, Field(max_length=200), AfterValidator(_local)]

@@ -8,26 +8,24 @@ root: start.sh passes them to root through a pipe.
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 
 from components.roles.program import Program
 from components.roles.role import Value
 from components.steps.composition import Script
-from components.steps.start import END_OF_STEP, START, START_DIGEST
 
 # Seconds. A step that hangs is ended at the limit, and killed 30 s later.
 TIME_LIMIT_SECONDS = 1800
 KILL_AFTER_SECONDS = 30
-
 # The exit status of a step whose script is missing, and of one that printed other text than its answer (start.sh).
 NO_SCRIPT, NO_ANSWER = 75, 76
-
 # The environment of a local step.
 ENVIRONMENT = "HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
 # Read the program from the first line of stdin, put it in place, and run it with the rest. It is in argv, and constant.
 _WHOLE = (
     "import base64,bz2,io,json,sys,zipfile;b=sys.stdin.buffer;v,a=json.loads(b.readline());"
@@ -39,6 +37,12 @@ _UP = re.compile(
     r"""bash -euo pipefail (-s --|-c ['"]+eval "\$\(cat\)"['"]+ bash) up\b"""
     r"""|start-[0-9a-f]{8}\.sh up\b|components/node/install\.py.* up\b"""
 )
+# Its name on machines. A change of the script is a new name: a step that does not run again needs the old one.
+START_TEXT = Path(__file__).with_name("start.sh").read_text(encoding="utf-8")
+START_DIGEST = hashlib.sha256(START_TEXT.encode()).hexdigest()
+START = f"start-{START_DIGEST[:8]}.sh"
+# Its functions that end a step: `explain_status` and `print_answer`.
+END_OF_STEP = START_TEXT[START_TEXT.index("explain_status() {") :].rpartition("\nstart ")[0]
 
 
 def render_request(name: str, host: str, lock: str, repair: str, values: Mapping[str, Value]) -> str:

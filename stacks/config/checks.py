@@ -28,9 +28,8 @@ from components.settings.money import too_much
 from components.settings.problems import ROOT, Report, child_path, show_name, show_names
 from components.settings.section import keys_of
 from components.settings.storage_measurement import SCRATCH, SHARE, check_storage_measurement
-from components.settings.training import check_training
 from components.settings.types import CROSS_SITE, GPUS_FOUND, NODE
-from components.settings.validation import check_validation
+from components.settings.validation import check_training, check_validation
 from stacks.config.model import PoolConfig
 from stacks.sites import KINDS
 from stacks.sites.kind import Claim, Kind, NodeSpec, Site

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from components.node import install
 from components.roles.program import Program
-from components.steps import command_line, delivery, start, step
+from components.steps import command_line, delivery, step
 
 _START = "import sys\nfrom components.node.step.main import main\nsys.exit(main(sys.argv[2:], sys.stdin.buffer))\n"
 # Its log has a line for each step: the arguments and the value WORD. The plan's text BODY is Python that it runs.
@@ -43,7 +43,7 @@ def play(folder: Path) -> None:
         for path, text in texts.items():
             archive.writestr(zipfile.ZipInfo(path), text)
     fake = Program(buffer.getvalue())
-    text = start.START_TEXT.replace(install.FOLDER, str(folder))
+    text = command_line.START_TEXT.replace(install.FOLDER, str(folder))
     vars(step).update(program=lambda: fake)
     vars(delivery).update(program=lambda: fake, START_TEXT=text)
     vars(command_line).update(START_DIGEST=hashlib.sha256(text.encode()).hexdigest())

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from components.node import files, run
 from components.node.failure import Failure
-from components.node.proxy import proxy_variables
+from components.node.fetch import proxy_variables
 from components.node.step.step import Step
 from components.node.step.work import Work, read_plan
 

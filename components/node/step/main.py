@@ -24,9 +24,9 @@ from typing import Any, BinaryIO
 
 from components.node import files, run, systemd
 from components.node.failure import Failure
+from components.node.fetch import proxy_variables
 from components.node.locks import PRIVATE
 from components.node.log import note
-from components.node.proxy import proxy_variables
 from components.node.step.report import report
 from components.node.step.step import LOG_DIR, STATE_DIR, Step
 from components.node.step.work import Plan, Work, read_plan, remember_how, undone_elsewhere

@@ -17,8 +17,8 @@ from time import time
 from components.node import files, folders
 from components.node.daemons import free_bytes
 from components.node.failure import Failure
+from components.node.kernel import mounts
 from components.node.log import note
-from components.node.mounts import mounts
 from components.node.run import Ended, attempt
 from components.node.text import printable
 from components.roles.datasets import model, programs, serve

@@ -8,10 +8,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, SecretStr
 
 from components.settings.draft import Draft, check_secret, suggest
-from components.settings.local_folder import PLACES, LocalFolder
 from components.settings.problems import Report, child_path
 from components.settings.section import Section, key, named, number, secret_text, yes_no
-from components.settings.types import Whole, refuse
+from components.settings.types import PLACES, LocalFolder, Whole, refuse
 
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[1-9][0-9]{0,4})?"
 _PART = r"[A-Za-z0-9_=+@%-][A-Za-z0-9._=+@%-]*"

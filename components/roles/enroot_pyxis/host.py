@@ -14,7 +14,7 @@ from functools import partial
 from components.node import files, folders, kernel, systemd
 from components.node.accounts import as_user
 from components.node.artifacts import Artifact, keep_artifact
-from components.node.distribution import architecture
+from components.node.dpkg import architecture
 from components.node.failure import Failure
 from components.node.log import note
 from components.node.parts import do_each

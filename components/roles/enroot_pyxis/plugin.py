@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from components.node import files, packages
-from components.node.distribution import architecture, os_release
+from components.node.dpkg import architecture, os_release
 from components.node.failure import Failure
 from components.node.log import note
 from components.node.run import attempt, run

@@ -11,11 +11,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 
 from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM, UPSTREAM, required_files, sums_of
 from components.settings.draft import Draft, check_secret, suggest
-from components.settings.image_name import enroot_image
-from components.settings.local_folder import PLACES, LocalFolder
 from components.settings.problems import Report, child_path, shown
 from components.settings.section import Section, key, named, yes_no
-from components.settings.types import Checksum, refuse
+from components.settings.types import PLACES, Checksum, LocalFolder, enroot_image, refuse
 
 ARTIFACTS_VARIABLE = "TAILRACK_ARTIFACTS"
 """An environment variable: the folder that replaces upstream if the config has no `artifacts`."""

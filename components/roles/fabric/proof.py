@@ -38,7 +38,7 @@ LINE_LIMIT = 64 * 1024
 # Exceptions from reading a missing or malformed answer.
 BAD_ANSWER = (OSError, ValueError, KeyError, TypeError)
 USAGE = """\
-fabric.py serve NODE HEAD  answer one request of the head node's root on stdin, a connection from the address in the
+fabric.py serve NODE HEAD   answer one request of the head node's root on stdin, a connection from the address in the
                             file HEAD (tailrack-fabric.socket)
 """
 

@@ -1,4 +1,4 @@
-"""The package fio on nodes that run jobs, for the storage measurement (components/cluster/storage_measurement.py)."""
+"""The package fio on nodes that run jobs, for the storage measurement (components/cluster/job_measurement.py)."""
 
 from __future__ import annotations
 

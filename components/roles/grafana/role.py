@@ -26,7 +26,7 @@ def role(settings: ClusterSettings) -> Role:
             "GRAFANA_SOURCE": grafana.source if grafana else "",
             "GRAFANA_SHA256": grafana.sha256 if grafana else "",
             "GRAFANA_PORT": grafana.port if grafana else 0,
-            # With Grafana the stack sets the password (components/cluster/passwords.py).
+            # With Grafana the stack sets the password (components/cluster/secrets.py).
             **({} if grafana else {"GRAFANA_PASSWORD": ""}),
         },
         packages={"services": ("curl",)} if grafana else {},

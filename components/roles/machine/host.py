@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from components.node import files, folders, kernel, packages, passwd, services
-from components.node.cgroup_limits import cpu_limit, memory_limit_mb
 from components.node.failure import Failure
+from components.node.kernel import cpu_limit, memory_limit_mb
 from components.node.packages import RECORD, missing_of, wait_for_cloud_init
 from components.node.parts import do_each
 from components.node.run import attempt, exists

@@ -13,7 +13,7 @@ from typing import Any
 
 from components.node import files, kernel, systemd
 from components.node.accounts import as_user
-from components.node.mounts import Mount, mounts
+from components.node.kernel import Mount, mounts
 from components.node.run import Ended, attempt
 from components.roles.mounts.settings_names import NFS, feature_of
 

@@ -1,4 +1,4 @@
-"""munge: signs every message of Slurm with one key of the cluster (components/cluster/munge_key.py makes it)."""
+"""munge: signs every message of Slurm with one key of the cluster (components/cluster/secrets.py makes it)."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import hashlib
 import re
 
 from components.node import files, kernel
-from components.node.mounts import mounts
+from components.node.kernel import mounts
 from components.node.run import attempt
 from components.node.systemd import UNITS
 

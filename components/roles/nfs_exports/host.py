@@ -12,8 +12,8 @@ from typing import Protocol
 
 from components.node import files, kernel, packages, systemd
 from components.node.failure import Failure
+from components.node.kernel import mounts, mounts_at
 from components.node.log import note
-from components.node.mounts import mounts, mounts_at
 from components.node.parts import do_each
 from components.node.run import attempt, succeeds
 from components.node.state import LOG_DIR

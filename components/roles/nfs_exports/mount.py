@@ -12,8 +12,8 @@ from itertools import zip_longest
 
 from components.node import files, packages, systemd
 from components.node.failure import Failure
+from components.node.kernel import mounts_at
 from components.node.log import note
-from components.node.mounts import mounts_at
 from components.node.run import attempt, exists, run
 from components.node.state import STATE_DIR
 from components.node.step.step import Step

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from components.node import files
-from components.node.acl import acl_of
 from components.node.failure import Failure
+from components.node.folders import acl_of
+from components.node.kernel import Mount, mounts, mounts_at
 from components.node.locks import Lock, lock_of_program
-from components.node.mounts import Mount, mounts, mounts_at
 from components.node.passwd import user_named
 from components.node.program import run_program
 from components.node.run import attempt, run

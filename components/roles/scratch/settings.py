@@ -4,10 +4,9 @@ from collections.abc import Collection
 from pathlib import PurePosixPath
 
 from components.settings.draft import Draft
-from components.settings.local_folder import PLACES, LocalFolder
 from components.settings.problems import Report
 from components.settings.section import Section, key, number
-from components.settings.types import Whole
+from components.settings.types import PLACES, LocalFolder, Whole
 
 
 class Scratch(Section):

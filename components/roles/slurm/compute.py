@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass, replace
 
 from components.node import files, systemd
-from components.node.cgroup_limits import cpu_limit
+from components.node.kernel import cpu_limit
 from components.node.run import run
 from components.node.step.step import STATE_DIR, Step
 from components.node.waiting import wait_for

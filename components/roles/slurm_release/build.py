@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 from components.node import files, kernel, packages
 from components.node import run as running
-from components.node.distribution import os_release
+from components.node.dpkg import os_release
 from components.node.failure import Failure
 from components.node.fetch import fetch_reason, fetch_remedy
 from components.node.log import note

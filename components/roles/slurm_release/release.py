@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from components.node import files
-from components.node.distribution import architecture, os_release
+from components.node.dpkg import architecture, os_release
 from components.node.failure import Failure
 
 # A folder of the share that only root of the head node can write: root of other machines is mapped to nobody.

@@ -6,7 +6,7 @@ import base64
 import re
 
 from components.roles.ssh_trust.certificate import LEAVE
-from components.settings.public_key import ED25519, check_key
+from components.settings.ssh_keys import ED25519, check_key
 
 CERTIFICATE = "ssh-ed25519-cert-v01@openssh.com"
 

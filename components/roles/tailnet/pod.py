@@ -11,8 +11,8 @@ import shlex
 
 from components.node import files, run, services
 from components.node.failure import Failure
+from components.node.fetch import proxy_variables
 from components.node.locks import PRIVATE, Lock
-from components.node.proxy import proxy_variables
 from components.node.run import attempt
 from components.node.services import FOLDER as SERVICES
 from components.node.services import SUPERVISOR_PID

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from components.settings.public_key import KINDS
+from components.settings.ssh_keys import KINDS
 from stacks.yaml_file import FileError, plain_file
 
 if TYPE_CHECKING:

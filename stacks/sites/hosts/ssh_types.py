@@ -11,8 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from components.settings.problems import shown
-from components.settings.public_key import KINDS
-from components.settings.ssh_keys import host_key
+from components.settings.ssh_keys import KINDS, host_key
 from components.settings.types import refuse
 
 RSA = "ssh-rsa"

@@ -85,7 +85,7 @@ def test_ages_by_the_wall_clock_are_bounded_on_both_sides() -> None:
 def test_local_commands_are_steps_machines_or_secrets() -> None:
     makers = {
         "components/steps/step.py",
-        "components/cluster/random_secret.py",
+        "components/cluster/secrets.py",
         "stacks/tailnet/network.py",
         "stacks/sites/rented/first_key.py",
         *(f"{kind.machines.replace('.', '/')}.py" for kind in KINDS.values()),

@@ -10,7 +10,7 @@ import pulumi
 import pytest
 
 from cli.run_events import command_of
-from components.measurement import plan as measuring_plan
+from components.measurement import plan
 from components.steps.label import StepLabel
 from tests.unit.configs import HOST_KEY, RawConfig
 from tests.unit.recorded import AUTHORITY, LEAVE_KEY, OWN_OUTPUTS, Build, Recorded, certificate_of, public_key
@@ -193,8 +193,8 @@ def test_a_changed_line_of_a_script_or_program_measures_nothing(
     build: Build, lab_config: RawConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = build(lab_config)
-    script = measuring_plan.script().with_texts({"DRIVER": "another command"})
-    monkeypatch.setattr(measuring_plan, "script", lambda: script)
+    script = plan.script().with_texts({"DRIVER": "another command"})
+    monkeypatch.setattr(plan, "script", lambda: script)
     after = build(lab_config, answers={"nobody": {}})  # not the one that was built before
     assert after.differences(before) == {*before.validations, "head-scripts"}
     for name in before.validations:

@@ -21,9 +21,8 @@ from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import Found
 from cli.pulumi.workspace import PROJECT, Workspace
 from cli.run_events import Failure, Summary
-from components.steps.command_line import whole_command
+from components.steps.command_line import END_OF_STEP, whole_command
 from components.steps.label import StepLabel
-from components.steps.start import END_OF_STEP
 from stacks.config import ConfigError, parse
 from tests.unit.configs import AUTH_KEY, HOSTS, MUNGE_KEY, RawConfig
 from tests.unit.recorded import Build, Recorded, record_cluster

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.cluster.storage_measurement import NAME
+from components.cluster.job_measurement import STORAGE
 from components.measurement.plan import Node
 from components.measurement.storage import Target, job_minutes, storage_plan, targets
 from components.roles.program import command_line
@@ -19,7 +19,7 @@ from stacks.config import ConfigError, PoolConfig, parse
 from tests.unit.configs import LAB
 from tests.unit.recorded import Build
 
-STEP = f"validate-{NAME}"
+STEP = f"validate-{STORAGE}"
 RUNS = {name: [3, 3, 3] for name in ("write_mb_per_s", "read_mb_per_s", "files_per_s", "latency_us", "latency_p99_us")}
 
 
@@ -36,7 +36,7 @@ def with_scratch(config: dict[str, Any]) -> dict[str, Any]:
 def test_without_the_key_there_is_neither_step_nor_output_nor_package(build: Build, lab_config: dict[str, Any]) -> None:
     stack = build(lab_config)
     assert STEP not in stack.names
-    assert NAME not in stack.outputs
+    assert STORAGE not in stack.outputs
     # The measurement changes nothing on machines except for one package.
     changed = {name for name in build(with_storage(lab_config)).differences(stack) if name.endswith("-node")}
     assert changed <= {"a1-node", "b1-node"}
@@ -96,7 +96,7 @@ def test_floors_judge_the_nodes_of_their_sites(build: Build, lab_config: dict[st
         {"target": "share", "read_mb_per_s": 5, "sites": ["cloud-b"]},
         {"target": "share", "files_per_s": 1, "sites": ["cloud-a"]},
     ]
-    result = build(with_storage(lab_config, floors=floors), answers={STEP: report}).outputs[NAME]
+    result = build(with_storage(lab_config, floors=floors), answers={STEP: report}).outputs[STORAGE]
     assert result["verdict"] == "FAIL"
     assert result["reason"] == "share on b1: 3 MB/s read, below the floor of 5."
     assert result["nodes"]["a1"]["share"]["verdict"] == "PASS"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from components.measurement.jobs import nccl_job, validation_job
+from components.measurement.plan import nccl_job, validation_job
 from components.settings.nccl import Nccl
 from components.validation.model import Backend, Measurement
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.node.acl import Acl, acl_of
+from components.node.folders import Acl, acl_of
 
 
 def test_named_users_and_groups_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.node.cgroup_limits import cpu_limit, memory_limit_mb
+from components.node.kernel import cpu_limit, memory_limit_mb
 from tests.unit.shell import Shell
 
 Tree = dict[str, str]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from components.node import files
-from components.node.mounts import mounts, mounts_at
+from components.node.kernel import mounts, mounts_at
 from components.node.systemd import name_of_path
 
 TABLE = r"""22 28 0:21 / /proc rw,nosuid shared:12 - proc proc rw

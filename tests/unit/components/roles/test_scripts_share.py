@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from components.node.acl import Acl
+from components.node.folders import Acl
 from components.roles.nfs_exports import share
 from tests.unit.shell import Shell
 

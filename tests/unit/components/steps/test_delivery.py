@@ -23,11 +23,19 @@ from components.node import install
 from components.node.step import main as step_main
 from components.roles.program import Program, program
 from components.steps import command_line, delivery
-from components.steps.command_line import NO_ANSWER, NO_SCRIPT, command, render_request, render_whole, whole_command
+from components.steps.command_line import (
+    NO_ANSWER,
+    NO_SCRIPT,
+    START,
+    START_TEXT,
+    command,
+    render_request,
+    render_whole,
+    whole_command,
+)
 from components.steps.composition import Script
 from components.steps.delivery import deliver
 from components.steps.label import StepLabel
-from components.steps.start import START, START_TEXT
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build, Recorded, record
 

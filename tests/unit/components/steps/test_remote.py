@@ -16,11 +16,10 @@ from hypothesis import strategies as st
 
 from components.host import Connection, Host
 from components.roles.program import program
-from components.steps.command_line import command, is_step, read_request, render_request, whole_command
+from components.steps.command_line import START_TEXT, command, is_step, read_request, render_request, whole_command
 from components.steps.composition import Script
 from components.steps.label import StepLabel
 from components.steps.results import NOTHING, Answer
-from components.steps.start import START_TEXT
 from components.steps.step import Step, parse_result
 from tests.unit.recorded import record
 
