@@ -8,7 +8,7 @@ from typing import Any
 from components.roles.fabric.facts import interfaces_of
 from components.roles.slurm.versions import upstream
 from components.settings.types import CROSS_SITE, NODE
-from components.validation.table import scopes_of
+from components.validation.results import scopes_of
 
 
 def node_output(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from components.validation.sizes import format_size
-from components.validation.table import bandwidth
+from components.validation.collectives import format_size
+from components.validation.results import bandwidth
 from components.validation.verdict import HalfResult, Result
 
 WIDTH, HEIGHT = 640, 300

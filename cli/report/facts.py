@@ -10,7 +10,7 @@ from typing import Any, cast
 from cli.output.terminal import one_line
 from components.settings.types import NODE
 from components.validation.preflight.tailnet import TRAFFIC
-from components.validation.table import bandwidth, scopes_of
+from components.validation.results import bandwidth, scopes_of
 from components.validation.verdict import Result
 
 _WORST_FIRST = ("error", "warning", "info")

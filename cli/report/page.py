@@ -18,7 +18,7 @@ from cli.report.storage import storage_of
 from cli.report.tables import node_figures
 from cli.report.training import training_of
 from components.roles.tailrack_command.costs import duration
-from components.validation.table import COLUMNS, bandwidth, table_rows
+from components.validation.results import COLUMNS, bandwidth, table_rows
 
 
 def _printable(value: object) -> object:

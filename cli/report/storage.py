@@ -7,7 +7,7 @@ from typing import Any
 
 from cli.output.terminal import one_line
 from cli.report.judgement import Judgement
-from components.validation.sizes import format_size
+from components.validation.collectives import format_size
 from components.validation.storage_figures import FILES, LATE, LATENCY, READ, WRITE
 
 # Columns with a figure.

@@ -19,8 +19,8 @@ from cli.report.rented import rented_rows
 from cli.report.storage import NUMBERS as STORAGE_NUMBERS
 from cli.report.storage import MeasuredStorage, storage_of
 from cli.report.training import Trained, training_of
-from components.validation.sizes import format_size
-from components.validation.table import COLUMNS, bandwidth, table_rows
+from components.validation.collectives import format_size
+from components.validation.results import COLUMNS, bandwidth, table_rows
 
 _NO_STACK = Make()
 _STYLES = {"PASS": "green", **dict.fromkeys(BAD_VERDICTS, "red"), "UNJUDGED": "yellow", "BUSY": "yellow"}

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from components.node.run import attempt
-from components.validation.node_names import node_names
 from components.validation.preflight.drain import ERRORS_OF_SLURM
+from components.validation.slurm_nodes import node_names
 
 # Uses of a node: it runs no job, it runs other jobs, or it can run no job.
 IDLE, BUSY, OUT = "idle", "busy", "out"

@@ -11,8 +11,7 @@ from components.settings.draft import Draft
 from components.settings.problems import Report
 from components.settings.section import Section, key, number, size
 from components.settings.types import PartitionName, Size, Whole, enroot_image, refuse, word_set
-from components.validation.collectives import COLLECTIVES
-from components.validation.sizes import parse_size
+from components.validation.collectives import COLLECTIVES, parse_size
 
 # Allowed srun options. Others could move the step to other nodes, change its ranks, or write into its table.
 # srun also accepts abbreviations of long options; these are not allowed here.

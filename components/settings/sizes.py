@@ -5,7 +5,7 @@ from typing import Any
 from components.settings.draft import Draft
 from components.settings.problems import Report
 from components.settings.section import number, size
-from components.validation.sizes import format_size, parse_size, sizes_between
+from components.validation.collectives import format_size, parse_size, sizes_between
 
 
 def smallest_key(default: str) -> Any:

@@ -10,7 +10,7 @@ from components.settings.draft import Draft, suggest
 from components.settings.problems import Report, child_path
 from components.settings.section import Section, key, number, size
 from components.settings.types import NodeName, Number, Size, Whole
-from components.validation.sizes import format_size
+from components.validation.collectives import format_size
 from components.validation.storage_figures import FIGURES
 
 SHARE, SCRATCH = "share", "scratch"  # targets of every cluster, and of one with tailrack:scratch

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from components.validation.sizes import parse_size
+from components.validation.collectives import parse_size
 
 CROSS_SITE, NODE = "cross-site", "node"  # scopes of measurements, so no site may have these names
 MOST_BYTES = 2**38  # of a message; a rank needs twice as much memory

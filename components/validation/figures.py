@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from components.validation.collectives import COLLECTIVES
+from components.validation.collectives import COLLECTIVES, format_size
 from components.validation.model import JobReport, Measurement
 from components.validation.nccl_tests import Row, Table, Timing, parse
-from components.validation.sizes import format_size
 
 REDUCED = "# Reducing maxBytes"  # nccl-tests prints this when it limits the sizes
 LARGEST_SPREAD = 0.15  # for the runs at the gate size; NVLink's differ by 2 %

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from pkgutil import get_data
 
+from components.validation.collectives import parse_size
 from components.validation.expected import NVLINK
-from components.validation.sizes import parse_size
 
 _GPUDIRECT = " + GPUDirect RDMA"  # a way to use a network, not a network
 _Hardware = tuple[str, int, int, str, str]

@@ -12,13 +12,13 @@ from components.node.pack import ROOT, packed
 
 # The program's name in the folder of a job.
 PROGRAM = "tailrack.pyz"
-# Its commands: the module whose `main` takes the arguments.
+# Its commands: the module whose `main` takes the arguments, or `MODULE:FUNCTION`.
 COMMANDS = {
     "all-reduce": "components.validation.all_reduce_perf_cpu",
     "fabric-facts": "components.validation.collect_fabric_facts",
     "gpu-check": "components.validation.gpu_speed.main",
     "gpus-in-use": "components.validation.preflight.foreign",
-    "nccl-table": "components.validation.nccl_json",
+    "nccl-table": "components.validation.nccl_output:print_table",
     "preflight": "components.validation.preflight.main",
     "storage-job": "components.validation.storage_job",
     "storage-node": "components.validation.storage_node",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.validation.figures import REDUCED
-from components.validation.nccl_log import distinct
+from components.validation.nccl_output import distinct
 from components.validation.nccl_tests import parse
 from components.validation.slurm_jobs import without_middle
 

@@ -23,7 +23,7 @@ from components.validation.job_files import build_files, prepare_script, rank_fi
 from components.validation.job_outputs import marked_lines, with_tables
 from components.validation.model import JobReport, Measurement
 from components.validation.results import Conditions, judge_group, judge_scope, needs_search, settings_json
-from components.validation.rounds import LEAST_NODES, Groups, suspects
+from components.validation.slow_nodes import LEAST_NODES, Groups, suspects
 from components.validation.slurm_jobs import Limits, Order, Refused, run_jobs, say
 from components.validation.verdict import Result
 

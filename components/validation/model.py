@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from components.validation.collectives import COLLECTIVES
-from components.validation.sizes import sizes_between
+from components.validation.collectives import COLLECTIVES, sizes_between
 
 Backend = Literal["mpi-cpu", "tcp-cpu", "nccl-tests"]
 

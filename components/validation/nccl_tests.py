@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 
 from components.validation.collectives import COLLECTIVES, Collective
-from components.validation.nccl_log import separate
+from components.validation.nccl_output import separate
 
 _RANK = re.compile(r"#\s+Rank\s+(?P<rank>\d+)\s.*?Pid\s+\d+ on\s+(?P<host>\S+)", re.ASCII)
 _STARTING = re.compile(r"# Collective test starting: (?P<program>\S+)\s*", re.ASCII)

@@ -1,4 +1,6 @@
-"""Turn a measuring step's report into the results of its scope and of its single nodes."""
+"""Turn a measuring step's report into the results of its scope and of its single nodes, and those into text."""
+
+from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -6,18 +8,19 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from components.validation import floors
+from components.validation.collectives import format_size
 from components.validation.expected import ANY_RDMA, NVLINK, expect
 from components.validation.fabric_facts import FabricFacts, read_fabric_facts
 from components.validation.groups import Group, single_node_groups
 from components.validation.model import JobReport, Measurement, names, number
 from components.validation.preflight.findings import Finding
 from components.validation.transport import read_transport
-from components.validation.verdict import GroupResult, Result, SuspectResult, Verdict, judge
+from components.validation.verdict import GroupResult, HalfResult, Result, SuspectResult, Verdict, judge
 
 _WORST_FIRST: tuple[Verdict, ...] = ("FAIL", "UNSTABLE", "INCONCLUSIVE", "BUSY", "UNJUDGED", "PASS")
 _ASKED = frozenset(field.name for field in fields(Measurement))
-
 ReadPreflight = Callable[[str], Mapping[str, Sequence[Finding]]]
+COLUMNS = ("size", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "in-place busbw (GB/s)", "wrong")
 
 
 @dataclass(frozen=True)
@@ -226,3 +229,38 @@ def not_measured_alone(
 
 def needs_search(result: Result) -> bool:
     return result["verdict"] in ("FAIL", "UNSTABLE")
+
+
+def scopes_of(validation: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return every result of the output `validation` with its name: single nodes as `node a1`, then sites, then
+    cross-site.
+    """
+    results = {f"node {name}": result for name, result in validation.get("node", {}).items()}
+    sites = {name: result for name, result in validation.items() if name not in ("node", "cross-site")}
+    cross_site = {name: result for name, result in validation.items() if name == "cross-site"}
+    return [*sorted(results.items()), *sorted(sites.items()), *cross_site.items()]
+
+
+def table_rows(result: Result) -> list[tuple[str, ...]]:
+    """Return one row of texts per size, in the order of `COLUMNS`; out of place unless the column names in-place."""
+    return [
+        (
+            format_size(row["bytes"]),
+            f"{row['out_of_place']['time_us']:,.2f}",
+            bandwidth(row["out_of_place"]["algbw_gb_per_s"]),
+            bandwidth(row["out_of_place"]["busbw_gb_per_s"]),
+            bandwidth(row["in_place"]["busbw_gb_per_s"]),
+            _wrong(row["out_of_place"], row["in_place"]),
+        )
+        for row in result["rows"]
+    ]
+
+
+def bandwidth(gb_per_s: float) -> str:
+    """Return GB/s as text: two decimals for fast links, five for slow links between sites."""
+    return f"{gb_per_s:.2f}" if gb_per_s >= 1 else f"{gb_per_s:.5f}"
+
+
+def _wrong(*halves: HalfResult) -> str:
+    counts = [half["wrong"] for half in halves]
+    return "not counted" if None in counts else str(sum(count for count in counts if count is not None))

@@ -16,19 +16,25 @@ cost a quarter of the bandwidth. Groups of other sizes are not compared, because
 more nodes. From four nodes on, nodes are compared only with each other: a reference that no node reaches accuses none.
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from components.validation.group_findings import Group, GroupFindings, Suspect
 
 Rounds = Generator[tuple[Group, ...], Mapping[Group, float | None], tuple[Suspect, ...]]
-
 NOISE = 0.05
 # Fraction of the lowest healthy figure: a fault must lie clearly below it.
 _CLEARLY = 0.94
 # Among so few nodes, two slow ones may be in all groups of a round and seem good; there is time for every pair.
 _ALL_PAIRS_UP_TO = 5
+Groups = tuple[tuple[str, ...], ...]
+ONE_RUN = 0.1  # variation of a single run over sockets, either way
+MOST_NOISE = 0.25  # with more noise no node can be singled out
+LEAST_NODES = 3  # with two nodes it is unclear which one is slow
 
 
 def search(nodes: Sequence[str], reference: float | None = None, noise: float = NOISE) -> Rounds:
@@ -53,7 +59,7 @@ def search(nodes: Sequence[str], reference: float | None = None, noise: float = 
     return findings.suspects()
 
 
-def _next_round(nodes: Sequence[str], number: int, findings: GroupFindings, links: "_Links") -> tuple[Group, ...]:
+def _next_round(nodes: Sequence[str], number: int, findings: GroupFindings, links: _Links) -> tuple[Group, ...]:
     if len(nodes) <= _ALL_PAIRS_UP_TO and number < len(nodes) - 1 + len(nodes) % 2:
         return _turn(nodes, number)
     if number == 0:
@@ -92,7 +98,7 @@ class _Region:
     left: Group
     right: Group = ()
 
-    def halves(self) -> tuple["_Region", ...]:
+    def halves(self) -> tuple[_Region, ...]:
         """Return the disjoint parts that are measured, each as one group of nodes."""
         if not self.right:  # every second node, so that no neighbours are measured again
             return _regions((self.left[::2], ()), (self.left[1::2], ()))
@@ -100,7 +106,7 @@ class _Region:
         # Crosswise, so that the unmeasured rest ends with neighbours, which have been measured.
         return _regions((low, other_high), (high, other_low))
 
-    def rest(self) -> tuple["_Region", ...]:
+    def rest(self) -> tuple[_Region, ...]:
         """Return the parts that are left if none of the halves is slow."""
         if len(self.group) == 2:
             return ()
@@ -149,3 +155,29 @@ class _Links:
     @staticmethod
     def _parts(region: _Region) -> tuple[_Region, ...]:
         return (region,) if len(region.group) == 2 else region.halves()
+
+
+def suspects(
+    nodes: Sequence[str],
+    reference: float | None,
+    measure: Callable[[int, Groups], Mapping[tuple[str, ...], float | None] | None],
+    spread: float | None,
+) -> list[dict[str, Any]]:
+    """Return the nodes, or pairs of nodes, that slow down the others.
+
+    spread    (largest - smallest) / median of the runs of all nodes; None for a single run
+    measure   returns the bus bandwidth in GB/s of each group, from the round's number and groups; None if no time is
+              left, which ends the search without a suspect
+    """
+    noise = ONE_RUN if spread is None else max(NOISE, spread / 2)
+    rounds, number = search(nodes, reference, min(noise, MOST_NOISE)), 1
+    try:
+        groups = next(rounds)
+        while True:
+            figures = measure(number, groups)
+            if figures is None:
+                rounds.close()
+                return []
+            groups, number = rounds.send(figures), number + 1
+    except StopIteration as end:
+        return [{**asdict(suspect), "nodes": list(suspect.nodes)} for suspect in end.value]

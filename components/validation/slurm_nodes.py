@@ -1,4 +1,4 @@
-"""Nodes in the output of `scontrol show nodes --json`. Pure; used on the head node and on nodes."""
+"""Nodes in the output of `scontrol show nodes --json`, and the short form of their names. Pure; all machines use it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ _OF_PLACEHOLDER = {
 }
 # Flags of a node that still has jobs.
 BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
+# Slurm's limit (MAX_SLURM_NODES); a longer list such as `a[1-999999999]` is not Slurm's.
+MOST = 65_536
 
 
 @dataclass(frozen=True)
@@ -132,3 +134,16 @@ def number(value: Any) -> int:
     if isinstance(value, Mapping):
         return int(value["number"]) if value.get("set") and not value.get("infinite") else 0
     return int(value or 0)
+
+
+def node_names(hostlist: str) -> list[str]:
+    """Return the names in Slurm's short form: `a[1-2],b` is a1, a2 and b. Raises ValueError if it is malformed."""
+    names: list[str] = []
+    for prefix, ranges in re.findall(r"([^,\[\]]+)(?:\[([^\[\]]*)\])?", hostlist):
+        for numbers in ranges.split(",") if ranges else ():
+            first, _, last = numbers.partition("-")
+            if len(names) + int(last or first) - int(first) >= MOST:
+                raise ValueError(f"more than {MOST} nodes in {hostlist[:80]!r}")
+            names += [f"{prefix}{number:0{len(first)}d}" for number in range(int(first), int(last or first) + 1)]
+        names += [] if ranges else [prefix]
+    return names

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from components.validation import fio
-from components.validation.sizes import format_size
+from components.validation.collectives import format_size
 from components.validation.storage_figures import FILES, LATE, LATENCY, READ, RUNS, WRITE, line_of
 
 ALL, WRITE_PART, READ_PART, CLEAN = "all", "write", "read", "clean"

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from components.validation.fabric_facts import EFA
-from components.validation.nccl_log import LogLine, separate
+from components.validation.nccl_output import LogLine, separate
 
 # Names of aws-ofi-nccl; since release 1.13 the last one, unless NCCL_NET sets another.
 _LIBFABRIC = ("AWS Libfabric", "OFI", "Libfabric")

@@ -8,13 +8,13 @@ import time
 from collections.abc import Sequence
 from typing import Literal, TypedDict
 
+from components.validation.collectives import format_size
 from components.validation.expected import NOTHING, Expected, complaint, proven
 from components.validation.figures import Figures, doubts, largest_spread, read_figures, wrong_data
 from components.validation.model import Backend, JobReport, Measurement
+from components.validation.nccl_output import read_versions
 from components.validation.nccl_tests import Row, Timing
 from components.validation.preflight.findings import Finding
-from components.validation.sizes import format_size
-from components.validation.software import read_versions
 from components.validation.transport import Transport, read_transport
 from components.validation.wording import (
     age,

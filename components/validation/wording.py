@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from components.validation.causes import cause_of, first_error, first_exit
 from components.validation.model import JobReport
+from components.validation.nccl_output import loaded_nccl
 from components.validation.preflight.foreign import NOT_KNOWN, NOTHING
-from components.validation.software import loaded_nccl
 
 # testResult_t of nccl-tests v2.19, src/common.h; earlier releases exit with 1 on wrong results.
 _EXIT_MEANINGS: Mapping[str, Mapping[int, str]] = {

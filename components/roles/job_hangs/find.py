@@ -26,7 +26,7 @@ from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.slurm import SlurmError
 from components.roles.usage.record import ADMIN_COMMENT, ask_each
-from components.validation.node_names import node_names
+from components.validation.slurm_nodes import node_names
 
 LIMIT_SECONDS = 30
 # A job with this word in its comment waits for requests, as a server does.

@@ -16,7 +16,7 @@ from components.node.state import STATE_DIR
 from components.roles.mounts.probe import LIST, Wanted, answers, is_mounted
 from components.roles.nfs_exports.host import conflict
 from components.roles.nfs_exports.mount import mount_unit
-from components.validation.preflight.mounts import RESULTS
+from components.validation.preflight.storage import RESULTS
 
 RECORD = f"{STATE_DIR}/mounts"
 # Seconds for a mount, in which programs that use it wait; also for systemd to unmount.

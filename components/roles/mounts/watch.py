@@ -24,8 +24,8 @@ from components.roles.mounts.probe import NodeList, Problem, Wanted, check_all, 
 from components.roles.mounts.settings_names import NFS
 from components.roles.mounts.units import remove_watch
 from components.roles.slurm.live_features import set_live_features
-from components.validation.preflight.mounts import RESULTS
 from components.validation.preflight.node_checks import load, save
+from components.validation.preflight.storage import RESULTS
 
 ROLE = "mounts"
 # Seconds between two attempts to write, after a success and after a failure.

@@ -1,7 +1,7 @@
 """Let users run profilers on GPUs.
 
 The driver reads its option only when it is loaded. Until then the health check reports the node
-(components/validation/preflight/profiling.py).
+(components/validation/preflight/node.py).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from components.node.log import note
 from components.node.run import succeeds
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
-from components.validation.preflight import profiling
-from components.validation.preflight.profiling import PARAMETERS, is_restricted
+from components.validation.preflight import node
+from components.validation.preflight.node import PARAMETERS, is_restricted
 
-DRIVER_OPTION = f"/{profiling.DRIVER_OPTION}"
+DRIVER_OPTION = f"/{node.DRIVER_OPTION}"
 # The ID of the boot in which the option was removed: the loaded driver keeps it.
-OFF_SINCE = f"/{profiling.OFF_SINCE}"
+OFF_SINCE = f"/{node.OFF_SINCE}"
 SYSCTL = "/etc/sysctl.d/91-tailrack-profiling.conf"
 PARANOID = "/proc/sys/kernel/perf_event_paranoid"
 # 2: own processes, without the kernel's part of them; 1: with it; 0: all processes of a CPU. Debian has 3, Ubuntu 4.
@@ -30,7 +30,7 @@ BEFORE = f"{STATE_DIR}/perf-event-paranoid"
 def remove_profiling() -> None:
     """Remove the settings, and give perf its old value unless somebody changed it."""
     if files.exists(DRIVER_OPTION):
-        files.write(OFF_SINCE, kernel.read(f"/{profiling.BOOT_ID}").strip())
+        files.write(OFF_SINCE, kernel.read(f"/{node.BOOT_ID}").strip())
         files.remove(DRIVER_OPTION)
     before = files.read(BEFORE)
     if before is not None and kernel.read(PARANOID).strip() == str(WANTED):

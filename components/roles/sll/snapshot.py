@@ -11,9 +11,8 @@ from components.roles.tailrack_command.elastic_status import Status, renting
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.wait_reason import Why, why_it_waits
 from components.roles.usage.summary import read_summary
-from components.validation.node_names import node_names
 from components.validation.preflight.findings import plain
-from components.validation.slurm_nodes import Node
+from components.validation.slurm_nodes import Node, node_names
 
 _SITE = "site-"
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=([0-9]+)")

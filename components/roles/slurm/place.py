@@ -24,7 +24,7 @@ from components.node.run import attempt
 from components.node.step.step import STATE_DIR
 from components.node.waiting import now, sleep, wait_until
 from components.roles.slurm.node_state import read_or_register
-from components.validation.node_names import node_names
+from components.validation.slurm_nodes import node_names
 
 # Seconds for the controller to place this node; without a new arrival, before the first node by name reconfigures while
 # more nodes are joining; before any node reconfigures itself; after a reconfiguration.

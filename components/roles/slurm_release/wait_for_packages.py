@@ -13,7 +13,7 @@ from components.node.log import note
 from components.node.run import attempt
 from components.node.waiting import wait_until
 from components.roles.slurm.releases import is_older, release_of
-from components.validation.node_names import node_names
+from components.validation.slurm_nodes import node_names
 
 _WAITING = "tailrack-older"
 # The first release with such an srun.

@@ -14,8 +14,7 @@ from components.roles.tailrack_command.book import read_book
 from components.roles.tailrack_command.job import read_jobs
 from components.roles.tailrack_command.node_use import Use, use
 from components.roles.tailrack_command.slurm import SlurmError
-from components.validation.node_names import node_names
-from components.validation.slurm_nodes import Node
+from components.validation.slurm_nodes import Node, node_names
 
 NAME, HELP = "idle", "show whether jobs use these nodes or wait for them, and how long they have been idle"
 # The reason of a leaving node. Steps set the same one (components/roles/slurm/register.py).

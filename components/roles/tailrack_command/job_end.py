@@ -8,7 +8,7 @@ import signal
 from components.roles.slurm.end_jobs import cause_at
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.wait_reason import Why
-from components.validation.node_names import node_names
+from components.validation.slurm_nodes import node_names
 
 _MEMORY = re.compile(r"(?:^|,)mem=([^,]+)")
 # Error messages of Pyxis and Enroot with their remedies; the first match counts. Each pattern includes the message

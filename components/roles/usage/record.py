@@ -33,9 +33,8 @@ from components.roles.usage.paths import ANSWER, RECORDED
 from components.roles.usage.samples import UNUSED_SAMPLES, Use
 from components.roles.usage.summary import Summary, read_summary, summary, with_summary
 from components.roles.usage.unused import apply_limits, read_limits
-from components.validation.node_names import node_names
 from components.validation.preflight.findings import plain
-from components.validation.slurm_nodes import Node
+from components.validation.slurm_nodes import Node, node_names
 
 AT_ONCE = 16
 LIMIT_SECONDS = 30

@@ -20,7 +20,7 @@ from components.roles.gpu.nvidia_smi import NOBODY
 from components.roles.job_hangs import watch
 from components.roles.usage.paths import JOBS, POWERLESS, SAMPLES
 from components.roles.usage.samples import QUERY, QUERY_WITH_POWER, GpuSamples, JobSamples, Reading, places, read_gpus
-from components.validation.preflight.gres import GRES, device_numbers_in
+from components.validation.preflight.holders import GRES, device_numbers_in
 from components.validation.preflight.smi import bus_address
 
 LIMIT_SECONDS = 30

@@ -2,15 +2,22 @@
 
 Only a clear fault is an error: a third of the neighbours' or of its own earlier figure, or a failed or pending row
 remap. All else is a warning. A figure that was not measured is not compared.
+
+A row of kinds.csv has the datasheet's figures (host: one direction; matrix: bf16 without sparsity, fp16 for V100) and
+the share of each that a healthy GPU reaches at least. Measured: an H200 copies at 0.88 of its link and of its memory's
+bandwidth, and multiplies at 0.73 to 0.77. The other shares are estimates, low because a power limit holds small cards
+down.
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pkgutil import get_data
 from statistics import median
 
-from components.validation.gpu_speed.kinds import Kind, kind_of
 from components.validation.gpu_speed.reading import Reading
 from components.validation.preflight.findings import Finding, finding, unjudged
 
@@ -22,6 +29,9 @@ _LEAST_POWER = 0.9
 _MOST_OF_PCIE = 121
 _LEAST_OF_CLUSTER = 2
 _RESET = "drain the node, then 'nvidia-smi --gpu-reset -i {bus}' on it, or restart it"
+_HOST = (
+    "check the card's seat, riser and slot ('lspci -vv' on the node: LnkSta); if the machine is rented, ask for another"
+)
 
 
 @dataclass(frozen=True)
@@ -34,9 +44,6 @@ class Figure:
     remedy: str
 
 
-_HOST = (
-    "check the card's seat, riser and slot ('lspci -vv' on the node: LnkSta); if the machine is rented, ask for another"
-)
 FIGURES = (
     Figure("host_to_gpu", "from the host", "GB/s", _HOST),
     Figure("gpu_to_host", "to the host", "GB/s", _HOST),
@@ -237,3 +244,32 @@ def _clocks(reading: Reading, near: Sequence[Reading]) -> Iterator[Finding]:
             "warning", CHECK, f"clocks are reduced{load} by {', '.join(reading.throttled)}",
             "check the node's cooling and power supply",
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Figures of a healthy GPU: GB/s to and from the host and in its memory, TFLOP/s."""
+
+    title: str
+    host: float
+    memory: float
+    matrix: float
+
+
+def kind_of(name: str) -> Kind | None:
+    """Return the kind of a product name; None if the table does not have it."""
+    return _table().get(name)
+
+
+@cache
+def _table() -> Mapping[str, Kind]:
+    text = get_data("components.validation.gpu_speed", "kinds.csv") or b""
+    return {
+        row["name"]: Kind(
+            row["title"],
+            float(row["host_gb_per_s"]) * float(row["host_share"]),
+            float(row["memory_gb_per_s"]) * float(row["memory_share"]),
+            float(row["matrix_tflops"]) * float(row["matrix_share"]),
+        )
+        for row in csv.DictReader(text.decode().splitlines())
+    }

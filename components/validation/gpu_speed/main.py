@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from components.validation.gpu_speed.node import readings
 from components.validation.gpu_speed.reading import line
-from components.validation.preflight import dcgm_diag
+from components.validation.preflight import dcgm
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -27,4 +27,4 @@ def main(arguments: Sequence[str]) -> int:
     sys.stdout.flush()
     if not settings["dcgm_level"]:
         return 0
-    return dcgm_diag.main([json.dumps({**settings, "dcgm_seconds": max(10.0, end - time.monotonic())})])
+    return dcgm.diagnose([json.dumps({**settings, "dcgm_seconds": max(10.0, end - time.monotonic())})])

@@ -6,8 +6,8 @@ root only.
 
 from __future__ import annotations
 
-from components.validation.preflight.comparison import with_comparison
 from components.validation.preflight.findings import Finding, read_lines, worst_first
+from components.validation.preflight.gpus import with_comparison
 
 __all__ = ["Finding", "read"]
 

@@ -17,24 +17,7 @@ from functools import cached_property
 from pathlib import Path
 
 from components.node.waiting import within
-from components.validation.preflight import (
-    adapters,
-    clock,
-    dcgm_diag,
-    dcgm_health,
-    foreign,
-    gpus,
-    lost_ports,
-    memory,
-    mounts,
-    node,
-    nvlink,
-    pci,
-    profiling,
-    storage,
-    versions,
-    xids,
-)
+from components.validation.preflight import adapters, dcgm, foreign, gpus, links, node, storage, versions, xids
 from components.validation.preflight.findings import Finding, at_most_warnings, finding
 from components.validation.preflight.health import CommandResult, Health
 from components.validation.preflight.neighbour import CLOCK
@@ -74,7 +57,7 @@ class Machine:
     health: Health | None
     share: str = ""
     events: str = ""
-    port_history: lost_ports.PortHistory = field(default_factory=lost_ports.PortHistory)
+    port_history: adapters.PortHistory = field(default_factory=adapters.PortHistory)
     jobs: int | None = None
     root: Path = Path("/")
     stdout: Callable[..., str] = stdout_of
@@ -93,23 +76,23 @@ class Machine:
 
     @cached_property
     def on_the_bus(self) -> list[str]:
-        return pci.nvidia_devices("03", self.root)
+        return links.nvidia_devices("03", self.root)
 
     @cached_property
     def switches(self) -> int:
-        return len(pci.nvidia_devices("0680", self.root))
+        return len(links.nvidia_devices("0680", self.root))
 
     @cached_property
     def virtual(self) -> bool | None:
-        return pci.is_virtual(self.stdout("systemd-detect-virt"))
+        return links.is_virtual(self.stdout("systemd-detect-virt"))
 
     @cached_property
     def container(self) -> bool:
-        return pci.is_virtual(self.stdout("systemd-detect-virt", "-c")) or False
+        return links.is_virtual(self.stdout("systemd-detect-virt", "-c")) or False
 
     @cached_property
-    def controls(self) -> pci.Controls:
-        return pci.read_lspci(self.text("lspci"))
+    def controls(self) -> links.Controls:
+        return links.read_lspci(self.text("lspci"))
 
     @cached_property
     def mounts(self) -> storage.Mounts:
@@ -154,8 +137,8 @@ CHECKS: tuple[Check, ...] = (
     Check(gpus.COUNT, lambda on: gpus.check_driver_count(on.gpus, on.root), _NODE, gpus=True),
     Check(foreign.FOREIGN, lambda _on: foreign.check_foreign(foreign.used()), _JOB, gpus=True),
     Check(gpus.FABRIC, lambda on: gpus.check_fabric_manager(on.result("fabric manager"), on.switches), gpus=True),
-    Check(nvlink.NVLINK, lambda on: nvlink.check_links(on.result("nvlink"), on.switches), gpus=True),
-    Check(dcgm_diag.CHECK, lambda on: dcgm_health.check_watches(on.result(dcgm_health.COMMAND)), gpus=True),
+    Check(links.NVLINK, lambda on: links.check_links(on.result("nvlink"), on.switches), gpus=True),
+    Check(dcgm.CHECK, lambda on: dcgm.check_watches(on.result(dcgm.COMMAND)), gpus=True),
     Check(xids.XID, lambda on: xids.check_xids(on.text("kernel"), on.events)),
     Check(xids.SXID, lambda on: xids.check_switches(on.text("kernel"), on.events)),
     Check(xids.XID, lambda on: xids.check_log(on.result("kernel"), on.gpus)),
@@ -174,7 +157,7 @@ CHECKS: tuple[Check, ...] = (
     # A port that was never up may be unused on purpose; only a port that was up before drains a node.
     Check(adapters.PORT, lambda on: adapters.check_ports(on.ports), _JOB),
     Check(adapters.PORT, lambda on: at_most_warnings(adapters.check_ports(on.ports)), _NODE),
-    Check(adapters.PORT, lambda on: lost_ports.check_lost(on.ports, on.port_history, time.time()), _NODE),
+    Check(adapters.PORT, lambda on: adapters.check_lost(on.ports, on.port_history, time.time()), _NODE),
     Check(adapters.DIRECT, lambda on: adapters.check_direct(on.ports, on.gpus, on.root)),
     Check(
         adapters.ROCE,
@@ -182,19 +165,19 @@ CHECKS: tuple[Check, ...] = (
             on.ports, adapters.read_mlxconfig(on.text("mlxconfig")), on.controls.ats, bool(on.virtual)
         ),
     ),
-    Check(pci.ACS, lambda on: pci.check_acs(on.controls, on.virtual, on.gpus)),
-    Check(pci.NUMA, lambda on: pci.check_numa(on.on_the_bus if on.gpus else [], on.ports, on.root)),
+    Check(links.ACS, lambda on: links.check_acs(on.controls, on.virtual, on.gpus)),
+    Check(links.NUMA, lambda on: links.check_numa(on.on_the_bus if on.gpus else [], on.ports, on.root)),
     Check(storage.SHARE, lambda on: storage.check_share(on.share, lambda: on.mounts), _NODE),
     Check(storage.DISK, lambda on: storage.check_disks(on.mounts, root=on.root)),
     Check(storage.DISK, lambda on: storage.check_disks(on.mounts, storage.PLACES_OF_POD, on.root), _POD),
-    Check(mounts.MOUNT, lambda on: mounts.check_mounts(on.root, time.time())),
-    Check(memory.MEMORY, lambda on: memory.check_errors(on.root)),
-    Check(memory.MEMORY, lambda on: memory.check_idle(on.jobs, on.root), _NODE),
-    Check(profiling.PROFILING, lambda on: profiling.check_profiling(on.root), _NODE),
+    Check(storage.MOUNT, lambda on: storage.check_mounts(on.root, time.time())),
+    Check(node.MEMORY, lambda on: node.check_memory_errors(on.root)),
+    Check(node.MEMORY, lambda on: node.check_idle_memory(on.jobs, on.root), _NODE),
+    Check(node.PROFILING, lambda on: node.check_profiling(on.root), _NODE),
     Check(versions.VERSIONS, lambda on: versions.check_versions(on.root), _NODE),
     Check(
         CLOCK,
-        lambda on: clock.check_synchronized(
+        lambda on: node.check_synchronized(
             "" if on.container else on.stdout("timedatectl", "show", "-p", "NTPSynchronized", "--value"), on.container
         ),
     ),

@@ -1,9 +1,10 @@
-"""Checks of GPU count and health from nvidia-smi's output."""
+"""Checks of GPU count and health from nvidia-smi's output, and of drivers that differ between nodes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from components.validation.preflight.findings import Finding, finding, unjudged
@@ -178,3 +179,29 @@ def check_fabric_manager(result: CommandResult | None, switches: int) -> Iterato
         f"{switches} NVSwitches, but nvidia-fabricmanager is {state}",
         "'systemctl enable --now nvidia-fabricmanager'; its package must have the driver's version",
     )  # fmt: skip
+
+
+def with_comparison(findings: Mapping[str, Sequence[Finding]]) -> dict[str, list[Finding]]:
+    """Return findings by node, with one more for each node whose driver differs from that of most nodes."""
+    drivers = {
+        node: item["seen"]
+        for node, items in findings.items()
+        for item in items
+        if item["check"] == DRIVER and item["severity"] == "info"
+    }
+    counts = Counter(drivers.values())
+    # If drivers are equally common, the newest one is the expected one.
+    expected = max(counts, key=lambda version: (counts[version], _parts(version)), default="")
+    extra = {
+        node: finding(
+            "error", DRIVER, f"{version} here, {expected} on {counts[expected]} of {len(drivers)} nodes",
+            "install the same driver on all nodes, and restart each node that you change",
+        )
+        for node, version in drivers.items()
+        if version != expected
+    }  # fmt: skip
+    return {node: [*([extra[node]] if node in extra else []), *items] for node, items in findings.items()}
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isascii() and part.isdecimal())

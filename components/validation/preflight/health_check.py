@@ -31,10 +31,9 @@ from components.validation.preflight import drain
 from components.validation.preflight.checks import stdout_of
 from components.validation.preflight.drain import Memory, Slurm, cause, decide
 from components.validation.preflight.findings import Finding, plain
-from components.validation.preflight.mounts import MOUNT
 from components.validation.preflight.node_checks import Node, findings, load, save, text_of, verdict
 from components.validation.preflight.node_note import new_comment
-from components.validation.preflight.storage import SHARE
+from components.validation.preflight.storage import MOUNT, SHARE
 from components.validation.slurm_nodes import read_nodes
 
 COMMAND_SECONDS = 20

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from components.validation.preflight.findings import Finding, finding, plain
 from components.validation.preflight.foreign import FOREIGN
-from components.validation.preflight.gres import device_numbers
 from components.validation.preflight.smi import bus_address
 
 _GPU = re.compile(r"/dev/nvidia(\d{1,3})", re.ASCII)
@@ -31,6 +30,8 @@ ASK_SECONDS = 12
 NOBODY = 65534
 QUERY = ("nvidia-smi", "--query-compute-apps=gpu_bus_id,pid", "--format=csv,noheader")
 Ask = Callable[[], str | None]
+GRES = Path("etc/tailrack/gres.conf")
+MOST = 256
 
 
 def ask() -> str | None:
@@ -147,3 +148,23 @@ def main(arguments: list[str], root: Path = Path("/"), ask: Ask = ask) -> int:
     for item in items:
         sys.stdout.write(f"next: {item['remedy']}\n{item['seen']}\n")
     return 1 if items else 0
+
+
+def device_numbers(root: Path = Path("/")) -> list[int]:
+    """Return the numbers of their device files in Slurm's order; empty without GPUs."""
+    try:
+        text = (root / GRES).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return device_numbers_in(text)
+
+
+def device_numbers_in(text: str) -> list[int]:
+    """Return the numbers of the device files that lines of gres.conf name, in Slurm's order."""
+    devices: list[int] = []
+    for numbers in re.findall(r"^[^#\n]*\bName=gpu\b[^\n]*\bFile=/dev/nvidia\[?([0-9,-]+)\]?", text, re.MULTILINE):
+        for part in numbers.split(","):
+            first, _, last = part.partition("-")
+            if first.isdecimal() and (last or first).isdecimal():
+                devices += range(int(first), min(int(last or first), MOST) + 1)
+    return sorted(set(devices))

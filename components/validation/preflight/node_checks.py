@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.validation.preflight import checks, kernel_log, lost_ports
+from components.validation.preflight import adapters, checks, xids
 from components.validation.preflight.findings import Finding, worst_first
 from components.validation.preflight.gpus import COUNT, DRIVER, HEALTH
-from components.validation.preflight.gres import device_numbers
 from components.validation.preflight.health import health_of
+from components.validation.preflight.holders import device_numbers
 from components.validation.preflight.node import DEVICES
 
 # Checks of things that a pod's host provides.
@@ -92,16 +92,16 @@ def _events(node: Node) -> str:
     path = node.of_this_boot / "kernel-events.json"
     stored = load(path)
     earlier = [(int(number), str(text)) for number, text in stored] if isinstance(stored, list) else []
-    events = kernel_log.joined(earlier, kernel_log.read_kmsg(node.root))
+    events = xids.joined(earlier, xids.read_kmsg(node.root))
     if events != earlier:
         save(path, events)
     return "\n".join(text for _, text in events)
 
 
-def _port_history(node: Node) -> lost_ports.PortHistory:
+def _port_history(node: Node) -> adapters.PortHistory:
     data = load(node.persistent / "ports.json")
     try:
-        return lost_ports.PortHistory(
+        return adapters.PortHistory(
             {str(port): float(rate) for port, rate in data["rates"].items()},
             {
                 str(port): [(float(moment), int(count)) for moment, count in samples]
@@ -109,7 +109,7 @@ def _port_history(node: Node) -> lost_ports.PortHistory:
             },
         )
     except (TypeError, KeyError, ValueError, AttributeError):
-        return lost_ports.PortHistory()
+        return adapters.PortHistory()
 
 
 def findings(node: Node) -> list[Finding]:
@@ -129,7 +129,7 @@ def findings(node: Node) -> list[Finding]:
         root=node.root,
     )
     items = worst_first(checks.run(machine, checks.NODE))
-    updated = lost_ports.updated(history, machine.ports, time.time())
+    updated = adapters.updated_ports(history, machine.ports, time.time())
     if updated != history:
         downs = {port: list(samples) for port, samples in updated.downs.items()}
         save(node.persistent / "ports.json", {"rates": dict(updated.rates), "downs": downs})

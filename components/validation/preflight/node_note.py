@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from components.validation.preflight.findings import Finding
-from components.validation.preflight.profiling import PROFILING
+from components.validation.preflight.node import PROFILING
 from components.validation.preflight.versions import VERSIONS
 
 PREFIX = "tailrack: "

@@ -1,12 +1,19 @@
-"""Checks of the file systems: the share must answer, and disks need free space."""
+"""Checks of the file systems: the share must answer, and disks need free space.
+
+Role mounts checks the mounts (storage.mounts) every minute. The checks here read its results, so a server that hangs
+cannot stop them.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+from components.node.waiting import within
 from components.validation.preflight.findings import Finding, finding
 
 SHARE, DISK = "share", "disk"
@@ -19,8 +26,13 @@ PLACES = ("/", "/var", "/var/spool/slurmd", "/var/lib/tailrack", "/tmp", "/var/t
 # The provider's volume has users' homes and the cluster's files.
 PLACES_OF_POD = ("/workspace", *PLACES)
 _REMOUNT = "run 'systemctl restart {unit}' on the node; see 'journalctl -u {unit}' and the head node's NFS server"
-
 Mounts = dict[str, tuple[str, frozenset[str]]]
+MOUNT = "mount"
+# The mounts that the node must have, and the results. Both are JSON.
+WANTED, RESULTS = Path("etc/tailrack/mounts.json"), Path("run/tailrack/mounts.json")
+# Seconds after which results are too old.
+OLD_SECONDS = 600
+_CHECKER = "see 'journalctl -u tailrack-mounts' on the node, and run 'tailrack-minute mounts' there"
 
 
 def read_mounts(text: str) -> Mounts:
@@ -98,3 +110,29 @@ def check_disks(mounts: Mounts, places: tuple[str, ...] = PLACES, root: Path = P
                 "the kernel does this after a disk error: see 'dmesg | grep -iE \"ext4|xfs|nvme|I/O error\"', then "
                 "check the disk and restart the node",
             )  # fmt: skip
+
+
+def check_mounts(root: Path, now: float) -> Iterator[Finding]:
+    """Yield a finding for each mount with a problem: an error if no job can run without it, else a warning."""
+    if not (root / WANTED).exists():
+        return
+    results = _load(root / RESULTS)
+    if results is None or not within(OLD_SECONDS, results["time"], now):
+        yield finding("warning", MOUNT, "the mounts of storage.mounts are not checked", _CHECKER)
+        return
+    for result in results["mounts"]:
+        if result["problem"]:
+            severity = "error" if result["required"] is True else "warning"
+            yield finding(severity, MOUNT, f"{result['path']} {result['problem']}", str(result["remedy"]))
+
+
+def _load(path: Path) -> Any:
+    """Return the results; None if they are missing or malformed."""
+    try:
+        results = json.loads(path.read_text(encoding="utf-8"))
+        valid = isinstance(results["time"], int | float) and all(
+            {"path", "problem", "remedy", "required"} <= result.keys() for result in results["mounts"]
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return results if valid else None

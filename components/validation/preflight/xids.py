@@ -2,14 +2,18 @@
 
 Severities are from NVIDIA's "Xid Errors" (docs.nvidia.com/deploy/xid-errors) and the two public lists by which clouds
 drain nodes; codes on which these disagree (63, 92, 94) are warnings.
+
+The events are read from the kernel's ring buffer; the journal of a long boot takes seconds.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from components.validation.preflight.findings import Finding, finding, unjudged
 from components.validation.preflight.health import CommandResult
@@ -31,13 +35,11 @@ _SWITCH_EVENT = re.compile(
     r"nvidia-nvswitch\d{1,3}: SXid \((?:PCI:)?([0-9A-Fa-f:.]{7,18})\): (\d{4,6}), (Non-fatal|Fatal)\b,?(.*)",
     re.ASCII | re.IGNORECASE,
 )
-
 _REPLACE = "restart the node; if it happens again, have the GPU, its cables and its slot checked"
 _RESET = "drain the node and reset the GPU (nvidia-smi --gpu-reset -i {bus}), or restart it"
 _PROGRAM = "usually a fault of the program; if different programs cause it, restart the node"
 _WATCH_SWITCH = "watch it: the switch recovers from such an event; if it continues, see nvidia-fabricmanager's log"
 _WATCH = "watch it; if it happens again, reset the GPU between jobs"
-
 _NEXT = {
     **dict.fromkeys((54,), ("error", "check the GPU's power cables")),
     **dict.fromkeys((79, 151, 168), ("error", _REPLACE)),
@@ -47,12 +49,13 @@ _NEXT = {
     **dict.fromkeys((63, 92, 94, 121, 154), ("warning", _WATCH)),
     **dict.fromkeys((8, 13, 31, 32, 43, 45, 66, 126, 162, 163, 164, 165), ("warning", _PROGRAM)),
 }
-
-
 # Xid 154 reports the action that the driver requests: its number, and a name that differs by release.
 RECOVERY = 154
 _ACTION = re.compile(r"recovery action changed from .* to 0x([0-9A-Fa-f]{1,8}) \(([^)]*)\)", re.ASCII)
 _RESTART = "drain the node and restart it"
+KMSG = Path("dev/kmsg")
+MOST_BYTES = 16 * 2**20
+WANTED = ("NVRM: ", "SXid (")
 
 
 @dataclass
@@ -162,3 +165,52 @@ def _advice(code: int, message: str) -> tuple[str, str]:
         if "reset" in name or "flr" in name:
             return "error", _RESET
     return _NEXT.get(code, ("warning", _WATCH))
+
+
+def read_kmsg(root: Path = Path("/")) -> list[tuple[int, str]]:
+    """Return (number, text) of records that may be GPU events; empty if the device cannot be read.
+
+    Each read of the device returns one record, `priority,number,microseconds,flags;text`.
+    """
+    try:
+        device = os.open(root / KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return []
+    data, length = bytearray(), 0
+    try:
+        while length < MOST_BYTES:
+            try:
+                record = os.read(device, 8192)
+            except BrokenPipeError:  # the record was overwritten during the read
+                continue
+            except OSError:  # no more records
+                break
+            if not record:
+                break
+            length += len(record)
+            data += record
+    finally:
+        os.close(device)
+    return _records(data.decode("utf-8", "replace"))
+
+
+def _records(text: str) -> list[tuple[int, str]]:
+    records = []
+    for line in text.split("\n"):
+        head, mark, message = line.partition(";")
+        fields = head.split(",")
+        if (
+            mark
+            and len(fields) >= 4
+            and fields[1].isascii()
+            and fields[1].isdecimal()
+            and any(word in message for word in WANTED)
+        ):
+            records.append((int(fields[1]), message))
+    return records
+
+
+def joined(earlier: list[tuple[int, str]], now: list[tuple[int, str]], most: int = 500) -> list[tuple[int, str]]:
+    """Return the earlier records of this boot and the new ones: the buffer drops its oldest records."""
+    last = max((number for number, _ in earlier), default=-1)
+    return [*earlier, *(record for record in now if record[0] > last)][:most]

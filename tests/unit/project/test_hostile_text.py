@@ -16,13 +16,13 @@ from components.roles.nfs_exports.foreign import clients
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.job_end import why_it_ended
 from components.steps.command_line import read_request
-from components.validation.nccl_log import separate
+from components.validation.nccl_output import separate
 from components.validation.nccl_tests import parse
-from components.validation.node_names import node_names
 from components.validation.preflight.adapters import read_mlxconfig
 from components.validation.preflight.drain import cause
 from components.validation.preflight.findings import finding
 from components.validation.preflight.xids import read_xids
+from components.validation.slurm_nodes import node_names
 from components.validation.transport import read_transport
 
 TIMES = 30_000

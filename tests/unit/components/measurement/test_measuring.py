@@ -13,7 +13,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from components.validation import job_files
-from components.validation.nccl_log import distinct
+from components.validation.nccl_output import distinct
 from components.validation.nccl_tests import parse
 from components.validation.transport import Transport, read_transport
 from components.validation.wording import environment_settings

@@ -142,9 +142,12 @@ def test_a_launcher_is_short_and_names_the_version() -> None:
 
 def test_a_failure_names_its_line_of_the_module(installed: Path) -> None:
     folder = installed / program().digest
-    code = f"import sys; sys.path[:0] = [{str(folder)!r}]; from components.validation.sizes import *; parse_size('x')"
+    code = (
+        f"import sys; sys.path[:0] = [{str(folder)!r}]; "
+        "from components.validation.collectives import parse_size; parse_size('x')"
+    )
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
-    assert f'File "{folder}/components/validation/sizes.py", line ' in done.stderr
+    assert f'File "{folder}/components/validation/collectives.py", line ' in done.stderr
 
 
 def test_users_can_read_the_program_and_cannot_change_it(installed: Path) -> None:

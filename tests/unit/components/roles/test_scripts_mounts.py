@@ -15,7 +15,7 @@ from components.roles.mounts.probe import Wanted, check_all, read_list
 from components.roles.slurm.compute import _without_live
 from components.roles.slurm.live_features import live_features, set_live_features
 from components.roles.slurm.node_state import Registration
-from components.validation.preflight.mounts import check_mounts
+from components.validation.preflight.storage import check_mounts
 from tests.unit.shell import Shell, script_of
 
 SOURCE = "10.0.0.5:/export"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.validation.preflight.profiling import check_profiling
+from components.validation.preflight.node import check_profiling
 from tests.unit.shell import Shell, script_of
 
 OPTION = "/etc/modprobe.d/tailrack-profiling.conf"

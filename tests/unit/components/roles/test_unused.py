@@ -16,8 +16,7 @@ from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.main import main
 from components.roles.tailrack_command.node_use import Use, could_run, idle_since, use
 from components.roles.tailrack_command.slurm import SlurmError
-from components.validation.node_names import node_names
-from components.validation.slurm_nodes import Node, read_nodes
+from components.validation.slurm_nodes import Node, node_names, read_nodes
 
 NOW = 1_790_000_000
 HOUR = 3600

@@ -12,7 +12,7 @@ import pytest
 
 from components.validation.causes import cause_of, first_error, first_exit
 from components.validation.model import JobReport, Measurement
-from components.validation.software import loaded_nccl, read_versions
+from components.validation.nccl_output import loaded_nccl, read_versions
 from components.validation.verdict import judge
 from tests.unit.components.validation.test_verdict import ASKED as REAL_ASKED
 from tests.unit.components.validation.test_verdict import report as real_report

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.validation.preflight.dcgm_diag import diagnosed, findings_of, main
+from components.validation.preflight.dcgm import diagnose, diagnosed, findings_of
 from components.validation.preflight.findings import read_lines
 
 
@@ -114,6 +114,6 @@ def test_one_that_hangs_is_ended_and_unjudged(
     path.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("SLURMD_NODENAME", "a1")
-    assert main(['{"dcgm_level": 2, "dcgm_seconds": 0.2}']) == 0
+    assert diagnose(['{"dcgm_level": 2, "dcgm_seconds": 0.2}']) == 0
     (found,) = read_lines(capsys.readouterr().out)["a1"]
     assert found["seen"] == "UNJUDGED: dcgmi diag -r 2 did not end within 0.2 s"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from components.validation.preflight import collect
-from components.validation.preflight.dcgm_health import COMMAND, check_watches
+from components.validation.preflight.dcgm import COMMAND, check_watches
 from components.validation.preflight.health import CommandResult
 
 MESSAGE = ["Detected 12 NvLink errors on GPU 3's NVLink,", "which exceeds threshold"]

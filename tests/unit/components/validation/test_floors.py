@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from components.validation import floors
+from components.validation.collectives import parse_size
 from components.validation.floors import Floor, floor_for
 from components.validation.nccl_tests import parse
-from components.validation.sizes import parse_size
 from components.validation.transport import read_transport
 
 TABLE = Path(floors.__file__).with_name("floors.csv")

@@ -14,12 +14,11 @@ import pytest
 
 from components.validation.gpu_speed import main, node
 from components.validation.gpu_speed.apart import apart
-from components.validation.gpu_speed.judge import CHECK, judged
-from components.validation.gpu_speed.kinds import kind_of
+from components.validation.gpu_speed.judge import CHECK, judged, kind_of
 from components.validation.gpu_speed.matrix import libraries
 from components.validation.gpu_speed.reading import MOST_GPUS, Reading, line, read_lines
 from components.validation.gpu_speed.state import read_states
-from components.validation.preflight import dcgm_diag
+from components.validation.preflight import dcgm
 from components.validation.preflight.foreign import Used
 from tests.unit.fake_nvidia_smi import gpu, xml
 
@@ -302,7 +301,7 @@ def test_the_program_prints_readings_and_dcgms_findings(
     machine: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SLURMD_NODENAME", "a1")
-    monkeypatch.setattr(dcgm_diag, "diagnosed", lambda *_: [])
+    monkeypatch.setattr(dcgm, "diagnosed", lambda *_: [])
     assert main.main([json.dumps({"dcgm_level": 0, "dcgm_seconds": 90})]) == 0
     (printed,) = capsys.readouterr().out.splitlines()
     (readings,) = read_lines(printed).values()

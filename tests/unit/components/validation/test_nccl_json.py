@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.validation.job_files import job_program
-from components.validation.nccl_json import main, table
+from components.validation.nccl_output import print_table, table
 from components.validation.nccl_tests import parse
 
 SECRET = "AWS_SECRET_ACCESS_KEY=hush-hush"
@@ -147,12 +147,12 @@ WHOLE = json.dumps(written(ROWS))
 )  # fmt: skip
 def test_an_incomplete_file_gives_no_figures(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "figures.json").write_text(text)
-    assert main([str(tmp_path / "figures.json")]) == 1
+    assert print_table([str(tmp_path / "figures.json")]) == 1
     assert capsys.readouterr() == ("", "")
 
 
 def test_a_file_that_is_not_there_gives_none(tmp_path: Path) -> None:
-    assert main([str(tmp_path / "none")]) == 1
+    assert print_table([str(tmp_path / "none")]) == 1
 
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "nccl_tests"

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from components.roles.role import template
-from components.validation.preflight import checks, holders, kernel_log, lost_ports, memory, node_checks, storage
+from components.validation.preflight import adapters, checks, holders, node_checks, storage, xids
+from components.validation.preflight import node as preflight_node
 from components.validation.preflight.checks import NODE, Machine
-from components.validation.preflight.clock import check_synchronized
 from components.validation.preflight.findings import Finding
-from components.validation.preflight.gres import device_numbers
 from components.validation.preflight.health import CommandResult, Health
+from components.validation.preflight.holders import device_numbers
+from components.validation.preflight.node import check_synchronized
 from components.validation.preflight.xids import check_xids
 from tests.unit.fake_nvidia_smi import gpu, nvlink, xml
 
@@ -56,8 +57,8 @@ def test_a_machine_without_a_gpu_and_without_a_fault_has_no_error(tmp_path: Path
 def test_every_error_and_warning_has_a_remedy(tmp_path: Path, write: Write) -> None:
     write("dev/kmsg", f"6,1,1,-;{XID_79}\n")
     write("sys/devices/system/edac/mc/mc0/ue_count", "1\n")
-    before = lost_ports.PortHistory({"mlx5_0/1": 400.0})
-    events = kernel_log.read_kmsg(tmp_path)[0][1]
+    before = adapters.PortHistory({"mlx5_0/1": 400.0})
+    events = xids.read_kmsg(tmp_path)[0][1]
     share = str(tmp_path / "none")
     found = on(tmp_path, gpus=2, port_history=before, events=events, share=share)
     assert {item["check"] for item in found if item["severity"] == "error"} >= {
@@ -71,15 +72,15 @@ def test_every_error_and_warning_has_a_remedy(tmp_path: Path, write: Write) -> N
 
 def test_a_gpu_that_fell_off_the_bus_is_seen_in_the_kernels_log(write: Write, tmp_path: Path) -> None:
     write("dev/kmsg", f"6,41,100,-;usb 1-1: new device\n3,42,101,-;{XID_79}\n SUBSYSTEM=pci\n4,43,102,-;NVRM: loaded\n")
-    found = kernel_log.read_kmsg(tmp_path)
+    found = xids.read_kmsg(tmp_path)
     assert [number for number, _ in found] == [42, 43]
     item = next(check_xids("\n".join(text for _, text in found)))
     assert (item["severity"], "Xid 79" in item["seen"], "restart the node" in item["remedy"]) == ("error", True, True)
 
 
 def test_an_event_that_the_buffer_has_forgotten_is_kept_and_none_counts_twice() -> None:
-    kept = kernel_log.joined([], [(5, XID_79)])
-    assert kernel_log.joined(kept, [(5, XID_79), (9, "NVRM: more")]) == [(5, XID_79), (9, "NVRM: more")]
+    kept = xids.joined([], [(5, XID_79)])
+    assert xids.joined(kept, [(5, XID_79), (9, "NVRM: more")]) == [(5, XID_79), (9, "NVRM: more")]
     # The collector has the same event of the journal.
     found = list(check_xids(f"2026-11-23T01:00:00+0000 n1 kernel: {XID_79}", XID_79))
     assert len(found) == 1
@@ -188,7 +189,7 @@ def test_a_port_that_was_up_and_is_down_is_an_error_and_one_that_never_was_is_no
     port(write, "1: DOWN")
     assert errors(on(tmp_path)) == []
     port(write)
-    before = lost_ports.updated(lost_ports.PortHistory(), Machine(0, None, root=tmp_path).ports, 1000)
+    before = adapters.updated_ports(adapters.PortHistory(), Machine(0, None, root=tmp_path).ports, 1000)
     port(write, "1: DOWN")
     assert errors(on(tmp_path, port_history=before)) == [
         "InfiniBand port: mlx5_0/1 was ACTIVE and now is DOWN (Disabled)"
@@ -202,8 +203,8 @@ def test_a_port_that_was_up_and_is_down_is_an_error_and_one_that_never_was_is_no
 def test_a_link_that_goes_down_again_and_again_is_an_error_for_three_hours(tmp_path: Path, write: Write) -> None:
     now = time.time()
     port(write, downed=7)
-    many = lost_ports.PortHistory({}, {"mlx5_0/1": [(now - 3600, 2)]})
-    long_ago = lost_ports.PortHistory({}, {"mlx5_0/1": [(now - 4 * 3600, 2)]})
+    many = adapters.PortHistory({}, {"mlx5_0/1": [(now - 3600, 2)]})
+    long_ago = adapters.PortHistory({}, {"mlx5_0/1": [(now - 4 * 3600, 2)]})
     assert errors(on(tmp_path, port_history=many)) == [
         "InfiniBand port: mlx5_0/1: its link went down 5 times in three hours"
     ]
@@ -264,15 +265,15 @@ def test_a_disk_that_is_full_or_cannot_be_written_is_an_error(
 def test_memory_with_errors_that_ecc_cannot_correct_is_an_error(tmp_path: Path, write: Write) -> None:
     write("sys/devices/system/edac/mc/mc0/ue_count", "0\n")
     write("sys/devices/system/edac/mc/mc0/ce_count", "4000\n")
-    assert [item["severity"] for item in memory.check_errors(tmp_path)] == ["warning"]
+    assert [item["severity"] for item in preflight_node.check_memory_errors(tmp_path)] == ["warning"]
     write("sys/devices/system/edac/mc/mc0/ue_count", "2\n")
     assert errors(on(tmp_path)) == ["memory: mc0: 2 errors since boot that ECC could not correct"]
 
 
 def test_memory_that_is_taken_without_a_job_is_a_warning(tmp_path: Path, write: Write) -> None:
     write("proc/meminfo", "MemTotal:       64000000 kB\nMemFree:  10 kB\nMemAvailable:   20000000 kB\n")
-    assert [item["severity"] for item in memory.check_idle(0, tmp_path)] == ["warning"]
-    assert [*memory.check_idle(1, tmp_path), *memory.check_idle(None, tmp_path)] == []
+    assert [item["severity"] for item in preflight_node.check_idle_memory(0, tmp_path)] == ["warning"]
+    assert [*preflight_node.check_idle_memory(1, tmp_path), *preflight_node.check_idle_memory(None, tmp_path)] == []
 
 
 def test_an_unsynchronized_clock_is_a_warning_outside_of_containers() -> None:

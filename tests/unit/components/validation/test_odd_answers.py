@@ -9,12 +9,12 @@ import pytest
 from components.roles.monitoring.machine_figures import gpu_figures, tailnet_figures
 from components.roles.tailrack_command.job import read_jobs
 from components.validation.json_part import elements, first_object
-from components.validation.preflight import gpus, nvlink, tailnet, xids
+from components.validation.preflight import gpus, links, tailnet, xids
 from components.validation.preflight.checks import JOB, NODE, Machine, run
 from components.validation.preflight.collect import _EVENT
 from components.validation.preflight.health import CommandResult as Answer
 from components.validation.preflight.health import Health
-from components.validation.preflight.kernel_log import _records
+from components.validation.preflight.xids import _records
 from components.validation.slurm_nodes import read_nodes
 from tests.unit.components.validation.test_preflight_checks import REAL, texts, worst
 from tests.unit.fake_nvidia_smi import gpu, xml
@@ -153,7 +153,7 @@ ALL_DOWN = "\t NVML: Unable to retrieve NVLink information as all links are inAc
     ],
 )
 def test_links_have_a_verdict_for_any_text_of_nvidia_smi(text: str, switches: int, severity: str) -> None:
-    assert worst(nvlink.check_links(Answer(0, text), switches)) == severity
+    assert worst(links.check_links(Answer(0, text), switches)) == severity
 
 
 FATAL = "[131453.7] nvidia-nvswitch0: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.validation.preflight import adapters, gpus, node, nvlink, pci, tailnet, xids
+from components.validation.preflight import adapters, gpus, links, node, tailnet, xids
 from components.validation.preflight.adapters import Port
 from components.validation.preflight.findings import SEVERITIES, Finding, finding, line, read_lines
 from components.validation.preflight.health import CommandResult, health_of, read_health
@@ -117,7 +117,7 @@ def test_switches_need_their_fabric_manager(switches: int, state: str, wrong: bo
 
 
 def test_links_are_read_as_they_are() -> None:
-    assert nvlink.read_links(REAL["nvlink-h100-pcie.txt"])[0].count == 8
+    assert links.read_links(REAL["nvlink-h100-pcie.txt"])[0].count == 8
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_links_are_read_as_they_are() -> None:
     ],
 )
 def test_links_that_are_down_are_named(text: str, switches: int, wrong: str) -> None:
-    found = texts(nvlink.check_links(CommandResult(0, text), switches))
+    found = texts(links.check_links(CommandResult(0, text), switches))
     assert wrong in found
     assert bool(found) == bool(wrong)
 
@@ -219,7 +219,7 @@ def test_roce_wants_long_frames(tmp_path: Path, mtu: int, warned: bool) -> None:
 
 def test_address_translation_counts_on_virtual_machines_alone() -> None:
     firmware = adapters.read_mlxconfig(REAL["mlxconfig-connectx.txt"])
-    controls = pci.read_lspci(REAL["lspci-acs.txt"])
+    controls = links.read_lspci(REAL["lspci-acs.txt"])
     assert (firmware, controls.ats) == ({"0000:45:00.0": False}, {"0000:45:00.0": False})
     ports = [Port("mlx5_0", 1, "ACTIVE", "LinkUp", 200.0, False, bus="0000:45:00.0")]
     assert "ATS_ENABLED is off in its firmware" in texts(adapters.check_roce(ports, firmware, controls.ats, True))
@@ -229,15 +229,15 @@ def test_address_translation_counts_on_virtual_machines_alone() -> None:
 
 @pytest.mark.parametrize(("virtual", "severity"), [(False, "warning"), (True, "info"), (None, "info")])
 def test_acs_is_judged_by_whether_this_is_a_virtual_machine(virtual: bool | None, severity: str) -> None:
-    controls = pci.read_lspci(REAL["lspci-acs.txt"])
+    controls = links.read_lspci(REAL["lspci-acs.txt"])
     assert controls.redirecting == ("0000:40:01.1",)
-    assert worst(pci.check_acs(controls, virtual, 8)) == severity
-    assert list(pci.check_acs(controls, virtual, 0)) == []
+    assert worst(links.check_acs(controls, virtual, 8)) == severity
+    assert list(links.check_acs(controls, virtual, 0)) == []
 
 
 @pytest.mark.parametrize(("said", "virtual"), [("none\n", False), ("kvm\n", True), ("", None), ("a b", None)])
 def test_the_preflight_does_not_guess_about_unknown_virtual_machines(said: str, virtual: bool | None) -> None:
-    assert pci.is_virtual(said) is virtual
+    assert links.is_virtual(said) is virtual
 
 
 def test_gpus_without_an_adapter_near_them_are_named(tmp_path: Path) -> None:
@@ -247,9 +247,9 @@ def test_gpus_without_an_adapter_near_them_are_named(tmp_path: Path) -> None:
         device.mkdir(parents=True)
         for name, text in (("vendor", "0x10de"), ("class", "0x030200"), ("numa_node", str(numa))):
             (device / name).write_text(f"{text}\n")
-    there = pci.nvidia_devices("03", tmp_path)
+    there = links.nvidia_devices("03", tmp_path)
     assert there == ["0000:18:00.0", "0000:98:00.0"]
-    found = texts(pci.check_numa(there, adapters.read_ports(tmp_path), tmp_path))
+    found = texts(links.check_numa(there, adapters.read_ports(tmp_path), tmp_path))
     assert "info NUMA: GPUs 0000:98:00.0 are on a NUMA node without an adapter (adapters are on [0])" in found
     assert "0000:18" not in found
 
@@ -362,9 +362,9 @@ def test_findings_come_back_as_they_were_sent_worst_first() -> None:
 
 PARSERS: dict[str, Callable[[str], object]] = {
     "smi": lambda text: list(gpus.check_gpus(CommandResult(0, text), 2)),
-    "nvlink": lambda text: list(nvlink.check_links(CommandResult(0, text), 4)),
+    "nvlink": lambda text: list(links.check_links(CommandResult(0, text), 4)),
     "xid": lambda text: list(xids.check_xids(text)),
-    "lspci": lambda text: list(pci.check_acs(pci.read_lspci(text), False, 8)),
+    "lspci": lambda text: list(links.check_acs(links.read_lspci(text), False, 8)),
     "mlxconfig": adapters.read_mlxconfig,
     "tailnet": lambda text: list(tailnet.check_path(text, "b", "100.64.0.3", same_site=True)),
     "traffic": lambda text: list(tailnet.check_traffic(text)),

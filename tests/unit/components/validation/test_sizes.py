@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.validation.sizes import format_size, parse_size, sizes_between
+from components.validation.collectives import format_size, parse_size, sizes_between
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from components.validation.software import read_versions
+from components.validation.nccl_output import read_versions
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "nccl_tests"
 

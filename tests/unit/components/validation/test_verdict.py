@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.validation.model import JobReport, Measurement
-from components.validation.results import not_measured_alone
-from components.validation.table import COLUMNS, table_rows
+from components.validation.results import COLUMNS, not_measured_alone, table_rows
 from components.validation.verdict import judge
 from tests.unit.simulated_slurm import SOCKETS, log, table
 

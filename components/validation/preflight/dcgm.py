@@ -1,7 +1,11 @@
-"""Run dcgmi diag, NVIDIA's tests of all GPUs of a node, in the benchmark check's job.
+"""Run dcgmi diag, NVIDIA's tests of all GPUs of a node, in the benchmark check's job, and read DCGM's health watches.
 
-Only a fault for which DCGM recommends to isolate or reset the GPU is an error. Other failures may come from settings or
+A failed test is an error only if DCGM recommends to isolate or reset the GPU. Other failures may come from settings or
 an old DCGM: they are UNJUDGED and never drain a node. Malformed parts of the output do not affect the rest.
+
+Health watches exist where DCGM is installed and somebody has turned them on. They are warnings and never drain a node:
+DCGM also reports what corrects itself, such as heat. Errors that stop jobs are found by other checks, which need no
+DCGM.
 """
 
 from __future__ import annotations
@@ -16,11 +20,16 @@ from typing import Any
 
 from components.validation.json_part import first_object, objects_in
 from components.validation.preflight.findings import Finding, finding, line, unjudged
+from components.validation.preflight.health import CommandResult
 
 CHECK = "DCGM"
 # dcgmErrorSeverity_t of dcgm_errors.h.
 MONITOR, BAD = 1, {2: "isolate the GPU", 6: "drain the node and reset the GPU"}
 _DOCUMENTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
+# The name of the collector's result (collect.py).
+COMMAND = "dcgm health"
+_OVERALL = "Overall Health"
+_MISSING = 127
 
 
 def findings_of(text: str, level: int) -> list[Finding]:
@@ -91,10 +100,45 @@ def diagnosed(level: int, seconds: float) -> list[Finding]:
     return findings_of(process.stdout or process.stderr, level)
 
 
-def main(arguments: Sequence[str]) -> int:
+def diagnose(arguments: Sequence[str]) -> int:
     """Print the line of findings. The argument is JSON with `dcgm_level` and `dcgm_seconds`."""
     settings = json.loads(arguments[0])
     node = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
     items = diagnosed(int(settings["dcgm_level"]), float(settings["dcgm_seconds"]))
     sys.stdout.write(line(node, items) + "\n")
     return 0
+
+
+def check_watches(result: CommandResult | None) -> Iterator[Finding]:
+    """Yield a warning for each part of a GPU that DCGM does not call healthy."""
+    if result is None or result.status == _MISSING:
+        return
+    if "watches not enabled" in result.output:
+        yield unjudged(
+            CHECK, "DCGM watches nothing", "to let it watch the GPUs, run 'dcgmi health -g 0 -s a' on the node"
+        )
+        return
+    answer, complete = first_object(result.output, lambda item: isinstance(item.get("body"), Mapping))
+    body = _mapping(answer, "body")
+    if not complete or _OVERALL not in body:
+        text = " ".join(result.output.split())[:200] or "nothing"
+        yield unjudged(CHECK, f"dcgmi health prints {text!r}", "see 'systemctl status nvidia-dcgm' on the node")
+        return
+    for kind in body:
+        for number, entity in _mapping(body, kind, "children").items():
+            for system, problem in _mapping(entity, "children", "Errors", "children").items():
+                yield _watch_finding(f"{kind} {number}: {system}", problem)
+
+
+def _watch_finding(subject: str, problem: Any) -> Finding:
+    lines = problem.get("overflow") if isinstance(problem, Mapping) else None
+    text = " ".join(map(str, lines)) if isinstance(lines, list) else ""
+    health = problem.get("value") if isinstance(problem, Mapping) else problem
+    return finding("warning", CHECK, f"{subject}: {health}: {text}", "run 'dcgmi health -g 0 -c' and 'dcgmi diag -r 2'")
+
+
+def _mapping(value: Any, *names: str) -> Mapping[str, Any]:
+    """Return the mapping below some names; empty if it does not exist."""
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}
