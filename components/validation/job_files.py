@@ -16,7 +16,7 @@ PROGRAM = "tailrack.pyz"
 COMMANDS = {
     "all-reduce": "components.validation.all_reduce_perf_cpu",
     "fabric-facts": "components.validation.collect_fabric_facts",
-    "gpu-check": "components.validation.gpu_speed.main",
+    "gpu-check": "components.validation.gpu_speed.node",
     "gpus-in-use": "components.validation.preflight.foreign",
     "nccl-table": "components.validation.nccl_output:print_table",
     "preflight": "components.validation.preflight.main",

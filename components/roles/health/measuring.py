@@ -49,7 +49,7 @@ def _gpus(settings: Settings, node: Node) -> int:
 def program_input(settings: Settings, node: Node, *, each_gpu: bool) -> dict[str, Any]:
     """Return the input of the user's program (components/validation/measurement_run.py).
 
-    each_gpu   whether to measure each GPU too, and to run dcgmi (components/validation/gpu_speed/main.py)
+    each_gpu   whether to measure each GPU too, and to run dcgmi (components/validation/gpu_speed/node.py)
     """
     each_gpu = each_gpu and bool(node.gpus)
     plan = dict(settings["plan"])

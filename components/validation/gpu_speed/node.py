@@ -1,21 +1,30 @@
-"""Measure all GPUs of a node one after the other, as a plain user in an exclusive job, within a minute.
+"""The job's program of a node: measure its GPUs, each in a process of its own with a limit, and run dcgmi if wanted.
 
 A GPU that another process uses is not measured. A GPU much slower than its neighbours is measured again.
+
+The argument is JSON with `dcgm_level` (0: no dcgmi) and `dcgm_seconds`, the time for all.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import socket
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from statistics import median
 from typing import Any, cast
 
-from components.validation.gpu_speed.apart import apart
 from components.validation.gpu_speed.one_gpu import measure
-from components.validation.gpu_speed.reading import Reading
+from components.validation.gpu_speed.reading import Reading, line
 from components.validation.gpu_speed.state import State, read_states
+from components.validation.preflight import dcgm
 from components.validation.preflight.foreign import Used, used
 
 LIMIT_SECONDS = 55
@@ -24,6 +33,9 @@ _SMI_SECONDS, _GPU_SECONDS = 20, 15
 _AGAIN = 0.7
 FIGURES = ("host_to_gpu", "gpu_to_host", "memory", "matrix")
 Measure = Callable[[str, str], dict[str, Any]]
+_POLL_SECONDS = 0.02
+# Seconds until a killed process counts as one that the kernel cannot end. It is left behind.
+_END_SECONDS = 2
 
 
 def query() -> str:
@@ -106,3 +118,60 @@ def _better(first: Reading, second: Reading) -> Reading:
     pairs = {name: (getattr(first, name), getattr(second, name)) for name in FIGURES}
     best = {name: max((figure for figure in pair if figure is not None), default=None) for name, pair in pairs.items()}
     return replace(first, **cast("dict[str, Any]", best))
+
+
+def apart(work: Callable[[], Any], limit: float) -> Any:
+    """Return the result of a function, which JSON can carry; None if it raises or does not end in time."""
+    with tempfile.TemporaryFile() as file:
+        process = os.fork()
+        if process == 0:
+            _child(work, file.fileno())
+        end = time.monotonic() + limit
+        while not _ended(process):
+            if time.monotonic() > end:
+                _kill(process)
+                return None
+            time.sleep(_POLL_SECONDS)
+        file.seek(0)
+        with suppress(ValueError):
+            return json.loads(file.read() or b"null")
+        return None
+
+
+def _child(work: Callable[[], Any], result: int) -> None:
+    status = 1
+    try:
+        os.setsid()
+        # A process that is left behind must not keep the job's output open.
+        null = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(null, stream)
+        os.write(result, json.dumps(work()).encode())
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _ended(process: int) -> bool:
+    return os.waitpid(process, os.WNOHANG)[0] != 0
+
+
+def _kill(process: int) -> None:
+    with suppress(OSError):
+        os.killpg(process, signal.SIGKILL)
+    end = time.monotonic() + _END_SECONDS
+    while not _ended(process) and time.monotonic() < end:
+        time.sleep(_POLL_SECONDS)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the lines. Always return 0: slow GPUs are no failure of the job."""
+    settings = json.loads(arguments[0])
+    end = time.monotonic() + float(settings["dcgm_seconds"])
+    node = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
+    # One write for each line, so that lines of other nodes do not come between.
+    sys.stdout.write(line(node, readings()) + "\n")
+    sys.stdout.flush()
+    if not settings["dcgm_level"]:
+        return 0
+    return dcgm.diagnose([json.dumps({**settings, "dcgm_seconds": max(10.0, end - time.monotonic())})])

@@ -17,7 +17,7 @@ from components.validation.nccl_output import distinct
 from components.validation.nccl_tests import parse
 from components.validation.transport import Transport, read_transport
 from components.validation.wording import environment_settings
-from tests.unit.components.validation.test_nccl_json import SECRET, written
+from tests.unit.components.validation.test_nccl_output import SECRET, written
 
 SCRIPTS = Path(__file__).parents[4] / "components" / "measurement"
 REAL = Path(__file__).parents[3] / "fixtures/nccl_tests/nccl-tests-2.19-1x2-H200-nvlink-nvls-off.txt"

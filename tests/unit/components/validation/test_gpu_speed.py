@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from components.validation.gpu_speed import main, node
-from components.validation.gpu_speed.apart import apart
+from components.validation.gpu_speed import node
 from components.validation.gpu_speed.judge import CHECK, judged, kind_of
 from components.validation.gpu_speed.matrix import libraries
+from components.validation.gpu_speed.node import apart
 from components.validation.gpu_speed.reading import MOST_GPUS, Reading, line, read_lines
 from components.validation.gpu_speed.state import read_states
 from components.validation.preflight import dcgm
@@ -302,13 +302,13 @@ def test_the_program_prints_readings_and_dcgms_findings(
 ) -> None:
     monkeypatch.setenv("SLURMD_NODENAME", "a1")
     monkeypatch.setattr(dcgm, "diagnosed", lambda *_: [])
-    assert main.main([json.dumps({"dcgm_level": 0, "dcgm_seconds": 90})]) == 0
+    assert node.main([json.dumps({"dcgm_level": 0, "dcgm_seconds": 90})]) == 0
     (printed,) = capsys.readouterr().out.splitlines()
     (readings,) = read_lines(printed).values()
     # This machine has no driver of NVIDIA.
     assert readings[3].width == 4
     assert "libcuda" in readings[3].doubts[0]
-    assert main.main([json.dumps({"dcgm_level": 2, "dcgm_seconds": 90})]) == 0
+    assert node.main([json.dumps({"dcgm_level": 2, "dcgm_seconds": 90})]) == 0
     assert [text.split()[2] for text in capsys.readouterr().out.splitlines()] == ["gpu-speed", "preflight"]
 
 

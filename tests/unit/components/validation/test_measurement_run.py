@@ -20,7 +20,7 @@ from components.validation.results import Conditions, judge_scope
 from components.validation.slurm_jobs import Order
 from components.validation.transport import Transport
 from components.validation.verdict import Result
-from tests.unit.components.validation.test_nccl_json import written
+from tests.unit.components.validation.test_nccl_output import written
 from tests.unit.simulated_slurm import INFINIBAND, NO_RDMA, SOCKETS, SimulatedSlurm
 
 GIB = 2**30

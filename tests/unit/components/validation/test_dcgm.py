@@ -1,4 +1,4 @@
-"""dcgmi diag: what its output says of a node, and that what nobody can judge is UNJUDGED."""
+"""The output of dcgmi diag and of DCGM's health watches. A check that cannot run reports UNJUDGED."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from components.validation.preflight.dcgm import diagnose, diagnosed, findings_of
+from components.validation.preflight import collect
+from components.validation.preflight.dcgm import COMMAND, check_watches, diagnose, diagnosed, findings_of
 from components.validation.preflight.findings import read_lines
+from components.validation.preflight.health import CommandResult
 
 
 def output(status: str, *warnings: dict[str, Any], name: str = "DCGM Diagnostic") -> str:
@@ -117,3 +119,65 @@ def test_one_that_hangs_is_ended_and_unjudged(
     assert diagnose(['{"dcgm_level": 2, "dcgm_seconds": 0.2}']) == 0
     (found,) = read_lines(capsys.readouterr().out)["a1"]
     assert found["seen"] == "UNJUDGED: dcgmi diag -r 2 did not end within 0.2 s"
+
+
+MESSAGE = ["Detected 12 NvLink errors on GPU 3's NVLink,", "which exceeds threshold"]
+FAILURE = {
+    "body": {
+        "GPU": {
+            "children": {
+                "3": {
+                    "children": {"Errors": {"children": {"NVLINK system": {"overflow": MESSAGE, "value": "Failure"}}}},
+                    "value": "Failure",
+                }
+            }
+        },
+        "Overall Health": {"value": "Failure"},
+    },
+    "header": ["Health Monitor Report"],
+}
+HEALTHY = {"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health Monitor Report"]}
+
+
+def seen(output: str, status: int | None = 0) -> list[str]:
+    found = list(check_watches(CommandResult(status, output)))
+    assert all(item["severity"] != "error" for item in found)
+    return [f"{item['severity']} {item['seen']}" for item in found]
+
+
+def test_each_part_that_dcgm_does_not_call_healthy_is_a_warning() -> None:
+    (text,) = seen(json.dumps(FAILURE))
+    assert text == f"warning GPU 3: NVLINK system: Failure: {' '.join(MESSAGE)}"
+
+
+def test_healthy_gpus_and_a_node_without_dcgm_have_no_finding() -> None:
+    assert seen(json.dumps(HEALTHY)) == []
+    assert seen("", 127) == []
+    assert list(check_watches(None)) == []
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("Error: Health watches not enabled. Please enable watches. \n", "info UNJUDGED: DCGM watches nothing"),
+        (
+            "Error: Unable to connect to host engine. Host engine connection invalid",
+            "info UNJUDGED: dcgmi health prints",
+        ),
+        ("", "info UNJUDGED: dcgmi health prints 'nothing'"),
+        ('{"body": {"GPU": 7}}', "info UNJUDGED"),
+        ('{"body": {"Overall Health": {"val', "info UNJUDGED"),
+    ],
+)
+def test_another_answer_is_unjudged(output: str, said: str) -> None:
+    (text,) = seen(output, 1)
+    assert text.startswith(said)
+
+
+@pytest.mark.parametrize("part", [7, None, "x", [], {"children": 7}, {"children": {"0": {"children": {"Errors": []}}}}])
+def test_a_part_of_another_form_is_left_out(part: object) -> None:
+    assert seen(json.dumps({"body": {"Overall Health": {}, "GPU": part}})) == []
+
+
+def test_the_collector_asks_dcgm_under_the_name_that_the_check_reads() -> None:
+    assert COMMAND in collect.commands()

@@ -1,4 +1,4 @@
-"""The figures that nccl-tests writes as JSON: all their digits, and nothing else of the file."""
+"""Results of nccl-tests as JSON, with all their digits and nothing else of the file, and versions of programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.validation.job_files import job_program
-from components.validation.nccl_output import print_table, table
+from components.validation.nccl_output import print_table, read_versions, table
 from components.validation.nccl_tests import parse
 
 SECRET = "AWS_SECRET_ACCESS_KEY=hush-hush"
@@ -181,3 +181,18 @@ def test_a_real_file_of_a_process_with_several_gpus_names_the_first_alone_and_is
     done = read_by_itself(FIXTURES / "nccl-tests-2.19-1x2-H200-one-process.json")
     assert (done.returncode, done.stdout) == (1, "")
     assert parse((FIXTURES / "nccl-tests-2.19-1x2-H200-one-process.txt").read_text()).ranks == 2
+
+
+def test_the_versions_of_a_real_run_are_read() -> None:
+    output = (FIXTURES / "nccl-tests-2.19-2x1-H200-slurm-eth0.txt").read_text()
+    versions = read_versions(output)
+    assert versions["nccl-tests"] == "2.19.6"
+
+
+def test_ranks_with_different_versions_are_all_named() -> None:
+    output = "a:1:1 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\nb:1:1 [0] NCCL INFO NCCL version 2.27.3+cuda12.9\n"
+    assert read_versions(output) == {"NCCL": "2.28.9, 2.27.3", "CUDA": "13.0, 12.9"}
+
+
+def test_a_program_that_prints_no_version_has_none() -> None:
+    assert read_versions("# tailrack transport: tcp\n") == {}
