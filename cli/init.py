@@ -58,7 +58,7 @@ def init(arguments: argparse.Namespace, console: Console) -> int:
     commands = [["stack", "select", "--create", arguments.stack]]
     written = read_stack_file(config)["config"]
     # A pool uses its cluster's tailnet, and other kinds of tailnet need other secrets.
-    if not WrittenConfig(written).cluster_stack and "tailrack:tailnet" not in written:
+    if not WrittenConfig(written).cluster_stack and not written.get("tailrack:tailnet"):
         say(console, "The tailnet's auth key, which is written encrypted into the config:")
         commands.append(["config", "set", "--stack", arguments.stack, "--path", "--secret", AUTH_KEY])
     for command in commands:

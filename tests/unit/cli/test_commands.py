@@ -42,23 +42,19 @@ def test_init_creates_missing_files_and_overwrites_none(monkeypatch: pytest.Monk
     monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}/states")
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE_FILE", str(passphrase := tmp_path / "passphrase"))
     before = ""
-    for stack in ("one", "two", "two"):
+    key = "{auth_key: {secure: x}}"
+    for stack, tailnet in (("one", key), ("two", "{}"), ("two", key), ("two", key)):
         config = tmp_path / f"Pulumi.{stack}.yaml"
         words = ["--stack", stack, "--state-dir", str(tmp_path / "work"), "--config-file", str(config), "init"]
         assert commands.main(words) == 0
         before = before or passphrase.read_text()
         assert passphrase.read_text() == before
         assert WrittenConfig(read_stack_file(config)["config"]).mappings("tailrack:sites")
-        config.write_text(config.read_text() + "  tailrack:tailnet: {auth_key: {secure: x}}\n")
+        kept = config.read_text().partition("  tailrack:tailnet:")[0]
+        config.write_text(f"{kept}  tailrack:tailnet: {tailnet}\n")
     assert passphrase.stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "states").stat().st_mode & 0o777 == 0o700
-    assert asked == [
-        ["stack", "select"],
-        ["config", "set"],
-        ["stack", "select"],
-        ["config", "set"],
-        ["stack", "select"],
-    ]
+    assert asked == [["stack", "select"], ["config", "set"]] * 3 + [["stack", "select"]]
 
 
 def run(monkeypatch: pytest.MonkeyPatch, place: Path, command: str, outputs: dict[str, Any]) -> int:
