@@ -1,1 +1,0 @@
-"""Hourly backups of the head node."""

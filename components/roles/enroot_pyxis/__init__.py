@@ -1,1 +1,0 @@
-"""Containers for jobs: Enroot, Pyxis, and staged images."""

@@ -1,1 +1,0 @@
-"""GPUs: their setup at boot, and their health."""

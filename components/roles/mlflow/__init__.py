@@ -1,1 +1,0 @@
-"""Role mlflow: MLflow's tracking server on the head node, for jobs and browsers."""

@@ -1,1 +1,0 @@
-"""The share: the head node serves it over NFS, and every node mounts it."""

@@ -1,1 +1,0 @@
-"""The network that joins the nodes."""

@@ -1,1 +1,0 @@
-"""Groups of users, the same on every machine, each with a shared folder."""

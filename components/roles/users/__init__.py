@@ -1,1 +1,0 @@
-"""People's accounts, the same on every node."""
