@@ -1,7 +1,7 @@
 """Rule: refuse a Slurm release that the present one cannot be upgraded to, before any change, with a valid path.
 
 The state has each machine's release from the last run of its steps. The head node's check covers machines of other
-stacks, the pools (components/roles/slurm_release/check_head.py).
+stacks, the pools (components/roles/slurm_release/host.py).
 """
 
 from __future__ import annotations

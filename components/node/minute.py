@@ -32,7 +32,7 @@ PROGRAM = "/usr/local/sbin/tailrack-minute"
 SERVICE, TIMER = "tailrack-minute.service", "tailrack-minute.timer"
 # One file per step that brings tasks, with their rows as JSON.
 FOLDER = "/etc/tailrack/tasks"
-# In the environment of tasks that one run of this program has started: they share one answer of Slurm (sll/query.py).
+# In the environment of tasks that one run of this program has started: they share Slurm's answer (sll/snapshot.py).
 RUN = "TAILRACK_RUN"
 _ANSWER = f"{PRIVATE}/slurm-answer.json"
 # The last start of each task with a longer period than a minute.

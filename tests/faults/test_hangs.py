@@ -131,7 +131,7 @@ def test_a_hanging_job_is_reported_once_with_the_rank_and_the_next_command(clust
 
 def metrics(cluster: Cluster) -> str:
     """Return the metrics of Slurm as the head node would write them with monitoring."""
-    program = "import sys; sys.path.insert(0, sys.argv[1]); from components.roles.sll.query import jobs_and_nodes; "
+    program = "import sys; sys.path.insert(0, sys.argv[1]); from components.roles.sll.snapshot import jobs_and_nodes; "
     program += (
         "from components.roles.monitoring.slurm_figures import slurm_figures; jobs, nodes, _ = jobs_and_nodes(); "
     )

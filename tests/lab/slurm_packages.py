@@ -38,9 +38,7 @@ LIKES: dict[str, Like] = {"debian-12": "bookworm", "debian-13": ""}
 LIMIT_S = 4000
 OF_RELEASE = f"{RELEASE}-1+tailrack{RECIPE}"
 # What else decides what comes of a build.
-BUILT_BY = hashlib.sha256(
-    b"".join((FOLDER / "slurm_release" / name).read_bytes() for name in ("build.py", "packaging.py"))
-).hexdigest()[:12]
+BUILT_BY = hashlib.sha256((FOLDER / "slurm_release" / "build.py").read_bytes()).hexdigest()[:12]
 
 
 def source() -> str:
@@ -127,7 +125,7 @@ def _build(distribution: str, folder: Path) -> None:
         "SLURM_RELEASE_FROM": source(),
         "NFS_EXPORTS_PATH": "/kept",
     }
-    step = Script({"up": (("python", "components.roles.slurm_release.head", "provide"),)}, phases=frozenset(values))
+    step = Script({"up": (("python", "components.roles.slurm_release.host", "provide"),)}, phases=frozenset(values))
     stdin = render_whole(program(), step, render_request("build", "builder", "tailrack", "", values))
     install = "apt-get -qq update && apt-get -qqy install --no-install-recommends python3 procps curl ca-certificates"
     try:

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from components.roles.budget.paths import BUDGET
 from components.roles.tailrack_command.book import Stay, month_begin, spent
 
+# The budget as JSON (spending.py), which `tailrack costs` of all users reads.
+BUDGET = "/etc/tailrack/budget"
 FULL = 100
 
 

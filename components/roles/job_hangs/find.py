@@ -19,8 +19,7 @@ from components.roles.job_hangs.host import ANSWER, LIMITS, REPORTED
 from components.roles.job_hangs.line import CLOCK_SECONDS, Hang, Late, next_command, sentence, with_hang
 from components.roles.job_hangs.watch import LateRank, Stall, apart, stall_of
 from components.roles.job_reports.host import MAIL_PROGRAM
-from components.roles.sll.query import jobs_and_nodes
-from components.roles.sll.snapshot import gpus_of
+from components.roles.sll.snapshot import gpus_of, jobs_and_nodes
 from components.roles.ssh_trust.ask import MEMBERS
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.job import Job

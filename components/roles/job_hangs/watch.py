@@ -24,8 +24,7 @@ from components.node.accounts import as_user
 from components.node.passwd import user_with
 from components.roles.job_hangs.communicators import EQUAL, KINDS, MOST_RANKS, NONE
 from components.roles.job_hangs.host import ASK_RAS, MINUTES, OWNERS, STALLS
-from components.roles.usage.paths import JOBS
-from components.roles.usage.samples import Reading
+from components.roles.usage.samples import JOBS, Reading
 
 # ask-ras ends by itself before.
 LIMIT_SECONDS = 30

@@ -24,10 +24,10 @@ from components.roles.monitoring.exposition import Metric, exposition
 from components.roles.monitoring.machine_figures import QUERY, gpu_figures, read_names, tailnet_figures
 from components.roles.monitoring.measured_figures import TRAINING, measured_figures, training_figures
 from components.roles.monitoring.slurm_figures import budget_figures, cost_figures, job_gpu_figures, slurm_figures
-from components.roles.sll.query import jobs_and_nodes
+from components.roles.sll.snapshot import jobs_and_nodes
 from components.roles.tailrack_command.book import read_book
 from components.roles.tailrack_command.costs import costs
-from components.roles.usage.unused import read_limits
+from components.roles.usage.record import read_limits
 from components.validation.preflight.findings import plain
 
 SETTINGS = Path("/etc/tailrack/monitoring.json")

@@ -1,4 +1,4 @@
-"""Build the snapshot of jobs and nodes of the cluster for `sll`. Pure: reads slurmctld's output."""
+"""The snapshot of jobs and nodes for `sll`: one request to slurmctld for all jobs and one for all nodes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypedDict
 
-from components.roles.tailrack_command.elastic_status import Status, renting
-from components.roles.tailrack_command.job import Job
+from components.node.minute import shared_answer
+from components.roles.tailrack_command.elastic_status import Status, read_statuses, renting
+from components.roles.tailrack_command.job import Job, read_jobs
+from components.roles.tailrack_command.slurm import SlurmError, scontrol
 from components.roles.tailrack_command.wait_reason import Why, why_it_waits
 from components.roles.usage.summary import read_summary
 from components.validation.preflight.findings import plain
-from components.validation.slurm_nodes import Node, node_names
+from components.validation.slurm_nodes import Node, node_names, read_nodes
 
 _SITE = "site-"
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=([0-9]+)")
@@ -172,3 +174,19 @@ def _names(short: str) -> list[str]:
         return node_names(short)
     except ValueError:
         return []
+
+
+def query(now: float) -> Snapshot:
+    """Return a snapshot with the jobs that this account may see. Raise SlurmError."""
+    return snapshot(*jobs_and_nodes(), now, read_statuses())
+
+
+def jobs_and_nodes() -> tuple[list[Job], list[Node], dict[str, str]]:
+    """Return all jobs, all nodes and the nodes' sites. Raise SlurmError."""
+    jobs, nodes = shared_answer(lambda: [scontrol("show", kind, "--json") for kind in ("jobs", "nodes")])
+    try:
+        return read_jobs(jobs), read_nodes(nodes), read_sites(nodes)
+    except ValueError:
+        raise SlurmError(
+            "scontrol does not print jobs or nodes as JSON here; see 'scontrol show jobs --json'"
+        ) from None

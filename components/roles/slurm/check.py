@@ -13,7 +13,7 @@ from components.node.packages import refresh_lists_now, versions_of
 from components.node.step.step import Step
 from components.roles.slurm.foreign_files import foreign_slurm_files
 from components.roles.slurm.releases import ADVISED, one_release_remedy
-from components.roles.slurm_release.packages import INSTALLED
+from components.roles.slurm_release.install import INSTALLED
 
 _SLURM, _MPI = "slurmd", "openmpi-bin"
 _PMIX = ("libpmix2t64", "libpmix2")

@@ -21,9 +21,8 @@ from components.roles.slurm.profiles import OWN_CGROUP_CONF, OWN_SLURM_CONF
 from components.roles.slurm.recreate import recreate_node
 from components.roles.slurm.shutdown import requeue_jobs_at_shutdown, seconds_to_save
 from components.roles.slurm.usable import REGISTER_LIMIT, Usability
-from components.roles.slurm_release.packages import INSTALLED
-from components.roles.slurm_release.take_turn import end_turn
-from components.roles.slurm_release.wait_for_packages import unreserve_node
+from components.roles.slurm_release.install import INSTALLED
+from components.roles.slurm_release.reservations import end_turn, unreserve_node
 from components.validation.slurm_nodes import UNCONFINED
 
 _UNIT = "slurmd.service"

@@ -18,7 +18,7 @@ from components.roles.slurm.node_files import NodeFiles, node_folder, write_node
 from components.roles.slurm.node_state import LEAVES
 from components.roles.slurm.offer import offer
 from components.roles.slurm.paths import BASE, JOB_LIMIT
-from components.roles.slurm_release.wait_for_packages import unreserve_node
+from components.roles.slurm_release.reservations import unreserve_node
 
 # Flags of a placeholder that has no machine, or loses it.
 _WITHOUT_MACHINE = re.compile(r"State=\S*(POWERED_DOWN|POWERING_DOWN|POWER_DOWN)")

@@ -6,6 +6,10 @@ on it. A separate account without a network runs the build, and every process th
 mmdebstrap uses apt's sources and proxies, unlike debootstrap; it is unpacked beside the root, never installed.
 systemd-nspawn fails in containers; unshare and chroot work there too. A build of 24.11.5 takes 7.5 minutes on two
 cores.
+
+Parts of the packaging that no one needs here are left out: the desktop program, the REST daemon, HTML pages, and static
+libraries, which are half of the compiler's work. PMIx is added as these distributions have it, and the distributions'
+Slurm libraries are replaced, whose files the packages contain too.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from components.node import files, kernel, packages
@@ -26,10 +30,9 @@ from components.node.fetch import fetch_reason, fetch_remedy
 from components.node.log import note
 from components.node.passwd import user_named
 from components.node.run import attempt, attempt_logged, exists, run, succeeds
-from components.node.step.step import LOG_DIR, STATE_DIR
+from components.node.state import LOG_DIR, STATE_DIR
 from components.node.waiting import wait_until
-from components.roles.slurm_release.packaging import adapt_packaging
-from components.roles.slurm_release.release import PACKAGES, Release, sums_text
+from components.roles.slurm_release.release import PACKAGES, RECIPE, Release, sums_text
 
 BUILD = f"{STATE_DIR}/slurm-build"
 _TOOL = f"{BUILD}/tool"
@@ -56,6 +59,10 @@ _TARGETS = ("--format", "$(REPO_URI) $(RELEASE) $(COMPONENT) $(SIGNED_BY)", "Cre
 _COMPILE = """mount -t proc proc /proc && cd /made/slurm && exec setpriv --reuid "$1" --regid "$2" --clear-groups \
 --no-new-privs env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/made LC_ALL=C.UTF-8 DEB_CFLAGS_STRIP=-g \
 DEB_BUILD_OPTIONS="nocheck noautodbgsym optimize=-lto parallel=$3" dpkg-buildpackage -b -uc -us"""
+_UNWANTED = re.compile(r"Package: slurm-smd-(sview|slurmrestd|openlava|torque|doc)\n")
+_DEPENDENCIES = re.compile(r"^ (libgtk2\.0-dev|man2html-base),\n", re.MULTILINE)
+_LIBRARIES = ", ".join(f"libslurm{number}, libslurm{number}t64" for number in range(36, 61))
+_ADAPTED = re.compile(r"--disable-static .*--with-pmix=/usr/lib/")
 
 
 def build_release(release: Release, source: str, target: str) -> None:
@@ -323,3 +330,30 @@ def distribution_sources() -> list[str]:
         keyring = key if key.startswith("/") else f"/usr/share/keyrings/{name}-archive-keyring.gpg"
         entries.append(f"deb [signed-by={keyring}] {uri} {release} {component}")
     return entries
+
+
+def adapt_packaging(source: str) -> bool:
+    """Adapt the packaging of an unpacked source; return whether it is one that tailrack knows."""
+    folder = f"{source}/debian"
+    control, rules, changelog = (files.read(f"{folder}/{name}") or "" for name in ("control", "rules", "changelog"))
+    adapted = "\n".join(_rules(rules))
+    files.write(f"{folder}/control", _control(control))
+    files.write(f"{folder}/rules", adapted, 0o755)
+    files.write(f"{folder}/changelog", changelog.replace(")", f"+tailrack{RECIPE})", 1))
+    return bool(_ADAPTED.search(adapted))
+
+
+def _control(text: str) -> str:
+    paragraphs = (part for part in re.split(r"\n{2,}", text.strip("\n")) if not _UNWANTED.match(part))
+    kept = _DEPENDENCIES.sub("", "".join(f"{part}\n\n" for part in paragraphs))
+    replaced = f"Package: slurm-smd\nReplaces: {_LIBRARIES}\nBreaks: {_LIBRARIES}"
+    return re.sub(r"^Package: slurm-smd$", replaced, kept, flags=re.MULTILINE)
+
+
+def _rules(text: str) -> Iterator[str]:
+    for number, line in enumerate(text.splitlines()):
+        if "slurmrestd" not in line or "dh_auto_configure" in line:
+            line = line.replace("--with-slurmrestd ", "--disable-slurmrestd --disable-static ", 1)
+            yield re.sub(r"--with-pmix( |$)", "--with-pmix=/usr/lib/$(DEB_HOST_MULTIARCH)/pmix2 ", line, count=1)
+        if number == 0:
+            yield "include /usr/share/dpkg/architecture.mk"

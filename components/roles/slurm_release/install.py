@@ -14,12 +14,11 @@ from components.node.fetch import fetch_reason, fetch_remedy
 from components.node.log import note
 from components.node.passwd import group_with, user_named, user_with
 from components.node.run import Ended, attempt, run
-from components.node.step.step import STATE_DIR, Step
+from components.node.state import STATE_DIR
+from components.node.step.step import Step
 from components.roles.slurm.folder import CONTROLLER_STATE
-from components.roles.slurm_release.packages import DISTRIBUTIONS, INSTALLED, OURS, PIN, installed_packages
 from components.roles.slurm_release.release import PACKAGES, Release
-from components.roles.slurm_release.take_turn import take_turn
-from components.roles.slurm_release.wait_for_packages import hold_older_nodes
+from components.roles.slurm_release.reservations import hold_older_nodes, take_turn
 
 # Packages that were built here.
 BUILT = f"{STATE_DIR}/slurm-releases"
@@ -41,6 +40,13 @@ _PIN_TEXT = """# Written by tailrack: the cluster installs its own release of Sl
 Package: src:slurm-wlm
 Pin: release *
 Pin-Priority: -1"""
+# Keeps apt from installing the distribution's Slurm during upgrades.
+PIN = "/etc/apt/preferences.d/tailrack-slurm"
+# The name of the installed release's package folder, in one line.
+INSTALLED = f"{STATE_DIR}/slurm-release"
+OURS = "slurm-smd"
+# Debian's and Ubuntu's, by the current and the former name of their source.
+DISTRIBUTIONS = ("slurm-wlm", "slurm-llnl")
 
 
 def install_release(step: Step, release: Release, folder: str, names: Sequence[str]) -> None:
@@ -205,3 +211,13 @@ def _ensure_account() -> None:
     number = ("--uid", str(_NUMBER)) if free else ()
     place = ("--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin")
     run("useradd", "--system", "--user-group", *number, *place, _ACCOUNT)
+
+
+def installed_packages() -> dict[str, list[str]]:
+    """Return the names of installed packages by source, of all packages of this machine."""
+    packages: dict[str, list[str]] = {}
+    for line in run("dpkg-query", "-W", "-f=${source:Package} ${db:Status-Status} ${Package}\\n").splitlines():
+        source, state, name = line.split()
+        if state == "installed":
+            packages.setdefault(source, []).append(name)
+    return packages

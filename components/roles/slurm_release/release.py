@@ -1,4 +1,8 @@
-"""The release that the config names, and the folders of its packages: for one distribution and architecture each."""
+"""The release that the config names, and the folders of its packages: for one distribution and architecture each.
+
+Packages may be built elsewhere. The head node copies them to the share, and every machine compares them with the one
+list whose checksum is in the config.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from components.node import files
+from components.node.artifacts import Artifact, keep_artifact, take_artifact
 from components.node.dpkg import architecture, os_release
 from components.node.failure import Failure
+from components.node.run import run
+from components.node.state import STATE_DIR
+from components.node.step.step import Step
 
 # A folder of the share that only root of the head node can write: root of other machines is mapped to nobody.
 SHARED = "slurm"
@@ -22,9 +30,9 @@ PACKAGES = (
 RECIPE = 3
 _LISTED = re.compile(r"([0-9a-f]+)\s+\*?([a-z]+-[a-z0-9.]+-[a-z0-9]+)/([A-Za-z0-9.+~_-]+\.deb)")
 _SUM = re.compile(r"([0-9a-f]{64}) [ *]([A-Za-z0-9.+~_-]+)")
-
 # The sums of packages by file.
 Sums = Mapping[str, str]
+_KEYS = ("tailrack:slurm.release_packages", "tailrack:slurm.release_packages_sha256")
 
 
 @dataclass(frozen=True)
@@ -151,3 +159,50 @@ def has_release(folder: str) -> bool:
         )
     except (Failure, OSError):
         return False
+
+
+def keep_ready_packages(step: Step, values: ReleaseValues, folder: str) -> Mapping[str, Sums]:
+    """Copy the list and the release's packages for every kind of machine into subfolders of a folder."""
+    origin = values.slurm_release_packages
+    if not origin:
+        return {}
+    path = f"{folder}/source/{values.list_name}"
+    keep_artifact(step, path, Artifact(values.slurm_release_packages_sha256, f"{origin}/SHA256SUMS", *_KEYS))
+    ready = _read_list(path, values)
+    for kind, sums in sorted(ready.items()):
+        target = f"{folder}/{values.ready_name(kind)}"
+        if has_release(target):
+            continue
+        _refuse_incomplete(values, kind, sums)
+        files.remove_folder(f"{target}.new")
+        files.remove_folder(target)
+        files.make_folder(f"{target}.new")
+        for file, digest in sums.items():
+            keep_artifact(step, f"{target}.new/{file}", Artifact(digest, f"{origin}/{kind}/{file}", *_KEYS))
+        files.write(f"{target}.new/SHA256SUMS", sums_text(sums))
+        run("sync", "-f", f"{target}.new")
+        files.rename(f"{target}.new", target)
+    return ready
+
+
+def _refuse_incomplete(values: ReleaseValues, kind: str, sums: Sums) -> None:
+    for package in PACKAGES:
+        if not any(file.startswith(f"{package}_") for file in sums):
+            raise Failure(
+                f"SHA256SUMS of {values.slurm_release_packages} has no {package} of {values.slurm_release} for {kind}",
+                "add it there (docs/day-2.md lists the packages), then run up again",
+            )
+
+
+def take_ready_packages(values: ReleaseValues, shared: str) -> Mapping[str, Sums]:
+    """Return the packages in the share's list, from a copy in a folder of root's."""
+    if not values.slurm_release_packages:
+        return {}
+    folder = f"{STATE_DIR}/slurm-list"
+    files.make_folder(folder, 0o700)
+    take_artifact(f"{shared}/source/{values.list_name}", folder, values.slurm_release_packages_sha256)
+    return _read_list(f"{folder}/{values.list_name}", values)
+
+
+def _read_list(path: str, values: ReleaseValues) -> Mapping[str, Sums]:
+    return read_list(files.read(path) or "", values.slurm_release)

@@ -1,4 +1,4 @@
-"""Read the cost ledger that the head node's steps write (components/roles/costs/stays.py). Pure except `read_book`."""
+"""Read the cost ledger that the head node's steps write (components/roles/costs/host.py). Pure except `read_book`."""
 
 from __future__ import annotations
 

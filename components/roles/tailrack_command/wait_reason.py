@@ -12,7 +12,7 @@ from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.out_reason import why_out
 from components.validation.slurm_nodes import Node
 
-# The reservation while nodes change to another Slurm release (components/roles/slurm_release/wait_for_packages.py).
+# The reservation while nodes change to another Slurm release (components/roles/slurm_release/reservations.py).
 OLDER = "tailrack-older"
 MOST_NAMED = 8
 # Flags of a node in a reservation.

@@ -4,6 +4,8 @@
 
 It asks only nodes that have a job with GPUs, or had one that ended in the last minutes. slurmctld keeps the text of
 running jobs, for `sll` and `tailrack why`; slurmdbd gets that of ended jobs, for `sacct`.
+
+It also tells users whose jobs hold unused GPUs, and ends such jobs if tailrack:accounting.unused_gpus says so.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, TypeVar
 
@@ -23,16 +25,13 @@ from components.node.run import attempt
 from components.node.state import STATE_DIR
 from components.node.waiting import within
 from components.roles.job_hangs.line import read_hang
-from components.roles.sll.query import jobs_and_nodes
-from components.roles.sll.snapshot import gpus_of
+from components.roles.sll.snapshot import gpus_of, jobs_and_nodes
 from components.roles.ssh_trust.ask import ask, asking_key
 from components.roles.tailrack_command.book import Stay, read_book, spent
 from components.roles.tailrack_command.job import Job, read_jobs
 from components.roles.tailrack_command.slurm import SlurmError, scontrol
-from components.roles.usage.paths import ANSWER, RECORDED
-from components.roles.usage.samples import UNUSED_SAMPLES, Use
-from components.roles.usage.summary import Summary, read_summary, summary, with_summary
-from components.roles.usage.unused import apply_limits, read_limits
+from components.roles.usage.samples import ANSWER, RECORDED, TOLD, UNUSED_GPUS, UNUSED_SAMPLES, Use
+from components.roles.usage.summary import CANCEL, Summary, idle_for, read_summary, summary, with_summary
 from components.validation.preflight.findings import plain
 from components.validation.slurm_nodes import Node, node_names
 
@@ -240,3 +239,67 @@ def _names(job: Job) -> list[str]:
         return node_names(job.nodes)
     except ValueError:
         return []
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The config's limits.
+
+    tell     minutes after which a job with an unused GPU gets a message
+    end      minutes after which a job without a used GPU ends; 0 for never
+    exempt   QOS of jobs that are left alone
+    """
+
+    tell: int
+    end: int
+    exempt: frozenset[str]
+
+
+def read_limits() -> Limits | None:
+    """Return the limits; None if the config has none."""
+    text = files.read(UNUSED_GPUS)
+    if text is None:
+        return None
+    tell, end, exempt = json.loads(text)
+    return Limits(tell, end, frozenset(exempt))
+
+
+def apply_limits(limits: Limits, running: Iterable[tuple[Job, Summary]], present: Sequence[Job]) -> None:
+    """Tell each job once while its GPUs stay unused, and end those over the limit.
+
+    running   jobs with a new summary
+    present   all jobs of slurmctld: the others are forgotten
+    """
+    told = {*files.lines(TOLD)}
+    known = {_run_mark(job) for job in present if job.runs}
+    marks, due = told & known, list[tuple[Job, str]]()
+    for job, held in running:
+        if job.suspended or job.qos in limits.exempt or not held.unused or held.minutes < limits.tell:
+            marks.discard(_run_mark(job))
+        # It ends only if it got the message before.
+        elif _ends(limits, held) and _run_mark(job) in told:
+            _notify(job, f"{idle_for(held)} tailrack ends this job, as tailrack:accounting.unused_gpus says.")
+            attempt("scancel", job.title, limit=LIMIT_SECONDS)
+            sys.stderr.write(f"ended job {job.title} of uid {job.user_number}: unused GPUs for {held.minutes} min\n")
+        elif _run_mark(job) not in told:
+            later = f" After {limits.end} min without a used GPU it ends." if limits.end else ""
+            due.append((job, f"{idle_for(held)} {CANCEL}{later}"))
+            marks.add(_run_mark(job))
+    # First the marks: on a full disk, a message would be repeated every five minutes.
+    if marks != told:
+        files.write(TOLD, "\n".join(sorted(marks)), 0o600)
+    for job, message in due:
+        _notify(job, message)
+
+
+def _ends(limits: Limits, held: Summary) -> bool:
+    return bool(limits.end) and held.unused == held.gpus and held.minutes >= limits.end
+
+
+def _notify(job: Job, message: str) -> None:
+    """Write a line to the job's stderr. slurmd does it as the job's user."""
+    attempt("scontrol", "notify", job.title, f"tailrack: {message}", limit=LIMIT_SECONDS, quiet=True)
+
+
+def _run_mark(job: Job) -> str:
+    return f"{job.number} {job.start}"

@@ -13,7 +13,7 @@ from components.roles.accounting.settings import UnusedGpus
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher
 from components.roles.role import Role
-from components.roles.usage.paths import JOBS, RECORDER, SAMPLER
+from components.roles.usage.samples import JOBS, RECORDER, SAMPLER
 
 # A cluster without GPUs pays one look at the nodes' lines of gres.conf.
 HAS_GPUS = "ExecCondition=/usr/bin/grep -qsr Name=gpu /var/lib/tailrack/slurm/nodes"
@@ -48,5 +48,5 @@ def role(settings: ClusterSettings) -> Role:
 
 
 def _limits(unused: UnusedGpus | None) -> str:
-    """Return the limits as JSON (unused.py); empty without any."""
+    """Return the limits as JSON (record.py); empty without any."""
     return json.dumps([unused.tell_minutes, unused.end_minutes, list(unused.exempt_qos)]) if unused else ""

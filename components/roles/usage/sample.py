@@ -18,8 +18,18 @@ from components.node.accounts import as_user
 from components.node.locks import Lock
 from components.roles.gpu.nvidia_smi import NOBODY
 from components.roles.job_hangs import watch
-from components.roles.usage.paths import JOBS, POWERLESS, SAMPLES
-from components.roles.usage.samples import QUERY, QUERY_WITH_POWER, GpuSamples, JobSamples, Reading, places, read_gpus
+from components.roles.usage.samples import (
+    JOBS,
+    POWERLESS,
+    QUERY,
+    QUERY_WITH_POWER,
+    SAMPLES,
+    GpuSamples,
+    JobSamples,
+    Reading,
+    places,
+    read_gpus,
+)
 from components.validation.preflight.holders import GRES, device_numbers_in
 from components.validation.preflight.smi import bus_address
 

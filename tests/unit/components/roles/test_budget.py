@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from components.roles.budget import spending
-from components.roles.budget.paths import BUDGET
 from components.roles.budget.role import role
-from components.roles.budget.spending import Budget, line, read_budget
+from components.roles.budget.spending import BUDGET, Budget, line, read_budget
 from components.roles.monitoring.slurm_figures import budget_figures
 from components.roles.order import roles
 from components.roles.role import template

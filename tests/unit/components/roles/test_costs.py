@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from components.roles.budget import spending
-from components.roles.costs import stays
+from components.roles.costs import host as costs_host
 from components.roles.tailrack_command import book, costs, slurm
 from components.roles.tailrack_command.book import Stay, joined, left, month_begin, read_book, read_stays, spent
 from components.roles.tailrack_command.costs import as_rows, as_text, duration, totals, used_hours
@@ -158,7 +158,7 @@ def test_the_line_about_the_budget_is_the_last_one_and_not_in_json(monkeypatch: 
 
 def write(shell: Shell, phase: str, action: str, price: str, at: int) -> str:
     shell.stub("date", f"echo {at}")
-    with mock.patch.object(stays, "time", mock.Mock(time=lambda: at)):
+    with mock.patch.object(costs_host, "time", mock.Mock(time=lambda: at)):
         done = shell.step(script_of("costs", phase), {"NODE_NAME": "a1", "NODE_PRICE": price}, action)
     assert done.returncode == 0, done.stderr
     return shell.path("/var/lib/tailrack/costs/a1").read_text()
@@ -199,7 +199,7 @@ def test_the_role_and_the_command_use_the_same_folder() -> None:
 
 def test_a_node_that_expires_ends_its_period(shell: Shell) -> None:
     file = shell.write("/var/lib/tailrack/costs/a1", "100 - - -\n")
-    with shell.here(), mock.patch.object(stays, "time", mock.Mock(time=lambda: 300.5)):
-        stays.close_stay("a1")
-        stays.close_stay("a2")
+    with shell.here(), mock.patch.object(costs_host, "time", mock.Mock(time=lambda: 300.5)):
+        for name in ("a1", "a2"):
+            costs_host.forget(mock.Mock(), costs_host.NodeValues(name))
     assert file.read_text() == "100 300 - -\n"

@@ -13,7 +13,7 @@ from components.roles.monitoring import figures
 from components.roles.monitoring.exposition import Metric
 from components.roles.monitoring.measured_figures import TRAINING
 from components.roles.monitoring.role import collector_settings
-from components.roles.sll import query
+from components.roles.sll import snapshot
 from stacks.config import parse
 from tests.unit.configs import LAB
 
@@ -36,7 +36,7 @@ def test_a_node_and_partitions_that_root_of_a_node_makes_up_in_slurmctld_are_no_
     made_up = [f"p{number}" for number in range(5000)]
     nodes = [{"name": name, "state": ["DOWN"], "partitions": made_up} for name in ("a1", "reboot-me", "$(reboot)")]
     answers = {"jobs": {"jobs": []}, "nodes": {"nodes": nodes}}
-    monkeypatch.setattr(query, "scontrol", lambda *words: json.dumps(answers[words[1]]))
+    monkeypatch.setattr(snapshot, "scontrol", lambda *words: json.dumps(answers[words[1]]))
     figures.write(head_node / "out", "slurm", figures.slurm)
     text = (head_node / "out" / "slurm.prom").read_text()
     assert 'tailrack_slurm_node_out{node="a1"} 1.0' in text

@@ -57,10 +57,9 @@ from components.roles.slurm.paths import NODES
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.why import explain
-from components.roles.usage.paths import JOBS, SAMPLER
 from components.roles.usage.record import summary_of
 from components.roles.usage.role import HAS_GPUS
-from components.roles.usage.samples import QUERY, QUERY_WITH_POWER, JobSamples, Reading, read_gpus
+from components.roles.usage.samples import JOBS, QUERY, QUERY_WITH_POWER, SAMPLER, JobSamples, Reading, read_gpus
 from components.roles.usage.summary import read_summary, with_summary
 from stacks.config import parse
 from tests.unit.components.roles.test_scripts_health import script

@@ -19,7 +19,7 @@ from components.roles.monitoring.role import collector_settings, rules
 from components.roles.monitoring.slurm_figures import node_state, slurm_figures
 from components.roles.order import roles
 from components.roles.role import FOLDER
-from components.roles.sll import query
+from components.roles.sll import snapshot
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.slurm import SlurmError
 from components.settings.types import DAEMON_PORTS
@@ -188,7 +188,7 @@ def test_slurmctld_is_asked_once_for_jobs_and_once_for_nodes(tmp_path: Path, mon
         asked.append(words)
         return json.dumps({words[1]: []})
 
-    monkeypatch.setattr(query, "scontrol", scontrol)
+    monkeypatch.setattr(snapshot, "scontrol", scontrol)
     monkeypatch.setattr(figures, "SETTINGS", tmp_path / "told")
     monkeypatch.setattr(figures, "MEMBERS", tmp_path)
     (tmp_path / "told").write_text(collector_settings(settings()))

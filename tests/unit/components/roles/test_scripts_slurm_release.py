@@ -23,10 +23,11 @@ from components.node.step.step import Step
 from components.roles.order import roles
 from components.roles.role import Value, header_of
 from components.roles.slurm.settings_release import OLDEST
-from components.roles.slurm_release import build, install, take_turn
-from components.roles.slurm_release.leave import leave
-from components.roles.slurm_release.packaging import adapt_packaging
+from components.roles.slurm_release import build, install, reservations
+from components.roles.slurm_release.build import adapt_packaging
+from components.roles.slurm_release.host import leave
 from components.roles.slurm_release.release import Release, ReleaseValues, has_release
+from components.roles.slurm_release.reservations import hold_older_nodes, unreserve_node
 from components.steps.composition import CHECK, CHECK_OF_NODE, HEAD, NODE, compose
 from stacks.config import parse
 from tests.unit.configs import LAB
@@ -80,8 +81,8 @@ def run(shell: Shell, phase: str, **more: Value) -> CompletedProcess[str]:
         raise Failure("it is not built in this test")
 
     with (
-        mock.patch("components.roles.slurm_release.node.build_release", building),
-        mock.patch("components.roles.slurm_release.head.build_release", building),
+        mock.patch("components.roles.slurm_release.host.build_release", building),
+        mock.patch("components.roles.slurm_release.host.build_release", building),
     ):
         done = shell.step(compose([ROLE], [phase]), values(shell, **more))
     why = re.findall(r"^(?:tailrack: a1: step a1-step failed: |next: )(.*)$", done.stderr, re.MULTILINE)
@@ -405,12 +406,12 @@ def test_a_running_slurmd_is_replaced_in_the_nodes_turn_and_the_next_node_has_it
 def test_a_later_phase_ends_the_turn_and_no_other_nodes(machine: Shell, holder: str) -> None:
     running_slurmd(machine)
     with machine.here():
-        take_turn.take_turn(Step("a1", "a1-node"))
+        reservations.take_turn(Step("a1", "a1-node"))
         # slurmd takes its configuration with it.
         shutil.rmtree(machine.path("run/slurm"))
         machine.write("turns/turn", f"nodes={holder}")
-        take_turn.end_turn("a1")
-        take_turn.end_turn("a1")
+        reservations.end_turn("a1")
+        reservations.end_turn("a1")
     assert turns(machine) == ["scontrol create", *(["scontrol delete"] if holder == "a1" else [])]
     assert not machine.path("run/tailrack-private/slurm-turn").exists()
 
@@ -440,7 +441,7 @@ def test_a_node_waits_while_another_one_has_its_turn_and_says_for_whom(
     published(machine, SHARE)
     running_slurmd(machine)
     machine.write("turns/turn", "nodes=b1")
-    monkeypatch.setattr(take_turn, "sleep", lambda seconds: machine.path("turns/turn").unlink())
+    monkeypatch.setattr(reservations, "sleep", lambda seconds: machine.path("turns/turn").unlink())
     apt(machine)
     done = node(machine)
     assert done.returncode == 0, done.stderr
@@ -449,7 +450,7 @@ def test_a_node_waits_while_another_one_has_its_turn_and_says_for_whom(
 
 
 def test_a_turn_that_does_not_come_leaves_the_node_as_it_was(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(take_turn, "LIMIT", 20)
+    monkeypatch.setattr(reservations, "LIMIT", 20)
     published(machine, SHARE)
     running_slurmd(machine)
     machine.write("turns/turn", "nodes=b1")
@@ -819,3 +820,79 @@ override_dh_installinit:
 \tdh_installinit -pslurm-smd-slurmd --name=slurmd
 \tdh_installinit -pslurm-smd-slurmrestd --name=slurmrestd
 """
+
+
+# Nodes that are older than a head node from 25.11 on get no job until they have its release.
+
+
+@pytest.fixture
+def controller(shell: Shell) -> Shell:
+    """A played controller of the head node, a1 and b1 of 24.11 and c1 of 25.11, which keeps one reservation at most."""
+    shell.stub("sinfo", "printf '%s\\n' 'head 24.11.5' 'a1 24.11.5' 'b1 24.11.5' 'b1 24.11.5' 'c1 25.11.7'")
+    shell.stub(
+        "scontrol",
+        f"""held="{shell.root}/held"; case "$*" in
+    "-o show reservation"*) [ ! -e "$held" ] || echo "ReservationName=tailrack-older Nodes=$(cat "$held") NodeCnt=1" ;;
+    "show hostnames"*) tr , '\\n' <<<"$3" ;;
+    create*) sed 's/.*nodes=\\([^ ]*\\).*/\\1/' <<<"$*" >"$held" ;;
+    delete*) rm "$held" ;;
+    *nodes-=*) sed -i "s/\\b${{3#*=}}\\b//; s/^,//; s/,$//; s/,,/,/" "$held" ;;
+    update*) sed 's/.*nodes=//' <<<"$*" >"$held" ;;
+esac""",
+    )
+    return shell
+
+
+def held(shell: Shell) -> str | None:
+    """The nodes that are kept from jobs; None where there is no reservation."""
+    path = shell.path("held")
+    return path.read_text(encoding="utf-8").strip() if path.exists() else None
+
+
+def hold(shell: Shell, version: str = "25.11.7") -> bool:
+    with shell.here():
+        return hold_older_nodes("head", version)
+
+
+def release_nodes(shell: Shell, *nodes: str) -> None:
+    with shell.here():
+        for node in nodes:
+            unreserve_node(node)
+
+
+def test_nodes_that_are_older_are_held_before_the_controller_ends_and_the_head_node_is_not(controller: Shell) -> None:
+    assert hold(controller)
+    assert held(controller) == "a1,b1"
+    (made,) = [asked for asked in controller.calls if asked.startswith("scontrol create")]
+    assert made.endswith("nodes=a1,b1 starttime=now duration=infinite users=root flags=maint,ignore_jobs")
+
+
+def test_a_step_that_was_cut_off_holds_the_same_nodes_again(controller: Shell) -> None:
+    assert hold(controller)
+    assert hold(controller)
+    assert held(controller) == "a1,b1"
+
+
+@pytest.mark.parametrize("release", ["24.11.6", "25.05.3"])
+def test_a_release_with_a_compatible_srun_holds_no_nodes(controller: Shell, release: str) -> None:
+    assert hold(controller, release)
+    assert held(controller) is None
+
+
+def test_another_number_of_the_same_release_holds_none(controller: Shell) -> None:
+    controller.stub("sinfo", "printf '%s\\n' 'head 25.11.2' 'a1 25.11.2'")
+    assert hold(controller)
+    assert held(controller) is None
+
+
+def test_each_node_goes_when_it_has_the_release_and_the_last_takes_the_reservation_with_it(controller: Shell) -> None:
+    assert hold(controller)
+    release_nodes(controller, "c1", "a1")
+    assert held(controller) == "b1"
+    release_nodes(controller, "b1", "b1")
+    assert held(controller) is None
+
+
+def test_a_controller_that_refuses_the_reservation_stops_the_change(controller: Shell) -> None:
+    controller.stub("scontrol", "exit 1")
+    assert not hold(controller)

@@ -16,13 +16,17 @@ from typing import Any
 
 import pytest
 
-from components.roles.sll import query, sll
+from components.node.step.step import Step
+from components.roles.sll import sll
+from components.roles.sll import snapshot as sll_snapshot
+from components.roles.sll.host import leave
+from components.roles.sll.sll import page, table, totals
 from components.roles.sll.snapshot import Snapshot, brief, gpus_of, read_sites, snapshot
-from components.roles.sll.table import page, summary, table
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.slurm import SlurmError
 from components.roles.tailrack_command.wait_reason import Why
 from components.validation.slurm_nodes import Node
+from tests.unit.shell import Shell, role_header, script_of
 
 NOW = 1_790_000_000
 RUNS = Job(
@@ -49,7 +53,7 @@ def test_a_job_that_runs_is_shown_with_its_nodes_gpus_time_and_site_and_one_that
     assert first.split() == ["7", "ada", "a[1-2]", "16", "1:02:03", "running", "cloud-a", "train"]
     assert second.split()[:5] == ["8", "bob", "1", "0", "pending"]
     assert second.endswith("eval: waits for 1 node with cpu=1 in total, and is next")
-    assert summary(seen(WAITS, RUNS), NOW) == ["1 running, 1 waiting; 3 nodes, 1 out (b1); 16 of 20 GPUs in use"]
+    assert totals(seen(WAITS, RUNS), NOW) == ["1 running, 1 waiting; 3 nodes, 1 out (b1); 16 of 20 GPUs in use"]
 
 
 def test_sll_shows_gpu_figures_if_the_terminal_is_wide_enough() -> None:
@@ -134,9 +138,9 @@ def test_a_page_fits_the_screen_and_names_the_hidden_rows() -> None:
 
 
 def test_an_old_view_shows_its_age_and_the_reason() -> None:
-    assert len(summary({**seen(), "time": NOW - 5}, NOW)) == 1
-    assert summary({**seen(), "time": NOW - 90}, NOW)[1] == "this view is 1:30 old: slurmctld answers late"
-    assert summary({**seen(), "error": "slurmctld is gone"}, NOW)[1] == "this view is 0:00 old: slurmctld is gone"
+    assert len(totals({**seen(), "time": NOW - 5}, NOW)) == 1
+    assert totals({**seen(), "time": NOW - 90}, NOW)[1] == "this view is 1:30 old: slurmctld answers late"
+    assert totals({**seen(), "error": "slurmctld is gone"}, NOW)[1] == "this view is 0:00 old: slurmctld is gone"
 
 
 # The command.
@@ -165,12 +169,12 @@ def test_slurm_is_asked_once_for_jobs_and_once_for_nodes_and_another_form_is_one
         asked.append(words)
         return '{"jobs": [], "nodes": []}'
 
-    monkeypatch.setattr(query, "scontrol", scontrol)
-    assert query.query(NOW)["jobs"] == []
+    monkeypatch.setattr(sll_snapshot, "scontrol", scontrol)
+    assert sll_snapshot.query(NOW)["jobs"] == []
     assert asked == [("show", "jobs", "--json"), ("show", "nodes", "--json")]
-    monkeypatch.setattr(query, "scontrol", lambda *_: "<html>")
+    monkeypatch.setattr(sll_snapshot, "scontrol", lambda *_: "<html>")
     with pytest.raises(SlurmError, match="does not print jobs or nodes as JSON"):
-        query.query(NOW)
+        sll_snapshot.query(NOW)
 
 
 def test_on_a_terminal_an_error_stays_beside_the_last_view_and_q_ends_it(tmp_path: Path) -> None:
@@ -210,3 +214,21 @@ def until(terminal: int, word: bytes) -> bytes:
         if select.select([terminal], [], [], 1)[0]:
             shown += os.read(terminal, 65536)
     return shown
+
+
+# The command's file.
+
+
+COMMAND = "/usr/local/bin/sll"
+
+
+def test_leaving_removes_only_the_sll_of_the_program(shell: Shell) -> None:
+    shell.stub("systemctl")
+    assert shell.step(script_of("sll", "services"), role_header("sll")).returncode == 0
+    assert shell.path(COMMAND).stat().st_mode & 0o777 == 0o755
+    for ours in (True, False):
+        if not ours:
+            shell.write(COMMAND, "#!/bin/sh\nsomebody else's\n")
+        with shell.here():
+            leave(Step("a1", "tailrack-leave"))
+        assert shell.path(COMMAND).exists() != ours

@@ -25,13 +25,24 @@ from components.roles.tailrack_command.usage import as_text, span, usages
 from components.roles.tailrack_command.wait_reason import Why
 from components.roles.tailrack_command.why import with_gpu_use
 from components.roles.usage import record
-from components.roles.usage.leave import leave
-from components.roles.usage.paths import ANSWER, JOBS, RECORDED, RECORDER, SAMPLER, SAMPLES
-from components.roles.usage.record import is_due, read_answer, summary_of
+from components.roles.usage.host import leave
+from components.roles.usage.record import Limits, apply_limits, is_due, read_answer, read_limits, summary_of
 from components.roles.usage.role import role
-from components.roles.usage.samples import GpuSamples, JobSamples, Reading, Use, places, read_gpus
+from components.roles.usage.samples import (
+    ANSWER,
+    JOBS,
+    RECORDED,
+    RECORDER,
+    SAMPLER,
+    SAMPLES,
+    GpuSamples,
+    JobSamples,
+    Reading,
+    Use,
+    places,
+    read_gpus,
+)
 from components.roles.usage.summary import CANCEL, Summary, read_summary, sentence, summary, with_summary
-from components.roles.usage.unused import Limits, apply_limits, read_limits
 from components.validation.slurm_nodes import Node
 from stacks.config import parse
 from tests.unit.components.roles.test_scripts_health import script
@@ -526,7 +537,7 @@ def test_a_job_gets_one_warning_per_period_of_unused_gpus(shell: Shell) -> None:
 
 def test_a_full_disk_repeats_no_warning(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
-    monkeypatch.setattr("components.roles.usage.unused.files.write", full)
+    monkeypatch.setattr("components.roles.usage.record.files.write", full)
     shell.stub("scontrol")
     for _ in range(2):
         with shell.here(), pytest.raises(OSError, match="No space"):

@@ -1,7 +1,10 @@
-"""Replace slurmd by another release on one node of the cluster at a time, across all stacks.
+"""Reservations of nodes that change their release: a node's turn, and nodes that wait for the release.
 
-The controller keeps the turn as a reservation of that node: no job starts there meanwhile, and running jobs continue.
-The turn of an interrupted step ends on its own.
+Slurm replaces slurmd on one node of the cluster at a time, across all stacks. No job starts on a reserved node, and
+running jobs continue. The turn of an interrupted step ends on its own.
+
+Since 25.11 srun uses only its own machine's release (components/roles/slurm/versions.py), so with such a release on the
+head node it cannot start steps on older nodes.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from components.node.run import attempt, succeeds
 from components.node.step.step import Step
 from components.node.waiting import sleep, wait_until
 from components.roles.slurm.configuration import copy_configuration, with_configuration
+from components.roles.slurm.releases import is_older, release_of
+from components.validation.slurm_nodes import node_names
 
 _TURN = "tailrack-release"
 # Minutes of a turn, from stopping slurmd until it is back.
@@ -27,6 +32,9 @@ _COMMAND_LIMIT = 20
 # A copy of the configuration of this machine's commands. It exists while the machine has a turn.
 _CONFIGURATION = f"{PRIVATE}/slurm-turn"
 _NODES = re.compile(r" Nodes=(\S+) ")
+_WAITING = "tailrack-older"
+# The first release with such an srun.
+_ONE_RELEASE_SINCE = "25.11"
 
 
 def take_turn(step: Step) -> None:
@@ -99,3 +107,47 @@ def _holder(environment: dict[str, str] | None = None) -> str:
     show = ("scontrol", "-o", "show", "reservation", _TURN)
     nodes = _NODES.search(attempt(*show, limit=_COMMAND_LIMIT, environment=environment, quiet=True).output)
     return nodes[1] if nodes else ""
+
+
+def hold_older_nodes(host: str, version: str) -> bool:
+    """Reserve older nodes, and return whether slurmctld did it.
+
+    It runs on the head node while the old controller still answers.
+
+    version   of the new release
+    """
+    release = release_of(version)
+    if is_older(release, _ONE_RELEASE_SINCE):
+        return True
+    listed = attempt("sinfo", "-h", "-a", "-N", "-o", "%N %v", limit=_COMMAND_LIMIT).output
+    rows = [line.split() for line in listed.splitlines()]
+    nodes = ",".join(sorted({row[0] for row in rows if row[0] != host and not row[-1].startswith(f"{release}.")}))
+    if not nodes:
+        return True
+    note(f"no job starts on {nodes} until these nodes have the release")
+    arguments = (f"reservationname={_WAITING}", f"nodes={nodes}")
+    if _waiting_nodes():
+        return attempt("scontrol", "update", *arguments).ok
+    more = ("starttime=now", "duration=infinite", "users=root", "flags=maint,ignore_jobs")
+    return attempt("scontrol", "create", "reservation", *arguments, *more).ok
+
+
+def unreserve_node(name: str) -> None:
+    """Remove a node from the reservation, because it has the release or leaves."""
+    if not wait_until(lambda: _leave_reservation(name), _COMMAND_LIMIT):
+        note(f"{name} is still in the reservation {_WAITING}")
+
+
+def _leave_reservation(name: str) -> bool:
+    waiting = _waiting_nodes()
+    if name not in waiting:
+        return True
+    if waiting == [name]:
+        return attempt("scontrol", "delete", f"reservationname={_WAITING}").ok
+    return attempt("scontrol", "update", f"reservationname={_WAITING}", f"nodes-={name}").ok
+
+
+def _waiting_nodes() -> list[str]:
+    shown = attempt("scontrol", "-o", "show", "reservation", _WAITING, limit=_COMMAND_LIMIT, quiet=True).output
+    nodes = _NODES.search(shown)
+    return node_names(nodes[1]) if nodes else []

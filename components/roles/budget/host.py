@@ -1,4 +1,4 @@
-"""Write the budget on the head node, or remove it."""
+"""The budget on the head node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from components.node import files
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
-from components.roles.budget.paths import BUDGET
+from components.roles.budget.spending import BUDGET
 
 # A budget that held jobs and sent messages left these.
 _FORMER = (
@@ -31,3 +31,8 @@ def services(step: Step, values: BudgetValues) -> None:
         files.write(BUDGET, values.budget_settings)
     else:
         files.remove(BUDGET)
+
+
+def leave(step: Step) -> None:
+    """Remove it."""
+    files.remove(BUDGET)

@@ -1,4 +1,4 @@
-"""Install the command `sll`."""
+"""The command `sll` on the head node."""
 
 from __future__ import annotations
 
@@ -20,3 +20,9 @@ class SllValues:
 def services(step: Step, values: SllValues) -> None:
     """Install it."""
     files.write(COMMAND, values.sll_program, 0o755)
+
+
+def leave(step: Step) -> None:
+    """Remove it. Another program of the same name stays."""
+    if "/usr/local/lib/tailrack/program/" in (files.read(COMMAND) or ""):
+        files.remove(COMMAND)

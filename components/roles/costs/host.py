@@ -9,7 +9,8 @@ import time
 from dataclasses import dataclass
 
 from components.node import files
-from components.node.step.step import STATE_DIR
+from components.node.state import STATE_DIR
+from components.node.step.step import Step
 
 _FOLDER = f"{STATE_DIR}/costs"
 # Lines to keep for each node, and days to keep a node that has left.
@@ -31,7 +32,7 @@ class PriceValues(NodeValues):
     node_price: str
 
 
-def open_stay(values: PriceValues) -> None:
+def register(step: Step, values: PriceValues) -> None:
     """Start a period for a node, unless the last line already has its price."""
     path, price = f"{_FOLDER}/{values.node_name}", values.node_price or "- -"
     lines = files.lines(path)
@@ -41,9 +42,9 @@ def open_stay(values: PriceValues) -> None:
     _write(path, [*_ended(lines, now), f"{now} - {price}"])
 
 
-def close_stay(name: str) -> None:
+def forget(step: Step, values: NodeValues) -> None:
     """End the current period of a node."""
-    path = f"{_FOLDER}/{name}"
+    path = f"{_FOLDER}/{values.node_name}"
     if lines := files.lines(path):
         _write(path, _ended(lines, int(time.time())))
 
@@ -58,8 +59,9 @@ def _ended(lines: list[str], until: int) -> list[str]:
     return [" ".join([begin, str(until) if end == "-" else end, *price]) for begin, end, *price in words]
 
 
-def forget_old_stays() -> None:
-    """Remove the files of nodes that left long ago."""
+def services(step: Step, values: PriceValues) -> None:
+    """Start a period of the head node, and forget nodes that left long ago."""
+    register(step, values)
     for name in files.names_in(_FOLDER):
         path = f"{_FOLDER}/{name}"
         left = not any(line.split()[1:2] == ["-"] for line in files.lines(path))
