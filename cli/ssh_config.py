@@ -12,8 +12,8 @@ from cli.head.connections import connections_by_machine
 from cli.lab_commands import STATE_DIR
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
-from components.roles.tailrack_command.command import COMMAND
-from components.roles.tailrack_command.host_blocks import Facts, Login, blocks
+from components.roles.tailrack_command.host import COMMAND
+from components.roles.tailrack_command.ssh_config import Facts, Login, blocks
 
 _DEFAULT_PORT = 22
 

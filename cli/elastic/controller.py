@@ -10,7 +10,7 @@ from cli.elastic.plan import Attempts, Plan, after_failures, decide
 from cli.elastic.run import Run, made_nodes, read_names
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
-from components.roles.tailrack_command.elastic_status import Status
+from components.roles.tailrack_command.elastic import Status
 
 # Seconds between two questions to the head node, and after an error.
 EVERY_SECONDS, AFTER_ERROR_SECONDS = 5, 30

@@ -14,7 +14,7 @@ from cli.output.terminal import one_line
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
 from cli.run_events import Made
-from components.roles.tailrack_command.elastic_status import Status
+from components.roles.tailrack_command.elastic import Status
 
 _COMMAND = """set -e
 program=/usr/local/bin/tailrack

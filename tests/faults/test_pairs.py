@@ -1,7 +1,7 @@
 """Machines of several distributions in one cluster: what fits as it is, what is refused, and what one release mends.
 
 Debian 12 has Slurm 22.05 and Open MPI 4, Debian 13 has 24.11 and 5, the next Debian 26.05 and 6. Every pair is in
-tests/unit/components/roles/test_slurm_pairs.py. The tests of each head node run in the order of this file.
+tests/unit/components/roles/test_slurm_versions.py. The tests of each head node run in the order of this file.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from components.roles.role import Value
-from components.roles.tailrack_command.session_job import FOLDER
+from components.roles.tailrack_command.session import FOLDER
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 from tests.lab.run_step import run_step
 from tests.unit.shell import script_of

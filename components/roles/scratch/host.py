@@ -22,7 +22,7 @@ from components.roles.scratch.sweep import (
     sweep,
 )
 from components.roles.slurm.paths import BASE
-from components.roles.tailrack_command.command import COMMAND
+from components.roles.tailrack_command.host import COMMAND
 
 # Subfolders of the config's folder, which may contain other files.
 _JOBS_FOLDER, _CACHES_FOLDER = "tailrack-jobs", "tailrack-caches"

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypedDict
 
 from components.node.minute import shared_answer
-from components.roles.tailrack_command.elastic_status import Status, read_statuses, renting
+from components.roles.tailrack_command.elastic import Status, read_statuses, renting
 from components.roles.tailrack_command.job import Job, read_jobs
 from components.roles.tailrack_command.slurm import SlurmError, scontrol
 from components.roles.tailrack_command.wait_reason import Why, why_it_waits

@@ -13,7 +13,7 @@ from typing import Any
 from components.roles.budget import spending
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.book import Stay, joined, month_begin, read_book, spent
-from components.roles.tailrack_command.node_use import idle_since
+from components.roles.tailrack_command.idle import idle_since
 from components.validation.preflight.findings import plain
 from components.validation.slurm_nodes import Node, node_names
 

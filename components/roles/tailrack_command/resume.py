@@ -11,10 +11,9 @@ import time
 from collections.abc import Iterator
 
 from components.roles.tailrack_command import slurm
-from components.roles.tailrack_command.ask import Checked, ask, checked
-from components.roles.tailrack_command.elastic_status import NO_MACHINE
+from components.roles.tailrack_command.elastic import NO_MACHINE
 from components.roles.tailrack_command.nodes import failures_of
-from components.roles.tailrack_command.out_reason import Out, why_out
+from components.roles.tailrack_command.out_reason import Checked, Out, ask, checked, why_out
 from components.validation.preflight.findings import plain, worst_first
 from components.validation.slurm_nodes import Node
 

@@ -6,7 +6,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher
 from components.roles.role import File, Role, template
 from components.roles.ssh_trust.ask import ANSWERS
-from components.roles.tailrack_command.command import COMMAND
+from components.roles.tailrack_command.host import COMMAND
 
 
 def role(_settings: ClusterSettings) -> Role:

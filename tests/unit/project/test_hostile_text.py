@@ -14,7 +14,7 @@ from cli.output.terminal import lines
 from cli.preview.comment import _text
 from components.roles.nfs_exports.foreign import clients
 from components.roles.tailrack_command.job import Job
-from components.roles.tailrack_command.job_end import why_it_ended
+from components.roles.tailrack_command.why import why_it_ended
 from components.steps.command_line import read_request
 from components.validation.nccl_output import separate
 from components.validation.nccl_tests import parse

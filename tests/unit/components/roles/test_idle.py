@@ -12,9 +12,9 @@ import pytest
 
 from components.roles.tailrack_command import idle, slurm
 from components.roles.tailrack_command.book import Stay
+from components.roles.tailrack_command.idle import Use, could_run, idle_since, use
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.main import main
-from components.roles.tailrack_command.node_use import Use, could_run, idle_since, use
 from components.roles.tailrack_command.slurm import SlurmError
 from components.validation.slurm_nodes import Node, node_names, read_nodes
 

@@ -203,7 +203,7 @@ def test_no_job_number_leads_to_a_port_of_the_cluster() -> None:
         "train_torchrun.sh",
         "ranks.py",
         "ranks",
-        "session_job.py",
+        "session.py",
         "task-prolog",
     } <= {name for name, _, _ in periods}
     held = {(name, port) for name, first, count in periods for port in range(first, first + count) if port in closed}

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from components.roles.tailrack_command import session, session_job
+from components.roles.tailrack_command import session
 from components.roles.tailrack_command.main import main
 
 NUMBER = 28
@@ -104,7 +104,7 @@ class Head:
         return (self.folder / "script").read_text()
 
     def serve(self, **changed: object) -> None:
-        place = self.home / session_job.FOLDER / str(NUMBER)
+        place = self.home / session.FOLDER / str(NUMBER)
         place.mkdir(parents=True)
         row = {"port": 20030, "token": "f00d", "password": False, **changed}
         (place / "jpserver-77.json").write_text(json.dumps(row))
@@ -134,7 +134,7 @@ def test_a_session_is_one_job_that_waits_and_its_user_sees_how_to_reach_it(
     options = head.calls[0].split()
     assert options[:2] == ["sbatch", "--parsable"]
     assert {"--time=480", "--gpus=1", "--nodes=1", "--ntasks=1", "--no-requeue", "--job-name=session"} <= set(options)
-    assert f"--output={head.home}/{session_job.FOLDER}/%j.out" in options
+    assert f"--output={head.home}/{session.FOLDER}/%j.out" in options
     assert head.script == "#!/bin/bash\nexec sleep infinity\n"
     assert capsys.readouterr().out == (
         "submitted job 28\n"
@@ -365,7 +365,7 @@ def test_jupyter_is_that_of_the_active_environment_then_the_homes_then_the_paths
         head.program(path, JUPYTER)
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "mine"))
     for path in paths:
-        assert session_job.find_jupyter(head.home) == str(path)
+        assert session.find_jupyter(head.home) == str(path)
         path.unlink()
 
 
@@ -414,7 +414,7 @@ def test_the_token_is_in_a_file_for_the_user_alone_and_leaves_with_the_job(head:
     jupyter = head.home / "my programs" / "jupyter-lab"
     head.program(jupyter, JUPYTER)
     environment = {"PATH": "/usr/bin:/bin", "STUBS": str(head.folder), "SLURM_JOB_ID": str(NUMBER)}
-    text = session_job.script(head.home, str(jupyter))
+    text = session.script(head.home, str(jupyter))
     done = subprocess.run(["bash"], input=text, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     row = json.loads((head.folder / "written").read_text())
@@ -422,17 +422,17 @@ def test_the_token_is_in_a_file_for_the_user_alone_and_leaves_with_the_job(head:
     assert int(row["token"], 16)
     assert (head.folder / "mode").read_text() == "600\n"
     assert (head.folder / "arguments").read_text() == "--no-browser --ip=127.0.0.1 --port=61028\n"
-    assert not (head.home / session_job.FOLDER / str(NUMBER)).exists()
+    assert not (head.home / session.FOLDER / str(NUMBER)).exists()
 
 
 def test_the_folder_is_the_users_alone_and_old_output_goes(head: Head) -> None:
-    session_job.prepare(head.home)
-    folder = head.home / session_job.FOLDER
+    session.prepare(head.home)
+    folder = head.home / session.FOLDER
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     for name, days in (("1.out", 40), ("2.out", 1), ("mine.txt", 40)):
         (folder / name).write_text("")
         os.utime(folder / name, (time.time() - days * 86400,) * 2)
-    session_job.prepare(head.home)
+    session.prepare(head.home)
     assert sorted(path.name for path in folder.iterdir()) == ["2.out", "mine.txt"]
 
 
@@ -440,7 +440,7 @@ def test_the_folder_is_the_users_alone_and_old_output_goes(head: Head) -> None:
     "text", ["", "{", "[]", '{"port": "1", "token": "x"}', '{"port": true, "token": "x"}', '{"port": 1}', "\udcff"]
 )
 def test_a_servers_file_that_is_not_whole_is_no_server_yet(head: Head, text: str) -> None:
-    place = head.home / session_job.FOLDER / str(NUMBER)
+    place = head.home / session.FOLDER / str(NUMBER)
     place.mkdir(parents=True)
     (place / "jpserver-1.json").write_bytes(text.encode(errors="surrogateescape"))
-    assert session_job.read_server(head.home, NUMBER) is None
+    assert session.read_server(head.home, NUMBER) is None

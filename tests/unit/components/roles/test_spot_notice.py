@@ -18,9 +18,9 @@ from components.roles.slurm.shutdown import requeue_jobs_at_shutdown, seconds_to
 from components.roles.spot_notice import providers, watch
 from components.roles.spot_notice.providers import REASON, Aws, Azure, Google, NoAnswerError, Notice, ask, provider
 from components.roles.tailrack_command.job import Job
-from components.roles.tailrack_command.job_end import why_it_ended
 from components.roles.tailrack_command.out_reason import why_out
 from components.roles.tailrack_command.wait_reason import Why, why_it_waits
+from components.roles.tailrack_command.why import why_it_ended
 from components.roles.tailrack_command.why import with_cause as with_cause_sentence
 from components.roles.usage.summary import Summary, read_summary, with_summary
 from components.validation.slurm_nodes import Node

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from components.roles.tailrack_command import ssh_config
-from components.roles.tailrack_command.host_blocks import Facts, Login, blocks
+from components.roles.tailrack_command.ssh_config import Facts, Login, blocks
 from tests.unit.recorded import AUTHORITY, LEAVE_KEY, public_key
 
 OTHER = public_key("next authority")

@@ -14,9 +14,17 @@ import pytest
 from components.node.install import FOLDER as INSTALLED
 from components.roles.role import FOLDER
 from components.roles.slurm.node_state import OUR_DRAINS
-from components.roles.tailrack_command import ask, main, nodes, resume, slurm
-from components.roles.tailrack_command.ask import NO_ANSWER, NO_CHECKS, Answer, Failure, checked, failure
-from components.roles.tailrack_command.out_reason import TAILRACK, why_out
+from components.roles.tailrack_command import main, nodes, out_reason, resume, slurm
+from components.roles.tailrack_command.out_reason import (
+    NO_ANSWER,
+    NO_CHECKS,
+    TAILRACK,
+    Answer,
+    Failure,
+    checked,
+    failure,
+    why_out,
+)
 from components.roles.tailrack_command.slurm import SlurmError
 from components.validation.preflight.drain import HEALTH_PREFIX
 from components.validation.slurm_nodes import Node, read_nodes
@@ -213,7 +221,7 @@ def test_the_checks_of_a_node_are_read_as_a_list_or_an_object_that_has_it(said: 
     ],
 )
 def test_checks_that_did_not_run_are_no_all_clear(answer: Answer, why: str) -> None:
-    assert checked(answer) == ask.Checked(None, why, broken=answer.status != NO_CHECKS)
+    assert checked(answer) == out_reason.Checked(None, why, broken=answer.status != NO_CHECKS)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +238,7 @@ def test_the_command_returns_the_output_of_a_node_for_any_status(
     real = subprocess.run
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setattr("subprocess.run", lambda words, **how: real(["bash", "-c", program], **how))
-    answer = ask.ask("a1", "checks", "head")
+    answer = out_reason.ask("a1", "checks", "head")
     assert (answer.status, answer.output.strip()) == (status, said)
 
 

@@ -10,14 +10,7 @@ import pytest
 from components.roles.monitoring.slurm_figures import node_state
 from components.roles.sll.snapshot import snapshot
 from components.roles.tailrack_command import elastic
-from components.roles.tailrack_command.elastic_status import (
-    Status,
-    at_limit,
-    no_machine,
-    read_status,
-    read_statuses,
-    renting,
-)
+from components.roles.tailrack_command.elastic import Status, at_limit, no_machine, read_status, read_statuses, renting
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.out_reason import why_out
 from components.roles.tailrack_command.slurm import SlurmError
