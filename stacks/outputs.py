@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.roles.fabric.facts import interfaces_of
-from components.roles.slurm.versions import upstream
+from components.roles.slurm.versions import upstream_of
 from components.settings.types import CROSS_SITE, NODE
 from components.validation.results import scopes_of
 
@@ -42,7 +42,7 @@ def node_output(
         "memory_mb": facts["memory_mb"],
         "gpus": facts["gpus"],
         "path": joined["path"],
-        "slurm_version": None if version is None else upstream(version),
+        "slurm_version": None if version is None else upstream_of(version),
         "tailscale_version": joined["tailscale_version"],
     }
 

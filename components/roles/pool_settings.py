@@ -7,7 +7,7 @@ from components.roles.enroot_pyxis.settings import Containers
 from components.roles.gpu.settings import Fabric
 from components.roles.mounts.settings import PoolStorage
 from components.roles.scratch.settings import Scratch
-from components.roles.slurm.settings_elastic import Elastic
+from components.roles.slurm.settings import Elastic
 from components.roles.tailnet.settings import PoolTailnet
 from components.settings.section import Section, key, keys_of, number
 from components.settings.types import FreeText, Whole

@@ -236,7 +236,7 @@ def _boot_program(roles: tuple[Role, ...]) -> Script:
 
 
 def expire_program(roles: Sequence[Role]) -> Script:
-    """Return the plan of a head node that removes expired spot nodes (components/roles/slurm/expire.py).
+    """Return the plan of a head node that removes expired spot nodes (components/roles/slurm/nodes.py).
 
     It sets NODE_NAME itself, and has no other value of a node. Raises ValueError if a role needs one to forget a node.
     """
@@ -244,7 +244,7 @@ def expire_program(roles: Sequence[Role]) -> Script:
     parts = _Parts(roles, REGISTER_OF_POD)
     phases = [(role, phase) for role in reversed(roles) for phase in reversed(REGISTER_OF_POD)]
     forget = [call for role, phase in phases for call in parts.undo(role, phase, 1)]
-    expire = ("python", "components.roles.slurm.expire", "expire")
+    expire = ("python", "components.roles.slurm.nodes", "expire")
     plan = parts.script({"expire": (expire,), "forget": tuple(forget)})
     unknown = {name for name in plan.reads if name.startswith(("NODE_", "POOL_"))} - {"NODE_NAME"}
     if unknown:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from components.roles.slurm.settings_elastic import Elastic
+from components.roles.slurm.settings import Elastic
 from components.settings.problems import ROOT, Problem
 from stacks.config.model import PoolConfig
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.pool_settings import PoolSettings
-from components.roles.slurm.settings_elastic import Elastic
+from components.roles.slurm.settings import Elastic
 from components.settings.cluster import Head
 from components.settings.money import Currency, currency_key
 from components.settings.section import key, number

@@ -20,7 +20,7 @@ from cli.locks import locked
 from cli.pulumi.workspace import PROJECT
 from components.roles.program import program
 from components.roles.role import FOLDER
-from components.roles.slurm.settings_release import OLDEST
+from components.roles.slurm.versions import NEEDED
 from components.roles.slurm_release.release import RECIPE
 from components.steps.command_line import render_request, render_whole, whole_command
 from components.steps.composition import Script
@@ -119,7 +119,7 @@ def _build(distribution: str, folder: Path) -> None:
     values = {
         "SLURM_RELEASE": RELEASE,
         "SLURM_RELEASE_SHA256": SHA256,
-        "SLURM_RELEASE_OLDEST": OLDEST,
+        "SLURM_RELEASE_OLDEST": NEEDED,
         "SLURM_RELEASE_PACKAGES": "",
         "SLURM_RELEASE_PACKAGES_SHA256": "",
         "SLURM_RELEASE_FROM": source(),

@@ -16,7 +16,7 @@ from components.node.log import note
 from components.node.step.step import Step
 from components.roles.accounting import slurmdbd
 from components.roles.accounting.database import STATE
-from components.roles.slurm.paths import BASE
+from components.roles.slurm.folders import BASE
 
 # No limit.
 _NONE = "-1"

@@ -19,7 +19,7 @@ from components.node.log import note
 from components.node.run import Ended, attempt, exists
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
-from components.roles.slurm.folder import take_slurm_folder
+from components.roles.slurm.folders import take_slurm_folder
 
 DATABASE_DIR = "/var/lib/slurm/accounting"
 DATABASE_SOCKET = "/run/tailrack-database/socket"

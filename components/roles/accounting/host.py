@@ -35,10 +35,8 @@ from components.roles.accounting.database import (
     as_database_user,
 )
 from components.roles.accounting.slurmdbd import CONTROLLER_ADDITIONS, UNIT_ADDITIONS, DaemonValues, accounting_lines
-from components.roles.slurm.folder import CONTROLLER_STATE, leave_slurm_folder, take_slurm_folder
-from components.roles.slurm.foreign_files import is_foreign
-from components.roles.slurm.offer import offer
-from components.roles.slurm.paths import SERVICES
+from components.roles.slurm.controller import offer
+from components.roles.slurm.folders import CONTROLLER_STATE, SERVICES, is_foreign, leave_slurm_folder, take_slurm_folder
 
 _PACKAGES = ("slurmdbd", "slurm-wlm-mysql-plugin")
 _FOLDER = f"{SERVICES}/accounting"

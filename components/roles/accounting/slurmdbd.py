@@ -18,8 +18,7 @@ from components.node.run import Ended, attempt, run
 from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.accounting.database import DATABASE, DATABASE_SOCKET, DBD_CONF, STATE, WITHOUT_EXEC
-from components.roles.slurm.foreign_files import is_foreign, set_files_aside
-from components.roles.slurm.paths import BASE, CONF
+from components.roles.slurm.folders import BASE, CONF, is_foreign, set_files_aside
 
 SACCTMGR_CONF = f"{STATE}/slurm.conf"
 # Seconds for one command, and for a session.

@@ -29,7 +29,7 @@ from components.node.text import printable
 from components.node.waiting import within
 from components.roles.backup.homes import FOLDER, HOMES_RECORD, HOMES_SERVICE, HOMES_SETTINGS, save_homes
 from components.roles.backup.restic import command, last_reason, restic
-from components.roles.slurm.folder import CONTROLLER_STATE
+from components.roles.slurm.folders import CONTROLLER_STATE
 
 # The times of the last backup and failure; the copy of the state that is being saved.
 RECORD, STAGE = f"{STATE_DIR}/backup-state", f"{STATE_DIR}/backup-stage"

@@ -29,7 +29,7 @@ from components.roles.datasets.model import (
 from components.roles.datasets.plan import STATES
 from components.roles.datasets.serve import MODULES, SERVER, SOCKET, listen, prepare, remove_server, serve
 from components.roles.datasets.stage import FEATURES, ROLE, STATUS, last_plan, one_pass
-from components.roles.slurm.live_features import FOLDER
+from components.roles.slurm.node_state import FEATURES as FOLDER
 
 # Seconds: `up` waits for copies; a copy that fails for so long fails it.
 _WAIT_SECONDS, _FAILING_SECONDS = 1200, 90

@@ -35,7 +35,7 @@ from components.roles.datasets.model import (
 from components.roles.datasets.serve import prepare, pull, serve
 from components.roles.datasets.sources import Source, keep_listed
 from components.roles.names.host import MEMBERS
-from components.roles.slurm.paths import NODES
+from components.roles.slurm.folders import NODES
 
 # Copies of the nodes' states, and when each node answered last.
 STATES, _SEEN = f"{model.STATE}/nodes", f"{model.STATE}/seen.json"

@@ -24,7 +24,7 @@ from components.roles.datasets import model
 from components.roles.datasets.copies import VERIFY, Copy, Home, homes, remove_unused
 from components.roles.datasets.model import HEAD_ADDRESS, HERE, STAGE, STAGE_TIMER, Plan, PlannedSet, Progress
 from components.roles.datasets.serve import listen, prepare, pull, serve
-from components.roles.slurm.live_features import set_live_features
+from components.roles.slurm.node_state import set_live_features
 
 ROLE = "datasets"
 STATUS, FEATURES = f"{HERE}/{model.STATUS_FILE}", f"{model.STATE}/features"

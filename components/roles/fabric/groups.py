@@ -2,7 +2,7 @@
 
 A node is in one group for each of its interfaces, and in one for each kind of RDMA port. A job uses the best group of
 either type. A proof, a transfer of 1 MiB each way, asks only a few nodes, however many there are. The records are in
-the node's folder (slurm/paths.py) and go with it.
+the node's folder (slurm/folders.py) and go with it.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from components.roles.fabric.groups import prove_again, prove_node
 from components.roles.fabric.networks import FabricError, interfaces, ports_up, select_ports
 from components.roles.fabric.proof import PORT
 from components.roles.fabric.records import Records
-from components.roles.slurm.offer import offer
-from components.roles.slurm.paths import NODES
+from components.roles.slurm.controller import offer
+from components.roles.slurm.folders import NODES
 from components.settings.network_names import ON_THE_TAILNET, is_interface
 
 HEAD = f"{STATE_DIR}/head-address"

@@ -26,7 +26,7 @@ from typing import Any
 from components.node.waiting import within
 from components.roles.health import measuring
 from components.roles.health.gpu_records import GpuRecords
-from components.roles.slurm.paths import POD
+from components.roles.slurm.folders import POD
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.slurm import SlurmError
 from components.validation.became_slow import Measured, Record, against, better, reason, remembered

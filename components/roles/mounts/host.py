@@ -18,7 +18,7 @@ from components.roles.mounts.probe import NodeList, Problem, Wanted, write_list
 from components.roles.mounts.settings_names import NFS
 from components.roles.mounts.units import PROGRAM, is_installed, remove_watch
 from components.roles.mounts.watch import ROLE
-from components.roles.slurm.live_features import FOLDER
+from components.roles.slurm.node_state import FEATURES
 from components.roles.users.accounts import Account
 
 # Seconds for all mounts of a node together.
@@ -112,5 +112,5 @@ def leave(step: Step) -> None:
     """Unmount lazily, so that a process that is still there keeps its open files."""
     if is_installed():
         do_each(*(lambda path=path: units.take_away(path, lazily=True) for path in units.recorded()), remove_watch)
-    files.remove(f"{FOLDER}/{ROLE}")
-    files.remove_if_empty(FOLDER)
+    files.remove(f"{FEATURES}/{ROLE}")
+    files.remove_if_empty(FEATURES)

@@ -23,7 +23,7 @@ from components.roles.mounts import units
 from components.roles.mounts.probe import NodeList, Problem, Wanted, check_all, read_list, write_problem
 from components.roles.mounts.settings_names import NFS
 from components.roles.mounts.units import remove_watch
-from components.roles.slurm.live_features import set_live_features
+from components.roles.slurm.node_state import set_live_features
 from components.validation.preflight.node_checks import load, save
 from components.validation.preflight.storage import RESULTS
 

@@ -10,7 +10,7 @@ from components.node.failure import Failure
 from components.node.run import run
 from components.node.step.step import Step
 from components.roles.pod_staging.record import ON_HEAD, PODS, RECORDS, UNITS, remove_records_of
-from components.roles.slurm.paths import BASE, CONF, POD_JOBS
+from components.roles.slurm.folders import BASE, CONF, POD_JOBS
 
 _VERSION = re.compile(r"^rsync +version v?([0-9]+)\.([0-9]+)\.([0-9]+)")
 _SAFE = (3, 2, 7)

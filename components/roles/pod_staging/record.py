@@ -10,7 +10,7 @@ from pathlib import Path
 from components.node import files
 from components.node.files import File
 from components.node.state import STATE_DIR
-from components.roles.slurm.paths import STAGE_IN, STAGE_OUT
+from components.roles.slurm.folders import STAGE_IN, STAGE_OUT
 
 # States: the job has its files; its folder did not come to the pod; its results are still on the pod.
 STAGED, NOT_IN, KEPT = "staged", "not-in", "kept"

@@ -17,7 +17,7 @@ from components.roles.pod_staging.record import CUT_OFF, LINK, PROGRAM, REQUEST,
 from components.roles.program import command_line, launcher
 from components.roles.render import render
 from components.roles.role import File, Role, template
-from components.roles.slurm.paths import POD_JOBS, STAGE_IN, STAGE_OUT
+from components.roles.slurm.folders import POD_JOBS, STAGE_IN, STAGE_OUT
 from components.roles.ssh_trust.ask import ANSWERS
 
 

@@ -23,8 +23,7 @@ from components.roles.backup.homes import TAG, home_path
 from components.roles.backup.restic import Backup, last_reason, list_backups, restic
 from components.roles.backup.target import TargetValues, check_target, write_target
 from components.roles.nfs_exports.foreign import EXPORTS_DIR
-from components.roles.slurm.folder import CONTROLLER_STATE, mark_restored, take_slurm_folder
-from components.roles.slurm.paths import SERVICES
+from components.roles.slurm.folders import CONTROLLER_STATE, SERVICES, mark_restored, take_slurm_folder
 from components.roles.tailnet import tailscale
 from components.roles.tailnet.tailscale import STATE_FILE, Tailscale
 from components.roles.users.accounts import Account
@@ -167,7 +166,7 @@ def place_files(tree: str, *, adopt: bool) -> None:
 
 
 def _place_slurm_state(source: str) -> None:
-    """Restore slurmctld's state. It belongs to root until Slurm's account exists (slurm/folder.py)."""
+    """Restore slurmctld's state. It belongs to root until Slurm's account exists (slurm/folders.py)."""
     fresh = f"{CONTROLLER_STATE}.restored"
     # A backup may be forged. The tree is in a folder of root's.
     run("find", files.on_disk(source), "!", "-type", "f", "!", "-type", "d", "-delete")

@@ -21,7 +21,7 @@ from components.roles.scratch.sweep import (
     remove_caches,
     sweep,
 )
-from components.roles.slurm.paths import BASE
+from components.roles.slurm.folders import BASE
 from components.roles.tailrack_command.host import COMMAND
 
 # Subfolders of the config's folder, which may contain other files.

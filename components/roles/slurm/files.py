@@ -1,7 +1,7 @@
 """slurm.conf and related files, for a configless cluster of dynamic nodes that uses only the tailnet.
 
-They contain no nodes: fragment.py makes each node's part, and merge.py combines them on the head node. Settings and
-their reasons are in templates/slurm.conf.j2; sources: `man slurm.conf`, and
+They contain no nodes: fragment.py makes each node's part, and controller.py combines them on the head node. Settings
+and their reasons are in templates/slurm.conf.j2; sources: `man slurm.conf`, and
 docs/decisions/0003-slurm-over-a-tailnet.md.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.render import render
 from components.roles.role import JOINED, Role
+from components.roles.slurm.folders import MEASURE_PARTITION
 from components.roles.slurm.fragment import node_set_lines, site_node_set
-from components.roles.slurm.paths import MEASURE_PARTITION
 from components.roles.slurm.profiles import CGROUPS, PROCESSES
 from components.settings.types import word_set
 
@@ -129,11 +129,11 @@ def controller_files(
     """Return the cluster's files as header values, by the names in FILES: `SLURM_SLURM_CONF` for slurm.conf.
 
     sites     names of the stack's sites
-    cgroups   whether cgroups confine jobs on the head node. Other machines may differ (own_keys.py)
+    cgroups   whether cgroups confine jobs on the head node. Other machines may differ (machine_keys.py)
     """
     return {
         "SLURM_SLURM_CONF": slurm_conf(settings, roles, sites, head_address, cgroups),
-        # Each machine writes its own file (join.py).
+        # Each machine writes its own file (host.py).
         "SLURM_GRES_CONF": f"{_WRITTEN}\nInclude /etc/tailrack/gres.conf",
         "SLURM_TOPOLOGY_CONF": f"{_WRITTEN} Each site is a switch; the tailnet connects sites.",
         "SLURM_CGROUP_CONF": render("roles/slurm/templates/cgroup.conf.j2", profile=CGROUPS if cgroups else PROCESSES),

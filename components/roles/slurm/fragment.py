@@ -1,13 +1,17 @@
-"""One node's part of Slurm's configuration: features, gres, and its lines in the controller's files. Pure."""
+"""One node's part of Slurm's configuration: features, gres, and its lines in the controller's files. Pure.
+
+Placeholders of an elastic pool: nodes that slurmctld has before their machines exist. Pure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from components.roles.slurm.paths import POD, POD_JOBS
+from components.roles.slurm.folders import POD, POD_JOBS
+from components.roles.slurm.settings import Elastic
 from components.settings.types import GPUS_FOUND
 
 if TYPE_CHECKING:
@@ -22,6 +26,9 @@ _RESERVED_MB = (256, 8192)
 _MARGIN_SHARE, _MARGIN_MB = 64, 1024
 # The default per CPU is rounded to this step, so that similar machines, which differ by a few MB, have the same one.
 _STEP_MB = 64
+# Seconds that a node stays POWERING_DOWN by itself; the most that slurmctld takes. Slurm gives it no job meanwhile, and
+# `make elastic` ends the state once the machine is gone. A short time would let a job start on a machine that leaves.
+_LEAVING_SECONDS = 65000
 
 
 @dataclass(frozen=True)
@@ -93,14 +100,14 @@ def node_set_lines(node_set: str, partition: str) -> list[str]:
 
 
 def outside_all(node_set: str) -> str:
-    """Return a comment of slurm.conf: partition `all` does not have the nodes of a site's NodeSet (merge.py)."""
+    """Return a comment of slurm.conf: partition `all` does not have the nodes of a site's NodeSet (controller.py)."""
     return f"# Not in partition all: {node_set}"
 
 
 def of_pods(node_set: str, *, network: bool) -> str:
     """Return a comment of slurm.conf: the nodes of a site's NodeSet are pods, perhaps with a shared network.
 
-    merge.py reads it.
+    controller.py reads it.
     """
     return f"# Pods{' in one network' if network else ''}: {node_set}"
 
@@ -223,3 +230,49 @@ def node_values(host: Host, gpus: NodeGpus | None = None) -> NodeValues:
         "NODE_GRES_CONF": gres_line,
         "NODE_JOB_SUBMIT_LUA": "\n".join(lua_lines),
     }
+
+
+def promised(host: Host, elastic: Elastic) -> Host:
+    """Return the host with the CPUs and memory that the config promises for it."""
+    return replace(host, promised_cpus=elastic.cpus, promised_mb=int(elastic.memory_gb * 1024))
+
+
+def placeholder_row(host: Host, elastic: Elastic) -> list[str]:
+    """Return a row for the head node (nodes.py, Placeholder)."""
+    host = promised(host, elastic)
+    values, memory = node_values(host), memory_values(host, host.promised_cpus, host.promised_mb)
+    words = [
+        f"NodeName={host.name}",
+        "State=CLOUD",
+        f"CPUs={host.promised_cpus}",
+        "Sockets=1",
+        f"CoresPerSocket={host.promised_cpus // elastic.threads_per_core}",
+        f"ThreadsPerCore={elastic.threads_per_core}",
+        f"RealMemory={memory['NODE_REGISTERED_MB']}",
+        f"MemSpecLimit={memory['NODE_RESERVED_MB']}",
+        f"Feature={values['NODE_FEATURES']}",
+        *([f"Gres={values['NODE_GRES']}"] if values["NODE_GRES"] else []),
+    ]
+    site_lines = set(node_set_lines(site_node_set(host.site), host.site))
+    lines = [line for line in values["NODE_SLURM_CONF"].split("\n") if line not in site_lines]
+    return [
+        host.name,
+        host.site,
+        "\n".join([" ".join(words), *lines]),
+        values["NODE_JOB_SUBMIT_LUA"],
+        memory["NODE_MEMORY"],
+        memory["NODE_GPU_CPUS"],
+    ]
+
+
+def elastic_site_lines(site: str, elastic: Elastic) -> Sequence[str]:
+    """Return the lines of a site whose machines jobs bring: its NodeSet, and its partition with Slurm's time limits.
+
+    slurmctld marks a node that is not up after ResumeTimeout as down, and requeues its jobs.
+    """
+    node_set, partition = node_set_lines(site_node_set(site), site)
+    times = (
+        f"SuspendTime={elastic.idle_minutes * 60} ResumeTimeout={elastic.boot_minutes * 60} "
+        f"SuspendTimeout={_LEAVING_SECONDS}"
+    )
+    return [node_set, f"{partition} {times}"]

@@ -1,8 +1,8 @@
 """The keys of slurm.conf and cgroup.conf in which machines may differ. A machine's profile decides them. Pure.
 
 slurmctld serves one slurm.conf to all machines, but not a file that slurm.conf includes by its path: every machine
-reads its own (src/common/parse_config.c). join.py writes that file on every machine, and own_keys.py lets slurm.conf
-include it if machines differ.
+reads its own (src/common/parse_config.c), which it writes in its join (host.py). slurm.conf includes it if machines
+differ (profiles.py).
 
 Only slurmd, slurmstepd and their plugins act on these keys (24.11 to 25.11). Keys that slurmctld or srun act on, such
 as PrologFlags, must be the same everywhere.

@@ -9,8 +9,8 @@ from components.roles.facts import matching, truth, version
 from components.roles.program import launcher
 from components.roles.role import USERS, File, Holder, Role, SlurmKey, template, unit
 from components.roles.slurm.files import MAIL_PROGRAM
+from components.roles.slurm.folders import LOST_JOBS
 from components.roles.slurm.machine_keys import needs_cgroups
-from components.roles.slurm.paths import LOST_JOBS
 
 # It installs PMIx's library under a name that is the same in every release. `srun --mpi=pmix` needs it where it is
 # called, which includes the head node.
@@ -24,7 +24,7 @@ ACCOUNT = "slurm"
 WATCHDOG = "tailrack-slurmd-watchdog"
 CONTROLLER_WATCHDOG = "tailrack-slurmctld-watchdog"
 ROOM = "tailrack-slurm-room"
-# The program that requeues a node's jobs when its machine shuts down; shutdown.py writes the unit.
+# The program that requeues a node's jobs when its machine shuts down; slurmd.py writes the unit.
 SHUTDOWN = "tailrack-shutdown"
 # Remove a pool's nodes that their provider took back. The program's plan comes with the head node's step.
 EXPIRE = Task("expire", ("/usr/local/sbin/tailrack-expire",))
@@ -62,6 +62,7 @@ def role(settings: ClusterSettings) -> Role:
     }
     return Role(
         "slurm",
+        modules=("host", "nodes", "slurmd", "pod"),
         # Before slurm.conf names their programs.
         after=(
             *("firewall", "munge", "names", "nfs_exports", "gpu", "pod", "pod_staging"),

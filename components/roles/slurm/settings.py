@@ -1,4 +1,6 @@
-"""The section `slurm`, and the keys of slurm.conf that a stack may set."""
+"""The sections `slurm` and, of a pool, `elastic`."""
+
+from __future__ import annotations
 
 import difflib
 import math
@@ -10,11 +12,12 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 from slurmutils import SlurmConfig
 
-from components.roles.slurm.settings_release import check_packages, check_release, check_release_number, check_source
+from components.roles.slurm.versions import NEEDED, RELEASES, release
 from components.settings.draft import Draft
+from components.settings.money import MOST_OF_SMALL
 from components.settings.problems import Report, child_path, show_name
 from components.settings.section import Section, key, named, number, yes_no
-from components.settings.types import Checksum, PartitionName, Whole, refuse, word_set
+from components.settings.types import Checksum, Number, PartitionName, Whole, refuse, word_set
 
 # tailrack derives these from the stack. Other values would cut nodes off, or let jobs leave their site.
 OWNED_KEYS = word_set(
@@ -32,7 +35,6 @@ _CONTAIN = word_set("contain runinjob x11")
 # Keys of Slurm 24.11 that slurmutils lacks (slurm.conf(5)), and fields of slurmutils that are not keys.
 _MORE_KEYS = word_set("DataParserParameters EpilogTimeout PrologTimeout TLSType")
 _NO_KEYS = word_set("down_nodes frontend_nodes nodes nodesets partitions")
-
 # Minutes; M:S; H:M:S; D-H; D-H:M; D-H:M:S.
 _TIME = r"[0-9]{1,7}|[0-9]{1,5}:[0-5][0-9]|[0-9]{1,5}(:[0-5][0-9]){2}|[0-9]{1,4}-([01]?[0-9]|2[0-3])(:[0-5][0-9]){0,2}"
 # Values that slurmctld's parser accepts: text in double quotes, or a run without blanks.
@@ -43,6 +45,16 @@ _NUMBER = r"(0x[0-9a-f]{1,16}|[0-9]{1,20})k?|unlimited|infinite"
 _MORE_NUMBERS = word_set(
     "epilogtimeout groupupdateforce jobfileappend jobrequeue killonbadexit prologtimeout slurmschedloglevel"
 )
+UPSTREAM = "https://download.schedmd.com/slurm"
+_ROOT = "root would run unverified code"
+# A key, the key that it requires, and how to write that one.
+_REQUIREMENTS = (
+    ("release_source", "release_sha256", "write the SHA-256 of that file, from the release's page and not from it"),
+    ("release_packages", "release_packages_sha256", "write the SHA-256 of the SHA256SUMS there"),
+    ("release_packages_sha256", "release_packages", "write the place of the packages in that list"),
+)
+# Slurm keeps these times in 16 bits of seconds.
+MOST_MINUTES = 1080
 
 
 def _time_limit(value: object) -> object:
@@ -57,6 +69,9 @@ def _time_limit(value: object) -> object:
     if not value.strip("0:-"):
         refuse("is zero", "Slurm would kill every job in the partition at once")
     return value
+
+
+TimeLimit = Annotated[str, BeforeValidator(_time_limit)]
 
 
 def _setting(value: object) -> object:
@@ -78,11 +93,7 @@ def _setting(value: object) -> object:
     return value
 
 
-TimeLimit = Annotated[str, BeforeValidator(_time_limit)]
 Setting = Annotated[str, BeforeValidator(_setting)]
-Release = Annotated[str, BeforeValidator(check_release_number)]
-Source = Annotated[str, Field(max_length=300), AfterValidator(check_source)]
-Packages = Annotated[str, Field(max_length=300), AfterValidator(check_packages)]
 
 
 class Partition(Section):
@@ -272,3 +283,135 @@ def check_slurm(slurm: Draft, report: Report) -> None:
             fix = "add Contain, or set tailrack:slurm.ssh_needs_job to false"
             report.add(path, f"{report.value(path, text)} does not contain Contain", breaks, fix)
         names.add(name)
+
+
+def address(version: str, source: str | None) -> str:
+    """Return the address of a release's source: the config's, or SchedMD's."""
+    return source or f"{UPSTREAM}/slurm-{version}.tar.bz2"
+
+
+def check_release_number(value: object) -> object:
+    """Return a complete release number that nodes support."""
+    if isinstance(value, float) or (isinstance(value, str) and re.fullmatch(r"\d\d\.\d\d", value)):
+        refuse("is not a complete release", "the exact release would be unknown", f"add its last number: {value}.1")
+    if not isinstance(value, str) or not re.fullmatch(r"\d\d\.\d\d\.\d{1,2}", value):
+        raise ValueError("not a release")
+    supported = [version for version in RELEASES if version >= NEEDED]
+    if release(value) not in supported:
+        refuse(
+            f"is not one of the supported releases ({', '.join(supported)})",
+            "nodes and slurmctld might not understand each other",
+            f"write one from {supported[0]} to {supported[-1]}",
+        )
+    return value
+
+
+Release = Annotated[str, BeforeValidator(check_release_number)]
+
+
+def check_source(value: str) -> str:
+    """Return an archive's address or path, without characters that a shell interprets."""
+    if not re.fullmatch(r"(https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)?(/[A-Za-z0-9._~+-]+)+[.]tar[.](gz|bz2|xz)", value):
+        raise ValueError("neither an address nor a path")
+    return value
+
+
+Source = Annotated[str, Field(max_length=300), AfterValidator(check_source)]
+
+
+def check_packages(value: str) -> str:
+    """Return a folder's address or path, without characters that a shell interprets."""
+    if not re.fullmatch(r"(https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)?(/[A-Za-z0-9_~+-][A-Za-z0-9._~+-]*)+", value):
+        raise ValueError("neither an address nor a path")
+    return value
+
+
+Packages = Annotated[str, Field(max_length=300), AfterValidator(check_packages)]
+
+
+def check_release(slurm: Draft, report: Report) -> None:
+    """Report a release without a checksum, and keys for a release without `release`."""
+    has_release, keys = "release" in slurm.raw, slurm.raw.keys()
+    if has_release and not keys & {name for pair in _REQUIREMENTS for name in pair[:2]}:
+        problem = "is missing, so the source of the release cannot be verified"
+        fix = "write the SHA-256 of that file, from the release's page and not from the file itself"
+        report.add(slurm.path_of("release_sha256"), problem, _ROOT, fix)
+    for name, required, fix in _REQUIREMENTS if has_release else ():
+        if name in keys and required not in keys:
+            report.add(slurm.path_of(required), f"is missing, but {name} is set", _ROOT, fix)
+    for name in () if has_release else sorted({name for pair in _REQUIREMENTS for name in pair[:2]} & keys):
+        fix = "write tailrack:slurm.release too, or remove this key"
+        breaks = "each machine would get its distribution's Slurm"
+        report.add(slurm.path_of(name), "is set without a release", breaks, fix)
+
+
+class Elastic(Section):
+    """A pool whose machines jobs bring: slurmctld knows placeholders, and `make elastic` rents what it asks for."""
+
+    min: Whole = number(
+        "machines that stay rented without a job",
+        0,
+        1000,
+        breaks="idle machines would go, or stay, against your wish",
+        default=0,
+    )
+    max: Whole | None = number(
+        "the most machines that may be rented at once; default: all nodes of `sites`",
+        1,
+        1000,
+        breaks="jobs could rent more machines than you want to pay for",
+        default=None,
+    )
+    idle_minutes: Whole = number(
+        "minutes without a job after which a machine goes back",
+        1,
+        MOST_MINUTES,
+        breaks="machines would cost money without a job, or go between two jobs",
+        default=20,
+    )
+    boot_minutes: Whole = number(
+        "minutes in which a machine must run jobs; if it does not, it goes back, its job returns to the queue, and the "
+        "next attempt waits longer",
+        5,
+        MOST_MINUTES,
+        breaks="a machine that never starts would be paid for",
+        default=30,
+    )
+    replace_sick: bool = yes_no(
+        "return a machine that the health check or the deep check drained, once it has no job; the next job brings "
+        "another. At most one every 30 minutes",
+        False,
+    )
+    max_price_per_hour: Number | None = key(
+        "the most that all rented machines together may cost per hour, in the stack's `currency`; needs the "
+        "`price_per_hour` of each machine whose cloud does not say its price (`lambda` and `digitalocean` do, in USD)",
+        wants="an amount greater than 0",
+        breaks="jobs could rent more than you want to pay",
+        fix="write an amount such as 12",
+        gt=0,
+        le=MOST_OF_SMALL,
+        default=None,
+    )
+    cpus: Whole = key(
+        "CPUs of each machine (`nproc`), which Slurm must know before the machine exists",
+        wants="a whole number from 1 to 4096",
+        breaks="Slurm would not know which jobs fit",
+        fix="write the output of nproc on such a machine",
+        ge=1,
+        le=4096,
+    )
+    memory_gb: Number = key(
+        "memory of each machine in GiB (`free --gibi`, total)",
+        wants="a number from 1 to 65536",
+        breaks="Slurm would not know which jobs fit",
+        fix="write the total that `free --gibi` shows on such a machine",
+        ge=1,
+        le=65536,
+    )
+    threads_per_core: Whole = number(
+        "CPUs of each core (`lscpu`, threads per core)",
+        1,
+        8,
+        breaks="Slurm would share cores between jobs wrongly",
+        default=1,
+    )

@@ -12,6 +12,10 @@ import re
 RELEASES = ("21.08", "22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05", "26.11")
 _THREE_BACK_SINCE = "24.11"
 ONE_RELEASE_SINCE = "25.11"
+# The first release with `slurmd --systemd`, whose `-Z` nodes a controller creates and deletes.
+NEEDED = "23.11"
+# The release to suggest when no machine has a usable one.
+ADVISED = "25.11.8"
 
 
 def release(version: str) -> str:
@@ -20,11 +24,6 @@ def release(version: str) -> str:
     if not match:
         raise ValueError(f"{version!r} is not a Slurm version like 24.11.5")
     return match[1]
-
-
-def upstream(package_version: str) -> str:
-    """Return the upstream version, `24.11.5` for Debian's `24.11.5-4`."""
-    return package_version.split(":", 1)[-1].split("-", 1)[0]
 
 
 def oldest_accepted(controller: str) -> str:
@@ -62,3 +61,30 @@ def upgrade_path(present: str, wanted: str) -> list[str]:
         )
         stops.append(RELEASES[position])
     return stops
+
+
+def release_of(version: str) -> str:
+    """Return the release of a package's version: `24.11` for `1:24.11.5-4`."""
+    return re.sub(r"^(?:\d+:)?(\d+\.\d+).*", r"\1", version)
+
+
+def upstream_of(version: str) -> str:
+    """Return the version without the distribution's epoch and suffix, `24.11.5` for Debian's `24.11.5-4`."""
+    return re.sub(r"^(?:\d+:)?([^-+~]*).*", r"\1", version)
+
+
+def is_older(release: str, other: str) -> bool:
+    """Return whether a release is older than another one."""
+    return _numbers(release) < _numbers(other)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]
+
+
+def one_release_remedy(release: str) -> str:
+    """Return the remedy for machines whose releases do not fit together."""
+    return (
+        f"install one release on all machines: set tailrack:slurm.release: {release} and release_sha256 "
+        "(docs/day-2.md, One Slurm release)"
+    )

@@ -17,8 +17,8 @@ from components.node.passwd import user_named
 from components.node.run import attempt
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
-from components.roles.slurm.folder import CONTROLLER_STATE
-from components.roles.slurm.releases import is_older, release_of, upstream_of
+from components.roles.slurm.folders import CONTROLLER_STATE
+from components.roles.slurm.versions import is_older, release_of, upstream_of
 from components.roles.slurm_release.build import BUILD_USER, build_release
 from components.roles.slurm_release.install import BUILT, OURS, PIN, install_release, installed_packages
 from components.roles.slurm_release.release import (

@@ -16,7 +16,7 @@ from components.node.passwd import group_with, user_named, user_with
 from components.node.run import Ended, attempt, run
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
-from components.roles.slurm.folder import CONTROLLER_STATE
+from components.roles.slurm.folders import CONTROLLER_STATE
 from components.roles.slurm_release.release import PACKAGES, Release
 from components.roles.slurm_release.reservations import hold_older_nodes, take_turn
 

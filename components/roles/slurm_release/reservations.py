@@ -18,8 +18,8 @@ from components.node.log import note
 from components.node.run import attempt, succeeds
 from components.node.step.step import Step
 from components.node.waiting import sleep, wait_until
-from components.roles.slurm.configuration import copy_configuration, with_configuration
-from components.roles.slurm.releases import is_older, release_of
+from components.roles.slurm.folders import copy_configuration, with_configuration
+from components.roles.slurm.versions import ONE_RELEASE_SINCE, is_older, release_of
 from components.validation.slurm_nodes import node_names
 
 _TURN = "tailrack-release"
@@ -33,8 +33,6 @@ _COMMAND_LIMIT = 20
 _CONFIGURATION = f"{PRIVATE}/slurm-turn"
 _NODES = re.compile(r" Nodes=(\S+) ")
 _WAITING = "tailrack-older"
-# The first release with such an srun.
-_ONE_RELEASE_SINCE = "25.11"
 
 
 def take_turn(step: Step) -> None:
@@ -117,7 +115,7 @@ def hold_older_nodes(host: str, version: str) -> bool:
     version   of the new release
     """
     release = release_of(version)
-    if is_older(release, _ONE_RELEASE_SINCE):
+    if is_older(release, ONE_RELEASE_SINCE):
         return True
     listed = attempt("sinfo", "-h", "-a", "-N", "-o", "%N %v", limit=_COMMAND_LIMIT).output
     rows = [line.split() for line in listed.splitlines()]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role
-from components.roles.slurm.settings_release import OLDEST, address
-from components.roles.slurm.versions import RELEASES, oldest_accepted
+from components.roles.slurm.settings import address
+from components.roles.slurm.versions import NEEDED, RELEASES, oldest_accepted
 
 
 def role(settings: ClusterSettings) -> Role | None:
@@ -20,8 +20,8 @@ def role(settings: ClusterSettings) -> Role | None:
         packages={"head": ("procps",), "node": ("procps",)},
         values={
             "SLURM_RELEASE_FROM": address(slurm.release, slurm.release_source),
-            "SLURM_RELEASE_OLDEST": OLDEST,
+            "SLURM_RELEASE_OLDEST": NEEDED,
             # Each release, and the oldest release that it accepts.
-            "SLURM_RELEASE_WINDOWS": [(each, oldest_accepted(each)) for each in RELEASES if each >= OLDEST],
+            "SLURM_RELEASE_WINDOWS": [(each, oldest_accepted(each)) for each in RELEASES if each >= NEEDED],
         },
     )

@@ -14,7 +14,7 @@ from components.node import files
 from components.node.log import note
 from components.node.run import attempt
 from components.node.step.step import STATE_DIR
-from components.roles.slurm.end_jobs import end_jobs, start_again, wait_for_end
+from components.roles.slurm.jobs import end_jobs, start_again, wait_for_end
 from components.roles.slurm.node_state import read_node
 from components.roles.spot_notice.providers import REASON, NoAnswerError, Notice, Read, provider
 

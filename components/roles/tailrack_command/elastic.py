@@ -1,7 +1,7 @@
 """`tailrack elastic POOL`: show an elastic pool's placeholders. `make elastic` changes their states with it.
 
-What jobs and placeholders wait for comes from the last report of `make elastic`. The report is data of another program:
-every text is shown as one plain line.
+Its last report says for which machines jobs and placeholders wait. The report is data of another program: every text is
+shown as one plain line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 from components.node import files
 from components.node.waiting import within
-from components.roles.slurm.elastic_state import FOLDER, STATUS, placeholder_names
+from components.roles.slurm.folders import ELASTIC, ELASTIC_STATUS, placeholder_names
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.slurm import SlurmError
 from components.validation.preflight.drain import SICK_PREFIXES
@@ -90,10 +90,10 @@ def read_status(text: str, seen: float) -> Status | None:
         return None
 
 
-def read_statuses(folder: str = FOLDER) -> list[Status]:
+def read_statuses(folder: str = ELASTIC) -> list[Status]:
     """Return the reports of all elastic pools; none without such pools."""
     statuses = []
-    for file in sorted(Path(folder).glob(f"*/{STATUS}")):
+    for file in sorted(Path(folder).glob(f"*/{ELASTIC_STATUS}")):
         try:
             status = read_status(file.read_text(encoding="utf-8"), file.stat().st_mtime)
         except OSError:
@@ -231,4 +231,4 @@ def _update(wanted: Sequence[str], states: Mapping[str, Collection[str]], state:
 
 
 def _file(pool: str) -> str:
-    return f"{FOLDER}/{pool}/{STATUS}"
+    return f"{ELASTIC}/{pool}/{ELASTIC_STATUS}"

@@ -17,7 +17,7 @@ from components.roles.tailrack_command.slurm import SlurmError
 from components.validation.slurm_nodes import Node, node_names
 
 NAME, HELP = "idle", "show whether jobs use these nodes or wait for them, and how long they have been idle"
-# The reason of a leaving node. Steps set the same one (components/roles/slurm/register.py).
+# The reason of a leaving node. Steps set the same one (components/roles/slurm/nodes.py).
 REASON = "tailrack: leaves the cluster"
 Expand = Callable[[str], Sequence[str]]
 # Reasons of jobs that do not start until somebody changes something.

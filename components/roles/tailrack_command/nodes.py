@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
 from components.roles.health.gpu_records import published
-from components.roles.slurm.paths import POD
+from components.roles.slurm.folders import POD
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.out_reason import Failure, Out, ask, failure, why_out
 from components.validation.preflight.findings import Finding, plain

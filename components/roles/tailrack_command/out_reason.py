@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from components.roles.slurm.paths import POD
+from components.roles.slurm.folders import POD
 from components.roles.spot_notice.providers import REASON as TAKEN_BACK
 from components.roles.ssh_trust.ask import ANSWERS
 from components.roles.tailrack_command.elastic import NO_MACHINE

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from components.roles.slurm.end_jobs import read_cause
+from components.roles.slurm.jobs import read_cause
 from components.roles.tailrack_command.elastic import Status, at_limit
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.out_reason import why_out

@@ -16,7 +16,7 @@ from components.roles.job_hangs.line import Hang, next_command, read_hang
 from components.roles.job_hangs.line import sentence as hang_sentence
 from components.roles.pod_staging.record import NOT_IN, STAGED, Record, read_record
 from components.roles.sll.snapshot import gpus_of
-from components.roles.slurm.end_jobs import cause_at, read_cause
+from components.roles.slurm.jobs import cause_at, read_cause
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.elastic import Status, read_statuses, renting
 from components.roles.tailrack_command.job import Job

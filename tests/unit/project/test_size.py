@@ -10,9 +10,9 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 53_946,
-    "Python files in components/": 463,
-    "lines of code in tests/": 62_158,
+    "lines of code": 53_633,
+    "Python files in components/": 406,
+    "lines of code in tests/": 62_149,
     "lines of bash": 1_985,
     "units": 35,
     "timers": 6,
@@ -20,7 +20,7 @@ MOST = {
     "words in README.md and docs/": 28_909,
     "pages in docs/": 28,
 }
-LEAST_MEDIAN = 106  # lines of a file in components/
+LEAST_MEDIAN = 124  # lines of a file in components/
 
 
 def tracked() -> dict[str, str]:

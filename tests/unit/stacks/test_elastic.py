@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from components.roles.slurm.placeholders import elastic_site_lines
-from components.roles.slurm.settings_elastic import Elastic
+from components.roles.slurm.fragment import elastic_site_lines
+from components.roles.slurm.settings import Elastic
 from stacks.config import ConfigError, PoolConfig, parse
 from stacks.rented import RENTED
 from tests.unit.configs import RawConfig

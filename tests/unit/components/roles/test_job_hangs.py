@@ -53,7 +53,7 @@ from components.roles.job_hangs.watch import (
 from components.roles.job_reports.host import MAIL_PROGRAM
 from components.roles.job_reports.report import Event, write_report
 from components.roles.monitoring.slurm_figures import slurm_figures
-from components.roles.slurm.paths import NODES
+from components.roles.slurm.folders import NODES
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.why import explain

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from components.roles.slurm.lost_jobs import main
+from components.roles.slurm.pod import end_lost_jobs
 from tests.unit.shell import Shell
 
 DOWN = "scontrol update nodename=p1 state=down reason="
@@ -36,7 +36,7 @@ def has_node(shell: Shell, *flags: str, reason: str = "") -> None:
 def run(shell: Shell) -> int:
     shell.hurry()
     with shell.here():
-        return main(["p1", "100.64.0.1"])
+        return end_lost_jobs(["p1", "100.64.0.1"])
 
 
 def downs(shell: Shell) -> list[str]:

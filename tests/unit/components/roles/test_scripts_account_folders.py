@@ -25,8 +25,7 @@ from components.roles.mlflow.host import leave as mlflow_leave
 from components.roles.munge.host import JoinValues, join
 from components.roles.munge.host import leave as munge_leave
 from components.roles.role import template
-from components.roles.slurm.head import refuse_another_cluster_name
-from components.roles.slurm.leave import leave
+from components.roles.slurm.host import leave, refuse_another_cluster_name
 from components.roles.slurm_release.build import Build
 from components.roles.slurm_release.release import Release, ReleaseValues
 from components.roles.users.accounts import Account, UsersValues

@@ -11,7 +11,7 @@ import pytest
 
 from components.roles.backup import program
 from components.roles.restore.host import place_files
-from components.roles.slurm.folder import give_slurm_state
+from components.roles.slurm.folders import give_slurm_state
 from tests.unit.shell import Shell
 from tests.unit.traps import TRAPS, guarded, outside, trap
 

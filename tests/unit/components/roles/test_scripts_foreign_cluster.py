@@ -15,7 +15,7 @@ from components.roles.nfs_exports.ganesha import ensure_ganesha
 from components.roles.nfs_exports.kernel_server import ensure_kernel_server
 from components.roles.nfs_exports.mount import note_units
 from components.roles.role import Value
-from components.roles.slurm.foreign_files import set_foreign_slurm_aside
+from components.roles.slurm.folders import set_foreign_slurm_aside
 from components.steps.composition import CHECK, compose
 from tests.unit.shell import ROLES, Shell, script_of
 

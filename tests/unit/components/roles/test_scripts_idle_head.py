@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from components.roles.role import Value
-from components.roles.slurm import head
+from components.roles.slurm import host as slurm_host
 from tests.unit.shell import Shell, role_header, script_of
 
 HEAD = script_of("slurm", "head")
@@ -29,7 +29,7 @@ def head_step(shell: Shell, computes: bool, name: str = "lab") -> subprocess.Com
     of_node = ("SLURM_CONF", "GRES_CONF", "JOB_SUBMIT_LUA", "MEMORY", "GPU_CPUS", "SITE", "PROFILE")
     conf |= {f"NODE_{name}": "x" for name in of_node}
     conf |= {"NODE_NAME": "head", "POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0}
-    with mock.patch.object(head, "offer", return_value=""):
+    with mock.patch.object(slurm_host, "offer", return_value=""):
         return shell.step(HEAD, conf, name="head-head", host="head")
 
 

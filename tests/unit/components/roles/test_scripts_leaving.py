@@ -16,7 +16,7 @@ from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.program import launcher
 from components.roles.role import FOLDER
-from components.roles.slurm.leave import end_steps
+from components.roles.slurm.host import end_steps
 from components.roles.ssh_trust.host import NodeValues, let_the_head_ask
 from components.roles.users.host import end_sessions
 from components.steps.command_line import kept_request

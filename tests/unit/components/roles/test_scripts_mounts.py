@@ -12,9 +12,8 @@ import pytest
 from components.node.run import Ended
 from components.roles.mounts import probe, units, watch
 from components.roles.mounts.probe import Wanted, check_all, read_list
-from components.roles.slurm.compute import _without_live
-from components.roles.slurm.live_features import live_features, set_live_features
-from components.roles.slurm.node_state import Registration
+from components.roles.slurm.node_state import Registration, live_features, set_live_features
+from components.roles.slurm.slurmd import _without_live
 from components.validation.preflight.storage import check_mounts
 from tests.unit.shell import Shell, script_of
 

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from components.roles.slurm import register
+from components.roles.slurm import nodes
 from components.steps import composition
 from components.steps.command_line import kept_request
 from components.steps.composition import POOL, compose, expire_program
@@ -159,7 +159,7 @@ def forget(shell: Shell) -> Run:
 def test_a_role_that_needs_more_of_a_node_than_its_name_to_forget_it_is_refused() -> None:
     with (
         mock.patch.object(composition, "_function", composition._function.__wrapped__),
-        mock.patch.object(register, "forget", register.register),
+        mock.patch.object(nodes, "forget", nodes.register),
         pytest.raises(ValueError, match=r"forgotten by its name alone, without .*NODE_SITE"),
     ):
         expire_program(ROLES)

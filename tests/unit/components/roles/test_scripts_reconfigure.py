@@ -13,9 +13,9 @@ from components.node import waiting
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.role import Value
-from components.roles.slurm import place as placing
-from components.roles.slurm.place import wait_for_place
-from components.roles.slurm.register import LeavingNode, NodeName, forget, release
+from components.roles.slurm import node_state
+from components.roles.slurm.node_state import wait_for_place
+from components.roles.slurm.nodes import LeavingNode, NodeName, forget, release
 from tests.unit.shell import Shell, script_of
 
 REGISTER = script_of("slurm", "register")
@@ -171,7 +171,7 @@ def test_slurmctld_reads_its_files_once_per_node_kind_and_arrival_group(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     for limit in ("WAIT", "LIMIT"):
-        monkeypatch.setattr(placing, limit, 600)
+        monkeypatch.setattr(node_state, limit, 600)
     nodes = [f"n{number:02}" for number in range(count)]
     for node in nodes:
         member(shell, node)

@@ -17,8 +17,8 @@ from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.gpu.role import HEALTH
 from components.roles.role import FOLDER, template
-from components.roles.slurm import usable
-from components.roles.slurm.head import refuse_another_cluster_name
+from components.roles.slurm import node_state
+from components.roles.slurm.host import refuse_another_cluster_name
 from components.roles.slurm.node_state import OUR_DRAINS
 from tests.unit.components.roles.test_scripts_idle_head import head_step
 from tests.unit.configs import RawConfig
@@ -76,7 +76,7 @@ esac""",
 @pytest.fixture
 def compute(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Compute:
     """Run the phase for a1, with the given values and limits. What it logs is in stderr too."""
-    monkeypatch.setattr(usable, "REGISTER_LIMIT", 3)
+    monkeypatch.setattr(node_state, "REGISTER_LIMIT", 3)
 
     def run(**values: Any) -> subprocess.CompletedProcess[str]:
         header = {

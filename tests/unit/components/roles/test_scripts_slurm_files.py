@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.roles.slurm.controller import errors
-from components.roles.slurm.offer import offer
+from components.roles.slurm.controller import errors, offer
 from tests.unit.shell import Shell
 
 OLD, NEW = "KillWait=45\n", "KillWait=99999\n"

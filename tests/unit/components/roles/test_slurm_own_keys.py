@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from components.roles.slurm.controller import merged
 from components.roles.slurm.machine_keys import machine_keys, needs_cgroups
-from components.roles.slurm.merge import merged
 from components.roles.slurm.profiles import CGROUPS, PROCESSES, Profile
 from tests.unit.components.roles.test_slurm import LARGE, SMALL, Model, header_of_join, join, on_the_head
 from tests.unit.configs import RawConfig

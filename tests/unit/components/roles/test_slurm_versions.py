@@ -9,10 +9,8 @@ import pytest
 
 from components.node.failure import Failure
 from components.node.step.step import Step
-from components.roles.slurm.check_head import check_head
-from components.roles.slurm.check_node import Controller, check_node
-from components.roles.slurm.settings_release import OLDEST
-from components.roles.slurm.versions import RELEASES, oldest_accepted, oldest_reached, release, upstream
+from components.roles.slurm.host import Controller, check_head, check_node
+from components.roles.slurm.versions import NEEDED, RELEASES, oldest_accepted, oldest_reached, release, upstream_of
 
 
 @pytest.mark.parametrize(
@@ -78,7 +76,7 @@ def test_the_parser_rejects_and_quotes_an_invalid_slurm_version(text: str) -> No
     ("package", "version"), [("24.11.5-4", "24.11.5"), ("1:23.11.4-1.2ubuntu5", "23.11.4"), ("24.11.5", "24.11.5")]
 )
 def test_the_upstream_version_of_a_package(package: str, version: str) -> None:
-    assert upstream(package) == version
+    assert upstream_of(package) == version
 
 
 # Every pair of releases.
@@ -133,4 +131,4 @@ def test_the_checks_give_each_pair_its_release() -> None:
 def test_a_release_that_a_check_tells_to_write_is_one_for_both() -> None:
     releases = {answer.partition(" ")[0] for answer in EXPECTED.values()} - {"works"}
     assert releases
-    assert [text for text in releases if release(text) < OLDEST] == []
+    assert [text for text in releases if release(text) < NEEDED] == []

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from components.roles.slurm.end_jobs import read_cause, with_cause
-from components.roles.slurm.shutdown import requeue_jobs_at_shutdown, seconds_to_save
+from components.roles.slurm.jobs import read_cause, with_cause
+from components.roles.slurm.slurmd import requeue_jobs_at_shutdown, seconds_to_save
 from components.roles.spot_notice import providers, watch
 from components.roles.spot_notice.providers import REASON, Aws, Azure, Google, NoAnswerError, Notice, ask, provider
 from components.roles.tailrack_command.job import Job

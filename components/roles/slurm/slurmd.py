@@ -1,6 +1,9 @@
-"""Run slurmd as a dynamic node.
+"""Run slurmd as a dynamic node. It sends its own hardware description, and gets its configuration from the controller.
 
-It sends its own hardware description, and gets its configuration from the controller.
+Units requeue its jobs when the machine shuts down, and end the rest of jobs. With cgroups, jobs run in a scope that
+slurmd creates without their dependencies; its name is one of two, by how Slurm was built (MULTIPLE_SLURMD in
+src/plugins/cgroup/v2/cgroup_v2.c). No unit may refer to the scope: systemd would keep an ended one loaded, and slurmd,
+which can only create it, would not start again before a reboot.
 """
 
 from __future__ import annotations
@@ -8,19 +11,31 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
-from components.node import files, systemd
+from components.node import files, services, systemd
+from components.node.failure import Failure
+from components.node.files import File
 from components.node.kernel import cpu_limit
-from components.node.run import run
-from components.node.step.step import STATE_DIR, Step
-from components.node.waiting import wait_for
-from components.roles.slurm.foreign_files import set_foreign_slurm_aside
-from components.roles.slurm.live_features import live_features, set_live_features
-from components.roles.slurm.node_state import NodeState, Registration, read_node
-from components.roles.slurm.place import wait_for_place
+from components.node.locks import PRIVATE
+from components.node.log import note
+from components.node.run import attempt, run
+from components.node.state import STATE_DIR
+from components.node.step.step import Step
+from components.node.systemd import UNITS, is_active
+from components.node.waiting import wait_for, wait_until
+from components.roles.slurm.folders import copy_configuration, set_foreign_slurm_aside, with_configuration
+from components.roles.slurm.jobs import clear_jobs
+from components.roles.slurm.node_state import (
+    REGISTER_LIMIT,
+    NodeState,
+    Registration,
+    Usability,
+    drained_by_health,
+    live_features,
+    read_node,
+    set_live_features,
+    wait_for_place,
+)
 from components.roles.slurm.profiles import OWN_CGROUP_CONF, OWN_SLURM_CONF
-from components.roles.slurm.recreate import recreate_node
-from components.roles.slurm.shutdown import requeue_jobs_at_shutdown, seconds_to_save
-from components.roles.slurm.usable import REGISTER_LIMIT, Usability
 from components.roles.slurm_release.install import INSTALLED
 from components.roles.slurm_release.reservations import end_turn, unreserve_node
 from components.validation.slurm_nodes import UNCONFINED
@@ -32,9 +47,41 @@ CONTROLLER_PORT = 6817
 # An option of slurmd at its first start on the machine of a placeholder: it reports that the machine has just booted.
 # Slurm ignores machines that booted before it asked for one, such as those that were only waiting to be used.
 _NEW_BOOT = "/run/tailrack-slurmd-boot"
-
-# The text of this machine's own files (join.py) that slurmd has read.
+# The text of this machine's own files (host.py) that slurmd has read.
 _KEYS_IN_USE = f"{STATE_DIR}/own-slurm-keys"
+_SHUTDOWN_UNIT = """[Unit]
+Description=Requeue jobs when this machine shuts down
+# Stops before the connection to the controller, the share and the jobs, which it needs.
+After=slurmd.service slurmctld.service munge.service tailscaled.service tailrack-tailnet.service tailrack-names.service
+After=remote-fs.target
+Wants=remote-fs.target
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+{save}ExecStop=/usr/local/sbin/tailrack-shutdown
+TimeoutStopSec={limit}
+
+[Install]
+WantedBy=multi-user.target"""
+_SCOPE = """# Written by tailrack: how the rest of jobs ends.
+[Unit]
+Before=tailrack-shutdown.service
+CollectMode=inactive-or-failed
+
+[Scope]
+TimeoutStopSec=5
+# The kernel ends a job that exceeds its memory; systemd would end all jobs of the node too.
+OOMPolicy=continue"""
+SAVE_JOBS = "/usr/local/lib/tailrack/save-jobs"
+# Seconds that tailrack-shutdown takes at most.
+_LIMIT = 25
+_GOOGLE = "gcp"  # the provider, in the words of the spot notice
+# Google switches a machine off 30 s after it asks it to shut down.
+_GOOGLE_SECONDS = 12
+_CONFIGURATION = f"{PRIVATE}/slurm-recreate"
+_DELETE_LIMIT = 60
 
 
 @dataclass(frozen=True)
@@ -46,7 +93,7 @@ class ComputeValues:
     node_reserved_mb           part of it that jobs cannot use
     head_address               tailnet address of slurmctld
     slurm_job_limit_seconds    seconds to wait for jobs to end
-    slurm_save_seconds, slurm_save_jobs, node_spot   see shutdown.py
+    slurm_save_seconds, slurm_save_jobs, node_spot   see slurmd.py
     head_cgroups, node_confined   whether cgroups confine jobs on the head node, and on this machine
     node_promised_cpus         not 0 if the node is a placeholder, whose features and so on slurmctld has already
     """
@@ -189,3 +236,67 @@ def _start_helpers(*, restart: bool) -> None:
         run("systemctl", "restart", "tailrack-slurmd-watchdog")
     else:
         run("systemctl", "start", "tailrack-shutdown", "tailrack-slurmd-watchdog")
+
+
+def seconds_to_save(save_seconds: int, spot: str) -> int:
+    """Return how long a machine's shutdown waits for jobs that save.
+
+    save_seconds   the config's; 0 without any
+    spot           the provider that may take the machine back; empty if none does
+    """
+    return min(save_seconds or _GOOGLE_SECONDS, _GOOGLE_SECONDS) if spot == _GOOGLE else save_seconds
+
+
+def requeue_jobs_at_shutdown(host: str, seconds: int = 0, program: str = "") -> None:
+    """Write the units. The caller reloads tailrack-shutdown.service.
+
+    seconds   how long to wait for jobs that save (jobs.py); 0 for no wait
+    program   the program that does so
+    """
+    if seconds:
+        files.write(SAVE_JOBS, program, 0o755)
+    else:
+        files.remove(SAVE_JOBS)
+    save = f"ExecStop=-{SAVE_JOBS} {seconds}\n" if seconds else ""
+    files.write(f"{UNITS}/tailrack-shutdown.service", _SHUTDOWN_UNIT.format(save=save, limit=_LIMIT + seconds))
+    scopes = ("slurmstepd.scope", f"{host}_slurmstepd.scope")
+    # An active scope must read its files again. Naming it in a query would load it.
+    if files.write_all([File(f"{UNITS}/{scope}.d/tailrack.conf", _SCOPE) for scope in scopes]) and is_active("slurmd"):
+        run("systemctl", "daemon-reload")
+
+
+def recreate_node(host: str, node: NodeState, job_limit: float) -> None:
+    """Recreate this node after its jobs end. Raises Failure."""
+    reason = node.reason if node.drained_by_person else ""
+    # Do not set a health drain here: the health check would take it for a person's and never end it. It sets its own
+    # again.
+    health = bool(reason) and drained_by_health()
+    if health:
+        reason = ""
+    note("registering again with other features, gres or size")
+    if not clear_jobs(host, reason or "tailrack: registers anew", job_limit):
+        raise Failure("jobs on this node do not end and cannot be requeued", f"see 'squeue -w {host}'")
+    _delete_node(host)
+    if not wait_until(lambda: read_node(host) is not None, REGISTER_LIMIT):
+        return
+    if health and not attempt("tailrack-nhc").ok:
+        note("the health check (tailrack-nhc) failed; it runs again in two minutes")
+    if reason:
+        run("scontrol", "update", f"nodename={host}", "state=drain", f"reason={reason}")
+
+
+def _delete_node(host: str) -> None:
+    """Delete the node and start slurmd again. A running slurmd would register the node again, so stop it before."""
+    copy_configuration(_CONFIGURATION)
+    try:
+        services.stop("slurmd")
+        deletes = ("scontrol", "delete", f"nodename={host}")
+        environment = with_configuration(_CONFIGURATION)
+        deleted = wait_until(lambda: attempt(*deletes, environment=environment).ok, _DELETE_LIMIT)
+        services.restart_later("slurmd")
+    finally:
+        files.remove_folder(_CONFIGURATION)
+    if not deleted:
+        raise Failure(
+            f"slurmctld does not delete the old node {host}", f"see 'scontrol show node {host}' on the head node"
+        )
