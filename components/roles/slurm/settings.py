@@ -12,7 +12,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 from slurmutils import SlurmConfig
 
-from components.roles.slurm.versions import NEEDED, RELEASES, release
+from components.roles.slurm.settings_release import check_packages, check_release, check_release_number, check_source
 from components.settings.draft import Draft
 from components.settings.money import MOST_OF_SMALL
 from components.settings.problems import Report, child_path, show_name
@@ -44,14 +44,6 @@ _NUMBER = r"(0x[0-9a-f]{1,16}|[0-9]{1,20})k?|unlimited|infinite"
 # Numbers that slurmutils takes for truth values or does not have.
 _MORE_NUMBERS = word_set(
     "epilogtimeout groupupdateforce jobfileappend jobrequeue killonbadexit prologtimeout slurmschedloglevel"
-)
-UPSTREAM = "https://download.schedmd.com/slurm"
-_ROOT = "root would run unverified code"
-# A key, the key that it requires, and how to write that one.
-_REQUIREMENTS = (
-    ("release_source", "release_sha256", "write the SHA-256 of that file, from the release's page and not from it"),
-    ("release_packages", "release_packages_sha256", "write the SHA-256 of the SHA256SUMS there"),
-    ("release_packages_sha256", "release_packages", "write the place of the packages in that list"),
 )
 # Slurm keeps these times in 16 bits of seconds.
 MOST_MINUTES = 1080
@@ -285,64 +277,13 @@ def check_slurm(slurm: Draft, report: Report) -> None:
         names.add(name)
 
 
-def address(version: str, source: str | None) -> str:
-    """Return the address of a release's source: the config's, or SchedMD's."""
-    return source or f"{UPSTREAM}/slurm-{version}.tar.bz2"
-
-
-def check_release_number(value: object) -> object:
-    """Return a complete release number that nodes support."""
-    if isinstance(value, float) or (isinstance(value, str) and re.fullmatch(r"\d\d\.\d\d", value)):
-        refuse("is not a complete release", "the exact release would be unknown", f"add its last number: {value}.1")
-    if not isinstance(value, str) or not re.fullmatch(r"\d\d\.\d\d\.\d{1,2}", value):
-        raise ValueError("not a release")
-    supported = [version for version in RELEASES if version >= NEEDED]
-    if release(value) not in supported:
-        refuse(
-            f"is not one of the supported releases ({', '.join(supported)})",
-            "nodes and slurmctld might not understand each other",
-            f"write one from {supported[0]} to {supported[-1]}",
-        )
-    return value
-
-
 Release = Annotated[str, BeforeValidator(check_release_number)]
-
-
-def check_source(value: str) -> str:
-    """Return an archive's address or path, without characters that a shell interprets."""
-    if not re.fullmatch(r"(https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)?(/[A-Za-z0-9._~+-]+)+[.]tar[.](gz|bz2|xz)", value):
-        raise ValueError("neither an address nor a path")
-    return value
 
 
 Source = Annotated[str, Field(max_length=300), AfterValidator(check_source)]
 
 
-def check_packages(value: str) -> str:
-    """Return a folder's address or path, without characters that a shell interprets."""
-    if not re.fullmatch(r"(https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)?(/[A-Za-z0-9_~+-][A-Za-z0-9._~+-]*)+", value):
-        raise ValueError("neither an address nor a path")
-    return value
-
-
 Packages = Annotated[str, Field(max_length=300), AfterValidator(check_packages)]
-
-
-def check_release(slurm: Draft, report: Report) -> None:
-    """Report a release without a checksum, and keys for a release without `release`."""
-    has_release, keys = "release" in slurm.raw, slurm.raw.keys()
-    if has_release and not keys & {name for pair in _REQUIREMENTS for name in pair[:2]}:
-        problem = "is missing, so the source of the release cannot be verified"
-        fix = "write the SHA-256 of that file, from the release's page and not from the file itself"
-        report.add(slurm.path_of("release_sha256"), problem, _ROOT, fix)
-    for name, required, fix in _REQUIREMENTS if has_release else ():
-        if name in keys and required not in keys:
-            report.add(slurm.path_of(required), f"is missing, but {name} is set", _ROOT, fix)
-    for name in () if has_release else sorted({name for pair in _REQUIREMENTS for name in pair[:2]} & keys):
-        fix = "write tailrack:slurm.release too, or remove this key"
-        breaks = "each machine would get its distribution's Slurm"
-        report.add(slurm.path_of(name), "is set without a release", breaks, fix)
 
 
 class Elastic(Section):

@@ -10,8 +10,8 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 53_633,
-    "Python files in components/": 406,
+    "lines of code": 53_640,
+    "Python files in components/": 407,
     "lines of code in tests/": 62_149,
     "lines of bash": 1_985,
     "units": 35,
