@@ -10,17 +10,17 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 53_640,
-    "Python files in components/": 407,
+    "lines of code": 53_638,
+    "Python files in components/": 394,
     "lines of code in tests/": 62_149,
     "lines of bash": 1_985,
     "units": 35,
     "timers": 6,
     "names of values in components/": 290,
-    "words in README.md and docs/": 28_909,
+    "words in README.md and docs/": 28_877,
     "pages in docs/": 28,
 }
-LEAST_MEDIAN = 124  # lines of a file in components/
+LEAST_MEDIAN = 127  # lines of a file in components/
 
 
 def tracked() -> dict[str, str]:
