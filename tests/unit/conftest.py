@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,9 @@ from stacks.config import parse
 from tests.unit.configs import AUTH_KEY, HOSTS, KEY_PAIR, LAB, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
 from tests.unit.recorded import Build, Recorded, record_cluster
 from tests.unit.shell import TOOLS, Shell, machine
+
+# Garbage collection reports futures that nobody awaited. A traceback formatted there breaks a running ast.parse.
+logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 
 
 @pytest.fixture(scope="session")
