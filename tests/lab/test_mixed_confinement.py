@@ -110,10 +110,11 @@ def test_a_slurmd_that_starts_again_reads_the_keys_of_its_machine(mixed: Cluster
 
 
 def test_slurm_finds_nothing_wrong_with_the_files(mixed: ClusterUnderTest) -> None:
-    bad = "different slurm.conf|specified more than once|is not compatible|Unable to"
-    assert mixed.run("head", f"journalctl -u slurmctld --no-pager | grep -E '{bad}' || true") == ""
-    for node in ("a1", "b1"):
-        assert mixed.run(node, f"journalctl -u slurmd --no-pager | grep -E '{bad}' || true") == ""
+    # slurmctld takes any earlier error of the system for one of node_reg_mem_percent: it does not clear errno before
+    # strtod (validate_node_specs). So nodes also register with less memory than they have (slurm/fragment.py).
+    bad = "different slurm.conf|specified more than once|is not compatible|Unable to (?!convert node_reg_mem_percent)"
+    said = "\n".join(mixed.run(node, "journalctl -u slurmctld -u slurmd --no-pager") for node in ("head", "a1", "b1"))
+    assert re.findall(f".*(?:{bad}).*", said) == []
     assert mixed.attempt("head", as_user("ada", "sinfo")).stderr == ""
 
 
