@@ -45,8 +45,8 @@ class Commands:
     def __enter__(self) -> "Commands":
         """Keep connections from now on."""
         if not self.dry_run:
-            self._loop = asyncio.new_event_loop()
-            threading.Thread(target=self._loop.run_forever, daemon=True).start()
+            loop = self._loop = asyncio.new_event_loop()
+            threading.Thread(target=lambda: (loop.run_forever(), loop.close()), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:

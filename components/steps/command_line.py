@@ -37,7 +37,7 @@ _UP = re.compile(
     r"""bash -euo pipefail (-s --|-c ['"]+eval "\$\(cat\)"['"]+ bash) up\b"""
     r"""|start-[0-9a-f]{8}\.sh up\b|components/node/install\.py.* up\b"""
 )
-# Its name on machines. A change of the script is a new name: a step that does not run again needs the old one.
+# start.sh. A change of it is a new name on machines: a step that does not run again needs the old one.
 START_TEXT = Path(__file__).with_name("start.sh").read_text(encoding="utf-8")
 START_DIGEST = hashlib.sha256(START_TEXT.encode()).hexdigest()
 START = f"start-{START_DIGEST[:8]}.sh"

@@ -188,7 +188,7 @@ def pod_join(step: Step, values: PodJoinValues) -> None:
     step.result("fabric", {"interfaces": found, "rdma": []})
 
 
-def pod_register(step: Step, values: PodNetwork) -> None:
+def pod_register(step: Step, values: RegisterValues) -> None:
     """Record it, and report the pods of its site that came before."""
     name, neighbours = values.node_name, []
     if is_interface(values.node_fabric):
@@ -240,14 +240,7 @@ class HeadValues(NodeNetworks, HeadAddress):
 
 @dataclass(frozen=True)
 class RegisterValues(NodeNetworks):
-    """The node, with its tailnet address."""
-
-    node_address: str
-
-
-@dataclass(frozen=True)
-class PodNetwork(NodeNetworks):
-    """The pod, with its tailnet address."""
+    """The node or pod, with its tailnet address."""
 
     node_address: str
 

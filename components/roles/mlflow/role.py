@@ -16,7 +16,6 @@ from components.roles.mlflow.settings import Mlflow
 from components.roles.program import python_launcher, version
 from components.roles.role import FOLDER, Holder, Role, template
 
-ADMIN = "admin"
 # MLflow requires at least 12 characters; 24 random bytes give 32.
 PASSWORD_BYTES = 24
 

@@ -10,9 +10,9 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 53_638,
+    "lines of code": 53_634,
     "Python files in components/": 394,
-    "lines of code in tests/": 62_149,
+    "lines of code in tests/": 62_148,
     "lines of bash": 1_985,
     "units": 35,
     "timers": 6,
