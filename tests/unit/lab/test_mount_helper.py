@@ -5,34 +5,19 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import subprocess
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from lab import images
 from lab.nfs_mount.caller import was_killed
-from lab.nfs_mount.errors import Busy, Lost, failure
+from lab.nfs_mount.errors import Lost, failure
 from lab.nfs_mount.file_system import NfsFileSystem
 from lab.nfs_mount.request import parse_request
 from lab.nfs_mount.session import Handle, Server, Session
-
-
-def test_the_words_of_mount_are_understood() -> None:
-    request = parse_request(["head:/shared", "/mnt", "-v", "-o", "rw,hard,nfsvers=4.2,_netdev,nosuid,retry=1"])
-    assert (request.server, request.export, request.target) == ("head", "/shared", "/mnt")
-    assert request.retry_s == 60
-    assert request.fuse == {"rw": True, "nosuid": True}
-
-
-@pytest.mark.parametrize("words", [["-o", "ro"], ["-r"]])
-def test_read_only_can_be_said_in_two_ways(words: list[str]) -> None:
-    assert parse_request(["head:/shared", "/mnt", *words]).fuse == {"ro": True}
 
 
 @pytest.mark.parametrize("version", ["3", "4.9", ""])
@@ -76,11 +61,6 @@ def test_the_servers_answer_becomes_its_errno(code: int, message: str, expected:
 )
 def test_the_helper_distinguishes_lost_connections_and_lost_state_from_answers(code: int, message: str) -> None:
     assert isinstance(failure(code, message), Lost)
-
-
-@pytest.mark.parametrize("name", ["GRACE", "DELAY"])
-def test_a_server_that_asks_for_patience_is_asked_again(name: str) -> None:
-    assert isinstance(failure(-errno.EIO, f"NFS4: OPEN failed with NFS4ERR_{name}(-5)"), Busy)
 
 
 class Library(SimpleNamespace):
@@ -139,11 +119,6 @@ def test_a_lost_call_is_repeated_over_a_new_connection(session: Any, library: Li
     assert library.connections == 2
 
 
-def test_patience_costs_no_new_connection(session: Any, library: Library) -> None:
-    assert session.run(once(Busy("grace"), 7)) == 7
-    assert library.connections == 1
-
-
 def test_a_repeated_call_that_finds_its_work_done_has_succeeded(session: Any) -> None:
     done = FileExistsError(errno.EEXIST, "there")
     assert session.run(once(Lost("gone"), done), repeated_error=errno.EEXIST) is None
@@ -155,15 +130,6 @@ def test_the_same_answer_to_a_first_call_is_an_error(session: Any) -> None:
 
     with pytest.raises(FileExistsError):
         session.run(action, repeated_error=errno.EEXIST)
-
-
-def test_a_server_that_stays_away_is_an_input_output_error_in_the_end(session: Any) -> None:
-    def action() -> None:
-        raise Lost("nobody answers")
-
-    with pytest.raises(OSError, match="nobody answers") as caught:
-        session.run(action, limit_s=0.0)
-    assert caught.value.errno == errno.EIO
 
 
 def test_a_call_outlives_a_server_that_is_away_for_a_day(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,13 +155,6 @@ def test_a_caller_that_is_killed_waits_no_longer(session: Any) -> None:
     assert caught.value.errno == errno.EINTR
 
 
-def test_a_caller_that_is_killed_does_not_wait_for_its_turn(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lab.nfs_mount.session.LOOK_S", 0.01)
-    session.killed = lambda: True
-    with session.turn(), ThreadPoolExecutor() as pool, pytest.raises(OSError, match="killed"):
-        pool.submit(session.run, lambda: 7).result()
-
-
 @pytest.mark.parametrize(
     ("pending", "exit_code", "killed"),
     [("0", "0", False), ("4000", "0", False), ("0", "256", False), ("100", "0", True), ("0", "9", True)],
@@ -207,11 +166,6 @@ def test_a_caller_counts_as_killed_with_sigkill_on_its_way_or_when_it_ends_by_a_
     (tmp_path / "7" / "status").write_text(f"Name:\tsh\nSigPnd:\t{pending:>016}\nShdPnd:\t{0:016}\n", encoding="utf-8")
     (tmp_path / "7" / "stat").write_text(f"7 (sh) D 1 7 {exit_code}\n", encoding="utf-8")
     assert was_killed(7, tmp_path) is killed
-
-
-def test_a_caller_that_is_gone_was_killed_and_the_kernel_never_is(tmp_path: Path) -> None:
-    assert was_killed(7, tmp_path)
-    assert not was_killed(0, tmp_path)
 
 
 def test_an_open_file_is_opened_again_on_a_new_connection_and_only_then(session: Any, library: Library) -> None:
@@ -277,30 +231,3 @@ def test_each_caller_has_a_session_of_their_own(library: Library) -> None:
     for _ in range(3):
         files.unlink("/x")
     assert asked == [(1, 1), (2, 2)]
-
-
-def run_program(program: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run the helper as it lies on a machine, where there is nothing else of the project."""
-    return subprocess.run([program, *words], cwd="/", env={}, capture_output=True, text=True, check=False)
-
-
-def test_on_a_machine_the_helper_is_one_program(tmp_path: Path) -> None:
-    images.write_nfs_mount(program := tmp_path / "mount.nfs4")
-    assert program.stat().st_mode & 0o111
-    pretended = run_program(program, "head:/shared", "/mnt", "-f")
-    assert (pretended.returncode, pretended.stderr) == (0, "")
-    refused = run_program(program, "head", "/mnt")
-    assert (refused.returncode, refused.stderr) == (1, "mount.nfs4: head is not server:/path\n")
-
-
-def test_the_node_images_follow_the_files_of_the_helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = images.tags()
-    for file in images.NFS_MOUNT.glob("*.py"):
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    monkeypatch.setattr(images, "NFS_MOUNT", tmp_path)
-    assert images.tags() == before
-    (tmp_path / "errors.py").write_text("")
-    after = images.tags()
-    assert after.node != before.node
-    assert after.bare != before.bare
-    assert after.control == before.control

@@ -15,7 +15,7 @@ import pytest
 from lab.debian import Mirrors, find_mirrors
 from lab.distributions import OTHERS
 from lab.errors import LabError
-from lab.package_sources import Source, read_deb822, read_folder, read_one_line
+from lab.package_sources import Source, read_deb822, read_one_line
 
 PROJECT = Path(__file__).parents[3]
 
@@ -42,11 +42,6 @@ PROJECT = Path(__file__).parents[3]
 )
 def test_a_line_of_the_one_line_format_is_read(line: str, found: list[Source]) -> None:
     assert read_one_line(line) == found
-
-
-def test_lines_are_read_in_their_order() -> None:
-    text = "deb http://a.example/debian x main\n\n#comment\ndeb http://b.example/debian y main\n"
-    assert [source.uri for source in read_one_line(text)] == ["http://a.example/debian", "http://b.example/debian"]
 
 
 STANZAS = """\
@@ -90,37 +85,10 @@ def test_the_reader_joins_continued_lines_and_skips_disabled_stanzas() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "# nothing\n", "Types: deb\n", "URIs: http://m.example\n", "no field\n"])
-def test_stanzas_that_say_nothing_are_no_sources(text: str) -> None:
-    assert read_deb822(text) == []
-
-
-@pytest.mark.parametrize(
-    ("suites", "security"),
-    [
-        (("bookworm",), False),
-        (("bookworm", "bookworm-updates"), False),
-        (("x-security",), True),
-        (("x/updates",), True),
-    ],
-)
-def test_the_suite_identifies_security_updates(suites: tuple[str, ...], security: bool) -> None:
-    assert Source("http://m.example/debian", suites).security is security
-
-
 def write(apt: Path, name: str, text: str) -> None:
     """Write a file of a machine's /etc/apt."""
     (apt / name).parent.mkdir(parents=True, exist_ok=True)
     (apt / name).write_text(text)
-
-
-def test_all_files_of_a_machine_are_read_and_no_others(tmp_path: Path) -> None:
-    write(tmp_path, "sources.list", "deb http://a.example x main")
-    write(tmp_path, "sources.list.d/b.list", "deb http://b.example x main")
-    write(tmp_path, "sources.list.d/c.sources", "Types: deb\nURIs: http://c.example\nSuites: x")
-    write(tmp_path, "sources.list.d/d.list.save", "deb http://d.example x main")
-    assert [source.uri for source in read_folder(tmp_path)] == [f"http://{name}.example" for name in "abc"]
-    assert read_folder(tmp_path / "nothing") == []
 
 
 @pytest.fixture
@@ -197,11 +165,6 @@ def test_machines_of_ubuntu_have_its_archive_with_the_security_updates_that_are_
     ]
 
 
-def test_machines_of_testing_have_it_as_the_mirror_has_it_however_old_that_is() -> None:
-    mirrors = Mirrors("http://m.example/debian", "http://m.example/debian-security", OTHERS["forky"])
-    assert mirrors.sources_list == "deb [check-valid-until=no] http://m.example/debian forky main\n"
-
-
 MIRROR_HOST = re.compile(
     r"\b(deb|ftp|security|snapshot)\.debian\.org|\b(archive|security|ports)\.ubuntu\.com|\bpypi\.org|"
     r"\bfiles\.pythonhosted\.org|\bproxy\.golang\.org|\bregistry\.npmjs\.org"
@@ -218,8 +181,3 @@ def test_no_file_of_the_repository_names_the_host_of_a_package_mirror() -> None:
         if file.is_file() and (host := MIRROR_HOST.search(file.read_text(encoding="utf-8", errors="replace")))
     ]
     assert found == []
-
-
-@pytest.mark.parametrize("subdomain", ["deb", "security", "ftp"])
-def test_the_search_for_mirrors_finds_them(subdomain: str) -> None:
-    assert MIRROR_HOST.search(f"URIs: http://{subdomain}.debian" + ".org/debian")

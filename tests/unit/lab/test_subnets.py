@@ -17,18 +17,6 @@ tun0	0100400A	00000000	0001	0	0	0	FFFFFFFF	0	0	0
 """
 
 
-@given(lab=st.text(), site=st.text())
-def test_candidates_are_different_24s_of_the_range_and_always_the_same(lab: str, site: str) -> None:
-    found = list(subnets.candidates(lab, site))
-    assert found == list(subnets.candidates(lab, site))
-    assert len(set(found)) == len(found) == 64
-    assert all(network.prefixlen == 24 and network.subnet_of(subnets.RANGE) for network in found)
-
-
-def test_two_sites_of_a_lab_start_at_different_subnets() -> None:
-    assert next(subnets.candidates("3fa9c1", "cloud-a")) != next(subnets.candidates("3fa9c1", "cloud-b"))
-
-
 def test_host_routes_leave_out_the_default_route() -> None:
     assert [str(network) for network in subnets.host_routes(ROUTES)] == ["172.17.0.0/16", "10.64.0.1/32"]
 

@@ -180,12 +180,3 @@ def test_programs_of_the_examples_have_the_options_that_they_are_given() -> None
         assert options <= known(program)
         checked += len(options)
     assert checked >= 5
-
-
-def test_the_shards_are_shared_evenly_by_the_ranks_of_both_runs() -> None:
-    (shards,) = re.findall(r"--shards (\d+)", "\n".join(lines(USER)))
-    (of_a_node,) = re.findall(r"--ntasks-per-node=(\d+) train", "\n".join(lines(USER_ON_GPUS)))
-    script = (PROJECT / "examples" / "training" / "train_srun.sh").read_text(encoding="utf-8")
-    (nodes,) = re.findall(r"--nodes=(\d+)", script)
-    assert int(shards) % int(nodes) == 0
-    assert int(shards) % (int(nodes) * int(of_a_node)) == 0

@@ -42,20 +42,6 @@ def test_an_experiment_that_another_job_is_making_is_used_a_moment_later(
     assert len(naps) == 2
 
 
-@pytest.mark.parametrize(("code", "tries"), [("PERMISSION_DENIED", 5), ("INTERNAL_ERROR", 1)])
-def test_permanent_errors_are_not_retried_and_lasting_errors_are_raised(
-    code: str, tries: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    call, naps = soon(monkeypatch)
-
-    def answer() -> str:
-        raise ErrorOfMlflow(code)
-
-    with pytest.raises(ErrorOfMlflow):
-        call(answer)
-    assert len(naps) == tries - 1
-
-
 # A fake MLflow, whose server takes a run and then says what it has to say to whatever else it is told.
 FAKE_MLFLOW = """
 import os

@@ -23,24 +23,12 @@ JOBS: dict[str, dict[str, Any]] = {
 }
 ON_STACKS = {name: job for name, job in JOBS.items() if "environment" in job}
 PREPARE = "./.github/actions/prepare"
-DEFAULT_SECONDS = 3600  # of configure-aws-credentials, and of the action's own input
 
 
 def prepared(job: dict[str, Any]) -> dict[str, Any]:
     """What a job hands to the action that prepares it."""
     (found,) = (step["with"] for step in job["steps"] if step.get("uses") == PREPARE)
     return dict(found)
-
-
-def test_every_workflow_is_looked_at() -> None:
-    assert ON_STACKS.keys() == {
-        "destroy/destroy",
-        "drift/drift",
-        "preview/preview",
-        "reap/reap",
-        "up/clusters",
-        "up/pools",
-    }
 
 
 @pytest.mark.parametrize("name", ["preview/preview", "drift/drift"])
@@ -61,17 +49,6 @@ def test_the_unapproved_job_has_its_own_environment_and_only_pools() -> None:
     assert prepared(job)["ssh-key"] == "${{ secrets.TAILRACK_SSH_KEY }}"
     assert job["strategy"]["matrix"]["stack"] == "${{ fromJSON(vars.TAILRACK_BURST_STACKS) }}"
     assert job["steps"][-1]["run"] == "make reap"
-
-
-@pytest.mark.parametrize("name", sorted(ON_STACKS))
-def test_a_role_is_held_for_as_long_as_its_job_may_take(name: str) -> None:
-    job = JOBS[name]
-    assert int(prepared(job).get("aws-seconds", DEFAULT_SECONDS)) >= job["timeout-minutes"] * 60
-
-
-@pytest.mark.parametrize("name", [*sorted(ON_STACKS), "up/order"])
-def test_a_setting_selects_the_runner(name: str) -> None:
-    assert JOBS[name]["runs-on"] == "${{ vars.TAILRACK_RUNNER || 'ubuntu-24.04' }}"
 
 
 def test_jobs_that_change_or_compare_a_stack_share_one_lock() -> None:
