@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
 import time
@@ -42,11 +41,6 @@ for one, other in (("a", "b"), ("b", "a")):
 def test_steps_that_do_not_need_each_other_run_at_once(stack: Stack) -> None:
     stack.write(MEET)
     assert stack.up().ok
-
-
-def test_no_more_steps_run_at_once_than_asked_for(stack: Stack) -> None:
-    stack.write('for name in "abcd":\n    step(name, "mkdir alone; sleep 0.1; rmdir alone")')
-    assert stack.engine(parallel=1).up().ok
 
 
 def test_a_preview_runs_no_step_and_hides_unknown_values(stack: Stack) -> None:
@@ -144,15 +138,6 @@ def test_a_crash_of_the_program_shows_its_own_trace(stack: Stack) -> None:
     assert "return 1 / 0" in failure.message
 
 
-def test_modules_of_the_project_are_fresh_in_every_run(stack: Stack) -> None:
-    stack.write("import helper")
-    helper = 'from pulumi_command import local\nlocal.Command("{name}", create="true")\n'
-    (stack.folder / "helper.py").write_text(helper.format(name="first"))
-    assert stack.up().counts["create"] == 2
-    (stack.folder / "helper.py").write_text(helper.format(name="second-one"))
-    assert stack.up().counts == {"create": 1, "update": 0, "replace": 0, "delete": 1, "same": 1}
-
-
 def test_a_host_with_another_key_is_not_spoken_to(stack: Stack) -> None:
     other = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
     stack.write(f'step("a", "echo a", connection=dict(host_key="{other}", dial_error_limit=0))')
@@ -189,30 +174,6 @@ def test_a_host_that_accepts_and_says_nothing_is_given_up_at_its_limit(
     assert [seconds for at, seconds in dialled if at == port] == [1, 1]
     assert summary.seconds > 2
     assert scripts(stack) == ["echo well"]
-
-
-def test_outputs_give_whole_numbers_as_integers(stack: Stack) -> None:
-    stack.write('pulumi.export("numbers", dict(whole=2, part=2.5, secret=pulumi.Output.secret([3]), on=True))')
-    assert stack.up().ok
-    shown = json.dumps(stack.engine().outputs(show_secrets=True)["numbers"], sort_keys=True)
-    assert shown == '{"on": true, "part": 2.5, "secret": [3], "whole": 2}'
-
-
-def test_long_scripts_and_long_outputs_pass(stack: Stack) -> None:
-    stack.write("""
-long = step("long", "echo " + "x" * 400_000 + "; echo " + "é" * 100_000 + " >&2")
-here = local.Command("here", create="cat", stdin="é" * 400_000, logging=local.Logging.NONE)
-pulumi.export("sizes", [text.apply(len) for text in (long.stdout, long.stderr, here.stdout)])
-""")
-    assert stack.up().ok
-    assert stack.engine().outputs() == {"sizes": [400_000, 100_000, 400_000]}
-
-
-def test_a_duplicate_name_is_refused(stack: Stack) -> None:
-    stack.write('step("a", "true")\nstep("a", "true")')
-    (failure,) = stack.up().failures
-    assert "Duplicate resource URN" in failure.message
-    assert scripts(stack) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

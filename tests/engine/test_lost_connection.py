@@ -6,7 +6,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -77,23 +76,3 @@ def test_a_host_that_goes_silent_in_a_step_is_lost_within_a_minute_and_named_wit
     (told,) = with_remedies(Summary(failures=[Failure("urn", str(lost.value), COMMAND)])).failures
     assert "the connection was lost" in told.message
     assert "next: the connection to b1 broke during the step" in told.message
-
-
-def test_commands_of_a_run_share_a_connection_until_the_host_closes_it(host: SshHost, tmp_path: Path) -> None:
-    connection = {**commands.CONNECTION_DEFAULTS, "host": "127.0.0.1", "port": host.port}
-    connection |= {"privateKey": host.private_key, "hostKey": host.host_key}
-
-    def said(run: Commands) -> str:
-        return run.run(REMOTE, "echo said", {"connection": connection}, {})["stdout"]
-
-    with Commands(2, tmp_path, False) as run:
-        assert [said(run) for _ in range(3)] == ["said"] * 3
-        assert len(host.connections) == 1
-        with ThreadPoolExecutor(2) as pool:
-            command = "echo >> began; while [ $(wc -l <began) -lt 2 ]; do sleep 0.1; done"
-            list(pool.map(lambda _: run.run(REMOTE, command, {"connection": connection}, {}), range(2)))
-        assert len(host.connections) == 2, "no two commands at once over one connection"
-        for opened in host.connections:
-            opened.abort()
-        assert said(run) == "said"
-        assert len(host.connections) == 3

@@ -185,21 +185,6 @@ def test_a_stack_reads_its_own_outputs_of_the_run_before_and_none_in_its_first(d
     assert deployment.outputs()["runs"] == 3
 
 
-def test_an_output_that_a_failed_step_left_unknown_is_none_in_the_next_run(deploy: Deploy, stack: Stack) -> None:
-    stack.write(OWN, {"script": "exit 7"})
-    assert not deploy("dev", []).up().ok
-    stack.write(OWN, {"any": "text"})
-    assert deploy("dev", []).preview().ok
-    assert deploy("dev", []).up().ok
-    assert deploy("dev", []).outputs()["runs"] == 1
-
-
-EARLIER = """
-before = pulumi.StackReference("last-run", stack_name=f"{pulumi.get_organization()}/trial/{pulumi.get_stack()}")
-step("used", before.get_output("none").apply(lambda _: "true"), triggers=[before.get_output("none")])
-pulumi.export("token", pulumi.Output.secret("hush-hush-token"))
-pulumi.export("address", "100.64.0.2")
-"""
 NOW = (
     READ
     + """
@@ -238,26 +223,3 @@ def test_outputs_that_a_stack_reads_are_not_in_the_diff_of_a_preview(
     diff = preview_diff(stack, tmp_path)
     assert "2 unchanged" in diff
     assert not [word for word in ("address", "100.64.0.2", "token", "StackReference", "outputs") if word in diff], diff
-
-
-@needs_cli
-@pytest.mark.parametrize("deploy", ["cli"], indirect=True)
-def test_a_state_with_a_stack_reference_of_an_earlier_version_loses_it_without_a_change(
-    deploy: Deploy, stack: Stack, tmp_path: Path
-) -> None:
-    stack.write(EARLIER, {"any": "text"})
-    assert deploy("dev", []).up().ok
-    assert "100.64.0.2" in preview_diff(stack, tmp_path)  # what the diff of the earlier version shows
-    stack.host.take()
-    stack.write(NOW, {"any": "text"})
-    events: list[Event] = []
-    deployment = deploy("dev", events)
-    for operation in (deployment.preview, deployment.up):
-        summary = operation()
-        assert summary.ok, summary.failures
-        assert {name for name, count in summary.counts.items() if count} == {"same"}
-        assert events == []
-    assert stack.host.take() == []
-    diff = preview_diff(stack, tmp_path)
-    assert "2 unchanged" in diff
-    assert "StackReference" not in diff

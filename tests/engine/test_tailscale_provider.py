@@ -19,7 +19,7 @@ import yaml
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import find_engine
 from cli.pulumi.workspace import Workspace
-from cli.run_events import EngineError, Event
+from cli.run_events import Event
 from tests import fake_tailscale
 from tests.engine.conftest import needs_cli
 from tests.engine.ssh_host import SshHost
@@ -264,20 +264,6 @@ def test_a_machine_that_cannot_be_taken_from_the_list_stays_in_the_stack_and_the
 
 @needs_cli
 @needs_provider
-def test_a_policy_that_is_not_enough_is_named_in_a_preview_and_no_node_joins(
-    run: Callable[..., Any], fake: FakeTailscale, host: SshHost
-) -> None:
-    fake.policy = json.dumps({"tagOwners": {"tag:cluster": []}, "grants": []})
-    for words in (("preview",), ("up",)):
-        ok, said = run(*words)
-        assert not ok
-        assert "no rule lets tag:cluster reach itself on tcp 22, 2049; add to its grants" in " ".join(said.split())
-        assert "Traceback" not in said
-    assert joined(host) == []
-
-
-@needs_cli
-@needs_provider
 def test_a_policy_of_its_own_is_written_and_never_over_one_of_somebody_else(
     run: Callable[..., Any], fake: FakeTailscale, host: SshHost
 ) -> None:
@@ -297,22 +283,6 @@ def test_a_policy_of_its_own_is_written_and_never_over_one_of_somebody_else(
     assert "POST /api/v2/acl" in fake.take()
     assert fake.made == 1
     assert joined(host) == []
-
-
-@pytest.mark.skipif(not (PACKAGES / "pulumi_tailscale").is_dir(), reason="there is no pulumi-tailscale: make test-unit")
-def test_the_in_process_engine_refuses_the_provider_by_name_and_nothing_is_asked(
-    stack: Stack, fake: FakeTailscale, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(PACKAGES))
-    stack.write(PROGRAM)
-    told = {**USUAL, "tailnet": {**OAUTH, "base_url": fake.url}}
-    (stack.folder / "told.json").write_text(json.dumps(told))
-    for operation in (stack.engine().preview, stack.engine().up):
-        with pytest.raises(EngineError, match="pulumi:providers:tailscale tailscale: this type of resource") as refused:
-            operation()
-        assert "https://www.pulumi.com/docs/install/" in str(refused.value)
-    assert fake.take() == []
-    assert stack.host.take() == []
 
 
 @needs_cli

@@ -14,7 +14,6 @@ from rich.console import Console
 
 from cli.trust import trust
 from stacks.sites.hosts.known_hosts import KnownHosts
-from stacks.yaml_file import FileError
 from tests.engine.ssh_agent import agent
 from tests.engine.ssh_host import SshHost, serve
 
@@ -68,14 +67,6 @@ def test_a_yes_keeps_the_shown_keys_and_leaves_no_question(host: SshHost, tmp_pa
     assert "Every host has a host key" in again.shown
 
 
-def test_a_narrow_terminal_shows_whole_fingerprints_names_and_addresses(host: SshHost, tmp_path: Path) -> None:
-    name = "n" * 63
-    terminal = Terminal("no")
-    terminal.width = 80
-    trust(raw({"name": name, "address": "127.0.0.1", "port": host.port}), tmp_path, terminal, interactive=True)
-    assert f"{name}  127.0.0.1:{host.port}  {fingerprint(host)}\n" in terminal.shown
-
-
 @pytest.mark.parametrize(("answer", "interactive"), [("no", True), ("", True), ("yes", False)])
 def test_only_an_interactive_yes_keeps_a_key(host: SshHost, tmp_path: Path, answer: str, interactive: bool) -> None:
     assert (
@@ -110,16 +101,6 @@ def test_a_machine_behind_a_bastion_is_looked_at_through_it(host: SshHost, tmp_p
         terminal = Terminal("yes")
         assert trust({**config, "sites": [{**config["sites"][0], "bastion": other}]}, tmp_path, terminal, True) == 1
         assert not (tmp_path / "known").exists()
-
-
-def test_a_site_without_a_known_hosts_file_names_the_line_to_write(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="write `known_hosts_file: known_hosts`"):
-        trust(
-            raw({"name": "n1", "address": "127.0.0.1"}, known_hosts_file=None),
-            tmp_path,
-            Terminal("yes"),
-            interactive=True,
-        )
 
 
 def test_a_bastion_may_use_an_agent_key_or_a_passphrase(

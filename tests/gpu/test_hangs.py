@@ -1,7 +1,4 @@
-"""A job on two GPUs whose rank 1 stops: real utilization, real power and NCCL's real RAS lead to that rank.
-
-tests/gpu/hang_by_hand.py shows the same signs without a cluster.
-"""
+"""A job on two GPUs whose rank 1 stops: real utilization, real power and NCCL's real RAS lead to that rank."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ Role usage calls `watch` once a minute. A stall is how long a job's GPUs on one 
 meanwhile.
 
 A rank that waits in a collective operation runs a kernel that only looks at memory: an H200 shows 100 % utilization
-and 18 % of its power limit, against 99 % at work and 36 % with less utilization in all_reduce without an end
-(tests/gpu/hang_by_hand.py). The rank that it waits for may leave its GPU idle. A GPU that works ends the stall.
+and 18 % of its power limit, against 99 % at work and 36 % with less utilization in all_reduce without an end.
+The rank that it waits for may leave its GPU idle. A GPU that works ends the stall.
 """
 
 from __future__ import annotations

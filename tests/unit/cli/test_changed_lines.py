@@ -11,7 +11,7 @@ from pulumi.runtime.rpc import UNKNOWN
 from cli.preview.changed_lines import changed_lines
 from components.roles.program import program
 from components.steps.command_line import command, render_request
-from tests.unit.configs import AUTH_KEY, HOSTS, LAB, MUNGE_KEY
+from tests.unit.configs import AUTH_KEY, LAB, MUNGE_KEY
 from tests.unit.recorded import Build
 from tests.unit.shell import code_script
 
@@ -22,18 +22,6 @@ ANOTHER = "# its script changes, because of the config or of another version of 
 
 def stdin(**values: Any) -> dict[str, str]:
     return {"stdin": render_request("a1-node", "a1", "", "", values)}
-
-
-def test_one_changed_setting_of_slurm_is_exactly_that_line(build: Build) -> None:
-    raw = copy.deepcopy(HOSTS)
-    raw["slurm"] = {"settings": {"KillWait": 30}}
-    before = build(raw)
-    raw["slurm"]["settings"]["KillWait"] = 45
-    after = build(raw)
-    changed = {step.name: changed_lines(step.inputs, after[step.name].inputs) for step in before.remote}
-    assert {name: lines for name, lines in changed.items() if lines} == {
-        "door-head": ["# slurm.conf", "- KillWait=30", "+ KillWait=45"]
-    }
 
 
 def test_a_new_user_is_one_line_on_every_machine_and_no_secret_is_among_them(build: Build) -> None:

@@ -19,8 +19,6 @@ from cli.checks.head_replaced import head_replaced
 from cli.checks.key_endless import KEY as AUTH_KEY_TYPE
 from cli.checks.key_endless import LONGEST_SECONDS
 from cli.checks.ssh_open import GROUP
-from cli.preview.comment import comment
-from cli.preview.plan import Plan
 from cli.run_events import HIDDEN, Event, Summary
 from cli.stack_config.written_config import WrittenConfig
 from components.steps.command_line import render_request
@@ -169,12 +167,6 @@ def test_a_floor_that_goes_with_its_site_is_not_missed(build: Build) -> None:
     assert found(*planned(before, build(after))) == []
 
 
-def test_a_missing_floor_in_the_state_is_not_compared(build: Build) -> None:
-    stack = build(with_floors())
-    (component,) = (one for one in stack.resources if one.type == "tailrack:validation:NcclValidation")
-    assert found(event("update", component.type, "validation", {}, dict(component.inputs))) == []
-
-
 def with_training(floor: float | None) -> dict[str, Any]:
     raw = copy.deepcopy(LAB)
     raw["validation"] = {"training": {} if floor is None else {"floor_images_per_second": floor}}
@@ -282,11 +274,6 @@ def test_a_head_node_that_goes_or_gets_another_name_is_found() -> None:
     assert found(event("delete", "tailrack:cluster:HeadNode", "door")) == [("head-replaced", HEAD_LOST)]
 
 
-def test_a_new_stack_has_nothing_to_ask_for(build: Build) -> None:
-    for raw in (LAB, HOSTS):
-        assert found(*planned(Recorded(), build(raw))) == []
-
-
 def test_every_name_that_can_be_allowed_is_one_that_a_rule_can_find() -> None:
     words = "\n".join(Path(inspect.getfile(rule)).read_text(encoding="utf-8") for rule in RULES)
     named = {name for name in FINDINGS if name.upper().replace("-", "_") in words}
@@ -383,16 +370,6 @@ def test_the_checks_report_but_allow_a_change_requested_by_name() -> None:
         f"head-replaced: {HEAD_LOST}. Allowed by tailrack:allow.",
         "tailrack:allow has ssh-open, but no change needs it. Remove it, or it allows the next change unseen.",
     ]
-
-
-def test_the_comment_shows_the_findings_before_everything_else() -> None:
-    nothing = Plan.of([], [], Summary())
-    text = comment("prod", nothing, [], checked())
-    lines = [line for line in text.splitlines() if line]
-    assert lines[2] == "**Refused:**"
-    assert lines[3].startswith("- head-replaced: the head node door would be removed from the cluster")
-    assert "**Allowed in the config:**" in comment("prod", nothing, [], checked("head-replaced"))
-    assert "by name" not in comment("prod", nothing, [], Checks(()))
 
 
 @pytest.mark.parametrize(("allowed", "status"), [([], 1), (["head-replaced"], 0)])

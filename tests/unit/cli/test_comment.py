@@ -17,7 +17,6 @@ from cli.checks import Checks
 from cli.preview.comment import LONGEST
 from cli.preview.comment import comment as written
 from cli.preview.plan import Plan
-from cli.preview.render import render
 from cli.run_events import Event, Failure, Made, Summary
 from components.steps.command_line import render_request, whole_command
 from components.steps.label import StepLabel
@@ -131,15 +130,6 @@ def test_the_comment_names_gained_and_lost_keys_by_fingerprint() -> None:
     assert shown.count("\n") == 3, "each key once, however many machines it is on"
 
 
-@pytest.mark.parametrize("kind", ["users' first keys", "their last keys"])
-def test_first_and_last_keys_are_shown_too(kind: str) -> None:
-    keys = {"USER_KEYS_LINES": f"ada {public_key('laptop')}"}
-    pair = (header(USER_KEYS_LINES=""), header(**keys))
-    before, after = pair if "first" in kind else pair[::-1]
-    text = comment("prod", [step("a1-node", "a1", "users", before=before, after=after)], Summary())
-    assert ("can log in" if "first" in kind else "can no longer log in") in text
-
-
 def test_the_comment_lists_new_and_removed_group_members() -> None:
     before = header(USER_GROUPS_LINES="vision 7001", USER_GROUPS_MEMBERS="vision ada\nvision bob")
     after = header(USER_GROUPS_LINES="nlp 7002\nvision 7001", USER_GROUPS_MEMBERS="nlp bob\nvision ada")
@@ -158,17 +148,6 @@ def test_of_machines_with_lines_of_their_own_some_are_shown_and_all_are_named() 
     assert text.count("<details>") == 1
     assert "# on n0\n# a\n- 0\n+ 1\n# on n1\n" in text
     assert "# on n[3-399]: other lines" in text
-
-
-def test_the_head_node_is_among_the_machines_in_the_order_of_their_numbers() -> None:
-    node, head = "tailrack:cluster:ComputeNode", "tailrack:cluster:HeadNode"
-    events = [start("n10", "create", node), start("n2", "create", node), start("door", "create", head)]
-    assert "**Machines:** `door` (head node) added, `n2`, `n10` added." in comment("prod", events, Summary())
-
-
-def test_the_terminal_names_200_new_machines_on_one_line() -> None:
-    events = [start(f"n{number}", "create", "tailrack:cluster:ComputeNode") for number in range(1, 201)]
-    assert list(render(Plan.of(events, [], Summary()))) == [" + n[1-200]"]
 
 
 @pytest.mark.parametrize("order", [("replace", "delete"), ("delete", "replace")])
@@ -190,14 +169,6 @@ def test_a_step_that_depends_only_on_an_unknown_value_may_run_again() -> None:
     assert "Nothing to change, 1 unchanged, of which 1 may run again." in text
     assert text.partition("**May run again**")[2].count("- slurmd on n1\n") == 1
     assert "slurmd" not in text.partition("**May run again**")[0]
-
-
-def test_a_measurement_with_only_changed_files_is_not_repeated() -> None:
-    told = StepLabel("validate-rack", "door", "measure rack").on("true")
-    before, after = ({**header(A=value), "triggers": ["same"], "update": "recall"} for value in "12")
-    text = comment("prod", [replace(start("validate-rack", before=before, after=after), command=told)], Summary())
-    assert "report the last measurement again: rack: runs again" in text
-    assert "**Measured:**" not in text
 
 
 def test_a_step_that_reads_a_repeated_steps_answers_may_run_again() -> None:
@@ -237,12 +208,6 @@ def test_the_lines_of_slurm_conf_that_come_with_a_new_node_are_shown_or_said_to_
     ]
     assert slurm_conf("", there) == ["# also the lines of partition gpu, if GPUs are found on n2, n3"]
     assert slurm_conf("h200", []) == [], "of a cluster that is not there yet all is new"
-
-
-def test_a_preview_that_failed_says_why() -> None:
-    text = comment("prod", [], Summary(failures=[Failure("", "1 problem in the stack config")]))
-    assert "**The preview failed.**" in text
-    assert "1 problem in the stack config" in text
 
 
 def test_the_removal_of_a_node_explains_the_fate_of_its_jobs_and_the_duration() -> None:

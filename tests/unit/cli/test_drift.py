@@ -71,10 +71,6 @@ def test_any_other_change_is_drift(events: list[Event], monkeypatch: pytest.Monk
     assert "Stack prod differs from its config. To apply the config: make up STACK=prod REFRESH=yes." in said
 
 
-def test_a_stack_as_it_should_be_has_no_drift(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert drift([], monkeypatch) == (0, "Nothing to change, 0 unchanged.\n")
-
-
 def test_the_command_that_drift_names_looks_at_clouds_too_before_its_checks_and_when_it_works(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:

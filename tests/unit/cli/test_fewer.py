@@ -55,20 +55,6 @@ def test_a_node_without_a_machine_is_a_warning_with_all_that_was_tried(folder: P
     assert summary.seconds == 7.0
 
 
-def test_a_node_that_fails_in_the_second_run_is_left_out_too(folder: Path) -> None:
-    other = Failure("urn::command:local:Command::g1-machine", _REASON.replace("g2", "g1"), "up")
-    runs = iter([[other], []])
-    left = list[set[str]]()
-
-    def run() -> Summary:
-        left.append(left_out())
-        return Summary(counts(same=1), list(next(runs)), 1.0)
-
-    config = parse(raw(fewer="warn"), PoolConfig, base_dir=folder, secret_keys=SECRET)
-    assert with_fewer(Summary(counts(), [_NONE], 1.0), lambda: config, run, lambda text: None).ok
-    assert left == [{"g2"}, {"g1", "g2"}]
-
-
 def test_a_site_that_must_have_all_its_nodes_fails(folder: Path) -> None:
     run = Run()
     assert ended(folder, run, _NONE, fewer="fail").failures == [_NONE]
@@ -87,11 +73,6 @@ def test_another_failure_is_no_want_of_a_machine(folder: Path, other: Failure) -
     run = Run()
     assert ended(folder, run, _NONE, other).failures == [_NONE, other]
     assert run.said == []
-
-
-def test_the_config_is_not_read_for_a_run_that_failed_for_it() -> None:
-    failed = Summary(counts(), [Failure("", "1 problem in the stack config")])
-    assert with_fewer(failed, pytest.fail, pytest.fail, pytest.fail) is failed
 
 
 def test_the_reasons_stay_when_the_run_without_the_nodes_fails(folder: Path) -> None:

@@ -158,17 +158,6 @@ def test_a_run_without_changes_asks_nothing(github: GitHub, file: Path, run: Run
     assert file.read_text() == before
 
 
-def test_an_account_that_lost_all_keys_loses_them_here_after_a_yes(github: GitHub, file: Path, run: Run) -> None:
-    github.shows("ada-l", LAPTOP)
-    run()
-    github.shows("ada-l")
-    status, text = run()
-    assert status == 0
-    assert "GitHub shows no key that sshd accepts" in text
-    assert f"- ada (github.com/ada-l): ssh-ed25519 {print_of(LAPTOP)}" in text
-    assert recorded(file) == {"ada-l": []}
-
-
 def test_a_new_account_without_keys_is_named_and_nothing_is_recorded(github: GitHub, file: Path, run: Run) -> None:
     github.shows("ada-l")
     status, text = run()
@@ -251,14 +240,6 @@ def test_a_name_that_github_cannot_have_is_refused_before_anything_is_asked(
     file.write_text(HEAD.replace("ada-l", name))
     with pytest.raises(CliError, match=r"tailrack:users\[0\].github: .* is not a GitHub name"):
         run()
-    assert github.asked == []
-
-
-def test_a_config_without_such_users_says_so(github: GitHub, file: Path, run: Run) -> None:
-    file.write_text(HEAD.replace(", github: ada-l", ""))
-    status, text = run()
-    assert status == 0
-    assert "write github: NAME at a user of tailrack:users" in text
     assert github.asked == []
 
 

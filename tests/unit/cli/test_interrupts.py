@@ -42,13 +42,6 @@ def test_one_while_the_program_is_still_loading_just_ends_it(tmp_path: Path) -> 
     assert said == []
 
 
-def test_these_tests_also_pass_if_the_caller_ignores_interrupts() -> None:
-    node = f"{__file__}::{test_one_while_the_program_is_still_loading_just_ends_it.__name__}"
-    words = ["env", "--ignore-signal=INT", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", node]
-    done = subprocess.run(words, cwd=PROJECT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-
-
 def test_an_interrupted_command_prints_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,10 +35,6 @@ def test_a_floor_is_nine_tenths_of_the_lowest_run():
     assert floors(outputs(rack=result())) == Floors({"rack": 8.91})
 
 
-def test_a_measurement_of_one_run_gives_a_floor_too():
-    assert floors(outputs(rack=result(0.0012349, spread=None))) == Floors({"rack": 0.00111})
-
-
 def test_nodes_by_themselves_have_one_floor_that_of_the_slowest():
     alone = {"a": result(365.0, spread=None), "b": result(344.0, spread=None)}
     assert floors({"validation": {"node": alone, "rack": result()}}) == Floors({"rack": 8.91, "node": 309.0})

@@ -8,14 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from cli.checks import Checks
 from cli.money.amounts import Prices, amount
 from cli.money.change import change, sentences
-from cli.preview.comment import comment
-from cli.preview.plan import Plan
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
-from cli.run_events import Summary
 from stacks.config import parse
 from tests.unit.configs import RawConfig
 
@@ -39,16 +35,6 @@ def test_the_cost_of_running_nodes_names_nodes_without_a_price() -> None:
     assert Prices.from_outputs(outputs(head=None)).summary == ""
 
 
-@pytest.mark.parametrize("price", ["2.5", True, -1, float("nan"), float("inf"), [2], {"a": 1}])
-def test_outputs_without_a_price_show_no_cost(price: Any) -> None:
-    assert Prices.from_outputs(outputs(head=price)).by_node == {}
-
-
-def test_outputs_of_an_earlier_version_have_no_price_and_no_currency() -> None:
-    assert Prices.from_outputs({"cluster": {"nodes": [{"name": "head"}]}}) == Prices("USD", {}, ("head",))
-    assert Prices.from_outputs({}) == Prices("USD", {})
-
-
 @pytest.mark.parametrize(
     ("before", "after", "words"),
     [
@@ -65,15 +51,6 @@ def test_outputs_of_an_earlier_version_have_no_price_and_no_currency() -> None:
 )
 def test_a_change_shows_its_effect_on_the_cost(before: dict[str, float], after: dict[str, float], words: str) -> None:
     assert list(sentences(Prices("USD", before), Prices("USD", after))) == [words]
-
-
-def test_without_a_price_nothing_is_said() -> None:
-    assert list(sentences(Prices("USD", {}, ("a1",)), Prices("USD", {}, ("a1", "a2")))) == []
-
-
-def test_a_node_that_gets_a_price_does_not_come() -> None:
-    (words,) = sentences(Prices("USD", {}, ("a1",)), Prices("USD", {"a1": 2.0}))
-    assert "1 node dearer: +2.00 USD" in words
 
 
 def test_nodes_without_a_price_are_counted_and_currencies_never_added() -> None:
@@ -98,12 +75,6 @@ def test_a_config_that_cannot_be_opened_keeps_no_preview_from_its_end() -> None:
         raise CliError("its secrets are kept elsewhere")
 
     assert change(deployment(config)) == ["The costs are unknown here: its secrets are kept elsewhere"]
-
-
-def test_the_comment_has_it_as_plain_text() -> None:
-    text = comment("prod", Plan.of([], [], Summary()), [], Checks(()), ["+4.10 USD an hour", "<b> @all"])
-    assert "**Costs:** &#43;4.10 USD an hour &#60;b&#62; &#64;&#8203;all" in text
-    assert "Costs" not in comment("prod", Plan.of([], [], Summary()), [], Checks(()))
 
 
 def test_the_price_of_a_rented_machine_is_that_of_its_cloud_until_the_config_has_one() -> None:

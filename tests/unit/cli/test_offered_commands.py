@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 from pathlib import Path
@@ -14,19 +13,16 @@ import yaml
 
 from cli import commands, open_stack
 from cli.head.command import on_head
-from cli.init import CONFIG
 from cli.output.make_command import Make
 from cli.output.next_commands import next_commands
 from cli.output.remedies import with_remedies
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import Found
-from cli.pulumi.workspace import PROJECT, CliError, Workspace
+from cli.pulumi.workspace import PROJECT, Workspace
 from cli.run_events import Failure, Summary
 from cli.stack_config.written_config import WrittenConfig
 from components.steps.label import StepLabel
 from tests.unit.configs import HOST_KEY, HOSTS, LAB, RawConfig
-
-TARGETS = "up|preview|drift|outputs|status|images|report|floors|shell|trust|down|burst"
 
 
 @pytest.fixture(autouse=True)
@@ -155,31 +151,6 @@ def test_a_setting_of_all_hosts_of_a_site_belongs_to_its_head_node(tmp_path: Pat
     assert shlex.split(command)[-1] == "sudo su - ada -c 'srun -N2 hostname'"
 
 
-@pytest.mark.parametrize(
-    "raw", [cloud(), {**HOSTS, "sites": [{"name": "rack", "kind": "hosts", "hosts_file": "f.csv"}]}]
-)
-def test_a_head_node_that_the_config_does_not_list_is_not_looked_for_in_the_lab(raw: RawConfig, tmp_path: Path) -> None:
-    with pytest.raises(CliError, match="run 'sinfo' on the head node door yourself"):
-        on_head(deployment(tmp_path / "a", raw), "sinfo")
-
-
-def test_a_lab_shell_on_a_stack_without_a_lab_names_the_right_command(tmp_path: Path, capsys: Any) -> None:
-    file = tmp_path / "Pulumi.prod.yaml"
-    file.write_text(yaml.safe_dump({"config": {f"tailrack:{key}": value for key, value in HOSTS.items()}}))
-    words = ["--stack", "prod", "--config-file", str(file), "--state-dir", str(tmp_path), "shell", "--node", "dgx1"]
-    assert commands.main(words) == 1
-    said = " ".join(capsys.readouterr().err.split())
-    assert "stack prod has none; connect to dgx1 by SSH" in said
-    assert "make up" not in said
-
-
-def test_a_stack_of_another_engine_is_taken_down_with_that_engine(tmp_path: Path) -> None:
-    made = deployment(tmp_path / "a", HOSTS)
-    (made.workspace.folder / "engine").write_text("cli\n")
-    with pytest.raises(CliError, match="or run 'make down STACK=prod ENGINE=cli' first"):
-        deployment(tmp_path / "a", HOSTS)
-
-
 def test_the_remedy_for_a_changed_host_key_names_the_stack() -> None:
     command = StepLabel("a1-node", "a1", "a1: Slurm").on("true")
     (told,) = with_remedies(Summary(failures=[Failure("u", "host key mismatch", command)]), Make("prod")).failures
@@ -220,21 +191,3 @@ def test_without_a_cluster_the_command_that_makes_it_is_of_the_same_stack(
 )
 def test_a_command_is_quoted_for_the_shell_and_for_make(words: dict[str, str], command: str) -> None:
     assert Make("prod")("shell", **words) == command
-
-
-def test_no_text_of_the_driver_says_a_make_command_but_by_the_one_function() -> None:
-    """Words such as `make up took` and docstrings are no offer."""
-    found = []
-    for file in sorted((PROJECT / "cli").rglob("*.py")):
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
-        told = {ast.get_docstring(node, clean=False) for node in ast.walk(tree) if isinstance(node, documented)}
-        texts = [
-            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        ]
-        found += [
-            f"{file.name}: {text}"
-            for text in texts
-            if text not in told and text != CONFIG and re.search(rf"\bmake ({TARGETS})\b(?! took| is for)", text)
-        ]
-    assert found == []

@@ -70,10 +70,6 @@ def test_a_server_without_a_key_cannot_rewrite_the_lines_of_others(capsys: pytes
     assert shown.replace("\n", "").isprintable()
 
 
-def test_a_step_is_described_by_its_label() -> None:
-    assert describe(REGISTER, "b1-register") == "b1: register on the head node"
-
-
 @pytest.mark.parametrize("command", ["", "[secret]", "echo hello", ": one 'two"])
 def test_a_step_without_a_label_is_described_by_its_name(command: str) -> None:
     assert describe(command, "validate-thing") == "validate-thing"
@@ -96,11 +92,6 @@ def test_a_preview_shows_steps_that_would_start_and_none_that_end() -> None:
     events = [Event(kind, "replace", *STEP, command=REGISTER) for kind in ("start", "done")]
     assert printed(*events, preview=True) == []
     assert [*render(Plan.of(events, [], Summary()))] == [f" ± {'register on the head node: b1':<52} replace"]
-
-
-def test_components_and_unchanged_resources_are_not_shown() -> None:
-    stays = Event("done", "same", *STEP, command=REGISTER)
-    assert printed(stays, Event("done", "create", URN, "a1", "tailrack:cluster:ComputeNode")) == []
 
 
 # In the words of the CLI's provider and of the in-process engine.
@@ -168,11 +159,6 @@ def test_a_login_banner_in_a_file_transfer_names_its_bashrc(said: str) -> None:
 
 def test_a_failure_with_another_cause_gets_no_remedy() -> None:
     assert explained("Process exited with status 1", REGISTER) == "Process exited with status 1"
-
-
-@pytest.mark.parametrize("command", ["", "echo hello", StepLabel("munge-key", "", "munge key").on("head -c 96")])
-def test_a_step_without_a_machine_gets_no_remedy_about_one(command: str) -> None:
-    assert explained("after 5 failed attempts", command) == "after 5 failed attempts"
 
 
 @pytest.mark.parametrize("said", ["ssh: subsystem request failed", "session request failed"])

@@ -41,24 +41,6 @@ def test_a_second_run_changes_nothing_and_drops_files_that_the_user_removed(home
     assert sorted(path.name for path in folder.iterdir()) == ["logs", "plugins"]
 
 
-def test_the_clis_own_files_stay_until_the_user_has_one(homes: tuple[Path, Path]) -> None:
-    folder, own = homes
-    (own / "credentials.json").unlink()
-    prepare_home(folder, own)
-    (folder / "credentials.json").write_text("made by a run", encoding="utf-8")
-    prepare_home(folder, own)
-    assert (folder / "credentials.json").read_text(encoding="utf-8") == "made by a run"
-    (own / "credentials.json").write_text("the user's", encoding="utf-8")
-    prepare_home(folder, own)
-    assert (folder / "credentials.json").read_text(encoding="utf-8") == "the user's"
-
-
-def test_a_plugin_that_a_run_installs_is_for_all_of_the_users_projects(tmp_path: Path) -> None:
-    prepare_home(tmp_path / "home", tmp_path / "own")
-    (tmp_path / "home" / "plugins" / "resource-aws-v7").mkdir()
-    assert (tmp_path / "own" / "plugins" / "resource-aws-v7").is_dir()
-
-
 def test_a_home_that_is_named_is_taken_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = Workspace(tmp_path, "x", tmp_path / "Pulumi.x.yaml", tmp_path / "root")
     monkeypatch.setenv("HOME", str(tmp_path / "user"))

@@ -62,14 +62,6 @@ def test_a_site_of_one_node_is_shown_once() -> None:
     assert "node c" not in written.getvalue()
 
 
-def test_a_scope_without_a_measurement_names_no_floor_source() -> None:
-    result = {**judge(ASKED, JobReport.from_json({**BUSY, "state": "FAILED", "exit_code": 3}))}
-    result |= {"floor_gb_per_s": 0.1, "floor_source": "measured for tests"}
-    written = io.StringIO()
-    tables.show(Console(file=written, width=200), outputs(rack=result))
-    assert "The floor" not in written.getvalue()
-
-
 def test_a_busy_scope_names_the_users_of_its_nodes() -> None:
     written = io.StringIO()
     result = dict(judge(ASKED, JobReport.from_json(BUSY)))
@@ -100,30 +92,6 @@ def test_jobs_that_are_not_kept_from_one_anothers_gpus_are_said_to_be() -> None:
     assert "Jobs on dgx1 can use each other's GPUs" in written.getvalue()
 
 
-@pytest.mark.parametrize("width", [40, 80])
-def test_a_narrow_terminal_cuts_no_name_and_no_address(width: int) -> None:
-    node = dict.fromkeys(("path", "cpus", "memory_mb", "gpus", "slurm_version", "tailscale_version"), "x")
-    node |= {"name": "n" * 63, "site": "s" * 63, "tailnet_ip": "fd7a:115c:a1e0:ab12:4843:cd96:6258:b240"}
-    written = io.StringIO()
-    about = {"name": "lab", "control_address": "100.64.0.1", "nodes": [node]}
-    tables.show(Console(file=written, width=width), {"cluster": about, "validation": {}})
-    shown = written.getvalue()
-    assert "…" not in shown
-    assert shown.count("n") >= 63
-    assert shown.count("s") >= 63
-    assert all(shown.count(digit) >= node["tailnet_ip"].count(digit) for digit in "0123456789:")
-
-
-def test_the_tables_show_notes_under_the_nodes_and_old_outputs_have_none() -> None:
-    written = io.StringIO()
-    shown = outputs()
-    tables.show(Console(file=written, width=200), shown)
-    assert "Note" not in written.getvalue()
-    shown["cluster"]["notes"] = ["/export/shared is no file system of its own."]
-    tables.show(Console(file=written, width=200), shown)
-    assert written.getvalue().endswith("\nNote: /export/shared is no file system of its own.\n")
-
-
 @pytest.mark.parametrize(
     ("measured", "since", "words"),
     [
@@ -137,14 +105,6 @@ def test_the_tables_show_notes_under_the_nodes_and_old_outputs_have_none() -> No
 )
 def test_a_figure_of_an_earlier_run_has_its_date(measured: str | None, since: float, words: str) -> None:
     assert dated({"measured_at": measured, "verdict": "PASS"}, since, NOON + 5) == words
-
-
-def test_a_verdict_of_an_earlier_run_is_shown_with_its_date_and_one_of_this_run_without() -> None:
-    result = judge(ASKED, JobReport.from_json({**BUSY, "state": "FAILED", "exit_code": 3}))
-    for since, shown in ((1_800_000_001, True), (1_800_000_000, False)):
-        written = io.StringIO()
-        tables.show(Console(file=written, width=300), outputs(rack={**result}), since=since)
-        assert ("(measured 2027-01-15 08:00 UTC, unchanged since)" in written.getvalue()) == shown
 
 
 def test_rented_machines_are_shown_with_their_price_and_the_places_that_had_none() -> None:

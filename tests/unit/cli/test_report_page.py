@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from rich.console import Console
 
 from cli.report import overall, tables
 from cli.report.chart import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Chart, chart
-from cli.report.facts import pairs, site_paths
+from cli.report.facts import pairs
 from cli.report.last_run import LastRun
 from cli.report.page import page
 from components.validation.model import JobReport, Measurement
@@ -134,18 +133,6 @@ def test_the_page_has_the_figures_that_the_terminal_has(outputs):
     assert "The floor: measured floors of 2026-11-21." in words
 
 
-def test_the_page_folds_sections_without_faults(outputs):
-    text = page(outputs, "prod", "2026-11-21 18:00 UTC")
-    findings = text[text.index("<h2>Preflight</h2>") :]
-    shown, folded = findings.split("<details><summary>Other observations</summary>", 1)
-    assert "2 errors" in shown
-    assert "through a relay" not in shown
-    assert "through a relay" in folded
-    for found in outputs["validation"]["rack"]["preflight"].values():
-        found[:] = [each for each in found if each["severity"] == "info"]
-    assert "No error and no warning." in page(outputs, "prod", "")
-
-
 def test_the_page_loads_and_runs_nothing(outputs):
     found = read(outputs)
     names = {name for name, _ in found.elements}
@@ -220,39 +207,6 @@ def test_every_chart_stays_in_its_frame_with_its_floor_in_place(outputs):
     assert outputs["validation"]["cross-site"]["floor_gb_per_s"] is None
 
 
-@pytest.mark.parametrize("figure", [1e-6, 0.011, 0.99, 1.0, 7.3, 365.0, 99999.0])
-@pytest.mark.parametrize("floor", [None, 0.001, 500.0])
-def test_axes_have_a_few_round_marks_up_to_the_highest_figure(outputs, figure, floor):
-    half = {"time_us": 1.0, "algbw_gb_per_s": figure, "busbw_gb_per_s": figure, "wrong": 0}
-    rows = [{"bytes": 4**step, "out_of_place": half, "in_place": half} for step in range(5, 5 + 14)]
-    asked = {"rows": rows, "floor_gb_per_s": floor, "gate_bytes": rows[-1]["bytes"]}
-    drawn = drawn_of({**outputs["validation"]["rack"], **asked})
-    assert drawn is not None
-    assert 3 <= len(drawn.bandwidths) <= 8
-    assert len(drawn.sizes) <= 7
-    assert float(drawn.bandwidths[-1].text) >= max(figure, floor or 0) * (1 - 1e-9)
-    assert len({tick.text for tick in drawn.bandwidths}) == len(drawn.bandwidths)
-    assert min(point.y for point in drawn.out_of_place) >= TOP - 1e-6
-
-
-def test_a_chart_of_one_size_and_of_none(outputs):
-    rack = outputs["validation"]["rack"]
-    one = drawn_of({**rack, "rows": rack["rows"][-1:]})
-    assert one is not None
-    assert len(one.out_of_place) == 1
-    assert drawn_of({**rack, "rows": []}) is None
-
-
-def test_a_page_of_outputs_of_an_earlier_version_and_of_nothing_measured(outputs):
-    for result in outputs["validation"]["node"], outputs["validation"]:
-        for key in ("collective", "gpus", "spread", "floor_source", "expected_transport", "preflight", "suspects"):
-            for each in result.values():
-                each.pop(key, None)
-    assert "did not run" in read(outputs).words
-    outputs["validation"], outputs["busbw_gb_per_s"] = {}, None
-    assert "No bus bandwidth was measured" in read(outputs).words
-
-
 def test_a_scope_that_was_not_measured_says_so(outputs):
     busy = {
         "job_id": None, "state": "BUSY", "exit_code": None, "seconds": None, "nodes": [], "output": "",
@@ -266,12 +220,6 @@ def test_a_scope_that_was_not_measured_says_so(outputs):
     assert "Not measured." in words
     assert "job 12 of ada" in words
     assert "None" not in words
-
-
-def test_paths_are_counted_by_pairs_of_sites(outputs):
-    sites, paths = site_paths(outputs)
-    assert sites == ["box", "rack"]
-    assert paths == {("rack", "rack"): {"direct": 2}, ("rack", "box"): {"relay": 2}, ("box", "rack"): {"relay": 2}}
 
 
 def test_each_pair_shows_its_path_and_its_traffic(outputs):
@@ -293,18 +241,6 @@ def test_each_pair_shows_its_path_and_its_traffic(outputs):
     words = read(outputs).words
     assert "2.5 MB to c, 999 B to a" in words
     assert "tailnet traffic" not in words
-
-
-def test_nodes_by_themselves_are_scopes_like_others_for_the_exit_status(outputs):
-    outputs["validation"]["node"]["c"]["verdict"] = "FAIL"
-    outputs["validation"]["rack"]["verdict"] = "PASS"
-    assert overall.bad(outputs) == ["node c"]
-
-
-def test_real_outputs_of_the_version_before_make_a_page():
-    kept = Path(__file__).parents[2] / "fixtures" / "outputs-2xH200-tailnet.json"
-    words = read(json.loads(kept.read_text())).words
-    assert "0.69477 GB/s" in " ".join(words.split())
 
 
 TRAINED = {
@@ -346,27 +282,3 @@ def test_the_last_run_is_remembered_until_one_ends_well(tmp_path):
     assert "failed: a1: users, share, slurmd." in run.sentence()
     run.end([])
     assert run.sentence() == ""
-
-
-def test_a_page_without_a_headline_does_not_say_that_nothing_was_measured(outputs):
-    outputs["busbw_gb_per_s"] = None
-    assert "No bus bandwidth was measured" not in read(outputs).words
-
-
-def test_the_page_has_versions_gpu_models_every_measurement_and_the_change(outputs):
-    rack = outputs["validation"]["rack"]
-    rack["versions"] = {"NCCL": "2.28.9", "CUDA": "13.0"}
-    rack["measured_at"] = "2026-11-22T08:00:00Z"
-    before = {"floor_gb_per_s": 4.5, "verdict": "PASS", "nodes": 2, "gate_bytes": rack["gate_bytes"]}
-    rack["history"] = [
-        {**before, "measured_at": "2026-11-20T08:00:00Z", "busbw_gb_per_s": 900.0, "gate_bytes": 8},
-        {**before, "measured_at": "2026-11-21T08:00:00Z", "busbw_gb_per_s": rack["busbw_gb_per_s"] * 2},
-    ]
-    outputs["cluster"]["nodes"][1]["gpu"] = {"kind": "h200", "memory_mb": 143771, "driver": "580.95"}
-    words = " ".join(read(outputs).words.split())
-    assert "NCCL 2.28.9, CUDA 13.0" in words
-    assert "h200, 143771 MB" in words
-    assert "580.95" in words
-    assert "-50.0% since 2026-11-21 08:00 UTC" in words
-    assert "2026-11-20 08:00 UTC" in words  # another message size: in the list, not in the chart
-    assert "2 measurements since 2026-11-21" in words

@@ -81,10 +81,6 @@ def test_nodes_that_are_busy_three_times_in_a_row_were_not_measured(retries: int
     assert overall.bad(shown) == (["storage"] if fails else [])
 
 
-def test_a_figure_that_is_missing_is_never_zero() -> None:
-    assert "l2 share (/shared) not measured not measured" in words(terminal(outputs(problem="/shared is full")))
-
-
 def test_every_node_that_fails_is_named_with_its_reason() -> None:
     shown = outputs(floor=50, problem="/shared is full")
     assert "share on l2: /shared is full." in terminal(shown)
@@ -95,10 +91,3 @@ def test_a_nodes_text_stays_text() -> None:
     shown = outputs(problem=EVIL)
     assert "\x1b" not in terminal(shown)
     assert "<script>" not in page(shown, "lab", "today")
-
-
-def test_without_the_measurement_nothing_is_shown() -> None:
-    shown = outputs()
-    del shown["storage"]
-    assert "torage" not in terminal(shown)
-    assert "<h2>Storage" not in page(shown, "lab", "today")

@@ -14,7 +14,7 @@ from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
 from cli.report.chart import BOTTOM, LEFT, TOP, WIDTH
 from cli.report.page import page
-from cli.report.timeline import HEIGHT, history_of, timeline
+from cli.report.timeline import HEIGHT, timeline
 from components.roles.tailrack_command.costs import ESTIMATE, Cost
 from components.validation.history import Entry
 from tests.unit.cli.test_report_page import EVIL, Read, outputs  # noqa: F401 - a fixture
@@ -46,32 +46,6 @@ def test_a_history_lies_within_its_frame_in_the_order_of_time() -> None:
     )
 
 
-def test_the_floor_is_a_stepped_line_with_gaps_for_missing_floors() -> None:
-    drawn = timeline([entry(1, 40.0), entry(5, 40.0, 38.0), entry(9, 40.0, None), entry(12, 40.0, 39.0)])
-    assert drawn is not None
-    first, second = drawn.floors
-    assert len(first.split()) == 4
-    assert len(second.split()) == 2
-    without = timeline([entry(1, 40.0, None)])
-    assert without is not None
-    assert without.floors == ()
-
-
-def test_one_measurement_is_a_dot_and_none_is_no_chart() -> None:
-    drawn = timeline([entry(3, 40.0)])
-    assert drawn is not None
-    assert len(drawn.dots) == 1
-    assert drawn.description.startswith("1 measurement since")
-    assert timeline([]) is None
-    assert timeline([entry(3, None, verdict="FAIL")]) is None
-    assert timeline([{**entry(3, 40.0), "measured_at": "2026-02-31T08:00:00Z"}]) is None
-
-
-def test_outputs_of_an_earlier_version_contain_their_last_measurement() -> None:
-    told = {**entry(3, 40.0), "nodes": ["a", "b"]}
-    assert history_of(told) == [entry(3, 40.0)]
-
-
 def test_the_page_draws_each_scope_through_time(outputs: dict[str, Any]) -> None:  # noqa: F811
     rack = outputs["validation"]["rack"]
     rack |= {"measured_at": "2026-11-21T08:00:00Z", "history": [entry(1, 4.6, 4.5), entry(9, 4.2, 4.5, "FAIL")]}
@@ -99,14 +73,6 @@ def test_the_page_shows_costs_and_idle_users(outputs: dict[str, Any]) -> None:  
     assert "r12 h 5 min 2.05 EUR41.00 EUR" in words, "cells, which have no blank between them"
     assert "Estimates: " in words
     assert "Costs" not in Read(page(outputs, "prod", "now")).words
-
-
-def test_the_printed_page_omits_folded_sections(outputs: dict[str, Any]) -> None:  # noqa: F811
-    text = page(outputs, "prod", "now")
-    printed = text[text.index("@media print") :]
-    assert "size: A4 landscape" in printed
-    assert "details, .on-screen { display: none; }" in printed
-    assert "@media screen and (prefers-color-scheme: dark)" in text, "a dark screen prints no dark sheet"
 
 
 # Where the figures come from.

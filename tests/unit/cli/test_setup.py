@@ -74,19 +74,6 @@ def test_a_setup_for_running_installs_no_check_packages(setup: Callable[..., lis
     assert setup() == [RUN], "once is enough"
 
 
-def test_checks_add_their_packages_and_a_later_run_setup_removes_none(setup: Callable[..., list[str]]) -> None:
-    setup()
-    assert setup("dev") == [RUN, CHECK]
-    for words in ((), ("dev",), ()):
-        assert setup(*words) == [RUN, CHECK]
-
-
-def test_a_changed_file_updates_the_installed_check_packages(setup: Callable[..., list[str]], tmp_path: Path) -> None:
-    setup("dev")
-    (tmp_path / "requirements-dev.txt").write_text("a-dev==2\n")
-    assert setup() == [CHECK, CHECK]
-
-
 def test_an_installation_that_broke_off_is_done_again(setup: Callable[..., list[str]], tmp_path: Path) -> None:
     setup()
     (tmp_path / ".venv/break").touch()
@@ -162,10 +149,6 @@ def test_settings_that_uv_lacks_or_must_not_show_leave_the_work_to_pip(
     (tmp_path / "pip-settings").write_text(f"{setting}\n")
     assert setup() == [RUN]
     assert not (tmp_path / "uv-told").exists()
-
-
-def test_a_word_that_setup_does_not_know_installs_nothing(setup: Callable[..., list[str]]) -> None:
-    assert setup("test", rc=1) == []
 
 
 def test_the_program_imports_no_package_that_only_the_checks_install() -> None:

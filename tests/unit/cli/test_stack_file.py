@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -115,30 +114,9 @@ def test_a_hostile_file_is_one_sentence_with_its_place_and_remedy(project: Path,
     assert len(said) < 400
 
 
-def test_a_good_file_is_read_as_yaml_reads_it(project: Path) -> None:
-    text = "a: &one {x: 1, y: [1.5, true, ~, ''] }\nb: {<<: *one, x: 2}\nc: [*one]\nd: 0x1f\n"
-    path = file_of(project, text.encode())
-    assert read_yaml(path) == yaml.safe_load(text)
-
-
 @pytest.mark.parametrize("text", ["'yes'", "'017'", '"2026-11-23"', "'1e3'", "'12345678901234567890'", "!!str yes"])
 def test_an_ambiguous_value_becomes_a_quoted_text(project: Path, text: str) -> None:
     assert read_yaml(file_of(project, f"a: {text}".encode())) == {"a": text.removeprefix("!!str ").strip("'\"")}
-
-
-@pytest.mark.parametrize(
-    "text", ["0", "-1", "0.5", "24.11", "1.10.2", "true", "False", "y", "10.0.0.1", "0x1f", "1_000"]
-)
-def test_a_value_that_all_yaml_readers_read_alike_is_accepted(project: Path, text: str) -> None:
-    assert read_yaml(file_of(project, f"a: {text}".encode())) == yaml.safe_load(f"a: {text}")
-
-
-def test_a_time_is_a_text_as_to_the_cli(project: Path) -> None:
-    assert read_yaml(file_of(project, b"max_time: 99:59")) == {"max_time": "99:59"}
-
-
-def test_an_empty_file_is_an_empty_config(project: Path) -> None:
-    assert load_config(project, file_of(project, b"")).values == {}
 
 
 def test_a_passphrase_file_that_is_no_text_is_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import re
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -17,7 +16,7 @@ import pytest
 
 from cli import commands, lab_commands, open_stack, show_commands
 from cli.checks import Checks
-from cli.output.terminal import Terminal, lines, one_line, run_shown
+from cli.output.terminal import Terminal
 from cli.preview.comment import comment
 from cli.preview.plan import Plan
 from cli.pulumi.workspace import CliError
@@ -132,22 +131,6 @@ def test_a_command_of_the_shell_is_words_on_a_terminal_and_its_own_bytes_in_a_fi
     os.close(ours)
     assert r"x\x1b]0;title" in shown
     assert shown.replace("\r\n", "").isprintable()
-
-
-def test_the_exit_status_of_a_command_comes_back(capfd):
-    assert run_shown([sys.executable, "-c", "print('ä\u2028é'); raise SystemExit(3)"]) == 3
-    assert printed(capfd) == "ä é\n"
-
-
-def test_words_stay_as_they_are():
-    assert one_line("größe 4 MiB → 0.5 GB/s (日本)") == "größe 4 MiB → 0.5 GB/s (日本)"
-    assert one_line("a\tb\r\nc\u2028d") == "a b  c d"
-    assert lines("a\n\x1bb") == "a\n\\x1bb"
-
-
-def test_no_command_opens_a_console_of_another_kind():
-    files = (PROJECT / "cli").rglob("*.py")
-    assert [file.name for file in files if re.search(r"\bConsole\(", file.read_text())] == []
 
 
 class Words(HTMLParser):

@@ -65,23 +65,9 @@ def test_every_instance_asks_for_a_session_and_is_reached_over_a_key_of_its_own(
         assert later.startswith("ssh-ed25519 ")
 
 
-def test_a_replacement_for_a_lost_instance_gets_a_new_host_key(stack: Any) -> None:
-    assert stack["s1-host-key"].inputs["triggers"] == ["s1-instance-id"]
-
-
 def test_the_first_key_is_seen_nowhere_in_plain_state(stack: Any) -> None:
     assert FIRST_KEY in made(stack, "door-instance")["userData"]
     assert not [one.name for one in stack.resources if FIRST_KEY in one.in_plain_state]
-
-
-def test_the_instances_of_a_pool_with_efa_share_a_template_and_have_addresses_that_stay(stack: Any) -> None:
-    assert len(made(stack, "east-p-interfaces")["networkInterfaces"]) == 33
-    templates = [made(stack, f"{name}-instance")["launchTemplate"] for name in ("p1", "p2")]
-    assert templates == [{"id": "east-p-interfaces-id", "version": "1"}] * 2
-    assert "subnetId" not in made(stack, "p1-instance")
-    assert stack["p1-check"].inputs["connection"]["host"] == "198.51.100.11"
-    assert "p1-address" in stack.names
-    assert "s1-address" not in stack.names
 
 
 @pytest.mark.parametrize(
@@ -98,28 +84,11 @@ def test_efa_interfaces_are_laid_out_as_aws_says(kind: str, most: int, expected:
 
 
 @pytest.mark.usefixtures("package")
-def test_a_zone_that_is_not_written_is_one_that_sells_all_types(build: Build) -> None:
-    raw = copy.deepcopy(AWS)
-    del raw["sites"][0]["zone"], raw["sites"][0]["pools"][0]
-    raw["sites"][0]["cidr"] = "10.99.0.0/24"
-    assert made(build(raw, answers=ANSWERS), "east-subnet")["availabilityZone"] == "us-east-1b"
-
-
-@pytest.mark.usefixtures("package")
 def test_answers_of_ec2_that_exclude_the_config_end_the_program_with_a_message(build: Build) -> None:
     raw = copy.deepcopy(AWS)
     raw["sites"][0]["zone"] = "d"
     with pytest.raises(pulumi.RunError, match="us-east-1d does not sell all instance types"):
         build(raw, answers=ANSWERS)
-
-
-@pytest.mark.usefixtures("package")
-def test_a_placement_group_of_ones_own_is_that_of_the_instances(build: Build) -> None:
-    raw = copy.deepcopy(AWS)
-    raw["sites"][1]["pools"][0]["placement_group"] = "pg-0123456789abcdef0"
-    stack = build(raw, answers=ANSWERS)
-    assert made(stack, "w2-instance")["placementGroupId"] == "pg-0123456789abcdef0"
-    assert "west-w-group" not in stack.names
 
 
 @pytest.mark.usefixtures("package")
@@ -132,18 +101,6 @@ def test_with_an_agent_instances_are_given_the_public_key_and_no_private_one_is_
     assert HOST_KEY in made(stack, "s1-instance")["userData"]
     connections = [stack[name].inputs["connection"] for name in ("s1-host-key", "s1-check", "p1-node")]
     assert not [words for words in connections if words.get("privateKey")]
-
-
-@pytest.mark.usefixtures("package")
-def test_the_fabric_of_a_site_is_that_of_its_instances(build: Build) -> None:
-    raw = copy.deepcopy(AWS)
-    raw["sites"][0]["fabric"] = "tailnet"
-    assert build(raw, answers=ANSWERS).header("door-join")["NODE_FABRIC"] == "tailnet"
-
-
-def test_a_type_without_efa_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"instances of type t3\.large have no EFA"):
-        interfaces("t3.large", 0, "subnet", "group")
 
 
 def test_user_data_is_small_enough_and_cloud_init_reads_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.unit.aws_stack import ANSWERS, AWS, require_package
-from tests.unit.ec2_calls import Ec2, Refused
+from tests.unit.ec2_calls import Ec2
 from tests.unit.recorded import Build, Recorded, Registered
 
 pytestmark = pytest.mark.sdk
@@ -82,35 +81,6 @@ def test_every_call_is_taken_and_every_instance_is_as_it_was_asked_for(ec2: Ec2,
         assert tags(volume) == asked["volumeTags"]
 
 
-def test_the_instances_of_a_site_are_in_its_subnet_and_group(ec2: Ec2) -> None:
-    for name in ("door", "s1", "p1"):
-        there = instance(ec2, name)
-        assert there["SubnetId"] == ec2.made["east-subnet-id"]
-        assert there["Placement"]["AvailabilityZone"] == "us-east-1b"
-        for face in there["NetworkInterfaces"]:
-            assert [group["GroupId"] for group in face["Groups"]] == [ec2.made["east-group-id"]]
-
-
-def test_an_elastic_ip_is_that_of_the_primary_of_several_interfaces(ec2: Ec2) -> None:
-    for name in ("p1", "p2"):
-        faces = instance(ec2, name)["NetworkInterfaces"]
-        assert len(faces) > 1  # of 33: moto keeps one for each device index
-        (address,) = ec2.call(EAST, "describe_addresses", AllocationIds=[ec2.made[f"{name}-address-id"]])["Addresses"]
-        primary = next(face for face in faces if face["NetworkInterfaceId"] == address["NetworkInterfaceId"])
-        assert primary["Attachment"]["DeviceIndex"] == 0
-        assert primary["PrivateIpAddress"] == instance(ec2, name)["PrivateIpAddress"]
-
-
-def test_a_launch_template_is_described_with_the_interfaces_of_each_card(ec2: Ec2, stack: Recorded) -> None:
-    template = {"LaunchTemplateId": ec2.made["east-p-interfaces-id"]}
-    (version,) = ec2.call(EAST, "describe_launch_template_versions", **template)["LaunchTemplateVersions"]
-    faces = version["LaunchTemplateData"]["NetworkInterfaces"]
-    cards = [(face["NetworkCardIndex"], face["DeviceIndex"], face.get("InterfaceType")) for face in faces]
-    asked = recorded(stack, "east-p-interfaces").inputs["networkInterfaces"]
-    assert cards == [(one["networkCardIndex"], one["deviceIndex"], one.get("interfaceType")) for one in asked]
-    assert str(version["VersionNumber"]) == recorded(stack, "p1-instance").inputs["launchTemplate"]["version"]
-
-
 def test_the_new_network_reaches_the_internet_and_admits_only_reviewed_traffic(ec2: Ec2) -> None:
     (table,) = ec2.call(EAST, "describe_route_tables", RouteTableIds=[ec2.made["east-routes-id"]])["RouteTables"]
     ways = {route["DestinationCidrBlock"]: route.get("GatewayId") for route in table["Routes"]}
@@ -132,22 +102,3 @@ def test_the_new_network_reaches_the_internet_and_admits_only_reviewed_traffic(e
         ("udp", 41641, "0.0.0.0/0"),
         ("-1", None, ec2.made["east-group-id"]),
     }
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "said"),
-    [
-        ("p1-address", {"networkInterface": None, "instance": "p1-instance-id"}, "multiple interfaces"),
-        ("s1-instance", {"instanceMarketOptions": {"marketType": "capacityblock"}}, "has no 'capacityblock'"),
-        ("w1-instance", {"metadataOptions": {"httpTokens": "yes"}}, "HttpTokens has no 'yes'"),
-        ("west-w-group", {"strategy": "near"}, "Strategy has no 'near'"),
-        ("door-instance", {"rootBlockDevice": {"size": 100}}, "Ebs has no Size"),
-    ],
-)
-def test_the_fake_rejects_names_that_ec2_does_not_know(
-    ec2: Ec2, stack: Recorded, name: str, change: dict[str, Any], said: str
-) -> None:
-    one = recorded(stack, name)
-    inputs = {key: value for key, value in {**one.inputs, **change}.items() if value is not None}
-    with pytest.raises(Refused, match=said):
-        ec2.make(replace(one, inputs=inputs))

@@ -5,14 +5,9 @@ from __future__ import annotations
 import configparser
 import shlex
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from components.node.install import install
-from components.roles.program import step_program
 from components.steps import composition
 from tests.unit.shell import Shell
 
@@ -73,10 +68,3 @@ def test_when_its_time_comes_the_key_goes_and_the_timer_with_it(instance: Shell)
 
 def test_a_step_that_comes_again_shows_the_same_key(instance: Shell) -> None:
     assert step(instance) == step(instance)
-
-
-def test_the_program_that_the_step_brings_has_its_module(tmp_path: Path) -> None:
-    program = step_program(MODULE)
-    folder = install(program.archive, program.digest, str(tmp_path))
-    code = f"import sys; sys.path.insert(0, {folder!r}); import {MODULE}, components.node.step.main"
-    subprocess.run([sys.executable, "-I", "-S", "-c", code], cwd=tmp_path, check=True)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from stacks.sites.aws.efa import interfaces
-from stacks.sites.aws.instance_types import has_nvidia_gpus, is_arm, stands_close
+from stacks.sites.aws.instance_types import has_nvidia_gpus
 
 Table = dict[str, dict[str, Any]]
 
@@ -26,26 +26,6 @@ def table() -> Table:
         found: Table = json.load(file)
     assert len(found) > 1000
     return found
-
-
-def test_types_with_arm64_processors_are_known_by_their_name(table: Table) -> None:
-    arm = {name for name, of in table.items() if "arm64" in of["ProcessorInfo"]["SupportedArchitectures"]}
-    assert {name for name in table if is_arm(name)} == arm
-    assert is_arm("p6e-gb200.36xlarge")
-
-
-def test_types_with_nvidia_gpus_are_known_by_their_name(table: Table) -> None:
-    gpus = {name: of["GpuInfo"]["Gpus"] for name, of in table.items() if "GpuInfo" in of}
-    nvidia = {name for name, each in gpus.items() if any(one["Manufacturer"] == "NVIDIA" for one in each)}
-    # Volta, for which NVIDIA's open kernel modules are not.
-    nvidia -= {name for name in nvidia if name.startswith("p3")}
-    assert {name for name in table if has_nvidia_gpus(name)} == nvidia
-    assert not has_nvidia_gpus("g4ad.xlarge")
-
-
-def test_types_that_no_cluster_placement_group_takes_are_known_by_their_name(table: Table) -> None:
-    close = {name for name, of in table.items() if "cluster" in of["PlacementGroupInfo"]["SupportedStrategies"]}
-    assert {name for name in table if stands_close(name)} == close
 
 
 def test_every_card_of_a_gpu_type_takes_the_interfaces_that_are_laid_on_it(table: Table) -> None:

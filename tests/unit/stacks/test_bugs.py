@@ -34,14 +34,6 @@ def test_an_error_of_no_class_of_ours_is_a_sentence_and_a_private_file(
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_a_folder_that_cannot_be_made_is_no_second_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(KeyError) as caught:
-        fall()
-    said = bugs.report(caught.value, tmp_path / "file" / "below")
-    Path(said.partition("send ")[2].partition(" to ")[0]).unlink()
-
-
 def test_a_traceback_of_the_program_is_reported_as_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failures, "ROOT", tmp_path)
     with pytest.raises(KeyError) as caught:
@@ -49,7 +41,3 @@ def test_a_traceback_of_the_program_is_reported_as_a_bug(tmp_path: Path, monkeyp
     text = f'{bugs.TRACEBACK}:\n  File "x.py", line 1, in f\nKeyError: {str(caught.value)!r}\n'
     assert "bug in tailrack (KeyError)" in failures.describe_failure(Failure("", text))
     assert SECRET not in "".join(file.read_text() for file in tmp_path.iterdir())
-
-
-def test_the_output_of_a_step_stays_even_with_a_traceback() -> None:
-    assert bugs.TRACEBACK in failures.describe_failure(Failure("urn::x", bugs.TRACEBACK))

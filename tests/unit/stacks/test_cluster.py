@@ -12,7 +12,7 @@ import pytest
 from cli.run_events import command_of
 from components.measurement import plan
 from components.steps.label import StepLabel
-from tests.unit.configs import HOST_KEY, RawConfig
+from tests.unit.configs import RawConfig
 from tests.unit.recorded import AUTHORITY, LEAVE_KEY, OWN_OUTPUTS, Build, Recorded, certificate_of, public_key
 
 RESOURCES_PER_HOST = {"hosts": 6, "lab": 7}  # a lab makes the machine too
@@ -46,14 +46,6 @@ def add_to_pool(raw: RawConfig, site: str) -> RawConfig:
     return raw
 
 
-def test_a_lab_node_is_a_component_a_container_and_four_steps(build: Build, lab_config: RawConfig) -> None:
-    names = build(lab_config).names
-    assert of_host(names, "a1") == ["a1", "a1-check", "a1-container", "a1-join", "a1-node", "a1-register", "a1-scripts"]
-    assert of_host(names, "head") == [
-        "head", "head-check", "head-container", "head-head", "head-join", "head-scripts", "head-services",
-    ]  # fmt: skip
-
-
 @every_kind
 def test_a_host_costs_six_resources_and_its_machine(build: Build, config: RawConfig) -> None:
     stack = build(config)
@@ -61,15 +53,6 @@ def test_a_host_costs_six_resources_and_its_machine(build: Build, config: RawCon
     assert len(hosts) >= 3
     for host in hosts:
         assert 2 < len(of_host(stack.names, host)) <= RESOURCES_PER_HOST[config["sites"][0]["kind"]]
-
-
-@every_kind
-def test_resources_beyond_those_of_hosts_do_not_grow_with_them(build: Build, config: RawConfig) -> None:
-    stack = build(config)
-    hosts = [node["name"] for node in stack.outputs["cluster"]["nodes"]]
-    rest = set(stack.names) - {name for host in hosts for name in of_host(stack.names, host)}
-    assert rest - stack.validations <= {"lab", "lab-networks", "munge", "munge-key", "prod", "validation"}
-    assert len(stack.validations) <= len(config["sites"]) + 1
 
 
 def test_a_preview_without_any_answer_has_the_same_resources(build: Build, lab_config: RawConfig) -> None:
@@ -101,13 +84,6 @@ def test_every_remote_command_is_quiet_pinned_and_without_environment(build: Bui
         }, step.name  # fmt: skip
 
 
-@every_kind
-def test_only_measurements_are_replaced(build: Build, config: RawConfig) -> None:
-    stack = build(config)
-    assert stack.validations
-    assert {step.name for step in stack.remote if "triggers" in step.inputs} == stack.validations
-
-
 # A read while the engine writes the state may fail (stacks/read_outputs.py).
 @every_kind
 def test_the_outputs_of_the_last_run_are_read_before_anything_is_registered(build: Build, config: RawConfig) -> None:
@@ -119,24 +95,7 @@ def test_only_the_head_node_undoes_its_own_and_a_members_steps(build: Build, lab
     assert undone == {"head-head", "a1-register", "b1-register"}
 
 
-def test_a_members_steps_on_the_head_node_go_to_the_head_node(build: Build, hosts_config: RawConfig) -> None:
-    stack = build(hosts_config)
-    address = {step.name: step.inputs["connection"]["host"] for step in stack.remote}
-    assert {address[name] for name in ("door-check", "door-head", "dgx1-register", "validate-rack")} == {"192.0.2.1"}
-    assert {address[name] for name in ("dgx1-check", "dgx1-join", "dgx1-node")} == {"192.0.2.2"}
-
-
-def test_a_host_is_reached_as_its_config_says(build: Build, hosts_config: RawConfig) -> None:
-    connection = build(hosts_config)["dgx1-node"].inputs["connection"]
-    assert (connection["user"], connection["host"], connection["port"]) == ("ops", "192.0.2.2", 2222)
-    assert "OPENSSH PRIVATE KEY" in connection["privateKey"]
-
-
 # What a change of the config touches.
-
-
-def test_the_same_config_touches_nothing(build: Build, lab_config: RawConfig) -> None:
-    assert build(lab_config).differences(build(lab_config, again=True)) == set()
 
 
 def test_a_new_node_touches_itself_and_the_measurements_it_takes_part_in(build: Build, lab_config: RawConfig) -> None:
@@ -160,25 +119,6 @@ def test_a_node_that_joins_or_leaves_changes_no_input_of_the_head_nodes_own_step
     after = build(hosts_config)
     for step in ("door-check", "door-join", "door-head", "door-services"):
         assert after[step].inputs == before[step].inputs
-
-
-def test_a_members_step_has_the_nodes_place_in_the_topology(build: Build, lab_config: RawConfig) -> None:
-    header = build(add_to_pool(lab_config, "cloud-b")).header("b2-register")
-    assert (header["NODE_NAME"], header["NODE_SITE"]) == ("b2", "cloud-b")
-
-
-def test_values_of_a_node_do_not_depend_on_its_neighbours(build: Build, lab_config: RawConfig) -> None:
-    before = build(lab_config)
-    after = build(add_to_pool(lab_config, "cloud-b"))
-    for step in ("b1-check", "b1-join", "b1-register", "b1-node"):
-        assert after.header(step) == before.header(step)
-
-
-def test_a_slurm_setting_touches_the_controller_and_no_measurement(build: Build, lab_config: RawConfig) -> None:
-    before = build(lab_config)
-    after = build({**lab_config, "slurm": {"settings": {"KillWait": "45"}}})
-    assert after.differences(before) == {"head-head"}
-    assert "\nKillWait=45" in after.header("head-head")["SLURM_SLURM_CONF"]
 
 
 def test_a_slurm_setting_that_reaches_the_processes_of_jobs_is_measured(build: Build, lab_config: RawConfig) -> None:
@@ -285,14 +225,6 @@ def test_a_users_key_touches_accounts_and_nothing_that_machines_check(build: Bui
     assert after.header("a1-node")["USER_KEYS_LINES"] == lines
 
 
-def test_keys_recorded_from_github_are_keys_of_the_user_each_once(build: Build, lab_config: RawConfig) -> None:
-    laptop, desk = public_key("laptop"), public_key("desk")
-    lab_config["users"][0] |= {"keys": [f"{laptop} laptop"], "github": "ada-l"}
-    lab_config["github_keys"] = {"ada-l": [f"{laptop} github.com/ada-l", f"{desk} github.com/ada-l"]}
-    lines = f"ada {laptop} laptop\nada {desk} github.com/ada-l"
-    assert build(lab_config).header("a1-node")["USER_KEYS_LINES"] == lines
-
-
 def test_a_group_and_a_member_change_only_accounts_and_machine_checks(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     assert before.header("a1-node")["USER_GROUPS_LINES"] == ""
@@ -312,12 +244,6 @@ def test_a_new_munge_generation_touches_the_key_and_with_it_every_join(build: Bu
     lab_config["cluster"]["munge_generation"] = "2"
     after = build(lab_config, munge_key="another key")
     assert after.differences(before) == {"munge-key", "head-join", "head-services", "a1-join", "b1-join"}
-
-
-def test_another_ssh_generation_touches_the_head_nodes_services_alone(build: Build, lab_config: RawConfig) -> None:
-    before = build(lab_config)
-    lab_config["cluster"]["ssh_generation"] = "2"
-    assert build(lab_config).differences(before) == {"head-services"}
 
 
 def test_the_head_nodes_answer_brings_the_authorities_that_a_node_trusts(build: Build, lab_config: RawConfig) -> None:
@@ -397,12 +323,6 @@ def test_gpus_that_the_config_does_not_name_are_those_of_the_machine(build: Buil
     }  # fmt: skip
 
 
-def test_a_node_with_only_the_second_device_file_registers_it(build: Build, hosts_config: RawConfig) -> None:
-    stack = build(hosts_config, answers={"box1-check": {"gpu_devices": [1]}})
-    assert stack.header("box1-join")["NODE_GRES_CONF"] == "NodeName=box1 Name=gpu Type=rtx4090 File=/dev/nvidia1"
-    assert stack.header("box1-register")["NODE_PROBLEM"] == ""
-
-
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
@@ -436,19 +356,6 @@ def test_the_steps_of_an_adopted_host_know_that_it_is_adopted(build: Build, host
     assert json.loads(stack.header(f"{name}-node")["NODE_LEAVE_VALUES"])["values"]["NODE_ADOPT"] is True
 
 
-def test_a_node_without_gpus_promises_none(build: Build, lab_config: RawConfig) -> None:
-    stack = build(lab_config)
-    assert stack.header("a1-check")["NODE_GPU_COUNT"] == "0"
-    assert stack.header("a1-node")["NODE_GRES"] == ""
-
-
-def test_the_gate_of_a_node_knows_the_controllers_release(build: Build, lab_config: RawConfig) -> None:
-    stack = build(lab_config, answers={"head-check": {"slurm_version": "25.05.2-1"}})
-    gate = stack.header("a1-check")
-    assert (gate["HEAD_SLURM_VERSION"], gate["HEAD_SLURM_OLDEST"]) == ("25.05.2-1", "23.11")
-    assert "HEAD_SLURM_VERSION" not in stack.header("head-check")
-
-
 @pytest.mark.parametrize(
     ("asked", "offered", "plugin", "wanted"),
     [
@@ -476,14 +383,6 @@ def test_each_machine_has_the_keys_of_its_own_check(build: Build, lab_config: Ra
         assert stack.header(f"{node}-{'head' if node == 'head' else 'register'}")["NODE_PROFILE"] == profile
     assert stack.header("head-head")["NODE_CONFINED"] == stack.header("a1-node")["NODE_CONFINED"] == "true"
     assert stack.header("b1-node")["NODE_CONFINED"] == "false"
-
-
-@pytest.mark.parametrize(("there", "value"), [(True, "true"), (False, "false")])
-def test_the_kind_of_nfs_server_follows_the_head_nodes_kernel(
-    build: Build, lab_config: RawConfig, there: bool, value: str
-) -> None:
-    stack = build(lab_config, answers={"head-check": {"kernel_nfs_server": there}})
-    assert stack.header("head-head")["HEAD_KERNEL_NFS"] == stack.header("a1-register")["HEAD_KERNEL_NFS"] == value
 
 
 def test_nodes_join_the_labs_tailnet_or_the_one_of_the_config(
@@ -532,45 +431,6 @@ def test_every_command_names_its_action_and_its_machine(build: Build, config: Ra
         assert gates.get(label.machine) == addresses.get(name), name  # a local command has neither
 
 
-def test_the_step_labels_of_a_lab_match_their_list(build: Build, lab_config: RawConfig) -> None:
-    resources = build(lab_config).resources
-    found = [StepLabel.of(resource.inputs["create"]) for resource in resources if "create" in resource.inputs]
-    assert {label.text for label in found if label and not label.name.startswith("b1")} == {
-        "lab networks",
-        "munge key",
-        "head: container",
-        "head: check the machine",
-        "head: join the tailnet, munge key",
-        "head: users, NFS server, slurmctld",
-        "head: optional services",
-        "a1: container",
-        "a1: check the machine",
-        "a1: join the tailnet, munge key",
-        "a1: register on the head node",
-        "a1: users, share, slurmd",
-        "measure cloud-a",
-        "measure cross-site",
-    }
-
-
-def test_a_container_of_a_lab_is_asked_for_by_its_looks_and_says_whom_it_lets_in(
-    build: Build, lab_config: RawConfig
-) -> None:
-    lab_config["sites"][0]["head_like"] = "server"
-    lab_config["sites"][1]["pools"][0]["like"] = "cloud"
-    container = {"address": "10.99.0.9", "port": 22, "user": "ubuntu", "host_key": HOST_KEY}
-    stack = build(lab_config, answers={"b1-container": container})
-    looks = {
-        node: json.loads(resource.inputs["stdin"])["like"]
-        for node in ("head", "a1", "b1")
-        for resource in stack.resources
-        if resource.name == f"{node}-container"
-    }
-    assert looks == {"head": "server", "a1": "", "b1": "cloud"}
-    logins = {node: stack[f"{node}-check"].inputs["connection"]["user"] for node in ("a1", "b1")}
-    assert logins == {"a1": "admin", "b1": "ubuntu"}
-
-
 def test_a_sites_fabric_concerns_the_steps_of_its_nodes_alone(build: Build, hosts_config: RawConfig) -> None:
     before = build(hosts_config)
     assert before.header("dgx1-join")["NODE_FABRIC"] == "auto"
@@ -580,14 +440,3 @@ def test_a_sites_fabric_concerns_the_steps_of_its_nodes_alone(build: Build, host
     touched = {f"{node}-{step}" for node in nodes for step in ("join", "register")} | {"door-join", "door-head"}
     assert before.differences(after) == touched
     assert json.loads(after.header("dgx1-register")["NODE_NETWORKS"]) == {"interfaces": [], "rdma": []}
-
-
-@pytest.mark.parametrize(
-    ("written", "told"),
-    [("none", "none"), ("mlx5_0", "mlx5_0"), (["mlx5_0", "mlx5_3:1"], "mlx5_0,mlx5_3:1"), ("auto", "auto")],
-)
-def test_the_join_steps_of_a_sites_nodes_receive_its_rdma(
-    build: Build, hosts_config: RawConfig, written: object, told: str
-) -> None:
-    hosts_config["sites"][0]["rdma"] = written
-    assert build(hosts_config).header("dgx1-join")["NODE_RDMA"] == told

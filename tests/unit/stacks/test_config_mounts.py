@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.mounts.settings_names import feature_of
 from components.roles.order import roles
 from components.settings.serialize import from_plain, to_plain, whole_numbers
 from stacks.config import ConfigError, PoolConfig, StackConfig, parse
@@ -40,16 +39,6 @@ def read(*mounts: str) -> StackConfig:
 def read_pool(mount: str) -> PoolConfig:
     raw = {**yaml.safe_load(POOL), "storage": {"mounts": [yaml.safe_load(f"{{{mount}}}")]}}
     return parse(raw, PoolConfig, base_dir=Path())
-
-
-def test_a_mount_needs_only_a_path_and_a_source() -> None:
-    (mount,) = read(DATA).storage.mounts
-    assert (mount.type, mount.sites, mount.read_only, mount.required, mount.options) == ("nfs4", None, False, False, ())
-
-
-@pytest.mark.parametrize("source", ["nas.example.org:/", "nas:/a/b-c_d.e", "[fd00::5]:/export", "10.0.0.5:/x"])
-def test_names_and_addresses_of_servers_are_taken(source: str) -> None:
-    assert read(f'path: /data, source: "{source}"').storage.mounts[0].source == source
 
 
 REFUSED = [
@@ -119,28 +108,10 @@ def test_two_mounts_that_contradict_each_other_are_refused(first: str, second: s
         read(first, second)
 
 
-def test_two_sites_may_have_other_sources_for_one_path() -> None:
-    config = read(f"{DATA}, sites: [one]", "path: /data, type: present, sites: [two]")
-    assert [mount.sites for mount in config.storage.mounts] == [("one",), ("two",)]
-
-
 def test_the_home_of_the_login_is_no_mount_point() -> None:
     raw = {**HOSTS, "storage": {"mounts": [{"path": "/home/ops", "type": "present"}]}}
     with pytest.raises(ConfigError, match="the home of the account that tailrack logs in with"):
         parse(raw, base_dir=Path())
-
-
-def test_a_soft_mount_may_be_read_only() -> None:
-    assert read(f"{DATA}, options: [soft], read_only: true").storage.mounts[0].options == ("soft",)
-
-
-@pytest.mark.parametrize("option", ["noresvport", "nolock", "sec=krb5p"])
-def test_an_option_that_mount_takes_for_version_4_is_allowed(option: str) -> None:
-    assert read(f"{DATA}, options: [{option}]").storage.mounts[0].options == (option,)
-
-
-def test_the_feature_is_the_path() -> None:
-    assert feature_of("/lambda/nfs/fs1") == "mount-lambda-nfs-fs1"
 
 
 def test_a_pool_has_its_clusters_mounts_unless_it_has_its_own() -> None:
@@ -152,11 +123,6 @@ def test_a_pool_has_its_clusters_mounts_unless_it_has_its_own() -> None:
     own = read_pool("path: /scratchfs, type: present, sites: [three]").joined(settings).storage
     assert [mount.path for mount in own.mounts] == ["/scratchfs"]
     assert own.mount == "/shared"
-
-
-def test_a_pools_mounts_name_the_pools_own_sites() -> None:
-    with pytest.raises(ConfigError, match=r"storage.mounts\[0\].sites\[0\]: 'one' is not a site \(sites are three\)"):
-        read_pool("path: /data, type: present, sites: [one]")
 
 
 def test_nodes_get_one_row_for_each_mount() -> None:

@@ -31,25 +31,6 @@ def test_a_pools_price_comes_before_its_sites(lab_config: RawConfig) -> None:
     assert prices == {"head": 0.1, "a1": 2.5, "b1": None}
 
 
-def test_a_host_has_its_own_price_or_its_sites(hosts_config: RawConfig, key_folder: Path) -> None:
-    site = hosts_config["sites"][0]
-    site["price_per_hour"] = 3
-    site["hosts"][0]["price_per_hour"] = 0
-    config = parse(hosts_config, base_dir=key_folder, secret_keys=frozenset({"tailnet"}))
-    assert [node.price_per_hour for node in config.nodes()] == [0, 3, 3, 3]
-
-
-@pytest.mark.parametrize(
-    "price", [-0.01, -5, "nan", "inf", float("nan"), float("inf"), "two dollars", "", True, 1e30, []]
-)
-def test_the_config_rejects_an_invalid_price_once_and_shows_a_valid_one(lab_config: RawConfig, price: Any) -> None:
-    lab_config["sites"][0]["pools"][0]["price_per_hour"] = price
-    (problem,) = problems(lab_config)
-    assert problem.startswith("tailrack:sites[0].pools[0].price_per_hour: ")
-    assert "is not an amount from 0" in problem
-    assert "such as 2.49" in problem
-
-
 @pytest.mark.parametrize("price", [-1, "cheap"])
 def test_it_is_refused_wherever_it_stands(
     lab_config: RawConfig, hosts_config: RawConfig, key_folder: Path, price: Any

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.settings.types import RESERVED_NAMES
-from stacks.config import ConfigError, StackConfig, from_pulumi, parse
+from stacks.config import ConfigError, StackConfig, parse
 
 HERE = Path(__file__).parent
 FEW = settings(max_examples=40, deadline=None)
@@ -85,13 +84,6 @@ def test_every_valid_config_is_taken_with_its_own_name_for_each_node(raw: dict[s
 
 
 @FEW
-@given(valid_configs())
-def test_a_config_survives_the_way_through_pulumi(raw: dict[str, Any]) -> None:
-    values = {f"tailrack:{key}": json.dumps(value) for key, value in raw.items()}
-    assert parse(from_pulumi(values, "tailrack"), base_dir=HERE) == parse(raw, base_dir=HERE)
-
-
-@FEW
 @given(valid_configs(), st.data())
 def test_junk_anywhere_in_a_config_is_refused_or_taken_and_never_crashes(
     raw: dict[str, Any], data: st.DataObject
@@ -116,12 +108,6 @@ def test_junk_anywhere_in_a_config_is_refused_or_taken_and_never_crashes(
 )
 def test_junk_alone_is_always_refused(raw: dict[str, Any]) -> None:
     assert refused(raw)
-
-
-@FEW
-@given(st.dictionaries(st.sampled_from(["tailrack:sites", "tailrack:users", "aws:x"]), st.text() | st.just("[" * 5000)))
-def test_any_text_from_pulumi_can_be_read(values: dict[str, str]) -> None:
-    assert refused(from_pulumi(values, "tailrack"))
 
 
 @FEW

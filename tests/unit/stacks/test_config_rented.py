@@ -58,12 +58,6 @@ def problems(folder: Path, config: dict[str, Any], secret_keys: frozenset[str] =
     return str(refused.value)
 
 
-def test_a_pool_is_a_number_of_nodes_of_its_type_in_the_sites_region(folder: Path) -> None:
-    found = nodes(folder, raw())
-    assert [node.name for node in found] == ["g1", "g2"]
-    assert {node.offers for node in found} == {(("gpu_8x_h100_sxm5", "us-east-1"),)}
-
-
 def test_attempts_inherit_missing_keys_from_the_pool_and_the_site(folder: Path) -> None:
     attempts = [{"region": "us-east-1"}, {"region": "us-west-2"}, {"type": "gpu_8x_a100"}]
     (node,) = nodes(folder, raw(**pool(**{"try": attempts})))
@@ -126,12 +120,6 @@ def test_an_api_key_with_a_line_break_is_refused_and_not_shown(folder: Path) -> 
     config = raw()
     config["api_keys"] = {"lambda": f"{KEY}\r\nX-More: header"}
     assert "spaces, line breaks or other letters" in problems(folder, config)
-
-
-def test_the_key_of_a_cloud_that_does_not_exist_is_refused(folder: Path) -> None:
-    config = raw()
-    config["api_keys"]["lamda"] = KEY
-    assert "api_keys.lamda: is not a kind of site that needs an API key" in problems(folder, config)
 
 
 def test_a_head_node_at_the_site_needs_its_machine(folder: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from components.settings.problems import MOST_KEPT, MOST_SHOWN
 from stacks.config import ConfigError, parse
-from tests.unit.large_configs import SIZES, pools, read
+from tests.unit.large_configs import SIZES, read
 
 
 def lines(done: Callable[[], object]) -> int:
@@ -65,8 +65,3 @@ def test_an_error_shows_the_first_problems_and_the_number_of_the_rest(key_folder
     assert len(told) == MOST_SHOWN
     assert last.strip().startswith(f"and {count - MOST_SHOWN} more")
     assert len(caught.value.problems) == MOST_KEPT
-
-
-def test_more_nodes_than_slurm_knows_are_refused_without_counting_them_all(key_folder: Path) -> None:
-    with pytest.raises(ConfigError, match="more than 16384 nodes"):
-        parse(pools(5000, count=1000), base_dir=key_folder)

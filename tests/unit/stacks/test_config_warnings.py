@@ -27,20 +27,11 @@ def with_keys(*keys: str, **more: object) -> RawConfig:
     return {**HOSTS, "sites": [{**rack, "hosts": hosts}], **more}
 
 
-def test_a_usual_config_gets_no_warning(key_folder: Path) -> None:
-    assert warnings(with_keys(*OTHER_KEYS[:4]), key_folder) == []
-
-
 def test_one_host_key_of_two_machines_gives_one_warning_with_their_names(key_folder: Path) -> None:
     a, b, c, _, _ = OTHER_KEYS
     (warning,) = warnings(with_keys(a, b, a, c), key_folder)
     assert warning.startswith("tailrack:sites[0].hosts[0].host_key: dgx2, door have the same host key")
     assert "ssh-keygen -A" in warning
-
-
-@pytest.mark.parametrize("url", ["http://127.0.0.1:8080", "http://localhost", "https://headscale.example.org"])
-def test_an_encrypted_control_server_or_one_on_this_machine_gives_no_warning(url: str, key_folder: Path) -> None:
-    assert warnings(with_keys(*OTHER_KEYS[:4], tailnet={"control_url": url}), key_folder) == []
 
 
 @pytest.mark.parametrize(

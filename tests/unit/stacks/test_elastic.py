@@ -43,14 +43,6 @@ def cluster(build: Build, lab_config: RawConfig) -> Recorded:
     return build(lab_config)
 
 
-def test_the_limits_are_the_number_of_placeholders_so_that_slurm_keeps_them() -> None:
-    assert names(pool_of({})) == ["c1", "c2"]
-    assert names(pool_of({"max": None})) == ["c1", "c2", "c3"]
-    price = {"price_per_hour": 0.1}
-    assert names(pool_of({"max": None, "max_price_per_hour": 0.2}, price)) == ["c1", "c2"]
-    assert names(pool_of({"max": None, "max_price_per_hour": 0.3}, price)) == ["c1", "c2", "c3"]
-
-
 @pytest.mark.parametrize(
     ("raw", "problem"),
     [

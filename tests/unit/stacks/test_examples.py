@@ -72,13 +72,3 @@ def test_an_example_with_sites_at_aws_says_the_region_that_the_provider_wants(fi
     written = yaml.safe_load(file.read_text())["config"]
     regions = [site["region"] for site in written["tailrack:sites"] if site["kind"] == "aws"]
     assert written.get("aws:region") in (regions or [None])
-
-
-@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
-def test_the_page_of_a_cluster_of_ones_own_names_the_example(file: Path) -> None:
-    assert f"(../examples/stacks/{file.name})" in (PROJECT / "docs" / "first-cluster.md").read_text(encoding="utf-8")
-
-
-def test_the_readme_names_three_examples() -> None:
-    readme = (PROJECT / "README.md").read_text(encoding="utf-8")
-    assert len([file for file in EXAMPLES if f"(examples/stacks/{file.name})" in readme]) == 3

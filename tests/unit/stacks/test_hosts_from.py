@@ -15,7 +15,7 @@ from cli import open_stack, show_commands
 from cli.stack_config.written_config import WrittenConfig
 from components.settings.problems import Report
 from stacks import read_outputs as reader
-from stacks.config import ConfigError, OtherStack, PoolConfig, StackConfig, load, other_stacks_of, parse
+from stacks.config import ConfigError, OtherStack, StackConfig, load, other_stacks_of, parse
 from stacks.sites.hosts.model import HostConfig
 from stacks.sites.hosts.other_stacks import hosts_of, stacks_read, with_other_stacks
 from stacks.sites.hosts.unknown_host_keys import unverified_hosts
@@ -75,24 +75,6 @@ def test_the_hosts_of_an_output_are_hosts_of_the_site_with_its_common_keys(folde
     assert hosts[1].private_key_file == folder / "key"
     assert (hosts[1].features, hosts[1].adopt) == (("ib",), False)
     assert second.gpu is not None
-
-
-def test_the_output_is_hosts_if_the_config_names_none(folder: Path) -> None:
-    assert len(config(folder, [N1], hosts_from={"stack": VMS}).nodes()) == 1
-
-
-def test_a_range_and_the_keys_of_a_known_hosts_file_work_as_in_a_list(folder: Path) -> None:
-    (folder / "known").write_text(f"192.0.2.1 {HOST_KEY}\n192.0.2.2 {HOST_KEY}\n")
-    nodes = config(folder, [{"name": "n[1-2]", "address": "192.0.2.[1-2]"}], known_hosts_file="known").nodes()
-    assert [node.name for node in nodes] == ["n1", "n2"]
-
-
-def test_a_pool_has_hosts_of_another_stack(folder: Path) -> None:
-    site = {**SITE, "hosts_from": FROM}
-    pool = {"kind": "pool", "cluster": "prod", "sites": [site], "tailnet": {"auth_key": AUTH_KEY}}
-    stacks = {VMS: OtherStack({"hosts": [N1]})}
-    nodes = parse(with_other_stacks(pool, stacks), PoolConfig, base_dir=folder, secret_keys=SECRET).nodes()
-    assert [node.name for node in nodes] == ["n1"]
 
 
 @pytest.mark.parametrize(
@@ -180,13 +162,6 @@ def test_a_hosts_from_that_names_no_output_is_one_error(folder: Path, hosts_from
     assert "\n" not in text
 
 
-def test_a_config_with_a_secret_site_shows_neither_the_stack_nor_its_hosts(folder: Path) -> None:
-    for hosts, stack in (([N1, "n2"], None), ("n1", None), (None, OtherStack(error=f"no stack named {VMS}"))):
-        text = problems(folder, hosts, stack, hidden=True)
-        assert "[secret]" in text
-        assert VMS not in text
-
-
 def test_only_valid_names_of_stacks_are_read_and_each_once() -> None:
     sites = [{"hosts_from": FROM}, {"hosts_from": {"stack": VMS, "output": "x"}}, {"hosts_from": {"stack": "../x"}}, 3]
     assert stacks_read({"sites": sites}) == [VMS]
@@ -226,13 +201,6 @@ def test_commands_find_a_host_of_another_stack_and_read_it_only_if_they_need_it(
     assert stacks == []
     assert written.host("n2") == {"user": "ubuntu", "private_key_file": "key", **N2}
     assert written.host_names == ["door", "n1", "n2"]
-
-
-def test_commands_work_without_the_hosts_of_a_stack_that_cannot_be_read() -> None:
-    site = {"name": "gpu", "kind": "hosts", "hosts_from": FROM}
-    written = WrittenConfig({"tailrack:sites": [site]}, lambda name: OtherStack(error="gone"))
-    assert written.host_names == []
-    assert written.host("n1") is None
 
 
 def test_trust_asks_for_the_keys_of_another_stacks_hosts(folder: Path) -> None:

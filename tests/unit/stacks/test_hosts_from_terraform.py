@@ -100,8 +100,3 @@ def test_an_output_that_is_missing_sensitive_or_no_list_is_one_error_without_its
     text = problems(folder, json.dumps({"hosts": {"value": "n1"}}))
     assert "'hosts' of file 'vms.json' is a text, not a list" in text
     assert "'hosts' of file 'vms.json' is an empty list" in problems(folder, json.dumps({"hosts": {"value": []}}))
-
-
-def test_a_key_of_a_host_is_named_by_its_place_in_the_output(folder: Path) -> None:
-    text = problems(folder, json.dumps({"hosts": {"value": [{**N1, "adress": "192.0.2.9"}]}}))
-    assert text.startswith("tailrack:sites[0].hosts_from.output[0].adress: is not a key that a Terraform state")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stacks.config import ConfigError, parse
+from stacks.config import parse
 from stacks.sites import KINDS
 from stacks.sites.machines import machines
 from tests.unit.configs import LAB, RawConfig
@@ -69,12 +69,3 @@ def test_a_kind_that_is_a_keyword_of_python_is_read_and_its_machines_are_made(
     nodes = [node for node in parsed.nodes() if node.site == site.name]
     assert [node.name for node in nodes] == ["gpus-0", "gpus-1"]
     assert machines([site], nodes, "dev").hosts.keys() == {"gpus-0", "gpus-1"}
-
-
-def test_its_keys_are_checked_and_its_word_is_among_those_that_are_offered(config: RawConfig, tmp_path: Path) -> None:
-    config["sites"][-1] = {"name": "gpus", "kind": "lambda"}
-    config["sites"].append({"name": "more", "kind": "lamda"})
-    with pytest.raises(ConfigError) as refused:
-        parse(config, base_dir=tmp_path)
-    assert "count: missing" in str(refused.value)
-    assert "lambda (instances of a cloud)" in str(refused.value)

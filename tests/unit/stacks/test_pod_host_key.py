@@ -44,10 +44,3 @@ def test_a_half_written_key_is_created_again(pod: Shell) -> None:
     first = host_key(pod)
     pod.path(f"{KEPT}.pub").unlink()
     assert host_key(pod) != first
-
-
-def test_a_new_container_gets_the_key_of_the_volume(pod: Shell) -> None:
-    first = host_key(pod)
-    pod.write(OWN, "of the image\n")
-    assert host_key(pod) == first
-    assert pod.path(OWN).read_text() == pod.path(KEPT).read_text()

@@ -36,12 +36,6 @@ def warnings_of(fake: FakeTailscale, secret: str = CLIENT_SECRET) -> list[str]:
     return found
 
 
-def test_a_policy_with_the_rules_of_pods_is_enough(fake: FakeTailscale) -> None:
-    fake.policy = json.dumps(policy(TAG, PORTS, pods=Pods.ALONE))
-    assert warnings_of(fake) == []
-    assert fake.wrong == []
-
-
 def test_a_policy_that_opens_the_cluster_to_pods_ends_the_run(fake: FakeTailscale) -> None:
     wide = policy(TAG, PORTS, pods=Pods.ALONE)
     wide["grants"].append({"src": ["*"], "dst": ["*"], "ip": ["*"]})

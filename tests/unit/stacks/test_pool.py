@@ -16,7 +16,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.enroot_pyxis.settings_pins import FILES
 from components.roles.order import roles
 from components.settings.serialize import from_plain, to_plain, whole_numbers
-from stacks.config import ConfigError, PoolConfig, StackConfig, load, parse
+from stacks.config import ConfigError, PoolConfig, load, parse
 from stacks.joining import peer, problems
 from stacks.pool import pool_stack
 from tests.unit.configs import AUTH_KEY, HOSTS, LAB, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
@@ -73,24 +73,6 @@ def test_a_pool_is_its_place_on_the_head_node_and_its_nodes(pool: Recorded) -> N
     ]  # fmt: skip
 
 
-def test_outputs_of_both_stacks_are_read_before_anything_is_registered(pool: Recorded) -> None:
-    assert pool.stacks_read == {"organization/tailrack/burst": [], "dev": []}
-
-
-def test_a_pools_resources_on_the_head_node_are_its_site_and_node_names(pool: Recorded) -> None:
-    header = pool.header("burst-pool")
-    assert header["POOL_NODES"] == "c1\nc2"
-    assert header["POOL_SLURM_CONF"].splitlines()[1].startswith("PartitionName=cloud-c Nodes=site-cloud-c ")
-    assert header["POOL_OWNER"].endswith(".tailrack.burst")
-    assert {pool.header(f"{node}-register")["POOL_OWNER"] for node in ("c1", "c2")} == {header["POOL_OWNER"]}
-    assert pool["burst-pool"].inputs["connection"]["host"] == pool["c1-register"].inputs["connection"]["host"]
-
-
-def test_only_steps_on_the_head_node_are_undone(pool: Recorded) -> None:
-    undone = {step.name for step in pool.remote if "delete" in step.inputs}
-    assert undone == {"burst-pool", "c1-register", "c2-register"}
-
-
 def test_a_pools_nodes_receive_the_same_cluster_facts_as_the_clusters_own(cluster: Recorded, pool: Recorded) -> None:
     for own, theirs in (
         ("c1-check", "b1-check"),
@@ -102,11 +84,6 @@ def test_a_pools_nodes_receive_the_same_cluster_facts_as_the_clusters_own(cluste
         differing = {name for name in mine.keys() | other.keys() if mine.get(name) != other.get(name)}
         about_the_node = {name for name in differing if name.startswith(("NODE_", "HOST_", "STEP_", "POOL_"))}
         assert differing == about_the_node, own
-
-
-def test_jobs_of_a_pools_node_may_go_on_as_long_as_the_cluster_says(pool: Recorded) -> None:
-    assert pool.header("c1-register")["SLURM_JOB_LIMIT_SECONDS"] == "77"
-    assert pool["c1-register"].inputs["delete"].endswith(f" {1800 + 77}'")
 
 
 def test_the_link_contains_all_cluster_settings_that_nodes_read(key_folder: Path) -> None:
@@ -125,18 +102,6 @@ def test_the_link_contains_all_cluster_settings_that_nodes_read(key_folder: Path
     pool = parse(copy.deepcopy(POOL), PoolConfig, base_dir=key_folder)
     theirs, own = ([(role.name, role.values) for role in roles(of)] for of in (cluster, pool.joined(told)))
     assert own == theirs
-
-
-def test_a_pools_own_keys_take_the_place_of_the_clusters(key_folder: Path) -> None:
-    cluster = parse({**copy.deepcopy(LAB), "containers": {**CONTAINERS, "local": "/scratch"}}, base_dir=key_folder)
-    pool = parse({**POOL, "containers": {"nvidia_libraries": False, **CONTAINERS}}, PoolConfig, base_dir=key_folder)
-    containers = pool.joined(cluster).containers
-    assert containers is not None
-    assert (containers.local, containers.nvidia_libraries) == ("/scratch", False)
-
-
-def test_an_unchanged_pool_touches_nothing(cluster: Recorded, pool: Recorded) -> None:
-    assert build_pool(cluster).differences(pool) == set()
 
 
 def test_another_user_of_the_cluster_touches_the_pools_nodes_at_its_next_run(
@@ -160,12 +125,6 @@ def test_a_pool_measures_its_sites_and_the_way_to_the_head_node(pool: Recorded) 
     assert header["RUN_AS"] == "ada"
     assert "#SBATCH --nodelist=c1,c2,head\n" in header["JOB_SCRIPT"]
     assert "head" not in pool.header("validate-cloud-c")["MEMBERS"]
-
-
-def test_a_pool_of_one_node_measures_the_way_to_the_head_node(cluster: Recorded) -> None:
-    raw = copy.deepcopy(POOL)
-    raw["sites"][0]["pools"][0]["count"] = 1
-    assert build_pool(cluster, raw).validations == {"validate-cross-site"}
 
 
 def test_a_pools_measurement_includes_the_cluster_settings_that_jobs_inherit(pool: Recorded) -> None:
@@ -196,11 +155,6 @@ def test_a_pool_is_measured_with_the_head_node_or_one_at_its_site(
     assert peer({"name": "lab", "nodes": nodes}, computes)["name"] == expected
 
 
-def test_a_pod_is_no_peer() -> None:
-    nodes = [node("head", "a"), node("p1", "a", pod=True), node("b1", "b")]
-    assert peer({"name": "lab", "nodes": nodes}, False)["name"] == "b1"
-
-
 def idle_head(cluster: Recorded) -> dict[str, Any]:
     """Return the link of a cluster whose head node runs no jobs."""
     link = cluster.outputs["head_link"]
@@ -224,11 +178,6 @@ def test_machines_that_join_a_cluster_of_pods_are_refused_because_the_way_cannot
     pods = {**cluster.outputs["cluster"], "nodes": [head, *({**each, "pod": True} for each in others)]}
     (problem,) = refused(cluster, POOL, cluster=pods, head_link=idle_head(cluster))
     assert "has only pods, which are not measured" in problem
-
-
-def test_a_peers_gpus_are_said_as_those_of_nodes_are() -> None:
-    nodes = [node("head", "a", gpus=8.0, gpu={"kind": "h200"})]
-    assert peer({"name": "lab", "nodes": nodes}, True)["gpus"] == "h200:8"
 
 
 def test_a_cluster_without_a_node_that_runs_jobs_is_refused(cluster: Recorded) -> None:
@@ -283,10 +232,6 @@ def refused(made: Recorded, raw: RawConfig, stack: str = "burst", **outputs: Any
     link = told["head_link"]
     settings = HeadLink.settings_of(link) if link else None
     return [str(problem) for problem in problems(config, stack, told["cluster"], link, settings)]
-
-
-def test_a_pool_that_fits_is_not_refused(cluster: Recorded) -> None:
-    assert refused(cluster, POOL) == []
 
 
 @pytest.mark.parametrize(
@@ -375,18 +320,6 @@ def as_pulumi(raw: RawConfig) -> dict[str, str]:
     return {f"tailrack:{key}": value if isinstance(value, str) else json.dumps(value) for key, value in raw.items()}
 
 
-def test_the_kind_decides_the_type_of_the_config() -> None:
-    assert isinstance(load(as_pulumi(POOL), [], Path()), PoolConfig)
-    assert isinstance(load(as_pulumi(LAB), [], Path()), StackConfig)
-    assert isinstance(load(as_pulumi({**LAB, "kind": "cluster"}), [], Path()), StackConfig)
-
-
-@pytest.mark.parametrize("name", ["dev", "organization/tailrack/dev", "acme/dev_1.x"])
-def test_a_cluster_is_named_as_stacks_are(name: str) -> None:
-    config = parse({**POOL, "cluster": name}, PoolConfig, base_dir=Path())
-    assert config.cluster_stack == name.split("/")[-1]
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -432,12 +365,3 @@ def test_an_oauth_client_makes_a_pools_machines_ephemeral() -> None:
 def test_a_key_of_pools_in_a_clusters_config_is_said_to_be_one(key: str) -> None:
     with pytest.raises(ConfigError, match=f"tailrack:{key}: unknown key; .*; it belongs to a stack of kind pool"):
         load(as_pulumi({**LAB, key: {}}), [], Path())
-
-
-def test_a_pools_scripts_lie_in_a_folder_of_its_own_on_the_head_node(pool: Recorded) -> None:
-    owner = pool.header("burst-pool")["POOL_OWNER"]
-    assert pool["burst-scripts"].inputs["remotePath"] == f".tailrack/{owner}"
-    assert pool["c1-scripts"].inputs["remotePath"] == ".tailrack"
-    for step in ("burst-pool", "c1-register", "c2-register"):
-        assert f"cd .tailrack/{owner}/scripts && " in pool[step].inputs["create"]
-        assert pool.called(step)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.tailnet.policy import relay_grant
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB, RawConfig
 from tests.unit.recorded import Build
@@ -26,12 +25,6 @@ def test_only_the_relay_receives_its_port_and_nothing_else_changes(build: Build)
     }
     assert ports == {"head-join": "41000", "a1-join": "", "b1-join": ""}
     assert before.differences(after) == {"head-join", "head-head"}
-
-
-def test_the_grant_names_the_clusters_own_members_alone() -> None:
-    assert relay_grant("tag:cluster") == {
-        "src": ["tag:cluster"], "dst": ["tag:cluster"], "app": {"tailscale.com/cap/relay": []},
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

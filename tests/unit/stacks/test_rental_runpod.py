@@ -22,7 +22,7 @@ from stacks.rental.cloud import BOOTING, GONE, READY, NoCapacityError, Offer, Or
 from stacks.rental.clouds import account
 from stacks.rental.machine import Rental
 from stacks.sites.rented.user_data import user_data
-from stacks.sites.runpod.model import IMAGE, RunPodSite
+from stacks.sites.runpod.model import IMAGE
 from tests.played_cloud.account import Account, Machine
 from tests.played_cloud.server import WRITE, PlayedCloud, serve
 from tests.unit.configs import AUTH_KEY, PRIVATE_KEY
@@ -91,13 +91,6 @@ def test_a_pod_is_created_in_secure_cloud_with_its_gpus_disks_and_the_ssh_port()
     assert body["env"]["PUBLIC_KEY"] == LOGIN_KEY
 
 
-def test_only_the_word_community_leads_to_community_cloud() -> None:
-    body = created(Order("p1", "NVIDIA_L4", "community", TAGS, LOGIN_KEY, ORDER.user_data, IMAGE, ORDER.options))
-    assert body["cloud"] == "COMMUNITY"
-    assert "dataCenterIds" not in body
-    assert body["gpu"] == {"id": "NVIDIA L4", "count": 1}
-
-
 def test_a_pod_is_recognised_by_its_environment_before_it_has_a_data_center() -> None:
     pods, _ = cloud({"pods": [{**POD, "env": created()["env"]}]})
     (pod,) = pods.instances()
@@ -151,12 +144,6 @@ def test_prices_and_places_are_those_of_the_number_of_gpus() -> None:
     assert eight == [Offer(ORDER.type, "us-ks-2", 26.32), Offer(ORDER.type, "eu-ro-1", 26.32, available=False)]
     assert [offer.type[:2] for offer in offers if offer.region == "community"] == ["NV", "2x"]
     assert [path.rpartition("=")[2] for _, path, _ in api.calls] == ["1", "2", "4", "8"]
-
-
-def test_a_pod_that_is_gone_is_no_error_when_its_rent_ends() -> None:
-    pods, api = cloud(ApiError("DELETE: 404", 404))
-    pods.end(["a/b"])
-    assert api.calls[0][:2] == ("DELETE", "/pods/a%2Fb")
 
 
 def test_the_start_command_installs_the_host_keys_and_starts_the_boot_program_without_the_first(tmp_path: Path) -> None:
@@ -245,15 +232,6 @@ def parsed(folder: Path, model: type[Any], config: Mapping[str, Any]) -> Any:
     common = {"api_keys": {"runpod": "rpa_key"}, "tailnet": {"auth_key": AUTH_KEY}}
     secret = frozenset({"api_keys", "tailnet"})
     return parse({**common, **config}, model, base_dir=folder, secret_keys=secret)
-
-
-def test_a_pool_of_pods_needs_a_region_and_a_type_alone(tmp_path: Path) -> None:
-    pool = parsed(tmp_path, PoolConfig, {"kind": "pool", "cluster": "prod", "sites": [site()]})
-    (pods,) = pool.sites
-    assert isinstance(pods, RunPodSite)
-    assert (pods.user, pods.image, pods.options) == ("root", IMAGE, {"disk_gb": 50, "volume_gb": 100})
-    assert [node.offers for node in pool.nodes()] == [(("8x_NVIDIA_H100_80GB_HBM3", "us-ks-2"),)] * 2
-    assert {(node.pod, node.in_all) for node in pool.nodes()} == {(True, False)}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from stacks.read_outputs import StackOutputs
 from stacks.rentals import Rentals, rentals, rented_output
 from stacks.rented import LEFT_OUT
 from stacks.sites.rented.present import AccessDeniedError, Present
-from tests.unit.configs import LAB
 from tests.unit.stacks.test_config_rented import KEY, SECRET, folder, raw
 from tests.unit.stacks.test_read_outputs import run
 
@@ -39,12 +38,6 @@ def asked(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: Present | Excep
     return found
 
 
-def test_a_node_that_is_left_out_is_no_node_of_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = asked(folder, monkeypatch, Present(left_out=frozenset({"g2"}), messages=("g2 is left out",)))
-    assert [node.name for node in found.nodes] == ["g1"]
-    assert [site.name for site in found.sites] == ["burst"]
-
-
 @pytest.mark.parametrize(("fewer", "names"), [("warn", ["g1"]), ("fail", ["g1", "g2"])])
 def test_a_node_that_got_no_machine_is_left_out_of_the_second_run_if_the_site_may_have_fewer(
     folder: Path, monkeypatch: pytest.MonkeyPatch, fewer: str, names: list[str]
@@ -62,23 +55,9 @@ def test_without_any_node_the_run_stops_before_it_changes_anything(
         asked(folder, monkeypatch, Present(left_out=frozenset({"g1", "g2"})))
 
 
-def test_a_lost_machine_reaches_its_kind(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = asked(folder, monkeypatch, Present({"g1": "i1"}))
-    assert found.by_kind["lambda"].lost == {"g1": "i1"}
-    assert found.by_kind["lambda"].api_key == KEY
-
-
 def test_a_rejected_key_is_an_error_of_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(pulumi.RunError, match="rejected"):
         asked(folder, monkeypatch, AccessDeniedError("rejected"))
-
-
-def test_a_stack_that_rents_nothing_asks_no_cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "look", None)
-    config = parse(LAB, base_dir=tmp_path, secret_keys=frozenset({"tailnet"}))
-    found = run(rentals(config, "dev", LAST))
-    assert list(found.nodes) == config.nodes()
-    assert rented_output({}, LAST) == {}
 
 
 def test_a_machine_that_failed_hides_neither_the_others_nor_its_own_loss_in_the_output() -> None:

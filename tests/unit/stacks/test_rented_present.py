@@ -61,10 +61,6 @@ def look_at(
 RECORDED: dict[str, Any] = {"g1": {"id": "i1"}, "g2": {"id": "i2"}}
 
 
-def test_machines_that_are_there_are_not_lost() -> None:
-    assert look_at(Cloud([instance("i1", "g1"), instance("i2", "g2", BOOTING)]), RECORDED) == Present()
-
-
 @pytest.mark.parametrize("rest", [[], [instance("i2", "g2", GONE)]])
 def test_a_machine_that_has_gone_is_lost_and_named(rest: list[Instance]) -> None:
     present = look_at(Cloud([instance("i1", "g1"), *rest]), RECORDED)
@@ -94,11 +90,6 @@ def test_a_machine_that_boots_or_is_gone_has_not_moved(state: str) -> None:
     assert look_at(Cloud([booting]), {"g1": {"id": "i1", "address": "192.0.2.1"}}, names=["g1"]).moved == {}
 
 
-@pytest.mark.parametrize("last", [None, {}, "text", {"g1": None, "g2": {"id": 7}}])
-def test_without_a_record_nothing_is_lost(last: object) -> None:
-    assert look_at(Cloud(), last, dry_run=False) == Present()
-
-
 def test_a_cloud_that_does_not_answer_has_lost_nothing_and_leaves_no_node_out() -> None:
     recorded = {"g1": {"id": "i1", "lost": "i0"}}
     present = look_at(Cloud(error=ApiError("GET /instances: 503", 503)), recorded, "warn")
@@ -118,10 +109,6 @@ def test_a_site_that_may_have_fewer_leaves_out_nodes_without_a_machine_and_witho
     assert "g2 is left out: Lambda has no capacity now (gpu in east, gpu in west)" in present.messages
 
 
-def test_a_node_with_capacity_in_one_of_its_places_stays() -> None:
-    assert look_at(Cloud([], [Offer("gpu", "west")]), {}, "warn").left_out == frozenset()
-
-
 def test_a_preview_names_the_price_of_the_place_that_each_new_node_would_get() -> None:
     offers = [Offer("gpu", "east", 2.5, available=False), Offer("gpu", "west", 3.25)]
     present = look_at(
@@ -137,14 +124,6 @@ def test_a_place_above_the_price_limit_or_without_a_price_is_no_place() -> None:
     assert present.prices == ("site cloud: Lambda has no capacity for at most max_price_per_hour now for g1",)
     assert look_at(Cloud([], offers), {}, "warn", names=["g1"], limit=3).left_out == {"g1"}
     assert look_at(Cloud([], offers), {}, "warn", names=["g1"], limit=3.25).left_out == frozenset()
-
-
-def test_a_site_that_must_not_have_fewer_leaves_out_nothing() -> None:
-    assert look_at(Cloud(), {}).left_out == frozenset()
-
-
-def test_the_machine_of_another_stack_does_not_keep_a_node() -> None:
-    assert look_at(Cloud([instance("i1", "g1", stack="other")]), {}, "warn", ["g1"]).left_out == {"g1"}
 
 
 @pytest.mark.parametrize(

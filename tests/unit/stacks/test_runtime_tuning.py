@@ -17,7 +17,7 @@ import pytest
 
 from stacks import runtime_tuning
 from stacks.config import parse
-from stacks.runtime_tuning import MANY_HOSTS, REPLACEMENTS, tune_sdk
+from stacks.runtime_tuning import REPLACEMENTS, tune_sdk
 from tests.unit.configs import HOSTS
 from tests.unit.recorded import record
 
@@ -129,28 +129,3 @@ def test_a_stack_of_many_hosts_uses_each_replacement(
     names = run_program(3, key_folder, monkeypatch)
     assert "n2-node" in names
     assert {name for name, count in calls.items() if count} == {*SDK}
-
-
-def test_a_stack_of_fewer_hosts_runs_with_the_sdks_own_functions(
-    calls: Counter[str], key_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tune_sdk(MANY_HOSTS + 1)  # an earlier stack of this process
-    assert "n2-node" in run_program(3, key_folder, monkeypatch)
-    assert not calls
-    for module, name in REPLACEMENTS:
-        assert getattr(module, name).__module__.partition(".")[0] == "pulumi"
-
-
-def test_the_limit_is_the_number_of_hosts_that_the_config_makes() -> None:
-    for hosts, replaced in ((MANY_HOSTS, False), (MANY_HOSTS + 1, True)):
-        tune_sdk(hosts)
-        for (module, name), replacement in REPLACEMENTS.items():
-            assert (getattr(module, name) is replacement) == replaced
-
-
-def test_a_program_that_is_imported_again_replaces_the_sdks_own_functions() -> None:
-    """Not the replacements of the import before, as the in-process engine imports a program for each run."""
-    tune_sdk(MANY_HOSTS + 1)
-    again = runpy.run_path(str(PROJECT / "stacks" / "runtime_tuning.py"))
-    own = {key: each.__wrapped__ for key, each in REPLACEMENTS.items()}
-    assert {key: each.__wrapped__ for key, each in again["REPLACEMENTS"].items()} == own

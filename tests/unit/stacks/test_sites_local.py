@@ -120,41 +120,11 @@ def test_the_scripts_are_those_that_a_head_node_reached_by_ssh_would_get(build: 
     assert here.outputs["validation"] == there.outputs["validation"]
 
 
-def test_the_head_nodes_promised_gpu_and_features_are_those_of_the_site(stack: Recorded) -> None:
-    header = stack.header("door-check")
-    assert (header["NODE_GPU_KIND"], header["NODE_GPU_COUNT"]) == ("rtx4090", "1")
-    assert "desk" in stack.header("door-head")["NODE_FEATURES"]
-    assert stack.outputs["cluster"]["partitions"] == ["all", "home", "rack", "h200", "rtx4090"]
-
-
-def test_a_local_head_node_may_be_alone(build: Build, config: RawConfig) -> None:
-    del config["sites"][1]
-    alone = build(config)
-    assert alone.remote == []
-    assert [node["name"] for node in alone.outputs["cluster"]["nodes"]] == ["door"]
-
-
 def test_the_head_node_must_stand_at_the_local_site(config: RawConfig, key_folder: Path) -> None:
     config["head"] = {"name": "dgx1", "site": "rack"}
     told = problems(config, key_folder)
     assert "sites[0].kind: is local, but the head node is at another site" in told
     assert "write site: home in tailrack:head, or list this machine among the hosts" in told
-
-
-def test_there_is_one_local_site_at_most(config: RawConfig, key_folder: Path) -> None:
-    config["sites"].append({"name": "attic", "kind": "local"})
-    told = problems(config, key_folder)
-    assert "sites[2].kind: is local, like sites[0]; this machine would be at two sites" in told
-
-
-def test_a_local_site_lists_no_hosts(config: RawConfig, key_folder: Path) -> None:
-    config["sites"][0]["hosts"] = []
-    assert "sites[0].hosts: unknown key" in problems(config, key_folder)
-
-
-def test_the_name_of_the_local_head_node_is_no_other_nodes(config: RawConfig, key_folder: Path) -> None:
-    config["sites"][1]["hosts"][0]["name"] = "door"
-    assert "makes node door a second time" in problems(config, key_folder)
 
 
 def test_a_command_on_a_local_head_node_is_a_command_here(

@@ -51,12 +51,6 @@ def test_a_machine_goes_and_no_other_one(
     assert capsys.readouterr().out == "removed 1, kept 0 connected\n"
 
 
-def test_one_that_is_gone_already_is_as_it_should_be(fake: FakeTailscale, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(asked(fake)) == 0
-    assert capsys.readouterr().out == "removed 0, kept 0 connected\n"
-    assert fake.take() == ["GET /api/v2/devices"]
-
-
 @pytest.mark.parametrize(
     ("credentials", "said"),
     [

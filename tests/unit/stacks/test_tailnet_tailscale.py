@@ -15,7 +15,6 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.cluster.tailnet_access import TailnetAccess
 from stacks.config import PoolConfig, parse
 from stacks.pool import pool_stack
 from stacks.tailnet import access
@@ -74,23 +73,10 @@ def test_the_key_is_tagged_approved_and_short_lived_and_names_its_owner(stack: A
     }
 
 
-def test_the_description_of_the_longest_name_is_one_that_tailscale_takes(stack: Any) -> None:
-    raw = config()
-    raw["cluster"]["name"] = "a" * 40
-    assert len(of(stack(raw), "tailnet-key")["description"]) == 50
-
-
 @pytest.mark.parametrize(("later", "renewed"), [(11.9, False), (12, True), (48, True)])
 def test_a_plain_up_renews_the_key_before_it_ends_and_not_at_every_run(stack: Any, later: float, renewed: bool) -> None:
     first, second = (of(stack(config(), NOON + hours * HOUR), "tailnet-key") for hours in (0, later))
     assert (first != second) is renewed
-
-
-def test_a_key_that_up_leaves_as_it_is_lives_for_half_a_day_more(stack: Any) -> None:
-    made = of(stack(config(), NOON), "tailnet-key")
-    latest = NOON + 12 * HOUR - 1
-    assert of(stack(config(), latest), "tailnet-key") == made
-    assert NOON + made["expiry"] - latest > 12 * HOUR
 
 
 def test_a_renewed_key_touches_no_node(stack: Any) -> None:
@@ -175,18 +161,6 @@ def test_a_machine_goes_from_the_list_after_it_has_left_and_adopted_ones_stay(st
     assert told["credentials"] == OAUTH
 
 
-def test_a_policy_that_is_not_enough_ends_the_run_before_any_machine_has_joined(stack: Any) -> None:
-    policy = {**CLUSTERS, "grants": [{"src": ["tag:cluster"], "dst": ["tag:cluster"], "ip": ["tcp:1024-65535"]}]}
-    with pytest.raises(pulumi.RunError, match=r"lets tag:cluster reach itself on tcp 22; add to its grants"):
-        stack(config(), policy=policy)
-
-
-def test_the_policy_that_the_owner_is_to_merge_is_an_output(stack: Any) -> None:
-    printed = stack(config())
-    assert "tailnet-policy" not in printed.names
-    assert printed.outputs["tailnet_policy"]["grants"][0]["ip"][0] == "tcp:22"
-
-
 def test_a_policy_of_its_own_is_written_before_any_key_is_made(stack: Any) -> None:
     built = stack(config(**OAUTH, policy="own"), policy={})
     written = json.loads(of(built, "tailnet-policy")["acl"])
@@ -251,21 +225,3 @@ def test_a_missing_package_is_one_sentence_that_says_how_to_get_it(
     monkeypatch.setattr(access, "import_module", absent)
     with pytest.raises(pulumi.RunError, match=r"pulumi-tailscale is not installed; run `make setup STACK=dev`"):
         build(config(), again=True)
-
-
-def test_machines_of_an_existing_tailnet_are_adopted_all_of_them(build: Build) -> None:
-    built = build({**copy.deepcopy(HOSTS), "tailnet": {"kind": "existing"}})
-    joins = [name for name in built.names if name.endswith("-join")]
-    assert {built.header(name)["NODE_ADOPT"] for name in joins} == {"true"}
-    assert {built.header(name)["TAILNET_AUTH_KEY"] for name in joins} == {""}
-
-
-def test_only_a_stack_with_that_kind_imports_the_package(build: Build, lab_config: RawConfig) -> None:
-    before = set(sys.modules)
-    build(lab_config, again=True)
-    assert not {"pulumi_tailscale", "stacks.tailnet.network"} & (set(sys.modules) - before)
-
-
-def test_without_a_key_that_is_renewed_a_join_is_as_it_was(build: Build) -> None:
-    assert TailnetAccess().renewed_secrets == ()
-    assert "triggers" not in build(HOSTS)["dgx1-join"].inputs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.measurement.scopes import Scope, kept_from, measurement_of, scopes
-from components.roles.program import command_line
 from components.settings.types import CROSS_SITE
 from components.settings.validation import Validation
 from tests.unit.recorded import OWN_OUTPUTS, Build, certificate_of
@@ -67,13 +65,6 @@ def test_every_scope_can_be_asked_for_and_no_node_is_measured_twice_in_it(
         assert set(found[-1].nodes) == set(node_sites)
 
 
-def test_a_measurement_is_judged_by_the_floor_of_its_own_scope() -> None:
-    rack = measurement_of(Scope("rack", ("a1", "a2"), 1), SETTINGS)
-    assert (rack.ranks, rack.nodes, rack.floor_gb_per_s) == (4, 2, 20.5)
-    assert (rack.min_bytes, rack.max_bytes, rack.factor, rack.gate_bytes) == (65536, 4194304, 4, 4194304)
-    assert measurement_of(Scope(CROSS_SITE, ("a1", "b1"), 2), SETTINGS).floor_gb_per_s is None
-
-
 def test_sites_use_their_own_mpi_and_measurements_between_sites_use_none() -> None:
     assert measurement_of(Scope("rack", ("a1", "a2"), 1), SETTINGS).backend == "mpi-cpu"
     assert measurement_of(Scope(CROSS_SITE, ("a1", "b1"), 2), SETTINGS).backend == "tcp-cpu"
@@ -117,28 +108,6 @@ def test_a_measurement_knows_the_rdma_devices_of_jobs(
     assert json.loads(stack.header("validate-cloud-a")["PLAN"])["rdma"] == told
 
 
-def test_the_job_and_the_step_have_room_for_the_time_limit(build: Build, lab_config: dict[str, Any]) -> None:
-    lab_config["validation"]["time_limit_minutes"] = 7
-    stack = build(lab_config)
-    header = stack.header("validate-cross-site")
-    assert "#SBATCH --time=7\n" in header["JOB_SCRIPT"]
-    (limit,) = re.findall(r" (\d+)'$", stack["validate-cross-site"].inputs["create"])
-    assert 7 * 60 < int(header["RUN_LIMIT"]) < int(limit) - int(header["QUEUE_LIMIT"])
-
-
-def test_the_job_spans_as_many_sites_as_its_scope(build: Build, lab_config: dict[str, Any]) -> None:
-    stack = build(lab_config)
-    assert "#SBATCH --switches=2\n" in stack.header("validate-cross-site")["JOB_SCRIPT"]
-    assert "#SBATCH --switches=1\n" in stack.header("validate-cloud-a")["JOB_SCRIPT"]
-
-
-def test_the_step_submits_as_a_user_with_the_installed_program(build: Build, lab_config: dict[str, Any]) -> None:
-    header = build(lab_config).values("validate-cloud-a")
-    assert header["RUN_AS"] == "ada"
-    assert header["SCOPE"] == "cloud-a"
-    assert header["DRIVER"] == command_line("measure")
-
-
 def test_a_changed_floor_reaches_the_head_node_only_with_the_next_measurement() -> None:
     first = kept_from(None, "rack", "as it is", (1.0, None))
     assert first == {"digest": "as it is", "floors": [1.0, None]}
@@ -179,20 +148,3 @@ def test_gpus_decide_the_plan_and_repeat_the_measurement(build: Build, hosts_con
     assert (told["nccl"]["collective"], told["nccl"]["runs"], told["spans"]) == ("all_reduce", 3, False)
     assert told["about"]["nodes"]["dgx1"].keys() == {"address", "site", "gpus"}
     assert "TAILRACK_COLLECTIVE=all_reduce" in told["build"].splitlines()
-
-
-def test_nodes_without_gpus_receive_no_gpu_settings(build: Build, lab_config: dict[str, Any]) -> None:
-    told = json.loads(build(lab_config).header("validate-cloud-a")["PLAN"])
-    assert told["nccl"] is None
-    assert told.keys() & {"nccl_job", "build"} == set()
-    assert "-b 4194304 -e 4194304 " in told["gate_job"]
-
-
-def test_nodes_that_the_config_does_not_name_are_not_measured(build: Build, hosts_config: dict[str, Any]) -> None:
-    hosts_config["validation"] = {"nodes": ["dgx1", "dgx2"]}
-    assert build(hosts_config).header("validate-rack")["MEMBERS"].split()[::3] == ["dgx1", "dgx2"]
-
-
-def test_a_machine_with_several_gpus_is_measured_though_it_is_alone_at_its_site() -> None:
-    assert scopes({"c": "box"}, 1, {"c": 2}) == (Scope("box", ("c",), 1),)
-    assert scopes({"c": "box"}, 1, {"c": 1}) == ()

@@ -29,15 +29,6 @@ def on_gpus(gb_per_s: float, nodes: str, verdict: str = "PASS") -> dict[str, Any
     }  # fmt: skip
 
 
-def test_the_outputs_are_cluster_validation_and_headline(build: Build, lab_config: RawConfig) -> None:
-    outputs = build(lab_config).outputs
-    assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s", "head_link", "release"}
-    assert outputs["cluster"].keys() == {
-        "name", "head", "control_address", "partitions", "nodes", "notes", "fabric", "currency",
-    }  # fmt: skip
-    assert outputs["validation"].keys() == {"cloud-a", "cross-site"}
-
-
 @pytest.mark.parametrize(
     ("confined", "wanted", "named"), [(False, True, ["a1, b1"]), (True, True, ["b1"]), (False, False, [])]
 )
@@ -49,24 +40,6 @@ def test_a_note_names_nodes_that_allow_logins_without_a_job_despite_the_config(
     notes = build(lab_config, answers=answers).outputs["cluster"]["notes"]
     expected = "Users can SSH without a job to {}, because Slurm does not confine jobs with cgroups there "
     assert notes == [f"{expected.format(names)}(tailrack:slurm.ssh_needs_job)." for names in named]
-
-
-def test_a_note_names_a_share_that_is_no_file_system_of_its_own(build: Build, hosts_config: RawConfig) -> None:
-    hosts_config["slurm"] = {"ssh_needs_job": False}
-    (note,) = build(hosts_config, answers={"door-head": {"own_file_system": False}}).outputs["cluster"]["notes"]
-    assert note.startswith("/export/shared does not have its own file system: ")
-    assert note.endswith("Mount a disk or a volume at /export/shared on door.")
-    assert build(hosts_config).outputs["cluster"]["notes"] == []
-
-
-def test_a_note_names_the_ports_that_others_nfs_keeps_open_on_the_head_node(
-    build: Build, hosts_config: RawConfig
-) -> None:
-    hosts_config["slurm"] = {"ssh_needs_job": False}
-    (note,) = build(hosts_config, answers={"door-check": {"open_ports": [111, 2049]}}).outputs["cluster"]["notes"]
-    assert note.startswith(
-        "door also uses NFS outside the cluster: its ports 111, 2049 stay open on its other networks"
-    )
 
 
 @pytest.mark.parametrize(
@@ -81,12 +54,6 @@ def test_a_note_says_why_users_of_the_head_node_have_no_limits(
     assert note.startswith("One user can use up the memory and the processes of door, because ")
     assert part in note
     assert note.endswith("(tailrack:head.user_limits).")
-
-
-def test_a_note_names_folders_of_groups_that_the_config_no_longer_has(build: Build, lab_config: RawConfig) -> None:
-    lab_config["slurm"] = {"ssh_needs_job": False}
-    (note,) = build(lab_config, answers={"head-head": {"left_groups": ["nlp", "vision"]}}).outputs["cluster"]["notes"]
-    assert "/export/shared/groups/nlp /export/shared/groups/vision on head" in note
 
 
 def test_the_cluster_output_names_the_cluster_its_partitions_and_the_heads_tailnet_address(
@@ -164,27 +131,12 @@ def test_a_node_shows_slurms_own_version_and_nothing_beyond_the_contract() -> No
     }
 
 
-def test_the_validation_output_contains_the_verdict_on_the_jobs_output(build: Build, lab_config: RawConfig) -> None:
-    result = build(lab_config).outputs["validation"]["cloud-a"]
-    assert (result["backend"], result["verdict"], result["floor_gb_per_s"]) == ("mpi-cpu", "PASS", 0.02)
-    assert result["busbw_gb_per_s"] == pytest.approx(4194304 / 3833.04 / 1e3)
-    assert [row["bytes"] for row in result["rows"]] == [65536, 262144, 1048576, 4194304]
-
-
 def test_a_failed_job_is_a_result_and_not_an_error(build: Build, lab_config: RawConfig) -> None:
     failed = {"state": "FAILED", "exit_code": 1, "output": "srun: error: a1: task 0: Exited\n"}
     outputs = build(lab_config, answers={"validate-cross-site": failed}).outputs
     assert outputs["validation"]["cross-site"]["verdict"] == "FAIL"
     assert "a1: task 0: Exited" in outputs["validation"]["cross-site"]["reason"]
     assert outputs["busbw_gb_per_s"] is None
-
-
-def test_a_cluster_with_nothing_to_measure_has_an_empty_validation(build: Build, lab_config: RawConfig) -> None:
-    lab_config.update(head={"name": "head", "site": "cloud-a"}, sites=lab_config["sites"][:1])
-    stack = build(lab_config)
-    assert stack.outputs["validation"] == {}
-    assert stack.outputs["busbw_gb_per_s"] is None
-    assert stack.validations == set()
 
 
 @pytest.mark.parametrize(

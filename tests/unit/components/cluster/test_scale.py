@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import pulumi
 import pytest
 
 from tests.unit.configs import HOSTS, RawConfig
 from tests.unit.recorded import Build
 
-MOST_OUTPUTS = 45
 """Of Outputs a registration. The runtime waits for every one of them; they were 80 once, most of them of known values,
 and 58 while it looked for more of them in each connection."""
 
@@ -23,32 +21,6 @@ def hosts(count: int) -> RawConfig:
         {**door, "name": f"n{number}", "address": f"10.0.{number // 250}.{number % 250}"} for number in range(count)
     ]
     return {**HOSTS, "sites": [{**rack, "hosts": [door, *more]}]}
-
-
-@pytest.fixture
-def outputs(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts the Outputs that are made."""
-    made = Counter[str]()
-    track = pulumi.Output._track
-
-    def counted(self: pulumi.Output[Any]) -> None:
-        made["all"] += 1
-        track(self)
-
-    monkeypatch.setattr(pulumi.Output, "_track", counted)
-    return made
-
-
-def test_each_host_costs_as_many_outputs_as_the_one_before(build: Build, outputs: Counter[str]) -> None:
-    found = []
-    for count in (5, 10, 20):
-        before = outputs["all"]
-        recorded = build(hosts(count), again=True, unknown=True)
-        found.append((outputs["all"] - before, len(recorded.resources)))
-    (five, few), (ten, _), (twenty, many) = found
-    assert (twenty - ten) == pytest.approx(2 * (ten - five), rel=0.02)
-    assert twenty / many < MOST_OUTPUTS
-    assert five / few < MOST_OUTPUTS
 
 
 def test_a_script_is_put_together_once_for_all_hosts(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from components.cluster.job_measurement import STORAGE
-from components.measurement.plan import Node
-from components.measurement.storage import Target, job_minutes, storage_plan, targets
+from components.measurement.storage import targets
 from components.roles.program import command_line
-from components.settings.storage_measurement import StorageMeasurement
 from components.validation.storage_figures import line_of
-from stacks.config import ConfigError, PoolConfig, parse
+from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB
 from tests.unit.recorded import Build
 
@@ -56,20 +54,6 @@ def test_it_measures_the_share_and_scratch_on_all_nodes_as_a_user(build: Build, 
     assert "#SBATCH --exclusive" in header["JOB_SCRIPT"]
 
 
-def test_a_target_is_measured_on_the_nodes_of_its_sites() -> None:
-    nodes = {"a1": Node("rack", "100.64.0.1", ""), "b1": Node("cloud", "100.64.0.2", "")}
-    mount = Target("data", "/data", "mount", shared=True, sites=("rack",))
-    (target,) = storage_plan(nodes, (mount,), StorageMeasurement())["targets"]
-    assert target["nodes"] == ["a1"]
-
-
-def test_the_time_limit_grows_with_the_nodes_that_measure_a_shared_target_in_turn() -> None:
-    shared, local = (Target(name, "/x", "mount", shared=name == "data") for name in ("data", "disk"))
-    settings = StorageMeasurement()
-    assert job_minutes(100, (shared,), settings) > 10 * job_minutes(2, (shared,), settings) / 2
-    assert job_minutes(100, (local,), settings) == job_minutes(2, (local,), settings)
-
-
 def test_a_floor_measures_nothing_again_and_size_seconds_and_rerun_do(build: Build, lab_config: dict[str, Any]) -> None:
     before = build(with_storage(lab_config))[STEP].inputs["triggers"]
     floors = [{"target": "share", "read_mb_per_s": 5}]
@@ -79,11 +63,6 @@ def test_a_floor_measures_nothing_again_and_size_seconds_and_rerun_do(build: Bui
     again = with_storage(lab_config)
     again["validation"]["rerun"] = "once more"
     assert build(again)[STEP].inputs["triggers"] != before
-
-
-def test_neither_bandwidth_nor_training_is_measured_again_for_it(build: Build, lab_config: dict[str, Any]) -> None:
-    before, after = build(lab_config), build(with_storage(lab_config))
-    assert not after.differences(before) & before.validations
 
 
 def test_floors_judge_the_nodes_of_their_sites(build: Build, lab_config: dict[str, Any]) -> None:
@@ -158,13 +137,6 @@ def test_a_measurement_of_hours_is_refused_unless_it_lists_nodes() -> None:
     parse(with_storage(config, nodes=["p1", "p2"]), base_dir=Path())
     config["validation"]["nodes"] = ["p1", "p2"]
     parse(with_storage(config), base_dir=Path())
-
-
-def test_a_pool_does_not_measure_storage() -> None:
-    config = {"kind": "pool", "cluster": "dev", "sites": LAB["sites"][1:], "validation": {"storage": {}}}
-    with pytest.raises(ConfigError) as problem:
-        parse(config, PoolConfig, base_dir=Path())
-    assert "validation.storage: is in a stack of kind pool" in str(problem.value)
 
 
 def test_mounts_are_measured_on_the_nodes_of_their_sites_and_have_floors_by_their_path() -> None:

@@ -24,12 +24,6 @@ def with_training(config: dict[str, Any], **training: Any) -> dict[str, Any]:
     return made
 
 
-def test_without_the_key_there_is_nothing_of_it(build: Build, lab_config: dict[str, Any]) -> None:
-    stack = build(lab_config)
-    assert STEP not in stack.names
-    assert "training" not in stack.outputs
-
-
 def test_it_trains_on_all_nodes_with_the_program_of_the_examples_as_a_user(
     build: Build, lab_config: dict[str, Any]
 ) -> None:
@@ -56,11 +50,6 @@ def test_steps_and_rerun_repeat_the_training_but_a_floor_and_a_limit_do_not(
     again = with_training(lab_config)
     again["validation"]["rerun"] = "once more"
     assert build(again)[STEP].inputs["triggers"] != before[STEP].inputs["triggers"]
-
-
-def test_training_does_not_repeat_the_bandwidth_measurement(build: Build, lab_config: dict[str, Any]) -> None:
-    before, after = build(lab_config), build(with_training(lab_config))
-    assert not after.differences(before) & before.validations
 
 
 def test_the_training_output_contains_the_jobs_results_and_a_verdict(build: Build, lab_config: dict[str, Any]) -> None:

@@ -157,36 +157,6 @@ def test_the_first_rank_tells_its_figures_with_all_their_digits_and_nothing_of_i
     assert not [path for path in node.root.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
 
 
-def test_a_program_that_knows_no_json_is_not_asked_for_it(node: Node) -> None:
-    node.stub("all_reduce_perf", 'echo "$@"')
-    done = node.run(
-        "rank",
-        "1",
-        "-b",
-        "8",
-        SLURM_PROCID="0",
-        TAILRACK_COLLECTIVE="all_reduce",
-        TAILRACK_PROGRAM=str(node.root / "bin"),
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "-b 8\n", "")
-    assert "figures.1" not in node.job
-
-
-def test_figures_that_are_cut_off_are_none(node: Node) -> None:
-    node.stub("all_reduce_perf", WRITES + "\nexit 4")
-    done = node.run(
-        "rank", "1", "-b", "8", SLURM_PROCID="0", TAILRACK_COLLECTIVE="all_reduce",
-        TAILRACK_PROGRAM=str(node.root / "bin"), TOLD=json.dumps(written([(8, 1.2, 2.5)]))[:-90],
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (4, "the table\n")
-    assert node.job["figures.1"] == ""
-
-
-def test_a_program_that_is_not_there_is_named_with_its_node(node: Node) -> None:
-    told = node.run("rank", "1", TAILRACK_PROGRAM="/nowhere/perf", **PROGRAM)
-    assert (told.returncode, told.stderr) == (1, "tailrack: the program /nowhere/perf is missing on a1\n")
-
-
 def test_a_measurement_checks_its_nodes_even_if_the_preflight_fails(node: Node) -> None:
     node.stub("srun", 'while [[ $1 == --* ]]; do shift; done; "$@"')
     (node.root / "job").mkdir()
@@ -277,12 +247,6 @@ def test_a_source_that_is_another_one_is_not_built(node: Node, build: dict[str, 
         in told.stderr
     )
     assert not list((node.root / "home/.tailrack/nccl-tests").glob("*/all_reduce_perf"))
-
-
-def test_the_key_of_a_source_includes_its_content(node: Node, build: dict[str, str]) -> None:
-    listing = "cd nccl-tests-1 && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum"
-    digest = subprocess.run(["bash", "-c", listing], cwd=node.root, capture_output=True, text=True).stdout.split()[0]
-    assert run_program(node, "build", {**build, "TAILRACK_SHA256": f"content:{digest}"}).returncode == 0
 
 
 def test_a_failed_build_names_the_node_and_the_others_of_its_kind_do_not_wait_for_it(

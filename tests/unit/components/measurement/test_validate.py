@@ -144,12 +144,6 @@ def brought_back(cluster: Cluster) -> Any:
     return run
 
 
-def test_an_ordinary_output_comes_back_whole(brought_back: Any) -> None:
-    report = brought_back(TABLE)
-    assert (report["state"], report["exit_code"], report["nodes"]) == ("COMPLETED", 0, ["a1"])
-    assert report["output"] == TABLE
-
-
 def test_a_long_log_between_ranks_and_table_costs_neither(brought_back: Any) -> None:
     log = "".join(f"log line {number} of a talkative library\n" for number in range(20_000))
     report = brought_back(f"{START}{log}#\n{END}")
@@ -210,16 +204,6 @@ def test_an_unreachable_node_does_not_stop_the_measurement_of_the_others(cluster
     assert "--nodelist=a1,a2,b1" in cluster.submitted[0]
 
 
-def test_a_job_of_the_measurement_itself_is_no_other_job(cluster: Cluster) -> None:
-    cluster.states["a2"] = "completing"
-    cluster.queue = "ada|a2|11|1:00|prepare-rack"
-    report = cluster.report(RACK)
-    assert report["state"] == "UNAVAILABLE"
-    assert report["absent"]["a2"] == "held: a job of a measurement does not end there"
-    cluster.queue += "\nbob|a[1-2]|12|55:00|train"
-    assert cluster.report(RACK)["state"] == "BUSY"
-
-
 def test_a_node_that_is_still_listed_as_mixed_after_its_job_is_asked_for_alone(cluster: Cluster) -> None:
     cluster.stale = "a2"
     assert cluster.report(RACK)["state"] != "BUSY"
@@ -236,11 +220,6 @@ def test_a_measurement_of_each_node_alone_takes_every_idle_node(
         report = cluster.report(RACK)
     assert report["nodes"] == measured
     assert report["left_out"] == [node for node in ("a1", "a2") if node not in measured]
-
-
-def test_nodes_that_were_never_measured_have_nothing_last(cluster: Cluster) -> None:
-    cluster.states |= {"a1": "mixed", "a2": "mixed"}
-    assert cluster.report(RACK)["last"] is None
 
 
 @pytest.mark.parametrize("state", ["down", "down*", "drained", "draining", "idle*", "unknown", ""])
@@ -287,13 +266,6 @@ def test_between_sites_a_new_node_has_a_peer_at_its_site_and_one_across(cluster:
     assert (report["nodes"], report["left_out"]) == (["a2", "b2", "b3"], ["a1", "b1"])
 
 
-def test_a_node_with_another_address_is_new(cluster: Cluster) -> None:
-    cluster.report(MEMBERS)
-    cluster.states["b1"] = "mixed"
-    report = cluster.report(["a1 rack 100.64.7.7", *MEMBERS[1:]])
-    assert (report["nodes"], report["members"]["a1"]) == (["a1", "a2", "b2"], "100.64.7.7")
-
-
 @pytest.mark.parametrize(
     "states",
     [
@@ -305,13 +277,6 @@ def test_a_new_node_without_peers_waits_for_another_time(cluster: Cluster, state
     cluster.report(MEMBERS)
     cluster.states |= states
     assert cluster.report([*MEMBERS, "b3 cloud 100.64.0.5"])["state"] == "BUSY"
-
-
-def test_a_new_node_with_a_failed_job_stays_new(cluster: Cluster) -> None:
-    cluster.report(RACK)
-    cluster.ended, cluster.states["a3"] = "FAILED", "idle"
-    report = cluster.report([*RACK, "a3 rack 100.64.0.9"])
-    assert (report["state"], report["members"].keys()) == ("FAILED", {"a1", "a2"})
 
 
 def test_a_repeated_report_shows_the_last_measurement_without_a_job(cluster: Cluster) -> None:
@@ -389,25 +354,12 @@ def test_half_a_character_of_a_user_is_replaced_so_that_the_answer_can_be_stored
     assert cluster.report(RACK, "recall")["output"] == "a?b\u00e9"
 
 
-def test_the_name_of_a_job_does_not_make_it_a_job_of_a_measurement(cluster: Cluster) -> None:
-    cluster.states["a2"] = "mixed"
-    cluster.queue = "bob|a2|12|55:00|x|ada|a2|11|1:00|prepare-rack"
-    assert cluster.report(RACK)["facts"] == {"a2": "job 12 of bob, 55:00 left"}
-    assert cluster.shell.calls.count("squeue -h -o %u|%N|%i|%L") == 1, "names are not asked for beside other fields"
-
-
 def test_a_controller_that_does_not_answer_is_no_busy_cluster(cluster: Cluster) -> None:
     cluster.silent = 200
     cluster.shell.hurry()
     failed = cluster.run(RACK)
     assert failed.returncode != 0
     assert "slurmctld does not report its nodes" in failed.stderr
-
-
-def test_a_run_waits_for_a_silent_controller_even_without_time_for_busy_nodes(cluster: Cluster) -> None:
-    cluster.silent = 3
-    cluster.shell.hurry()
-    assert cluster.report(RACK)["state"] == "COMPLETED"
 
 
 def test_a_node_that_is_down_is_left_out_and_named_while_enough_others_are_idle(cluster: Cluster) -> None:
@@ -419,19 +371,6 @@ def test_a_node_that_is_down_is_left_out_and_named_while_enough_others_are_idle(
     assert report["members"].keys() == {"a1", "b1", "b2"}
 
 
-def test_between_sites_nodes_of_one_site_alone_are_no_measurement(cluster: Cluster) -> None:
-    cluster.states |= {"b1": "drained", "b2": "down"}
-    report = cluster.report(MEMBERS)
-    assert (report["state"], report["left_out"], cluster.submitted) == ("UNAVAILABLE", ["b1", "b2"], [])
-
-
-def test_a_node_that_is_down_keeps_no_new_one_from_being_measured_with_its_peers(cluster: Cluster) -> None:
-    cluster.report(RACK)
-    cluster.states |= {"a1": "allocated", "a3": "idle", "a4": "down"}
-    report = cluster.report([*RACK, "a3 rack 100.64.0.9", "a4 rack 100.64.0.10"])
-    assert (report["nodes"], report["left_out"], report["absent"]) == (["a2", "a3"], ["a1", "a4"], {"a4": "down"})
-
-
 def test_a_link_in_the_place_of_the_jobs_folder_is_replaced(cluster: Cluster) -> None:
     elsewhere = cluster.shell.write("elsewhere/kept", "as it was")
     place = cluster.shell.path("home/.tailrack/validation/rack")
@@ -440,18 +379,3 @@ def test_a_link_in_the_place_of_the_jobs_folder_is_replaced(cluster: Cluster) ->
     assert cluster.report(RACK)["state"] == "COMPLETED"
     assert elsewhere.read_text(encoding="utf-8") == "as it was"
     assert not place.is_symlink()
-
-
-def test_a_node_that_is_added_is_measured_with_a_peer_while_the_others_go_on_being_idle(cluster: Cluster) -> None:
-    cluster.report(MEMBERS)
-    cluster.states["b3"] = "idle"
-    report = cluster.report([*MEMBERS, "b3 cloud 100.64.0.5"])
-    assert (report["nodes"], report["left_out"]) == (["a1", "b1", "b3"], ["a2", "b2"])
-    assert report["absent"] == {"a2": "measured before", "b2": "measured before"}
-    assert report["members"].keys() == {"a1", "a2", "b1", "b2", "b3"}
-
-
-def test_all_nodes_take_part_in_a_different_measurement(cluster: Cluster) -> None:
-    cluster.report(MEMBERS)
-    cluster.states["b3"], cluster.settings = "idle", "another size"
-    assert cluster.report([*MEMBERS, "b3 cloud 100.64.0.5"])["left_out"] == []

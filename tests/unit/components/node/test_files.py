@@ -69,13 +69,6 @@ def test_a_file_that_differs_by_a_byte_is_replaced_and_its_readers_go_on(machine
     assert [entry.name for entry in path.parent.iterdir()] == ["file"]
 
 
-def test_a_second_time_changes_nothing(machine: Path) -> None:
-    text = "quotes \" ' and $(id)\n\n  end  "
-    assert files.write("/etc/file", text)
-    assert not files.write("/etc/file", text)
-    assert (machine / "etc/file").read_text() == f"{text}\n"
-
-
 @as_root
 @pytest.mark.parametrize("old", ["", "text\n"])
 def test_a_file_of_another_owner_is_given_to_that_one(machine: Path, old: str) -> None:
@@ -187,13 +180,6 @@ def test_a_step_follows_only_links_that_root_made(machine: Path) -> None:
         files.write("/var/run/file", "more")
 
 
-def test_links_in_a_circle_end(machine: Path) -> None:
-    (machine / "etc/a").symlink_to("/etc/b")
-    (machine / "etc/b").symlink_to("/etc/a")
-    with pytest.raises(Failure, match="link"):
-        files.write("/etc/a/file", "text")
-
-
 @as_root
 @pytest.mark.parametrize("kind", ["link", "file"])
 def test_a_step_changes_no_owner_through_a_link_in_a_folders_place(machine: Path, kind: str) -> None:
@@ -263,18 +249,6 @@ def test_root_makes_and_removes_its_folders_in_one_like_tmp_and_takes_nobodys(ma
         files.make_new_folder("/var/open/more")
 
 
-def test_a_file_of_no_lines_has_none(machine: Path) -> None:
-    files.write("/etc/x", "\n".join([]))
-    assert files.lines("/etc/x") == []
-
-
-def test_lines_are_added_once(machine: Path) -> None:
-    assert files.add_line("/etc/list", "one")
-    assert files.add_line("/etc/list", "two")
-    assert not files.add_line("/etc/list", "one")
-    assert (machine / "etc/list").read_text() == "one\ntwo\n"
-
-
 def test_a_folder_goes_with_all_that_is_in_it_and_nothing_behind_its_links(machine: Path) -> None:
     (machine / "var/state/deep").mkdir(parents=True)
     (machine / "var/state/link").symlink_to("/outside")
@@ -283,11 +257,6 @@ def test_a_folder_goes_with_all_that_is_in_it_and_nothing_behind_its_links(machi
     assert not (machine / "var/state").exists()
     assert (machine / "outside/file").exists()
     files.remove_folder("/var/state")
-
-
-def test_a_disk_that_is_full_is_named(machine: Path) -> None:
-    assert files.room_error("/etc") == ""
-    assert files.room_error("/nowhere") == ""
 
 
 def test_a_read_only_file_system_is_an_error_of_room_and_no_exception(

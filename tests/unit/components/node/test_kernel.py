@@ -8,7 +8,6 @@ import pytest
 
 from components.node import files, kernel
 from components.node.kernel import cpu_limit, memory_limit_mb, mounts, mounts_at
-from components.node.systemd import name_of_path
 from tests.unit.shell import Shell
 
 
@@ -22,12 +21,6 @@ def test_files_of_the_kernel_are_read_and_written_and_no_error_is_raised(shell: 
         assert kernel.exists("/proc/sys/net/setting")
         assert (kernel.read("/sys/none"), kernel.names_in("/sys/none"), kernel.exists("/sys/none")) == ("", [], False)
         assert not kernel.write("/sys/none/setting", "1\n")
-
-
-@pytest.mark.parametrize("path", ["/etc/passwd", "/procedures/x", "proc/x"])
-def test_other_files_are_refused(path: str) -> None:
-    with pytest.raises(ValueError, match="is no file of the kernel"):
-        kernel.read(path)
 
 
 TABLE = r"""22 28 0:21 / /proc rw,nosuid shared:12 - proc proc rw
@@ -50,21 +43,6 @@ def test_mounts_have_their_places_types_and_options_and_the_one_on_top_is_last(
     assert "vers=3" in below.options
     (first,) = mounts_at("/")
     assert first.options == {"rw", "relatime", "errors=remount-ro"}
-
-
-# As systemd-escape --path prints them.
-@pytest.mark.parametrize(
-    ("path", "name"),
-    [
-        ("/shared", "shared"),
-        ("/srv/.x-y/a_b//c", r"srv-.x\x2dy-a_b-c"),
-        ("/.hid", r"\x2ehid"),
-        ("/data/a.b:c/", "data-a.b:c"),
-        ("/", "-"),
-    ],
-)
-def test_a_unit_of_a_path_has_the_name_that_systemd_looks_for(path: str, name: str) -> None:
-    assert name_of_path(path) == name
 
 
 Tree = dict[str, str]

@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from components.node import run
-from components.node.run import Ended, attempt_bounded
+from components.node.run import attempt_bounded
 
 
 def test_a_program_that_takes_too_long_is_ended() -> None:
@@ -32,12 +32,3 @@ def test_of_a_program_that_prints_any_amount_the_start_and_the_end_are_kept() ->
 def test_a_program_that_prints_without_end_is_ended_at_its_limit() -> None:
     ended = attempt_bounded("bash", "-c", "yes & exec yes no >&2", limit=0.5, merged=False)
     assert (ended.status, ended.output, ended.errors[-3:]) == (124, "", "no\n")
-
-
-def test_errors_apart_from_output_are_kept_apart() -> None:
-    ended = attempt_bounded("bash", "-c", "cat; echo trouble >&2", limit=60, stdin="text", most=99, merged=False)
-    assert ended == Ended(0, "text", "trouble\n")
-
-
-def test_a_program_that_is_not_there_has_a_status_too() -> None:
-    assert attempt_bounded("no-such-program", limit=1).status == 127

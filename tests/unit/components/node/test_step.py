@@ -9,13 +9,11 @@ import resource
 import stat
 import subprocess
 from collections.abc import Iterator
-from unittest import mock
 
 import pytest
 
-from components.node import waiting
 from components.steps.composition import Script
-from tests.unit.components.node.test_work import python, script
+from tests.unit.components.node.test_work import script
 from tests.unit.shell import Shell, code_script
 
 OK = 'step.result("ok", True)'
@@ -32,11 +30,6 @@ def test_results_become_one_json_object(shell: Shell) -> None:
     expected = {"cpus": 4, "name": '"x y"\n', "ok": True, "text": "ü€"}
     assert json.loads(run(shell, code_script(code)).stdout) == expected
     assert run(shell, code_script("pass")).stdout == "{}\n"
-
-
-def test_a_result_that_was_not_found_ends_the_step(shell: Shell) -> None:
-    done = run(shell, code_script('step.result("cpus", None)'))
-    assert done.stderr.splitlines()[0] == "tailrack: a1: step probe failed: the step found no cpus on a1"
 
 
 def test_a_step_that_fails_on_a_full_disk_names_the_full_folder(shell: Shell) -> None:
@@ -103,12 +96,6 @@ def test_folders_that_an_earlier_step_has_closed_to_users_are_opened_and_links_a
     assert stat.S_IMODE(shell.path("elsewhere").stat().st_mode) == 0o750
 
 
-def test_the_action_chooses_the_function(shell: Shell) -> None:
-    step = code_script('step.result("went", 1)', 'step.result("went", 0)')
-    assert run(shell, step, "up").stdout == '{"went":1}\n'
-    assert run(shell, step, "down").stdout == '{"went":0,"left":true}\n'
-
-
 LINES = """import sys
 for number in range(1, 31):
     print("line", number, file=sys.stderr)
@@ -126,25 +113,6 @@ def test_a_failure_names_host_step_log_end_and_next_action(shell: Shell) -> None
     assert end == "---"
     assert last.startswith("next: ssh to a1, read ")
     assert done.stdout == ""
-
-
-def test_a_reason_and_a_remedy_have_separate_lines(shell: Shell) -> None:
-    done = run(shell, code_script(f"{FAIL}('the disk is full', f'make room on {{step.host}}')"))
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[0] == "tailrack: a1: step probe failed: the disk is full"
-    assert done.stderr.splitlines()[-1] == "next: make room on a1"
-
-
-def test_a_reason_without_a_remedy_leads_to_the_log(shell: Shell) -> None:
-    last = run(shell, code_script(f"{FAIL}('no luck')")).stderr.splitlines()[-1]
-    assert last == "next: read /var/log/tailrack/probe.log on a1, then run up again"
-
-
-def test_an_error_ends_the_step(shell: Shell) -> None:
-    done = run(shell, script(python("crash"), python("changed")))
-    assert done.returncode != 0
-    assert done.stdout == ""
-    assert "step probe failed" in done.stderr
 
 
 def test_a_step_reports_an_impossible_log_folder_without_a_log(shell: Shell) -> None:
@@ -187,20 +155,3 @@ def test_a_step_waits_for_the_one_before_it_and_names_the_lock_holder(shell: She
     assert "another step has held /run/tailrack-private/tailrack.lock for 600s" in done.stderr
     assert done.stdout == ""
     assert run(shell, code_script(OK)).returncode == 0
-
-
-@pytest.mark.parametrize(("lock", "nice"), [("tailrack", 0), ("", 0), ("tailrack-services", 5)])
-def test_optional_steps_have_a_lower_priority_than_the_steps_of_nodes(shell: Shell, lock: str, nice: int) -> None:
-    with mock.patch("os.setpriority") as lowered:
-        done = shell.step(code_script(OK), {}, lock=lock)
-    assert (done.returncode, done.stdout) == (0, '{"ok":true}\n'), done.stderr
-    assert [call.args[2] for call in lowered.call_args_list] == ([nice] if nice else [])
-
-
-def test_waiting_looks_often_at_first_and_ends_with_success_or_at_the_limit() -> None:
-    slept: list[float] = []
-    answers = iter([False] * 6 + [True])
-    with mock.patch("components.node.waiting.time.sleep", slept.append):
-        assert waiting.wait_until(lambda: next(answers), 30)
-    assert slept == [0.1, *[0.2] * 4, 0.5]
-    assert not waiting.wait_until(lambda: False, 0)

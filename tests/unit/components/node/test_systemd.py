@@ -45,12 +45,6 @@ def test_systemd_reloads_units_when_it_does_not_know_a_file(shell: Shell, known:
     assert calls(shell, partial(reload, "a.service", "b.service"), systemd) == changed
 
 
-def test_a_unit_that_has_no_state_to_ask_for_ends_the_step(shell: Shell) -> None:
-    with pytest.raises(Failure):
-        calls(shell, partial(reload, "a.service", "b@.service"), "[ $1 != show ]")
-    assert "systemctl daemon-reload" not in shell.calls
-
-
 def test_units_that_nothing_waits_for_are_read_once_at_the_end(shell: Shell) -> None:
     step = Step("a1", "a1-node")
 
@@ -65,14 +59,6 @@ def test_units_that_nothing_waits_for_are_read_once_at_the_end(shell: Shell) -> 
 
 
 ENABLE = "systemctl --root=/ enable -q a.service"
-
-
-def test_one_call_enables_all_boot_units_in_any_state(shell: Shell) -> None:
-    assert calls(shell, partial(enable, "a.service", "b.timer")) == [f"{ENABLE} b.timer"]
-
-
-def test_a_step_also_starts_units_that_must_run_now(shell: Shell) -> None:
-    assert calls(shell, partial(enable, "a.service", now=True)) == [ENABLE, "systemctl start a.service"]
 
 
 def test_a_unit_that_cannot_be_enabled_is_not_started_and_the_step_learns_of_it(shell: Shell) -> None:

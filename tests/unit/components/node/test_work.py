@@ -9,7 +9,7 @@ import pytest
 
 from components.node.step.values import read_values
 from components.steps.composition import Script
-from tests.unit.components.node.example_phases import Row, Values
+from tests.unit.components.node.example_phases import Values
 from tests.unit.shell import Shell
 
 MODULE = "tests.unit.components.node.example_phases"
@@ -39,15 +39,6 @@ def test_a_value_of_another_type_is_named(name: str, value: Any) -> None:
         read_values(Values, {**VALUES, name: value})
     with pytest.raises(ValueError, match=f"the step lacks the value {name}"):
         read_values(Values, {key: kept for key, kept in VALUES.items() if key != name})
-
-
-def test_rows_may_be_lines_of_a_text() -> None:
-    assert read_values(Values, {**VALUES, "ROWS": "a 1\nb 2"}).rows == [Row("a", 1), Row("b", 2)]
-
-
-def test_a_lock_is_taken_once(shell: Shell) -> None:
-    done = shell.step(script(python("lock"), python("lock")), {}, lock="")
-    assert json.loads(done.stdout) == {"locked_before": True}, done.stderr
 
 
 def test_only_the_next_phase_sees_that_a_file_of_its_role_changed(shell: Shell) -> None:

@@ -15,7 +15,7 @@ from components.roles.accounting import slurmdbd
 from components.roles.accounting.associations import apply_associations
 from components.roles.accounting.database import memory_mb
 from components.roles.accounting.host import AccountingValues, check, take_accounting
-from components.roles.accounting.role import conf, purges, role
+from components.roles.accounting.role import conf, role
 from components.roles.accounting.settings import Accounting, Qos
 from components.roles.role import Role
 from stacks.config import parse
@@ -48,16 +48,6 @@ def test_limits_are_in_minutes_and_missing_limits_are_explicit() -> None:
     assert "PreemptType=preempt/qos" in conf(Accounting(qos=(Qos(name="high", preempts=("low",)),)))
     assert "PreemptType=preempt/qos" not in conf(Accounting())
     assert values["ACCOUNTING_ENFORCE"] is True
-
-
-@pytest.mark.parametrize("own", [{"account": "users"}, {"max_jobs": 1}, {"gpu_hours": 1}])
-def test_slurm_requires_an_account_only_if_the_config_sets_a_limit(own: dict[str, Any]) -> None:
-    assert made().values["ACCOUNTING_ENFORCE"] is False
-    assert made(users=[{"name": "ada", "uid": 6001, **own}]).values["ACCOUNTING_ENFORCE"] is True
-
-
-def test_slurmdbd_does_not_purge_jobs_with_unlimited_retention() -> None:
-    assert list(purges(Accounting(keep_jobs_months=0))) == [("PurgeStep", 12)]
 
 
 def settings(**sections: Any) -> AccountingValues:
@@ -126,15 +116,6 @@ def test_a_rejected_configuration_restores_the_cluster_number_and_the_files(cont
     assert controller.path(CLUSTER_NAME).read_text() == "lab|1234\n"
     assert controller.path("etc/slurm/slurm.conf").read_text().strip() == CONF
     assert not controller.path(LINES).exists()
-
-
-def test_the_step_retries_once_after_a_concurrent_slurmctld_restart(controller: Shell) -> None:
-    # As where another one's call came between: slurmdbd has another number for the cluster, and slurmctld ends.
-    first = f"[ $(wc -l <{controller.path('seen')}) -eq 1 ]"
-    at_reconfigure(controller, f"if {first}; then echo 'lab|99' >{controller.path(CLUSTER_NAME)}; exit 1; fi")
-    assert take(controller) == ""
-    assert controller.path("seen").read_text() == "lab\nlab\n"
-    assert "accounting_storage/slurmdbd" in controller.path("etc/slurm/slurm.conf").read_text()
 
 
 def test_a_controller_that_numbers_again_each_time_is_refused_after_three_tries_with_one_number(
@@ -264,14 +245,6 @@ def test_all_entries_are_made_in_two_sessions_and_recorded(books: Shell) -> None
     assert books.path(f"{BOOKS}/users").read_text() == "ada vision\nbob users\ncyd users\n"
     assert books.path(f"{BOOKS}/accounts").read_text() == "users\nvision\n"
     assert books.path(f"{BOOKS}/qos").read_text() == "high\nlow\n"
-
-
-def test_the_step_changes_no_matching_entries_in_any_qos_order(books: Shell) -> None:
-    show(books, ASSOC, QOS, DEFAULTS)
-    assert apply(books) == ""
-    assert session(books) == []
-    assert len(books.calls) == 3
-    assert not books.path(f"{BOOKS}/users").exists(), "made by hand"
 
 
 def test_entries_that_differ_are_changed(books: Shell) -> None:

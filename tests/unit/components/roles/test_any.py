@@ -19,7 +19,7 @@ import pytest
 from cli.new_role import write
 from components.node.step.values import read_values, values_type
 from components.roles.facts import whole
-from components.roles.order import ROLES, in_order, roles
+from components.roles.order import in_order, roles
 from components.roles.role import FOLDER, Role, SlurmKey
 from components.roles.slurm.files import keys_of_roles
 from components.steps.composition import CHECK as GATE_PHASES
@@ -92,10 +92,6 @@ def flat(calls: list[list[Any]]) -> Iterator[list[Any]]:
     """Calls, and those that are checks."""
     for call in calls:
         yield from call[1:] if call[0] == "checks" else [call]
-
-
-def test_every_role_is_a_folder_of_its_name() -> None:
-    assert {make.__module__ for make in ROLES} == {f"components.roles.{name}.role" for name in folders()}
 
 
 def test_a_file_that_a_role_writes_on_machines_is_no_other_roles() -> None:
@@ -197,18 +193,6 @@ def added(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return told
 
 
-def test_a_role_with_an_optional_section_reaches_the_nodes_of_cluster_and_pool_alike(added: dict[str, Any]) -> None:
-    assert added["told"]["b1"] == added["told"]["c1"]
-    assert added["told"]["c1"]["-node"]["values"] == {"MADE_UP_EXAMPLE": "true"}
-    does = added["told"]["c1"]["-node"]["does"]
-    assert ["files", ["/etc/made-up", "0644", "root:root", "text"]] in does
-    assert does[0][0] == "packages"
-
-
-def test_a_role_may_read_the_clusters_head_and_users_in_a_pool_too(added: dict[str, Any]) -> None:
-    assert added["told"]["c1"]["-check"]["values"] == {"MADE_UP_TOKEN": "nobody-may-see-it", "MADE_UP_USERS": "ada"}
-
-
 def test_a_roles_secret_makes_each_step_that_reads_it_secret_and_no_other(added: dict[str, Any]) -> None:
     secret = {step for step, told in added["told"]["c1"].items() if told["secret"]}
     assert secret == {"-check", "-join"}
@@ -229,19 +213,7 @@ def test_a_role_adds_to_slurm_conf_and_to_the_closed_ports(added: dict[str, Any]
     assert "9999" in added["ports"]
 
 
-@pytest.mark.parametrize("name", ["", "Monitoring", "a b", "../x", "slurm"])
-def test_a_name_that_no_role_can_have_is_refused(name: str, tmp_path: Path) -> None:
-    (tmp_path / "components/roles/slurm").mkdir(parents=True)
-    with pytest.raises(ValueError, match=r"is no valid name|already"):
-        write(name, tmp_path)
-
-
 # What roles say of one another.
-
-
-def test_a_role_follows_the_roles_it_names_and_else_keeps_its_place() -> None:
-    made = [Role("a", after=("c",)), Role("b"), Role("c"), Role("d", after=("nobody",))]
-    assert [role.name for role in in_order(made)] == ["b", "c", "a", "d"]
 
 
 def test_roles_that_wait_for_one_another_are_named() -> None:

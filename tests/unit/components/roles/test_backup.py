@@ -80,22 +80,9 @@ def test_a_target_that_would_save_nothing_is_refused_by_name(change: RawConfig, 
     assert "nobody-may-see" not in said
 
 
-def test_a_host_key_is_taken_as_the_machine_has_it_in_its_file() -> None:
-    section = {**SFTP, "host_key": f"{HOST_KEY} root@keeper"}
-    backup = parse({**LAB, "backup": section}, base_dir=Path(), secret_keys=frozenset({"backup"})).backup
-    assert backup
-    assert backup.host_key == HOST_KEY
-
-
 def test_one_half_of_an_access_key_and_a_secret_in_plain_text_are_refused() -> None:
     assert "one of access_key and secret_key" in refused({key: S3[key] for key in ("target", "access_key")})
     assert "[secret] is plain text in the config" in refused(SFTP, frozenset())
-
-
-def test_the_config_rejects_a_restore_without_a_named_backup() -> None:
-    with pytest.raises(ConfigError, match="restore_from: is set without a section backup"):
-        parse({**LAB, "head": {**LAB["head"], "restore_from": "latest"}}, base_dir=Path())
-    assert "restore_from" in refused(SFTP, head={**LAB["head"], "restore_from": "yesterday"})
 
 
 def test_all_roles_state_is_saved_and_the_names_of_their_files_are_the_roles_own() -> None:
@@ -118,14 +105,6 @@ def test_only_the_head_node_has_the_secrets_and_no_plain_state_has_them(build: B
     for name in steps:
         assert "stdin" in stack[name].secret_paths
     assert not [one.name for one in stack.resources if "password-nobody-may-see" in one.in_plain_state]
-
-
-def test_without_a_password_of_the_configs_the_stack_makes_one_and_gives_it_out_as_a_secret(build: Build) -> None:
-    raw = {**LAB, "backup": {key: SFTP[key] for key in SFTP if key != "password"}}
-    stack = build(raw, secret=["backup"], answers={"backup-password": "made-and-nobody-may-see"})
-    assert stack.header("head-services")["BACKUP_PASSWORD"] == "made-and-nobody-may-see"
-    assert not [one.name for one in stack.resources if "made-and-nobody-may-see" in one.in_plain_state]
-    assert "backup-password" not in build(LAB).names
 
 
 @pytest.mark.parametrize(

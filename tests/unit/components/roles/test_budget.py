@@ -60,13 +60,6 @@ def test_amounts_in_another_currency_are_named_and_do_not_count() -> None:
     assert line(result) == "Budget: 240.00 of 2,000.00 EUR spent in 2026-11 (12 %), without 1,200.00 USD."
 
 
-def test_the_budget_line_reports_that_no_node_has_a_price() -> None:
-    assert "no node has a price_per_hour in EUR" in line(spending.spending(BUDGET_2000, {}, NOW))
-    assert "(100 %)." in line(seen(2000))
-    # Rounded down: it is not spent yet.
-    assert "(99 %)" in line(seen(1999.9))
-
-
 def test_without_a_budget_there_is_none_to_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(spending, "BUDGET", str(tmp_path / "budget"))
     assert read_budget() is None

@@ -13,9 +13,9 @@ import pytest
 
 from components.roles.budget import spending
 from components.roles.costs import host as costs_host
-from components.roles.tailrack_command import book, costs, slurm
-from components.roles.tailrack_command.book import Stay, joined, left, month_begin, read_book, read_stays, spent
-from components.roles.tailrack_command.costs import as_rows, as_text, duration, totals, used_hours
+from components.roles.tailrack_command import costs, slurm
+from components.roles.tailrack_command.book import Stay, read_book, read_stays
+from components.roles.tailrack_command.costs import as_rows, as_text, totals
 from components.roles.tailrack_command.main import main
 from components.validation.slurm_nodes import Node
 from tests.unit.shell import Shell, script_of
@@ -25,39 +25,11 @@ MONTH = 1_788_220_800
 HOUR = 3600
 
 
-def test_a_line_that_is_none_is_passed_over() -> None:
-    text = "100 200 2.5 USD\n\n300 - - -\n400 - nan USD\n5 - -2 USD\n6 - 2\nx - 2 USD\n500 - 1e-3 EUR\n"
-    assert read_stays(text) == [Stay(100, 200, 2.5, "USD"), Stay(300, None), Stay(500, None, 0.001, "EUR")]
-
-
 def test_a_book_has_files_of_nodes_alone(tmp_path: Path) -> None:
     for name in ("a1", "a1.x7Gh2k", "..b"):
         (tmp_path / name).write_text("100 - 2 USD\n")
     assert read_book(tmp_path) == {"a1": [Stay(100, None, 2.0, "USD")]}
     assert read_book(tmp_path / "none") == {}
-
-
-def test_a_month_begins_on_its_first_in_utc() -> None:
-    assert month_begin(NOW) == MONTH
-    assert month_begin(MONTH) == MONTH
-    assert month_begin(MONTH - 1) < MONTH
-
-
-def test_the_spent_amount_counts_only_this_month() -> None:
-    stays = [Stay(MONTH - HOUR, MONTH + HOUR, 2.0, "USD"), Stay(NOW - HOUR, None, 3.0, "USD"), Stay(NOW - HOUR, None)]
-    assert spent(stays, MONTH, NOW) == {"USD": pytest.approx(5.0)}
-    assert spent([Stay(NOW + 60, None, 2.0, "USD")], MONTH, NOW) == {}, "a clock that was wrong costs nothing"
-
-
-def test_since_when_a_node_is_there() -> None:
-    assert joined([Stay(1, 2), Stay(5, 9), Stay(9, None)]) == 5
-    assert joined([Stay(1, 2)]) is None
-    assert (joined([]), left([]), left([Stay(1, 2)]), left([Stay(1, None)])) == (None, None, 2, None)
-
-
-def test_hours_with_two_jobs_on_a_node_count_once() -> None:
-    used = [("a[1-2]", MONTH - 99, MONTH + HOUR), ("a1", MONTH, MONTH + 2 * HOUR), ("a1", NOW - HOUR, NOW + 5)]
-    assert used_hours(used, MONTH, NOW) == {"a1": pytest.approx(3.0), "a2": pytest.approx(1.0)}
 
 
 BOOK = {
@@ -95,11 +67,6 @@ def test_the_cost_text_names_idle_nodes_and_calls_itself_an_estimate() -> None:
     assert text.endswith(costs.ESTIMATE)
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(59, "0 min"), (7500, "2 h 5 min"), (200_000, "2 days")])
-def test_durations(seconds: int, words: str) -> None:
-    assert duration(seconds) == words
-
-
 def test_programs_can_read_the_printed_costs(monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.setattr(costs, "read_book", lambda: BOOK)
     monkeypatch.setattr(time, "time", lambda: NOW)
@@ -111,14 +78,6 @@ def test_programs_can_read_the_printed_costs(monkeypatch: Any, capsys: Any) -> N
     assert told["since"] == MONTH
     with pytest.raises(ValueError, match="no costs"):
         as_rows({"costs": [{"name": "x"}]})
-
-
-def test_without_a_price_nothing_is_asked_of_slurm(monkeypatch: Any, capsys: Any) -> None:
-    monkeypatch.setattr(costs, "read_book", lambda: {"head": [Stay(1, None)]})
-    assert main(["costs", "--or-nothing"]) == 0
-    assert capsys.readouterr().out == ""
-    assert main(["costs"]) == 0
-    assert "No node has a price_per_hour" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -191,15 +150,3 @@ def test_the_step_removes_only_old_records_of_nodes_that_left(shell: Shell) -> N
         os.utime(file, (past, past))
     write(shell, "services", "up", "", int(time.time()))
     assert (gone.exists(), stays.exists()) == (False, True)
-
-
-def test_the_role_and_the_command_use_the_same_folder() -> None:
-    assert f"{book.BOOK}" == "/var/lib/tailrack/costs"
-
-
-def test_a_node_that_expires_ends_its_period(shell: Shell) -> None:
-    file = shell.write("/var/lib/tailrack/costs/a1", "100 - - -\n")
-    with shell.here(), mock.patch.object(costs_host, "time", mock.Mock(time=lambda: 300.5)):
-        for name in ("a1", "a2"):
-            costs_host.forget(mock.Mock(), costs_host.NodeValues(name))
-    assert file.read_text() == "100 300 - -\n"

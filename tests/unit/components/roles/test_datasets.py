@@ -16,7 +16,7 @@ import pytest
 from components.node import files
 from components.node.failure import Failure
 from components.roles.datasets import copies, host, model, programs, serve, sources, stage
-from components.roles.datasets.copies import Copy, Home, addresses
+from components.roles.datasets.copies import Copy, Home
 from components.roles.datasets.model import (
     COMPLETE,
     COPIES,
@@ -29,9 +29,6 @@ from components.roles.datasets.model import (
     Progress,
     list_name,
     read_entries,
-    read_plan,
-    read_status,
-    size_text,
     write_entries,
 )
 from components.roles.datasets.plan import planned
@@ -61,11 +58,6 @@ def status(**nodes: tuple[str, str]) -> dict[str, dict[str, Progress]]:
 # The plan
 
 
-def test_one_node_of_each_site_that_the_data_set_names_fetches() -> None:
-    assert planned(WANTED, None, NODES, {}, {"a1", "a2", "b1"}).fetchers == {"rack": "a1", "cloud": "b1"}
-    assert planned(replace(WANTED, sites=["cloud"]), None, NODES, {}, {"a1", "b1"}).fetchers == {"cloud": "b1"}
-
-
 def test_the_fetching_node_stays_until_it_no_longer_answers_and_one_that_has_begun_follows() -> None:
     before = replace(WANTED, fetchers={"rack": "a2"})
     assert planned(WANTED, before, NODES, {}, {"a1", "a2"}).fetchers["rack"] == "a2"
@@ -81,11 +73,6 @@ def test_others_copy_only_from_nodes_that_answer_and_have_the_sums_of_the_first_
     assert (one.complete, one.sums) == (["a1"], "c" * 64)
     assert planned(WANTED, one, NODES, rows, {"a1", "a2"}).complete == ["a1"]
     assert planned(replace(WANTED, version=V2), one, NODES, rows, {"a1", "a2"}).complete == []
-
-
-def test_a_node_copies_over_the_fabric_first_and_over_the_tailnet_otherwise() -> None:
-    assert addresses(NODES["a1"], NODES["a2"]) == [("10.0.0.2", 6815), ("100.64.0.3", 6814)]
-    assert addresses(NODES["b1"], NODES["a2"]) == [("100.64.0.3", 6814)]
 
 
 # Texts of other machines
@@ -110,29 +97,6 @@ def test_a_node_copies_over_the_fabric_first_and_over_the_tailnet_otherwise() ->
 def test_a_list_with_a_line_that_leads_elsewhere_or_is_malformed_is_refused(row: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
         read_entries(json.dumps(row))
-
-
-def test_a_list_survives_writing_and_reading() -> None:
-    entries = [*ENTRIES, Entry("ä 'x'", 0)]
-    assert read_entries(write_entries(entries)) == entries
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"sets": [1]}', '{"sets": {"words": {}}}', '{"sets": {"../x": {}}}'])
-def test_a_malformed_state_of_a_node_counts_as_none(text: str) -> None:
-    assert read_status(text) == {}
-
-
-def test_a_nodes_error_is_shown_without_control_characters() -> None:
-    row = {"version": V1, "state": "failed", "error": "a\x1b[2Jb\n", "source": "", "sums": ""}
-    assert read_status(json.dumps({"sets": {"words": row}}))["words"].error == "a[2Jb"
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2_000_000_000, "2.0 GB"), (5 * 10**15, "5000.0 TB")],
-)
-def test_sizes_are_shown_with_powers_of_a_thousand(size: int, text: str) -> None:
-    assert size_text(size) == text
 
 
 # Files
@@ -274,12 +238,6 @@ def test_a_source_that_cannot_be_used_is_named_and_the_last_version_stays(
     assert error in result.error
     assert "; next: check /shared/words" in result.error
     assert result.version == V1
-
-
-def test_the_plan_survives_writing_and_reading() -> None:
-    plan = Plan(0, 10, "100.64.0.1", [WANTED], NODES)
-    assert read_plan(json.dumps(asdict(plan))) == plan
-    assert read_plan("{") is None
 
 
 # A node
@@ -488,16 +446,6 @@ def test_a_replaced_version_stays_while_an_older_job_runs_or_slurm_is_silent(
         copies.remove_unused("a1", {Home("/data", "words"): V1})
     assert machine.path(f"/data/.tailrack-data/words/{V2}").exists() == kept
     assert machine.path(f"/data/.tailrack-data/words/{V1}").exists()
-
-
-def test_the_last_version_stays_until_the_new_one_is_complete(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    versions(machine, V2, f"{V1}.part", "00000000000a.part")
-    monkeypatch.setattr(copies, "oldest_job", lambda node: float("inf"))
-    home = Home("/data", "words")
-    with machine.here():
-        files.link(home.link, f".tailrack-data/words/{V2}")
-        copies.remove_unused("a1", {home: V1})
-        assert home.names() == [f"{V1}.part", V2]
 
 
 def test_files_that_did_not_change_at_the_source_are_linked_and_damaged_ones_fetched_again(machine: Shell) -> None:

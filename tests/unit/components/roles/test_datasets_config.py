@@ -111,18 +111,3 @@ def test_the_secret_is_in_no_value_and_in_no_export() -> None:
     assert SECRET in made.secrets["DATASETS_KEYS"]
     assert SECRET not in str(made.values) + str(made.files)
     assert SECRET not in str(to_plain(settings, ClusterSettings))
-
-
-def test_without_data_sets_there_are_no_packages_files_ports_or_secrets() -> None:
-    made = role(parse(LAB, base_dir=Path()))
-    assert not made.packages
-    assert not made.files
-    assert not made.secrets
-    assert not (*made.ports, *made.serves, *made.fabric_ports)
-    assert not any(made.values.values())
-
-
-def test_a_source_on_the_share_is_the_head_nodes_own_folder() -> None:
-    values = role(read({"name": "one", "source": "/shared/sets/one"})).values
-    assert '"source": "/export/shared/./sets/one"' in str(values["DATASETS_SETTINGS"])
-    assert '"shown": "/shared/sets/one"' in str(values["DATASETS_SETTINGS"])

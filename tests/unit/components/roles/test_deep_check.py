@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,19 +13,15 @@ from typing import Any
 import pytest
 
 from components.measurement.deep_check import NICE, deep_check_text
-from components.node.install import FOLDER
 from components.roles.health import deep_check, gpu_records, measuring
 from components.roles.health.deep_check import DeepCheck, run
-from components.roles.health.role import DEEP_CHECK
-from components.roles.order import roles
 from components.roles.program import program
-from components.roles.role import File
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.slurm import SlurmError
 from components.validation import measurement_run
 from components.validation.became_slow import Measured, Record
-from components.validation.slurm_nodes import Node, read_nodes
-from stacks.config import ConfigError, parse
+from components.validation.slurm_nodes import Node
+from stacks.config import parse
 from tests.unit.configs import LAB
 from tests.unit.shell import Shell, script_of
 from tests.unit.simulated_slurm import SimulatedSlurm
@@ -127,12 +122,6 @@ def test_a_node_that_became_slow_is_drained_with_both_figures_after_a_second_loo
     assert (case.node.reason, "DRAIN" in case.node.flags) == (SLOW, True)
     assert [each[3] for each in case.seen] == [True, False]
     assert case.record.own == (SLOW, case.node.since)
-
-
-def test_a_pod_which_has_no_share_is_never_measured(case: Case) -> None:
-    case.slurm.nodes_by_name["a1"] = Node("a1", IDLE, features=frozenset({"pod"}))
-    assert case.play(names=()) == 0
-    assert case.seen == []
 
 
 def test_a_node_that_was_slow_for_a_moment_is_left_alone(case: Case) -> None:
@@ -380,36 +369,6 @@ def test_the_deep_check_reads_the_figure_of_the_join_from_saved_results(on_gpus:
     assert measuring.with_figure(Record({**of, "asked": {**asked, "gate_bytes": 8}}), NODE, tmp_path).reference is None
     (tmp_path / "cloud-a.json").write_text(json.dumps({**kept, "alone": [7, {"gpus": 3}]}))
     assert measuring.with_figure(Record(of), NODE, tmp_path).reference is None
-
-
-def test_the_gpus_that_slurm_gives_to_jobs_are_read() -> None:
-    for gres, gpus in (("gpu:h200:8(S:0-1)", "h200:8"), ("gpu:a:1,gpu:b:2", "a:1, b:2"), ("", ""), (None, "")):
-        (node,) = read_nodes(json.dumps({"nodes": [{"name": "a1", "state": ["IDLE"], "gres": gres}]}))
-        assert node.gpus == gpus
-
-
-def test_the_deep_check_is_off_by_default_and_rejects_invalid_settings() -> None:
-    assert deep_check_text(parse(LAB, base_dir=Path())) == ""
-    for bad, words in (({"every_hours": 0}, "from 1 to 8760"), ({"dcgm_level": 4}, "from 0 to 3"), (True, "a mapping")):
-        with pytest.raises(ConfigError, match=r"tailrack:health\.deep_check") as refused:
-            parse({**LAB, "health": {"deep_check": bad}}, base_dir=Path())
-        assert words in str(refused.value)
-
-
-def test_the_program_is_whole_by_itself(tmp_path: Path, installed: Path) -> None:
-    (launcher,) = [file for file in health_files() if file.path == DEEP_CHECK]
-    path = tmp_path / "program"
-    path.write_text(launcher.text.replace(FOLDER, str(installed)))
-    # Without the project's modules, as on a head node.
-    done = subprocess.run(["sh", path, "--help"], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert "--forget" in done.stdout
-
-
-def health_files() -> tuple[File, ...]:
-    config = parse({**LAB, "health": {"deep_check": {}}}, base_dir=Path())
-    (role,) = [role for role in roles(config) if role.name == "health"]
-    return role.files["services"]
 
 
 def test_the_deep_check_follows_its_key_and_keeps_its_records(shell: Shell) -> None:

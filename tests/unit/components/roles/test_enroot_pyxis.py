@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,13 +15,10 @@ from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import Found
 from cli.pulumi.workspace import PROJECT, CliError, Workspace
 from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM, MOST_BYTES, SUMS, UPSTREAM
-from components.roles.order import ROLES as MADE
 from components.roles.order import roles
-from stacks.config import ConfigError, StackConfig, parse, with_containers
-from tests.unit.configs import HOST_KEY, LAB, RawConfig
+from stacks.config import ConfigError, StackConfig, parse
+from tests.unit.configs import HOST_KEY, LAB
 from tests.unit.recorded import Recorded, record_cluster
-
-ORDER = [make.__module__.split(".")[2] for make in MADE]
 
 PASSWORD = "registry-password-nobody-may-see"
 SUM = "0123456789abcdef" * 4
@@ -85,21 +80,6 @@ def stack() -> Recorded:
     return record_cluster(config(containers))
 
 
-def test_a_stack_that_asks_for_none_has_neither_role_and_reads_none_of_their_names(lab_config: RawConfig) -> None:
-    own = record_cluster(parse(lab_config, base_dir=Path()))
-    assert not {"enroot_pyxis", "container_smoke"} & {role.name for role in roles(parse(LAB, base_dir=Path()))}
-    for step in own.remote:
-        assert not re.search("pyxis|plugstack|container_smoke", step.inputs["stdin"], re.IGNORECASE), step.name
-        assert ("stdin" in step.secret_paths) == step.name.endswith("-join")
-
-
-def test_one_that_does_has_them_before_and_after_slurm() -> None:
-    asked = [name for name in ORDER if name not in ("slurm_release", "restore", "exporters", "fio")]
-    assert [role.name for role in roles(config({"checksums": OF_UPSTREAM}))] == asked
-    place = {name: index for index, name in enumerate(ORDER)}
-    assert place["nfs_exports"] < place["enroot_pyxis"] < place["slurm"] < place["container_smoke"]
-
-
 def test_the_log_in_is_in_the_services_step_alone_and_secret_there(stack: Recorded) -> None:
     assert [step.name for step in stack.remote if PASSWORD in step.inputs["stdin"]] == ["head-services"]
     assert "stdin" in stack["head-services"].secret_paths
@@ -110,32 +90,6 @@ def test_the_log_in_is_in_the_services_step_alone_and_secret_there(stack: Record
     )
 
 
-def test_images_concern_the_services_step_alone(stack: Recorded) -> None:
-    assert [step.name for step in stack.remote if "pytorch:25.08" in step.inputs["stdin"]] == ["head-services"]
-    assert stack.header("head-services")["ENROOT_PYXIS_IMAGES"].splitlines() == [
-        "pytorch cloud-a $oauthtoken@registry.example:5000#nvidia/pytorch:25.08-py3",
-        "mine none /export/mine.sqsh",
-        "plain all ubuntu:24.04",
-    ]
-
-
-def test_upstreams_files_are_fetched_by_the_head_node_from_upstreams_places() -> None:
-    lines = header({"checksums": OF_UPSTREAM})["ENROOT_PYXIS_ARTIFACTS"]
-    assert [line[2] for line in lines] == [
-        f"{UPSTREAM}/enroot/releases/download/v4.1.2/enroot_4.1.2-1_amd64.deb",
-        f"{UPSTREAM}/enroot/releases/download/v4.1.2/enroot+caps_4.1.2-1_amd64.deb",
-        f"{UPSTREAM}/pyxis/archive/refs/tags/v0.24.0.tar.gz",
-    ]
-    assert {line[1] for line in lines} == {SUM}
-
-
-def test_an_address_of_ones_own_has_them_side_by_side() -> None:
-    lines = header({"artifacts": "https://files.example:8443/mirror/", "checksums": OF_UPSTREAM})
-    assert [line[2] for line in lines["ENROOT_PYXIS_ARTIFACTS"]] == [
-        f"https://files.example:8443/mirror/{file}" for file in FILES
-    ]
-
-
 def test_the_config_accepts_named_and_complete_packages_of_another_architecture() -> None:
     both = dict.fromkeys((*FILES, *FILES_ARM), SUM)
     found = {line[0] for line in header({"checksums": both})["ENROOT_PYXIS_ARTIFACTS"]}
@@ -144,15 +98,6 @@ def test_the_config_accepts_named_and_complete_packages_of_another_architecture(
     assert {line[0] for line in header({"checksums": alone})["ENROOT_PYXIS_ARTIFACTS"]} == alone.keys()
     half = {**OF_UPSTREAM, FILES_ARM[0]: SUM}
     assert f"{FILES_ARM[1]} is missing" in problems({"checksums": half})[".checksums"]
-
-
-def test_a_folders_files_travel_with_the_head_nodes_step_alone(folder: Path) -> None:
-    made = record_cluster(config({"artifacts": str(folder)}))
-    encoded = base64.b64encode(b"content 0").decode()
-    assert [step.name for step in made.remote if encoded in step.inputs["stdin"]] == ["head-head"]
-    digest = hashlib.sha256(b"content 0").hexdigest()
-    for step in ("head-head", "a1-node", "b1-node"):
-        assert made.header(step)["ENROOT_PYXIS_ARTIFACTS"].splitlines()[0] == f"{FILES[0]} {digest}"
 
 
 @pytest.mark.parametrize(
@@ -177,11 +122,6 @@ def test_a_folders_list_and_the_configs_checksums_must_agree(folder: Path) -> No
     assert "differs from the one in the folder's SHA256SUMS" in found[".checksums"]
 
 
-def test_files_from_an_address_need_a_checksum_each() -> None:
-    found = problems({"checksums": {FILES[0]: SUM}})
-    assert f"{FILES[1]} is missing" in found[".checksums"] or f"{FILES[2]} is missing" in found[".checksums"]
-
-
 def test_the_folder_of_the_environment_replaces_upstream_by_default(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,19 +132,6 @@ def test_the_folder_of_the_environment_replaces_upstream_by_default(
     assert named.artifacts == UPSTREAM
     (folder / FILES[0]).unlink()
     assert "the folder of TAILRACK_ARTIFACTS" in problems({})[".artifacts"]
-
-
-def test_only_a_lab_stack_gets_containers_from_the_environment(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, hosts_config: RawConfig
-) -> None:
-    assert with_containers(LAB) == LAB
-    monkeypatch.setenv("TAILRACK_ARTIFACTS", str(folder))
-    assert with_containers(LAB) == {**LAB, "containers": {}}
-    assert with_containers({**LAB, "containers": {"local": "/raid"}})["containers"] == {"local": "/raid"}
-    assert with_containers(hosts_config) == hosts_config
-    mixed = {**LAB, "sites": [*LAB["sites"], *hosts_config["sites"]]}
-    for sites in (mixed["sites"], [], "lab", [None], [{"kind": ["lab"]}], None):
-        assert "containers" not in with_containers({**LAB, "sites": sites})
 
 
 BAD = [
@@ -326,8 +253,3 @@ def test_the_list_of_images_is_asked_of_the_head_node_by_ssh_with_its_key_pinned
     lacking = json.dumps([{"name": "rack", "kind": "hosts", "hosts": [host]}])
     with pytest.raises(CliError, match="has no host_key"):
         on_head(deployment(tmp_path, monkeypatch, lacking), "true")
-
-
-def test_in_the_lab_it_is_asked_in_the_head_nodes_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = deployment(tmp_path, monkeypatch, "[{name: rack, kind: lab, pools: [{name: a}]}]")
-    assert on_head(made, "true") == ["docker", "exec", f"tailrack-{made.lab}-door", "bash", "-c", "true"]

@@ -106,32 +106,6 @@ def test_a_node_that_lacks_the_fast_network_shares_the_other_one_and_the_rest_ke
     assert sorted(map(sorted, site.groups().values())) == [["g1", "g2", "g3"], ["g1", "g2", "g3", "head"]]
 
 
-def test_networks_that_only_some_share_are_groups_of_their_own(site: Site) -> None:
-    for host, (node, network) in enumerate((("a1", 1), ("b1", 2), ("a2", 1), ("b2", 2)), start=1):
-        told = site.join(node, interface("eth0", network, host))
-    assert sorted(map(sorted, site.groups().values())) == [["a1", "a2"], ["b1", "b2"]]
-    assert told["interfaces"] == ["eth0"]
-
-
-def test_a_few_nodes_are_asked_however_many_there_are(site: Site) -> None:
-    for host in range(1, 65):
-        site.join(f"n{host}", interface("eth0", 1, host), interface("eth1", 2, host))
-    assert len(site.asked) == 63
-    assert sorted(map(len, site.groups().values())) == [64, 64]
-
-
-def test_a_neighbour_that_is_silent_is_no_proof_and_another_is_asked(site: Site) -> None:
-    for host, node in enumerate(("a1", "a2"), start=1):
-        site.join(node, interface("eth0", 1, host))
-    site.silent = {"a1"}
-    assert site.join("a3", interface("eth0", 1, 3))["interfaces"] == ["eth0"]
-    site.silent = {"a1", "a2", "a3"}
-    told = site.join("a4", interface("eth0", 1, 4))
-    assert told["interfaces"] == []
-    assert "the fabric of a4 could not be proven when it joined, its jobs stay on the tailnet" in told["note"]
-    assert told["note"].endswith(": a1 is away, a2 is away, a3 is away")
-
-
 def test_an_unproven_fabric_is_proven_when_a_neighbour_answers(site: Site) -> None:
     site.join("a1", interface("eth0", 1, 1))
     site.silent = {"a1"}
@@ -143,15 +117,6 @@ def test_an_unproven_fabric_is_proven_when_a_neighbour_answers(site: Site) -> No
     asked = len(site.asked)
     assert groups.prove_again(site.records) == {"proven": [], "left": []}
     assert len(site.asked) == asked, "what is proven is left alone"
-
-
-def test_a_failed_network_is_not_proven_again(site: Site) -> None:
-    site.join("a1", interface("eth0", 1, 1))
-    site.silent = {"a1"}
-    site.join("a2", interface("eth0", 1, 2))
-    site.silent, site.cut = set(), {"1"}
-    assert groups.prove_again(site.records)["proven"] == []
-    assert groups.prove_again(site.records) == {"proven": [], "left": []}
 
 
 def join_while_silent(site: Site) -> None:
@@ -205,15 +170,6 @@ def test_a_node_that_leaves_while_its_network_is_proven_leaves_nothing(
     assert not (site.records.folder / "a2").exists()
 
 
-def test_an_earlier_proof_stays_valid_while_no_neighbour_answers(site: Site) -> None:
-    site.join("a1", interface("eth0", 1, 1))
-    site.join("a2", interface("eth0", 1, 2))
-    before = site.topology
-    site.silent = {"a1"}
-    assert site.join("a2", interface("eth0", 1, 2))["interfaces"] == ["eth0"]
-    assert site.topology == before
-
-
 def test_a_node_with_a_failed_network_uses_the_tailnet_and_reports_it(site: Site) -> None:
     for host, node in enumerate(("a1", "a2", "a3"), start=1):
         site.join(node, interface("eth0", 1, host))
@@ -239,12 +195,6 @@ def test_a_failed_step_restores_the_earlier_fabric_record(site: Site) -> None:
     assert site.topology == before
     assert site.join("c1", interface("eth9", 5, 1), setting="eth9")["error"]
     assert site.records.load("c1") is None
-
-
-def test_nodes_that_are_asked_for_another_interface_are_not_compared(site: Site) -> None:
-    site.join("a1", interface("eth0", 1, 1))
-    assert site.join("a2", interface("eth1", 2, 2), setting="eth1")["error"] == ""
-    assert site.asked == []
 
 
 def test_a_node_that_comes_back_at_another_network_is_not_taken_for_the_one_before(site: Site) -> None:
@@ -304,11 +254,6 @@ def test_a_record_of_an_earlier_release_is_proven_by_ip_until_its_node_comes_by(
     assert site.join("g1", interface("eth0", 1, 1), rdma=("mlx5_0",))["rdma"] == ["mlx5_0:1"]
 
 
-def test_a_network_of_one_address_a_node_is_called_by_its_interface() -> None:
-    assert groups.network_of(interface("eth0", 1, 1)) == "10.1.0.0/24"
-    assert groups.network_of({"name": "ens4", "address": "10.128.0.2/32"}) == "ens4"
-
-
 # --- what is carried
 
 
@@ -359,19 +304,6 @@ def test_only_the_same_bytes_prove_a_network(answer: Callable[[bytes], bytes], p
     port, thread = answering(answer)
     assert proof_transfer.carry(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port) is proves
     thread.join(5)
-
-
-def test_a_proof_sends_nothing_to_the_listener_of_another_proof() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        asking = threading.Thread(
-            target=proof_transfer.carry, args=(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port_at(door))
-        )
-        asking.start()
-        with door.accept()[0] as connection:
-            connection.sendall(proof_transfer.greeting("b" * len(TOKEN)))
-            assert connection.recv(1) == b""
-        asking.join(5)
-        assert not asking.is_alive()
 
 
 def test_a_port_that_somebody_has_is_left_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,12 +386,6 @@ def machines(munge: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
     for door in doors:
         door.shutdown(socket.SHUT_RDWR)
         door.close()
-
-
-def test_two_machines_prove_their_fabric_when_the_head_node_asks_both(machines: dict[str, Thing]) -> None:
-    carried, rdma = proof.prove(machines["a2"], machines["a1"])
-    assert [(own["address"], other["address"]) for own, other in carried] == [("127.0.0.12/8", "127.0.0.11/8")]
-    assert rdma == []
 
 
 def test_rdma_is_proven_by_a_transfer_of_its_own(machines: dict[str, Thing], tmp_path: Path) -> None:
@@ -550,11 +476,6 @@ CONNECT = {
 }  # fmt: skip
 
 
-def test_a_request_that_a_proof_needs_is_taken() -> None:
-    proof.check(LISTEN, "a1")
-    proof.check(CONNECT, "a1")
-
-
 def to(address: str, port: Any = 61000) -> Thing:
     return {"pairs": [["eth1", "10.2.0.1", address, port]]}
 
@@ -586,15 +507,6 @@ def own_addresses() -> list[str]:
     said = subprocess.run(["ip", "-json", "-4", "address"], capture_output=True, text=True, check=True).stdout
     found = [each["local"] for link in json.loads(said) for each in link.get("addr_info", ())]
     return [address for address in found if not address.startswith("127.")]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"interfaces": [["lo", "not-an-address"]]}, {"interfaces": [["lo"]]}, {"rdma": [["mlx5_0"]]}, {"token": ""}],
-)
-def test_a_machine_listens_for_nothing_but_a_proof(wrong: Thing) -> None:
-    with pytest.raises(FabricError):
-        proof.check({**LISTEN, **wrong}, "a1")
 
 
 def test_only_the_head_node_starts_a_proof_on_a_machine(munge: object, tmp_path: Path, installed: Path) -> None:
@@ -725,15 +637,3 @@ def test_a_name_that_no_machine_of_the_site_has_is_refused_with_the_names_that_i
     with pytest.raises(FabricError, match=r"^there is no RDMA device mlx5_7 here \(efa_0, mlx5_0, mlx5_1, mlx5_2\)"):
         networks_here("ib0", "mlx5_7")
     assert networks_here("ib0", "none")["interfaces"][0]["name"] == "ib0"
-
-
-def test_the_fabric_leaves_out_interfaces_with_unusable_names(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (machine / "net/ens5/speed").write_text("4294967295\n")
-    shown = [
-        {},
-        *networks.json_output("address"),
-        {"ifname": "my card", "addr_info": [{"family": "inet", "local": "10.7.0.1"}]},
-    ]
-    monkeypatch.setattr(networks, "json_output", lambda *command: [] if "route" in command else shown)
-    found = networks.interfaces("auto", {"ib0"})
-    assert [(each["name"], each["speed"]) for each in found] == [("ens5", 0), ("ib0", 0)]

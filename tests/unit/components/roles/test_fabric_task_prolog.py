@@ -131,14 +131,6 @@ def test_between_sites_and_with_a_node_that_shares_nothing_it_is_the_tailnet(nod
     assert told["NCCL_NET"] == "Socket"
 
 
-def test_a_part_of_a_heterogeneous_job_stays_on_the_tailnet(node: Node) -> None:
-    assert node.task("a1,a2", SLURM_HET_SIZE="2")["TAILRACK_INTERFACE"] == "tailscale0"
-
-
-def test_names_that_begin_like_a_nodes_are_other_nodes(node: Node) -> None:
-    assert node.task("a", "a")["TAILRACK_INTERFACE"] == "tailscale0"
-
-
 def test_the_task_prolog_keeps_variables_of_the_user(node: Node) -> None:
     told = node.task("a1,a2", NCCL_SOCKET_IFNAME="eth0", NCCL_IB_HCA="", UCX_NET_DEVICES="all of them")
     assert (told["NCCL_SOCKET_IFNAME"], told["NCCL_IB_HCA"]) == ("eth0", "")
@@ -167,11 +159,6 @@ def test_steps_keep_the_changed_and_removed_variables_of_a_batch_script(node: No
 def test_a_job_submitted_from_a_job_across_sites_has_nothing_of_that_ones(node: Node) -> None:
     outer = node.task("a1,c1")
     assert inherited(node.task("a1,a2", **inherited(outer))) == inherited(node.task("a1,a2"))
-
-
-def test_the_task_prolog_prints_nothing_without_slurm_files(node: Node) -> None:
-    (node.conf.parent / "topology.conf").unlink()
-    assert node.said({"SLURM_JOB_NODELIST": "a1,a2", "SLURMD_NODENAME": "a1"}) == []
 
 
 def test_values_are_never_run(node: Node, tmp_path: Path) -> None:

@@ -73,13 +73,6 @@ def test_a_gpu_is_compared_with_its_first_figure_until_that_is_forgotten(records
     assert item["severity"] == "warning"
 
 
-def test_a_figure_that_was_not_measured_at_first_is_the_first_one_later(records: GpuRecords) -> None:
-    records.judge("a1", "", report([replace(card, matrix=None) for card in cards()]))
-    records.judge("a1", "", report(cards()))
-    items = records.judge("a1", "", report([replace(card, matrix=200.0) for card in cards()]))
-    assert ["became slow" in item["seen"] for item in items] == [True]
-
-
 def test_the_other_nodes_gpus_of_the_kind_are_compared(records: GpuRecords) -> None:
     other = [replace(card, name="NVIDIA H20") for card in cards()]
     records.judge("a2", "", report(other, "a2"))
@@ -137,19 +130,6 @@ def test_a_clear_fault_drains_the_node_and_names_the_gpu(check: tuple[FakeSlurm,
     played[:] = [report(cards())]
     deep_check.run(checks, ["a1"])
     assert fake.nodes_by_name["a1"].flags == IDLE
-
-
-def test_a_warning_drains_nothing(
-    check: tuple[FakeSlurm, DeepCheck, list[Any]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    fake, checks, played = check
-    played[:] = [report(cards(width=8, host_to_gpu=27.0, gpu_to_host=27.0))]
-    deep_check.run(checks, ["a1"])
-    assert fake.nodes_by_name["a1"].flags == IDLE
-    stdout = capsys.readouterr().out
-    assert "a1: warning: GPU 3 (0000:13:00.0): 27.0 GB/s from the host" in stdout
-    figures = "27.0 GB/s from the host, 27.0 GB/s to the host, 4240 GB/s in its memory, 750 TFLOP/s with matrices"
-    assert f"a1: each GPU has at least {figures}" in stdout
 
 
 def test_the_deep_check_accepts_a_resumed_node_with_a_sick_gpu(

@@ -60,11 +60,6 @@ def test_the_stack_makes_its_password_and_gives_it_out_as_a_secret(build: Build)
     assert "grafana-password" not in build({**LAB, "monitoring": {}}).names
 
 
-def test_the_firewall_covers_the_grafana_port_only_if_the_config_enables_it() -> None:
-    assert "3000" in {port for role in roles(parse(asked(), base_dir=Path())) for port in role.ports}
-    assert "3000" not in {port for role in roles(parse(LAB, base_dir=Path())) for port in role.ports}
-
-
 def archive(program: str = "#!/bin/sh\necho grafana version 12\n") -> bytes:
     """An archive in the form of Grafana's own. What is in it is a stand-in, and no Grafana."""
     made = io.BytesIO()
@@ -153,14 +148,6 @@ def test_another_release_takes_the_place_of_the_one_before_and_a_run_that_was_cu
     assert starts(host) == 2
 
 
-def test_another_password_is_the_ones_it_starts_with(host: Shell) -> None:
-    values = bring(host, archive())
-    services(host, values)
-    services(host, {**values, "GRAFANA_PASSWORD": "another"})
-    assert starts(host) == 2
-    assert host.path(f"{FOLDER}/password").read_text() == "another\n"
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -178,14 +165,6 @@ def test_the_step_rejects_an_unusable_grafana_archive_and_keeps_no_files(
     assert "tailrack:monitoring.grafana.source" in done.stderr
     assert not [*host.path(PROGRAMS).iterdir()]
     assert starts(host) == 0
-
-
-def test_an_unavailable_grafana_archive_gives_one_error_with_its_key(host: Shell) -> None:
-    host.stub("curl", "exit 6")
-    done = services(host, {**bring(host, archive()), "GRAFANA_SOURCE": ASKED["source"]})
-    assert done.returncode == 1
-    assert f"{ASKED['source']} cannot be fetched from here" in done.stderr
-    assert "tailrack:monitoring.grafana.source" in done.stderr
 
 
 def test_a_disabled_grafana_keeps_only_its_database_until_the_cluster_leaves(

@@ -15,7 +15,6 @@ from components.node.failure import Failure
 from components.node.run import Ended
 from components.roles.backup import homes, program, restic
 from components.roles.backup.homes import HOMES_RECORD
-from components.roles.order import roles
 from components.roles.restore import host as restore_host
 from components.roles.users.accounts import Account
 from stacks.config import ConfigError, parse
@@ -59,14 +58,6 @@ def test_a_limit_or_pattern_that_cannot_be_meant_is_refused(section: RawConfig, 
         parsed(section)
     assert f"tailrack:backup.homes.{key}" in str(refused.value)
     assert problem in str(refused.value)
-
-
-def test_without_the_section_the_head_node_has_no_file_of_it() -> None:
-    for section, there in ((None, False), ({}, True)):
-        (backup,) = [role for role in roles(parsed(section)) if role.name == "backup"]
-        paths = {file.path for file in backup.files["services"]}
-        assert any("homes" in path for path in paths) == there
-        assert (backup.values["BACKUP_HOMES_MAX_GB"] == 0) != there
 
 
 class Target:

@@ -12,11 +12,11 @@ import pytest
 
 from components.roles.tailrack_command import idle, slurm
 from components.roles.tailrack_command.book import Stay
-from components.roles.tailrack_command.idle import Use, could_run, idle_since, use
+from components.roles.tailrack_command.idle import Use, could_run, use
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.main import main
 from components.roles.tailrack_command.slurm import SlurmError
-from components.validation.slurm_nodes import Node, node_names, read_nodes
+from components.validation.slurm_nodes import Node, node_names
 
 NOW = 1_790_000_000
 HOUR = 3600
@@ -52,14 +52,6 @@ def test_the_one_that_was_used_last_counts(idle_for: int, unused: bool) -> None:
     found = asked(node("r1"), node("r2", last_busy=NOW - idle_for))
     assert found.unused == unused
     assert unused or found.why == f"r2 has been idle for {idle_for // 60} min; the limit is 30 min"
-
-
-def test_a_new_node_is_idle_since_its_arrival() -> None:
-    stays = (Stay(NOW - 9000, NOW - 5000), Stay(NOW - 600, None))
-    assert idle_since(node("r1", last_busy=0), stays) == NOW - 600
-    # Another price is no other coming.
-    priced = (Stay(NOW - 9000, NOW - 600, 1.0, "USD"), Stay(NOW - 600, None, 2.0, "USD"))
-    assert idle_since(node("r1", last_busy=0), priced) == NOW - 9000
 
 
 @pytest.mark.parametrize("flags", [("ALLOCATED",), ("MIXED",), ("IDLE", "COMPLETING"), ("DOWN", "COMPLETING")])
@@ -125,15 +117,6 @@ def test_a_node_that_left_the_cluster_is_idle_since_then_and_one_that_never_came
     assert never == Use(False, "r2: slurmctld does not know it, and it was never in the cluster")
     unsure = asked(node("r1", last_busy=0), book={})
     assert unsure == Use(False, "r1: slurmctld does not know how long it has been idle")
-
-
-def test_the_command_reads_nodes_with_their_last_busy_time() -> None:
-    told = {"name": "r1", "state": ["IDLE"], "partitions": ["all", "rented"], "active_features": ["nvme"],
-            "last_busy": {"set": True, "infinite": False, "number": NOW}}  # fmt: skip
-    (found,) = read_nodes(json.dumps({"nodes": [told]}))
-    assert (found.partitions, found.features, found.last_busy) == ({"all", "rented"}, {"nvme"}, NOW)
-    (before,) = read_nodes(json.dumps({"nodes": [{**told, "partitions": "all,rented", "active_features": ""}]}))
-    assert (before.partitions, before.features) == ({"all", "rented"}, frozenset())
 
 
 class Controller:

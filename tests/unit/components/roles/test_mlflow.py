@@ -12,8 +12,7 @@ from components.roles.mlflow.accounts import update_accounts
 from components.roles.mlflow.served_requests import is_plain, is_served
 from components.roles.mlflow.start import options
 from components.roles.mlflow.storage import is_inside, is_own
-from components.roles.order import roles
-from components.roles.role import FOLDER, template
+from components.roles.role import FOLDER
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB
 from tests.unit.recorded import Build, tailnet_address
@@ -201,16 +200,3 @@ def test_the_password_of_the_administrator_is_a_secret_output_and_travels_with_t
     assert stack.outputs["mlflow_url"] == f"http://{tailnet_address('head')}:5000"
     assert stack.header("b1-node")["MLFLOW_ENABLED"] == "true"
     assert "mlflow-password" not in build(LAB).names
-
-
-def test_without_the_section_no_port_is_closed_and_nothing_of_it_is_delivered() -> None:
-    found = next(role for role in roles(parse(dict(LAB), base_dir=Path())) if role.name == "mlflow")
-    assert (found.ports, found.serves, found.packages, found.state) == ((), (), {}, ())
-    assert found.texts["MLFLOW_REQUIREMENTS"] == ""
-
-
-def test_the_server_reaches_its_folder_of_the_share_without_a_way_through_the_share() -> None:
-    # Which is closed to accounts that are no users: by its path the server found nothing there.
-    unit = template("mlflow", "tailrack-mlflow.service").splitlines()
-    assert [line for line in unit if "@ARTIFACTS@" in line] == ["BindPaths=@ARTIFACTS@:/run/tailrack-mlflow"]
-    assert "ReadWritePaths=/run/tailrack-mlflow" in unit

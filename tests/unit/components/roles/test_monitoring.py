@@ -17,12 +17,9 @@ from components.roles.monitoring.machine_figures import gpu_figures, read_names,
 from components.roles.monitoring.measured_figures import measured_figures
 from components.roles.monitoring.role import collector_settings, rules
 from components.roles.monitoring.slurm_figures import node_state, slurm_figures
-from components.roles.order import roles
 from components.roles.role import FOLDER
-from components.roles.sll import snapshot
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.slurm import SlurmError
-from components.settings.types import DAEMON_PORTS
 from components.validation.slurm_nodes import Node
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB
@@ -181,21 +178,6 @@ def test_a_collector_that_fails_takes_its_old_figures_along_and_is_a_figure_itse
     assert file.stat().st_mode & 0o777 == 0o644
 
 
-def test_slurmctld_is_asked_once_for_jobs_and_once_for_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, ...]] = []
-
-    def scontrol(*words: str) -> str:
-        asked.append(words)
-        return json.dumps({words[1]: []})
-
-    monkeypatch.setattr(snapshot, "scontrol", scontrol)
-    monkeypatch.setattr(figures, "SETTINGS", tmp_path / "told")
-    monkeypatch.setattr(figures, "MEMBERS", tmp_path)
-    (tmp_path / "told").write_text(collector_settings(settings()))
-    assert values(figures.slurm(), "tailrack_slurm_gpus") == {(): 0}
-    assert asked == [("show", "jobs", "--json"), ("show", "nodes", "--json")]
-
-
 def test_of_a_scope_that_was_busy_since_the_figure_before_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -236,21 +218,6 @@ def test_a_cluster_with_backups_exports_the_time_of_the_last_one(
 def test_ports_and_retention_that_make_no_sense_are_refused(section: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words.replace("(", r"\(")):
         settings(**section)
-
-
-def test_the_ports_of_all_other_roles_are_known_as_taken() -> None:
-    data = {"datasets": [{"name": "words", "source": "/shared/words"}]}
-    whole = parse({**LAB, "monitoring": {}, **data}, base_dir=Path())
-    others = {port for role in roles(whole) if role.name != "monitoring" for port in role.ports}
-    ranges = {(int(first), int(last or first)) for first, _, last in (port.partition("-") for port in others)}
-    assert {each for each in ranges if each[0] >= 1024} == {*DAEMON_PORTS}
-
-
-def test_without_the_section_nodes_have_no_step_of_it_and_no_port_is_closed() -> None:
-    found = {role.name: role for role in roles(parse(LAB, base_dir=Path()))}
-    assert "exporters" not in found
-    assert found["monitoring"].ports == found["monitoring"].serves == ()
-    assert {"9090", "9100"} <= {port for role in roles(settings()) for port in role.ports}
 
 
 PROMTOOL = Path(__file__).parents[4] / ".tailrack/tools/usr/bin/promtool"  # cli/setup.sh

@@ -12,14 +12,12 @@ import pytest
 import yaml
 
 from components.node import daemons
-from components.roles.cluster_settings import ClusterSettings
 from components.roles.monitoring import figures
 from components.roles.monitoring.exposition import exposition
 from components.roles.monitoring.slurm_figures import cost_figures
 from components.roles.order import roles
 from components.roles.role import Role
 from components.roles.tailrack_command.costs import Cost
-from components.settings.serialize import from_plain, to_plain
 from stacks.config import ConfigError, parse
 from stacks.config.model import StackConfig
 from tests.unit.configs import LAB
@@ -71,14 +69,6 @@ def test_each_kind_of_receiver_reads_its_secret_from_a_separate_file() -> None:
     }
 
 
-def test_without_receivers_there_is_neither_package_nor_secret_nor_configuration() -> None:
-    role = monitoring()
-    assert role.values["MONITORING_ALERTMANAGER"] == role.values["MONITORING_RECEIVERS"] == ""
-    assert role.secrets == {}
-    assert "prometheus-alertmanager" not in role.packages["services"]
-    assert "prometheus-alertmanager" in monitoring(HOOK).packages["services"]
-
-
 def test_only_the_services_step_contains_secrets_and_the_state_hides_them() -> None:
     stack = record_cluster(config(HOOK, MAIL))
     for word in (TOKEN, PASSWORD):
@@ -86,15 +76,6 @@ def test_only_the_services_step_contains_secrets_and_the_state_hides_them() -> N
         assert [resource.name for resource in stack.resources if word in resource.in_plain_state] == []
         assert word not in json.dumps(stack.outputs)
     assert "stdin" in stack["head-services"].secret_paths
-
-
-def test_a_pool_gets_no_receivers() -> None:
-    settings = config(HOOK, MAIL)
-    values = to_plain(settings, ClusterSettings)
-    assert TOKEN not in str(values)
-    assert values["monitoring"]["receivers"] == []
-    assert (found := from_plain(ClusterSettings, values).monitoring) is not None
-    assert found.receivers == ()
 
 
 BAD: list[tuple[Mapping[str, object], str, str]] = [

@@ -82,8 +82,3 @@ def test_users_get_a_warning_before_their_step_ends(pod: Path, monkeypatch: pyte
     assert steps.end_cut_off_steps(["/l.so"]) == 0
     assert run[0] == ("tailscale wait --timeout", "")
     assert run[2:] == [("scontrol notify 7_1", "/l.so"), ("scancel 7_1.0", "/l.so")], "the last task of its array"
-
-
-def test_without_such_steps_no_program_is_run(pod: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "attempt", None)
-    assert steps.end_cut_off_steps(["/l.so"]) == 0

@@ -150,19 +150,6 @@ POD = Host(
 )
 
 
-def test_a_pod_is_in_the_partition_of_its_site_alone() -> None:
-    values = node_values(POD)
-    assert values["NODE_FEATURES"] == "site-pods,pod"
-    assert values["NODE_GRES"] == "gpu:h100:8"
-    assert "gpu-h100" not in values["NODE_SLURM_CONF"]
-    assert memory_values(POD, 8, 16000)["NODE_MEMORY"].split()[::2] == ["ALL", "site-pods"]
-
-
-def test_a_site_may_stage_by_default() -> None:
-    assert 'pods("pods", true)' in node_values(replace(POD, stage=True))["NODE_JOB_SUBMIT_LUA"]
-    assert 'pods("pods") ' in node_values(POD)["NODE_JOB_SUBMIT_LUA"]
-
-
 def test_a_job_may_use_several_pods_only_with_a_site_network(shell: Shell) -> None:
     shared = replace(POD, fabric="ens1")
     assert 'pods("pods", false, true)' in node_values(shared)["NODE_JOB_SUBMIT_LUA"]

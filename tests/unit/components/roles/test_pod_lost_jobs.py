@@ -77,9 +77,3 @@ def test_slurmd_waits_for_a_slurmctld_that_does_not_answer(pod: Shell, capsys: p
     has_node(pod)
     assert run(pod) == 0
     assert len(downs(pod)) == 1
-
-
-def test_a_drain_keeps_its_reason(pod: Shell) -> None:
-    has_node(pod, "DRAIN", reason="noisy fan")
-    assert run(pod) == 0
-    assert downs(pod) == ["noisy fan"]

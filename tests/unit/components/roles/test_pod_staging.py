@@ -11,21 +11,16 @@ from typing import Any
 
 import pytest
 
-from components.roles.order import roles
 from components.roles.pod_staging import steps
 from components.roles.pod_staging.record import KEPT, NOT_IN, Record, read_record
 from components.roles.role import Value
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.wait_reason import Why
 from components.roles.tailrack_command.why import with_staging
-from components.steps import composition
-from stacks.config import parse
-from tests.unit.configs import LAB
 from tests.unit.shell import Shell, script_of
 
 PROJECT = Path(__file__).parents[4]
 FOLDER = "/shared/home/ada/run"
-RECORD = "/var/lib/tailrack/pod-staging/12"
 
 
 def job(**changes: Any) -> str:
@@ -78,12 +73,6 @@ def test_a_jobs_folder_goes_to_its_pod_as_the_user(head: Shell) -> None:
     assert call.endswith(f"--mkpath {FOLDER}/ p1:{FOLDER}/")
     assert "--update" not in call
     assert "--delete" not in call
-    assert record(head) == Record(12, "p1", "ada", FOLDER, "pods")
-
-
-def test_a_folder_is_named_as_sbatch_may_write_it(head: Shell) -> None:
-    play(head, job(current_working_directory=f"{FOLDER}/.//"))
-    assert ask(head, "in 12") == "done"
     assert record(head) == Record(12, "p1", "ada", FOLDER, "pods")
 
 
@@ -202,12 +191,6 @@ def test_a_job_that_was_cancelled_meanwhile_leaves_no_record(head: Shell) -> Non
     assert record(head) is None
 
 
-def test_files_that_vanish_meanwhile_are_no_failure(head: Shell) -> None:
-    head.stub("rsync", "exit 24")
-    assert ask(head, "in 12") == "done"
-    assert ask(head, "out 12") == "done"
-
-
 def test_a_folder_with_results_that_did_not_come_back_is_not_overwritten(head: Shell) -> None:
     ask(head, "in 12")
     head.stub("rsync", "exit 255")
@@ -226,20 +209,6 @@ def test_a_folder_with_results_that_did_not_come_back_is_not_overwritten(head: S
 def test_another_request_is_refused(head: Shell, request_line: str) -> None:
     assert head.command("pod-staging", stdin=f"{request_line}\n").returncode == 2
     assert not head.calls
-
-
-def test_a_record_of_another_form_counts_as_none(head: Shell) -> None:
-    for text in (
-        "",
-        "{",
-        "[]",
-        '{"job": 12}',
-        '{"job": 12, "node": "p1", "user": "ada", "folder": "/x", "state": "odd"}',
-    ):
-        head.write(RECORD, text)
-        assert record(head) is None
-        assert ask(head, "out 12") == "done"
-    assert not called(head, "rsync")
 
 
 def test_the_head_node_gets_the_programs_with_the_first_pod_and_loses_them_with_the_last(shell: Shell) -> None:
@@ -277,12 +246,6 @@ def test_a_program_of_the_user_in_place_of_ours_is_refused_by_its_key(shell: She
     shell.write("/var/lib/tailrack/slurm/base/slurm.conf", "ClusterName=x\nprologslurmctld=/root/mine\n")
     done = shell.step(script_of("pod_staging", "pod_register"), {"NODE_NAME": "p1"})
     assert "remove prologslurmctld from tailrack:slurm.settings" in done.stderr
-
-
-def test_nothing_of_this_is_in_a_step_of_another_node() -> None:
-    made = roles(parse(LAB, base_dir=Path()))
-    for phases in (composition.REGISTER, composition.NODE, composition.HEAD, composition.SERVICES, composition.JOIN):
-        assert "pod_staging" not in composition.compose(made, phases).file
 
 
 @pytest.fixture
@@ -361,18 +324,6 @@ def two(head: Shell) -> Shell:
     head.write("/var/lib/tailrack/pods/p2", "")
     play(head, job(nodes="p1,p2"))
     return head
-
-
-def test_a_folder_goes_to_each_pod_of_a_job_and_results_come_back_in_their_order(two: Shell) -> None:
-    assert ask(two, "in 12") == "done"
-    assert sorted(call.split()[-1] for call in called(two, "rsync")) == [f"p1:{FOLDER}/", f"p2:{FOLDER}/"]
-    assert record(two) == Record(12, "p1,p2", "ada", FOLDER, "pods")
-    before = len(two.calls)
-    assert ask(two, "out 12") == "done"
-    fetched = [call for call in two.calls[before:] if call.startswith("rsync ") and "--dry-run" not in call]
-    assert [call.split()[-2] for call in fetched] == [f"p1:{FOLDER}/", f"p2:{FOLDER}/"]
-    assert all("--update" in call for call in fetched), "the newest file of several stays"
-    assert record(two) is None
 
 
 def test_a_pod_that_does_not_get_the_folder_ends_the_job_and_is_named(two: Shell) -> None:

@@ -14,13 +14,11 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from components.node import pack
 from components.node.commands import function_of
 from components.node.install import FOLDER
 from components.roles import program as packing
-from components.roles.program import COMMANDS, command_line, launcher, program, python_launcher, version
+from components.roles.program import COMMANDS, launcher, program, python_launcher
 from components.steps import composition
 from components.validation import job_files
 
@@ -116,13 +114,6 @@ def test_every_command_can_be_imported_from_the_installed_program(installed: Pat
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), module
 
 
-def test_an_unknown_command_is_refused_with_the_names_of_the_others(installed: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-I", installed / program().digest, "no-such"], capture_output=True, text=True
-    )
-    assert (done.returncode, done.stderr) == (2, f"unknown command; there are {', '.join(sorted(COMMANDS))}\n")
-
-
 def test_a_launcher_runs_its_command_with_the_files_arguments_and_status(installed: Path, tmp_path: Path) -> None:
     path = tmp_path / "fabric.py"
     path.write_text(launcher("fabric").replace(FOLDER, str(installed)))
@@ -133,11 +124,6 @@ def test_a_launcher_runs_its_command_with_the_files_arguments_and_status(install
     path.write_text(python_launcher("fabric").replace(FOLDER, str(installed)))
     again = subprocess.run([sys.executable, "-I", path, "no such word"], capture_output=True, text=True, check=False)
     assert (again.returncode, again.stderr) == (done.returncode, done.stderr)
-
-
-def test_a_launcher_is_short_and_names_the_version() -> None:
-    assert launcher("sll") == f'#!/bin/sh\nexec {command_line("sll")} "$@"'
-    assert command_line("sll").endswith(f" {FOLDER}/{program().digest} sll")
 
 
 def test_a_failure_names_its_line_of_the_module(installed: Path) -> None:
@@ -153,20 +139,6 @@ def test_a_failure_names_its_line_of_the_module(installed: Path) -> None:
 def test_users_can_read_the_program_and_cannot_change_it(installed: Path) -> None:
     for path in (installed / program().digest).rglob("*"):
         assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644), path
-
-
-def test_the_version_of_a_command_changes_with_its_modules_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = version("mlflow-start")
-    found = pack.files_of
-
-    def changed(path: str) -> str:
-        monkeypatch.setattr(
-            pack, "files_of", lambda wanted: {each: text + "#" * (each == path) for each, text in found(wanted).items()}
-        )
-        return version("mlflow-start")
-
-    assert changed("components/roles/sll/sll.py") == before
-    assert changed("components/roles/mlflow/storage.py") != before
 
 
 def test_the_program_for_jobs_is_made_alike_from_this_checkout_and_on_a_machine(installed: Path) -> None:
@@ -188,13 +160,3 @@ def test_the_program_for_jobs_runs_from_its_file_without_this_checkout(tmp_path:
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("# tailrack there a1 {")
-
-
-def test_files_of_jobs_are_in_the_program_as_they_are_here() -> None:
-    found = texts(program().archive)
-    for path in job_files.FILES:
-        assert found[path] == (pack.ROOT / path).read_text(encoding="utf-8")
-    build = job_files.build_files("TAILRACK_COLLECTIVE=all_reduce")
-    assert build["build.env"] == "TAILRACK_COLLECTIVE=all_reduce"
-    assert "fetch_reason()" in build["program.sh"]
-    assert job_files.build_files("") == {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from components.roles.fabric import networks as fabric_networks
 from components.roles.fabric.networks import FabricError, Thing
 from components.roles.fabric.records import Records
 from components.roles.role import template
-from tests.unit.components.roles.rdma_machines import ETHERNET, IB, MACHINES, Machine, Port, behind, build
+from tests.unit.components.roles.rdma_machines import ETHERNET, MACHINES, Machine, Port, behind, build
 
 Settings = dict[str, str]
 # Whether two ports can reach each other.
@@ -100,43 +100,12 @@ def test_two_machines_of_a_kind_get_the_nccl_settings_of_an_expert(rack: Rack, n
         assert ("NCCL_IB_DISABLE" in told) is (MACHINES[name].variable is None)
 
 
-@pytest.mark.parametrize("rdma", ["mlx5_4", "mlx5_4:1,mlx5_5"])
-def test_ports_that_the_config_names_are_used_wherever_they_stand(rack: Rack, rdma: str) -> None:
-    named = [name.partition(":")[0] for name in rdma.split(",")]
-    assert [port["device"] for port in rack.ports(MACHINES["DGX A100"], rdma)] == named
-
-
-def test_jobs_use_no_rdma_if_the_config_turns_it_off(rack: Rack) -> None:
-    for node in ("g1", "g2"):
-        rack.join(node, MACHINES["DGX H100"], "none")
-    assert rack.task("g1", "g1", "g2")["NCCL_IB_DISABLE"] == "1"
-
-
 def test_a_machine_rejects_missing_rdma_devices_unless_it_has_no_rdma(rack: Rack) -> None:
     with pytest.raises(
         FabricError, match=r"no RDMA device mlx5_20 here \(mlx5_0, mlx5_1, mlx5_2, .*, mlx5_10, mlx5_11\)"
     ):
         rack.ports(MACHINES["DGX H100"], "mlx5_20")
     assert rack.ports(Machine([], [], []), "mlx5_20") == []
-
-
-def test_as_many_ports_are_named_as_nccl_takes(rack: Rack) -> None:
-    many = Machine(
-        [], [Port(f"mlx5_{number}", behind(number * 4, f"{number * 4 + 3:02x}:00.0")) for number in range(40)], []
-    )
-    assert [port["device"] for port in rack.ports(many)] == [f"mlx5_{number}" for number in range(32)]
-
-
-def test_a_rail_that_is_down_brings_no_storage_port_into_the_list(rack: Rack) -> None:
-    whole = MACHINES["DGX H100"]
-    cut = replace(whole, ports=[replace(port, up=port.device != "mlx5_5") for port in whole.ports])
-    assert [port["device"] for port in rack.ports(cut)] == [name for name in whole.hca if name != "mlx5_5"]
-
-
-def test_jobs_use_distant_ports_if_no_port_near_a_gpu_is_up(rack: Rack) -> None:
-    whole = MACHINES["DGX H100"]
-    uncabled = replace(whole, ports=[replace(port, up=port.device not in whole.hca) for port in whole.ports])
-    assert [port["device"] for port in rack.ports(uncabled)] == ["mlx5_1", "mlx5_2", "mlx5_7", "mlx5_8"]
 
 
 def numbered(*numbers: int) -> Machine:
@@ -204,49 +173,3 @@ def test_a_rack_without_private_addresses_keeps_its_rdma(rack: Rack) -> None:
     assert task["NCCL_SOCKET_IFNAME"] == "=tailscale0"
     assert task["OMPI_MCA_btl_tcp_if_include"] == task["PRTE_MCA_prte_if_include"] == "tailscale0"
     assert task["UCX_NET_DEVICES"].endswith(",mlx5_11:1,tailscale0")
-
-
-def test_a_named_interface_chooses_the_ip_network_and_takes_no_rdma_away(rack: Rack) -> None:
-    machine = MACHINES["DGX H100"]
-    for node in ("g1", "g2"):
-        rack.join(node, machine, setting="bond0", interface="bond0")
-    task = rack.task("g2", "g1", "g2")
-    assert task["NCCL_SOCKET_IFNAME"] == "=bond0"
-    assert task["NCCL_IB_HCA"] == machine.variable
-
-
-def test_a_failed_infiniband_network_gets_a_note(rack: Rack) -> None:
-    rack.cables = lambda own, other: False
-    rack.join("g1", MACHINES["DGX H100"])
-    told = rack.join("g2", MACHINES["DGX H100"])
-    assert told["interfaces"] == ["eth0"]
-    assert "InfiniBand of g2 carried nothing to g1, so its jobs do not use it" in told["note"]
-
-
-def test_failed_ethernet_rdma_ports_get_no_note(rack: Rack) -> None:
-    rack.cables = lambda own, other: False
-    rack.join("v1", MACHINES["cloud VM with one mlx5"])
-    assert rack.join("v2", MACHINES["cloud VM with one mlx5"])["note"] == ""
-    assert rack.task("v1", "v1", "v2")["NCCL_IB_DISABLE"] == "1"
-
-
-def test_a_few_machines_are_asked_however_many_have_ports_that_carry_nothing(rack: Rack) -> None:
-    rack.cables = lambda own, other: False
-    for number in range(1, 33):
-        rack.join(f"v{number}", MACHINES["cloud VM with one mlx5"])
-    assert len(rack.asked) == 31
-
-
-def test_each_node_of_a_large_rack_gets_its_own_port_list(rack: Rack) -> None:
-    names = [f"g{number}" for number in range(1, 17)]
-    kinds: Sequence[Machine] = [numbered(0, 3, 5, 8), numbered(0, 1, 4, 5)]
-    rack.cables = lambda own, other: bool(own["rail"] == other["rail"])
-    for place, name in enumerate(names):
-        rack.join(name, kinds[place % 2])
-    assert len(rack.asked) == len(names) - 1
-    for place, name in enumerate(names):
-        assert rack.task(name, *names)["NCCL_IB_HCA"] == kinds[place % 2].variable
-
-
-def test_the_link_layer_decides_the_kind_of_a_port(rack: Rack) -> None:
-    assert {port["link"] for port in rack.ports(MACHINES["cloud VM with InfiniBand"])} == {IB, ETHERNET}

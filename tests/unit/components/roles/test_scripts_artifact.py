@@ -40,19 +40,6 @@ def kept(machine: Shell) -> list[str]:
     return sorted(path.name for path in machine.path("/var/lib/kept").iterdir())
 
 
-def test_a_file_is_fetched_once(shell: Shell) -> None:
-    answer(shell)
-    assert keep(shell) == keep(shell) == ""
-    assert shell.path("/var/lib/kept/a.tar.gz").read_text() == TEXT
-    assert sum(call.startswith("curl") for call in shell.calls) == 1
-
-
-def test_a_file_of_the_machine_itself_is_copied(shell: Shell) -> None:
-    shell.write("/srv/a.tar.gz", TEXT)
-    assert keep(shell, str(shell.path("/srv/a.tar.gz"))) == ""
-    assert kept(shell) == ["a.tar.gz"]
-
-
 @pytest.mark.parametrize("before", ["", "another one\n"])
 def test_another_sum_is_refused_with_the_key_and_nothing_of_it_is_kept(shell: Shell, before: str) -> None:
     answer(shell, "half a so")

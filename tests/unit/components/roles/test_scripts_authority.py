@@ -176,20 +176,6 @@ def assert_turned(head: Shell, generation: str, before: str) -> None:
     assert head.path(KEYS).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_new_cluster_has_the_authority_of_whichever_generation_the_config_has(head: Shell) -> None:
-    before = authority(head)
-    assert turn(head, "since March") == ""
-    assert (authority(head), head.path(GENERATION).read_text()) == (before, "since March\n")
-
-
-def test_an_authority_of_an_earlier_version_is_of_the_first_generation(head: Shell) -> None:
-    head.path(GENERATION).unlink()
-    before = authority(head)
-    assert turn(head, "1") == ""
-    assert authority(head) == before
-    assert not any(call.startswith("tailrack-ask") for call in head.calls)
-
-
 def test_all_trust_both_before_one_shows_a_certificate_of_the_next_and_all_show_it_before_the_last_one_goes(
     head: Shell,
 ) -> None:
@@ -259,15 +245,6 @@ def test_cut_off_anywhere_it_ends_the_same_way(head: Shell, number: int) -> None
             turn(head, "2")
     assert turn(head, "2") == ""
     assert_turned(head, "2", before)
-
-
-def test_an_older_list_of_authorities_changes_nothing(shell: Shell) -> None:
-    later = f"# 8\n{public_key('second')}\n{LEAVE}"
-    shell.write(TRUST, f"{public_key('of an earlier version')}\n")
-    for told, kept in ((LIST, LIST), (later, later), (LIST, later), (later, later)):
-        with shell.here():
-            trust_authorities(told)
-        assert shell.path(TRUST).read_text() == f"{kept}\n"
 
 
 @pytest.mark.parametrize(

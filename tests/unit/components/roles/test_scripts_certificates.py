@@ -81,12 +81,6 @@ def test_a_certificate_is_for_a_nodes_names_and_ends_after_90_days(machine: Shel
     assert int(re.findall(r"Serial: (\d+)", told)[0]) == pytest.approx(datetime.now(UTC).timestamp() * 1e9, abs=60e9)
 
 
-def test_the_same_is_not_signed_again_and_another_key_or_address_is(machine: Shell) -> None:
-    first = signed(machine)
-    assert signed(machine) == first
-    assert signed(machine, principals="b1,100.64.0.8") != first
-
-
 @pytest.mark.parametrize(("days", "again"), [(29, False), (31, True), (400, True), (-2, True)])
 def test_one_that_is_older_than_a_third_of_its_life_or_of_a_wrong_clock_is_signed_again(
     machine: Shell, days: float, again: bool
@@ -99,13 +93,6 @@ def test_one_that_is_older_than_a_third_of_its_life_or_of_a_wrong_clock_is_signe
     assert publish(machine).read_text() == record.read_text()
     assert (record.stat().st_mtime_ns != before) == again
     assert again or publish(machine).read_text() == first
-
-
-def test_one_of_a_version_without_an_end_is_signed_again(machine: Shell) -> None:
-    signed(machine)
-    machine.write(f"{MEMBERS}/b1/signed", f"b1,100.64.0.7 {host_key(machine)}\n")
-    machine.write(f"{MEMBERS}/b1/key-cert.pub", "the one without an end\n")
-    assert publish(machine).read_text().startswith("ssh-ed25519-cert-v01@openssh.com ")
 
 
 def test_a_signature_that_was_cut_off_is_made_again(machine: Shell) -> None:
@@ -169,16 +156,3 @@ def test_sshd_shows_no_foreign_or_invalid_certificate(machine: Shell, what: str)
     assert show(machine, text) == ""
     own = show(machine, signed(machine))
     assert show(machine, text) == own
-
-
-def test_a_certificate_of_a_new_authority_takes_the_place_of_the_old_ones(machine: Shell) -> None:
-    first = show(machine, signed(machine))
-    authority = machine.path("/var/lib/tailrack/ssh_authority")
-    for path in (authority, Path(f"{authority}.pub")):
-        path.unlink()
-    keygen("-q", "-t", "ed25519", "-N", "", "-f", authority)
-    shutil.copy(f"{authority}.pub", machine.path("/etc/ssh/tailrack_authority.pub"))
-    grow_old(machine, 40)
-    second = signed(machine)
-    assert second != first
-    assert show(machine, second) == second

@@ -16,7 +16,7 @@ import pytest
 from components.node import packages
 from components.node.failure import Failure
 from components.roles.clock import host as clock_host
-from components.steps.composition import CHECK, CHECK_OF_NODE, JOIN, JOIN_OF_NODE, compose
+from components.steps.composition import JOIN, JOIN_OF_NODE, compose
 from tests.unit.phases import called
 from tests.unit.shell import ROLES, Shell, script_of
 
@@ -119,12 +119,6 @@ def test_clocks_more_than_some_seconds_apart_stop_the_join(
     assert problem in done.stderr
 
 
-def test_a_head_node_without_a_readable_time_stops_no_join(compare: Compare) -> None:
-    done = compare(TIME, place="nowhere 1")
-    assert done.returncode == 0
-    assert "clocks are not compared" in done.stderr
-
-
 CONTROL = {"http://control.lab:8080": "control.lab 8080", "": "controlplane.tailscale.com 80",
            "https://hs.example.org": "hs.example.org 80", "http://10.0.0.1/": "10.0.0.1 80",
            "https://hs.example.org:8443/x": "hs.example.org 80"}  # fmt: skip
@@ -197,20 +191,6 @@ def test_a_machine_has_one_service_that_keeps_its_clock(
     assert done.returncode == 0, done.stderr
     telling = ("ensure", "systemctl enable", "systemctl start", "timedatectl")
     assert [call for call in shell.calls if call.startswith(telling)] == expected
-
-
-def test_a_slow_time_service_gets_a_note_and_stops_no_join(shell: Shell) -> None:
-    machine_with(shell, "chrony")
-    shell.stub("timedatectl", "echo no")
-    with mock.patch.object(clock_host, "SET_SECONDS", 0):
-        done = shell.step(script_of("clock", "join"), {})
-    assert done.returncode == 0, done.stderr
-    assert "chrony has not set the clock within 0s" in shell.path("/var/log/tailrack/a1-step.log").read_text()
-
-
-@pytest.mark.parametrize("phases", [CHECK, CHECK_OF_NODE])
-def test_the_clock_is_looked_at_in_the_check(phases: tuple[str, ...]) -> None:
-    assert "clock/check" in called(compose(ROLES, phases).calls)
 
 
 def test_the_clock_is_right_before_a_machine_has_the_munge_key() -> None:

@@ -132,24 +132,12 @@ def test_a_machine_of_another_architecture_installs_the_packages_of_the_config(
     assert [Path(word).name for word in call.split()[3:]] == list(FILES_ARM)
 
 
-def test_a_machine_that_can_have_them_passes(machine: Shell) -> None:
-    machine.write("proc/sys/user/max_user_namespaces", "63555\n")
-    machine.write("dev/fuse", "")
-    assert gate(machine) == ""
-
-
 # --- files, and the plugin
 
 
 def fetched(shell: Shell, **more: Value) -> str:
     """Put the files on the share; what that failed with."""
     return run(shell, lambda: fetch_artifacts(NODE_STEP, values(**more)))
-
-
-def test_files_that_come_with_the_step_are_put_on_the_share_whole(machine: Shell) -> None:
-    assert fetched(machine) == ""
-    folder = machine.path(f"{SHARE}/artifacts")
-    assert {path.name: path.read_text() for path in folder.iterdir()} == CONTENT
 
 
 def test_a_file_with_another_checksum_is_refused_and_not_kept(machine: Shell) -> None:
@@ -169,26 +157,12 @@ def test_files_of_an_address_are_fetched_by_https_once(machine: Shell) -> None:
     assert all("--proto =https" in call for call in calls)
 
 
-def test_an_address_that_does_not_answer_is_named(machine: Shell) -> None:
-    machine.stub("curl", "exit 6")
-    said = fetched(machine, ENROOT_PYXIS_ARTIFACTS=[f"{ARTIFACTS[0]} https://files.example/x"])
-    assert "https://files.example/x cannot be fetched from here" in said
-
-
 def test_a_file_that_was_changed_on_the_share_is_not_installed(machine: Shell) -> None:
     assert fetched(machine) == ""
     machine.write(f"{SHARE}/artifacts/{NAMES[1]}", "planted\n")
     said = run(machine, lambda: ensure_enroot(NODE_STEP, values()))
     assert "on the share does not have the checksum in the config" in said
     assert not [call for call in machine.calls if " -i " in call]
-
-
-def test_enroots_packages_are_installed_once(machine: Shell) -> None:
-    assert fetched(machine) == ""
-    for _ in range(2):
-        assert run(machine, lambda: ensure_enroot(NODE_STEP, values())) == ""
-    (call,) = [call for call in machine.calls if " -i " in call]
-    assert [Path(word).name for word in call.split()[3:]] == list(NAMES[:2])
 
 
 KIND = "debian-13-amd64-slurm-24.11.5-pyxis-0.24.0"
@@ -237,13 +211,6 @@ def test_a_node_of_another_kind_compiles_its_own_and_leaves_the_share_alone(mach
     assert [path.name for path in machine.path(f"{SHARE}/pyxis").iterdir()] == [KIND]
     assert install_plugin(machine) == "compiled\n"
     assert len([call for call in machine.calls if call.startswith("make")]) == 1
-
-
-def test_a_plugin_without_the_task_prolog_launcher_is_compiled_again(machine: Shell) -> None:
-    plugin_on_the_share(machine)
-    machine.path(f"{SHARE}/pyxis/{KIND}/slurmstepd").unlink()
-    assert install_plugin(machine) == "compiled\n"
-    assert machine.path("/usr/local/lib/tailrack/slurmstepd").read_text() == "static\n"
 
 
 def test_slurmd_restarts_once_to_use_the_step_launcher(machine: Shell) -> None:
@@ -391,24 +358,6 @@ def imports(shell: Shell) -> int:
     return len([call for call in shell.calls if call.startswith("runuser")])
 
 
-def test_an_image_is_imported_once_and_published_with_its_checksum(head: Shell) -> None:
-    for _ in range(2):
-        assert services(head, IMAGE)[0] == 0
-    assert imports(head) == 1
-    assert images_there(head) == ["hello.image", "hello.sqsh"]
-    told = head.path(f"{FOLDER}/hello.image").read_text().splitlines()
-    assert told == [f"source={IMAGE.split()[2]}", f"sha256={digest(chr(10).join(['an image', '']))}", "where=all"]
-
-
-def test_a_changed_source_starts_an_import_and_changed_sites_do_not(head: Shell) -> None:
-    assert services(head, IMAGE)[0] == 0
-    assert services(head, IMAGE.replace(" all ", " cloud-a "))[0] == 0
-    assert imports(head) == 1
-    assert "where=cloud-a" in head.path(f"{FOLDER}/hello.image").read_text()
-    assert services(head, IMAGE.replace(":1", ":2"))[0] == 0
-    assert imports(head) == 2
-
-
 def test_an_import_that_fails_leaves_the_old_image_and_nothing_half(head: Shell) -> None:
     assert services(head, IMAGE)[0] == 0
     before = head.path(f"{FOLDER}/hello.sqsh").read_text()
@@ -553,13 +502,6 @@ def test_a_share_that_does_not_answer_takes_no_image_away(node: Shell) -> None:
     assert local(node) == ["one.image", "one.sqsh"]
 
 
-def test_a_job_that_shows_the_images_text_is_the_proof_and_is_asked_for_once(node: Shell) -> None:
-    for _ in range(2):
-        assert node.program(PROGRAM, "prove").returncode == 0
-    assert len([call for call in node.calls if call.startswith("runuser -u ada ")]) == 1
-    assert drained(node) == []
-
-
 @pytest.mark.parametrize(
     ("job", "reason"),
     [
@@ -587,13 +529,6 @@ def test_a_job_that_is_not_inside_drains_the_node_with_the_reason(node: Shell, j
     assert reason in said
 
 
-def test_a_busy_node_is_neither_proven_nor_drained(node: Shell) -> None:
-    node.stub("runuser", "echo 'srun: error: Unable to allocate resources: Requested nodes are busy' >&2; exit 1")
-    assert node.program(PROGRAM, "prove").returncode == 3
-    assert node.program(PROGRAM, "keep").returncode == 0
-    assert drained(node) == []
-
-
 @pytest.mark.parametrize("gone", ["usr/local/lib/tailrack/spank_pyxis.so", "etc/tailrack/plugstack.d/pyxis.conf"])
 def test_a_plugin_that_is_gone_drains_a_node_that_was_proven(node: Shell, gone: str) -> None:
     assert node.program(PROGRAM, "keep").returncode == 0
@@ -602,24 +537,6 @@ def test_a_plugin_that_is_gone_drains_a_node_that_was_proven(node: Shell, gone: 
     (said,) = drained(node)
     assert "run up again" in said
     assert not node.path("/var/lib/tailrack/containers/proven").exists()
-
-
-def test_a_plugin_that_was_changed_drains_the_node(node: Shell) -> None:
-    node.write("usr/local/lib/tailrack/spank_pyxis.so", "another\n")
-    assert node.program(PROGRAM, "keep").returncode == 1
-    assert "is not the one that was installed" in drained(node)[0]
-
-
-def test_a_node_that_takes_no_jobs_keeps_the_reason_that_it_has(node: Shell) -> None:
-    node.write("node.json", '{"nodes": [{"name": "a1", "state": ["IDLE", "DRAIN"], "reason": "a fan", "extra": ""}]}')
-    node.stub("runuser", "echo Debian")
-    assert node.program(PROGRAM, "prove").returncode == 1
-    assert drained(node) == []
-
-
-def test_a_node_that_slurm_does_not_know_yet_is_not_decided_on(node: Shell) -> None:
-    node.stub("scontrol", "exit 1")
-    assert node.program(PROGRAM, "prove").returncode == 3
 
 
 # --- what Pyxis asks for an image
@@ -631,22 +548,6 @@ def importer(shell: Shell, *words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout.strip(), done.stderr
 
 
-def test_a_node_reads_a_staged_image_from_its_own_disk_first(node: Shell) -> None:
-    staged(node, "one", "first")
-    assert importer(node, "get", "docker://one")[:2] == (0, str(node.path(f"{FOLDER}/one.sqsh")))
-    assert node.program(PROGRAM, "sync").returncode == 0
-    assert importer(node, "get", "docker://one")[:2] == (0, str(node.path("local/images/one.sqsh")))
-    assert not [call for call in node.calls if call.startswith("enroot")]
-
-
-def test_an_image_that_is_on_its_way_is_not_looked_for_at_a_registry(node: Shell) -> None:
-    node.write(f"{FOLDER}/one.coming", "")
-    status, _, said = importer(node, "get", "docker://one")
-    assert status == 1
-    assert "is still being imported" in said
-    assert not [call for call in node.calls if call.startswith("enroot")]
-
-
 @pytest.mark.parametrize("name", ["ubuntu", "nvcr.io#nvidia/pytorch:25.08-py3", "../../etc/x"])
 def test_any_other_image_is_imported_for_the_step_and_released_after_it(node: Shell, name: str) -> None:
     status, path, _ = importer(node, "get", f"'docker://{name}'")
@@ -655,12 +556,6 @@ def test_any_other_image_is_imported_for_the_step_and_released_after_it(node: Sh
     node.write("run/pyxis/6001/7.0.sqsh", "an image")
     assert importer(node, "release")[0] == importer(node, "release")[0] == 0
     assert not node.path("/run/pyxis/6001/7.0.sqsh").exists()
-
-
-def test_a_batch_script_has_no_step_and_gets_its_image_all_the_same(node: Shell) -> None:
-    environment = f"PYXIS_RUNTIME_PATH={node.root}/run/pyxis SLURM_JOB_UID=6001 SLURM_JOB_ID=7"
-    done = node.run(f"{environment} {node.path(IMPORTER)} get docker://ubuntu")
-    assert (done.returncode, done.stdout.strip()) == (0, str(node.path("/run/pyxis/6001/7.batch.sqsh")))
 
 
 # --- leaving
@@ -696,25 +591,6 @@ def ranks(shell: Shell, environ: str, **job: str) -> dict[str, str]:
     done = shell.run(f"ENROOT_ENVIRON={file} {words} bash {hook}")
     assert done.returncode == 0, done.stderr
     return dict(line.split("=", 1) for line in file.read_text().splitlines())
-
-
-STEP = {"SLURM_JOB_ID": "41", "SLURM_STEP_ID": "2", "SLURM_STEP_NODELIST": "a1,b1", "SLURM_STEP_NUM_TASKS": "4"}
-
-
-def test_every_image_gets_the_world_and_its_master(shell: Shell) -> None:
-    assert ranks(shell, "", **STEP) == {
-        "MASTER_ADDR": "a1", "MASTER_PORT": str(61000 + 41 * 7 + 2), "WORLD_SIZE": "4", "PYTORCH_VERSION": "",
-    }  # fmt: skip
-
-
-def test_variables_of_an_image_or_a_user_stay(shell: Shell) -> None:
-    own = "MASTER_ADDR=elsewhere\nPYTORCH_VERSION=2.9\n"
-    found = ranks(shell, own, **STEP)
-    assert (found["MASTER_ADDR"], found["PYTORCH_VERSION"]) == ("elsewhere", "2.9")
-
-
-def test_outside_of_a_step_nothing_is_set(shell: Shell) -> None:
-    assert ranks(shell, "") == {}
 
 
 @pytest.mark.parametrize(

@@ -69,13 +69,6 @@ def test_a_machine_that_registers_changes_no_file_of_slurmctlds(shell: Shell, po
     assert before == {name: conf(shell, name) for name in before}
 
 
-def test_a_pool_that_is_not_elastic_turns_on_no_power_saving(shell: Shell, pool: Run) -> None:
-    assert pool().returncode == 0
-    assert pool(rows=(), POOL_NODES=["e1"]).returncode == 0
-    assert "Suspend" not in conf(shell)
-    assert "NodeName" not in conf(shell)
-
-
 def test_a_placeholder_with_a_rented_machine_stays(shell: Shell, pool: Run) -> None:
     assert pool().returncode == 0
     shell.write(f"{SLURM}/nodes/e2/owner", "acme.burst\n")

@@ -37,15 +37,6 @@ def member(shell: Shell, **values: Value) -> subprocess.CompletedProcess[str]:
     return shell.step(script_of("fabric", "register"), {**NODE, **values}, name="a2-register")
 
 
-def test_the_head_node_proves_member_networks_and_reports_the_result(shell: Shell, prove: mock.Mock) -> None:
-    done = member(shell)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"fabric": TOLD}
-    records, asked = prove.call_args.args
-    assert records.folder == shell.path("/var/lib/tailrack/slurm/nodes")
-    assert asked == {**NETWORKS, "node": "a2", "site": "rack", "setting": "auto", "address": "100.64.0.7"}
-
-
 def test_a_fabric_note_passes_and_an_error_fails_with_a_remedy(shell: Shell, prove: mock.Mock) -> None:
     prove.return_value = {**TOLD, "interfaces": [], "note": "a2 stays on the tailnet"}
     assert member(shell).returncode == 0
@@ -61,14 +52,6 @@ def test_a_failing_proof_stops_the_step_with_its_message(shell: Shell, prove: mo
     done = member(shell)
     assert done.returncode == 1
     assert "the fabric of a2 cannot be proven: a2 does not answer at 100.64.0.7:6816" in done.stderr
-
-
-def test_a_node_on_the_tailnet_loses_its_earlier_proofs(shell: Shell) -> None:
-    kept = shell.write("var/lib/tailrack/slurm/nodes/a2/fabric", "# fabric a2\n")
-    shell.write("var/lib/tailrack/slurm/nodes/a2/fabric.json", "{}")
-    done = member(shell, NODE_FABRIC="tailnet")
-    assert (done.returncode, done.stdout) == (0, "{}\n")
-    assert [path.name for path in kept.parent.iterdir()] == []
 
 
 @pytest.mark.parametrize("computes", [True, False])
@@ -161,14 +144,6 @@ def test_slurm_sends_a_later_proof_to_every_node(
     assert "scontrol reconfigure" in shell.calls
 
 
-def test_the_step_does_not_reconfigure_slurm_without_a_new_proof(
-    shell: Shell, again: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
-    done = again(proven=[], left=["a3"])
-    assert (done.returncode, done.stderr) == (0, "")
-    assert shell.calls == []
-
-
 def reserved(shell: Shell, before: str) -> subprocess.CompletedProcess[str]:
     shell.write("proc/sys/net/ipv4/ip_local_reserved_ports", before)
     return firewall(shell)
@@ -189,14 +164,6 @@ def test_the_kernel_reserves_closed_ports_and_keeps_earlier_reservations(
     assert now == f"{others}6816,111,2049,20048,6817-6819,60001-60999"
     kept = shell.path("/etc/sysctl.d/90-tailrack.conf").read_text()
     assert kept == f"# Written by tailrack.\nnet.ipv4.ip_local_reserved_ports = {now}\n"
-
-
-def test_the_step_sets_up_a_machine_with_read_only_kernel_settings(shell: Shell) -> None:
-    shell.write("proc/sys/net/ipv4/ip_local_reserved_ports/no-file", "")
-    done = firewall(shell)
-    assert done.returncode == 0, done.stderr
-    assert not shell.path("/etc/sysctl.d/90-tailrack.conf").exists()
-    assert "flags & (syn | ack) == syn drop" in shell.path("/etc/tailrack/firewall.nft").read_text()
 
 
 def test_the_relays_port_is_open_on_the_relay_alone_and_is_given_to_no_program(shell: Shell) -> None:

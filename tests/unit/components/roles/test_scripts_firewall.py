@@ -12,7 +12,7 @@ import pytest
 from components.node.step.step import Step
 from components.roles.firewall.ports import HeldPorts, PortHolder, hold_ports
 from components.roles.order import holders, roles
-from components.roles.role import USERS, Holder, Role
+from components.roles.role import USERS
 from stacks.config import parse
 from tests.unit.configs import LAB
 from tests.unit.shell import Shell, role_header, script_of
@@ -29,25 +29,6 @@ def closed(shell: Shell) -> dict[str, set[str]]:
     """Ports that the rules close, by protocol."""
     text = shell.path("/etc/tailrack/firewall.nft").read_text()
     return {kind: set(ports.split(", ")) for kind, ports in re.findall(r"(tcp|udp) dport \{ (.*) \}.* drop", text)}
-
-
-def test_the_firewall_drops_udp_only_at_ports_of_cluster_daemons(shell: Shell) -> None:
-    firewall(shell)
-    rules = closed(shell)
-    assert {"60001-60999", "2049"} <= rules["tcp"]
-    # 60001-60999 are mosh's as well, whose sessions are datagrams.
-    assert rules["udp"] == {"111", "2049", "20048"}
-
-
-def test_a_loopback_address_is_no_way_to_a_daemon_of_the_cluster_at_another_address(shell: Shell) -> None:
-    # Before all that comes by that interface is let in.
-    firewall(shell)
-    rules = shell.path("/etc/tailrack/firewall.nft").read_text().splitlines()
-    before = [line.strip() for line in rules[: rules.index('        iifname { "lo", "tailscale0" } accept')]]
-    for addresses in ("ip saddr 127.0.0.0/8 ip daddr != 127.0.0.0/8", "ip6 saddr ::1 ip6 daddr != ::1"):
-        (rule,) = [line for line in before if line.startswith(f'iifname "lo" {addresses} tcp dport {{')]
-        assert rule.endswith("drop")
-        assert "60001-60999" in rule
 
 
 @pytest.mark.parametrize(
@@ -103,11 +84,6 @@ def test_every_port_of_a_role_has_one_account_that_may_listen_there_or_is_every_
     assert free == ["60001-60999"]
 
 
-def test_a_port_that_a_role_says_nothing_of_is_roots() -> None:
-    role = Role("any", ports=("7000-7001", "8000"), holders={"7001": Holder("any", head_alone=True)})
-    assert holders([role]) == [("7000", "root", "all"), ("7001", "any", "head"), ("8000", "root", "all")]
-
-
 HOLDERS = [
     PortHolder("6817", "slurm", "all"), PortHolder("6818", "root", "all"), PortHolder("9090", "dynamic", "head"),
     PortHolder("2049", "kernel", "all"),
@@ -123,16 +99,6 @@ def hold(shell: Shell, name: str = "head") -> None:
 
 def held(shell: Shell) -> list[str]:
     return shell.path("/etc/tailrack/ports").read_text().splitlines()[1:]
-
-
-def test_a_port_is_its_accounts_by_number_and_that_of_a_service_of_the_head_node_is_free_elsewhere(
-    shell: Shell,
-) -> None:
-    shell.write("etc/passwd", SLURM)
-    hold(shell)
-    assert held(shell) == ["6817 64030 64030", "6818 0 0", "9090 61184 65519", "2049 0 0"]
-    hold(shell, "a1")
-    assert held(shell) == ["6817 64030 64030", "6818 0 0", "2049 0 0"]
 
 
 def test_an_account_that_is_not_there_yet_has_its_port_held_for_it_and_gets_it_once_it_is(shell: Shell) -> None:
@@ -156,24 +122,6 @@ def test_only_the_account_of_a_held_port_can_answer_from_it(shell: Shell) -> Non
         # With an answer that no socket has sent: by cookies the kernel answers for whoever has filled his own queue.
         "tcp sport { 6817, 6818, 9090 } drop",
     ]
-
-
-def test_a_kernel_without_bpf_programs_gets_a_note_in_the_log(
-    shell: Shell,
-) -> None:
-    firewall(shell)
-    log = shell.path("/var/log/tailrack/a1-node.log").read_text()
-    assert "other accounts can bind the cluster's ports while a daemon is down, but cannot answer connections" in log
-
-
-def test_the_rules_touch_no_table_but_the_clusters_own(shell: Shell) -> None:
-    firewall(shell)
-    for name in ("firewall.nft", "ports.nft"):
-        path = shell.path(f"/etc/tailrack/{name}")
-        text = path.read_text() if path.exists() else ""
-        assert "flush ruleset" not in text
-        assert {found.split()[-1] for found in re.findall(r"table inet \S+", text)} <= {"tailrack", "tailrack_ports"}
-        assert not re.findall(r"table (?!inet )", text)
 
 
 PROJECT = Path(__file__).parents[4]

@@ -55,29 +55,6 @@ def test_a_products_name_has_one_short_kind(product: str, kind: str) -> None:
     assert nvidia_smi.kind_of(product) == kind
 
 
-def test_gpus_are_found_without_a_word_in_the_config(gate: Gate, shell: Shell) -> None:
-    install(shell, [gpu(number) for number in range(8)], nvlink(8))
-    devices(shell, *range(8))
-    assert found(gate()) == {
-        "gpus": 8, "gpu_kind": "h200", "gpu_devices": [0, 1, 2, 3, 4, 5, 6, 7], "gpu_memory_mb": 143771,
-        "gpu_driver": "580.159.04", "gpu_nvlinks": 18,
-    }  # fmt: skip
-
-
-def test_only_gpus_with_a_device_file_here_count(gate: Gate, shell: Shell) -> None:
-    install(shell, [gpu(0), gpu(1)])
-    devices(shell, 1)
-    facts = found(gate("h200", 1))
-    assert (facts["gpus"], facts["gpu_devices"]) == (1, [1])
-
-
-def test_a_machine_without_gpus_runs_no_nvidia_smi(gate: Gate, shell: Shell) -> None:
-    install(shell, [])
-    facts = found(gate())
-    assert (facts["gpus"], facts["gpu_kind"], facts["gpu_devices"], facts["gpu_driver"]) == (0, "", [], "")
-    assert shell.calls == []
-
-
 def test_nvidia_smi_runs_without_root_in_a_container(gate: Gate, shell: Shell) -> None:
     install(shell, [gpu(0)])
     devices(shell, 0)
@@ -101,21 +78,6 @@ def test_a_gpu_that_shows_a_display_does_not_count(gate: Gate, shell: Shell, oth
     assert done.returncode == 1
     assert "this machine shows 2 in " in done.stderr
     assert "shows a display" in done.stderr
-
-
-def test_a_desktop_with_one_display_gpu_offers_none_to_jobs(gate: Gate, shell: Shell) -> None:
-    install(shell, [gpu(0, "NVIDIA GeForce RTX 4090", display="Enabled", memory=24564)])
-    devices(shell, 0)
-    assert found(gate())["gpus"] == 0
-    assert "GPU 0 (NVIDIA GeForce RTX 4090 at 00000000:10:00.0) shows a display" in gate("rtx4090", 1).stderr
-
-
-def test_of_two_kinds_the_promised_one_counts_or_the_one_with_more_memory(gate: Gate, shell: Shell) -> None:
-    install(shell, [gpu(0, "Tesla T4", memory=15360), gpu(1), gpu(2, "Tesla T4", memory=15360)])
-    devices(shell, 0, 1, 2)
-    assert found(gate())["gpu_kind"] == "h200"
-    facts = found(gate("t4", 2))
-    assert (facts["gpu_devices"], facts["gpu_memory_mb"]) == ([0, 2], 15360)
 
 
 def test_another_kind_than_promised_is_named(gate: Gate, shell: Shell) -> None:
@@ -148,13 +110,6 @@ def test_mig_is_refused_with_the_reason(gate: Gate, shell: Shell, promise: tuple
     assert done.returncode == 1
     assert "MIG is on at GPU 1 (00000000:11:00.0)" in done.stderr
     assert "next: run 'nvidia-smi -i 1 -mig 0' on a1" in done.stderr
-
-
-def test_real_output_of_a_machine_with_mig_is_refused_too(gate: Gate, shell: Shell) -> None:
-    install(shell, [])
-    shell.write("fake/query.xml", (FIXTURES / "smi-535-a100-sxm4-mig.xml").read_text(encoding="utf-8"))
-    devices(shell, 0, 1, 2, 3)
-    assert "MIG is on at GPU 1 (00000000:01:00.0)" in gate("a100", 4).stderr
 
 
 @pytest.mark.parametrize(("name", "kind", "memory"), [("smi-515-t4", "t4", 15360), ("smi-515-a10g", "a10g", 23028)])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.health.settings import EPILOG, PROLOG
+from components.roles.health.settings import PROLOG
 from components.roles.role import FOLDER, template
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB
@@ -56,10 +56,6 @@ def test_scripts_run_in_name_order_and_other_files_do_not(shell: Shell) -> None:
     assert not shell.path("/run/tailrack/last-failure.json").exists()
 
 
-def test_a_node_without_the_folder_takes_jobs(shell: Shell) -> None:
-    assert run(shell).returncode == 0
-
-
 def test_the_first_script_that_fails_ends_it_and_is_named_with_its_words(shell: Shell) -> None:
     put(shell, "10-ours", 'echo "next: mount \\"it\\"\\\\again"; echo first; echo "no scratch	here"; echo; exit 3')
     put(shell, "20-next", f"touch {shell.path('/later')}")
@@ -85,26 +81,6 @@ def test_a_script_that_something_kills_was_killed_and_took_no_longer_than_it_may
     put(shell, "10-ours", "echo counting; kill -9 $$")
     assert run(shell).returncode == 1
     assert failure(shell)["what"] == "was killed by a signal (KILL); its last output: counting"
-
-
-@pytest.mark.parametrize("status", [124, 255])
-def test_the_failure_contains_the_exit_status_of_a_script(shell: Shell, status: int) -> None:
-    put(shell, "10-ours", f"echo no license; exit {status}")
-    assert run(shell).returncode == 1
-    assert failure(shell)["what"] == f"ended with status {status}: no license"
-
-
-def test_the_last_line_of_a_script_that_prints_much_is_kept_and_so_is_its_remedy(shell: Shell) -> None:
-    much = 'for n in {1..9000}; do echo "checked file $n"; done'
-    put(shell, "10-ours", f'echo "next: make room"; {much}; echo no room; exit 1')
-    assert run(shell).returncode == 1
-    assert (failure(shell)["what"], failure(shell)["remedy"]) == ("ended with status 1: no room", "make room")
-    assert "no room" in shell.path("/journal").read_text()
-
-
-def test_a_surviving_child_does_not_delay_the_run(shell: Shell) -> None:
-    put(shell, "10-ours", "setsid sleep 30 & exit 0")
-    assert run(shell, limit=5).returncode == 0
 
 
 def test_the_output_of_a_script_breaks_no_json(shell: Shell) -> None:
@@ -156,24 +132,6 @@ def test_the_users_own_scripts_lie_beside_ours_and_go_with_their_line_in_the_con
     assert not shell.path(f"{LIB}/epilog.d").exists()
 
 
-def test_our_scripts_are_those_that_their_names_say() -> None:
-    for kind, names in (("prolog", PROLOG), ("epilog", EPILOG)):
-        there = (FOLDER / "health" / "templates").glob(f"{kind}-*")
-        assert sorted(path.name.removeprefix(f"{kind}-") for path in there) == sorted(names)
-
-
-def test_no_script_asks_the_controller() -> None:
-    texts = [template("slurm", "tailrack-prolog")]
-    texts += [
-        template("health", f"{kind}-{name}")
-        for kind, names in (("prolog", PROLOG), ("epilog", EPILOG))
-        for name in names
-    ]
-    for text in texts:
-        code = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
-        assert not any(word in code for word in ("scontrol", "squeue", "sinfo", "sacct"))
-
-
 @pytest.mark.parametrize(
     ("scripts", "words"),
     [
@@ -191,15 +149,6 @@ def test_the_config_rejects_an_unusable_script_with_a_remedy(scripts: object, wo
     with pytest.raises(ConfigError, match=r"tailrack:health\.prolog") as refused:
         parse({**LAB, "health": {"prolog": scripts}}, base_dir=Path())
     assert words in str(refused.value)
-
-
-def test_the_error_for_a_slurm_prolog_key_names_the_health_key() -> None:
-    with pytest.raises(
-        ConfigError, match=r"tailrack:slurm.settings.Prolog: .*put your script in tailrack:health.prolog"
-    ):
-        parse({**LAB, "slurm": {"settings": {"Prolog": "/bin/mine"}}}, base_dir=Path())
-    off = {**LAB, "slurm": {"settings": {"Prolog": "/bin/mine"}}, "health": {"enabled": False}}
-    assert parse(off, base_dir=Path()).slurm.settings["Prolog"] == "/bin/mine"
 
 
 # Our scripts.

@@ -59,11 +59,6 @@ def test_the_step_holds_cluster_packages_and_a_driver_with_its_dependencies(
     assert hold(shell, installed, gpus).keys() == held
 
 
-def test_a_second_run_holds_the_installed_versions(shell: Shell) -> None:
-    assert hold(shell)["slurmd"] == "24.11.5-4"
-    assert hold(shell, INSTALLED.replace("24.11.5-4", "24.11.7-1"))["slurmd"] == "24.11.7-1"
-
-
 def test_a_machine_that_leaves_holds_nothing_and_keeps_the_folders_that_others_have(shell: Shell) -> None:
     hold(shell)
     shell.write("etc/needrestart/conf.d/tailrack.conf", "")

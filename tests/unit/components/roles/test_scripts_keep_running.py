@@ -9,7 +9,7 @@ import pytest
 
 from components.node.systemd import keep_running
 from components.roles.role import FOLDER
-from tests.unit.shell import Shell, script_of
+from tests.unit.shell import Shell
 
 UNITS = sorted(FOLDER.glob("*/templates/*.service"))
 DROP_IN = "/etc/systemd/system/munge.service.d/tailrack-restart.conf"
@@ -31,10 +31,6 @@ def test_a_unit_of_ours_is_started_again_without_an_end(path: Path) -> None:
         assert {"RestartSteps=6", "RestartMaxDelaySec=30"} <= set(lines)
 
 
-def test_there_are_units_of_both_kinds() -> None:
-    assert len({runs_once(path.read_text()) for path in UNITS}) == 2
-
-
 def test_so_is_every_daemon_of_a_package_that_the_cluster_needs() -> None:
     kept = set()
     for path in FOLDER.glob("*/*.py"):
@@ -54,11 +50,3 @@ def test_a_package_daemon_has_no_start_limit_and_the_step_restarts_nothing_for_t
     lines = shell.path(DROP_IN).read_text().splitlines()
     assert {"StartLimitIntervalSec=0", "Restart=always", "RestartPreventExitStatus="} <= set(lines)
     assert [call for call in shell.calls if call.split()[1] not in ("show", "daemon-reload")] == []
-
-
-def test_leaving_gives_the_package_its_own_way_back(shell: Shell) -> None:
-    with shell.here():
-        keep_running("munge.service")
-    done = shell.step(script_of("machine", "leave"), {"NODE_ADOPT": False})
-    assert done.returncode == 0, done.stderr
-    assert not shell.path(DROP_IN).parent.exists()

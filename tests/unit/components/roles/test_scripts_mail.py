@@ -68,9 +68,3 @@ def test_without_a_mail_program_the_journal_says_so_and_slurmctld_sees_no_failur
     )
     assert done.returncode == 0, done.stderr
     assert shell.calls == ["logger -t tailrack-mail no mail about job : this machine has no program 'mail'"]
-
-
-def test_another_way_of_being_called_is_refused(sent: Shell) -> None:
-    for words in (("--exec=id", "x", "ada"), ("-s", "x", "ada", "-x"), ("-s",)):
-        mail(sent, *words)
-    assert not sent.path("sent").exists()

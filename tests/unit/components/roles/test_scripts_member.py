@@ -14,7 +14,6 @@ from unittest import mock
 import pytest
 
 from components.cluster.cluster import NO_POOL
-from components.node.run import Ended
 from components.roles.nfs_exports.foreign import export_line
 from components.roles.tailnet import host as tailnet_host
 from components.steps.composition import REGISTER, Script, compose
@@ -28,8 +27,6 @@ TAILNET = {
         for number, address in enumerate(("100.64.0.7", "100.64.0.8"))
     }
 }
-# A controller that answers and knows no node b1.
-NODE_UNKNOWN = 'case $1 in ping) echo "Slurmctld(primary) at head is UP" ;; show) exit 1 ;; esac'
 LINE = "/export/shared 100.64.0.7/32(rw,sync,secure,root_squash,no_subtree_check)\n"
 
 
@@ -156,22 +153,6 @@ def test_an_unreachable_node_is_no_member_and_the_error_names_its_firewall(
     assert not shell.path("/etc/exports.d/tailrack-b1.exports").exists()
 
 
-def test_a_second_time_signs_nothing_and_gives_the_same_certificate(member: Member, shell: Shell) -> None:
-    first, second = member("up"), member("up")
-    assert first.stdout == second.stdout
-    assert sum(call.startswith("ssh-keygen") for call in shell.calls) == 1
-    member("up", NODE_ADDRESS="100.64.0.8")
-    assert sum(call.startswith("ssh-keygen") for call in shell.calls) == 2
-
-
-def test_a_member_that_moves_leaves_no_export_of_its_old_address(member: Member, shell: Shell) -> None:
-    member("up")
-    member("up", NODE_ADDRESS="100.64.0.8")
-    files = list(shell.path("/etc/exports.d").iterdir())
-    assert [file.name for file in files] == ["tailrack-b1.exports"]
-    assert "100.64.0.7" not in files[0].read_text()
-
-
 def test_an_idle_member_is_drained_asked_to_leave_and_forgotten(
     member: Member, shell: Shell, slurm: Callable[..., None]
 ) -> None:
@@ -200,21 +181,6 @@ def test_the_head_node_queries_a_member_with_its_pinned_key(
     assert asked.endswith(" -o HostKeyAlias=b1 root@100.64.0.7")
     for option in ("-p 2222", "BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=10"):
         assert option in asked
-
-
-def test_a_member_may_take_longer_to_leave_than_systemd_gives_a_daemon_to_end(
-    member: Member, monkeypatch: pytest.MonkeyPatch, slurm: Callable[..., None]
-) -> None:
-    slurm()
-    limits: dict[str, float] = {}
-
-    def attempt(program: str, *_: str, limit: float) -> Ended:
-        limits[program] = limit
-        return Ended(0, "")
-
-    monkeypatch.setattr("components.roles.ssh_trust.host.attempt", attempt)
-    member("down")
-    assert limits["ssh"] >= 2 * 90
 
 
 @pytest.mark.parametrize("state", ["DOWN*", "IDLE*", "DOWN+NOT_RESPONDING", "IDLE+NOT_RESPONDING", "DOWN+DRAIN"])
@@ -246,15 +212,6 @@ def test_jobs_of_a_member_that_is_gone_go_back_to_the_queue_at_once(
     ]  # fmt: skip
 
 
-def test_jobs_that_end_in_time_are_not_requeued(member: Member, shell: Shell, slurm: Callable[..., None]) -> None:
-    slurm("ALLOCATED", looks=3)
-    shell.stub("ssh")
-    assert member("down").returncode == 0
-    assert "scontrol requeue 41" not in of_interest(shell)
-    assert of_interest(shell).index("ssh") > 0
-    assert sum(call.startswith("squeue") for call in shell.calls) == 4
-
-
 @pytest.mark.parametrize("limit", [0, 100000])
 def test_jobs_that_go_on_past_the_limit_are_requeued_before_the_member_goes(
     member: Member, shell: Shell, slurm: Callable[..., None], limit: int
@@ -283,25 +240,6 @@ def test_a_job_that_cannot_be_requeued_is_cancelled_with_its_owners_name_and_the
         "cancelling job 41 of ada, which cannot be requeued"
         in shell.path("/var/log/tailrack/b1-register.log").read_text()
     )
-
-
-def test_a_member_that_slurm_does_not_know_is_asked_and_forgotten(member: Member, shell: Shell) -> None:
-    member("up")
-    shell.stub("scontrol", NODE_UNKNOWN)
-    shell.stub("ssh")
-    assert member("down").returncode == 0
-    assert of_interest(shell)[1:] == ["ssh", "exportfs -ra"]
-    assert not shell.path("/etc/exports.d/tailrack-b1.exports").exists()
-
-
-def test_leaving_twice_is_leaving_once(member: Member, shell: Shell, slurm: Callable[..., None]) -> None:
-    member("up")
-    slurm()
-    shell.stub("ssh")
-    assert member("down").returncode == 0
-    shell.stub("scontrol", NODE_UNKNOWN)
-    shell.stub("ssh", "exit 255")
-    assert (member("down").returncode, member("down").stdout) == (0, '{"left":true}\n')
 
 
 @pytest.mark.parametrize(
@@ -365,13 +303,3 @@ def test_a_member_that_stays_in_the_tailnet_is_not_called_gone(
     assert "b1 reported that it leaves, but is still in the tailnet" in done.stderr
     assert "next: see 'journalctl -u tailrack-logout' on b1" in done.stderr
     assert shell.path("/node").exists()
-
-
-def test_an_adopted_member_is_not_waited_for_as_it_stays_in_the_tailnet(
-    member: Member, shell: Shell, slurm: Callable[..., None]
-) -> None:
-    slurm()
-    shell.stub("ssh", "echo left")
-    shell.stub("tailscale", "exit 1")
-    done = member("down", NODE_ADOPT=True)
-    assert (done.returncode, done.stdout) == (0, '{"left":true}\n'), done.stderr

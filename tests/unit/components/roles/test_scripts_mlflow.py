@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -126,11 +125,6 @@ def test_no_job_is_sent_to_an_mlflow_that_could_not_be_set_up(host: Shell, fails
     assert published(host, fails=fails, active=False) is None
 
 
-def test_jobs_get_the_address_of_mlflow_after_a_failed_step(host: Shell) -> None:
-    assert published(host) == PUBLISHED
-    assert published(host, fails="folders.give") == PUBLISHED
-
-
 def test_jobs_get_no_address_of_a_disabled_mlflow(host: Shell) -> None:
     assert published(host) == PUBLISHED
     assert published(host, enabled=False) is None
@@ -141,14 +135,6 @@ def serve(host: Shell, **more: Value) -> str:
     host.write("/etc/passwd", ACCOUNT)
     given: dict[str, Value] = {f"MLFLOW_{name}": "" for name in ("LOGIN", "START", "ACCOUNTS", "DUMP")}
     return run(host, lambda: mlflow_host.serve(STEP, values(**{**given, **more})))
-
-
-def test_the_unit_names_the_python_that_may_run_and_the_folders_of_its_libraries(host: Shell) -> None:
-    with set_up_by():
-        assert serve(host) == ""
-    unit = host.path(UNIT).read_text()
-    assert f"ExecPaths=/usr/bin/python3.13 {PROGRAM}/lib /usr/lib/python3.13 " in unit
-    assert not re.search("@[A-Z]", unit)
 
 
 def test_each_user_has_a_password_of_his_own_that_stays_and_goes_with_him(host: Shell) -> None:
@@ -264,15 +250,6 @@ def test_the_step_installs_mlflow_once_with_digests_from_the_configured_index(
     host.path("/usr/bin/python3").symlink_to("python3.14")
     assert install(host, index) == ""
     assert len([call for call in host.calls if call.startswith("pip ")]) == 2
-
-
-def test_a_failed_mlflow_installation_gives_one_line_and_leaves_no_files(host: Shell) -> None:
-    host.stub("python3", FAKE_VENV.format(root=host.root))
-    host.write("/pip-fails", "WARNING: Retrying\nERROR: No matching distribution found\n")
-    said = install(host)
-    assert "MLflow cannot be installed here: ERROR: No matching distribution found; " in said
-    assert "tailrack:mlflow.index" in said
-    assert not host.path(PROGRAM).exists()
 
 
 def test_a_companys_proxy_in_the_way_of_the_index_is_named_and_not_the_last_try(host: Shell) -> None:

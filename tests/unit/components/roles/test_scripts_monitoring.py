@@ -106,15 +106,6 @@ def test_the_head_node_asks_itself_and_a_second_run_restarts_nothing(host: Shell
     assert not [call for call in services(host) if "restart" in call or "reload" in call]
 
 
-def test_prometheus_reloads_for_rules_and_restarts_for_a_port(host: Shell) -> None:
-    services(host)
-    assert "systemctl reload tailrack-prometheus.service" in services(host, MONITORING_RULES="groups: []")
-    services(host)
-    again = services(host, MONITORING_PORT=9999)
-    assert "systemctl restart tailrack-prometheus.service" in again
-    assert "systemctl restart tailrack-node-exporter.service" not in again
-
-
 def test_a_run_that_was_cut_off_after_it_wrote_a_file_is_made_up_for_by_the_next(host: Shell) -> None:
     services(host)
     host.write("/etc/tailrack/prometheus/environment", "ADDRESS=100.64.0.1\nPORT=9090\nDAYS=7\nGIB=5\n")
@@ -124,13 +115,6 @@ def test_a_run_that_was_cut_off_after_it_wrote_a_file_is_made_up_for_by_the_next
         "systemctl restart tailrack-prometheus.service",
         "systemctl reload tailrack-prometheus.service",
     ]
-
-
-def test_the_step_restarts_a_daemon_that_does_not_answer(host: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    services(host)
-    replies = iter([False])
-    monkeypatch.setattr(daemons, "answers", lambda daemon: next(replies, True))
-    assert "systemctl restart tailrack-node-exporter.service" in services(host)
 
 
 def refused(host: Shell, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -145,13 +129,6 @@ def failure(host: Shell) -> str:
     done = host.step(script_of("monitoring", "services"), {**header(), **HEAD})
     assert done.returncode == 1
     return done.stderr
-
-
-def test_the_error_for_a_silent_daemon_contains_its_last_lines(host: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Of the unit, systemd's words would be the last.
-    own = "_SYSTEMD_UNIT=tailrack-node-exporter.service"
-    host.stub("journalctl", f'if [ "$1" = {own} ]; then echo no such flag; else echo exit-code; fi')
-    assert "tailrack-node-exporter does not answer at 100.64.0.1:9100: no such flag" in refused(host, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -192,17 +169,6 @@ def test_a_port_that_another_program_has_is_named_with_it_before_anything_is_sta
     assert "port 9100 is in use on a1 (node_exporter)" in problem
     assert "tailrack:monitoring.exporter_port" in problem
     assert not any("start tailrack-node-exporter" in call for call in host.calls)
-
-
-def test_its_own_port_is_in_nobodys_way(host: Shell) -> None:
-    services(host)
-    host.stub("ss", """echo 'LISTEN 0 4096 100.64.0.1:9090 *:* users:(("prometheus",pid=77,fd=3))'""")
-    assert "systemctl restart tailrack-prometheus.service" in services(host, MONITORING_RETENTION_DAYS=7)
-
-
-def test_a_program_at_another_address_of_that_port_is_in_nobodys_way(host: Shell) -> None:
-    host.stub("ss", """echo 'LISTEN 0 4096 127.0.0.1:9100 *:* users:(("node_exporter",pid=7,fd=3))'""")
-    assert "systemctl restart tailrack-node-exporter.service" in services(host)
 
 
 def test_a_member_is_a_target_until_it_leaves(host: Shell) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from typing import Any
 
@@ -12,8 +11,7 @@ import pytest
 from components.node.run import Ended
 from components.roles.mounts import probe, units, watch
 from components.roles.mounts.probe import Wanted, check_all, read_list
-from components.roles.slurm.node_state import Registration, live_features, set_live_features
-from components.roles.slurm.slurmd import _without_live
+from components.roles.slurm.node_state import live_features, set_live_features
 from components.validation.preflight.storage import check_mounts
 from tests.unit.shell import Shell, script_of
 
@@ -75,13 +73,6 @@ def results(shell: Shell) -> dict[str, str]:
     return {row["path"]: row["problem"] for row in content["mounts"]}
 
 
-def test_a_node_without_mounts_is_left_alone(node: Shell) -> None:
-    assert compute(node).returncode == 0
-    assert compute(node, "data", site="two").returncode == 0
-    assert node.calls == []
-    assert not node.path("/data").exists()
-
-
 def test_a_mount_is_closed_and_waits_for_the_network(node: Shell) -> None:
     mounted(node, AUTOFS_LINE, NFS_LINE)
     node.write("var/lib/tailrack/mounts", "unit /data\n")
@@ -92,23 +83,6 @@ def test_a_mount_is_closed_and_waits_for_the_network(node: Shell) -> None:
     assert unit(node)["Options"] == "rw,nosuid,nodev,_netdev,hard,noatime"
     assert "systemctl --root=/ enable -q data.automount" in node.calls
     assert results(node) == {"/data": ""}
-
-
-@pytest.mark.parametrize(
-    ("changes", "options"),
-    [
-        ({"read_only": True}, "ro,nosuid,nodev,_netdev,hard,noatime"),
-        ({"options": "softerr,nconnect=8"}, "rw,nosuid,nodev,_netdev,softerr,nconnect=8"),
-    ],
-)
-def test_the_options_of_a_mount(changes: dict[str, Any], options: str) -> None:
-    assert f"\nOptions={options}\n" in units.mount_text(wanted("data", **changes))
-
-
-def test_only_a_mount_over_the_tailnet_waits_for_that() -> None:
-    assert "tailrack-tailnet" not in units.mount_text(wanted("data"))
-    text = units.mount_text(wanted("data", tailnet=True))
-    assert "After=tailrack-tailnet.service\nRequires=tailrack-tailnet.service" in text
 
 
 def test_a_folder_with_files_is_not_hidden_and_the_node_goes_on(node: Shell) -> None:
@@ -138,16 +112,6 @@ def test_a_required_mount_that_fails_ends_the_step_with_its_name_and_the_next_co
     assert (
         remedy == "next: check that 10.0.0.5 is up and this node may connect, or correct its source; then run up again"
     )
-
-
-def test_the_same_step_again_changes_nothing(node: Shell) -> None:
-    mounted(node, AUTOFS_LINE, NFS_LINE)
-    node.write("var/lib/tailrack/mounts", "unit /data\n")
-    compute(node, "data")
-    before = {path: path.stat().st_mtime_ns for path in node.path("/etc").rglob("*") if path.is_file()}
-    assert compute(node, "data").returncode == 0
-    assert {path: path.stat().st_mtime_ns for path in node.path("/etc").rglob("*") if path.is_file()} == before
-    assert not [call for call in node.calls if re.match(r"systemctl stop|umount", call)]
 
 
 PROBES: list[tuple[str, Ended, tuple[str, ...], str]] = [
@@ -269,13 +233,6 @@ def test_a_feature_goes_when_its_mount_fails_and_others_stay(node: Shell) -> Non
     assert updates(node) == ["site-one,data-set,mount-models activefeatures=site-one,data-set,mount-models"]
 
 
-def test_features_that_slurm_has_are_not_set_again(node: Shell) -> None:
-    slurm(node, "site-one", "mount-data")
-    with node.here():
-        assert set_live_features("a1", "mounts", {"mount-data"})
-    assert updates(node) == []
-
-
 def test_a_change_that_slurm_does_not_take_is_tried_again(node: Shell) -> None:
     node.write("var/lib/tailrack/features/mounts", "mount-data\n")
     with node.here():
@@ -285,13 +242,6 @@ def test_a_change_that_slurm_does_not_take_is_tried_again(node: Shell) -> None:
         slurm(node, "site-one", "mount-data")
         assert set_live_features("a1", "mounts", ())
     assert not node.path("/var/lib/tailrack/features").exists()
-
-
-def test_a_features_coming_and_going_does_not_register_the_node_again(node: Shell) -> None:
-    registered = Registration(frozenset({"site-one", "mount-data"}), "", 0)
-    node.write("var/lib/tailrack/features/mounts", "mount-data\n")
-    with node.here():
-        assert _without_live(registered) == Registration(frozenset({"site-one"}), "", 0)
 
 
 def unmounts_when_stopped(shell: Shell, *, busy: bool = False) -> None:
@@ -335,13 +285,6 @@ def test_a_mount_that_jobs_use_stays_until_they_end(with_data: Shell) -> None:
     assert not with_data.path("/usr/local/sbin/tailrack-mounts").exists()
 
 
-def test_the_step_detaches_a_hanging_mount_lazily(with_data: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(units, "answers", lambda path: False)
-    unmounts_when_stopped(with_data, busy=True)
-    compute(with_data)
-    assert "umount -l /data" in with_data.calls
-
-
 def test_another_source_is_mounted_when_nothing_uses_the_former_one(
     with_data: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -383,7 +326,3 @@ def test_the_health_check_reads_the_results(shell: Shell, rows: object, expected
     assert [(item["severity"], item["seen"]) for item in check_mounts(shell.root, 1060)] == expected
     (old,) = check_mounts(shell.root, 2000)
     assert old["seen"] == "the mounts of storage.mounts are not checked"
-
-
-def test_a_node_without_mounts_has_no_findings(shell: Shell) -> None:
-    assert list(check_mounts(shell.root, 0)) == []

@@ -33,7 +33,6 @@ from tests.unit.shell import HurriedTime, Shell
 OLD, NEW = "b" * 64, "n" * 64
 KEY, NEXT = "/etc/munge/munge.key", "/etc/munge/munge.key.next"
 LATE, HELD = "/var/lib/tailrack/munge.late", "/var/lib/tailrack/munge.held"
-RELEASE = "/usr/local/sbin/tailrack-munge-release"
 HOLD, LET = "scontrol update partitionname=all state=down", "scontrol update partitionname=all state=up"
 
 
@@ -87,11 +86,6 @@ def late(head: Shell) -> str:
     """Who has not proved the key."""
     path = head.path(LATE)
     return path.read_text() if path.exists() else ""
-
-
-def test_a_head_node_without_a_next_key_holds_no_jobs(head: Shell) -> None:
-    assert change(head) == ""
-    assert head.calls == []
 
 
 def test_members_have_the_key_before_jobs_are_held_and_jobs_start_again_after(head: Shell) -> None:
@@ -179,13 +173,6 @@ def test_jobs_stay_held_until_slurmctld_accepts_the_drain(head: Shell) -> None:
     assert not head.path(HELD).exists()
 
 
-def test_the_timers_program_is_tried_until_it_succeeds(head: Shell) -> None:
-    head.write(NEXT, f"{NEW}\n")
-    change(head)
-    (timer,) = [call for call in head.calls if call.startswith("systemd-run") and RELEASE in call]
-    assert "--property=Restart=on-failure" in timer
-
-
 def test_a_silent_node_is_named_and_gets_the_key_later(head: Shell) -> None:
     head.write(NEXT, f"{NEW}\n")
     head.write("/dead", "b1")
@@ -246,12 +233,6 @@ def test_no_job_on_a_node_tells_its_end_between_its_key_and_slurmctlds(node: She
     before = len(node.calls)
     assert node.command("munge-switch", "resume").returncode == 0
     assert node.calls[before:] == [*["sinfo -h -o %N"] * 3, GOES_ON]
-
-
-def test_a_node_with_the_current_key_stops_no_job(node: Shell) -> None:
-    done = node.command("munge-switch", digest(node, KEY))
-    assert done.returncode == 0, done.stderr
-    assert not any("slurmstepd" in call for call in node.calls)
 
 
 def test_a_pod_keeps_the_new_key_for_its_next_container(node: Shell) -> None:

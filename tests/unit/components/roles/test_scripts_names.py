@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import subprocess
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 
 from components.roles.names import follow, names
-from tests.unit.shell import ROLES, Shell, role_header, script_of
+from tests.unit.shell import Shell, role_header, script_of
 
 ADDRESS = "100.64.0.7"
 NAMES = script_of("names", "machine", "node")
@@ -104,16 +103,6 @@ def test_the_own_name_moves_to_the_tailnet_address_and_the_rest_stays(program: A
     assert program(hosts) == f"{ADDRESS} a1 # tailrack\n{expected}"
 
 
-def test_a_second_run_writes_nothing(program: Any, shell: Shell) -> None:
-    once = program("127.0.0.1 localhost a1\n# a comment\n10.0.0.3 nas\n")
-    assert program(once) == once
-    path = shell.path("/etc/hosts")
-    path.chmod(0o444)
-    before = path.stat().st_mtime_ns
-    assert shell.command("names").returncode == 0
-    assert path.stat().st_mtime_ns == before
-
-
 @pytest.mark.parametrize("mount", [True, False])
 def test_the_file_is_replaced_and_a_mount_is_written_in_place(
     program: Any, shell: Shell, monkeypatch: pytest.MonkeyPatch, mount: bool
@@ -136,14 +125,6 @@ def test_the_file_is_replaced_and_a_mount_is_written_in_place(
     assert sorted(file.name for file in path.parent.glob("*hosts*")) == ["hosts"]
 
 
-def test_every_machine_that_the_head_node_keeps_has_its_line(program: Any, shell: Shell) -> None:
-    shell.write(LIST, f"100.64.0.1 head\n100.64.0.11 b1\n100.64.0.12 b2\n{ADDRESS} a1\n")
-    assert program("127.0.0.1 localhost\n") == (
-        f"{ADDRESS} a1 # tailrack\n100.64.0.1 head # tailrack\n100.64.0.11 b1 # tailrack\n"
-        "100.64.0.12 b2 # tailrack\n127.0.0.1 localhost\n"
-    )
-
-
 def test_an_existing_name_in_the_hosts_file_keeps_its_address(program: Any, shell: Shell) -> None:
     shell.write(LIST, "100.64.0.11 b1\n100.64.0.12 b2\n100.64.0.13 b3\n")
     owners = "127.0.0.1 localhost\n10.0.0.8   B1  nas # the rack's\nfd00::8 b2.lan b2\n# 10.0.0.9 b3\n"
@@ -158,19 +139,6 @@ def test_names_never_come_from_the_tailnet_names_of_machines(program: Any, shell
     program("127.0.0.1 localhost\n")
     asked = [call for call in shell.calls if call.startswith("tailscale")]
     assert set(asked) == {"tailscale ip -4"}
-
-
-def test_no_other_node_gets_the_name_or_address_of_the_machine(program: Any, shell: Shell) -> None:
-    shell.write(LIST, f"100.64.0.66 a1\n{ADDRESS} b7\n")
-    assert program("127.0.0.1 localhost\n") == f"{ADDRESS} a1 # tailrack\n127.0.0.1 localhost\n"
-
-
-def test_a_machine_that_the_head_node_has_forgotten_has_no_line_any_more(program: Any, shell: Shell) -> None:
-    shell.write(LIST, "100.64.0.11 b1\n")
-    with_b1 = program("127.0.0.1 localhost\n")
-    assert " b1 " in with_b1
-    shell.write(LIST, "100.64.0.1 head\n")
-    assert " b1 " not in program(with_b1)
 
 
 @pytest.mark.parametrize(
@@ -202,22 +170,6 @@ def test_while_the_share_is_away_the_names_that_were_read_last_hold(
     if published is not None:
         shell.write(SHARE, published)
     assert "100.64.0.11 b1 # tailrack" in following()
-
-
-def test_names_follow_the_published_list_after_a_tailscaled_message(following: Callable[[], str], shell: Shell) -> None:
-    """The head node keeps another machine while the program listens; then tailscaled ends, and so does the program."""
-    shell.write(SHARE, "100.64.0.1 head\n")
-    shell.write("later", "100.64.0.1 head\n100.64.0.11 b1\n")
-    hosts = shell.path("/etc/hosts")
-    shell.stub(
-        "tailscale",
-        f"""case $1 in
-            ip) echo {ADDRESS} ;;
-            debug) until grep -q head "{hosts}"; do :; done
-                cp "{shell.root}/later" "{shell.root}/{SHARE}"; printf '{{\n\t"PeersChanged": []\n}}\n' ;;
-        esac""",
-    )
-    assert " b1 # tailrack\n" in following()
 
 
 @pytest.fixture
@@ -261,17 +213,6 @@ def test_a_tailscaled_message_without_a_name_change_writes_no_files(
     assert shell.calls[before:].count("tailscale ip -4") == 2
 
 
-def test_a_message_costs_little_however_many_machines_it_tells_of(
-    following: Callable[[], str], talk: Callable[..., None]
-) -> None:
-    # bash read a pipe one character at a time: with 33 machines it took 4 % of a core for ever.
-    talk(1, """printf '\\t"peer": {\\n\\t}\\n%.0s' {1..100000}""")
-    before = resource.getrusage(resource.RUSAGE_SELF)
-    following()
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.0
-
-
 @pytest.mark.parametrize(
     ("meanwhile", "then"),
     [
@@ -304,11 +245,6 @@ def test_names_follow_soon_after_an_early_tailscaled_message(following: Callable
     assert " b1 # tailrack\n" in following()
 
 
-def test_pool_nodes_need_only_the_share_path_for_names() -> None:
-    assert not [name for name in NAMES.reads if name.startswith("NAMES_")]
-    assert NAMES.reads >= {"NFS_EXPORTS_MOUNT"}
-
-
 # The head node, which keeps the names.
 
 
@@ -327,25 +263,6 @@ def head(machine: Shell) -> Callable[..., str]:
         return machine.path("var/export/.tailrack/names").read_text()
 
     return run
-
-
-def test_the_head_node_publishes_the_names_and_addresses_of_its_members_as_they_joined(
-    head: Callable[..., str], shell: Shell
-) -> None:
-    assert head("machine", "head") == f"{ADDRESS} a1\n"
-    assert head("register") == f"{ADDRESS} a1\n100.64.0.11 b1\n"
-    assert shell.path("/etc/hosts").read_text().startswith(f"{ADDRESS} a1 # tailrack\n100.64.0.11 b1 # tailrack\n")
-    assert head("register", NODE_ADDRESS="100.64.0.12") == f"{ADDRESS} a1\n100.64.0.12 b1\n"
-    assert shell.path("var/export/.tailrack/names").stat().st_mode & 0o777 == 0o644
-    assert head("register", action="down") == f"{ADDRESS} a1\n"
-    assert " b1 " not in shell.path("/etc/hosts").read_text()
-
-
-def test_a_head_node_without_its_share_still_writes_names(machine: Shell) -> None:
-    known = {**header(machine), "NFS_EXPORTS_PATH": "/var/none", **KEEP}
-    assert machine.step(script_of("names", "machine", "head"), known).returncode == 0
-    assert machine.path(LIST).read_text() == f"{ADDRESS} a1\n"
-    assert not machine.path("var/none").exists()
 
 
 def test_members_of_before_addresses_were_kept_are_known_by_their_certificates(
@@ -370,12 +287,6 @@ def test_the_step_makes_an_installed_cloud_init_keep_the_host_name(machine: Shel
     assert install(machine).returncode == 0
     file = machine.path("/etc/cloud/cloud.cfg.d/99-tailrack.cfg")
     assert (file.read_text() if file.exists() else None) == ("preserve_hostname: true\n" if cloud else None)
-
-
-def test_names_come_after_cloud_init_has_written_its_file(program: Any, shell: Shell) -> None:
-    unit = shell.path("/etc/systemd/system/tailrack-names.service").read_text()
-    (after,) = [line for line in unit.splitlines() if line.startswith("After=")]
-    assert {"cloud-init.service", "cloud-init-network.service"} < set(after.removeprefix("After=").split())
 
 
 @pytest.mark.parametrize(
@@ -427,26 +338,3 @@ def test_installing_runs_the_program_and_restarts_no_unit_that_slurms_daemons_re
     again = len(shell.calls)
     assert install(shell).returncode == 0
     assert not [call for call in shell.calls[again:] if "restart" in call]
-
-
-def test_no_neighbour_is_asked_for_a_name_that_no_machine_has(program: Any, shell: Shell) -> None:
-    assert "LLMNR=no" in shell.path("/etc/systemd/resolved.conf.d/tailrack.conf").read_text().splitlines()
-
-
-def test_nothing_is_written_for_a_resolver_that_is_not_there(machine: Shell) -> None:
-    machine.stub("systemctl", 'case "$*" in *resolved*) exit 1 ;; esac')
-    assert install(machine).returncode == 0
-    assert not list(machine.path("/etc").rglob("*resolv*"))
-
-
-def test_no_role_installs_a_resolver_which_would_take_the_machines_own() -> None:
-    wanted = {package for role in ROLES for packages in role.packages.values() for package in packages}
-    assert "jq" in wanted
-    assert not wanted & {"systemd-resolved", "libnss-resolve", "resolvconf", "openresolv", "dnsmasq"}
-
-
-def test_the_program_stops_at_an_error(program: Any, shell: Shell) -> None:
-    shell.stub("tailscale", "exit 1")
-    path = shell.write("etc/hosts", "127.0.0.1 localhost a1\n")
-    assert shell.command("names").returncode != 0
-    assert path.read_text() == "127.0.0.1 localhost a1\n"

@@ -15,7 +15,6 @@ from components.node import files
 from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.nfs_exports import ganesha, kernel_server
-from components.roles.nfs_exports import mount as nfs_exports_mount
 from components.roles.nfs_exports.foreign import export_line
 from components.roles.nfs_exports.host import Exported, forget, share_is_a_file_system
 from components.roles.nfs_exports.mount import NFS_BEFORE, ensure_mount_point
@@ -69,20 +68,6 @@ def apply_members(shell: Shell, kernel: bool) -> None:
 
 def export(shell: Shell, member: str, address: str) -> None:
     shell.write(f"etc/exports.d/tailrack-{member}.exports", f"/export/shared {address}/32(rw,sync,root_squash)\n")
-
-
-def test_a_share_without_members_is_closed(shell: Shell) -> None:
-    text = configuration(shell)
-    assert "CLIENT" not in text
-    assert "Access_Type = NONE" in text
-    assert "Squash = Root_Squash" in text
-
-
-def test_each_member_may_mount_from_its_one_address(shell: Shell) -> None:
-    export(shell, "b1", "100.64.0.7")
-    export(shell, "a1", "100.64.0.3")
-    clients = re.findall(r"CLIENT \{ Clients = (\S+); Access_Type = RW; \} # \S+ (\S+)", configuration(shell))
-    assert clients == [("100.64.0.3", "tailrack-a1.exports"), ("100.64.0.7", "tailrack-b1.exports")]
 
 
 def test_the_configuration_is_closed_and_version_4_only(shell: Shell) -> None:
@@ -189,11 +174,6 @@ def test_a_mountd_on_an_open_port_stops_the_step_with_a_remedy(
     assert f"tcp 0.0.0.0:{port}" in capsys.readouterr().err
 
 
-def test_the_port_of_mountd_is_one_of_those_that_are_closed() -> None:
-    closed = next(role.values["FIREWALL_PORTS"] for role in ROLES if role.name == "firewall")
-    assert str(kernel_server.MOUNTD_PORT) in str(closed).split(", ")
-
-
 # The mounts of a machine: device, the folder of the file system that is mounted, and where.
 ROOT = "8:1 / /"
 OWN_DISK = "8:16 / /export/shared"
@@ -262,17 +242,6 @@ def test_a_node_mounts_by_automount_after_the_tailnet_and_retries_for_ever(node:
     wanted |= {"Requires": "tailrack-tailnet.service", "StartLimitIntervalSec": "0"}
     assert wanted.items() <= unit(node).items()
     assert f"{ENABLE} shared.automount" in node.calls
-
-
-def test_a_slow_mount_has_as_long_as_the_step_waits_and_longer_than_mount_itself_tries(node: Shell) -> None:
-    (node.root / "shared/home").mkdir(parents=True)
-    # Time goes by fast, and the share answers at the end of it: after 140 s.
-    node.hurry()
-    node.stub("stat", f"[ $(grep -c ^stat {node.root}/calls) -gt 140 ]")
-    done = mount(node)
-    assert done.returncode == 0, done.stderr
-    assert int(unit(node)["TimeoutSec"]) > 120
-    assert int(unit(node)["TimeoutSec"]) == nfs_exports_mount.SHARE_WAIT
 
 
 def test_a_failing_mount_stops_the_step_with_the_message_of_systemd(node: Shell) -> None:
@@ -407,22 +376,6 @@ def test_systemd_reads_masks_before_the_server_starts_its_dependencies(shell: Sh
     assert told == ["systemctl daemon-reload", "systemctl restart nfs-server"]
 
 
-def test_a_step_without_a_server_reloads_systemd_masks_at_its_end(shell: Shell) -> None:
-    shell.stub("systemctl", '[ "$3" != LoadState ] || echo loaded')
-    for _ in range(2):
-        succeed(shell, "machine")
-        assert shell.calls[-1] == "systemctl daemon-reload"
-
-
-def test_masks_of_a_release_that_noted_nothing_are_taken_away_too(shell: Shell) -> None:
-    shell.stub("systemctl", shown("masked", "", "masked", "masked", ""))
-    shell.write("etc/systemd/system/shared.mount", "")
-    succeed(shell, "machine")
-    succeed(shell, "leave")
-    undone = [call for call in shell.calls if "unmask" in call]
-    assert undone == [f"systemctl unmask -q --no-reload {unit}" for unit in MASKED]
-
-
 def test_a_head_node_that_has_booted_since_leaves_no_mount_of_the_share(shell: Shell) -> None:
     # What tailrack-share mounts over the served directory shows at the other place too.
     shell.stub("systemctl")
@@ -519,12 +472,6 @@ def test_the_configuration_decides_which_nfs_ports_other_programs_need(
 )
 def test_a_mount_of_version_3_is_found(machine: Shell, mount: str, ports: list[int]) -> None:
     mounted(machine, "8:1 / /", mount)
-    assert found(machine) == ports
-
-
-@pytest.mark.parametrize(("name", "ports"), [("automount", MOUNTED), ("ypbind", MOUNTED), ("ypbind-mt", [])])
-def test_a_daemon_that_needs_rpcbind_is_found(machine: Shell, name: str, ports: list[int]) -> None:
-    machine.write("proc/7/comm", f"{name}\n")
     assert found(machine) == ports
 
 

@@ -17,7 +17,6 @@ from components.node import services
 from components.node.failure import Failure
 from components.roles.machine.host import close_volume
 from components.roles.pod.host import NETWORK, make_homes, use_network
-from components.roles.pod.library import library_path
 from components.roles.pod.saved import SAVED, require_room, restore, save, save_again
 from components.roles.role import template
 from components.roles.tailnet.pod import tailscaled_program
@@ -55,32 +54,6 @@ def test_a_pod_goes_through_its_own_phases_and_those_that_roles_name_for_pods() 
         "machine/node", "names/pod", "users/machine", "user_groups/machine", "ssh_trust/pod", "gpu/pod", "pod/pod",
         "health/pod", "slurm/pod",
     ]  # fmt: skip
-
-
-def test_a_pod_starts_its_services_then_makes_all_that_jobs_need() -> None:
-    assert called(composition.boot_program(PODS).calls, "boot") == [
-        "machine/pod_boot", "munge/pod_boot", "names/pod_boot", "users/machine", "user_groups/machine", "pod/pod_boot",
-    ]  # fmt: skip
-
-
-def test_no_phase_of_a_pod_runs_on_another_machine() -> None:
-    for phases in (composition.CHECK_OF_NODE, composition.JOIN_OF_NODE, composition.NODE, composition.REGISTER):
-        assert not [call for call in called(compose(ROLES, phases).calls) if "/pod" in call]
-
-
-def test_a_pod_leaves_with_slurm_first_and_its_files_last() -> None:
-    leave = called(composition.leave_program(PODS, composition.LEAVE_OF_POD).calls, "leave")
-    assert leave[0] == "slurm/pod_leave"
-    assert leave[-2:] == ["tailnet/pod_leave", "machine/pod_leave"]
-    assert {"munge/leave", "users/leave", "ssh_trust/leave"} <= {*leave}
-
-
-def test_the_head_node_exports_nothing_to_a_pod_and_proves_no_fabric_of_it() -> None:
-    calls = called(compose(PODS, composition.REGISTER_OF_POD).calls)
-    register = {call.split("/")[0] for call in calls}
-    assert {"slurm", "tailnet", "munge", "names", "ssh_trust", "costs"} <= register
-    assert not {"nfs_exports", "monitoring"} & register
-    assert [call for call in calls if call.startswith("fabric/")] == ["fabric/pod_register"]
 
 
 def test_a_stack_with_a_pod_gives_it_its_plans_and_other_machines_the_same_as_before(build: Build) -> None:
@@ -284,12 +257,6 @@ def test_files_that_a_request_of_the_head_node_has_changed_are_saved_for_the_nex
     assert "/etc/munge/munge.key" in call
 
 
-def test_a_pod_that_never_joined_restores_nothing(shell: Shell) -> None:
-    with shell.here():
-        assert not restore()
-    assert shell.calls == []
-
-
 # Jobs.
 
 
@@ -299,16 +266,6 @@ def prolog(shell: Shell, **environment: str) -> list[str]:
         ["sh"], input=text, capture_output=True, text=True, check=True, env={**shell.environment, **environment}
     )
     return done.stdout.splitlines()
-
-
-def test_a_job_gets_the_library_and_another_node_takes_it_away(shell: Shell) -> None:
-    own = "export TAILRACK_DEFAULTS=LD_PRELOAD=/lib/tailnet.so"
-    assert prolog(shell) == ["export LD_PRELOAD=/lib/tailnet.so", own]
-    assert prolog(shell, LD_PRELOAD="/lib/tailnet.so") == [own], "a step in a batch script"
-
-
-def test_a_users_own_library_stays_beside_it(shell: Shell) -> None:
-    assert prolog(shell, LD_PRELOAD="/home/mine.so") == ["export LD_PRELOAD=/lib/tailnet.so:/home/mine.so"]
 
 
 def test_the_prolog_unsets_values_of_another_node_and_keeps_user_values(shell: Shell) -> None:
@@ -382,7 +339,3 @@ def test_a_site_without_a_network_leaves_no_file_of_it(shell: Shell) -> None:
     with shell.here():
         use_network("auto", "[]", "p1")
     assert not shell.path(NETWORK).exists()
-
-
-def test_each_version_of_the_library_has_its_own_name() -> None:
-    assert library_path("a") != library_path("b")

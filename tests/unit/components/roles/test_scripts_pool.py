@@ -61,15 +61,6 @@ def test_a_pools_site_becomes_a_partition_and_is_none_any_more_when_it_goes(shel
     assert not shell.path(f"{SLURM}/pools/acme.burst").exists()
 
 
-def test_a_second_time_is_the_same_also_when_its_nodes_are_there(shell: Shell, pool: Run) -> None:
-    assert pool().returncode == 0
-    member(shell, "c1", "acme.burst", **{"slurm.conf": SITE})
-    before = slurm_conf(shell)
-    done = pool()
-    assert done.returncode == 0, done.stderr
-    assert slurm_conf(shell) == before
-
-
 @pytest.mark.parametrize(
     ("values", "said"),
     [
@@ -220,20 +211,6 @@ def test_a_node_that_slurm_or_the_tailnet_hears_of_is_not_silent(
     assert forget(*states, online=online).returncode == 0
     assert is_there(shell)
     assert not shell.path(f"{SLURM}/silent/c1").exists()
-
-
-def test_a_node_that_calls_itself_something_else_in_the_tailnet_is_heard_of_all_the_same(
-    shell: Shell, forget: Run
-) -> None:
-    silent_since(shell, 60)
-    assert forget("DOWN", online=True, calls_itself="localhost").returncode == 0
-    assert is_there(shell)
-
-
-def test_a_node_that_is_to_be_kept_is_kept(shell: Shell, forget: Run) -> None:
-    silent_since(shell, 6000)
-    assert forget("DOWN", "NOT_RESPONDING", online=False, minutes=0).returncode == 0
-    assert is_there(shell)
 
 
 def test_a_pool_forgets_no_node_while_slurmctld_does_not_answer(shell: Shell, forget: Run) -> None:

@@ -74,13 +74,6 @@ def test_taken_out_of_the_config_it_is_undone(shell: Shell) -> None:
     assert findings(shell) == []
 
 
-def test_a_machine_that_leaves_gets_its_settings_back(shell: Shell) -> None:
-    run(shell, on=True)
-    done = shell.step(script_of("profiling", "leave"), {})
-    assert done.returncode == 0, done.stderr
-    assert (paranoid(shell), shell.path(OPTION).exists(), shell.path(SYSCTL).exists()) == ("3", False, False)
-
-
 def test_off_it_touches_nothing(shell: Shell) -> None:
     shell.write(PARAMETERS, "RmProfilingAdminOnly: 0\n")
     run(shell, on=False)
@@ -105,12 +98,6 @@ def test_a_value_that_somebody_set_meanwhile_stays(shell: Shell) -> None:
     shell.write(PARANOID, "1\n")
     run(shell, on=False)
     assert paranoid(shell) == "1"
-
-
-def test_a_machine_without_gpus_has_no_option_for_the_driver(shell: Shell) -> None:
-    run(shell, on=True, gpus=0)
-    assert not shell.path(OPTION).exists()
-    assert paranoid(shell) == "2"
 
 
 def test_in_a_container_the_kernel_of_its_host_stays_as_it_is(shell: Shell) -> None:

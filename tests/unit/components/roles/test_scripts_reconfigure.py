@@ -118,15 +118,6 @@ def placed(shell: Shell) -> list[str]:
     return (shell.root / "placed").read_text().split()
 
 
-def test_a_computing_head_node_does_not_wait_if_no_node_arrives(shell: Shell, place: Place) -> None:
-    member(shell, "head")
-    registers(shell, "head")
-    assert place("head") >= 2
-    (shell.root / "placed").write_text("")
-    came(shell)
-    assert place("head") == 0
-
-
 @pytest.mark.parametrize("where", ["on the share", "on the head node"])
 def test_a_node_does_not_wait_if_slurmctld_knows_all_arrived_nodes(shell: Shell, place: Place, where: str) -> None:
     for node in ("n1", "n2"):
@@ -151,19 +142,6 @@ def test_a_node_waits_for_nodes_that_may_still_arrive(
     if listed:
         came(shell, *listed)
     assert 2 <= place("n1") < 20
-
-
-def test_a_node_that_comes_ends_the_wait_for_it(shell: Shell, place: Place) -> None:
-    for node in ("n1", "n2"):
-        member(shell, node)
-    came(shell, "n1", "n2")
-    registers(shell, "n1")
-    known = shell.root / "known"
-    # The other one is there when this one looks for the second time.
-    shell.stub("sinfo", f'cat "{known}"; grep -q n2 "{known}" || echo n2 >>"{known}"')
-    before = calls(shell)
-    assert place("n1") == 1
-    assert (calls(shell) - before, placed(shell)) == (1, ["n1", "n2"])
 
 
 @pytest.mark.parametrize("count", [1, 8, 32])
@@ -233,14 +211,6 @@ def test_a_node_that_waits_asks_two_questions_a_round_and_one_that_has_its_place
     assert len(asked) == 2 * seconds + 4
     assert place("n2") == 0
     assert shell.calls[begin + len(asked) :] == ["scontrol show topology"]
-
-
-def test_a_node_before_it_that_has_no_place_holds_it_up_for_seconds(shell: Shell, place: Place) -> None:
-    member(shell, "n1")
-    registers(shell, "intruder", "n1")
-    before = calls(shell)
-    assert 20 <= place("n1") < 30
-    assert (calls(shell) - before, placed(shell)) == (1, ["n1"])
 
 
 def test_a_node_that_slurmctld_forgot_while_it_read_its_files_makes_itself_known_again(

@@ -92,14 +92,6 @@ def test_a_job_has_a_folder_that_only_its_user_can_read(node: Shell) -> None:
     assert f"chown -h 6001:7001 {own}" in node.calls
 
 
-def test_a_config_without_a_scratch_folder_creates_no_files(node: Shell) -> None:
-    compute(node, "")
-    assert script(node, "prolog").returncode == 0
-    assert script(node, "epilog").returncode == 0
-    assert not node.path(LIST).exists()
-    assert not folder(node).exists()
-
-
 @pytest.mark.parametrize("by", ["epilog", "step"])
 def test_after_a_job_its_folder_alone_is_removed_as_its_owner(node: Shell, by: str) -> None:
     compute(node)
@@ -198,12 +190,6 @@ def test_a_disk_that_is_not_mounted_is_named(node: Shell) -> None:
     assert "/mnt, the parent of the scratch folder nvme, does not exist on a1" in done.stderr
 
 
-def test_a_sticky_folder_of_everybodys_will_do(node: Shell) -> None:
-    node.path("/raid").chmod(0o1777)
-    compute(node)
-    assert folder(node).stat().st_mode & 0o7777 == 0o755
-
-
 def test_leaving_removes_scratch_folders_and_keeps_earlier_files(node: Shell) -> None:
     compute(node, "raid/jobs")
     (node.path("/raid/jobs/tailrack-jobs") / "5").mkdir()
@@ -255,13 +241,6 @@ def test_a_users_cache_folder_is_made_before_the_job_and_stays_after_it(node: Sh
     assert script(node, "epilog").returncode == 0
     begin(node, "8")
     assert (own / "model").read_text() == "x"
-
-
-def test_without_room_for_a_cache_the_job_runs_all_the_same(node: Shell) -> None:
-    compute(node)
-    node.path(CACHES).rmdir()
-    begin(node, "7")
-    assert names(node) == ["7"]
 
 
 def test_with_no_days_there_are_no_caches_and_those_of_before_go(node: Shell) -> None:

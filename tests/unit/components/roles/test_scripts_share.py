@@ -128,21 +128,6 @@ def test_the_share_denies_access_to_accounts_and_groups_outside_the_cluster(mach
     assert len([call for call in machine.calls if call.startswith("setfacl")]) == 1
 
 
-def test_the_share_denies_no_new_or_former_user(machine: Shell) -> None:
-    closed(machine)
-    settings(machine, "1500 ")
-    closed(machine)
-    assert set(entries(machine)) == {"user:7001:---", "mask::r-x"}
-
-
-def test_the_share_keeps_the_access_entries_of_the_machine_owner(machine: Shell) -> None:
-    own = "user:1500:r-x\n"
-    (machine.root / "acl").write_text(f"user::rwx\n{own}group::r-x\nmask::r-x\nother::r-x\n")
-    closed(machine)
-    assert machine.command("share", "open").returncode == 0
-    assert set(entries(machine)) == {"user:1500:r-x", "mask::r-x"}
-
-
 def test_opening_leaves_no_entry_no_mount_and_no_flag_of_ours(machine: Shell) -> None:
     mounted(machine, ROOT, "8:16 / rw,relatime /export/share")
     closed(machine)
@@ -163,15 +148,3 @@ def test_the_share_rejects_a_file_system_without_acls_with_a_remedy(machine: She
     done = machine.command("share", "close")
     assert done.returncode == 1
     assert "POSIX ACLs" in done.stderr
-
-
-def test_the_account_that_reads_data_sets_is_not_excluded(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine.write("etc/passwd", PASSWD + "tailrack-data:x:999:995::/nonexistent:/usr/sbin/nologin\n")
-    monkeypatch.setattr(
-        share, "user_named", lambda name: SimpleNamespace(pw_uid=999) if name == "tailrack-data" else None
-    )
-    with machine.here():
-        share.close_share()
-    entries = (machine.root / "acl").read_text()
-    assert "user:1500:---" in entries
-    assert "user:999:" not in entries

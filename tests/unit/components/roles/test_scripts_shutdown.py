@@ -39,11 +39,6 @@ def shut_down(shell: Shell) -> Run:
     return run
 
 
-def test_a_unit_that_is_stopped_on_a_machine_that_goes_on_gives_nothing_back(shell: Shell, shut_down: Run) -> None:
-    assert shut_down(system="running").returncode == 0
-    assert shell.calls == ["systemctl is-system-running"]
-
-
 def test_the_shutdown_stops_slurmd_before_it_sets_the_node_down_twice(shell: Shell, shut_down: Run) -> None:
     done = shut_down()
     assert done.returncode == 0, done.stderr
@@ -52,11 +47,6 @@ def test_the_shutdown_stops_slurmd_before_it_sets_the_node_down_twice(shell: She
     assert calls == ["systemctl kill -s KILL --kill-whom=main slurmd", DOWN, DOWN]
     # The rest of four seconds, of which what comes between may have taken one on a busy machine.
     assert {"sleep 4", "sleep 3"} & {*shell.calls[shell.calls.index(DOWN) :]}
-
-
-def test_a_persons_reason_for_a_drain_is_kept(shell: Shell, shut_down: Run) -> None:
-    shut_down(state=("IDLE", "DRAIN"), reason="the disk clicks")
-    assert "scontrol update nodename=n1 state=down reason=the disk clicks" in shell.calls
 
 
 def test_a_controller_that_does_not_answer_is_said_and_holds_nothing_up(shell: Shell, shut_down: Run) -> None:

@@ -50,11 +50,6 @@ def test_a_machine_reports_its_ssh_port_while_sshd_is_stopped(shell: Shell, said
     assert json.loads(done.stdout) == {"sshd_port": port, "host_key": public_key("host")}
 
 
-def test_a_step_without_a_result_fails_and_names_the_missing_value(shell: Shell) -> None:
-    with pytest.raises(Failure, match=r"^the step found no sshd_port on a1$"):
-        Step("a1", "a1-join").result("sshd_port", None)
-
-
 def let_ask(shell: Shell) -> str:
     """Return why the head node would not be heard; empty if it would."""
     keys = f"# 7\n{public_key('authority')}\n# leave {public_key('leave')}"
@@ -129,13 +124,6 @@ def test_an_sshd_that_a_socket_has_started_ends_by_a_reload_and_is_started_again
     shell.stub("systemctl", f'case "$*" in "reload ssh") exit 1 ;; *is-active*ssh.socket) {socket} ;; esac')
     assert let_ask(shell) == ""
     assert [call for call in shell.calls if call.endswith(" ssh") and "is-active" not in call] == told
-
-
-def test_the_timer_installs_a_certificate_while_sshd_is_stopped(shell: Shell) -> None:
-    play_sshd(shell, "")
-    with shell.here():
-        sshd.reload_valid()
-    assert shell.path("/run/sshd").stat().st_mode & 0o777 == 0o755
 
 
 # An SSH server that came with the cluster.

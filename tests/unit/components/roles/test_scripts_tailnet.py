@@ -8,7 +8,6 @@ import re
 import socket
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -16,7 +15,7 @@ import pytest
 
 from components.node.failure import Failure
 from components.node.step.step import Step
-from components.roles.role import Value, template
+from components.roles.role import Value
 from components.roles.tailnet import host as tailnet_host
 from components.roles.tailnet import login
 from components.roles.tailnet.host import is_logged_out
@@ -170,14 +169,6 @@ def test_a_daemon_that_does_not_run_is_not_asked_as_tailscale_would_wait_for_it(
         daemon.bind("tailscaled.sock")
     tailscale.is_(member(OWN, "desk"), "Running", "desk")
     assert "in a tailnet already" in check().stderr
-
-
-def test_a_machine_without_tailscale_or_without_a_login_may_join(
-    tailscale: Tailscale, shell: Shell, check: Callable[..., Result]
-) -> None:
-    assert check().returncode == 0
-    (shell.root / "stubs/tailscale").unlink()
-    assert check().returncode == 0
 
 
 @pytest.mark.parametrize("version", ["1.94.2", "1.8.0", "0.100.0"])
@@ -408,12 +399,6 @@ def test_a_head_node_that_does_not_answer_has_no_way_to_it(shell: Shell) -> None
     assert "the head node does not answer on the tailnet at 100.64.0.1" in done.stderr
 
 
-def test_the_rest_of_a_join_goes_on_while_a_direct_path_is_looked_for(shell: Shell) -> None:
-    shell.stub("tailscale", f"until [ -e {shell.root}/rest ]; do :; done; echo 'pong from head (100.64.0.1) {DIRECT}'")
-    done = way_to_head(shell, rest=lambda: shell.write("rest", ""))
-    assert done.stdout == "direct", done.stderr
-
-
 def way_to_head(shell: Shell, rest: Callable[[], object] = lambda: None) -> Result:
     """Look for it as a join does: begun, the rest of the step done, seen to its end."""
     step = Step("a1", "a1-join")
@@ -426,17 +411,6 @@ def way_to_head(shell: Shell, rest: Callable[[], object] = lambda: None) -> Resu
         except Failure as failure:
             return subprocess.CompletedProcess([], 1, "", failure.reason)
     return subprocess.CompletedProcess([], 0, step.results["path"], "")
-
-
-def test_the_wait_for_an_address_has_no_end_and_no_failure(shell: Shell) -> None:
-    unit = template("tailnet", "tailrack-tailnet.service")
-    (command,) = re.findall(r"^ExecStart=/bin/sh -c '(.*)'$", unit, re.MULTILINE)
-    assert "TimeoutStartSec=infinity" in unit
-    tries = shell.write("tries", "")
-    shell.stub("sleep")
-    shell.stub("tailscale", f'echo >>{tries}; [ "$(wc -l <{tries})" -ge 4 ]')
-    assert shell.run(command).returncode == 0
-    assert [call for call in shell.calls if call.startswith("tailscale")] == ["tailscale wait"] * 4
 
 
 def leave(shell: Shell, *, adopt: bool) -> None:
@@ -453,13 +427,6 @@ def test_the_log_out_begins_when_the_program_has_ended_and_by_no_timer(shell: Sh
     assert re.search(
         r"tail --pid=\d+ .*tailscale logout;.*rm -f .*tailscaled.state;.*/var/lib/tailrack/tailnet\*", call
     )
-
-
-def test_a_machine_that_was_adopted_is_not_logged_out(shell: Shell) -> None:
-    shell.stub("systemd-run")
-    shell.write("etc/systemd/system/tailrack-tailnet.service", "")
-    leave(shell, adopt=True)
-    assert shell.calls == ["systemctl disable -q --now tailrack-tailnet.service", "systemctl daemon-reload"]
 
 
 def peer(address: str, **more: Any) -> dict[str, Any]:
@@ -481,19 +448,6 @@ def test_a_node_is_gone_when_the_head_node_sees_it_no_more(shell: Shell, peers: 
     shell.stub("tailscale", f"cat {status}")
     with shell.here():
         assert is_logged_out("100.64.0.7") == gone
-
-
-def test_a_silent_tailscaled_proves_no_machine_logged_out(shell: Shell) -> None:
-    shell.stub("tailscale", "exit 1")
-    with shell.here():
-        assert not is_logged_out("100.64.0.7")
-
-
-def test_systemd_understands_the_unit(tmp_path: Path) -> None:
-    unit = tmp_path / "tailrack-tailnet.service"
-    unit.write_text(template("tailnet", unit.name), encoding="utf-8")
-    said = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False)
-    assert [line for line in said.stderr.splitlines() if str(unit) in line] == []
 
 
 def test_a_member_is_a_relay_while_the_config_says_so_and_is_asked_no_more_than_once(
@@ -646,16 +600,6 @@ def test_the_check_rejects_tailnet_routes_or_dns_servers_before_the_join(
     assert f"uses addresses of 100.64.0.0/10 ({found})" in done.stderr
     assert "/etc/systemd/resolved.conf" in done.stderr
     assert tailscale.asked == []
-
-
-def test_tailscales_own_interface_and_dns_server_are_no_reason_to_refuse_a_machine(
-    tailscale: Tailscale, shell: Shell, check: Callable[..., Result]
-) -> None:
-    address = "3: tailscale0 inet 100.64.0.9/32 scope global tailscale0\n2: eth0 inet 10.0.0.5/24 scope global eth0"
-    route = "default via 10.0.0.1 dev eth0\n100.64.0.0/10 dev tailscale0 scope link\n10.0.0.0/24 dev eth0"
-    shell.stub("ip", f"case $* in *address*) echo '{address}' ;; *) echo '{route}' ;; esac")
-    shell.write("/etc/resolv.conf", "nameserver 100.100.100.100\nnameserver 10.0.0.2\n")
-    assert check().returncode == 0
 
 
 def test_a_join_after_which_names_do_not_resolve_fails_until_they_do(tailscale: Tailscale, shell: Shell) -> None:

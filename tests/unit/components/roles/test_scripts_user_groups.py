@@ -66,25 +66,12 @@ def test_a_group_is_created_with_its_gid_and_members(machine: Shell) -> None:
     assert row(machine) == "vision:x:7001:ada,bob"
 
 
-def test_a_second_time_changes_nothing(machine: Shell) -> None:
-    run(machine, "machine", members="ada")
-    before = machine.calls
-    run(machine, "machine", members="ada")
-    assert machine.calls == before
-
-
 def test_a_removed_member_leaves_the_group_and_other_accounts_stay(machine: Shell) -> None:
     machine.write("/etc/group", "ada:x:6001:\nvision:x:7001:ops\n")
     run(machine, "machine", members="ada bob")
     assert row(machine) == "vision:x:7001:ops,ada,bob"
     run(machine, "machine", members="ada")
     assert row(machine) == "vision:x:7001:ops,ada"
-
-
-def test_a_user_outside_the_config_leaves_the_group(machine: Shell) -> None:
-    run(machine, "machine", members="ada bob", users="ada 6001 6001; bob 6002 6002")
-    run(machine, "machine", members="ada", users="ada 6001 6001")
-    assert row(machine) == "vision:x:7001:ada"
 
 
 def test_a_former_group_stays_without_members_and_has_them_again_when_it_is_back(machine: Shell) -> None:
@@ -152,13 +139,6 @@ def test_each_group_has_a_folder_with_group_writable_new_files(machine: Shell) -
     assert machine.owners["/export/groups"] == ("root", "root")
     assert machine.owners[FOLDER] == ("root", "7001")
     assert machine.calls == [f"setfacl -d -m u::rwx,g::rwx,o::--- -- {machine.path(FOLDER)}"]
-
-
-def test_without_groups_there_is_no_folder(machine: Shell) -> None:
-    run(machine, "head", groups="")
-    assert not machine.path("/export/groups").exists()
-    run(machine, "machine", groups="")
-    assert machine.calls == []
 
 
 def test_the_folder_of_a_former_group_stays_with_its_files_and_is_reported(machine: Shell) -> None:

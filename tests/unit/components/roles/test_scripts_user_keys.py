@@ -6,8 +6,7 @@ import subprocess
 
 import pytest
 
-from components.node import files
-from components.roles.user_keys.host import CONF, FOLDER, require_read
+from components.roles.user_keys.host import CONF, FOLDER
 from tests.unit.recorded import public_key
 from tests.unit.shell import Shell, script_of
 
@@ -84,12 +83,6 @@ def test_users_with_another_setting_on_a_machine_keep_it(node: Shell) -> None:
     assert f"AuthorizedKeysFile /etc/keys/%u {FOLDER}/%u\n" in node.path(CONF).read_text()
 
 
-def test_a_second_time_changes_nothing_and_reloads_nothing(node: Shell) -> None:
-    for _ in range(2):
-        up(node, f"ada {ADAS}")
-    assert reloads(node) == 1
-
-
 def test_a_step_that_ended_before_sshd_read_the_lines_is_completed_by_the_next(node: Shell) -> None:
     up(node, f"ada {ADAS}")
     node.path("/var/lib/tailrack/user-keys-read").unlink()
@@ -133,12 +126,6 @@ def test_a_key_is_removed_even_if_sshd_rejects_its_configuration_which_is_taken_
 
 
 @pytest.mark.parametrize("phase", ["services", "node"])
-def test_an_sshd_that_reads_them_is_accepted(node: Shell, phase: str) -> None:
-    up(node, f"ada {ADAS}")
-    up(node, f"ada {ADAS}", phase=phase)
-
-
-@pytest.mark.parametrize("phase", ["services", "node"])
 def test_an_sshd_without_the_include_is_named_with_the_line_to_write(node: Shell, phase: str) -> None:
     node.path("/include").unlink()
     up(node, f"ada {ADAS}", f"bob {BOBS}")
@@ -160,10 +147,3 @@ def test_a_machine_that_leaves_has_neither_keys_nor_lines(node: Shell) -> None:
     up(node, phase="leave")
     assert not node.path(FOLDER).exists()
     assert not node.path(CONF).exists()
-
-
-def test_the_step_looks_up_no_user_if_none_has_a_key(node: Shell) -> None:
-    with node.here():
-        require_read([], "a1")
-        assert not files.exists(FOLDER)
-    assert node.calls == []

@@ -10,8 +10,7 @@ import pytest
 
 from components.node import packages
 from components.roles.user_limits import host as user_limits_host
-from components.roles.user_limits.host import PROTECTED
-from tests.unit.shell import ROLES, Shell, script_of
+from tests.unit.shell import Shell, script_of
 
 UNITS = "/etc/systemd/system"
 GENERAL = f"{UNITS}/user-.slice.d/tailrack.conf"
@@ -72,11 +71,6 @@ def test_each_user_has_the_limits_of_the_config(shell: Shell) -> None:
         ]
 
 
-def test_without_a_limit_of_cpus_slices_still_share_them_by_weight(shell: Shell) -> None:
-    run(shell, {**ON, "USER_LIMITS_CPU_PERCENT": 100})
-    assert lines(shell, GENERAL)[-1] == "CPUWeight=100"
-
-
 def test_root_and_the_login_of_tailrack_have_no_limits(shell: Shell) -> None:
     run(shell)
     for uid in (0, 1000):
@@ -108,15 +102,6 @@ def test_daemons_are_protected_and_the_running_ones_are_not_restarted(shell: She
         assert shell.path(f"{UNITS}/{unit}.d/tailrack.conf").exists()
 
 
-def test_logins_and_jobs_inherit_no_protection() -> None:
-    (role,) = (role for role in ROLES if role.name == "user_limits")
-    scores = {file.path.split("/")[-2] for file in role.files["head"] if "OOMScoreAdjust" in file.text}
-    assert "slurmctld.service.d" in scores
-    assert not {"ssh.service.d", "slurmd.service.d"} & scores
-    assert "slurmd.service" not in PROTECTED
-    assert {*role.files} == {"head"}
-
-
 def test_limits_taken_out_of_the_config_go_and_daemons_stay_protected(shell: Shell) -> None:
     run(shell)
     shell.write(f"{UNITS}/cron.service.d/own.conf", "[Service]\n")
@@ -140,20 +125,6 @@ def test_a_machine_without_controllers_is_reported(shell: Shell) -> None:
     assert run(shell, OFF) == "none"
 
 
-def test_the_controllers_of_the_first_version_of_cgroups_count(shell: Shell) -> None:
-    shell.path("/sys/fs/cgroup/cgroup.controllers").unlink()
-    for name in ("memory", "cpu", "pids"):
-        shell.path(f"/sys/fs/cgroup/{name}").mkdir()
-    assert run(shell) == "none"
-
-
-def test_controllers_of_a_container_are_those_of_its_own_group(shell: Shell) -> None:
-    shell.stub("systemctl", 'case "$*" in *"ControlGroup system.slice") echo /docker/1/system.slice ;; esac')
-    assert run(shell) == "controllers"
-    shell.write("/sys/fs/cgroup/docker/1/cgroup.controllers", "memory cpu pids\n")
-    assert run(shell) == "none"
-
-
 @pytest.mark.parametrize("lacking", ["pam_systemd", "UsePAM"])
 def test_logins_that_stay_outside_of_slices_are_reported(shell: Shell, lacking: str) -> None:
     if lacking == "UsePAM":
@@ -172,16 +143,3 @@ def test_the_smallest_debian_gets_the_module_that_puts_logins_into_slices(
     run(shell)
     assert installed == ["libpam-systemd"]
     assert shell.calls.count("systemctl start systemd-logind.service") == 1
-
-
-def test_a_service_that_the_owner_has_masked_stays_so(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    shell.stub("systemctl", 'case "$*" in "is-enabled systemd-logind.service") echo masked; exit 1 ;; esac')
-    monkeypatch.setattr(packages, "missing_of", list)
-    monkeypatch.setattr(packages, "try_ensure", lambda host, *names: pytest.fail("it installs a package"))
-    shell.write("/etc/pam.d/common-session", "session required pam_unix.so\n")
-    assert run(shell) == "logins"
-
-
-def test_the_defaults_are_generous() -> None:
-    (role,) = (role for role in ROLES if role.name == "user_limits")
-    assert role.values == ON

@@ -54,12 +54,6 @@ def test_an_unused_account_gets_the_new_uid_with_a_new_group_and_home(head: Shel
     assert run(head, "machine").returncode == 0
 
 
-def test_a_node_without_the_home_follows(head: Shell) -> None:
-    assert run(head, *CHECK, path="/none").returncode == 0
-    assert run(head, "machine", path="/none").returncode == 0
-    assert head.path(f"{HOME}/.ssh/id_ed25519").exists()
-
-
 @pytest.mark.parametrize(
     "name", [".bash_history", "thesis/chapter-1.tex", ".ssh/known_hosts", ".ssh/authorized_keys", ".profile"]
 )
@@ -78,8 +72,3 @@ def test_an_account_with_processes_or_on_a_machine_that_cannot_list_them_is_refu
     head.stub("pgrep", f"exit {status}")
     assert run(head, *CHECK).returncode == 1
     assert head.path(HOME).exists()
-
-
-def test_an_account_that_tailrack_did_not_create_is_refused(head: Shell) -> None:
-    head.write("var/lib/tailrack/users", "ada\n")
-    assert run(head, *CHECK).returncode == 1

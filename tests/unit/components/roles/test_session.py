@@ -156,12 +156,6 @@ def test_the_options_reach_sbatch(head: Head) -> None:
     assert "--time=6 " in head.calls[0]
 
 
-@pytest.mark.parametrize("none", ["0", "h200:0"])
-def test_a_session_without_gpus_asks_for_none(head: Head, none: str) -> None:
-    assert main(["session", "--gpus", none]) == 0
-    assert "--gpus" not in head.calls[0]
-
-
 def test_why_it_waits_is_printed_once_for_each_reason(head: Head, capsys: pytest.CaptureFixture[str]) -> None:
     waits = [answer("PENDING", state_reason=reason) for reason in ("None", "Resources", "Resources", "JobHeldUser")]
     configuring = answer("RUNNING", job_state=["RUNNING", "CONFIGURING"])
@@ -180,20 +174,6 @@ def test_a_slurmctld_that_restarts_ends_no_wait(head: Head, capsys: pytest.Captu
     head.jobs(answer("PENDING", state_reason="Resources"), away, away, answer("RUNNING"))
     assert main(["session"]) == 0
     assert "    ssh a1\n" in capsys.readouterr().out
-
-
-def test_another_error_of_slurm_ends_the_wait(head: Head, capsys: pytest.CaptureFixture[str]) -> None:
-    head.jobs("slurm_load_jobs error: Access/permission denied\n")
-    assert main(["session"]) == 1
-    captured = capsys.readouterr()
-    assert captured.out == "submitted job 28\n"
-    assert "permission denied" in captured.err
-
-
-def test_an_editors_address_is_printed_if_asked_for(head: Head, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["session", "--code"]) == 0
-    uri = f"vscode-remote://ssh-remote+a1{head.home}"
-    assert f"    code --folder-uri {uri}\n" in capsys.readouterr().out
 
 
 def test_a_head_node_on_another_port_and_one_of_unknown_address_are_printed_so(
@@ -274,13 +254,6 @@ def test_ctrl_c_before_it_runs_cancels_the_job_and_says_so(head: Head) -> None:
     assert head.calls[-1] == "scancel 28"
 
 
-def test_ctrl_c_while_an_earlier_session_is_looked_at_cancels_nothing(head: Head) -> None:
-    head.jobs(answer("PENDING", user_id=6001, state_reason="Resources"))
-    done = stopped(head, "--job", "28")
-    assert done.returncode == 1
-    assert "scancel 28" not in head.calls
-
-
 def test_ctrl_c_while_jupyter_starts_leaves_the_job(head: Head) -> None:
     head.program(head.home / "venv/bin/jupyter-lab", JUPYTER)
     head.jobs(answer("RUNNING", user_id=6001))
@@ -295,21 +268,6 @@ def test_a_job_that_cannot_be_cancelled_is_named(head: Head, monkeypatch: pytest
     head.program(head.folder / "bin/scancel", "#!/bin/bash\necho 'slurmctld is away' >&2; exit 1\n")
     done = stopped(head)
     assert "job 28 is not cancelled: scancel 28: slurmctld is away; run 'scancel 28'" in done.stderr
-
-
-def test_jupyters_tunnel_and_address_are_printed_when_it_runs(head: Head, capsys: pytest.CaptureFixture[str]) -> None:
-    head.program(head.home / "venv/bin/jupyter-lab", JUPYTER)
-    head.serve()
-    assert main(["session", "--jupyter"]) == 0
-    text = capsys.readouterr().out
-    assert "    ssh -L 20030:127.0.0.1:20030 a1\n    and open http://127.0.0.1:20030/lab?token=f00d\n" in text
-    assert f"{head.home}/venv/bin/jupyter-lab --no-browser --ip=127.0.0.1" in head.script
-
-
-def test_a_server_with_a_password_has_no_token_in_its_address(head: Head, capsys: pytest.CaptureFixture[str]) -> None:
-    head.serve(token="", password=True)
-    assert main(["session", "--job", "28", "--jupyter"]) == 0
-    assert "open http://127.0.0.1:20030/lab\n" in capsys.readouterr().out
 
 
 def test_a_server_without_token_and_password_is_ended(head: Head, capsys: pytest.CaptureFixture[str]) -> None:
@@ -376,12 +334,6 @@ def test_jupyter_of_an_image_runs_in_it_and_so_do_shells(head: Head, capsys: pyt
     inside = "--container-image=pytorch --container-mount-home --no-container-remap-root"
     assert f"srun {inside} --container-env=JUPYTER_TOKEN_FILE,JUPYTER_RUNTIME_DIR jupyter-lab --no-bro" in head.script
     assert f"srun --jobid=28 --overlap {inside} --pty bash" in capsys.readouterr().out
-
-
-def test_an_image_without_containers_in_the_cluster_is_refused(head: Head, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["session", "--image", "pytorch"]) == 1
-    assert "this cluster has no containers" in capsys.readouterr().err
-    assert head.calls == ["srun --help"]
 
 
 @pytest.mark.parametrize(

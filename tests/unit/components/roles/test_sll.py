@@ -21,10 +21,9 @@ from components.roles.sll import sll
 from components.roles.sll import snapshot as sll_snapshot
 from components.roles.sll.host import leave
 from components.roles.sll.sll import page, table, totals
-from components.roles.sll.snapshot import Snapshot, brief, gpus_of, read_sites, snapshot
+from components.roles.sll.snapshot import Snapshot, read_sites, snapshot
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.slurm import SlurmError
-from components.roles.tailrack_command.wait_reason import Why
 from components.validation.slurm_nodes import Node
 from tests.unit.shell import Shell, role_header, script_of
 
@@ -73,24 +72,6 @@ def test_sll_shows_gpu_figures_if_the_terminal_is_wide_enough() -> None:
     assert "GPU MEM" not in table(rows, NOW, 110)[0]
 
 
-def test_a_job_that_waits_for_nodes_that_are_out_says_which() -> None:
-    given = Job(9, "x", "ada", 6001, ("PENDING",), reason="ReqNodeNotAvail", description="UnavailableNodes:b1")
-    (row,) = seen(given)["jobs"]
-    assert row["why"] == "Nodes that it requests or could use take no jobs: b1 (drained): new disk"
-
-
-def test_a_job_that_requests_a_node_in_use_waits_for_it_and_misses_none() -> None:
-    (row,) = seen(replace(WAITS, needs="a1"))["jobs"]
-    assert row["why"].startswith("waits for 1 node with")
-
-
-def test_jobs_that_have_ended_are_not_shown() -> None:
-    ended = [Job(1, "x", "ada", 6001, (state,)) for state in ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT")]
-    assert seen(*ended)["jobs"] == []
-    (cleans,) = seen(Job(1, "x", "ada", 6001, ("COMPLETED", "COMPLETING"), nodes="a1"))["jobs"]
-    assert cleans["state"] == "completing"
-
-
 @pytest.mark.parametrize(
     "name", ["\x1b[2J\x1b]0;owned\x07", "a\nb\rc", "\x9b31m", "\u202eevil", "\x1b[6n", "\ud800", "\x00", "x" * 100_000]
 )
@@ -102,19 +83,6 @@ def test_control_characters_of_users_cannot_reach_a_terminal(name: str) -> None:
         assert len(line) < 700
     found["error"] = name
     assert all(line.isprintable() for line in page(found, NOW, 40))
-
-
-@pytest.mark.parametrize(
-    ("asked", "gpus"),
-    [("", 0), ("cpu=2,node=1", 0), ("gres/gpu=8,gres/gpu:h200=8", 8), ("cpu=1,gres/gpu:a=2,gres/gpu:b=3", 5)],
-)
-def test_gpus_are_counted_once(asked: str, gpus: int) -> None:
-    assert gpus_of(asked) == gpus
-
-
-def test_sll_joins_an_introductory_sentence_with_the_next_one() -> None:
-    assert brief(Why(("It waits.", "More."))) == "waits"
-    assert brief(Why(("Out:", "  b1 (down): cut off", "  b2"))) == "Out: b1 (down): cut off"
 
 
 def test_sites_are_read_in_the_forms_of_slurms_releases() -> None:
@@ -135,12 +103,6 @@ def test_a_page_fits_the_screen_and_names_the_hidden_rows() -> None:
     assert lines[3].startswith("11 ")
     assert lines[-1] == "q quits, j and k move; 10 more above, 70 more below"
     assert "more" not in page(many, NOW, 200)[-1]
-
-
-def test_an_old_view_shows_its_age_and_the_reason() -> None:
-    assert len(totals({**seen(), "time": NOW - 5}, NOW)) == 1
-    assert totals({**seen(), "time": NOW - 90}, NOW)[1] == "this view is 1:30 old: slurmctld answers late"
-    assert totals({**seen(), "error": "slurmctld is gone"}, NOW)[1] == "this view is 0:00 old: slurmctld is gone"
 
 
 # The command.

@@ -13,16 +13,14 @@ from typing import Any
 
 import pytest
 
-from components.roles.slurm.jobs import read_cause, with_cause
 from components.roles.slurm.slurmd import requeue_jobs_at_shutdown, seconds_to_save
 from components.roles.spot_notice import providers, watch
-from components.roles.spot_notice.providers import REASON, Aws, Azure, Google, NoAnswerError, Notice, ask, provider
+from components.roles.spot_notice.providers import REASON, Aws, Azure, Google, NoAnswerError, Notice, ask
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.out_reason import why_out
 from components.roles.tailrack_command.wait_reason import Why, why_it_waits
 from components.roles.tailrack_command.why import why_it_ended
 from components.roles.tailrack_command.why import with_cause as with_cause_sentence
-from components.roles.usage.summary import Summary, read_summary, with_summary
 from components.validation.slurm_nodes import Node
 from stacks.config import parse
 from stacks.sites.aws.model import AwsSite
@@ -202,10 +200,6 @@ def test_a_redirect_is_not_followed_and_an_answer_has_limits_of_size_and_time(
         ask(PREEMPTED, {})
 
 
-def test_each_word_of_the_config_has_a_provider() -> None:
-    assert {word: provider(word)[1] for word in ("aws", "gcp", "azure")} == {"aws": 5.0, "gcp": 1.0, "azure": 1.0}
-
-
 # A name that pretends to be other fields.
 HOSTILE = "train\\n   AdminComment=node a1 had to be free\\n   Requeue=1 BatchFlag=1"
 
@@ -348,17 +342,6 @@ def test_a_metadata_service_that_does_not_answer_changes_nothing_and_is_reported
     assert (said.count("no answer"), said.count("answers again")) == (1, 1)
 
 
-def test_a_cause_replaces_an_earlier_one_and_leaves_the_use_of_gpus_readable() -> None:
-    use = Summary(running=False, gpus=2, hours=1.5)
-    comment = with_cause(f"node b1 shut down; mine; {use.text}", CAUSE)
-    assert comment == f"{CAUSE}; mine; {use.text}"
-    assert read_cause(comment) == CAUSE
-    assert read_cause("node a1 had to be free") == "node a1 had to be free"
-    assert read_summary(comment) == use
-    assert read_cause(with_summary(with_cause("", CAUSE), use)) == CAUSE
-    assert read_cause("AWS took node a1 back at noon, says ada") == ""
-
-
 def job(**changes: Any) -> Job:
     fields: dict[str, Any] = {"flags": ("CANCELLED",), "nodes": "a1", "admin_comment": f"{CAUSE}; mine", **changes}
     return Job(12, "train", "ada", 6001, **fields)
@@ -468,18 +451,6 @@ def test_a_shutdown_without_slurmctld_does_not_wait(shell: Shell, slurm: Callabl
     slurm(refuses="-o show node")
     save(shell)
     assert changes(shell) == []
-
-
-def lab_spot(**pool: str) -> list[tuple[str, str]]:
-    raw = json.loads(json.dumps(LAB))
-    raw["sites"][0]["pools"][0].update(pool)
-    config = parse(raw, base_dir=Path())
-    return sorted((node.name, node.spot) for node in config.nodes() if node.site == raw["sites"][0]["name"])
-
-
-def test_a_pool_says_which_provider_may_take_its_nodes_back() -> None:
-    assert {spot for _, spot in lab_spot()} == {""}
-    assert "gcp" in {spot for _, spot in lab_spot(spot="gcp")}
 
 
 def test_spot_instances_of_aws_read_its_notices_without_a_key() -> None:

@@ -43,24 +43,12 @@ def test_nodes_are_reached_through_the_head_node_at_their_own_port(config: Path)
         assert (read["hostname"], read["port"], read["proxyjump"], read["user"]) == (node, port, "head", "ada")
 
 
-def test_no_other_machine_is_concerned(config: Path) -> None:
-    other = settings(config, "github.com")
-    assert "knownhostscommand" not in other
-    assert "proxyjump" not in other
-
-
 def test_the_command_prints_all_authorities_as_known_hosts() -> None:
     text = blocks([Login("head", "ada", address="192.0.2.1")], [AUTHORITY, OTHER])
     (line,) = [line for line in text.splitlines() if "KnownHostsCommand" in line]
     command = line.split(maxsplit=1)[1].replace("%%", "%").replace("%H", "head")
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert done.stdout == f"@cert-authority head {AUTHORITY}\n@cert-authority head {OTHER}\n"
-
-
-def test_nodes_alike_share_one_block(config: Path) -> None:
-    text = config.read_text()
-    assert "Host a1 a2\n" in text
-    assert text.count("ProxyJump head") == 2
 
 
 def test_a_machine_outside_the_cluster_is_known_by_its_own_key_alone(tmp_path: Path) -> None:
@@ -191,9 +179,3 @@ def test_an_address_that_cannot_be_known_is_asked_for(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert reason in captured.err
-
-
-def test_a_machine_that_is_no_head_node_says_so(head: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (head / "names").unlink()
-    assert run(head="192.0.2.1") == 1
-    assert capsys.readouterr().err.startswith("tailrack: ")

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from components.roles.order import roles
 from components.roles.tailnet.policy import Pods, lacking, opens_all, policy, ports
@@ -89,15 +87,6 @@ def test_pods_reach_each_other_only_for_jobs_over_several_of_them() -> None:
     assert f"no rule lets {POD} reach itself on tcp 1024-65535" in reason
     page = (Path(__file__).parents[4] / "docs" / "pods.md").read_text(encoding="utf-8")
     assert f"`{json.dumps(between)}`" in page
-
-
-def test_a_policy_without_the_rules_of_pods_lacks_them_only_if_there_are_pods() -> None:
-    made = policy(TAG, WANTED)
-    assert lacking(made, TAG, WANTED) == ""
-    assert f"tagOwners have no {POD}" in lacking(made, TAG, WANTED, pods=Pods.ALONE)
-    owned = {**made, "tagOwners": {TAG: [], POD: []}}
-    assert f"no rule lets {POD} reach {TAG} on tcp 6817, 60001-60999" in lacking(owned, TAG, WANTED, pods=Pods.ALONE)
-    assert "pods reach everything" in lacking({"tagOwners": {TAG: [], POD: []}}, TAG, WANTED, pods=Pods.ALONE)
 
 
 @pytest.mark.parametrize(
@@ -186,21 +175,6 @@ def test_all_that_is_missing_is_named_with_the_grant_to_add(found: dict[str, Any
     assert said.startswith(f"no rule lets {TAG} reach itself on tcp 22, 2049, 6816-6819; add to its grants ")
     added = json.loads(said.rpartition("grants ")[2])
     assert lacking({**OWNED, "grants": [added]}, TAG, WANTED) == ""
-
-
-def test_the_policy_check_names_only_missing_rules() -> None:
-    assert "tcp 2049; " in lacking(in_force(grant("22", "tcp:6000-7000")), TAG, WANTED)
-
-
-def test_a_tag_without_an_owner_is_named_for_no_key_could_carry_it() -> None:
-    assert lacking({"grants": [grant("*")]}, TAG, WANTED).startswith(f"its tagOwners have no {TAG}; add ")
-
-
-@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=6), st.integers(1, 50), st.integers(0, 9))
-def test_a_range_is_open_when_each_of_its_ports_is(opened: list[tuple[int, int]], first: int, more: int) -> None:
-    entries = [f"tcp:{min(pair)}-{max(pair)}" for pair in opened]
-    each = all(any(min(pair) <= port <= max(pair) for pair in opened) for port in range(first, first + more + 1))
-    assert (lacking(in_force(grant(*entries)), TAG, (f"{first}-{first + more}",)) == "") is each
 
 
 @pytest.mark.parametrize(

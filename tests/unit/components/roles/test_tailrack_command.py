@@ -27,7 +27,7 @@ from components.roles.tailrack_command.out_reason import (
 )
 from components.roles.tailrack_command.slurm import SlurmError
 from components.validation.preflight.drain import HEALTH_PREFIX
-from components.validation.slurm_nodes import Node, read_nodes
+from components.validation.slurm_nodes import Node
 from tests.unit.shell import ROLES
 
 NOW = 1_790_000_000
@@ -67,18 +67,6 @@ def test_the_node_list_names_the_owner_and_remedy_of_a_drain(given: Node, whose:
     assert out is not None
     assert f"{out.whose} {out.who}".strip() == whose
     assert next_ in out.next
-
-
-@pytest.mark.parametrize("flags", [("IDLE",), ("MIXED",), ("ALLOCATED",), ("IDLE", "CLOUD")])
-def test_a_node_that_takes_work_is_nobodys(flags: tuple[str, ...]) -> None:
-    assert why_out(node(*flags, reason="an old reason")) is None
-
-
-def test_no_node_is_promised_to_be_back_by_itself() -> None:
-    for given in (node("IDLE", "NOT_RESPONDING"), node("DOWN", reason="tailrack: shuts down")):
-        out = why_out(given)
-        assert out is not None
-        assert "by itself" not in out.next
 
 
 def test_the_node_list_names_a_failed_prolog_unless_it_precedes_the_drain() -> None:
@@ -134,14 +122,6 @@ def told(**changes: Any) -> str:
     return json.dumps({"nodes": [{**whole, "reason_changed_at": {"set": True, "number": NOW}, **changes}]})
 
 
-def test_the_command_reads_scontrol_output_of_every_release() -> None:
-    (new,) = read_nodes(told())
-    (old,) = read_nodes(told(state="IDLE+DRAIN", reason_changed_at=NOW))
-    assert new == old == Node("a1", frozenset({"IDLE", "DRAIN"}), "x", "ada", NOW)
-    (none,) = read_nodes(told(reason=None, reason_set_by_user=None, reason_changed_at={"set": False, "number": 0}))
-    assert none == Node("a1", frozenset({"IDLE", "DRAIN"}))
-
-
 def test_the_note_of_a_pod_names_its_limits_and_its_recovery() -> None:
     pod = replace(node("IDLE"), features=frozenset({"pod", "site-pods"}))
     assert "note for a1: a pod does not confine jobs" in nodes.as_text([pod], {"a1": None}, NOW)
@@ -150,19 +130,6 @@ def test_the_note_of_a_pod_names_its_limits_and_its_recovery() -> None:
     assert silent is not None
     assert "start a1 at its provider" in silent.next
     assert "systemctl" not in silent.next
-
-
-def test_a_note_is_shown_once_below_all_nodes_with_those_that_have_it() -> None:
-    old = "tailrack: versions: NVIDIA driver 580.1 is old\x1b[2J; next: update it"
-    found = [Node(f"a{number}", frozenset({"IDLE"}), comment=old) for number in range(1, 11)]
-    found += [Node("b1", frozenset({"IDLE"}), comment="rack 7"), Node("b2", frozenset({"IDLE"}))]
-    why = {each.name: None for each in found}
-    shown = nodes.as_text(found, why, NOW).splitlines()
-    names = "a1, a2, a3, a4, a5, a6, a7, a8 and 2 more"
-    note = "versions: NVIDIA driver 580.1 is old [2J; next: update it"
-    assert shown[-2:] == [f"note for {names}: {note}", "all 12 nodes take work"]
-    rows = json.loads(nodes.as_json(found, why))["nodes"]
-    assert [row["note"] for row in rows[-3:]] == [old.removeprefix("tailrack: "), None, None]
 
 
 @pytest.mark.parametrize("feature", ["unconfined", "nvlink"])
@@ -201,13 +168,6 @@ def test_the_table_has_a_line_a_node_and_reason_and_next_command_of_those_that_a
 
 
 FINDINGS = [{"severity": "error", "check": "disk", "seen": "/ is 99 % full", "remedy": "make room"}]
-
-
-@pytest.mark.parametrize("said", [FINDINGS, {"findings": FINDINGS, "boot_id": "x"}])
-def test_the_checks_of_a_node_are_read_as_a_list_or_an_object_that_has_it(said: object) -> None:
-    # With findings they may exit as if they had failed.
-    for status in (0, 1):
-        assert checked(Answer(status, json.dumps(said))).findings == FINDINGS
 
 
 @pytest.mark.parametrize(
@@ -349,10 +309,6 @@ def test_a_node_that_the_cluster_does_not_have_is_said_to_be_none(
     said = capsys.readouterr()
     assert said.err == f"tailrack: there is no node {missing}; 'tailrack nodes' shows all nodes\n"
     assert said.out == ""
-
-
-def test_a_cluster_without_nodes_has_none_that_take_work() -> None:
-    assert nodes.as_text([], {}, NOW) == "the cluster has no nodes"
 
 
 def test_resume_shows_the_remedy_of_a_failed_prolog(

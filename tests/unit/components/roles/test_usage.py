@@ -35,17 +35,11 @@ from components.roles.usage.samples import (
     RECORDER,
     SAMPLER,
     SAMPLES,
-    GpuSamples,
-    JobSamples,
-    Reading,
     Use,
-    places,
-    read_gpus,
 )
-from components.roles.usage.summary import CANCEL, Summary, read_summary, sentence, summary, with_summary
+from components.roles.usage.summary import CANCEL, Summary, read_summary, summary, with_summary
 from components.validation.slurm_nodes import Node
 from stacks.config import parse
-from tests.unit.components.roles.test_scripts_health import script
 from tests.unit.configs import LAB
 from tests.unit.shell import Shell, role_header, script_of
 
@@ -62,38 +56,6 @@ def job(**fields: Any) -> Job:
 
 
 # Samples.
-
-
-def test_a_gpu_that_ran_no_kernel_is_idle_and_its_last_idle_samples_are_counted_in_a_row() -> None:
-    gpu = GpuSamples()
-    for percent in (0, 90, 4, 0):
-        gpu = gpu.plus(Reading(0, "", percent, 10 * percent))
-    assert gpu == GpuSamples(count=4, percents=94, idle=3, idle_run=2, peak=900, still_run=2)
-
-
-def test_a_gpu_is_unused_after_ten_idle_samples_in_a_row() -> None:
-    samples = JobSamples()
-    for number in range(12):
-        samples = samples.plus([0, 1], {0: Reading(0, "", 0, 1), 1: Reading(1, "", 0 if number else 50, 1)})
-        assert samples.use.unused == (0 if number < 9 else 1 if number < 10 else 2)
-    assert samples.use.unused_minutes == 11
-    assert samples.plus([0, 1], {0: Reading(0, "", 99, 1), 1: Reading(1, "", 0, 1)}).use.unused == 1
-
-
-def test_gpus_without_a_reading_are_held_and_get_no_sample() -> None:
-    assert JobSamples().plus([3], {}).use == Use(gpus=1)
-    # They may be in use again.
-    assert JobSamples({3: GpuSamples(20, 0, 20, 20)}).plus([3], {}).use == Use(gpus=1, count=20, idle=20)
-
-
-def test_nvidia_smis_lines_without_a_figure_are_left_out() -> None:
-    text = "0, 00000000:10:00.0, 12, 34\n1, 00000000:11:00.0, [N/A], 4\nan error of the driver\n\n2, x, 300, 5\n"
-    assert read_gpus(text) == [Reading(0, "00000000:10:00.0", 12, 34), Reading(2, "x", 100, 5)]
-
-
-@pytest.mark.parametrize(("text", "expected"), [("0,3\n", [0, 3]), ("", []), ("0,x,../1,2", [0, 2])])
-def test_places_are_numbers(text: str, expected: list[int]) -> None:
-    assert places(text) == expected
 
 
 def sampled(shell: Shell, percent: int = 90) -> dict[str, Any]:
@@ -117,14 +79,6 @@ def test_only_the_gpus_that_slurm_gave_a_job_count_for_it(shell: Shell) -> None:
     assert Use(**uses["8"]) == Use(gpus=1, count=2, idle=2, peak=4)
 
 
-def test_a_gpus_device_file_is_found_by_its_bus_address(shell: Shell) -> None:
-    shell.write("/etc/tailrack/gres.conf", GRES)
-    for bus, minor in (("0000:10:00.0", 1), ("0000:11:00.0", 0)):
-        shell.write(f"/proc/driver/nvidia/gpus/{bus}/information", f"Model: x\nDevice Minor: \t {minor}\n")
-    shell.write(f"{JOBS}/7", "1\n")
-    assert sampled(shell)["7"]["percents"] == 90
-
-
 def test_an_ended_job_keeps_its_samples_for_an_hour_and_gets_no_more(shell: Shell) -> None:
     shell.write("/etc/tailrack/gres.conf", GRES)
     shell.write(f"{JOBS}/7", "0\n")
@@ -135,11 +89,6 @@ def test_an_ended_job_keeps_its_samples_for_an_hour_and_gets_no_more(shell: Shel
     os.utime(shell.path(f"{SAMPLES}/7"), (NOW - 4000, NOW - 4000))
     assert sampled(shell).keys() == {"8"}
     assert not shell.path(f"{SAMPLES}/7").exists()
-
-
-def test_without_a_job_nvidia_smi_does_not_run(shell: Shell) -> None:
-    assert sampled(shell) == {}
-    assert shell.calls == []
 
 
 def test_a_gpu_without_a_figure_of_power_is_named_once_where_jobs_that_hang_are_searched(shell: Shell) -> None:
@@ -158,20 +107,6 @@ def test_a_driver_that_fails_and_a_file_that_was_cut_off_end_nothing(shell: Shel
     shell.stub("runuser", "exit 9")
     assert shell.command("gpu-use").returncode == 0
     assert shell.command("gpu-use", "answer").stdout == json.dumps({"jobs": {"7": Use(gpus=1).__dict__}})
-
-
-def test_the_prolog_records_sampled_gpus_and_the_epilog_removes_the_record(shell: Shell) -> None:
-    assert script(shell, "prolog", "10-job", SLURM_JOB_GPUS="0,1").returncode == 0
-    assert not shell.path(JOBS).exists()
-    shell.write(SAMPLER, "").chmod(0o755)
-    shell.write(f"{SAMPLES}/7", "of the run before it was requeued")
-    assert script(shell, "prolog", "10-job").returncode == 0
-    assert not shell.path(JOBS).exists()
-    assert script(shell, "prolog", "10-job", SLURM_JOB_GPUS="0,1").returncode == 0
-    assert shell.path(f"{JOBS}/7").read_text() == "0,1\n"
-    assert not shell.path(f"{SAMPLES}/7").exists()
-    assert script(shell, "epilog", "10-job").returncode == 0
-    assert not shell.path(f"{JOBS}/7").exists()
 
 
 # The summary.
@@ -193,11 +128,6 @@ def test_a_summary_is_a_line_that_is_read_again(use: Use, running: bool, text: s
     assert again is not None
     assert again.text == text
     assert again.idle == made.idle
-
-
-@pytest.mark.parametrize("comment", ["", "ada's job", "tailrack: gpus=1", "tailrack: gpus=1 gpu_hours=1.00 x", "a; b"])
-def test_another_comment_is_no_summary(comment: str) -> None:
-    assert read_summary(comment) is None
 
 
 def test_an_administrators_own_comment_stays_before_the_summary() -> None:
@@ -315,13 +245,6 @@ def test_a_final_text_comes_back_after_slurmctld_has_sent_the_ended_job_again(
     assert len(play.calls) == calls
 
 
-@pytest.mark.parametrize("sacct", ["exit 1", "echo '8|Unknown|'", "true"])
-def test_usage_records_a_job_when_slurmdbd_has_its_end(play: Shell, sacct: str) -> None:
-    play.stub("sacct", sacct)
-    assert play.command("job-gpu-use", "--now").returncode == 0
-    assert not any("jobid=8_2" in call for call in play.calls)
-
-
 def test_a_job_that_slurmdbd_does_not_take_stays_due_and_its_name_is_in_the_log(play: Shell) -> None:
     play.stub("sacct", "echo '8|2026-11-26T18:00:00|'")
     play.stub("sacctmgr", "echo 'Connection refused' >&2; exit 1")
@@ -340,13 +263,6 @@ def test_the_head_node_answers_itself_and_a_node_that_does_not_answer_is_missing
     with shell.here():
         assert record.ask_nodes(["a1", "head", "stranger"]) == {"head": {"7": BUSY}}
     assert len([call for call in shell.calls if call.startswith("ssh ")]) == 1
-
-
-def test_a_cluster_without_due_jobs_asks_no_node(play: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(record, "jobs_and_nodes", lambda: ([job(allocated="cpu=1")], [], {}))
-    monkeypatch.setattr(record, "ask_nodes", lambda names: pytest.fail("a node was asked"))
-    assert play.command("job-gpu-use", "--now").returncode == 0
-    assert play.calls == []
 
 
 # What users see.
@@ -373,12 +289,6 @@ def test_sll_and_why_show_idle_gpus_of_a_running_job(monkeypatch: pytest.MonkeyP
     # A requeued job that waits has the summary of its first run.
     waits = job(flags=("PENDING",), admin_comment=idle)
     assert with_gpu_use(waits, Why(("It waits.",))) == Why(("It waits.",))
-
-
-def test_a_sentence_names_how_many_gpus_are_idle() -> None:
-    some = Summary(True, 4, 1.0, 50, 50, unused=2, minutes=12)
-    assert sentence(some).endswith(f" 2 of its 4 GPUs have been idle for 12 min. {CANCEL}")
-    assert sentence(Summary(False, 1, 1.0)) == "It had 1 GPU: 1.00 GPU hours."
 
 
 def test_usage_adds_up_the_jobs_of_each_user_and_cuts_them_at_the_month() -> None:
@@ -565,11 +475,6 @@ def test_a_suspended_job_is_left_alone_and_its_idle_time_starts_again_when_it_re
         assert applied(shell, replace(UNUSED, minutes=minutes), given=suspended) == []
     resumed = job(switched=NOW - 900, ran_before=1800)
     assert summary_of(resumed, {"a1": {"7": IDLE}}, {}, {}, NOW) == Summary(True, 1, 0.75, 0, 100, unused=1, minutes=15)
-
-
-def test_jobs_of_an_exempt_qos_and_new_ones_are_left_alone(shell: Shell) -> None:
-    assert applied(shell, UNUSED, given=job(qos="interactive")) == []
-    assert applied(shell, replace(UNUSED, minutes=29)) == []
 
 
 def test_a_config_without_limits_warns_no_job(shell: Shell) -> None:

@@ -151,19 +151,6 @@ def test_why_calls_a_requested_node_reserved_only_with_a_reservation(
     assert never not in text
 
 
-def test_why_names_the_requeue_of_a_job_and_no_begin_time() -> None:
-    told = waits(state_reason="BeginTime", restart_cnt=2)
-    assert "went back to the queue, 2 times so far: its user or an administrator requeued it" in told
-    assert "--begin" not in told
-
-
-def test_why_names_the_lost_node_of_a_job() -> None:
-    told = waits(state_reason="BeginTime", restart_cnt=1, failed_node="b1")
-    assert "went back to the queue, 1 time so far: its node b1 was lost" in told
-    assert "requeued" not in told
-    assert "tailrack nodes b1" in told
-
-
 def test_why_reports_that_a_requested_node_left() -> None:
     told = why_it_waits(job(required_nodes="a1,a9"), [IDLE], lambda short: short.split(","))
     assert told.sentences == ("It requests a9 by name, and the cluster has no such node now.",)
@@ -172,10 +159,6 @@ def test_why_reports_that_a_requested_node_left() -> None:
 def test_why_does_not_call_a_job_running_before_its_machine_exists() -> None:
     given = job(job_state=["RUNNING", "CONFIGURING"], state_reason="None", nodes="e1")
     assert why.explain(given, []).sentences[0] == "Its nodes e1 are getting ready, and it starts after that."
-
-
-def test_why_mentions_no_sites_for_a_job_of_one_node() -> None:
-    assert "site" not in waits(node_count={"set": True, "infinite": False, "number": 1})
 
 
 @pytest.mark.parametrize(
@@ -250,20 +233,6 @@ def test_why_names_an_unavailable_image_and_the_remedy(said: str, remedy: str) -
 def test_output_that_only_speaks_of_enroot_or_of_errors_is_no_reason(said: str) -> None:
     told = why_it_ended(ended("FAILED", exit_code=code(1)), said)
     assert "exit status 1" in told.sentences[0]
-
-
-def test_jobs_of_22_05_are_read_with_numbers_as_they_are() -> None:
-    old = {**PENDING, "job_state": "FAILED", "array_job_id": 0, "array_task_id": None, "node_count": 2}
-    (found,) = read_jobs(json.dumps({"jobs": [{**old, "exit_code": 3 << 8, "time_limit": 60}]}))
-    assert (found.title, found.state, found.status, found.signal, found.minutes) == ("12", "FAILED", 3, 0, 60)
-    (found,) = read_jobs(json.dumps({"jobs": [{**old, "exit_code": 9, "array_job_id": 10, "array_task_id": 0}]}))
-    assert (found.title, found.status, found.signal) == ("10_0", 0, 9)
-
-
-def test_a_task_of_an_array_is_called_as_people_call_it() -> None:
-    ten, three = ({"set": True, "infinite": False, "number": number} for number in (10, 3))
-    assert job(array_job_id=ten, array_task_id=three).title == "10_3"
-    assert job(het_job_id=ten, het_job_offset=three).title == "10+3"
 
 
 @pytest.mark.parametrize(

@@ -100,16 +100,3 @@ def test_with_an_agent_there_is_no_key_and_no_socket_in_a_connection(build: Buil
     door, box = (build(raw)[f"{name}-check"].inputs["connection"] for name in ("door", "dgx1"))
     assert not {"privateKey", "privateKeyPassword", "agentSocketPath"} & (door.keys() | door["proxy"].keys())
     assert box["privateKey"] == (key_folder / "key").read_text()
-
-
-def test_a_host_may_use_an_agent_key_although_its_site_names_a_file(key_folder: Path) -> None:
-    door, other, *_ = logins(key_folder, stack({"private_key_file": "key"}, {"agent": True}))
-    assert (door.host.agent, door.host.private_key_file) == (True, None)
-    assert (other.host.agent, other.host.private_key_file) == (False, key_folder / "key")
-
-
-def test_a_login_has_one_key(key_folder: Path) -> None:
-    none = problems(key_folder, stack({"bastion": BASTION, "private_key_file": "key"}))
-    assert none["tailrack:sites[0].bastion.private_key_file"].startswith("missing")
-    both = problems(key_folder, stack({"private_key_file": "key"}, {"private_key_file": "key", "agent": True}))
-    assert list(both) == ["tailrack:sites[0].hosts[0].agent"]

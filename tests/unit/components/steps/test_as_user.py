@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.enroot_pyxis.role import UNIT
-from components.roles.role import template
 from components.steps.command_line import render_request
 from tests.unit.shell import code_script
 
@@ -41,36 +39,6 @@ def test_a_users_program_has_three_streams_and_nothing_else_that_is_open(tmp_pat
     assert stdin == "/dev/null"
     assert stdout.startswith("pipe:")
     assert stderr.startswith("pipe:")
-
-
-@as_root
-def test_its_pipes_are_none_of_the_steps(tmp_path: Path) -> None:
-    mine, theirs = run(
-        tmp_path, f"readlink /proc/$$/fd/1; as_user {USER} 10 999 readlink /proc/self/fd/1 </dev/null"
-    ).stdout.splitlines()
-    assert mine != theirs
-
-
-@as_root
-def test_it_has_a_session_of_its_own_and_nothing_of_roots_environment(tmp_path: Path) -> None:
-    words = """ps -o sid= -p $$; pwd; id -un; echo "-${SECRET-}-" """
-    own = "ps -o sid= -p $$"
-    shown = run(tmp_path, f"export SECRET=x; as_user {USER} 10 999 bash -c '{words}' </dev/null; {own}").stdout.split()
-    theirs, where, who, secret, mine = shown
-    assert theirs != mine
-    assert (where, who, secret) == ("/", USER, "--")
-
-
-@as_root
-def test_both_of_its_streams_and_its_status_come_back(tmp_path: Path) -> None:
-    done = run(tmp_path, f"as_user {USER} 10 999 bash -c 'cat; echo trouble >&2; exit 7' <<<words || echo status $?")
-    assert (done.stdout, done.stderr) == ("words\nstatus 7\n", "trouble\n")
-
-
-@as_root
-def test_a_users_output_is_cut_off_at_the_limit(tmp_path: Path) -> None:
-    done = run(tmp_path, f"as_user {USER} 10 100 yes </dev/null || echo stopped")
-    assert done.stdout == "y\n" * 50 + "stopped\n"
 
 
 HOLDERS = {
@@ -156,7 +124,3 @@ def test_only_root_can_open_a_lock_and_each_wait_has_a_limit() -> None:
     assert [line for line in waits if " -w " not in line] == []
     assert files
     assert [file for file in files if not file.startswith("/run/tailrack-private/")] == []
-
-
-def test_a_program_that_lies_on_a_machine_brings_the_function_along() -> None:
-    assert "\nas_user() (\n" in template("enroot_pyxis", UNIT)

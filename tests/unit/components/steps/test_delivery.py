@@ -17,7 +17,6 @@ from unittest import mock
 import pulumi
 import pytest
 
-from cli.run_events import command_of
 from components.host import Connection, Machine
 from components.node import install
 from components.node.step import main as step_main
@@ -35,7 +34,6 @@ from components.steps.command_line import (
 )
 from components.steps.composition import Script
 from components.steps.delivery import deliver
-from components.steps.label import StepLabel
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build, Recorded, record
 
@@ -224,10 +222,6 @@ def test_a_file_that_is_not_whole_or_missing_or_another_does_not_run_and_is_name
     assert login.run().returncode == 0
 
 
-def test_a_failing_step_fails_with_its_own_status(login: Login) -> None:
-    assert login.run(word="fail").returncode == 7
-
-
 class Parent(pulumi.ComponentResource):
     """Something to belong to."""
 
@@ -261,25 +255,6 @@ def delivered(repair: str = "", **changed: Any) -> Recorded:
 def test_another_machine_or_home_or_a_request_copies_the_scripts_again(change: dict[str, Any], anew: bool) -> None:
     before, after = delivered(), delivered(**change)
     assert (before["a1-scripts"].inputs["triggers"] != after["a1-scripts"].inputs["triggers"]) == anew
-
-
-def test_the_label_of_a_copy_names_its_content_and_machine() -> None:
-    assert StepLabel.of(command_of(delivered()["a1-scripts"].inputs)) == StepLabel("a1-scripts", "a1", "a1: scripts")
-
-
-def test_a_preview_of_machines_that_do_not_exist_yet_has_the_label_of_every_step(
-    build: Build, lab_config: RawConfig
-) -> None:
-    stack = build(lab_config, unknown=True)
-    steps = [*stack.remote, *stack.copies]
-    assert len(steps) > 10
-    assert [step.name for step in steps if StepLabel.of(command_of(step.inputs)) is None] == []
-
-
-def test_on_this_machine_nothing_is_copied() -> None:
-    made = record(lambda: {"waits": deliver("x", Machine("a1", None), [SAYS], label="", parent=Parent(), repair="")})
-    assert made.copies == []
-    assert made.outputs == {"waits": []}
 
 
 def test_a_delivery_rewrites_files_that_arrive_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,6 @@ import pytest
 from components.node import packages
 from components.node.failure import Failure
 from components.node.step.step import Step
-from components.node.waiting import wait_until
 from components.roles.munge.host import JoinValues, join
 from components.steps.composition import Script
 from tests.unit.configs import RawConfig
@@ -96,12 +95,6 @@ def failure(shell: Shell, *names: str, wait: int = 600) -> Failure:
     with pytest.raises(Failure) as caught:
         ensure(shell, *names, wait=wait)
     return caught.value
-
-
-def test_installed_packages_stay_unchanged(apt: Shell) -> None:
-    (apt.root / "installed").write_text("munge\njq\n")
-    ensure(apt, "munge", "jq")
-    assert not [call for call in apt.calls if call.startswith("apt-get")]
 
 
 def test_missing_packages_are_installed_without_starting_daemons(apt: Shell) -> None:
@@ -233,39 +226,6 @@ def test_lists_that_an_ended_step_reads_still_are_waited_for_by_the_next_and_not
     assert updates(apt) == 1
 
 
-def test_a_source_that_comes_while_lists_are_read_is_read_when_they_are(apt: Shell) -> None:
-    # The lists have what the sources had when their reading began.
-    wait = f'until [ -e "{apt.root}/source" ] || [ $SECONDS -gt 50 ]; do :; done'
-    saw = f'saw=$([ ! -e "{apt.root}/source" ] || echo yes); : >"{apt.root}/begun"'
-    began = f'{saw}; {wait}; [ -z "$saw" ] || : >"{apt.root}/listed"'
-    installs(apt, before=f'case "$*" in *update) {began} ;; esac')
-    candidates(apt, "1.0", f'[ -e "{apt.root}/listed" ] || exit 0')
-    # It has begun before the source is there.
-    with machine(apt):
-        packages.begin_lists("tailscale")
-        assert wait_until((apt.root / "begun").exists, 50)
-        apt.write("source", "")
-        packages.ensure("a1", "tailscale")
-    assert updates(apt) == 2
-
-
-def test_many_packages_are_looked_for_in_one_call_each(apt: Shell) -> None:
-    names = [f"package{number}" for number in range(9)]
-    (apt.root / "installed").write_text("\n".join(names))
-    ensure(apt, *names)
-    assert len(apt.calls) == 1
-    ensure(apt, *names, "munge")
-    assert [call for call in apt.calls if call.startswith("apt-cache")] == ["apt-cache policy munge"] * 2
-
-
-def test_the_package_that_no_source_has_is_named_among_others(apt: Shell) -> None:
-    candidates(apt, "1.0")
-    apt.stub("apt-cache", 'printf "munge:\\n  Candidate: 1.0\\njq:\\n  Candidate: (none)\\n"')
-    assert failure(apt, "munge", "jq").reason == "no readable package source has jq"
-    # Of one that it has never heard of it says nothing.
-    assert failure(apt, "munge", "slurmd").reason == "no readable package source has slurmd"
-
-
 def test_a_package_missing_from_fresh_lists_refreshes_them_again(apt: Shell) -> None:
     ensure(apt, "munge")
     # A source that was added since.
@@ -298,17 +258,6 @@ def waited(shell: Shell) -> bool:
     return "cloud-init status --wait" in shell.calls
 
 
-def test_a_machine_without_cloud_init_is_not_waited_for(shell: Shell) -> None:
-    wait(shell)
-
-
-@pytest.mark.parametrize("state", ["done", "error", "disabled", "degraded done"])
-def test_cloud_init_that_has_ended_is_not_waited_for(shell: Shell, state: str) -> None:
-    cloud_init(shell, state)
-    wait(shell)
-    assert not waited(shell)
-
-
 @pytest.mark.parametrize("ends", ["exit 0", "exit 1", "exit 2"], ids=["well", "failed", "with warnings"])
 def test_cloud_init_at_work_is_waited_for_however_it_ends(shell: Shell, ends: str) -> None:
     cloud_init(shell, "running", ends)
@@ -332,12 +281,6 @@ def test_cloud_init_that_does_not_end_is_named(shell: Shell) -> None:
     with pytest.raises(Failure, match=r"^cloud-init has not finished after 0\.2s$") as caught:
         wait(shell, 0.2)
     assert caught.value.remedy.startswith("see 'cloud-init status --long'")
-
-
-def test_nothing_is_restarted_for_a_library_that_an_installation_brings(apt: Shell) -> None:
-    installs(apt, before=f'echo "$NEEDRESTART_SUSPEND" >>"{apt.root}/suspended"')
-    ensure(apt, "munge")
-    assert set((apt.root / "suspended").read_text().split()) == {"1"}
 
 
 def test_a_head_nodes_package_lists_are_read_while_it_joins_and_no_node_waits_for_its_packages(
@@ -378,7 +321,3 @@ def test_a_node_without_munge_gets_all_packages_in_one_transaction_once_the_key_
     (install,) = [call for call in apt.calls if call.startswith("apt-get") and " install " in call]
     assert install.endswith(" munge slurmd nftables")
     assert (apt.root / "key-then").read_text() == "m" * 32 + "\n"
-
-
-def test_a_head_node_joins_with_munge_alone(build: Build, lab_config: RawConfig) -> None:
-    assert build(lab_config).packages("head-join", "remember_ahead") == []

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
-import shlex
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -16,9 +13,8 @@ from hypothesis import strategies as st
 
 from components.host import Connection, Host
 from components.roles.program import program
-from components.steps.command_line import START_TEXT, command, is_step, read_request, render_request, whole_command
+from components.steps.command_line import command, is_step, read_request, render_request, whole_command
 from components.steps.composition import Script
-from components.steps.label import StepLabel
 from components.steps.results import NOTHING, Answer
 from components.steps.step import Step, parse_result
 from tests.unit.recorded import record
@@ -58,48 +54,12 @@ def step() -> Callable[..., Any]:
     return make
 
 
-def test_the_result_of_a_step_contains_the_valid_part_of_its_answer(step: Callable[..., Any]) -> None:
-    assert step({}).outputs == {"result": {"cpus": 4, "problem": ""}}
-
-
-def test_a_step_without_secrets_is_plain_to_read_in_a_diff(step: Callable[..., Any]) -> None:
-    made = step({"USERS": "ada 6001 6001"})
-    assert "stdin" not in made["a1-node"].secret_paths
-    assert made.header("a1-node")["USERS"] == "ada 6001 6001"
-
-
 def test_a_step_with_secrets_hides_its_whole_input_and_has_a_plain_result(step: Callable[..., Any]) -> None:
     made = step({"USERS": "ada 6001 6001"}, secrets={"AUTH_KEY": "tskey-x"})
     assert "stdin" in made["a1-node"].secret_paths
     assert "tskey-x" not in made["a1-node"].in_plain_state
     assert made.header("a1-node")["AUTH_KEY"] == "tskey-x"
     assert made.secret_outputs == set()
-
-
-def test_a_step_is_given_the_name_of_its_host_and_its_own(step: Callable[..., Any]) -> None:
-    request = json.loads(step({})["a1-node"].inputs["stdin"])
-    assert (request["host"], request["name"], request["lock"]) == ("a1", "a1-node", "tailrack")
-
-
-def test_values_may_be_known_later(step: Callable[..., Any]) -> None:
-    made = step({"CPUS": pulumi.Output.from_input(4).apply(lambda cpus: cpus * 2), "LIST": ("x", "y")})
-    assert made.header("a1-node")["CPUS"] == "8"
-    assert made.header("a1-node")["LIST"] == "x\ny"
-
-
-def test_only_a_step_with_something_to_undo_has_a_delete(step: Callable[..., Any]) -> None:
-    assert "delete" not in step({})["a1-node"].inputs
-    inputs = step({}, undo=True)["a1-node"].inputs
-    assert inputs["delete"].startswith(": a1-node a1 'a1: users'; exec sh -c ")
-    assert re.search(
-        r"exec sh \./start-[0-9a-f]{8}\.sh down [0-9a-f]{64} [0-9a-f]{64} 1800$", shlex.split(inputs["delete"])[-1]
-    )
-
-
-def test_a_step_carries_its_name_its_machine_and_its_words_for_people(step: Callable[..., Any]) -> None:
-    inputs = step({}, undo=True)["a1-node"].inputs
-    for words in (inputs["create"], inputs["delete"]):
-        assert StepLabel.of(words) == StepLabel("a1-node", "a1", "a1: users")
 
 
 def test_a_step_receives_only_the_values_that_its_script_reads() -> None:
@@ -132,17 +92,6 @@ def test_only_a_measurement_has_triggers_and_an_empty_one_has_them_too(step: Cal
     ]
 
 
-def test_the_time_limit_is_inside_the_command(step: Callable[..., Any]) -> None:
-    create = step({}, limit_seconds=77)["a1-node"].inputs["create"]
-    assert create.endswith(" 77'")
-    assert 'timeout -k 30 "$4" python3' in START_TEXT
-
-
-def test_a_dead_host_is_given_up_after_a_bounded_time(step: Callable[..., Any]) -> None:
-    connection = step({})["a1-node"].inputs["connection"]
-    assert (connection["dialErrorLimit"], connection["perDialTimeout"]) == (5, 10)
-
-
 @pytest.mark.parametrize(
     ("user", "words"),
     [
@@ -167,11 +116,6 @@ def test_a_command_that_brings_a_machine_up_is_known_from_the_others(how: Callab
     assert not is_step(f": a1-node a1 'bash up'; {how('down')}")
 
 
-def test_a_command_of_an_earlier_version_is_known_too() -> None:
-    assert is_step("exec sh -c 'cat $f - | sudo -n timeout -k 30 1800 bash -euo pipefail -s -- up'")
-    assert not is_step("exec sh -c 'cat $f - | sudo -n timeout -k 30 1800 bash -euo pipefail -s -- recall'")
-
-
 @settings(max_examples=60)
 @given(st.dictionaries(st.from_regex(r"[A-Z][A-Z0-9_]{3,8}", fullmatch=True), NO_NUL, min_size=1, max_size=6))
 @example({"QUOTES": 'it\'s "$(touch /tmp/x)" `id` ${HOME} \\ \n\r\n!!', "END": "\n", "DASH": "-n", "EMPTY": ""})
@@ -190,8 +134,3 @@ def test_a_wrong_answer_is_not_quoted_because_it_may_be_half_of_a_secret() -> No
     with pytest.raises(ValueError, match="one JSON object") as refused:
         parse_result('{"private_key": "hush-hush')
     assert "hush" not in str(refused.value)
-
-
-@given(st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text()))
-def test_any_json_object_is_read(value: dict[str, Any]) -> None:
-    assert parse_result(f"\n{json.dumps(value)}\n") == value

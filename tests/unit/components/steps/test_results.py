@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from components.roles.order import roles
 from components.steps import composition
-from components.steps.results import MAX_CHARACTERS, MEASUREMENT, Answer, read
+from components.steps.results import MAX_CHARACTERS, MEASUREMENT, read
 from stacks.config import parse
 from tests.unit.configs import HOST_KEY, LAB, RawConfig
 from tests.unit.recorded import Build, certificate_of
@@ -64,21 +64,6 @@ HOSTILE: list[Any] = [
     [0, 0], [1, 0], [-1], [256], [True], [0.0], ["0"], [[0]], list(range(300)),
     "24.11.5\nPrivateData=x", "24.11.5 --evil", "direct\n", "Direct",
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize("fields", STEPS.values(), ids=STEPS)
-def test_an_honest_answer_is_read_whole(fields: Answer) -> None:
-    assert fields.fields
-    answer = {name: GOOD[name] for name in fields.fields}
-    assert fields.read("a1-step", json.dumps(answer)) == {**answer, "problem": ""}
-
-
-@pytest.mark.parametrize("fabric", [PROVEN, None])
-@pytest.mark.parametrize("fields", [HEAD, REGISTER], ids=["head", "register"])
-def test_an_honest_answer_of_the_head_node_is_read_whole(fields: Answer, fabric: Any) -> None:
-    assert fields.fields
-    answer = {**{name: OF_THE_HEAD[name] for name in fields.fields}, "fabric": fabric}
-    assert fields.as_needed().read("head-head", json.dumps(answer)) == {**answer, "problem": ""}
 
 
 # Of HOSTILE: what a head node may say.
@@ -172,15 +157,6 @@ def test_the_program_continues_after_any_output_of_a_step(text: str) -> None:
 )
 def test_an_answer_that_breaks_parsers_is_a_problem_and_no_error(text: str) -> None:
     assert JOIN.read("a1-join", text)["problem"]
-
-
-@given(
-    st.dictionaries(st.sampled_from(sorted(GOOD)), st.none() | st.booleans() | st.integers() | st.floats() | st.text())
-)
-def test_only_values_of_their_kind_are_ever_taken(answer: dict[str, Any]) -> None:
-    found = REACH.read("a1-join", json.dumps(answer))
-    for name in REACH.fields or ():
-        assert found[name] is None or type(found[name]) is type(GOOD[name])
 
 
 def test_one_node_that_answers_nonsense_stops_no_other(build: Build, lab_config: RawConfig) -> None:

@@ -14,7 +14,6 @@ from components.measurement import plan, training
 from components.node.step.values import names
 from components.roles.role import FOLDER, Role, template
 from components.steps import composition
-from tests.unit.configs import RawConfig
 from tests.unit.phases import ORDER, called, inner_calls
 from tests.unit.recorded import Build
 from tests.unit.shell import ROLES
@@ -54,23 +53,6 @@ def test_a_value_that_a_script_reads_has_the_same_name_in_a_python_file() -> Non
     trees = [ast.parse(path.read_text(encoding="utf-8")) for path in FOLDER.parent.rglob("*.py")]
     literals = {node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     assert reads - literals == set()
-
-
-def test_the_values_of_a_role_start_with_its_name_and_no_two_roles_have_one_name() -> None:
-    names = [(role.name, name) for role in ROLES for name in (*role.values, *role.secrets, *role.texts)]
-    assert [name for role, name in names if not name.startswith(f"{role}_".upper())] == []
-    assert len({name for _, name in names}) == len(names)
-
-
-def test_the_values_of_a_step_belong_to_a_role_the_head_node_the_node_or_the_pool(
-    build: Build, hosts_config: RawConfig
-) -> None:
-    stack = build(hosts_config)
-    prefixes = (*(f"{role}_".upper() for role in ORDER), "HEAD_", "NODE_", "POOL_")
-    steps = [step.name for step in stack.remote if step.name not in stack.validations]
-    names = {name for step in steps for name in stack.header(step)}
-    assert len(names) > 50
-    assert [name for name in names if not name.startswith(prefixes)] == []
 
 
 def test_every_role_is_a_folder_with_a_role_and_every_folder_is_in_the_order() -> None:
@@ -113,13 +95,3 @@ def test_a_member_is_released_by_all_before_any_forgets_it_in_the_reverse_order(
         ("health", "forget"), ("nfs_exports", "forget"), ("costs", "forget"), ("ssh_trust", "forget"),
         ("names", "forget"),
     ]  # fmt: skip
-
-
-def test_leaving_is_the_same_list_in_reverse_on_a_node_and_on_the_head() -> None:
-    texts = {role.name: "".join(path.read_text() for path in (FOLDER / role.name).glob("*.py")) for role in ROLES}
-    leaves = [f"{role.name}/leave" for role in reversed(ROLES) if "\ndef leave(step: Step" in texts[role.name]]
-    names = [leave.split("/")[0] for leave in leaves]
-    assert names.index("grafana") < names.index("backup") < names.index("monitoring")
-    assert names[-2:] == ["tailnet", "machine"]
-    assert called(composition.leave_program(ROLES).calls, "leave") == leaves
-    assert called(composition.compose(ROLES, composition.HEAD, leaves=True).calls, "down") == leaves

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from components.validation.became_slow import JOINED, Measured, Record, against, better, reason, remembered
+from components.validation.became_slow import JOINED, Measured, Record, against, better, remembered
 
 WAS = Record(reference=364.8, since=JOINED)
 NVLINK = 0.15
@@ -56,16 +56,6 @@ def test_a_node_keeps_its_first_sound_figure_as_its_reference() -> None:
     assert remembered(figure(None), first, 7.0) == Record(reference=364.8, last=364.8, due=7.0)
 
 
-def test_a_healthy_measurement_clears_an_accepted_slowdown() -> None:
-    slow = remembered(figure(180.1), WAS, 1.0)
-    taken = slow.taken_back()
-    assert against(figure(180.1), taken) == ""
-    assert remembered(figure(180.1), taken, 2.0).accepted == 180.1
-    well = remembered(figure(360.0), taken, 3.0)
-    assert well.accepted is None
-    assert against(figure(180.1), well) != ""
-
-
 @pytest.mark.parametrize(
     ("one", "other", "words"),
     [
@@ -92,9 +82,3 @@ def test_another_machine_with_the_name_starts_a_new_record_and_keeps_its_drain()
     record = Record({"address": "100.64.0.1"}, 364.8, own=("why", 9))
     assert record.about({"address": "100.64.0.1"}) is record
     assert record.about({"address": "100.64.0.2"}) == Record({"address": "100.64.0.2"}, own=("why", 9))
-
-
-def test_a_reason_is_one_line_that_slurm_takes() -> None:
-    text = reason('a "b"\n\\c' + "x" * 400)
-    assert text.startswith("tailrack deep check: a 'b' /cxxx")
-    assert len(text) == 250

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from components.validation.causes import cause_of, first_error, first_exit
+from components.validation.causes import cause_of, first_error
 from components.validation.model import JobReport, Measurement
-from components.validation.nccl_output import loaded_nccl, read_versions
 from components.validation.verdict import judge
 from tests.unit.components.validation.test_verdict import ASKED as REAL_ASKED
 from tests.unit.components.validation.test_verdict import report as real_report
@@ -95,13 +94,6 @@ def test_a_cause_in_nccls_own_log_is_found_and_so_is_the_process_that_has_the_gp
     assert "4711 train.py (142000 MiB)" in said
 
 
-def test_ranks_that_slurm_ended_do_not_hide_how_the_first_one_ended() -> None:
-    said = reason(f"words\n{FAREWELL}srun: error: b: task 1: Exited with exit code 143\n")
-    assert "exit code 143, after task 0 of a ended with exit code 2 (a CUDA error)" in said
-    assert "after task" not in reason(FAREWELL, exit_code=2)
-    assert first_exit("srun: error: b: task 1: Exited with exit code 143\n") is None
-
-
 def test_an_unknown_cause_quotes_the_first_error_and_no_exit_message() -> None:
     assert first_error(f"all is well\nfoo: invalid widget 7\n{CHAIN}{FAREWELL}") == "foo: invalid widget 7"
     assert first_error(FAREWELL + CHAIN) == ""
@@ -147,20 +139,3 @@ def test_the_circumstances_of_a_figure_are_named_without_the_products_own_settin
     assert "NCCL_PROTO=simple, NCCL_ALGO=Trie" in reason
     assert "Other use of the GPUs: a: GPU 0 is 98 % busy" in reason
     assert not any(name in reason for name in ("NCCL_DEBUG", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME", "NCCL_RAS"))
-
-
-def test_the_loaded_library_is_named_by_its_release() -> None:
-    header = "# nccl-tests version 2.19.6 nccl-headers=22809 nccl-library={}\n"
-    assert read_versions(header.format(22708))["NCCL"] == "2.27.8"
-    assert loaded_nccl(header.format(22708)) == " The ranks loaded NCCL 2.27.8; nccl-tests was built with 2.28.9."
-    assert loaded_nccl(header.format(2708)).startswith(" The ranks loaded NCCL 2.7.8;")
-    assert loaded_nccl("") == ""
-
-
-def test_a_program_without_mpi_is_named_as_one() -> None:
-    table = (
-        "# nThread 1 nGpus 1 minBytes 8 maxBytes 8\n# Using devices\n#  Rank  0 Group  0 Pid 7 on a device  0 [0] X\n"
-    )
-    said = reason(table * 2, state="COMPLETED", exit_code=0)
-    assert "each rank ran alone: the program was built without MPI (nccl-tests: make MPI=1)" in said
-    assert "without MPI" not in reason(table, state="COMPLETED", exit_code=0)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from components.validation.collectives import COLLECTIVES, format_size, parse_size, sizes_between
+from components.validation.collectives import COLLECTIVES, parse_size, sizes_between
 from components.validation.nccl_tests import parse
 from tests.unit.simulated_slurm import table
 
@@ -34,12 +32,6 @@ def test_a_message_that_ranks_share_is_as_long_as_their_equal_parts() -> None:
     ] == [8388576]
 
 
-@pytest.mark.parametrize(("printed", "asked"), [("all_gather", "all_reduce"), ("alltoall", "all_gather")])
-def test_the_table_of_another_collective_gives_no_number(printed: str, asked: str) -> None:
-    read = parse(table(["a"], 8, [8 * MIB], 300.0, printed), collective=asked)
-    assert f"{printed}_perf ran instead of {asked}_perf" in read.problems
-
-
 @pytest.mark.parametrize(
     ("text", "size"),
     [("512", 512), ("8", 8), ("64K", 65536), ("64k", 65536), ("4M", 4194304), ("1G", 1073741824), (4096, 4096)],
@@ -54,25 +46,9 @@ def test_a_size_that_nccl_tests_would_misread_is_refused_with_an_example(text):
         parse_size(text)
 
 
-def test_sizes_grow_by_the_factor_and_stop_at_the_largest_that_fits():
-    assert sizes_between(8, 128, 4) == (8, 32, 128)
-    assert sizes_between(8, 127, 4) == (8, 32)
-    assert sizes_between(8, 8, 2) == (8,)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"), [((8, 64, 1), "factor"), ((0, 64, 2), "smallest"), ((128, 64, 2), "largest")]
 )
 def test_a_list_of_sizes_that_never_ends_or_is_empty_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         sizes_between(*arguments)
-
-
-@given(st.integers(1, 2**50))
-def test_a_formatted_size_reads_back_as_itself(size):
-    text = format_size(size)
-    assert parse_size(text.replace(" ", "").replace("iB", "").removesuffix("B")) == size
-
-
-def test_a_size_is_shown_in_the_largest_unit_that_divides_it():
-    assert [format_size(size) for size in (512, 65536, 1536, 8 * 2**30)] == ["512 B", "64 KiB", "1536 B", "8 GiB"]

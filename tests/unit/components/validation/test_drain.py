@@ -16,7 +16,6 @@ from components.validation.preflight.node_checks import Node
 
 DISK = finding("error", "disk", "/scratch is full: 0.4 GiB of 8.0 GiB are free", "make room")
 XID = finding("error", "Xid", 'GPU 0000:18:00.0: Xid 79: "lost"', "restart the node")
-WARNING = finding("warning", "Xid", "GPU 0000:18:00.0: Xid 999: what", "watch it")
 UNJUDGED = finding("info", "GPU count", "UNJUDGED: no driver")
 FREE = Slurm(False)
 OWN = Drain("health: disk: x", 100, "boot-1")
@@ -28,13 +27,6 @@ def drained(reason: str = OWN.reason, at: int = OWN.at, by: str = "root") -> Slu
 
 def after(*found: Finding, slurm: Slurm = FREE, memory: Memory | None = None, boot: str = "boot-1") -> Any:
     return decide(found, slurm, memory or Memory(), boot)
-
-
-def test_only_errors_drain_a_node_and_the_reason_contains_the_remedy() -> None:
-    done = after(XID, DISK, WARNING)
-    assert done.action == "drain"
-    assert done.reason == "health: Xid: GPU 0000:18:00.0: Xid 79: 'lost' (and 1 more); next: restart the node"
-    assert after(WARNING, UNJUDGED).action == ""
 
 
 def test_a_node_that_is_drained_by_others_stays_as_it_is() -> None:
@@ -87,11 +79,6 @@ def test_a_persons_resume_lasts_until_the_error_clears() -> None:
     assert after(DISK, XID, slurm=FREE, memory=resumed.memory).reason.startswith("health: Xid: ")
     well = after(slurm=FREE, memory=resumed.memory)
     assert after(DISK, slurm=FREE, memory=well.memory).action == "drain"
-
-
-def test_a_node_that_a_restart_brought_back_is_drained_again_for_the_same_error() -> None:
-    memory = Memory(OWN, frozenset({cause(DISK)}))
-    assert after(DISK, slurm=FREE, memory=memory, boot="boot-2").action == "drain"
 
 
 def test_memory_survives_its_file_and_ignores_invalid_content() -> None:
@@ -209,16 +196,6 @@ def test_a_node_that_slurm_does_not_know_or_shows_otherwise_is_left_alone(node: 
         calls: list[tuple[str, ...]] = []
         health_check.check(node, "a1", lambda *words, said=said, calls=calls: (calls.append(words), said)[1])
         assert [words for words in calls if words[0] == "update"] == []
-
-
-def test_a_drain_is_seen_in_the_forms_of_slurms_releases() -> None:
-    new: dict[str, Any] = {"name": "a1", "state": ["IDLE", "DRAIN"], "reason": "x", "reason_set_by_user": "ada"}
-    for told in (
-        {**new, "reason_changed_at": {"set": True, "infinite": False, "number": 7}},
-        {**new, "state": "IDLE+DRAIN", "reason_changed_at": 7},
-    ):
-        said = json.dumps({"nodes": [told]})
-        assert health_check.slurm_of("a1", lambda *_, said=said: said) == Slurm(True, "x", "ada", 7)
 
 
 def test_a_node_that_registers_again_restores_its_drain_and_clears_it_later(

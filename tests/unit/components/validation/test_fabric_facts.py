@@ -84,19 +84,6 @@ def test_a_machine_with_one_lost_link_is_still_one_of_nvlink_and_bridged_pairs_a
     assert collect_fabric_facts.meshed(collect_fabric_facts.matrix(text)) is meshed
 
 
-def test_a_word_that_is_no_way_takes_no_other_word_with_it() -> None:
-    topology = collect_fabric_facts.matrix("WARNING: infoROM is corrupted\n" + mesh(4, (0, 1), word="ERR!"))
-    assert collect_fabric_facts.ways(topology, "GPU") == ["NV18"]
-
-
-def test_a_status_that_is_a_mere_warning_leaves_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "nvidia-smi"
-    path.write_text(f"#!/bin/sh\ncat <<'END'\n{mesh(2)}END\nexit 14\n")
-    path.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert collect_fabric_facts.ways(collect_fabric_facts.matrix(collect_fabric_facts.smi("topo", "-m")), "GPU")
-
-
 @pytest.mark.parametrize("text", [None, "", "No devices were found\n", "GPU0 without tabs\n"])
 def test_a_topology_that_is_none_says_nothing(text: str | None) -> None:
     assert collect_fabric_facts.ways(collect_fabric_facts.matrix(text), "GPU") is None
@@ -132,20 +119,6 @@ def test_a_port_that_manages_nvlink_switches_is_no_way_for_data(tmp_path: Path) 
     assert [port["device"] for port in found] == ["mlx5_0"]
     health.write_text("no JSON")
     assert len(collect_fabric_facts.rdma_ports(tmp_path / "infiniband", health)) == 2
-
-
-def test_this_machine_is_looked_at_without_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    collect_fabric_facts.main([])
-    (found,) = read_fabric_facts(capsys.readouterr().out).values()
-    assert isinstance(found, FabricFacts)
-
-
-def test_the_reader_finds_its_line_in_any_job_output() -> None:
-    output = "srun: warning\n" + line("a") + "noise" + line("x") + line("b", rdma=[], peermem=False)
-    assert read_fabric_facts(output) == {
-        "a": FabricFacts({"mlx5_0:1": INFINIBAND}, nvlink=True, p2p=False, near=True, direct=True, nvlinks=18),
-        "b": FabricFacts({}, nvlink=True, p2p=False, near=True, direct=False, nvlinks=18),
-    }
 
 
 @pytest.mark.parametrize(
@@ -215,11 +188,6 @@ def test_a_device_that_the_config_excludes_is_not_expected(
     assert words in found.where
 
 
-def test_ports_of_ethernet_that_carried_nothing_by_rdma_are_no_reason_to_complain_of_sockets() -> None:
-    own = {name: presence(ports={"m:1": ROCE}) for name in "ab"}
-    assert expect(("a", "b"), own, "eth0", spans=False, rdma="infiniband") == NOTHING
-
-
 @pytest.mark.parametrize(
     ("own", "expected"),
     [
@@ -237,23 +205,6 @@ def test_gpudirect_is_expected_of_a_near_device_and_the_driver_lets_it_by_either
     changes = {key: value for key, value in own.items() if key != "efa"} | ({"rdma": [port]} if "efa" in own else {})
     found = expect(("a", "b"), read_fabric_facts(line("a", **changes) + line("b", **changes)), "eth0", spans=False)
     assert (found.gpudirect, found.denied) == expected
-
-
-def test_the_open_driver_identifies_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(collect_fabric_facts, "DRIVER", tmp_path / "version")
-    for words, is_open in (("NVIDIA UNIX Open Kernel Module for x86_64  580.95", True), ("NVIDIA UNIX x86_64", False)):
-        (tmp_path / "version").write_text(f"NVRM version: {words}\nGCC version: gcc 13\n")
-        collect_fabric_facts.main([])
-        said = capsys.readouterr().out
-        assert json.loads(said.partition("{")[1] + said.partition("{")[2])["dmabuf"] is is_open
-
-
-def test_measurements_between_sites_expect_only_sockets() -> None:
-    own = {name: presence(ports={"m:1": INFINIBAND}) for name in "ab"}
-    found = expect(("a", "b"), own, "tailscale0", spans=True)
-    assert (found.transport, found.interface) == ("sockets", "tailscale0")
 
 
 @pytest.mark.parametrize(

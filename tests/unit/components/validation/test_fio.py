@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.validation.fio import LATENCY, READ, WRITE, FioError, fio_command, read_fio
+from components.validation.fio import LATENCY, READ, WRITE, FioError, read_fio
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "fio"
 
@@ -57,21 +57,3 @@ def test_an_error_of_the_file_system_is_raised_as_such() -> None:
 def test_output_without_figures_is_refused_with_the_reason(output: str, errors: str, message: str) -> None:
     with pytest.raises(FioError, match=message):
         read_fio(output, READ, errors)
-
-
-def test_a_file_is_named_in_its_own_folder_because_fio_splits_paths_at_colons() -> None:
-    for kind in (WRITE, READ, LATENCY):
-        assert "--filename=l1" in fio_command(kind, "l1", 2**20, 1, direct=True)
-
-
-def test_a_read_never_writes_and_drops_the_page_cache() -> None:
-    for kind in (READ, LATENCY):
-        command = fio_command(kind, "l1", 2**20, 1, direct=False)
-        assert {"--readonly", "--invalidate=1", "--direct=0"} <= {*command}
-
-
-def test_a_write_counts_the_time_until_the_data_is_on_the_disk() -> None:
-    assert "--end_fsync=1" in fio_command(WRITE, "l1", 2**20, 0.3, direct=True)
-    # Without direct I/O, a slow disk must not owe gigabytes after the time limit.
-    buffered = fio_command(WRITE, "l1", 2**20, 0.3, direct=False)
-    assert {"--fsync=32", "--runtime=300ms", "--fallocate=none"} <= {*buffered}

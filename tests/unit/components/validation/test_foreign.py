@@ -32,16 +32,6 @@ def test_resource_use_identifies_a_process_outside_of_this_container() -> None:
     assert str(found).endswith("is 97 % busy with 41230 MiB in use by processes that are not visible from here")
 
 
-def test_a_small_process_on_a_gpu_that_rests_is_one_all_the_same() -> None:
-    (found,) = foreign.used(asked("0:1, 0, 4\n", "0:1, 12, a.out, 300\n")) or []
-    assert found.processes == ("12 a.out (300 MiB)",)
-
-
-@pytest.mark.parametrize("gpus", ["0:1, 0, 623\n", "0:1, [N/A], [N/A]\n"])
-def test_an_idle_gpu_is_no_finding(gpus: str) -> None:
-    assert foreign.used(asked(gpus, "")) == []
-
-
 @pytest.mark.parametrize(
     ("gpus", "apps"),
     [(None, None), ("", ""), ("No devices were found, a, b\n", ""), (",,\n", ""), ("0:1, 0, 4\n", None)],
@@ -76,20 +66,3 @@ def test_the_program_distinguishes_an_empty_gpu_from_an_unknown_one(
         monkeypatch.setattr(foreign, "used", lambda found=found: found)
         assert foreign.main([]) == 0
         assert capsys.readouterr().out == f"a1: {line}\n"
-
-
-def test_a_process_name_stays_one_printable_line() -> None:
-    (found,) = foreign.used(asked("0:1, 9, 4\n", "0:1, 12, \x1b[2Jevil, 300\n")) or []
-    assert str(found).isprintable()
-
-
-def test_one_process_on_several_gpus_is_named_once() -> None:
-    found = [
-        foreign.Used("0000:19:00.0", 90, 2000, ("77 python (1800 MiB)",)),
-        foreign.Used("0000:3B:00.0", 95, 2100, ("77 python (1900 MiB)",)),
-        foreign.Used("0000:4C:00.0", 10, 3000, ()),
-        foreign.Used("0000:5D:00.0", 10, 3000, ()),
-    ]
-    first, *hidden = foreign.sentences(found)
-    assert first == "GPUs 0000:19:00.0, 0000:3B:00.0 are up to 95 % busy with up to 2100 MiB in use by 77 python"
-    assert len(hidden) == 2

@@ -121,13 +121,6 @@ def test_the_job_gets_ranks_gpus_and_sizes_and_three_runs_at_the_gate(measure: M
     assert (len(result["spread"]["runs"]), result["spread"]["relative"]) == (3, 0)
 
 
-def test_measurements_over_sockets_stop_at_the_allowed_size(measure: Measure) -> None:
-    slurm = SimulatedSlurm(steady(0.7), {"a": "h200:1", "b": "h200:1"})
-    result, _ = measure(slurm).judged()
-    assert result["gate_bytes"] == 512 * 2**20
-    assert result["rows"][-1]["bytes"] == 512 * 2**20
-
-
 def test_nodes_with_different_gpus_are_measured_in_groups_and_the_worst_verdict_is_the_sites(measure: Measure) -> None:
     gpus = {"a": "h200:8", "b": "h200:8", "c": "a100:4", "d": "a100:4", "e": ""}
     speed: dict[tuple[str, ...], float] = {("a", "b"): 400.0, ("c", "d"): 2.0}
@@ -163,48 +156,6 @@ def test_no_mpi_job_mixes_open_mpi_or_pmix_releases_and_the_report_explains_it(
     assert [group["nodes"] for group in result["groups"]] == [["b", "d"], ["a", "c"]]
 
 
-def test_one_release_of_open_mpi_is_nothing_to_speak_of(measure: Measure) -> None:
-    slurm = SimulatedSlurm(steady(400.0), FOUR, there=IB_UP, between=INFINIBAND)
-    result, _ = measure(slurm, mpi=dict.fromkeys("abc", "5-pmix5")).judged()  # of d it is not known
-    assert slurm.orders[-1].nodes == ("a", "b", "c", "d")
-    assert "Open MPI" not in result["reason"]
-
-
-def test_a_report_names_a_single_gpu_node_left_out_for_its_open_mpi(measure: Measure) -> None:
-    slurm = SimulatedSlurm(steady(3.0), dict.fromkeys("abc", "h200:1"))
-    run = measure(slurm, mpi={"a": "5-pmix5", "b": "5-pmix5", "c": "4-pmix4"})
-    assert slurm.orders[-1].nodes == ("a", "b")
-    result, _ = run.judged()
-    assert "c (no other node with suitable GPUs has the same release of Open MPI and PMIx)" in result["reason"]
-
-
-def test_an_image_brings_its_own_mpi_and_the_nodes_does_not_matter(measure: Measure) -> None:
-    slurm = SimulatedSlurm(steady(400.0), FOUR, there=IB_UP, between=INFINIBAND)
-    settings = SETTINGS.model_copy(update={"nccl": NCCL.model_copy(update={"image": "docker://nccl-tests"})})
-    result, _ = measure(slurm, settings=settings, mpi=TWO_RELEASES).judged()
-    assert slurm.orders[-1].nodes == ("a", "b", "c", "d")
-    assert "Open MPI" not in result["reason"]
-
-
-def test_across_sites_the_most_nodes_that_speak_with_each_other_take_part(measure: Measure) -> None:
-    slurm = SimulatedSlurm(steady(0.8), dict.fromkeys("abcde", "h200:1"))
-    sites = {"a": "rack", "b": "rack", "c": "box", "d": "box", "e": "box"}
-    result, _ = measure(
-        slurm, sites, mpi={**dict.fromkeys("bcd", "4-pmix4"), **dict.fromkeys("ae", "5-pmix5")}
-    ).judged()
-    assert slurm.orders[-1].nodes == ("b", "c", "d")
-    assert "a (no other node with suitable GPUs has the same release of Open MPI and PMIx)" in result["reason"]
-
-
-def test_across_sites_every_node_takes_part_with_as_many_gpus_as_the_poorest_has(measure: Measure) -> None:
-    slurm = SimulatedSlurm(steady(0.8), {"a": "h200:1", "c": "h200:2", "head": ""})
-    result, by_node = measure(slurm, {"a": "rack", "c": "box", "head": "rack"}).judged()
-    (order,) = [order for order in slurm.orders if not order.folder.name.startswith("prepare")]
-    assert (order.nodes, list(order.arguments[:2])) == (("a", "c"), ["sockets", ""])
-    assert {"--gpus-per-node=1", "--switches=2"} <= set(order.options)
-    assert (by_node, result["left_out"], result["gpus"]) == ({}, ["head"], {"a": "h200:1", "c": "h200:2"})
-
-
 def test_sockets_despite_infiniband_fail_and_name_the_next_check(measure: Measure) -> None:
     slurm = SimulatedSlurm(steady(3.0), {"a": "h200:1", "b": "h200:1"}, there=IB_UP, between=SOCKETS)
     result, _ = measure(slurm).judged()
@@ -227,13 +178,6 @@ def test_the_slow_node_of_a_site_that_fails_is_named_with_its_figures(measure: M
     for groups in slurm.rounds:
         nodes = [node for group in groups for node in group]
         assert len(nodes) == len(set(nodes))
-
-
-def test_a_site_that_passes_is_not_searched(measure: Measure) -> None:
-    slurm = SimulatedSlurm(steady(4.0), dict.fromkeys("abcd", "h200:1"))
-    settings = SETTINGS.model_copy(update={"floors_gb_per_s": {"rack": 3.0}})
-    result, _ = measure(slurm, settings=settings).judged()
-    assert (result["verdict"], result["suspects"], slurm.rounds) == ("PASS", [], [])
 
 
 def test_runs_that_differ_much_start_a_search_and_a_node_without_fault_is_not_named(measure: Measure) -> None:
@@ -276,12 +220,6 @@ def test_runs_that_agree_the_second_time_pass_and_say_that_they_did_not_at_first
     assert result["spread"]["relative"] == 0
 
 
-def test_runs_within_the_limit_are_measured_once(measure: Measure) -> None:
-    slurm = SimulatedSlurm(steady(364.8), {"c": "h200:8"}, second_run=0.9)
-    assert measure(slurm).judged()[0]["verdict"] in ("PASS", "FAIL", "UNJUDGED")
-    assert folders(slurm) == ["prepare-h200-8", "node-c"]
-
-
 def test_a_job_that_fails_is_a_failure_with_its_own_words(measure: Measure) -> None:
     slurm = SimulatedSlurm(lambda nodes: None, {"a": "h200:1", "b": "h200:1"})
     result, _ = measure(slurm).judged()
@@ -317,13 +255,6 @@ def test_one_pair_without_nvlink_beside_others_does_not_switch_the_kinds_floor_o
     assert (result["floor_gb_per_s"] is not None) == (verdict == "FAIL")
 
 
-def test_a_log_that_proves_nothing_is_no_whole_measurement(measure: Measure) -> None:
-    run = measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}, between=()))
-    result, _ = run.judged()
-    assert result["verdict"] == "INCONCLUSIVE"
-    assert "does not show which transport carried the data" in result["reason"]
-
-
 @pytest.mark.parametrize("key", ["min_bytes", "max_bytes", "factor", "gate_bytes", "ranks", "nodes", "runs"])
 @pytest.mark.parametrize("value", [math.inf, 1.5, True, 10**400])
 def test_an_impossible_measurement_does_not_stop_the_program(measure: Measure, key: str, value: float) -> None:
@@ -337,13 +268,6 @@ def test_a_report_without_its_request_uses_the_plan_and_passes_nothing(measure: 
     run = measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}))
     run.report["asked"] = damage
     assert run.judged()[0]["verdict"] == "INCONCLUSIVE"
-
-
-def test_a_log_of_many_channels_is_kept_without_its_repetitions(measure: Measure) -> None:
-    channels = [f"Channel {number:02d}/0 : 1[0] -> 0[0] [receive] via NET/Socket/0" for number in range(64)]
-    run = measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}, between=[SOCKETS[0], *channels]))
-    assert run.report["log"].count(" via ") == 2  # one a node
-    assert run.judged()[0]["transport"] == "sockets"
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,6 @@ SETTINGS: dict[str, Any] = {
 REPORT = {"job_id": 17, "state": "COMPLETED", "exit_code": "0:0", "seconds": 4.5, "nodes": ["a", "b"], "output": "text"}
 
 
-def test_the_sizes_asked_for_are_those_that_nccl_tests_measures():
-    assert Measurement(**SETTINGS).sizes() == (1024, 4096, 16384)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -68,16 +64,6 @@ def test_the_exit_code_is_read_in_each_of_slurms_forms(value, code, signal):
     assert (report.exit_code, report.signal) == (code, signal)
 
 
-def test_the_state_is_slurms_word_without_its_additions():
-    assert JobReport.from_json({**REPORT, "state": "CANCELLED by 1000"}).state == "CANCELLED"
-    assert JobReport.from_json({**REPORT, "state": "CANCELLED+"}).state == "CANCELLED"
-
-
-def test_a_value_that_slurm_does_not_know_stays_unknown():
-    report = JobReport.from_json({**REPORT, "job_id": None, "seconds": None, "exit_code": None, "nodes": []})
-    assert (report.job_id, report.seconds, report.exit_code, report.nodes) == (None, None, None, ())
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -98,14 +84,3 @@ def test_a_value_that_slurm_does_not_know_stays_unknown():
 def test_a_job_report_with_a_damaged_value_is_refused_by_the_name_of_its_key(change):
     with pytest.raises(ValueError, match=next(iter(change))):
         JobReport.from_json({**REPORT, **change})
-
-
-@pytest.mark.parametrize("key", sorted(REPORT))
-def test_a_job_report_without_a_key_is_refused_by_its_name(key):
-    with pytest.raises(ValueError, match=f"no '{key}'"):
-        JobReport.from_json({name: value for name, value in REPORT.items() if name != key})
-
-
-def test_a_job_report_that_is_no_object_is_refused():
-    with pytest.raises(ValueError, match="JSON object"):
-        JobReport.from_json(["COMPLETED"])  # type: ignore[arg-type]

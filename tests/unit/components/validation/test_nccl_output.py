@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.validation.job_files import job_program
-from components.validation.nccl_output import print_table, read_versions, table
+from components.validation.nccl_output import print_table, table
 from components.validation.nccl_tests import parse
 
 SECRET = "AWS_SECRET_ACCESS_KEY=hush-hush"
@@ -95,13 +95,6 @@ def test_the_json_reader_returns_the_numbers_that_nccl_tests_writes(
     assert [row.in_place.time_us for row in found.rows] == [float(f"{inside:f}") for _, _, inside in rows]
 
 
-def test_the_reader_distinguishes_wrong_elements_from_unchecked_ones() -> None:
-    wrong = parse(printed(written(ROWS, wrong=3)))
-    assert (wrong.problems, wrong.out_of_bounds) == ((), 4)
-    assert {half.wrong for row in wrong.rows for half in (row.out_of_place, row.in_place)} == {3}
-    assert not parse(printed(written(ROWS, wrong=None))).rows[0].in_place.checked
-
-
 @pytest.mark.parametrize(
     ("place", "value"),
     [
@@ -151,10 +144,6 @@ def test_an_incomplete_file_gives_no_figures(text: str, tmp_path: Path, capsys: 
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_file_that_is_not_there_gives_none(tmp_path: Path) -> None:
-    assert print_table([str(tmp_path / "none")]) == 1
-
-
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "nccl_tests"
 
 
@@ -175,24 +164,3 @@ def test_a_real_file_agrees_with_its_printed_table() -> None:
     for ours, theirs in zip(exact.rows, printed.rows, strict=True):
         assert ours.out_of_place.time_us == pytest.approx(theirs.out_of_place.time_us, abs=0.005)
     assert "nobody-may-see-it" not in said
-
-
-def test_a_real_file_of_a_process_with_several_gpus_names_the_first_alone_and_is_not_used() -> None:
-    done = read_by_itself(FIXTURES / "nccl-tests-2.19-1x2-H200-one-process.json")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert parse((FIXTURES / "nccl-tests-2.19-1x2-H200-one-process.txt").read_text()).ranks == 2
-
-
-def test_the_versions_of_a_real_run_are_read() -> None:
-    output = (FIXTURES / "nccl-tests-2.19-2x1-H200-slurm-eth0.txt").read_text()
-    versions = read_versions(output)
-    assert versions["nccl-tests"] == "2.19.6"
-
-
-def test_ranks_with_different_versions_are_all_named() -> None:
-    output = "a:1:1 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\nb:1:1 [0] NCCL INFO NCCL version 2.27.3+cuda12.9\n"
-    assert read_versions(output) == {"NCCL": "2.28.9, 2.27.3", "CUDA": "13.0, 12.9"}
-
-
-def test_a_program_that_prints_no_version_has_none() -> None:
-    assert read_versions("# tailrack transport: tcp\n") == {}

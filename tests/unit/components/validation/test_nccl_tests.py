@@ -1,6 +1,5 @@
 """The table of nccl-tests is read in every format it has had, and never read wrongly."""
 
-import itertools
 from pathlib import Path
 
 import pytest
@@ -125,17 +124,6 @@ def test_every_format_of_the_table_is_read_whole(name, ranks, last_time_us):
     assert table.rows[-1].out_of_place.time_us == last_time_us
 
 
-def test_a_row_torn_by_log_lines_is_joined_again():
-    torn, whole = (parse(output_of(f"nccl-tests-2.19-2x1-{name}")) for name in ("torn-row", "wrong"))
-    assert torn.rows[1].out_of_place == whole.rows[1].out_of_place
-    assert torn.rows[1].in_place == whole.rows[1].in_place
-
-
-def test_a_deviation_of_old_versions_is_not_taken_for_a_count_of_wrong_elements():
-    halves = [half for row in parse(output_of("nccl-tests-2.9-2x8")).rows for half in (row.out_of_place, row.in_place)]
-    assert {(half.wrong, half.checked) for half in halves} == {(None, True)}
-
-
 @pytest.mark.parametrize("name", ["nccl-tests-2.19-2x1-unchecked", "nccl-tests-2.10-2x8-unchecked"])
 def test_data_that_was_not_checked_counts_as_unknown(name):
     halves = [half for row in parse(output_of(name)).rows for half in (row.out_of_place, row.in_place)]
@@ -176,41 +164,3 @@ def test_a_contradictory_table_names_the_row(old, new, problem):
     assert old in output_of(TABLE)
     problems = parse(output_of(TABLE).replace(old, new, 1)).problems
     assert any(problem in text for text in problems), problems
-
-
-def test_a_size_that_appears_twice_is_a_problem():
-    lines = output_of(TABLE).splitlines(keepends=True)
-    row = next(line for line in lines if line.startswith("     8388608"))
-    text = output_of(TABLE).replace(row, row * 2)
-    assert "8388608 bytes appear twice in the table" in parse(text).problems
-
-
-def test_ranks_that_each_ran_alone_are_not_taken_for_one_job():
-    assert any("more than one table" in text for text in parse(output_of(TABLE) * 2).problems)
-
-
-def test_a_table_of_no_rows_is_a_problem():
-    lines = [line for line in output_of(TABLE).splitlines(keepends=True) if not line[:12].strip().isdigit()]
-    assert parse("".join(lines)).problems == ("the table has no rows",)
-
-
-def test_without_ranks_no_bandwidth_is_computed():
-    table = parse(output_of("nccl-tests-2.19-4xH200-nvlink-nvls-off"))
-    assert (table.ranks, table.rows) == (None, ())
-    assert any("names no ranks" in text for text in table.problems)
-
-
-def test_the_wrong_number_of_ranks_contradicts_a_real_table():
-    problems = parse(output_of("nccl-tests-2.19-4xH200-nvlink-nvls-off"), ranks=8).problems
-    assert any("printed busbw" in text for text in problems)
-
-
-def test_carriage_returns_change_nothing():
-    text = output_of("nccl-tests-2.19-2x1-H200-socket-eth0")
-    assert parse(text.replace("\n", "\r\n")) == parse(text)
-
-
-def test_the_header_of_the_mpi_program_is_that_of_nccl_tests():
-    tables = [output_of(name) for name in ("mpi-cpu-2x1-tcp-eth0", "nccl-tests-2.19-2x1-H200-socket-eth0")]
-    headers = [list(itertools.islice(text[text.index("#\n#  ") :].splitlines(), 4)) for text in tables]
-    assert headers[0][1:] == headers[1][1:]

@@ -13,14 +13,12 @@ import pytest
 
 from components.roles.role import template
 from components.validation.preflight import adapters, checks, holders, node_checks, storage, xids
-from components.validation.preflight import node as preflight_node
 from components.validation.preflight.checks import NODE, Machine
 from components.validation.preflight.findings import Finding
 from components.validation.preflight.health import CommandResult, Health
 from components.validation.preflight.holders import device_numbers
-from components.validation.preflight.node import check_synchronized
 from components.validation.preflight.xids import check_xids
-from tests.unit.fake_nvidia_smi import gpu, nvlink, xml
+from tests.unit.fake_nvidia_smi import gpu, xml
 
 Write = Callable[[str, str], Path]
 XID_79 = "NVRM: Xid (PCI:0000:18:00): 79, pid=1234, name=python, GPU has fallen off the bus."
@@ -47,11 +45,6 @@ def on(root: Path, **given: object) -> list[Finding]:
     """What NODE finds on a machine that is a folder."""
     values: dict[str, object] = {"gpus": 0, "health": None, "root": root, "stdout": lambda *_words: ""}
     return checks.run(Machine(**{**values, **given}), NODE)  # type: ignore[arg-type]
-
-
-def test_a_machine_without_a_gpu_and_without_a_fault_has_no_error(tmp_path: Path, write: Write) -> None:
-    write("dev/shm/x", "")
-    assert errors(on(tmp_path)) == []
 
 
 def test_every_error_and_warning_has_a_remedy(tmp_path: Path, write: Write) -> None:
@@ -119,20 +112,6 @@ def test_a_gpu_that_was_reset_is_held_against_no_older_event() -> None:
     assert not any("times" in item["seen"] for item in again)
 
 
-def test_a_log_that_was_written_before_the_reset_keeps_no_node_drained() -> None:
-    before, since = f"{XID_79}\n{RESET}", f"{XID_79}\n{RESET}\n{NONE}"
-    for logs in ((before, since), (since, before)):
-        assert list(check_xids(*logs)) == []
-    # And one that has lost its beginning hides nothing that came after.
-    (item,) = check_xids(f"{NONE}\n{XID_79}", since)
-    assert "Xid 79" in item["seen"]
-
-
-def test_an_unknown_xid_is_a_warning_and_drains_no_node() -> None:
-    (item,) = check_xids(XID_79.replace("): 79", "): 999"))
-    assert item["severity"] == "warning"
-
-
 @pytest.mark.parametrize(
     ("told", "words"),
     [
@@ -149,12 +128,6 @@ def test_a_driver_message_about_a_gpu_is_an_error(told: str, words: str, tmp_pat
         assert any(words in each for each in found) == (whole != text)
 
 
-def test_an_nvlink_that_is_down_is_an_error(tmp_path: Path) -> None:
-    looks = {"nvlink": CommandResult(0, nvlink(2, 18, down=1))}
-    found = errors(on(tmp_path, gpus=2, health=Health(int(time.time()), looks)))
-    assert any(each.startswith("NVLink: GPU 1: 17 of 18 links are up") for each in found), found
-
-
 def test_an_nvidia_smi_of_an_unknown_form_is_unjudged(tmp_path: Path, write: Write) -> None:
     write("dev/nvidia0", "")
     health = Health(int(time.time()), {"nvidia-smi": CommandResult(0, "NVIDIA System Management 2030: all is well")})
@@ -168,11 +141,6 @@ def test_a_gpu_that_the_driver_has_no_more_is_an_error(tmp_path: Path, write: Wr
     write("dev/nvidia1", "")
     write("proc/driver/nvidia/gpus/0000:18:00.0/information", "")
     assert errors(on(tmp_path, gpus=2)) == ["GPU count: the driver has 1 of 2 GPUs (0000:18:00.0)"]
-
-
-def test_a_missing_device_file_is_an_error(tmp_path: Path, write: Write) -> None:
-    write("dev/nvidia0", "")
-    assert "device files: 1 of 2 GPUs have a device file" in errors(on(tmp_path, gpus=2))
 
 
 def port(write: Write, state: str = "4: ACTIVE", rate: str = "400 Gb/sec (4X NDR)", downed: int = 0) -> None:
@@ -260,29 +228,6 @@ def test_a_disk_that_is_full_or_cannot_be_written_is_an_error(
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(os, "statvfs", lambda _path: Statvfs(**given))
     assert errors(list(storage.check_disks({}, ("/tmp",), tmp_path))) == ([words] if words else [])  # noqa: S108
-
-
-def test_memory_with_errors_that_ecc_cannot_correct_is_an_error(tmp_path: Path, write: Write) -> None:
-    write("sys/devices/system/edac/mc/mc0/ue_count", "0\n")
-    write("sys/devices/system/edac/mc/mc0/ce_count", "4000\n")
-    assert [item["severity"] for item in preflight_node.check_memory_errors(tmp_path)] == ["warning"]
-    write("sys/devices/system/edac/mc/mc0/ue_count", "2\n")
-    assert errors(on(tmp_path)) == ["memory: mc0: 2 errors since boot that ECC could not correct"]
-
-
-def test_memory_that_is_taken_without_a_job_is_a_warning(tmp_path: Path, write: Write) -> None:
-    write("proc/meminfo", "MemTotal:       64000000 kB\nMemFree:  10 kB\nMemAvailable:   20000000 kB\n")
-    assert [item["severity"] for item in preflight_node.check_idle_memory(0, tmp_path)] == ["warning"]
-    assert [*preflight_node.check_idle_memory(1, tmp_path), *preflight_node.check_idle_memory(None, tmp_path)] == []
-
-
-def test_an_unsynchronized_clock_is_a_warning_outside_of_containers() -> None:
-    assert [item["severity"] for item in check_synchronized("no\n", False)] == ["warning"]
-    assert [
-        *check_synchronized("yes\n", False),
-        *check_synchronized("no\n", True),
-        *check_synchronized("", False),
-    ] == []
 
 
 # Who uses a job's GPUs.

@@ -6,9 +6,6 @@ import json
 
 import pytest
 
-from components.roles.monitoring.machine_figures import gpu_figures, tailnet_figures
-from components.roles.tailrack_command.job import read_jobs
-from components.validation.json_part import elements, first_object
 from components.validation.preflight import gpus, links, tailnet, xids
 from components.validation.preflight.checks import JOB, NODE, Machine, run
 from components.validation.preflight.collect import _EVENT
@@ -103,14 +100,6 @@ def test_fields_of_a_sick_gpu_keep_their_severity(fields: str, severity: str) ->
     assert worst(gpus.check_gpus(Answer(0, with_fields(fields)), 2)) == severity
 
 
-def test_the_reader_finds_the_fabric_health_of_a_real_h200() -> None:
-    real = REAL["smi-580-h200.xml"]
-    assert worst(gpus.check_gpus(Answer(0, real), 1)) == "info"
-    sick = real.replace("<summary>N/A", "<summary>Unhealthy")
-    assert sick != real
-    assert "its NVLink fabric is unhealthy: summary Unhealthy" in texts(gpus.check_gpus(Answer(0, sick), 1))
-
-
 @pytest.mark.parametrize(
     ("look", "severity"),
     [
@@ -157,15 +146,6 @@ def test_links_have_a_verdict_for_any_text_of_nvidia_smi(text: str, switches: in
 
 
 FATAL = "[131453.7] nvidia-nvswitch0: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"
-NOT_FATAL = "[8123.6] nvidia-nvswitch1: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error"
-
-
-def test_a_fatal_event_of_an_nvswitch_is_an_error_and_another_one_a_warning() -> None:
-    found = texts(xids.check_switches("\n".join([NOT_FATAL, FATAL, FATAL]), FATAL))
-    assert found.splitlines() == [
-        next(line for line in found.splitlines() if line.startswith("error SXid: NVSwitch 0000:06:00.0: SXid 20034")),
-        next(line for line in found.splitlines() if line.startswith("warning SXid: NVSwitch 0000:05:00.0: SXid 12028")),
-    ]
 
 
 def test_events_of_nvswitches_come_through_every_filter_to_the_checks_of_a_node() -> None:
@@ -174,12 +154,6 @@ def test_events_of_nvswitches_come_through_every_filter_to_the_checks_of_a_node(
     for by in (JOB, NODE):
         machine = Machine(8, Health(0, {"kernel": Answer(0, FATAL)}), stdout=lambda *_: "")
         assert "error SXid: NVSwitch 0000:06:00.0" in texts(run(machine, by))
-
-
-def test_a_gpu_that_fell_off_the_bus_without_a_number_is_one_that_did() -> None:
-    line = "NVRM: GPU 0000:41:00.0: GPU has fallen off the bus."
-    assert "error Xid: GPU 0000:41:00.0: Xid 79: GPU has fallen off the bus" in texts(xids.check_xids(line))
-    assert "GPU 0000:41:00.0: Xid 79" in texts(xids.check_xids("NVRM: Xid (PCI:00000000:41:00): 79, pid=1"))
 
 
 def test_a_log_that_cannot_be_read_is_said_and_one_with_a_mere_warning_is_read() -> None:
@@ -210,40 +184,7 @@ def test_one_odd_peer_takes_no_other_with_it(other: object) -> None:
     assert tailnet.read_traffic(text) == [("a2", "direct", 7, 9)]
 
 
-def test_tailnet_and_gpu_figures_survive_an_odd_field() -> None:
-    found = tailnet_figures(json.dumps({"Peer": {"x": None, "a2": PEER}}), {"100.64.0.2": "a2"})
-    assert found[1].samples == [({"peer": "a2"}, 9)]
-    rows = "WARNING: infoROM is corrupted\n0, NVIDIA H200, 50, 1024, 143771, 40, 120.5, 0\n"
-    assert gpu_figures(rows)[0].samples == [({}, 1)]
-
-
-def test_nodes_and_jobs_are_read_after_a_warning_and_beside_one_that_is_none() -> None:
-    nodes = {"nodes": [None, {"name": "a1", "state": None}, {"name": "a2", "state": ["IDLE"]}]}
-    found = read_nodes("slurm_load: a plugin warns {\n" + json.dumps(nodes))
-    assert [(each.name, sorted(each.flags)) for each in found] == [("a1", ["UNKNOWN"]), ("a2", ["IDLE"])]
-    jobs = {"jobs": [None, {"job_id": 7, "job_state": ["RUNNING"]}]}
-    assert [each.number for each in read_jobs("a warning\n" + json.dumps(jobs))] == [7]
-
-
 @pytest.mark.parametrize("text", ['{"nodes": [{"name": "a1", "state": ["IDLE"]}, {"na', '{"nodes": null}', "nodes", ""])
 def test_nodes_that_are_cut_off_are_no_nodes(text: str) -> None:
     with pytest.raises(ValueError, match="no list of nodes"):
         read_nodes(text)
-
-
-def test_an_object_is_found_among_words_and_said_to_be_cut_off() -> None:
-    assert first_object('{ words {"a": 1} more') == ({"a": 1}, True)
-    assert first_object('words {"a": [{"b": "}\\""}, {"b": 2', lambda each: "a" in each) == (
-        {"a": [{"b": '}"'}]},
-        False,
-    )
-    assert first_object("{" * 5000) == ({}, False)
-
-
-def test_elements_are_read_one_at_a_time_and_a_list_that_was_cut_off_is_none() -> None:
-    whole = 'a warning\n{"meta": {"jobs": 1}, "jobs": [ {"a": "]"} , {"a": 2} ], "errors": []}'
-    assert list(elements(whole, "jobs")) == [{"a": "]"}, {"a": 2}]
-    assert list(elements(whole, "errors")) == []
-    for text in ("", "{}", whole[:40], whole[:-20], '{"jobs": [' + "[" * 100_000):
-        with pytest.raises(ValueError, match=r".*"):
-            list(elements(text, "jobs"))

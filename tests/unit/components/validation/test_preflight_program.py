@@ -79,11 +79,6 @@ def test_an_argument_that_names_no_node_is_a_finding_and_no_error(
     assert [item["check"] for item in preflight.read(capsys.readouterr().out)["a1"]] == ["preflight"]
 
 
-def test_a_node_alone_has_no_way_to_try() -> None:
-    asked = main.task_of(json.dumps({"nodes": {"a1": ASKED["nodes"]["a1"]}, "fabric": {"x": ""}}), "a1")  # type: ignore[index]
-    assert (asked.peer, main.check_paths(asked, "1")) == (None, [])
-
-
 def test_the_preflight_names_nodes_with_a_different_driver() -> None:
     versions = {"a": "580.95.05", "b": "580.95.05", "c": "535.54.03", "d": "580.95.05"}
     text = "\n".join(line(node, [finding("info", "GPU driver", version)]) for node, version in versions.items())
@@ -216,13 +211,6 @@ def test_clocks_are_judged_as_far_as_the_way_lets_one_say(ahead: float, within: 
     assert [item["severity"] for item in found] == ([severity] if severity else [])
 
 
-def test_the_ports_are_in_slurms_range_and_the_same_for_all_nodes_of_a_job() -> None:
-    ports = neighbour.ports_of("12")
-    assert ports == neighbour.ports_of("12")
-    assert len(set(ports)) == neighbour.TRIED_PORTS
-    assert all(60001 <= port <= 60999 for job in range(200) for port in neighbour.ports_of(str(job)))
-
-
 def test_the_collector_leaves_a_command_that_hangs_behind_and_writes_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,17 +235,6 @@ def test_the_collector_leaves_a_command_that_hangs_behind_and_writes_the_rest(
         "mlxconfig": (126, "KeyError('x')"),
     }  # fmt: skip
     assert health.results["lspci"].status == 127
-
-
-def test_the_collector_needs_nothing_but_itself(tmp_path: Path) -> None:
-    program = tmp_path / "tailrack-health"
-    program.write_text(Path(collect.__file__).read_text(encoding="utf-8"))
-    command = [sys.executable, "-I", str(program), str(tmp_path / "health.json")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert (done.returncode, done.stderr) == (0, "")
-    health = read_health((tmp_path / "health.json").read_text())
-    assert health is not None
-    assert {"nvidia-smi", "nvlink", "kernel", "lspci", "mlxconfig", "fabric manager"} <= health.results.keys()
 
 
 def test_the_collector_starts_no_second_nvidia_smi_beside_one_that_hangs(

@@ -136,13 +136,6 @@ def test_ranks_on_loopback_print_a_table_that_is_read_and_judged(start: Start, r
     assert (result["verdict"], result["backend"], result["wrong"]) == ("PASS", "tcp-cpu", 0), result["reason"]
 
 
-def test_data_larger_than_all_buffers_between_two_ranks_does_not_lock_them(start: Start) -> None:
-    options = ("-b", "32M", "-e", "32M", "-n", "1", "-w", "0")
-    told = [ended(process) for process in [start(rank, 2, *options) for rank in range(2)]]
-    assert [code for code, _, _ in told] == [0, 0]
-    assert parse(told[0][1]).out_of_bounds == 0
-
-
 def test_the_first_rank_rejects_a_wrong_token_and_the_others_name_the_missing_rank(start: Start, job: int) -> None:
     first = start(0, 2, "--connect-limit", "2")
     other = start(1, 2, "--connect-limit", "2", token="the token of another job")
@@ -199,12 +192,6 @@ def test_a_proof_that_is_sent_back_proves_nothing(start: Start, job: int) -> Non
     assert "does not trust rank 0" in error
 
 
-def test_a_rank_without_a_first_rank_reports_it_in_one_line(start: Start, job: int) -> None:
-    code, out, error = ended(start(1, 2, "--connect-limit", "1"))
-    assert (code, out, len(error.splitlines())) == (3, "", 1)
-    assert f"cannot reach rank 0 on localhost (127.0.0.1:{door(job)[1]}) within 1 s: " in error
-
-
 def test_ranks_that_never_come_are_named_with_their_nodes(start: Start) -> None:
     nodes = "localhost,no-such-node[1-2]"
     code, _, error = ended(start(0, 3, "--connect-limit", "1", SLURM_STEP_NODELIST=nodes))
@@ -253,20 +240,6 @@ def test_no_rank_listens_without_a_long_token(start: Start, token: str) -> None:
     code, _, error = ended(start(0, 2, token=token))
     assert code == 3
     assert f"{TOKEN} has {len(token)} bytes but needs {TOKEN_BYTES}" in error
-
-
-def test_an_interface_that_the_node_lacks_is_named(start: Start) -> None:
-    code, _, error = ended(start(0, 2, interface="nosuch0"))
-    assert code == 3
-    assert "has no IPv4 address on interface 'nosuch0': No such device" in error
-
-
-def test_the_program_names_the_variable_that_srun_would_set(program: Path) -> None:
-    command = [sys.executable, str(program), "all-reduce", "--transport", "tcp", "--interface", "lo"]
-    environment = {"PYTHONPATH": ":".join(sys.path)}
-    told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT_SECONDS)
-    assert told.returncode == 3
-    assert "SLURM_PROCID, SLURM_NTASKS, SLURM_JOB_ID, SLURM_STEP_NODELIST not set" in told.stderr
 
 
 @pytest.mark.parametrize(

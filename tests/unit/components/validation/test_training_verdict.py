@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from components.validation import training_run
-from components.validation.training_figures import read_training
 from components.validation.training_verdict import judge_training
 from components.validation.wording import percents
 
@@ -39,11 +38,6 @@ def test_the_figure_is_that_of_the_step_in_the_middle_of_the_run_in_the_middle()
     assert result["images_per_second"] == pytest.approx(64 / 0.48)
     assert result["images_per_second_per_rank"] == pytest.approx(32 / 0.48)
     assert (result["verdict"], result["device"], result["jitter"]) == ("UNJUDGED", "CPU", 0)
-
-
-def test_jitter_is_how_much_longer_a_slow_step_takes() -> None:
-    (run,) = read_training(printed((0.5,), seconds=[1.0] * 18 + [1.5, 2.0])).runs
-    assert run.jitter == 0.5
 
 
 @pytest.mark.parametrize(

@@ -99,24 +99,6 @@ def test_between_nodes_only_a_channel_through_the_network_proves_a_transport(mes
     assert read_transport(log(*messages), nodes=2) == Transport(*transport)
 
 
-def test_each_hosts_device_numbers_are_its_own():
-    text = log("NET/Socket : Using [0]eth0:10.0.0.1<0>", "Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Socket/0")
-    text += log(
-        "NET/Socket : Using [0]ens5:10.0.0.2<0>", "Channel 00/0 : 1[0] -> 0[0] [send] via NET/Socket/0", host="gpu-1"
-    )
-    assert read_transport(text, nodes=2) == Transport("sockets", "ens5,eth0")
-
-
-def test_an_interface_that_one_host_does_not_name_leaves_the_interface_unknown():
-    text = log("NET/Socket : Using [0]eth0:10.0.0.1<0>", "Channel 00/0 : 1[0] -> 0[0] [receive] via NET/Socket/0")
-    text += log("Channel 00/0 : 1[0] -> 0[0] [send] via NET/Socket/0", host="gpu-1")
-    assert read_transport(text, nodes=2) == Transport("sockets", None)
-
-
-def test_mpi_on_one_node_uses_its_given_interface():
-    assert read_transport(output_of("mpi-cpu-1x2-wrong-result"), nodes=1) == Transport("TCP", "lo")
-
-
 MPI = output_of("mpi-cpu-2x1-tcp-eth0")
 
 
@@ -131,10 +113,6 @@ MPI = output_of("mpi-cpu-2x1-tcp-eth0")
 def test_mpi_traffic_that_the_interface_did_not_carry_leaves_the_transport_unknown(old, new):
     assert old in MPI
     assert read_transport(MPI.replace(old, new), nodes=2) == Transport(None, None)
-
-
-def test_mpi_output_cut_before_its_traffic_proves_nothing_between_nodes():
-    assert read_transport(MPI[: MPI.index("# tailrack traffic")], nodes=2) == Transport(None, None)
 
 
 @pytest.mark.parametrize(
