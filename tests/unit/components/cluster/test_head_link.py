@@ -75,6 +75,11 @@ def test_a_local_head_node_gives_no_connection_and_is_used_by_stacks_on_the_same
     assert local.type == "command:local:Command"
 
 
+def test_a_stack_on_another_machine_reports_a_local_head_node() -> None:
+    with pytest.raises(pulumi.RunError, match="the head node head is local: run this stack on that machine"):
+        with_a_node(True, here=True, known_here=False)
+
+
 def test_a_stack_of_another_process_reads_the_settings_of_a_cluster() -> None:
     imports = (
         "from components.roles.cluster_settings import ClusterSettings\nfrom components.settings.serialize import shape"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from components.measurement.scopes import Scope, kept_from, measurement_of, scopes
 from components.settings.types import CROSS_SITE
 from components.settings.validation import Validation
-from tests.unit.recorded import OWN_OUTPUTS, Build, certificate_of
+from tests.unit.recorded import Build, certificate_of
 
 SETTINGS = Validation(
     min_bytes=65536,
@@ -65,11 +65,6 @@ def test_every_scope_can_be_asked_for_and_no_node_is_measured_twice_in_it(
         assert set(found[-1].nodes) == set(node_sites)
 
 
-def test_sites_use_their_own_mpi_and_measurements_between_sites_use_none() -> None:
-    assert measurement_of(Scope("rack", ("a1", "a2"), 1), SETTINGS).backend == "mpi-cpu"
-    assert measurement_of(Scope(CROSS_SITE, ("a1", "b1"), 2), SETTINGS).backend == "tcp-cpu"
-
-
 def test_a_site_with_two_open_mpi_releases_measures_without_mpi_and_gives_the_reason(
     build: Build, lab_config: dict[str, Any]
 ) -> None:
@@ -115,18 +110,6 @@ def test_a_changed_floor_reaches_the_head_node_only_with_the_next_measurement() 
     assert kept_from(before, "rack", "as it is", (9.0, 2.0)) == first
     assert kept_from(before, "rack", "another", (9.0, 2.0)) == {"digest": "another", "floors": [9.0, 2.0]}
     assert kept_from(before, "box", "as it is", (9.0, 2.0))["floors"] == [9.0, 2.0]
-
-
-def test_another_floor_changes_no_input_of_the_step(build: Build, lab_config: dict[str, Any]) -> None:
-    first = build(lab_config)
-    results = first.outputs["validation"]
-    assert results["cloud-a"]["measured_with"]["floors"] == [0.02, None]
-    lab_config["validation"]["floors_gb_per_s"] = {"cloud-a": 1000}
-    last_run = {"outputs": {"validation": results}, "secretOutputNames": []}
-    second = build(lab_config, answers={OWN_OUTPUTS: last_run}, again=True)
-    assert second.outputs["validation"]["cloud-a"]["verdict"] == "FAIL"
-    assert json.loads(second.header("validate-cloud-a")["PLAN"])["floor"] == 0.02
-    assert not first.differences(second) & first.validations
 
 
 @pytest.mark.parametrize(

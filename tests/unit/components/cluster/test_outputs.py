@@ -10,7 +10,6 @@ from typing import Any
 
 import pulumi
 import pytest
-import yaml
 
 from stacks.outputs import headline, node_output
 from tests.unit.configs import RawConfig
@@ -42,6 +41,24 @@ def test_a_note_names_nodes_that_allow_logins_without_a_job_despite_the_config(
     assert notes == [f"{expected.format(names)}(tailrack:slurm.ssh_needs_job)." for names in named]
 
 
+def test_a_note_names_a_share_that_is_no_file_system_of_its_own(build: Build, hosts_config: RawConfig) -> None:
+    hosts_config["slurm"] = {"ssh_needs_job": False}
+    (note,) = build(hosts_config, answers={"door-head": {"own_file_system": False}}).outputs["cluster"]["notes"]
+    assert note.startswith("/export/shared does not have its own file system: ")
+    assert note.endswith("Mount a disk or a volume at /export/shared on door.")
+    assert build(hosts_config).outputs["cluster"]["notes"] == []
+
+
+def test_a_note_names_the_ports_that_others_nfs_keeps_open_on_the_head_node(
+    build: Build, hosts_config: RawConfig
+) -> None:
+    hosts_config["slurm"] = {"ssh_needs_job": False}
+    (note,) = build(hosts_config, answers={"door-check": {"open_ports": [111, 2049]}}).outputs["cluster"]["notes"]
+    assert note.startswith(
+        "door also uses NFS outside the cluster: its ports 111, 2049 stay open on its other networks"
+    )
+
+
 @pytest.mark.parametrize(
     ("reason", "part"),
     [("controllers", "systemd there controls no memory, CPU or tasks"), ("logins", "install libpam-systemd on door")],
@@ -56,6 +73,12 @@ def test_a_note_says_why_users_of_the_head_node_have_no_limits(
     assert note.endswith("(tailrack:head.user_limits).")
 
 
+def test_a_note_names_folders_of_groups_that_the_config_no_longer_has(build: Build, lab_config: RawConfig) -> None:
+    lab_config["slurm"] = {"ssh_needs_job": False}
+    (note,) = build(lab_config, answers={"head-head": {"left_groups": ["nlp", "vision"]}}).outputs["cluster"]["notes"]
+    assert "/export/shared/groups/nlp /export/shared/groups/vision on head" in note
+
+
 def test_the_cluster_output_names_the_cluster_its_partitions_and_the_heads_tailnet_address(
     build: Build, lab_config: RawConfig
 ) -> None:
@@ -64,32 +87,6 @@ def test_the_cluster_output_names_the_cluster_its_partitions_and_the_heads_tailn
     assert cluster["name"] == "lab"
     assert cluster["control_address"] == "100.64.0.1"
     assert cluster["partitions"] == ["all", "cloud-a", "cloud-b", "long"]
-
-
-def test_the_fabric_output_of_a_site_contains_the_proven_fabric(build: Build, lab_config: RawConfig) -> None:
-    shared = {
-        "interfaces": ["eth1", "eth0"],
-        "with": [["head", "eth1"], ["head", "ens5"]],
-        "note": "",
-        "error": "",
-        "rdma": [],
-    }
-    away = {"interfaces": [], "with": [], "note": "b1 stays on the tailnet", "error": "", "rdma": []}
-    answers = {"a1-register": {"fabric": shared}, "b1-register": {"fabric": away}}
-    assert build(lab_config, answers=answers).outputs["cluster"]["fabric"] == {
-        "cloud-a": {"interfaces": {"a1": ["eth1", "eth0"], "head": ["eth1", "ens5"]}, "notes": []},
-        "cloud-b": {"interfaces": {}, "notes": ["b1 stays on the tailnet"]},
-    }
-
-
-def test_the_partitions_of_the_output_are_those_of_slurm_conf(build: Build, hosts_config: RawConfig) -> None:
-    hosts_config["slurm"] = {"partitions": [{"name": "long", "sites": ["rack"]}]}
-    stack = build(hosts_config)
-    nodes = [stack.header(f"{name}-register")["NODE_SLURM_CONF"] for name in ("dgx1", "dgx2", "box1")]
-    lines = "\n".join([stack.header("door-head")["SLURM_SLURM_CONF"], *nodes]).splitlines()
-    written = {line.split()[0].removeprefix("PartitionName=") for line in lines if line.startswith("PartitionName=")}
-    assert sorted(stack.outputs["cluster"]["partitions"]) == sorted(written)
-    assert len(written) == 5
 
 
 def test_the_nodes_output_lists_the_head_first_with_the_facts_of_each_machine(
@@ -185,17 +182,6 @@ def run_main(monkeypatch: pytest.MonkeyPatch, config: RawConfig) -> dict[str, An
         return exported
 
     return dict(record(program).outputs)
-
-
-def test_the_dev_stack_as_it_is_delivered_exports_the_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    written = yaml.safe_load((PROJECT / "Pulumi.dev.yaml").read_text(encoding="utf-8"))["config"]
-    config = {key.removeprefix("tailrack:"): value for key, value in written.items()}
-    outputs = run_main(monkeypatch, config)
-    assert outputs.keys() == {"cluster", "validation", "busbw_gb_per_s", "head_link", "release"}
-    assert [node["name"] for node in outputs["cluster"]["nodes"]] == ["head", "a1", "b1"]
-    # The mocks' table is one of another cluster, and no figure is shown of it.
-    assert outputs["validation"]["cross-site"]["verdict"] == "INCONCLUSIVE"
-    assert outputs["busbw_gb_per_s"] is None
 
 
 def test_a_config_that_cannot_be_is_refused_with_its_reasons_alone(

@@ -18,7 +18,6 @@ from components.measurement.scopes import Scope, measurement_of
 from components.roles.program import program
 from components.settings.validation import Validation
 from components.steps.composition import single
-from components.validation.nccl_tests import parse
 from tests.unit.shell import Shell
 
 TABLE = (Path(__file__).parents[3] / "fixtures/nccl_tests/mpi-cpu-2x1-tcp-eth0.txt").read_text(encoding="utf-8")
@@ -133,36 +132,6 @@ def cluster(shell: Shell, installed: Path) -> Cluster:
     return Cluster(shell, installed / program().digest)
 
 
-@pytest.fixture
-def brought_back(cluster: Cluster) -> Any:
-    """Run validate.py with a Slurm whose job has ended and written some output; the script's answer."""
-
-    def run(output: str) -> dict[str, Any]:
-        cluster.output = output
-        return cluster.report(["a1 rack 100.64.0.1"])
-
-    return run
-
-
-def test_a_long_log_between_ranks_and_table_costs_neither(brought_back: Any) -> None:
-    log = "".join(f"log line {number} of a talkative library\n" for number in range(20_000))
-    report = brought_back(f"{START}{log}#\n{END}")
-    kept = report["output"]
-    assert len(kept) < 200_100 < len(log)
-    whole = parse(TABLE)
-    assert parse(kept) == whole
-    assert not whole.problems
-    assert whole.rows
-
-
-def test_a_long_output_is_cut_at_whole_lines(brought_back: Any) -> None:
-    lines = [f"line {number}" for number in range(40_000)]
-    kept = brought_back("\n".join(lines) + "\n")["output"].splitlines()
-    left_out = kept.index("[the middle of this output is left out]")
-    assert kept[:left_out] == lines[:left_out]
-    assert kept[left_out + 1 :] == lines[left_out + 1 - len(kept) :]
-
-
 def test_a_scope_of_idle_nodes_is_measured_completely(cluster: Cluster) -> None:
     report = cluster.report(MEMBERS)
     assert (report["nodes"], report["left_out"]) == (["a1", "a2", "b1", "b2"], [])
@@ -204,12 +173,6 @@ def test_an_unreachable_node_does_not_stop_the_measurement_of_the_others(cluster
     assert "--nodelist=a1,a2,b1" in cluster.submitted[0]
 
 
-def test_a_node_that_is_still_listed_as_mixed_after_its_job_is_asked_for_alone(cluster: Cluster) -> None:
-    cluster.stale = "a2"
-    assert cluster.report(RACK)["state"] != "BUSY"
-    assert cluster.submitted
-
-
 @pytest.mark.parametrize(("states", "measured"), [({"a2": "allocated"}, ["a1"]), ({"a1": "down"}, ["a2"])])
 def test_a_measurement_of_each_node_alone_takes_every_idle_node(
     cluster: Cluster, states: dict[str, str], measured: list[str]
@@ -238,13 +201,6 @@ def test_a_node_that_is_drained_is_named_with_its_reason_and_not_waited_for(clus
     assert sum(call.startswith("sinfo -h -N") for call in cluster.shell.calls) == 2
     cluster.states |= {"b1": "idle", "b2": "idle"}
     assert cluster.report(MEMBERS)["absent"] == {"a2": f"drained: {why}"}
-
-
-def test_a_node_that_still_has_jobs_is_waited_for_beside_one_that_is_drained(cluster: Cluster) -> None:
-    cluster.states |= {"a1": "mixed none", "a2": "drained new disk"}
-    cluster.queue_limit = 2
-    assert cluster.report(RACK)["absent"] == {"a2": "drained: new disk"}
-    assert sum(call.startswith("sinfo -h -N") for call in cluster.shell.calls) > 4
 
 
 def test_a_new_node_is_measured_with_an_idle_peer_while_others_are_busy(cluster: Cluster) -> None:
@@ -277,22 +233,6 @@ def test_a_new_node_without_peers_waits_for_another_time(cluster: Cluster, state
     cluster.report(MEMBERS)
     cluster.states |= states
     assert cluster.report([*MEMBERS, "b3 cloud 100.64.0.5"])["state"] == "BUSY"
-
-
-def test_a_repeated_report_shows_the_last_measurement_without_a_job(cluster: Cluster) -> None:
-    first = cluster.report(RACK)
-    cluster.output, cluster.states["a1"] = "another", "mixed"
-    assert cluster.report(RACK, "recall") == first
-    assert len(cluster.submitted) == 1
-
-
-def test_the_next_run_of_the_step_measures_nodes_that_were_busy(cluster: Cluster) -> None:
-    cluster.report(RACK)
-    cluster.states["a1"] = "mixed"
-    assert cluster.report(RACK)["state"] == "BUSY"
-    cluster.states["a1"] = "idle"
-    assert cluster.report(RACK, "recall")["state"] == "COMPLETED"
-    assert len(cluster.submitted) == 2
 
 
 @pytest.mark.parametrize("kept", ["", "{", "[]", "null", '{"state": "COMPLETED"}', '"measured_at state"'])

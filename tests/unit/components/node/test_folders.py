@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 
 from components.node import files, folders
 from components.node.failure import Failure
+from components.node.folders import Acl, acl_of
 
 USER = "daemon"  # an account of every Debian that owns nothing
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders to accounts")
@@ -155,3 +157,11 @@ def test_a_file_that_is_a_link_is_replaced_though_its_text_is_the_wanted_one(pla
     files.write("/key", "precious", 0o644, USER)
     assert not (place / "key").is_symlink()
     assert seen(place) == before
+
+
+def test_named_users_and_groups_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    none = 2**32 - 1
+    rows = [(1, 7, none), (2, 0, 1500), (2, 5, 7001), (4, 5, none), (8, 4, 27), (16, 5, none), (32, 5, none)]
+    data = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *row) for row in rows)
+    monkeypatch.setattr(os, "getxattr", lambda *_: data)
+    assert acl_of("/x") == Acl({1500: 0, 7001: 5}, {27: 4})

@@ -8,6 +8,7 @@ import pytest
 
 from components.node import files, kernel
 from components.node.kernel import cpu_limit, memory_limit_mb, mounts, mounts_at
+from components.node.systemd import name_of_path
 from tests.unit.shell import Shell
 
 
@@ -43,6 +44,21 @@ def test_mounts_have_their_places_types_and_options_and_the_one_on_top_is_last(
     assert "vers=3" in below.options
     (first,) = mounts_at("/")
     assert first.options == {"rw", "relatime", "errors=remount-ro"}
+
+
+# As systemd-escape --path prints them.
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/shared", "shared"),
+        ("/srv/.x-y/a_b//c", r"srv-.x\x2dy-a_b-c"),
+        ("/.hid", r"\x2ehid"),
+        ("/data/a.b:c/", "data-a.b:c"),
+        ("/", "-"),
+    ],
+)
+def test_a_unit_of_a_path_has_the_name_that_systemd_looks_for(path: str, name: str) -> None:
+    assert name_of_path(path) == name
 
 
 Tree = dict[str, str]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from itertools import pairwise
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.unit.shell import Shell
 
 PROGRAM = "/usr/local/lib/tailrack/figures"
 EVERY = Task("figures", (PROGRAM, "slurm"), limit=120, settings=("Nice=10",))
+HOURLY = Task("clean", (PROGRAM,), seconds=3600)
 
 
 @pytest.fixture
@@ -60,6 +62,16 @@ def test_what_is_no_longer_declared_ends_and_former_timers_go(machine: Shell) ->
     assert started(machine) == []
 
 
+def test_a_long_period_begins_at_another_time_on_each_machine(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(machine, HOURLY)
+    runs = []
+    for number in range(180):
+        monkeypatch.setattr("components.node.minute.time.time", lambda at=60.0 * number: at)
+        runs += [number] if started(machine) else []
+    assert len(runs) == 3 or runs[0] == 0
+    assert {later - sooner for sooner, later in pairwise(runs)} == {60}
+
+
 def test_a_task_that_fails_to_start_stops_no_other(machine: Shell, capsys: pytest.CaptureFixture[str]) -> None:
     machine.stub("systemd-run", 'case "$*" in *tailrack-a.service*) echo full >&2; exit 1 ;; esac')
     write(machine, Task("a", (PROGRAM,)), EVERY)
@@ -67,6 +79,12 @@ def test_a_task_that_fails_to_start_stops_no_other(machine: Shell, capsys: pytes
         assert main([]) == 1
     assert "--unit=tailrack-figures.service" in machine.calls[-1]
     assert capsys.readouterr().err.splitlines()[-1] == "tailrack-a.service does not start: full"
+
+
+def test_a_task_that_runs_is_not_started_again(machine: Shell) -> None:
+    machine.stub("systemd-run", 'echo "Unit tailrack-figures.service was already loaded" >&2; exit 1')
+    write(machine, EVERY)
+    assert started(machine) == ["tailrack-figures.service"]
 
 
 def test_tasks_of_one_run_share_an_answer(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import resource
 import stat
 import subprocess
 from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 
@@ -155,3 +156,11 @@ def test_a_step_waits_for_the_one_before_it_and_names_the_lock_holder(shell: She
     assert "another step has held /run/tailrack-private/tailrack.lock for 600s" in done.stderr
     assert done.stdout == ""
     assert run(shell, code_script(OK)).returncode == 0
+
+
+@pytest.mark.parametrize(("lock", "nice"), [("tailrack", 0), ("", 0), ("tailrack-services", 5)])
+def test_optional_steps_have_a_lower_priority_than_the_steps_of_nodes(shell: Shell, lock: str, nice: int) -> None:
+    with mock.patch("os.setpriority") as lowered:
+        done = shell.step(code_script(OK), {}, lock=lock)
+    assert (done.returncode, done.stdout) == (0, '{"ok":true}\n'), done.stderr
+    assert [call.args[2] for call in lowered.call_args_list] == ([nice] if nice else [])

@@ -104,13 +104,13 @@ def text(body: str) -> Callable[[Any], None]:
 
 
 def bomb(handler: Any) -> None:
-    """1 GiB of comments in 1 MiB."""
+    """256 MiB of comments in 256 KiB."""
     handler.send_response(200)
     handler.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
     handler.send_header("Content-Encoding", "gzip")
     handler.end_headers()
     block = gzip.compress(b"# " + b"x" * (16 * MIB) + b"\n")
-    for _ in range(64):
+    for _ in range(16):
         handler.wfile.write(block)
 
 

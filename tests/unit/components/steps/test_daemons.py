@@ -46,6 +46,10 @@ def test_an_answer_without_an_error_counts_and_no_proxy_or_redirection_is_used(
     assert answers(Daemon("x.service", "127.0.0.1", port, path, "some.port", (), login)) == expected
 
 
+def test_a_closed_port_is_no_answer() -> None:
+    assert not answers(Daemon("x.service", "127.0.0.1", 1, "/", "some.port", ()))
+
+
 def test_a_changed_or_missing_file_is_not_the_one_that_was_read(shell: Shell) -> None:
     paths = ["/etc/a", "/etc/b"]
     shell.write("/etc/a", "1\n")

@@ -17,6 +17,7 @@ from unittest import mock
 import pulumi
 import pytest
 
+from cli.run_events import command_of
 from components.host import Connection, Machine
 from components.node import install
 from components.node.step import main as step_main
@@ -34,6 +35,7 @@ from components.steps.command_line import (
 )
 from components.steps.composition import Script
 from components.steps.delivery import deliver
+from components.steps.label import StepLabel
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build, Recorded, record
 
@@ -255,6 +257,15 @@ def delivered(repair: str = "", **changed: Any) -> Recorded:
 def test_another_machine_or_home_or_a_request_copies_the_scripts_again(change: dict[str, Any], anew: bool) -> None:
     before, after = delivered(), delivered(**change)
     assert (before["a1-scripts"].inputs["triggers"] != after["a1-scripts"].inputs["triggers"]) == anew
+
+
+def test_a_preview_of_machines_that_do_not_exist_yet_has_the_label_of_every_step(
+    build: Build, lab_config: RawConfig
+) -> None:
+    stack = build(lab_config, unknown=True)
+    steps = [*stack.remote, *stack.copies]
+    assert len(steps) > 10
+    assert [step.name for step in steps if StepLabel.of(command_of(step.inputs)) is None] == []
 
 
 def test_a_delivery_rewrites_files_that_arrive_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,6 @@ import pytest
 
 from components.node import packages
 from components.node.failure import Failure
-from components.node.step.step import Step
-from components.roles.munge.host import JoinValues, join
 from components.steps.composition import Script
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build
@@ -159,14 +157,6 @@ def test_a_broken_foreign_source_is_ignored_if_other_sources_have_the_packages(a
     assert "munge" in (apt.root / "installed").read_text().split()
 
 
-def test_a_missing_package_quotes_the_broken_source(apt: Shell) -> None:
-    installs(apt, before=f'case "$*" in *update) echo "{BROKEN}" >&2; exit 100 ;; esac')
-    candidates(apt, "(none)")
-    failed = failure(apt, "munge")
-    assert failed.reason == f"no readable package source has munge ({BROKEN})"
-    assert failed.remedy.startswith("see 'apt-get update'")
-
-
 def test_a_package_of_others_that_cannot_be_configured_stops_nothing(apt: Shell) -> None:
     apt.stub("dpkg", "echo 'dpkg: error processing package agent' >&2; exit 1")
     installs(apt, status=100)
@@ -224,21 +214,6 @@ def test_lists_that_an_ended_step_reads_still_are_waited_for_by_the_next_and_not
         packages.refresh_lists("a1")
         assert (apt.root / "read").exists()
     assert updates(apt) == 1
-
-
-def test_a_package_missing_from_fresh_lists_refreshes_them_again(apt: Shell) -> None:
-    ensure(apt, "munge")
-    # A source that was added since.
-    candidates(apt, "1.0", f'[ "$(grep -c "update$" {apt.root}/calls)" -ge 2 ] || exit 0')
-    ensure(apt, "tailscale")
-    assert updates(apt) == 2
-
-
-def test_lists_of_which_some_could_not_be_read_are_read_again_by_the_next_step(apt: Shell) -> None:
-    installs(apt, before=f'case "$*" in *update) echo "{BROKEN}" >&2; exit 100 ;; esac')
-    for package in ("munge", "jq"):
-        ensure(apt, package)
-    assert updates(apt) == 2
 
 
 # cloud-init
@@ -307,17 +282,3 @@ def test_a_nodes_packages_come_while_the_head_node_is_being_set_up(build: Build,
     assert calls[0][0] == "begin_lists"
     assert stack.packages("a1-join", "begin_lists") == [later]
     assert stack.packages("a1-join", "remember_ahead") == [later]
-
-
-def test_a_node_without_munge_gets_all_packages_in_one_transaction_once_the_key_is_there(apt: Shell) -> None:
-    key = apt.path("/etc/munge/munge.key")
-    installs(apt, before=f'case "$*" in *install*) cp {key} {apt.root}/key-then ;; esac')
-    for name in ("munge", "unmunge"):
-        apt.stub(name)
-    with apt.here():
-        packages.AHEAD.names = ("slurmd", "nftables")
-        join(Step("a1", "a1-join"), JoinValues("lab", "1", "m" * 32))
-        packages.ensure("a1", "slurmd", "nftables")
-    (install,) = [call for call in apt.calls if call.startswith("apt-get") and " install " in call]
-    assert install.endswith(" munge slurmd nftables")
-    assert (apt.root / "key-then").read_text() == "m" * 32 + "\n"

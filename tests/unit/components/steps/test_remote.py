@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 import pulumi
@@ -12,8 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from components.host import Connection, Host
-from components.roles.program import program
-from components.steps.command_line import command, is_step, read_request, render_request, whole_command
+from components.steps.command_line import read_request, render_request, whole_command
 from components.steps.composition import Script
 from components.steps.results import NOTHING, Answer
 from components.steps.step import Step, parse_result
@@ -83,15 +81,6 @@ def test_a_script_that_reads_a_missing_value_is_rejected_by_name() -> None:
         record(lambda: {"result": Step("a1-node", HOST, script, {}, label="", answer=NOTHING, parent=Parent()).result})
 
 
-def test_only_a_measurement_has_triggers_and_an_empty_one_has_them_too(step: Callable[..., Any]) -> None:
-    assert "triggers" not in step({})["a1-node"].inputs
-    assert step({}, measure=[])["a1-node"].inputs["triggers"] == []
-    assert step({}, measure=["64K", {"a1": "100.64.0.2"}])["a1-node"].inputs["triggers"] == [
-        "64K",
-        {"a1": "100.64.0.2"},
-    ]
-
-
 @pytest.mark.parametrize(
     ("user", "words"),
     [
@@ -101,19 +90,6 @@ def test_only_a_measurement_has_triggers_and_an_empty_one_has_them_too(step: Cal
 )
 def test_a_command_with_its_own_program_uses_sudo_unless_the_login_is_root(user: str, words: str) -> None:
     assert words in whole_command(user, "up", 60)
-
-
-@pytest.mark.parametrize(
-    "how",
-    [
-        partial(command, script_that_reads(()), program(), ".tailrack/scripts"),
-        partial(whole_command, "root"),
-        partial(whole_command, None),
-    ],
-)
-def test_a_command_that_brings_a_machine_up_is_known_from_the_others(how: Callable[..., str]) -> None:
-    assert is_step(f": a1-node a1 'bash up'; {how('up')}")
-    assert not is_step(f": a1-node a1 'bash up'; {how('down')}")
 
 
 @settings(max_examples=60)

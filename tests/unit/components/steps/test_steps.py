@@ -6,13 +6,12 @@ import ast
 import importlib
 import json
 import re
-from pathlib import Path
 
 import pytest
 
 from components.measurement import plan, training
 from components.node.step.values import names
-from components.roles.role import FOLDER, Role, template
+from components.roles.role import FOLDER, Role
 from components.steps import composition
 from tests.unit.phases import ORDER, called, inner_calls
 from tests.unit.recorded import Build
@@ -62,12 +61,6 @@ def test_every_role_is_a_folder_with_a_role_and_every_folder_is_in_the_order() -
     assert [role.name for role in ROLES] == [
         name for name in ORDER if name not in {*OF_CONTAINERS, "slurm_release", "restore", "exporters", "fio"}
     ]
-
-
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: f"{path.parts[-3]}/{path.name}")
-def test_no_two_functions_of_a_program_have_one_name(path: Path) -> None:
-    functions = re.findall(r"^(\w+)\(\)", template(path.parts[-3], path.name), re.MULTILINE)
-    assert sorted(set(functions)) == sorted(functions)
 
 
 def test_no_phase_of_a_role_is_bash_and_every_script_is_used_by_a_program() -> None:

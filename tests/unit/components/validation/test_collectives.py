@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from components.validation.collectives import COLLECTIVES, parse_size, sizes_between
+from components.validation.collectives import parse_size, sizes_between
 from components.validation.nccl_tests import parse
 from tests.unit.simulated_slurm import table
 
@@ -21,15 +21,6 @@ def test_the_bus_bandwidth_is_the_algorithms_times_the_collectives_factor(collec
     for row in read.rows:
         assert row.out_of_place.algbw_gb_per_s == pytest.approx(row.size_bytes / row.out_of_place.time_us / 1e3)
         assert row.out_of_place.busbw_gb_per_s == pytest.approx(row.out_of_place.algbw_gb_per_s * factor)
-
-
-def test_a_message_that_ranks_share_is_as_long_as_their_equal_parts() -> None:
-    # 8 MiB among 3 ranks: each part is a multiple of 16 bytes.
-    assert COLLECTIVES["all_gather"].size(8 * MIB, 3) == 8388576
-    assert COLLECTIVES["all_reduce"].size(8 * MIB, 3) == 8 * MIB
-    assert [
-        row.size_bytes for row in parse(table(["a"], 3, [8 * MIB], 9.0, "all_gather"), collective="all_gather").rows
-    ] == [8388576]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The parts of the CPU program that need no other rank: sizes, number format, what it says of the network."""
 
+import argparse
 import runpy
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +33,13 @@ def test_a_number_is_printed_as_nccl_tests_prints_it(program, value, width, text
     assert program.fixed(value, width) == text
 
 
+def test_sizes_are_whole_float32_values(program):
+    assert [program.parse_size(text) for text in ("8", "64K", "4m", "1G")] == [8, 65536, 4 * 2**20, 2**30]
+    for text in ("6", "0", "1X", ""):
+        with pytest.raises(argparse.ArgumentTypeError, match="not a multiple of 4"):
+            program.parse_size(text)
+
+
 def test_the_interface_it_names_is_one_that_the_node_has(program, monkeypatch):
     monkeypatch.delenv("OMPI_MCA_pml", raising=False)
     monkeypatch.setenv("OMPI_MCA_btl", "tcp,self")
@@ -40,6 +48,14 @@ def test_the_interface_it_names_is_one_that_the_node_has(program, monkeypatch):
     monkeypatch.setenv("OMPI_MCA_btl_tcp_if_include", "nosuch0")
     name, words = program.mpi_interface()
     assert (name, words) == ("", "unknown, no IPv4 address on interface 'nosuch0': No such device")
+
+
+def test_a_network_is_the_interface_that_has_an_address_of_it(program, monkeypatch):
+    monkeypatch.setenv("OMPI_MCA_btl", "tcp,self")
+    monkeypatch.setenv("OMPI_MCA_btl_tcp_if_include", "127.0.0.0/8")
+    assert program.mpi_interface() == ("lo", "tcp interface lo 127.0.0.1")
+    monkeypatch.setenv("OMPI_MCA_btl_tcp_if_include", "203.0.113.0/24")
+    assert program.mpi_interface()[0] == ""
 
 
 @pytest.mark.parametrize(("pml", "btl"), [("", ""), ("", "tcp,self,sm"), ("ucx", "tcp,self")])
@@ -80,14 +96,3 @@ def test_a_result_that_is_left_from_before_is_wrong(program):
     buffers = np.empty(100, np.float32), np.empty(100, np.float32)
     _, wrong = program.measure(world, SimpleNamespace(w=1, n=2), *buffers)
     assert wrong == 100
-
-
-def test_two_machines_with_one_host_name_count_as_the_two_nodes_that_slurm_knows(monkeypatch):
-    monkeypatch.setattr("socket.gethostname", lambda: "ubuntu.example.org")
-    named = []
-    for node in ("a1", "b1"):
-        monkeypatch.setenv("SLURMD_NODENAME", node)
-        named.append(runpy.run_path(str(PROGRAM))["HOST"])
-    assert named == ["a1", "b1"]
-    monkeypatch.delenv("SLURMD_NODENAME")
-    assert runpy.run_path(str(PROGRAM))["HOST"] == "ubuntu"

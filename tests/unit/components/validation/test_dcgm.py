@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from components.validation.preflight.dcgm import check_watches, diagnose, diagnosed, findings_of
+from components.validation.preflight import collect
+from components.validation.preflight.dcgm import COMMAND, check_watches, diagnose, diagnosed, findings_of
 from components.validation.preflight.findings import read_lines
 from components.validation.preflight.health import CommandResult
 
@@ -115,6 +116,21 @@ def test_one_that_hangs_is_ended_and_unjudged(
     assert found["seen"] == "UNJUDGED: dcgmi diag -r 2 did not end within 0.2 s"
 
 
+MESSAGE = ["Detected 12 NvLink errors on GPU 3's NVLink,", "which exceeds threshold"]
+FAILURE = {
+    "body": {
+        "GPU": {
+            "children": {
+                "3": {
+                    "children": {"Errors": {"children": {"NVLINK system": {"overflow": MESSAGE, "value": "Failure"}}}},
+                    "value": "Failure",
+                }
+            }
+        },
+        "Overall Health": {"value": "Failure"},
+    },
+    "header": ["Health Monitor Report"],
+}
 HEALTHY = {"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health Monitor Report"]}
 
 
@@ -122,6 +138,11 @@ def seen(output: str, status: int | None = 0) -> list[str]:
     found = list(check_watches(CommandResult(status, output)))
     assert all(item["severity"] != "error" for item in found)
     return [f"{item['severity']} {item['seen']}" for item in found]
+
+
+def test_each_part_that_dcgm_does_not_call_healthy_is_a_warning() -> None:
+    (text,) = seen(json.dumps(FAILURE))
+    assert text == f"warning GPU 3: NVLINK system: Failure: {' '.join(MESSAGE)}"
 
 
 def test_healthy_gpus_and_a_node_without_dcgm_have_no_finding() -> None:
@@ -146,3 +167,7 @@ def test_healthy_gpus_and_a_node_without_dcgm_have_no_finding() -> None:
 def test_another_answer_is_unjudged(output: str, said: str) -> None:
     (text,) = seen(output, 1)
     assert text.startswith(said)
+
+
+def test_the_collector_asks_dcgm_under_the_name_that_the_check_reads() -> None:
+    assert COMMAND in collect.commands()

@@ -29,13 +29,6 @@ def after(*found: Finding, slurm: Slurm = FREE, memory: Memory | None = None, bo
     return decide(found, slurm, memory or Memory(), boot)
 
 
-def test_a_node_that_is_drained_by_others_stays_as_it_is() -> None:
-    for slurm in (drained("disk swap", by="ada"), drained("Prolog error", by="slurm"), drained("health: disk: x", 7)):
-        done = after(DISK, slurm=slurm)
-        assert (done.action, done.memory.own, list(done.unhealthy)) == ("", None, [DISK])
-        assert after(slurm=slurm).action == ""
-
-
 def test_its_own_drain_is_taken_back_when_the_error_is_gone() -> None:
     memory = Memory(OWN, frozenset({cause(DISK)}))
     assert after(DISK, slurm=drained(), memory=memory).action == ""
@@ -59,15 +52,6 @@ def test_a_drain_that_somebody_has_set_since_is_theirs_even_with_the_same_words(
     done = after(slurm=slurm, memory=memory)
     assert (done.action, done.memory.own) == ("", None)
     assert after(slurm=slurm, memory=done.memory).action == ""
-
-
-def test_another_error_changes_the_reason_and_a_figure_that_grows_does_not() -> None:
-    memory = Memory(OWN, frozenset({cause(DISK)}))
-    fuller = finding("error", "disk", "/scratch is full: 0.1 GiB of 8.0 GiB are free", "make room")
-    assert after(fuller, slurm=drained(), memory=memory).action == ""
-    done = after(XID, slurm=drained(), memory=memory)
-    assert (done.action, done.memory.causes) == ("drain", {cause(XID)})
-    assert cause(XID) != cause(finding("error", "Xid", 'GPU 0000:3a:00.0: Xid 79: "lost"'))
 
 
 def test_a_persons_resume_lasts_until_the_error_clears() -> None:

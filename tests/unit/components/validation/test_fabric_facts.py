@@ -121,6 +121,12 @@ def test_a_port_that_manages_nvlink_switches_is_no_way_for_data(tmp_path: Path) 
     assert len(collect_fabric_facts.rdma_ports(tmp_path / "infiniband", health)) == 2
 
 
+def test_this_machine_is_looked_at_without_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    collect_fabric_facts.main([])
+    (found,) = read_fabric_facts(capsys.readouterr().out).values()
+    assert isinstance(found, FabricFacts)
+
+
 @pytest.mark.parametrize(
     "damaged",
     [

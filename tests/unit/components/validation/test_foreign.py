@@ -66,3 +66,15 @@ def test_the_program_distinguishes_an_empty_gpu_from_an_unknown_one(
         monkeypatch.setattr(foreign, "used", lambda found=found: found)
         assert foreign.main([]) == 0
         assert capsys.readouterr().out == f"a1: {line}\n"
+
+
+def test_one_process_on_several_gpus_is_named_once() -> None:
+    found = [
+        foreign.Used("0000:19:00.0", 90, 2000, ("77 python (1800 MiB)",)),
+        foreign.Used("0000:3B:00.0", 95, 2100, ("77 python (1900 MiB)",)),
+        foreign.Used("0000:4C:00.0", 10, 3000, ()),
+        foreign.Used("0000:5D:00.0", 10, 3000, ()),
+    ]
+    first, *hidden = foreign.sentences(found)
+    assert first == "GPUs 0000:19:00.0, 0000:3B:00.0 are up to 95 % busy with up to 2100 MiB in use by 77 python"
+    assert len(hidden) == 2

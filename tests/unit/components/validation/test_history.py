@@ -29,10 +29,6 @@ def test_a_verdict_with_another_floor_replaces_its_own_entry() -> None:
     ]
 
 
-def test_a_run_with_busy_nodes_adds_no_measurement() -> None:
-    assert extended([ONE], result(measured_at="2026-11-21T08:00:00Z", verdict="BUSY")) == [ONE]
-
-
 @pytest.mark.parametrize("before", [None, {}, "x", [None, 7, {"verdict": "PASS"}], [{**ONE, "measured_at": "x"}]])
 def test_history_ignores_entries_that_no_earlier_run_can_have_written(before: Any) -> None:
     assert extended(before, result()) == [ONE]

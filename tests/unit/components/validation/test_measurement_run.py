@@ -156,6 +156,14 @@ def test_no_mpi_job_mixes_open_mpi_or_pmix_releases_and_the_report_explains_it(
     assert [group["nodes"] for group in result["groups"]] == [["b", "d"], ["a", "c"]]
 
 
+def test_an_image_brings_its_own_mpi_and_the_nodes_does_not_matter(measure: Measure) -> None:
+    slurm = SimulatedSlurm(steady(400.0), FOUR, there=IB_UP, between=INFINIBAND)
+    settings = SETTINGS.model_copy(update={"nccl": NCCL.model_copy(update={"image": "docker://nccl-tests"})})
+    result, _ = measure(slurm, settings=settings, mpi=TWO_RELEASES).judged()
+    assert slurm.orders[-1].nodes == ("a", "b", "c", "d")
+    assert "Open MPI" not in result["reason"]
+
+
 def test_sockets_despite_infiniband_fail_and_name_the_next_check(measure: Measure) -> None:
     slurm = SimulatedSlurm(steady(3.0), {"a": "h200:1", "b": "h200:1"}, there=IB_UP, between=SOCKETS)
     result, _ = measure(slurm).judged()
@@ -253,6 +261,13 @@ def test_one_pair_without_nvlink_beside_others_does_not_switch_the_kinds_floor_o
     result, _ = measure(slurm, {"a": "x"}).judged()
     assert result["verdict"] == verdict
     assert (result["floor_gb_per_s"] is not None) == (verdict == "FAIL")
+
+
+def test_a_log_that_proves_nothing_is_no_whole_measurement(measure: Measure) -> None:
+    run = measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}, between=()))
+    result, _ = run.judged()
+    assert result["verdict"] == "INCONCLUSIVE"
+    assert "does not show which transport carried the data" in result["reason"]
 
 
 @pytest.mark.parametrize("key", ["min_bytes", "max_bytes", "factor", "gate_bytes", "ranks", "nodes", "runs"])

@@ -84,3 +84,8 @@ def test_the_exit_code_is_read_in_each_of_slurms_forms(value, code, signal):
 def test_a_job_report_with_a_damaged_value_is_refused_by_the_name_of_its_key(change):
     with pytest.raises(ValueError, match=next(iter(change))):
         JobReport.from_json({**REPORT, **change})
+
+
+def test_a_job_report_that_is_no_object_is_refused():
+    with pytest.raises(ValueError, match="JSON object"):
+        JobReport.from_json(["COMPLETED"])  # type: ignore[arg-type]

@@ -13,10 +13,12 @@ import pytest
 
 from components.roles.role import template
 from components.validation.preflight import adapters, checks, holders, node_checks, storage, xids
+from components.validation.preflight import node as preflight_node
 from components.validation.preflight.checks import NODE, Machine
 from components.validation.preflight.findings import Finding
 from components.validation.preflight.health import CommandResult, Health
 from components.validation.preflight.holders import device_numbers
+from components.validation.preflight.node import check_synchronized
 from components.validation.preflight.xids import check_xids
 from tests.unit.fake_nvidia_smi import gpu, xml
 
@@ -228,6 +230,29 @@ def test_a_disk_that_is_full_or_cannot_be_written_is_an_error(
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(os, "statvfs", lambda _path: Statvfs(**given))
     assert errors(list(storage.check_disks({}, ("/tmp",), tmp_path))) == ([words] if words else [])  # noqa: S108
+
+
+def test_memory_with_errors_that_ecc_cannot_correct_is_an_error(tmp_path: Path, write: Write) -> None:
+    write("sys/devices/system/edac/mc/mc0/ue_count", "0\n")
+    write("sys/devices/system/edac/mc/mc0/ce_count", "4000\n")
+    assert [item["severity"] for item in preflight_node.check_memory_errors(tmp_path)] == ["warning"]
+    write("sys/devices/system/edac/mc/mc0/ue_count", "2\n")
+    assert errors(on(tmp_path)) == ["memory: mc0: 2 errors since boot that ECC could not correct"]
+
+
+def test_memory_that_is_taken_without_a_job_is_a_warning(tmp_path: Path, write: Write) -> None:
+    write("proc/meminfo", "MemTotal:       64000000 kB\nMemFree:  10 kB\nMemAvailable:   20000000 kB\n")
+    assert [item["severity"] for item in preflight_node.check_idle_memory(0, tmp_path)] == ["warning"]
+    assert [*preflight_node.check_idle_memory(1, tmp_path), *preflight_node.check_idle_memory(None, tmp_path)] == []
+
+
+def test_an_unsynchronized_clock_is_a_warning_outside_of_containers() -> None:
+    assert [item["severity"] for item in check_synchronized("no\n", False)] == ["warning"]
+    assert [
+        *check_synchronized("yes\n", False),
+        *check_synchronized("no\n", True),
+        *check_synchronized("", False),
+    ] == []
 
 
 # Who uses a job's GPUs.

@@ -146,6 +146,15 @@ def test_links_have_a_verdict_for_any_text_of_nvidia_smi(text: str, switches: in
 
 
 FATAL = "[131453.7] nvidia-nvswitch0: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"
+NOT_FATAL = "[8123.6] nvidia-nvswitch1: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error"
+
+
+def test_a_fatal_event_of_an_nvswitch_is_an_error_and_another_one_a_warning() -> None:
+    found = texts(xids.check_switches("\n".join([NOT_FATAL, FATAL, FATAL]), FATAL))
+    assert found.splitlines() == [
+        next(line for line in found.splitlines() if line.startswith("error SXid: NVSwitch 0000:06:00.0: SXid 20034")),
+        next(line for line in found.splitlines() if line.startswith("warning SXid: NVSwitch 0000:05:00.0: SXid 12028")),
+    ]
 
 
 def test_events_of_nvswitches_come_through_every_filter_to_the_checks_of_a_node() -> None:

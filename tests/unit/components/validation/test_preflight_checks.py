@@ -120,6 +120,11 @@ def test_events_of_the_kernel_are_counted_once_a_gpu_and_code() -> None:
     assert "| drain the node and reset the GPU (nvidia-smi --gpu-reset -i 0000:83:00.0)" in found
 
 
+def test_a_flood_of_events_stays_short() -> None:
+    flood = "\n".join(f"NVRM: Xid (PCI:0000:{bus:02x}:00): 31, pid=1" for bus in range(200))
+    assert len(list(xids.check_xids(flood))) == xids.MOST + 1
+
+
 def infiniband(
     root: Path, device: str, *, state: str = "4: ACTIVE", phys: str = "5: LinkUp", rate: str = "400 Gb/sec (4X NDR)",
     layer: str = "InfiniBand", mtu: int | None = None, numa: int = 0, **counters: int,
@@ -159,6 +164,14 @@ def test_a_port_that_is_not_well_is_named(tmp_path: Path, port: dict[str, Any], 
     infiniband(tmp_path, "mlx5_0")
     infiniband(tmp_path, "mlx5_1", **port)
     assert expected in texts(adapters.check_ports(adapters.read_ports(tmp_path)))
+
+
+@pytest.mark.parametrize(("mtu", "warned"), [(1500, True), (8999, True), (9000, False), (9216, False)])
+def test_roce_wants_long_frames(tmp_path: Path, mtu: int, warned: bool) -> None:
+    infiniband(tmp_path, "mlx5_0", layer="Ethernet", mtu=mtu)
+    found = texts(adapters.check_roce(adapters.read_ports(tmp_path), {}, {}, False))
+    assert bool(found) == warned
+    assert not warned or f"mlx5_0/1 (enmlx5_0) has an MTU of {mtu} | 'ip link set enmlx5_0 mtu 9216'" in found
 
 
 def test_address_translation_counts_on_virtual_machines_alone() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.validation import storage_job, storage_node
+from components.validation import storage_job, storage_node, storage_run
 from components.validation.storage_figures import read_storage
 
 # srun as a program that reports a line for each node, or fails as FAILS says: `node part`.
@@ -75,6 +75,16 @@ def test_nodes_measure_a_shared_target_in_turn_and_read_another_nodes_files(call
     ]
 
 
+def test_nodes_measure_their_own_disks_at_the_same_time(calls: Path) -> None:
+    run(target("scratch", ["l1", "l2", "l3"], shared=False, place=storage_node.IN_SCRATCH))
+    assert parts(calls) == ["scratch all l1,l2,l3"]
+
+
+def test_a_target_of_other_sites_is_not_measured(calls: Path) -> None:
+    run(target("data", ["x9"]), target("share", ["l2", "x9"]))
+    assert parts(calls) == ["share write l2", "share read l2 l2"]
+
+
 def test_a_node_that_cannot_write_is_named_and_the_others_are_measured(
     calls: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,6 +100,12 @@ def test_a_node_that_cannot_write_is_named_and_the_others_are_measured(
     figures = read_storage(Path("figures.0").read_text())
     assert figures["l2", "share"].problem == "its task ended without a figure"
     assert not figures["l3", "share"].problem
+
+
+def test_a_node_that_may_only_read_reads_a_file_that_was_there(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("READ_ONLY", "l2 write")
+    run(target("/data", ["l1", "l2"]))
+    assert parts(calls) == ["/data write l1", "/data write l2", "/data read l2 /", "/data read l1 l1"]
 
 
 def test_a_storage_that_hangs_is_named(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,3 +132,10 @@ def test_files_go_also_when_the_job_is_cancelled(calls: Path, monkeypatch: pytes
 def test_a_mount_that_the_first_node_lacks_is_cleaned_on_a_node_that_has_it(calls: Path) -> None:
     run(target("data", ["l2"], place=storage_node.IN_MOUNT))
     assert parts(calls)[-1] == "data clean l2"
+
+
+def test_the_job_spans_the_sites_of_its_nodes(tmp_path: Path) -> None:
+    plan = {"sites": {"a1": "rack", "b1": "cloud", "b2": "cloud"}, "targets": [], "step_seconds": 9}
+    order = storage_run.order(plan, "#!/bin/bash", ["a1", "b1"], tmp_path)
+    assert order.options == ["--ntasks=2", "--ntasks-per-node=1", "--switches=2"]
+    assert json.loads(order.files["plan.json"])["nodes"] == ["a1", "b1"]

@@ -98,6 +98,11 @@ def test_a_node_reads_only_written_data(calls: Path) -> None:
     assert sizes == [f"--size={2**25}"] * 3 + [f"--size={2**21}"] * 6
 
 
+@pytest.mark.usefixtures("calls")
+def test_a_file_that_is_gone_is_named() -> None:
+    assert measured(TARGET, READ_PART, "l2", "l1").problem == "/shared or the file to read in it is gone"
+
+
 def test_a_disk_without_space_is_not_written_to(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = namedtuple("disk", "f_blocks f_frsize f_bavail")
     monkeypatch.setattr(os, "statvfs", lambda _: disk(2**20, 4096, 2**18))
@@ -191,6 +196,11 @@ def test_on_a_read_only_mount_an_existing_file_is_read_and_stays(read_only: Targ
     assert figures.runs.keys() == {"read_mb_per_s", "latency_us", "latency_p99_us"}
     assert all(f"--filename=shard-1.tar --size={2**22}" in call for call in calls.read_text().splitlines())
     assert len(list(folder.iterdir())) == 4
+
+
+def test_a_read_only_mount_without_a_file_to_read_is_named(read_only: Target) -> None:
+    problem = measured(read_only, READ_PART, source=EXISTING).problem
+    assert problem.endswith(f"cannot write to {read_only.path}, and no readable file of 1 MiB or more was found in it")
 
 
 @pytest.mark.usefixtures("calls")

@@ -4,8 +4,6 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from components.validation.model import JobReport, Measurement
 from components.validation.results import not_measured_alone
@@ -156,6 +154,12 @@ def test_less_than_was_asked_for_is_inconclusive(change, reason):
     assert reason in result["reason"]
 
 
+def test_an_unknown_exit_code_is_inconclusive():
+    result = judge(ASKED, report(exit_code=None))
+    assert result["verdict"] == "INCONCLUSIVE"
+    assert "exit code is unknown" in result["reason"]
+
+
 def test_a_killed_measurement_keeps_its_finished_rows_and_fails():
     result = judge(
         dataclasses.replace(MPI_ASKED, max_bytes=256 * MIB, nodes=1),
@@ -165,24 +169,6 @@ def test_a_killed_measurement_keeps_its_finished_rows_and_fails():
     assert len(result["rows"]) == 5
     assert result["busbw_gb_per_s"] == pytest.approx(4 * MIB / 3653.22 / 1e3)
     assert result["average_busbw_gb_per_s"] is None
-
-
-SUMMARY = {text: text.index("\n", text.index("# Avg bus bandwidth")) for text in (REAL, MPI)}
-CASES = st.sampled_from([(REAL, ASKED), (MPI, MPI_ASKED)])
-
-
-@given(CASES, st.floats(0, 1))
-def test_no_cut_of_the_end_before_the_summary_is_complete_passes(case, part):
-    text, asked = case
-    cut = text[: int(part * SUMMARY[text])]
-    assert judge(asked, report(cut))["verdict"] == "INCONCLUSIVE"
-
-
-def test_a_summary_cut_at_its_very_last_characters_does_not_pass():
-    for text, asked in ((REAL, ASKED), (MPI, MPI_ASKED)):
-        for end in range(SUMMARY[text] - 60, SUMMARY[text] + 1):
-            assert judge(asked, report(text[:end]))["verdict"] == "INCONCLUSIVE"
-        assert judge(asked, report(text[: SUMMARY[text] + 1]))["verdict"] == "PASS"
 
 
 # Nodes that other jobs are on.

@@ -83,12 +83,6 @@ def test_an_old_driver_is_named_with_the_hole_and_the_bulletin(tmp_path: Path) -
     assert seen(tmp_path) == []
 
 
-def test_a_package_of_the_vendor_is_judged_by_its_version(tmp_path: Path) -> None:
-    machine(tmp_path, "libnvidia-container-tools", "1.17.8-1")
-    (text,) = seen(tmp_path)
-    assert text.startswith("NVIDIA Container Toolkit 1.17.8-1 is older than 1.19.1")
-
-
 @pytest.mark.parametrize(
     ("changelog", "is_named"),
     [
@@ -104,12 +98,6 @@ def test_a_package_of_the_distribution_is_judged_by_its_changelog(
 ) -> None:
     machine(tmp_path, "slurmd", "24.11.5-4", changelog)
     assert bool(seen(tmp_path)) is is_named
-
-
-def test_a_damaged_changelog_judges_nothing(tmp_path: Path) -> None:
-    machine(tmp_path, "slurmd", "24.11.5-4", "x")
-    (tmp_path / "usr/share/doc/slurmd/changelog.Debian.gz").write_bytes(b"no gzip")
-    assert seen(tmp_path) == []
 
 
 def test_the_note_changes_only_with_its_text_and_never_replaces_another_comment(tmp_path: Path) -> None:
