@@ -6,7 +6,6 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.settings.draft import Draft
 from components.settings.problems import Report
 from components.settings.section import Section, key, named, number, yes_no
 from components.settings.types import FreeText, NodeName, Whole, check_name
@@ -50,11 +49,11 @@ class Cluster(Section):
     )
 
 
-def check_head(head: Draft, report: Report) -> None:
+def check_head(head: Head, report: Report) -> None:
     """Report a head node that runs jobs although the config does not accept the risk."""
-    if head.value("compute") is True and head.value("accept_root_risk") is not True:
+    if head.compute and not head.accept_root_risk:
         fix = "write false or remove the key, or write accept_root_risk: true beside it to accept this"
-        report.add(head.path_of("compute"), "true does not accept the risk", _RISK, fix)
+        report.add(report.at(head, "compute"), "true does not accept the risk", _RISK, fix)
 
 
 class UserLimits(Section):

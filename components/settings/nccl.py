@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 from components.settings import sizes
-from components.settings.draft import Draft
 from components.settings.problems import Report
 from components.settings.section import Section, key, number, size
 from components.settings.types import PartitionName, Size, Whole, enroot_image, refuse, word_set
@@ -171,10 +170,10 @@ class Nccl(Section):
     )
 
 
-def check_nccl(nccl: Draft, report: Report) -> None:
+def check_nccl(nccl: Nccl, report: Report) -> None:
     """Report sizes that cannot be measured, and a source without a checksum."""
     sizes.check_sizes_of(nccl, report)
-    for name, partner in (("source", "source_sha256"), ("source_sha256", "source")):
-        if nccl.text(name) and not nccl.text(partner):
-            problem = f"is set without {partner}"
-            report.add(nccl.path_of(name), problem, "an unknown program could be built and run", f"write {partner} too")
+    if bool(nccl.source) != bool(nccl.source_sha256):
+        name, partner = ("source", "source_sha256") if nccl.source else ("source_sha256", "source")
+        breaks, fix = "an unknown program could be built and run", f"write {partner} too"
+        report.add(report.at(nccl, name), f"is set without {partner}", breaks, fix)

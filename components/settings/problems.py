@@ -1,5 +1,6 @@
 """Problems in the config: one line per problem, all problems in one message, never a secret."""
 
+import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ LONGEST_SHOWN = 60  # characters of a value in a message
 MOST_SHOWN = 20  # problems in a message
 MOST_KEPT = 1_000  # problems in memory; the rest are only counted
 
+_LONGEST_NAME, _MOST_NAMES = 100, 100  # longer names and lists make suggestions slow and useless
 _TOP = re.compile(rf"{ROOT}([^.\[]+)")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _LOOKS_SECRET = re.compile(r"tskey-|PRIVATE KEY|://[^/]*@")
@@ -103,14 +105,34 @@ def child_path(path: str, key: object) -> str:
     return f"{path}[{shown(key)}]"
 
 
+def suggest(key: str, valid: Collection[str]) -> str:
+    """Return a remedy for an unknown key or name: the most similar valid one, or all valid ones."""
+    if len(valid) > _MOST_NAMES:
+        return f"write one of the {len(valid)} valid names"
+    names = sorted(valid)
+    similar = difflib.get_close_matches(key, names, n=1) if len(key) <= _LONGEST_NAME else []
+    return f"did you mean {shown(similar[0])}?" if similar else f"write one of: {', '.join(map(show_key, names))}"
+
+
 class Report:
-    """Collects problems and warnings, and masks the values of secret top-level keys."""
+    """Collects problems and warnings, and masks the values of secret top-level keys.
+
+    paths   the path of each section of a config that was read, by its id
+    """
 
     def __init__(self, secret_keys: frozenset[str]) -> None:
         self.problems: dict[Problem, None] = {}  # an ordered set
         self.warnings: dict[Problem, None] = {}  # about valid config that is probably a mistake
         self.more = 0  # problems beyond MOST_KEPT
+        self.paths: dict[int, str] = {}
         self._secret_keys = secret_keys
+
+    def at(self, section: object, *keys: object) -> str:
+        """Return the path of a section, or of a key in it and of an index or a key in that."""
+        path = self.paths[id(section)]
+        for key in keys:
+            path = child_path(path, key)
+        return path
 
     def hides(self, path: str) -> bool:
         """Return whether the path is below a secret top-level key."""

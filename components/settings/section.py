@@ -1,14 +1,14 @@
 """Sections of the stack config: the base class, and functions that define keys."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, ClassVar, Self, get_args, get_origin
+from typing import Any, ClassVar, Self, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
-from components.settings.problems import KeyHelp
+from components.settings.problems import KeyHelp, Report, child_path
 
 
 class Section(BaseModel):
@@ -83,7 +83,6 @@ class Key:
     help: KeyHelp
     section: type[Section] | None  # the model of its mapping, or of each mapping in its list
     many: bool  # holds a list of mappings
-    adapter: TypeAdapter[Any]  # checks the value; for a list of mappings only the type and the length
 
 
 @cache
@@ -100,8 +99,22 @@ def _key(info: FieldInfo) -> Key:
         item for item in get_args(annotation) or (annotation,) if isinstance(item, type) and issubclass(item, Section)
     ]
     section = items[0] if items else None
-    many = many and section is not None
-    kind: Any = tuple[Any, ...] if many else annotation
-    checked: Any = Annotated[(kind, *info.metadata)]
     key_help = next(item for item in info.metadata if isinstance(item, KeyHelp))
-    return Key(info, key_help, section, many, TypeAdapter(checked))
+    return Key(info, key_help, section, many and section is not None)
+
+
+def located(section: Section, path: str) -> Iterator[tuple[int, str]]:
+    """Yield the paths of a section and of all sections in it, for `Report.paths`."""
+    yield id(section), path
+    for name, key in keys_of(type(section)).items():
+        value = getattr(section, name) if key.section else None
+        if isinstance(value, Section):
+            yield from located(value, child_path(path, name))
+        for index, item in enumerate(value or () if key.many else ()):
+            yield from located(item, child_path(child_path(path, name), index))
+
+
+def check_secret(section: Section, name: str, breaks: str, fix: str, report: Report) -> None:
+    """Report a secret that is plain text in the config."""
+    if name in section.model_fields_set and not report.hides(path := report.at(section, name)):
+        report.add(path, "[secret] is plain text in the config", breaks, fix)

@@ -1,8 +1,7 @@
 """Keys for the sizes and runs of a measurement, and checks of the sizes."""
 
-from typing import Any
+from typing import Any, Protocol
 
-from components.settings.draft import Draft
 from components.settings.problems import Report
 from components.settings.section import number, size
 from components.validation.collectives import format_size, parse_size, sizes_between
@@ -46,33 +45,44 @@ def judged_key(description: str) -> Any:
 
 def largest(data: dict[str, int]) -> int:
     """Return the largest measured size."""
+    if data["min_bytes"] > data["max_bytes"]:
+        return data["max_bytes"]  # `check_sizes_of` reports it
     return sizes_between(data["min_bytes"], data["max_bytes"], data["factor"])[-1]
 
 
-def check_sizes_of(section: Draft, report: Report) -> None:
+class Sizes(Protocol):
+    """A section with message sizes."""
+
+    min_bytes: int
+    max_bytes: int
+    factor: int
+    gate_bytes: int
+
+    @property
+    def model_fields_set(self) -> set[str]: ...
+
+
+def check_sizes_of(section: Sizes, report: Report) -> None:
     """Report sizes that cannot be measured, and a `gate_bytes` that is not measured."""
 
     def show(path: str, size: int) -> str:
         return report.value(path, size) if report.hides(path) else format_size(size)
 
-    least, most, factor = (section.value(key) for key in ("min_bytes", "max_bytes", "factor"))
-    if not isinstance(least, int) or not isinstance(most, int) or not isinstance(factor, int):
-        return
+    least, most = section.min_bytes, section.max_bytes
     if least % 4:
-        path = section.path_of("min_bytes")
+        path = report.at(section, "min_bytes")
         problem = f"{show(path, least)} is not a multiple of 4 bytes, the size of one number"
         report.add(path, problem, "no collective has a message of that size", "write a multiple of 4, such as 64K")
     if least > most:
-        path = section.path_of("min_bytes" if "min_bytes" in section.raw else "max_bytes")
+        path = report.at(section, "min_bytes" if "min_bytes" in section.model_fields_set else "max_bytes")
         problem = f"min_bytes ({show(path, least)}) is above max_bytes ({show(path, most)})"
-        report.add(
-            path, problem, "there would be no size to measure", "write a smaller min_bytes or a larger max_bytes"
-        )
+        fix = "write a smaller min_bytes or a larger max_bytes"
+        report.add(path, problem, "there would be no size to measure", fix)
         return
-    measured = sizes_between(least, most, factor)
-    gate, path = section.value("gate_bytes"), section.path_of("gate_bytes")
-    if isinstance(gate, int) and gate not in measured:
+    measured, path = sizes_between(least, most, section.factor), report.at(section, "gate_bytes")
+    if section.gate_bytes not in measured:
         listed = ", ".join(show(path, size) for size in measured)
-        problem = f"{show(path, gate)} is not among the measured sizes ({listed})"
-        fix = "write one of them, or leave it out"
-        report.add(path, problem, "the floor would have no result to compare with", fix)
+        problem = f"{show(path, section.gate_bytes)} is not among the measured sizes ({listed})"
+        report.add(
+            path, problem, "the floor would have no result to compare with", "write one of them, or leave it out"
+        )

@@ -6,8 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from components.settings.draft import Draft, suggest
-from components.settings.problems import Report, child_path
+from components.settings.problems import Report, suggest
 from components.settings.section import Section, key, number, size
 from components.settings.types import NodeName, Number, Size, Whole
 from components.validation.collectives import format_size
@@ -84,7 +83,12 @@ class StorageMeasurement(Section):
 
 
 def check_storage_measurement(
-    section: Draft, shared: Collection[str], local: Collection[str], sites: Collection[str], nodes: int, report: Report
+    section: StorageMeasurement,
+    shared: Collection[str],
+    local: Collection[str],
+    sites: Collection[str],
+    nodes: int,
+    report: Report,
 ) -> None:
     """Report a size that no node should write, a measurement that takes hours, and floors that judge nothing.
 
@@ -92,56 +96,54 @@ def check_storage_measurement(
     nodes           the number of nodes that are measured if the section lists none
     """
     _check_size(section, report)
-    seconds, listed = section.value("seconds"), section.value("nodes")
-    count = len(listed) if isinstance(listed, tuple) and listed else nodes
-    if isinstance(seconds, int) and (total := count * len(shared) * seconds) > _MOST_SECONDS:
-        path = section.path_of("seconds" if "seconds" in section.raw else "nodes")
+    count = len(section.nodes) or nodes
+    if (total := count * len(shared) * section.seconds) > _MOST_SECONDS:
+        path = report.at(section, "seconds" if "seconds" in section.model_fields_set else "nodes")
         problem = f"{count} nodes, one after another, would take about {total // 60} minutes"
         breaks = "up would wait for it, and no other job could run on these nodes"
         report.add(path, problem, breaks, "list fewer nodes in validation.storage.nodes, or write fewer seconds")
     judged: dict[tuple[str, str], str] = {}
-    for floor in section.items("floors"):
+    for floor in section.floors:
         _check_floor(floor, {*shared, *local}, sites, report)
         _check_once(floor, sites, judged, report)
 
 
-def _check_size(section: Draft, report: Report) -> None:
-    path, value = section.path_of("size"), section.value("size")
-    if isinstance(value, int) and not _LEAST_BYTES <= value <= _MOST_BYTES:
+def _check_size(section: StorageMeasurement, report: Report) -> None:
+    path, value = report.at(section, "size"), section.size
+    if not _LEAST_BYTES <= value <= _MOST_BYTES:
         shown = report.value(path, value) if report.hides(path) else format_size(value)
         problem = f"{shown} is not a size from 1 MiB to 64 GiB"
         breaks = "a file of that size measures nothing" if value < _LEAST_BYTES else "writing it would take minutes"
         report.add(path, problem, breaks, "write a size such as 1G")
 
 
-def _check_floor(floor: Draft, targets: Collection[str], sites: Collection[str], report: Report) -> None:
-    target, path = floor.value("target"), floor.path_of("target")
-    if isinstance(target, str) and target not in targets:
+def _check_floor(floor: StorageFloor, targets: Collection[str], sites: Collection[str], report: Report) -> None:
+    target, path = floor.target, report.at(floor, "target")
+    if target not in targets:
         if target == SCRATCH:
             problem, fix = "scratch is not measured without tailrack:scratch.folder", "set that folder, or remove it"
         else:
             problem, fix = f"{report.value(path, target)} is not a measured target", suggest(target, targets)
         report.add(path, problem, "the floors would judge nothing", fix)
-    names = floor.value("sites")
-    for index, name in enumerate(names if isinstance(names, tuple) else ()):
+    for index, name in enumerate(floor.sites):
         if name not in sites:
-            site_path = child_path(floor.path_of("sites"), index)
+            site_path = report.at(floor, "sites", index)
             problem = f"{report.value(site_path, name)} is not a site of this stack"
             report.add(site_path, problem, "the floors would judge no node", partial(suggest, name, sites))
-    if "target" in floor.raw and not floor.raw.keys() & FIGURES.keys():
+    if not floor.model_fields_set & FIGURES.keys():
         fix = f"write one of {', '.join(FIGURES)}"
-        report.add(floor.path, "has no floor", "its target would be UNJUDGED", fix)
+        report.add(report.at(floor), "has no floor", "its target would be UNJUDGED", fix)
 
 
-def _check_once(floor: Draft, sites: Collection[str], judged: dict[tuple[str, str], str], report: Report) -> None:
-    target, names = floor.value("target"), floor.value("sites")
-    if not isinstance(target, str) or not isinstance(names, tuple):
-        return
-    for site in names or sites:
-        first = judged.setdefault((target, str(site)), floor.path)
-        if first != floor.path:
-            problem = f"judges {target} at {site}, as {first} does"
-            report.add(floor.path, problem, "one of the two would have no effect", "remove one, or list other sites")
+def _check_once(
+    floor: StorageFloor, sites: Collection[str], judged: dict[tuple[str, str], str], report: Report
+) -> None:
+    path = report.at(floor)
+    for site in floor.sites or sites:
+        first = judged.setdefault((floor.target, site), path)
+        if first != path:
+            problem = f"judges {floor.target} at {site}, as {first} does"
+            report.add(path, problem, "one of the two would have no effect", "remove one, or list other sites")
             return
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from components.settings import sizes
-from components.settings.draft import Draft
 from components.settings.nccl import Nccl, check_absolute, check_image, check_nccl
 from components.settings.problems import Report
 from components.settings.section import Section, key, number
@@ -78,11 +78,16 @@ class Validation(Section):
         default="",
     )
 
+    @property
+    def measured(self) -> Iterator[Validation | Training | StorageMeasurement]:
+        """Yield each section that lists nodes to measure."""
+        yield from filter(None, (self, self.training, self.storage))
 
-def check_validation(validation: Draft, report: Report) -> None:
+
+def check_validation(validation: Validation, report: Report) -> None:
     """Report sizes that cannot be measured or judged."""
     sizes.check_sizes_of(validation, report)
-    check_nccl(validation.section("nccl"), report)
+    check_nccl(validation.nccl, report)
 
 
 def _plain(value: str) -> str:
@@ -136,10 +141,10 @@ class Training(Section):
     )
 
 
-def check_training(training: Draft, containers: bool, report: Report) -> None:
+def check_training(training: Training, containers: bool, report: Report) -> None:
     """Report a container image in a cluster without containers."""
-    if not containers and (image := training.value("image")):
+    if not containers and training.image:
         breaks = "the cluster has no containers, so the benchmark could not run in one"
         fix = "write a section tailrack:containers, or python: PATH of a Python that has PyTorch on every node"
-        path = training.path_of("image")
-        report.add(path, f"{report.value(path, image)} without a section containers", breaks, fix)
+        path = report.at(training, "image")
+        report.add(path, f"{report.value(path, training.image)} without a section containers", breaks, fix)

@@ -19,7 +19,7 @@ from stacks.config.elastic import elastic_problems
 from stacks.config.model import PoolConfig, StackConfig, model_of
 from stacks.config.pods import check_pods
 from stacks.config.provider_keys import check_provider_keys
-from stacks.config.reader import Reader
+from stacks.config.reader import read
 from stacks.sites import KINDS
 from stacks.sites.hosts.other_stacks import stacks_read, with_other_stacks
 from stacks.sites.hosts.outputs import OtherStack
@@ -100,18 +100,19 @@ def _checked(
 ) -> StackConfig | PoolConfig:
     # Pulumi passes a section without a value as an empty text (from version 4 on, as null).
     sections = {key: None if value == "" else value for key, value in raw.items()}
-    draft = Reader(report, base_dir).section(model, sections, ROOT)
-    check(draft, report)
-    if report.problems:
+    config = read(model, sections, base_dir, report)
+    if config is not None:
+        check(config, report)
+    if config is None or report.problems:
         raise ConfigError(report.problems, report.more)
-    config: StackConfig | PoolConfig = draft.build()
     if isinstance(config, StackConfig):
-        settings = draft.section("slurm").section("settings")
         for key, breaks in refused_keys(config, roles(config)):
-            report.add(settings.path_of(key), "is a key that tailrack sets itself here", breaks, "remove it")
+            report.add(
+                report.at(config.slurm, "settings", key), "is a key that tailrack sets itself here", breaks, "remove it"
+            )
     elif problems := list(elastic_problems(config)):
         raise ConfigError(problems)
-    check_pods(draft, config, report)
+    check_pods(config, report)
     if report.problems:
         raise ConfigError(report.problems)
     return config

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from components.settings.draft import suggest
+from components.settings.problems import suggest
 from components.settings.section import key
 from components.settings.types import refuse
 

@@ -22,7 +22,7 @@ from stacks.stack_name import StackName
 ALL = "all"  # the default partition
 CLUSTER, POOL = "cluster", "pool"  # kinds of stack
 # A pool has no head node; its name and site match nothing.
-_NO_HEAD = Head.model_construct(name="", site="", compute=False)
+NO_HEAD = Head.model_construct(name="", site="", compute=False)
 _NO_PRICES: Mapping[str, float] = MappingProxyType({})
 
 
@@ -110,7 +110,7 @@ class PoolConfig(PoolSettings):
 
     def all_nodes(self) -> list[NodeSpec]:
         """Return every node of the sites, also those that an elastic pool may not rent."""
-        return _nodes(self.sites, _NO_HEAD, self.currency)
+        return _nodes(self.sites, NO_HEAD, self.currency)
 
     def partitions(self) -> tuple[str, ...]:
         """Return the partitions of the pool's nodes: `all`, one per site, one per GPU kind."""

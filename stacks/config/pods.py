@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Sequence
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.slurm.machine_keys import needs_cgroups
 from components.roles.tailnet.settings import EXISTING
-from components.settings.draft import Draft
 from components.settings.network_names import AUTO
-from components.settings.problems import ROOT, Problem, Report, child_path
+from components.settings.problems import ROOT, Problem, Report
+from components.settings.section import Section
 from stacks.config.model import PoolConfig, StackConfig
+from stacks.sites.kind import Site
 
 _PROGRAMS = ("prologslurmctld", "epilogslurmctld")
 _REMOVE = "remove it"
 
 
-def check_pods(draft: Draft, config: StackConfig | PoolConfig, report: Report) -> None:
+def check_pods(config: StackConfig | PoolConfig, report: Report) -> None:
     """Report keys that name pods where they have no effect, and settings with which no pod works."""
     pods = [node for node in config.nodes() if node.pod]
     if not pods:
         return
     sites, names = {node.site for node in pods}, {node.name for node in pods}
-    for path, value, breaks in (*_sites_named(draft), *_nodes_named(draft)):
+    for path, value, breaks in _named(config, report):
         if value in sites | names:
             report.add(path, f"{report.value(path, value)} is {_kind(value, sites)}", breaks, _REMOVE)
-    for site in draft.items("sites"):
-        if site.text("name") in sites:
+    for site in config.sites:
+        if site.name in sites:
             _check_networks(site, report)
-    tailnet = draft.section("tailnet")
-    if tailnet.value("kind") == EXISTING:
+    if config.tailnet.kind == EXISTING:
         breaks = "no pod could join: pods run a separate tailscaled, and this kind has no key for it"
-        report.add(tailnet.path_of("kind"), "is existing in a stack with pods", breaks, "write another kind")
+        report.add(report.at(config.tailnet, "kind"), "is existing in a stack with pods", breaks, "write another kind")
     if isinstance(config, StackConfig):
-        _check_slurm(draft.section("slurm"), sites, report)
+        _check_slurm(config, sites, report)
         for problem in cluster_problems(config):
             report.problems[problem] = None
     elif config.elastic is not None:
@@ -51,66 +51,55 @@ def cluster_problems(settings: ClusterSettings) -> Iterator[Problem]:
         yield Problem(f"{ROOT}slurm", f"{key}, and pods have no cgroups; no pod could join; remove that key")
 
 
-def _check_networks(site: Draft, report: Report) -> None:
-    if site.raw.get("fabric") == AUTO:
+def _check_networks(site: Site, report: Report) -> None:
+    if site.fabric == AUTO and "fabric" in site.model_fields_set:
         breaks = "jobs over several pods need the name of a network that their provider gives them"
         fix = "write the interface of that network, such as ens1, or remove it: then each job runs on one pod"
-        report.add(site.path_of("fabric"), "is auto for pods", breaks, fix)
-    if "rdma" in site.raw:
-        report.add(site.path_of("rdma"), "is set for pods", "it has no effect: NCCL chooses among their ports", _REMOVE)
+        report.add(report.at(site, "fabric"), "is auto for pods", breaks, fix)
+    if "rdma" in site.model_fields_set:
+        problem, breaks = "is set for pods", "it has no effect: NCCL chooses among their ports"
+        report.add(report.at(site, "rdma"), problem, breaks, _REMOVE)
 
 
 def _kind(value: str, sites: set[str]) -> str:
     return "a site of pods" if value in sites else "a pod"
 
 
-def _check_slurm(slurm: Draft, sites: set[str], report: Report) -> None:
+def _check_slurm(config: StackConfig, sites: set[str], report: Report) -> None:
     """Report partitions that mix pods with others, and programs that replace those that bring files to pods."""
-    for partition in slurm.items("partitions"):
-        for path, site in _texts(partition, "sites"):
+    for partition in config.slurm.partitions:
+        for index, site in enumerate(partition.sites):
             if site in sites:
+                path = report.at(partition, "sites", index)
                 breaks = "jobs would start there without their files, and a job could get several pods"
                 fix = f"remove it; jobs ask for pods with -p {site}"
                 report.add(path, f"{report.value(path, site)} is a site of pods", breaks, fix)
-    settings = slurm.raw.get("settings")
-    for key in settings if isinstance(settings, Mapping) else ():
-        if str(key).lower() in _PROGRAMS:
-            path = slurm.section("settings").path_of(str(key))
+    for key in config.slurm.settings:
+        if key.lower() in _PROGRAMS:
+            path = report.at(config.slurm, "settings", key)
             breaks = "jobs' files would not be brought to pods and back"
             report.add(path, "is a key that tailrack sets itself in a stack with pods", breaks, _REMOVE)
 
 
-def _sites_named(draft: Draft) -> Iterator[tuple[str, str, str]]:
-    """Yield the places that name a site: path, name, and why pods cannot be there."""
-    for mount in draft.section("storage").items("mounts"):
-        yield from _with(_texts(mount, "sites"), "pods cannot mount file systems")
-    for dataset in draft.items("datasets"):
-        yield from _with(_texts(dataset, "sites"), "pods do not get data sets")
-    for image in draft.section("containers").items("images"):
-        yield from _with(_texts(image, "where"), "pods have no containers for jobs")
-    validation = draft.section("validation")
-    for floor in validation.section("storage").items("floors"):
-        yield from _with(_texts(floor, "sites"), "pods are not measured")
-    floors = validation.raw.get("floors_gb_per_s")
-    for site in floors if isinstance(floors, Mapping) else ():
-        yield child_path(validation.path_of("floors_gb_per_s"), str(site)), str(site), "pods are not measured"
-
-
-def _nodes_named(draft: Draft) -> Iterator[tuple[str, str, str]]:
-    """Yield the places that name a node: path, name, and why it cannot be a pod."""
-    validation = draft.section("validation")
-    for section in (validation, validation.section("training"), validation.section("storage")):
-        yield from _with(_texts(section, "nodes"), "pods are not measured")
-    relay = draft.section("tailnet").values.get("relay")
-    if isinstance(relay, Draft) and (name := relay.text("node")):
-        yield relay.path_of("node"), name, "pods have no UDP port, so there would be no relay"
-
-
-def _texts(section: Draft, key: str) -> Iterator[tuple[str, str]]:
-    values = section.values.get(key)
-    for index, value in enumerate(values if isinstance(values, tuple) else ()):
-        yield child_path(section.path_of(key), index), str(value)
-
-
-def _with(named: Iterable[tuple[str, str]], breaks: str) -> Iterator[tuple[str, str, str]]:
-    return ((path, name, breaks) for path, name in named)
+def _named(config: StackConfig | PoolConfig, report: Report) -> Iterator[tuple[str, str, str]]:
+    """Yield the places that name a site or a node: path, name, and why it cannot be one of pods."""
+    measured = "pods are not measured"
+    validation = config.validation
+    lists: list[tuple[Section, str, Sequence[str], str]] = [
+        (mount, "sites", mount.sites or (), "pods cannot mount file systems") for mount in config.storage.mounts
+    ]
+    if config.containers is not None:
+        breaks = "pods have no containers for jobs"
+        lists += [(image, "where", image.where or (), breaks) for image in config.containers.images]
+    lists += [(section, "nodes", section.nodes, measured) for section in validation.measured]
+    if validation.storage is not None:
+        lists += [(floor, "sites", floor.sites, measured) for floor in validation.storage.floors]
+    if isinstance(config, StackConfig):
+        lists += [(dataset, "sites", dataset.sites or (), "pods do not get data sets") for dataset in config.datasets]
+        if (relay := config.tailnet.relay) is not None:
+            yield report.at(relay, "node"), relay.node, "pods have no UDP port, so there would be no relay"
+    for section, key, values, breaks in lists:
+        for index, value in enumerate(values):
+            yield report.at(section, key, index), value, breaks
+    for site in validation.floors_gb_per_s:
+        yield report.at(validation, "floors_gb_per_s", site), site, measured

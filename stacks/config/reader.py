@@ -1,114 +1,138 @@
-"""The reader of the config: it reads raw values into drafts, and reports each invalid field."""
+"""The reader of the config: pydantic checks each value, and this module says each error in the words of its key."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from components.settings.draft import Draft, suggest
-from components.settings.problems import MASK, KeyHelp, Report, child_path, shown
-from components.settings.section import Section, keys_of
+from components.settings.problems import MASK, ROOT, Report, child_path, shown, suggest
+from components.settings.section import Key, Section, keys_of, located
 from stacks.config.model import POOL, PoolConfig, StackConfig
 from stacks.sites import KINDS
 from stacks.sites.kind import UNREAD, Site
 
+S = TypeVar("S", bound=Section)
+# A site that could not be read, and is reported: the rest of the config is read without it.
+_NO_SITE = Site.model_construct()
 
-def _without_nulls(raw: Mapping[str, object]) -> dict[str, object]:
-    """Return the keys with a value: a null, as YAML reads `key:`, means that the key is left out."""
-    return {key: value for key, value in raw.items() if value is not None}
+
+def read(model: type[S], raw: Mapping[str, object], base_dir: Path, report: Report) -> S | None:
+    """Return the config, or None after each invalid value was reported. Relative paths start at `base_dir`."""
+    sites = raw.get("sites")
+    if isinstance(sites, list | tuple):
+        read_sites = [
+            _site(site, child_path(f"{ROOT}sites", index), base_dir, report) for index, site in enumerate(sites)
+        ]
+        raw = {**raw, "sites": read_sites}
+    config = _section(model, raw, ROOT, base_dir, report)
+    if config is None or report.problems:
+        return None
+    for section_id, path in located(config, ROOT):
+        report.paths.setdefault(section_id, path)
+    return config
 
 
-class Reader:
-    """Reads raw values into drafts. Relative paths start at `base_dir`."""
+def _site(raw: object, path: str, base_dir: Path, report: Report) -> Site:
+    if not isinstance(raw, Mapping):
+        return _section(Site, raw, path, base_dir, report) or _NO_SITE
+    kind = raw.get("kind")
+    if isinstance(kind, str) and kind in KINDS:
+        raw = KINDS[kind].complete(raw, path, base_dir, report)
+        site = _section(KINDS[kind].model, raw, path, base_dir, report)
+        hosts = raw.get("hosts")
+        for host, entry in zip(getattr(site, "hosts", ()), hosts if isinstance(hosts, list) else (), strict=False):
+            report.paths.update(located(host, getattr(entry, "place", "")))
+        return site or _NO_SITE
+    kind_path = child_path(path, "kind")
+    problem = f"{report.value(kind_path, kind)} is not a kind of site" if kind is not None else "missing"
+    kinds = (f"{name} ({keys_of(entry.model)['kind'].info.description})" for name, entry in KINDS.items())
+    report.add(kind_path, problem, "the site would have no machines", f"write {' or '.join(kinds)}")
+    unread = {name for entry in KINDS.values() for name in keys_of(entry.model)} - {"name"}
+    return (
+        _section(Site, {"kind": "", **{key: raw[key] for key in raw.keys() - unread}}, path, base_dir, report)
+        or _NO_SITE
+    )
 
-    def __init__(self, report: Report, base_dir: Path) -> None:
-        self._report = report
-        self._context = {"base_dir": base_dir}
 
-    def section(self, model: type[Section], raw: object, path: str, unread: frozenset[str] = frozenset()) -> Draft:
-        """Return a mapping read as `model`. Keys in `unread` are skipped."""
-        keys = keys_of(model)
-        if not isinstance(raw, Mapping):
-            problem = f"{self._report.value(path, raw)} is not a mapping"
-            fix = f"write KEY: VALUE pairs of {', '.join(keys)}"
-            self._report.add(path, problem, "none of its keys can be read", fix)
-            return Draft(path, model)
-        lacks = getattr(raw, "lacks", {})
-        raw = {
-            name: _without_nulls(value) if isinstance(value, Mapping) else value
-            for name, value in _without_nulls(raw).items()
-        }
-        for name in raw:
-            if name not in keys and name not in unread:
-                self._report_unknown(model, str(name), child_path(path, str(name)))
-        values: dict[str, object] = {}
-        for name, key in keys.items():
-            if name in unread or raw.get(name) is UNREAD:
-                continue
-            if name not in raw:
-                if key.info.is_required():
-                    problem, fix = lacks.get(name, ("missing", key.help.fix))
-                    self._report.add(child_path(path, name), problem, key.help.breaks, fix)
-            elif key.section is not None and not key.many:
-                values[name] = self.section(key.section, raw[name], child_path(path, name))
-            else:
-                try:
-                    value = key.adapter.validate_python(raw[name], context=self._context)
-                except ValidationError as error:
-                    for detail in error.errors(include_url=False):
-                        self._report_invalid(key.help, detail, child_path(path, name))
-                    continue
-                if key.section is not None:
-                    list_path, section = child_path(path, name), key.section
-                    value = tuple(
-                        self._item(section, item, getattr(item, "place", child_path(list_path, index)))
-                        for index, item in enumerate(value)
-                    )
-                values[name] = value
-        return Draft(path, model, raw, values)
+def _section(model: type[S], raw: object, path: str, base_dir: Path, report: Report) -> S | None:
+    try:
+        return model.model_validate(_without_nulls(raw), context={"base_dir": base_dir})
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            _report(model, raw, detail, path, report)
+    return None
 
-    def _item(self, model: type[Section], raw: object, path: str) -> Draft:
-        if model is not Site or not isinstance(raw, Mapping):
-            return self.section(model, raw, path)
-        kind = raw.get("kind")
-        if isinstance(kind, str) and kind in KINDS:
-            site = KINDS[kind].complete(raw, path, self._context["base_dir"], self._report)
-            return self.section(KINDS[kind].model, site, path)
-        kind_path = child_path(path, "kind")
-        problem = f"{self._report.value(kind_path, kind)} is not a kind of site" if kind is not None else "missing"
-        kinds = (f"{name} ({keys_of(entry.model)['kind'].info.description})" for name, entry in KINDS.items())
-        self._report.add(kind_path, problem, "the site would have no machines", f"write {' or '.join(kinds)}")
-        site_keys = frozenset(name for entry in KINDS.values() for name in keys_of(entry.model))
-        return self.section(Site, raw, path, unread=site_keys - {"name"})
 
-    def _report_unknown(self, model: type[Section], key: str, path: str) -> None:
-        if model is PoolConfig and key in keys_of(StackConfig):
-            breaks = "the pool takes it from its cluster, so it would have no effect"
-            self._report.add(path, "is a section of the cluster's stack", breaks, "remove it here")
-            return
-        fix: str | Callable[[], str] = partial(suggest, key, keys_of(model))
-        if model is StackConfig and key in keys_of(PoolConfig):
-            fix = f"it belongs to a stack of kind {POOL}"
-        for kind, entry in KINDS.items():
-            if issubclass(model, Site) and key in keys_of(entry.model):
-                fix = f"it belongs to a site of kind {kind}"
-        self._report.add(path, "unknown key", "it would have no effect", model.absent.get(key, fix))
+def _without_nulls(raw: Any) -> Any:
+    """Return the values but those that are null or already reported: `key:` in YAML means that the key is left out."""
+    if isinstance(raw, Mapping):
+        return {key: _without_nulls(value) for key, value in raw.items() if value is not None and value is not UNREAD}
+    return [_without_nulls(item) for item in raw] if isinstance(raw, list | tuple) else raw
 
-    def _report_invalid(self, key_help: KeyHelp, detail: ErrorDetails, path: str) -> None:
-        inside = [part for part in detail["loc"] if part != "[key]"]
-        for part in inside:
+
+def _report(model: type[Section], raw: Any, detail: ErrorDetails, path: str, report: Report) -> None:
+    """Report one error of pydantic at the key that it is about."""
+    section: type[Section] | None = model
+    key: Key | None = None
+    inside: list[object] = []
+    lacks: Mapping[str, tuple[str, str]] = {}
+    for part in detail["loc"]:
+        if section is not None and part in (keys := keys_of(section)):
+            lacks, key, path = getattr(raw, "lacks", {}), keys[str(part)], child_path(path, part)
+            section = None if key.many else key.section
+            raw = raw.get(part) if isinstance(raw, Mapping) else None
+        elif key is not None and key.many and isinstance(part, int):
+            raw = raw[part] if isinstance(raw, Sequence) else None
+            section, path = key.section, getattr(raw, "place", child_path(path, part))
+        elif part != "[key]":
+            inside.append(part)
             path = child_path(path, part)
-        context = detail.get("ctx", {})
-        breaks, fix = key_help.breaks, key_help.fix
-        hidden = key_help.secret or self._report.hides(path)
-        if detail["type"] == "refused" and (key_help.secret or not hidden):
-            problem = context["problem"]
-            breaks, fix = context["breaks"] or breaks, context["fix"] or fix
-        elif detail["type"] == "string_too_long":
-            problem = f"is longer than {context['max_length']} characters"
-        else:
-            problem = f"does not fit in {key_help.wants}" if inside else f"is not {key_help.wants}"
-        seen = MASK if hidden or context.get("hide") else shown(detail["input"])
-        self._report.add(path, f"{seen} {problem}", breaks, fix)
+    name = str(detail["loc"][-1]) if detail["loc"] else ""
+    kind = detail["type"]
+    context = detail.get("ctx", {})
+    # The others are reported: pydantic counts only valid items, and computes no default from an invalid value.
+    too_few = kind == "too_short" and len(detail["input"]) >= context["min_length"]
+    if raw is UNREAD or kind == "default_factory_not_called" or too_few:
+        return
+    if kind in ("extra_forbidden", "invalid_key") and section is not None:
+        _report_unknown(section, name, path, report)
+    elif section is not None and kind == "model_type":
+        fix = f"write KEY: VALUE pairs of {', '.join(keys_of(section))}"
+        report.add(path, f"{report.value(path, detail['input'])} is not a mapping", "none of its keys can be read", fix)
+    elif key is not None and kind == "missing":
+        problem, fix = lacks.get(name, ("missing", key.help.fix))
+        report.add(path, problem, key.help.breaks, fix)
+    elif key is not None:
+        _report_invalid(key, detail, path, bool(inside), report)
+
+
+def _report_unknown(model: type[Section], key: str, path: str, report: Report) -> None:
+    if model is PoolConfig and key in keys_of(StackConfig):
+        breaks = "the pool takes it from its cluster, so it would have no effect"
+        report.add(path, "is a section of the cluster's stack", breaks, "remove it here")
+        return
+    fix: str | Callable[[], str] = partial(suggest, key, keys_of(model))
+    if model is StackConfig and key in keys_of(PoolConfig):
+        fix = f"it belongs to a stack of kind {POOL}"
+    for kind, entry in KINDS.items():
+        if issubclass(model, Site) and key in keys_of(entry.model):
+            fix = f"it belongs to a site of kind {kind}"
+    report.add(path, "unknown key", "it would have no effect", model.absent.get(key, fix))
+
+
+def _report_invalid(key: Key, detail: ErrorDetails, path: str, inside: bool, report: Report) -> None:
+    context = detail.get("ctx", {})
+    breaks, fix = key.help.breaks, key.help.fix
+    hidden = key.help.secret or report.hides(path)
+    if detail["type"] == "refused" and (key.help.secret or not hidden):
+        problem = context["problem"]
+        breaks, fix = context["breaks"] or breaks, context["fix"] or fix
+    elif detail["type"] == "string_too_long":
+        problem = f"is longer than {context['max_length']} characters"
+    else:
+        problem = f"does not fit in {key.help.wants}" if inside else f"is not {key.help.wants}"
+    seen = MASK if hidden or context.get("hide") else shown(detail["input"])
+    report.add(path, f"{seen} {problem}", breaks, fix)

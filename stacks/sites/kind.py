@@ -1,16 +1,15 @@
 """The interface of a kind of site. Each kind has its own folder for everything else."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from components.roles.fabric.settings import Fabric, Rdma
 from components.settings.cluster import Head
-from components.settings.draft import Draft
 from components.settings.money import Price, price_key
 from components.settings.network_names import AUTO
-from components.settings.problems import ROOT, Report
+from components.settings.problems import Report
 from components.settings.section import Section, key, named, yes_no
 from components.settings.types import Gpu, SiteName
 
@@ -79,22 +78,6 @@ def spot_key(machines: str) -> Any:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A node that a part of the config creates, as far as it can be read."""
-
-    name: str | None  # None if it cannot be read
-    path: str  # the key with the name
-    compute: bool = True  # runs jobs
-    gpu: Gpu | None = None
-    login: str | None = None  # the account that tailrack logs in with, if the config has it
-
-    @property
-    def place(self) -> str:
-        """Return the path of the node's mapping, without the config's namespace."""
-        return self.path.removeprefix(ROOT).removesuffix(".name")
-
-
 @dataclass(frozen=True)
 class NodeSpec:
     """One node of the stack. Each kind of site adds fields."""
@@ -113,6 +96,8 @@ class NodeSpec:
     in_all: bool = field(default=True, kw_only=True)  # whether partition `all` has the nodes of its site
     pod: bool = field(default=False, kw_only=True)  # a container without systemd (components/roles/pod)
     stage: bool = field(default=False, kw_only=True)  # of a pod: whether jobs' folders go there by default
+    # The part of the config that makes it; None for a head node that no list has.
+    source: Section | None = field(default=None, kw_only=True, compare=False, repr=False)
     cloud_has_price: ClassVar[bool] = False  # whether its cloud's API says what it costs
 
     def place(self, kind: str) -> str:
@@ -162,14 +147,12 @@ class Kind(Generic[S, N]):
 
     `machines` names the module whose function `machines` creates Hosts (see stacks.sites.machines). It needs pulumi, so
     it is imported only for a stack with such a site.
-    `complete` expands a raw site at its path in the config; for example, it reads files. `claims` returns the nodes of
-    a site. `check` reports problems of all sites of the kind. Both work on drafts, also of the head. `nodes` returns
-    the nodes of a valid site, with the head node if it is there.
+    `complete` expands a raw site at its path in the config; for example, it reads files. `check` reports problems of
+    all sites of the kind. `nodes` returns the nodes of a site, with the head node if it is there.
     """
 
     model: type[S]
-    claims: Callable[[Draft, Draft], Iterable[Claim]]
-    check: Callable[[Sequence[Draft], Draft, Report], None]
+    check: Callable[[Sequence[S], Head, Report], None]
     nodes: Callable[[S, Head], Sequence[N]]
     machines: str
     complete: Callable[[Mapping[str, object], str, Path, Report], Mapping[str, object]] = as_written

@@ -1,10 +1,9 @@
 """The key that logs in to machines which a stack creates: in a file, or in an ssh-agent with its public half."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator
 
-from components.settings.draft import Draft
 from components.settings.problems import Report
 from components.settings.section import key
 from components.settings.ssh_keys import public_key
@@ -40,13 +39,21 @@ def public_key_key(machines: str) -> Any:
     )
 
 
-def check_public_key(site: Draft, machines: str, report: Report) -> None:
+class NewMachines(Protocol):
+    """A site whose machines get the public half of a key."""
+
+    @property
+    def agent(self) -> bool: ...
+    @property
+    def public_key(self) -> str | None: ...
+
+
+def check_public_key(site: NewMachines, machines: str, report: Report) -> None:
     """Report an agent without a public key, and a public key without an agent."""
-    by_agent, has_key = site.value("agent") is True, "public_key" in site.raw
-    path = site.path_of("public_key")
-    if by_agent and not has_key:
+    path = report.at(site, "public_key")
+    if site.agent and site.public_key is None:
         breaks, fix = f"no one could log in to the {machines}", "write the line that `ssh-add -L` prints"
         report.add(path, "is missing, but the key is in an agent", breaks, fix)
-    if has_key and not by_agent:
+    if site.public_key is not None and not site.agent:
         breaks = "it may not belong to the key that logs in"
         report.add(path, "is set, but agent is not true", breaks, "remove it")

@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from components.settings.draft import Draft
+from components.settings.cluster import Head
 from components.settings.problems import Report
 from components.settings.section import yes_no
+from stacks.sites.kind import Site
 
 RISK = "root of the pods' hosts can read the cluster's munge key, and act as any user of the cluster with it"
 
@@ -27,15 +28,17 @@ def stage_key(of: str = "") -> Any:
     )
 
 
-def check_site(site: Draft, report: Report) -> None:
+def check_site(site: Site, report: Report) -> None:
     """Report a site of pods that is in partition `all`."""
-    if site.raw.get("in_all") is True:
+    if site.in_all and "in_all" in site.model_fields_set:
         breaks = "jobs would land on pods that do not have their files"
-        report.add(site.path_of("in_all"), "is true for a site of pods", breaks, "delete it: jobs ask for pods with -p")
+        report.add(
+            report.at(site, "in_all"), "is true for a site of pods", breaks, "delete it: jobs ask for pods with -p"
+        )
 
 
-def check_head(head: Draft, report: Report) -> None:
+def check_head(head: Head, report: Report) -> None:
     """Report a head node that is in a site of pods."""
     breaks = "a pod cannot serve the share, and its hosts' root would have every secret of the cluster"
     fix = "name another site for the head node, such as a small virtual machine or kind: local"
-    report.add(head.path_of("site"), "is a site of pods", breaks, fix)
+    report.add(report.at(head, "site"), "is a site of pods", breaks, fix)

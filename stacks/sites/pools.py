@@ -1,16 +1,15 @@
 """Pools: similar nodes of a site, named by a prefix and a number."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Protocol, TypeVar
 
 from pydantic import AfterValidator, Field
 
 from components.settings.cluster import Head
-from components.settings.draft import Draft
 from components.settings.problems import Report
-from components.settings.section import key, named, number
+from components.settings.section import Section, key, named, number
 from components.settings.types import Gpu, check_name, check_node_name
-from stacks.sites.kind import Claim, N, Site
+from stacks.sites.kind import N, Site
 
 MOST_NODES = 1000  # of a pool; a Linux bridge has 1,023 ports
 
@@ -86,24 +85,14 @@ def new_nodes(
     """
     head_nodes = [node.of(site, head, head.name, **of_head)] if head.site == site.name and of_head is not None else []
     return head_nodes + [
-        node.of(site, head, name, pool.features, pool.gpu, price=pool.price_per_hour, **of_pool(pool))
+        node.of(site, head, name, pool.features, pool.gpu, price=pool.price_per_hour, source=pool, **of_pool(pool))
         for pool in pools
         for name in pool_node_names(pool.name, pool.count)
     ]
 
 
-def claims(site: Draft, _head: Draft) -> Iterator[Claim]:
-    """Return the nodes of the site's pools; an unreadable count counts as 1."""
-    for pool in site.items("pools"):
-        name, path, gpu = pool.text("name"), pool.path_of("name"), pool.values.get("gpu")
-        size = min(max(pool.whole("count") or 1, 1), MOST_NODES)
-        for node in pool_node_names(name, size) if name is not None else (None,):
-            yield Claim(node, path, gpu=gpu if isinstance(gpu, Gpu) else None)
-
-
-def check_not_empty(site: Draft, head: Draft, report: Report) -> None:
+def check_not_empty(site: Site, pools: Sequence[Section], head: Head, report: Report) -> None:
     """Report a site without pools and without the head node."""
-    head_here = head.text("site") == site.text("name")
-    if not head_here and not site.items("pools") and ("pools" not in site.raw or "pools" in site.values):
+    if head.site != site.name and not pools:
         breaks = "its partition would be empty, and its measurement would wait for nodes"
-        report.add(site.path_of("pools"), "the site has no nodes", breaks, "add a pool, or delete the site")
+        report.add(report.at(site, "pools"), "the site has no nodes", breaks, "add a pool, or delete the site")

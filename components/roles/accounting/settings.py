@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from components.settings.draft import Draft, suggest
-from components.settings.problems import Report, child_path
+from components.settings.problems import Report, suggest
 from components.settings.section import Section, key, number, yes_no
 from components.settings.types import Whole, refuse, word_set
+
+if TYPE_CHECKING:
+    from components.roles.slurm.settings import Slurm
+    from components.roles.users.settings import User
 
 # The account of users without `account`.
 DEFAULT_ACCOUNT = "users"
@@ -196,100 +199,84 @@ class Accounting(Section):
     )
 
 
-def check_accounting(accounting: Draft, users: Sequence[Draft], slurm: Draft, health: Draft, report: Report) -> None:
+def check_accounting(accounting: Accounting, users: Sequence[User], slurm: Slurm, health: bool, report: Report) -> None:
     """Report unknown names, cycles, limits without accounting, and settings of external accounting."""
-    on = accounting.value("enabled") is not False
-    _check_keys(slurm, on, report)
-    _check_named(accounting.items("accounts"), "account", report)
-    _check_named(accounting.items("qos"), "QOS", report)
-    accounts, qos = _names(accounting.items("accounts")), _names(accounting.items("qos"))
-    parents: dict[str, Sequence[str]] = {}
-    for account in accounting.items("accounts"):
-        _check_names_exist(account, "parent", accounts, "account", report)
-        parents[account.text("name") or ""] = [account.text("parent") or ""]
-    _check_cycles(accounting.items("accounts"), "parent", parents, "the accounts would have no top", report)
-    preempts = {}
-    for service in accounting.items("qos"):
-        _check_names_exist(service, "preempts", qos, "QOS", report)
-        preempts[service.text("name") or ""] = _list_at(service, "preempts")
-    breaks = "their jobs would preempt each other forever"
-    _check_cycles(accounting.items("qos"), "preempts", preempts, breaks, report)
-    if isinstance(unused := accounting.values.get("unused_gpus"), Draft):
-        off = [name for name, section in (("accounting", accounting), ("health", health)) if _is_off(section)]
-        _check_unused(unused, qos, off, report)
+    _check_keys(slurm, accounting.enabled, report)
+    _check_named(accounting.accounts, "account", report)
+    _check_named(accounting.qos, "QOS", report)
+    accounts = {account.name: [account.parent] if account.parent is not None else [] for account in accounting.accounts}
+    for account in accounting.accounts:
+        _check_names_exist(account, "parent", accounts[account.name], accounts, "account", report)
+    _check_cycles(accounting.accounts, "parent", accounts, "the accounts would have no top", report)
+    qos = {service.name: service.preempts for service in accounting.qos}
+    for service in accounting.qos:
+        _check_names_exist(service, "preempts", service.preempts, qos, "QOS", report)
+    _check_cycles(accounting.qos, "preempts", qos, "their jobs would preempt each other forever", report)
+    if (unused := accounting.unused_gpus) is not None:
+        _check_names_exist(unused, "exempt_qos", unused.exempt_qos, {*qos, "normal"}, "QOS", report)
+        _check_unused(unused, {"accounting": accounting.enabled, "health": health}, report)
     for user in users:
-        _check_names_exist(user, "account", {*accounts, DEFAULT_ACCOUNT}, "account", report)
-        _check_names_exist(user, "qos", qos, "QOS", report)
-        for name in () if on else sorted({"account", "gpu_hours", "max_jobs", "qos"} & user.raw.keys()):
+        charged = () if user.account is None else (user.account,)
+        _check_names_exist(user, "account", charged, {*accounts, DEFAULT_ACCOUNT}, "account", report)
+        _check_names_exist(user, "qos", user.qos, qos, "QOS", report)
+        for name in (
+            () if accounting.enabled else sorted({"account", "gpu_hours", "max_jobs", "qos"} & user.model_fields_set)
+        ):
             breaks = "the usage of jobs would not be recorded"
             fix = "remove it, or set tailrack:accounting.enabled to true"
-            report.add(user.path_of(name), "is set while accounting is off", breaks, fix)
+            report.add(report.at(user, name), "is set while accounting is off", breaks, fix)
 
 
-def _is_off(section: Draft) -> bool:
-    return section.value("enabled") is False
-
-
-def _check_unused(unused: Draft, qos: set[str], off: Sequence[str], report: Report) -> None:
-    _check_names_exist(unused, "exempt_qos", {*qos, "normal"}, "QOS", report)
-    tell, end, path = unused.value("tell_minutes"), unused.value("end_minutes"), unused.path_of("end_minutes")
-    if isinstance(tell, int) and isinstance(end, int) and 0 < end <= tell:
+def _check_unused(unused: UnusedGpus, on: Mapping[str, bool], report: Report) -> None:
+    tell, end, path = unused.tell_minutes, unused.end_minutes, report.at(unused, "end_minutes")
+    if 0 < end <= tell:
         problem = f"{report.value(path, end)} is not more than tell_minutes ({tell})"
         report.add(path, problem, "jobs would end without a warning", f"write more than {tell}, or 0 for never")
-    for name in off:
+    for name in (section for section, enabled in on.items() if not enabled):
         problem, breaks = f"is set while {name} is off", "no job's GPUs would be sampled"
-        report.add(unused.path, problem, breaks, f"remove it, or set tailrack:{name}.enabled to true")
+        report.add(report.at(unused), problem, breaks, f"remove it, or set tailrack:{name}.enabled to true")
 
 
-def _names(sections: Iterable[Draft]) -> set[str]:
-    return {name for section in sections if (name := section.text("name")) is not None}
-
-
-def _list_at(section: Draft, name: str) -> Sequence[str]:
-    value = section.value(name)
-    return [item for item in value if isinstance(item, str)] if isinstance(value, tuple) else []
-
-
-def _check_keys(slurm: Draft, on: bool, report: Report) -> None:
-    settings = slurm.raw.get("settings")
-    for key_name in settings if isinstance(settings, Mapping) else ():
-        name, path = str(key_name).lower(), child_path(slurm.path_of("settings"), str(key_name))
-        if on and name in _EXTERNAL:
+def _check_keys(slurm: Slurm, on: bool, report: Report) -> None:
+    for key_name in slurm.settings if on else ():
+        name, path = key_name.lower(), report.at(slurm, "settings", key_name)
+        if name in _EXTERNAL:
             breaks = "jobs would be recorded twice, or not at all"
             fix = "remove it, or write tailrack:accounting: {enabled: false} to set it yourself"
             report.add(path, "is set by tailrack, which runs the cluster's accounting", breaks, fix)
-        elif on and name == _ENFORCE:
+        elif name == _ENFORCE:
             breaks = "Slurm would reject users before they have an account"
             fix = "remove it; tailrack enforces every limit in the config"
             report.add(path, "is set by tailrack as soon as every user has an account", breaks, fix)
 
 
-def _check_named(sections: Sequence[Draft], kind: str, report: Report) -> None:
-    paths: dict[str, str] = {}
+def _check_named(sections: Sequence[Account | Qos], kind: str, report: Report) -> None:
+    names: set[str] = set()
     for section in sections:
-        name = section.text("name")
-        if name is not None and paths.setdefault(name, section.path) != section.path:
-            path = section.path_of("name")
-            problem = f"{report.value(path, name)} is also the name of another {kind}"
+        if section.name in names:
+            path = report.at(section, "name")
+            problem = f"{report.value(path, section.name)} is also the name of another {kind}"
             report.add(path, problem, "the limits of both would apply", "rename one of them")
+        names.add(section.name)
 
 
-def _check_names_exist(section: Draft, name: str, valid: set[str], kind: str, report: Report) -> None:
-    text = section.text(name)
-    for index, item in enumerate([text] if text is not None else _list_at(section, name)):
+def _check_names_exist(
+    section: Section, name: str, written: Sequence[str], valid: Collection[str], kind: str, report: Report
+) -> None:
+    for index, item in enumerate(written):
         if item not in valid:
-            path = section.path_of(name) if text is not None else child_path(section.path_of(name), index)
+            path = (
+                report.at(section, name) if isinstance(getattr(section, name), str) else report.at(section, name, index)
+            )
             fix = partial(suggest, item, valid) if valid else f"add it to tailrack:accounting, or leave {name} out"
             report.add(path, f"{report.value(path, item)} is no {kind} of the config", "slurmdbd would reject it", fix)
 
 
 def _check_cycles(
-    sections: Sequence[Draft], name: str, successors: Mapping[str, Sequence[str]], breaks: str, report: Report
+    sections: Sequence[Account | Qos], name: str, successors: Mapping[str, Sequence[str]], breaks: str, report: Report
 ) -> None:
     for section in sections:
-        start = section.text("name")
-        if start is None:
-            continue
+        start = section.name
         routes = [[start]]
         visited: set[str] = set()
         while routes:
@@ -297,7 +284,7 @@ def _check_cycles(
             for successor in successors.get(route[-1], ()):
                 if successor == start:
                     problem = f"forms a cycle ({' -> '.join([*route, start])})"
-                    report.add(section.path_of(name), problem, breaks, "remove one of these")
+                    report.add(report.at(section, name), problem, breaks, "remove one of these")
                     return
                 if successor not in visited:
                     visited.add(successor)

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from components.settings.draft import Draft, check_secret
 from components.settings.problems import Report
-from components.settings.section import Section, key, number, secret_text
+from components.settings.section import Section, check_secret, key, number, secret_text
 from components.settings.ssh_keys import HostKey
 from components.settings.types import refuse
 
@@ -141,27 +140,27 @@ class Backup(Section):
 HEAD, MADE, LISTED = "the head node itself", "a node that this stack makes", "a node of this cluster"
 
 
-def check_backup(backup: Draft, owners: Mapping[str, str], storage: Mapping[str, object], report: Report) -> None:
+def check_backup(backup: Backup, owners: Mapping[str, str], storage: Mapping[str, str], report: Report) -> None:
     """Report a target inside the cluster or on the share, and missing keys of a kind of target.
 
-    owners    HEAD, MADE or LISTED by the names and addresses of the cluster's machines, as far as the config has them
+    owners    HEAD, MADE or LISTED by the names and addresses of the cluster's machines
     storage   `path` and `mount` of the share
     """
-    path, target = backup.path_of("target"), backup.value("target")
+    path, target = report.at(backup, "target"), backup.target
     for name in ("private_key", "password", "secret_key"):
         breaks = "anyone who reads the config could read or delete every backup"
         check_secret(backup, name, breaks, f"run: {command(name)}", report)
-    if not isinstance(target, str):
-        return
     if not (sftp := SFTP.fullmatch(target)):
-        if (backup.raw.get("access_key") is None) != (backup.raw.get("secret_key") is None):
+        if (backup.access_key is None) != (backup.secret_key is None):
             problem = "has one of access_key and secret_key without the other"
-            report.add(backup.path, problem, "the bucket would reject the log-in", "write both, or neither")
+            report.add(report.at(backup), problem, "the bucket would reject the log-in", "write both, or neither")
         return
     for name in ("host_key", "private_key"):
-        if backup.raw.get(name) is None:
+        if name not in backup.model_fields_set:
             breaks = "no backup could be made" if name == "private_key" else "backups could go to any machine there"
-            report.add(backup.path_of(name), f"is missing beside {report.value(path, target)}", breaks, f"write {name}")
+            report.add(
+                report.at(backup, name), f"is missing beside {report.value(path, target)}", breaks, f"write {name}"
+            )
     host = sftp["host"].lower()
     owner = HEAD if re.fullmatch(r"localhost|127(\.[0-9]+){3}", host) else owners.get(host)
     problem = f"{report.value(path, target)} is {owner}"
@@ -176,7 +175,7 @@ def check_backup(backup: Draft, owners: Mapping[str, str], storage: Mapping[str,
             "tailnet; use a machine outside the cluster, or S3",
         )
     for name, folder in storage.items():
-        if isinstance(folder, str) and PurePosixPath(sftp["folder"]).is_relative_to(folder):
+        if PurePosixPath(sftp["folder"]).is_relative_to(folder):
             problem = f"{report.value(path, target)} is on the share (storage.{name} is {folder})"
             breaks = "the share is on the head node, so a backup would be lost with it"
             report.add(path, problem, breaks, "write a folder on a disk of the second machine")

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from components.settings.draft import Draft, check_secret, suggest
-from components.settings.problems import Report, child_path
-from components.settings.section import Section, key, named, number, secret_text, yes_no
+from components.settings.problems import Report, suggest
+from components.settings.section import Section, check_secret, key, named, number, secret_text, yes_no
 from components.settings.types import PLACES, LocalFolder, Whole, refuse
 
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[1-9][0-9]{0,4})?"
@@ -137,49 +136,47 @@ def kind_of(source: str) -> str:
     return "share" if source.startswith("/") else source.partition(":")[0]
 
 
-def check_datasets(datasets: Collection[Draft], sites: Collection[str], share: Collection[str], report: Report) -> None:
+def check_datasets(
+    datasets: Collection[Dataset], sites: Collection[str], share: Collection[str], report: Report
+) -> None:
     """Report duplicate names, unknown sites, keys of another kind of source, and folders on the wrong disk.
 
     sites   names of the stack's sites
-    share   the share's two folders, as far as they are valid
+    share   the share's two folders
     """
     names: set[str] = set()
     for dataset in datasets:
-        name = dataset.text("name")
-        if name is not None and name in names:
-            path = dataset.path_of("name")
-            problem = f"{report.value(path, name)} is the name of two data sets"
+        path = report.at(dataset, "name")
+        if dataset.name in names:
+            problem = f"{report.value(path, dataset.name)} is the name of two data sets"
             report.add(path, problem, "a job could get either", "rename one of them")
-        names |= {name} if name is not None else set()
-        listed = dataset.values.get("sites")
-        for index, site in enumerate(listed if isinstance(listed, tuple) else ()):
-            if sites and site not in sites:
-                path = child_path(dataset.path_of("sites"), index)
+        names.add(dataset.name)
+        for index, site in enumerate(dataset.sites or ()):
+            if site not in sites:
+                path = report.at(dataset, "sites", index)
                 problem = f"{report.value(path, site)} is not a site of this stack"
-                report.add(path, problem, "no node there would get a copy", suggest(str(site), sites))
-        folder, path = dataset.value("folder"), dataset.path_of("folder")
-        if isinstance(folder, str) and any(PurePosixPath(folder).is_relative_to(place) for place in share):
-            problem = f"{report.value(path, folder)} is on the share"
+                report.add(path, problem, "no node there would get a copy", suggest(site, sites))
+        folder, path = dataset.folder, report.at(dataset, "folder")
+        if folder is not None and any(below(folder, place) for place in share):
+            fix = "write a folder on a local disk of the nodes"
             report.add(
-                path, problem, "jobs would read it over the network", "write a folder on a local disk of the nodes"
+                path, f"{report.value(path, folder)} is on the share", "jobs would read it over the network", fix
             )
         _check_source(dataset, share, report)
 
 
-def _check_source(dataset: Draft, share: Collection[str], report: Report) -> None:
-    path, source = dataset.path_of("source"), dataset.values.get("source")
-    breaks = f"anyone who reads the config could read {source if isinstance(source, str) else 'the bucket'}"
-    check_secret(dataset, "secret_key", breaks, f"run: {_COMMAND} (with the number of the data set)", report)
-    if not isinstance(source, str):
-        return
-    kind = kind_of(source)
+def _check_source(dataset: Dataset, share: Collection[str], report: Report) -> None:
+    path, source, kind = report.at(dataset, "source"), dataset.source, kind_of(dataset.source)
+    fix = f"run: {_COMMAND} (with the number of the data set)"
+    check_secret(dataset, "secret_key", f"anyone who reads the config could read {source}", fix, report)
     for name in ("endpoint", "region", "access_key", "secret_key"):
-        if kind != "s3" and dataset.raw.get(name) is not None:
+        if kind != "s3" and name in dataset.model_fields_set:
             problem = f"is set while {report.value(path, source)} is not in S3"
-            report.add(dataset.path_of(name), problem, "it would have no effect", "remove it, or write s3://BUCKET")
-    if kind == "s3" and (dataset.raw.get("access_key") is None) != (dataset.raw.get("secret_key") is None):
+            fix = "remove it, or write s3://BUCKET"
+            report.add(report.at(dataset, name), problem, "it would have no effect", fix)
+    if kind == "s3" and (dataset.access_key is None) != (dataset.secret_key is None):
         problem = "has one of access_key and secret_key without the other"
-        report.add(dataset.path, problem, "the server would reject the log-in", "write both, or neither")
+        report.add(report.at(dataset), problem, "the server would reject the log-in", "write both, or neither")
     if kind == "share" and share and not any(source != place and below(source, place) for place in share):
         problem = f"{report.value(path, source)} is not a folder in the share ({', '.join(share)})"
         report.add(path, problem, "the head node could not serve it", "copy it to a folder there and write that one")

@@ -10,9 +10,8 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
 from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM, UPSTREAM, required_files, sums_of
-from components.settings.draft import Draft, check_secret, suggest
-from components.settings.problems import Report, child_path, shown
-from components.settings.section import Section, key, named, yes_no
+from components.settings.problems import Report, shown, suggest
+from components.settings.section import Section, check_secret, key, named, yes_no
 from components.settings.types import PLACES, Checksum, LocalFolder, enroot_image, refuse
 
 ARTIFACTS_VARIABLE = "TAILRACK_ARTIFACTS"
@@ -193,50 +192,42 @@ class Containers(Section):
         return self.model_copy(update={"artifacts": base, "checksums": dict(sums(self))})
 
 
-def check_containers(containers: Draft, sites: Collection[str], share: Collection[str], report: Report) -> None:
+def check_containers(containers: Containers, sites: Collection[str], share: Collection[str], report: Report) -> None:
     """Report files without a checksum, plain-text secrets, duplicate images, and unknown sites.
 
     sites   names of the stack's sites
-    share   the share's two folders, as far as they are valid
+    share   the share's two folders; empty in a pool
     """
     _check_checksums(containers, report)
-    path, local = containers.path_of("local"), containers.value("local")
-    for folder in share if isinstance(local, str) else ():
-        if PurePosixPath(str(local)).is_relative_to(folder):
-            problem = f"{report.value(path, local)} is on the share"
-            breaks = "a container would start over the network"
-            report.add(path, problem, breaks, "write a folder on a local disk of the nodes")
-    logins = {(registry.text("host"), registry.text("user")) for registry in containers.items("registries")}
-    for registry in containers.items("registries"):
+    path = report.at(containers, "local")
+    for folder in share:
+        if PurePosixPath(containers.local).is_relative_to(folder):
+            breaks, fix = "a container would start over the network", "write a folder on a local disk of the nodes"
+            report.add(path, f"{report.value(path, containers.local)} is on the share", breaks, fix)
+    logins = {(registry.host, registry.user) for registry in containers.registries}
+    for registry in containers.registries:
         breaks = "anyone who reads the file or the repository's history could log in there"
         check_secret(registry, "password", breaks, f"change it at the registry, then run: {_COMMAND}", report)
     names: set[str] = set()
-    for image in containers.items("images"):
-        name, source = image.text("name"), image.values.get("source")
-        if name is not None and name in names:
-            problem = f"{report.value(image.path, name)} is the name of two images"
-            report.add(image.path_of("name"), problem, "a job could get either image", "rename one of them")
-        names |= {name} if name is not None else set()
-        match = _SOURCE.fullmatch(source) if isinstance(source, str) else None
+    for image in containers.images:
+        if image.name in names:
+            problem = f"{report.value(report.at(image), image.name)} is the name of two images"
+            report.add(report.at(image, "name"), problem, "a job could get either image", "rename one of them")
+        names.add(image.name)
+        match = _SOURCE.fullmatch(image.source)
         if match and match["user"] and (match["host"], match["user"]) not in logins:
-            problem = f"{report.value(image.path, source)} names a user of {match['host']} without a log-in"
+            problem = f"{report.value(report.at(image), image.source)} names a user of {match['host']} without a log-in"
             fix = "add host, user and password to tailrack:containers.registries"
-            report.add(image.path_of("source"), problem, "the registry would reject the download", fix)
-        image_sites = image.values.get("where")
-        for index, site in enumerate(image_sites if isinstance(image_sites, tuple) else ()):
-            if sites and site not in sites:
-                path = child_path(image.path_of("where"), index)
+            report.add(report.at(image, "source"), problem, "the registry would reject the download", fix)
+        for index, site in enumerate(image.where or ()):
+            if site not in sites:
+                path = report.at(image, "where", index)
                 problem = f"{report.value(path, site)} is not a site"
                 report.add(path, problem, "no node would store the image", partial(suggest, site, sites))
 
 
-def _check_checksums(containers: Draft, report: Report) -> None:
-    if "artifacts" in containers.raw and "artifacts" not in containers.values:
-        return  # reported already
-    base = containers.values.get("artifacts", _from_environment({}))
-    checksums, path = containers.value("checksums"), containers.path_of("checksums")
-    if not isinstance(base, str) or not isinstance(checksums, dict):
-        return
+def _check_checksums(containers: Containers, report: Report) -> None:
+    base, checksums, path = containers.artifacts, containers.checksums, report.at(containers, "checksums")
     folder_sums: Mapping[str, str] = {}
     if not base.startswith("https://"):
         try:
@@ -244,7 +235,7 @@ def _check_checksums(containers: Draft, report: Report) -> None:
         except (OSError, ValueError) as error:
             problem = f"{shown(base)}, the folder of {ARTIFACTS_VARIABLE}, {error}"
             breaks = "the nodes could not install Enroot and Pyxis"
-            report.add(containers.path_of("artifacts"), problem, breaks, "use a complete folder")
+            report.add(report.at(containers, "artifacts"), problem, breaks, "use a complete folder")
             return
     for file in required_files({**folder_sums, **checksums}):
         if file not in folder_sums and file not in checksums:

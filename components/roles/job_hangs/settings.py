@@ -1,6 +1,5 @@
 """The section `job_hangs`: jobs whose ranks wait for each other without end."""
 
-from components.settings.draft import Draft
 from components.settings.problems import Report
 from components.settings.section import Section, number
 from components.settings.types import Whole
@@ -19,8 +18,8 @@ class JobHangs(Section):
     )
 
 
-def check_job_hangs(hangs: Draft, health: Draft, report: Report) -> None:
+def check_job_hangs(hangs: JobHangs, health: bool, report: Report) -> None:
     """Report the section without the scripts that note which GPUs a job has."""
-    if health.value("enabled") is False:
+    if not health:
         fix = "remove it, or set tailrack:health.enabled to true"
-        report.add(hangs.path, "is set while health is off", "no job's GPUs would be sampled", fix)
+        report.add(report.at(hangs), "is set while health is off", "no job's GPUs would be sampled", fix)

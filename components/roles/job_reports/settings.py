@@ -1,8 +1,10 @@
 """The section `job_reports`: the mail server and the channels for reports about jobs, and users' own receivers."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, SecretStr
 
@@ -15,10 +17,12 @@ from components.roles.monitoring.settings import (
     check_url,
     command,
 )
-from components.settings.draft import Draft, check_secret, suggest
-from components.settings.problems import ROOT, Report
-from components.settings.section import Section, key, named, yes_no
+from components.settings.problems import ROOT, Report, suggest
+from components.settings.section import Section, check_secret, key, named, yes_no
 from components.settings.types import check_name
+
+if TYPE_CHECKING:
+    from components.roles.users.settings import User
 
 _NO_REPORTS = "no one would get a report about a job"
 _SET_PASSWORD = command("tailrack:job_reports.mail.password")
@@ -102,19 +106,22 @@ class JobReports(Section):
         return self.model_copy(update={"mail": None, "channels": ()})
 
 
-def check_job_reports(reports: Draft | None, users: Sequence[Draft], report: Report) -> None:
+def check_job_reports(reports: JobReports | None, users: Sequence[User], report: Report) -> None:
     """Report plain-text secrets, a log-in that cannot work, and users' receivers that do not exist."""
-    channels = reports.items("channels") if reports else ()
-    mail = reports.section("mail") if reports and reports.raw.get("mail") is not None else None
-    if reports and mail is None and not reports.raw.get("channels"):
+    channels = reports.channels if reports else ()
+    mail = reports.mail if reports else None
+    if reports and mail is None and not channels:
         report.add(
-            reports.path,
+            report.at(reports),
             "has neither mail nor channels",
             _NO_REPORTS,
             'write mail: {sender: cluster@example.org, smarthost: "smtp.example.org:587"}, or remove the section',
         )
     if mail:
-        _check_mail(mail, report)
+        breaks = "everyone who reads the config could send mail with this account"
+        fix = f"change it at its provider, then run: {command(report.at(mail, 'password'))}"
+        check_secret(mail, "password", breaks, fix, report)
+        check_mail_account(mail, report)
     names: dict[str, str] = {}
     for channel in channels:
         _check_channel(channel, names, report)
@@ -122,29 +129,20 @@ def check_job_reports(reports: Draft | None, users: Sequence[Draft], report: Rep
         _check_notify(user, reports is not None, mail is not None, names, report)
 
 
-def _check_mail(mail: Draft, report: Report) -> None:
-    breaks = "everyone who reads the config could send mail with this account"
-    fix = f"change it at its provider, then run: {command(mail.path_of('password'))}"
-    check_secret(mail, "password", breaks, fix, report)
-    check_mail_account(mail, report)
-
-
-def _check_channel(channel: Draft, names: dict[str, str], report: Report) -> None:
+def _check_channel(channel: Channel, names: dict[str, str], report: Report) -> None:
     breaks = "everyone who reads the config could post there"
-    fix = f"change it at its provider, then run: {command(channel.path_of('url'))}"
+    fix = f"change it at its provider, then run: {command(report.at(channel, 'url'))}"
     check_secret(channel, "url", breaks, fix, report)
-    place = channel.path.removeprefix(ROOT)
-    name = channel.text("name")
-    if name is not None and names.setdefault(name, place) != place:
-        problem = f"{report.value(channel.path, name)} is also the name of {names[name]}"
-        report.add(channel.path_of("name"), problem, "users[].notify would be ambiguous", "rename one of them")
+    place = report.at(channel).removeprefix(ROOT)
+    if names.setdefault(channel.name, place) != place:
+        problem = f"{report.value(report.at(channel), channel.name)} is also the name of {names[channel.name]}"
+        report.add(report.at(channel, "name"), problem, "users[].notify would be ambiguous", "rename one of them")
     check_slack_url(channel, "Slack would reject every report", report)
 
 
-def _check_notify(user: Draft, enabled: bool, mail: bool, channels: dict[str, str], report: Report) -> None:
-    receivers = user.values.get("notify")
-    path = user.path_of("notify")
-    for receiver in receivers if isinstance(receivers, tuple) else ():
+def _check_notify(user: User, enabled: bool, mail: bool, channels: dict[str, str], report: Report) -> None:
+    path = report.at(user, "notify")
+    for receiver in user.notify:
         shown = report.value(path, receiver)
         if not enabled:
             problem, fix = f"{shown} is set without tailrack:job_reports", "write that section, or remove notify"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.settings.draft import Draft
+from components.roles.monitoring.settings import Monitoring
 from components.settings.problems import Report
 from components.settings.section import Section, key, number
 from components.settings.types import Port, refuse
@@ -46,15 +46,18 @@ class Mlflow(Section):
     )
 
 
-def check_mlflow(mlflow: Draft, monitoring: Draft | None, report: Report) -> None:
+def check_mlflow(mlflow: Mlflow, monitoring: Monitoring | None, report: Report) -> None:
     """Report a port that a daemon of the monitoring also has on the head node."""
-    port = mlflow.value("port")
-    if monitoring is None or not isinstance(port, int):
+    if monitoring is None:
         return
-    ports = [(monitoring, name) for name in ("port", "exporter_port", "alertmanager_port")]
-    if isinstance(grafana := monitoring.values.get("grafana"), Draft):
-        ports.append((grafana, "port"))
-    for section, name in ports:
-        if section.value(name) == port:
-            problem = f"{report.value(mlflow.path_of('port'), port)} is also {section.path_of(name)}"
-            report.add(mlflow.path_of("port"), problem, "one of the two would not start", "write another port")
+    ports = [
+        report.at(monitoring, name)
+        for name in ("port", "exporter_port", "alertmanager_port")
+        if getattr(monitoring, name) == mlflow.port
+    ]
+    if monitoring.grafana is not None and monitoring.grafana.port == mlflow.port:
+        ports.append(report.at(monitoring.grafana, "port"))
+    for other in ports:
+        path = report.at(mlflow, "port")
+        problem = f"{report.value(path, mlflow.port)} is also {other}"
+        report.add(path, problem, "one of the two would not start", "write another port")

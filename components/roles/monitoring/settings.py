@@ -3,15 +3,14 @@
 import re
 from collections.abc import Mapping
 from itertools import combinations
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Protocol, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, SecretStr
 
 from components.roles.grafana.settings import Grafana
-from components.settings.draft import Draft, check_secret
 from components.settings.problems import MASK, Report
-from components.settings.section import Section, key, number, yes_no
+from components.settings.section import Section, check_secret, key, number, yes_no
 from components.settings.types import Port, Whole, refuse
 
 PORT, EXPORTER_PORT, ALERTMANAGER_PORT = 9090, 9100, 9093
@@ -131,50 +130,63 @@ class Receiver(Section):
     )
 
 
-def check_receiver(receiver: Draft, report: Report) -> None:
+def check_receiver(receiver: Receiver, report: Report) -> None:
     """Report plain-text secrets, missing keys, and keys of another kind."""
     for name in ("url", "password"):
         breaks = "everyone who reads the config could post there"
-        fix = f"change it at its provider, then run: {command(receiver.path_of(name))}"
+        fix = f"change it at its provider, then run: {command(report.at(receiver, name))}"
         check_secret(receiver, name, breaks, fix, report)
-    kind = receiver.text("kind") or ""
-    if kind not in REQUIRED:
-        return  # reported already
+    given, kind = receiver.model_fields_set, receiver.kind
     for name in REQUIRED[kind]:
-        if name not in receiver.raw:
-            path = receiver.path_of(name)
+        if name not in given:
+            path = report.at(receiver, name)
             fix = f"run: {command(path)}" if name == "url" else f"write {name}"
             report.add(path, f"is missing for kind {kind}", _NO_ALERTS, fix)
-    for name in receiver.raw:
-        if name in Receiver.model_fields and name not in ("kind", *REQUIRED[kind], *OPTIONAL[kind]):
-            kinds = " or ".join(other for other in REQUIRED if name in (*REQUIRED[other], *OPTIONAL[other]))
-            problem = f"is not a key of kind {kind}"
-            report.add(receiver.path_of(name), problem, "it would have no effect", f"remove it, or write kind: {kinds}")
+    for name in sorted(given - {"kind", *REQUIRED[kind], *OPTIONAL[kind]}):
+        kinds = " or ".join(other for other in REQUIRED if name in (*REQUIRED[other], *OPTIONAL[other]))
+        problem, fix = f"is not a key of kind {kind}", f"remove it, or write kind: {kinds}"
+        report.add(report.at(receiver, name), problem, "it would have no effect", fix)
     check_slack_url(receiver, "Slack would reject every alert", report)
     if kind == "mail":
         check_mail_account(receiver, report)
 
 
-def check_slack_url(receiver: Draft, breaks: str, report: Report) -> None:
+class _Address(Protocol):
+    """A receiver with an address."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def url(self) -> SecretStr | None: ...
+
+
+def check_slack_url(receiver: _Address, breaks: str, report: Report) -> None:
     """Report an address of kind slack that is not https://, without showing it."""
-    url = receiver.values.get("url")
-    if (
-        receiver.text("kind") == "slack"
-        and isinstance(url, SecretStr)
-        and not url.get_secret_value().startswith("https://")
-    ):
+    url = receiver.url
+    if receiver.kind == "slack" and url is not None and not url.get_secret_value().startswith("https://"):
         fix = "copy the address of the incoming webhook: https://hooks.slack.com/..."
-        report.add(receiver.path_of("url"), f"{MASK} is not an https:// address", breaks, fix)
+        report.add(report.at(receiver, "url"), f"{MASK} is not an https:// address", breaks, fix)
 
 
-def check_mail_account(receiver: Draft, report: Report) -> None:
+class _MailAccount(Protocol):
+    """A log-in at a mail server."""
+
+    @property
+    def user(self) -> str | None: ...
+    @property
+    def password(self) -> SecretStr | None: ...
+    @property
+    def encrypted(self) -> bool: ...
+
+
+def check_mail_account(account: _MailAccount, report: Report) -> None:
     """Report half a log-in, and a password that would be sent without encryption."""
-    if ("user" in receiver.raw) != ("password" in receiver.raw):
+    if (account.user is None) != (account.password is None):
         problem = "has one of user and password without the other"
-        report.add(receiver.path, problem, "the mail server would reject the log-in", "write both, or neither")
-    if receiver.value("encrypted") is False and "password" in receiver.raw:
+        report.add(report.at(account), problem, "the mail server would reject the log-in", "write both, or neither")
+    if not account.encrypted and account.password is not None:
         problem, breaks = "is false with a password", "anyone between the two machines could read the password"
-        report.add(receiver.path_of("encrypted"), problem, breaks, "write true, or remove user and password")
+        report.add(report.at(account, "encrypted"), problem, breaks, "write true, or remove user and password")
 
 
 class Monitoring(Section):
@@ -243,19 +255,22 @@ class Monitoring(Section):
         return self.model_copy(update={"receivers": (), "grafana": None})
 
 
-def check_monitoring(monitoring: Draft, report: Report) -> None:
+def check_monitoring(monitoring: Monitoring, report: Report) -> None:
     """Report two daemons on one port of the head node, and invalid receivers."""
-    for receiver in monitoring.items("receivers"):
+    for receiver in monitoring.receivers:
         check_receiver(receiver, report)
-    daemons = [(monitoring, "port", "Prometheus"), (monitoring, "exporter_port", "the node exporter")]
-    if isinstance(grafana := monitoring.values.get("grafana"), Draft):
-        daemons.append((grafana, "port", "Grafana"))
+    daemons: list[tuple[Monitoring | Grafana, str, str]] = [
+        (monitoring, "port", "Prometheus"),
+        (monitoring, "exporter_port", "the node exporter"),
+    ]
+    if monitoring.grafana is not None:
+        daemons.append((monitoring.grafana, "port", "Grafana"))
     for first, second in combinations(daemons, 2):
-        port = first[0].value(first[1])
-        if port != second[0].value(second[1]) or not isinstance(port, int):
+        port = getattr(*first[:2])
+        if port != getattr(*second[:2]):
             continue
         # Blame the port that the config sets; if it sets both, the second one.
-        blamed, user = (second, first) if second[1] in second[0].raw else (first, second)
-        path = blamed[0].path_of(blamed[1])
+        blamed, user = (second, first) if second[1] in second[0].model_fields_set else (first, second)
+        path = report.at(*blamed[:2])
         breaks = "both run on the head node, and one of them would not start"
         report.add(path, f"{report.value(path, port)} is also the port of {user[2]}", breaks, "write another port")

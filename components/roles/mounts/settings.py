@@ -10,8 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from components.roles.mounts.settings_names import NFS, PRESENT, feature_of
-from components.settings.draft import Draft, suggest
-from components.settings.problems import Report, child_path, show_names
+from components.settings.problems import Report, show_names, suggest
 from components.settings.section import Section, key, yes_no
 from components.settings.types import refuse, word_set
 
@@ -166,15 +165,15 @@ class PoolStorage(Section):
 
 
 def check_mounts(
-    mounts: Sequence[Draft],
-    sites: Collection[str] | None,
+    mounts: Sequence[Mount],
+    sites: Collection[str],
     taken: Mapping[str, str],
     features: Iterable[tuple[str, str]],
     report: Report,
 ) -> None:
     """Report mounts that contradict each other or the rest of the config.
 
-    sites      the names of the stack's sites; None if they cannot be read
+    sites      the names of the stack's sites
     taken      folders of others, with the name of each
     features   the path of a key with nodes' own features, and each feature
     """
@@ -184,46 +183,41 @@ def check_mounts(
         _check_sites(mount, sites, report)
     for first, second in combinations(mounts, 2):
         _check_pair(first, second, report)
-    names = {feature_of(path): path for mount in mounts if isinstance(path := mount.value("path"), str)}
+    names = {feature_of(mount.path): mount.path for mount in mounts}
     for key_path, feature in features:
         if feature in names:
             breaks = f"jobs that ask for the mount {names[feature]} would run on nodes without it"
             report.add(key_path, f"{report.value(key_path, feature)} is a mount's feature", breaks, "rename it")
 
 
-def _check_keys(mount: Draft, report: Report) -> None:
+def _check_keys(mount: Mount, report: Report) -> None:
     """Report keys that do not fit the mount's type."""
-    kind = mount.value("type")
-    if kind == NFS and mount.raw.get("source") is None:
+    if mount.type == NFS and mount.source is None:
         breaks, fix = "the server would be unknown", f'write "10.0.0.5:/export", or type: {PRESENT}'
-        report.add(mount.path_of("source"), "missing", breaks, fix)
-    for name in ("source", "options", "tailnet") if kind == PRESENT else ():
-        if mount.raw.get(name):
+        report.add(report.at(mount, "source"), "missing", breaks, fix)
+    for name in ("source", "options", "tailnet") if mount.type == PRESENT else ():
+        if getattr(mount, name):
             problem = f"is set for a mount of type {PRESENT}"
             breaks = "it would have no effect, because tailrack does not mount it"
-            report.add(mount.path_of(name), problem, breaks, f"remove it, or write type: {NFS}")
-    options = mount.value("options")
-    names = [option.partition("=")[0] for option in options] if isinstance(options, tuple) else []
+            report.add(report.at(mount, name), problem, breaks, f"remove it, or write type: {NFS}")
+    names = [option.partition("=")[0] for option in mount.options]
     aliases = [{"vers": "nfsvers"}.get(name, name) for name in names]
     for index, name in enumerate(names):
-        path = child_path(mount.path_of("options"), index)
+        path = report.at(mount, "options", index)
         if aliases[index] in aliases[:index]:
             report.add(path, f"{report.value(path, name)} is in the list twice", "one would win", "remove one of them")
-        if name in _SOFT and mount.value("read_only") is False:
+        if name in _SOFT and not mount.read_only:
             breaks = "files would be damaged when the server does not answer for a moment"
-            report.add(
-                path, f"{report.value(path, name)} without read_only", breaks, "remove it, or set read_only: true"
-            )
+            problem = f"{report.value(path, name)} without read_only"
+            report.add(path, problem, breaks, "remove it, or set read_only: true")
 
 
-def _check_folders(mount: Draft, taken: Mapping[str, str], report: Report) -> None:
-    path, key_path = mount.value("path"), mount.path_of("path")
-    if not isinstance(path, str):
-        return
+def _check_folders(mount: Mount, taken: Mapping[str, str], report: Report) -> None:
+    key_path = report.at(mount, "path")
     for folder, whose in taken.items():
-        if _overlap(path, folder):
-            relation = "is" if path == folder else "is inside or around"
-            problem = f"{report.value(key_path, path)} {relation} {report.value(key_path, folder)}, {whose}"
+        if _overlap(mount.path, folder):
+            relation = "is" if mount.path == folder else "is inside or around"
+            problem = f"{report.value(key_path, mount.path)} {relation} {report.value(key_path, folder)}, {whose}"
             report.add(key_path, problem, "one would hide the other's files", _FIX_PATH)
 
 
@@ -231,37 +225,26 @@ def _overlap(one: str, other: str) -> bool:
     return PurePosixPath(one).is_relative_to(other) or PurePosixPath(other).is_relative_to(one)
 
 
-def _check_sites(mount: Draft, sites: Collection[str] | None, report: Report) -> None:
-    seen: set[str] = set()
-    for index, name in enumerate(_sites(mount)):
-        path = child_path(mount.path_of("sites"), index)
-        if sites and name not in sites:
+def _check_sites(mount: Mount, sites: Collection[str], report: Report) -> None:
+    for index, name in enumerate(mount.sites or ()):
+        path = report.at(mount, "sites", index)
+        if name not in sites:
             problem = f"{report.value(path, name)} is not a site (sites are {show_names(sites)})"
             report.add(path, problem, "no node would have the mount", partial(suggest, name, sites))
-        elif name in seen:
+        elif name in (mount.sites or ())[:index]:
             breaks = "one of them is probably a mistake for another site"
             report.add(path, f"{report.value(path, name)} is in the list twice", breaks, "remove or correct it")
-        seen.add(name)
 
 
-def _sites(mount: Draft) -> tuple[str, ...]:
-    sites = mount.value("sites")
-    return sites if isinstance(sites, tuple) else ()
-
-
-def _check_pair(first: Draft, second: Draft, report: Report) -> None:
-    path, other = second.value("path"), first.value("path")
-    if not isinstance(path, str) or not isinstance(other, str):
-        return
-    key_path = second.path_of("path")
-    together = {*_sites(first)} & {*_sites(second)} or not (_sites(first) and _sites(second))
-    if together and _overlap(path, other):
-        relation = "is" if path == other else "is inside or around"
-        where = f" on {show_names(common)}" if (common := {*_sites(first)} & {*_sites(second)}) else ""
-        problem = f"{report.value(key_path, path)} {relation} the path of {first.path}{where}"
+def _check_pair(first: Mount, second: Mount, report: Report) -> None:
+    path, key_path, common = second.path, report.at(second, "path"), {*(first.sites or ())} & {*(second.sites or ())}
+    if (common or not (first.sites and second.sites)) and _overlap(path, first.path):
+        relation = "is" if path == first.path else "is inside or around"
+        where = f" on {show_names(common)}" if common else ""
+        problem = f"{report.value(key_path, path)} {relation} the path of {report.at(first)}{where}"
         report.add(key_path, problem, "one would hide the other's files", "write another path, or other sites")
-    elif path != other and feature_of(path) == feature_of(other):
-        problem = f"{report.value(key_path, path)} has the same feature as {first.path} ({feature_of(path)})"
+    elif path != first.path and feature_of(path) == feature_of(first.path):
+        problem = f"{report.value(key_path, path)} has the same feature as {report.at(first)} ({feature_of(path)})"
         report.add(key_path, problem, "jobs could not ask for one of the two", "write another path")
 
 

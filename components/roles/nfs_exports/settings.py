@@ -9,7 +9,6 @@ from pydantic import AfterValidator, Field
 
 from components.roles.mounts.settings import Mount, mounts_key
 from components.roles.users.settings import RESERVED_USERS
-from components.settings.draft import Draft
 from components.settings.problems import Report
 from components.settings.section import Section, key
 from components.settings.types import refuse, word_set
@@ -66,26 +65,25 @@ class Storage(Section):
     mounts: tuple[Mount, ...] = mounts_key()
 
 
-def check_storage(storage: Draft, logins: Mapping[str, str], report: Report) -> None:
+def check_storage(storage: Storage, logins: Mapping[str, str], report: Report) -> None:
     """Report a share in the home of a login account, or around its own mount point.
 
     logins   the machines that tailrack logs in to, by account
     """
-    for name in ("path", "mount"):
-        folder = storage.value(name)
-        for login in set(PurePosixPath(folder).parts[2:3]) & logins.keys() if isinstance(folder, str) else ():
-            if PurePosixPath(str(folder)).is_relative_to(f"/home/{login}"):
-                key_path = storage.path_of(name)
+    for name, folder in (("path", storage.path), ("mount", storage.mount)):
+        for login in set(PurePosixPath(folder).parts[2:3]) & logins.keys():
+            if PurePosixPath(folder).is_relative_to(f"/home/{login}"):
+                key_path = report.at(storage, name)
                 problem = f"{report.value(key_path, folder)} is in the home of the account that tailrack logs in with"
                 breaks = f"the mount would hide the keys that open {logins[login]}, or every node could access them"
                 report.add(key_path, problem, breaks, _FIX)
-    path, mount = storage.value("path"), storage.value("mount")
-    if not isinstance(path, str) or not isinstance(mount, str):
-        return
+    path, mount = storage.path, storage.mount
     if PurePosixPath(path).is_relative_to(mount) or PurePosixPath(mount).is_relative_to(path):
-        blamed, partner = ("path", "mount") if {"path", "mount"} & storage.raw.keys() == {"path"} else ("mount", "path")
-        value, other_value = (report.value(storage.path, storage.value(key)) for key in (blamed, partner))
+        only_path = {"path", "mount"} & storage.model_fields_set == {"path"}
+        blamed, partner = ("path", "mount") if only_path else ("mount", "path")
+        value, other_value = (report.value(report.at(storage), getattr(storage, key)) for key in (blamed, partner))
         relation = "is" if path == mount else "is inside or around"
         problem = f"{value} {relation} {other_value}, the {partner} of the share"
         breaks = "the head node would mount the share over itself and hang"
-        report.add(storage.path_of(blamed), problem, breaks, "use separate folders, such as /export/shared and /shared")
+        fix = "use separate folders, such as /export/shared and /shared"
+        report.add(report.at(storage, blamed), problem, breaks, fix)

@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from pathlib import PurePosixPath
 
-from components.settings.draft import Draft
 from components.settings.problems import Report
 from components.settings.section import Section, key, number
 from components.settings.types import PLACES, LocalFolder, Whole
@@ -37,20 +36,19 @@ class Scratch(Section):
     )
 
 
-def check_scratch(scratch: Draft, health: Draft, share: Collection[str], report: Report) -> None:
+def check_scratch(scratch: Scratch, health: bool, share: Collection[str], report: Report) -> None:
     """Report a folder on the share, and a folder that no script would manage.
 
-    health   the section whose scripts run before and after each job
-    share    the share's two folders, as far as they are valid
+    health   whether scripts run before and after each job
+    share    the share's two folders; empty in a pool
     """
-    path, folder = scratch.path_of("folder"), scratch.value("folder")
-    if not isinstance(folder, str):
+    path, folder = report.at(scratch, "folder"), scratch.folder
+    if folder is None:
         return
     if any(PurePosixPath(folder).is_relative_to(place) for place in share):
-        problem = f"{report.value(path, folder)} is on the share"
-        breaks = "scratch data would go over the network"
-        report.add(path, problem, breaks, "write a folder on a local disk of the nodes")
-    if health.value("enabled") is False:
+        breaks, fix = "scratch data would go over the network", "write a folder on a local disk of the nodes"
+        report.add(path, f"{report.value(path, folder)} is on the share", breaks, fix)
+    if not health:
         problem = f"{report.value(path, folder)} is set while tailrack:health.enabled is false"
         breaks = "no script would create or remove a job's folder"
         report.add(path, problem, breaks, "remove one of the two")

@@ -13,9 +13,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from slurmutils import SlurmConfig
 
 from components.roles.slurm.settings_release import check_packages, check_release, check_release_number, check_source
-from components.settings.draft import Draft
 from components.settings.money import MOST_OF_SMALL
-from components.settings.problems import Report, child_path, show_name
+from components.settings.problems import Report, show_name
 from components.settings.section import Section, key, named, number, yes_no
 from components.settings.types import Checksum, Number, PartitionName, Whole, refuse, word_set
 
@@ -233,19 +232,13 @@ def _keepalive_problem(text: str) -> str:
     return ""
 
 
-def check_slurm(slurm: Draft, report: Report) -> None:
+def check_slurm(slurm: Slurm, report: Report) -> None:
     """Report keys that tailrack owns, unknown or duplicate keys, and text where Slurm needs a number."""
     check_release(slurm, report)
-    settings = slurm.raw.get("settings")
-    if not isinstance(settings, Mapping):
-        return
     spellings, numbers = known_keys(), number_keys()
-    value = slurm.value("settings")
-    values = value if isinstance(value, Mapping) else {}
     names: set[str] = set()
-    for key_name in settings:
-        name, path = str(key_name).lower(), child_path(slurm.path_of("settings"), str(key_name))
-        text = values.get(key_name)
+    for key_name, value in slurm.settings.items():
+        name, path, text = key_name.lower(), report.at(slurm, "settings", key_name), str(value)
         if name in OWNED_KEYS:
             fix = "set tailrack:slurm.cgroups instead" if name in _BY_CGROUPS else "remove it"
             breaks = "another value would cut nodes off from the head node, or let jobs leave their site"
@@ -255,22 +248,17 @@ def check_slurm(slurm: Draft, report: Report) -> None:
         elif name in names:
             breaks = "Slurm ignores case and would use only one of the values"
             report.add(path, "is set twice, in two spellings", breaks, "remove one of them")
-        elif name == "killwait" and slurm.value("save_seconds"):
+        elif name == "killwait" and slurm.save_seconds:
             breaks = "it would be unclear how long jobs may save"
             report.add(path, "is set, and tailrack:slurm.save_seconds sets it too", breaks, "remove one of them")
-        elif name in numbers and isinstance(text, str) and not re.fullmatch(_NUMBER, text, re.I):
+        elif name in numbers and not re.fullmatch(_NUMBER, text, re.I):
             problem = f"{report.value(path, text)} is not a number, as Slurm needs here"
             report.add(path, problem, "slurmctld would not start", "write digits")
-        elif name == "communicationparameters" and isinstance(text, str) and (problem := _keepalive_problem(text)):
+        elif name == "communicationparameters" and (problem := _keepalive_problem(text)):
             breaks = "nodes would lose the head node, or Slurm would ignore the value"
             fix = "write keepalivetime=SECONDS,keepaliveinterval=SECONDS,keepaliveprobes=COUNT"
             report.add(path, problem, breaks, fix)
-        elif (
-            name == "prologflags"
-            and slurm.value("ssh_needs_job")
-            and isinstance(text, str)
-            and not _CONTAIN & set(text.strip('"').lower().split(","))
-        ):
+        elif name == "prologflags" and slurm.ssh_needs_job and not _CONTAIN & set(text.strip('"').lower().split(",")):
             breaks = "jobs would have no step for log-ins, and no user could log in to a compute node by SSH"
             fix = "add Contain, or set tailrack:slurm.ssh_needs_job to false"
             report.add(path, f"{report.value(path, text)} does not contain Contain", breaks, fix)

@@ -1,11 +1,16 @@
 """Keys for one release of Slurm on all machines, independent of their distributions."""
 
+from __future__ import annotations
+
 import re
+from typing import TYPE_CHECKING
 
 from components.roles.slurm.versions import NEEDED, RELEASES, release
-from components.settings.draft import Draft
 from components.settings.problems import Report
 from components.settings.types import refuse
+
+if TYPE_CHECKING:
+    from components.roles.slurm.settings import Slurm
 
 UPSTREAM = "https://download.schedmd.com/slurm"
 
@@ -54,17 +59,17 @@ _REQUIREMENTS = (
 )
 
 
-def check_release(slurm: Draft, report: Report) -> None:
+def check_release(slurm: Slurm, report: Report) -> None:
     """Report a release without a checksum, and keys for a release without `release`."""
-    has_release, keys = "release" in slurm.raw, slurm.raw.keys()
+    has_release, keys = slurm.release is not None, slurm.model_fields_set
     if has_release and not keys & {name for pair in _REQUIREMENTS for name in pair[:2]}:
         problem = "is missing, so the source of the release cannot be verified"
         fix = "write the SHA-256 of that file, from the release's page and not from the file itself"
-        report.add(slurm.path_of("release_sha256"), problem, _ROOT, fix)
+        report.add(report.at(slurm, "release_sha256"), problem, _ROOT, fix)
     for name, required, fix in _REQUIREMENTS if has_release else ():
         if name in keys and required not in keys:
-            report.add(slurm.path_of(required), f"is missing, but {name} is set", _ROOT, fix)
+            report.add(report.at(slurm, required), f"is missing, but {name} is set", _ROOT, fix)
     for name in () if has_release else sorted({name for pair in _REQUIREMENTS for name in pair[:2]} & keys):
         fix = "write tailrack:slurm.release too, or remove this key"
         breaks = "each machine would get its distribution's Slurm"
-        report.add(slurm.path_of(name), "is set without a release", breaks, fix)
+        report.add(report.at(slurm, name), "is set without a release", breaks, fix)

@@ -14,13 +14,14 @@ from components.roles.tailnet.settings import (
     SECRETS,
     TAILSCALE,
     WIREGUARD_PORT,
+    Tailnet,
+    WayToTailnet,
     derived_kind,
     loopback,
     secret_command,
 )
-from components.settings.draft import Draft, check_secret
 from components.settings.problems import Report, show_name, shown
-from components.settings.section import keys_of
+from components.settings.section import check_secret
 
 # The keys of each kind, besides `kind` and `tag`, and why other keys have no effect.
 _API = (*CREDENTIALS, "organization", "base_url", "policy")
@@ -37,63 +38,54 @@ _WAYS = "an API key, or an OAuth client's id and secret, or a federated identity
 class Sites:
     """The sites, as far as the tailnet needs them.
 
-    readable   whether every site's kind could be read
-    brings     whether a site brings a tailnet
-    makes      names of sites whose machines the stack creates
+    brings   whether a site brings a tailnet
+    makes    names of sites whose machines the stack creates
     """
 
-    readable: bool
     brings: bool
     makes: Sequence[str]
 
 
-def check_tailnet(tailnet: Draft, sites: Sites, report: Report) -> None:
+def check_tailnet(tailnet: WayToTailnet, sites: Sites, report: Report) -> None:
     """Report plain-text secrets, nodes without a way into a tailnet, and contradictory keys."""
-    keys = tailnet.raw
+    keys = sorted(tailnet.model_fields_set)
     for name in SECRETS:
         breaks = "anyone who reads the file or the repository's history could join the tailnet"
         fix = f"revoke this key, create another, and run: {secret_command(name)}"
         check_secret(tailnet, name, breaks, fix, report)
-    relay = tailnet.values.get("relay")
-    if isinstance(relay, Draft) and relay.whole("port") == WIREGUARD_PORT:
-        path, breaks = relay.path_of("port"), "the node could not be a member and a relay at the same time"
+    relay = tailnet.relay if isinstance(tailnet, Tailnet) else None
+    if relay is not None and relay.port == WIREGUARD_PORT:
+        path, breaks = report.at(relay, "port"), "the node could not be a member and a relay at the same time"
         report.add(path, f"{WIREGUARD_PORT} is tailscaled's own port", breaks, "write another, such as 40000")
-    url = tailnet.values.get("control_url")
-    if isinstance(url, str) and url.startswith("http:") and not loopback(urlsplit(url).hostname or ""):
+    url = tailnet.control_url if isinstance(tailnet, Tailnet) else None
+    if url is not None and url.startswith("http:") and not loopback(urlsplit(url).hostname or ""):
         report.warn(
-            tailnet.path_of("control_url"),
+            report.at(tailnet, "control_url"),
             f"{shown(url)} is neither encrypted nor authenticated: an attacker in the network could pose as the "
             "control server and get the auth key; give the server a certificate, and write https://",
         )
-    kind = tailnet.text("kind") or derived_kind(keys, sites.brings)
-    if kind not in _KEYS:
-        return
+    kind = tailnet.kind or derived_kind(keys, sites.brings)
     allowed, breaks = _KEYS[kind]
     for name in keys:
-        if (
-            name in keys_of(tailnet.model)
-            and any(name in kind_keys for kind_keys, _ in _KEYS.values())
-            and name not in allowed
-        ):
-            kinds = [other for other, (kind_keys, _) in _KEYS.items() if name in kind_keys]
+        kinds = [other for other, (kind_keys, _) in _KEYS.items() if name in kind_keys]
+        if kinds and name not in allowed:
             fix = f"remove it, or write kind: {' or '.join(kinds)}"
-            report.add(tailnet.path_of(name), f"is not a key of a tailnet of kind {kind}", breaks, fix)
+            report.add(report.at(tailnet, name), f"is not a key of a tailnet of kind {kind}", breaks, fix)
     if kind == TAILSCALE:
         _check_credentials(tailnet, report)
-    if sites.readable:
-        _check_sites(tailnet, kind, sites, report)
+    _check_sites(tailnet, kind, sites, report)
 
 
-def _check_credentials(tailnet: Draft, report: Report) -> None:
-    keys = {*CREDENTIALS} & tailnet.raw.keys()
-    path, id_path = tailnet.path_of("kind"), tailnet.path_of("oauth_client_id")
+def _check_credentials(tailnet: WayToTailnet, report: Report) -> None:
+    keys = {*CREDENTIALS} & tailnet.model_fields_set
+    path, id_path = report.at(tailnet, "kind"), report.at(tailnet, "oauth_client_id")
     with_id = keys - {"api_key", "oauth_client_id"}
     rejected = "Tailscale's API would reject every call"
     if not keys:
         report.add(path, "tailscale without credentials", "no key could be created", f"set {_WAYS}")
     elif "api_key" in keys and len(keys) > 1:
         problem = f"is set together with {', '.join(sorted(keys - {'api_key'}))}"
-        report.add(tailnet.path_of("api_key"), problem, "only one of them can be used", "remove one of the two")
+        report.add(report.at(tailnet, "api_key"), problem, "only one of them can be used", "remove one of the two")
     elif "api_key" not in keys and "oauth_client_id" not in keys:
         report.add(id_path, f"is missing, but {', '.join(sorted(keys))} is set", rejected, f"set {_WAYS}")
     elif "oauth_client_id" in keys and len(with_id) != 1:
@@ -101,13 +93,13 @@ def _check_credentials(tailnet: Draft, report: Report) -> None:
         report.add(id_path, problem, rejected, "set one of oauth_client_secret, identity_token and audience")
 
 
-def _check_sites(tailnet: Draft, kind: str, sites: Sites, report: Report) -> None:
-    path = tailnet.path_of("kind")
-    if kind == CONTROL_URL and "auth_key" not in tailnet.raw and "control_url" not in tailnet.raw:
+def _check_sites(tailnet: WayToTailnet, kind: str, sites: Sites, report: Report) -> None:
+    path, given = report.at(tailnet, "kind"), tailnet.model_fields_set
+    if kind == CONTROL_URL and not {"auth_key", "control_url"} & given:
         # A pool uses the cluster's control server.
-        alternative = " (or set control_url, for your own control server)" if _has_control_url(tailnet) else ""
+        alternative = " (or set control_url, for your own control server)" if isinstance(tailnet, Tailnet) else ""
         fix = f"run: {secret_command('auth_key')}{alternative}"
-        report.add(tailnet.path_of("auth_key"), "missing", "no node could join Tailscale's tailnet", fix)
+        report.add(report.at(tailnet, "auth_key"), "missing", "no node could join Tailscale's tailnet", fix)
     elif kind == OF_A_SITE and not sites.brings:
         breaks = "there would be no control server to join"
         report.add(path, f"{kind}, but no site brings a tailnet", breaks, f"leave it out, or write {TAILSCALE}")
@@ -117,7 +109,3 @@ def _check_sites(tailnet: Draft, kind: str, sites: Sites, report: Report) -> Non
     elif kind == TAILSCALE and sites.brings:
         problem = f"{kind}, but a site brings its own tailnet"
         report.add(path, problem, "its machines join that one", f"write {OF_A_SITE}, or remove the site")
-
-
-def _has_control_url(tailnet: Draft) -> bool:
-    return "control_url" in keys_of(tailnet.model)

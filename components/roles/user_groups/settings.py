@@ -6,9 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.roles.users.settings import Id, account_name
-from components.settings.draft import Draft, suggest
-from components.settings.problems import ROOT, Report, child_path
+from components.roles.users.settings import Id, User, account_name
+from components.settings.problems import ROOT, Report, suggest
 from components.settings.section import Section, key
 
 
@@ -33,37 +32,31 @@ class Group(Section):
     )
 
 
-def check_groups(groups: Sequence[Draft], users: Sequence[Draft], report: Report) -> None:
+def check_groups(groups: Sequence[Group], users: Sequence[User], report: Report) -> None:
     """Report groups that share a name or number with another group or a user, and unknown groups of users."""
-    names = {name: user.path.removeprefix(ROOT) for user in users if (name := user.text("name")) is not None}
-    gids = {
-        gid: user.path.removeprefix(ROOT)
-        for user in users
-        if (gid := user.whole("gid" if "gid" in user.raw else "uid")) is not None
-    }
+    names = {user.name: report.at(user).removeprefix(ROOT) for user in users}
+    gids = {user.gid: report.at(user).removeprefix(ROOT) for user in users}
     for group in groups:
-        place, name, gid = group.path.removeprefix(ROOT), group.text("name"), group.whole("gid")
-        if name is not None and (other := names.setdefault(name, place)) != place:
-            problem = f"{report.value(group.path_of('name'), name)} is also the name of {other}"
+        place, name_path, gid_path = (
+            report.at(group).removeprefix(ROOT),
+            report.at(group, "name"),
+            report.at(group, "gid"),
+        )
+        if (other := names.setdefault(group.name, place)) != place:
+            problem = f"{report.value(name_path, group.name)} is also the name of {other}"
             breaks = "each user has a group of the user's name, so one group would get two numbers"
-            report.add(group.path_of("name"), problem, breaks, "rename the group")
-        if gid is not None and (other := gids.setdefault(gid, place)) != place:
-            problem = f"{report.value(group.path_of('gid'), gid)} is also the gid of {other}"
-            breaks = "both would own each other's files"
-            report.add(group.path_of("gid"), problem, breaks, "change the group's gid")
-    valid = {name for group in groups if (name := group.text("name")) is not None}
+            report.add(name_path, problem, breaks, "rename the group")
+        if (other := gids.setdefault(group.gid, place)) != place:
+            problem = f"{report.value(gid_path, group.gid)} is also the gid of {other}"
+            report.add(gid_path, problem, "both would own each other's files", "change the group's gid")
+    valid = {group.name for group in groups}
     for user in users:
-        written = user.value("groups")
-        for index, name in enumerate(written if isinstance(written, tuple) else ()):
-            _check_member(user, index, name, written, valid, report)
-
-
-def _check_member(user: Draft, index: int, name: str, written: object, valid: set[str], report: Report) -> None:
-    path = child_path(user.path_of("groups"), index)
-    if isinstance(written, tuple) and name in written[:index]:
-        problem = f"{report.value(path, name)} is in the list twice"
-        report.add(path, problem, "one of the two would have no effect", "write each group once")
-    elif name not in valid:
-        problem = f"{report.value(path, name)} is no group of tailrack:groups"
-        fix = partial(suggest, name, valid) if valid else "write tailrack:groups: [{name: vision, gid: 7001}]"
-        report.add(path, problem, "the nodes would not know its gid", fix)
+        for index, name in enumerate(user.groups):
+            path = report.at(user, "groups", index)
+            if name in user.groups[:index]:
+                problem = f"{report.value(path, name)} is in the list twice"
+                report.add(path, problem, "one of the two would have no effect", "write each group once")
+            elif name not in valid:
+                problem = f"{report.value(path, name)} is no group of tailrack:groups"
+                fix = partial(suggest, name, valid) if valid else "write tailrack:groups: [{name: vision, gid: 7001}]"
+                report.add(path, problem, "the nodes would not know its gid", fix)

@@ -1,16 +1,20 @@
 """Keys of users that are recorded from GitHub, and checks for missing ones and for keys of two users."""
 
+from __future__ import annotations
+
 import re
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from components.settings.draft import Draft
 from components.settings.problems import ROOT, Report, child_path
 from components.settings.section import key
 from components.settings.ssh_keys import UsersKey
 from components.settings.types import refuse
+
+if TYPE_CHECKING:
+    from components.roles.users.settings import User
 
 # GitHub's rule: letters, digits and single hyphens inside. A company's own accounts end with `_` and its short code.
 _NAME = re.compile(r"[A-Za-z0-9](-?[A-Za-z0-9])*(_[A-Za-z0-9]+)?", re.ASCII)
@@ -56,39 +60,34 @@ def github_keys_key() -> Any:
     )
 
 
-def check_github_keys(config: Draft, report: Report) -> None:
+def check_github_keys(users: Sequence[User], written: Mapping[str, Sequence[str]], report: Report) -> None:
     """Report users without recorded keys, accounts and keys of two users, and warn about accounts that no user has."""
-    users, path = config.items("users"), config.path_of("github_keys")
-    written = config.value("github_keys")
-    if not isinstance(written, dict):
-        return
-    owners = {key: place for user in users for key, place in _own_keys(user)}
+    path = child_path(ROOT, "github_keys")
+    owners = {
+        _comparable(text): report.at(user, "keys", index).removeprefix(ROOT)
+        for user in users
+        for index, text in enumerate(user.keys)
+    }
     names: dict[str, str] = {}
     for user in users:
-        name, place = user.value("github"), user.path.removeprefix(ROOT)
-        if not isinstance(name, str):
+        name, place, github_path = user.github, report.at(user).removeprefix(ROOT), report.at(user, "github")
+        if name is None:
             continue
         # GitHub ignores case.
         if (other := names.setdefault(name.lower(), place)) != place:
-            problem = f"{report.value(user.path_of('github'), name)} is also the account of {other}"
-            report.add(user.path_of("github"), problem, "one key would open two accounts", "give each user another")
+            problem = f"{report.value(github_path, name)} is also the account of {other}"
+            report.add(github_path, problem, "one key would open two accounts", "give each user another")
         elif name not in written:
-            problem = f"the keys of {report.value(user.path_of('github'), name)} are not in tailrack:github_keys"
-            report.add(user.path_of("github"), problem, "the user could not log in with them", _COMMAND)
+            problem = f"the keys of {report.value(github_path, name)} are not in tailrack:github_keys"
+            report.add(github_path, problem, "the user could not log in with them", _COMMAND)
         for index, text in enumerate(written.get(name, ())):
             key_path = child_path(child_path(path, name), index)
             if not (other := owners.setdefault(_comparable(text), place)).startswith(place):
                 problem = f"{report.value(key_path, text)} is also a key of {other.partition('.')[0]}"
                 breaks = "no one could tell whose login it is, and a removed key could still open an account"
                 report.add(key_path, problem, breaks, "give each user another key")
-    for name in written.keys() - {user.value("github") for user in users}:
+    for name in written.keys() - {user.github for user in users}:
         report.warn(child_path(path, name), "has no effect, because no user has it as github; remove it")
-
-
-def _own_keys(user: Draft) -> Sequence[tuple[tuple[str, ...], str]]:
-    written, path = user.value("keys"), user.path_of("keys")
-    texts = written if isinstance(written, tuple) else ()
-    return [(_comparable(text), child_path(path, index).removeprefix(ROOT)) for index, text in enumerate(texts)]
 
 
 def _comparable(text: str) -> tuple[str, ...]:

@@ -9,8 +9,7 @@ from pydantic import AfterValidator, Field
 from components.roles.accounting.settings import Limit, account_key, gpu_hours_key, max_jobs_key, qos_names_key
 from components.roles.job_reports.settings import is_receiver
 from components.roles.user_keys.settings import GithubName, github_key
-from components.settings.draft import Draft
-from components.settings.problems import ROOT, Report, child_path
+from components.settings.problems import ROOT, Report
 from components.settings.section import Section, key
 from components.settings.ssh_keys import UsersKey
 from components.settings.types import Whole, refuse, word_set
@@ -121,7 +120,7 @@ class User(Section):
     qos: tuple[str, ...] = qos_names_key("QOS that the user's jobs may request, besides `normal`")
 
 
-def check_users(users: Sequence[Draft], logins: Mapping[str, str], report: Report) -> None:
+def check_users(users: Sequence[User], logins: Mapping[str, str], report: Report) -> None:
     """Report users that share a name, number or key, or have the name of a login account.
 
     logins   the machines that tailrack logs in to, by account
@@ -131,33 +130,35 @@ def check_users(users: Sequence[Draft], logins: Mapping[str, str], report: Repor
     gids: dict[int, str] = {}
     keys: dict[tuple[str, ...], str] = {}
     for user in users:
-        place = user.path.removeprefix(ROOT)
-        name, uid, gid_key = user.text("name"), user.whole("uid"), "gid" if "gid" in user.raw else "uid"
-        if name is not None and names.setdefault(name, place) != place:
-            problem = f"{report.value(user.path, name)} is also the name of {names[name]}"
+        path = report.at(user)
+        place = path.removeprefix(ROOT)
+        if names.setdefault(user.name, place) != place:
+            problem = f"{report.value(path, user.name)} is also the name of {names[user.name]}"
             breaks = "one account would get the numbers of both"
-            report.add(user.path_of("name"), problem, breaks, "rename one of them")
-        elif name is not None and name in logins and name != "root":
-            problem = f"{report.value(user.path, name)} is the account that tailrack logs in with at {logins[name]}"
+            report.add(report.at(user, "name"), problem, breaks, "rename one of them")
+        elif user.name in logins and user.name != "root":
+            problem = (
+                f"{report.value(path, user.name)} is the account that tailrack logs in with at {logins[user.name]}"
+            )
             breaks = "its uid cannot change while it is logged in"
-            report.add(user.path_of("name"), problem, breaks, "rename the user")
-        gid = user.whole(gid_key)
-        gid_of = place if gid is None else gids.setdefault(gid, place)
-        if uid is not None and uids.setdefault(uid, place) != place:
-            problem = f"{report.value(user.path, uid)} is also the uid of {uids[uid]}"
-            report.add(user.path_of("uid"), problem, "they would own each other's files", "change one of the uids")
+            report.add(report.at(user, "name"), problem, breaks, "rename the user")
+        gid_of = gids.setdefault(user.gid, place)
+        if uids.setdefault(user.uid, place) != place:
+            problem = f"{report.value(path, user.uid)} is also the uid of {uids[user.uid]}"
+            breaks, fix = "they would own each other's files", "change one of the uids"
+            report.add(report.at(user, "uid"), problem, breaks, fix)
         elif gid_of != place:
-            problem = f"{report.value(user.path, gid)} is also the gid of {gid_of}"
+            problem = f"{report.value(path, user.gid)} is also the gid of {gid_of}"
             breaks = "the second group could not be created, and both users would share group files"
-            report.add(user.path_of(gid_key), problem, breaks, "change one of the gids")
+            key_path = report.at(user, "gid" if "gid" in user.model_fields_set else "uid")
+            report.add(key_path, problem, breaks, "change one of the gids")
         _check_keys(user, keys, report)
 
 
-def _check_keys(user: Draft, keys: dict[tuple[str, ...], str], report: Report) -> None:
+def _check_keys(user: User, keys: dict[tuple[str, ...], str], report: Report) -> None:
     """Report keys that another user, or this one, has too. `keys` gets the place of each key."""
-    written = user.value("keys")
-    for index, text in enumerate(written if isinstance(written, tuple) else ()):
-        path = child_path(user.path_of("keys"), index)
+    for index, text in enumerate(user.keys):
+        path = report.at(user, "keys", index)
         place = path.removeprefix(ROOT)
         # Comments do not matter.
         if (other := keys.setdefault(tuple(text.split()[:2]), place)) != place:

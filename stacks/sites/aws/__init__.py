@@ -6,6 +6,5 @@ Only machines.py and the modules it imports need pulumi_aws; a stack imports the
 from stacks.sites.aws.checks import check
 from stacks.sites.aws.model import AwsSite, nodes
 from stacks.sites.kind import Kind
-from stacks.sites.pools import claims
 
-KIND = Kind(AwsSite, claims, check, nodes, "stacks.sites.aws.machines")
+KIND = Kind(AwsSite, check, nodes, "stacks.sites.aws.machines")

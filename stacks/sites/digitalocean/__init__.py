@@ -2,8 +2,7 @@
 
 from stacks.sites.digitalocean.model import DigitalOceanSite
 from stacks.sites.kind import Kind
-from stacks.sites.pools import claims
 from stacks.sites.rented.checks import check
 from stacks.sites.rented.model import nodes
 
-KIND = Kind(DigitalOceanSite, claims, check, nodes, "stacks.sites.rented.machines", rents=True)
+KIND = Kind(DigitalOceanSite, check, nodes, "stacks.sites.rented.machines", rents=True)

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from components.settings.draft import suggest
-from components.settings.problems import Report, child_path, shown
+from components.settings.problems import Report, child_path, shown, suggest
 from components.settings.section import keys_of
 from stacks.sites.hosts.known_hosts import KnownHosts
 from stacks.sites.hosts.model import HostConfig

@@ -271,6 +271,7 @@ def nodes(site: HostsSite, head: Head) -> list[HostNode]:
             host.gpu,
             price=host.price_per_hour,
             host=host,
+            source=host,
             bastion=site.bastion,
             spot=host.spot or site.spot or "",
             pod=site.pods,

@@ -3,6 +3,5 @@
 from stacks.sites.kind import Kind
 from stacks.sites.lab.checks import check
 from stacks.sites.lab.model import LabSite, nodes
-from stacks.sites.pools import claims
 
-KIND = Kind(LabSite, claims, check, nodes, "stacks.sites.lab.machines", uses_lab=True, brings_tailnet=True)
+KIND = Kind(LabSite, check, nodes, "stacks.sites.lab.machines", uses_lab=True, brings_tailnet=True)

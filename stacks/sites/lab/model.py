@@ -112,6 +112,7 @@ def nodes(site: LabSite, head: Head) -> list[LabNode]:
             like=pool.like or "",
             spot=pool.spot or "",
             pod=pool.like == "pod",
+            source=pool,
         )
         for pool in site.pools
         for name in pool_node_names(pool.name, pool.count)

@@ -2,8 +2,7 @@
 
 from stacks.sites.kind import Kind
 from stacks.sites.lambda_cloud.model import LambdaSite
-from stacks.sites.pools import claims
 from stacks.sites.rented.checks import check
 from stacks.sites.rented.model import nodes
 
-KIND = Kind(LambdaSite, claims, check, nodes, "stacks.sites.rented.machines", rents=True)
+KIND = Kind(LambdaSite, check, nodes, "stacks.sites.rented.machines", rents=True)

@@ -1,30 +1,22 @@
 """Checks of a local site: there is only one, and it has the head node."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from components.settings.draft import Draft
+from components.settings.cluster import Head
 from components.settings.problems import ROOT, Report
-from components.settings.types import Gpu
-from stacks.sites.kind import Claim
+from stacks.sites.local.model import LocalSite
 
 
-def claims(site: Draft, head: Draft) -> Iterator[Claim]:
-    """Return the head node, if it is at this site."""
-    if head.text("site") == site.text("name"):
-        gpu = site.value("gpu")
-        compute = head.value("compute") is not False
-        yield Claim(head.text("name"), head.path_of("name"), compute, gpu if isinstance(gpu, Gpu) else None)
-
-
-def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
+def check(sites: Sequence[LocalSite], head: Head, report: Report) -> None:
     """Report a second local site, and a local site without the head node."""
     for site in sites[1:]:
-        problem = f"is local, like {sites[0].path.removeprefix(ROOT)}"
+        problem = f"is local, like {report.at(sites[0]).removeprefix(ROOT)}"
         breaks = "this machine would be at two sites"
-        report.add(site.path_of("kind"), problem, breaks, "delete one of the two")
-    name, head_site = sites[0].text("name") if sites else None, head.text("site")
-    if name is not None and head_site is not None and head_site != name:
-        problem = "is local, but the head node is at another site"
+        report.add(report.at(site, "kind"), problem, breaks, "delete one of the two")
+    if sites and head.site != sites[0].name:
         breaks = "only the head node can be set up without SSH, so the site would have no node"
-        fix = f"write site: {name} in tailrack:head, or list this machine among the hosts of a site of kind hosts"
-        report.add(sites[0].path_of("kind"), problem, breaks, fix)
+        fix = (
+            f"write site: {sites[0].name} in tailrack:head, or list this machine among the hosts of a site of kind "
+            "hosts"
+        )
+        report.add(report.at(sites[0], "kind"), "is local, but the head node is at another site", breaks, fix)

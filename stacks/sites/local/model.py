@@ -34,5 +34,7 @@ class LocalNode(NodeSpec):
 
 
 def nodes(site: LocalSite, head: Head) -> list[LocalNode]:
-    """Return the node of the site: the head node, as the checks guarantee."""
+    """Return the head node, if it is at the site."""
+    if head.site != site.name:
+        return []
     return [LocalNode.of(site, head, head.name, site.features, site.gpu, adopt=site.adopt, take_over=site.take_over)]

@@ -245,10 +245,15 @@ def nodes(site: RentedSite, head: Head) -> list[RentedNode]:
     return new_nodes(RentedNode, site, head, of_head, site.pools, lambda pool: {"offers": _offers(site, pool)})
 
 
+def attempts(pool: RentedPool) -> tuple[Attempt, ...]:
+    """Return the value of the key `try`, which is no attribute's name in Python."""
+    value: tuple[Attempt, ...] = getattr(pool, "try")
+    return value
+
+
 def _offers(site: RentedSite, pool: RentedPool) -> tuple[tuple[str, str], ...]:
     """Return the types and regions to try, each once."""
-    attempts: tuple[Attempt, ...] = getattr(pool, "try")
-    tried = [(attempt.type or pool.type, attempt.region or site.region) for attempt in attempts]
+    tried = [(attempt.type or pool.type, attempt.region or site.region) for attempt in attempts(pool)]
     return tuple(dict.fromkeys(tried or [(pool.type, site.region)]))
 
 

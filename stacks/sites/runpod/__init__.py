@@ -1,8 +1,7 @@
 """Sites of kind `runpod`: pods that the stack rents and returns."""
 
 from stacks.sites.kind import Kind
-from stacks.sites.pools import claims
 from stacks.sites.runpod.checks import check
 from stacks.sites.runpod.model import RunPodSite, nodes
 
-KIND = Kind(RunPodSite, claims, check, nodes, "stacks.sites.rented.machines", rents=True)
+KIND = Kind(RunPodSite, check, nodes, "stacks.sites.rented.machines", rents=True)

@@ -3,43 +3,46 @@
 import re
 from collections.abc import Sequence
 
-from components.settings.draft import Draft
+from components.settings.cluster import Head
 from components.settings.network_names import is_interface
 from components.settings.problems import Report
 from stacks.rental.runpod import COUNTS
 from stacks.sites.pods import RISK, check_head, check_site
 from stacks.sites.rented import checks
+from stacks.sites.rented.model import Attempt, RentedPool, attempts
+from stacks.sites.runpod.model import RunPodSite
 
 
-def check(sites: Sequence[Draft], head: Draft, report: Report) -> None:
+def check(sites: Sequence[RunPodSite], head: Head, report: Report) -> None:
     """Report what RunPod would reject, and settings that no pod can have."""
-    place = head.text("site")
-    at_head = [site for site in sites if place is not None and site.text("name") == place]
+    at_head = [site for site in sites if site.name == head.site]
     for site in sites:
-        if site.value("accept_pod_risk") is False:
+        if not site.accept_pod_risk:
             fix = "write accept_pod_risk: true to accept this, or rent machines with systemd"
-            report.add(site.path_of("accept_pod_risk"), "is not true", RISK, fix)
+            report.add(report.at(site, "accept_pod_risk"), "is not true", RISK, fix)
         check_site(site, report)
         _check_fabric(site, report)
-        for pool in site.items("pools"):
-            for attempt in (pool, *pool.items("try")):
+        for pool in site.pools:
+            places: list[RentedPool | Attempt] = [pool, *attempts(pool)]
+            for attempt in places:
                 _check_type(attempt, report)
     if at_head:
         check_head(head, report)
     checks.check([site for site in sites if site not in at_head], head, report)
 
 
-def _check_fabric(site: Draft, report: Report) -> None:
+def _check_fabric(site: RunPodSite, report: Report) -> None:
     """Report a network for jobs over several pods, which pods that are rented one by one do not have."""
-    if (name := site.text("fabric")) is not None and is_interface(name):
-        problem = f"{report.value(site.path_of('fabric'), name)} is set for pods that RunPod rents one by one"
+    if is_interface(site.fabric):
+        path = report.at(site, "fabric")
+        problem = f"{report.value(path, site.fabric)} is set for pods that RunPod rents one by one"
         fix = "delete it; rent an Instant Cluster yourself, and write its pods in a site of kind: hosts"
-        report.add(site.path_of("fabric"), problem, "they share no network, so no pod could join", fix)
+        report.add(path, problem, "they share no network, so no pod could join", fix)
 
 
-def _check_type(attempt: Draft, report: Report) -> None:
+def _check_type(attempt: RentedPool | Attempt, report: Report) -> None:
     """Report a number of GPUs that no type has."""
-    name, path = attempt.text("type") or "", attempt.path_of("type")
+    name, path = attempt.type or "", report.at(attempt, "type")
     count = re.match(r"(\d+)x_", name)
     if count and int(count[1]) not in COUNTS[1:]:
         breaks = "RunPod would be asked for a type that does not exist"

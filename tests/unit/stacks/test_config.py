@@ -103,7 +103,7 @@ def test_pulumis_values_become_mappings_and_lists_and_other_namespaces_stay_away
     }
 
 
-def test_all_problems_come_at_once_each_on_one_line(folder: Path) -> None:
+def test_all_values_that_cannot_be_read_come_at_once_each_on_one_line(folder: Path) -> None:
     raw = yaml.safe_load("""
 cluster: {name: LAB}
 head: {name: a1, site: tow, compute: maybe}
@@ -112,7 +112,7 @@ sites:
   - {name: two, kind: lab, subnet: 10.1.2.0/24, pools: [{name: b, count: 1}, {name: b, count: three}]}
   - {name: two, kind: hosts, hosts: [{name: box, address: 192.0.2.1, user: root, private_key_file: gone}]}
   - {name: three, kind: cloud}
-users: [{name: ada, uid: 12}, {name: ada, uid: 12}, {name: root}, 7]
+users: [{name: ada, uid: 12}, {name: ada, uid: 12}, {name: root}, 7, 8, 9, 10]
 tailnet: {tag: cluster, auth_key: tskey-auth-0123}
 storage: {path: shared, mount: /etc}
 slurm: {settings: {AuthType: none}, partitions: [{name: one, sites: [four]}]}
@@ -123,20 +123,38 @@ sights: []
         parse(raw, base_dir=folder)
     found = [problem.path.removeprefix("tailrack:") for problem in caught.value.problems]
     expected = """
-        cluster.name head.site head.compute sights
-        sites[0].pools[0].count sites[0].pools[1].name sites[0].pools[1].colour
-        sites[1].subnet sites[1].pools[1].count sites[1].pools[1].name
-        sites[2].name sites[2].hosts[0].private_key_file sites[2].hosts[0].host_key sites[3].kind
-        users[0].uid users[1].name users[1].uid users[1].uid users[2].name users[2].uid users[3]
-        tailnet.tag tailnet.auth_key storage.path storage.mount
-        slurm.settings.AuthType slurm.partitions[0].name slurm.partitions[0].sites[0]
-        validation.min_bytes validation.factor validation.floors_gb_per_s.five validation.floors_gb_per_s.five
+        cluster.name head.compute sights sites[0].pools[0].count sites[0].pools[1].colour sites[1].pools[1].count
+        sites[2].hosts[0].private_key_file sites[2].hosts[0].host_key sites[3].kind
+        users[0].uid users[1].uid users[2].name users[2].uid users[3] users[4] users[5] users[6]
+        tailnet.tag storage.path storage.mount validation.min_bytes validation.factor validation.floors_gb_per_s.five
     """
     assert sorted(found) == sorted(expected.split())
     title, *lines = str(caught.value).splitlines()
     assert str(len(found)) in title
     assert len(lines) == 20 + 1
     assert lines[-1].startswith(f"  and {len(found) - 20} more")
+
+
+def test_all_conflicts_come_at_once_when_every_key_can_be_read(folder: Path) -> None:
+    raw = yaml.safe_load("""
+cluster: {name: lab}
+head: {name: a1, site: tow}
+sites:
+  - {name: one, kind: lab, subnet: 10.1.0.0/16, pools: [{name: a}]}
+  - {name: two, kind: lab, subnet: 10.1.2.0/24, pools: [{name: b}, {name: b}]}
+users: [{name: ada, uid: 6001}, {name: ada, uid: 6001}]
+tailnet: {auth_key: tskey-auth-0123}
+slurm: {partitions: [{name: one, sites: [four]}]}
+validation: {floors_gb_per_s: {five: 1}}
+""")
+    with pytest.raises(ConfigError) as caught:
+        parse(raw, base_dir=folder)
+    found = {problem.path.removeprefix("tailrack:") for problem in caught.value.problems}
+    expected = """
+        head.site sites[1].subnet sites[1].pools[1].name users[1].name users[1].uid tailnet.auth_key
+        slurm.partitions[0].name slurm.partitions[0].sites[0] validation.floors_gb_per_s.five
+    """
+    assert found == {*expected.split()}
 
 
 # What tailscale 1.102 takes behind an OAuth client's secret: feature/oauthkey/oauthkey.go, parseOptionalAttributes.

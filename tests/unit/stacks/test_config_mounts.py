@@ -109,7 +109,10 @@ def test_two_mounts_that_contradict_each_other_are_refused(first: str, second: s
 
 
 def test_the_home_of_the_login_is_no_mount_point() -> None:
-    raw = {**HOSTS, "storage": {"mounts": [{"path": "/home/ops", "type": "present"}]}}
+    site = HOSTS["sites"][0]
+    hosts = [{**host, "private_key_file": None, "agent": True} for host in site["hosts"]]
+    raw = {**HOSTS, "sites": [{**site, "hosts": hosts}]}
+    raw["storage"] = {"mounts": [{"path": "/home/ops", "type": "present"}]}
     with pytest.raises(ConfigError, match="the home of the account that tailrack logs in with"):
         parse(raw, base_dir=Path())
 
