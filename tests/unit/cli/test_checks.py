@@ -124,15 +124,6 @@ def test_an_export_to_more_than_one_machine_is_found(client: str) -> None:
     assert found(exported(f"/export/shared 100.64.0.7/32(rw) {client}(ro)")) == wanted
 
 
-def test_the_export_of_every_member_of_a_stack_is_seen_and_is_one_address(build: Build) -> None:
-    stack = build(LAB)
-    nothing = Recorded()
-    lines = {step.name: stack.header(step.name)["NODE_EXPORT"] for step in stack.remote if "-register" in step.name}
-    assert lines
-    assert all(line.endswith("/32(rw,sync,secure,root_squash,no_subtree_check)") for line in lines.values())
-    assert found(*planned(nothing, stack)) == []
-
-
 def with_floors(**floors: float) -> dict[str, Any]:
     raw = copy.deepcopy(LAB)
     raw["validation"] = {"floors_gb_per_s": {name.replace("_", "-"): floor for name, floor in floors.items()}}
@@ -154,17 +145,6 @@ def test_a_floor_that_is_lowered_is_found_and_one_that_rises_or_comes_is_not(bui
         ("floor-lowered", f"the floor of {site} falls from 0.5 to 0.4 GB/s")
     ]
     assert found(*planned(before, build(with_floors(**{site: 0.6, "cross_site": 0.1})))) == []
-
-
-def test_a_floor_that_goes_with_its_site_is_not_missed(build: Build) -> None:
-    raw = with_floors(**{site["name"]: 0.5 for site in LAB["sites"]}, cross_site=0.1)
-    before = build(raw)
-    after = copy.deepcopy(raw)
-    (gone,) = (site for site in after["sites"] if site["name"] != LAB["head"]["site"])
-    after["sites"].remove(gone)
-    for scope in (gone["name"], "cross-site"):
-        del after["validation"]["floors_gb_per_s"][scope]
-    assert found(*planned(before, build(after))) == []
 
 
 def with_training(floor: float | None) -> dict[str, Any]:
@@ -268,10 +248,6 @@ def test_the_checks_find_repeated_or_undone_head_steps_once(operation: str, inpu
     after = {} if operation == "delete" else inputs
     step = event(operation, COMMAND, "door-head", inputs, after, STEP)
     assert found(step, step) == [("head-replaced", HEAD_LOST)] * lost
-
-
-def test_a_head_node_that_goes_or_gets_another_name_is_found() -> None:
-    assert found(event("delete", "tailrack:cluster:HeadNode", "door")) == [("head-replaced", HEAD_LOST)]
 
 
 def test_every_name_that_can_be_allowed_is_one_that_a_rule_can_find() -> None:

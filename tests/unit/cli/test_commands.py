@@ -89,13 +89,6 @@ def test_floors_are_written_into_the_stacks_config_and_said(monkeypatch, tmp_pat
     assert "rack: 0.45" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["report", "floors"])
-def test_without_a_cluster_both_commands_name_the_next_command(monkeypatch, tmp_path, capsys, command):
-    assert run(monkeypatch, tmp_path, command, {}) == 1
-    assert "run make up" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_run_that_was_not_sound_leaves_the_config_as_it_was(monkeypatch, tmp_path, capsys, outputs):
     config = tmp_path / "Pulumi.prod.yaml"
     config.write_text("config:\n  tailrack:cluster: {name: prod}\n")

@@ -102,19 +102,6 @@ def test_one_that_is_too_long_ends_with_a_whole_part() -> None:
     assert text.endswith("see the log of the preview.\n")
 
 
-def test_the_comment_folds_the_same_change_of_400_machines_into_one_section() -> None:
-    before, after = header(USERS_LINES="ada 6001 6001"), header(USERS_LINES="ada 6001 6001\ngrace 6002 6002")
-    events = [
-        step(f"n{number}-node", f"n{number}", "users, share, slurmd", before=before, after=after)
-        for number in reversed(range(400))
-    ]
-    text = comment("prod", events, Summary())
-    assert text.count("<details>") == 1
-    assert "<details><summary>users, share, slurmd on n&#91;0-399&#93;: runs again</summary>" in text
-    assert text.count("+ grace 6002 6002") == 2, "among the users, and in the section"
-    assert text.index("400 to update") < text.index("**Users:**") < text.index("<details>")
-
-
 def test_the_comment_names_gained_and_lost_keys_by_fingerprint() -> None:
     laptop, desk, bobs = (f"{public_key(name)} {name}" for name in ("laptop", "desk", "bobs pc"))
     before = header(USER_KEYS_LINES=f"ada {laptop}\nbob {bobs}")

@@ -58,12 +58,6 @@ def drift(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> tuple[int, st
     return status, said.getvalue()
 
 
-def test_a_due_key_alone_is_reported_but_is_no_drift(monkeypatch: pytest.MonkeyPatch) -> None:
-    status, said = drift([KEY], monkeypatch)
-    assert status == 0
-    assert "1 to replace" in said
-
-
 @pytest.mark.parametrize("events", [[STEP], [KEY, STEP]])
 def test_any_other_change_is_drift(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> None:
     status, said = drift(events, monkeypatch)

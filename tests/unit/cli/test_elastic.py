@@ -45,12 +45,6 @@ def test_a_node_that_is_suspended_loses_its_machine_before_anything_else_happens
     assert plan(node(flags), made={"e1"}, complete={"e1"}) == Plan(frozenset())
 
 
-def test_a_suspended_node_without_a_machine_may_be_asked_for_again() -> None:
-    assert plan(node("IDLE POWERING_DOWN")).resume == ("e1",)
-    assert plan(node("DOWN POWERED_DOWN", reason="Not responding", by="slurm")).resume == ("e1",)
-    assert plan(node("IDLE DRAIN POWERED_DOWN", reason="health: gpu lost", by="root")).resume == ("e1",)
-
-
 def test_a_persons_drain_stays() -> None:
     assert plan(node("IDLE DRAIN POWERING_DOWN", reason="ask ada", by="root")) == Plan(frozenset())
 

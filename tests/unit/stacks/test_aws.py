@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 import json
-import sys
 from typing import Any
 
 import pulumi
@@ -18,7 +17,7 @@ from stacks.sites.aws.efa import interfaces
 from stacks.sites.rented.new_host_key import main as new_host_key
 from stacks.sites.rented.user_data import MOST_BYTES, user_data
 from tests.unit.aws_stack import ANSWERS, AWS, require_package
-from tests.unit.configs import FIRST_KEY, HOST_KEY, RawConfig
+from tests.unit.configs import FIRST_KEY, HOST_KEY
 from tests.unit.recorded import Build
 
 pytestmark = pytest.mark.sdk
@@ -114,9 +113,3 @@ def test_user_data_is_small_enough_and_cloud_init_reads_it(capsys: pytest.Captur
     assert len(text) < MOST_BYTES / 4
     with pytest.raises(ValueError, match="EC2 allows 16384"):
         user_data("x" * MOST_BYTES, "", "")
-
-
-def test_only_a_stack_with_an_aws_site_imports_the_package(build: Build, lab_config: RawConfig) -> None:
-    before = set(sys.modules)
-    build(lab_config, again=True)
-    assert not {"pulumi_aws", "stacks.sites.aws.machines"} & (set(sys.modules) - before)

@@ -15,7 +15,6 @@ from components.steps.label import StepLabel
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import AUTHORITY, LEAVE_KEY, OWN_OUTPUTS, Build, Recorded, certificate_of, public_key
 
-RESOURCES_PER_HOST = {"hosts": 6, "lab": 7}  # a lab makes the machine too
 # The label in front: the step's name, its machine, its words for people.
 LABEL = r": [a-z0-9-]+ [a-z0-9]+ '[A-Za-z0-9:, -]+'; "
 COMMAND = re.compile(
@@ -36,29 +35,10 @@ def config(request: pytest.FixtureRequest) -> RawConfig:
 every_kind = pytest.mark.parametrize("config", ["lab_config", "hosts_config"], indirect=True)
 
 
-def of_host(names: list[str], host: str) -> list[str]:
-    return [name for name in names if name == host or name.startswith(f"{host}-")]
-
-
 def add_to_pool(raw: RawConfig, site: str) -> RawConfig:
     changed = next(each for each in raw["sites"] if each["name"] == site)
     changed["pools"][0]["count"] += 1
     return raw
-
-
-@every_kind
-def test_a_host_costs_six_resources_and_its_machine(build: Build, config: RawConfig) -> None:
-    stack = build(config)
-    hosts = [node["name"] for node in stack.outputs["cluster"]["nodes"]]
-    assert len(hosts) >= 3
-    for host in hosts:
-        assert 2 < len(of_host(stack.names, host)) <= RESOURCES_PER_HOST[config["sites"][0]["kind"]]
-
-
-def test_a_preview_without_any_answer_has_the_same_resources(build: Build, lab_config: RawConfig) -> None:
-    preview = build(lab_config, unknown=True)
-    assert preview.names == build(lab_config).names
-    assert preview.outputs.keys() == {"release"}  # nothing else is known before the machines have answered
 
 
 @every_kind
@@ -161,19 +141,6 @@ def test_a_measurement_that_was_busy_is_tried_again_by_the_next_run_and_then_sta
     assert after("FAIL", 0).differences(first) == set()
 
 
-@pytest.mark.parametrize("change", [{"max_bytes": "1M"}, {"iterations": 9}, {"warmup": 3}, {"rerun": "again"}])
-def test_a_setting_of_the_measurement_touches_measurements_alone(
-    build: Build, lab_config: RawConfig, change: RawConfig
-) -> None:
-    before = build(lab_config)
-    lab_config["validation"].update(change)
-    after = build(lab_config)
-    assert before.validations == {"validate-cloud-a", "validate-cross-site"}
-    assert after.differences(before) == before.validations
-    for name in before.validations:  # replaced, not only updated
-        assert after[name].inputs["triggers"] != before[name].inputs["triggers"]
-
-
 def test_a_floor_touches_nothing_and_still_judges(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     lab_config["validation"]["floors_gb_per_s"]["cloud-a"] = 5000
@@ -260,12 +227,6 @@ def test_the_head_nodes_answer_brings_the_authorities_that_a_node_trusts(build: 
         stack = build(lab_config, answers={"b1-register": {"authorities": told}})
         assert stack.header("b1-node")["NODE_AUTHORITIES"] == ""
         assert stack.header("b1-node")["HEAD_PROBLEM"] == "its answer has no valid authorities"
-
-
-def test_a_node_that_moves_on_the_tailnet_is_measured_again(build: Build, lab_config: RawConfig) -> None:
-    before = build(lab_config)
-    after = build(lab_config, answers={"b1-join": {"tailnet_ip": "100.64.9.9"}})
-    assert after.differences(before) == {"b1-register", "validate-cross-site"}
 
 
 # What the config says arrives.
@@ -403,11 +364,6 @@ def test_a_head_node_that_prints_no_json_stops_the_program_and_is_named(
         pulumi.RunError, match=rf"^step head-{step}: its answer is not a JSON object of at most 1048576"
     ):
         build(lab_config, answers={f"head-{step}": "Segmentation fault"})
-
-
-def test_an_answer_of_the_head_nodes_that_cannot_be_stops_the_program(build: Build, lab_config: RawConfig) -> None:
-    with pytest.raises(pulumi.RunError, match=r"^step head-head: its answer has no valid own_file_system"):
-        build(lab_config, answers={"head-head": {"own_file_system": "true; id"}})
 
 
 def test_a_certificate_that_is_none_is_refused_by_its_node_and_by_no_other(build: Build, lab_config: RawConfig) -> None:

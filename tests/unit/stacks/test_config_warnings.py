@@ -63,15 +63,3 @@ def test_backups_on_the_head_node_are_refused_by_its_address(key_folder: Path) -
     backup = {"target": "sftp:keeper@192.0.2.1:/srv/backup", "host_key": HOST_KEY, "private_key": PRIVATE_KEY}
     with pytest.raises(ConfigError, match="is the head node itself"):
         warnings(with_keys(*OTHER_KEYS[:4], backup=backup), key_folder)
-
-
-@pytest.mark.parametrize(("gpu", "warned"), [("h200:8", True), (None, False)])
-def test_a_cpu_measurement_size_gets_a_warning_if_all_nodes_have_gpus(
-    gpu: str | None, warned: bool, key_folder: Path
-) -> None:
-    raw = with_keys(*OTHER_KEYS[:4], validation={"max_bytes": "64M"})
-    for host in raw["sites"][0]["hosts"][1:3]:
-        host["gpu"] = gpu
-    found = warnings(raw, key_folder)
-    assert len(found) == warned
-    assert all("validation.max_bytes: " in text and "validation.nccl" in text for text in found)

@@ -17,7 +17,7 @@ from components.settings.problems import Report
 from stacks import read_outputs as reader
 from stacks.config import ConfigError, OtherStack, StackConfig, load, other_stacks_of, parse
 from stacks.sites.hosts.model import HostConfig
-from stacks.sites.hosts.other_stacks import hosts_of, stacks_read, with_other_stacks
+from stacks.sites.hosts.other_stacks import hosts_of, with_other_stacks
 from stacks.sites.hosts.unknown_host_keys import unverified_hosts
 from stacks.yaml_file import FileError
 from tests.unit.configs import AUTH_KEY, HOST_KEY, KEY_PAIR
@@ -111,13 +111,6 @@ def test_a_missing_output_is_named_with_those_that_the_stack_has(folder: Path) -
     assert "its outputs: none" in problems(folder, None, OtherStack())
 
 
-def test_a_stack_that_cannot_be_read_is_named_with_the_reason(folder: Path) -> None:
-    text = problems(folder, None, OtherStack(error="no stack named\nprod found"))
-    assert "\n" not in text
-    assert text.startswith("tailrack:sites[0].hosts_from.stack: 'org/vms/prod' cannot be read: no stack named prod")
-    assert "write ORGANIZATION/PROJECT/STACK" in text
-
-
 def test_a_secret_output_is_refused_and_nothing_of_it_is_shown(folder: Path) -> None:
     text = problems(folder, None, OtherStack({"hosts": [{**N1, "name": "hush-hush"}]}, frozenset({"hosts"})))
     assert text.startswith("tailrack:sites[0].hosts_from.output: 'hosts' is a secret of stack 'org/vms/prod'")
@@ -160,12 +153,6 @@ def test_a_hosts_from_that_names_no_output_is_one_error(folder: Path, hosts_from
     text = problems(folder, [N1], hosts_from=hosts_from)
     assert text.startswith(f"tailrack:sites[0].{problem}")
     assert "\n" not in text
-
-
-def test_only_valid_names_of_stacks_are_read_and_each_once() -> None:
-    sites = [{"hosts_from": FROM}, {"hosts_from": {"stack": VMS, "output": "x"}}, {"hosts_from": {"stack": "../x"}}, 3]
-    assert stacks_read({"sites": sites}) == [VMS]
-    assert stacks_read({"sites": "x"}) == stacks_read({}) == []
 
 
 def test_the_program_reads_the_stacks_of_the_config_and_keeps_the_reason_of_one_that_it_cannot_read(

@@ -113,14 +113,6 @@ def test_a_link_shows_nothing_of_a_file_that_is_no_list_of_hosts(
     assert "a column" not in told
 
 
-@pytest.mark.parametrize("name", ["environ.csv", "/proc/self/environ", "/proc/self/status"])
-def test_a_file_that_the_kernel_makes_is_no_list_of_hosts(folder: Path, name: str) -> None:
-    if not name.startswith("/"):
-        (folder / name).symlink_to("/proc/self/environ")
-    (told,) = problems(folder, **FOR_ALL, hosts_file=name)
-    assert "the kernel creates it" in told
-
-
 @pytest.mark.parametrize("key", ["hosts_file", "known_hosts_file"])
 @pytest.mark.parametrize("name", ["a\0b.csv", "a\0b.yaml", "a\ud800.csv", "a\n  tailrack:x: fine.yaml", "\x1b[2J.yaml"])
 def test_a_path_that_can_be_none_is_one_line_with_its_key(folder: Path, key: str, name: str) -> None:
@@ -193,13 +185,6 @@ def test_no_host_trusts_a_port_without_its_own_line_or_a_revoked_key(folder: Pat
     assert "known_hosts_file 'knwn' does not exist" in told_once
 
 
-def test_a_preset_says_whom_to_log_in_as_and_the_site_and_the_host_say_it_better(folder: Path) -> None:
-    listed = [{"name": "n1", "address": "10.0.0.1", "host_key": HOST_KEY}]
-    assert hosts(folder, preset="lambda", private_key_file="key", hosts=listed)[0].user == "ubuntu"
-    assert hosts(folder, preset="lambda", private_key_file="key", user="ops", hosts=listed)[0].user == "ops"
-    assert any("user: missing" in text for text in problems(folder, preset="dgx", private_key_file="key", hosts=listed))
-
-
 def test_every_preset_can_be_written() -> None:
     assert set(PRESETS) == set(PresetName.__args__)  # type: ignore[attr-defined]
 
@@ -266,13 +251,3 @@ def test_an_invalid_known_hosts_line_spoils_no_other_unless_it_may_revoke(
         assert hosts(folder, **FOR_ALL, known_hosts_file="known", hosts=listed)[0].host_key == HOST_KEY
     else:
         assert ".host_key: missing" in problems(folder, **FOR_ALL, known_hosts_file="known", hosts=listed)[0]
-
-
-def test_a_host_has_the_sites_provider_that_may_take_it_back_unless_it_has_its_own(folder: Path) -> None:
-    (folder / "rack.csv").write_text(
-        f"name,address,host_key,spot\nn2,192.0.2.2,{HOST_KEY},aws\nn3,192.0.2.3,{HOST_KEY},\n"
-    )
-    first = [{"name": "n1", "address": "192.0.2.1", "host_key": HOST_KEY}]
-    spot = config(folder, **FOR_ALL, spot="gcp", hosts_file="rack.csv", hosts=first).nodes()
-    assert [node.spot for node in spot] == ["gcp", "aws", "gcp"]
-    assert {node.spot for node in config(folder, **FOR_ALL, hosts=first).nodes()} == {""}

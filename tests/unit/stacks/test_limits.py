@@ -84,6 +84,18 @@ def test_the_dearest_of_the_places_to_try_counts(folder: Path, monkeypatch: pyte
     assert names(allowed(folder, monkeypatch, 49, OFFERS, pool=pool)[1]) == ["g1"]
 
 
+def test_a_price_in_the_config_wins_and_no_cloud_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = allowed(folder, monkeypatch, 3, ApiError("no call"), pool={"price_per_hour": 1})[1]
+    assert names(found) == ["g1", "g2", "g3"]
+
+
+def test_machines_that_are_rented_stay_when_the_price_rises(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    last = {"rented": {"g2": {"price_per_hour": 20.0, "currency": "USD"}}}
+    assert names(allowed(folder, monkeypatch, 44, OFFERS, last)[1]) == ["g1", "g2"]
+    assert names(allowed(folder, monkeypatch, 43, OFFERS, last)[1]) == ["g2"]
+    assert names(allowed(folder, monkeypatch, 1, OFFERS, last)[1]) == ["g2"], "so that it can be returned"
+
+
 def test_a_cloud_that_does_not_answer_keeps_its_last_prices(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     down = ApiError("no answer")
     last = {"elastic": {"prices": {"g1": 20.0, "g2": 20.0, "g3": 20.0}}}

@@ -20,7 +20,7 @@ from stacks.config import ConfigError, PoolConfig, load, parse
 from stacks.joining import peer, problems
 from stacks.pool import pool_stack
 from tests.unit.configs import AUTH_KEY, HOSTS, LAB, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
-from tests.unit.recorded import Build, Recorded, record, tailnet_address
+from tests.unit.recorded import Build, Recorded, record
 
 POOL: RawConfig = {
     "kind": "pool",
@@ -116,17 +116,6 @@ def test_another_user_of_the_cluster_touches_the_pools_nodes_at_its_next_run(
 # Its measurement.
 
 
-def test_a_pool_measures_its_sites_and_the_way_to_the_head_node(pool: Recorded) -> None:
-    assert pool.validations == {"validate-cloud-c", "validate-cross-site"}
-    members = pool.header("validate-cross-site")["MEMBERS"].splitlines()
-    assert [line.split()[:2] for line in members] == [["c1", "cloud-c"], ["c2", "cloud-c"], ["head", "cloud-a"]]
-    assert members[2].split()[2] == tailnet_address("head")
-    header = pool.header("validate-cross-site")
-    assert header["RUN_AS"] == "ada"
-    assert "#SBATCH --nodelist=c1,c2,head\n" in header["JOB_SCRIPT"]
-    assert "head" not in pool.header("validate-cloud-c")["MEMBERS"]
-
-
 def test_a_pools_measurement_includes_the_cluster_settings_that_jobs_inherit(pool: Recorded) -> None:
     how = {
         "cgroups": False,
@@ -187,26 +176,6 @@ def test_a_cluster_without_a_node_that_runs_jobs_is_refused(cluster: Recorded) -
 
 
 # Its outputs and secrets.
-
-
-def test_a_pools_outputs_are_those_of_a_cluster_for_its_own_nodes(cluster: Recorded, pool: Recorded) -> None:
-    theirs, own = cluster.outputs["cluster"], pool.outputs["cluster"]
-    assert own.keys() == theirs.keys()
-    assert (own["name"], own["head"], own["control_address"]) == ("lab", "head", theirs["control_address"])
-    assert [each["name"] for each in own["nodes"]] == ["c1", "c2"]
-    assert own["partitions"] == ["all", "cloud-c"]
-    assert own["nodes"][0].keys() == theirs["nodes"][0].keys()
-    assert pool.outputs["validation"].keys() == {"cloud-c", "cross-site"}
-    assert "head_link" not in pool.outputs
-
-
-@pytest.mark.parametrize("computes", [True, False])
-def test_a_pool_notes_that_the_head_node_runs_jobs(cluster: Recorded, computes: bool) -> None:
-    link = cluster.outputs["head_link"]
-    settings = {**link["settings"], "head": {**link["settings"]["head"], "compute": computes}}
-    made = build_pool(cluster, POOL, head_link={**link, "settings": settings})
-    notes = made.outputs["cluster"]["notes"]
-    assert ["head node head runs jobs" in note for note in notes if "SSH" not in note] == [True] * computes
 
 
 def test_a_pools_secrets_cross_as_secrets_and_are_in_no_output(cluster: Recorded) -> None:

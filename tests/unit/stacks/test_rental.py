@@ -19,7 +19,7 @@ from stacks.rental.cloud import BOOTING, Cloud, Offer, amount, machines
 from stacks.rental.clouds import account
 from stacks.rental.machine import Clock, Rental, RentalError
 from tests.played_cloud.server import Fault, PlayedCloud
-from tests.rented_doors import API_KEY, EAST, OTHER_TYPE, READ_ONLY_KEY, TYPE, WEST, played_cloud
+from tests.rented_doors import API_KEY, EAST, OTHER_TYPE, READ_ONLY_KEY, TYPE, WEST, Doors, played_cloud
 
 OWNER = "0123456789ab"
 # The cloud of the running test, and its calls.
@@ -128,6 +128,14 @@ def test_the_next_place_is_tried_when_there_is_no_capacity_and_the_outcome_lists
     assert facts["tried"] == [f"{TYPE} in {EAST}: no capacity", f"gone in {EAST}: there is no such type"]
 
 
+def test_capacity_that_went_between_the_list_and_the_launch_is_no_capacity(played: PlayedCloud) -> None:
+    one = rental(played)
+    offers = client(played).offers()
+    played.account.capacity = {}
+    one.cloud.offers = lambda: offers  # type: ignore[method-assign]
+    assert f"{TYPE} in {EAST}: no capacity" in refused(one)
+
+
 def test_no_capacity_anywhere_is_one_error_that_names_every_place(played: PlayedCloud) -> None:
     played.account.capacity = {}
     text = refused(rental(played, offers=[{"type": TYPE, "region": EAST}, {"type": TYPE, "region": WEST}]))
@@ -230,6 +238,17 @@ def test_a_quota_that_is_reached_halfway_fails_the_other_nodes_alone(played: Pla
     assert sorted(machine.tags["tailrack:node"] for machine in played.account.bill()) == ["g1", "g2"]
 
 
+def test_a_place_that_costs_more_than_the_limit_is_passed_over_with_its_price(played: PlayedCloud) -> None:
+    played.account.capacity[OTHER_TYPE, EAST] = 1
+    offers = [{"type": OTHER_TYPE, "region": EAST}, {"type": TYPE, "region": EAST}]
+    facts = rental(played, offers=offers, max_price_per_hour=1.29).up()
+    assert facts["type"] == TYPE
+    assert facts["tried"] == [f"{OTHER_TYPE} in {EAST}: 23.92 USD an hour is more than max_price_per_hour, 1.29"]
+    text = refused(rental(played, node="g2", offers=offers, max_price_per_hour=1))
+    assert f"{TYPE} in {EAST}: 1.29 USD an hour is more than max_price_per_hour, 1;" in text
+    assert "or raise max_price_per_hour" in text
+
+
 @pytest.mark.parametrize("status", [500, 503, 0])
 def test_an_unclear_answer_to_a_launch_that_was_done_rents_no_second_machine(played: PlayedCloud, status: int) -> None:
     played.faults.append(Fault(CALLS["launch"], status, done=True))
@@ -267,12 +286,11 @@ def test_a_machine_that_never_boots_is_given_back_and_the_next_place_tried(playe
     assert [machine.region for machine in played.account.bill()] == [WEST]
 
 
-def test_a_machine_that_never_boots_anywhere_is_one_error_with_its_cost_and_nothing_is_rented(
-    played: PlayedCloud,
-) -> None:
-    played.account.faults.never_boots = 1
-    text = refused(rental(played, boot_seconds=0.5))
-    assert "did not boot within 0.00833 min, so its rent was ended (about 0.00 USD); nothing is rented for it" in text
+def test_a_machine_that_is_active_without_ssh_is_given_back(played: PlayedCloud) -> None:
+    doors = played.account._machines
+    assert isinstance(doors, Doors)
+    doors.silent = 1
+    assert "did not answer SSH" in refused(rental(played, boot_seconds=0.5))
     assert played.account.bill() == []
 
 
@@ -351,6 +369,12 @@ def test_the_account_ends_machines_that_no_state_has_and_its_own_key(played: Pla
     assert account_program.down(client(played), OWNER) == 1
     assert [machine.tags["tailrack:owner"] for machine in played.account.bill()] == ["another"]
     assert [name for name, _ in played.account.keys.values()] == ["laptop"]
+
+
+def test_the_owner_stays_the_same_when_the_account_is_prepared_again(played: PlayedCloud) -> None:
+    first = account_program.up(client(played), PUBLIC_KEY, {})
+    assert account_program.up(client(played), PUBLIC_KEY, first) == first
+    assert len(played.account.keys) <= 1  # a cloud whose machines bring the key has none
 
 
 def run(

@@ -22,7 +22,7 @@ from stacks.rental.cloud import BOOTING, GONE, READY, NoCapacityError, Offer, Or
 from stacks.rental.clouds import account
 from stacks.rental.machine import Rental
 from stacks.sites.rented.user_data import user_data
-from stacks.sites.runpod.model import IMAGE
+from stacks.sites.runpod.model import IMAGE, RunPodSite
 from tests.played_cloud.account import Account, Machine
 from tests.played_cloud.server import WRITE, PlayedCloud, serve
 from tests.unit.configs import AUTH_KEY, PRIVATE_KEY
@@ -89,6 +89,13 @@ def test_a_pod_is_created_in_secure_cloud_with_its_gpus_disks_and_the_ssh_port()
     assert (body["cloud"], body["dataCenterIds"], body["ports"]) == ("SECURE", ["US-KS-2"], ["22/tcp"])
     assert (body["disk"], body["mounts"]) == (50, {"persistent": {"size": 100, "path": "/workspace"}})
     assert body["env"]["PUBLIC_KEY"] == LOGIN_KEY
+
+
+def test_only_the_word_community_leads_to_community_cloud() -> None:
+    body = created(Order("p1", "NVIDIA_L4", "community", TAGS, LOGIN_KEY, ORDER.user_data, IMAGE, ORDER.options))
+    assert body["cloud"] == "COMMUNITY"
+    assert "dataCenterIds" not in body
+    assert body["gpu"] == {"id": "NVIDIA L4", "count": 1}
 
 
 def test_a_pod_is_recognised_by_its_environment_before_it_has_a_data_center() -> None:
@@ -232,6 +239,15 @@ def parsed(folder: Path, model: type[Any], config: Mapping[str, Any]) -> Any:
     common = {"api_keys": {"runpod": "rpa_key"}, "tailnet": {"auth_key": AUTH_KEY}}
     secret = frozenset({"api_keys", "tailnet"})
     return parse({**common, **config}, model, base_dir=folder, secret_keys=secret)
+
+
+def test_a_pool_of_pods_needs_a_region_and_a_type_alone(tmp_path: Path) -> None:
+    pool = parsed(tmp_path, PoolConfig, {"kind": "pool", "cluster": "prod", "sites": [site()]})
+    (pods,) = pool.sites
+    assert isinstance(pods, RunPodSite)
+    assert (pods.user, pods.image, pods.options) == ("root", IMAGE, {"disk_gb": 50, "volume_gb": 100})
+    assert [node.offers for node in pool.nodes()] == [(("8x_NVIDIA_H100_80GB_HBM3", "us-ks-2"),)] * 2
+    assert {(node.pod, node.in_all) for node in pool.nodes()} == {(True, False)}
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,12 @@ def asked(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: Present | Excep
     return found
 
 
+def test_a_node_that_is_left_out_is_no_node_of_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = asked(folder, monkeypatch, Present(left_out=frozenset({"g2"}), messages=("g2 is left out",)))
+    assert [node.name for node in found.nodes] == ["g1"]
+    assert [site.name for site in found.sites] == ["burst"]
+
+
 @pytest.mark.parametrize(("fewer", "names"), [("warn", ["g1"]), ("fail", ["g1", "g2"])])
 def test_a_node_that_got_no_machine_is_left_out_of_the_second_run_if_the_site_may_have_fewer(
     folder: Path, monkeypatch: pytest.MonkeyPatch, fewer: str, names: list[str]

@@ -107,24 +107,17 @@ def test_a_local_join_hides_its_stdin_and_no_secret_is_in_plain_state(stack: Rec
     assert stack.secret_outputs == {"head_link"}
 
 
-def test_the_scripts_are_those_that_a_head_node_reached_by_ssh_would_get(build: Build, config: RawConfig) -> None:
-    by_ssh = copy.deepcopy(config)
-    door = {**HOSTS["sites"][0]["hosts"][0], "gpu": "rtx4090:1", "features": ["desk"]}
-    by_ssh["sites"][0] = {"name": "home", "kind": "hosts", "hosts": [door]}
-    here, there = build(config), build(by_ssh)
-    for name in STEPS:
-        assert here.plan_text(name) == there.plan_text(name)
-        assert here.request(name) == there.request(name)
-    assert here.outputs["head_link"] == {**there.outputs["head_link"], "connection": None}
-    assert here.outputs["cluster"] == there.outputs["cluster"]
-    assert here.outputs["validation"] == there.outputs["validation"]
-
-
 def test_the_head_node_must_stand_at_the_local_site(config: RawConfig, key_folder: Path) -> None:
     config["head"] = {"name": "dgx1", "site": "rack"}
     told = problems(config, key_folder)
     assert "sites[0].kind: is local, but the head node is at another site" in told
     assert "write site: home in tailrack:head, or list this machine among the hosts" in told
+
+
+def test_there_is_one_local_site_at_most(config: RawConfig, key_folder: Path) -> None:
+    config["sites"].append({"name": "attic", "kind": "local"})
+    told = problems(config, key_folder)
+    assert "sites[2].kind: is local, like sites[0]; this machine would be at two sites" in told
 
 
 def test_a_command_on_a_local_head_node_is_a_command_here(

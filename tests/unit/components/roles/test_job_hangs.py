@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from components.roles.job_hangs import find, ras, watch
+from components.roles.job_hangs import find, ras
 from components.roles.job_hangs.communicators import (
     ABSENT,
     BEHIND,
@@ -39,7 +39,6 @@ from components.roles.job_hangs.host import ANSWER, ASK_RAS, FINDER, LIMITS, MIN
 from components.roles.job_hangs.line import Hang, Late, next_command, read_hang, sentence, with_hang
 from components.roles.job_hangs.ras import read_answer
 from components.roles.job_hangs.role import role
-from components.roles.job_hangs.settings import JobHangs
 from components.roles.job_hangs.watch import (
     LateRank,
     RasFinding,
@@ -51,15 +50,13 @@ from components.roles.job_hangs.watch import (
     signs,
 )
 from components.roles.job_reports.host import MAIL_PROGRAM
-from components.roles.job_reports.report import Event, write_report
-from components.roles.monitoring.slurm_figures import slurm_figures
 from components.roles.slurm.folders import NODES
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.why import explain
 from components.roles.usage.record import summary_of
 from components.roles.usage.role import HAS_GPUS
-from components.roles.usage.samples import JOBS, QUERY, QUERY_WITH_POWER, SAMPLER, JobSamples, Reading, read_gpus
+from components.roles.usage.samples import JOBS, SAMPLER, JobSamples, Reading, read_gpus
 from components.roles.usage.summary import read_summary, with_summary
 from stacks.config import parse
 from tests.unit.components.roles.test_scripts_health import script
@@ -115,14 +112,6 @@ def test_ranks_that_launch_different_operations_wait_for_each_other() -> None:
     operations = {"AllGather": {1: (ranks[0],), 2: (ranks[1],)}, "AllReduce": {5: (ranks[1],), 6: (ranks[0],)}}
     different = finding([Communicator("w", 2, operations)])
     assert (different.kind, different.operation) == (DIFFERENT, "AllGather,AllReduce")
-
-
-def test_a_job_at_work_has_equal_counts_and_another_digest_with_each_operation() -> None:
-    text = recorded("2.28.9-working.json")
-    assert found("2.28.9-working.json").kind == EQUAL
-    later = read_answer(text.replace('"AllReduce": 252', '"AllReduce": 253'))
-    assert later is not None
-    assert finding(later).digest != found("2.28.9-working.json").digest
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in RECORDED.glob("2*")))
@@ -191,14 +180,6 @@ def test_a_rank_that_waits_for_another_is_not_the_cause() -> None:
     pair = Communicator("p", 2, {"AllGather": ranks_by({7: [2], 6: [3]})})
     cause = finding([pair, world])
     assert (cause.kind, [rank.number for rank in cause.ranks], cause.total, cause.size) == (BEHIND, [3], 1, 4)
-
-
-def test_a_rank_that_answers_but_has_not_joined_is_absent() -> None:
-    row = json.loads(recorded("2.29.1-missing.json").partition("OK\nOK\n")[2])
-    row["communicators"][0]["missing_ranks"][0]["status"]["unresponsive"] = False
-    communicators = read_answer(json.dumps(row))
-    assert communicators is not None
-    assert finding(communicators).kind == ABSENT
 
 
 # The client.
@@ -348,27 +329,10 @@ def test_ras_is_asked_twice_within_the_configs_minutes_and_then_every_five() -> 
     assert (stall.samples, stall.unchanged, stall.since, stall.finding) == (23, 18, NOW + 60, FOUND)
 
 
-def test_the_default_reports_within_six_minutes() -> None:
-    minutes = JobHangs.model_validate({}).minutes
-    # The first sample is up to a minute after the hang begins, and the head node compares once a minute.
-    stall, _ = stalled(minutes, 5, lambda _: FOUND)
-    assert judge({"b1": stall}, minutes, {}) is not None
-
-
-def test_progress_begins_the_minutes_again() -> None:
-    stall, asked = stalled(10, 30, lambda number: replace(FOUND, digest=f"{number:064x}"))
-    assert asked == [2, 10, 18, 26]
-    assert stall.unchanged == 0
-
-
 def test_a_gpu_that_works_ends_the_stall_and_a_silent_ras_is_asked_every_five_minutes() -> None:
     stall, asked = stalled(10, 13, lambda _: None)
     assert asked == [2, 7, 12]
     assert after_sample(stall, [WORKS], NOW, 10, lambda: FOUND) == Stall()
-
-
-def test_without_time_for_ras_the_sample_counts() -> None:
-    assert after_sample(Stall(NOW, 5, 1, 0), [WAITS], NOW, 10, None) == Stall(NOW, 6, 1, 0)
 
 
 def test_root_accepts_only_a_finding_in_its_form() -> None:
@@ -514,23 +478,6 @@ def test_why_explains_a_running_job_that_hangs_and_forgets_it_after_a_requeue() 
     assert len(explain(job(admin_comment=""), []).sentences) == 1
 
 
-def test_the_report_says_that_the_job_seems_to_hang() -> None:
-    event = Event("7", "ada", "ada", "Slurm Job_id=7 seems to hang")
-    report = write_report(event, lambda _: [job()])
-    assert report.title == "job 7 (train) seems to hang"
-    assert sentence(HANG) in report.text
-    assert next_command("7", HANG) in report.text
-
-
-def test_jobs_that_hang_are_counted_without_a_name() -> None:
-    (figure,) = [
-        figure
-        for figure in slurm_figures([job(), job(admin_comment="")], [])
-        if figure.name == "tailrack_slurm_jobs_hanging"
-    ]
-    assert list(figure.samples) == [({}, 1)]
-
-
 def test_gpus_that_wait_count_as_idle_in_a_hang_only() -> None:
     samples = JobSamples().plus([0], {0: WORKS})
     for _ in range(12):
@@ -544,15 +491,6 @@ def test_gpus_that_wait_count_as_idle_in_a_hang_only() -> None:
 
 
 # The programs.
-
-
-def test_the_gpu_query_includes_power_only_for_the_hang_search() -> None:
-    text = "0, 00000000:10:00.0, 100, 1657, 123.50, 700.00\n1, 00000000:11:00.0, 0, 4, [N/A], [N/A]\n"
-    assert read_gpus(text) == [
-        Reading(0, "00000000:10:00.0", 100, 1657, 123.5, 700.0),
-        Reading(1, "00000000:11:00.0", 0, 4),
-    ]
-    assert QUERY_WITH_POWER[0] == f"{QUERY[0]},power.draw,power.limit"
 
 
 def test_utilization_alone_is_a_reading() -> None:
@@ -668,12 +606,6 @@ def test_samples_of_the_run_before_a_requeue_are_left_out(head: Shell, monkeypat
     assert not head.path(f"{STALLS}/7").exists()
 
 
-def test_a_job_that_may_wait_is_left_alone(head: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    play(monkeypatch, job(comment="stage,may-wait", admin_comment=""))
-    assert head.command("job-hangs").returncode == 0
-    assert head.calls == []
-
-
 def test_a_nodes_malformed_answer_is_none() -> None:
     for text in ("", "{", '{"jobs": 5}', '{"jobs": {"7": {}}}', '{"jobs": {"7": 5}}'):
         assert find.read_stalls(text) is None
@@ -707,11 +639,6 @@ def test_a_machine_that_leaves_keeps_nothing(shell: Shell) -> None:
         leave(None)  # type: ignore[arg-type]
     for path in (MINUTES, ANSWER, STALLS, FINDER, REPORTED):
         assert not shell.path(path).exists(), path
-
-
-def test_limits_of_asking_fit_into_the_samplers_unit() -> None:
-    assert ras.LIMIT_SECONDS < watch.LIMIT_SECONDS
-    assert watch.ASKING_SECONDS + 2 * watch.LIMIT_SECONDS < 90
 
 
 def test_the_tasks_of_the_head_node_run_if_a_node_has_gpus(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from components.roles.job_reports import daemon
 from components.roles.job_reports.daemon import Service
-from components.roles.job_reports.host import MAIL_PASSWORD, MAIL_PROGRAM, SPOOL, UNIT
+from components.roles.job_reports.host import MAIL_PASSWORD, MAIL_PROGRAM, SPOOL
 from components.roles.job_reports.outbox import (
     DIGEST_SECONDS,
     MOST_OF_A_USER,
@@ -71,16 +71,6 @@ def the_role(settings: StackConfig) -> Role:
 
 def slurm_files(settings: StackConfig) -> Mapping[str, str]:
     return controller_files(settings, roles(settings), ["cloud-a"], "100.64.0.1", cgroups=True)
-
-
-def test_without_the_section_the_role_brings_nothing_and_slurm_has_the_usual_mail_program() -> None:
-    role = the_role(config(None))
-    assert role.values == {"JOB_REPORTS_ENABLED": False, "JOB_REPORTS_SETTINGS": "", "JOB_REPORTS_SECRETS": ""}
-    assert set(role.texts.values()) == {""}
-    assert not any([role.files, role.secrets, role.slurm_conf, role.packages, role.ports])
-    files = slurm_files(config(None))
-    assert "\nMailProg=/usr/local/sbin/tailrack-mail\n" in files["SLURM_SLURM_CONF"]
-    assert "notified" not in files["SLURM_JOB_SUBMIT_LUA"]
 
 
 def test_with_the_section_slurm_runs_the_program_that_leaves_events() -> None:
@@ -280,30 +270,12 @@ def test_a_job_that_ended_in_its_first_second_has_a_run_time_and_a_cancelled_one
     assert "Run time" not in of(job(flags=("CANCELLED",), start=0, end=1000)).text
 
 
-def test_a_job_that_goes_back_to_the_queue_is_reported_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("components.roles.tailrack_command.slurm.nodes", list)
-    made = of(job(flags=("PENDING", "REQUEUED"), reason="BeginTime", restarts=1, failed_node="a1"))
-    assert made.title == "job 7 (train) pending"
-    assert "its node a1 was lost" in made.text
-
-
-def test_a_job_on_nodes_that_still_clean_up_has_its_cause() -> None:
-    made = of(job(flags=("OUT_OF_MEMORY", "COMPLETING"), status=0, signal=9))
-    assert made.title == "job 7 (train) out of memory"
-    assert "It used more memory than it had (64G in total)" in made.text
-
-
 def test_an_array_is_one_report_with_the_causes_of_its_first_failed_tasks() -> None:
     tasks = [job(number=20 + n, array=12, task=n, flags=("FAILED" if n else "COMPLETED",)) for n in range(9)]
     made = of(*tasks, event=Event("12", "ada", "a@b.c", "Slurm Array Summary Job_id=12_* (12)", summary=True))
     assert made.title == "array 12 (train): 1 completed, 8 failed"
     assert made.text.count("exit status 3") == 5
     assert "and 3 more tasks; to see them: tailrack why 12" in made.text
-
-
-def test_of_an_arrays_tasks_only_the_one_that_ended_is_reported() -> None:
-    tasks = [job(number=number, array=7, task=number, name=f"n{number}") for number in (5, 6, 7)]
-    assert of(*tasks).title == "job 7_7 (n7) failed"
 
 
 def test_if_slurm_does_not_answer_the_report_has_slurms_own_sentence() -> None:
@@ -625,9 +597,3 @@ def test_slurm_is_asked_about_a_few_jobs_of_a_flood(
     parsed = message_from_string(mail["text"], policy=default)
     assert parsed["Subject"] == "[lab] 100 reports about jobs of ada"
     assert "and 80 more" in parsed.get_content()
-
-
-def test_the_unit_runs_as_an_account_of_its_own_without_rights() -> None:
-    text = template("job_reports", UNIT)
-    for line in ("User=tailrack-reports", "NoNewPrivileges=yes", "ProtectSystem=strict", "CapabilityBoundingSet="):
-        assert f"\n{line}\n" in text

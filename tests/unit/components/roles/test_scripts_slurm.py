@@ -20,7 +20,6 @@ from components.roles.role import FOLDER, template
 from components.roles.slurm import node_state
 from components.roles.slurm.host import refuse_another_cluster_name
 from components.roles.slurm.node_state import OUR_DRAINS
-from tests.unit.components.roles.test_scripts_idle_head import head_step
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build
 from tests.unit.shell import Shell, role_header, script_of
@@ -202,15 +201,6 @@ def test_a_changed_node_registers_again_after_its_jobs(
         "scontrol delete nodename=a1",
         "systemctl restart --no-block slurmd",
     ]
-
-
-@pytest.mark.parametrize("known", [{"features": ["fast", "site-rack"]}, {"gres": "gpu:h200:8(S:0-1)"}])
-def test_another_order_of_features_and_slurms_own_additions_are_no_change(
-    shell: Shell, compute: Compute, controller: Callable[..., None], known: dict[str, Any]
-) -> None:
-    controller({**IDLE, **known})
-    assert compute().returncode == 0
-    assert not [call for call in changes(shell) if "scontrol" in call]
 
 
 def test_a_change_that_was_cut_off_after_slurmd_stopped_is_finished(
@@ -415,21 +405,6 @@ def test_a_small_shared_memory_is_made_larger_at_boot(shell: Shell, size: int, e
     assert any(call.startswith("mount -o remount,size=50% ") for call in shell.calls) == enlarged
 
 
-def test_jobs_may_pin_memory_wherever_they_are_submitted_from(
-    shell: Shell, compute: Compute, controller: Callable[..., None]
-) -> None:
-    controller(IDLE)
-    assert compute().returncode == 0
-    assert "LimitMEMLOCK=infinity" in shell.path(UNIT).read_text()
-
-
-@pytest.mark.parametrize("phase", ["compute", "leave"])
-def test_a_node_without_gpus_and_one_that_leaves_have_no_such_unit(shell: Shell, phase: str) -> None:
-    unit = shell.write("/etc/systemd/system/tailrack-gpu.service", "[Unit]\n")
-    assert shell.step(script_of("gpu", phase), {**role_header("gpu"), "NODE_GPU_COUNT": 0}).returncode == 0
-    assert not unit.exists()
-
-
 @pytest.mark.parametrize("seconds", [0, 7200])
 def test_steps_that_wait_for_jobs_have_the_jobs_time_on_top_of_their_own(
     build: Build, lab_config: RawConfig, seconds: int
@@ -505,19 +480,3 @@ def test_another_name_is_refused_with_both_names_and_the_way_out(shell: Shell) -
     with pytest.raises(Failure, match=r"created as 'lab' .*'prod'") as refused:
         ask(shell, "prod")
     assert refused.value.remedy.startswith("set tailrack:cluster.name")
-
-
-@pytest.mark.parametrize("before", ["lab|1264", "lab\n", "lab", "", None])
-def test_the_same_name_and_a_new_head_node_are_let_pass(shell: Shell, before: str | None) -> None:
-    if before is not None:
-        shell.write(NAMED, before)
-    ask(shell, "lab")
-
-
-def test_the_head_step_asks_before_it_writes_anything(shell: Shell) -> None:
-    shell.write(NAMED, "lab")
-    before = len(shell.calls)
-    done = head_step(shell, computes=False, name="prod")
-    assert "created as 'lab'" in done.stderr
-    assert not shell.path("/var/lib/tailrack/slurm").exists()
-    assert "systemctl" not in " ".join(shell.calls[before:])

@@ -78,10 +78,3 @@ def test_the_error_contains_the_reason_of_slurmctld_and_no_systemd_lines(control
     controller.stub("journalctl", f'[ "$1" = --sync ] || cat {controller.root}/said')
     with controller.here():
         assert errors(0) == ["slurmctld: fatal: failed to initialize sched plugin"]
-
-
-def test_the_error_contains_the_last_lines_if_slurmctld_gives_no_reason(controller: Shell) -> None:
-    controller.write("said", "one\ntwo\n")
-    controller.stub("journalctl", f'[ "$1" = --sync ] || cat {controller.root}/said')
-    with controller.here():
-        assert errors(0) == ["one", "two"]

@@ -28,7 +28,7 @@ from components.roles.slurm_release.build import adapt_packaging
 from components.roles.slurm_release.host import leave
 from components.roles.slurm_release.release import Release, ReleaseValues, has_release
 from components.roles.slurm_release.reservations import hold_older_nodes, unreserve_node
-from components.steps.composition import CHECK, CHECK_OF_NODE, HEAD, NODE, compose
+from components.steps.composition import HEAD, NODE, compose
 from stacks.config import parse
 from tests.unit.configs import LAB
 from tests.unit.phases import called
@@ -171,13 +171,6 @@ def test_a_node_of_another_kind_builds_its_own_once_and_leaves_the_share_alone(m
     assert [path.name for path in machine.path(OWN).parent.iterdir()] == [KIND]
     assert not machine.path("var/lib/tailrack/slurm-install").exists()
     assert sorted(path.name for path in machine.path("var/shared").rglob("*")) == before
-
-
-def test_the_build_progress_counts_object_files_of_libraries(machine: Shell) -> None:
-    for name in ("a.o", ".libs/b.o", "c.c"):
-        machine.write(f"var/lib/tailrack/slurm-build/root/made/slurm/obj/{name}", "")
-    with machine.here():
-        assert build.files_ending_in(".o") == 2
 
 
 def test_the_compiler_has_no_network_no_other_processes_and_no_more_rights(machine: Shell) -> None:
@@ -416,16 +409,6 @@ def test_a_later_phase_ends_the_turn_and_no_other_nodes(machine: Shell, holder: 
     assert not machine.path("run/tailrack-private/slurm-turn").exists()
 
 
-def test_a_node_without_a_running_slurmd_takes_no_turn(machine: Shell) -> None:
-    published(machine, SHARE)
-    running_slurmd(machine)
-    machine.stub("systemctl", "exit 3")
-    machine.write("turns/turn", "nodes=b1")
-    apt(machine)
-    assert node(machine).returncode == 0
-    assert turns(machine) == ["install"]
-
-
 def test_a_node_that_the_controller_does_not_know_waits_for_no_turn(machine: Shell) -> None:
     published(machine, SHARE)
     running_slurmd(machine)
@@ -592,11 +575,6 @@ def test_a_node_that_the_new_controller_would_not_take_is_named(machine: Shell) 
     done = lead(machine, "24.11.5-4", "25.11.7", nodes="a1 24.11.5\\nc1 23.11.4\\n")
     assert done.returncode == 1
     assert "node c1 has Slurm 23.11.4" in done.stdout
-
-
-def test_without_a_cluster_here_any_release_may_come(machine: Shell) -> None:
-    machine.stub("dpkg-query", 'printf "installed 26.05.5\\n"')
-    assert run(machine, "check_head").returncode == 0
 
 
 # --- building
@@ -786,11 +764,6 @@ def test_the_release_comes_before_slurm_and_pyxis_and_the_distributions_packages
         assert not {"slurm-client", "slurmd"} & {word for call in calls["up"] for word in call if isinstance(word, str)}
 
 
-def test_only_the_check_of_the_head_node_checks_upgrade_paths() -> None:
-    assert "slurm_release/check_head" in called(compose(ROLES, CHECK).calls)
-    assert "slurm_release/check_head" not in called(compose(ROLES, CHECK_OF_NODE).calls)
-
-
 CONTROL = """Source: slurm-smd
 Build-Depends:
  bash-completion,
@@ -871,18 +844,6 @@ def test_a_step_that_was_cut_off_holds_the_same_nodes_again(controller: Shell) -
     assert hold(controller)
     assert hold(controller)
     assert held(controller) == "a1,b1"
-
-
-@pytest.mark.parametrize("release", ["24.11.6", "25.05.3"])
-def test_a_release_with_a_compatible_srun_holds_no_nodes(controller: Shell, release: str) -> None:
-    assert hold(controller, release)
-    assert held(controller) is None
-
-
-def test_another_number_of_the_same_release_holds_none(controller: Shell) -> None:
-    controller.stub("sinfo", "printf '%s\\n' 'head 25.11.2' 'a1 25.11.2'")
-    assert hold(controller)
-    assert held(controller) is None
 
 
 def test_each_node_goes_when_it_has_the_release_and_the_last_takes_the_reservation_with_it(controller: Shell) -> None:

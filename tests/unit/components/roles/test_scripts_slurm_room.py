@@ -7,11 +7,9 @@ import subprocess
 
 import pytest
 
-from components.roles.role import template
 from components.roles.slurm import room
 from tests.unit.shell import Shell
 
-PROGRAM = "/usr/local/sbin/tailrack-slurm-room"
 STATE = "/var/lib/slurm/slurmctld"
 ROOM, SAVED, UNSAVED = f"{STATE}/tailrack-room", f"{STATE}/tailrack-saved", f"{STATE}/tailrack-unsaved"
 MIB = 2**20
@@ -74,13 +72,6 @@ def test_slurmctld_reserves_disk_space_and_releases_it_when_the_disk_is_full(hea
     assert head.path(ROOM).exists()
 
 
-def test_slurmctld_starts_from_a_state_that_has_everything(head: Shell) -> None:
-    for mib in (1000, 3):
-        free(head, mib)
-        look(head)
-        assert (check(head).returncode, check(head).stdout) == (0, "")
-
-
 def test_slurmctld_does_not_start_from_a_state_that_could_not_be_written_to_the_end(head: Shell) -> None:
     free(head, 0.5)
     look(head)
@@ -127,10 +118,3 @@ def test_root_may_start_it_all_the_same_and_touches_nothing_in_slurms_folder_its
     assert f"runuser -u slurm -- mv -T {head.path(UNSAVED)} {head.path(SAVED)}" in head.calls
     assert head.calls[-1] == "systemctl start slurmctld"
     assert check(head).returncode == 0
-
-
-def test_the_units_do_all_of_it_as_slurm() -> None:
-    keeper, controller = template("slurm", "tailrack-slurm-room.service"), template("slurm", "slurmctld.service.conf")
-    assert "User=slurm" in keeper.splitlines()
-    lines = [line.partition("=")[2].lstrip("-+") for line in controller.splitlines() if "tailrack-slurm-room" in line]
-    assert lines == [f"/usr/sbin/runuser -u slurm -- {PROGRAM} {word}" for word in ("check", "stopped")]

@@ -29,10 +29,6 @@ def test_a_controller_that_neither_answers_nor_works_is_started_again_at_the_thi
     assert looked(shell, 3, "DOWN") == AGAIN
 
 
-def test_a_controller_that_answers_is_left_alone(shell: Shell) -> None:
-    assert looked(shell, 6, "UP") == []
-
-
 def test_a_controller_that_is_busy_and_does_not_answer_is_left_alone(shell: Shell) -> None:
     # A second of CPU between two looks.
     works = f'sed -i "s/ 9 9 9 9 / 9 9 9 9 1/" {shell.root}/proc/1833/stat'
@@ -44,12 +40,3 @@ def test_a_controller_that_somebody_has_stopped_or_that_waits_for_a_disk_is_left
     shell: Shell, state: str
 ) -> None:
     assert looked(shell, 6, "DOWN", state=state) == []
-
-
-def test_a_controller_that_does_not_run_is_left_alone(shell: Shell) -> None:
-    shell.write("/proc/1833/stat", "")
-    shell.stub("sleep", f'echo >>"{shell.root}/naps"; [ "$(wc -l <"{shell.root}/naps")" -le 6 ]')
-    shell.stub("scontrol", "exit 1")
-    shell.stub("systemctl", "[ $1 != show ] || echo 0")
-    shell.run(template("slurm", "tailrack-slurmctld-watchdog"))
-    assert not [call for call in shell.calls if call.startswith(("systemctl kill", "systemctl restart"))]

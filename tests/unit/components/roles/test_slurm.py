@@ -148,25 +148,6 @@ def test_a_file_is_as_it_was(handed_over: Handed, model: Model, name: str, snaps
 
 
 @models
-def test_the_controllers_files_are_these_six(shell: Shell, model: Model) -> None:
-    assert set(on_the_head(shell, model)) == set(FILES)
-
-
-@models
-def test_every_file_names_its_author_first(model: Model) -> None:
-    first_lines = [text.partition("\n")[0] for text in model.own_files.values()]
-    assert first_lines
-    assert [line for line in first_lines if "Written by tailrack." not in line] == []
-
-
-@models
-def test_the_limits_fit_a_tailnet(model: Model) -> None:
-    conf = settings(model)
-    assert int(conf["UnkillableStepTimeout"]) >= 5 * int(conf["MessageTimeout"])  # slurm.conf(5)
-    assert int(conf["TreeWidth"]) == int(conf["MaxNodeCount"]) >= len(model.nodes)
-
-
-@models
 def test_every_key_is_one_that_slurm_knows_and_is_there_once(handed_over: Handed, model: Model) -> None:
     text = handed_over(model)["slurm.conf"]
     keys = [line.split("=")[0].lower() for line in text.splitlines() if re.match(r"\w+=", line)]
@@ -224,17 +205,6 @@ def test_the_nodes_of_a_site_outside_all_are_in_every_partition_but_all(shell: S
     assert 'outside_all("burst")' in files["job_submit.lua"].splitlines()
 
 
-def test_partition_all_gives_the_memory_of_its_own_smallest_node(shell: Shell) -> None:
-    on_the_head(shell, SMALL)
-    with shell.here():
-        small = {**memory_values(node("p1", "burst", in_all=False), 8, 1000), "NODE_PROFILE": "processes"}
-        write_node(read_values(NodeFiles, {**node_header(node("p1", "burst", in_all=False)), **small, **NO_POOL}))
-    (written,) = [line for line in lines(on_the_head(shell, SMALL)["slurm.conf"]) if "Default" in line]
-    smallest = min(MEMORY_MB[one.site] for one in SMALL.nodes)
-    expected = memory_values(SMALL.nodes[0], 8, smallest)["NODE_MEMORY"].splitlines()[0].split()[1]
-    assert written["DefMemPerCPU"] == expected
-
-
 def test_a_site_that_comes_back_into_all_leaves_no_trace(shell: Shell) -> None:
     on_the_head(shell, SMALL)
     join(shell, node("p1", "burst", in_all=False))
@@ -288,13 +258,6 @@ def test_a_default_of_cpus_per_gpu_of_the_users_own_is_the_only_one(handed_over:
     assert settings(model)["DefCpuPerGPU"] == "3"
 
 
-@pytest.mark.parametrize(("cpus", "share"), [(224, 28), (28, 2), (15, 1), (8, 1), (7, 0)])
-def test_jobs_of_one_gpu_each_can_use_all_eight_gpus_of_a_node(cpus: int, share: int) -> None:
-    shares = str(memory_values(LARGE.nodes[0], cpus, 64000)["NODE_GPU_CPUS"]).splitlines()
-    assert shares == [f"ALL {share}", f"site-rack {share}", f"gpu-h200 {share}"]
-    assert memory_values(node("b1", "rack"), cpus, 64000)["NODE_GPU_CPUS"] == ""
-
-
 @pytest.mark.parametrize(
     ("memory_mb", "reserved_mb"), [(1000, 256), (8000, 500), (64000, 4000), (256000, 8192), (2000000, 8192)]
 )
@@ -316,17 +279,6 @@ def test_a_node_registers_with_a_little_less_memory_than_it_has_and_keeps_that_w
     registered = memory_values(LARGE.nodes[0], 8, memory_mb)["NODE_REGISTERED_MB"]
     assert 0 < registered <= memory_mb - min(memory_mb // 64, 1024)
     assert memory_mb - registered <= min(memory_mb // 64, 1024) + 63
-
-
-def test_machines_of_one_kind_have_one_default_although_they_differ_by_some_megabytes() -> None:
-    assert memory_values(node("a1", "rack"), 8, 64213) == memory_values(node("a2", "rack"), 8, 64213 - 3) | {
-        "NODE_RESERVED_MB": 64213 // 16
-    }
-
-
-def test_a_job_that_wants_mpi_finds_its_library_on_a_head_node_that_runs_no_jobs() -> None:
-    (slurm,) = [role for role in roles(SMALL.settings) if role.name == "slurm"]
-    assert "openmpi-bin" in slurm.packages["head"]
 
 
 def test_the_submit_script_lists_the_gpus_of_each_node(handed_over: Handed) -> None:
@@ -358,10 +310,6 @@ def test_a_node_set_never_has_the_name_of_a_node_or_a_partition(handed_over: Han
     assert len(sets) >= len(model.sites)
     assert not sets & {one.name for one in model.nodes}
     assert not sets & {line["PartitionName"] for line in written if "PartitionName" in line}
-
-
-def test_settings_of_the_user_come_last_and_sorted() -> None:
-    assert LARGE.own_files["slurm.conf"].splitlines()[-2:] == ["CompleteWait=10", "KillWait=45"]
 
 
 def test_keepalive_of_the_user_is_added_to_tailracks_communication_parameters() -> None:
@@ -408,18 +356,6 @@ def test_a_site_is_a_switch_and_the_tailnet_is_above_them(handed_over: Handed) -
         {"SwitchName": "rack", "Nodes": "dgx1,dgx2,dgx4"},
         {"SwitchName": "tailnet", "Switches": "cloud,rack"},  # nobody stands at desk
     ]
-
-
-def test_a_cluster_without_nodes_has_no_switch_at_all(shell: Shell) -> None:
-    empty = Model(SMALL.config, SMALL.head_address, SMALL.sites, (), False)
-    assert lines(on_the_head(shell, empty)["topology.conf"]) == []
-
-
-def test_a_node_registers_its_site_its_gpus_and_the_users_features() -> None:
-    dgx = node_values(node("dgx1", "rack", "h200", 8, ("nvlink", "ib")))
-    assert (dgx["NODE_FEATURES"], dgx["NODE_GRES"]) == ("site-rack,gpu-h200,nvlink,ib", "gpu:h200:8")
-    desktop = node_values(node("a1", "desk"))
-    assert (desktop["NODE_FEATURES"], desktop["NODE_GRES"]) == ("site-desk", "")
 
 
 NODES = st.lists(

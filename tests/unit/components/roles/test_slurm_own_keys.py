@@ -45,22 +45,6 @@ def test_slurm_conf_includes_a_file_per_machine_if_machines_differ(shell: Shell,
     assert files["cgroup.conf"].splitlines()[1:] == ["Include /etc/tailrack/cgroup.conf"]
 
 
-@pytest.mark.parametrize("model", [SMALL, LARGE], ids=["without", "with"])
-def test_no_other_line_of_slurm_conf_changes(shell: Shell, model: Model) -> None:
-    def others(text: str) -> list[str]:
-        changed = (INCLUDE, "PrologFlags=", "DebugFlags=")
-        return [line for line in text.splitlines() if not line.startswith((*OWN, *changed))]
-
-    uniform = on_the_head(shell, model)["slurm.conf"]
-    assert others(mixed(shell, model)["slurm.conf"]) == others(uniform)
-
-
-def test_a_cluster_of_equal_machines_includes_nothing(shell: Shell) -> None:
-    for model in (SMALL, LARGE):
-        assert "Include" not in on_the_head(shell, model)["slurm.conf"]
-        shell.path("/var/lib/tailrack/slurm/nodes").rename(shell.path(f"/gone-{model.head_address}"))
-
-
 def test_nodes_keep_their_own_keys_until_they_follow_a_head_node_that_has_changed(shell: Shell) -> None:
     assert INCLUDE in mixed(shell, SMALL, other=len(SMALL.nodes))["slurm.conf"]
 
@@ -84,13 +68,6 @@ def test_keys_of_the_user_are_the_same_on_all_machines_and_in_no_own_file(shell:
     flags = [line for line in files["slurm.conf"].splitlines() if line.startswith("PrologFlags")]
     assert flags == ["PrologFlags=Contain,Serial"]
     assert "Frequency" not in machine_keys({"cgroups": False}, model.settings, head_cgroups=True)["NODE_SLURM_KEYS"]
-
-
-@pytest.mark.parametrize(("value", "expected"), [("Serial", "Serial,Contain"), ("serial,contain", "serial,contain")])
-def test_jobs_get_a_login_step_if_only_some_nodes_have_cgroups(shell: Shell, value: str, expected: str) -> None:
-    slurm: RawConfig = {"settings": {"prologflags": value}, "ssh_needs_job": False}
-    text = mixed(shell, replace(SMALL, config={"slurm": slurm}))["slurm.conf"]
-    assert [line for line in text.splitlines() if line.lower().startswith("prologflags")] == [f"prologflags={expected}"]
 
 
 def test_a_cluster_without_cgroups_gives_no_job_such_a_step(shell: Shell) -> None:

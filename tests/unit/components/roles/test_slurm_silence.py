@@ -46,10 +46,6 @@ def test_a_node_is_down_between_the_bounds_whenever_it_dies_and_however_late_its
     assert bounds.down - 10 <= max(found) <= bounds.down
 
 
-def test_an_outage_of_five_minutes_is_harmless() -> None:
-    assert silence(SLURMD_TIMEOUT).harmless >= 300
-
-
 def test_the_measured_silence_lies_between_the_bounds() -> None:
     # A killed machine, with SlurmdTimeout=600 (then ours).
     assert silence(600).harmless < 963 < silence(600).down

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-
 import pytest
 
-from components.node.failure import Failure
-from components.node.step.step import Step
-from components.roles.slurm.host import Controller, check_head, check_node
-from components.roles.slurm.versions import NEEDED, RELEASES, oldest_accepted, oldest_reached, release, upstream_of
+from components.roles.slurm.versions import NEEDED, oldest_accepted, release, upstream_of
 
 
 @pytest.mark.parametrize(
@@ -31,30 +25,6 @@ from components.roles.slurm.versions import NEEDED, RELEASES, oldest_accepted, o
 )
 def test_a_controller_accepts_nodes_of_a_few_releases_before_its_own(controller: str, oldest: str) -> None:
     assert oldest_accepted(controller) == oldest
-
-
-@pytest.mark.parametrize(
-    ("controller", "node", "accepted"),
-    [
-        ("25.11.2", "23.11.4", False),  # Ubuntu 26.04 and 24.04
-        ("25.11.2", "24.11.5", False),  # Ubuntu 26.04 and Debian 13
-        ("26.05.5", "25.11.2", False),
-        ("26.05.5", "26.05.2", True),
-        ("25.05.3", "24.11.5", True),
-        ("24.11.5", "23.11.4", True),  # Debian 13 and Ubuntu 24.04
-        ("24.11.5", "23.02.7", True),
-        ("24.11.5", "22.05.8", False),
-        ("24.05.8", "22.05.8", False),
-    ],
-)
-def test_distributions_that_meet_in_a_cluster(controller: str, node: str, accepted: bool) -> None:
-    assert (release(node) >= oldest_reached(controller)) is accepted
-
-
-def test_the_table_is_in_order_and_a_controller_accepts_its_own_release() -> None:
-    assert sorted(RELEASES) == list(RELEASES)
-    for each in RELEASES:
-        assert oldest_accepted(f"{each}.1") <= each
 
 
 @pytest.mark.parametrize(
@@ -91,41 +61,11 @@ PAIRS = {
     "Ubuntu 24.04": ("23.11.4", "23.11.4 b | 24.11.5 n | 26.05.5 n | 23.11.4 b | works | 25.11.2 n"),
     "Ubuntu 26.04": ("25.11.2", "25.11.2 b | 25.11.2 s | 26.05.5 n | 25.11.2 b | 25.11.2 s | works"),
 }
-VERSIONS = {name: version for name, (version, _) in PAIRS.items()}
 EXPECTED = {
     (head, node): answer
     for head, (_, answers) in PAIRS.items()
     for node, answer in zip(PAIRS, answers.split(" | "), strict=True)
 }
-# A part of a refusal, and its letter; `h`: the head node is refused.
-SENTENCES = {
-    "dynamic nodes need": "b",
-    "reaches only nodes of its own release": "s",
-    "the controller must be the newest": "n",
-}
-
-
-def said_by_the_gates(head: str, node: str) -> str:
-    """`works`, or the release that the first gate that refuses tells to write, with the letter of its reason."""
-    controller = Controller(
-        head, oldest_reached(head), head_cgroups=False, slurm_needs_cgroups="", node_promised_cpus=0, node_promised_mb=0
-    )
-    gates: list[tuple[str, str, Callable[[Step], None]]] = [
-        ("head", head, check_head),
-        ("node", node, lambda step: check_node(step, controller)),
-    ]
-    for name, version, gate in gates:
-        try:
-            gate(Step("a1", "a1-check", results={"slurm_version": version, "cgroups": False}))
-        except Failure as refused:
-            (letter,) = [letter for words, letter in SENTENCES.items() if words in refused.reason]
-            (asked,) = re.findall(r"set tailrack:slurm\.release: (\S+) and", refused.remedy)
-            return f"{asked} {'h' if name == 'head' else letter}"
-    return "works"
-
-
-def test_the_checks_give_each_pair_its_release() -> None:
-    assert {(head, node): said_by_the_gates(VERSIONS[head], VERSIONS[node]) for head, node in EXPECTED} == EXPECTED
 
 
 def test_a_release_that_a_check_tells_to_write_is_one_for_both() -> None:
