@@ -130,15 +130,16 @@ prose:
 	@.venv/bin/codespell $(PROSE)
 
 # Provider SDKs are not in .venv, because the CLI would find them there and fetch the provider for every stack.
+HAVE_PACKAGES = awk -F '[= ]+' '/^[a-z]/ {gsub("-", "_", $$1); n += system("test -d .tailrack/packages/" $$1 "-" $$2 ".dist-info")} END {exit n > 0}'
 INSTALL_PACKAGES = $(PYTHON) -m pip -q --disable-pip-version-check install --no-deps --no-compile --require-hashes --upgrade --target .tailrack/packages -r
 
-.tailrack/packages/pulumi_%: requirements-%.txt
-	@$(INSTALL_PACKAGES) $<
+.tailrack/packages/pulumi_%: requirements/%.txt
+	@$(HAVE_PACKAGES) $< || $(INSTALL_PACKAGES) $<
 	@touch $@
 
 # `machines` are those that only examples/machines has.
-.tailrack/packages/machines: requirements-machines.txt
-	@$(INSTALL_PACKAGES) $<
+.tailrack/packages/machines: requirements/machines.txt
+	@$(HAVE_PACKAGES) $< || $(INSTALL_PACKAGES) $<
 	@touch $@
 
 SDK_PACKAGES = $(addprefix .tailrack/packages/,pulumi_aws machines)

@@ -19,8 +19,8 @@ case ${1-} in
 dev) more+=(dev) ;;
 *) die "cli/setup.sh has no argument '$1'; run it without an argument, or with 'dev' for the checks" ;;
 esac
-for file in requirements-*.txt; do # providers that a stack needed once
-    name=${file#requirements-} name=${name%.txt}
+for file in requirements/*.txt; do # providers that a stack needed once
+    name=${file#*/} name=${name%.txt}
     if [ "$name" != dev ] && [ -e ".venv/.tailrack-$name" ]; then more+=("$name"); fi
 done
 
@@ -28,7 +28,7 @@ done
 stamp=.venv/.tailrack-requirements
 have_packages() {
     local name wanted files=(requirements.txt)
-    for name in "${more[@]}"; do files+=("requirements-$name.txt"); done
+    for name in "${more[@]}"; do files+=("requirements/$name.txt"); done
     wanted=$(cat "${files[@]}" | sha256sum)
     if [ -x .venv/bin/python ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then return; fi
     printf 'setting up Python dependencies in .venv ...\n' >&2
@@ -51,7 +51,7 @@ by_uv() {
     local settings
     settings=$(uv_settings) || return
     mapfile -t settings <<<"$settings"
-    if [ ! -x .venv/bin/uv ]; then by_pip --require-hashes --no-deps --requirement=requirements-setup.txt || return; fi
+    if [ ! -x .venv/bin/uv ]; then by_pip --require-hashes --no-deps --requirement=requirements/setup.txt || return; fi
     env UV_NO_CONFIG=1 "${settings[@]}" .venv/bin/uv pip install -q --python .venv/bin/python "$@" >&2
 }
 

@@ -1,4 +1,4 @@
-"""Print each <name> of requirements-<name>.txt that a stack file needs: `python -m cli.pulumi.providers FILE`."""
+"""Print each <name> of requirements/<name>.txt that a stack file needs: `python -m cli.pulumi.providers FILE`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def providers(config: Mapping[str, Any]) -> list[str]:
     if isinstance(tailnet, dict):
         kinds.append(tailnet.get("kind") or derived_kind(tailnet.keys(), brought=False))
     candidates = {kind for kind in kinds if isinstance(kind, str) and kind.isalnum()}
-    return sorted(kind for kind in candidates if (PROJECT / f"requirements-{kind}.txt").is_file())
+    return sorted(kind for kind in candidates if (PROJECT / "requirements" / f"{kind}.txt").is_file())
 
 
 def main(file: Path) -> None:

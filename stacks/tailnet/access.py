@@ -20,7 +20,7 @@ from stacks.tailnet.pods_policy import warning_of_pods
 
 _MISSING = (
     "tailrack:tailnet.kind is tailscale, and the package pulumi-tailscale is not installed; run `make setup STACK="
-    "{stack}`, or: .venv/bin/python -m pip install --require-hashes -r requirements-tailscale.txt"
+    "{stack}`, or: .venv/bin/python -m pip install --require-hashes -r requirements/tailscale.txt"
 )
 
 

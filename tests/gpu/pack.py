@@ -69,7 +69,7 @@ TEST_PACKAGES = {
     "prompt-toolkit",
     "wcwidth",
 }
-"""Of requirements-dev.txt, what tests that talk to machines import."""
+"""Of requirements/dev.txt, what tests that talk to machines import."""
 
 CONFINED_PACKAGES = {"libpam-slurm-adopt"}
 """What roles install where they find cgroups, besides the packages that they always need."""
@@ -271,7 +271,7 @@ def compiled(client: docker.DockerClient, artifacts: Path, folder: Path) -> Path
 
 def install_packages(site: Path) -> None:
     """Install what the program and its tests import, for the nodes' Python, whatever Python this is."""
-    dev = (PROJECT / "requirements-dev.txt").read_text(encoding="utf-8")
+    dev = (PROJECT / "requirements/dev.txt").read_text(encoding="utf-8")
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as tests:
         tests.write(chosen(dev, TEST_PACKAGES))
         tests.flush()

@@ -26,7 +26,7 @@ case "$*" in
 "-m venv .venv") mkdir -p .venv/bin; cp "$0" .venv/bin/python ;;
 *cli.pulumi.providers*) cd "$PROJECT" && exec "$REAL" "$@" ;;
 "-m pip config list") cat pip-settings 2>/dev/null || true ;;
-*requirements-setup.txt) [ ! -e .venv/break ] && [ ! -e no-uv ] && cp uv .venv/bin/uv ;;
+*requirements/setup.txt) [ ! -e .venv/break ] && [ ! -e no-uv ] && cp uv .venv/bin/uv ;;
 *install*) [ ! -e .venv/break ] && printf '%s\n' "${@##*=}" | grep '^requirements' | paste -sd' ' >>installed ;;
 esac
 """
@@ -42,7 +42,8 @@ def setup(tmp_path: Path) -> Callable[..., list[str]]:
     """Run cli/setup.sh in a checkout with a Python that installs nothing; returns what pip was asked for, in all."""
     (tmp_path / "cli").mkdir()
     shutil.copy(PROJECT / "cli/setup.sh", tmp_path / "cli")
-    for name in ("", "-dev", "-aws", "-tailscale"):
+    (tmp_path / "requirements").mkdir()
+    for name in ("", "/dev", "/aws", "/tailscale"):
         (tmp_path / f"requirements{name}.txt").write_text(f"a{name}==1\n")
     python = tmp_path / "bin/python3"
     python.parent.mkdir()
@@ -66,7 +67,7 @@ def setup(tmp_path: Path) -> Callable[..., list[str]]:
     return run
 
 
-RUN, CHECK = "requirements.txt", "requirements.txt requirements-dev.txt"
+RUN, CHECK = "requirements.txt", "requirements.txt requirements/dev.txt"
 
 
 def test_a_setup_for_running_installs_no_check_packages(setup: Callable[..., list[str]]) -> None:
@@ -99,7 +100,7 @@ def test_a_stack_has_the_packages_of_its_providers_however_its_config_is_written
     setup: Callable[..., list[str]], tmp_path: Path, config: str, name: str
 ) -> None:
     (tmp_path / "Pulumi.dev.yaml").write_text(f"config:\n  {config}\n")
-    wanted = [CHECK, f"{CHECK} requirements-{name}.txt"] if name else [CHECK]
+    wanted = [CHECK, f"{CHECK} requirements/{name}.txt"] if name else [CHECK]
     for _ in range(2):
         assert setup("dev") == wanted, "once is enough"
 
@@ -160,6 +161,6 @@ def test_the_program_imports_no_package_that_only_the_checks_install() -> None:
         text = (PROJECT / f"requirements{kind}.in").read_text(encoding="utf-8")
         return {MODULES.get(name, name) for name in re.findall(r"^[a-z][\w-]*", text, re.MULTILINE)}
 
-    there = named("") | named("-aws") | named("-tailscale") | COME_WITH | ON_MACHINES
+    there = named("") | named("/aws") | named("/tailscale") | COME_WITH | ON_MACHINES
     assert {"pulumi", "yaml", "jinja2", "docker"} <= imported
     assert imported - there - set(RUNNING) - sys.stdlib_module_names == set()
