@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from components.settings.types import RESERVED_NAMES
 from stacks.config import ConfigError, StackConfig, parse
 
 HERE = Path(__file__).parent
-FEW = settings(max_examples=40, deadline=None)
+FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 names = st.from_regex(r"[a-z][a-z0-9]{0,6}(-[a-z0-9]{1,4})?", fullmatch=True).filter(
     lambda name: name not in RESERVED_NAMES and not name.startswith(("site-", "gpu-"))
