@@ -86,18 +86,14 @@ def trial(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         yield made
 
 
-def test_a_run_keeps_a_log_only_on_request(trial: Trial, tmp_path: Path) -> None:
-    trial.preview()
+def test_a_preview_predicts_up_exactly_shows_every_changed_line_and_keeps_no_log(trial: Trial, tmp_path: Path) -> None:
+    trial.edit(lambda sections: sections.update({"tailrack:slurm": {"settings": {"KillWait": 60}}}))
+    plan, text = trial.preview()
+    assert (plan.counts["update"], plan.counts["replace"]) == (1, 0), "slurmctld alone has another file"
     assert not [*(tmp_path / "user").rglob("logs")]
     # The CLI would otherwise have made a folder of it.
     assert all(path.is_file() for path in trial.folder.rglob("pulumi-home/logs"))
     assert trial.found.cli is None or [*trial.folder.rglob("pulumi-home/logs")]
-
-
-def test_a_preview_predicts_up_exactly_and_shows_every_changed_line(trial: Trial) -> None:
-    trial.edit(lambda sections: sections.update({"tailrack:slurm": {"settings": {"KillWait": 60}}}))
-    plan, text = trial.preview()
-    assert (plan.counts["update"], plan.counts["replace"]) == (1, 0), "slurmctld alone has another file"
 
     trial.edit(lambda sections: sections["tailrack:users"].append({"name": "grace", "uid": 6002}))
     trial.edit(lambda sections: sections["tailrack:cluster"].update(munge_generation="two"))
