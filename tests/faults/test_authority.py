@@ -118,7 +118,6 @@ def let_in(cluster: ClusterUnderTest, node: str, key: str) -> bool:
     return "Authenticated to" in tried.stdout
 
 
-@pytest.mark.proof
 def test_a_change_of_the_ssh_authority_locks_no_user_out(cluster: ClusterUnderTest, logins: Logins) -> None:
     before = assert_one_authority_is_left(cluster)
     cluster.run("head", f"cp -p {LEAVE_KEY} /root/stolen")
@@ -140,7 +139,6 @@ def test_a_change_of_the_ssh_authority_locks_no_user_out(cluster: ClusterUnderTe
     assert (let_in(cluster, "a1", LEAVE_KEY), let_in(cluster, "a1", "/root/stolen")) == (True, False)
 
 
-@pytest.mark.proof
 def test_an_unreachable_node_blocks_no_login_and_the_next_up_repairs_it(
     cluster: ClusterUnderTest,
 ) -> None:

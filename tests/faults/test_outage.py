@@ -8,8 +8,8 @@ import time
 import pytest
 
 from components.roles.slurm.files import SLURMD_TIMEOUT
+from tests.faults.outage import Writers, cut
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
-from tests.lab.outage import Writers, cut
 from tests.slurm_silence import silence
 
 # Seconds from what slurmctld does until it is seen from here.
@@ -29,7 +29,6 @@ def shown(cluster: ClusterUnderTest, node: str) -> str:
 
 # Both times are harmless, whenever slurmctld has last asked (tests/slurm_silence.py). In the short form it
 # notices because it tells all nodes to reconfigure.
-@pytest.mark.proof
 @pytest.mark.parametrize("seconds", [70, silence(SLURMD_TIMEOUT).harmless - 5])
 def test_a_far_node_that_was_cut_off_works_and_writes_within_a_minute_and_nothing_is_lost(
     cluster: ClusterUnderTest, seconds: float
@@ -79,7 +78,6 @@ def test_a_far_node_that_was_cut_off_works_and_writes_within_a_minute_and_nothin
     cluster.run("b1", "rm /tmp/enough")
 
 
-@pytest.mark.proof
 def test_a_process_that_waits_for_a_share_that_is_away_can_be_killed(cluster: ClusterUnderTest) -> None:
     waiting = "pgrep -u ada -f 'cat /shared/scratch/[.]nothing'"
     with cut(cluster, "b1"):
@@ -92,7 +90,6 @@ def test_a_process_that_waits_for_a_share_that_is_away_can_be_killed(cluster: Cl
     eventually(lambda: shown(cluster, "b1") == "idle", BACK, "b1 is idle")
 
 
-@pytest.mark.proof
 def test_a_stack_may_choose_that_a_machine_that_is_gone_is_down_sooner_and_its_job_runs_again(
     cluster: ClusterUnderTest,
 ) -> None:
