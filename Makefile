@@ -146,7 +146,7 @@ SDK_PACKAGES = $(addprefix .tailrack/packages/,pulumi_aws machines)
 
 # The parts of the engine's and the lab's tests that `make test` runs.
 QUICK_ENGINE = $(addprefix tests/engine/test_,engine_parity.py engine_run.py engine_secrets.py trust.py preview.py)
-QUICK_LAB = $(addprefix tests/lab/test_,cluster.py share.py jobs.py operating.py why.py sll.py slurm.py trust.py secrets.py)
+QUICK_LAB = $(addprefix tests/lab/test_,cluster.py share.py jobs.py operating.py why.py sll.py slurm.py secrets.py trust.py)
 
 test-unit: setup-dev .tailrack/packages/pulumi_tailscale ## run tests without daemons and without SDKs of clouds
 	@$(PYTHON) -m pytest tests/unit -n 2 --dist loadfile --timeout 180 -m "not proof and not sdk"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Generator, Iterator
 from functools import cache
@@ -17,8 +18,10 @@ from cli.pulumi.workspace import PROJECT
 from lab import docker_daemon as lab_engine
 from lab import images as lab_images
 from lab.errors import LabError
-from tests.lab.cluster import ClusterUnderTest, dev_config
+from tests.lab import leaks
+from tests.lab.cluster import JOB_LIMIT_SECONDS, ClusterUnderTest, dev_config, eventually
 from tests.lab.containers import bring_up
+from tests.lab.leaks import Story
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +50,7 @@ class ByCluster(LoadFileScheduling):
         path = nodeid.partition("::")[0]
         if _shares_the_cluster(path):
             return "the cluster"
-        return "the one with containers" if "contained: " in _text(path) else path
+        return next((name for name in ("contained", "full", "story") if f"{name}: " in _text(path)), path)
 
 
 @cache
@@ -128,6 +131,52 @@ def cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory
         yield made
     finally:
         made.remove()
+
+
+@pytest.fixture(scope="session")
+def full_cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
+    """Give the cluster of `full`, which is not up before a test wants it."""
+    made = ClusterUnderTest(
+        f"full{os.environ.get('PYTEST_XDIST_WORKER', '')}", tmp_path_factory.mktemp("full"), found, dev_config()
+    )
+    made.config["tailrack:users"].append({"name": "bob", "uid": 6002})
+    made.config["tailrack:slurm"] |= {"job_limit_seconds": JOB_LIMIT_SECONDS, "settings": {"PrologFlags": "Contain"}}
+    made.config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": 1e-6, "cross-site": 1e-6}
+    made.forget_an_earlier_run()
+    yield made
+    made.remove()
+
+
+@pytest.fixture(scope="module")
+def full(full_cluster: ClusterUnderTest) -> Iterator[ClusterUnderTest]:
+    """One cluster for files that change its config: each begins with the same config and runs `up` for its own."""
+    before = copy.deepcopy(full_cluster.config)
+    yield full_cluster
+    full_cluster.config = before
+
+
+@pytest.fixture(scope="session")
+def story(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """One cluster of two nodes for test_secrets.py and then test_trust.py; its `down` prints no secret either."""
+    made = ClusterUnderTest("s1", tmp_path_factory.mktemp("s1"), found, dev_config())
+    made.forget_an_earlier_run()
+    try:
+        told = leaks.bring_up(made)
+        yield told
+        told.found |= leaks.driver(made, "down")
+        assert told.leaks() == []
+    finally:
+        # What could open the sealed key is gone with the stack.
+        made.config["tailrack:tailnet"].pop("auth_key", None)
+        made.remove()
+
+
+@pytest.fixture
+def no_jobs(cluster: ClusterUnderTest) -> Iterator[None]:
+    """Whatever a test submitted is gone after it."""
+    yield
+    cluster.run("head", "scancel -u ada")
+    eventually(lambda: not cluster.run("head", "squeue -h").strip(), 60, "no jobs are left")
 
 
 @pytest.fixture(scope="session")

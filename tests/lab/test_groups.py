@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 
 import pytest
 
 from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 
 FOLDER = "/shared/groups/vision"
-MACHINES = ("head", "a1", "a2")
+MACHINES = ("head", "a1", "b1")
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
-    """A head node, a1 and a2. ada and bob are in the group, eve is not."""
-    made = make_cluster("groups")
-    made.config["tailrack:sites"].pop()
-    made.config["tailrack:sites"][0]["pools"][0]["count"] = 2
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
-    made.config["tailrack:slurm"]["ssh_needs_job"] = False
-    made.config["tailrack:groups"] = [{"name": "vision", "gid": 7001}]
-    made.config["tailrack:users"] = [
+def cluster(full: ClusterUnderTest) -> ClusterUnderTest:
+    """ada and bob are in the group, eve is not."""
+    full.config["tailrack:groups"] = [{"name": "vision", "gid": 7001}]
+    full.config["tailrack:users"] = [
         {"name": "ada", "uid": 6001, "groups": ["vision"]},
         {"name": "bob", "uid": 6002, "groups": ["vision"]},
         {"name": "eve", "uid": 6003},
     ]
-    made.up_ok()
-    return made
+    full.up_ok()
+    return full
 
 
 def refused(cluster: ClusterUnderTest, user: str, node: str, command: str) -> bool:
@@ -48,7 +42,7 @@ def test_every_machine_has_the_group_with_the_same_gid_and_members(cluster: Clus
 
 def test_members_on_two_nodes_change_each_others_files(cluster: ClusterUnderTest) -> None:
     cluster.run_as("ada", "a1", f"cd {FOLDER} && echo ada >notes && mkdir runs && echo ada >runs/log")
-    cluster.run_as("bob", "a2", f"cd {FOLDER} && echo bob >>notes && echo bob >>runs/log && echo bob >runs/new")
+    cluster.run_as("bob", "b1", f"cd {FOLDER} && echo bob >>notes && echo bob >>runs/log && echo bob >runs/new")
     assert cluster.run_as("ada", "a1", f"cd {FOLDER} && cat notes runs/log && rm runs/new") == "ada\nbob\nada\nbob\n"
     assert cluster.run("head", f"stat -c %G {FOLDER}/notes {FOLDER}/runs {FOLDER}/runs/log").split() == ["vision"] * 3
 
@@ -58,11 +52,11 @@ def test_files_belong_to_the_group_with_any_umask(cluster: ClusterUnderTest, uma
     # The lab's NFS client applies the umask itself, which Linux' own client leaves to the server's kernel.
     made = f"umask {umask}; cd {FOLDER} && mkdir {umask} && echo ada >{umask}/file"
     cluster.run_as("ada", "head", made)
-    cluster.run_as("bob", "a2", f"cd {FOLDER}/{umask} && echo bob >>file && touch other")
+    cluster.run_as("bob", "b1", f"cd {FOLDER}/{umask} && echo bob >>file && touch other")
 
 
 def test_a_job_of_a_member_can_write_there(cluster: ClusterUnderTest) -> None:
-    cluster.run_as("bob", "head", f"srun -w a2 bash -c 'echo job >>{FOLDER}/notes'")
+    cluster.run_as("bob", "head", f"srun -w b1 bash -c 'echo job >>{FOLDER}/notes'")
     assert cluster.run_as("ada", "a1", f"tail -n 1 {FOLDER}/notes") == "job\n"
 
 
@@ -82,8 +76,8 @@ def test_up_removes_the_access_of_a_former_group_member(cluster: ClusterUnderTes
     for machine in MACHINES:
         assert cluster.run(machine, "id -Gn bob") == "bob\n"
     # The lab's NFS client gives all sessions of a user the groups of the first one.
-    cluster.run("a2", "systemctl restart shared.automount")
-    for machine in ("head", "a2"):
+    cluster.run("b1", "systemctl restart shared.automount")
+    for machine in ("head", "b1"):
         assert refused(cluster, "bob", machine, f"cat {FOLDER}/notes")
     cluster.run_as("ada", "a1", f"cat {FOLDER}/notes")
     groups = "srun -w a1 id -Gn"
@@ -98,7 +92,7 @@ def test_the_folder_of_a_group_that_is_taken_out_stays_and_up_says_so(cluster: C
     assert "- vision 7001" in text
     cluster.up_ok()
     assert cluster.run("head", "cat /export/shared/groups/vision/notes") == "ada\nbob\njob\n"
-    (note,) = [note for note in cluster.deployment().outputs()["cluster"]["notes"] if "groups" in note]
+    (note,) = [note for note in cluster.deployment().outputs()["cluster"]["notes"] if "tailrack:groups" in note]
     assert "/export/shared/groups/vision on head" in note
     for machine in MACHINES:
         assert cluster.run(machine, "getent group vision") == "vision:x:7001:\n"

@@ -5,8 +5,6 @@ Containers of the lab have no controllers of cgroups. tests/machines/test_head_l
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from tests.lab.cluster import ClusterUnderTest
@@ -17,51 +15,42 @@ PROTECTION = f"{UNITS}/slurmctld.service.d/tailrack-protect.conf"
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
-    """A head node and a node."""
-    made = make_cluster("headload")
-    made.config["tailrack:head"] = {"name": "desk", "site": "home"}
-    made.config["tailrack:sites"] = [
-        {"name": "home", "kind": "lab", "fabric": "tailnet"},
-        {"name": "lambda", "kind": "lab", "fabric": "tailnet", "pools": [{"name": "l", "count": 1}]},
-    ]
-    made.config["tailrack:slurm"]["ssh_needs_job"] = False
-    made.config["tailrack:accounting"] = {"enabled": False}
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
-    made.up_ok()
-    return made
+def cluster(full: ClusterUnderTest) -> ClusterUnderTest:
+    """The limits are on."""
+    full.up_ok()
+    return full
 
 
 def notes(cluster: ClusterUnderTest) -> list[str]:
-    return list(cluster.deployment().outputs()["cluster"]["notes"])
+    return [note for note in cluster.deployment().outputs()["cluster"]["notes"] if "user_limits" in note]
 
 
 def test_systemd_reads_the_limits_and_the_note_says_that_a_container_has_none(cluster: ClusterUnderTest) -> None:
     (note,) = notes(cluster)
-    assert "One user can use up the memory and the processes of desk, because systemd there controls no memory" in note
-    shown = cluster.run("desk", "systemctl show -P TasksMax -P MemorySwapMax -P CPUWeight user-6001.slice").split()
+    assert "One user can use up the memory and the processes of head, because systemd there controls no memory" in note
+    shown = cluster.run("head", "systemctl show -P TasksMax -P MemorySwapMax -P CPUWeight user-6001.slice").split()
     assert sorted(shown) == ["0", "100", "4096"]
-    assert cluster.run("desk", "systemctl show -P MemoryMax user-0.slice") == "infinity\n"
-    assert cluster.run("desk", "systemctl show -P OOMScoreAdjust slurmctld") == "-900\n"
-    assert cluster.run("desk", "systemctl show -P NeedDaemonReload slurmctld munge tailscaled").split() == ["no"] * 3
-    assert cluster.run_as("ada", "desk", "cat /proc/self/oom_score_adj; srun hostname") == "0\nl1\n"
-    assert cluster.attempt("l1", f"ls {LIMITS} {PROTECTION}").stdout == ""
+    assert cluster.run("head", "systemctl show -P MemoryMax user-0.slice") == "infinity\n"
+    assert cluster.run("head", "systemctl show -P OOMScoreAdjust slurmctld") == "-900\n"
+    assert cluster.run("head", "systemctl show -P NeedDaemonReload slurmctld munge tailscaled").split() == ["no"] * 3
+    assert cluster.run_as("ada", "head", "cat /proc/self/oom_score_adj; srun -w a1 hostname") == "0\na1\n"
+    assert cluster.attempt("a1", f"ls {LIMITS} {PROTECTION}").stdout == ""
 
 
 def test_a_changed_limit_runs_one_step_and_restarts_no_daemon(cluster: ClusterUnderTest) -> None:
     daemons = "systemctl show -P MainPID slurmctld munge tailscaled"
-    before = cluster.run("desk", daemons)
+    before = cluster.run("head", daemons)
     cluster.config["tailrack:head"]["user_limits"] = {"tasks": 500}
     cluster.up_ok()
-    assert cluster.touched() == {"desk-head"}
-    assert cluster.run("desk", "systemctl show -P TasksMax user-6001.slice") == "500\n"
-    assert cluster.run("desk", daemons) == before
+    assert cluster.touched() == {"head-head"}
+    assert cluster.run("head", "systemctl show -P TasksMax user-6001.slice") == "500\n"
+    assert cluster.run("head", daemons) == before
 
 
 def test_turned_off_no_user_has_a_limit_and_the_daemons_stay_protected(cluster: ClusterUnderTest) -> None:
     cluster.config["tailrack:head"]["user_limits"] = {"enabled": False}
     cluster.up_ok()
     assert notes(cluster) == []
-    assert cluster.attempt("desk", f"ls {LIMITS} {UNITS}/cron.service.d/tailrack.conf").stdout == ""
-    assert cluster.run("desk", "systemctl show -P MemorySwapMax user-6001.slice") == "infinity\n"
-    assert cluster.run("desk", f"ls {PROTECTION}") == f"{PROTECTION}\n"
+    assert cluster.attempt("head", f"ls {LIMITS} {UNITS}/cron.service.d/tailrack.conf").stdout == ""
+    assert cluster.run("head", "systemctl show -P MemorySwapMax user-6001.slice") == "infinity\n"
+    assert cluster.run("head", f"ls {PROTECTION}") == f"{PROTECTION}\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -23,12 +23,11 @@ NODES = ("head", "a1", "b1")
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
-    """The dev stack with a script of the user's own before and after jobs."""
-    made = make_cluster("health")
-    made.config["tailrack:health"] = {"prolog": {"50-mine": MINE}, "epilog": {"50-mine": MINE}}
-    made.up_ok()
-    return made
+def cluster(full: Cluster) -> Cluster:
+    """Three nodes with a script of the user's own before and after jobs."""
+    full.config["tailrack:health"] = {"prolog": {"50-mine": MINE}, "epilog": {"50-mine": MINE}}
+    full.up_ok()
+    return full
 
 
 @pytest.fixture(autouse=True)

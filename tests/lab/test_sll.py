@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,34 +12,25 @@ from tests.lab.cluster import ClusterUnderTest, eventually
 HOSTILE = "\x1b]0;owned\x07\x1b[2J"
 
 
-@pytest.fixture
-def quiet(cluster: ClusterUnderTest) -> Iterator[ClusterUnderTest]:
-    """A cluster without jobs afterwards."""
-    yield cluster
-    cluster.run("head", "scancel -u ada")
-    eventually(lambda: not cluster.run("head", "squeue -h"), 60, "no job is left")
-
-
 def seen(cluster: ClusterUnderTest) -> dict[str, Any]:
     """What ada is shown, as programs read it."""
     told: dict[str, Any] = json.loads(cluster.run_as("ada", "head", "sll --json"))
     return told
 
 
-def test_sll_shows_running_jobs_and_wait_reasons_and_escapes_names(
-    quiet: ClusterUnderTest,
-) -> None:
+@pytest.mark.usefixtures("no_jobs")
+def test_sll_shows_running_jobs_and_wait_reasons_and_escapes_names(cluster: ClusterUnderTest) -> None:
     submit = "cd; sbatch --parsable --output=/dev/null {} --wrap 'sleep 300'"
-    runs = quiet.run_as("ada", "head", submit.format("-w b1 --exclusive -J train")).strip()
-    waits = quiet.run_as("ada", "head", submit.format(f"-w b1 --exclusive -J '{HOSTILE}'")).strip()
+    runs = cluster.run_as("ada", "head", submit.format("-w b1 --exclusive -J train")).strip()
+    waits = cluster.run_as("ada", "head", submit.format(f"-w b1 --exclusive -J '{HOSTILE}'")).strip()
 
     def states() -> dict[str, str]:
-        return {job["job"]: job["state"] for job in seen(quiet)["jobs"]}
+        return {job["job"]: job["state"] for job in seen(cluster)["jobs"]}
 
     eventually(lambda: states() == {runs: "running", waits: "pending"}, 60, "both jobs are shown")
-    first, second = seen(quiet)["jobs"]
+    first, second = seen(cluster)["jobs"]
     assert (first["name"], first["nodes"], first["sites"], first["user"]) == ("train", "b1", ["cloud-b"], "ada")
     assert second["why"].startswith("waits for 1 node with")
-    shown = quiet.run_as("ada", "head", "sll")
+    shown = cluster.run_as("ada", "head", "sll")
     assert "train" in shown
     assert not set(shown) & {"\x1b", "\x07"}

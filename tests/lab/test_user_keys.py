@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,22 +33,18 @@ def public(keys: Path, name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest], keys: Path) -> ClusterUnderTest:
-    """A head node that computes and a1."""
-    made = make_cluster("keys")
-    made.config["tailrack:sites"].pop()
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
-    made.config["tailrack:slurm"]["settings"] = {"PrologFlags": "Contain"}
-    made.config["tailrack:users"] = [
+def cluster(full: ClusterUnderTest, keys: Path) -> ClusterUnderTest:
+    """ada has two keys in the config and bob has one."""
+    full.config["tailrack:users"] = [
         {"name": "ada", "uid": 6001, "keys": [public(keys, "laptop"), public(keys, "desk")]},
         {"name": "bob", "uid": 6002, "keys": [public(keys, "bob")]},
     ]
-    made.up_ok()
+    full.up_ok()
     # The refused logins of these tests would make sshd 9.8 and newer refuse this machine's next logins for a while.
     quiet = "if sshd -T | grep -qi ^persourcepenalties; then echo PerSourcePenalties no >{}; systemctl reload ssh; fi"
     for machine in ("head", "a1"):
-        made.run(machine, quiet.format("/etc/ssh/sshd_config.d/00-test.conf"))
-    return made
+        full.run(machine, quiet.format("/etc/ssh/sshd_config.d/00-test.conf"))
+    return full
 
 
 @pytest.fixture(scope="module")

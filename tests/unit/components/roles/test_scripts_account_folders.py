@@ -1,7 +1,7 @@
 """Accounts of daemons put links and FIFOs in the place of what is theirs: root's steps and programs meet them.
 
 In the sandbox all accounts are one; that root reads as the account is seen by the calls. What real accounts meet is in
-tests/unit/components/steps/test_folders.py and tests/lab/test_trust.py.
+tests/unit/components/steps/test_folders.py and tests/lab/test_trust_changes.py.
 """
 
 from __future__ import annotations
