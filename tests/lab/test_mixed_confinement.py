@@ -49,7 +49,7 @@ def mixed(make_cluster: Callable[[str], ClusterUnderTest]) -> Iterator[ClusterUn
     """The dev stack, up: head and a1 confine jobs, and b1 does not."""
     made = make_cluster("mixed")
     made.config["tailrack:validation"]["floors_gb_per_s"] = {}
-    # Logins in the cgroup of a job are in test_trust.py.
+    # Logins in the cgroup of a job are in tests/machines/test_confined.py.
     made.config["tailrack:slurm"]["ssh_needs_job"] = False
     for node in CONFINED:
         own_machine(made.lab, node, site="cloud-a")

@@ -20,16 +20,6 @@ TAKE_A_GIB = "python3 -c 'import time; kept = bytearray(2**30); kept[::4096] = b
 Cluster = ClusterUnderTest
 
 
-@pytest.fixture
-def confined(cluster: Cluster) -> None:
-    """Skips, with the reason, where this machine gives the lab's nodes no cgroups to confine jobs with."""
-    if "CgroupPlugin=disabled" in cluster.run("head", "cat /etc/slurm/cgroup.conf"):
-        there = cluster.run("head", "cat /sys/fs/cgroup/cgroup.controllers; cat /proc/1/cgroup")
-        pytest.skip(
-            f"CONFINED JOBS ARE NOT TESTED: this machine's cgroup v2 gives memory and cpuset to nobody:\n{there}"
-        )
-
-
 def node(cluster: Cluster, name: str) -> dict[str, Any]:
     """What the controller knows of a node."""
     (found,) = records(cluster, name)
@@ -158,13 +148,6 @@ def test_a_job_that_takes_more_memory_than_it_was_given_is_ended_and_its_neighbo
     assert re.search(r"oom|out.of.memory|memory limit", greedy.stderr, re.IGNORECASE), greedy.stderr
     assert job(cluster, neighbour)["JobState"] == "RUNNING"
     assert usable(cluster, "b1")
-
-
-@pytest.mark.usefixtures("confined", "no_jobs")
-def test_cgroups_hold_a_job_to_its_cores_and_its_memory(cluster: Cluster) -> None:
-    look = "nproc; cat /sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup | sed 's,/task_.*,,;s,/user$,,')/memory.max"
-    cores, limit = cluster.run_as("ada", "head", f"srun -w b1 -n1 --mem=200M bash -c '{look}'").split()
-    assert (cores, limit) == ("1", str(200 * 2**20))
 
 
 def test_a_machine_that_has_a_little_less_memory_after_a_kernel_update_is_not_drained(cluster: Cluster) -> None:

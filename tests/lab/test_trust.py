@@ -352,15 +352,6 @@ def test_a_login_to_a_node_needs_a_job_there_and_ends_up_in_it(cluster: ClusterU
     eventually(lambda: login(cluster, "head", "a1").returncode == 255, 60, "no login after the job")
 
 
-def test_a_login_is_in_the_cgroup_of_its_job(cluster: ClusterUnderTest) -> None:
-    if "CgroupPlugin=disabled" in cluster.run("head", "cat /etc/slurm/cgroup.conf"):
-        pytest.skip("LOGINS IN THE CGROUP OF A JOB ARE NOT TESTED: this machine gives Slurm no cgroups")
-    job = cluster.run_as("ada", "head", "sbatch --parsable -w a1 --wrap 'sleep 300'").strip()
-    eventually(lambda: "extern" in cluster.attempt("a1", "scontrol listpids").stdout, 60, "the job runs")
-    assert f"/job_{job}/step_extern" in login(cluster, "head", "a1").stdout
-    cluster.run("head", f"scancel {job}")
-
-
 def test_an_administrator_logs_in_without_a_job_and_one_key_disables_the_rule(cluster: ClusterUnderTest) -> None:
     """By SSH, as `up` does; what it finds on is then turned off, and the stack of logins is as it was."""
     assert "pam_slurm_adopt" in cluster.run("a1", "cat /etc/pam.d/sshd")
