@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -29,26 +29,17 @@ NFSV4 { Grace_Period = 5; Lease_Lifetime = 10; RecoveryBackend = fs; Only_Numeri
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
-    """An idle head node, a node at each of two sites, and an NFS server in the network of one of them."""
-    made = make_cluster("mounts")
-    address = own_machine(made.lab, "nas", site="rack")["address"]
-    serve(made)
-    made.config["tailrack:head"] = {"name": "desk", "site": "home"}
-    made.config["tailrack:sites"] = [
-        {"name": "home", "kind": "lab", "fabric": "tailnet"},
-        {"name": "rack", "kind": "lab", "fabric": "tailnet", "pools": [{"name": "r", "count": 1}]},
-        {"name": "cloud", "kind": "lab", "fabric": "tailnet", "pools": [{"name": "c", "count": 1}]},
+def cluster(full: ClusterUnderTest) -> ClusterUnderTest:
+    """A cluster with an NFS server in the network of b1's site."""
+    address = own_machine(full.lab, "nas", site="cloud-b")["address"]
+    serve(full)
+    data, models = (f"{address}:/export/shared/{name}" for name in EXPORTS)
+    full.config["tailrack:storage"]["mounts"] = [
+        {"path": "/data", "source": data, "sites": ["cloud-b"], "options": ["noatime"]},
+        {"path": "/models", "source": models, "sites": ["cloud-b"], "read_only": True},
     ]
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
-    made.config["tailrack:storage"] = {
-        "mounts": [
-            {"path": "/data", "source": f"{address}:/export/shared/data", "sites": ["rack"], "options": ["noatime"]},
-            {"path": "/models", "source": f"{address}:/export/shared/models", "sites": ["rack"], "read_only": True},
-        ]
-    }
-    made.up_ok()
-    return made
+    full.up_ok()
+    return full
 
 
 def serve(cluster: ClusterUnderTest) -> None:
@@ -74,7 +65,7 @@ def silent_server(cluster: ClusterUnderTest) -> Iterator[None]:
 
 
 def features(cluster: ClusterUnderTest, node: str) -> set[str]:
-    return set(cluster.run("desk", f"sinfo -h -n {node} -p all -o %b").strip().split(","))
+    return set(cluster.run("head", f"sinfo -h -n {node} -p all -o %b").strip().split(","))
 
 
 def findings(cluster: ClusterUnderTest, node: str) -> str:
@@ -84,27 +75,27 @@ def findings(cluster: ClusterUnderTest, node: str) -> str:
 
 
 def test_users_read_and_write_at_the_mount_of_a_site(cluster: ClusterUnderTest) -> None:
-    cluster.run_as("ada", "r1", "echo images >/data/set && cat /models/weights")
+    cluster.run_as("ada", "b1", "echo images >/data/set && cat /models/weights")
     assert cluster.run("nas", "stat -c %u /export/shared/data/set; cat /export/shared/data/set") == "6001\nimages\n"
-    options = cluster.run("r1", "findmnt -n -o VFS-OPTIONS /data").strip().split(",")
+    options = cluster.run("b1", "findmnt -n -o VFS-OPTIONS /data").strip().split(",")
     assert {"rw", "nosuid", "nodev", "noatime"} <= set(options)
 
 
 def test_a_read_only_mount_refuses_writes(cluster: ClusterUnderTest) -> None:
-    assert "Read-only file system" in cluster.attempt("r1", "touch /models/more").stderr
-    assert findings(cluster, "r1") == ""
+    assert "Read-only file system" in cluster.attempt("b1", "touch /models/more").stderr
+    assert findings(cluster, "b1") == ""
 
 
 def test_other_sites_have_nothing_of_it(cluster: ClusterUnderTest) -> None:
-    for node in ("c1", "desk"):
+    for node in ("a1", "head"):
         assert cluster.attempt(node, "ls -d /data || ls /etc/tailrack/mounts.json").returncode != 0
-    assert features(cluster, "c1") == {"site-cloud"}
+    assert features(cluster, "a1") == {"site-cloud-a"}
 
 
 def test_a_job_that_requests_the_mount_runs_only_with_a_working_mount(cluster: ClusterUnderTest) -> None:
-    assert features(cluster, "r1") == {"site-rack", "mount-data", "mount-models"}
-    assert cluster.run_as("ada", "desk", "srun -C mount-data bash -c 'hostname; cat /data/set'") == "r1\nimages\n"
-    refused = cluster.attempt("desk", "su - ada -c 'srun -w c1 -C mount-data true'")
+    assert features(cluster, "b1") == {"site-cloud-b", "mount-data", "mount-models"}
+    assert cluster.run_as("ada", "head", "srun -C mount-data bash -c 'hostname; cat /data/set'") == "b1\nimages\n"
+    refused = cluster.attempt("head", "su - ada -c 'srun -w a1 -C mount-data true'")
     assert "Requested node configuration is not available" in refused.stderr
 
 
@@ -115,31 +106,31 @@ def test_a_second_up_changes_nothing(cluster: ClusterUnderTest) -> None:
 
 def test_a_server_that_hangs_is_found_and_hangs_no_check(cluster: ClusterUnderTest) -> None:
     with silent_server(cluster):
-        cluster.run("r1", "tailrack-mounts", limit=60)
-        seen = findings(cluster, "r1")
+        cluster.run("b1", "tailrack-mounts", limit=60)
+        seen = findings(cluster, "b1")
         assert "warning mount: /data does not answer within 10 s" in seen
-        assert features(cluster, "r1") == {"site-rack"}
+        assert features(cluster, "b1") == {"site-cloud-b"}
         # The node takes other jobs.
-        assert cluster.run_as("ada", "desk", "srun -w r1 hostname") == "r1\n"
+        assert cluster.run_as("ada", "head", "srun -w b1 hostname") == "b1\n"
         # The next check starts no further process that hangs.
         count = "pgrep -fc '^stat -f -c .* -- /data$|^find /data -maxdepth' || true"
-        before = int(cluster.run("r1", count))
-        cluster.run("r1", "tailrack-mounts", limit=60)
-        assert int(cluster.run("r1", count)) <= max(before, 1)
-    eventually(lambda: check(cluster) == {"site-rack", "mount-data", "mount-models"}, 60, "the mounts work again")
-    assert findings(cluster, "r1") == ""
+        before = int(cluster.run("b1", count))
+        cluster.run("b1", "tailrack-mounts", limit=60)
+        assert int(cluster.run("b1", count)) <= max(before, 1)
+    eventually(lambda: check(cluster) == {"site-cloud-b", "mount-data", "mount-models"}, 60, "the mounts work again")
+    assert findings(cluster, "b1") == ""
 
 
 def check(cluster: ClusterUnderTest) -> set[str]:
     """Run the check of every minute now, and return the node's features."""
-    cluster.attempt("r1", "tailrack-mounts")
-    return features(cluster, "r1")
+    cluster.attempt("b1", "tailrack-mounts")
+    return features(cluster, "b1")
 
 
 def test_a_server_that_is_gone_is_named_with_the_next_command(cluster: ClusterUnderTest) -> None:
     cluster.run("nas", "systemctl stop nfs-ganesha")
-    cluster.run("r1", "tailrack-mounts", limit=60)
-    seen = findings(cluster, "r1")
+    cluster.run("b1", "tailrack-mounts", limit=60)
+    seen = findings(cluster, "b1")
     assert re.search(r"/data does not answer.*: port 2049 of \S+ does not answer .*next: check that", seen)
     cluster.run("nas", "systemctl start nfs-ganesha")
     eventually(lambda: "mount-data" in check(cluster), 60, "the mount works again")
@@ -148,18 +139,17 @@ def test_a_server_that_is_gone_is_named_with_the_next_command(cluster: ClusterUn
 def test_a_required_mount_that_fails_stops_its_own_node_alone(cluster: ClusterUnderTest) -> None:
     before = list(cluster.config["tailrack:storage"]["mounts"])
     # The lab's control server is there, and serves no NFS.
-    lost = {"path": "/lost", "source": "control.lab:/lost", "sites": ["cloud"], "required": True}
-    spare = {"path": "/mnt/spare", "type": "present", "sites": ["rack"]}
-    cluster.config["tailrack:storage"]["mounts"] = [*before, lost, spare]
-    summary = cluster.up()
-    (failure,) = summary.failures
+    lost = {"path": "/lost", "source": "control.lab:/lost", "sites": ["cloud-b"], "required": True}
+    cluster.config["tailrack:storage"]["mounts"] = [*before, lost]
+    (failure,) = cluster.up().failures
     assert re.search(r"the required mount /lost .*: port 2049 of control.lab does not answer", failure.message)
-    assert "warning mount: /mnt/spare cannot be read (No such file or directory)" in findings(cluster, "r1")
+    spare = {"path": "/mnt/spare", "type": "present", "sites": ["cloud-b"]}
     cluster.config["tailrack:storage"]["mounts"] = [*before, spare]
-    cluster.run("r1", "mkdir /mnt/spare && mount -t tmpfs provider /mnt/spare")
     cluster.up_ok()
+    assert "warning mount: /mnt/spare cannot be read (No such file or directory)" in findings(cluster, "b1")
+    cluster.run("b1", "mkdir /mnt/spare && mount -t tmpfs provider /mnt/spare")
     assert "mount-mnt-spare" in check(cluster)
-    assert cluster.attempt("c1", "ls -d /lost /etc/systemd/system/lost.automount").stdout == ""
+    assert cluster.attempt("b1", "ls -d /lost /etc/systemd/system/lost.automount").stdout == ""
 
 
 @pytest.mark.parametrize(
@@ -169,33 +159,33 @@ def test_a_required_mount_that_fails_stops_its_own_node_alone(cluster: ClusterUn
 def test_a_file_system_that_takes_no_files_loses_its_feature(
     cluster: ClusterUnderTest, options: str, problem: str
 ) -> None:
-    cluster.run("r1", f"touch /mnt/spare/kept; mount -o remount,{options} /mnt/spare")
+    cluster.run("b1", f"touch /mnt/spare/kept; mount -o remount,{options} /mnt/spare")
     assert "mount-mnt-spare" not in check(cluster)
-    assert f"warning mount: {problem}" in findings(cluster, "r1")
+    assert f"warning mount: {problem}" in findings(cluster, "b1")
     # The preflight is a job of a user.
-    results = cluster.run_as("ada", "r1", "test -r /etc/tailrack/mounts.json && cat /run/tailrack/mounts.json")
+    results = cluster.run_as("ada", "b1", "test -r /etc/tailrack/mounts.json && cat /run/tailrack/mounts.json")
     assert problem.partition(" ")[2] in results
-    cluster.run("r1", "mount -o remount,rw,nr_inodes=100 /mnt/spare && rm /mnt/spare/kept")
+    cluster.run("b1", "mount -o remount,rw,nr_inodes=100 /mnt/spare && rm /mnt/spare/kept")
     assert "mount-mnt-spare" in check(cluster)
 
 
 def test_without_the_line_in_the_config_it_is_unmounted_when_no_job_uses_it(cluster: ClusterUnderTest) -> None:
     script = "until [ -e end ]; do sleep 0.2; done; date >ended"
     words = f"sbatch --parsable -D /data -C mount-data --output=none --wrap '{script}'"
-    job = cluster.run_as("ada", "desk", words).strip()
-    eventually(lambda: cluster.run("desk", f"squeue -h -j {job} -o %t").strip() == "R", 30, "the job runs")
-    del cluster.config["tailrack:storage"]
+    job = cluster.run_as("ada", "head", words).strip()
+    eventually(lambda: cluster.run("head", f"squeue -h -j {job} -o %t").strip() == "R", 30, "the job runs")
+    del cluster.config["tailrack:storage"]["mounts"]
     cluster.up_ok()
-    assert features(cluster, "r1") == {"site-rack"}
-    assert cluster.run("r1", "findmnt -n -o TARGET -t fuse.nfs4,nfs4 /data") == "/data\n"
+    assert features(cluster, "b1") == {"site-cloud-b"}
+    assert cluster.run("b1", "findmnt -n -o TARGET -t fuse.nfs4,nfs4 /data") == "/data\n"
     # The mount of the provider stays, and the one that nobody used is gone.
-    assert cluster.attempt("r1", "mountpoint -q /mnt/spare && ! ls -d /models").returncode == 0
-    cluster.run_as("ada", "r1", "touch /data/end")
-    eventually(lambda: not cluster.run("desk", f"squeue -h -j {job}").strip(), 30, "the job ended by itself")
+    assert cluster.attempt("b1", "mountpoint -q /mnt/spare && ! ls -d /models").returncode == 0
+    cluster.run_as("ada", "b1", "touch /data/end")
+    eventually(lambda: not cluster.run("head", f"squeue -h -j {job}").strip(), 30, "the job ended by itself")
     cluster.run("nas", "cat /export/shared/data/ended")
-    cluster.attempt("r1", "tailrack-mounts")
+    cluster.attempt("b1", "tailrack-mounts")
     left = "ls -d /data /etc/systemd/system/*data.*mount /etc/tailrack/mounts.json /var/lib/tailrack/mounts"
     left = f"{left} /usr/local/sbin/tailrack-mounts"
-    eventually(lambda: cluster.attempt("r1", left).stdout == "", 90, "nothing of it is left")
+    eventually(lambda: cluster.attempt("b1", left).stdout == "", 90, "nothing of it is left")
     units = "systemctl list-units --all --plain --no-legend data.automount data.mount"
-    eventually(lambda: cluster.run("r1", units) == "", 30, "systemd has none of its units")
+    eventually(lambda: cluster.run("b1", units) == "", 30, "systemd has none of its units")
