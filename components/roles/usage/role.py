@@ -13,10 +13,11 @@ from components.roles.accounting.settings import UnusedGpus
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher
 from components.roles.role import Role
+from components.roles.slurm.folders import NODES, POOLS
 from components.roles.usage.samples import JOBS, RECORDER, SAMPLER
 
-# A cluster without GPUs pays one look at the nodes' lines of gres.conf.
-HAS_GPUS = "ExecCondition=/usr/bin/grep -qsr Name=gpu /var/lib/tailrack/slurm/nodes"
+# A cluster without GPUs pays one look at the parts of its nodes and elastic pools, which name the CPUs of each GPU.
+HAS_GPUS = f"ExecCondition=/usr/bin/grep -qsr --include=gpu_cpus . {NODES} {POOLS}"
 _RECORD = Task("job-gpu-use", (RECORDER,), limit=300, settings=(HAS_GPUS, "Nice=10"))
 # The prolog writes JOBS; it is empty while no job has a GPU.
 _SAMPLE = Task(

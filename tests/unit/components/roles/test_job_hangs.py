@@ -50,7 +50,9 @@ from components.roles.job_hangs.watch import (
     signs,
 )
 from components.roles.job_reports.host import MAIL_PROGRAM
-from components.roles.slurm.folders import NODES
+from components.roles.slurm.folders import NODES, POOLS
+from components.roles.slurm.fragment import memory_values
+from components.roles.slurm.nodes import NodeFiles, write_node
 from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.why import explain
@@ -60,6 +62,7 @@ from components.roles.usage.samples import JOBS, SAMPLER, JobSamples, Reading, r
 from components.roles.usage.summary import read_summary, with_summary
 from stacks.config import parse
 from tests.unit.components.roles.test_scripts_health import script
+from tests.unit.components.roles.test_slurm import node as host
 from tests.unit.configs import LAB
 from tests.unit.shell import Shell, role_header, script_of
 
@@ -387,8 +390,10 @@ def test_with_one_sign_or_a_node_at_work_or_silent_there_is_no_word(stalls: dict
 
 def test_a_rank_that_sleeps_while_another_receives_is_named_by_its_idle_gpu() -> None:
     both = tuple(LateRank(number, "100.64.0.2", 4711 + number, number, here=True) for number in range(2))
-    for kind, count in ((EQUAL, 7), (NONE, 0)):
-        answer = RasFinding(DIGEST, kind, "AllReduce" if count else "", count, count, 2, both, 2)
+    real = found("2.28.9-receive.json")
+    assert (real.kind, real.operation, real.count) == (EQUAL, "AllReduce", 21)
+    for kind, count in ((EQUAL, 21), (NONE, 0)):
+        answer = RasFinding(real.digest, kind, "AllReduce" if count else "", count, count, 2, both, 2)
         stall = Stall()
         for number in range(5):
             stall = after_sample(stall, [WAITS, IDLES], NOW + 60 * number, 5, lambda answer=answer: answer)  # type: ignore[misc]
@@ -398,7 +403,7 @@ def test_a_rank_that_sleeps_while_another_receives_is_named_by_its_idle_gpu() ->
         assert next_command("7", hang).endswith("-w b1 py-spy dump --pid 4712")
         # All wait.
         assert judge({"b1": replace(stall, idle=0)}, 5, {}) == (
-            Hang(NOW, EQUAL, "AllReduce", 7, 7, 2, 2) if count else None
+            Hang(NOW, EQUAL, "AllReduce", 21, 21, 2, 2) if count else None
         )
 
 
@@ -641,12 +646,11 @@ def test_a_machine_that_leaves_keeps_nothing(shell: Shell) -> None:
         assert not shell.path(path).exists(), path
 
 
-def test_the_tasks_of_the_head_node_run_if_a_node_has_gpus(tmp_path: Path) -> None:
-    # slurmctld's own gres.conf includes a file of each machine by its path, and names no GPU.
-    condition = HAS_GPUS.removeprefix("ExecCondition=")
-    assert condition.endswith(f" {NODES}")
-    words = condition.replace(NODES, str(tmp_path)).split()
-    (tmp_path / "a1").mkdir()
-    for text, status in (("", 1), ("NodeName=a1 Name=gpu Type=h200 File=/dev/nvidia0", 0)):
-        (tmp_path / "a1/gres").write_text(f"{text}\n")
-        assert subprocess.run(words, check=False).returncode == status
+@pytest.mark.parametrize(("kind", "count"), [("h200", 2), ("", 0)])
+def test_the_tasks_of_the_head_node_run_if_a_node_has_gpus(shell: Shell, kind: str, count: int) -> None:
+    lines = memory_values(host("a1", "rack", kind, count), 32, 64_000)
+    with shell.here():
+        write_node(NodeFiles("a1", "rack", lines["NODE_MEMORY"], lines["NODE_GPU_CPUS"], "", "", "", "", 0))
+    words = HAS_GPUS.removeprefix("ExecCondition=").split()
+    words = [str(shell.path(word)) if word in (NODES, POOLS) else word for word in words]
+    assert (subprocess.run(words, check=False).returncode == 0) == (count > 0)
