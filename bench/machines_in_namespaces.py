@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from bench.machines import Host, cpu_of
-from tests.gpu.machines import ALL_REDUCE_PERF, Machine, boot, stop
+from tests.gpu.machines import PROGRAMS, Machine, boot, stop
 
 
 class Namespaces:
@@ -27,7 +27,7 @@ class Namespaces:
     @staticmethod
     def are_here() -> bool:
         """Whether this runs in the tree that tests/gpu/run.sh makes."""
-        return ALL_REDUCE_PERF.exists()
+        return PROGRAMS.exists()
 
     @contextmanager
     def made(self, names: Sequence[str]) -> Iterator[list[Host]]:

@@ -6,12 +6,15 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from components.validation.collectives import COLLECTIVES
 from tests.gpu.machines import Machine
 from tests.lab.cluster import as_user
 
 
-def all_reduce(machines: Sequence[Machine], interface: str, size: int, iterations: int, warmup: int) -> float:
-    """Measure one size (bytes) over all GPUs of some machines; return the out-of-place bus bandwidth in GB/s.
+def bandwidth(
+    machines: Sequence[Machine], gpus: int, interface: str, collective: str, size: int, iterations: int, warmup: int
+) -> float:
+    """Measure one size (bytes) over some GPUs of each machine; return the out-of-place bus bandwidth in GB/s.
 
     interface   the network interface of MPI, and of NCCL between machines
     """
@@ -23,24 +26,24 @@ def all_reduce(machines: Sequence[Machine], interface: str, size: int, iteration
         "NCCL_SOCKET_IFNAME": f"={interface}",
         "NCCL_IB_DISABLE": "1",
     }
-    ranks = sum(len(machine.gpus) for machine in machines)
-    hosts = ",".join(f"{machine.name}:{len(machine.gpus)}" for machine in machines)
+    ranks = gpus * len(machines)
+    hosts = ",".join(f"{machine.name}:{gpus}" for machine in machines)
     words = ["mpirun", "-np", str(ranks), "--host", hosts, "--bind-to", "none"]
     for name in settings:
         words += ["-x", name]
-    words += f"all_reduce_perf -b {size} -e {size} -g 1 -n {iterations} -w {warmup} -c 1".split()
+    words += f"{collective}_perf -b {size} -e {size} -g 1 -n {iterations} -w {warmup} -c 1".split()
     exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in settings.items())
     done = machines[0].attempt(as_user("admin", f"{exports} {shlex.join(words)}"), limit=120)
     assert done.returncode == 0, f"{shlex.join(words)}\nexit {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return bus_bandwidth(done.stdout, size, ranks)
+    return bus_bandwidth(done.stdout, size, COLLECTIVES[collective].factor(ranks))
 
 
-def bus_bandwidth(table: str, size: int, ranks: int) -> float:
-    """Return the out-of-place bus bandwidth of all_reduce at a size (bytes), in GB/s, from bytes and microseconds.
+def bus_bandwidth(table: str, size: int, factor: float) -> float:
+    """Return the out-of-place bus bandwidth at a size (bytes), in GB/s, from bytes and microseconds.
 
     Raises ValueError where the table has no such row, or one with wrong elements.
     """
-    rows = re.findall(rf"^ *{size} +\d+ +float +sum +(?:-1 +)?([\d.]+) +[\d.]+ +[\d.]+ +(\d+) ", table, re.MULTILINE)
+    rows = re.findall(rf"^ *{size} +\d+ +float +\w+ +(?:-1 +)?([\d.]+) +[\d.]+ +[\d.]+ +(\d+) ", table, re.MULTILINE)
     if len(rows) != 1 or rows[0][1] != "0":
         raise ValueError(f"no row of {size} bytes without an error in\n{table}")
-    return size / float(rows[0][0]) / 1e3 * 2 * (ranks - 1) / ranks
+    return size / float(rows[0][0]) / 1e3 * factor

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.gpu.cluster import GpuCluster
-from tests.gpu.machines import ALL_REDUCE_PERF, PLACE, Gpu, Machine, boot, gpus_here
+from tests.gpu.machines import PLACE, PROGRAMS, Gpu, Machine, boot, gpus_here
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -24,7 +24,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 @pytest.fixture(scope="session")
 def gpus() -> list[Gpu]:
     """Two GPUs or more; none where this is a rehearsal."""
-    if not ALL_REDUCE_PERF.exists():
+    if not PROGRAMS.exists():
         pytest.skip("REAL GPUS ARE NOT TESTED: tests/gpu runs by `make test-gpu` alone, in the tree of a machine")
     return gpus_here()
 

@@ -21,9 +21,9 @@ from typing import Any
 
 PLACE = Path("/srv/test")
 TREES, CGROUP, KEY = PLACE / "trees", PLACE / "cgroup", PLACE / "key"
-ALL_REDUCE_PERF = PLACE / "all_reduce_perf"
+PROGRAMS = PLACE / "programs"
 PROGRAM = "/usr/local/bin/all_reduce_perf"
-"""nccl-tests' program on every machine."""
+"""One of nccl-tests' programs on every machine; the others are beside it."""
 PYTORCH = TREES / "pytorch"
 """What machines with GPUs have of this machine's PyTorch: the Python to call, then its folders and files."""
 
@@ -206,7 +206,7 @@ def _make_tree(machine: Machine) -> None:
     for folder in ("var/log/journal", "var/cache/apt/archives/partial", "var/lib/apt/lists/partial"):
         (tree / folder).mkdir(parents=True, exist_ok=True)
     (tree / "etc/nccl.conf").write_text(NCCL_CONF)
-    shutil.copy(ALL_REDUCE_PERF, f"{tree}{PROGRAM}")
+    shutil.copytree(PROGRAMS, tree / "usr/local/bin", dirs_exist_ok=True)
     shutil.copy(Path(__file__).with_name("gpus_seen.py"), tree / "usr/local/bin/gpus-seen")
     (tree / "usr/local/bin/gpus-seen").chmod(0o755)
     if not has_nf_tables():

@@ -2,12 +2,11 @@
 
     python -m tests.gpu.pack NCCL_TESTS FOLDER [--gpu 9.0] [--artifacts FOLDER]
 
-NCCL_TESTS is all_reduce_perf, built for the Open MPI of the lab's nodes and for the machine's CUDA and NCCL; or the
-source of nccl-tests (.tar.gz, one folder), which is then built here as a node builds it. FOLDER then contains
+NCCL_TESTS is the source of nccl-tests (.tar.gz, one folder), built here as a node builds it. FOLDER then contains
 
     node.tar.xz     the tree of a lab's node with the packages of all roles, without what nothing looks at
     program.tar.xz  what the machine that runs the tests has besides: Python packages, the tailnet's control server,
-                    ALL_REDUCE_PERF; with --artifacts Enroot's packages, Pyxis' source, and what a head node compiles
+                    nccl-tests; with --artifacts Enroot's packages, Pyxis' source, and what a head node compiles
                     of it: there is no compiler on the machine
     1/, 2/, ...     the same in parts, for a way to the machine that takes only so much at a time; `make test-gpu`
                     reads these
@@ -139,7 +138,9 @@ for file in spank_pyxis.so slurmstepd; do sha256sum <"$kind/$file" | cut -d ' ' 
 
 BUILD = """apt-get update && apt-get install -y --no-install-recommends g++ make libopenmpi-dev python3-pip
 printf '#!/bin/sh\\necho %s\\n' "$GPU" >/usr/local/bin/nvidia-smi && chmod 755 /usr/local/bin/nvidia-smi
-cd /src && bash program.sh build && cp -L "$(bash program.sh where)/all_reduce_perf" /src/
+cd /src && mkdir programs
+for TAILRACK_COLLECTIVE in all_reduce all_gather alltoall; do export TAILRACK_COLLECTIVE; bash program.sh build; done
+cp -L "$(bash program.sh where)"/*_perf programs/
 """
 """As a node without a toolkit builds nccl-tests, with wheels that pip has fetched on this machine."""
 
@@ -206,20 +207,17 @@ def pack_program(client: docker.DockerClient, nccl_tests: Path, gpu: str, path: 
         install_packages(site)
         archive.add(site, f"{PLACE}/site", filter=as_root)
         archive.add(control_program(client, Path(folder)), f"{PLACE}/control", filter=as_root)
-        program = all_reduce_perf(client, nccl_tests, gpu, Path(folder))
-        archive.add(program, f"{PLACE}/all_reduce_perf", filter=as_root)
+        archive.add(programs(client, nccl_tests, gpu, Path(folder)), f"{PLACE}/programs", filter=as_root)
         if artifacts:
             archive.add(artifacts, f"{PLACE}/artifacts", filter=as_root)
             archive.add(compiled(client, artifacts, Path(folder)), f"{PLACE}/artifacts/pyxis", filter=as_root)
 
 
-def all_reduce_perf(client: docker.DockerClient, nccl_tests: Path, gpu: str, folder: Path) -> Path:
-    """Return nccl-tests' program: the given one, or built of the given source by the script that builds it on nodes.
+def programs(client: docker.DockerClient, nccl_tests: Path, gpu: str, folder: Path) -> Path:
+    """Return a folder with nccl-tests' programs, built by the script that builds them on nodes.
 
     gpu   compute capability of the machine's GPUs, such as 9.0
     """
-    if not nccl_tests.name.endswith(".tar.gz"):
-        return nccl_tests
     source = folder / "src"
     source.mkdir()
     shutil.copy(nccl_tests, source / "nccl-tests.tar.gz")
@@ -232,9 +230,9 @@ def all_reduce_perf(client: docker.DockerClient, nccl_tests: Path, gpu: str, fol
     environment = {
         "DEBIAN_FRONTEND": "noninteractive", "GPU": gpu, "SLURM_JOB_ID": "1", "PIP_NO_INDEX": "1",
         "PIP_FIND_LINKS": "/src/wheels", "TAILRACK_SOURCE": "/src/nccl-tests.tar.gz",
-        "TAILRACK_SHA256": hashlib.sha256(nccl_tests.read_bytes()).hexdigest(), "TAILRACK_COLLECTIVE": "all_reduce",
+        "TAILRACK_SHA256": hashlib.sha256(nccl_tests.read_bytes()).hexdigest(),
     }  # fmt: skip
-    return in_container(client, BUILD, environment, source, "all_reduce_perf", folder)
+    return in_container(client, BUILD, environment, source, "programs", folder)
 
 
 def in_container(
