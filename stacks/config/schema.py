@@ -45,7 +45,7 @@ def _schema() -> dict[str, Any]:
     refs, whole = models_json_schema([(model, "validation") for model in models], ref_template=_REF)
     definitions: dict[str, Any] = whole["$defs"]
     of_model = {model: reference["$ref"].rpartition("/")[2] for (model, _), reference in refs.items()}
-    for model in {*models, *(section for one in models for section in _sections(one))}:
+    for model in {*models, *(section for one in models for section in sections(one))}:
         _allow_secrets(model, definitions[of_model.get(model, model.__name__)])
     definitions[Site.__name__] = {"oneOf": [refs[kind.model, "validation"] for kind in KINDS.values()]}
     kinds = [_stack_file(definitions.pop(of_model[model])) for model in (StackConfig, PoolConfig)]
@@ -57,10 +57,10 @@ def _schema() -> dict[str, Any]:
     }
 
 
-def _sections(model: type[Section]) -> set[type[Section]]:
+def sections(model: type[Section]) -> set[type[Section]]:
     """Return all sections within a section."""
     inside = {key.section for key in keys_of(model).values() if key.section and key.section is not Site}
-    return inside.union(*map(_sections, inside))
+    return inside.union(*map(sections, inside))
 
 
 def _allow_secrets(model: type[Section], definition: dict[str, Any]) -> None:

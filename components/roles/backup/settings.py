@@ -86,7 +86,7 @@ class Homes(Section):
         # The section has a secret, so errors show no value.
         wants="a list of names and relative paths of letters, digits, `*` and `?`, none of which matches everything",
         breaks="the backup would contain these files",
-        fix="write names or paths such as [.cache, *.ckpt]",
+        fix='write names or paths such as [.cache, "*.ckpt"]',
         default=(),
     )
 

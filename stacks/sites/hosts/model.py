@@ -125,7 +125,7 @@ class HostConfig(Section):
         "the node's name in Slurm and in the tailnet, and the machine's host name while it is in the cluster. A range "
         "such as `n[1-64]` stands for many nodes, and needs as many addresses",
         breaks="Slurm, the tailnet and every job use this name",
-        fix="write a name such as gpu-box or dgx1",
+        fix="write a name such as box or dgx1",
     )
     address: Address = _address("IP address or host name for SSH from this machine, or from the site's bastion")
     port: Whole = _port(default=22)

@@ -119,7 +119,7 @@ class Attempt(Section):
 class NewPool(Section):
     """A pool of similar new nodes: name1, name2, ... up to count."""
 
-    name: PoolName = pool_name_key("gpu-")
+    name: PoolName = pool_name_key("h100-")
     count: Whole = pool_count_key()
     type: TypeName = type_key()
     gpu: GpuText | None = pool_gpu_key()
@@ -215,7 +215,7 @@ class RentedSite(Site):
         "the site's nodes; may be empty at the head node's site",
         wants="a list of pools",
         breaks="the site would have no nodes",
-        fix="write [{name: gpu-, type: TYPE}]",
+        fix="write [{name: h100-, type: TYPE}]",
         default=(),
     )
     head: RentedHead | None = key("the head node's machine; required if it is at this site", default=None)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import yaml
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from pydantic import TypeAdapter, ValidationError
 
 from components.settings.problems import ROOT, Report
-from stacks.config import PoolConfig, parse
+from components.settings.section import Section, keys_of
+from stacks.config import PoolConfig, StackConfig, parse
 from stacks.config.model import POOL
+from stacks.config.schema import sections
+from stacks.sites import KINDS
 from stacks.sites.hosts.inventory import complete
 from stacks.sites.local.model import LocalSite
 from tests.unit.configs import AUTH_KEY, HOST_KEY, KEY_PAIR
@@ -72,3 +77,24 @@ def test_an_example_with_sites_at_aws_says_the_region_that_the_provider_wants(fi
     written = yaml.safe_load(file.read_text())["config"]
     regions = [site["region"] for site in written["tailrack:sites"] if site["kind"] == "aws"]
     assert written.get("aws:region") in (regions or [None])
+
+
+def test_every_value_that_a_remedy_shows_is_accepted() -> None:
+    models: set[type[Section]] = {StackConfig, PoolConfig, *(kind.model for kind in KINDS.values())}
+    shown, refused = 0, []
+    for name, key in (entry for model in models.union(*map(sections, models)) for entry in keys_of(model).items()):
+        checked: Any = Annotated[(key.info.annotation, *key.info.metadata)]
+        adapter = TypeAdapter(checked)
+        for text in (key.help.wants, key.help.fix):
+            # Not: files, keys in part, and samples of a part of the value.
+            for example in re.findall(r"(?:such as |write (?=[\[{]))(\[.*?\](?=$|[,; ])|'[^']*'|[\w@:/.*+-]+)", text):
+                if "..." in example or "TYPE" in example or example in ("JPY", "50-scratch", "$oauthtoken"):
+                    continue
+                shown += 1
+                try:
+                    adapter.validate_python(yaml.safe_load(example))
+                except ValidationError as error:
+                    # A secret is set by a command of its own.
+                    refused += [f"{name}: {example}" for detail in error.errors() if detail["type"] != "missing"]
+    assert shown > 100
+    assert refused == []
