@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from components.node.waiting import within
 from components.roles.tailrack_command.elastic import NO_MACHINE, no_machine
+from components.slurm.nodes import BUSY
 from components.validation.preflight.drain import SICK_PREFIXES
-from components.validation.slurm_nodes import BUSY
 
 # Seconds until the next attempt to rent a machine; they double with each attempt that fails.
 FIRST_PAUSE, LONGEST_PAUSE = 120, 3600

@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from components.node.run import attempt
+from components.slurm import slurm
+from components.slurm.nodes import node_names
 from components.validation.preflight.drain import ERRORS_OF_SLURM
-from components.validation.slurm_nodes import node_names
 
 # Uses of a node: it runs no job, it runs other jobs, or it can run no job.
 IDLE, BUSY, OUT = "idle", "busy", "out"
@@ -101,7 +101,7 @@ class States:
             # After a reconfiguration during a job, slurmctld (24.11) lists the job's node as mixed even after the job
             # has ended, until a query for that node alone.
             for name in mixed:
-                attempt("scontrol", "show", "node", name, quiet=True)
+                slurm.has_node(name)
             states = _states()
         if states is None:
             return False
@@ -119,12 +119,12 @@ class States:
 
 def _states() -> dict[str, tuple[str, str]] | None:
     """Return the state of each node, and the reason of a drained or down one; None if slurmctld does not answer."""
-    ended = attempt("sinfo", "-h", "-N", "-o", "%N %T %E")
-    return dict(map(_state, filter(None, ended.output.splitlines()))) if ended.ok else None
+    rows = slurm.sinfo("%N %T %E", "-N")
+    return None if rows is None else dict(map(_state, rows))
 
 
-def _state(line: str) -> tuple[str, tuple[str, str]]:
-    name, state, reason = (*line.split(" ", 2), "", "")[:3]
+def _state(row: Sequence[str]) -> tuple[str, tuple[str, str]]:
+    name, state, reason = (*row, "", "")[:3]
     reason = reason.strip()
     has_reason = state.startswith(_WITH_REASON) and reason.partition(" ")[0] != "none"
     return name, (state, reason if has_reason else "")
@@ -154,17 +154,16 @@ def answers_at(address: str) -> bool:
 
 def jobs(measuring: str) -> list[Job]:
     """Return the jobs that have nodes. `measuring`: the user who submits the jobs of measurements."""
-    rows = (line.split("|") for line in attempt("squeue", "-h", "-o", "%u|%N|%i|%L").output.splitlines())
+    rows = [row for row in slurm.squeue("%u %i %L %N") or () if len(row) == 4]
     return [
         Job(user, _names(nodes), number, left, user == measuring and bool(_OWN_JOB.match(_name_of(number))))
-        for user, nodes, number, left in rows
-        if nodes
+        for user, number, left, nodes in rows
     ]
 
 
 def _name_of(number: str) -> str:
     """Return a job's name. A user chose it, and it may contain anything: it is asked for alone."""
-    return attempt("squeue", "-h", "-j", number, "-o", "%j").output
+    return "".join(name for name, *_ in slurm.squeue("%j", "-j", number) or ())
 
 
 def _names(hostlist: str) -> frozenset[str]:

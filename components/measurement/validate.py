@@ -29,9 +29,9 @@ from components.node import files
 from components.node.failure import Failure
 from components.node.locks import Lock
 from components.node.log import note
-from components.node.run import attempt
 from components.node.step.step import STATE_DIR, Step
 from components.node.waiting import wait_until
+from components.slurm import slurm
 from components.validation.measurement_run import REFUSED
 from components.validation.slurm_jobs import REASON_SECONDS
 from components.validation.submitter import run_as_submitter
@@ -220,7 +220,7 @@ def _measure(step: Step, values: ValidateValues, chosen: Sequence[str], left_out
 
 
 def _reasons() -> str:
-    return attempt("sinfo", "-R", "-h", "-o", "%n: %E").output.rstrip("\n")
+    return "\n".join(" ".join(row) for row in slurm.sinfo("%n: %E", "-R") or ())
 
 
 def _kept(path: str) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.validation.json_part import first_object, objects_in
+from components.node.json_part import first_object, objects_in
 
 BLOCK = 2**20  # bytes of one transfer of a large file
 # Transfers in flight. More of them only queue, and a slow share needs long to finish those that have begun.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from secrets import token_bytes
 from typing import Any
 
-from components.validation.slurm_nodes import node_names
+from components.slurm.nodes import node_names
 
 TOKEN = "TAILRACK_RING_TOKEN"  # noqa: S105  # the variable's name
 SLURM = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_STEP_NODELIST")

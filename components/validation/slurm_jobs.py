@@ -4,7 +4,6 @@ Runs on the head node as the user. Each job has its own folder in the user's hom
 """
 
 import contextlib
-import json
 import os
 import shutil
 import stat
@@ -12,13 +11,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from components.slurm import slurm
+from components.slurm.jobs import Job
+from components.slurm.nodes import Node
+from components.slurm.slurm import SlurmError
 from components.validation.job_files import PROGRAM, job_program
 from components.validation.preflight.drain import ERRORS_OF_SLURM
-from components.validation.slurm_nodes import Node, read_nodes
 
 # Long outputs keep their start (ranks and devices) and end (the table); the middle may be a log.
 OUTPUT_LIMIT = 200_000
@@ -71,7 +73,7 @@ class _Job:
     begin: float = 0
     end: float = 0
     cleans: bool = False
-    shown: Mapping[str, Any] = field(default_factory=dict)
+    shown: Job | None = None
 
 
 def run_jobs(orders: Iterable[Order], limits: Limits) -> list[dict[str, Any]]:
@@ -89,22 +91,14 @@ def run_jobs(orders: Iterable[Order], limits: Limits) -> list[dict[str, Any]]:
         for job in jobs:
             if job.state in _NOT_ENDED:
                 say(f"job {job.number}: {job.waited or 'cancelled'}")
-                _command("scancel", str(job.number))
+                with contextlib.suppress(SlurmError):
+                    slurm.cancel(str(job.number))
     return [_report(job) for job in jobs]
 
 
 def say(message: str) -> None:
     """Write to the log of the step."""
     sys.stderr.write(message + "\n")
-
-
-def _command(*command: str, folder: Path | None = None) -> str:
-    """Return the output of a command; empty if it fails, with its error in the log."""
-    process = _run(command, folder)
-    if process.returncode:
-        say(f"{' '.join(command)}: exit {process.returncode}: {process.stderr.strip()}")
-        return ""
-    return process.stdout
 
 
 def _run(command: Sequence[str], folder: Path | None) -> "subprocess.CompletedProcess[str]":
@@ -153,14 +147,11 @@ def _submit(order: Order) -> _Job:
 
 
 def _update(job: _Job) -> None:
-    output = _command("scontrol", "show", "job", str(job.number), "--json")
-    try:
-        job.shown = json.loads(output)["jobs"][0]
-        state = job.shown["job_state"]
-        states = state if isinstance(state, list) else str(state).split("+")
-        job.state, job.cleans = str(states[0]), "COMPLETING" in states[1:]
-    except (ValueError, LookupError, TypeError):
+    jobs = slurm.jobs_or_none(str(job.number))
+    if not jobs:
         return  # slurmctld may be busy for a moment; the limits end the wait
+    job.shown = jobs[0]
+    job.state, job.cleans = job.shown.state, "COMPLETING" in job.shown.flags[1:]
     job.end = job.end if job.cleans and job.end else time.monotonic()
 
 
@@ -169,7 +160,7 @@ def _wait(job: _Job, limits: Limits) -> None:
     while job.state in _NOT_STARTED:
         if time.monotonic() - job.begin >= limits.start:
             job.waited = f"not started within {limits.start:g}s"
-            say(_command("scontrol", "show", "job", str(job.number)))
+            say(str(job.shown))
             return
         time.sleep(POLL_SECONDS)
         _update(job)
@@ -188,20 +179,20 @@ def _wait(job: _Job, limits: Limits) -> None:
         _update(job)
 
 
-def refusing(order: Order, shown: Mapping[str, Any]) -> dict[str, str]:
+def refusing(order: Order, shown: Job | None) -> dict[str, str]:
     """Return the nodes whose prolog refused a job, with the complete reason of their drain.
 
-    shown   the job in the output of scontrol
+    shown   the job as slurmctld has it
     """
     end = time.monotonic() + REASON_SECONDS
     while True:
         try:
-            nodes = read_nodes(_command("scontrol", "show", "node", ",".join(order.nodes), "--json"))
-        except ValueError:
+            nodes = slurm.nodes(*order.nodes)
+        except SlurmError:
             nodes = []
         out = [node for node in nodes if node.out]
         # Slurm keeps this reason of a job until its prolog has ended well.
-        in_prolog = shown.get("state_reason") == "Prolog"
+        in_prolog = shown is not None and shown.reason == "Prolog"
         if not in_prolog and not any(node.reason.startswith(ERRORS_OF_SLURM[0]) for node in out):
             return {}
         if (out and not any(node.reason in ERRORS_OF_SLURM for node in out)) or time.monotonic() >= end:
@@ -230,21 +221,14 @@ def _report(job: _Job) -> dict[str, Any]:
     return {
         "job_id": job.number,
         "state": job.state,
-        "exit_code": _exit_code(job.shown),
+        "exit_code": job.shown.status if job.shown else 0,
         "seconds": max(0, round(job.end - job.begin)),
         # All requested nodes or none. After a job's end, Slurm lists only the nodes that are still cleaning up.
-        "nodes": list(job.order.nodes) if job.shown.get("nodes") else [],
+        "nodes": list(job.order.nodes) if job.shown and job.shown.nodes else [],
         "facts": {"waited": job.waited} if job.waited else {},
         "output": read_kept(folder / "output"),
         "files": {path.name: read_kept(path) for path in files},
     }
-
-
-def _exit_code(shown: Mapping[str, Any]) -> int:
-    code: Any = shown.get("exit_code")
-    for key in ("return_code", "number"):
-        code = code.get(key) if isinstance(code, Mapping) else code
-    return code if isinstance(code, int) else 0
 
 
 def read_kept(path: Path, limit: int = OUTPUT_LIMIT) -> str:

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from components.roles.job_hangs.line import Hang
+from components.roles.job_hangs.communicators import Hang
 from components.roles.role import template
+from components.roles.usage.samples import Summary
+from components.slurm.jobs import with_parts
 from lab.commands import run
 from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
 from tests.lab.hostile_exporter import FORGED, HOSTILE
@@ -147,14 +149,14 @@ def break_it(cluster: Cluster) -> None:
     # A machine that has left cost more than the budget.
     cluster.run("head", f"now=$(date +%s); echo $((now - 1)) $now 7200000 USD >{LEDGER}")
     # A job of which the accounting says that it does not use its GPU.
-    idle = "tailrack so far: gpus=1 gpu_hours=1.00 gpu_use=0% gpu_idle=100% gpu_memory=0.0GiB unused=1 for=60min"
+    idle = with_parts("", use=Summary(True, 1, 1.0, 0, 100, unused=1, minutes=60))
     job = cluster.run_as("ada", "head", "sbatch --parsable -D / -o /dev/null -w head -J idle --wrap 'sleep 900'")
     eventually(lambda: "head" in cluster.run("head", "squeue -h -t running -o %N"), 60, "the head node has a job")
     cluster.run("head", f"scontrol update jobid={job.strip()} admincomment='{idle}'")
     # As role job_hangs notes it (test_hangs.py). Draining nodes keep their jobs.
     job = cluster.run_as("ada", "head", "sbatch --parsable --output=/dev/null -w a1 --wrap 'sleep 3600'").strip()
     eventually(lambda: "a1" in cluster.run("head", "squeue -h -t running -o %N"), 60, "a1 has a job")
-    hang = Hang(int(time.time()), "equal", "AllReduce", 1, 1, 2).text
+    hang = with_parts("", hang=Hang(int(time.time()), "equal", "AllReduce", 1, 1, 2))
     cluster.run("head", f"scontrol update jobid={job} admincomment='{hang}'")
     cluster.run("head", "scontrol update nodename=a1 state=drain reason='new disk'")
     # As a user fills it, over NFS.

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
+from components.roles.usage.samples import Summary, read_summary
 from tests.lab.cluster import ClusterUnderTest, eventually
 from tests.unit.fake_nvidia_smi import gpu, xml
 
@@ -79,9 +80,10 @@ def why(cluster: Cluster, user: str, job: str) -> str:
     return " ".join(cluster.run_as(user, "head", f"tailrack why {job}").split())
 
 
-def comment(cluster: Cluster, user: str, job: str) -> str:
-    """A job's AdminComment, as its user has it from the accounting."""
-    return cluster.run_as(user, "head", f"sacct -n -P -X -j {job} -o AdminComment").strip()
+def comment(cluster: Cluster, user: str, job: str) -> Summary:
+    """The figures in a job's AdminComment, as its user has it from the accounting."""
+    text = cluster.run_as(user, "head", f"sacct -n -P -X -j {job} -o AdminComment").strip()
+    return read_summary(text) or Summary(True, 0, 0)
 
 
 def test_a_busy_gpu_and_an_idle_one_differ_while_the_jobs_run_and_in_the_accounting(cluster: Cluster) -> None:
@@ -126,12 +128,14 @@ def test_a_busy_gpu_and_an_idle_one_differ_while_the_jobs_run_and_in_the_account
 
     def recorded() -> bool:
         cluster.attempt("head", RECORD)
-        return all(comment(cluster, *job).startswith("tailrack: ") for job in (("ada", busy), ("bob", idle)))
+        return all(not comment(cluster, *job).running for job in (("ada", busy), ("bob", idle)))
 
     eventually(recorded, 120, "the jobs' use is in the accounting")
-    final = r"tailrack: gpus=1 gpu_hours=0\.0\d gpu_use={}% gpu_idle={}% gpu_memory={}GiB cost=\d+\.\d\dUSD"
-    assert re.fullmatch(final.format(90, 0, r"40\.0"), comment(cluster, "ada", busy)), comment(cluster, "ada", busy)
-    assert re.fullmatch(final.format(0, 100, r"0\.0"), comment(cluster, "bob", idle)), comment(cluster, "bob", idle)
+    for one, figures in ((("ada", busy), (1, 90, 0, 40.0)), (("bob", idle), (1, 0, 100, 0.0))):
+        final = comment(cluster, *one)
+        assert (final.gpus, final.percent, final.idle, final.memory) == figures, final
+        assert 0 < final.hours < 0.1, final
+        assert final.costs["USD"] > 0, final
     assert "It had 1 GPU: 0.0" in why(cluster, "bob", idle)
 
 

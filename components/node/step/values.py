@@ -75,14 +75,14 @@ def _text(value: Any) -> str:
 
 
 def _row(wanted: Any, value: Any) -> Any:
-    """Return a row of a table: a dataclass from the list of its fields, or from one line of text."""
+    """Return a row of a table: a dataclass from its fields by name, from their list, or from one line of text."""
     if isinstance(value, str):
         value = value.split()
     hints = typing.get_type_hints(wanted)
     fields = dataclasses.fields(wanted)
     if len(value) > len(fields):
         raise ValueError(f"a row has {len(value)} parts instead of {len(fields)}")
-    parts = dict(zip((field.name for field in fields), value, strict=False))
+    parts = value if isinstance(value, Mapping) else dict(zip((field.name for field in fields), value, strict=False))
     return wanted(**{name: _number_or(hints[name], part) for name, part in parts.items()})
 
 

@@ -6,7 +6,6 @@ work the old one goes on. The record of job usage stays on the machine, as users
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from components.node.folders import read_theirs
 from components.node.locks import Lock
 from components.node.log import note
 from components.node.parts import do_each
-from components.node.run import attempt, run
+from components.node.run import run
 from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.accounting import database, slurmdbd
@@ -37,6 +36,7 @@ from components.roles.accounting.database import (
 from components.roles.accounting.slurmdbd import CONTROLLER_ADDITIONS, UNIT_ADDITIONS, DaemonValues, accounting_lines
 from components.roles.slurm.controller import offer
 from components.roles.slurm.folders import CONTROLLER_STATE, SERVICES, is_foreign, leave_slurm_folder, take_slurm_folder
+from components.slurm import slurm
 
 _PACKAGES = ("slurmdbd", "slurm-wlm-mysql-plugin")
 _FOLDER = f"{SERVICES}/accounting"
@@ -101,7 +101,7 @@ def take_accounting(step: Step, values: DaemonValues, *, enforced: bool) -> None
         _offer_lines(step, accounting_lines(values, enforced=enforced))
     # If slurmdbd was down when slurmctld started, as after an upgrade of both, slurmctld connects at its next message
     # or within five minutes (PERIODIC_NODE_ACCT in src/slurmctld/controller.c). A reconfigured one connects at once.
-    if not wait_until(slurmdbd.cluster_registered, 10) and not attempt("scontrol", "reconfigure").ok:
+    if not wait_until(slurmdbd.cluster_registered, 10) and not slurm.reconfigure():
         note("slurmctld refuses its configuration")
     if not wait_until(slurmdbd.cluster_registered, 60):
         raise Failure(
@@ -137,8 +137,7 @@ def _offer_lines(step: Step, lines: Sequence[str]) -> None:
 
 
 def _uses_slurmdbd() -> bool:
-    shown = attempt("scontrol", "show", "config").output
-    return bool(re.search("^AccountingStorageType *= *accounting_storage/slurmdbd", shown, re.MULTILINE))
+    return (slurm.config("AccountingStorageType") or "").startswith("accounting_storage/slurmdbd")
 
 
 def _saved_name() -> str:

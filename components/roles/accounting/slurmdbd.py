@@ -19,6 +19,7 @@ from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.accounting.database import DATABASE, DATABASE_SOCKET, DBD_CONF, STATE, WITHOUT_EXEC
 from components.roles.slurm.folders import BASE, CONF, is_foreign, set_files_aside
+from components.slurm import slurm
 
 SACCTMGR_CONF = f"{STATE}/slurm.conf"
 # Seconds for one command, and for a session.
@@ -139,8 +140,7 @@ def delete(*words: str) -> bool:
 
 
 def _sacctmgr(*words: str, stdin: str = "", limit: float = _COMMAND_LIMIT) -> Ended:
-    environment = {"SLURM_CONF": files.on_disk(SACCTMGR_CONF)}
-    return attempt("sacctmgr", *words, stdin=stdin, limit=limit, environment=environment, keep_errors=True)
+    return slurm.sacctmgr(*words, stdin=stdin, limit=limit, configuration=files.on_disk(SACCTMGR_CONF))
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ from components.node.daemons import free_bytes
 from components.node.failure import Failure
 from components.node.kernel import mounts
 from components.node.log import note
-from components.node.run import Ended, attempt
+from components.node.run import Ended
 from components.node.text import printable
 from components.roles.datasets import model, programs, serve
 from components.roles.datasets.model import ACCOUNT, MOST_LIST, Entry, Member, Plan, PlannedSet, Progress, size_text
+from components.slurm import slurm
 
 FOLDERS, MADE = f"{model.STATE}/folders", f"{model.STATE}/made"
 # A file for each version that was replaced, whose time is the moment, and for each data set to read again.
@@ -126,11 +127,11 @@ def homes() -> list[Home]:
 
 def oldest_job(node: str) -> float | None:
     """Return the start of the oldest job on a node in Unix seconds; infinity without jobs, None if Slurm is silent."""
-    command = ("squeue", "-h", "-w", node, "-t", _JOB_STATES, "-o", "%S")
-    ended = attempt(*command, limit=30, environment={"SLURM_TIME_FORMAT": "%s"}, keep_errors=True)
+    filters = ("-w", node, "-t", _JOB_STATES)
+    rows = slurm.squeue("%S", *filters, limit=30, environment={"SLURM_TIME_FORMAT": "%s"}, keep_errors=True)
     # A job without a start begins now.
-    starts = (float(start) if start.isdecimal() else 0.0 for start in ended.output.split())
-    return min(starts, default=float("inf")) if ended.ok else None
+    starts = (float(start) if start.isdecimal() else 0.0 for start, *_ in rows or ())
+    return min(starts, default=float("inf")) if rows is not None else None
 
 
 def remove_unused(node: str, present: Mapping[Home, str]) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import json
 import os
 import stat
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,7 +17,7 @@ from components.node.failure import Failure
 from components.node.log import note
 from components.node.parts import do_each
 from components.node.passwd import make_daemon_account
-from components.node.run import attempt, run
+from components.node.run import attempt
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.enroot_pyxis.enroot import (
@@ -51,6 +49,8 @@ from components.roles.enroot_pyxis.plugin import (
     plugin_kind,
 )
 from components.roles.pod.library import AS_LIBRARY, compile_library
+from components.slurm import slurm
+from components.slurm.slurm import SlurmError
 
 # The cluster's plugstack.conf includes this folder of each machine.
 PLUGSTACK = "/etc/tailrack/plugstack.d"
@@ -187,20 +187,15 @@ def hold_nodes_without_containers() -> None:
     """
     if not systemd.is_active("slurmctld"):
         return
-    for node in _nodes_without_containers(attempt("scontrol", "show", "nodes", "--json", quiet=True).output):
-        note(f"{node} has no containers yet: drained until its own step finishes")
-        reason = "reason=tailrack: containers are not set up here yet"
-        attempt("scontrol", "update", f"nodename={node}", "state=drain", reason)
-
-
-def _nodes_without_containers(text: str) -> Iterator[str]:
     try:
-        nodes = json.loads(text)["nodes"]
-    except (ValueError, KeyError):
+        nodes = slurm.nodes()
+    except SlurmError as error:
+        note(str(error))
         return
     for node in nodes:
-        if "DRAIN" not in node["state"] and not (node.get("extra") or "").startswith("containers"):
-            yield node["name"]
+        if not node.drained and not node.extra.startswith("containers"):
+            note(f"{node.name} has no containers yet: drained until its own step finishes")
+            slurm.update(nodename=node.name, state="drain", reason="tailrack: containers are not set up here yet")
 
 
 def ensure_plugstack() -> None:
@@ -209,7 +204,7 @@ def ensure_plugstack() -> None:
     Each machine loads the plugins in its own folder.
     """
     if files.add_line(PLUGSTACK_CONF, f"include {PLUGSTACK}/*.conf") and systemd.is_active("slurmctld"):
-        run("scontrol", "reconfigure")
+        slurm.scontrol("reconfigure")
 
 
 def node(step: Step, values: ContainersValues) -> None:

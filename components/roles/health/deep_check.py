@@ -27,11 +27,11 @@ from components.node.waiting import within
 from components.roles.health import measuring
 from components.roles.health.gpu_records import GpuRecords
 from components.roles.slurm.folders import POD
-from components.roles.tailrack_command import slurm
-from components.roles.tailrack_command.slurm import SlurmError
+from components.slurm import slurm
+from components.slurm.nodes import Node
+from components.slurm.slurm import SlurmError
 from components.validation.became_slow import Measured, Record, against, better, reason, remembered
 from components.validation.preflight.node_checks import load, save
-from components.validation.slurm_nodes import Node
 
 SETTINGS = Path("/etc/tailrack/deep-check.json")
 RECORDS = Path("/var/lib/tailrack/deep-check")

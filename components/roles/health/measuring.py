@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from components.node.pack import ROOT
+from components.slurm.nodes import Node
 from components.validation.became_slow import JOINED, Measured, Record, measured
 from components.validation.fabric_facts import read_fabric_facts
 from components.validation.groups import count
@@ -16,7 +17,6 @@ from components.validation.model import Measurement
 from components.validation.preflight.findings import read_lines
 from components.validation.preflight.node_checks import load
 from components.validation.results import Conditions, judge_group, judge_scope
-from components.validation.slurm_nodes import Node
 from components.validation.submitter import run_as_submitter
 
 Settings = Mapping[str, Any]

@@ -1,15 +1,19 @@
 """NCCL communicators as the RAS subsystem of NCCL describes them, and the ranks that others wait for. Pure.
 
 A rank that has launched more operations of a communicator than another waits for it. A rank that others wait for and
-that waits for no one itself is the cause.
+that waits for no one itself is the cause. A job that hangs is a part of its AdminComment.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from components.slurm.jobs import read_part
 
 MOST_RANKS = 8
 # Kinds of findings, the clearest first. PEER is EQUAL or NONE while some GPUs wait and others are idle (find.py).
@@ -130,3 +134,90 @@ def _counts(item: Communicator) -> list[tuple[str, list[tuple[int, int]]]]:
         (name, sorted((count, len(ranks)) for count, ranks in counts.items()))
         for name, counts in item.operations.items()
     )
+
+
+# A node's clock differs by less from the head node's.
+CLOCK_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Late:
+    """A rank that the others wait for: its number, its node or its address, its GPU there and its process."""
+
+    number: int
+    node: str
+    gpu: int
+    process: int
+
+
+@dataclass(frozen=True)
+class Hang:
+    """A job that hangs; see communicators.Finding. `since`: Unix seconds."""
+
+    since: int
+    kind: str
+    operation: str = ""
+    count: int = 0
+    most: int = 0
+    size: int = 0
+    total: int = 0
+    ranks: tuple[Late, ...] = ()
+
+
+def read_hang(admin_comment: str, start: int) -> Hang | None:
+    """Read a job's AdminComment; None if tailrack has noted no hang there since the job's start in Unix seconds."""
+    hang = read_part(admin_comment, "hang", Hang)
+    return hang if hang and hang.kind in KINDS and hang.since > start - CLOCK_SECONDS else None
+
+
+def sentence(hang: Hang) -> str:
+    """Return a sentence for people."""
+    since = time.strftime("%H:%M", time.gmtime(hang.since))
+    who = _who(hang)
+    is_, has = ("is", "has") if hang.total == 1 else ("are", "have")
+    wait = f"the others wait for {'it' if hang.total == 1 else 'them'} since {since} UTC"
+    if hang.kind == BEHIND:
+        return f"It seems to hang: {who} {is_} behind: {hang.count} of {hang.most} {hang.operation}; {wait}."
+    if hang.kind == MISSING:
+        return f"It seems to hang: {who} {'does' if hang.total == 1 else 'do'} not answer; {wait}."
+    if hang.kind == ABSENT:
+        return f"It seems to hang: {who} {has} not joined a communicator of {hang.size} ranks, or left it; {wait}."
+    if hang.kind == DIFFERENT:
+        names = hang.operation.replace(",", ", ")
+        what = f"its ranks launch different operations ({names}) and wait for each other since {since} UTC"
+        return f"It seems to hang: {what}."
+    if hang.kind == PEER:
+        gpus = "an idle GPU" if hang.total == 1 else "idle GPUs"
+        return (
+            f"It seems to hang: {who} {has} {gpus}, and the others wait, perhaps for a send or receive, since {since} "
+            "UTC. No rank is behind in a collective operation."
+        )
+    return (
+        f"It seems to hang: all {hang.size} ranks wait in {hang.operation} {hang.most} since {since} UTC, and none is "
+        "behind. Look for errors of a GPU or the network in the job's output (NCCL_DEBUG=WARN)."
+    )
+
+
+def next_command(job: str, hang: Hang) -> str:
+    """Return the command that shows what the first of the ranks does; empty if its process is unknown."""
+    rank = next((rank for rank in hang.ranks if rank.process and rank.node), None)
+    if rank is None or not re.fullmatch(r"[a-z0-9-]+", rank.node):
+        return ""
+    place = f"srun --jobid={job} --overlap -N1 -n1 -w {rank.node}"
+    if hang.kind == MISSING:
+        return f"{place} ps -o pid,stat,wchan:32,etime,args -p {rank.process}"
+    return f"{place} py-spy dump --pid {rank.process}"
+
+
+def _who(hang: Hang) -> str:
+    named = ", ".join(_named(rank) for rank in hang.ranks[:4])
+    more = hang.total - len(hang.ranks[:4])
+    if not named:
+        return f"{hang.total} of {hang.size} ranks" if hang.total != 1 else "one rank"
+    return f"{'rank' if hang.total == 1 else 'ranks'} {named}{f' and {more} more' if more > 0 else ''}"
+
+
+def _named(rank: Late) -> str:
+    places = [f"node {rank.node}"] if rank.node else []
+    places += [f"GPU {rank.gpu}"] if rank.gpu >= 0 else []
+    return f"{rank.number} ({', '.join(places)})" if places else str(rank.number)

@@ -13,19 +13,29 @@ from collections.abc import Mapping, Sequence
 from components.node import files
 from components.node.accounts import as_user
 from components.node.locks import Lock
-from components.node.run import attempt
-from components.roles.job_hangs.communicators import EQUAL, KINDS, MOST_RANKS, NONE, PEER
+from components.roles.job_hangs.communicators import (
+    CLOCK_SECONDS,
+    EQUAL,
+    KINDS,
+    MOST_RANKS,
+    NONE,
+    PEER,
+    Hang,
+    Late,
+    next_command,
+    read_hang,
+    sentence,
+)
 from components.roles.job_hangs.host import ANSWER, LIMITS, REPORTED
-from components.roles.job_hangs.line import CLOCK_SECONDS, Hang, Late, next_command, sentence, with_hang
 from components.roles.job_hangs.watch import LateRank, Stall, apart, stall_of
 from components.roles.job_reports.host import MAIL_PROGRAM
 from components.roles.sll.snapshot import gpus_of, jobs_and_nodes
 from components.roles.ssh_trust.ask import MEMBERS
-from components.roles.tailrack_command import slurm
-from components.roles.tailrack_command.job import Job
-from components.roles.tailrack_command.slurm import SlurmError
 from components.roles.usage.record import ADMIN_COMMENT, ask_each
-from components.validation.slurm_nodes import node_names
+from components.slurm import slurm
+from components.slurm.jobs import Job
+from components.slurm.nodes import node_names
+from components.slurm.slurm import SlurmError
 
 LIMIT_SECONDS = 30
 # A job with this word in its comment waits for requests, as a server does.
@@ -77,21 +87,19 @@ def read_stalls(text: str) -> Mapping[str, Stall] | None:
 
 def note(job: Job, hang: Hang | None) -> None:
     """Write the hang into the job's AdminComment, or remove it."""
-    if with_hang(job.admin_comment, hang) == job.admin_comment:
+    if read_hang(job.admin_comment, 0) == hang:
         return
     # Role usage writes there too.
     with Lock(ADMIN_COMMENT):
         now = next((other for other in _again(job) if other.number == job.number), job)
-        text = with_hang(now.admin_comment, hang)
-        attempt("scontrol", "update", f"jobid={job.title}", f"admincomment={text}", limit=LIMIT_SECONDS)
+        slurm.set_parts(now, hang=hang)
 
 
 def report(job: Job, hang: Hang) -> None:
     """Tell the job's user."""
     message = f"{sentence(hang)} To see what to do, run: tailrack why {job.title}"
     sys.stderr.write(f"job {job.number} of uid {job.user_number} seems to hang: {next_command(job.title, hang)}\n")
-    # slurmd writes it as the job's user.
-    attempt("scontrol", "notify", job.title, f"tailrack: {message}", limit=LIMIT_SECONDS, quiet=True)
+    slurm.notify(job.title, f"tailrack: {message}")
     if files.exists(MAIL_PROGRAM):
         event = ("-s", f"Slurm Job_id={job.number} seems to hang", job.mail_user or job.user)
         environment = {"SLURM_JOB_ID": str(job.number), "SLURM_JOB_USER": job.user}

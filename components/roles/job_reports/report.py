@@ -14,10 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from components.roles.tailrack_command import slurm
-from components.roles.tailrack_command.job import Job
-from components.roles.tailrack_command.slurm import SlurmError
 from components.roles.tailrack_command.why import as_text, explain, hang_of
+from components.slurm import slurm
+from components.slurm.jobs import Job
+from components.slurm.slurm import SlurmError
 from components.validation.preflight.findings import plain
 
 _ENDING = ".event"

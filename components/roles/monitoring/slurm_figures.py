@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 
 from components.roles.budget.spending import FULL, Spending
-from components.roles.job_hangs.line import read_hang
+from components.roles.job_hangs.communicators import read_hang
 from components.roles.monitoring.exposition import Metric, Sample
 from components.roles.sll.snapshot import gpus_of
 from components.roles.tailrack_command.costs import Cost
-from components.roles.tailrack_command.job import Job
-from components.roles.usage.summary import read_summary
-from components.validation.slurm_nodes import Node
+from components.roles.usage.samples import read_summary
+from components.slurm.jobs import Job
+from components.slurm.nodes import Node
 
 NODE_STATES = ("idle", "mixed", "allocated", "completing", "draining", "drained", "down", "unknown")
 JOB_STATES = ("pending", "running", "suspended", "completing")

@@ -20,6 +20,7 @@ from components.node.state import STATE_DIR
 from components.node.waiting import wait_until
 from components.roles.munge.keys import KEY, digest_of, keep_late, late_nodes, take_folder
 from components.roles.ssh_trust.ask import ask_all
+from components.slurm import slurm
 
 # Held partitions, one per line. tailrack-munge-release releases them, even if the step is killed.
 HELD = f"{STATE_DIR}/munge.held"
@@ -40,7 +41,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def hold_jobs() -> None:
     """Let no job start, and wait until nodes have slurmctld's earlier messages."""
-    rows = (line.split() for line in run("sinfo", "-h", "-a", "-o", "%R %a").splitlines())
+    rows = slurm.sinfo("%R %a", "-a")
+    if rows is None:
+        raise Failure("slurmctld does not answer", "see 'journalctl -u slurmctld'")
     up = {name for name, state in rows if state == "up"}
     # A change that was killed has held the others.
     partitions = sorted(up | {name for name in files.lines(HELD) if name})
@@ -51,13 +54,13 @@ def hold_jobs() -> None:
     timer = ("--timer-property=AccuracySec=1s", f"--on-active={_LONGEST}")
     run("systemd-run", "-q", "--unit", _UNIT, *service, *timer, RELEASE)
     for name in partitions:
-        run("scontrol", "update", f"partitionname={name}", "state=down")
+        slurm.scontrol("update", f"partitionname={name}", "state=down")
     if not wait_until(_no_pending_messages, _QUIET):
         note("some messages to nodes are still pending")
 
 
 def _no_pending_messages() -> bool:
-    if attempt("squeue", "-h", "-t", "CF,CG", "-o", "%A").output.strip():
+    if slurm.squeue("%A", "-t", "CF,CG"):
         return False
     counts = (line.partition(":") for line in attempt("sdiag").output.splitlines())
     return any(name == "Agent count" and count.strip() == "0" for name, _, count in counts)
@@ -96,7 +99,7 @@ def _release(*, asked: bool) -> bool:
     if late and not _drain(late):
         return False
     partitions = [name for name in files.lines(HELD) if name]
-    held = [name for name in partitions if not attempt("scontrol", "update", f"partitionname={name}", "state=up").ok]
+    held = [name for name in partitions if not slurm.update(partitionname=name, state="up")]
     if held:
         return False
     files.remove(HELD)
@@ -113,19 +116,17 @@ def _drain(nodes: Sequence[str]) -> bool:
 
     They reject jobs, and a job that cannot be requeued would be lost.
     """
-    ended = attempt("sinfo", "-h", "-a", "-N", "-o", "%N %T", limit=20)
-    if not ended.ok:
+    rows = slurm.sinfo("%N %T", "-a", "-N", limit=20)
+    if rows is None:
         return False
-    states = {row[0]: row[1] for line in sorted(set(ended.output.splitlines()), reverse=True) if (row := line.split())}
+    states = {row[0]: row[1] for row in sorted(rows, reverse=True)}
     names = [name for name in nodes if name in states and not states[name].startswith(("drain", "down", "fail"))]
-    words = ("scontrol", "update", f"nodename={','.join(names)}", "state=drain", f"reason={_DRAIN}")
-    return not names or attempt(*words, limit=20).ok
+    return not names or slurm.update(nodename=",".join(names), state="drain", reason=_DRAIN, limit=20)
 
 
 def undrain_except(nodes: Sequence[str]) -> None:
     """Undrain nodes that were drained for their key and are not among these."""
-    output = attempt("sinfo", "-h", "-a", "-N", "-o", "%N %T %E", limit=20).output
-    for line in sorted(set(output.splitlines())):
-        node, state, reason = (*line.split(maxsplit=2), "", "", "")[:3]
+    for row in sorted(slurm.sinfo("%N %T %E", "-a", "-N", limit=20) or ()):
+        node, state, reason = (*row, "", "")[:3]
         if state.startswith("drain") and reason.strip() == _DRAIN and node not in nodes:
-            attempt("scontrol", "update", f"nodename={node}", "state=undrain", limit=20)
+            slurm.update(nodename=node, state="undrain", limit=20)

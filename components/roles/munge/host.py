@@ -42,6 +42,7 @@ from components.roles.munge.keys import (
 from components.roles.names.host import keep_name
 from components.roles.pod.library import use_library, without_library
 from components.roles.ssh_trust.ask import ANSWERS, ask_all, last_error, members_except
+from components.slurm import slurm
 
 _MOST_ERROR = 300
 _ERROR = re.compile(r"munged(\[[0-9]+\])?: Error|^[0-9: -]+(Error|Warning):")
@@ -167,7 +168,7 @@ def _must_wait() -> bool:
         return False
     if _is_head():
         return systemd.is_active("slurmctld")
-    return files.exists(f"{ANSWERS}/munge-switch") and succeeds("sinfo", "-h", "-o", "%N", limit=15)
+    return files.exists(f"{ANSWERS}/munge-switch") and slurm.sinfo("%N", limit=15) is not None
 
 
 def _is_head() -> bool:
@@ -250,7 +251,7 @@ def node(step: Step, values: NodeValues) -> None:
     if not values.head_munge_digest or has_had(values.head_munge_digest, values.munge_cluster):
         return
     # The digest is from the last registration: this machine may have lost its list of keys since then.
-    if not succeeds("sinfo", "-h", "-o", "%N", limit=15):
+    if slurm.sinfo("%N", limit=15) is None:
         raise Failure(
             f"the munge key that this run brought to {step.host} is not the key on the head node, so slurmctld rejects "
             "this node: another state made the head node's key",

@@ -18,12 +18,13 @@ from collections.abc import Sequence
 from components.node import files, folders, services
 from components.node.failure import Failure
 from components.node.program import run_program
-from components.node.run import attempt, run, succeeds
+from components.node.run import attempt, run
 from components.node.state import STATE_DIR
 from components.node.waiting import wait_until
 from components.roles.pod.library import use_library
 from components.roles.pod.saved import save_again
 from components.roles.ssh_trust.ask import ANSWERS
+from components.slurm import slurm
 
 FOLDER = "/etc/munge"
 KEY = f"{FOLDER}/munge.key"
@@ -162,5 +163,5 @@ def switch(digest: str) -> None:
 
 
 def _resume() -> None:
-    wait_until(lambda: succeeds("sinfo", "-h", "-o", "%N", limit=_ANSWER_SECONDS), _ACCEPT_SECONDS)
+    wait_until(lambda: slurm.sinfo("%N", limit=_ANSWER_SECONDS) is not None, _ACCEPT_SECONDS)
     resume_steps()

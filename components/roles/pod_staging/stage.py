@@ -13,11 +13,9 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
 
 from components.node import files
 from components.node.passwd import user_named
-from components.node.run import attempt
 from components.roles.pod_staging.record import (
     KEPT,
     NOT_IN,
@@ -30,8 +28,9 @@ from components.roles.pod_staging.record import (
     write_record,
 )
 from components.roles.pod_staging.transfer import Folder, TransferFailed, bring, fetch
-from components.roles.tailrack_command.job import read_job
-from components.validation.json_part import first_object
+from components.slurm import slurm
+from components.slurm.jobs import Job
+from components.slurm.nodes import node_names
 from components.validation.preflight.findings import plain
 
 _REQUEST = re.compile(r"(in|out) ([1-9][0-9]{0,9})")
@@ -58,11 +57,11 @@ def main(_: Sequence[str]) -> int:
 def stage_in(number: int) -> bool:
     """Bring a job's folder to its pods. If that fails, say so and cancel the job."""
     job = job_of(number)
-    nodes = _pods(str((job or {}).get("nodes", "")))
+    nodes = _pods(job.nodes if job else "")
     if job is None or not nodes:
         return True
-    user, path = str(job.get("user_name", "")), plain_path(str(job.get("current_working_directory", "")))
-    record = Record(number, ",".join(nodes), user, path, str(job.get("partition", "")))
+    user, path = job.user, plain_path(job.folder)
+    record = Record(number, ",".join(nodes), user, path, job.partition)
     others = [other for other in records() if other.folder == path and other.job != number and other.state != NOT_IN]
     try:
         require_own_folder(user, path)
@@ -74,7 +73,7 @@ def stage_in(number: int) -> bool:
     if failures:
         failed, reason = ",".join(failures), _reasons(failures)
         write_record(replace(record, node=failed, state=NOT_IN, reason=reason))
-        _cancel(read_job(job).title, f"the job's folder {path} could not be brought to {failed}: {reason}")
+        _cancel(job, f"the job's folder {path} could not be brought to {failed}: {reason}")
         return False
     # The epilog of a job that was cancelled meanwhile has run already.
     if is_alive(job_of(number)):
@@ -124,7 +123,10 @@ def _pods(names: str) -> list[str]:
     """Return the names in a list such as `p[1-2]`; none unless all are pods."""
     nodes = [names] if _NODE.fullmatch(names) else []
     if names and not nodes:
-        nodes = attempt("scontrol", "show", "hostnames", names, limit=_LIMIT).output.split()
+        try:
+            nodes = node_names(names)
+        except ValueError:
+            return []
     return nodes if all(_NODE.fullmatch(node) and files.exists(f"{PODS}/{node}") for node in nodes) else []
 
 
@@ -153,21 +155,15 @@ def _reasons(failures: Mapping[str, str]) -> str:
     return "; ".join(f"{node}: {failure}" for node, failure in failures.items())
 
 
-def job_of(number: int) -> dict[str, Any] | None:
+def job_of(number: int) -> Job | None:
     """Return a job as slurmctld has it; None if it does not."""
-    shown = attempt("scontrol", "show", "job", str(number), "--json", limit=_LIMIT)
-    try:
-        jobs = list(first_object(shown.output)[0]["jobs"])
-    except (KeyError, TypeError):
-        return None
-    return next((job for job in jobs if isinstance(job, dict) and job.get("job_id") == number), None)
+    jobs = slurm.jobs_or_none(str(number), limit=_LIMIT) or ()
+    return next((job for job in jobs if job.number == number), None)
 
 
-def is_alive(job: Mapping[str, Any] | None) -> bool:
+def is_alive(job: Job | None) -> bool:
     """Return whether a job is about to start, or runs."""
-    flags = (job or {}).get("job_state", [])
-    # Text before Slurm 23.11.
-    flags = set(flags.split(",") if isinstance(flags, str) else flags)
+    flags = {*job.flags} if job else set()
     return bool(flags & {"RUNNING", "CONFIGURING"}) and "COMPLETING" not in flags
 
 
@@ -185,12 +181,12 @@ def require_own_folder(user: str, path: str) -> None:
         raise TransferFailed(f"only folders below {account.pw_dir} can be brought")
 
 
-def _cancel(job: str, reason: str) -> None:
-    _log(f"cancelling job {job}: {reason}")
+def _cancel(job: Job, reason: str) -> None:
+    _log(f"cancelling job {job.title}: {reason}")
     text = plain(reason)
-    attempt("scontrol", "update", f"jobid={job}", f"admincomment=tailrack: {text}", limit=_LIMIT)
-    attempt("scontrol", "notify", job, text, limit=_LIMIT, quiet=True)
-    attempt("scancel", job, limit=_LIMIT)
+    slurm.set_parts(job, ended=text)
+    slurm.notify(job.title, text)
+    slurm.end(job.title)
 
 
 def _log(text: str) -> None:

@@ -24,6 +24,7 @@ from pathlib import Path
 from components.node import files, kernel, run
 from components.node.run import attempt
 from components.node.waiting import wait_until
+from components.slurm import slurm
 
 _TITLE = re.compile(r"slurmstepd: \[([0-9]+)\.(?:([^\]]*)\])?")
 _OF_ROOT = re.compile(r"^Uid:\t0\t", re.MULTILINE)
@@ -103,12 +104,12 @@ def _end(step: str, library: str) -> None:
     sys.stderr.write(f"{text}\n")
     number, _, name = step.partition(".")
     # The last task of an array has the array's own number.
-    rows = attempt("squeue", "-h", "-j", number, "-o", "%A %i", limit=_LIMIT, environment=environment).output
-    job = dict(row for line in rows.splitlines() if len(row := line.split()) == 2).get(number)
+    rows = slurm.squeue("%A %i", "-j", number, limit=_LIMIT, environment=environment) or ()
+    job = next((title for array, title in rows if array == number), None)
     if job is None:
         return
-    attempt("scontrol", "notify", job, text, limit=_LIMIT, environment=environment, quiet=True)
-    attempt("scancel", f"{job}.{name}", limit=_LIMIT, environment=environment)
+    slurm.notify(job, text, environment)
+    slurm.end(f"{job}.{name}", environment=environment)
 
 
 def run_rsync(_: Sequence[str]) -> int:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypedDict
 
 from components.node.minute import shared_answer
 from components.roles.tailrack_command.elastic import Status, read_statuses, renting
-from components.roles.tailrack_command.job import Job, read_jobs
-from components.roles.tailrack_command.slurm import SlurmError, scontrol
 from components.roles.tailrack_command.wait_reason import Why, why_it_waits
-from components.roles.usage.summary import read_summary
+from components.roles.usage.samples import read_summary
+from components.slurm.jobs import Job, read_jobs
+from components.slurm.nodes import Node, node_names, read_nodes
+from components.slurm.slurm import SlurmError, scontrol
 from components.validation.preflight.findings import plain
-from components.validation.slurm_nodes import Node, node_names, read_nodes
 
-_SITE = "site-"
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=([0-9]+)")
 
 
@@ -89,21 +87,6 @@ def snapshot(
         "gpus": sum(int(number) for node in nodes for number in re.findall(r":([0-9]+)(?:, |$)", node.gpus)),
         "error": "",
     }
-
-
-def read_sites(text: str) -> dict[str, str]:
-    """Read the nodes' sites from scontrol's output. Raise ValueError for output in another format."""
-    sites = {}
-    try:
-        for node in json.loads(text)["nodes"]:
-            features = node.get("features") or []
-            listed = features if isinstance(features, list) else str(features).split(",")
-            names = (str(feature).removeprefix(_SITE) for feature in listed if str(feature).startswith(_SITE))
-            if site := next(names, ""):
-                sites[str(node["name"])] = site
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError("no nodes as Slurm prints them") from error
-    return sites
 
 
 def gpus_of(resources: str) -> int:
@@ -185,7 +168,8 @@ def jobs_and_nodes() -> tuple[list[Job], list[Node], dict[str, str]]:
     """Return all jobs, all nodes and the nodes' sites. Raise SlurmError."""
     jobs, nodes = shared_answer(lambda: [scontrol("show", kind, "--json") for kind in ("jobs", "nodes")])
     try:
-        return read_jobs(jobs), read_nodes(nodes), read_sites(nodes)
+        listed = read_nodes(nodes)
+        return read_jobs(jobs), listed, {node.name: node.site for node in listed if node.site}
     except ValueError:
         raise SlurmError(
             "scontrol does not print jobs or nodes as JSON here; see 'scontrol show jobs --json'"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from components.node import files
 from components.node.files import File
 from components.node.log import note
-from components.node.run import attempt, succeeds
+from components.node.run import attempt
 from components.node.systemd import is_active
 from components.node.waiting import sleep, wait_until
 from components.roles.slurm.folders import (
@@ -30,6 +30,7 @@ from components.roles.slurm.folders import (
     TAKEN,
 )
 from components.roles.slurm.profiles import CGROUP_CONF, own_profiles, with_own_keys, without_own_keys
+from components.slurm import slurm
 
 Parts = Mapping[str, Mapping[str, str]]
 # A site's comment (fragment.py): its nodes are not in partition `all`.
@@ -209,12 +210,12 @@ def _of_partition(line: str, smallest: Mapping[str, int]) -> int:
 
 def answers() -> bool:
     """Return whether slurmctld answers."""
-    return "is UP" in attempt("scontrol", "ping", quiet=True).output
+    return "is UP" in slurm.ping().output
 
 
 def _is_silent() -> bool:
     """Return whether slurmctld does not answer. It is also False if scontrol cannot read the files itself."""
-    return "is DOWN" in attempt("scontrol", "ping", quiet=True).output
+    return "is DOWN" in slurm.ping().output
 
 
 def _process() -> str:
@@ -233,21 +234,16 @@ def _stays() -> bool:
     return is_active("slurmctld") and _process() == process
 
 
-def has_node(name: str) -> bool:
-    """Return whether slurmctld has a node."""
-    return succeeds("scontrol", "show", "node", name)
-
-
 def node_deleted(name: str) -> bool:
     """Delete a node, and return whether slurmctld no longer has it."""
-    return not has_node(name) or attempt("scontrol", "delete", f"nodename={name}").ok
+    return not slurm.has_node(name) or slurm.delete(nodename=name)
 
 
 def reconfigure() -> str:
     """Have the running slurmctld read its files again. Return why it does not; empty if it does."""
     process = _process()
     note("reconfiguring slurmctld")
-    if attempt("scontrol", "reconfigure").ok:
+    if slurm.reconfigure():
         return ""
     # Check for silence first: the watchdog may restart a hanging slurmctld before anything answers.
     if not _is_silent() and _process() == process:

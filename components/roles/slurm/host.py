@@ -42,6 +42,7 @@ from components.roles.slurm.profiles import OWN_CGROUP_CONF, OWN_SLURM_CONF
 from components.roles.slurm.versions import ADVISED, NEEDED, is_older, one_release_remedy, release_of, upstream_of
 from components.roles.slurm_release.install import INSTALLED
 from components.roles.users.host import end_sessions
+from components.slurm import slurm
 
 _SLURM, _MPI = "slurmd", "openmpi-bin"
 _PMIX = ("libpmix2t64", "libpmix2")
@@ -342,7 +343,7 @@ def _remove_slurmd(step: Step, limit: int) -> None:
 
     Root of any machine with Slurm's key could use it to become root here.
     """
-    if controller.has_node(step.host) and not clear_jobs(step.host, "tailrack: runs no jobs any more", limit):
+    if slurm.has_node(step.host) and not clear_jobs(step.host, "tailrack: runs no jobs any more", limit):
         note("some jobs did not end and could not be requeued; they continue without slurmd until they end")
     if files.exists(f"{systemd.UNITS}/{_SLURMD_WATCHDOG}.service"):
         run("systemctl", "disable", "-q", "--now", _SLURMD_WATCHDOG)

@@ -14,22 +14,16 @@ from components.node.log import note
 from components.node.run import attempt
 from components.node.state import STATE_DIR
 from components.node.waiting import wait_until
-from components.roles.tailrack_command.job import Job, read_jobs
+from components.slurm import slurm
+from components.slurm.jobs import Job, parts_of
 
 _LIMIT = 10
 _AT_ONCE = 8
-# A cause is a part of AdminComment, beside an administrator's text and the use of GPUs (role usage).
-_BETWEEN = "; "
-_CAUSE = re.compile(
-    r"(?:AWS|Google|Azure) took node [a-z0-9-]{1,63} back at [0-9:]{8}Z|"
-    r"node [a-z0-9-]{1,63} (?:shut down|had to be free|stopped and started again)"
-)
 # squeue's %i is Job.title.
 _JOB = re.compile(r"[0-9]+(?:[_+][0-9]+)?")
 # Seconds for jobs to leave the node once they are requeued or cancelled, and after SIGKILL.
 _END_LIMIT = 60
 _AFTER_KILL = 30
-_KILL_WAIT = re.compile(r"^KillWait *= ([0-9]+) sec", re.MULTILINE)
 # Seconds between two questions: jobs may run for hours.
 _PAUSE = 2
 # The same as in templates/tailrack-shutdown.
@@ -55,13 +49,7 @@ def cause_at(comment: str, nodes: Collection[str]) -> str:
 
 def read_cause(comment: str) -> str:
     """Return the cause in a job's AdminComment; empty without one."""
-    return next((part for part in comment.split(_BETWEEN) if _CAUSE.fullmatch(part)), "")
-
-
-def with_cause(comment: str, cause: str) -> str:
-    """Return a job's AdminComment with a cause, which replaces an earlier one. It comes first."""
-    others = [part for part in comment.split(_BETWEEN) if part and not _CAUSE.fullmatch(part)]
-    return _BETWEEN.join([cause, *others])
+    return str(parts_of(comment).get("cause") or "")
 
 
 def started_again_cause(node: str) -> str:
@@ -87,39 +75,29 @@ def _end(job: str, owner: str, cause: str) -> bool:
         return False
     # A requeue that fails for another reason must not cancel the job.
     if shown.requeues and shown.batch:
-        requeued = attempt("scontrol", "requeue", job, limit=_LIMIT).ok
+        requeued = slurm.requeue(job)
         note(f"{'requeued' if requeued else 'cannot requeue'} job {job} of {owner}: {cause}")
         return requeued
     note(f"cancelling job {job} of {owner}, which cannot be requeued: {cause}")
     message = f"job {job} is cancelled: {cause}, and the job cannot be requeued"
-    attempt("scontrol", "notify", job, message, limit=_LIMIT, quiet=True)
-    attempt("scancel", job, limit=_LIMIT)
+    slurm.notify(job, message)
+    slurm.end(job)
     return False
 
 
 def set_cause(job: str, cause: str) -> Job | None:
     """Write a cause for `tailrack why` into a job's AdminComment. Return the job; None without an answer."""
-    output = attempt("scontrol", "show", "job", job, "--json", limit=_LIMIT, quiet=True).output
-    try:
-        jobs = read_jobs(output)
-    except ValueError:
-        return None
-    shown = next((each for each in jobs if each.title == job), None)
+    shown = next((each for each in slurm.jobs_or_none(job, limit=_LIMIT) or () if each.title == job), None)
     if shown is None:
         return None
-    text = with_cause(shown.admin_comment, cause)
-    attempt("scontrol", "update", f"jobid={job}", f"admincomment={text}", limit=_LIMIT, quiet=True)
+    slurm.set_parts(shown, cause=cause)
     return shown
 
 
 def wait_for_end(node: str, seconds: float) -> bool:
     """Wait until all processes of jobs on a node have ended. Return whether that happened in time."""
 
-    def none_left() -> bool:
-        left = attempt("squeue", "-h", "-w", node, "-o", "%A", limit=_LIMIT, quiet=True)
-        return left.ok and not left.output.strip()
-
-    return wait_until(none_left, seconds)
+    return wait_until(lambda: slurm.squeue("%A", "-w", node, limit=_LIMIT, quiet=True) == [], seconds)
 
 
 def start_again(jobs: Sequence[str]) -> None:
@@ -127,16 +105,14 @@ def start_again(jobs: Sequence[str]) -> None:
     waiting = _jobs(("-j", ",".join(jobs), "-t", "PENDING"), "%i %T %r") if jobs else None
     for job, _, reason in waiting or ():
         if reason == "BeginTime":
-            attempt("scontrol", "update", f"jobid={job}", "starttime=now", limit=_LIMIT)
+            slurm.update(jobid=job, starttime="now", limit=_LIMIT)
 
 
 def _jobs(which: Sequence[str], form: str) -> list[tuple[str, ...]] | None:
-    shown = attempt("squeue", "-h", *which, "-o", form, limit=_LIMIT)
-    if not shown.ok:
+    rows = slurm.squeue(form, *which, limit=_LIMIT)
+    if rows is None:
         return None
-    columns = len(form.split())
-    rows = {tuple(line.split(None, columns - 1)) for line in shown.output.splitlines()}
-    return sorted(row for row in rows if len(row) == columns and _JOB.fullmatch(row[0]))
+    return sorted({tuple(row) for row in rows if len(row) == len(form.split()) and _JOB.fullmatch(row[0])})
 
 
 def clear_jobs(node: str, reason: str, limit: float) -> bool:
@@ -144,7 +120,7 @@ def clear_jobs(node: str, reason: str, limit: float) -> bool:
 
     limit   seconds to wait before jobs are requeued
     """
-    attempt("scontrol", "update", f"nodename={node}", "state=drain", f"reason={reason}")
+    slurm.update(nodename=node, state="drain", reason=reason)
     if wait_until(lambda: _has_no_jobs(node), limit, _PAUSE):
         return True
     end_jobs(node, must_be_free_cause(node))
@@ -153,13 +129,12 @@ def clear_jobs(node: str, reason: str, limit: float) -> bool:
 
 def _kill_wait() -> int:
     """Return the seconds between SIGTERM and SIGKILL."""
-    found = _KILL_WAIT.search(attempt("scontrol", "show", "config", quiet=True).output)
-    return int(found[1]) if found else 0
+    seconds = (slurm.config("KillWait") or "").partition(" ")[0]
+    return int(seconds) if seconds.isdecimal() else 0
 
 
 def _has_no_jobs(node: str) -> bool:
-    jobs = attempt("squeue", "-h", "-w", node, "-o", "%A")
-    return jobs.ok and not jobs.output.strip()
+    return slurm.squeue("%A", "-w", node) == []
 
 
 def save_jobs(arguments: Sequence[str]) -> int:
@@ -169,17 +144,16 @@ def save_jobs(arguments: Sequence[str]) -> int:
         return 0
     node = (files.read(f"{STATE_DIR}/node-name") or "").strip()
     # No new job may start here. A node that is drained already keeps its reason.
-    state = attempt("scontrol", "-o", "show", "node", node, limit=_SHUTDOWN_LIMIT, quiet=True)
-    if not state.ok:
+    state = slurm.node(node, _SHUTDOWN_LIMIT)
+    if state is None:
         note("slurmctld does not answer")
         return 0
-    drained = "+DRAIN" in state.output
-    if not drained:
-        attempt("scontrol", "update", f"nodename={node}", "state=drain", f"reason={SHUTS_DOWN}", limit=_SHUTDOWN_LIMIT)
+    if not state.drained:
+        slurm.update(nodename=node, state="drain", reason=SHUTS_DOWN, limit=_SHUTDOWN_LIMIT)
     end_jobs(node, shut_down_cause(node))
     if not wait_for_end(node, int(arguments[0])):
         note(f"jobs have not ended within {arguments[0]} s")
     # tailrack-shutdown sets the node down. With a drain, it would stay out after the reboot.
-    if not drained:
-        attempt("scontrol", "update", f"nodename={node}", "state=undrain", limit=_SHUTDOWN_LIMIT)
+    if not state.drained:
+        slurm.update(nodename=node, state="undrain", limit=_SHUTDOWN_LIMIT)
     return 0

@@ -33,8 +33,8 @@ from components.node.run import attempt, exists, succeeds
 from components.node.state import STATE_DIR
 from components.node.waiting import now, sleep, wait_for, wait_until
 from components.roles.slurm import controller
-from components.validation.json_part import first_object, objects_in
-from components.validation.slurm_nodes import node_names, number
+from components.slurm import slurm
+from components.slurm.nodes import Node, node_names
 
 LEAVES = "tailrack: leaves the cluster"
 # Reasons with which steps drain a node; they resume it later. Any other reason belongs to a person or to the health
@@ -50,7 +50,7 @@ _REGISTER_AGAIN_SECONDS = 30
 # Seconds for the controller to see a started slurmd as usable.
 REGISTER_LIMIT = 90
 _CHECK_LIMIT = 60
-_USABLE = re.compile("IDLE|MIXED|ALLOCATED")
+_USABLE = frozenset({"IDLE", "MIXED", "ALLOCATED"})
 _OUT = re.compile("NOT_RESPONDING|INVALID|DOWN|UNKNOWN")
 _OUT_AND_DRAINED = re.compile("INVALID|NOT_RESPONDING|DOWN")
 # munge rejects credentials with a clock difference of more than five minutes, and its errors do not mention clocks.
@@ -80,77 +80,38 @@ class Registration:
     reserved_mb: int
 
 
-@dataclass(frozen=True)
-class NodeState:
-    """A node.
-
-    flags   `IDLE`, `DRAIN`, ...
-    reason  why it is out, `by` whom (`slurm` for Slurm itself)
-    cpus, memory_mb   its size; 0 if slurmctld does not report it
-    """
-
-    flags: tuple[str, ...]
-    reason: str
-    by: str
-    registration: Registration
-    cpus: int
-    memory_mb: int
-
-    @property
-    def state(self) -> str:
-        """Return its flags as Slurm prints them."""
-        return "+".join(self.flags)
-
-    @property
-    def drained(self) -> bool:
-        return "DRAIN" in self.flags
-
-    @property
-    def drained_by_step(self) -> bool:
-        return self.drained and bool(OUR_DRAINS.fullmatch(self.reason))
-
-    @property
-    def drained_by_slurm(self) -> bool:
-        return self.drained and bool(self.reason) and (self.by == "slurm" or bool(_SCRIPT_FAILED.match(self.reason)))
-
-    @property
-    def drained_by_person(self) -> bool:
-        """Whether the reason is neither Slurm's nor a step's. The health check drains like a person."""
-        return self.drained and bool(self.reason) and not self.drained_by_slurm and not self.drained_by_step
+def registration_of(node: Node) -> Registration:
+    """Return the registration of a node."""
+    return Registration(node.available, _SOCKETS.sub("", node.gres), node.reserved_mb)
 
 
-def read_node(name: str) -> NodeState | None:
-    """Return a node; None if the controller does not have it or does not answer."""
-    shown = attempt("scontrol", "show", "node", name, "--json", quiet=True)
-    answer, _ = first_object(shown.output, lambda entry: "nodes" in entry)
-    for node in objects_in(answer, "nodes"):
-        return NodeState(
-            tuple(map(str, node.get("state") or ())),
-            str(node.get("reason") or ""),
-            str(node.get("reason_set_by_user") or ""),
-            Registration(
-                frozenset(map(str, node.get("features") or ())),
-                _SOCKETS.sub("", str(node.get("gres") or "")),
-                number(node.get("specialized_memory")),
-            ),
-            number(node.get("cpus")),
-            number(node.get("real_memory")),
-        )
-    return None
+def drained_by_step(node: Node) -> bool:
+    """Return whether a step drained a node."""
+    return node.drained and bool(OUR_DRAINS.fullmatch(node.reason))
 
 
-def read_or_register(name: str) -> NodeState | None:
+def drained_by_slurm(node: Node) -> bool:
+    """Return whether Slurm drained a node."""
+    return node.drained and bool(node.reason) and (node.by == "slurm" or bool(_SCRIPT_FAILED.match(node.reason)))
+
+
+def drained_by_person(node: Node) -> bool:
+    """Return whether the reason is neither Slurm's nor a step's. The health check drains like a person."""
+    return node.drained and bool(node.reason) and not drained_by_slurm(node) and not drained_by_step(node)
+
+
+def read_or_register(name: str) -> Node | None:
     """Return this node, which registers again if the controller has forgotten it.
 
     A reconfiguring slurmctld saves its state before it stops listening (src/slurmctld/controller.c). It forgets nodes
     that register in between, and their slurmd does not notice.
     """
-    node = read_node(name)
+    node = slurm.node(name)
     if node or not controller.answers():
         return node
     note(f"the controller has no node {name}: restarting slurmd, which registers it")
     services.restart_later("slurmd")
-    return wait_for(lambda: read_node(name), _REGISTER_AGAIN_SECONDS)
+    return wait_for(lambda: slurm.node(name), _REGISTER_AGAIN_SECONDS)
 
 
 def drained_by_health() -> bool:
@@ -174,27 +135,29 @@ class Usability:
         """
         if wait_until(self._settled, REGISTER_LIMIT) and self._usable:
             return
-        node = read_node(self._host)
+        node = slurm.node(self._host)
         raise Failure(
             f"the controller at {self._head_address} does not see this node as usable "
-            f"({f'{node.state} {node.reason}'.strip() if node else 'it has no such node, or rejects its messages'})",
+            f"({f'{_flags(node)} {node.reason}'.strip() if node else 'it has no such node, or rejects its messages'})",
             f"see {services.log_of('slurmd', self._host)} and 'sinfo -R' on the head node{_clock_hint()}",
         )
 
     def _settled(self) -> bool:
         node = read_or_register(self._host)
         self._usable = node is not None and self._is_usable(node)
-        return self._usable or (node is not None and node.drained_by_slurm and not _OUT_AND_DRAINED.search(node.state))
+        return self._usable or (
+            node is not None and drained_by_slurm(node) and not _OUT_AND_DRAINED.search(_flags(node))
+        )
 
-    def _is_usable(self, node: NodeState) -> bool:
+    def _is_usable(self, node: Node) -> bool:
         """Return whether the node is usable. Resume a drain that an unfinished step left."""
-        note(f"node state: {node.state} {node.reason}")
-        if not _USABLE.match(node.state) or _OUT.search(node.state):
+        note(f"node state: {_flags(node)} {node.reason}")
+        if not _USABLE & node.flags or _OUT.search(_flags(node)):
             return False
-        if node.drained_by_step:
-            attempt("scontrol", "update", f"nodename={self._host}", "state=resume")
+        if drained_by_step(node):
+            slurm.update(nodename=self._host, state="resume")
             return False
-        if node.drained_by_person:
+        if drained_by_person(node):
             return self._keep_drain(node.reason)
         return not node.drained
 
@@ -211,6 +174,10 @@ class Usability:
                 note("the health check (tailrack-nhc) failed")
             return False
         return True
+
+
+def _flags(node: Node) -> str:
+    return "+".join(sorted(node.flags))
 
 
 def _clock_hint() -> str:
@@ -235,7 +202,7 @@ def wait_for_place(host: str, head_address: str) -> bool:
             unplaced[:1] == [host] and (now() - quiet >= QUIET or _all_registered(registered or set(), head_address))
         ):
             note(f"reconfiguring slurmctld to place {' '.join(unplaced)}")
-            if not attempt("scontrol", "reconfigure").ok:
+            if not slurm.reconfigure():
                 note("slurmctld rejects its configuration")
             if wait_until(lambda: _is_placed(host), _PLACED_LIMIT):
                 return True
@@ -258,11 +225,10 @@ def _is_placed(host: str) -> bool:
 
 def _placed_nodes() -> set[str] | None:
     """Return the nodes that the controller has placed; None without an answer."""
-    # No argument: since 25.05 it would name a topology and not a switch.
-    topology = attempt("scontrol", "show", "topology", quiet=True)
-    if not topology.ok:
+    topology = slurm.topology()
+    if topology is None:
         return None
-    switch = _SWITCH.search(topology.output)
+    switch = _SWITCH.search(topology)
     return set(node_names(switch[1])) if switch else set()
 
 
@@ -275,8 +241,8 @@ def _registered_nodes(host: str) -> set[str] | None:
 
 
 def _all_nodes() -> set[str] | None:
-    listed = attempt("sinfo", "-h", "-a", "-N", "-o", "%N")
-    return set(listed.output.split()) if listed.ok else None
+    rows = slurm.sinfo("%N", "-a", "-N")
+    return None if rows is None else {row[0] for row in rows}
 
 
 def _all_registered(registered: set[str], head_address: str) -> bool:
@@ -324,15 +290,12 @@ def set_live_features(host: str, role: str, features: Collection[str]) -> bool:
 
 
 def _update(host: str, own: Collection[str], wanted: Collection[str]) -> bool:
-    shown = attempt("scontrol", "show", "node", host, "--json", quiet=True, limit=_FEATURES_LIMIT)
-    answer, _ = first_object(shown.output, lambda entry: "nodes" in entry)
-    for node in objects_in(answer, "nodes"):
-        available, active = ([str(name) for name in node.get(key) or ()] for key in ("features", "active_features"))
-        features = [name for name in available if name not in own] + sorted(wanted)
-        if {*available} == {*active} == {*features}:
-            return True
-        text = ",".join(features)
-        words = (f"nodename={host}", f"availablefeatures={text}", f"activefeatures={text}")
-        note(f"features of {host}: {text}")
-        return attempt("scontrol", "update", *words, limit=_FEATURES_LIMIT).ok
-    return False
+    node = slurm.node(host, _FEATURES_LIMIT)
+    if node is None:
+        return False
+    features = {*(node.available - {*own}), *wanted}
+    if node.available == node.features == features:
+        return True
+    text = ",".join([*sorted(node.available - {*own}), *sorted(wanted)])
+    note(f"features of {host}: {text}")
+    return slurm.update(nodename=host, availablefeatures=text, activefeatures=text, limit=_FEATURES_LIMIT)

@@ -15,7 +15,7 @@ from components.node import files
 from components.node.failure import Failure
 from components.node.files import File
 from components.node.log import note
-from components.node.run import attempt, run
+from components.node.run import attempt
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.node.waiting import wait_until
@@ -25,9 +25,10 @@ from components.roles.slurm.folders import BASE, JOB_LIMIT, NODES, POOLS, is_pla
 from components.roles.slurm.jobs import clear_jobs
 from components.roles.slurm.node_state import LEAVES
 from components.roles.slurm_release.reservations import unreserve_node
+from components.slurm import slurm
 
 # Flags of a placeholder that has no machine, or loses it.
-_WITHOUT_MACHINE = re.compile(r"State=\S*(POWERED_DOWN|POWERING_DOWN|POWER_DOWN)")
+_WITHOUT_MACHINE = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"})
 _PARTITION = re.compile(r"^PartitionName=([^ ]*) Nodes=([^ \n]*)", re.MULTILINE)
 _POWER_SAVING = re.compile(
     r"^((?:Suspend|Resume)(?:Program|Time|Rate|FailProgram|ExcNodes|ExcParts|ExcStates))=", re.MULTILINE | re.IGNORECASE
@@ -152,13 +153,13 @@ def register(step: Step, values: NodeAndAddress) -> None:
     step.take_lock()
     names = ["slurm.conf", "gres.conf"]
     # slurmctld places a node that already exists: its own step asks for the reconfiguration.
-    if controller.has_node(values.node_name):
+    if slurm.has_node(values.node_name):
         names.append("topology.conf")
     if reason := offer(names=names):
         files.remove_folder(node_folder(values.node_name))
         raise Failure(reason, f"see its errors above and 'journalctl -u slurmctld' on {step.host}")
     if is_placeholder(name := values.node_name):
-        run("scontrol", "update", f"nodename={name}", f"nodeaddr={values.node_address}", f"nodehostname={name}")
+        slurm.scontrol("update", f"nodename={name}", f"nodeaddr={values.node_address}", f"nodehostname={name}")
 
 
 def release(step: Step, values: LeavingNode) -> None:
@@ -167,7 +168,7 @@ def release(step: Step, values: LeavingNode) -> None:
     if not wait_until(controller.answers, 60):
         raise Failure("slurmctld does not answer", f"see 'journalctl -u slurmctld' on {step.host}")
     name = values.node_name
-    if controller.has_node(name) and not (is_placeholder(name) and _is_without_machine(name)):
+    if slurm.has_node(name) and not (is_placeholder(name) and _is_without_machine(name)):
         _drain(values)
     # Before this step waits for the lock, so that one reconfiguration removes all leaving nodes. The owner file stays.
     for part in ("site", "fabric", "memory", "gpu_cpus", "slurm.conf", "job_submit.lua"):
@@ -177,16 +178,17 @@ def release(step: Step, values: LeavingNode) -> None:
 def _drain(values: LeavingNode) -> None:
     node = values.node_name
     limit = min(values.slurm_job_limit_seconds, int(files.read(JOB_LIMIT) or values.slurm_job_limit_seconds))
-    if re.search(r"State=[A-Z+]*(DOWN|NOT_RESPONDING)|State=.*\*", attempt("scontrol", "show", "node", node).output):
+    if (shown := slurm.node(node)) and shown.flags & {"DOWN", "NOT_RESPONDING"}:
         note(f"not waiting for jobs on {node}, because it does not answer")
         limit = 0
     if not clear_jobs(node, LEAVES, limit):
-        attempt("scontrol", "update", f"nodename={node}", "state=down", f"reason={LEAVES}")
+        slurm.update(nodename=node, state="down", reason=LEAVES)
 
 
 def _is_without_machine(node: str) -> bool:
     """Return whether a node is a placeholder that Slurm has suspended, so that no job is on it."""
-    return bool(_WITHOUT_MACHINE.search(attempt("scontrol", "show", "node", node).output))
+    shown = slurm.node(node)
+    return shown is not None and bool(shown.flags & _WITHOUT_MACHINE)
 
 
 def forget(step: Step, values: NodeName) -> None:
@@ -196,7 +198,7 @@ def forget(step: Step, values: NodeName) -> None:
     unreserve_node(name)
     if is_placeholder(name):
         if not _is_without_machine(name):
-            attempt("scontrol", "update", f"nodename={name}", "state=power_down_force", f"reason={LEAVES}")
+            slurm.update(nodename=name, state="power_down_force", reason=LEAVES)
     elif not wait_until(lambda: controller.node_deleted(name), 60):
         raise Failure(f"slurmctld does not delete node {name}", f"see 'scontrol show node {name}' on {step.host}")
     files.remove_folder(node_folder(name))
@@ -265,7 +267,7 @@ def pool_forget(step: Step, values: PoolOwner) -> None:
     """Remove the pool from slurmctld's files."""
     # A job may wait for a machine of a placeholder: this returns it to the queue.
     for name in placeholder_names(values.pool_owner):
-        attempt("scontrol", "update", f"nodename={name}", "state=down", f"reason={LEAVES}")
+        slurm.update(nodename=name, state="down", reason=LEAVES)
     files.remove_folder(f"{folders.ELASTIC}/{values.pool_owner}")
     files.remove_folder(_folder(values.pool_owner))
     if files.is_folder(BASE) and (reason := offer(names=["slurm.conf"])):
@@ -379,7 +381,7 @@ def expire(step: Step) -> None:
 
 def _remove(step: Step, name: str) -> None:
     # This requeues its jobs.
-    if not attempt("scontrol", "update", f"nodename={name}", "state=down", f"reason={_DOWN}").ok:
+    if not slurm.update(nodename=name, state="down", reason=_DOWN):
         note(f"Slurm has no node {name}")
     step.perform("forget", {"NODE_NAME": name})
 
@@ -389,7 +391,7 @@ def _is_silent(name: str) -> bool:
 
     Machines choose their tailnet names. A node that Slurm does not have may be joining.
     """
-    if (state := _state(name)) and not re.search("DOWN|NOT_RESPONDING", state):
+    if (node := slurm.node(name)) and not re.search("DOWN|NOT_RESPONDING", " ".join(node.flags)):
         return False
     address = (files.read(f"{STATE_DIR}/members/{name}/address") or "").strip()
     status = attempt("tailscale", "status", "--json")
@@ -397,12 +399,3 @@ def _is_silent(name: str) -> bool:
         return False
     peers = (json.loads(status.output).get("Peer") or {}).values()
     return not any(address in (peer.get("TailscaleIPs") or ()) and peer.get("Online") for peer in peers)
-
-
-def _state(name: str) -> str:
-    """Return a node's state in Slurm; empty if Slurm does not have it."""
-    try:
-        node = json.loads(attempt("scontrol", "show", "node", name, "--json", quiet=True).output)["nodes"][0]
-        return "+".join(node["state"])
-    except (ValueError, LookupError, TypeError):
-        return ""

@@ -26,7 +26,7 @@ from components.roles.pod_staging.steps import steps
 from components.roles.slurm import controller
 from components.roles.slurm.folders import LOST_JOBS, set_foreign_slurm_aside
 from components.roles.slurm.jobs import set_cause, started_again_cause
-from components.roles.slurm.node_state import REGISTER_LIMIT, NodeState, Usability, read_node, wait_for_place
+from components.roles.slurm.node_state import REGISTER_LIMIT, Usability, wait_for_place
 from components.roles.slurm.slurmd import (
     CONTROLLER_PORT,
     ComputeValues,
@@ -35,6 +35,8 @@ from components.roles.slurm.slurmd import (
     registers_otherwise,
 )
 from components.roles.users.host import end_sessions
+from components.slurm import slurm
+from components.slurm.nodes import Node
 
 SERVICE = "slurmd"
 # slurmd's first request fails without munged, and its next one comes much later. It binds to the address of the host
@@ -92,7 +94,7 @@ def pod(step: Step, values: PodValues) -> None:
     step.at_end.append(without_library)
     runs = services.is_active(SERVICE)
     changed = services.write(SERVICE, program)
-    node = read_node(step.host) if runs else None
+    node = slurm.node(step.host) if runs else None
     if node is None:
         node, changed = _start(step.host, changed=changed and runs), False
     if node and registers_otherwise(node, values):
@@ -106,11 +108,11 @@ def pod(step: Step, values: PodValues) -> None:
     step.result("slurm_version", run("slurmd", "-V").split()[1])
 
 
-def _start(host: str, *, changed: bool) -> NodeState | None:
+def _start(host: str, *, changed: bool) -> Node | None:
     services.start(SERVICE, host)
     if changed:
         services.restart_later(SERVICE)
-    return wait_for(lambda: read_node(host), REGISTER_LIMIT)
+    return wait_for(lambda: slurm.node(host), REGISTER_LIMIT)
 
 
 def pod_leave(step: Step) -> None:
@@ -137,7 +139,7 @@ def end_lost_jobs(arguments: Sequence[str]) -> int:
         files.write(_CONFIGURATION, _CONFIGURATION_TEXT.format(address=address))
         os.environ["SLURM_CONF"] = files.on_disk(_CONFIGURATION)
         if not _end_jobs(node):
-            ping = attempt("scontrol", "ping", limit=_LIMIT, keep_errors=True)
+            ping = slurm.ping(_LIMIT)
             note(f"slurmd waits for slurmctld at {address}: {' '.join(f'{ping.output} {ping.errors}'.split())[:500]}")
             return 1
     files.write(_DONE, start)
@@ -155,13 +157,13 @@ def _end_jobs(name: str) -> bool:
 
     Return False if slurmctld does not answer.
     """
-    node = read_node(name)
+    node = slurm.node(name)
     if node is None:
         return controller.answers()
-    listed = attempt("squeue", "-h", "-w", name, "-o", "%i", limit=_LIMIT)
-    if not listed.ok:
+    rows = slurm.squeue("%i", "-w", name, limit=_LIMIT)
+    if rows is None:
         return False
-    jobs = sorted({*listed.output.split()})
+    jobs = sorted({row[0] for row in rows})
     if not jobs:
         return True
     note(f"ending jobs of an earlier start of this container: {' '.join(jobs)}")
@@ -169,7 +171,7 @@ def _end_jobs(name: str) -> bool:
         set_cause(job, started_again_cause(name))
     # A drain keeps its reason.
     reason = node.reason if node.drained and node.reason else REASON
-    if not attempt("scontrol", "update", f"nodename={name}", "state=down", f"reason={reason}", limit=_LIMIT).ok:
+    if not slurm.update(nodename=name, state="down", reason=reason, limit=_LIMIT):
         return False
     sleep(_LAST_ORDER_SECONDS)
     return True

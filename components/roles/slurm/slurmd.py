@@ -26,19 +26,20 @@ from components.roles.slurm.folders import copy_configuration, set_foreign_slurm
 from components.roles.slurm.jobs import clear_jobs
 from components.roles.slurm.node_state import (
     REGISTER_LIMIT,
-    NodeState,
     Registration,
     Usability,
     drained_by_health,
+    drained_by_person,
     live_features,
-    read_node,
+    registration_of,
     set_live_features,
     wait_for_place,
 )
 from components.roles.slurm.profiles import OWN_CGROUP_CONF, OWN_SLURM_CONF
 from components.roles.slurm_release.install import INSTALLED
 from components.roles.slurm_release.reservations import end_turn, unreserve_node
-from components.validation.slurm_nodes import UNCONFINED
+from components.slurm import slurm
+from components.slurm.nodes import UNCONFINED, Node
 
 _UNIT = "slurmd.service"
 _WATCHDOG = "tailrack-slurmd-watchdog.service"
@@ -128,7 +129,7 @@ def compute(step: Step, values: ComputeValues) -> None:
     # slurmctld reconfigures slurmd if slurm.conf begins to include this machine's own file, not if that file changes.
     own_keys = "\n".join([*files.lines(OWN_SLURM_CONF), *files.lines(OWN_CGROUP_CONF)])
     keys_changed = files.read(_KEYS_IN_USE) not in (None, f"{own_keys}\n")
-    node = read_node(step.host) if systemd.is_active("slurmd") else None
+    node = slurm.node(step.host) if systemd.is_active("slurmd") else None
     if values.is_placeholder and (node is None or "POWERING_UP" in node.flags):
         files.write(_NEW_BOOT, "TAILRACK_SLURMD_BOOT=-b")
         node = None
@@ -162,12 +163,12 @@ def _registered_cpus() -> int | None:
     return cpus if cpus and cpus < (os.cpu_count() or 1) else None
 
 
-def registers_otherwise(node: NodeState, values: ComputeValues) -> bool:
+def registers_otherwise(node: Node, values: ComputeValues) -> bool:
     """Return whether a node must be created again, because only that changes these parts of it."""
-    return _without_live(node.registration) != values.registration or _has_other_size(node, values)
+    return _without_live(registration_of(node)) != values.registration or _has_other_size(node, values)
 
 
-def _has_other_size(node: NodeState, values: ComputeValues) -> bool:
+def _has_other_size(node: Node, values: ComputeValues) -> bool:
     """Return whether a container's limit has changed: slurmctld drains a node that registers less than before.
 
     A few MB less, after a kernel update, are no reason.
@@ -225,9 +226,9 @@ def dynamic_conf(values: ComputeValues) -> str:
     return conf
 
 
-def _start_slurmd(host: str) -> NodeState | None:
+def _start_slurmd(host: str) -> Node | None:
     systemd.restart_later("slurmd")
-    return wait_for(lambda: read_node(host), REGISTER_LIMIT)
+    return wait_for(lambda: slurm.node(host), REGISTER_LIMIT)
 
 
 def _start_helpers(*, restart: bool) -> None:
@@ -265,9 +266,9 @@ def requeue_jobs_at_shutdown(host: str, seconds: int = 0, program: str = "") -> 
         run("systemctl", "daemon-reload")
 
 
-def recreate_node(host: str, node: NodeState, job_limit: float) -> None:
+def recreate_node(host: str, node: Node, job_limit: float) -> None:
     """Recreate this node after its jobs end. Raises Failure."""
-    reason = node.reason if node.drained_by_person else ""
+    reason = node.reason if drained_by_person(node) else ""
     # Do not set a health drain here: the health check would take it for a person's and never end it. It sets its own
     # again.
     health = bool(reason) and drained_by_health()
@@ -277,12 +278,12 @@ def recreate_node(host: str, node: NodeState, job_limit: float) -> None:
     if not clear_jobs(host, reason or "tailrack: registers anew", job_limit):
         raise Failure("jobs on this node do not end and cannot be requeued", f"see 'squeue -w {host}'")
     _delete_node(host)
-    if not wait_until(lambda: read_node(host) is not None, REGISTER_LIMIT):
+    if not wait_until(lambda: slurm.node(host) is not None, REGISTER_LIMIT):
         return
     if health and not attempt("tailrack-nhc").ok:
         note("the health check (tailrack-nhc) failed; it runs again in two minutes")
     if reason:
-        run("scontrol", "update", f"nodename={host}", "state=drain", f"reason={reason}")
+        slurm.scontrol("update", f"nodename={host}", "state=drain", f"reason={reason}")
 
 
 def _delete_node(host: str) -> None:
@@ -290,9 +291,8 @@ def _delete_node(host: str) -> None:
     copy_configuration(_CONFIGURATION)
     try:
         services.stop("slurmd")
-        deletes = ("scontrol", "delete", f"nodename={host}")
         environment = with_configuration(_CONFIGURATION)
-        deleted = wait_until(lambda: attempt(*deletes, environment=environment).ok, _DELETE_LIMIT)
+        deleted = wait_until(lambda: slurm.delete(nodename=host, environment=environment), _DELETE_LIMIT)
         services.restart_later("slurmd")
     finally:
         files.remove_folder(_CONFIGURATION)

@@ -29,6 +29,7 @@ from components.roles.slurm_release.release import (
     keep_ready_packages,
     take_ready_packages,
 )
+from components.slurm import slurm
 
 _LIMIT = 20
 _KEYS = ("tailrack:slurm.release_source", "tailrack:slurm.release_sha256")
@@ -80,8 +81,9 @@ def check_head(step: Step, values: WindowValues) -> None:
 
 
 def _refuse_old_nodes(wanted: str, oldest: str) -> None:
-    listed = attempt("sinfo", "-h", "-N", "-o", "%N %v", limit=_LIMIT, quiet=True).output
-    for node, _, version in (line.strip().partition(" ") for line in listed.splitlines()):
+    # A node that has never registered has no version.
+    for node, *versions in slurm.sinfo("%N %v", "-N", limit=_LIMIT, quiet=True) or ():
+        version = "".join(versions)
         if version[:1].isdigit() and is_older(release_of(version), oldest):
             raise Failure(
                 f"node {node} has Slurm {version}, and a controller of {wanted} accepts {oldest} and newer",

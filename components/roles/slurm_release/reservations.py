@@ -9,18 +9,16 @@ head node it cannot start steps on older nodes.
 
 from __future__ import annotations
 
-import re
-
 from components.node import files, systemd
 from components.node.failure import Failure
 from components.node.locks import PRIVATE
 from components.node.log import note
-from components.node.run import attempt, succeeds
 from components.node.step.step import Step
 from components.node.waiting import sleep, wait_until
 from components.roles.slurm.folders import copy_configuration, with_configuration
 from components.roles.slurm.versions import ONE_RELEASE_SINCE, is_older, release_of
-from components.validation.slurm_nodes import node_names
+from components.slurm import slurm
+from components.slurm.nodes import node_names
 
 _TURN = "tailrack-release"
 # Minutes of a turn, from stopping slurmd until it is back.
@@ -31,7 +29,6 @@ _ANSWER_LIMIT = 60
 _COMMAND_LIMIT = 20
 # A copy of the configuration of this machine's commands. It exists while the machine has a turn.
 _CONFIGURATION = f"{PRIVATE}/slurm-turn"
-_NODES = re.compile(r" Nodes=(\S+) ")
 _WAITING = "tailrack-older"
 
 
@@ -39,13 +36,13 @@ def take_turn(step: Step) -> None:
     """Wait for this node's turn, if its slurmd could get jobs. It ends with the step at the latest."""
     if not systemd.is_active("slurmd"):
         return
-    if not wait_until(lambda: succeeds("scontrol", "show", "config", limit=_COMMAND_LIMIT), _ANSWER_LIMIT):
+    if not wait_until(lambda: slurm.config("ClusterName", _COMMAND_LIMIT) is not None, _ANSWER_LIMIT):
         raise Failure(
             "the controller does not answer, and it decides which node gets another release next",
             f"see 'scontrol ping' on {step.host} and 'systemctl status slurmctld' on the head node, then run up again",
         )
     # A node that the controller does not have gets no jobs, and cannot be reserved.
-    if not succeeds("scontrol", "show", "node", step.host, limit=_COMMAND_LIMIT):
+    if not slurm.has_node(step.host, _COMMAND_LIMIT):
         return
     claim = _Claim(step.host)
     if not wait_until(claim.succeeds, LIMIT):
@@ -67,17 +64,14 @@ class _Claim:
         self.errors = ""
 
     def succeeds(self) -> bool:
-        duration = f"duration={_MINUTES}"
-        words = (f"reservationname={_TURN}", "starttime=now", duration, "users=root", "flags=maint,ignore_jobs")
-        claim = ("scontrol", "create", "reservation", *words, f"nodes={self._host}")
-        created = attempt(*claim, limit=_COMMAND_LIMIT, keep_errors=True)
+        created = slurm.reserve(_TURN, duration=str(_MINUTES), nodes=self._host)
         if created.ok:
             return True
         self.errors = created.errors
-        holder = _holder()
+        holder = slurm.reserved_nodes(_TURN)
         if holder == self._host:
             # Left by an interrupted run of this step.
-            attempt("scontrol", "delete", f"reservationname={_TURN}")
+            slurm.delete(reservationname=_TURN)
             return False
         if holder != self._last:
             note(f"waiting for a turn{f'; {holder} is getting its release now' if holder else ''}")
@@ -93,18 +87,10 @@ def end_turn(host: str) -> None:
         return
     environment = with_configuration(_CONFIGURATION)
     # The turn may have ended on its own, and another node may have one now.
-    if _holder(environment) == host:
-        ended = attempt("scontrol", "delete", f"reservationname={_TURN}", limit=_COMMAND_LIMIT, environment=environment)
-        if not ended.ok:
-            note(f"the turn of {host} ends on its own after {_MINUTES} minutes")
+    has_turn = slurm.reserved_nodes(_TURN, environment) == host
+    if has_turn and not slurm.delete(reservationname=_TURN, limit=_COMMAND_LIMIT, environment=environment):
+        note(f"the turn of {host} ends on its own after {_MINUTES} minutes")
     files.remove_folder(_CONFIGURATION)
-
-
-def _holder(environment: dict[str, str] | None = None) -> str:
-    """Return the node that has the turn."""
-    show = ("scontrol", "-o", "show", "reservation", _TURN)
-    nodes = _NODES.search(attempt(*show, limit=_COMMAND_LIMIT, environment=environment, quiet=True).output)
-    return nodes[1] if nodes else ""
 
 
 def hold_older_nodes(host: str, version: str) -> bool:
@@ -117,17 +103,14 @@ def hold_older_nodes(host: str, version: str) -> bool:
     release = release_of(version)
     if is_older(release, ONE_RELEASE_SINCE):
         return True
-    listed = attempt("sinfo", "-h", "-a", "-N", "-o", "%N %v", limit=_COMMAND_LIMIT).output
-    rows = [line.split() for line in listed.splitlines()]
+    rows = slurm.sinfo("%N %v", "-a", "-N", limit=_COMMAND_LIMIT) or ()
     nodes = ",".join(sorted({row[0] for row in rows if row[0] != host and not row[-1].startswith(f"{release}.")}))
     if not nodes:
         return True
     note(f"no job starts on {nodes} until these nodes have the release")
-    arguments = (f"reservationname={_WAITING}", f"nodes={nodes}")
     if _waiting_nodes():
-        return attempt("scontrol", "update", *arguments).ok
-    more = ("starttime=now", "duration=infinite", "users=root", "flags=maint,ignore_jobs")
-    return attempt("scontrol", "create", "reservation", *arguments, *more).ok
+        return slurm.update(reservationname=_WAITING, nodes=nodes)
+    return slurm.reserve(_WAITING, duration="infinite", nodes=nodes).ok
 
 
 def unreserve_node(name: str) -> None:
@@ -141,11 +124,9 @@ def _leave_reservation(name: str) -> bool:
     if name not in waiting:
         return True
     if waiting == [name]:
-        return attempt("scontrol", "delete", f"reservationname={_WAITING}").ok
-    return attempt("scontrol", "update", f"reservationname={_WAITING}", f"nodes-={name}").ok
+        return slurm.delete(reservationname=_WAITING)
+    return slurm.remove_reserved(_WAITING, name)
 
 
 def _waiting_nodes() -> list[str]:
-    shown = attempt("scontrol", "-o", "show", "reservation", _WAITING, limit=_COMMAND_LIMIT, quiet=True).output
-    nodes = _NODES.search(shown)
-    return node_names(nodes[1]) if nodes else []
+    return node_names(slurm.reserved_nodes(_WAITING))

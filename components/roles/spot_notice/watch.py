@@ -12,11 +12,10 @@ from typing import NoReturn
 
 from components.node import files
 from components.node.log import note
-from components.node.run import attempt
 from components.node.step.step import STATE_DIR
 from components.roles.slurm.jobs import end_jobs, start_again, wait_for_end
-from components.roles.slurm.node_state import read_node
 from components.roles.spot_notice.providers import REASON, NoAnswerError, Notice, Read, provider
+from components.slurm import slurm
 
 _LIMIT = 10
 # slurmctld may start a job while the node drains.
@@ -89,21 +88,19 @@ class Watch:
         return True
 
     def _drain(self, reason: str) -> bool:
-        state = read_node(self._node)
+        state = slurm.node(self._node)
         if state is not None and state.drained:
             note(f"the node is drained already: {state.reason}")
             return True
-        return attempt(
-            "scontrol", "update", f"nodename={self._node}", "state=drain", f"reason={reason}", limit=_LIMIT
-        ).ok
+        return slurm.update(nodename=self._node, state="drain", reason=reason, limit=_LIMIT)
 
     def _resume(self) -> bool:
         """Take back a drain of this service. Return whether no such drain is left."""
-        state = read_node(self._node)
+        state = slurm.node(self._node)
         # A node that has just started is down until slurmd has registered it.
-        if state is None or {"DOWN", "NOT_RESPONDING"} & {*state.flags}:
+        if state is None or {"DOWN", "NOT_RESPONDING"} & state.flags:
             return False
         if not state.drained or not REASON.match(state.reason):
             return True
         note("the machine is back: the node takes jobs again")
-        return attempt("scontrol", "update", f"nodename={self._node}", "state=resume", limit=_LIMIT).ok
+        return slurm.update(nodename=self._node, state="resume", limit=_LIMIT)

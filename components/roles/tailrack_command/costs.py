@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from components.roles.budget import spending
-from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.book import Stay, joined, month_begin, read_book, spent
 from components.roles.tailrack_command.idle import idle_since
+from components.slurm import slurm
+from components.slurm.nodes import Node, node_names
 from components.validation.preflight.findings import plain
-from components.validation.slurm_nodes import Node, node_names
 
 NAME, HELP = "costs", "show what nodes cost per hour and this month, and which of them are idle"
 MOST_QUERIES = 50  # for single nodes: each takes slurmctld a few milliseconds

@@ -19,11 +19,11 @@ from typing import Any
 from components.node import files
 from components.node.waiting import within
 from components.roles.slurm.folders import ELASTIC, ELASTIC_STATUS, placeholder_names
-from components.roles.tailrack_command import slurm
-from components.roles.tailrack_command.slurm import SlurmError
+from components.slurm import slurm
+from components.slurm.nodes import Node
+from components.slurm.slurm import SlurmError
 from components.validation.preflight.drain import SICK_PREFIXES
 from components.validation.preflight.findings import plain
-from components.validation.slurm_nodes import Node
 
 # `make elastic` reports every few seconds. After this time without a report it does not run.
 SILENT_SECONDS = 180

@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.book import Stay, joined, left, read_book
-from components.roles.tailrack_command.job import Job, read_jobs
-from components.roles.tailrack_command.slurm import SlurmError
-from components.validation.slurm_nodes import Node, node_names
+from components.slurm import slurm
+from components.slurm.jobs import Job
+from components.slurm.nodes import Node, node_names
+from components.slurm.slurm import SlurmError
 
 NAME, HELP = "idle", "show whether jobs use these nodes or wait for them, and how long they have been idle"
 # The reason of a leaving node. Steps set the same one (components/roles/slurm/nodes.py).
@@ -52,10 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 def check(names: Sequence[str], minutes: int) -> Use:
     """Ask slurmctld whether the nodes are used. Raise SlurmError if it does not answer."""
     nodes = {node.name: node for node in slurm.nodes()}
-    try:
-        jobs = read_jobs(slurm.scontrol("show", "jobs", "--json"))
-    except ValueError:
-        raise SlurmError("scontrol does not print jobs as JSON here; see 'scontrol show jobs --json'") from None
+    jobs = slurm.all_jobs()
     for name in names:
         # A query for a single node gives its current state.
         if name in nodes and nodes[name].busy:

@@ -16,11 +16,11 @@ from dataclasses import asdict
 
 from components.roles.health.gpu_records import published
 from components.roles.slurm.folders import POD
-from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.out_reason import Failure, Out, ask, failure, why_out
+from components.slurm import slurm
+from components.slurm.nodes import UNCONFINED, Node
 from components.validation.preflight.findings import Finding, plain
 from components.validation.preflight.node_note import note_in
-from components.validation.slurm_nodes import UNCONFINED, Node
 
 NAME, HELP = (
     "nodes",

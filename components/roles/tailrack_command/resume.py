@@ -10,12 +10,12 @@ import sys
 import time
 from collections.abc import Iterator
 
-from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.elastic import NO_MACHINE
 from components.roles.tailrack_command.nodes import failures_of
 from components.roles.tailrack_command.out_reason import Checked, Out, ask, checked, why_out
+from components.slurm import slurm
+from components.slurm.nodes import Node
 from components.validation.preflight.findings import plain, worst_first
-from components.validation.slurm_nodes import Node
 
 NAME, HELP = "resume", "return a node to work if its checks find no error"
 # A node that is down must register first.

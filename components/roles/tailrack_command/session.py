@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from components.roles.tailrack_command import slurm, ssh_config
-from components.roles.tailrack_command.job import Job
-from components.roles.tailrack_command.slurm import SlurmError
+from components.roles.tailrack_command import ssh_config
 from components.roles.tailrack_command.why import as_text, explain
+from components.slurm import slurm
+from components.slurm.jobs import Job
+from components.slurm.slurm import SlurmError
 from components.validation.preflight.findings import plain
 from components.validation.slurm_jobs import read_kept
 

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from components.roles.sll.snapshot import gpus_of
-from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.book import month_begin, read_book
 from components.roles.tailrack_command.costs import budget_now
-from components.roles.tailrack_command.job import read_jobs
-from components.roles.tailrack_command.slurm import Held, SlurmError
-from components.roles.usage.summary import read_summary
+from components.roles.usage.samples import read_summary
+from components.slurm import slurm
+from components.slurm.slurm import Held, SlurmError
 from components.validation.preflight.findings import plain
 
 NAME, HELP = "usage", "show each user's GPU hours, how much of them the GPUs were idle, and their cost"
@@ -92,8 +91,8 @@ def span(month: str | None, now: float) -> tuple[int, float]:
 def comments() -> dict[str, str]:
     """Return slurmctld's AdminComment of each job: the accounting gets that of a running job only at its end."""
     try:
-        return {str(job.number): job.admin_comment for job in read_jobs(slurm.scontrol("show", "jobs", "--json"))}
-    except (SlurmError, ValueError):
+        return {str(job.number): job.admin_comment for job in slurm.all_jobs()}
+    except SlurmError:
         return {}
 
 

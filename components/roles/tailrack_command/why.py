@@ -12,20 +12,20 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from components.roles.job_hangs.line import Hang, next_command, read_hang
-from components.roles.job_hangs.line import sentence as hang_sentence
+from components.roles.job_hangs.communicators import Hang, next_command, read_hang
+from components.roles.job_hangs.communicators import sentence as hang_sentence
 from components.roles.pod_staging.record import NOT_IN, STAGED, Record, read_record
 from components.roles.sll.snapshot import gpus_of
 from components.roles.slurm.jobs import cause_at, read_cause
-from components.roles.tailrack_command import slurm
 from components.roles.tailrack_command.elastic import Status, read_statuses, renting
-from components.roles.tailrack_command.job import Job
-from components.roles.tailrack_command.slurm import SlurmError
 from components.roles.tailrack_command.wait_reason import Why, why_it_waits
-from components.roles.usage.summary import read_summary, sentence
+from components.roles.usage.samples import read_summary, sentence
+from components.slurm import slurm
+from components.slurm.jobs import Job
+from components.slurm.nodes import Node, node_names
+from components.slurm.slurm import SlurmError
 from components.validation.preflight.findings import plain
 from components.validation.slurm_jobs import read_kept
-from components.validation.slurm_nodes import Node, node_names
 
 NAME, HELP = "why", "explain why a job waits or how it ended, and what to do"
 JOB = re.compile(r"[0-9]{1,10}([_+][0-9]{1,10})?")

@@ -24,16 +24,28 @@ from components.node.locks import Lock
 from components.node.run import attempt
 from components.node.state import STATE_DIR
 from components.node.waiting import within
-from components.roles.job_hangs.line import read_hang
+from components.roles.job_hangs.communicators import read_hang
 from components.roles.sll.snapshot import gpus_of, jobs_and_nodes
 from components.roles.ssh_trust.ask import ask, asking_key
 from components.roles.tailrack_command.book import Stay, read_book, spent
-from components.roles.tailrack_command.job import Job, read_jobs
-from components.roles.tailrack_command.slurm import SlurmError, scontrol
-from components.roles.usage.samples import ANSWER, RECORDED, TOLD, UNUSED_GPUS, UNUSED_SAMPLES, Use
-from components.roles.usage.summary import CANCEL, Summary, idle_for, read_summary, summary, with_summary
+from components.roles.usage.samples import (
+    ANSWER,
+    CANCEL,
+    RECORDED,
+    TOLD,
+    UNUSED_GPUS,
+    UNUSED_SAMPLES,
+    Summary,
+    Use,
+    idle_for,
+    read_summary,
+    summary,
+)
+from components.slurm import slurm
+from components.slurm.jobs import Job, with_parts
+from components.slurm.nodes import Node, node_names
+from components.slurm.slurm import SlurmError
 from components.validation.preflight.findings import plain
-from components.validation.slurm_nodes import Node, node_names
 
 AT_ONCE = 16
 LIMIT_SECONDS = 30
@@ -77,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
         elif not within(WAIT_SECONDS, job.end, now) or all(
             str(job.number) in answers.get(name, {}) for name in _names(job)
         ):
-            finals[_mark(job)] = (job.title, with_summary(job.admin_comment, new))
+            finals[_mark(job)] = (job.title, with_parts(job.admin_comment, use=new))
     if running:
         update(running)
     if running and (limits := read_limits()) is not None:
@@ -92,12 +104,11 @@ def update(running: Iterable[tuple[Job, Summary]]) -> None:
     """Write the summaries of running jobs into their AdminComments, to which role job_hangs writes too."""
     with Lock(ADMIN_COMMENT):
         try:
-            now = {job.number: job.admin_comment for job in read_jobs(scontrol("show", "jobs", "--json"))}
-        except (SlurmError, ValueError):
+            now = {job.number: job for job in slurm.all_jobs()}
+        except SlurmError:
             now = {}
         for job, new in running:
-            text = with_summary(now.get(job.number, job.admin_comment), new)
-            attempt("scontrol", "update", f"jobid={job.title}", f"admincomment={text}", limit=LIMIT_SECONDS)
+            slurm.set_parts(now.get(job.number, job), use=new)
 
 
 def read_recorded(jobs: Iterable[Job], now: float) -> Finals:
@@ -175,8 +186,8 @@ def record(finals: Finals, recorded: Container[str], present: Container[str]) ->
         return {}
     numbers = ",".join(title for title, _ in finals.values())
     fields = "JobIDRaw,End,AdminComment"
-    shown = attempt("sacct", "-n", "-P", "-X", "-j", numbers, "-o", fields, limit=LIMIT_SECONDS)
-    rows = {row[0]: row[1:] for line in shown.output.splitlines() if len(row := line.split("|", 2)) == 3}
+    shown = slurm.sacct(numbers, fields)
+    rows = {row[0]: row[1:] for line in shown.splitlines() if len(row := line.split("|", 2)) == 3}
     kept = {}
     for mark, (title, text) in finals.items():
         end, now = rows.get(mark.split()[0], ("Unknown", ""))
@@ -190,8 +201,7 @@ def record(finals: Finals, recorded: Container[str], present: Container[str]) ->
 
 
 def _write(title: str, text: str) -> bool:
-    where = ("modify", "job", "where", f"jobid={title}", "set", f"admincomment={text}")
-    done = attempt("sacctmgr", "-i", *where, limit=LIMIT_SECONDS, keep_errors=True)
+    done = slurm.sacctmgr("-i", "modify", "job", "where", f"jobid={title}", "set", f"admincomment={text}")
     if not done.ok:
         sys.stderr.write(f"slurmdbd does not take the GPU use of job {title}: {plain(done.errors)}\n")
     return done.ok
@@ -279,7 +289,7 @@ def apply_limits(limits: Limits, running: Iterable[tuple[Job, Summary]], present
         # It ends only if it got the message before.
         elif _ends(limits, held) and _run_mark(job) in told:
             _notify(job, f"{idle_for(held)} tailrack ends this job, as tailrack:accounting.unused_gpus says.")
-            attempt("scancel", job.title, limit=LIMIT_SECONDS)
+            slurm.end(job.title)
             sys.stderr.write(f"ended job {job.title} of uid {job.user_number}: unused GPUs for {held.minutes} min\n")
         elif _run_mark(job) not in told:
             later = f" After {limits.end} min without a used GPU it ends." if limits.end else ""
@@ -297,8 +307,7 @@ def _ends(limits: Limits, held: Summary) -> bool:
 
 
 def _notify(job: Job, message: str) -> None:
-    """Write a line to the job's stderr. slurmd does it as the job's user."""
-    attempt("scontrol", "notify", job.title, f"tailrack: {message}", limit=LIMIT_SECONDS, quiet=True)
+    slurm.notify(job.title, f"tailrack: {message}")
 
 
 def _run_mark(job: Job) -> str:

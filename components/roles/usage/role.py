@@ -1,7 +1,7 @@
 """The use of GPUs by jobs: sampled on nodes while jobs have GPUs, recorded in Slurm's accounting at their end.
 
 Role health has the scripts that note which GPUs Slurm gives a job (prolog-10-job, epilog-10-job). `tailrack usage`,
-`tailrack why` and `sll` show the figures (summary.py).
+`tailrack why` and `sll` show the figures (samples.py).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Paths of the record of GPU use. The prolog and epilog (role health) write JOBS and remove from it.
 
-Samples of the GPUs of one job on one node. Pure.
+Samples of the GPUs of one job on one node, and their summary, a part of the job's AdminComment. Pure.
 
 A job's samples are counted per GPU that Slurm gave it, whether or not a process uses the GPU.
 """
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from components.node.locks import PRIVATE
 from components.roles.ssh_trust.ask import ANSWERS
+from components.slurm.jobs import read_part
 
 # One file per job with GPUs on this node: its name is the job's id, its content SLURM_JOB_GPUS, as slurmd gives it.
 JOBS = f"{PRIVATE}/gpu-jobs"
@@ -211,3 +212,63 @@ def _watts(text: str) -> float:
 def places(text: str) -> list[int]:
     """Read SLURM_JOB_GPUS, such as `0,3`: places in gres.conf."""
     return [int(word) for word in text.strip().split(",") if word.isascii() and word.isdecimal()]
+
+
+CANCEL = "Cancel the job if it needs no GPU, or ask for fewer."
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The use of a job's GPUs.
+
+    running         whether the job had not ended yet
+    gpus, hours     the GPUs that Slurm gave it, times hours
+    percent, idle   mean utilization and share of idle samples, in percent; None without a sample
+    memory          most used memory of one GPU, in GiB
+    costs           share of the nodes' prices, by currency; empty without a price
+    unused, minutes   GPUs that are unused now, and since how many minutes
+    """
+
+    running: bool
+    gpus: int
+    hours: float
+    percent: int | None = None
+    idle: int | None = None
+    memory: float = 0.0
+    costs: dict[str, float] = field(default_factory=dict)
+    unused: int = 0
+    minutes: int = 0
+
+
+def summary(use: Use, gpus: int, seconds: float, costs: Mapping[str, float], *, running: bool) -> Summary:
+    """Return the summary of a job that has had a number of GPUs for some seconds."""
+    hours = round(gpus * max(0.0, seconds) / 3600, 2)
+    rounded = {unit: round(amount, 2) for unit, amount in costs.items()}
+    if not use.count:
+        return Summary(running, gpus, hours, costs=rounded)
+    percent, idle = round(use.percents / use.count), round(100 * use.idle / use.count)
+    memory = round(use.peak / 1024, 1)
+    unused, minutes = (min(use.unused, gpus), use.unused_minutes) if running else (0, 0)
+    return Summary(running, gpus, hours, percent, idle, memory, rounded, unused, minutes)
+
+
+def read_summary(admin_comment: str) -> Summary | None:
+    """Read a job's AdminComment; None if tailrack has written no figures there."""
+    return read_part(admin_comment, "use", Summary)
+
+
+def sentence(held: Summary) -> str:
+    """Return the figures for people, and what to do about unused GPUs."""
+    gpus = "1 GPU" if held.gpus == 1 else f"{held.gpus} GPUs"
+    parts = [f"{held.hours:,.2f} GPU hours"]
+    if held.percent is not None:
+        parts.append(f"{held.percent} % mean utilization, idle {held.idle} %, {held.memory:.1f} GiB peak memory")
+    parts += [f"{amount:,.2f} {unit}" for unit, amount in sorted(held.costs.items())]
+    figures = f"{'It has had' if held.running else 'It had'} {gpus}: {', '.join(parts)}."
+    return f"{figures} {idle_for(held)} {CANCEL}" if held.running and held.unused else figures
+
+
+def idle_for(held: Summary) -> str:
+    """Return a sentence on the unused GPUs of a running job."""
+    which = "Its GPU has" if held.gpus == 1 else f"{held.unused} of its {held.gpus} GPUs have"
+    return f"{which} been idle for {held.minutes} min."

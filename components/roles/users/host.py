@@ -28,6 +28,7 @@ from components.roles.users.accounts import (
     remove_unused,
     try_in_home,
 )
+from components.slurm import slurm
 
 # Commands of the user: create one key pair and authorize it. Leave anything alone that is not a plain file.
 _OWN_KEY = """umask 077
@@ -133,7 +134,7 @@ def _forget_keys(name: str, home: str) -> None:
     if not files.is_folder(home):
         return
     try_in_home(name, home, _NO_KEYS, f"could not remove the keys of {name} from {home}/.ssh")
-    if exists("scancel") and not attempt("scancel", "-u", name).ok:
+    if exists("scancel") and not slurm.end("-u", name):
         note(f"could not cancel the jobs of {name}")
 
 

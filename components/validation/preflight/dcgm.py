@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from components.validation.json_part import first_object, objects_in
+from components.node.json_part import first_object, objects_in
 from components.validation.preflight.findings import Finding, finding, line, unjudged
 from components.validation.preflight.health import CommandResult
 

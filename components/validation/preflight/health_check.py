@@ -19,7 +19,6 @@ import fcntl
 import os
 import re
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -27,6 +26,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from components.slurm import slurm as slurm_commands
+from components.slurm.nodes import read_nodes
+from components.slurm.slurm import SlurmError
 from components.validation.preflight import drain
 from components.validation.preflight.checks import stdout_of
 from components.validation.preflight.drain import Memory, Slurm, cause, decide
@@ -34,7 +36,6 @@ from components.validation.preflight.findings import Finding, plain
 from components.validation.preflight.node_checks import Node, findings, load, save, text_of, verdict
 from components.validation.preflight.node_note import new_comment
 from components.validation.preflight.storage import MOUNT, SHARE
-from components.validation.slurm_nodes import read_nodes
 
 COMMAND_SECONDS = 20
 REASON_SECONDS = 60
@@ -52,13 +53,9 @@ Scontrol = Callable[..., str | None]
 def scontrol(*arguments: str) -> str | None:
     """Return the output of scontrol; None if it fails."""
     try:
-        process = subprocess.run(
-            ["scontrol", *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-            timeout=COMMAND_SECONDS,
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
+        return slurm_commands.scontrol(*arguments)
+    except SlurmError:
         return None
-    return process.stdout if process.returncode == 0 else None
 
 
 def slurm_of(name: str, run_scontrol: Scontrol) -> Slurm | None:
@@ -142,7 +139,7 @@ def jobs_here(node: Node) -> set[str]:
 
 def jobs_in_slurm(name: str) -> set[str]:
     """Return the jobs that slurmctld has on a node; none if it does not answer."""
-    return set(stdout_of("squeue", "-h", "-w", name, "-o", "%A").split())
+    return {job for job, *_ in slurm_commands.squeue("%A", "-w", name, limit=COMMAND_SECONDS) or ()}
 
 
 def since_when(items: Sequence[Finding], last_verdict: object, boot_id: str, now: float) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from components.validation.json_part import first_object
+from components.node.json_part import first_object
 from components.validation.preflight.findings import Finding, finding
 
 PATH, TRAFFIC = "tailnet path", "tailnet traffic"

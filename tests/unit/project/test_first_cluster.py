@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from components.roles.sll import sll
 from components.roles.tailrack_command import main as tailrack
-from components.roles.tailrack_command.slurm import SlurmError
 from components.settings.problems import ROOT, Report
 from components.settings.types import word_set
+from components.slurm.slurm import SlurmError
 from stacks.config import parse
 from stacks.sites.hosts.inventory import complete
 from stacks.sites.hosts.presets import PRESETS

@@ -13,8 +13,9 @@ from cli.output.remedies import _REMEDIES
 from cli.output.terminal import lines
 from cli.preview.comment import _text
 from components.roles.nfs_exports.foreign import clients
-from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.why import why_it_ended
+from components.slurm.jobs import Job
+from components.slurm.nodes import node_names
 from components.steps.command_line import read_request
 from components.validation.nccl_output import separate
 from components.validation.nccl_tests import parse
@@ -22,7 +23,6 @@ from components.validation.preflight.adapters import read_mlxconfig
 from components.validation.preflight.drain import cause
 from components.validation.preflight.findings import finding
 from components.validation.preflight.xids import read_xids
-from components.validation.slurm_nodes import node_names
 from components.validation.transport import read_transport
 
 TIMES = 30_000

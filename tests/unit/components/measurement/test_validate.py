@@ -48,7 +48,7 @@ class Cluster:
     stale: str = ""  # a node that is listed as mixed, and is idle, until somebody asks for it alone
     settings: str = "as before"  # of the measurement
     queue_limit: int = 0
-    queue: str = "bob|a2|12|55:00|train"  # squeue's answer: user, nodes, job, time left, name of the job
+    queue: str = "bob 12 55:00 a2|train"  # squeue's answer: user, job, time left, nodes, name of the job
     silent_nodes: tuple[str, ...] = ()  # that nobody reaches over the tailnet
     says: str = ""  # what is printed in the place of the program that measures
     after: tuple[str, ...] = ()  # answers about a2 after the measurement, the last one again and again
@@ -72,7 +72,12 @@ class Cluster:
         )
         refused = "exit 1" if self.refuses else ":"
         shell.stub("sbatch", f'{refused}\ncp "{shell.root}/written" "${{2#--output=}}"; echo 7')
-        shown = {"job_state": [self.ended], "exit_code": {"return_code": {"number": 0}}, "nodes": "some of them"}
+        shown = {
+            "job_id": 7,
+            "job_state": [self.ended],
+            "exit_code": {"return_code": {"number": 0}},
+            "nodes": "some of them",
+        }
         job = json.dumps({"jobs": [shown]})
         asked = f'touch "{shell.root}/asked-$3"'
         shell.stub("scontrol", f"""case "$2" in job) echo '{job}' ;; node) {asked} ;; esac""")
@@ -97,7 +102,7 @@ class Cluster:
         shell.write("queue", f"{self.queue}\n")
         queue = f'"{shell.root}/queue"'
         shell.stub(
-            "squeue", f'case $* in *%j*) grep "|$3|" {queue} | cut -d"|" -f5- ;; *) cut -d"|" -f1-4 {queue} ;; esac'
+            "squeue", f'case $* in *%j*) grep " $3 " {queue} | cut -d"|" -f2- ;; *) cut -d"|" -f1 {queue} ;; esac'
         )
         silent = {member.split()[2] for member in members if member.split()[0] in self.silent_nodes}
         header: dict[str, str | int | list[str]] = {

@@ -35,7 +35,7 @@ from components.roles.datasets.plan import planned
 from components.roles.datasets.programs import read_row
 from components.roles.datasets.sources import Source
 from components.roles.tailrack_command import data
-from components.roles.tailrack_command.slurm import SlurmError
+from components.slurm.slurm import SlurmError
 from tests.unit.shell import Shell
 
 V1, V2 = "0123456789ab", "ba9876543210"

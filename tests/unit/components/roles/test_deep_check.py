@@ -16,11 +16,11 @@ from components.measurement.deep_check import NICE, deep_check_text
 from components.roles.health import deep_check, gpu_records, measuring
 from components.roles.health.deep_check import DeepCheck, run
 from components.roles.program import program
-from components.roles.tailrack_command import slurm
-from components.roles.tailrack_command.slurm import SlurmError
+from components.slurm import slurm
+from components.slurm.nodes import Node
+from components.slurm.slurm import SlurmError
 from components.validation import measurement_run
 from components.validation.became_slow import Measured, Record
-from components.validation.slurm_nodes import Node
 from stacks.config import parse
 from tests.unit.configs import LAB
 from tests.unit.shell import Shell, script_of

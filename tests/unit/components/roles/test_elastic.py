@@ -11,11 +11,11 @@ from components.roles.monitoring.slurm_figures import node_state
 from components.roles.sll.snapshot import snapshot
 from components.roles.tailrack_command import elastic
 from components.roles.tailrack_command.elastic import Status, at_limit, no_machine, read_status, read_statuses, renting
-from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.out_reason import why_out
-from components.roles.tailrack_command.slurm import SlurmError
 from components.roles.tailrack_command.wait_reason import why_it_waits
-from components.validation.slurm_nodes import Node
+from components.slurm.jobs import Job
+from components.slurm.nodes import Node
+from components.slurm.slurm import SlurmError
 
 NOW = 1_800_000_000.0
 STATUS = Status(

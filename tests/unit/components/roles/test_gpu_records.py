@@ -13,12 +13,12 @@ from components.roles.health import deep_check, gpu_records, measuring
 from components.roles.health.deep_check import DeepCheck
 from components.roles.health.gpu_records import GpuRecords, published
 from components.roles.tailrack_command import nodes
+from components.slurm.nodes import Node
 from components.validation import measurement_run
 from components.validation.became_slow import Measured
 from components.validation.gpu_speed.reading import Reading, line
 from components.validation.preflight.drain import DEEP_PREFIX
 from components.validation.preflight.findings import finding
-from components.validation.slurm_nodes import Node
 from tests.unit.components.roles.test_deep_check import IDLE, FakeSlurm, told
 from tests.unit.simulated_slurm import SimulatedSlurm
 
@@ -108,8 +108,8 @@ def test_findings_of_a_node_that_left_are_not_shown(records: GpuRecords, tmp_pat
 def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSlurm, DeepCheck, list[Any]]:
     """The deep check, with a fake controller and reports that are played one after the other."""
     fake, played = FakeSlurm(), list[Any]()
-    monkeypatch.setattr("components.roles.tailrack_command.slurm.nodes", fake.nodes)
-    monkeypatch.setattr("components.roles.tailrack_command.slurm.scontrol", fake.scontrol)
+    monkeypatch.setattr("components.slurm.slurm.nodes", fake.nodes)
+    monkeypatch.setattr("components.slurm.slurm.scontrol", fake.scontrol)
     monkeypatch.setattr(deep_check, "PRIVATE", tmp_path)
     monkeypatch.setattr(measuring, "REPORTS", tmp_path / "validation")
     monkeypatch.setattr(gpu_records, "FINDINGS", tmp_path / "shown.json")

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from components.roles.tailrack_command import idle, slurm
+from components.roles.tailrack_command import idle
 from components.roles.tailrack_command.book import Stay
 from components.roles.tailrack_command.idle import Use, could_run, use
-from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.main import main
-from components.roles.tailrack_command.slurm import SlurmError
-from components.validation.slurm_nodes import Node, node_names
+from components.slurm import slurm
+from components.slurm.jobs import Job
+from components.slurm.nodes import Node, node_names
+from components.slurm.slurm import SlurmError
 
 NOW = 1_790_000_000
 HOUR = 3600

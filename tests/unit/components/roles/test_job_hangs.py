@@ -25,18 +25,21 @@ from components.roles.job_hangs.communicators import (
     BEHIND,
     DIFFERENT,
     EQUAL,
-    KINDS,
     MISSING,
     NONE,
     PEER,
     Communicator,
     Finding,
+    Hang,
+    Late,
     Rank,
     finding,
+    next_command,
+    read_hang,
+    sentence,
 )
 from components.roles.job_hangs.find import judge
 from components.roles.job_hangs.host import ANSWER, ASK_RAS, FINDER, LIMITS, MINUTES, OWNERS, REPORTED, STALLS, leave
-from components.roles.job_hangs.line import Hang, Late, next_command, read_hang, sentence, with_hang
 from components.roles.job_hangs.ras import read_answer
 from components.roles.job_hangs.role import role
 from components.roles.job_hangs.watch import (
@@ -53,13 +56,20 @@ from components.roles.job_reports.host import MAIL_PROGRAM
 from components.roles.slurm.folders import NODES, POOLS
 from components.roles.slurm.fragment import memory_values
 from components.roles.slurm.nodes import NodeFiles, write_node
-from components.roles.tailrack_command import slurm
-from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.why import explain
 from components.roles.usage.record import summary_of
 from components.roles.usage.role import HAS_GPUS
-from components.roles.usage.samples import JOBS, SAMPLER, JobSamples, Reading, read_gpus
-from components.roles.usage.summary import read_summary, with_summary
+from components.roles.usage.samples import (
+    JOBS,
+    SAMPLER,
+    JobSamples,
+    Reading,
+    Summary,
+    read_gpus,
+    read_summary,
+)
+from components.slurm import slurm
+from components.slurm.jobs import Job, with_parts
 from stacks.config import parse
 from tests.unit.components.roles.test_scripts_health import script
 from tests.unit.components.roles.test_slurm import node as host
@@ -75,6 +85,8 @@ DIGEST = "a" * 64
 LATE = LateRank(5, "100.64.0.2", 4711, 1, here=True)
 FOUND = RasFinding(DIGEST, BEHIND, "AllReduce", 12034, 12035, 8, (LATE,), 1)
 HANG = Hang(NOW, BEHIND, "AllReduce", 12034, 12035, 8, 1, (Late(5, "b1", 1, 4711),))
+NOTED = with_parts("", hang=HANG)
+NOTED_MINE = with_parts("mine", hang=HANG)
 
 
 def recorded(name: str) -> str:
@@ -445,22 +457,14 @@ def test_the_sentence_names_the_rank_and_the_command_shows_its_stack() -> None:
 
 
 def test_the_comment_keeps_the_hang_beside_the_use_and_an_administrators_text() -> None:
-    use = "tailrack so far: gpus=2 gpu_hours=1.50"
-    comment = with_hang(f"mine; {use}", HANG)
-    assert read_hang(comment, NOW) == HANG
-    assert read_summary(comment) == read_summary(use)
-    newer = read_summary("tailrack so far: gpus=2 gpu_hours=1.60")
-    assert newer is not None
-    assert read_hang(with_summary(comment, newer), NOW) == HANG
-    assert with_hang(comment, None) == f"mine; {use}"
-    assert with_hang(with_hang("", HANG), None) == ""
-    assert with_hang(comment, HANG) == comment
-    for text in ("", "mine", "tailrack hang: since=x", HANG.text + " more"):
-        assert read_hang(text, NOW) is None
-    for kind in KINDS:
-        assert read_hang(replace(HANG, kind=kind, ranks=(), operation="").text, NOW) == replace(
-            HANG, kind=kind, ranks=(), operation=""
-        )
+    used = with_parts("mine", use=Summary(True, 2, 1.5))
+    comment = with_parts(used, hang=HANG)
+    assert (read_hang(comment, NOW), read_summary(comment)) == (HANG, Summary(True, 2, 1.5))
+    assert read_hang(with_parts(comment, use=Summary(True, 2, 1.6)), NOW) == HANG
+    assert with_parts(comment, hang=None) == used
+    assert with_parts(NOTED, hang=None) == ""
+    for text in ("", "mine", '{"hang":[]}', NOTED.replace(BEHIND, "other"), NOTED.replace("12034", '"12034"')):
+        assert read_hang(text, NOW) is None, text
 
 
 def job(**fields: Any) -> Job:
@@ -468,7 +472,7 @@ def job(**fields: Any) -> Job:
         "nodes": "b1",
         "start": NOW - 3600,
         "allocated": "cpu=1,gres/gpu=1",
-        "admin_comment": HANG.text,
+        "admin_comment": NOTED,
         "requeues": True,
         **fields,
     }
@@ -488,7 +492,7 @@ def test_gpus_that_wait_count_as_idle_in_a_hang_only() -> None:
     for _ in range(12):
         samples = samples.plus([0], {0: WAITS})
     answers = {"b1": {"7": samples.use}}
-    for comment, percent, idle, unused in (("", 100, 0, 0), (HANG.text, 8, 92, 1)):
+    for comment, percent, idle, unused in (("", 100, 0, 0), (NOTED, 8, 92, 1)):
         used = summary_of(job(admin_comment=comment), answers, {}, {}, NOW)
         assert (used.percent, used.idle, used.unused, used.minutes) == (percent, idle, unused, 12 * unused), comment
     # It goes on.
@@ -583,22 +587,22 @@ def play(monkeypatch: pytest.MonkeyPatch, running: Job, stall: Stall | None = ST
 def test_a_hang_is_noted_and_reported_once(head: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     assert head.command("job-hangs").returncode == 0
     update, notify = (call for call in head.calls if call.startswith("scontrol"))
-    assert update == f"scontrol update jobid=7 admincomment={HANG.text}; mine"
+    assert update == f"scontrol update jobid=7 admincomment={NOTED_MINE}"
     assert notify.startswith("scontrol notify 7 tailrack: It seems to hang: rank 5")
     (event,) = (call for call in head.calls if call.startswith("runuser"))
     assert event.startswith("runuser -u slurm -- env SLURM_JOB_ID=7 SLURM_JOB_USER=ada /")
     assert event.endswith(f"{MAIL_PROGRAM} -s Slurm Job_id=7 seems to hang ada")
     count = len(head.calls)
-    play(monkeypatch, job(admin_comment=f"{HANG.text}; mine", mail_user="ada@example.org"))
+    play(monkeypatch, job(admin_comment=f"{NOTED_MINE}", mail_user="ada@example.org"))
     assert head.command("job-hangs").returncode == 0
     assert len(head.calls) == count
     assert head.path(REPORTED).read_text() == f"7 {NOW - 3600}\n"
 
 
 def test_a_job_that_goes_on_loses_the_note(head: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    play(monkeypatch, job(admin_comment=f"{HANG.text}; mine"), Stall())
+    play(monkeypatch, job(admin_comment=f"{NOTED_MINE}"), Stall())
     assert head.command("job-hangs").returncode == 0
-    assert head.calls == ["scontrol update jobid=7 admincomment=mine"]
+    assert head.calls == ['scontrol update jobid=7 admincomment={"comment":"mine"}']
 
 
 def test_samples_of_the_run_before_a_requeue_are_left_out(head: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,8 +41,8 @@ from components.roles.job_reports.send import Message, NotSent, post, send_mail
 from components.roles.order import roles
 from components.roles.role import Role, template
 from components.roles.slurm.files import controller_files, slurm_conf
-from components.roles.tailrack_command.job import Job
-from components.roles.tailrack_command.slurm import SlurmError
+from components.slurm.jobs import Job
+from components.slurm.slurm import SlurmError
 from stacks.config import ConfigError, parse
 from stacks.config.model import StackConfig
 from tests.faults.mail_server import MailServer

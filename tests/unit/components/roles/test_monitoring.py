@@ -18,9 +18,9 @@ from components.roles.monitoring.measured_figures import measured_figures
 from components.roles.monitoring.role import collector_settings, rules
 from components.roles.monitoring.slurm_figures import node_state, slurm_figures
 from components.roles.role import FOLDER
-from components.roles.tailrack_command.job import Job
-from components.roles.tailrack_command.slurm import SlurmError
-from components.validation.slurm_nodes import Node
+from components.slurm.jobs import Job
+from components.slurm.nodes import Node
+from components.slurm.slurm import SlurmError
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB
 

@@ -10,6 +10,7 @@ import pytest
 from components.node import files
 from components.node.run import Ended
 from components.roles.pod_staging import steps
+from components.slurm import slurm
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 ROW = "   0: {local}:9C40 0100007F:1A81 {state} 00000000:00000000 00:00000000 00000000     0        0 {inode} 1 0\n"
@@ -78,6 +79,7 @@ def test_users_get_a_warning_before_their_step_ends(pod: Path, monkeypatch: pyte
         return Ended(0, "8 7_0\n7 7_1\n" if words[0] == "squeue" else "")
 
     monkeypatch.setattr(steps, "attempt", attempt)
+    monkeypatch.setattr(slurm, "attempt", attempt)
     process(pod, 10, "slurmstepd: [7.0]")
     assert steps.end_cut_off_steps(["/l.so"]) == 0
     assert run[0] == ("tailscale wait --timeout", "")

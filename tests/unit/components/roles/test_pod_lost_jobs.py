@@ -46,7 +46,7 @@ def downs(shell: Shell) -> list[str]:
 def test_jobs_of_an_earlier_start_end_once(pod: Shell) -> None:
     assert run(pod) == 0
     assert downs(pod) == ["tailrack: the pod started again"]
-    assert "scontrol update jobid=7 admincomment=node p1 stopped and started again" in pod.calls
+    assert 'scontrol update jobid=7 admincomment={"cause":"node p1 stopped and started again"}' in pod.calls
     assert run(pod) == 0
     assert len(downs(pod)) == 1, "slurmd alone restarted"
     container_start(pod, 2000)

@@ -14,9 +14,9 @@ import pytest
 from components.roles.pod_staging import steps
 from components.roles.pod_staging.record import KEPT, NOT_IN, Record, read_record
 from components.roles.role import Value
-from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.wait_reason import Why
 from components.roles.tailrack_command.why import with_staging
+from components.slurm.jobs import Job
 from tests.unit.shell import Shell, script_of
 
 PROJECT = Path(__file__).parents[4]

@@ -87,7 +87,8 @@ def slurm(shell: Shell) -> Callable[..., None]:
     """Stub a controller that knows b1 in a given state, with jobs that end after so many looks (None: never)."""
 
     def install(state: str = "IDLE", looks: int | None = 0) -> None:
-        shell.write("node", f"NodeName=b1 State={state} CPUs=4\n")
+        flags = [state.rstrip("*"), *(["NOT_RESPONDING"] if state.endswith("*") else [])]
+        shell.write("node", json.dumps({"nodes": [{"name": "b1", "state": flags}]}))
         shell.write("looks", f"{99999 if looks is None else looks}\n")
         shell.stub(
             "scontrol",

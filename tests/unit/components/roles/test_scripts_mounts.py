@@ -220,7 +220,7 @@ def test_a_node_gets_the_features_of_its_mounts_beside_its_own(node: Shell) -> N
     with node.here():
         assert set_live_features("a1", "mounts", {"mount-data"})
         assert live_features() == {"mount-data"}
-    assert updates(node) == ["site-one,nvme,mount-data activefeatures=site-one,nvme,mount-data"]
+    assert updates(node) == ["nvme,site-one,mount-data activefeatures=nvme,site-one,mount-data"]
 
 
 def test_a_feature_goes_when_its_mount_fails_and_others_stay(node: Shell) -> None:
@@ -230,7 +230,7 @@ def test_a_feature_goes_when_its_mount_fails_and_others_stay(node: Shell) -> Non
     with node.here():
         set_live_features("a1", "mounts", {"mount-models"})
         assert live_features() == {"mount-models", "data-set"}
-    assert updates(node) == ["site-one,data-set,mount-models activefeatures=site-one,data-set,mount-models"]
+    assert updates(node) == ["data-set,site-one,mount-models activefeatures=data-set,site-one,mount-models"]
 
 
 def test_a_change_that_slurm_does_not_take_is_tried_again(node: Shell) -> None:

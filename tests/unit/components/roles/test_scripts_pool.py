@@ -119,7 +119,7 @@ def forget(shell: Shell) -> Run:
             shell.write(f"/var/lib/tailrack/members/{name}/address", f"{address}\n")
         shell.write("/usr/local/sbin/tailrack-names", "#!/bin/sh\n").chmod(0o755)
         shell.write("/var/lib/tailrack/node-name", "head\n")
-        known = json.dumps({"nodes": [{"state": list(states)}]})
+        known = json.dumps({"nodes": [{"name": "c1", "state": list(states)}]})
         shell.stub(
             "scontrol",
             f"""case $1 in

@@ -60,7 +60,7 @@ ping) echo "Slurmctld(primary) at head is UP" ;;
 "show topology")
     [ ! -s "$root/placed" ] || echo "SwitchName=tailnet Level=1 Nodes=$(tr '\\n' , <"$root/placed") Switches=rack" ;;
 "show hostnames "*) tr , '\\n' <<<"$3" ;;
-"show node "*) grep -qx "$3" "$root/known" && echo '{{"nodes": [{{"state": ["IDLE"]}}]}}' ;;
+"show node "*) grep -qx "$3" "$root/known" && echo '{{"nodes": [{{"name": "x", "state": ["IDLE"]}}]}}' ;;
 reconfigure)
     grep -o 'Nodes=.*' "$root/etc/slurm/topology.conf" | cut -d= -f2 | tr , '\\n' >"$root/named"
     grep -xFf "$root/known" "$root/named" >"$root/fresh" || :

@@ -28,7 +28,7 @@ Compute = Callable[..., subprocess.CompletedProcess[str]]
 WATCHDOG = "tailrack-slurmd-watchdog"
 UNIT = "/etc/systemd/system/slurmd.service.d/tailrack.conf"
 ASKED = {"features": ["site-rack", "fast"], "gres": "gpu:h200:8", "specialized_memory": 4096}
-IDLE = {**ASKED, "state": ["IDLE", "DYNAMIC_NORM"], "reason": "", "reason_set_by_user": ""}
+IDLE = {"name": "a1", **ASKED, "state": ["IDLE", "DYNAMIC_NORM"], "reason": "", "reason_set_by_user": ""}
 
 
 @pytest.fixture
@@ -313,7 +313,7 @@ def test_slurms_own_drain_is_named_and_not_lifted(
     controller({**IDLE, **drained})
     done = compute()
     assert done.returncode == 1
-    assert "does not see this node as usable (IDLE+DRAIN Kill task failed)" in done.stderr
+    assert "does not see this node as usable (DRAIN+IDLE Kill task failed)" in done.stderr
     assert "scontrol update nodename=a1 state=resume" not in shell.calls
 
 

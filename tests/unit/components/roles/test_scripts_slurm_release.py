@@ -392,7 +392,7 @@ def test_a_running_slurmd_is_replaced_in_the_nodes_turn_and_the_next_node_has_it
     assert done.returncode == 0, done.stderr
     assert turns(machine) == ["scontrol create", "systemctl stop", "install", "scontrol delete"]
     (made,) = [call for call in machine.calls if call.startswith("scontrol create")]
-    assert made.endswith("duration=15 users=root flags=maint,ignore_jobs nodes=a1")
+    assert made.endswith("duration=15 nodes=a1 users=root flags=maint,ignore_jobs")
 
 
 @pytest.mark.parametrize("holder", ["a1", "b1"])
@@ -837,7 +837,7 @@ def test_nodes_that_are_older_are_held_before_the_controller_ends_and_the_head_n
     assert hold(controller)
     assert held(controller) == "a1,b1"
     (made,) = [asked for asked in controller.calls if asked.startswith("scontrol create")]
-    assert made.endswith("nodes=a1,b1 starttime=now duration=infinite users=root flags=maint,ignore_jobs")
+    assert made.endswith("starttime=now duration=infinite nodes=a1,b1 users=root flags=maint,ignore_jobs")
 
 
 def test_a_step_that_was_cut_off_holds_the_same_nodes_again(controller: Shell) -> None:

@@ -21,10 +21,11 @@ from components.roles.sll import sll
 from components.roles.sll import snapshot as sll_snapshot
 from components.roles.sll.host import leave
 from components.roles.sll.sll import page, table, totals
-from components.roles.sll.snapshot import Snapshot, read_sites, snapshot
-from components.roles.tailrack_command.job import Job
-from components.roles.tailrack_command.slurm import SlurmError
-from components.validation.slurm_nodes import Node
+from components.roles.sll.snapshot import Snapshot, snapshot
+from components.roles.usage.samples import Summary
+from components.slurm.jobs import Job, with_parts
+from components.slurm.nodes import Node, read_nodes
+from components.slurm.slurm import SlurmError
 from tests.unit.shell import Shell, role_header, script_of
 
 NOW = 1_790_000_000
@@ -56,7 +57,7 @@ def test_a_job_that_runs_is_shown_with_its_nodes_gpus_time_and_site_and_one_that
 
 
 def test_sll_shows_gpu_figures_if_the_terminal_is_wide_enough() -> None:
-    comment = "tailrack so far: gpus=16 gpu_hours=16.54 gpu_use=35% gpu_idle=20% gpu_memory=70.1GiB cost=41.35USD"
+    comment = with_parts("", use=Summary(True, 16, 16.54, 35, 20, 70.1, {"USD": 41.35}))
     rows = seen(replace(RUNS, admin_comment=comment), WAITS)["jobs"]
     whole = table(rows, NOW)
     for text in (
@@ -86,13 +87,9 @@ def test_control_characters_of_users_cannot_reach_a_terminal(name: str) -> None:
 
 
 def test_sites_are_read_in_the_forms_of_slurms_releases() -> None:
-    forms: list[Any] = [["gpu-h200", "site-cloud-a"], "gpu-h200,site-cloud-a"]
-    for features in forms:
-        assert read_sites(json.dumps({"nodes": [{"name": "a1", "features": features}]})) == {"a1": "cloud-a"}
-    for none in (None, "", [], ["gpu-h200"]):
-        assert read_sites(json.dumps({"nodes": [{"name": "a1", "features": none}]})) == {}
-    with pytest.raises(ValueError, match="no nodes"):
-        read_sites("[]")
+    forms: list[Any] = [["gpu-h200", "site-cloud-a"], "gpu-h200,site-cloud-a", None, "", [], ["gpu-h200"]]
+    nodes = [{"name": "a1", "state": ["IDLE"], "features": features} for features in forms]
+    assert [node.site for node in read_nodes(json.dumps({"nodes": nodes}))] == ["cloud-a", "cloud-a", *[""] * 4]
 
 
 def test_a_page_fits_the_screen_and_names_the_hidden_rows() -> None:
@@ -144,7 +141,7 @@ def test_on_a_terminal_an_error_stays_beside_the_last_view_and_q_ends_it(tmp_pat
     program = f"""
 import json, sys
 from components.roles.sll import sll
-from components.roles.tailrack_command.slurm import SlurmError
+from components.slurm.slurm import SlurmError
 answers = [json.load(open({str(tmp_path / "seen")!r}))]
 def query(now):
     if not answers:

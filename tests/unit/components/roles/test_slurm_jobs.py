@@ -42,7 +42,7 @@ def test_jobs_that_do_not_end_are_requeued_and_those_that_cannot_be_are_cancelle
     assert clear(node)
     calls = [call for call in node.calls[1:] if not call.startswith(("squeue", "scontrol show"))]
     assert sorted(call for call in calls if "admincomment" in call) == [
-        f"scontrol update jobid={job} admincomment=node a1 had to be free" for job in (7, 8)
+        f'scontrol update jobid={job} admincomment={{"cause":"node a1 had to be free"}}' for job in (7, 8)
     ]
     assert sorted(call for call in calls if "admincomment" not in call) == [
         "scancel 8",

@@ -13,15 +13,17 @@ from typing import Any
 
 import pytest
 
+from components.roles.slurm.jobs import read_cause
 from components.roles.slurm.slurmd import requeue_jobs_at_shutdown, seconds_to_save
 from components.roles.spot_notice import providers, watch
 from components.roles.spot_notice.providers import REASON, Aws, Azure, Google, NoAnswerError, Notice, ask
-from components.roles.tailrack_command.job import Job
 from components.roles.tailrack_command.out_reason import why_out
 from components.roles.tailrack_command.wait_reason import Why, why_it_waits
 from components.roles.tailrack_command.why import why_it_ended
 from components.roles.tailrack_command.why import with_cause as with_cause_sentence
-from components.validation.slurm_nodes import Node
+from components.roles.usage.samples import Summary, read_summary
+from components.slurm.jobs import Job, parts_of, with_parts
+from components.slurm.nodes import Node
 from stacks.config import parse
 from stacks.sites.aws.model import AwsSite
 from stacks.sites.aws.model import nodes as aws_nodes
@@ -214,7 +216,7 @@ def shown(number: int, *, requeue: bool, **fields: object) -> str:
         "batch_flag": True,
         **fields,
     }
-    return json.dumps({"jobs": [{"admin_comment": "mine; tailrack: gpus=1 gpu_hours=0.10", **job}]})
+    return json.dumps({"jobs": [{"admin_comment": "mine", **job}]})
 
 
 @pytest.fixture
@@ -275,7 +277,7 @@ def test_at_a_notice_the_node_drains_and_its_jobs_are_requeued_or_end_with_the_c
     slurm()
     looks(shell, None, Notice("AWS", AT), Notice("AWS", AT))
     drain = "scontrol update nodename=a1 state=drain reason=AWS takes this machine back at 14:02:00Z"
-    comment = f"{CAUSE}; mine; tailrack: gpus=1 gpu_hours=0.10"
+    comment = with_parts("mine", cause=CAUSE)
     assert changes(shell)[0] == drain
     assert sorted(changes(shell)[1:-1]) == [
         "scancel 8+0",
@@ -342,8 +344,20 @@ def test_a_metadata_service_that_does_not_answer_changes_nothing_and_is_reported
     assert (said.count("no answer"), said.count("answers again")) == (1, 1)
 
 
+def test_a_cause_replaces_an_earlier_one_and_other_parts_stay() -> None:
+    use = Summary(False, 1, 0.1)
+    comment = with_parts(with_parts("mine", use=use, cause="node b1 shut down"), cause=CAUSE)
+    assert (read_cause(comment), read_summary(comment), parts_of(comment)["comment"]) == (CAUSE, use, "mine")
+    assert read_cause(CAUSE) == ""
+
+
 def job(**changes: Any) -> Job:
-    fields: dict[str, Any] = {"flags": ("CANCELLED",), "nodes": "a1", "admin_comment": f"{CAUSE}; mine", **changes}
+    fields: dict[str, Any] = {
+        "flags": ("CANCELLED",),
+        "nodes": "a1",
+        "admin_comment": with_parts("mine", cause=CAUSE),
+        **changes,
+    }
     return Job(12, "train", "ada", 6001, **fields)
 
 
@@ -436,7 +450,7 @@ def test_a_shutdown_ends_jobs_with_their_cause_and_leaves_no_drain(shell: Shell,
     save(shell)
     calls = changes(shell)
     assert calls[0] == "scontrol update nodename=a1 state=drain reason=tailrack: shuts down"
-    assert "scontrol update jobid=8+0 admincomment=node a1 shut down; mine; tailrack: gpus=1 gpu_hours=0.10" in calls
+    assert f"scontrol update jobid=8+0 admincomment={with_parts('mine', cause='node a1 shut down')}" in calls
     assert {"scontrol requeue 7_2", "scancel 8+0"} < {*calls}
     assert calls[-1] == "scontrol update nodename=a1 state=undrain"
 
@@ -448,7 +462,7 @@ def test_a_unit_that_stops_on_a_running_machine_ends_no_job(shell: Shell, slurm:
 
 
 def test_a_shutdown_without_slurmctld_does_not_wait(shell: Shell, slurm: Callable[..., None]) -> None:
-    slurm(refuses="-o show node")
+    slurm(refuses="show node")
     save(shell)
     assert changes(shell) == []
 

@@ -14,7 +14,7 @@ import pytest
 from components.node.install import FOLDER as INSTALLED
 from components.roles.role import FOLDER
 from components.roles.slurm.node_state import OUR_DRAINS
-from components.roles.tailrack_command import main, nodes, out_reason, resume, slurm
+from components.roles.tailrack_command import main, nodes, out_reason, resume
 from components.roles.tailrack_command.out_reason import (
     NO_ANSWER,
     NO_CHECKS,
@@ -25,9 +25,10 @@ from components.roles.tailrack_command.out_reason import (
     failure,
     why_out,
 )
-from components.roles.tailrack_command.slurm import SlurmError
+from components.slurm import slurm
+from components.slurm.nodes import Node
+from components.slurm.slurm import SlurmError
 from components.validation.preflight.drain import HEALTH_PREFIX
-from components.validation.slurm_nodes import Node
 from tests.unit.shell import ROLES
 
 NOW = 1_790_000_000

@@ -17,10 +17,8 @@ from components.node.step.step import Step
 from components.roles.job_hangs.host import MINUTES
 from components.roles.monitoring.slurm_figures import MOST_JOBS, job_gpu_figures, slurm_figures
 from components.roles.sll.snapshot import gpu_figures
-from components.roles.tailrack_command import slurm, usage
+from components.roles.tailrack_command import usage
 from components.roles.tailrack_command.book import Stay
-from components.roles.tailrack_command.job import Job
-from components.roles.tailrack_command.slurm import Held, SlurmError
 from components.roles.tailrack_command.usage import as_text, span, usages
 from components.roles.tailrack_command.wait_reason import Why
 from components.roles.tailrack_command.why import with_gpu_use
@@ -30,15 +28,21 @@ from components.roles.usage.record import Limits, apply_limits, is_due, read_ans
 from components.roles.usage.role import role
 from components.roles.usage.samples import (
     ANSWER,
+    CANCEL,
     JOBS,
     RECORDED,
     RECORDER,
     SAMPLER,
     SAMPLES,
+    Summary,
     Use,
+    read_summary,
+    summary,
 )
-from components.roles.usage.summary import CANCEL, Summary, read_summary, summary, with_summary
-from components.validation.slurm_nodes import Node
+from components.slurm import slurm
+from components.slurm.jobs import Job, parts_of, with_parts
+from components.slurm.nodes import Node
+from components.slurm.slurm import Held, SlurmError
 from stacks.config import parse
 from tests.unit.configs import LAB
 from tests.unit.shell import Shell, role_header, script_of
@@ -112,30 +116,19 @@ def test_a_driver_that_fails_and_a_file_that_was_cut_off_end_nothing(shell: Shel
 # The summary.
 
 
-@pytest.mark.parametrize(
-    ("use", "running", "text"),
-    [
-        (BUSY, False, "tailrack: gpus=1 gpu_hours=1.00 gpu_use=90% gpu_idle=0% gpu_memory=2.0GiB cost=2.50USD"),
-        (IDLE, True, "tailrack so far: gpus=1 gpu_hours=1.00 gpu_use=0% gpu_idle=100% gpu_memory=0.0GiB cost=2.50USD "
-                     "unused=1 for=60min"),
-        (Use(gpus=1), False, "tailrack: gpus=1 gpu_hours=1.00 cost=2.50USD"),
-    ],
-)  # fmt: skip
-def test_a_summary_is_a_line_that_is_read_again(use: Use, running: bool, text: str) -> None:
+@pytest.mark.parametrize(("use", "running"), [(BUSY, False), (IDLE, True), (Use(gpus=1), False)])
+def test_a_summary_is_read_again_also_with_the_backticks_of_sacctmgr(use: Use, running: bool) -> None:
     made = summary(use, 1, 3600, {"USD": 2.5}, running=running)
-    assert made.text == text
-    again = read_summary(text)
-    assert again is not None
-    assert again.text == text
-    assert again.idle == made.idle
+    text = with_parts('see ada\'s "ticket" 5', use=made)
+    assert read_summary(text) == read_summary(text.replace('"', "`")) == made
+    assert parts_of(text)["comment"] == "see ada s  ticket  5"
+    newer = with_parts(text, use=Summary(False, 1, 2.0))
+    assert (read_summary(newer), parts_of(newer)["comment"]) == (Summary(False, 1, 2.0), "see ada s  ticket  5")
 
 
-def test_an_administrators_own_comment_stays_before_the_summary() -> None:
-    first = with_summary("see ticket 5; and 6", summary(IDLE, 1, 60, {}, running=True))
-    assert first.startswith("see ticket 5; and 6; tailrack so far: ")
-    last = with_summary(first, summary(IDLE, 1, 3600, {}, running=False))
-    assert last.startswith("see ticket 5; and 6; tailrack: gpus=1 gpu_hours=1.00 ")
-    assert with_summary(first.split("; tailrack")[0].replace("; and 6", ""), Summary(False, 1, 1.0)).count("; ") == 1
+@pytest.mark.parametrize("comment", ["", "ada's job", "[1]", '{"use":1}', '{"use":{"gpus":1}}', "[" * 100_000])
+def test_another_comment_is_no_summary(comment: str) -> None:
+    assert read_summary(comment) is None
 
 
 def test_a_job_on_two_nodes_pays_its_share_of_each_and_idle_gpus_of_both_count() -> None:
@@ -211,16 +204,17 @@ def play(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
 def test_a_running_jobs_summary_goes_to_slurmctld_and_an_ended_ones_to_slurmdbd(play: Shell) -> None:
     play.stub("sacct", "echo '8|2026-11-26T18:00:00|'")
     assert play.command("job-gpu-use", "--now").returncode == 0
-    final = "admincomment=tailrack: gpus=1 gpu_hours=1.98 gpu_use=0% gpu_idle=100% gpu_memory=0.0GiB"
+    final = f"admincomment={with_parts('', use=Summary(False, 1, 1.98, 0, 100))}"
+    so_far = with_parts("", use=Summary(True, 1, 1.0, 90, 0, 2.0))
     assert play.calls == [
         "scontrol show jobs --json",
-        "scontrol update jobid=7 admincomment=tailrack so far: gpus=1 gpu_hours=1.00 gpu_use=90% gpu_idle=0% "
-        "gpu_memory=2.0GiB",
-        "sacct -n -P -X -j 8_2 -o JobIDRaw,End,AdminComment",
+        f"scontrol update jobid=7 admincomment={so_far}",
+        "sacct -X -n -P -j 8_2 -o JobIDRaw,End,AdminComment",
         f"sacctmgr -i modify job where jobid=8_2 set {final}",
     ]
     # Once only.
-    play.stub("sacct", f"echo '8|2026-11-26T18:00:00|{final.partition('=')[2]}'")
+    recorded = final.partition("=")[2].replace('"', "`")
+    play.stub("sacct", f"echo '8|2026-11-26T18:00:00|{recorded}'")
     assert play.command("job-gpu-use", "--now").returncode == 0
     assert play.calls[4:] == play.calls[:3]
 
@@ -232,13 +226,14 @@ def test_a_final_text_comes_back_after_slurmctld_has_sent_the_ended_job_again(
     assert play.command("job-gpu-use").returncode == 0
     first = play.calls[-1]
     # The reconfiguration; slurmctld may forget the job at once.
-    play.stub("sacct", "echo '8|2026-11-26T18:00:00|tailrack so far: gpus=1 gpu_hours=1.00 unused=1 for=22min'")
+    running = with_parts("", use=Summary(True, 1, 1.0, unused=1, minutes=22))
+    play.stub("sacct", f"echo '8|2026-11-26T18:00:00|{running}'")
     monkeypatch.setattr(record, "jobs_and_nodes", lambda: ([], [], {}))
     assert play.command("job-gpu-use").returncode == 0
     assert (first, play.calls[-1]) == (first, first)
-    assert first.startswith("sacctmgr -i modify job where jobid=8_2 set admincomment=tailrack: gpus=1")
+    assert first.startswith('sacctmgr -i modify job where jobid=8_2 set admincomment={"use":{"running":false')
     # Nothing can replace it now.
-    play.stub("sacct", "echo '8|2026-11-26T18:00:00|tailrack: gpus=1 gpu_hours=1.98'")
+    play.stub("sacct", f"echo '8|2026-11-26T18:00:00|{with_parts('', use=Summary(False, 1, 1.98))}'")
     assert play.command("job-gpu-use").returncode == 0
     calls = len(play.calls)
     assert play.command("job-gpu-use").returncode == 0
@@ -269,18 +264,18 @@ def test_the_head_node_answers_itself_and_a_node_that_does_not_answer_is_missing
 
 
 def test_sll_and_why_show_idle_gpus_of_a_running_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    idle = summary(IDLE, 1, 3600, {}, running=True).text
+    idle = with_parts("", use=summary(IDLE, 1, 3600, {}, running=True))
     assert gpu_figures(idle) == ("0 %, 1 idle", "100 %", "0.0 GiB", "1.00", "")
-    busy = summary(BUSY, 1, 3600, {"EUR": 1.5, "USD": 2.0}, running=True).text
+    busy = with_parts("", use=summary(BUSY, 1, 3600, {"EUR": 1.5, "USD": 2.0}, running=True))
     assert gpu_figures(busy) == ("90 %", "0 %", "2.0 GiB", "1.00", "1.50 EUR, 2.00 USD")
-    assert gpu_figures(Summary(True, 1, 0.5).text) == ("", "", "", "0.50", "")
-    assert gpu_figures("") == gpu_figures(Summary(False, 1, 0.5).text) == ("",) * 5
+    assert gpu_figures(with_parts("", use=Summary(True, 1, 0.5))) == ("", "", "", "0.50", "")
+    assert gpu_figures("") == gpu_figures(with_parts("", use=Summary(False, 1, 0.5))) == ("",) * 5
     why = with_gpu_use(job(admin_comment=idle), Why(("It has been running.",)))
     assert why.sentences[1] == (
         "It has had 1 GPU: 1.00 GPU hours, 0 % mean utilization, idle 100 %, 0.0 GiB peak memory. "
         f"Its GPU has been idle for 60 min. {CANCEL}"
     )
-    final = summary(BUSY, 2, 3600, {"USD": 5.0}, running=False).text
+    final = with_parts("", use=summary(BUSY, 2, 3600, {"USD": 5.0}, running=False))
     monkeypatch.setattr(slurm, "admin_comment", lambda title: {"7": final}[title])
     ended = job(flags=("COMPLETED",), admin_comment=idle)
     assert with_gpu_use(ended, Why(("It ended.",))).sentences[1] == (
@@ -292,7 +287,7 @@ def test_sll_and_why_show_idle_gpus_of_a_running_job(monkeypatch: pytest.MonkeyP
 
 
 def test_usage_adds_up_the_jobs_of_each_user_and_cuts_them_at_the_month() -> None:
-    final = summary(IDLE, 1, 7200, {"USD": 4.0}, running=False).text
+    final = with_parts("", use=summary(IDLE, 1, 7200, {"USD": 4.0}, running=False))
     held = [
         Held("1", "bob", NOW - 7200, NOW, 7200, "gres/gpu=1", final),
         Held("2", "ada", NOW - 3600, None, 3600, "gres/gpu=4", ""),
@@ -301,7 +296,7 @@ def test_usage_adds_up_the_jobs_of_each_user_and_cuts_them_at_the_month() -> Non
         Held("3", "ada", NOW - 1800, NOW, 1200, "gres/gpu=3", ""),
         Held("4", "eve", NOW - 3600, NOW, 3600, "cpu=4", ""),
     ]
-    now = {"2": summary(Use(4, 10, 500, 5), 4, 3600, {}, running=True).text}
+    now = {"2": with_parts("", use=summary(Use(4, 10, 500, 5), 4, 3600, {}, running=True))}
     ada, bob = usages(held, now, NOW - 3600, NOW)
     assert (ada.user, ada.jobs, ada.hours, ada.sampled, ada.idle, ada.costs) == ("ada", 2, 6.0, 4.0, 2.0, {})
     assert (bob.hours, bob.idle, bob.costs) == (1.0, 1.0, {"USD": 2.0})
@@ -384,16 +379,16 @@ def test_only_a_node_with_gpus_samples_and_leaving_removes_the_sampler(shell: Sh
 
 
 def test_unused_gpus_of_all_running_jobs_are_one_figure_without_names() -> None:
-    text = summary(IDLE, 1, 3600, {}, running=True).text
+    text = with_parts("", use=summary(IDLE, 1, 3600, {}, running=True))
     jobs = [job(admin_comment=text), job(admin_comment=text), job(flags=("COMPLETED",), admin_comment=text)]
     (unused,) = [figure for figure in slurm_figures(jobs, []) if figure.name == "tailrack_slurm_gpus_unused"]
     assert unused.samples == [({}, 2)]
 
 
 def test_each_running_job_with_a_record_has_three_series_and_their_number_is_limited() -> None:
-    idle = summary(IDLE, 1, 3600, {}, running=True).text
+    idle = with_parts("", use=summary(IDLE, 1, 3600, {}, running=True))
     jobs = [
-        job(admin_comment=summary(BUSY, 4, 3600, {}, running=True).text),
+        job(admin_comment=with_parts("", use=summary(BUSY, 4, 3600, {}, running=True))),
         replace(job(qos="interactive", admin_comment=idle), number=8, user="bob"),
         # No record yet; ended; waits again with the record of its first run.
         job(),

@@ -12,13 +12,14 @@ import pytest
 
 from components.node.run import Ended
 from components.roles.sll.snapshot import gpus_of
-from components.roles.tailrack_command import slurm, why
-from components.roles.tailrack_command.job import Job, read_jobs
+from components.roles.tailrack_command import why
 from components.roles.tailrack_command.main import main
-from components.roles.tailrack_command.slurm import SlurmError
 from components.roles.tailrack_command.wait_reason import why_it_waits
 from components.roles.tailrack_command.why import why_it_ended
-from components.validation.slurm_nodes import Node
+from components.slurm import slurm
+from components.slurm.jobs import Job, read_jobs
+from components.slurm.nodes import Node
+from components.slurm.slurm import SlurmError
 
 # The shape of 24.11 (data_parser/v0.0.42), cut to what is read.
 PENDING: dict[str, Any] = {

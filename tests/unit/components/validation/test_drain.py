@@ -209,7 +209,7 @@ def test_a_node_returns_when_the_remains_of_a_job_that_slurm_started_twice_have_
     (step / "cmdline").write_text("slurmstepd: [7.batch]")
     (step / "status").write_text("Name:\tslurmstepd\nUid:\t0\t0\t0\t0\n")
     listed = "8\n"
-    monkeypatch.setattr(health_check, "stdout_of", lambda *words: listed if words[0] == "squeue" else "")
+    monkeypatch.setattr(health_check, "jobs_in_slurm", lambda _: {*listed.split()})
     controller = Controller()
 
     def drained_after(reason: str, by: str) -> bool:

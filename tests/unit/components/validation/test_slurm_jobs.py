@@ -10,18 +10,17 @@ from typing import Any
 
 import pytest
 
+from components.slurm import slurm
+from components.slurm.nodes import Node
 from components.validation import slurm_jobs
 from components.validation.slurm_jobs import Limits, Order, run_jobs
 
 
 def played(monkeypatch: pytest.MonkeyPatch, shown: dict[str, Any]) -> None:
     """Slurm that takes every job as number 7 and shows it so."""
-    answers = {"sbatch": "7\n", "scontrol": json.dumps({"jobs": [shown]})}
-
-    def run(words: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(words, 0, answers[words[0]], "")
-
-    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", lambda words, **_: subprocess.CompletedProcess(words, 0, "7\n", ""))
+    job = json.dumps({"jobs": [{"job_id": 7, **shown}]})
+    monkeypatch.setattr(slurm, "_run", lambda *_, **__: job)
 
 
 def test_a_job_that_has_ended_while_one_of_its_nodes_cleans_up_ran_on_all_of_them(
@@ -75,15 +74,14 @@ def test_a_job_that_a_prolog_refused_measured_nothing_and_names_the_node_with_th
 ) -> None:
     monkeypatch.setattr(slurm_jobs, "REASON_SECONDS", 0.1)
     monkeypatch.setattr(slurm_jobs, "POLL_SECONDS", 0.01)
-    job = {"jobs": [{"job_state": ["FAILED"], "state_reason": "Prolog", "nodes": "a1", "exit_code": 0}]}
+    job = {"job_state": ["FAILED"], "state_reason": "Prolog", "nodes": "a1", "exit_code": 0}
     left = iter([*reasons, *reasons[-1:] * 1000])
 
-    def run(words: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        reason = next(left) if words[0] == "scontrol" and words[2] == "node" else ""
-        nodes = {"nodes": [{"name": "a1", "state": ["IDLE", *(["DRAIN"] if reason else [])], "reason": reason}]}
-        answer = "7" if words[0] == "sbatch" else json.dumps(nodes if words[2] == "node" else job)
-        return subprocess.CompletedProcess(words, 0, answer, "")
+    def nodes(*_: str) -> list[Node]:
+        reason = next(left)
+        return [Node("a1", frozenset({"IDLE", *(["DRAIN"] if reason else [])}), reason)]
 
-    monkeypatch.setattr(subprocess, "run", run)
+    played(monkeypatch, job)
+    monkeypatch.setattr(slurm, "nodes", nodes)
     (report,) = run_jobs([Order(tmp_path / "job", ("a1",), {"job.sh": "true"})], Limits(1, 1))
     assert (report["state"], report["job_id"], report["absent"]) == ("UNAVAILABLE", None, absent)

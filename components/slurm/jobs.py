@@ -1,15 +1,21 @@
-"""Read jobs from `scontrol show job --json`. Pure. Works with Slurm 22.05 and later."""
+"""Read jobs from `scontrol show job --json`, and the parts of their AdminComment. Pure. For Slurm 22.05 and later."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
-from components.validation.json_part import elements
-from components.validation.slurm_nodes import number
+from components.node.json_part import elements
+from components.node.step.values import read_values
+from components.slurm.nodes import number
 
+T = TypeVar("T")
+# Letters of a text in JSON that slurmdbd changes.
+_ESCAPED = re.compile(r"\\u[0-9a-f]{4}|\\.|['`]")
 _WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
 _RUNS = ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STAGE_OUT", "SIGNALING")
 # `gpu:h200:2(IDX:0-1)`, in a list of all kinds of devices on a node.
@@ -34,11 +40,11 @@ class Job:
     switched, ran_before  when it was last suspended or resumed (Unix seconds, 0: never), and the seconds it ran before
     batch                 whether sbatch submitted it: Slurm requeues no other job
     comment               its user's comment
-    admin_comment         a text that only Slurm's administrators can set
+    admin_comment         a text that only Slurm's administrators can set; tailrack makes it a JSON object (parts_of)
     requeues              whether Slurm may requeue it
     mail_user             the receivers that its user named
     status, signal        its exit status and signal
-    output                the file of its output
+    output, folder        the file of its output, and its working folder
     """
 
     number: int
@@ -80,6 +86,7 @@ class Job:
     batch: bool = False
     switched: int = 0
     ran_before: int = 0
+    folder: str = ""
 
     @property
     def title(self) -> str:
@@ -178,6 +185,7 @@ def read_job(entry: Mapping[str, Any]) -> Job:
         batch=entry.get("batch_flag") is True,
         switched=number(entry.get("suspend_time")),
         ran_before=number(entry.get("pre_sus_time")),
+        folder=_text(entry, "current_working_directory"),
     )
 
 
@@ -207,3 +215,30 @@ def _exit(entry: Mapping[str, Any], part: str) -> int:
     elif isinstance(value, Mapping) and "signal_id" in value:
         value = value["signal_id"]
     return number(value)
+
+
+def parts_of(admin_comment: str) -> dict[str, Any]:
+    """Return the JSON object in a job's AdminComment. An administrator's own text is its part `comment`."""
+    # sacctmgr replaces all quotes by backticks.
+    for text in (admin_comment, admin_comment.replace("`", '"')):
+        with suppress(ValueError, RecursionError):
+            if isinstance(parts := json.loads(text), dict):
+                return parts
+    return {"comment": admin_comment} if admin_comment.strip() else {}
+
+
+def read_part(admin_comment: str, name: str, kind: type[T]) -> T | None:
+    """Return a part of a job's AdminComment as a dataclass; None without one, or if it is malformed."""
+    try:
+        values = parts_of(admin_comment)[name].items()
+        part: T = read_values(kind, {key.upper(): value for key, value in values})
+    except (LookupError, ValueError, TypeError, AttributeError):
+        return None
+    return part
+
+
+def with_parts(admin_comment: str, **parts: object) -> str:
+    """Return a job's AdminComment with other parts, dataclasses or texts. None removes one. Other parts stay."""
+    kept = {name: part for name, part in {**parts_of(admin_comment), **parts}.items() if part is not None}
+    text = json.dumps(kept, default=asdict, separators=(",", ":"), ensure_ascii=False)
+    return _ESCAPED.sub(" ", text) if kept else ""

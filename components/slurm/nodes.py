@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from components.validation.json_part import elements
+from components.node.json_part import elements
 
 # Flags of a node that accepts no work, whatever else it has.
 _OUT = frozenset({"DRAIN", "DOWN", "FAIL", "NOT_RESPONDING", "INVALID_REG", "REBOOT_ISSUED", "POWERED_DOWN"})
 _GPU = re.compile(r"\bgpu:([A-Za-z0-9._-]+:[0-9]+)")
 # The feature of a node that does not confine jobs, in a cluster where others do (components/roles/slurm/slurmd.py).
 UNCONFINED = "unconfined"
+_SITE = "site-"
 # States of a placeholder's machine.
 _OF_PLACEHOLDER = {
     "POWERED_DOWN": "not rented",
@@ -48,6 +49,21 @@ class Node:
     features: frozenset[str] = frozenset()
     last_busy: int = 0
     comment: str = ""
+    available: frozenset[str] = frozenset()
+    gres: str = ""
+    cpus: int = 0
+    memory_mb: int = 0
+    reserved_mb: int = 0
+    extra: str = ""
+
+    @property
+    def drained(self) -> bool:
+        return "DRAIN" in self.flags
+
+    @property
+    def site(self) -> str:
+        """Its site; empty without one."""
+        return next((name.removeprefix(_SITE) for name in sorted(self.available) if name.startswith(_SITE)), "")
 
     @property
     def out(self) -> bool:
@@ -122,6 +138,12 @@ def _node(entry: Mapping[str, Any]) -> Node:
         _names(entry.get("active_features")),
         number(entry.get("last_busy")),
         str(entry.get("comment") or ""),
+        _names(entry.get("features")),
+        str(entry.get("gres") or ""),
+        number(entry.get("cpus")),
+        number(entry.get("real_memory")),
+        number(entry.get("specialized_memory")),
+        str(entry.get("extra") or ""),
     )
 
 
