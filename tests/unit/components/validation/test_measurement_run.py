@@ -343,7 +343,6 @@ def test_a_jobs_folder_is_emptied_and_stays_the_one_that_nodes_have_seen(
     (folder / "loop").symlink_to(tmp_path)
     (folder / "old").write_text("old")
     seen = folder.stat().st_ino
-    monkeypatch.setattr(slurm_jobs, "_command", lambda *_words, **_how: "7\n")
     monkeypatch.setattr(slurm_jobs, "_run", lambda *_: subprocess.CompletedProcess((), 0, "7\n", ""))
     slurm_jobs._submit(Order(folder, ("a",), {"job.sh": "true"}))
     assert {path.name for path in folder.iterdir()} == {"job.sh", "tailrack.pyz"}
