@@ -103,7 +103,7 @@ def up(step: Step, values: ValidateValues) -> None:
     report = _measure(step, values, chosen, absent(states.nodes, chosen))
     left_out = [node.name for node in states.nodes if node.name not in chosen]
     if report["state"] != "COMPLETED":
-        _wait_for_reasons(states)
+        _wait_for_reasons(states, refused=report["state"] == "UNAVAILABLE")
     # Another job got the nodes first, or the prolog of a node refused the job.
     if report["state"] in ("PENDING", "UNAVAILABLE") and not states.all_idle:
         step.results |= _nothing_measured(values, states.nodes, last)
@@ -156,8 +156,9 @@ def _wait_for_nodes(step: Step, values: ValidateValues, states: States) -> None:
         _wait_for_reasons(states)
 
 
-def _wait_for_reasons(states: States) -> None:
-    wait_until(lambda: states.read() or states.explained, REASON_SECONDS)
+def _wait_for_reasons(states: States, refused: bool = False) -> None:
+    """Wait for the whole reason of each node. A job that a node `refused` may still be ending on the others."""
+    wait_until(lambda: states.read() or (states.explained and not (refused and states.has(BUSY))), REASON_SECONDS)
 
 
 def _chosen(values: ValidateValues, states: States, last: Mapping[str, Any] | None) -> list[str]:

@@ -271,6 +271,10 @@ def test_a_report_names_a_node_and_the_whole_reason_of_its_prolog(
     assert (report["state"], report["absent"], report["left_out"]) == ("UNAVAILABLE", {"a2": f"drained: {why}"}, ["a2"])
     assert report["last"]["state"] == "COMPLETED"
     assert "Prolog error" not in (cluster.shell.root / "var/lib/tailrack/validation/rack.last.json").read_text()
+    # The job that the node refused is still ending at the first look.
+    cluster.queue, cluster.after = "ada 12 55:00 a2|validate-rack", ("completing", f"drained {why}")
+    (cluster.shell.root / "measured").unlink()
+    assert cluster.report(RACK)["absent"] == {"a2": f"drained: {why}"}
 
 
 @pytest.mark.parametrize("between", ["", "\n", " "])
