@@ -281,7 +281,7 @@ def _takes_part(role: Role, phase: str) -> bool:
     if not role.takes(phase):
         return False
     functions = (_function(role.name, (*role.modules, phase), name) for name in (phase, *_UNDO.get(phase, ())))
-    return any(functions) or any(phase in phases for phases in (role.files, role.packages, role.wanted))
+    return any(functions) or any(phase in phases for phases in (role.files, role.packages, role.wanted, role.tasks))
 
 
 def _packages(parts: Iterable[tuple[Role, str]]) -> list[Call]:

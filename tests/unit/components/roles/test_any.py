@@ -22,6 +22,7 @@ from components.roles.facts import whole
 from components.roles.order import in_order, roles
 from components.roles.role import FOLDER, Role, SlurmKey
 from components.roles.slurm.files import keys_of_roles
+from components.steps import composition
 from components.steps.composition import CHECK as GATE_PHASES
 from components.steps.composition import answer as answer_of
 from stacks.config import ConfigError, parse
@@ -92,6 +93,16 @@ def flat(calls: list[list[Any]]) -> Iterator[list[Any]]:
     """Calls, and those that are checks."""
     for call in calls:
         yield from call[1:] if call[0] == "checks" else [call]
+
+
+def test_a_task_is_in_its_step_also_where_its_role_does_nothing_else() -> None:
+    phases = [
+        (role, phase)
+        for role in roles(parse(copy.deepcopy(RICH), base_dir=Path(), secret_keys=frozenset({"backup"})))
+        for phase in role.tasks
+    ]
+    assert len(phases) > 5
+    assert [role.name for role, phase in phases if not composition._takes_part(role, phase)] == []
 
 
 def test_a_file_that_a_role_writes_on_machines_is_no_other_roles() -> None:
