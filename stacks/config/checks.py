@@ -109,7 +109,7 @@ def _check_cluster(config: StackConfig, nodes: Sequence[NodeSpec], logins: Mappi
         problem = f"{report.value(path, config.validation.nccl.image)} without a section containers"
         report.add(path, problem, "the cluster has no containers, so the measurement could not run in one", fix)
     check_datasets(config.datasets, sites, share, report)
-    _check_backup(config, report)
+    _check_backup(config, nodes, report)
     if config.validation.training is not None:
         check_training(config.validation.training, config.containers is not None, report)
     if config.validation.storage is not None:
@@ -222,22 +222,21 @@ def _warn_about_sizes(config: StackConfig | PoolConfig, nodes: Sequence[NodeSpec
         report.warn(report.at(config.validation, keys[0]), text)
 
 
-def _check_backup(config: StackConfig, report: Report) -> None:
+def _check_backup(config: StackConfig, nodes: Sequence[NodeSpec], report: Report) -> None:
     if config.backup is not None:
         storage = {"path": config.storage.path, "mount": config.storage.mount}
-        check_backup(config.backup, _machine_owners(config, config.backup.port), storage, report)
+        check_backup(config.backup, _machine_owners(config, nodes, config.backup.port), storage, report)
     elif config.head.restore_from is not None:
         problem, breaks = "is set without a section backup", "the place of the backup would be unknown"
         fix = "write tailrack:backup as it was when the backup was made"
         report.add(report.at(config.head, "restore_from"), problem, breaks, fix)
 
 
-def _machine_owners(config: StackConfig, port: int) -> dict[str, str]:
+def _machine_owners(config: StackConfig, nodes: Sequence[NodeSpec], port: int) -> dict[str, str]:
     """Return the owners of machines by name and by address; addresses of nodes only if they use this port."""
-    owners: dict[str, str] = {}
+    listed = {site.name for site in config.sites if KINDS[site.kind].lists_head}
+    owners = {node.name: LISTED if node.site in listed else MADE for node in nodes}
     for site in config.sites:
-        owner = LISTED if KINDS[site.kind].lists_head else MADE
-        owners |= {node.name: owner for node in KINDS[site.kind].nodes(site, config.head)}
         for host in _hosts(site):
             if host.name == config.head.name or host.port == port:
                 owners[host.address] = HEAD if host.name == config.head.name else owners.get(host.address, LISTED)

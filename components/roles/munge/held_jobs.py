@@ -126,7 +126,8 @@ def _drain(nodes: Sequence[str]) -> bool:
 
 def undrain_except(nodes: Sequence[str]) -> None:
     """Undrain nodes that were drained for their key and are not among these."""
-    for row in sorted(slurm.sinfo("%N %T %E", "-a", "-N", limit=20) or ()):
+    # sinfo names a node once for each of its partitions.
+    for row in sorted({*map(tuple, slurm.sinfo("%N %T %E", "-a", "-N", limit=20) or ())}):
         node, state, reason = (*row, "", "")[:3]
         if state.startswith("drain") and reason.strip() == _DRAIN and node not in nodes:
             slurm.update(nodename=node, state="undrain", limit=20)
