@@ -25,7 +25,7 @@ from components.node.waiting import wait_until
 
 # Seconds for a daemon to answer: some first replay their log.
 ANSWER_SECONDS = 120
-_REQUEST_SECONDS = 10
+_REQUEST_SECONDS, _START_SECONDS = 10, 20
 # Prometheus crashes with less room, with a stack trace that does not mention the disk.
 _LEAST_ROOM = 16 * 2**20
 _ERROR = re.compile(r"level=(error|ERROR)|^panic:|^fatal error:")
@@ -71,6 +71,21 @@ def run_daemon(step: Step, daemon: Daemon, hold_ports: Callable[[], None]) -> No
         raise Failure(
             f"{daemon.name} does not answer at {daemon.address}:{daemon.port}: {_last_words(daemon)}",
             f"see 'journalctl -u {daemon.unit}' on {step.host}, then run up again",
+        )
+
+
+def run_service(step: Step, unit: str, paths: Sequence[str], purpose: str) -> None:
+    """Run a unit with the current versions of the files that it reads when it starts, and wait until it runs."""
+    systemd.reload(unit)
+    systemd.enable(unit)
+    if not (systemd.is_active(unit) and used_as_they_are(unit, paths)):
+        attempt("systemctl", "reset-failed", unit, quiet=True)
+        run("systemctl", "restart", unit)
+        record_used(unit, paths)
+    if not wait_until(lambda: systemd.is_active(unit), _START_SECONDS):
+        raise Failure(
+            f"the service that {purpose} does not start",
+            f"see 'journalctl -u {unit}' on {step.host}, then run up again",
         )
 
 

@@ -123,6 +123,17 @@ def sync_at_end() -> None:
     _unwritten = {}
 
 
+@contextmanager
+def written_at_once() -> Iterator[None]:
+    """Put files on the disk one by one here, also after `sync_at_end`."""
+    global _unwritten
+    before, _unwritten = _unwritten, None
+    try:
+        yield
+    finally:
+        _unwritten = before
+
+
 def sync() -> None:
     """Put on the disk everything that was written since `sync_at_end`. Raises OSError, for a full disk for example."""
     from components.node.install import sync_file_system

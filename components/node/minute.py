@@ -25,7 +25,6 @@ from components.node.parts import do_each
 from components.node.program import run_program
 from components.node.run import Ended, attempt, run
 from components.node.state import STATE_DIR
-from components.node.systemd import UNITS
 from components.node.waiting import sleep
 
 PROGRAM = "/usr/local/sbin/tailrack-minute"
@@ -39,8 +38,6 @@ _ANSWER = f"{PRIVATE}/slurm-answer.json"
 _MARKS, _LONG_MARKS = f"{PRIVATE}/minute", f"{STATE_DIR}/minute"
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _THIS_RUN = f"{time.time():.3f}-{os.getpid()}"
-# A timer that removes itself from a new machine (stacks/sites/rented/host_key.py).
-_OTHER_TIMERS = ("tailrack-born-with.timer",)
 
 
 @dataclass(frozen=True)
@@ -78,21 +75,14 @@ class Task:
         )
 
 
-def write_tasks(key: str, timers: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write the tasks that a step brings, and end those that it no longer brings.
-
-    timers   the names of all timers of this release; others of the cluster are removed with their services
-    """
+def write_tasks(key: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write the tasks that a step brings, and end those that it no longer brings."""
     if not files.exists(PROGRAM):
         return
     path = f"{FOLDER}/{key}.json"
     former = {task.unit for task in _read(path)}
     changed = files.write(path, json.dumps(rows))
     tasks = {task.unit for task in _read(path)}
-    names = [name for name in files.names_in(UNITS) if name.startswith("tailrack-") and name.endswith(".timer")]
-    gone = [name for name in names if name not in (*timers, *_OTHER_TIMERS)]
-    # A unit with a file cannot be transient.
-    systemd.retire(*gone, *sorted({*tasks, *(f"{name.removesuffix('.timer')}.service" for name in gone)}))
     if ended := sorted(former - tasks):
         attempt("systemctl", "stop", *ended, quiet=True)
     systemd.reload(SERVICE, TIMER)

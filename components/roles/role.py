@@ -25,12 +25,17 @@ Value = Word | bool | None | Sequence[Word] | Sequence[Sequence[Word]]
 
 @dataclass(frozen=True)
 class File:
-    """A file that is the same on all machines. `mode` and `owner` have the form that chmod and chown take."""
+    """A file that is the same on all machines. `mode` and `owner` have the form that chmod and chown take.
+
+    needs   the name of a value: a machine on which it is 0 or empty does not have the file. It is the file's text if
+            that is empty
+    """
 
     path: str
-    text: str
+    text: str = ""
     mode: str = "0644"
     owner: str = "root:root"
+    needs: str = ""
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,9 @@ class Role:
     packages    Debian packages by phase, in one transaction with those of the step's other roles
     wanted      packages by phase that a distribution may lack, in one transaction per role. A failure is logged and
                 stops nothing; the role's phases check which packages are installed
-    files       files by phase; written before the phase, which finds `step.changed` set if a file changed
+    files       files by phase; written before the phase, which finds `step.changed` set if a file changed. In main
+                steps, files that are no longer declared are removed, and their units with them
+    made        what its programs make, by phase of a main step, in the form of node/declared.py; removed like files
     values      values by name: "USERS_LINES" for the field `users_lines` of a phase's dataclass; each starts with the
                 role's name
     secrets     secret values; any step may read them
@@ -104,6 +111,7 @@ class Role:
     packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     wanted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     files: Mapping[str, tuple[File, ...]] = field(default_factory=dict)
+    made: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     values: Mapping[str, Value] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)

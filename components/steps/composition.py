@@ -44,8 +44,9 @@ LEAVE_OF_POD = ("pod_leave", "leave")
 BOOT_OF_POD = ("machine", "pod_boot")
 _ONLY_PODS = ("pod_check", "pod_join", "pod", "pod_register", "pod_leave", "pod_boot")
 
-# The first phases of the steps that bring tasks.
+# The first phases of the steps that bring tasks, and of those with a record of what their roles have declared.
 _STEPS_WITH_TASKS = ("machine", "services")
+_STEPS_WITH_RECORD = (*_STEPS_WITH_TASKS, "node_services")
 _END_TASKS: Call = ("end_tasks",)
 # The functions that undo a phase.
 _UNDO = {
@@ -74,7 +75,8 @@ class Script:
     @property
     def reads(self) -> frozenset[str]:
         """Return the names of the values that it needs."""
-        return self.phases.difference(self.texts)
+        needs = {row[-1] for calls in self.calls.values() for call in calls if call[0] == "files" for row in call[1:]}
+        return (self.phases | needs - {""}).difference(self.texts)
 
     @property
     def undo(self) -> bool:
@@ -129,6 +131,8 @@ def _composed(
     else:
         up = [*_packages(parts), *_wanted(parts)]
         for role, phase in parts:
+            if phases[0] in _STEPS_WITH_RECORD:
+                up.append(("owner", phases[0], f"{phase}/{role.name}", role.made.get(phase, ())))
             up += [*_files(role, phase), *call(role, phase)]
         up += _tasks(phases[0], parts)
     # At the end: a package such as munge must not be installed before its role has written its files.
@@ -300,9 +304,9 @@ def _tasks(step: str, parts: Sequence[tuple[Role, str]]) -> list[Call]:
     if step not in _STEPS_WITH_TASKS:
         return []
     rows = [asdict(task) for role, phase in parts for task in role.tasks.get(phase, ())]
-    return [("tasks", step, sorted(path.name for path in FOLDER.glob("*/templates/*.timer")), rows)]
+    return [("tasks", step, rows)]
 
 
 def _files(role: Role, phase: str) -> list[Call]:
-    rows = tuple((file.path, file.mode, file.owner, file.text) for file in role.files.get(phase, ()))
+    rows = tuple((file.path, file.mode, file.owner, file.text, file.needs) for file in role.files.get(phase, ()))
     return [("files", *rows)] if rows else []

@@ -330,7 +330,7 @@ class _WorkInside(work.Work):
 
     def _call(self, call: work.Call) -> None:
         if call[0] == "files":
-            call = ["files", *([path, mode, owner, self._machine.inside(text)] for path, mode, owner, text in call[1:])]
+            call = ["files", *([*row[:3], self._machine.inside(row[3]), *row[4:]] for row in call[1:])]
         super()._call(call)
 
 

@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from components.node import files
+from components.node.declared import Record
 from components.node.failure import Failure
+from components.node.files import File
 from components.node.locks import Lock
 from components.node.state import LOG_DIR as LOG_DIR
 from components.node.state import STATE_DIR as STATE_DIR
@@ -22,6 +25,7 @@ class Step:
     changed  whether one of the files of the phase's role, written just before the phase, changed
     locked   whether the step has the host's lock
     foreign  what the checks have found of another cluster (role foreign_cluster)
+    record   what the roles of this step have on the machine
     perform  a function that runs another action of the plan with some values changed
     """
 
@@ -34,6 +38,7 @@ class Step:
     results: dict[str, Any] = field(default_factory=dict)
     at_end: list[Callable[[], None]] = field(default_factory=list)
     later: list[Callable[[], None]] = field(default_factory=list)
+    record: Record | None = None
     perform: Callable[[str, Mapping[str, Any]], None] = lambda action, values: None
     _lock: Lock | None = None
 
@@ -47,6 +52,15 @@ class Step:
         if value is None:
             raise Failure(f"the step found no {name} on {self.host}")
         self.results[name] = value
+
+    def declare(self, *items: File | str) -> bool:
+        """Write files that the phase wants; return whether a text changed. Others of the role go.
+
+        A text is a path that programs make, or an account (node/declared.py). A step without a record only writes.
+        """
+        if self.record:
+            self.record.add(*(item.path if isinstance(item, File) else item for item in items))
+        return files.write_all([item for item in items if isinstance(item, File)])
 
     def take_lock(self, name: str = "tailrack") -> None:
         """Let no other step change this host from now to the end of the step. Further calls do nothing."""

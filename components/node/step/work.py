@@ -5,18 +5,20 @@ from __future__ import annotations
 import importlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from components.node import files, minute, packages
+from components.node.declared import Record
 from components.node.failure import Failure
 from components.node.log import note
 from components.node.step.step import Step
 from components.node.step.values import read_values, values_type
 
-# A call: `["python", MODULE, FUNCTION]`, `["files", [PATH, MODE, OWNER, TEXT]...]`, `["checks", CALL...]`,
-# `["tasks", KEY, TIMERS, ROWS]`, `["end_tasks"]`, or one of the calls of packages with their names.
+# A call: `["python", MODULE, FUNCTION]`, `["files", [PATH, MODE, OWNER, TEXT, NEEDS]...]`, `["checks", CALL...]`,
+# `["owner", STEP, OWNER, ITEMS]` before those of a role (declared.py), `["tasks", KEY, ROWS]`, `["end_tasks"]`, or one
+# of the calls of packages with their names.
 Call = Sequence[Any]
 
 
@@ -46,24 +48,41 @@ class Work:
         Raises Failure; with `keep_going` it is only logged, and the other calls follow.
         """
         self.step.perform = self.perform
+        calls = self.plan.calls[action]
         try:
-            for call in self.plan.calls[action]:
+            self._begin_record(calls)
+            for call in calls:
                 try:
                     self._call(call)
                 except Exception as error:
                     if not keep_going:
                         raise
                     note(str(error) or type(error).__name__)
+            if self.step.record:
+                self.step.record.end()
             for finish in self.step.later:
                 finish()
         except Exception:
             # Tasks may repair what has failed.
-            for call in self.plan.calls[action]:
+            for call in calls:
                 if call[0] == "tasks":
                     self._call(call)
             raise
         finally:
             self._end()
+
+    def _begin_record(self, calls: Sequence[Call]) -> None:
+        """Record the files of all roles before the first one is written."""
+        declared: dict[str, list[str]] = {}
+        step = owner = ""
+        for kind, *words in calls:
+            if kind == "owner":
+                step, owner, items = words
+                declared[owner] = [*items]
+            elif kind == "files" and owner:
+                declared[owner] += [file.path for file in self._files(words)]
+        if declared:
+            self.step.record = Record(step, declared)
 
     def _end(self) -> None:
         for cleanup in self.step.at_end:
@@ -87,7 +106,9 @@ class Work:
         if kind == "python":
             self._python(*words)
         elif kind == "files":
-            self.step.changed = files.write_all([_file(*row) for row in words])
+            self.step.changed = files.write_all([*self._files(words)])
+        elif kind == "owner" and self.step.record:
+            self.step.record.begin(words[1])
         elif kind == "checks":
             self._checks(words)
         elif kind == "tasks":
@@ -115,6 +136,13 @@ class Work:
         if (seconds := time.monotonic() - begin) > 1:
             note(f"{module.removeprefix('components.roles.').removesuffix('.host')} {name}: {seconds:.1f}s")
 
+    def _files(self, rows: Iterable[Sequence[str]]) -> Iterator[files.File]:
+        for path, mode, owner, text, needs in rows:
+            value = self.values[needs] if needs else True
+            if value:
+                name, _, group = owner.partition(":")
+                yield files.File(path, text or (needs and str(value)), int(mode, 8), name, group or name)
+
     def _checks(self, checks: Sequence[Call]) -> None:
         """Run all checks, and report their problems together."""
         problems = []
@@ -132,11 +160,6 @@ class Work:
 
 def _also(texts: Iterator[str]) -> str:
     return "; also: ".join(text for text in texts if text)
-
-
-def _file(path: str, mode: str, owner: str, text: str) -> files.File:
-    name, _, group = owner.partition(":")
-    return files.File(path, text, int(mode, 8), name, group or name)
 
 
 def undone_elsewhere(step: Step, *, here: bool) -> bool:

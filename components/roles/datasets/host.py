@@ -93,6 +93,9 @@ def compute(step: Step, values: ComputeValues) -> None:
         if left := homes():
             paths = ", ".join(home.base for home in left)
             note(f"{step.host}: {paths} stay until the jobs that may use them have ended")
+            # They remove the copies then.
+            units = (f"{systemd.UNITS}/{name}" for name in (STAGE, STAGE_TIMER))
+            step.declare(model.STAGE_PROGRAM, model.FILES_PROGRAM, *units)
         else:
             remove_node()
 

@@ -6,6 +6,7 @@ import base64
 from collections.abc import Iterator
 from pathlib import Path
 
+from components.node.declared import DATA
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.enroot_pyxis.settings import Containers, sums
 from components.roles.enroot_pyxis.settings_pins import PYXIS, url_of
@@ -39,6 +40,8 @@ def role(settings: ClusterSettings) -> Role | None:
             "head": (*files, File(f"{LIB}/import-image", template("enroot_pyxis", "import-image"), mode="0755")),
             "node": files,
         },
+        # Machines keep their containers until they leave.
+        made={phase: tuple(f"{DATA}{file.path}" for file in files) for phase in ("head", "node")},
         values={
             "ENROOT_PYXIS_LOCAL": containers.local,
             "ENROOT_PYXIS_NVIDIA_LIBRARIES": containers.nvidia_libraries,

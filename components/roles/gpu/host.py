@@ -10,14 +10,11 @@ from functools import cached_property
 
 from components.node import files, kernel, services, systemd
 from components.node.failure import Failure
-from components.node.files import File
 from components.node.log import note
 from components.node.minute import begin_task
-from components.node.parts import do_each
 from components.node.run import exists, run, succeeds
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
-from components.node.systemd import UNITS
 from components.roles.gpu import nvidia_smi
 from components.roles.gpu.nvidia_smi import Gpu
 
@@ -44,17 +41,8 @@ while :; do
 done"""
 
 
-def remove_roce_unit() -> None:
-    """Let RoCE ports be as they are."""
-    systemd.retire(ROCE_UNIT)
-    files.remove(ROCE_PROGRAM)
-
-
-def remove_gpu_units() -> None:
-    """Remove the setup of GPUs at boot, and the collection of their health."""
-    systemd.retire(UNIT)
-    for path in (PROGRAM, HEALTH_PROGRAM, _HEALTH):
-        files.remove(path)
+def leave_persistence() -> None:
+    """Turn the driver's daemon off again if it was off before the cluster."""
     if files.exists(PERSISTENCE_WAS_OFF):
         run("systemctl", "disable", "-q", "--now", "nvidia-persistenced")
         files.remove(PERSISTENCE_WAS_OFF)
@@ -221,57 +209,32 @@ def _require_fabric_manager(machine: _Machine) -> None:
 
 @dataclass(frozen=True)
 class Gpus:
-    """A node's GPUs and its files.
+    """A node's GPUs.
 
-    node_gpu_count                    from the check step; 0 without GPUs
-    gpu_boot_program, gpu_boot_unit   the program that runs at boot before slurmd
-    gpu_roce_apply                    whether to set up RoCE ports (fabric.roce.apply)
-    gpu_health_program, ...           the program that collects the health
+    node_gpu_count   from the check step; 0 without GPUs
+    gpu_roce_apply   whether to set up RoCE ports (fabric.roce.apply)
     """
 
     node_gpu_count: int
-    gpu_boot_program: str
-    gpu_boot_unit: str
     gpu_roce_apply: bool
-    gpu_roce_program: str
-    gpu_roce_unit: str
-    gpu_health_program: str
 
 
 def compute(step: Step, values: Gpus) -> None:
-    """Set up what the node has, and remove what it no longer has."""
+    """Set up what the node has."""
     if values.gpu_roce_apply:
-        _set_roce_up(values)
-    else:
-        remove_roce_unit()
-    if values.node_gpu_count:
-        _set_gpus_up(values)
-        # Do not wait: it takes seconds, or a minute on a machine whose GPUs hang.
-        step.later.append(lambda: begin_task("health"))
-    else:
-        remove_gpu_units()
-
-
-def _set_roce_up(values: Gpus) -> None:
-    files.write(ROCE_PROGRAM, values.gpu_roce_program, 0o755)
-    files.write(f"{UNITS}/{ROCE_UNIT}", values.gpu_roce_unit)
-    systemd.reload(ROCE_UNIT)
-    systemd.enable(ROCE_UNIT)
-    # At every run of the step, because a port's settings may have changed.
-    run("systemctl", "restart", ROCE_UNIT)
-
-
-def _set_gpus_up(values: Gpus) -> None:
-    files.write_all(
-        [
-            File(PROGRAM, values.gpu_boot_program, 0o755),
-            File(HEALTH_PROGRAM, values.gpu_health_program, 0o755),
-            File(f"{UNITS}/{UNIT}", values.gpu_boot_unit),
-        ]
-    )
+        systemd.reload(ROCE_UNIT)
+        systemd.enable(ROCE_UNIT)
+        # At every run of the step, because a port's settings may have changed.
+        run("systemctl", "restart", ROCE_UNIT)
+    if not values.node_gpu_count:
+        leave_persistence()
+        return
+    step.declare(_HEALTH)
     systemd.reload(UNIT)
     _keep_driver_loaded()
     systemd.enable(UNIT, now=True)
+    # Do not wait: it takes seconds, or a minute on a machine whose GPUs hang.
+    step.later.append(lambda: begin_task("health"))
 
 
 def _keep_driver_loaded() -> None:
@@ -288,19 +251,17 @@ def _keep_driver_loaded() -> None:
 
 @dataclass(frozen=True)
 class PodGpus:
-    """The number of GPUs from the check step, and the program."""
+    """The number of GPUs from the check step."""
 
     node_gpu_count: int
-    gpu_health_program: str
 
 
 def pod(step: Step, values: PodGpus) -> None:
     """Run the collector."""
     if values.node_gpu_count:
-        changed = files.write(HEALTH_PROGRAM, values.gpu_health_program, 0o755)
-        services.keep(_SERVICE, _PROGRAM, step.host, restart_it=changed)
+        services.keep(_SERVICE, _PROGRAM, step.host, restart_it=step.changed)
 
 
 def leave(step: Step) -> None:
-    """Remove the units and their programs."""
-    do_each(remove_gpu_units, remove_roce_unit)
+    """Leave the driver's daemon as it was."""
+    leave_persistence()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import list_of, matching, whole
-from components.roles.gpu.host import HEALTH_PROGRAM
-from components.roles.role import FOLDER, Role, SlurmKey, template
+from components.roles.gpu.host import HEALTH_PROGRAM, PROGRAM, ROCE_PROGRAM, ROCE_UNIT, UNIT
+from components.roles.role import FOLDER, File, Role, SlurmKey, template, unit
 
 # The limit for one node: NVIDIA's device files have lower numbers.
 MOST_GPUS = 256
 COLLECTOR = FOLDER.parent / "validation" / "preflight" / "collect.py"
 
 # Each of its checks has a time limit; a process that cannot be killed is left behind.
-HEALTH = Task(
+HEALTH_TASK = Task(
     "health",
     ("/usr/bin/python3", HEALTH_PROGRAM),
     seconds=900,
@@ -26,19 +28,20 @@ HEALTH = Task(
 
 def role(settings: ClusterSettings) -> Role:
     """Return the role. A node's GPUs are in its Slurm fragment (components/roles/slurm/fragment.py)."""
+    collector = File(HEALTH_PROGRAM, COLLECTOR.read_text(encoding="utf-8").removesuffix("\n"), "0755")
     return Role(
         "gpu",
         after=("machine",),
         on_pods=("check",),
         values={"GPU_ROCE_APPLY": settings.fabric.roce.apply},
-        texts={
-            "GPU_BOOT_PROGRAM": template("gpu", "tailrack-gpu"),
-            "GPU_BOOT_UNIT": template("gpu", "tailrack-gpu.service"),
-            "GPU_HEALTH_PROGRAM": COLLECTOR.read_text(encoding="utf-8").removesuffix("\n"),
-            "GPU_ROCE_PROGRAM": template("gpu", "tailrack-roce"),
-            "GPU_ROCE_UNIT": template("gpu", "tailrack-roce.service"),
+        files={
+            "compute": (
+                *((_program(ROCE_PROGRAM), unit("gpu", ROCE_UNIT)) if settings.fabric.roce.apply else ()),
+                *(replace(file, needs="NODE_GPU_COUNT") for file in (_program(PROGRAM), unit("gpu", UNIT), collector)),
+            ),
+            "pod": (replace(collector, needs="NODE_GPU_COUNT"),),
         },
-        tasks={"compute": (HEALTH,)},
+        tasks={"compute": (HEALTH_TASK,)},
         facts={
             "check": {
                 "gpus": whole(0, MOST_GPUS),
@@ -55,6 +58,10 @@ def role(settings: ClusterSettings) -> Role:
             "PropagateResourceLimitsExcept": SlurmKey("MEMLOCK", "NCCL could not pin memory"),
         },
     )
+
+
+def _program(path: str) -> File:
+    return File(path, template("gpu", path.rpartition("/")[2]), "0755")
 
 
 def _device_numbers(value: object) -> list[int]:

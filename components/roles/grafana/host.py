@@ -11,9 +11,9 @@ from functools import partial
 from components.node import files, systemd
 from components.node.artifacts import Artifact, keep_artifact
 from components.node.daemons import Daemon, run_daemon
+from components.node.declared import DATA
 from components.node.failure import Failure
 from components.node.files import File
-from components.node.parts import do_each
 from components.node.run import attempt, run
 from components.node.step.step import Step
 from components.node.text import printable
@@ -28,7 +28,12 @@ _KEY, _PASSWORD = f"{FOLDER}/key", f"{FOLDER}/password"
 _DASHBOARDS, _PROVISIONING = f"{FOLDER}/dashboards", f"{FOLDER}/provisioning"
 # Grafana logs an error for each of these folders that is missing.
 _PROVISIONED = ("datasources", "dashboards", "plugins", "alerting", "notifiers", "access-control")
-_STATE = ("/var/lib/tailrack-grafana", "/var/lib/private/tailrack-grafana")
+# The database, with users' dashboards, stays where Grafana is turned off.
+MADE = (
+    FOLDER,
+    _PROGRAMS,
+    *(f"{DATA}{path}" for path in ("/var/lib/tailrack-grafana", "/var/lib/private/tailrack-grafana")),
+)
 
 
 @dataclass(frozen=True)
@@ -101,13 +106,6 @@ def remove_old_releases(values: ReleaseValues) -> None:
             files.remove_folder(f"{_PROGRAMS}/{name}")
 
 
-def remove_grafana() -> None:
-    """Remove Grafana. The database with users' dashboards stays, in case the config enables it again."""
-    systemd.retire(UNIT)
-    files.remove_folder(FOLDER)
-    files.remove_folder(_PROGRAMS)
-
-
 @dataclass(frozen=True)
 class GrafanaValues(HeldPorts, ReleaseValues):
     """The settings of Grafana.
@@ -116,7 +114,6 @@ class GrafanaValues(HeldPorts, ReleaseValues):
     grafana_dashboards  `file JSON`, one a line
     """
 
-    grafana_enabled: bool
     grafana_port: int
     grafana_prometheus_port: int
     grafana_password: str
@@ -136,9 +133,6 @@ class GrafanaValues(HeldPorts, ReleaseValues):
 
 def services(step: Step, values: GrafanaValues) -> None:
     """Install and start the config's release."""
-    if not values.grafana_enabled:
-        remove_grafana()
-        return
     install(step, values)
     _start(step, values)
     remove_old_releases(values)
@@ -160,22 +154,9 @@ def _start(step: Step, values: GrafanaValues) -> None:
         File(f"{_PROVISIONING}/datasources/tailrack.yml", values.filled(values.grafana_data_source)),
         File(f"{_PROVISIONING}/dashboards/tailrack.yml", values.grafana_provider),
     ]
-    files.write_all(read)
-    _write_dashboards(values.grafana_dashboards)
+    # Grafana notices changes of dashboards.
+    dashboards = (line.partition(" ") for line in values.grafana_dashboards.split("\n"))
+    step.declare(*read, *(File(f"{_DASHBOARDS}/{name}", text) for name, _, text in dashboards))
     paths = [file.path for file in read]
     daemon = Daemon(UNIT, values.head_address, values.grafana_port, "/api/health", "monitoring.grafana.port", paths)
     run_daemon(step, daemon, partial(hold_ports, step, values))
-
-
-def _write_dashboards(lines: str) -> None:
-    """Write the dashboards, and remove others. Grafana notices changes of these files."""
-    texts = dict(line.split(" ", 1) for line in lines.split("\n"))
-    files.write_all([File(f"{_DASHBOARDS}/{name}", text) for name, text in texts.items()])
-    for name in files.names_in(_DASHBOARDS):
-        if name.endswith(".json") and name not in texts:
-            files.remove(f"{_DASHBOARDS}/{name}")
-
-
-def leave(step: Step) -> None:
-    """Remove all of it."""
-    do_each(remove_grafana, *(partial(files.remove_folder, path) for path in _STATE))

@@ -5,31 +5,30 @@ from __future__ import annotations
 import json
 
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.grafana.host import MADE, UNIT
 from components.roles.role import DYNAMIC, FOLDER, Holder, Role, template
 
-UNIT = "tailrack-grafana.service"
 DASHBOARDS = FOLDER / "grafana" / "dashboards"
 
 
-def role(settings: ClusterSettings) -> Role:
-    """Return the role, also without Grafana in the config: its scripts then remove it."""
+def role(settings: ClusterSettings) -> Role | None:
+    """Return the role; None without Grafana in the config."""
     monitoring = settings.monitoring
-    grafana = monitoring.grafana if monitoring else None
+    if not (monitoring and (grafana := monitoring.grafana)):
+        return None
     return Role(
         "grafana",
         # Last, so that a failure here keeps no other service away.
         after=("monitoring", "backup", "mlflow"),
         values={
-            "GRAFANA_ENABLED": grafana is not None,
-            # The data that it shows.
-            "GRAFANA_PROMETHEUS_PORT": monitoring.port if monitoring else 0,
-            "GRAFANA_SOURCE": grafana.source if grafana else "",
-            "GRAFANA_SHA256": grafana.sha256 if grafana else "",
-            "GRAFANA_PORT": grafana.port if grafana else 0,
-            # With Grafana the stack sets the password (components/cluster/secrets.py).
-            **({} if grafana else {"GRAFANA_PASSWORD": ""}),
+            # The data that it shows. The stack sets the password (components/cluster/secrets.py).
+            "GRAFANA_PROMETHEUS_PORT": monitoring.port,
+            "GRAFANA_SOURCE": grafana.source,
+            "GRAFANA_SHA256": grafana.sha256,
+            "GRAFANA_PORT": grafana.port,
         },
-        packages={"services": ("curl",)} if grafana else {},
+        packages={"services": ("curl",)},
+        made={"services": MADE},
         texts={
             "GRAFANA_UNIT": template("grafana", UNIT),
             "GRAFANA_CONFIG": template("grafana", "grafana.ini"),
@@ -37,8 +36,8 @@ def role(settings: ClusterSettings) -> Role:
             "GRAFANA_PROVIDER": template("grafana", "provider.yml"),
             "GRAFANA_DASHBOARDS": dashboards(),
         },
-        ports=(str(grafana.port),) if grafana else (),
-        holders={str(grafana.port): Holder(DYNAMIC, head_alone=True)} if grafana else {},
+        ports=(str(grafana.port),),
+        holders={str(grafana.port): Holder(DYNAMIC, head_alone=True)},
     )
 
 

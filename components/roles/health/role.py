@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-
 from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.health.host import DEEP_CHECK_SETTINGS, LIB, REASON
+from components.roles.health.gpu_records import FINDINGS
+from components.roles.health.host import CHECKS, DEEP_CHECK_SETTINGS, HEALTH_CHECK, LIB, MADE, REASON, SHARE_MOUNTED
 from components.roles.health.settings import EPILOG, PROLOG
 from components.roles.pod.library import library_path
 from components.roles.program import launcher
 from components.roles.role import File, Role, SlurmKey, template, unit
 
-CHECKS = "/usr/local/sbin/tailrack-checks"
-HEALTH_CHECK = "/usr/local/sbin/tailrack-nhc"
 DEEP_CHECK = "/usr/local/sbin/tailrack-deep-check"
 # Each node's check has its own limits; a check that is stopped restores its node.
 _DEEP_CHECK = Task(
@@ -29,23 +26,27 @@ _ON_PODS = ("prolog-10-job", "prolog-30-health", "epilog-10-job", "epilog-20-lef
 def role(settings: ClusterSettings) -> Role:
     """Return the role. If the config turns it off, its files are removed and slurm.conf does not name them."""
     health = settings.health
-    scripts = [
-        (kind, name, base64.b64encode(text.encode()).decode())
+    scripts = tuple(
+        File(f"{LIB}/{kind}.d/{name}", text, "0755")
         for kind, texts in (("prolog", health.prolog), ("epilog", health.epilog))
         for name, text in texts.items()
-    ]
+    )
+    deep_check = (
+        File(DEEP_CHECK, launcher("deep-check"), "0755"),
+        File(DEEP_CHECK_SETTINGS, mode="0600", needs="HEAD_DEEP_CHECK"),
+    )
     return Role(
         "health",
         after=("gpu", "nfs_exports", "enroot_pyxis", "pod"),
-        values={
-            "HEALTH_ENABLED": health.enabled,
-            "HEALTH_SCRIPTS": scripts if health.enabled else [],
-            "HEALTH_OURS": [*(f"prolog.d/{name}" for name in PROLOG), *(f"epilog.d/{name}" for name in EPILOG)],
-        },
+        values={"HEALTH_ENABLED": health.enabled},
         packages={"services": ("python3",)} if health.deep_check else {},
         files={
-            **({"compute": _files(), "pod": _files_of_pods()} if health.enabled else {}),
-            **({"services": (File(DEEP_CHECK, launcher("deep-check"), "0755"),)} if health.deep_check else {}),
+            **({"compute": (*_files(), *scripts), "pod": (*_files_of_pods(), *scripts)} if health.enabled else {}),
+            **({"services": deep_check} if health.deep_check else {}),
+        },
+        made={
+            **({"compute": MADE, "pod": MADE} if health.enabled else {}),
+            **({"services": (str(FINDINGS),)} if health.deep_check else {}),
         },
         tasks={"services": (_DEEP_CHECK,)} if health.deep_check else {},
         slurm_conf=_SLURM_CONF if health.enabled else {},
@@ -76,6 +77,7 @@ def _files() -> tuple[File, ...]:
         File(f"{LIB}/gpus-in-use", launcher("gpus-in-use"), "0755"),
         File(CHECKS, launcher("node-checks"), "0755"),
         File(HEALTH_CHECK, launcher("health-check"), "0755"),
+        File(SHARE_MOUNTED, needs="NFS_EXPORTS_MOUNT"),
         unit("health", REASON),
     )
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from components.node import files
 from components.node.accounts import as_user
-from components.node.locks import Lock
+from components.node.locks import PRIVATE, Lock
 from components.roles.job_hangs.communicators import (
     CLOCK_SECONDS,
     EQUAL,
@@ -26,8 +26,7 @@ from components.roles.job_hangs.communicators import (
     read_hang,
     sentence,
 )
-from components.roles.job_hangs.host import ANSWER, LIMITS, REPORTED
-from components.roles.job_hangs.watch import LateRank, Stall, apart, stall_of
+from components.roles.job_hangs.watch import ANSWER, LateRank, Stall, apart, stall_of
 from components.roles.job_reports.host import MAIL_PROGRAM
 from components.roles.sll.snapshot import gpus_of, jobs_and_nodes
 from components.roles.ssh_trust.ask import MEMBERS
@@ -37,6 +36,10 @@ from components.slurm.jobs import Job
 from components.slurm.nodes import node_names
 from components.slurm.slurm import SlurmError
 
+# The minutes, and a line `number start` for each job whose user got the message.
+LIMITS = "/etc/tailrack/job-hangs-limits"
+REPORTED = f"{PRIVATE}/job-hangs-reported"
+FINDER = "/usr/local/lib/tailrack/job-hangs"
 LIMIT_SECONDS = 30
 # A job with this word in its comment waits for requests, as a server does.
 EXEMPT = "may-wait"

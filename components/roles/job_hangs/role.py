@@ -7,24 +7,30 @@ from __future__ import annotations
 
 from components.node.minute import Task
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.job_hangs.host import FINDER
+from components.roles.job_hangs.find import FINDER, LIMITS, REPORTED
+from components.roles.job_hangs.watch import ANSWER, ASK_RAS, MINUTES, STALLS
 from components.roles.program import launcher
-from components.roles.role import Role
+from components.roles.role import File, Role
 from components.roles.usage.role import HAS_GPUS
 
 
-def role(settings: ClusterSettings) -> Role:
-    """Return the role, also where it is off: its phases then remove it."""
-    hangs = settings.job_hangs
+def role(settings: ClusterSettings) -> Role | None:
+    """Return the role; None without job_hangs in the config."""
+    if not (hangs := settings.job_hangs):
+        return None
+    minutes = str(hangs.minutes)
     find = Task("job-hangs", (FINDER,), limit=110, settings=(HAS_GPUS, "Nice=10"))
     return Role(
         "job_hangs",
         after=("usage", "job_reports"),
-        tasks={"services": (find,)} if hangs else {},
-        values={"JOB_HANGS_MINUTES": hangs.minutes if hangs else 0},
-        texts={
-            "JOB_HANGS_ASK_RAS": launcher("ask-ras"),
-            "JOB_HANGS_ANSWER": launcher("job-hangs-here"),
-            "JOB_HANGS_FINDER": launcher("job-hangs"),
+        tasks={"services": (find,)},
+        files={
+            "compute": (
+                File(ASK_RAS, launcher("ask-ras"), "0755", needs="NODE_GPU_COUNT"),
+                File(ANSWER, launcher("job-hangs-here"), "0755", needs="NODE_GPU_COUNT"),
+                File(MINUTES, minutes, needs="NODE_GPU_COUNT"),
+            ),
+            "services": (File(LIMITS, minutes), File(FINDER, launcher("job-hangs"), "0755")),
         },
+        made={"compute": (STALLS,), "services": (REPORTED,)},
     )

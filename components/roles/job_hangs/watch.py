@@ -21,11 +21,23 @@ from typing import Any
 
 from components.node import files
 from components.node.accounts import as_user
+from components.node.locks import PRIVATE
 from components.node.passwd import user_with
 from components.roles.job_hangs.communicators import EQUAL, KINDS, MOST_RANKS, NONE
-from components.roles.job_hangs.host import ASK_RAS, MINUTES, OWNERS, STALLS
+from components.roles.ssh_trust.ask import ANSWERS
 from components.roles.usage.samples import JOBS, Reading
 
+# The minutes of the config. Slurm's TaskProlog gives jobs a RAS port of their own where it exists.
+MINUTES = "/etc/tailrack/job-hangs"
+# One file per job: its name is the job's id, its content the user's uid (the prolog, role health).
+OWNERS = f"{PRIVATE}/jobs"
+# One file per job: how long its GPUs have waited, and what RAS answered, in JSON.
+STALLS = f"{PRIVATE}/job-hangs"
+ASK_RAS = "/usr/local/lib/tailrack/ask-ras"
+ANSWER = f"{ANSWERS}/job-hangs"
+# The RAS port of job N is FIRST_PORT + N % PORTS: below the ports that Linux and srun give out. The TaskProlog has the
+# same numbers.
+FIRST_PORT, PORTS = 21000, 10000
 # ask-ras ends by itself before.
 LIMIT_SECONDS = 30
 # For all jobs of a node, of the time limit of the sampler's unit.

@@ -4,42 +4,39 @@ from __future__ import annotations
 
 import json
 
+from components.node.declared import ACCOUNT as ACCOUNT_OF
+from components.node.declared import DATA
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.job_reports.host import MAIL_PASSWORD, MAIL_PROGRAM, UNIT
+from components.roles.job_reports.host import ACCOUNT, MAIL_PASSWORD, MAIL_PROGRAM, SPOOL, STATE, UNIT
 from components.roles.job_reports.settings import JobReports
 from components.roles.program import launcher, version
 from components.roles.role import File, Role, SlurmKey, template
 
 
-def role(settings: ClusterSettings) -> Role:
-    """Return the role. Without job_reports in the config it removes the service."""
-    reports = settings.job_reports
-    secrets = {"JOB_REPORTS_SECRETS": secret_lines(reports) if reports else ""}
+def role(settings: ClusterSettings) -> Role | None:
+    """Return the role; None without job_reports in the config."""
+    if not (reports := settings.job_reports):
+        return None
     return Role(
         "job_reports",
         after=("users", "firewall", "tailrack_command"),
-        values={
-            "JOB_REPORTS_ENABLED": reports is not None,
-            "JOB_REPORTS_SETTINGS": service_settings(settings),
-            **({} if reports else secrets),
-        },
-        secrets=secrets if reports else {},
+        values={"JOB_REPORTS_SETTINGS": service_settings(settings, reports)},
+        secrets={"JOB_REPORTS_SECRETS": secret_lines(reports)},
         texts={
-            "JOB_REPORTS_PROGRAM": launcher("job-reports") if reports else "",
-            "JOB_REPORTS_VERSION": version("job-reports") if reports else "",
-            "JOB_REPORTS_UNIT": template("job_reports", UNIT) if reports else "",
+            "JOB_REPORTS_PROGRAM": launcher("job-reports"),
+            "JOB_REPORTS_VERSION": version("job-reports"),
+            "JOB_REPORTS_UNIT": template("job_reports", UNIT),
         },
         # Before slurm.conf names it.
-        files={"head": (File(MAIL_PROGRAM, template("job_reports", "report-job"), mode="0755"),)} if reports else {},
-        slurm_conf={"MailProg": SlurmKey(MAIL_PROGRAM, "tailrack:job_reports would send nothing")} if reports else {},
+        files={"head": (File(MAIL_PROGRAM, template("job_reports", "report-job"), mode="0755"),)},
+        # Reports that are not sent stay where it is turned off.
+        made={"services": tuple(f"{DATA}{item}" for item in (SPOOL, STATE, f"{ACCOUNT_OF}{ACCOUNT}"))},
+        slurm_conf={"MailProg": SlurmKey(MAIL_PROGRAM, "tailrack:job_reports would send nothing")},
     )
 
 
-def service_settings(settings: ClusterSettings) -> str:
-    """Return the service's settings as JSON, without secrets; empty without job_reports in the config."""
-    reports = settings.job_reports
-    if reports is None:
-        return ""
+def service_settings(settings: ClusterSettings, reports: JobReports) -> str:
+    """Return the service's settings as JSON, without secrets."""
     mail = reports.mail
     return json.dumps(
         {

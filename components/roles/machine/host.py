@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from components.node import files, folders, kernel, packages, passwd, services
+from components.node.declared import remove_all
 from components.node.failure import Failure
 from components.node.kernel import cpu_limit, memory_limit_mb
 from components.node.packages import RECORD, missing_of, wait_for_cloud_init
@@ -129,6 +130,7 @@ def leave(step: Step, values: Adopted) -> None:
     """Remove the files. A second run finds fewer, and does not list again what stays."""
     do_each(
         _list_remains,
+        remove_all,
         _retire_units,
         _remove_drop_ins,
         lambda: remove_programs(all_of_them=values.node_adopt),
@@ -251,6 +253,7 @@ def pod_boot(step: Step) -> None:
 
 def pod_leave(step: Step) -> None:
     """Remove the files. Packages stay, and users' files on the volume, in /workspace/shared."""
+    remove_all()
     remove_programs(all_of_them=False)
     files.remove(_KEEP)
     files.remove_folder("/etc/tailrack")

@@ -45,8 +45,9 @@ class AlertmanagerValues(HeldPorts):
     head_address: str
 
 
-def ensure_password() -> None:
+def ensure_password(step: Step) -> None:
     """Create Prometheus' password for Alertmanager and its hash. Prometheus needs the password when it starts."""
+    step.declare(PASSWORD, _WEB, _LOGIN)
     files.make_folder(_FOLDER, 0o700)
     password = _password()
     if not re.fullmatch("[0-9a-f]{64}", password):
@@ -77,22 +78,16 @@ def start_alertmanager(step: Step, values: AlertmanagerValues) -> None:
     receivers = {name: text for name, _, text in lines if name}
     unit, environment, config = f"{systemd.UNITS}/{UNIT}", f"{_FOLDER}/environment", f"{_FOLDER}/alertmanager.yml"
     credentials = "\n".join(f"LoadCredential={name}:{_FOLDER}/{name}" for name in receivers)
-    files.write_all(
-        [
-            *(File(f"{_FOLDER}/{name}", text, 0o600) for name, text in receivers.items()),
-            File(unit, values.monitoring_alertmanager_unit.replace("@CREDENTIALS@", credentials)),
-            File(
-                environment,
-                f"PORT={values.monitoring_alertmanager_port}\n"
-                f"PROMETHEUS={values.head_address}:{values.monitoring_port}",
-                0o600,
-            ),
-            File(config, values.monitoring_alertmanager, 0o600),
-        ]
+    step.declare(
+        *(File(f"{_FOLDER}/{name}", text, 0o600) for name, text in receivers.items()),
+        File(unit, values.monitoring_alertmanager_unit.replace("@CREDENTIALS@", credentials)),
+        File(
+            environment,
+            f"PORT={values.monitoring_alertmanager_port}\nPROMETHEUS={values.head_address}:{values.monitoring_port}",
+            0o600,
+        ),
+        File(config, values.monitoring_alertmanager, 0o600),
     )
-    for name in files.names_in(_FOLDER):
-        if name.startswith("receiver-") and name not in receivers:
-            files.remove(f"{_FOLDER}/{name}")
     _check_config(config)
     daemon = Daemon(
         UNIT,
@@ -118,9 +113,3 @@ def _check_config(path: str) -> None:
         "a webhook needs Alertmanager 0.26 or newer (Debian 13) on the head node; slack and mail also work with Debian "
         "12's",
     )
-
-
-def remove_alertmanager() -> None:
-    """Remove Alertmanager. Its history and silences stay."""
-    systemd.retire(UNIT)
-    files.remove_folder(_FOLDER)

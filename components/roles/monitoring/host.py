@@ -11,23 +11,27 @@ from functools import partial
 
 from components.node import files, systemd
 from components.node.daemons import Daemon, run_daemon, silence_daemon
+from components.node.declared import DATA
+from components.node.files import File
 from components.node.minute import Task, begin_task
-from components.node.parts import do_each
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.firewall.ports import HeldPorts, hold_ports
-from components.roles.monitoring.alerting import ensure_password, remove_alertmanager, start_alertmanager
+from components.roles.monitoring.alerting import ensure_password, start_alertmanager
 from components.roles.monitoring.prometheus import (
     SETTINGS,
     TARGETS,
     PrometheusValues,
-    remove_prometheus,
     start_prometheus,
 )
 
-_STATE = (
-    *("/var/lib/tailrack-prometheus", "/var/lib/private/tailrack-prometheus"),
-    *("/var/lib/tailrack-alertmanager", "/var/lib/private/tailrack-alertmanager"),
+# The collected data, alerts and silences stay where monitoring is turned off.
+MADE = tuple(
+    f"{DATA}{path}"
+    for path in (
+        *("/var/lib/tailrack-prometheus", "/var/lib/private/tailrack-prometheus"),
+        *("/var/lib/tailrack-alertmanager", "/var/lib/private/tailrack-alertmanager"),
+    )
 )
 EXPORTER_UNIT = "tailrack-node-exporter.service"
 _EXPORTER_SETTINGS = "/etc/tailrack/node-exporter"
@@ -69,23 +73,18 @@ class MonitoringValues(ExporterValues, PrometheusValues, Member):
 
 
 def services(step: Step, values: MonitoringValues) -> None:
-    """Start or remove the programs."""
+    """Start the programs."""
     write_target(values, values.head_address)
     if not values.monitoring_enabled:
-        remove_exporter()
-        remove_prometheus()
-        remove_alertmanager()
         return
-    files.write(SETTINGS, values.monitoring_told, 0o600)
+    step.declare(File(SETTINGS, values.monitoring_told, 0o600))
     start_exporter(step, values, values.head_address)
-    if not values.monitoring_alertmanager:
-        start_prometheus(step, values)
-        remove_alertmanager()
-        return
-    ensure_password()
+    if values.monitoring_alertmanager:
+        ensure_password(step)
     start_prometheus(step, values)
     # Last, so that a failure of Alertmanager does not stop Prometheus.
-    start_alertmanager(step, values)
+    if values.monitoring_alertmanager:
+        start_alertmanager(step, values)
 
 
 @dataclass(frozen=True)
@@ -118,12 +117,6 @@ def node(step: Step, values: NodeValues) -> None:
         remove_exporter()
 
 
-def leave(step: Step) -> None:
-    """Remove the programs and their state."""
-    do_each(remove_exporter, remove_prometheus, remove_alertmanager)
-    do_each(*(partial(files.remove_folder, path) for path in _STATE))
-
-
 def write_target(member: Member, address: str) -> None:
     """Write the target of a member at its tailnet address."""
     target = {"targets": [address], "labels": {"instance": member.node_name, "site": member.node_site}}
@@ -138,13 +131,13 @@ def figures_task(*collectors: str) -> Task:
 def start_exporter(step: Step, values: ExporterValues, address: str) -> None:
     """Run node exporter at the machine's tailnet address, and install the program of the task `figures`."""
     silence_daemon("prometheus-node-exporter", EXPORTER_UNIT)
-    files.make_folder(METRICS)
     port, unit = values.monitoring_exporter_port, f"{systemd.UNITS}/{EXPORTER_UNIT}"
-    files.write(_EXPORTER_SETTINGS, f"ADDRESS={address}\nPORT={port}")
-    files.write(unit, values.monitoring_exporter_unit)
+    settings = File(_EXPORTER_SETTINGS, f"ADDRESS={address}\nPORT={port}")
+    step.declare(settings, File(unit, values.monitoring_exporter_unit), METRICS)
+    files.make_folder(METRICS)
     daemon = Daemon(EXPORTER_UNIT, address, port, "/", "monitoring.exporter_port", (unit, _EXPORTER_SETTINGS))
     run_daemon(step, daemon, partial(hold_ports, step, values))
-    if files.write(FIGURES, values.monitoring_figures, 0o755):
+    if step.declare(File(FIGURES, values.monitoring_figures, 0o755)):
         # Run it now instead of in a minute, without waiting for it.
         step.later.append(lambda: begin_task("figures"))
 

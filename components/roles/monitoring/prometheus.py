@@ -61,13 +61,11 @@ def start_prometheus(step: Step, values: PrometheusValues) -> None:
         f"ADDRESS={values.head_address}\nPORT={values.monitoring_port}\nDAYS={values.monitoring_retention_days}\n"
         f"GIB={values.monitoring_retention_gb}"
     )
-    files.write_all(
-        [
-            File(unit, values.monitoring_unit.replace("@CREDENTIALS@", credentials)),
-            File(environment, settings),
-            File(rules, values.monitoring_rules.replace("@HEAD@", values.node_name)),
-            File(config, _config(values)),
-        ]
+    step.declare(
+        File(unit, values.monitoring_unit.replace("@CREDENTIALS@", credentials)),
+        File(environment, settings),
+        File(rules, values.monitoring_rules.replace("@HEAD@", values.node_name)),
+        File(config, _config(values)),
     )
     _check_config(step, config)
     read_at_start = (unit, environment, *([PASSWORD] if alerting else []))
@@ -148,10 +146,3 @@ def _check_config(step: Step, path: str) -> None:
         f"this release of Prometheus does not accept its configuration: {(lines or [''])[-1]}",
         f"see 'promtool check config {path}' on {step.host}",
     )
-
-
-def remove_prometheus() -> None:
-    """Remove Prometheus. The collected data stays, in case monitoring is turned on again."""
-    systemd.retire(UNIT)
-    files.remove_folder(_FOLDER)
-    files.remove(SETTINGS)

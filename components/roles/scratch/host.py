@@ -21,8 +21,6 @@ from components.roles.scratch.sweep import (
     remove_caches,
     sweep,
 )
-from components.roles.slurm.folders import BASE
-from components.roles.tailrack_command.host import COMMAND
 
 # Subfolders of the config's folder, which may contain other files.
 _JOBS_FOLDER, _CACHES_FOLDER = "tailrack-jobs", "tailrack-caches"
@@ -47,10 +45,6 @@ class ScratchValues:
 
 def compute(step: Step, values: ScratchValues) -> None:
     """Make the folders, list them for the scripts around jobs, and empty folders whose jobs have ended."""
-    # An earlier release put these on nodes. The head node's role tailrack_command has the second one too.
-    files.remove("/usr/local/lib/tailrack/scratch-sync")
-    if not files.is_folder(BASE):
-        files.remove(COMMAND)
     folder = f"{values.scratch_folder}/{_JOBS_FOLDER}" if values.scratch_folder else ""
     caches = f"{values.scratch_folder}/{_CACHES_FOLDER}" if folder and values.scratch_cache_days else ""
     if folder:
@@ -67,6 +61,8 @@ def compute(step: Step, values: ScratchValues) -> None:
     left = [*_list(CACHES, caches), *_list(SCRATCH, folder)]
     if not folder and not left:
         remove_programs()
+    elif not folder:
+        step.declare(CLEAN)
 
 
 def remove_programs() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher
-from components.roles.role import Role
+from components.roles.role import File, Role
+
+COMMAND = "/usr/local/bin/sll"
 
 
 def role(settings: ClusterSettings) -> Role:
@@ -13,5 +15,5 @@ def role(settings: ClusterSettings) -> Role:
         "sll",
         after=("tailrack_command",),
         packages={"services": ("python3",)},
-        texts={"SLL_PROGRAM": launcher("sll")},
+        files={"services": (File(COMMAND, launcher("sll"), "0755"),)},
     )

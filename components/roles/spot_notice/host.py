@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from components.node import files, systemd
-from components.node.failure import Failure
+from components.node import systemd
+from components.node.daemons import run_service
 from components.node.files import File
-from components.node.run import attempt, run
 from components.node.step.step import Step
-from components.node.waiting import wait_until
 
-_START_SECONDS = 20
 PROGRAM = "/usr/local/lib/tailrack/spot-notice"
 UNIT = "tailrack-spot-notice.service"
 
@@ -31,30 +28,12 @@ class SpotValues:
 
 
 def compute(step: Step, values: SpotValues) -> None:
-    """Start or remove the service."""
+    """Start the service."""
     if not values.node_spot:
-        leave(step)
         return
-    unit = values.spot_notice_unit.replace("@PROVIDER@", values.node_spot)
-    changed = files.write_all(
-        [
-            File(PROGRAM, values.spot_notice_program, 0o755),
-            File(f"{systemd.UNITS}/{UNIT}", unit.replace("@VERSION@", values.spot_notice_version)),
-        ]
+    path, unit = f"{systemd.UNITS}/{UNIT}", values.spot_notice_unit.replace("@PROVIDER@", values.node_spot)
+    step.declare(
+        File(PROGRAM, values.spot_notice_program, 0o755),
+        File(path, unit.replace("@VERSION@", values.spot_notice_version)),
     )
-    systemd.reload(UNIT)
-    systemd.enable(UNIT)
-    if changed or not systemd.is_active(UNIT):
-        attempt("systemctl", "reset-failed", UNIT, quiet=True)
-        run("systemctl", "restart", UNIT)
-    if not wait_until(lambda: systemd.is_active(UNIT), _START_SECONDS):
-        raise Failure(
-            "the service that reads the provider's notices does not start",
-            f"see 'journalctl -u {UNIT}' on {step.host}, then run up again",
-        )
-
-
-def leave(step: Step) -> None:
-    """Remove the service."""
-    systemd.retire(UNIT)
-    files.remove(PROGRAM)
+    run_service(step, UNIT, [path], "reads the provider's notices")

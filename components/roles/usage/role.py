@@ -12,9 +12,19 @@ from components.node.minute import Task
 from components.roles.accounting.settings import UnusedGpus
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import launcher
-from components.roles.role import Role
+from components.roles.role import File, Role
 from components.roles.slurm.folders import NODES, POOLS
-from components.roles.usage.samples import JOBS, RECORDER, SAMPLER
+from components.roles.usage.samples import (
+    ANSWER,
+    JOBS,
+    POWERLESS,
+    RECORDED,
+    RECORDER,
+    SAMPLER,
+    SAMPLES,
+    TOLD,
+    UNUSED_GPUS,
+)
 
 # A cluster without GPUs pays one look at the parts of its nodes and elastic pools, which name the CPUs of each GPU.
 HAS_GPUS = f"ExecCondition=/usr/bin/grep -qsr --include=gpu_cpus . {NODES} {POOLS}"
@@ -26,25 +36,21 @@ _SAMPLE = Task(
 
 
 def role(settings: ClusterSettings) -> Role:
-    """Return the role, also where it is off: its scripts then remove it. It needs the job scripts."""
+    """Return the role, which needs the job scripts of role health. Nodes sample without accounting too."""
+    sampled = settings.health.enabled
+    recorded = sampled and settings.accounting.enabled
+    sampler = (
+        File(SAMPLER, launcher("gpu-use"), "0755", needs="NODE_GPU_COUNT"),
+        File(ANSWER, launcher("gpu-use", "answer"), "0755", needs="NODE_GPU_COUNT"),
+    )
+    limits = _limits(settings.accounting.unused_gpus)
+    recorder = (File(RECORDER, launcher("job-gpu-use"), "0755"), *((File(UNUSED_GPUS, limits),) if limits else ()))
     return Role(
         "usage",
         after=("accounting", "gpu", "health"),
-        tasks={
-            **({"compute": (_SAMPLE,)} if settings.health.enabled else {}),
-            **({"services": (_RECORD,)} if settings.accounting.enabled and settings.health.enabled else {}),
-        },
-        values={
-            # Nodes sample without accounting too, so that no node's step changes when it is switched on.
-            "USAGE_SAMPLED": settings.health.enabled,
-            "USAGE_RECORDED": settings.accounting.enabled and settings.health.enabled,
-            "USAGE_UNUSED_GPUS": _limits(settings.accounting.unused_gpus),
-        },
-        texts={
-            "USAGE_SAMPLER": launcher("gpu-use"),
-            "USAGE_ANSWER": launcher("gpu-use", "answer"),
-            "USAGE_RECORDER": launcher("job-gpu-use"),
-        },
+        tasks={**({"compute": (_SAMPLE,)} if sampled else {}), **({"services": (_RECORD,)} if recorded else {})},
+        files={**({"compute": sampler} if sampled else {}), **({"services": recorder} if recorded else {})},
+        made={"compute": (POWERLESS, SAMPLES), "services": (RECORDED, TOLD)},
     )
 
 

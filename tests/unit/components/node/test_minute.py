@@ -19,20 +19,17 @@ HOURLY = Task("clean", (PROGRAM,), seconds=3600)
 
 @pytest.fixture
 def machine(shell: Shell) -> Shell:
-    """A machine with a program for tasks, and with a service and a timer of an earlier release."""
+    """A machine with a program for tasks."""
     for name in ("systemctl", "systemd-run"):
         shell.stub(name)
-    for path in (minute.PROGRAM, PROGRAM, *(f"/etc/systemd/system/tailrack-{name}" for name in FORMER)):
+    for path in (minute.PROGRAM, PROGRAM):
         shell.write(path, "")
     return shell
 
 
-FORMER = ("figures.service", "figures.timer", "gone.service", "gone.timer", "backup.timer")
-
-
 def write(machine: Shell, *tasks: Task) -> None:
     with machine.here():
-        write_tasks("services", ["tailrack-backup.timer"], [asdict(task) for task in tasks])
+        write_tasks("services", [asdict(task) for task in tasks])
 
 
 def started(machine: Shell, *names: str) -> list[str]:
@@ -53,10 +50,8 @@ def test_a_task_runs_in_a_unit_with_its_limit_and_settings(machine: Shell) -> No
     assert started(machine, "other") == []
 
 
-def test_what_is_no_longer_declared_ends_and_former_timers_go(machine: Shell) -> None:
+def test_a_task_that_is_no_longer_declared_ends(machine: Shell) -> None:
     write(machine, EVERY)
-    units = machine.path("/etc/systemd/system")
-    assert [path.name for path in units.iterdir()] == ["tailrack-backup.timer"]
     write(machine)
     assert "systemctl stop tailrack-figures.service" in machine.calls
     assert started(machine) == []

@@ -78,7 +78,7 @@ open("/etc/a/fetched", "w").close()
 os.mkdir("/var/lib/shared")"""
     done = run(shell, code_script(body))
     assert done.returncode == 0, done.stderr
-    assert shell.step(script(("files", ("/etc/new/file", "0644", "root:root", "text"))), {}).returncode == 0
+    assert shell.step(script(("files", ("/etc/new/file", "0644", "root:root", "text", ""))), {}).returncode == 0
     wanted = {
         "etc/a": 0o755, "etc/a/b": 0o755, "etc/a/fetched": 0o644, "etc/new": 0o755, "etc/new/file": 0o644,
         "var/lib/shared": 0o755, "var/lib/tailrack": 0o755,

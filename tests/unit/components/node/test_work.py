@@ -42,7 +42,7 @@ def test_a_value_of_another_type_is_named(name: str, value: Any) -> None:
 
 
 def test_only_the_next_phase_sees_that_a_file_of_its_role_changed(shell: Shell) -> None:
-    files = ("files", ("/etc/one", "0644", "root:root", "text"))
+    files = ("files", ("/etc/one", "0644", "root:root", "text", ""))
     done = shell.step(script(files, python("changed"), python("changed"), files, python("changed")), {})
     assert json.loads(done.stdout) == {"changed": [True, False, False]}, done.stderr
     assert shell.path("/etc/one").read_text() == "text\n"

@@ -11,7 +11,7 @@ import pytest
 
 from components.roles.budget import spending
 from components.roles.budget.role import role
-from components.roles.budget.spending import BUDGET, Budget, line, read_budget
+from components.roles.budget.spending import Budget, line, read_budget
 from components.roles.monitoring.slurm_figures import budget_figures
 from components.roles.order import roles
 from components.roles.role import template
@@ -19,7 +19,6 @@ from components.roles.tailrack_command.book import Stay
 from stacks.config import parse
 from stacks.config.model import StackConfig
 from tests.unit.configs import LAB
-from tests.unit.shell import Shell, role_header, script_of
 
 # 2026-11-11 00:00 UTC: ten days into the month.
 NOW = 1_794_355_200
@@ -63,8 +62,9 @@ def test_amounts_in_another_currency_are_named_and_do_not_count() -> None:
 def test_without_a_budget_there_is_none_to_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(spending, "BUDGET", str(tmp_path / "budget"))
     assert read_budget() is None
-    settings = config(budget={"per_month": 2000}, currency="EUR")
-    (tmp_path / "budget").write_text(str(role(settings).values["BUDGET_SETTINGS"]), encoding="utf-8")
+    made = role(config(budget={"per_month": 2000}, currency="EUR"))
+    assert made
+    (tmp_path / "budget").write_text(made.files["services"][0].text, encoding="utf-8")
     assert read_budget() == Budget(2000, "EUR", 80)
 
 
@@ -95,18 +95,3 @@ def test_alertmanager_sends_an_alert_about_the_budget_once_a_month() -> None:
     assert all(f"- alert: {alert}\n" in template("monitoring", "rules.yml") for alert in alerts)
     assert int(route["repeat_interval"].removesuffix("h")) > 31 * 24
     assert f" --data.retention={route['repeat_interval']} " in unit
-
-
-# The head node.
-
-
-def test_the_head_node_stores_the_budget_and_removes_the_old_job_hold(shell: Shell) -> None:
-    shell.stub("systemctl", '[ "$1" != is-enabled ] || echo enabled')
-    former = [shell.write(path, "\n") for path in ("/var/lib/tailrack/budget-spent", "/usr/local/lib/tailrack/budget")]
-    services, header = script_of("budget", "services"), role_header("budget")
-    made = role(config(budget={"per_month": 2000}))
-    assert shell.step(services, {**header, **made.values}).returncode == 0
-    assert json.loads(shell.path(BUDGET).read_text()) == [2000.0, "USD", 80]
-    assert not any(path.exists() for path in former)
-    assert shell.step(services, header).returncode == 0
-    assert not shell.path(BUDGET).exists()

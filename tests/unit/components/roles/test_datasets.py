@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from components.node import files
+from components.node.declared import Record
 from components.node.failure import Failure
+from components.node.step.step import Step
 from components.roles.datasets import copies, host, model, programs, serve, sources, stage
 from components.roles.datasets.copies import Copy, Home
 from components.roles.datasets.model import (
@@ -569,6 +571,22 @@ def test_the_exit_status_tells_whether_something_failed(
     file.unlink()
     with pytest.raises(SlurmError, match="tailrack:datasets"):
         run()
+
+
+def test_the_program_stays_while_it_has_to_remove_copies(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.stub("systemctl")
+    monkeypatch.setattr(host, "one_pass", lambda: False)
+    for homes in ([Home("/data", "words")], []):
+        monkeypatch.setattr(host, "homes", lambda homes=homes: homes)
+        with machine.here():
+            record = Record("machine", {"compute/datasets": [model.STAGE_PROGRAM]})
+            files.write(model.STAGE_PROGRAM, "x")
+            files.write(model.HEAD_ADDRESS, "100.64.0.1")
+            record = Record("machine", {"compute/datasets": []})
+            record.begin("compute/datasets")
+            host.compute(Step("a1", "a1-node", record=record), host.ComputeValues(False, [], ""))
+            record.end()
+        assert machine.path(model.STAGE_PROGRAM).exists() == bool(homes)
 
 
 def test_a_head_node_without_data_sets_keeps_nothing_of_them(machine: Shell) -> None:

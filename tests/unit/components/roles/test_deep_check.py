@@ -15,10 +15,12 @@ import pytest
 from components.measurement.deep_check import NICE, deep_check_text
 from components.roles.health import deep_check, gpu_records, measuring
 from components.roles.health.deep_check import DeepCheck, run
+from components.roles.order import roles
 from components.roles.program import program
 from components.slurm import slurm
 from components.slurm.nodes import Node
 from components.slurm.slurm import SlurmError
+from components.steps.composition import compose
 from components.validation import measurement_run
 from components.validation.became_slow import Measured, Record
 from stacks.config import parse
@@ -372,9 +374,10 @@ def test_the_deep_check_reads_the_figure_of_the_join_from_saved_results(on_gpus:
 
 
 def test_the_deep_check_follows_its_key_and_keeps_its_records(shell: Shell) -> None:
-    shell.stub("systemctl")
+    settings = parse({**LAB, "health": {"deep_check": {"every_hours": 24}}}, base_dir=Path())
+    (role,) = [role for role in roles(settings) if role.name == "health"]
     values = {"HEAD_DEEP_CHECK": json.dumps({"user": "ada"})}
-    assert shell.step(script_of("health", "services"), values).returncode == 0
+    assert shell.step(compose([role], ["services"]), values).returncode == 0
     path = shell.path("/etc/tailrack/deep-check.json")
     assert json.loads(path.read_text()) == {"user": "ada"}
     assert path.stat().st_mode & 0o777 == 0o600

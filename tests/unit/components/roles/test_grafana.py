@@ -14,15 +14,14 @@ import pytest
 import yaml
 
 from components.node import daemons
-from components.node.step.step import Step
-from components.roles.grafana.host import leave
 from components.roles.order import roles
 from components.roles.role import Value
+from components.steps.composition import compose
 from stacks.config import ConfigError, parse
 from tests.dashboards import dashboards
 from tests.unit.configs import LAB, RawConfig
 from tests.unit.recorded import Build
-from tests.unit.shell import Shell, script_of
+from tests.unit.shell import Shell
 
 ASKED: RawConfig = {"source": "https://dl.grafana.example/grafana.tar.gz", "sha256": "0" * 64}
 UNIT = "/etc/systemd/system/tailrack-grafana.service"
@@ -71,6 +70,9 @@ def archive(program: str = "#!/bin/sh\necho grafana version 12\n") -> bytes:
     return made.getvalue()
 
 
+ROLE = next(role for role in roles(parse(asked(), base_dir=Path())) if role.name == "grafana")
+
+
 @pytest.fixture
 def host(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A head node on which units are active once they were started, and whose daemons answer."""
@@ -102,7 +104,7 @@ def bring(shell: Shell, content: bytes) -> dict[str, Value]:
 def services(shell: Shell, values: dict[str, Value]) -> CompletedProcess[str]:
     """Run the head node's phase."""
     given: dict[str, Value] = {"HEAD_ADDRESS": "100.64.0.1", "GRAFANA_PASSWORD": "of-the-stack"}
-    return shell.step(script_of("grafana", "services"), {**given, **values})
+    return shell.step(compose([ROLE], ["services"]), {**given, **values})
 
 
 def starts(shell: Shell) -> int:
@@ -140,11 +142,9 @@ def test_another_release_takes_the_place_of_the_one_before_and_a_run_that_was_cu
 ) -> None:
     services(host, bring(host, archive()))
     host.write(f"{PROGRAMS}/.new/home/bin/half", "")
-    host.write(f"{FOLDER}/dashboards/gone.json", "{}")
     values = bring(host, archive("#!/bin/sh\n"))
     assert services(host, values).returncode == 0
     assert [path.name for path in host.path(PROGRAMS).iterdir()] == [values["GRAFANA_SHA256"]]
-    assert not host.path(f"{FOLDER}/dashboards/gone.json").exists()
     assert starts(host) == 2
 
 
@@ -165,22 +165,6 @@ def test_the_step_rejects_an_unusable_grafana_archive_and_keeps_no_files(
     assert "tailrack:monitoring.grafana.source" in done.stderr
     assert not [*host.path(PROGRAMS).iterdir()]
     assert starts(host) == 0
-
-
-def test_a_disabled_grafana_keeps_only_its_database_until_the_cluster_leaves(
-    host: Shell,
-) -> None:
-    services(host, bring(host, archive()))
-    host.write("/var/lib/private/tailrack-grafana/grafana.db", "made by people")
-    without = next({**r.values, **r.texts} for r in roles(parse(LAB, base_dir=Path())) if r.name == "grafana")
-    assert services(host, without).returncode == 0
-    assert not host.path(UNIT).exists()
-    assert not host.path(FOLDER).exists()
-    assert not host.path(PROGRAMS).exists()
-    assert host.path("/var/lib/private/tailrack-grafana/grafana.db").exists()
-    with host.here():
-        leave(Step("head", "leave"))
-    assert not host.path("/var/lib/private/tailrack-grafana").exists()
 
 
 def test_a_program_for_another_kind_of_machine_is_named(host: Shell) -> None:

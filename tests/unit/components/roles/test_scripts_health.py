@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import subprocess
@@ -11,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from components.roles.health.settings import PROLOG
+from components.roles.order import roles
 from components.roles.role import FOLDER, template
+from components.steps.composition import compose
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB
-from tests.unit.shell import Shell, role_header, script_of
+from tests.unit.shell import Shell
 
 PROGRAM = "/etc/slurm/tailrack-prolog"
 LIB = "/usr/local/lib/tailrack"
@@ -92,42 +93,33 @@ def test_the_output_of_a_script_breaks_no_json(shell: Shell) -> None:
 # What a machine gets.
 
 
-def compute(shell: Shell, scripts: list[tuple[str, str, str]], enabled: bool = True) -> None:
-    values = {
-        **role_header("health"),
-        "HEALTH_SCRIPTS": scripts,
-        "HEALTH_ENABLED": enabled,
-        "NFS_EXPORTS_MOUNT": "/shared",
-    }
-    done = shell.step(script_of("health", "compute"), values)
+def health(shell: Shell, phase: str, **section: object) -> None:
+    (role,) = [role for role in roles(parse({**LAB, "health": section}, base_dir=Path())) if role.name == "health"]
+    done = shell.step(compose([role], ["machine", phase]), {**role.values, "NFS_EXPORTS_MOUNT": "/shared"})
     assert done.returncode == 0, done.stderr
 
 
 def test_a_pod_gets_the_health_check_with_its_library_and_the_users_scripts_without_systemd(shell: Shell) -> None:
-    text = base64.b64encode(MINE.encode()).decode()
-    values = {**role_header("health"), "HEALTH_SCRIPTS": [("prolog", "50-mine", text)], "HEALTH_ENABLED": True}
-    done = shell.step(script_of("health", "pod"), values)
-    assert done.returncode == 0, done.stderr
+    health(shell, "pod", prolog={"50-mine": MINE})
     assert {path.name for path in shell.path(f"{LIB}/prolog.d").iterdir()} == {"10-job", "30-health", "50-mine"}
     health_check = shell.path("/usr/local/sbin/tailrack-nhc").read_text().splitlines()
     assert health_check[1].startswith("export LD_PRELOAD=")
     assert health_check[2].startswith("exec ")
-    shell.step(script_of("health", "pod"), {**values, "HEALTH_SCRIPTS": [], "HEALTH_ENABLED": False})
+    health(shell, "pod", enabled=False)
     assert not shell.path("/usr/local/sbin/tailrack-nhc").exists()
     assert not [call for call in shell.calls if call.startswith("systemctl")]
 
 
 def test_the_users_own_scripts_lie_beside_ours_and_go_with_their_line_in_the_config(shell: Shell) -> None:
-    text = base64.b64encode(MINE.encode()).decode()
-    compute(shell, [("prolog", "50-mine", text), ("epilog", "60-mine", text)])
+    health(shell, "compute", prolog={"50-mine": MINE}, epilog={"60-mine": MINE})
     mine = shell.path(f"{LIB}/prolog.d/50-mine")
     assert mine.read_text() == MINE
     assert os.access(mine, os.X_OK)
-    compute(shell, [("epilog", "60-mine", text)])
+    health(shell, "compute", epilog={"60-mine": MINE})
     assert [path.name for path in sorted(shell.path(f"{LIB}/prolog.d").iterdir())] == sorted(PROLOG)
     assert shell.path(f"{LIB}/epilog.d/60-mine").exists()
     # Turned off, nothing of it is left.
-    compute(shell, [], enabled=False)
+    health(shell, "compute", enabled=False)
     assert not shell.path(f"{LIB}/prolog.d").exists()
     assert not shell.path(f"{LIB}/epilog.d").exists()
 

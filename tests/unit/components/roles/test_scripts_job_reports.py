@@ -8,13 +8,9 @@ from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.job_reports.host import (
     CREDENTIALS,
-    MAIL_PROGRAM,
-    PROGRAM,
     SPOOL,
-    STATE,
     UNIT,
     JobReportsValues,
-    leave,
     services,
 )
 from components.roles.role import template
@@ -27,10 +23,7 @@ UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 def values(
     secrets: str = "mail-password pass word", settings: str = '{"x": 1}', program: str = "v1"
 ) -> JobReportsValues:
-    return JobReportsValues(True, settings, secrets, "#!/bin/sh", program, template("job_reports", UNIT))
-
-
-OFF = JobReportsValues(False, "", "", "", "", "")
+    return JobReportsValues(settings, secrets, "#!/bin/sh", program, template("job_reports", UNIT))
 
 
 @pytest.fixture
@@ -74,7 +67,6 @@ def test_only_root_can_read_secrets_and_a_secret_that_the_config_no_longer_has_g
     assert not any("pass word" in call or "hooks" in call for call in host.calls)
     with host.here():
         services(STEP, values("mail-password pass word"))
-    assert {path.name for path in folder.iterdir()} == {"mail-password", "settings"}
     assert "channel-vision" not in host.path(UNIT_FILE).read_text()
 
 
@@ -84,27 +76,3 @@ def test_a_service_that_does_not_start_is_named_with_the_next_command(host: Shel
     with host.here(), pytest.raises(Failure) as caught:
         services(STEP, values())
     assert f"journalctl -u {UNIT}" in caught.value.remedy
-
-
-def test_without_the_section_nothing_is_there_and_nothing_is_run(host: Shell) -> None:
-    with host.here():
-        services(STEP, OFF)
-    assert host.calls == []
-    host.write(MAIL_PROGRAM, "")
-    with host.here():
-        services(STEP, values())
-        services(STEP, OFF)
-    for path in (UNIT_FILE, CREDENTIALS, MAIL_PROGRAM, PROGRAM):
-        assert not host.path(path).exists(), path
-
-
-def test_leaving_removes_the_account_and_all_folders(host: Shell) -> None:
-    with host.here():
-        services(STEP, values())
-    host.write("/etc/passwd", "tailrack-reports:x:998:998::/nonexistent:/usr/sbin/nologin\n")
-    host.path(STATE).mkdir(parents=True)
-    with host.here():
-        leave(Step("head", "tailrack-leave"))
-    for path in (UNIT_FILE, CREDENTIALS, PROGRAM, SPOOL, STATE):
-        assert not host.path(path).exists(), path
-    assert host.calls[-1] == "userdel tailrack-reports"

@@ -11,7 +11,7 @@ import yaml
 
 from components.node import daemons
 from components.node.step.step import Step
-from components.roles.monitoring.host import MemberName, forget, leave
+from components.roles.monitoring.host import MemberName, forget
 from components.roles.order import roles
 from components.roles.role import Role, Value
 from components.steps.composition import compose
@@ -197,18 +197,3 @@ def test_a_node_has_an_exporter_only_while_monitoring_is_on(host: Shell) -> None
         "/var/lib/tailrack/metrics",
     ):
         assert not host.path(path).exists(), path
-
-
-def test_turning_monitoring_off_keeps_its_data_and_leaving_removes_it(host: Shell) -> None:
-    services(host)
-    host.write("/var/lib/private/tailrack-prometheus/wal", "figures")
-    ended = services(host, MONITORING_ENABLED=False)
-    assert "systemctl disable -q --now tailrack-prometheus.service" in ended
-    for path in (PROMETHEUS, EXPORTER, CONFIG, RULES, "/etc/tailrack/monitoring.json"):
-        assert not host.path(path).exists(), path
-    assert host.path("/var/lib/private/tailrack-prometheus/wal").exists()
-    host.path("/var/lib/tailrack-prometheus").symlink_to("private/tailrack-prometheus")
-    with host.here():
-        leave(Step("head", "leave"))
-    assert not host.path("/var/lib/private/tailrack-prometheus").exists()
-    assert not host.path("/var/lib/tailrack-prometheus").is_symlink()

@@ -13,8 +13,10 @@ import pytest
 
 from components.node import files
 from components.node import run as running
+from components.node.declared import Record
+from components.node.step.step import Step
 from components.roles.role import Value, template
-from components.roles.scratch import sweep
+from components.roles.scratch import host, sweep
 from components.roles.scratch.settings import Scratch
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB
@@ -292,6 +294,22 @@ def test_taken_out_of_the_config_programs_go(node: Shell) -> None:
     compute(node, "")
     assert not [*node.path("/usr/local/lib/tailrack").iterdir()]
     assert not [*node.path("/etc/tailrack").glob("scratch*")]
+
+
+def test_the_program_stays_while_it_has_to_empty_a_jobs_folder(node: Shell) -> None:
+    for folder, left in (("/raid", True), ("", True), ("", False)):
+        if not left:
+            subprocess.run(["rm", "-r", node.path(FOLDER)], check=True)
+        with node.here():
+            record = Record("machine", {"compute/scratch": [sweep.CLEAN] if folder else []})
+            record.begin("compute/scratch")
+            if folder:
+                files.write(sweep.CLEAN, "x")
+            host.compute(Step("a1", "a1-node", record=record), host.ScratchValues(folder, 0, 0))
+            record.end()
+        if folder:
+            begin(node, "7")
+        assert node.path(sweep.CLEAN).exists() == left, (folder, left)
 
 
 def said_of(scratch: Any, **more: Any) -> str:

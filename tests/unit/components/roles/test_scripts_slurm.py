@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,12 +16,15 @@ import pytest
 from components.node import minute
 from components.node.failure import Failure
 from components.node.step.step import Step
-from components.roles.gpu.role import HEALTH
+from components.roles.gpu.role import HEALTH_TASK as HEALTH
+from components.roles.order import roles
 from components.roles.role import FOLDER, template
 from components.roles.slurm import node_state
 from components.roles.slurm.host import refuse_another_cluster_name
 from components.roles.slurm.node_state import OUR_DRAINS
-from tests.unit.configs import RawConfig
+from components.steps.composition import compose
+from stacks.config import parse
+from tests.unit.configs import LAB, RawConfig
 from tests.unit.recorded import Build
 from tests.unit.shell import Shell, role_header, script_of
 
@@ -349,9 +353,6 @@ def test_a_node_with_gpus_has_its_health_looked_at_and_its_driver_kept_awake(she
     assert "--unit=tailrack-health.service" in call
     assert call.endswith("/usr/local/sbin/tailrack-health")
     compile(shell.path("/usr/local/sbin/tailrack-health").read_text(), "tailrack-health", "exec")
-    # And of all of it nothing is left where it has none any more.
-    assert shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "NODE_GPU_COUNT": 0}).returncode == 0
-    assert not [*shell.path("/usr/local/sbin").iterdir(), *shell.path("/etc/systemd/system").iterdir()]
 
 
 @pytest.mark.parametrize(("container", "persistenced"), [(False, False), (False, True), (True, False)])
@@ -370,8 +371,9 @@ def test_at_boot_device_files_are_made_but_in_a_container(shell: Shell, containe
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_the_step_sets_up_roce_ports_only_on_request(shell: Shell, asked: bool) -> None:
-    header = {**role_header("gpu"), "NODE_GPU_COUNT": 0, "GPU_ROCE_APPLY": asked}
-    assert shell.step(script_of("gpu", "compute"), header).returncode == 0
+    settings = parse({**LAB, "fabric": {"roce": {"apply": asked}}}, base_dir=Path())
+    (gpu,) = [role for role in roles(settings) if role.name == "gpu"]
+    assert shell.step(compose([gpu], ["compute"]), {**gpu.values, "NODE_GPU_COUNT": 0}).returncode == 0
     assert ("systemctl restart tailrack-roce.service" in shell.calls) == asked
     program = shell.path("/usr/local/sbin/tailrack-roce")
     assert program.exists() == asked
@@ -391,8 +393,6 @@ def test_the_step_sets_up_roce_ports_only_on_request(shell: Shell, asked: bool) 
     assert shell.program("/usr/local/sbin/tailrack-roce").returncode == 0
     assert [call for call in shell.calls if call.startswith("ip ")] == ["ip link set enmlx5_1 mtu 9216"]
     assert "mlxconfig -y -d 0000:45:00.0 set ATS_ENABLED=true" in shell.calls
-    assert shell.step(script_of("gpu", "leave"), {}).returncode == 0
-    assert not program.exists()
 
 
 @pytest.mark.parametrize(("size", "enlarged"), [(65536, True), (1048576, False)])

@@ -16,17 +16,14 @@ from typing import Any
 
 import pytest
 
-from components.node.step.step import Step
 from components.roles.sll import sll
 from components.roles.sll import snapshot as sll_snapshot
-from components.roles.sll.host import leave
 from components.roles.sll.sll import page, table, totals
 from components.roles.sll.snapshot import Snapshot, snapshot
 from components.roles.usage.samples import Summary
 from components.slurm.jobs import Job, with_parts
 from components.slurm.nodes import Node, read_nodes
 from components.slurm.slurm import SlurmError
-from tests.unit.shell import Shell, role_header, script_of
 
 NOW = 1_790_000_000
 RUNS = Job(
@@ -173,21 +170,3 @@ def until(terminal: int, word: bytes) -> bytes:
         if select.select([terminal], [], [], 1)[0]:
             shown += os.read(terminal, 65536)
     return shown
-
-
-# The command's file.
-
-
-COMMAND = "/usr/local/bin/sll"
-
-
-def test_leaving_removes_only_the_sll_of_the_program(shell: Shell) -> None:
-    shell.stub("systemctl")
-    assert shell.step(script_of("sll", "services"), role_header("sll")).returncode == 0
-    assert shell.path(COMMAND).stat().st_mode & 0o777 == 0o755
-    for ours in (True, False):
-        if not ours:
-            shell.write(COMMAND, "#!/bin/sh\nsomebody else's\n")
-        with shell.here():
-            leave(Step("a1", "tailrack-leave"))
-        assert shell.path(COMMAND).exists() != ours

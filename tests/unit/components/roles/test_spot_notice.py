@@ -406,9 +406,6 @@ def test_only_a_machine_that_may_be_taken_back_has_the_service(shell: Shell) -> 
     shell.path("/calls").unlink()
     shell.step(script_of("spot_notice", "compute"), HEADER)
     assert "systemctl restart tailrack-spot-notice.service" not in shell.calls
-    shell.step(script_of("spot_notice", "compute"), {**HEADER, "NODE_SPOT": ""})
-    assert not shell.path(UNIT).exists()
-    assert not shell.path("/usr/local/lib/tailrack/spot-notice").exists()
 
 
 def test_a_shutdown_waits_as_long_as_the_config_says_and_as_google_allows(shell: Shell) -> None:

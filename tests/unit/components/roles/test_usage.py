@@ -13,8 +13,7 @@ from unittest import mock
 
 import pytest
 
-from components.node.step.step import Step
-from components.roles.job_hangs.host import MINUTES
+from components.roles.job_hangs.watch import MINUTES
 from components.roles.monitoring.slurm_figures import MOST_JOBS, job_gpu_figures, slurm_figures
 from components.roles.sll.snapshot import gpu_figures
 from components.roles.tailrack_command import usage
@@ -23,7 +22,6 @@ from components.roles.tailrack_command.usage import as_text, span, usages
 from components.roles.tailrack_command.wait_reason import Why
 from components.roles.tailrack_command.why import with_gpu_use
 from components.roles.usage import record
-from components.roles.usage.host import leave
 from components.roles.usage.record import Limits, apply_limits, is_due, read_answer, read_limits, summary_of
 from components.roles.usage.role import role
 from components.roles.usage.samples import (
@@ -31,9 +29,9 @@ from components.roles.usage.samples import (
     CANCEL,
     JOBS,
     RECORDED,
-    RECORDER,
     SAMPLER,
     SAMPLES,
+    UNUSED_GPUS,
     Summary,
     Use,
     read_summary,
@@ -45,7 +43,7 @@ from components.slurm.nodes import Node
 from components.slurm.slurm import Held, SlurmError
 from stacks.config import parse
 from tests.unit.configs import LAB
-from tests.unit.shell import Shell, role_header, script_of
+from tests.unit.shell import Shell, script_of
 
 NOW = 1_790_000_000
 GRES = "NodeName=a1 Name=gpu Type=h200 File=/dev/nvidia[0-1]\n"
@@ -344,38 +342,21 @@ def test_users_see_their_own_jobs_and_root_sees_all(
 # The machines.
 
 
-@pytest.mark.parametrize(
-    ("section", "sampled", "recorded"),
-    [
-        ({}, True, True),
-        ({"accounting": {"enabled": False}}, True, False),
-        ({"health": {"enabled": False}}, False, False),
-    ],
-)
-def test_it_samples_with_the_job_scripts_and_records_with_accounting_too(
-    section: dict[str, Any], sampled: bool, recorded: bool
-) -> None:
-    assert role(parse({**LAB, **section}, base_dir=Path())).values == {
-        "USAGE_SAMPLED": sampled,
-        "USAGE_RECORDED": recorded,
-        "USAGE_UNUSED_GPUS": "",
-    }
+def test_it_samples_with_the_job_scripts_and_records_with_accounting_too() -> None:
+    for section, phases in (
+        ({}, {"compute", "services"}),
+        ({"accounting": {"enabled": False}}, {"compute"}),
+        ({"health": {"enabled": False}}, set()),
+    ):
+        assert role(parse({**LAB, **section}, base_dir=Path())).files.keys() == phases
 
 
-def test_only_a_node_with_gpus_samples_and_leaving_removes_the_sampler(shell: Shell) -> None:
-    shell.stub("systemctl", '[ "$1" != is-enabled ] || echo enabled')
-    compute, services = script_of("usage", "compute"), script_of("usage", "services")
-    header = role_header("usage")
+def test_only_a_node_with_gpus_samples(shell: Shell) -> None:
+    compute = script_of("usage", "machine", "compute")
     for gpus in (0, 2, 0, 2):
-        done = shell.step(compute, {**header, "NODE_GPU_COUNT": gpus})
+        done = shell.step(compute, {"NODE_GPU_COUNT": gpus})
         assert done.returncode == 0, done.stderr
         assert [shell.path(path).exists() for path in (SAMPLER, ANSWER)] == [bool(gpus)] * 2
-    assert shell.step(services, header).returncode == 0
-    assert shell.path(RECORDER).stat().st_mode & 0o777 == 0o755
-    with shell.here():
-        leave(Step("a1", "tailrack-leave"))
-    assert not any(shell.path(path).exists() for path in (SAMPLER, ANSWER, RECORDER))
-    assert not list(shell.path("/etc/systemd/system").glob("tailrack-*gpu-use*"))
 
 
 def test_unused_gpus_of_all_running_jobs_are_one_figure_without_names() -> None:
@@ -475,13 +456,8 @@ def test_a_suspended_job_is_left_alone_and_its_idle_time_starts_again_when_it_re
 def test_a_config_without_limits_warns_no_job(shell: Shell) -> None:
     with shell.here():
         assert read_limits() is None
-    shell.stub("systemctl", '[ "$1" != is-enabled ] || echo enabled')
     config = {"qos": [{"name": "interactive"}], "unused_gpus": {"end_minutes": 60, "exempt_qos": ["interactive"]}}
     made = role(parse({**LAB, "accounting": config}, base_dir=Path()))
-    services = script_of("usage", "services")
-    assert shell.step(services, {**role_header("usage"), **made.values}).returncode == 0
+    shell.write(UNUSED_GPUS, made.files["services"][-1].text)
     with shell.here():
         assert read_limits() == LIMITS
-    assert shell.step(services, role_header("usage")).returncode == 0
-    with shell.here():
-        assert read_limits() is None

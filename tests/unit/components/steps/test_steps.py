@@ -21,7 +21,11 @@ PROGRAMS = sorted(path for path in FOLDER.glob("*/templates/*") if path.is_file(
 STEPS = {name: phases for name, phases in vars(composition).items()
          if name.isupper() and isinstance(phases, tuple)}  # fmt: skip
 PHASES = {phase for phases in STEPS.values() for phase in phases}
-OF_CONTAINERS = {"enroot_pyxis", "container_smoke"}  # roles that a stack has only if it asks for them
+# Roles that a stack has only if it asks for them.
+OPTIONAL = {
+    *("enroot_pyxis", "container_smoke", "slurm_release", "restore", "exporters", "fio"),
+    *("budget", "grafana", "job_hangs", "job_reports"),
+}
 PLANS = ("HEAD_EXPIRE_PLAN", "HEAD_FABRIC_PLAN")
 FIXED = {*(name for role in ROLES for name in role.texts), "NODE_LEAVE_PLAN", *PLANS, "DRIVER"}
 
@@ -58,9 +62,7 @@ def test_every_role_is_a_folder_with_a_role_and_every_folder_is_in_the_order() -
     folders = {path.name for path in FOLDER.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert folders == set(ORDER)
     assert all((FOLDER / name / "role.py").is_file() for name in ORDER)
-    assert [role.name for role in ROLES] == [
-        name for name in ORDER if name not in {*OF_CONTAINERS, "slurm_release", "restore", "exporters", "fio"}
-    ]
+    assert [role.name for role in ROLES] == [name for name in ORDER if name not in OPTIONAL]
 
 
 def test_no_phase_of_a_role_is_bash_and_every_script_is_used_by_a_program() -> None:
@@ -75,7 +77,7 @@ def test_a_machine_goes_through_the_roles_in_their_order() -> None:
     assert calls == [
         "machine", "firewall", "munge", "names", "names", "users", "user_groups", "ssh_trust", "ssh_trust",
         "user_keys", "user_keys", "nfs_exports", "nfs_exports", "mounts", "gpu",
-        "profiling", "health", "usage", "scratch", "job_hangs", "slurm", "spot_notice", "datasets", "pam_slurm_adopt",
+        "profiling", "health", "scratch", "slurm", "spot_notice", "datasets", "pam_slurm_adopt",
         "monitoring", "mlflow", "held_packages",
     ]  # fmt: skip
 
