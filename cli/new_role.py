@@ -13,13 +13,14 @@ PROJECT = Path(__file__).resolve().parents[1]
 
 _SETTINGS = '''"""Section `{name}` of the config."""
 
-from components.settings.section import Section, yes_no
+from components.settings.section import Section, key
 
 
 class {Class}(Section):
     """TODO: one line for docs/config.md."""
 
-    example: bool = yes_no("TODO: the effect; components/settings/section.py has other kinds of key", False)
+    example: bool = key(default=False)
+    """TODO: the effect."""
 '''
 
 _ROLE = '''"""TODO: the role's purpose, in one line."""
@@ -94,7 +95,8 @@ def write(name: str, project: Path = PROJECT) -> list[Path]:
     _add(
         settings,
         "    validation: Validation",
-        f'    {name}: {names["Class"]} | None = key("TODO: description; left out, the role is off", default=None)\n',
+        f"    {name}: {names['Class']} | None = key(default=None)\n"
+        '    """TODO: description; left out, the role is off."""\n',
     )
     return [*written, order, settings]
 

@@ -2,10 +2,9 @@
 
 from components.roles.accounting.settings import Accounting
 from components.roles.backup.settings import Backup
-from components.roles.budget.settings import Budget
 from components.roles.datasets.settings import Dataset, Staging
 from components.roles.enroot_pyxis.settings import Containers
-from components.roles.gpu.settings import Fabric
+from components.roles.fabric.settings import Fabric
 from components.roles.health.settings import Health
 from components.roles.job_hangs.settings import JobHangs
 from components.roles.job_reports.settings import JobReports
@@ -15,78 +14,63 @@ from components.roles.nfs_exports.settings import Storage
 from components.roles.scratch.settings import Scratch
 from components.roles.slurm.settings import Slurm
 from components.roles.tailnet.settings import Tailnet
-from components.roles.user_groups.settings import Group
-from components.roles.user_keys.settings import GithubKeys, github_keys_key
-from components.roles.users.settings import User
+from components.roles.users.settings import GithubKeys, Group, User
 from components.settings.cluster import Cluster, Head
-from components.settings.money import Currency, currency_key
-from components.settings.section import Section, key, yes_no
+from components.settings.money import DEFAULT_CURRENCY, Budget, Currency
+from components.settings.section import Section, key
 from components.settings.validation import Validation
 
 
 class ClusterSettings(Section):
     """Settings of one cluster."""
 
-    cluster: Cluster = key(
-        "the cluster", wants="a mapping", breaks="the cluster would have no name", fix="write {name: lab}"
-    )
-    head: Head = key(
-        "the head node",
-        wants="a mapping",
-        breaks="no node would run slurmctld",
-        fix="write {name: head, site: a site's name}",
-    )
-    users: tuple[User, ...] = key(
-        "user accounts, the same on every node",
-        wants="a list of one user or more",
-        breaks="no one could submit a job",
-        fix="write [{name: ada, uid: 6001}]",
-        min_length=1,
-    )
-    github_keys: GithubKeys = github_keys_key()
-    groups: tuple[Group, ...] = key(
-        "groups of users, each with a shared folder; [groups](day-2.md#groups)",
-        wants="a list of groups",
-        breaks="no group would be created",
-        fix="write [{name: vision, gid: 7001}]",
-        default=(),
-    )
-    tailnet: Tailnet = key("the network between the nodes", default=Tailnet())
-    storage: Storage = key("the share", default=Storage())
-    slurm: Slurm = key("additional settings of Slurm", default=Slurm())
-    accounting: Accounting = key("records of jobs, and limits", default=Accounting())
-    budget: Budget | None = key(
-        "a monthly [budget](pools.md#a-budget) of the cluster with its pools; default: none", default=None
-    )
-    fabric: Fabric = key("the machines' fast network", default=Fabric())
-    containers: Containers | None = key("containers for jobs; default: off", default=None)
-    backup: Backup | None = key("backups of the head node; default: off", default=None)
-    scratch: Scratch = key("job scratch space on a local disk of each node", default=Scratch())
+    cluster: Cluster = key(fix="write {name: lab}")
+    """The cluster."""
+    head: Head = key(fix="write {name: head, site: a site's name}")
+    """The head node."""
+    users: tuple[User, ...] = key(fix="write [{name: ada, uid: 6001}]", min_length=1)
+    """User accounts, the same on every node."""
+    github_keys: GithubKeys = key(default={})
+    """Public SSH keys of users with `github`, by GitHub name; `make github-keys` writes them."""
+    groups: tuple[Group, ...] = key(fix="write [{name: vision, gid: 7001}]", default=())
+    """Groups of users, each with a shared folder; [groups](day-2.md#groups)."""
+    tailnet: Tailnet = key(default=Tailnet())
+    """The network between the nodes."""
+    storage: Storage = key(default=Storage())
+    """The share."""
+    slurm: Slurm = key(default=Slurm())
+    """Additional settings of Slurm."""
+    accounting: Accounting = key(default=Accounting())
+    """Records of jobs, and limits."""
+    budget: Budget | None = key(default=None)
+    """A monthly [budget](pools.md#a-budget) of the cluster with its pools; default: none."""
+    fabric: Fabric = key(default=Fabric())
+    """The machines' fast network."""
+    containers: Containers | None = key(default=None)
+    """Containers for jobs; default: off."""
+    backup: Backup | None = key(default=None)
+    """Backups of the head node; default: off."""
+    scratch: Scratch = key(default=Scratch())
+    """Job scratch space on a local disk of each node."""
     datasets: tuple[Dataset, ...] = key(
-        "data sets that nodes copy to their own disks (docs/data.md)",
-        wants="a list of data sets",
-        breaks="no data set would be copied",
-        fix='write [{name: imagenet, source: "s3://my-bucket/imagenet"}]',
-        default=(),
+        wants="a list of data sets", fix='write [{name: imagenet, source: "s3://my-bucket/imagenet"}]', default=()
     )
-    staging: Staging = key("limits of copying data sets", default=Staging())
-    health: Health = key("automatic checks of nodes", default=Health())
-    profiling: bool = yes_no(
-        "let users read GPU counters (`ncu`) and measure their own processes with `perf` on compute nodes "
-        "([risk](security.md#what-a-user-cannot-do))",
-        False,
-    )
-    monitoring: Monitoring | None = key(
-        "metrics of all machines, collected by Prometheus on the head node; default: off", default=None
-    )
-    job_reports: JobReports | None = key(
-        "reports about jobs by mail, Slack or webhook, sent from the head node; default: off", default=None
-    )
-    job_hangs: JobHangs | None = key(
-        "a search for GPU jobs that [hang](using.md#jobs-that-hang); default: off", default=None
-    )
-    mlflow: Mlflow | None = key(
-        "MLflow's tracking server for experiments, on the head node; default: off", default=None
-    )
-    validation: Validation = key("the bandwidth measurement", default=Validation())
-    currency: Currency = currency_key()
+    """Data sets that nodes copy to their own disks (docs/data.md)."""
+    staging: Staging = key(default=Staging())
+    """Limits of copying data sets."""
+    health: Health = key(default=Health())
+    """Automatic checks of nodes."""
+    profiling: bool = key(default=False)
+    """Let users read GPU counters (`ncu`) and measure their own processes with `perf` on compute nodes
+    ([risk](security.md#what-a-user-cannot-do))."""
+    monitoring: Monitoring | None = key(default=None)
+    """Metrics of all machines, collected by Prometheus on the head node; default: off."""
+    job_reports: JobReports | None = key(default=None)
+    """Reports about jobs by mail, Slack or webhook, sent from the head node; default: off."""
+    job_hangs: JobHangs | None = key(default=None)
+    """A search for GPU jobs that [hang](using.md#jobs-that-hang); default: off."""
+    mlflow: Mlflow | None = key(default=None)
+    """MLflow's tracking server for experiments, on the head node; default: off."""
+    validation: Validation = key(default=Validation())
+    """The bandwidth measurement."""
+    currency: Currency = key(default=DEFAULT_CURRENCY)

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.enroot_pyxis.settings import Containers
-from components.roles.gpu.settings import Fabric
+from components.roles.fabric.settings import Fabric
 from components.roles.mounts.settings import PoolStorage
 from components.roles.scratch.settings import Scratch
 from components.roles.slurm.settings import Elastic
 from components.roles.tailnet.settings import PoolTailnet
-from components.settings.section import Section, key, keys_of, number
+from components.settings.section import Section, key, keys_of
 from components.settings.types import FreeText, Whole
 from components.settings.validation import Validation
 
@@ -17,38 +17,34 @@ from components.settings.validation import Validation
 class Spot(Section):
     """Machines that their provider can take back at any time."""
 
-    forget_after_minutes: Whole = number(
-        "forget a node of this pool after so many minutes without an answer to Slurm or the tailnet: its jobs are "
-        "requeued, and the head node keeps nothing of it; 0: never",
-        0,
-        10080,
-        breaks="nodes that the provider took back would stay in the cluster",
-        default=0,
-    )
+    forget_after_minutes: Whole = key(ge=0, le=10080, default=0)
+    """Forget a node of this pool after so many minutes without an answer to Slurm or the tailnet: its jobs are
+    requeued, and the head node keeps nothing of it; 0: never."""
 
 
 class PoolSettings(Section):
     """Settings of one pool."""
 
-    tailnet: PoolTailnet = key("the pool's access to the cluster's tailnet", default=PoolTailnet())
-    fabric: Fabric = key("the machines' fast network", default=Fabric())
-    containers: Containers | None = key(
-        "containers for jobs, if the cluster has them: settings that differ on the pool's machines", default=None
-    )
-    storage: PoolStorage = key("other file systems on the pool's machines", default=PoolStorage())
-    scratch: Scratch = key(
-        "job scratch space on a local disk of each node, if it differs from the cluster's", default=Scratch()
-    )
-    validation: Validation = key("the bandwidth measurement", default=Validation())
-    spot: Spot = key("machines that the provider can take back at any time", default=Spot())
-    elastic: Elastic | None = key("machines that exist only while jobs need them", default=None)
+    tailnet: PoolTailnet = key(default=PoolTailnet())
+    """The pool's access to the cluster's tailnet."""
+    fabric: Fabric = key(default=Fabric())
+    """The machines' fast network."""
+    containers: Containers | None = key(default=None)
+    """Containers for jobs, if the cluster has them: settings that differ on the pool's machines."""
+    storage: PoolStorage = key(default=PoolStorage())
+    """Other file systems on the pool's machines."""
+    scratch: Scratch = key(default=Scratch())
+    """Job scratch space on a local disk of each node, if it differs from the cluster's."""
+    validation: Validation = key(default=Validation())
+    """The bandwidth measurement."""
+    spot: Spot = key(default=Spot())
+    """Machines that the provider can take back at any time."""
+    elastic: Elastic | None = key(default=None)
+    """Machines that exist only while jobs need them."""
     repair: dict[str, FreeText] = key(
-        "a text per node name; change a node's text to run all its steps again, for example after a manual repair",
-        wants="a mapping from a node's name to a short text",
-        breaks="no step would run again",
-        fix='write {c1: "2026-11-21"}',
-        default={},
+        wants="a mapping from a node's name to a short text", fix='write {c1: "2026-11-21"}', default={}
     )
+    """A text per node name; change a node's text to run all its steps again, for example after a manual repair."""
 
     @property
     def overrides(self) -> Sequence[str]:

@@ -1,12 +1,12 @@
-"""Prices in the config: the hourly price of a machine, and its currency."""
+"""Prices in the config: the hourly price of a machine, its currency, and the section `budget`."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from components.settings.problems import shown
-from components.settings.section import key
-from components.settings.types import Number, refuse, word_set
+from components.settings.section import Help, Section, key
+from components.settings.types import Number, Whole, refuse, word_set
 
 # ISO 4217, without funds, metals, and codes for tests and for no currency.
 CURRENCIES = word_set(
@@ -36,31 +36,23 @@ def _currency(value: str) -> str:
     return value
 
 
-Currency = Annotated[str, AfterValidator(_currency)]
-Price = Annotated[Number, Field(ge=0, le=MOST_OF_SMALL)]
-
-
-def currency_key() -> Any:
-    """Return the key of the currency of a stack's prices."""
-    return key(
-        "currency of all `price_per_hour` of this stack, as an ISO 4217 code. A pool may use another currency; amounts "
-        "in two currencies are shown side by side and never added",
-        wants="a currency's code in ISO 4217",
-        breaks="the costs of the stack would be unknown",
-        fix="write one such as USD or EUR",
-        default=DEFAULT_CURRENCY,
-    )
-
-
-def price_key(machine: str) -> Any:
-    """Return the key of the hourly price of `machine`."""
-    return key(
-        f"price per hour of {machine}, in the stack's `currency`",
-        wants=f"an amount from 0 to {MOST:,} (to {MOST_OF_SMALL:,} in a currency such as JPY)",
-        breaks="the costs of the stack would be unknown",
-        fix="write the provider's price of one machine, such as 2.49",
-        default=None,
-    )
+Currency = Annotated[
+    str,
+    Field(
+        description="Currency of all `price_per_hour` of this stack, as an ISO 4217 code. A pool may use another "
+        "currency; amounts in two currencies are shown side by side and never added."
+    ),
+    AfterValidator(_currency),
+    Help("a currency's code in ISO 4217", "write one such as USD or EUR"),
+]
+Price = Annotated[
+    Number,
+    Field(ge=0, le=MOST_OF_SMALL),
+    Help(
+        f"an amount from 0 to {MOST:,} (to {MOST_OF_SMALL:,} in a currency such as JPY)",
+        "write the provider's price of one machine, such as 2.49",
+    ),
+]
 
 
 def too_much(price: float, currency: object) -> str:
@@ -68,3 +60,17 @@ def too_much(price: float, currency: object) -> str:
     if price <= MOST or currency in _SMALL or not isinstance(currency, str):
         return ""
     return f"{shown(price)} is more than any machine costs in {currency} per hour"
+
+
+MOST_OF_A_MONTH = 1_000_000_000_000
+
+
+class Budget(Section):
+    """A monthly budget of the cluster with all its pools."""
+
+    per_month: Annotated[Number, Field(ge=1, le=MOST_OF_A_MONTH)] = key(
+        wants=f"an amount from 1 to {MOST_OF_A_MONTH}", fix="write the amount of a month, such as 2000"
+    )
+    """Amount that the machines may cost in a calendar month (UTC), in the stack's `currency`."""
+    tell_percent: Whole = key(ge=1, le=99, default=80)
+    """The spent share, in percent, at which the alert BudgetNearlySpent fires; BudgetSpent fires at 100."""

@@ -2,6 +2,7 @@
 
 import difflib
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -16,17 +17,6 @@ _LONGEST_NAME, _MOST_NAMES = 100, 100  # longer names and lists make suggestions
 _TOP = re.compile(rf"{ROOT}([^.\[]+)")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _LOOKS_SECRET = re.compile(r"tskey-|PRIVATE KEY|://[^/]*@")
-
-
-@dataclass(frozen=True)
-class KeyHelp:
-    """The parts of an error about one key, for a missing or wrong value."""
-
-    wants: str  # completes "is not ..."; also the type in the reference
-    breaks: str  # the consequence of a wrong value
-    fix: str  # the remedy
-    secret: bool = False  # no message shows the value
-    default_text: str = "none"  # the default in the reference, for a default that is no plain value
 
 
 @dataclass(frozen=True)
@@ -105,6 +95,11 @@ def child_path(path: str, key: object) -> str:
     return f"{path}[{shown(key)}]"
 
 
+def secret_command(path: str) -> str:
+    """Return the command that sets a secret at a path of the config."""
+    return f"pulumi config set --path --secret {shlex.quote(path)}"
+
+
 def suggest(key: str, valid: Collection[str]) -> str:
     """Return a remedy for an unknown key or name: the most similar valid one, or all valid ones."""
     if len(valid) > _MOST_NAMES:
@@ -152,6 +147,7 @@ class Report:
     def add(self, path: str, problem: str, breaks: str, fix: str | Callable[[], str]) -> None:
         """Keep a problem once. A slow `fix` is a callable, called only if the problem is kept."""
         if len(self.problems) < MOST_KEPT:
-            self.problems[Problem(path, f"{problem}; {breaks}; {fix if isinstance(fix, str) else fix()}")] = None
+            parts = (problem, breaks, fix if isinstance(fix, str) else fix())
+            self.problems[Problem(path, "; ".join(filter(None, parts)))] = None
         else:
             self.more += 1

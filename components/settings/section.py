@@ -1,14 +1,44 @@
-"""Sections of the stack config: the base class, and functions that define keys."""
+"""Sections of the stack config: the base class, its keys, and their words in errors and in `make config-help`.
 
-from collections.abc import Iterator, Mapping
+A key has words of its own only where its type does not say them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Self, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic.fields import FieldInfo
 
-from components.settings.problems import KeyHelp, Report, child_path
+from components.settings.problems import Report, child_path, secret_command
+
+_BOUNDS = {"ge": " from", "gt": " above", "le": " to"}  # fields of pydantic's metadata of numbers
+
+
+@dataclass(frozen=True)
+class Help:
+    """Words of a type in `Annotated`.
+
+    wants         completes "is not ...", and is the type in the list of keys
+    fix           the remedy
+    breaks        the consequence of a wrong value, where it is a danger
+    secret        no message shows the value, as of every SecretStr
+    default_text  the default in the list of keys, if it is no plain value
+    """
+
+    wants: str = ""
+    fix: str = ""
+    breaks: str = ""
+    secret: bool = False
+    default_text: str = ""
+
+
+class KeyHelp(Help):
+    """Words of a key, which come before those of its type."""
 
 
 class Section(BaseModel):
@@ -18,7 +48,7 @@ class Section(BaseModel):
     """
 
     absent: ClassVar[Mapping[str, str]] = {}
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, use_attribute_docstrings=True)
 
     def for_export(self) -> Self:
         """Return the section for another stack, whose program may run on another machine."""
@@ -26,53 +56,21 @@ class Section(BaseModel):
 
 
 def key(
-    description: str,
     *,
-    wants: str = "a mapping",
-    breaks: str = "none of its keys can be read",
-    fix: str = "write KEY: VALUE pairs",
+    wants: str = "",
+    fix: str = "",
+    breaks: str = "",
     secret: bool = False,
-    default_text: str = "none",
+    default_text: str = "",
     **field: Any,
 ) -> Any:
     """Return a key of a section, with its help (see KeyHelp) and pydantic's Field arguments.
 
-    The key is required unless `field` has a default.
+    The text below the key in its class is its description. It is required unless `field` has a default.
     """
-    info = Field(description=description, **field)
-    info.metadata.append(KeyHelp(wants, breaks, fix, secret, default_text))
+    info = Field(**field)
+    info.metadata.append(KeyHelp(wants, fix, breaks, secret, default_text))
     return info
-
-
-def named(description: str, *, breaks: str, fix: str, **field: Any) -> Any:
-    """Return a key that holds a name."""
-    wants = "a name of at most 63 lowercase letters, digits and hyphens"
-    return key(description, wants=wants, breaks=breaks, fix=fix, **field)
-
-
-def yes_no(description: str, default: bool | None, default_text: str = "none") -> Any:
-    """Return a key that holds true or false."""
-    breaks, fix = "tailrack would not know which one you want", "write true or false without quotes"
-    return key(description, wants="true or false", breaks=breaks, fix=fix, default_text=default_text, default=default)
-
-
-def number(description: str, least: int, most: int, *, breaks: str, default: int | None, fix: str = "") -> Any:
-    """Return a key that holds a whole number."""
-    wants = f"a whole number from {least} to {most}"
-    fix = fix or f"write {least} or more"
-    return key(description, wants=wants, breaks=breaks, fix=fix, ge=least, le=most, default=default)
-
-
-def size(description: str, *, breaks: str, **field: Any) -> Any:
-    """Return a key that holds a size in bytes."""
-    fix = "write digits and one of K, M, G (powers of 1024)"
-    return key(description, wants="a size in bytes such as 64K, 4M or 8G", breaks=breaks, fix=fix, **field)
-
-
-def secret_text(description: str, *, breaks: str, command: str) -> Any:
-    """Return a key that may hold a secret on one line; `command` sets it."""
-    described = f"{description}; a Pulumi secret (`{command}`)"
-    return key(described, wants="a text on one line", breaks=breaks, fix=f"run: {command}", secret=True, default=None)
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,8 @@ class Key:
     """A key, for the reader and the reference."""
 
     info: FieldInfo
-    help: KeyHelp
+    help: Help
+    description: str
     section: type[Section] | None  # the model of its mapping, or of each mapping in its list
     many: bool  # holds a list of mappings
 
@@ -88,10 +87,10 @@ class Key:
 @cache
 def keys_of(model: type[Section]) -> Mapping[str, Key]:
     """Return the keys of a section by name, in order."""
-    return {name: _key(info) for name, info in model.model_fields.items()}
+    return {name: _key(name, info) for name, info in model.model_fields.items()}
 
 
-def _key(info: FieldInfo) -> Key:
+def _key(name: str, info: FieldInfo) -> Key:
     annotation: Any = info.annotation
     many = get_origin(annotation) is tuple
     # For an optional section, `Model | None`, this finds the model.
@@ -99,8 +98,67 @@ def _key(info: FieldInfo) -> Key:
         item for item in get_args(annotation) or (annotation,) if isinstance(item, type) and issubclass(item, Section)
     ]
     section = items[0] if items else None
-    key_help = next(item for item in info.metadata if isinstance(item, KeyHelp))
-    return Key(info, key_help, section, many and section is not None)
+    return Key(
+        info, _words(name, info), " ".join((info.description or "").split()), section, many and section is not None
+    )
+
+
+def _words(name: str, info: FieldInfo) -> Help:
+    """Return the help of a key. A secret's `fix` may be empty, for the command that sets it."""
+    bases, metadata = _parts(info.annotation, info.metadata)
+    own = next(item for item in info.metadata if isinstance(item, KeyHelp))
+    of_type = next((item for item in metadata if isinstance(item, Help) and item is not own), Help())
+    wants, fix = _of_type(name, bases[0], metadata, info)
+    secret = own.secret or bases[0] is SecretStr
+    some = " (at least one)" * any(getattr(item, "min_length", 0) for item in metadata if get_origin(bases[0]) is tuple)
+    return Help(
+        (own.wants or of_type.wants or wants) + some,
+        own.fix or of_type.fix or ("" if secret else fix),
+        own.breaks or of_type.breaks,
+        secret,
+        own.default_text or of_type.default_text or "none",
+    )
+
+
+def _parts(annotation: Any, metadata: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Return the types of an annotation without None, and all metadata on the way to them."""
+    found = list(_flat(metadata))
+    if get_origin(annotation) is Annotated:
+        base, *more = get_args(annotation)
+        bases, inner = _parts(base, more)
+        return bases, found + inner
+    if get_origin(annotation) in (Union, UnionType):
+        parts = [_parts(item, []) for item in get_args(annotation) if item is not type(None)]
+        return [base for bases, _ in parts for base in bases], found + [item for _, inner in parts for item in inner]
+    return [annotation], found
+
+
+def _flat(metadata: list[Any]) -> Iterator[Any]:
+    for item in metadata:
+        yield item
+        if isinstance(item, FieldInfo):
+            yield from item.metadata
+
+
+def _of_type(name: str, base: Any, metadata: list[Any], info: FieldInfo) -> tuple[str, str]:
+    """Return wants and fix as the type says them."""
+    if base is bool:
+        return "true or false", "write true or false without quotes"
+    if get_origin(base) is Literal:
+        *most, last = map(str, get_args(base))
+        return f"{', '.join(most)} or {last}" if most else f"`{last}`", f"write {'one of them' if most else last}"
+    if base in (int, float):
+        found = {name: getattr(item, name) for item in metadata for name in _BOUNDS if hasattr(item, name)}
+        words_of = {**_BOUNDS, "le": _BOUNDS["le"] if "ge" in found else ", at most"}
+        bounds = [f"{word} {found[name]}" for name, word in words_of.items() if name in found]
+        such = found.get("ge", 1) if info.is_required() or info.default is None else info.default
+        text = f"a{' whole' * (base is int)} number{''.join(bounds)}"
+        return text, f"write one such as {such}"
+    if get_origin(base) is tuple:
+        return f"a list of {name}", "write them in [ ]"
+    if isinstance(base, type) and issubclass(base, BaseModel):
+        return "a mapping", f"write KEY: VALUE pairs of {', '.join(base.model_fields)}"
+    return "a text on one line", "write one"
 
 
 def located(section: Section, path: str) -> Iterator[tuple[int, str]]:
@@ -114,7 +172,16 @@ def located(section: Section, path: str) -> Iterator[tuple[int, str]]:
             yield from located(item, child_path(child_path(path, name), index))
 
 
-def check_secret(section: Section, name: str, breaks: str, fix: str, report: Report) -> None:
-    """Report a secret that is plain text in the config."""
+def check_secret(
+    section: Section,
+    name: str,
+    breaks: str,
+    report: Report,
+    change: str = "change it at its provider",
+    place: Callable[[str], str] = str,
+) -> None:
+    """Report a secret that is plain text in the config. `place` returns where a path's secret is set."""
     if name in section.model_fields_set and not report.hides(path := report.at(section, name)):
-        report.add(path, "[secret] is plain text in the config", breaks, fix)
+        report.add(
+            path, "[secret] is plain text in the config", breaks, f"{change}, then run: {secret_command(place(path))}"
+        )

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from components.settings.problems import Report, suggest
-from components.settings.section import Section, key, number, size
-from components.settings.types import NodeName, Number, Size, Whole
+from components.settings.section import Help, Section, key
+from components.settings.types import NodeNames, Number, SiteNames, Size, Whole
 from components.validation.collectives import format_size
 from components.validation.storage_figures import FIGURES
 
@@ -17,69 +17,39 @@ _LEAST_BYTES, _MOST_BYTES = 2**20, 2**36
 # Shared targets are measured on one node after another, so that a figure is the node's own.
 _MOST_SECONDS = 3600
 
-Floor = Annotated[Number, Field(gt=0)]
-
-
-def _floor(description: str) -> Floor | None:
-    value: Floor | None = key(
-        description,
-        wants="a number above 0",
-        breaks="the figure would have no floor",
-        fix="write one, or leave it out to get UNJUDGED",
-        default=None,
-    )
-    return value
+Floor = Annotated[Number, Field(gt=0), Help("a number above 0", "write one, or leave it out to get UNJUDGED")]
 
 
 class StorageFloor(Section):
     """Floors of one target."""
 
-    target: str = key(
-        "the measured storage: `share`, `scratch`, or the path of a mount",
-        wants="the name of a target",
-        breaks="the floors would belong to nothing",
-        fix="write share",
-    )
-    sites: tuple[str, ...] = key(
-        "sites whose nodes these floors judge",
-        wants="a list of site names",
-        breaks="the floors would judge no node",
-        fix="write [rack], or leave it out",
-        default_text="all",
-        default=(),
-    )
-    write_mb_per_s: Floor | None = _floor("lowest acceptable MB/s of one node that writes a large file")
-    read_mb_per_s: Floor | None = _floor("lowest acceptable MB/s of one node that reads a large file")
-    files_per_s: Floor | None = _floor("lowest acceptable number of small files per second on one node")
-    latency_us: Floor | None = _floor("highest acceptable latency of a random read of 4 KiB, in microseconds")
+    target: str = key(wants="the name of a target", fix="write share")
+    """The measured storage: `share`, `scratch`, or the path of a mount."""
+    sites: SiteNames = key(fix="write [rack], or leave it out", default=())
+    """Sites whose nodes these floors judge."""
+    write_mb_per_s: Floor | None = key(default=None)
+    """Lowest acceptable MB/s of one node that writes a large file."""
+    read_mb_per_s: Floor | None = key(default=None)
+    """Lowest acceptable MB/s of one node that reads a large file."""
+    files_per_s: Floor | None = key(default=None)
+    """Lowest acceptable number of small files per second on one node."""
+    latency_us: Floor | None = key(default=None)
+    """Highest acceptable latency of a random read of 4 KiB, in microseconds."""
 
 
 class StorageMeasurement(Section):
     """The storage measurement: throughput, latency and small files of the share and of scratch, on each node."""
 
-    nodes: tuple[NodeName, ...] = key(
-        "nodes to measure; default: all measured nodes",
-        wants="a list of node names",
-        breaks="nothing would be measured",
-        fix="write [a1, a2], or leave it out",
-        default_text="those of `validation.nodes`",
-        default=(),
-    )
-    size: Size = size(
-        "size of the large file that a node writes and reads, at most 64G",
-        breaks="there would be nothing to write and read",
-        default=2**30,
-    )
-    seconds: Whole = number(
-        "about the time for one target on one node", 2, 600, breaks="the figures would mean nothing", default=10
-    )
+    nodes: NodeNames = key(default_text="those of `validation.nodes`", default=())
+    """Nodes to measure; default: all measured nodes."""
+    size: Size = key(default=2**30)
+    """Size of the large file that a node writes and reads, at most 64G."""
+    seconds: Whole = key(ge=2, le=600, default=10)
+    """About the time for one target on one node."""
     floors: tuple[StorageFloor, ...] = key(
-        "floors by target; without one, a target is UNJUDGED",
-        wants="a list of floors",
-        breaks="the targets would have no floors",
-        fix="write [{target: share, read_mb_per_s: 100}], or leave it out",
-        default=(),
+        fix="write [{target: share, read_mb_per_s: 100}], or leave it out", default=()
     )
+    """Floors by target; without one, a target is UNJUDGED."""
 
 
 def check_storage_measurement(

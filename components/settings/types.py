@@ -10,6 +10,7 @@ from typing import Annotated, NoReturn
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
+from components.settings.section import Help
 from components.validation.collectives import parse_size
 
 CROSS_SITE, NODE = "cross-site", "node"  # scopes of measurements, so no site may have these names
@@ -18,7 +19,12 @@ GPUS_FOUND = "gpu"  # the partition of nodes whose GPUs the config does not name
 SITE_PREFIX, GPU_PREFIX = "site-", "gpu-"  # prefixes of NodeSets, and of the Features that select their nodes
 # Port ranges of the cluster's daemons, first and last; a test compares them with the roles' ports.
 DAEMON_PORTS = ((2049, 2049), (6814, 6814), (6816, 6816), (6817, 6819), (20048, 20048), (60001, 60999))
-Checksum = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Checksum = Annotated[
+    str,
+    Field(pattern=r"^[0-9a-f]{64}$"),
+    Help("64 lowercase digits", "copy the SHA-256 from the release's page", "root would run unverified code"),
+]
+_NAME = "a name of at most 63 lowercase letters, digits and hyphens"
 # Docker Hub's names; Enroot expects no registry for it.
 _HUB = ("docker.io/", "index.docker.io/")
 # A registry before a slash. Docker recognizes one by a dot, a port, or the name localhost.
@@ -35,7 +41,6 @@ def word_set(text: str) -> frozenset[str]:
 
 # Usual mount points of such disks, besides folders below _AROUND.
 _DISKS = word_set("data ephemeral local localdisk nvme raid scratch")
-
 
 # The allowed folders, for the help of a key.
 PLACES = f"a folder below {', '.join(_AROUND)}, or /{', /'.join(sorted(_DISKS))} or a folder in it"
@@ -79,7 +84,11 @@ def _fits_in_memory(value: int) -> int:
 
 
 Size = Annotated[
-    int, BeforeValidator(_size, json_schema_input_type=int | str), Field(ge=1), AfterValidator(_fits_in_memory)
+    int,
+    BeforeValidator(_size, json_schema_input_type=int | str),
+    Field(ge=1),
+    AfterValidator(_fits_in_memory),
+    Help("a size in bytes such as 64K, 4M or 8G", "write digits and one of K, M, G (powers of 1024)"),
 ]
 
 
@@ -92,7 +101,9 @@ def check_name(value: str, pattern: str = r"[a-z]([a-z0-9-]*[a-z0-9])?") -> str:
     return value
 
 
-PartitionName = Annotated[str, Field(max_length=63), AfterValidator(check_name)]
+PartitionName = Annotated[
+    str, Field(max_length=63), AfterValidator(check_name), Help(_NAME, "write a name such as long")
+]
 
 
 def check_node_name(value: str) -> str:
@@ -105,7 +116,7 @@ def check_node_name(value: str) -> str:
     return check_name(value)
 
 
-NodeName = Annotated[str, Field(max_length=63), AfterValidator(check_node_name)]
+NodeName = Annotated[str, Field(max_length=63), AfterValidator(check_node_name), Help(_NAME, "write a name such as a1")]
 
 
 def _site_name(value: str) -> str:
@@ -116,7 +127,7 @@ def _site_name(value: str) -> str:
     return check_name(value)
 
 
-SiteName = Annotated[str, Field(max_length=63), AfterValidator(_site_name)]
+SiteName = Annotated[str, Field(max_length=63), AfterValidator(_site_name), Help(_NAME, "write a name such as cloud-a")]
 
 
 @dataclass(frozen=True)
@@ -135,7 +146,11 @@ def _gpu(value: object) -> object:
     raise ValueError("not kind:count")
 
 
-GpuText = Annotated[Gpu, BeforeValidator(_gpu, json_schema_input_type=str)]
+GpuText = Annotated[
+    Gpu,
+    BeforeValidator(_gpu, json_schema_input_type=str),
+    Help("a GPU kind and a count such as h200:8", "write KIND:COUNT (KIND in lowercase letters, digits and hyphens)"),
+]
 
 
 def _feature(value: str) -> str:
@@ -149,14 +164,25 @@ def _feature(value: str) -> str:
     return value
 
 
-Feature = Annotated[str, Field(max_length=63), AfterValidator(_feature)]
+Features = Annotated[
+    tuple[Annotated[str, Field(max_length=63), AfterValidator(_feature)], ...],
+    Help("a list of words such as [nvme, ib]", "write letters, digits, '_', '.' and '-', a letter first"),
+]
+NodeNames = Annotated[
+    tuple[NodeName, ...], Help("a list of node names", "write [a1, a2], or leave it out", default_text="all")
+]
+SiteNames = Annotated[
+    tuple[str, ...], Help("a list of names of sites", "write names of sites", default_text="all sites")
+]
 
 
 def _word(value: object) -> object:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-FreeText = Annotated[str, BeforeValidator(_word), Field(max_length=200)]
+FreeText = Annotated[
+    str, BeforeValidator(_word), Field(max_length=200), Help("a short text", 'write any text, such as "2"')
+]
 
 
 def _free_port(value: int) -> int:
@@ -165,7 +191,8 @@ def _free_port(value: int) -> int:
     return value
 
 
-Port = Annotated[Whole, AfterValidator(_free_port)]
+Port = Annotated[Whole, Field(ge=1024, le=65535), AfterValidator(_free_port)]
+SshPort = Annotated[Whole, Field(ge=1, le=65535)]
 
 
 def enroot_image(text: str) -> str:
@@ -187,4 +214,4 @@ def _local(value: str) -> str:
     return str(folder)
 
 
-LocalFolder = Annotated[str, Field(max_length=200), AfterValidator(_local)]
+LocalFolder = Annotated[str, Field(max_length=200), AfterValidator(_local), Help("an absolute path", f"write {PLACES}")]

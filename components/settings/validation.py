@@ -8,75 +8,54 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.settings import sizes
-from components.settings.nccl import Nccl, check_absolute, check_image, check_nccl
+from components.settings.nccl import Nccl, check_absolute, check_image, check_nccl, check_sizes_of, largest
 from components.settings.problems import Report
-from components.settings.section import Section, key, number
-from components.settings.storage_measurement import StorageMeasurement
-from components.settings.types import FreeText, NodeName, Number, Size, Whole, refuse
+from components.settings.section import Section, key
+from components.settings.storage_measurement import Floor, StorageMeasurement
+from components.settings.types import FreeText, NodeNames, Number, Size, Whole, refuse
+from components.validation.collectives import parse_size
 
 
 class Validation(Section):
     """The bandwidth measurement at the end of every change to the cluster."""
 
-    min_bytes: Size = sizes.smallest_key("64K")
-    max_bytes: Size = sizes.largest_key("4M")
-    factor: Whole = sizes.factor_key()
-    iterations: Whole = sizes.iterations_key(5)
-    warmup: Whole = sizes.warmup_key(1)
-    gate_bytes: Size = sizes.judged_key("message size whose bus bandwidth is compared with the floor")
-    ranks_per_node: Whole = number("processes per node", 1, 1024, breaks="no process would measure", default=1)
-    time_limit_minutes: Whole = number(
-        "time limit of each measuring job, in minutes",
-        1,
-        1440,
-        breaks="Slurm would kill the measurement at once",
-        default=10,
-    )
-    queue_limit_seconds: Whole = number(
-        "how long a measurement waits for other jobs on its nodes. After that it measures only the new nodes, each "
-        "with a peer, or reports BUSY. Other jobs can start meanwhile",
-        0,
-        604800,
-        breaks="the measurement would wait forever for other jobs",
-        default=30,
-    )
+    min_bytes: Size = key(default=parse_size("64K"))
+    """Smallest message."""
+    max_bytes: Size = key(default=parse_size("4M"))
+    """Largest message."""
+    factor: Whole = key(ge=2, le=1024, default=4)
+    """Factor from one size to the next."""
+    iterations: Whole = key(ge=1, le=100_000, default=5)
+    """Timed runs per size."""
+    warmup: Whole = key(ge=0, le=100_000, default=1)
+    """Warm-up runs per size."""
+    gate_bytes: Size = key(default_text="the largest measured", default_factory=largest)
+    """Message size whose bus bandwidth is compared with the floor."""
+    ranks_per_node: Whole = key(ge=1, le=1024, default=1)
+    """Processes per node."""
+    time_limit_minutes: Whole = key(ge=1, le=1440, default=10)
+    """Time limit of each measuring job, in minutes."""
+    queue_limit_seconds: Whole = key(ge=0, le=604800, default=30)
+    """How long a measurement waits for other jobs on its nodes. After that it measures only the new nodes, each with
+    a peer, or reports BUSY. Other jobs can start meanwhile."""
     floors_gb_per_s: dict[str, Annotated[Number, Field(gt=0)]] = key(
-        "lowest acceptable bus bandwidth in GB/s, by scope: a site's name, `cross-site`, or `node` for each node",
         wants="a mapping from a site's name or cross-site to GB/s above 0",
-        breaks="the measurement would have no floor",
         fix="write a number above 0, or remove the scope to get UNJUDGED",
         default={},
     )
-    floors_from: FreeText = key(
-        "source of `floors_gb_per_s`, shown beside them; `make floors` writes it",
-        wants="a short text",
-        breaks="the source of the floors would be lost",
-        fix="write any text, or leave it out",
-        default="",
-    )
-    nodes: tuple[NodeName, ...] = key(
-        "nodes to measure; default: all nodes that run jobs",
-        wants="a list of node names",
-        breaks="nothing would be measured",
-        fix="write [a1, a2], or leave it out",
-        default_text="all",
-        default=(),
-    )
-    nccl: Nccl = key("measurement of GPUs", default=Nccl())
-    training: Training | None = key(
-        "training benchmark after the bandwidth measurement; `{}` runs it with its defaults", default=None
-    )
-    storage: StorageMeasurement | None = key(
-        "storage measurement after the other measurements; `{}` runs it with its defaults", default=None
-    )
-    rerun: FreeText = key(
-        "change this text to measure an unchanged cluster again",
-        wants="a short text",
-        breaks="only a change of the text starts a new measurement",
-        fix="write any text",
-        default="",
-    )
+    """Lowest acceptable bus bandwidth in GB/s, by scope: a site's name, `cross-site`, or `node` for each node."""
+    floors_from: FreeText = key(default="")
+    """Source of `floors_gb_per_s`, shown beside them; `make floors` writes it."""
+    nodes: NodeNames = key(default=())
+    """Nodes to measure; default: all nodes that run jobs."""
+    nccl: Nccl = key(default=Nccl())
+    """Measurement of GPUs."""
+    training: Training | None = key(default=None)
+    """Training benchmark after the bandwidth measurement; `{}` runs it with its defaults."""
+    storage: StorageMeasurement | None = key(default=None)
+    """Storage measurement after the other measurements; `{}` runs it with its defaults."""
+    rerun: FreeText = key(default="")
+    """Change this text to measure an unchanged cluster again."""
 
     @property
     def measured(self) -> Iterator[Validation | Training | StorageMeasurement]:
@@ -86,7 +65,7 @@ class Validation(Section):
 
 def check_validation(validation: Validation, report: Report) -> None:
     """Report sizes that cannot be measured or judged."""
-    sizes.check_sizes_of(validation, report)
+    check_sizes_of(validation, report)
     check_nccl(validation.nccl, report)
 
 
@@ -99,46 +78,28 @@ def _plain(value: str) -> str:
 class Training(Section):
     """The training benchmark: images per second of a small vision model trained on all nodes together."""
 
-    nodes: tuple[NodeName, ...] = key(
-        "nodes that train together; default: all measured nodes. If some are at another site, their gradients cross "
-        "sites at every step",
-        wants="a list of node names",
-        breaks="nothing would train",
-        fix="write [a1, a2], or leave it out",
-        default_text="those of `validation.nodes`",
-        default=(),
-    )
+    nodes: NodeNames = key(default_text="those of `validation.nodes`", default=())
+    """Nodes that train together; default: all measured nodes. If some are at another site, their gradients cross
+    sites at every step."""
     image: Annotated[str, Field(max_length=500), AfterValidator(check_image)] = key(
-        "container image with PyTorch, as `srun --container-image` takes it (role enroot_pyxis)",
-        wants="an image's name",
-        breaks="the benchmark could not run",
-        fix="write a name such as pytorch, or leave it out",
-        default="",
+        wants="an image's name", fix="write a name such as pytorch, or leave it out", default=""
     )
+    """Container image with PyTorch, as `srun --container-image` takes it (role enroot_pyxis)."""
     python: Annotated[str, Field(max_length=1000), AfterValidator(check_absolute), AfterValidator(_plain)] = key(
-        "the Python with PyTorch, on every node or in the image",
         wants="a path such as /srv/torch/bin/python",
-        breaks="the benchmark could not run",
         fix="write one, or leave it out",
         default_text="`/usr/bin/python3`; `python3` in an image",
         default="",
     )
-    steps: Whole = number(
-        "timed steps in each of the three runs", 5, 1000, breaks="the median would mean nothing", default=30
-    )
-    warmup: Whole = number(
-        "untimed steps before each run", 0, 1000, breaks="slow first steps would be measured", default=5
-    )
-    floor_images_per_second: Annotated[Number, Field(gt=0)] | None = key(
-        "lowest acceptable images per second of each GPU, or of each node's CPUs",
-        wants="a number above 0",
-        breaks="the result would have no floor",
-        fix="write one, or leave it out to get UNJUDGED",
-        default=None,
-    )
-    time_limit_minutes: Whole = number(
-        "time limit of the job, in minutes", 1, 1440, breaks="Slurm would kill the benchmark at once", default=10
-    )
+    """The Python with PyTorch, on every node or in the image."""
+    steps: Whole = key(ge=5, le=1000, default=30)
+    """Timed steps in each of the three runs."""
+    warmup: Whole = key(ge=0, le=1000, default=5)
+    """Untimed steps before each run."""
+    floor_images_per_second: Floor | None = key(default=None)
+    """Lowest acceptable images per second of each GPU, or of each node's CPUs."""
+    time_limit_minutes: Whole = key(ge=1, le=1440, default=10)
+    """Time limit of the job, in minutes."""
 
 
 def check_training(training: Training, containers: bool, report: Report) -> None:

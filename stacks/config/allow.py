@@ -1,11 +1,11 @@
 """The key `allow`: findings of cli/checks that a change may contain."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from components.settings.problems import suggest
-from components.settings.section import key
+from components.settings.section import Help
 from components.settings.types import refuse
 
 SSH_OPEN, KEY_ENDLESS, EXPORT_WIDE = "ssh-open", "key-endless", "export-wide"
@@ -19,16 +19,11 @@ def _finding(value: str) -> str:
     return value
 
 
-FindingName = Annotated[str, AfterValidator(_finding)]
-
-
-def allow_key() -> Any:
-    """Return the key `allow` of a stack's config, for every kind of stack."""
-    return key(
-        f"changes that `make preview` and `make up` refuse unless you list them here: {', '.join(FINDINGS)} "
-        "([pull-requests.md](pull-requests.md#what-is-asked-for-by-name))",
-        wants="a list of findings",
-        breaks="the change would be refused",
-        fix="write [floor-removed], or leave it out",
-        default=(),
-    )
+Allow = Annotated[
+    tuple[Annotated[str, AfterValidator(_finding)], ...],
+    Field(
+        description="Changes that `make preview` and `make up` refuse unless you list them here: "
+        f"{', '.join(FINDINGS)} ([pull-requests.md](pull-requests.md#what-is-asked-for-by-name))."
+    ),
+    Help("a list of findings", "write [floor-removed], or leave it out"),
+]

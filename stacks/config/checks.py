@@ -18,9 +18,7 @@ from components.roles.scratch.settings import check_scratch
 from components.roles.slurm.files import MAX_NODE_COUNT
 from components.roles.slurm.settings import Partition, check_slurm
 from components.roles.tailnet.checks import Sites, check_tailnet
-from components.roles.user_groups.settings import check_groups
-from components.roles.user_keys.settings import check_github_keys
-from components.roles.users.settings import check_users
+from components.roles.users.settings import check_github_keys, check_groups, check_users
 from components.settings.cluster import check_head
 from components.settings.money import too_much
 from components.settings.problems import ROOT, Report, show_name, show_names, suggest

@@ -4,46 +4,33 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.pool_settings import PoolSettings
 from components.roles.slurm.settings import Elastic
 from components.settings.cluster import Head
-from components.settings.money import Currency, currency_key
-from components.settings.section import key, number
+from components.settings.money import DEFAULT_CURRENCY, Currency
+from components.settings.section import Help, key
 from components.settings.types import Whole
-from stacks.config.allow import FindingName, allow_key
+from stacks.config.allow import Allow
 from stacks.sites import KINDS
 from stacks.sites.kind import NodeSpec, Site
-from stacks.sites.rented.model import ApiKey, api_keys_key
+from stacks.sites.rented.model import ApiKeys
 from stacks.stack_name import StackName
 
 ALL = "all"  # the default partition
 CLUSTER, POOL = "cluster", "pool"  # kinds of stack
 # A pool has no head node; its name and site match nothing.
 NO_HEAD = Head.model_construct(name="", site="", compute=False)
+Sites = Annotated[
+    tuple[Site, ...],
+    Field(min_length=1, description="The sites with the machines."),
+    Help(fix="write a site, as in Pulumi.dev.yaml"),
+]
 _NO_PRICES: Mapping[str, float] = MappingProxyType({})
-
-
-def _kind_key(description: str, **field: Any) -> Any:
-    return key(
-        description,
-        wants=f"{CLUSTER} or {POOL}",
-        breaks="the kind of the stack would be unknown",
-        fix=f"write {CLUSTER} or leave it out, or write {POOL} for machines that join another stack's cluster",
-        **field,
-    )
-
-
-def _sites_key() -> Any:
-    return key(
-        "the sites with the machines",
-        wants="a list of one site or more",
-        breaks="the cluster would have no machines",
-        fix="write a site, as in Pulumi.dev.yaml",
-        min_length=1,
-    )
 
 
 def _partitions(sites: Sequence[Site], extras: Iterable[str], nodes: Iterable[NodeSpec]) -> tuple[str, ...]:
@@ -59,12 +46,15 @@ def _nodes(sites: Sequence[Site], head: Head, currency: str) -> list[NodeSpec]:
 class StackConfig(ClusterSettings):
     """The checked config of a cluster's stack: names are unique, references are valid, files exist."""
 
-    kind: Literal["cluster"] = _kind_key(
-        "kind of the stack: `cluster`, or `pool` for machines that join another stack's cluster", default=CLUSTER
+    kind: Literal["cluster"] = key(
+        wants=f"{CLUSTER} or {POOL}",
+        fix=f"write {CLUSTER} or leave it out, or write {POOL} for machines that join another stack's cluster",
+        default=CLUSTER,
     )
-    sites: tuple[Site, ...] = _sites_key()
-    api_keys: dict[str, ApiKey] = api_keys_key()
-    allow: tuple[FindingName, ...] = allow_key()
+    """Kind of the stack: `cluster`, or `pool` for machines that join another stack's cluster."""
+    sites: Sites = key()
+    api_keys: ApiKeys = key(secret=True, default={})
+    allow: Allow = key(default=())
 
     def nodes(self) -> list[NodeSpec]:
         """Return every node of the stack: the head node first, then by site in the order of the config."""
@@ -78,25 +68,17 @@ class StackConfig(ClusterSettings):
 class PoolConfig(PoolSettings):
     """The config of a pool's stack, checked as far as possible without its cluster."""
 
-    kind: Literal["pool"] = _kind_key("kind of the stack: machines that join the cluster of another stack")
-    cluster: StackName = key(
-        "the stack of the cluster that the pool joins: its name, or `organization/project/stack`",
-        wants="the name of a stack",
-        breaks="the pool would have no cluster",
-        fix="write its name such as dev, without a mapping",
-    )
-    sites: tuple[Site, ...] = _sites_key()
-    currency: Currency = currency_key()
-    api_keys: dict[str, ApiKey] = api_keys_key()
-    idle_limit_minutes: Whole | None = number(
-        "`make reap` destroys the pool when none of its nodes has run a job for longer than this, and no waiting job "
-        "could run there; default: never",
-        5,
-        43200,
-        breaks="unused machines would continue to cost money",
-        default=None,
-    )
-    allow: tuple[FindingName, ...] = allow_key()
+    kind: Literal["pool"] = key()
+    """Kind of the stack: machines that join the cluster of another stack."""
+    cluster: StackName = key(wants="the name of a stack", fix="write its name such as dev, without a mapping")
+    """The stack of the cluster that the pool joins: its name, or `organization/project/stack`."""
+    sites: Sites = key()
+    currency: Currency = key(default=DEFAULT_CURRENCY)
+    api_keys: ApiKeys = key(secret=True, default={})
+    idle_limit_minutes: Whole | None = key(ge=5, le=43200, default=None)
+    """`make reap` destroys the pool when none of its nodes has run a job for longer than this, and no waiting job
+    could run there; default: never."""
+    allow: Allow = key(default=())
 
     @property
     def cluster_stack(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from components.settings.problems import MASK, ROOT, Report, child_path, shown, suggest
+from components.settings.problems import MASK, ROOT, Report, child_path, secret_command, shown, suggest
 from components.settings.section import Key, Section, keys_of, located
 from stacks.config.model import POOL, PoolConfig, StackConfig
 from stacks.sites import KINDS
@@ -48,8 +48,7 @@ def _site(raw: object, path: str, base_dir: Path, report: Report) -> Site:
         return site or _NO_SITE
     kind_path = child_path(path, "kind")
     problem = f"{report.value(kind_path, kind)} is not a kind of site" if kind is not None else "missing"
-    kinds = (f"{name} ({keys_of(entry.model)['kind'].info.description})" for name, entry in KINDS.items())
-    report.add(kind_path, problem, "the site would have no machines", f"write {' or '.join(kinds)}")
+    report.add(kind_path, problem, "the site would have no machines", f"write {' or '.join(KINDS)}")
     unread = {name for entry in KINDS.values() for name in keys_of(entry.model)} - {"name"}
     return (
         _section(Site, {"kind": "", **{key: raw[key] for key in raw.keys() - unread}}, path, base_dir, report)
@@ -80,6 +79,8 @@ def _report(model: type[Section], raw: Any, detail: ErrorDetails, path: str, rep
     inside: list[object] = []
     lacks: Mapping[str, tuple[str, str]] = {}
     for part in detail["loc"]:
+        if part in getattr(raw, "inherited", ()):
+            return  # reported at the site
         if section is not None and part in (keys := keys_of(section)):
             lacks, key, path = getattr(raw, "lacks", {}), keys[str(part)], child_path(path, part)
             section = None if key.many else key.section
@@ -101,9 +102,9 @@ def _report(model: type[Section], raw: Any, detail: ErrorDetails, path: str, rep
         _report_unknown(section, name, path, report)
     elif section is not None and kind == "model_type":
         fix = f"write KEY: VALUE pairs of {', '.join(keys_of(section))}"
-        report.add(path, f"{report.value(path, detail['input'])} is not a mapping", "none of its keys can be read", fix)
+        report.add(path, f"{report.value(path, detail['input'])} is not a mapping", "", fix)
     elif key is not None and kind == "missing":
-        problem, fix = lacks.get(name, ("missing", key.help.fix))
+        problem, fix = lacks.get(name, ("missing", _fix(key, path)))
         report.add(path, problem, key.help.breaks, fix)
     elif key is not None:
         _report_invalid(key, detail, path, bool(inside), report)
@@ -125,7 +126,7 @@ def _report_unknown(model: type[Section], key: str, path: str, report: Report) -
 
 def _report_invalid(key: Key, detail: ErrorDetails, path: str, inside: bool, report: Report) -> None:
     context = detail.get("ctx", {})
-    breaks, fix = key.help.breaks, key.help.fix
+    breaks, fix = key.help.breaks, _fix(key, path)
     hidden = key.help.secret or report.hides(path)
     if detail["type"] == "refused" and (key.help.secret or not hidden):
         problem = context["problem"]
@@ -136,3 +137,8 @@ def _report_invalid(key: Key, detail: ErrorDetails, path: str, inside: bool, rep
         problem = f"does not fit in {key.help.wants}" if inside else f"is not {key.help.wants}"
     seen = MASK if hidden or context.get("hide") else shown(detail["input"])
     report.add(path, f"{seen} {problem}", breaks, fix)
+
+
+def _fix(key: Key, path: str) -> str:
+    """Return the remedy; for a secret, the command that sets it."""
+    return key.help.fix or f"run: {secret_command(path)}"

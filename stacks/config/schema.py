@@ -84,7 +84,9 @@ def _stack_file(definition: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_titles(value: object) -> object:
-    """Return a schema without the titles that repeat the names of keys."""
+    """Return a schema without the titles that repeat the names of keys, and with each text on one line."""
+    if isinstance(value, str):
+        return " ".join(value.split()) if "\n" in value else value
     if isinstance(value, dict):
         return {
             key: _without_titles(item)

@@ -5,77 +5,44 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from components.roles.fabric.settings import Fabric, Rdma
+from components.roles.fabric.settings import FabricName, Rdma
 from components.settings.cluster import Head
-from components.settings.money import Price, price_key
+from components.settings.money import Price
 from components.settings.network_names import AUTO
 from components.settings.problems import Report
-from components.settings.section import Section, key, named, yes_no
+from components.settings.section import Section, key
 from components.settings.types import Gpu, SiteName
 
-Spot = Literal["aws", "gcp", "azure"]
+Spot = Literal["aws", "gcp", "azure"]  # providers whose notices a node reads
 
 
 class Site(Section):
     """The keys that every kind of site has."""
 
-    name: SiteName = named(
-        "the site's name; a site is a failure and bandwidth domain, with a partition of this name",
-        breaks="the site's partition and floor also have this name",
-        fix="write a name such as cloud-a",
-    )
-    kind: str = key("the source of its machines")
-    fabric: Fabric = key(
-        "the IP network for NCCL and MPI inside the site: `auto`, the best one that its nodes share; the name of an "
-        "interface that all nodes have; or `tailnet`, which also turns RDMA off. For a site of pods, only the name of "
-        "an interface has an effect ([pods](pods.md#jobs-over-several-pods))",
+    name: SiteName = key()
+    """The site's name; a site is a failure and bandwidth domain, with a partition of this name."""
+    kind: str = key()
+    """The source of its machines."""
+    fabric: FabricName = key(
         wants="auto, tailnet or the name of a network interface",
-        breaks="jobs inside the site would have no network",
         fix="write auto, or a name that `ip -brief address` shows on all its nodes",
         default=AUTO,
     )
+    """The IP network for NCCL and MPI inside the site: `auto`, the best one that its nodes share; the name of an
+    interface that all nodes have; or `tailnet`, which also turns RDMA off. For a site of pods, only the name of an
+    interface has an effect ([pods](pods.md#jobs-over-several-pods))."""
     rdma: Rdma = key(
-        "the InfiniBand and RoCE ports for jobs inside the site: `auto`, those near GPUs, else all, that its nodes "
-        "share; `none`; or names of devices or ports, `[mlx5_0, mlx5_3:1]`, of which each node uses those that it has",
         wants="auto, none or a list of RDMA devices",
-        breaks="jobs would look for devices that do not exist",
         fix="write auto, or names that `ls /sys/class/infiniband` shows on its nodes",
         default=AUTO,
     )
-    price_per_hour: Price | None = price_key("each machine without its own price")
-    in_all: bool = yes_no(
-        "offer its nodes in the default partition `all`; with `false`, jobs get them only by the site's partition or "
-        "that of their GPU kind",
-        default=True,
-    )
-
-
-def kind_key(kind: str, description: str) -> Any:
-    """Return the key `kind` of one kind of site."""
-    return key(description, wants=f"`{kind}`", breaks="the site would have no machines", fix=f"write {kind}")
-
-
-def features_key(description: str) -> Any:
-    """Return the key of a node's own Slurm features."""
-    return key(
-        description,
-        wants="a list of words such as [nvme, ib]",
-        breaks="jobs could not select these nodes with --constraint",
-        fix="write letters, digits, '_', '.' and '-', a letter first",
-        default=(),
-    )
-
-
-def spot_key(machines: str) -> Any:
-    """Return the key for machines that their provider may take back."""
-    return key(
-        f"the provider that may take {machines} back: `aws`, `gcp` or `azure`. The node reads the provider's notice, "
-        "takes no more jobs, and [requeues those that it has](using.md#when-a-machine-goes-away)",
-        wants="aws, gcp or azure",
-        breaks="jobs would not hear of the end of their machine",
-        fix="write one of the three, or leave it out for machines that no provider takes back",
-        default=None,
-    )
+    """The InfiniBand and RoCE ports for jobs inside the site: `auto`, those near GPUs, else all, that its nodes
+    share; `none`; or names of devices or ports, `[mlx5_0, mlx5_3:1]`, of which each node uses those that it has."""
+    price_per_hour: Price | None = key(default=None)
+    """Price per hour of each machine without its own price, in the stack's `currency`."""
+    in_all: bool = key(default=True)
+    """Offer its nodes in the default partition `all`; with `false`, jobs get them only by the site's partition or
+    that of their GPU kind."""
 
 
 @dataclass(frozen=True)

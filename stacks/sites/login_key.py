@@ -1,11 +1,11 @@
 """The key that logs in to machines which a stack creates: in a file, or in an ssh-agent with its public half."""
 
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Protocol
 
 from pydantic import AfterValidator
 
 from components.settings.problems import Report
-from components.settings.section import key
+from components.settings.section import Help
 from components.settings.ssh_keys import public_key
 
 
@@ -14,29 +14,11 @@ def _public_key(value: str) -> str:
     return public_key(value, "public key", "public key of type ed25519 or ecdsa")
 
 
-PublicKey = Annotated[str, AfterValidator(_public_key)]
-
-
-def private_key_file_key(machines: str) -> Any:
-    """Return the key of the private key's file. `machines` is the cloud's word for them."""
-    return key(
-        f"private key for the log-in; the {machines} get its public half. Use this or `agent`",
-        wants="a path of a private key file",
-        breaks="tailrack could not log in",
-        fix="write the path of your key, such as ~/.ssh/id_ed25519",
-        default=None,
-    )
-
-
-def public_key_key(machines: str) -> Any:
-    """Return the key of the public half."""
-    return key(
-        f"with `agent`: the key's public half, which the {machines} get",
-        wants="a public key such as 'ssh-ed25519 AAAA...'",
-        breaks="no one could log in",
-        fix="write the line that `ssh-add -L` prints",
-        default=None,
-    )
+PublicKey = Annotated[
+    str,
+    AfterValidator(_public_key),
+    Help("a public key such as 'ssh-ed25519 AAAA...'", "write the line that `ssh-add -L` prints"),
+]
 
 
 class NewMachines(Protocol):

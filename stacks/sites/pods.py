@@ -1,31 +1,28 @@
 """Config keys and checks of sites whose machines are pods: containers without systemd, on hosts of strangers."""
 
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field
 
 from components.settings.cluster import Head
 from components.settings.problems import Report
-from components.settings.section import yes_no
 from stacks.sites.kind import Site
 
+PodRisk = Annotated[
+    bool,
+    Field(
+        description="True accepts that root of the hosts on which the pods run has the cluster's munge key, with which "
+        "it can act as any user of the cluster ([security.md](security.md#pods)); required for pods."
+    ),
+]
+Stage = Annotated[
+    bool,
+    Field(
+        description="Bring the folder of every job to pods and its results back ([pods](using.md#pods)), as with "
+        "`--comment=stage`; jobs with another comment, such as `nostage`, are left out."
+    ),
+]
 RISK = "root of the pods' hosts can read the cluster's munge key, and act as any user of the cluster with it"
-
-
-def risk_key(addition: str = "") -> Any:
-    """Return the key that accepts the risk."""
-    return yes_no(
-        "true accepts that root of the hosts on which the pods run has the cluster's munge key, with which it can act "
-        f"as any user of the cluster ([security.md](security.md#pods)){addition}",
-        False,
-    )
-
-
-def stage_key(of: str = "") -> Any:
-    """Return the key that stages every job."""
-    return yes_no(
-        f"{of}bring the folder of every job there and its results back ([pods](using.md#pods)), as with "
-        "`--comment=stage`; jobs with another comment, such as `nostage`, are left out",
-        False,
-    )
 
 
 def check_site(site: Site, report: Report) -> None:

@@ -7,8 +7,8 @@ from pydantic import AfterValidator, Field
 
 from components.settings.cluster import Head
 from components.settings.problems import Report
-from components.settings.section import Section, key, named, number
-from components.settings.types import Gpu, check_name, check_node_name
+from components.settings.section import Help, Section
+from components.settings.types import Gpu, Whole, check_name, check_node_name
 from stacks.sites.kind import N, Site
 
 MOST_NODES = 1000  # of a pool; a Linux bridge has 1,023 ports
@@ -19,32 +19,20 @@ def _pool_name(value: str) -> str:
     return check_name(value, r"[a-z][a-z0-9-]*")
 
 
-PoolName = Annotated[str, Field(max_length=59), AfterValidator(_pool_name)]  # 59 + 4 digits = a 63 byte label
-
-
-def pool_name_key(example: str) -> Any:
-    """Return the key of a pool's name."""
-    return named(
-        "the common part of the nodes' names, at most 59 characters",
-        breaks="its nodes are named after it, with 1, 2, ... at the end",
-        fix=f"write a name such as {example}",
-    )
-
-
-def pool_count_key(breaks: str = "the pool would have no nodes") -> Any:
-    """Return the key of a pool's number of nodes."""
-    return number("number of nodes", 1, MOST_NODES, breaks=breaks, fix="write 1 or more, or delete the pool", default=1)
-
-
-def pool_gpu_key() -> Any:
-    """Return the key of the GPUs of each node."""
-    return key(
-        "each node's GPUs, `kind:count`; the check step compares them with the machine",
-        wants="a GPU kind and a count such as h100:8",
-        breaks="Slurm would not offer the node's GPUs",
-        fix="write KIND:COUNT, or leave gpu out",
-        default=None,
-    )
+PoolName = Annotated[
+    str,
+    Field(
+        max_length=59,  # 59 + 4 digits = a 63 byte label
+        description="The common part of the nodes' names: name1, name2, ... up to `count`.",
+    ),
+    AfterValidator(_pool_name),
+    Help("a name of at most 59 lowercase letters, digits and hyphens", "write a name such as a"),
+]
+PoolCount = Annotated[
+    Whole,
+    Field(ge=1, le=MOST_NODES, description="Number of nodes."),
+    Help(fix="write 1 or more, or delete the pool"),
+]
 
 
 def pool_node_names(pool: str, count: int) -> tuple[str, ...]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field
 
 from components.settings.problems import Report, suggest
-from components.settings.section import Section, key, number, yes_no
+from components.settings.section import Help, Section, key
 from components.settings.types import Whole, refuse, word_set
 
 if TYPE_CHECKING:
@@ -44,159 +44,77 @@ def _slurm_name(value: str) -> str:
     return value
 
 
-AccountName = Annotated[str, Field(max_length=40), AfterValidator(_account_name)]
-QosName = Annotated[str, Field(max_length=40), AfterValidator(_qos_name)]
-Limit = Annotated[Whole, Field(ge=1, le=MOST_GPU_HOURS)]
-
-
-def account_key() -> Any:
-    """Return the key of a user's account."""
-    return key(
-        "the account that this user's jobs are charged to",
-        wants="the name of one of tailrack:accounting.accounts",
-        breaks="no account would be charged for the jobs",
-        fix=f"write one of their names, or leave it out to use `{DEFAULT_ACCOUNT}`",
-        default_text=f"`{DEFAULT_ACCOUNT}`",
-        default=None,
-    )
-
-
-def gpu_hours_key(group: str) -> Any:
-    """Return the key of a limit of GPU hours."""
-    return _limit_key(f"most GPU hours of {group} per calendar month", "hours")
-
-
-def max_jobs_key(group: str) -> Any:
-    """Return the key of a limit of running jobs."""
-    return _limit_key(f"most running jobs of {group}; further jobs wait", "number of jobs")
-
-
-def _limit_key(description: str, unit: str) -> Any:
-    return key(
-        description,
-        wants=f"a whole number from 1 to {MOST_GPU_HOURS}",
-        breaks="Slurm would reject the limit, or no job would ever start",
-        fix=f"write the {unit}, or leave it out for no limit",
-        default_text="no limit",
-        default=None,
-    )
-
-
-def qos_names_key(description: str) -> Any:
-    """Return a key that holds names of QOS."""
-    return key(
-        description,
-        wants="a list of names of tailrack:accounting.qos",
-        breaks="Slurm would reject it",
-        fix="write names from that list",
-        default=(),
-    )
+_NAME = "a name of at most 40 lowercase letters, digits, '-' and '_'"
+AccountName = Annotated[
+    str, Field(max_length=40), AfterValidator(_account_name), Help(_NAME, "write a name such as vision")
+]
+QosName = Annotated[str, Field(max_length=40), AfterValidator(_qos_name), Help(_NAME, "write a name such as high")]
+QosNames = Annotated[tuple[str, ...], Help("a list of names of tailrack:accounting.qos", "write names from that list")]
+Limit = Annotated[
+    Whole,
+    Field(ge=1, le=MOST_GPU_HOURS),
+    Help(fix="write a number, or leave it out for no limit", default_text="no limit"),
+]
 
 
 class Account(Section):
     """An account that jobs are charged to: a group, a project, a customer."""
 
-    name: AccountName = key(
-        "the account's name; a job can choose it (`sbatch -A`)",
-        wants="a name of at most 40 lowercase letters, digits, '-' and '_'",
-        breaks="slurmdbd could not store it",
-        fix="write a name such as vision",
-    )
+    name: AccountName = key()
+    """The account's name; a job can choose it (`sbatch -A`)."""
     parent: str | None = key(
-        "the account above it, whose limits also apply to it",
-        wants="the name of another account",
-        breaks="its limits would not count for any account",
-        fix="write the name of an existing account, or leave it out",
-        default=None,
+        wants="the name of another account", fix="write the name of an existing account, or leave it out", default=None
     )
-    fair_share: Whole = number(
-        "its share of the cluster, compared with the other accounts of the same parent",
-        1,
-        100_000,
-        breaks="Slurm would have no share for it",
-        default=1,
-    )
-    gpu_hours: Limit | None = gpu_hours_key("all its users together")
-    max_jobs: Limit | None = max_jobs_key("all its users together")
+    """The account above it, whose limits also apply to it."""
+    fair_share: Whole = key(ge=1, le=100_000, default=1)
+    """Its share of the cluster, compared with the other accounts of the same parent."""
+    gpu_hours: Limit | None = key(default=None)
+    """Most GPU hours of all its users together per calendar month."""
+    max_jobs: Limit | None = key(default=None)
+    """Most running jobs of all its users together; further jobs wait."""
 
 
 class Qos(Section):
     """A quality of service, which a job can request with `sbatch -q`."""
 
-    name: QosName = key(
-        "its name; a job requests it with `sbatch -q`",
-        wants="a name of at most 40 lowercase letters, digits, '-' and '_'",
-        breaks="slurmdbd could not store it",
-        fix="write a name such as high",
-    )
-    priority: Whole = number(
-        "jobs with a higher priority start first; jobs without a QOS have 0",
-        0,
-        10_000,
-        breaks="Slurm would reject it",
-        default=0,
-    )
-    gpu_hours: Limit | None = gpu_hours_key("all its jobs together")
-    max_jobs: Limit | None = max_jobs_key("each of its users")
-    preempts: tuple[str, ...] = qos_names_key(
-        "QOS whose jobs are requeued when a job of this QOS needs their resources"
-    )
+    name: QosName = key()
+    """Its name; a job requests it with `sbatch -q`."""
+    priority: Whole = key(ge=0, le=10_000, default=0)
+    """Jobs with a higher priority start first; jobs without a QOS have 0."""
+    gpu_hours: Limit | None = key(default=None)
+    """Most GPU hours of all its jobs together per calendar month."""
+    max_jobs: Limit | None = key(default=None)
+    """Most running jobs of each of its users; further jobs wait."""
+    preempts: QosNames = key(default=())
+    """QOS whose jobs are requeued when a job of this QOS needs their resources."""
 
 
 class UnusedGpus(Section):
     """Jobs that hold GPUs without using them."""
 
-    tell_minutes: Whole = number(
-        "after so many minutes with an idle GPU, a running job gets a line in its stderr",
-        10,
-        10_080,
-        breaks="jobs that only load data would be told too",
-        default=30,
-    )
-    end_minutes: Whole = number(
-        "after so many minutes in which all its GPUs were idle, a job that got the message before ends; 0: never",
-        0,
-        10_080,
-        breaks="jobs would end too early or never",
-        default=0,
-    )
-    exempt_qos: tuple[str, ...] = qos_names_key("QOS whose jobs may hold idle GPUs, such as one for interactive jobs")
+    tell_minutes: Whole = key(ge=10, le=10_080, default=30)
+    """After so many minutes with an idle GPU, a running job gets a line in its stderr."""
+    end_minutes: Whole = key(ge=0, le=10_080, default=0)
+    """After so many minutes in which all its GPUs were idle, a job that got the message before ends; 0: never."""
+    exempt_qos: QosNames = key(default=())
+    """QOS whose jobs may hold idle GPUs, such as one for interactive jobs."""
 
 
 class Accounting(Section):
     """Records of jobs, and limits per account, QOS and user."""
 
-    enabled: bool = yes_no(
-        "record the usage of every job (`sacct`) in a database on the head node; [day 2](day-2.md#accounting)",
-        default=True,
-    )
-    accounts: tuple[Account, ...] = key(
-        "accounts for users",
-        wants="a list of accounts",
-        breaks="there would be no accounts",
-        fix="write [{name: vision, gpu_hours: 500}]",
-        default=(),
-    )
-    qos: tuple[Qos, ...] = key(
-        "QOS for users, besides `normal`, which everyone has",
-        wants="a list of QOS",
-        breaks="there would be no QOS",
-        fix="write [{name: high, priority: 100}]",
-        default=(),
-    )
-    keep_jobs_months: Whole = number(
-        "months that jobs stay in the database; 0: forever", 0, 1200, breaks="slurmdbd would not start", default=24
-    )
-    keep_steps_months: Whole = number(
-        "months that job steps, most of the data, stay in the database; 0: forever",
-        0,
-        1200,
-        breaks="slurmdbd would not start",
-        default=12,
-    )
-    unused_gpus: UnusedGpus | None = key(
-        "tell users whose jobs hold [unused GPUs](day-2.md#accounting), and end such jobs; default: off", default=None
-    )
+    enabled: bool = key(default=True)
+    """Record the usage of every job (`sacct`) in a database on the head node; [day 2](day-2.md#accounting)."""
+    accounts: tuple[Account, ...] = key(fix="write [{name: vision, gpu_hours: 500}]", default=())
+    """Accounts for users."""
+    qos: tuple[Qos, ...] = key(wants="a list of QOS", fix="write [{name: high, priority: 100}]", default=())
+    """QOS for users, besides `normal`, which everyone has."""
+    keep_jobs_months: Whole = key(ge=0, le=1200, default=24)
+    """Months that jobs stay in the database; 0: forever."""
+    keep_steps_months: Whole = key(ge=0, le=1200, default=12)
+    """Months that job steps, most of the data, stay in the database; 0: forever."""
+    unused_gpus: UnusedGpus | None = key(default=None)
+    """Tell users whose jobs hold [unused GPUs](day-2.md#accounting), and end such jobs; default: off."""
 
 
 def check_accounting(accounting: Accounting, users: Sequence[User], slurm: Slurm, health: bool, report: Report) -> None:

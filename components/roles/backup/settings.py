@@ -3,14 +3,14 @@
 import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from components.settings.problems import Report
-from components.settings.section import Section, check_secret, key, number, secret_text
+from components.settings.problems import ROOT, Report, secret_command
+from components.settings.section import Section, check_secret, key
 from components.settings.ssh_keys import HostKey
-from components.settings.types import refuse
+from components.settings.types import SshPort, refuse
 
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"
 _FOLDER = r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+"
@@ -47,15 +47,6 @@ def _one_line(value: SecretStr) -> SecretStr:
 OneLine = Annotated[SecretStr, AfterValidator(_one_line)]
 
 
-def command(name: str) -> str:
-    """Return the command that sets a secret of the section."""
-    return f"pulumi config set --path --secret tailrack:backup.{name}"
-
-
-def _secret(name: str, description: str) -> Any:
-    return secret_text(description, breaks="no backup could be made", command=command(name))
-
-
 _PATTERN = re.compile(r"[A-Za-z0-9_.*?@+=,~-]+(/[A-Za-z0-9_.*?@+=,~-]+)*")
 
 
@@ -70,70 +61,56 @@ def _patterns(values: tuple[str, ...]) -> tuple[str, ...]:
 class Homes(Section):
     """The users' files in the backup."""
 
-    max_gb: int = number(
-        "the largest size of all homes together, on the disk; above it the largest homes are left out, and "
-        "`tailrack-backup status` names them",
-        1,
-        100_000,
-        breaks="a backup could fill its target",
-        default=200,
-    )
+    max_gb: int = key(ge=1, le=100_000, default=200)
+    """The largest size of all homes together, on the disk; above it the largest homes are left out, and
+    `tailrack-backup status` names them."""
     exclude: Annotated[
         tuple[Annotated[str, Field(max_length=200)], ...], Field(max_length=100), AfterValidator(_patterns)
     ] = key(
-        "files and folders to leave out, at any depth of a home: names or paths with `*` and `?`, such as `.cache`, "
-        "`*.ckpt` or `ada/data`",
-        # The section has a secret, so errors show no value.
         wants="a list of names and relative paths of letters, digits, `*` and `?`, none of which matches everything",
-        breaks="the backup would contain these files",
         fix='write names or paths such as [.cache, "*.ckpt"]',
         default=(),
     )
+    """Files and folders to leave out, at any depth of a home: names or paths with `*` and `?`, such as `.cache`,
+    `*.ckpt` or `ada/data`."""
 
 
 class Backup(Section):
     """The backup of the head node; off without this section."""
 
     target: Annotated[str, Field(max_length=_LONGEST), AfterValidator(_target)] = key(
-        "where backups go: `sftp:USER@HOST:/FOLDER`, a folder on a second machine, or "
-        "`s3:https://HOST/BUCKET[/FOLDER]`. HOST is an address or name, best outside the tailnet: a new head node must "
-        "reach it before it joins the tailnet",
         wants="sftp:USER@HOST:/FOLDER or s3:https://HOST/BUCKET",
-        breaks="no backup would be made",
         fix="write one of the two, such as sftp:backup@192.0.2.9:/srv/backup/lab",
     )
-    port: int = number(
-        "sftp only: the port of the machine's SSH server", 1, 65535, breaks="no backup could be made", default=22
-    )
+    """Where backups go: `sftp:USER@HOST:/FOLDER`, a folder on a second machine, or `s3:https://HOST/BUCKET[/FOLDER]`.
+    HOST is an address or name, best outside the tailnet: a new head node must reach it before it joins the
+    tailnet."""
+    port: SshPort = key(default=22)
+    """Sftp only: the port of the machine's SSH server."""
     host_key: HostKey | None = key(
-        "sftp only, required: the machine's SSH host key, as type and key",
         wants="a public key such as `ssh-ed25519 AAAA...`",
         breaks="backups could go to any machine that answers at the address",
         fix="write the content of /etc/ssh/ssh_host_ed25519_key.pub of that machine",
         default=None,
     )
+    """Sftp only, required: the machine's SSH host key, as type and key."""
     private_key: Annotated[SecretStr, AfterValidator(_private_key)] | None = key(
-        "sftp only, required: the SSH key of the head node for the log-in, used for nothing else; a Pulumi secret "
-        f"(`{command('private_key')} <FILE`)",
-        wants="an OpenSSH private key",
-        breaks="the head node could not log in to that machine",
-        fix=f"run: {command('private_key')} <FILE",
-        secret=True,
-        default=None,
+        wants="an OpenSSH private key", fix=f"run: {secret_command(f'{ROOT}backup.private_key')} <FILE", default=None
     )
-    password: OneLine | None = _secret(
-        "password", "encryption password of backups; default: the stack makes one, its secret output backup_password"
-    )
+    """Sftp only, required: the SSH key of the head node for the log-in, used for nothing else."""
+    password: OneLine | None = key(default=None)
+    """Encryption password of backups; default: the stack makes one, its secret output backup_password."""
     access_key: str | None = key(
-        "s3 only: the id of an access key; default: the permissions of the machine at its cloud",
         wants="the id of an access key",
-        breaks="no backup could be made",
         fix="copy it from the provider of the bucket",
         pattern=r"^[A-Za-z0-9_/+=.-]{1,200}$",
         default=None,
     )
-    secret_key: OneLine | None = _secret("secret_key", "s3 only: the secret of the access key")
-    homes: Homes | None = key("the users' homes on the share; default: not part of backups", default=None)
+    """S3 only: the id of an access key; default: the permissions of the machine at its cloud."""
+    secret_key: OneLine | None = key(default=None)
+    """S3 only: the secret of the access key."""
+    homes: Homes | None = key(default=None)
+    """The users' homes on the share; default: not part of backups."""
 
 
 # Owners of a target machine that is part of the cluster.
@@ -149,7 +126,7 @@ def check_backup(backup: Backup, owners: Mapping[str, str], storage: Mapping[str
     path, target = report.at(backup, "target"), backup.target
     for name in ("private_key", "password", "secret_key"):
         breaks = "anyone who reads the config could read or delete every backup"
-        check_secret(backup, name, breaks, f"run: {command(name)}", report)
+        check_secret(backup, name, breaks, report)
     if not (sftp := SFTP.fullmatch(target)):
         if (backup.access_key is None) != (backup.secret_key is None):
             problem = "has one of access_key and secret_key without the other"

@@ -3,13 +3,13 @@
 import re
 from collections.abc import Collection
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, SecretStr
 
 from components.settings.problems import Report, suggest
-from components.settings.section import Section, check_secret, key, named, number, secret_text, yes_no
-from components.settings.types import PLACES, LocalFolder, Whole, refuse
+from components.settings.section import Section, check_secret, key
+from components.settings.types import LocalFolder, SiteNames, Whole, refuse
 
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[1-9][0-9]{0,4})?"
 _PART = r"[A-Za-z0-9_=+@%-][A-Za-z0-9._=+@%-]*"
@@ -18,7 +18,6 @@ HTTPS = re.compile(rf"(?P<site>https://{_HOST})(?P<folder>(/{_PART})*)/(?P<file>
 FOLDER = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
 _LONGEST = 300
 _ONE_LINE = re.compile(r"[!-~]{1,4096}")
-_COMMAND = "pulumi config set --path --secret tailrack:datasets[0].secret_key"
 
 
 def _source(value: str) -> str:
@@ -42,93 +41,58 @@ def _one_line(value: SecretStr) -> SecretStr:
     return value
 
 
-def _gb(description: str, default: int | None, *, breaks: str) -> Any:
-    return number(f"{description}, in GB (1,000,000,000 bytes)", 1, 10**6, breaks=breaks, default=default)
-
-
 class Dataset(Section):
     """A data set that nodes copy to their own disks."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$")] = named(
-        "the data set's name: jobs find it as FOLDER/NAME on nodes with the feature `data-NAME`",
-        breaks="no job could ask for it",
-        fix="write a name such as imagenet",
+    name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$")] = key(
+        wants="a name of lowercase letters, digits and hyphens", fix="write a name such as imagenet"
     )
+    """The data set's name: jobs find it as FOLDER/NAME on nodes with the feature `data-NAME`."""
     source: Annotated[str, Field(max_length=_LONGEST), AfterValidator(_source)] = key(
-        "where it comes from: `s3://BUCKET[/FOLDER]`, the address of one file (`https://HOST/FILE`) or of a web "
-        "server's list of files (`https://HOST/FOLDER/`), or a folder on the share whose files everyone can read",
         wants="s3://BUCKET/FOLDER, https://HOST/FILE, or an absolute path on the share",
-        breaks="the nodes could not fetch it",
         fix="write one of these, such as s3://my-bucket/imagenet",
     )
-    sites: tuple[str, ...] | None = key(
-        "sites whose nodes keep a copy; default: all",
-        wants="a list of site names",
-        breaks="jobs would not find it there",
-        fix="write names of sites, or leave it out",
-        default_text="all sites",
-        default=None,
-    )
-    folder: LocalFolder = key(
-        "folder on a local disk of each node. The data set is its subfolder NAME, read-only",
-        wants="an absolute path",
-        breaks="the copies would have no place",
-        fix=f"write {PLACES}",
-        default="/data",
-    )
-    max_gb: Whole | None = _gb(
-        "a larger source is not copied; default: no limit", None, breaks="a source that grows could fill the disks"
-    )
+    """Where it comes from: `s3://BUCKET[/FOLDER]`, the address of one file (`https://HOST/FILE`) or of a web server's
+    list of files (`https://HOST/FOLDER/`), or a folder on the share whose files everyone can read."""
+    sites: SiteNames | None = key(default=None)
+    """Sites whose nodes keep a copy; default: all."""
+    folder: LocalFolder = key(default="/data")
+    """Folder on a local disk of each node. The data set is its subfolder NAME, read-only."""
+    max_gb: Whole | None = key(ge=1, le=10**6, default=None)
+    """A larger source is not copied, in GB (1,000,000,000 bytes); default: no limit."""
     endpoint: Annotated[str, AfterValidator(_endpoint)] | None = key(
-        "s3 only: the address of the S3 server; default: AWS",
-        wants="https://HOST",
-        breaks="the bucket would not be found",
-        fix="write it as your provider of the bucket shows it",
-        max_length=_LONGEST,
-        default=None,
+        wants="https://HOST", fix="write it as your provider of the bucket shows it", max_length=_LONGEST, default=None
     )
+    """S3 only: the address of the S3 server; default: AWS."""
     region: str | None = key(
-        "s3 only: the region of the bucket",
         wants="a region's name",
-        breaks="the server could reject requests",
         fix="write one such as eu-central-1, or leave it out",
         pattern=r"^[a-z0-9-]{1,40}$",
         default=None,
     )
+    """S3 only: the region of the bucket."""
     access_key: str | None = key(
-        "s3 only: the id of an access key that may read the bucket; default: a public bucket, without a log-in",
         wants="the id of an access key",
-        breaks="the server would reject the log-in",
         fix="copy it from your provider of the bucket",
         pattern=r"^[A-Za-z0-9_/+=.-]{1,200}$",
         default=None,
     )
-    secret_key: Annotated[SecretStr, AfterValidator(_one_line)] | None = secret_text(
-        "s3 only: the secret of the access key", breaks="the server would reject the log-in", command=_COMMAND
-    )
-    wait: bool = yes_no(
-        "let `up` wait until each of the nodes has its copy; otherwise copying goes on after `up`", False
-    )
+    """S3 only: the id of an access key that may read the bucket; default: a public bucket, without a log-in."""
+    secret_key: Annotated[SecretStr, AfterValidator(_one_line)] | None = key(default=None)
+    """S3 only: the secret of the access key."""
+    wait: bool = key(default=False)
+    """Let `up` wait until each of the nodes has its copy; otherwise copying goes on after `up`."""
 
 
 class Staging(Section):
     """Limits of copying data sets to nodes."""
 
-    rate_mb_per_s: Whole | None = number(
-        "the most that a node receives for data sets, in MB (1,000,000 bytes) per second; default: no limit",
-        1,
-        100_000,
-        breaks="copying could slow down jobs",
-        default=None,
-    )
-    reserve_gb: Whole = _gb("room that data sets leave free on a disk", 10, breaks="data sets could fill the disk")
-    check_minutes: Whole = number(
-        "minutes after which the head node looks for changes at the sources",
-        1,
-        10080,
-        breaks="a changed source would not be noticed",
-        default=60,
-    )
+    rate_mb_per_s: Whole | None = key(ge=1, le=100_000, default=None)
+    """The most that a node receives for data sets, in MB (1,000,000 bytes) per second; default: no limit."""
+    reserve_gb: Whole = key(ge=1, le=10**6, default=10)
+    """Room that data sets leave free on a disk, in GB (1,000,000,000 bytes)."""
+    check_minutes: Whole = key(ge=1, le=10080, default=60)
+    """Minutes after which the head node looks for changes at the sources."""
 
 
 def kind_of(source: str) -> str:
@@ -167,8 +131,7 @@ def check_datasets(
 
 def _check_source(dataset: Dataset, share: Collection[str], report: Report) -> None:
     path, source, kind = report.at(dataset, "source"), dataset.source, kind_of(dataset.source)
-    fix = f"run: {_COMMAND} (with the number of the data set)"
-    check_secret(dataset, "secret_key", f"anyone who reads the config could read {source}", fix, report)
+    check_secret(dataset, "secret_key", f"anyone who reads the config could read {source}", report)
     for name in ("endpoint", "region", "access_key", "secret_key"):
         if kind != "s3" and name in dataset.model_fields_set:
             problem = f"is set while {report.value(path, source)} is not in S3"

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 
 from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM, UPSTREAM, required_files, sums_of
 from components.settings.problems import Report, shown, suggest
-from components.settings.section import Section, check_secret, key, named, yes_no
-from components.settings.types import PLACES, Checksum, LocalFolder, enroot_image, refuse
+from components.settings.section import Section, check_secret, key
+from components.settings.types import Checksum, LocalFolder, SiteNames, enroot_image, refuse
 
 ARTIFACTS_VARIABLE = "TAILRACK_ARTIFACTS"
 """An environment variable: the folder that replaces upstream if the config has no `artifacts`."""
@@ -23,7 +23,6 @@ _HOST = rf"[A-Za-z0-9]([A-Za-z0-9.-]{{0,251}}[A-Za-z0-9])?({_PORT})?"
 _USER = r"[A-Za-z0-9$][A-Za-z0-9._~+-]{0,127}"
 _IMAGE = r"[a-z0-9][A-Za-z0-9._/-]{0,254}((:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})|(@sha256:[0-9a-f]{64}))?"
 _SOURCE = re.compile(rf"(?:(?:(?P<user>{_USER})@)?(?P<host>{_HOST})#)?{_IMAGE}")
-_COMMAND = "pulumi config set --path --secret tailrack:containers.registries[0].password"
 
 
 def _artifacts(value: object, info: ValidationInfo) -> object:
@@ -89,102 +88,65 @@ def _password(value: SecretStr) -> SecretStr:
 class Registry(Section):
     """A log-in at an image registry."""
 
-    host: str = key(
-        "the registry, as in an image's source",
-        wants="a host name, with a port if needed",
-        breaks="no image could be fetched from there",
-        fix="write one such as nvcr.io",
-        pattern=rf"^{_HOST}$",
-    )
-    user: str = key(
-        "the account there, as in the image's source",
-        wants="a user name of plain characters",
-        breaks="no image could be fetched with it",
-        fix="write one such as $oauthtoken",
-        pattern=rf"^{_USER}$",
-    )
-    password: Annotated[SecretStr, AfterValidator(_password)] = key(
-        f"its password or token; a Pulumi secret (`{_COMMAND}`)",
-        wants="a password on one line",
-        breaks="the registry would reject the log-in",
-        fix=f"run: {_COMMAND}",
-        secret=True,
-    )
+    host: str = key(wants="a host name, with a port if needed", fix="write one such as nvcr.io", pattern=rf"^{_HOST}$")
+    """The registry, as in an image's source."""
+    user: str = key(wants="a user name of plain characters", fix="write one such as $oauthtoken", pattern=rf"^{_USER}$")
+    """The account there, as in the image's source."""
+    password: Annotated[SecretStr, AfterValidator(_password)] = key()
+    """Its password or token."""
 
 
 class Image(Section):
     """An image that is imported once and copied to the nodes before jobs need it."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")] = named(
-        "the image's name for jobs: `srun --container-image=NAME`",
-        breaks="no job could use it",
-        fix="write a name such as pytorch",
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")] = key(
+        wants="a name of at most 63 lowercase letters, digits, '-' and '_'", fix="write a name such as pytorch"
     )
+    """The image's name for jobs: `srun --container-image=NAME`."""
     source: Annotated[str, AfterValidator(_source)] = key(
-        "the image's source: [USER@][REGISTRY#]IMAGE[:TAG] as for --container-image, Docker's REGISTRY/IMAGE, or the "
-        "path of a .sqsh file on the head node",
         wants="an image such as nvcr.io#nvidia/pytorch:25.08-py3, or the path of a .sqsh file on the head node",
-        breaks="the image could not be imported",
         fix="write one of the two",
         max_length=700,
     )
-    where: tuple[str, ...] | None = key(
-        "sites whose nodes store the image on a local disk; default: all. With an empty list, jobs read it from the "
-        "share",
-        wants="a list of site names",
-        breaks="jobs at the other sites would read the image over the network",
-        fix="write names of sites, or leave it out",
-        default_text="all sites",
-        default=None,
-    )
+    """The image's source: [USER@][REGISTRY#]IMAGE[:TAG] as for --container-image, Docker's REGISTRY/IMAGE, or the
+    path of a .sqsh file on the head node."""
+    where: SiteNames | None = key(default=None)
+    """Sites whose nodes store the image on a local disk; default: all. With an empty list, jobs read it from the
+    share."""
 
 
 class Containers(Section):
     """Containers for jobs, with Enroot and Pyxis; without this section there are none."""
 
     artifacts: Annotated[str, BeforeValidator(_artifacts)] = key(
-        f"source of Enroot and Pyxis: an https:// address with {' and '.join(FILES)} side by side (for arm64 machines "
-        "also Enroot's arm64 packages, or only these), or a folder of this machine with these files and their "
-        f"SHA256SUMS. Default: the folder in the environment variable {ARTIFACTS_VARIABLE}, or upstream's releases",
         wants="an https:// address, or a folder with the files and their SHA256SUMS",
-        breaks="the nodes could not install them",
         fix="write one of the two, or leave it out",
         default_text="upstream's releases",
         default_factory=_from_environment,
     )
+    """Source of Enroot and Pyxis: an https:// address with both programs' packages side by side (for arm64 machines
+    also Enroot's arm64 packages, or only these), or a folder of this machine with these files and their SHA256SUMS.
+    Default: the folder in the environment variable TAILRACK_ARTIFACTS, or upstream's releases."""
     checksums: Annotated[dict[str, Checksum], AfterValidator(_checksum_files)] = key(
-        "sha256 by file name; required for files from an address, and compared with a folder's SHA256SUMS",
         wants="a mapping from a file's name to its sha256 in 64 lowercase digits",
         breaks="root would run unverified files",
         fix=f"compare the checksums with the release's page and write those of {' and '.join(FILES)}",
         default={},
     )
-    local: LocalFolder = key(
-        "folder on a local disk of each node, for copies of images and users' named containers",
-        wants="an absolute path",
-        breaks="containers would have no disk space",
-        fix=f"write /var/lib/enroot, {PLACES}",
-        default="/var/lib/enroot",
-    )
-    nvidia_libraries: bool = yes_no(
-        "on nodes with GPUs, give containers the driver's libraries (libnvidia-container). With false, images must "
-        "contain or mount them",
-        True,
-    )
+    """Sha256 by file name; required for files from an address, and compared with a folder's SHA256SUMS."""
+    local: LocalFolder = key(default="/var/lib/enroot")
+    """Folder on a local disk of each node, for copies of images and users' named containers."""
+    nvidia_libraries: bool = key(default=True)
+    """On nodes with GPUs, give containers the driver's libraries (libnvidia-container). With false, images must
+    contain or mount them."""
     registries: tuple[Registry, ...] = key(
-        "log-ins at registries, for `images`",
-        wants="a list of log-ins",
-        breaks="private images could not be fetched",
-        fix="write [{host: nvcr.io, user: $oauthtoken}] and set each password",
-        default=(),
+        wants="a list of log-ins", fix="write [{host: nvcr.io, user: $oauthtoken}] and set each password", default=()
     )
+    """Log-ins at registries, for `images`."""
     images: tuple[Image, ...] = key(
-        "images to import once and copy to the nodes before jobs need them",
-        wants="a list of images",
-        breaks="no image would be ready before the first job",
-        fix='write [{name: pytorch, source: "nvcr.io#nvidia/pytorch:25.08-py3"}]',
-        default=(),
+        fix='write [{name: pytorch, source: "nvcr.io#nvidia/pytorch:25.08-py3"}]', default=()
     )
+    """Images to import once and copy to the nodes before jobs need them."""
 
     def for_export(self) -> Self:
         """Return it without a local folder: nodes get its files, with checksums, from the head node."""
@@ -207,7 +169,7 @@ def check_containers(containers: Containers, sites: Collection[str], share: Coll
     logins = {(registry.host, registry.user) for registry in containers.registries}
     for registry in containers.registries:
         breaks = "anyone who reads the file or the repository's history could log in there"
-        check_secret(registry, "password", breaks, f"change it at the registry, then run: {_COMMAND}", report)
+        check_secret(registry, "password", breaks, report, "change it at the registry")
     names: set[str] = set()
     for image in containers.images:
         if image.name in names:

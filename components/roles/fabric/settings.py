@@ -1,4 +1,4 @@
-"""Value types for the fabric keys, which every kind of site has."""
+"""The section `fabric`, and the value types of a site's fabric."""
 
 import re
 from typing import Annotated
@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator
 
 from components.settings.network_names import AUTO, DEVICE, INTERFACE, NO_RDMA, ON_THE_TAILNET
+from components.settings.section import Section, key
 from components.settings.types import refuse
 
 
@@ -29,6 +30,21 @@ def _rdma(value: object) -> object:
     return ",".join(names)
 
 
-Fabric = Annotated[str, AfterValidator(_fabric)]
+FabricName = Annotated[str, AfterValidator(_fabric)]
 # `auto`, `none`, or names joined by commas.
 Rdma = Annotated[str, BeforeValidator(_rdma)]
+
+
+class Roce(Section):
+    """RDMA over Ethernet (RoCE)."""
+
+    apply: bool = key(default=False)
+    """On every node, set the MTU of RoCE ports to 9216, and ATS_ENABLED in the firmware of their adapters; preflight
+    reports missing settings either way."""
+
+
+class Fabric(Section):
+    """The machines' fast network."""
+
+    roce: Roce = key(default=Roce())
+    """RDMA over Ethernet."""

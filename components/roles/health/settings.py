@@ -1,11 +1,11 @@
 """The section `health`: automatic checks of nodes, and the user's own scripts."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, StringConstraints
 
-from components.settings.section import Section, key, number, yes_no
+from components.settings.section import Help, Section, key
 from components.settings.types import Whole, refuse
 
 # Every machine's step contains all scripts.
@@ -41,64 +41,40 @@ def _scripts(scripts: dict[str, str]) -> dict[str, str]:
 
 
 _Text = Annotated[str, StringConstraints(strict=True)]
-Scripts = Annotated[dict[_Text, _Text], AfterValidator(_scripts)]
-
-
-def _scripts_key(description: str) -> Any:
-    return key(
-        description,
-        wants="a mapping from a name such as 50-scratch to the text of a script",
-        breaks="the scripts would not run",
-        fix="write 50-scratch: | and the script below it, indented",
-        default={},
-    )
+Scripts = Annotated[
+    dict[_Text, _Text],
+    AfterValidator(_scripts),
+    Help(
+        "a mapping from a name such as 50-scratch to the text of a script",
+        "write 50-scratch: | and the script below it, indented",
+    ),
+]
 
 
 class DeepCheck(Section):
     """The benchmark check: idle nodes are measured at intervals."""
 
-    every_hours: Whole = number(
-        "hours between two checks of a node; a check starts only when the node is idle",
-        1,
-        8760,
-        breaks="nodes would be measured all the time",
-        default=24,
-    )
-    at_once: Whole = number("nodes checked at the same time", 1, 64, breaks="no node would be checked", default=1)
-    minutes: Whole = number(
-        "time limit of each check job, in minutes; another job waits at most this long for the node",
-        2,
-        240,
-        breaks="Slurm would kill the check at once",
-        default=15,
-    )
-    dcgm_level: Whole = number(
-        "level of `dcgmi diag` on nodes that have it (2: minutes; 3: a quarter of an hour, which needs more "
-        "`minutes`); 0: off",
-        0,
-        3,
-        breaks="dcgmi would reject it",
-        default=2,
-    )
+    every_hours: Whole = key(ge=1, le=8760, default=24)
+    """Hours between two checks of a node; a check starts only when the node is idle."""
+    at_once: Whole = key(ge=1, le=64, default=1)
+    """Nodes checked at the same time."""
+    minutes: Whole = key(ge=2, le=240, default=15)
+    """Time limit of each check job, in minutes; another job waits at most this long for the node."""
+    dcgm_level: Whole = key(ge=0, le=3, default=2)
+    """Level of `dcgmi diag` on nodes that have it (2: minutes; 3: a quarter of an hour, which needs more `minutes`);
+    0: off."""
 
 
 class Health(Section):
     """Automatic checks of nodes."""
 
-    enabled: bool = yes_no(
-        "run scripts before and after each job, and check every node every two minutes; both drain an unhealthy node",
-        True,
-    )
-    prolog: Scripts = _scripts_key(
-        "your own scripts, by a name that sets their order. Root runs them on a node before each job; one that fails "
-        "drains the node, and the job runs elsewhere"
-    )
-    epilog: Scripts = _scripts_key("your own scripts that root runs on a node after each job, as in `prolog`")
-    deep_check: DeepCheck | None = key(
-        "measure idle nodes again, one by one, as at their first measurement, and drain a node that has become slow; "
-        "default: off",
-        wants="a mapping",
-        breaks="no node would be measured again",
-        fix="write {every_hours: 24}",
-        default=None,
-    )
+    enabled: bool = key(default=True)
+    """Run scripts before and after each job, and check every node every two minutes; both drain an unhealthy node."""
+    prolog: Scripts = key(default={})
+    """Your own scripts, by a name that sets their order. Root runs them on a node before each job; one that fails
+    drains the node, and the job runs elsewhere."""
+    epilog: Scripts = key(default={})
+    """Your own scripts that root runs on a node after each job, as in `prolog`."""
+    deep_check: DeepCheck | None = key(fix="write {every_hours: 24}", default=None)
+    """Measure idle nodes again, one by one, as at their first measurement, and drain a node that has become slow;
+    default: off."""

@@ -1,21 +1,16 @@
 """The section `job_hangs`: jobs whose ranks wait for each other without end."""
 
 from components.settings.problems import Report
-from components.settings.section import Section, number
+from components.settings.section import Section, key
 from components.settings.types import Whole
 
 
 class JobHangs(Section):
     """A search for jobs that hang."""
 
-    minutes: Whole = number(
-        "report a job whose GPUs wait and whose NCCL makes no progress for so many minutes; longer than a checkpoint "
-        "or an evaluation by one rank takes",
-        5,
-        1440,
-        breaks="jobs that write a checkpoint would be reported, or jobs that hang would not",
-        default=5,
-    )
+    minutes: Whole = key(ge=5, le=1440, default=5)
+    """Report a job whose GPUs wait and whose NCCL makes no progress for so many minutes; longer than a checkpoint or
+    an evaluation by one rank takes."""
 
 
 def check_job_hangs(hangs: JobHangs, health: bool, report: Report) -> None:

@@ -4,102 +4,62 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, Self
-
-from pydantic import AfterValidator, SecretStr
+from typing import TYPE_CHECKING, Literal, Self
 
 from components.roles.monitoring.settings import (
     ADDRESS,
+    MailAddress,
+    MailUser,
+    Password,
+    Smarthost,
+    Url,
     check_mail_account,
-    check_password,
     check_slack_url,
-    check_smarthost,
-    check_url,
-    command,
 )
 from components.settings.problems import ROOT, Report, suggest
-from components.settings.section import Section, check_secret, key, named, yes_no
-from components.settings.types import check_name
+from components.settings.section import Section, check_secret, key
+from components.settings.types import PartitionName
 
 if TYPE_CHECKING:
     from components.roles.users.settings import User
 
 _NO_REPORTS = "no one would get a report about a job"
-_SET_PASSWORD = command("tailrack:job_reports.mail.password")
-_SET_URL = command("tailrack:job_reports.channels[0].url")
 
 
 class MailServer(Section):
     """The server that sends mail about jobs."""
 
-    sender: str = key(
-        "the sender's address",
-        wants="a mail address",
-        breaks=_NO_REPORTS,
-        fix="write one such as cluster@example.org",
-        pattern=ADDRESS,
-    )
-    smarthost: Annotated[str, AfterValidator(check_smarthost)] = key(
-        "the mail server, as HOST:PORT; port 465 uses TLS from the start",
-        wants="HOST:PORT",
-        breaks=_NO_REPORTS,
-        fix="write one such as smtp.example.org:587",
-    )
-    user: str | None = key(
-        "the account at the mail server; default: no log-in",
-        wants="a text of plain characters without blanks",
-        breaks=_NO_REPORTS,
-        fix="write the account's name",
-        pattern=r"^[!-~]{1,200}$",
-        default=None,
-    )
-    password: Annotated[SecretStr, AfterValidator(check_password)] | None = key(
-        f"the account's password; a Pulumi secret (`{_SET_PASSWORD}`)",
-        wants="a text on one line",
-        breaks=_NO_REPORTS,
-        fix=f"run: {_SET_PASSWORD}",
-        secret=True,
-        default=None,
-    )
-    encrypted: bool = yes_no(
-        "reject a mail server without encryption; write false only for a server on your own network without a password",
-        True,
-    )
+    sender: MailAddress = key()
+    """The sender's address."""
+    smarthost: Smarthost = key()
+    """The mail server, as HOST:PORT; port 465 uses TLS from the start."""
+    user: MailUser | None = key(default=None)
+    """The account at the mail server; default: no log-in."""
+    password: Password | None = key(default=None)
+    """The account's password."""
+    encrypted: bool = key(default=True)
+    """Reject a mail server without encryption; write false only for a server on your own network without a
+    password."""
 
 
 class Channel(Section):
     """A webhook or a Slack channel that users[].notify can name."""
 
-    name: Annotated[str, AfterValidator(check_name)] = named(
-        "its name, for `users[].notify`", breaks="users[].notify could not name it", fix="write one such as vision"
-    )
-    kind: Literal["webhook", "slack"] = key(
-        "`webhook` (the report is posted as JSON) or `slack`",
-        wants="webhook or slack",
-        breaks=_NO_REPORTS,
-        fix="write one of the two",
-    )
-    url: Annotated[SecretStr, AfterValidator(check_url)] = key(
-        "the address that reports are posted to. It allows anyone to post there, so it is a Pulumi secret "
-        f"(`{_SET_URL}`)",
-        wants="an http:// or https:// address",
-        breaks=_NO_REPORTS,
-        fix=f"run: {_SET_URL}",
-        secret=True,
-    )
+    name: PartitionName = key()
+    """Its name, for `users[].notify`."""
+    kind: Literal["webhook", "slack"] = key()
+    """`webhook` (the report is posted as JSON) or `slack`."""
+    url: Url = key()
+    """The address that reports are posted to. It allows anyone to post there."""
 
 
 class JobReports(Section):
     """Reports about jobs, sent from the head node; without this section only a program `mail` of yours sends any."""
 
-    mail: MailServer | None = key("the mail server for `sbatch --mail-type`; default: no mail", default=None)
-    channels: tuple[Channel, ...] = key(
-        "webhooks and Slack channels for `users[].notify`",
-        wants="a list of channels",
-        breaks=_NO_REPORTS,
-        fix="write [{name: vision, kind: slack}], then set its url",
-        default=(),
-    )
+    mail: MailServer | None = key(default=None)
+    """The mail server for `sbatch --mail-type`; default: no mail."""
+    channels: tuple[Channel, ...] = key(fix="write [{name: vision, kind: slack}], then set its url", default=())
+    """Webhooks and Slack channels for `users[].notify`."""
 
     def for_export(self) -> Self:
         """Return it without servers and channels, which only the head node needs."""
@@ -119,8 +79,7 @@ def check_job_reports(reports: JobReports | None, users: Sequence[User], report:
         )
     if mail:
         breaks = "everyone who reads the config could send mail with this account"
-        fix = f"change it at its provider, then run: {command(report.at(mail, 'password'))}"
-        check_secret(mail, "password", breaks, fix, report)
+        check_secret(mail, "password", breaks, report)
         check_mail_account(mail, report)
     names: dict[str, str] = {}
     for channel in channels:
@@ -130,9 +89,7 @@ def check_job_reports(reports: JobReports | None, users: Sequence[User], report:
 
 
 def _check_channel(channel: Channel, names: dict[str, str], report: Report) -> None:
-    breaks = "everyone who reads the config could post there"
-    fix = f"change it at its provider, then run: {command(report.at(channel, 'url'))}"
-    check_secret(channel, "url", breaks, fix, report)
+    check_secret(channel, "url", "everyone who reads the config could post there", report)
     place = report.at(channel).removeprefix(ROOT)
     if names.setdefault(channel.name, place) != place:
         problem = f"{report.value(report.at(channel), channel.name)} is also the name of {names[channel.name]}"

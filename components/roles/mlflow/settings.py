@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 
 from components.roles.monitoring.settings import Monitoring
 from components.settings.problems import Report
-from components.settings.section import Section, key, number
+from components.settings.section import Section, key
 from components.settings.types import Port, refuse
 
 PORT = 5000
@@ -27,23 +27,16 @@ def _index(value: str) -> str:
 class Mlflow(Section):
     """MLflow's tracking server on the head node; off without this section."""
 
-    port: Port = number(
-        "TCP port of MLflow on the head node's tailnet address",
-        1024,
-        65535,
-        breaks="MLflow would not start",
-        fix=f"write {PORT}, or another free port",
-        default=PORT,
-    )
+    port: Port = key(default=PORT)
+    """TCP port of MLflow on the head node's tailnet address."""
     index: Annotated[str, Field(max_length=300), AfterValidator(_index)] | None = key(
-        "package source for pip on the head node: the address of a package index, `https://...`, or a folder on the "
-        "head node with the wheels. Each file must match its sha256",
         wants="an address or an absolute path",
-        breaks="MLflow could not be installed",
         fix="write https://HOST/simple or a folder such as /srv/wheels, or leave it out",
         default_text="the index of /etc/pip.conf on the head node, or pip's own",
         default=None,
     )
+    """Package source for pip on the head node: the address of a package index, `https://...`, or a folder on the head
+    node with the wheels. Each file must match its sha256."""
 
 
 def check_mlflow(mlflow: Mlflow, monitoring: Monitoring | None, report: Report) -> None:

@@ -6,12 +6,37 @@ from itertools import combinations
 from typing import Annotated, Literal, Protocol, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 
-from components.roles.grafana.settings import Grafana
-from components.settings.problems import MASK, Report
-from components.settings.section import Section, check_secret, key, number, yes_no
-from components.settings.types import Port, Whole, refuse
+from components.settings.problems import MASK, Report, secret_command
+from components.settings.section import Help, Section, check_secret, key
+from components.settings.types import Checksum, Port, Whole, refuse
+
+GRAFANA_PORT = 3000
+
+
+def _archive(value: str) -> str:
+    if not re.fullmatch(r"(https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)?(/[A-Za-z0-9._~+-]+)+[.]tar[.]gz", value):
+        raise ValueError("neither an address nor a path")
+    return value
+
+
+Archive = Annotated[str, Field(max_length=300), AfterValidator(_archive)]
+
+
+class Grafana(Section):
+    """Grafana on the head node. No distribution packages it, so the config names a release."""
+
+    source: Archive = key(
+        wants="an address or a path that ends with .tar.gz",
+        fix="copy the address from Grafana's download page: linux-amd64 or linux-arm64, like the head node",
+    )
+    """Grafana's archive for Linux: the address of the .tar.gz on its download page, or a path on the head node."""
+    sha256: Checksum = key()
+    """SHA-256 of that archive, from the same page."""
+    port: Port = key(default=GRAFANA_PORT)
+    """TCP port of Grafana on the head node's tailnet address."""
+
 
 PORT, EXPORTER_PORT, ALERTMANAGER_PORT = 9090, 9100, 9093
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"
@@ -27,14 +52,6 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
 }
 OPTIONAL: Mapping[str, tuple[str, ...]] = {"webhook": (), "slack": (), "mail": ("user", "password", "encrypted")}
 _NO_ALERTS = "no one would get an alert"
-
-
-def command(path: str) -> str:
-    """Return the command that sets a secret at a path of the config."""
-    return f"pulumi config set --path --secret '{path}'"
-
-
-_SET_URL, _SET_PASSWORD = (command(f"tailrack:monitoring.receivers[0].{name}") for name in ("url", "password"))
 
 
 def check_url(value: SecretStr) -> SecretStr:
@@ -66,81 +83,49 @@ def check_smarthost(value: str) -> str:
     return value
 
 
+Url = Annotated[SecretStr, AfterValidator(check_url), Help("an http:// or https:// address")]
+Password = Annotated[SecretStr, AfterValidator(check_password)]
+MailAddress = Annotated[str, Field(pattern=ADDRESS), Help("a mail address", "write one such as ops@example.org")]
+MailUser = Annotated[
+    str,
+    Field(pattern=r"^[!-~]{1,200}$"),
+    Help("a text of plain characters without blanks", "write the account's name"),
+]
+Smarthost = Annotated[str, AfterValidator(check_smarthost), Help("HOST:PORT", "write one such as smtp.example.org:587")]
+
+
 class Receiver(Section):
     """A receiver of alerts. REQUIRED and OPTIONAL list the keys of each kind."""
 
-    kind: Literal["webhook", "slack", "mail"] = key(
-        "how alerts are sent: `webhook`, `slack` or `mail`",
-        wants="webhook, slack or mail",
-        breaks=_NO_ALERTS,
-        fix="write one of the three",
-    )
-    url: Annotated[SecretStr, AfterValidator(check_url)] | None = key(
-        "webhook and slack, required: for a webhook, the address that alerts are posted to as JSON; for Slack, the "
-        f"address of an incoming webhook. It allows anyone to post there, so it is a Pulumi secret (`{_SET_URL}`)",
-        wants="an http:// or https:// address",
-        breaks=_NO_ALERTS,
-        fix=f"run: {_SET_URL}",
-        secret=True,
-        default=None,
-    )
-    to: str | None = key(
-        "mail only, required: the recipient's address",
-        wants="a mail address",
-        breaks=_NO_ALERTS,
-        fix="write one such as ops@example.org",
-        pattern=ADDRESS,
-        default=None,
-    )
-    sender: str | None = key(
-        "mail only, required: the sender's address",
-        wants="a mail address",
-        breaks=_NO_ALERTS,
-        fix="write one such as cluster@example.org",
-        pattern=ADDRESS,
-        default=None,
-    )
-    smarthost: Annotated[str, AfterValidator(check_smarthost)] | None = key(
-        "mail only, required: the mail server, as HOST:PORT",
-        wants="HOST:PORT",
-        breaks=_NO_ALERTS,
-        fix="write one such as smtp.example.org:587",
-        default=None,
-    )
-    user: str | None = key(
-        "mail only: the account at the mail server; default: no log-in",
-        wants="a text of plain characters without blanks",
-        breaks=_NO_ALERTS,
-        fix="write the account's name",
-        pattern=r"^[!-~]{1,200}$",
-        default=None,
-    )
-    password: Annotated[SecretStr, AfterValidator(check_password)] | None = key(
-        f"mail only: the account's password; a Pulumi secret (`{_SET_PASSWORD}`)",
-        wants="a text on one line",
-        breaks=_NO_ALERTS,
-        fix=f"run: {_SET_PASSWORD}",
-        secret=True,
-        default=None,
-    )
-    encrypted: bool = yes_no(
-        "mail only: reject a mail server without encryption; write false only for a server on your own network "
-        "without a password",
-        True,
-    )
+    kind: Literal["webhook", "slack", "mail"] = key()
+    """How alerts are sent: `webhook`, `slack` or `mail`."""
+    url: Url | None = key(default=None)
+    """Webhook and slack, required: for a webhook, the address that alerts are posted to as JSON; for Slack, the
+    address of an incoming webhook. It allows anyone to post there."""
+    to: MailAddress | None = key(default=None)
+    """Mail only, required: the recipient's address."""
+    sender: MailAddress | None = key(default=None)
+    """Mail only, required: the sender's address."""
+    smarthost: Smarthost | None = key(default=None)
+    """Mail only, required: the mail server, as HOST:PORT."""
+    user: MailUser | None = key(default=None)
+    """Mail only: the account at the mail server; default: no log-in."""
+    password: Password | None = key(default=None)
+    """Mail only: the account's password."""
+    encrypted: bool = key(default=True)
+    """Mail only: reject a mail server without encryption; write false only for a server on your own network without a
+    password."""
 
 
 def check_receiver(receiver: Receiver, report: Report) -> None:
     """Report plain-text secrets, missing keys, and keys of another kind."""
     for name in ("url", "password"):
-        breaks = "everyone who reads the config could post there"
-        fix = f"change it at its provider, then run: {command(report.at(receiver, name))}"
-        check_secret(receiver, name, breaks, fix, report)
+        check_secret(receiver, name, "everyone who reads the config could post there", report)
     given, kind = receiver.model_fields_set, receiver.kind
     for name in REQUIRED[kind]:
         if name not in given:
             path = report.at(receiver, name)
-            fix = f"run: {command(path)}" if name == "url" else f"write {name}"
+            fix = f"run: {secret_command(path)}" if name == "url" else f"write {name}"
             report.add(path, f"is missing for kind {kind}", _NO_ALERTS, fix)
     for name in sorted(given - {"kind", *REQUIRED[kind], *OPTIONAL[kind]}):
         kinds = " or ".join(other for other in REQUIRED if name in (*REQUIRED[other], *OPTIONAL[other]))
@@ -192,63 +177,27 @@ def check_mail_account(account: _MailAccount, report: Report) -> None:
 class Monitoring(Section):
     """Metrics of all machines, collected on the head node; without this section there are none."""
 
-    port: Port = number(
-        "TCP port of Prometheus on the head node's tailnet address",
-        1024,
-        65535,
-        breaks="Prometheus would not start",
-        fix=f"write {PORT}, or another free port",
-        default=PORT,
-    )
-    exporter_port: Port = number(
-        "TCP port of the node exporter on every machine's tailnet address",
-        1024,
-        65535,
-        breaks="Prometheus could not read any machine",
-        fix=f"write {EXPORTER_PORT}, or another free port",
-        default=EXPORTER_PORT,
-    )
-    retention_days: Whole = number(
-        "days that metrics are kept",
-        1,
-        3650,
-        breaks="Prometheus would keep no metrics, or keep them forever",
-        default=30,
-    )
-    retention_gb: Whole = number(
-        "disk space on the head node for metrics, in GiB; when it is full, the oldest are deleted at any age",
-        1,
-        10_000,
-        breaks="metrics would fill the disk, or none would be kept",
-        default=5,
-    )
-    idle_hours: Whole = number(
-        "idle hours after which a node with a price (`price_per_hour`) raises an alert",
-        1,
-        8760,
-        breaks="no one would learn about a machine that costs money and does nothing",
-        default=12,
-    )
+    port: Port = key(default=PORT)
+    """TCP port of Prometheus on the head node's tailnet address."""
+    exporter_port: Port = key(default=EXPORTER_PORT)
+    """TCP port of the node exporter on every machine's tailnet address."""
+    retention_days: Whole = key(ge=1, le=3650, default=30)
+    """Days that metrics are kept."""
+    retention_gb: Whole = key(ge=1, le=10_000, default=5)
+    """Disk space on the head node for metrics, in GiB; when it is full, the oldest are deleted at any age."""
+    idle_hours: Whole = key(ge=1, le=8760, default=12)
+    """Idle hours after which a node with a price (`price_per_hour`) raises an alert."""
     receivers: tuple[Receiver, ...] = key(
-        "receivers of alerts, through Alertmanager; default: alerts are only shown",
-        wants="a list of receivers",
-        breaks="no one would get an alert",
-        fix=(
-            "write [{kind: mail, to: ops@example.org, sender: cluster@example.org, smarthost: "
-            '"smtp.example.org:25"}], or kind slack or webhook and set its url'
-        ),
+        fix="write [{kind: mail, to: ops@example.org, sender: cluster@example.org, smarthost: "
+        '"smtp.example.org:25"}], or kind slack or webhook and set its url',
         default=(),
     )
-    alertmanager_port: Port = number(
-        "with `receivers`: TCP port of Alertmanager, on the head node only",
-        1024,
-        65535,
-        breaks="Alertmanager would not start",
-        fix=f"write {ALERTMANAGER_PORT}, or another free port",
-        default=ALERTMANAGER_PORT,
-    )
+    """Receivers of alerts, through Alertmanager; default: alerts are only shown."""
+    alertmanager_port: Port = key(default=ALERTMANAGER_PORT)
+    """With `receivers`: TCP port of Alertmanager, on the head node only."""
 
-    grafana: Grafana | None = key("Grafana with dashboards; default: off", default=None)
+    grafana: Grafana | None = key(default=None)
+    """Grafana with dashboards; default: off."""
 
     def for_export(self) -> Self:
         """Return it without receivers and dashboards, which only the head node needs."""

@@ -5,14 +5,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from components.roles.mounts.settings_names import NFS, PRESENT, feature_of
 from components.settings.problems import Report, show_names, suggest
-from components.settings.section import Section, key, yes_no
-from components.settings.types import refuse, word_set
+from components.settings.section import Help, Section, key
+from components.settings.types import SiteNames, refuse, word_set
 
 MOST_MOUNTS = 32
 # Folders of the system, with everything in them.
@@ -98,70 +98,38 @@ Option = Annotated[str, Field(max_length=40), AfterValidator(_option)]
 class Mount(Section):
     """A file system on the nodes of some sites."""
 
-    path: Path = key(
-        "the mount point. Nodes have the feature `mount-` and the path with `-` for `/` while it works: "
-        "`--constraint=mount-data` for /data",
-        wants="an absolute path of at most 100 characters",
-        breaks="the nodes could not mount it",
-        fix=_FIX_PATH,
-    )
-    type: Type = key(
-        f"`{NFS}`: an NFS server, version 4, mounted by tailrack; `{PRESENT}`: mounted by the provider or by you, only "
-        "checked",
-        wants=f"{NFS} or {PRESENT}",
-        breaks="the nodes could not mount it",
-        fix=f"write {NFS} or {PRESENT}",
-        default=NFS,
-    )
-    source: Source | None = key(
-        f'the server and its folder, such as `"10.0.0.5:/export"`; only for {NFS}',
-        wants="a server, a colon and a path",
-        breaks="the nodes could not mount it",
-        fix='write "10.0.0.5:/export"',
-        default=None,
-    )
-    sites: tuple[str, ...] | None = key(
-        "the sites whose nodes have it; default: all",
-        wants="a list of one site name or more",
-        breaks="no node would have it",
-        fix="write names of sites",
-        min_length=1,
-        default=None,
-        default_text="all sites",
-    )
-    read_only: bool = yes_no("mount it read-only. Otherwise a full or read-only file system is a problem", False)
-    options: tuple[Option, ...] = key(
-        f"more NFS options, such as `[noatime, nconnect=8]`; only for {NFS}",
-        wants="a list of NFS options",
-        breaks="mount would refuse them, or the mount would be unsafe",
-        fix=_FIX_OPTIONS,
-        max_length=20,
-        default=(),
-    )
-    required: bool = yes_no(
-        "no node works without it: the node's step fails, and the health check drains it. Otherwise such a node only "
-        "loses the feature",
-        False,
-    )
-    tailnet: bool = yes_no(f"the server is reached over the tailnet, so mount it after that; only for {NFS}", False)
+    path: Path = key(wants="an absolute path of at most 100 characters", fix=_FIX_PATH)
+    """The mount point. Nodes have the feature `mount-` and the path with `-` for `/` while it works:
+    `--constraint=mount-data` for /data."""
+    type: Type = key(wants=f"{NFS} or {PRESENT}", fix=f"write {NFS} or {PRESENT}", default=NFS)
+    """`nfs4`: an NFS server, version 4, mounted by tailrack; `present`: mounted by the provider or by you, only
+    checked."""
+    source: Source | None = key(wants="a server, a colon and a path", fix='write "10.0.0.5:/export"', default=None)
+    """The server and its folder, such as `"10.0.0.5:/export"`; only for nfs4."""
+    sites: SiteNames | None = key(min_length=1, default=None)
+    """The sites whose nodes have it; default: all."""
+    read_only: bool = key(default=False)
+    """Mount it read-only. Otherwise a full or read-only file system is a problem."""
+    options: tuple[Option, ...] = key(wants="a list of NFS options", fix=_FIX_OPTIONS, max_length=20, default=())
+    """More NFS options, such as `[noatime, nconnect=8]`; only for nfs4."""
+    required: bool = key(default=False)
+    """No node works without it: the node's step fails, and the health check drains it. Otherwise such a node only
+    loses the feature."""
+    tailnet: bool = key(default=False)
+    """The server is reached over the tailnet, so mount it after that; only for nfs4."""
 
 
-def mounts_key() -> Any:
-    """Return the key `mounts` of a section."""
-    return key(
-        "other file systems, on the nodes of some sites",
-        wants="a list of mounts",
-        breaks="no node would have them",
-        fix='write [{path: /data, source: "10.0.0.5:/export", sites: [rack]}]',
-        max_length=MOST_MOUNTS,
-        default=(),
-    )
+Mounts = Annotated[
+    tuple[Mount, ...],
+    Field(max_length=MOST_MOUNTS, description="Other file systems, on the nodes of some sites."),
+    Help(fix='write [{path: /data, source: "10.0.0.5:/export", sites: [rack]}]'),
+]
 
 
 class PoolStorage(Section):
     """The mounts of a pool's machines, instead of its cluster's."""
 
-    mounts: tuple[Mount, ...] = mounts_key()
+    mounts: Mounts = key(default=())
 
 
 def check_mounts(

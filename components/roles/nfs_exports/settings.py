@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.roles.mounts.settings import Mount, mounts_key
+from components.roles.mounts.settings import Mounts
 from components.roles.users.settings import RESERVED_USERS
 from components.settings.problems import Report
-from components.settings.section import Section, key
+from components.settings.section import Help, Section, key
 from components.settings.types import refuse, word_set
 
 # Folders that may be shared, with the folders in them. Folders of AROUND may only contain shared folders.
@@ -42,27 +42,17 @@ def _folder(value: str) -> str:
     return folder
 
 
-Folder = Annotated[str, Field(max_length=LONGEST), AfterValidator(_folder)]
+Folder = Annotated[str, Field(max_length=LONGEST), AfterValidator(_folder), Help("an absolute path", _FIX)]
 
 
 class Storage(Section):
     """The share: the head node serves it over NFS, every node mounts it."""
 
-    path: Folder = key(
-        "the shared folder on the head node",
-        wants="an absolute path",
-        breaks="the head node could not serve the share",
-        fix=_FIX,
-        default="/export/shared",
-    )
-    mount: Folder = key(
-        "the mount point on every node; homes are in its folder `home`",
-        wants="an absolute path",
-        breaks="the nodes could not mount the share",
-        fix=_FIX,
-        default="/shared",
-    )
-    mounts: tuple[Mount, ...] = mounts_key()
+    path: Folder = key(default="/export/shared")
+    """The shared folder on the head node."""
+    mount: Folder = key(default="/shared")
+    """The mount point on every node; homes are in its folder `home`."""
+    mounts: Mounts = key(default=())
 
 
 def check_storage(storage: Storage, logins: Mapping[str, str], report: Report) -> None:

@@ -4,36 +4,21 @@ from collections.abc import Collection
 from pathlib import PurePosixPath
 
 from components.settings.problems import Report
-from components.settings.section import Section, key, number
-from components.settings.types import PLACES, LocalFolder, Whole
+from components.settings.section import Section, key
+from components.settings.types import LocalFolder, Whole
 
 
 class Scratch(Section):
     """Fast space for a job, removed when the job ends."""
 
-    folder: LocalFolder | None = key(
-        "folder on the fastest local disk of each node. Each job has its own folder in it, which TMPDIR names and "
-        "which is removed after the job; default: TMPDIR is /tmp, which is never emptied",
-        wants="an absolute path",
-        breaks="jobs would have no scratch space",
-        fix=f"write {PLACES}",
-        default=None,
-    )
-    cache_days: Whole = number(
-        "jobs' caches (HF_HOME, TORCH_HOME and the like) are on the same disk, in a folder of each user that stays "
-        "after jobs. Files that no one has used for so many days are removed; 0: caches stay in the users' homes",
-        0,
-        3650,
-        breaks="caches could not be cleaned",
-        default=30,
-    )
-    cache_disk_percent: Whole = number(
-        "when the disk is fuller than this, cached files that were not used lately are removed sooner",
-        10,
-        99,
-        breaks="caches could fill the disk, and jobs would have no scratch space",
-        default=85,
-    )
+    folder: LocalFolder | None = key(default=None)
+    """Folder on the fastest local disk of each node. Each job has its own folder in it, which TMPDIR names and which
+    is removed after the job; default: TMPDIR is /tmp, which is never emptied."""
+    cache_days: Whole = key(ge=0, le=3650, default=30)
+    """Jobs' caches (HF_HOME, TORCH_HOME and the like) are on the same disk, in a folder of each user that stays after
+    jobs. Files that no one has used for so many days are removed; 0: caches stay in the users' homes."""
+    cache_disk_percent: Whole = key(ge=10, le=99, default=85)
+    """When the disk is fuller than this, cached files that were not used lately are removed sooner."""
 
 
 def check_scratch(scratch: Scratch, health: bool, share: Collection[str], report: Report) -> None:

@@ -15,8 +15,8 @@ from slurmutils import SlurmConfig
 from components.roles.slurm.settings_release import check_packages, check_release, check_release_number, check_source
 from components.settings.money import MOST_OF_SMALL
 from components.settings.problems import Report, show_name
-from components.settings.section import Section, key, named, number, yes_no
-from components.settings.types import Checksum, Number, PartitionName, Whole, refuse, word_set
+from components.settings.section import Section, key
+from components.settings.types import Checksum, Number, PartitionName, SiteNames, Whole, refuse, word_set
 
 # tailrack derives these from the stack. Other values would cut nodes off, or let jobs leave their site.
 OWNED_KEYS = word_set(
@@ -90,111 +90,70 @@ Setting = Annotated[str, BeforeValidator(_setting)]
 class Partition(Section):
     """A partition in addition to those that every cluster has."""
 
-    name: PartitionName = named(
-        "the partition's name; `all`, and one partition for each site and GPU kind, exist already",
-        breaks="jobs could not select it",
-        fix="write a name such as long",
-    )
-    sites: tuple[str, ...] = key(
-        "the sites whose nodes are in the partition",
-        wants="a list of one site name or more",
-        breaks="the partition would have no nodes",
-        fix="write names of sites",
-        min_length=1,
-    )
+    name: PartitionName = key()
+    """The partition's name; `all`, and one partition for each site and GPU kind, exist already."""
+    sites: SiteNames = key(min_length=1)
+    """The sites whose nodes are in the partition."""
     max_time: TimeLimit = key(
-        "the longest run time of a job: minutes, HH:MM:SS or D-HH:MM",
         wants="a time limit of Slurm",
-        breaks="slurmctld would not start",
         fix='write minutes, "HH:MM:SS", "D-HH:MM" (in quotes) or UNLIMITED',
         default="UNLIMITED",
     )
+    """The longest run time of a job: minutes, HH:MM:SS or D-HH:MM."""
 
 
 class Slurm(Section):
     """Additional settings of Slurm."""
 
     settings: dict[str, Setting] = key(
-        "additional keys for slurm.conf, such as `SlurmdTimeout: 300`",
         wants="a mapping from a slurm.conf key to its value",
-        breaks="slurmctld would not start, or misread the value",
         fix='write KEY: value on one line, truth values as in slurm.conf and in quotes ("YES", "1")',
         default={},
     )
-    partitions: tuple[Partition, ...] = key(
-        "additional partitions",
-        wants="a list of partitions",
-        breaks="there would be no additional partitions",
-        fix="write [{name: long, sites: [cloud-a]}]",
-        default=(),
-    )
-    cgroups: bool | None = yes_no(
-        "confine jobs with cgroups; default: if the head node supports them, on each machine that does. With true, "
-        "machines without cgroups cannot join",
-        None,
-        "if the head node supports it",
-    )
-    ssh_needs_job: bool = yes_no(
-        "let users log in by SSH only to compute nodes where they have a job, and into its cgroup (pam_slurm_adopt). "
-        "Needs `cgroups`; does not apply to the head node and to other accounts",
-        default=True,
-    )
-    job_limit_seconds: Whole = number(
-        "seconds that jobs may continue when their node leaves, before they are requeued",
-        0,
-        604800,
-        breaks="a node that leaves would wait forever for its jobs",
-        default=300,
-    )
-    save_seconds: Whole | None = number(
-        "seconds that jobs have to save between SIGTERM and SIGKILL: when they are cancelled or requeued, reach their "
-        "time limit, or their machine shuts down. Default: 30, and 5 when their machine shuts down",
-        5,
-        600,
-        breaks="jobs could not save their work, or nodes would wait for them for very long",
-        default=None,
-    )
+    """Additional keys for slurm.conf, such as `SlurmdTimeout: 300`."""
+    partitions: tuple[Partition, ...] = key(fix="write [{name: long, sites: [cloud-a]}]", default=())
+    """Additional partitions."""
+    cgroups: bool | None = key(default_text="if the head node supports it", default=None)
+    """Confine jobs with cgroups; default: if the head node supports them, on each machine that does. With true,
+    machines without cgroups cannot join."""
+    ssh_needs_job: bool = key(default=True)
+    """Let users log in by SSH only to compute nodes where they have a job, and into its cgroup (pam_slurm_adopt).
+    Needs `cgroups`; does not apply to the head node and to other accounts."""
+    job_limit_seconds: Whole = key(ge=0, le=604800, default=300)
+    """Seconds that jobs may continue when their node leaves, before they are requeued."""
+    save_seconds: Whole | None = key(ge=5, le=600, default=None)
+    """Seconds that jobs have to save between SIGTERM and SIGKILL: when they are cancelled or requeued, reach their
+    time limit, or their machine shuts down. Default: 30, and 5 when their machine shuts down."""
     release: Release | None = key(
-        "one release for all machines, such as 24.11.5, [built from its source](day-2.md#one-slurm-release); default: "
-        "the release of each machine's distribution",
         wants="a release such as 24.11.5",
-        breaks="machines with different distributions might not understand each other",
         fix="write all three numbers",
         default_text="the distribution's",
         default=None,
     )
-    release_sha256: Checksum | None = key(
-        "SHA-256 of the release's source; required unless all machines get ready packages",
-        wants="64 lowercase digits",
-        breaks="root would run unverified code",
-        fix="compare the checksum with the release's page and write it",
-        default=None,
-    )
+    """One release for all machines, such as 24.11.5, [built from its source](day-2.md#one-slurm-release); default:
+    the release of each machine's distribution."""
+    release_sha256: Checksum | None = key(default=None)
+    """SHA-256 of the release's source; required unless all machines get ready packages."""
     release_source: Source | None = key(
-        "the release's source: the address of a .tar.gz, .tar.bz2 or .tar.xz, or its path on the head node",
         wants="an address or a path that ends with .tar.gz, .tar.bz2 or .tar.xz",
-        breaks="there would be nothing to build",
         fix="write one of the two, or leave it out",
         default_text="SchedMD's download page",
         default=None,
     )
+    """The release's source: the address of a .tar.gz, .tar.bz2 or .tar.xz, or its path on the head node."""
     release_packages: Packages | None = key(
-        "[ready packages](day-2.md#ready-packages) of the release: the address of a folder, or its path on "
-        "the head node, with a SHA256SUMS and a folder for each kind of machine, such as debian-13-amd64. Default, "
-        "and for kinds without a folder: packages are built",
         wants="an address or a path without a slash at its end",
-        breaks="no machine could install the release",
         fix="write one of the two, or leave it out",
         default_text="packages are built",
         default=None,
     )
+    """[ready packages](day-2.md#ready-packages) of the release: the address of a folder, or its path on the head
+    node, with a SHA256SUMS and a folder for each kind of machine, such as debian-13-amd64. Default, and for kinds
+    without a folder: packages are built."""
     release_packages_sha256: Checksum | None = key(
-        "SHA-256 of the SHA256SUMS of these packages",
-        wants="64 lowercase digits",
-        breaks="root would run unverified code",
-        fix="write the output of sha256sum for the list that you have made or verified",
-        default=None,
+        fix="write the output of sha256sum for the list that you have made or verified", default=None
     )
+    """SHA-256 of the SHA256SUMS of these packages."""
 
 
 @lru_cache
@@ -277,70 +236,26 @@ Packages = Annotated[str, Field(max_length=300), AfterValidator(check_packages)]
 class Elastic(Section):
     """A pool whose machines jobs bring: slurmctld knows placeholders, and `make elastic` rents what it asks for."""
 
-    min: Whole = number(
-        "machines that stay rented without a job",
-        0,
-        1000,
-        breaks="idle machines would go, or stay, against your wish",
-        default=0,
-    )
-    max: Whole | None = number(
-        "the most machines that may be rented at once; default: all nodes of `sites`",
-        1,
-        1000,
-        breaks="jobs could rent more machines than you want to pay for",
-        default=None,
-    )
-    idle_minutes: Whole = number(
-        "minutes without a job after which a machine goes back",
-        1,
-        MOST_MINUTES,
-        breaks="machines would cost money without a job, or go between two jobs",
-        default=20,
-    )
-    boot_minutes: Whole = number(
-        "minutes in which a machine must run jobs; if it does not, it goes back, its job returns to the queue, and the "
-        "next attempt waits longer",
-        5,
-        MOST_MINUTES,
-        breaks="a machine that never starts would be paid for",
-        default=30,
-    )
-    replace_sick: bool = yes_no(
-        "return a machine that the health check or the deep check drained, once it has no job; the next job brings "
-        "another. At most one every 30 minutes",
-        False,
-    )
+    min: Whole = key(ge=0, le=1000, default=0)
+    """Machines that stay rented without a job."""
+    max: Whole | None = key(ge=1, le=1000, default=None)
+    """The most machines that may be rented at once; default: all nodes of `sites`."""
+    idle_minutes: Whole = key(ge=1, le=MOST_MINUTES, default=20)
+    """Minutes without a job after which a machine goes back."""
+    boot_minutes: Whole = key(ge=5, le=MOST_MINUTES, default=30)
+    """Minutes in which a machine must run jobs; if it does not, it goes back, its job returns to the queue, and the
+    next attempt waits longer."""
+    replace_sick: bool = key(default=False)
+    """Return a machine that the health check or the deep check drained, once it has no job; the next job brings
+    another. At most one every 30 minutes."""
     max_price_per_hour: Number | None = key(
-        "the most that all rented machines together may cost per hour, in the stack's `currency`; needs the "
-        "`price_per_hour` of each machine whose cloud does not say its price (`lambda` and `digitalocean` do, in USD)",
-        wants="an amount greater than 0",
-        breaks="jobs could rent more than you want to pay",
-        fix="write an amount such as 12",
-        gt=0,
-        le=MOST_OF_SMALL,
-        default=None,
+        wants="an amount greater than 0", fix="write an amount such as 12", gt=0, le=MOST_OF_SMALL, default=None
     )
-    cpus: Whole = key(
-        "CPUs of each machine (`nproc`), which Slurm must know before the machine exists",
-        wants="a whole number from 1 to 4096",
-        breaks="Slurm would not know which jobs fit",
-        fix="write the output of nproc on such a machine",
-        ge=1,
-        le=4096,
-    )
-    memory_gb: Number = key(
-        "memory of each machine in GiB (`free --gibi`, total)",
-        wants="a number from 1 to 65536",
-        breaks="Slurm would not know which jobs fit",
-        fix="write the total that `free --gibi` shows on such a machine",
-        ge=1,
-        le=65536,
-    )
-    threads_per_core: Whole = number(
-        "CPUs of each core (`lscpu`, threads per core)",
-        1,
-        8,
-        breaks="Slurm would share cores between jobs wrongly",
-        default=1,
-    )
+    """The most that all rented machines together may cost per hour, in the stack's `currency`; needs the
+    `price_per_hour` of each machine whose cloud does not say its price (`lambda` and `digitalocean` do, in USD)."""
+    cpus: Whole = key(fix="write the output of nproc on such a machine", ge=1, le=4096)
+    """CPUs of each machine (`nproc`), which Slurm must know before the machine exists."""
+    memory_gb: Number = key(fix="write the total that `free --gibi` shows on such a machine", ge=1, le=65536)
+    """Memory of each machine in GiB (`free --gibi`, total)."""
+    threads_per_core: Whole = key(ge=1, le=8, default=1)
+    """CPUs of each core (`lscpu`, threads per core)."""

@@ -18,9 +18,8 @@ from components.roles.tailnet.settings import (
     WayToTailnet,
     derived_kind,
     loopback,
-    secret_command,
 )
-from components.settings.problems import Report, show_name, shown
+from components.settings.problems import Report, secret_command, show_name, shown
 from components.settings.section import check_secret
 
 # The keys of each kind, besides `kind` and `tag`, and why other keys have no effect.
@@ -51,8 +50,7 @@ def check_tailnet(tailnet: WayToTailnet, sites: Sites, report: Report) -> None:
     keys = sorted(tailnet.model_fields_set)
     for name in SECRETS:
         breaks = "anyone who reads the file or the repository's history could join the tailnet"
-        fix = f"revoke this key, create another, and run: {secret_command(name)}"
-        check_secret(tailnet, name, breaks, fix, report)
+        check_secret(tailnet, name, breaks, report, "revoke this key, create another")
     relay = tailnet.relay if isinstance(tailnet, Tailnet) else None
     if relay is not None and relay.port == WIREGUARD_PORT:
         path, breaks = report.at(relay, "port"), "the node could not be a member and a relay at the same time"
@@ -98,8 +96,9 @@ def _check_sites(tailnet: WayToTailnet, kind: str, sites: Sites, report: Report)
     if kind == CONTROL_URL and not {"auth_key", "control_url"} & given:
         # A pool uses the cluster's control server.
         alternative = " (or set control_url, for your own control server)" if isinstance(tailnet, Tailnet) else ""
-        fix = f"run: {secret_command('auth_key')}{alternative}"
-        report.add(report.at(tailnet, "auth_key"), "missing", "no node could join Tailscale's tailnet", fix)
+        path = report.at(tailnet, "auth_key")
+        fix = f"run: {secret_command(path)}{alternative}"
+        report.add(path, "missing", "no node could join Tailscale's tailnet", fix)
     elif kind == OF_A_SITE and not sites.brings:
         breaks = "there would be no control server to join"
         report.add(path, f"{kind}, but no site brings a tailnet", breaks, f"leave it out, or write {TAILSCALE}")

@@ -4,12 +4,12 @@ import re
 from collections.abc import Collection
 from functools import partial
 from ipaddress import ip_address
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from pydantic import AfterValidator, SecretStr
 
-from components.settings.section import Section, key, named, number, secret_text
+from components.settings.section import Section, key
 from components.settings.types import NodeName, Whole, refuse
 
 WIREGUARD_PORT = 41641
@@ -20,11 +20,6 @@ SECRETS = ("auth_key", "api_key", "oauth_client_secret", "identity_token")
 _OAUTH = "tskey-client-"
 API = "https://api.tailscale.com"
 LAB_CONTROL = "control.lab"  # containers of one machine
-
-
-def secret_command(name: str) -> str:
-    """Return the command that sets a secret of this section."""
-    return f"pulumi config set --path --secret tailrack:tailnet.{name}"
 
 
 def _control_url(value: str) -> str:
@@ -102,87 +97,57 @@ Secret = Annotated[SecretStr, AfterValidator(_one_word)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 
 
-def _auth_key_key(description: str) -> Any:
-    return key(
-        description,
-        wants="a key on one line",
-        breaks="the nodes could not join the tailnet",
-        fix=f"run: {secret_command('auth_key')}",
-        secret=True,
-        default=None,
-    )
-
-
-def _credential(name: str, description: str) -> Any:
-    breaks = "Tailscale's API would reject every call"
-    return secret_text(f"kind tailscale: {description}", breaks=breaks, command=secret_command(name))
-
-
 class Relay(Section):
     """A relay in the tailnet for pairs of nodes without a direct path."""
 
-    node: NodeName = named(
-        "the relay node; its UDP port must be open to the nodes of all sites",
-        breaks="there would be no relay",
-        fix="write the name of a node, such as the head node's",
-    )
-    port: Whole = number(
-        "the relay's UDP port; the node's firewall must let it in",
-        1024,
-        65535,
-        breaks="another daemon may use it",
-        default=40000,
-    )
+    node: NodeName = key(fix="write the name of a node, such as the head node's")
+    """The relay node; its UDP port must be open to the nodes of all sites."""
+    port: Whole = key(ge=1024, le=65535, default=40000)
+    """The relay's UDP port; the node's firewall must let it in."""
 
 
 class WayToTailnet(Section):
     """How the machines of a stack join a tailnet."""
 
     kind: Literal["tailscale", "control_url", "existing", "lab"] | None = key(
-        "`tailscale`: the stack creates keys with Tailscale's API; `control_url`: your control server and key; "
-        "`existing`: every machine is already a member and stays one; `lab`: the lab's tailnet",
-        wants="tailscale, control_url, existing or lab",
-        breaks="nodes could not join a tailnet",
-        fix="write one of them, or leave it out",
-        default_text="depends on the other keys",
-        default=None,
+        default_text="depends on the other keys", default=None
     )
-    api_key: Secret | None = _credential("api_key", "an API access token; it expires after at most 90 days")
+    """`tailscale`: the stack creates keys with Tailscale's API; `control_url`: your control server and key;
+    `existing`: every machine is already a member and stays one; `lab`: the lab's tailnet."""
+    api_key: Secret | None = key(default=None)
+    """Kind tailscale: an API access token; it expires after at most 90 days."""
     oauth_client_id: str | None = key(
-        "kind tailscale: the id of an OAuth client or a federated identity; needs one of the next three keys",
         wants="the id of an OAuth client or a federated identity",
-        breaks="Tailscale's API would reject every call",
         fix="copy it from the admin console, Settings, Trust credentials",
         pattern=r"^[A-Za-z0-9_/.-]{1,200}$",
         default=None,
     )
-    oauth_client_secret: Secret | None = _credential("oauth_client_secret", "the OAuth client's secret")
-    identity_token: Secret | None = _credential(
-        "identity_token", "a federated identity's token (JWT), which you have to renew"
-    )
+    """Kind tailscale: the id of an OAuth client or a federated identity; needs one of the next three keys."""
+    oauth_client_secret: Secret | None = key(default=None)
+    """Kind tailscale: the OAuth client's secret."""
+    identity_token: Secret | None = key(default=None)
+    """Kind tailscale: a federated identity's token (JWT), which you have to renew."""
     audience: str | None = key(
-        "kind tailscale: a federated identity's audience; tailrack requests the token where the stack runs (GitHub)",
         wants="the audience of a federated identity",
-        breaks="no token could be requested",
         fix="copy it from the admin console, Settings, Trust credentials",
         pattern=r"^[A-Za-z0-9_/.:-]{1,200}$",
         default=None,
     )
+    """Kind tailscale: a federated identity's audience; tailrack requests the token where the stack runs (GitHub)."""
     organization: str = key(
-        "kind tailscale: the tailnet's id; `-`: the tailnet of the credentials",
         wants="a tailnet's id",
-        breaks="keys would be for another tailnet, or fail",
         fix="write - or copy it from the admin console, Settings, General",
         pattern=r"^[A-Za-z0-9@._-]{1,200}$",
         default="-",
     )
+    """Kind tailscale: the tailnet's id; `-`: the tailnet of the credentials."""
     base_url: BaseUrl = key(
-        "kind tailscale: address of the API; for tests, an address of this machine (127.0.0.1, [::1] or localhost)",
         wants="the address of Tailscale's API",
         breaks="a preview would send the tailnet's credentials elsewhere",
         fix="leave it out",
         default=API,
     )
+    """Kind tailscale: address of the API; for tests, an address of this machine (127.0.0.1, [::1] or localhost)."""
 
     def kind_where(self, brought: bool) -> str:
         """Return the kind, or the one derived from the other keys. `brought`: a site brings a tailnet."""
@@ -193,48 +158,35 @@ class Tailnet(WayToTailnet):
     """The network between the nodes."""
 
     tag: str = key(
-        "the tag of every node in the tailnet",
         wants="a tag such as tag:cluster",
-        breaks="the tailnet's rules could not distinguish nodes from users' devices",
         fix="write tag: and a name of lowercase letters, digits and hyphens",
         pattern=r"^tag:[a-z][a-z0-9-]{0,48}$",
         default="tag:cluster",
     )
+    """The tag of every node in the tailnet."""
     control_url: ControlUrl | None = key(
-        "the tailnet's control server; default: Tailscale's, or the lab's in a stack with a lab site",
         wants="the URL of a control server",
-        breaks="the nodes could not join the tailnet",
         fix="write a URL such as https://headscale.example.org, or leave it out to use Tailscale's own",
         default_text="Tailscale's own",
         default=None,
     )
-    auth_key: AuthKey | None = _auth_key_key(
-        f"key with which nodes join; a Pulumi secret (`{secret_command('auth_key')}`); required unless there is a lab "
-        "site or a control_url",
-    )
-    policy: Literal["print", "own"] = key(
-        "kind tailscale: with `print`, the required policy is an output of the stack, and a check runs before any node "
-        "joins; with `own`, the stack writes the tailnet's whole policy file",
-        wants="print or own",
-        breaks="the policy would not be checked",
-        fix="write print, or own for a tailnet of this cluster alone",
-        default="print",
-    )
-    relay: Relay | None = key(
-        "your own relay for nodes without a direct path ([day-2.md](day-2.md#a-relay-of-ones-own)); default: the "
-        "control server's relays",
-        default=None,
-    )
+    """The tailnet's control server; default: Tailscale's, or the lab's in a stack with a lab site."""
+    auth_key: AuthKey | None = key(default=None)
+    """Key with which nodes join; required unless there is a lab site or a control_url."""
+    policy: Literal["print", "own"] = key(breaks="the policy would not be checked", default="print")
+    """Kind tailscale: with `print`, the required policy is an output of the stack, and a check runs before any node
+    joins; with `own`, the stack writes the tailnet's whole policy file."""
+    relay: Relay | None = key(default=None)
+    """Your own relay for nodes without a direct path ([day-2.md](day-2.md#a-relay-of-ones-own)); default: the control
+    server's relays."""
 
 
 class PoolTailnet(WayToTailnet):
     """How a pool's machines join the tailnet of the cluster."""
 
-    auth_key: PoolAuthKey | None = _auth_key_key(
-        "key with which the pool's nodes join the cluster's tailnet; a Pulumi secret "
-        f"(`{secret_command('auth_key')}`); best for ephemeral machines, as tailrack sets for an OAuth client's "
-        "secret; required unless there is a lab site"
-    )
+    auth_key: PoolAuthKey | None = key(default=None)
+    """Key with which the pool's nodes join the cluster's tailnet; best for ephemeral machines, as tailrack sets for
+    an OAuth client's secret; required unless there is a lab site."""
 
 
 def derived_kind(keys: Collection[str], brought: bool) -> str:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role
-from components.roles.user_keys.settings import GithubKeys
-from components.roles.users.settings import User
+from components.roles.users.settings import GithubKeys, User
 
 
 def role(settings: ClusterSettings) -> Role:

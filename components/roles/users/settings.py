@@ -1,18 +1,83 @@
-"""The section `users`: user accounts, and checks for duplicates."""
+"""The sections `users`, `groups` and `github_keys`, and checks for clashes between them."""
+
+from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.roles.accounting.settings import Limit, account_key, gpu_hours_key, max_jobs_key, qos_names_key
+from components.roles.accounting.settings import DEFAULT_ACCOUNT, Limit, QosNames
 from components.roles.job_reports.settings import is_receiver
-from components.roles.user_keys.settings import GithubName, github_key
-from components.settings.problems import ROOT, Report
-from components.settings.section import Section, key
+from components.settings.problems import ROOT, Report, child_path, suggest
+from components.settings.section import Help, Section, key
 from components.settings.ssh_keys import UsersKey
 from components.settings.types import Whole, refuse, word_set
+
+# GitHub's rule: letters, digits and single hyphens inside. A company's own accounts end with `_` and its short code.
+_NAME = re.compile(r"[A-Za-z0-9](-?[A-Za-z0-9])*(_[A-Za-z0-9]+)?", re.ASCII)
+_LONGEST = 39
+_COMMAND = "run: make github-keys STACK=..."
+
+
+def is_github_name(text: str) -> bool:
+    """Return whether GitHub has accounts of such a name."""
+    return len(text) <= _LONGEST and _NAME.fullmatch(text) is not None
+
+
+def _github_name(value: str) -> str:
+    if not is_github_name(value):
+        refuse("is not a GitHub name of at most 39 letters, digits and single hyphens")
+    return value
+
+
+GithubName = Annotated[
+    str,
+    Field(max_length=_LONGEST),
+    AfterValidator(_github_name),
+    Help("a GitHub name", "write the name as in the address of the profile, such as ada-l"),
+]
+GithubKeys = Annotated[
+    dict[GithubName, tuple[UsersKey, ...]], Help("a mapping from a GitHub name to a list of public SSH keys", _COMMAND)
+]
+
+
+def check_github_keys(users: Sequence[User], written: Mapping[str, Sequence[str]], report: Report) -> None:
+    """Report users without recorded keys, accounts and keys of two users, and warn about accounts that no user has."""
+    path = child_path(ROOT, "github_keys")
+    owners = {
+        _comparable(text): report.at(user, "keys", index).removeprefix(ROOT)
+        for user in users
+        for index, text in enumerate(user.keys)
+    }
+    names: dict[str, str] = {}
+    for user in users:
+        name, place, github_path = user.github, report.at(user).removeprefix(ROOT), report.at(user, "github")
+        if name is None:
+            continue
+        # GitHub ignores case.
+        if (other := names.setdefault(name.lower(), place)) != place:
+            problem = f"{report.value(github_path, name)} is also the account of {other}"
+            report.add(github_path, problem, "one key would open two accounts", "give each user another")
+        elif name not in written:
+            problem = f"the keys of {report.value(github_path, name)} are not in tailrack:github_keys"
+            report.add(github_path, problem, "the user could not log in with them", _COMMAND)
+        for index, text in enumerate(written.get(name, ())):
+            key_path = child_path(child_path(path, name), index)
+            if not (other := owners.setdefault(_comparable(text), place)).startswith(place):
+                problem = f"{report.value(key_path, text)} is also a key of {other.partition('.')[0]}"
+                breaks = "no one could tell whose login it is, and a removed key could still open an account"
+                report.add(key_path, problem, breaks, "give each user another key")
+    for name in written.keys() - {user.github for user in users}:
+        report.warn(child_path(path, name), "has no effect, because no user has it as github; remove it")
+
+
+def _comparable(text: str) -> tuple[str, ...]:
+    """Return a key without its comment."""
+    return tuple(text.split()[:2])
+
 
 # Users and groups of Debian's base-passwd, of packages on nodes, and of cloud images; "admin" is a group on Ubuntu.
 # One set for both, because a user gets a group with the same name.
@@ -62,62 +127,61 @@ def _receiver(value: str) -> str:
 
 
 UserName = Annotated[str, Field(max_length=32), AfterValidator(_user_name)]
-Id = Annotated[Whole, Field(ge=1000, le=4294967293), AfterValidator(_id)]
+Id = Annotated[
+    Whole,
+    Field(ge=1000, le=4294967293),
+    AfterValidator(_id),
+    Help("a number from 1000 up", "write one from 1000 to 59999 that nothing on the nodes uses"),
+]
 
 
 class User(Section):
     """A user account, the same on every node."""
 
-    name: UserName = key(
-        "log-in name; the home folder is on the share",
-        wants="a user name of at most 32 characters",
-        breaks="the nodes could not create the account",
-        fix="write another name such as ada",
-    )
-    uid: Id = key(
-        "user id (uid), the same on every node",
-        wants="a number from 1000 up",
-        breaks="the user's files on the share would belong to a system account or to no one",
-        fix="write one from 1000 to 59999 that no account on the nodes uses",
-    )
-    gid: Id = key(
-        "group id (gid), the same on every node; default: the uid",
-        wants="a number from 1000 up",
-        breaks="the user's files on the share would belong to a system group or to no one",
-        fix="write one from 1000 to 59999 that no group on the nodes uses, or leave gid out to use the uid",
-        default_text="the uid",
-        default_factory=lambda data: data["uid"],
-    )
+    name: UserName = key(wants="a user name of at most 32 characters", fix="write another name such as ada")
+    """Log-in name; the home folder is on the share."""
+    uid: Id = key()
+    """User id (uid), the same on every node."""
+    gid: Id = key(default_text="the uid", default_factory=lambda data: data["uid"])
+    """Group id (gid), the same on every node; default: the uid."""
     keys: tuple[UsersKey, ...] = key(
-        "public SSH keys with which the user logs in, besides those in the user's own ~/.ssh/authorized_keys; "
-        "[log in](using.md#log-in)",
         wants="a list of public SSH keys",
-        breaks="the user could not log in with it",
         fix="write the line of a .pub file, such as [ssh-ed25519 AAAA... laptop]; 'ssh-keygen -t ed25519' creates one",
         default=(),
     )
-    github: GithubName | None = github_key()
+    """Public SSH keys with which the user logs in, besides those in the user's own ~/.ssh/authorized_keys; [log
+    in](using.md#log-in)."""
+    github: GithubName | None = key(default=None)
+    """The user's account at GitHub. `make github-keys` reads its public SSH keys, asks, and records them in
+    `tailrack:github_keys`; `up` reads nothing from GitHub."""
     groups: tuple[str, ...] = key(
-        "groups of `tailrack:groups` that the user is in; 16 at most, because NFS passes on no more",
         wants="a list of names of tailrack:groups",
-        breaks="the user could not open the group's folder",
         fix="write at most 16 names from that list, such as [vision]",
         max_length=16,
         default=(),
     )
-    account: str | None = account_key()
-    gpu_hours: Limit | None = gpu_hours_key("the user")
-    max_jobs: Limit | None = max_jobs_key("the user")
+    """Groups of `tailrack:groups` that the user is in; 16 at most, because NFS passes on no more."""
+    account: str | None = key(
+        wants="the name of one of tailrack:accounting.accounts",
+        fix=f"write one of their names, or leave it out to use `{DEFAULT_ACCOUNT}`",
+        default_text=f"`{DEFAULT_ACCOUNT}`",
+        default=None,
+    )
+    """The account that this user's jobs are charged to."""
+    gpu_hours: Limit | None = key(default=None)
+    """Most GPU hours of the user per calendar month."""
+    max_jobs: Limit | None = key(default=None)
+    """Most running jobs of the user; further jobs wait."""
     notify: tuple[Annotated[str, AfterValidator(_receiver)], ...] = key(
-        "receivers of reports about the user's jobs without `--mail-user`: mail addresses and channels of "
-        "`job_reports`. Batch jobs without `--mail-type` get `END,FAIL`",
         wants="a list of mail addresses and names of channels",
-        breaks="the user would get no report",
         fix="write [ada@example.org], or the name of a channel of tailrack:job_reports",
         max_length=5,
         default=(),
     )
-    qos: tuple[str, ...] = qos_names_key("QOS that the user's jobs may request, besides `normal`")
+    """Receivers of reports about the user's jobs without `--mail-user`: mail addresses and channels of `job_reports`.
+    Batch jobs without `--mail-type` get `END,FAIL`."""
+    qos: QosNames = key(default=())
+    """QOS that the user's jobs may request, besides `normal`."""
 
 
 def check_users(users: Sequence[User], logins: Mapping[str, str], report: Report) -> None:
@@ -152,10 +216,10 @@ def check_users(users: Sequence[User], logins: Mapping[str, str], report: Report
             breaks = "the second group could not be created, and both users would share group files"
             key_path = report.at(user, "gid" if "gid" in user.model_fields_set else "uid")
             report.add(key_path, problem, breaks, "change one of the gids")
-        _check_keys(user, keys, report)
+        _check_own_keys(user, keys, report)
 
 
-def _check_keys(user: User, keys: dict[tuple[str, ...], str], report: Report) -> None:
+def _check_own_keys(user: User, keys: dict[tuple[str, ...], str], report: Report) -> None:
     """Report keys that another user, or this one, has too. `keys` gets the place of each key."""
     for index, text in enumerate(user.keys):
         path = report.at(user, "keys", index)
@@ -165,3 +229,48 @@ def _check_keys(user: User, keys: dict[tuple[str, ...], str], report: Report) ->
             problem = f"{report.value(path, text)} is also {other}"
             breaks = "no one could tell whose login it is, and a removed key could still open an account"
             report.add(path, problem, breaks, "give each user another key, and write it once")
+
+
+def _group_name(value: str) -> str:
+    return account_name(value, "the group's members would get the rights of the system's group")
+
+
+class Group(Section):
+    """A group of users, the same on every node, with a shared folder."""
+
+    name: Annotated[str, Field(max_length=32), AfterValidator(_group_name)] = key(
+        wants="a group name of at most 32 characters", fix="write another name such as vision"
+    )
+    """The group's name; its folder is `groups/NAME` on the share."""
+    gid: Id = key()
+    """Group id (gid), the same on every node."""
+
+
+def check_groups(groups: Sequence[Group], users: Sequence[User], report: Report) -> None:
+    """Report groups that share a name or number with another group or a user, and unknown groups of users."""
+    names = {user.name: report.at(user).removeprefix(ROOT) for user in users}
+    gids = {user.gid: report.at(user).removeprefix(ROOT) for user in users}
+    for group in groups:
+        place, name_path, gid_path = (
+            report.at(group).removeprefix(ROOT),
+            report.at(group, "name"),
+            report.at(group, "gid"),
+        )
+        if (other := names.setdefault(group.name, place)) != place:
+            problem = f"{report.value(name_path, group.name)} is also the name of {other}"
+            breaks = "each user has a group of the user's name, so one group would get two numbers"
+            report.add(name_path, problem, breaks, "rename the group")
+        if (other := gids.setdefault(group.gid, place)) != place:
+            problem = f"{report.value(gid_path, group.gid)} is also the gid of {other}"
+            report.add(gid_path, problem, "both would own each other's files", "change the group's gid")
+    valid = {group.name for group in groups}
+    for user in users:
+        for index, name in enumerate(user.groups):
+            path = report.at(user, "groups", index)
+            if name in user.groups[:index]:
+                problem = f"{report.value(path, name)} is in the list twice"
+                report.add(path, problem, "one of the two would have no effect", "write each group once")
+            elif name not in valid:
+                problem = f"{report.value(path, name)} is no group of tailrack:groups"
+                fix = partial(suggest, name, valid) if valid else "write tailrack:groups: [{name: vision, gid: 7001}]"
+                report.add(path, problem, "the nodes would not know its gid", fix)

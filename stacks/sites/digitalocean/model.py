@@ -2,14 +2,17 @@
 
 from typing import Literal
 
+from components.settings.section import key
 from stacks.sites.hosts.ssh_types import Login
-from stacks.sites.kind import kind_key
-from stacks.sites.rented.model import ImageName, RentedSite, image_key, user_key
+from stacks.sites.rented.model import ImageName, RentedSite
 
 
 class DigitalOceanSite(RentedSite):
     """A site of droplets."""
 
-    kind: Literal["digitalocean"] = kind_key("digitalocean", "droplets, rented and returned with the stack")
-    image: ImageName = image_key("the image's slug; GPU droplets need one with NVIDIA's driver", "ubuntu-24-04-x64")
-    user: Login = user_key("root")
+    kind: Literal["digitalocean"] = key()
+    """Droplets, rented and returned with the stack."""
+    image: ImageName = key(default="ubuntu-24-04-x64")
+    """The image's slug; GPU droplets need one with NVIDIA's driver."""
+    user: Login = key(default="root")
+    """The image's account for log-ins: root, or one with password-less sudo."""

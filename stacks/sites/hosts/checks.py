@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from components.settings.cluster import Head
-from components.settings.problems import ROOT, Report, show_name, show_names
+from components.settings.problems import ROOT, Report, secret_command, show_name, show_names
 from components.settings.section import Section, check_secret, keys_of
 from stacks.sites.hosts.inventory import OPENED, PASSPHRASE
 from stacks.sites.hosts.model import Bastion, HostConfig, HostsSite
@@ -60,8 +60,7 @@ def _warn_about_shared_keys(sites: Sequence[HostsSite], report: Report) -> None:
 
 def _check_plain(login: Section, report: Report) -> None:
     """Report a passphrase in plain text."""
-    fix = f"change it (ssh-keygen -p -f FILE), then run: {_command(report.at(login, PASSPHRASE))}"
-    check_secret(login, PASSPHRASE, OPENED, fix, report)
+    check_secret(login, PASSPHRASE, OPENED, report, "change it (ssh-keygen -p -f FILE)", _place)
 
 
 class Login(Protocol):
@@ -97,7 +96,7 @@ def _check_key(login: Bastion | HostConfig, report: Report) -> None:
         report.add(report.at(login, "host_key"), problem, breaks, keys_of(type(login))["host_key"].help.fix)
     if not is_locked(file):
         return
-    command = _command(report.at(login, PASSPHRASE))
+    command = secret_command(_place(report.at(login, PASSPHRASE)))
     if passphrase is None:
         problem = f"{report.value(path, str(file))} is locked with a passphrase"
         breaks = "no one can type the passphrase when tailrack logs in"
@@ -112,7 +111,6 @@ def _check_key(login: Bastion | HostConfig, report: Report) -> None:
         report.add(report.at(login, PASSPHRASE), problem, "tailrack could not log in", f"run: {command}")
 
 
-def _command(path: str) -> str:
-    """Return the command that sets the secret: the site's for a host in a file or an output, which have no secrets."""
-    place = re.sub(r"\.hosts_file\[.*?\](\.hosts\[\d+\])?|\.hosts_from\.output\[\d+\]", "", path)
-    return f"pulumi config set --path --secret '{place}'"
+def _place(path: str) -> str:
+    """Return where a secret is set: at the site for a host in a file or an output, which have no secrets."""
+    return re.sub(r"\.hosts_file\[.*?\](\.hosts\[\d+\])?|\.hosts_from\.output\[\d+\]", "", path)

@@ -7,7 +7,7 @@ import csv
 import io
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from components.settings.problems import Report, child_path, shown, suggest
@@ -30,15 +30,22 @@ _LISTS, _TRUTH = frozenset({"features"}), {"true": True, "false": False}
 
 
 class Placed(dict[str, object]):
-    """A mapping from another place than the site's list.
+    """A host with its place.
 
-    place   its path in messages
-    lacks   the problem and the remedy if a key is missing, by key
+    place       its path in messages
+    lacks       the problem and the remedy if a key is missing, by key
+    inherited   the keys that are written at its site
     """
 
-    def __init__(self, values: Mapping[str, object], place: str, lacks: Mapping[str, tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, object],
+        place: str,
+        lacks: Mapping[str, tuple[str, str]],
+        inherited: Collection[str],
+    ) -> None:
         super().__init__(values)
-        self.place, self.lacks = place, lacks
+        self.place, self.lacks, self.inherited = place, lacks, inherited
 
 
 def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Report) -> Mapping[str, object]:
@@ -87,7 +94,7 @@ def complete(raw: Mapping[str, object], path: str, base_dir: Path, report: Repor
                 if "host_key" not in keys and (key := known_hosts.key_of(keys.get("address"), keys.get("port", 22))):
                     keys["host_key"] = key
                 lacks = {"host_key": _no_key(base_dir, file, keys)} if isinstance(file, str) else {}
-                host = Placed(keys, place, lacks)
+                host = Placed(keys, place, lacks, shared.keys() - host.keys())
             machines.append(host)
         if len(machines) > MOST_HOSTS:
             break  # the checks report too many nodes for all sites together

@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from components.settings.problems import shown
+from components.settings.section import Help
 from components.settings.ssh_keys import KINDS, host_key
 from components.settings.types import refuse
 
@@ -160,9 +161,27 @@ def _path(value: object, info: ValidationInfo) -> object:
         refuse("names the home of an unknown user")
 
 
-Login = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
-KeyFile = Annotated[Path, BeforeValidator(_open_key_file)]
-LockableKeyFile = Annotated[Path, BeforeValidator(_key_file)]
-HostsFile = Annotated[Path, BeforeValidator(_path)]
-HostKey = Annotated[str, AfterValidator(_host_key)]
-Address = Annotated[str, AfterValidator(_address)]
+_FILE = Help("a path of a private key file", "write the path of the key, such as ~/.ssh/id_ed25519")
+Login = Annotated[
+    str,
+    Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$"),
+    Help("an account's name", "write root, or an account with sudo that the machine's image provides"),
+]
+KeyFile = Annotated[Path, BeforeValidator(_open_key_file), _FILE]
+LockableKeyFile = Annotated[Path, BeforeValidator(_key_file), _FILE]
+HostsFile = Annotated[Path, BeforeValidator(_path), Help("a path of a file", "write a path relative to the config")]
+HostKey = Annotated[
+    str,
+    AfterValidator(_host_key),
+    Help(
+        "a public host key such as 'ssh-ed25519 AAAA...'",
+        "run `ssh-keyscan -t ed25519 ADDRESS`, compare the key with /etc/ssh/ssh_host_ed25519_key.pub there, and write "
+        "the part after the address",
+        "an attacker in the network could pose as this host and get the cluster's keys",
+    ),
+]
+Address = Annotated[
+    str,
+    AfterValidator(_address),
+    Help("an IP address or host name", "write the address that you use with ssh"),
+]

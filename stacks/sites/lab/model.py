@@ -2,20 +2,20 @@
 
 import ipaddress
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator
 
 from components.settings.cluster import Head
-from components.settings.money import Price, price_key
+from components.settings.money import Price
 from components.settings.network_names import TAILNET
 from components.settings.problems import shown
-from components.settings.section import Section, key, yes_no
-from components.settings.types import Feature, Whole, refuse
-from lab.profiles.machine import HEAD_PROFILES, PROFILES, HeadProfile, Like, Profile
+from components.settings.section import Section, key
+from components.settings.types import Features, refuse
+from lab.profiles.machine import HeadProfile, Like, Profile
 from lab.subnets import is_private
-from stacks.sites.kind import NodeSpec, Site, Spot, features_key, kind_key, spot_key
-from stacks.sites.pools import PoolName, pool_count_key, pool_name_key, pool_node_names
+from stacks.sites.kind import NodeSpec, Site, Spot
+from stacks.sites.pools import PoolCount, PoolName, pool_node_names
 
 
 def _subnet(value: object) -> object:
@@ -38,50 +38,40 @@ def _subnet(value: object) -> object:
 Subnet = Annotated[ipaddress.IPv4Network, BeforeValidator(_subnet)]
 
 
-def _like_key(machines: str, profiles: tuple[Profile, ...]) -> Any:
-    pod = ", `pod` (a container without systemd)" if "pod" in profiles else ""
-    return key(
-        f"the machine that {machines}: `cloud`, `server` or `desktop` (lab/profiles){pod}, or a plain machine of a "
-        "distribution other than Debian 13",
-        wants=f"{', '.join(profiles[:-1])} or {profiles[-1]}",
-        breaks="the lab has no image of such a machine",
-        fix="write one of these, or leave it out for the lab's plain machine",
-        default=None,
-    )
-
-
 class LabPool(Section):
     """A pool of similar nodes at a lab site: name1, name2, ... up to count."""
 
-    name: PoolName = pool_name_key("a")
-    count: Whole = pool_count_key("the pool would have no nodes, or more than a bridge network supports")
-    features: tuple[Feature, ...] = features_key("Slurm features of each node, for `--constraint`")
-    price_per_hour: Price | None = price_key("each node, for trying out prices (default: the site's price)")
-    spot: Spot | None = spot_key("the nodes, for trying out notices,")
-    bare: bool = yes_no("use an image without Slurm's packages, like a new machine", False)
-    like: Profile | None = _like_key("the nodes imitate, with only that machine's software", PROFILES)
+    name: PoolName = key()
+    count: PoolCount = key(default=1)
+    features: Features = key(default=())
+    """Slurm features of each node, for `--constraint`."""
+    price_per_hour: Price | None = key(default=None)
+    """Price per hour of each node, for trying out prices; default: the site's price."""
+    spot: Spot | None = key(default=None)
+    """The provider whose notices the nodes read, for trying out notices: `aws`, `gcp` or `azure`."""
+    bare: bool = key(default=False)
+    """Use an image without Slurm's packages, like a new machine."""
+    like: Profile | None = key(default=None)
+    """The machine that the nodes imitate, with only that machine's software: `cloud`, `server` or `desktop`
+    (lab/profiles), `pod` (a container without systemd), or a plain machine of a distribution other than Debian 13."""
 
 
 class LabSite(Site):
     """A site of containers on this machine, in their own network."""
 
-    kind: Literal["lab"] = kind_key("lab", "containers on this machine")
+    kind: Literal["lab"] = key()
+    """Containers on this machine."""
     subnet: Subnet | None = key(
-        "the site's network (CIDR); default: Docker chooses one",
         wants="an IPv4 network such as 172.30.1.0/24",
-        breaks="the site's nodes would have no network, or a wrong one",
         fix="write a free private network with no host bits set, or leave subnet out to let Docker choose",
         default_text="Docker's choice",
         default=None,
     )
-    pools: tuple[LabPool, ...] = key(
-        "the site's nodes; may be empty at the head node's site",
-        wants="a list of pools",
-        breaks="the site would have no nodes",
-        fix="write [{name: a, count: 1}]",
-        default=(),
-    )
-    head_like: HeadProfile | None = _like_key("the head node imitates, if it is at this site", HEAD_PROFILES)
+    """The site's network (CIDR); default: Docker chooses one."""
+    pools: tuple[LabPool, ...] = key(fix="write [{name: a, count: 1}]", default=())
+    """The site's nodes; may be empty at the head node's site."""
+    head_like: HeadProfile | None = key(default=None)
+    """The machine that the head node imitates, if it is at this site; as `like` of a pool, without `pod`."""
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,12 @@
 
 from typing import Literal
 
-from stacks.sites.kind import kind_key
+from components.settings.section import key
 from stacks.sites.rented.model import RentedSite
 
 
 class LambdaSite(RentedSite):
     """A site of machines at Lambda."""
 
-    kind: Literal["lambda"] = kind_key("lambda", "machines at Lambda, rented and returned with the stack")
+    kind: Literal["lambda"] = key()
+    """Machines at Lambda, rented and returned with the stack."""

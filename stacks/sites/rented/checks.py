@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from pydantic import SecretStr
 
 from components.settings.cluster import Head
-from components.settings.problems import ROOT, Report, child_path, show_names
+from components.settings.problems import ROOT, Report, child_path, secret_command, show_names
 from stacks.sites.hosts.checks import check_one_key
 from stacks.sites.login_key import check_public_key
 from stacks.sites.pools import check_not_empty
-from stacks.sites.rented.model import RentedPool, RentedSite, attempts, secret_command
+from stacks.sites.rented.model import RentedPool, RentedSite, attempts
 
 
 def check(sites: Sequence[RentedSite], head: Head, report: Report) -> None:
@@ -53,9 +53,9 @@ def check_api_keys(given: Mapping[str, SecretStr], kinds: Sequence[str], clouds:
             report.add(child_path(path, name), "is not a kind of site that needs an API key", breaks, fix)
     for kind in dict.fromkeys(kinds):
         if kind not in given:
-            fix = f"run: {secret_command(kind)}"
+            fix = f"run: {secret_command(child_path(path, kind))}"
             report.add(child_path(path, kind), "missing", "the cloud would reject every call", fix)
     if given and not report.hides(path):
         breaks = "anyone who reads the file or the repository's history could rent machines at your cost"
-        fix = f"revoke this key, create another, and run: {secret_command(next(iter(given)))}"
+        fix = f"revoke this key, create another, and run: {secret_command(child_path(path, next(iter(given))))}"
         report.add(path, "[secret] is plain text in the config", breaks, fix)

@@ -11,13 +11,13 @@ from pydantic import AfterValidator, Field, SecretStr, create_model
 
 from components.roles.tailnet.settings import loopback
 from components.settings.cluster import Head
-from components.settings.money import MOST, Price, price_key
-from components.settings.section import Section, key, number, yes_no
-from components.settings.types import Feature, GpuText, Number, Whole, refuse
+from components.settings.money import MOST, Price
+from components.settings.section import Help, Section, key
+from components.settings.types import Features, GpuText, Number, Whole, refuse
 from stacks.sites.hosts.ssh_types import KeyFile, Login
-from stacks.sites.kind import NodeSpec, Site, features_key
-from stacks.sites.login_key import PublicKey, private_key_file_key, public_key_key
-from stacks.sites.pools import PoolName, new_nodes, pool_count_key, pool_gpu_key, pool_name_key
+from stacks.sites.kind import NodeSpec, Site
+from stacks.sites.login_key import PublicKey
+from stacks.sites.pools import PoolCount, PoolName, new_nodes
 
 FAIL, WARN = "fail", "warn"
 
@@ -39,94 +39,47 @@ def _one_word(value: SecretStr) -> SecretStr:
 
 
 ApiKey = Annotated[SecretStr, AfterValidator(_one_word)]
-TypeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-RegionName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
-ImageName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,100}$")]
+ApiKeys = Annotated[
+    dict[str, ApiKey],
+    Field(description="API keys of the clouds whose machines the stack rents, by kind of site."),
+    Help("a mapping of kinds of site to API keys", "run: pulumi config set --path --secret tailrack:api_keys.KIND"),
+]
+TypeName = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"),
+    Help("the name of a machine type", "write a name from the cloud's page of types and prices"),
+]
+RegionName = Annotated[
+    str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$"), Help("the name of a region", "write one such as us-east-1")
+]
+IMAGE_HELP = Help("the name of an image", "leave it out, or copy the name from the cloud's console")
+ImageName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,100}$"), IMAGE_HELP]
 TagName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-:]{1,54}$")]
 TagValue = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:/ -]{0,100}$")]
-
-
-def api_keys_key() -> Any:
-    """Return the key of the API keys of clouds."""
-    return key(
-        "API keys of the clouds whose machines the stack rents, by kind of site; Pulumi secrets "
-        "(`pulumi config set --path --secret tailrack:api_keys.lambda`)",
-        wants="a mapping of kinds of site to API keys",
-        breaks="the cloud would reject every call",
-        fix="run: pulumi config set --path --secret tailrack:api_keys.KIND",
-        secret=True,
-        default={},
-    )
-
-
-def secret_command(kind: str) -> str:
-    """Return the command that sets a cloud's API key."""
-    return f"pulumi config set --path --secret tailrack:api_keys.{kind}"
-
-
-def type_key(**field: Any) -> Any:
-    """Return the key of a machine type."""
-    return key(
-        "the machine type, by the cloud's name",
-        wants="the name of a machine type",
-        breaks="the cloud could not rent it",
-        fix="write a name from the cloud's page of types and prices",
-        **field,
-    )
-
-
-def region_key(description: str, **field: Any) -> Any:
-    """Return the key of a region."""
-    return key(
-        description,
-        wants="the name of a region",
-        breaks="the cloud could not rent the machine",
-        fix="write one such as us-east-1",
-        **field,
-    )
-
-
-def image_key(description: str, default: str) -> Any:
-    """Return the key of the image. Without a default, the cloud chooses."""
-    return key(
-        description,
-        wants="the name of an image",
-        breaks="the cloud could not start the machines",
-        fix="leave it out, or copy the name from the cloud's console",
-        default_text="the cloud's default",
-        default=default,
-    )
-
-
-def user_key(default: str) -> Any:
-    """Return the key of the account to log in with."""
-    return key(
-        "the image's account for log-ins: root, or one with password-less sudo",
-        wants="an account's name",
-        breaks="tailrack could not log in",
-        fix="write the account that the image provides",
-        default=default,
-    )
 
 
 class Attempt(Section):
     """A type, a region, or both, to try when the cloud has no capacity for the others."""
 
-    type: TypeName | None = type_key(default_text="the pool's", default=None)
-    region: RegionName | None = region_key("the region", default_text="the site's", default=None)
+    type: TypeName | None = key(default_text="the pool's", default=None)
+    """The machine type, by the cloud's name."""
+    region: RegionName | None = key(default_text="the site's", default=None)
+    """The region."""
 
 
 class NewPool(Section):
     """A pool of similar new nodes: name1, name2, ... up to count."""
 
-    name: PoolName = pool_name_key("h100-")
-    count: Whole = pool_count_key()
-    type: TypeName = type_key()
-    gpu: GpuText | None = pool_gpu_key()
-    features: tuple[Feature, ...] = features_key("Slurm features of each node, for `--constraint`")
-    price_per_hour: Price | None = price_key(
-        "each node (default: the site's price, or the cloud's where it says one in USD)"
-    )
+    name: PoolName = key()
+    count: PoolCount = key(default=1)
+    type: TypeName = key()
+    """The machine type, by the cloud's name."""
+    gpu: GpuText | None = key(default=None)
+    """Each node's GPUs, `kind:count`; the check step compares them with the machine."""
+    features: Features = key(default=())
+    """Slurm features of each node, for `--constraint`."""
+    price_per_hour: Price | None = key(default=None)
+    """Price per hour of each node; default: the site's price, or the cloud's where it says one in USD."""
 
 
 # `try` is a keyword of Python, so no class can define it.
@@ -134,8 +87,8 @@ _TRY: dict[str, Any] = {
     "try": (
         tuple[Attempt, ...],
         key(
-            "types and regions to try, in this order, for each node: the next one when a cloud has no capacity. "
-            "Leave `gpu` out if their GPUs differ",
+            description="Types and regions to try, in this order, for each node: the next one when a cloud has no "
+            "capacity. Leave `gpu` out if their GPUs differ.",
             wants="a list such as [{region: us-east-1}, {region: us-west-2}]",
             breaks="a node could only be rented in one place",
             fix="write a list of mappings with type, region or both",
@@ -158,67 +111,51 @@ class RentedPool(_Attempts):  # type: ignore[misc, valid-type]
 class RentedHead(Section):
     """The head node's machine, if it is at this site."""
 
-    type: TypeName = type_key()
-    price_per_hour: Price | None = price_key("the machine (default: the site's price, else the cloud's)")
+    type: TypeName = key()
+    """The machine type, by the cloud's name."""
+    price_per_hour: Price | None = key(default=None)
+    """Price per hour of the machine; default: the site's price, else the cloud's."""
 
 
 class RentedSite(Site):
     """A site of machines that programs in stacks/rental rent, which get a log-in key and tags."""
 
-    image: ImageName = image_key("the image, by the cloud's name", "")
-    user: Login = user_key("ubuntu")
-    private_key_file: KeyFile | None = private_key_file_key("machines")
-    agent: bool = yes_no("use a key in your ssh-agent instead of a key file", False)
-    public_key: PublicKey | None = public_key_key("machines")
-    tags: dict[TagName, TagValue] = key(
-        "tags for every machine",
-        wants="a mapping of words",
-        breaks="you could not attribute the costs",
-        fix="write {team: vision}",
-        default={},
-    )
-    region: RegionName = region_key("the region; `try` of a pool can name others")
-    fewer: Literal["fail", "warn"] = key(
-        "if the cloud has no machine for a node: `fail` (the node's step fails, the others go on), or `warn` (the node "
-        "is left out with a warning; the next `make up` tries again)",
-        wants="fail or warn",
-        breaks="a site with fewer machines could not be judged",
-        fix="write one of them",
-        default=FAIL,
-    )
-    boot_minutes: Whole = number(
-        "minutes after which a machine that does not answer SSH is given back, and the next of `try` is rented",
-        1,
-        120,
-        breaks="a machine that never boots would cost money",
-        default=20,
-    )
+    image: ImageName = key(default_text="the cloud's default", default="")
+    """The image, by the cloud's name."""
+    user: Login = key(default="ubuntu")
+    """The image's account for log-ins: root, or one with password-less sudo."""
+    private_key_file: KeyFile | None = key(default=None)
+    """Private key for the log-in; the machines get its public half. Use this or `agent`."""
+    agent: bool = key(default=False)
+    """Use a key in your ssh-agent instead of a key file."""
+    public_key: PublicKey | None = key(default=None)
+    """With `agent`: the key's public half, which the machines get."""
+    tags: dict[TagName, TagValue] = key(wants="a mapping of words", fix="write {team: vision}", default={})
+    """Tags for every machine."""
+    region: RegionName = key()
+    """The region; `try` of a pool can name others."""
+    fewer: Literal["fail", "warn"] = key(default=FAIL)
+    """If the cloud has no machine for a node: `fail` (the node's step fails, the others go on), or `warn` (the node
+    is left out with a warning; the next `make up` tries again)."""
+    boot_minutes: Whole = key(ge=1, le=120, default=20)
+    """Minutes after which a machine that does not answer SSH is given back, and the next of `try` is rented."""
     base_url: Annotated[str, AfterValidator(_base_url)] = key(
-        "address of the cloud's API; for tests, an address of this machine",
         wants="an address of this machine",
         breaks="a preview would send the API key elsewhere",
         fix="leave it out",
         default_text="the cloud's",
         default="",
     )
+    """Address of the cloud's API; for tests, an address of this machine."""
     max_price_per_hour: Number | None = key(
-        "the most that each machine may cost per hour, by the cloud's prices and in its currency (USD). Dearer places "
-        "of `try` are left out; a machine that is rented already stays",
-        wants=f"an amount greater than 0, at most {MOST:,}",
-        breaks="the prices of the site would have no limit",
-        fix="write the most that you would pay for one machine, such as 3.5",
-        gt=0,
-        le=MOST,
-        default=None,
+        fix="write the most that you would pay for one machine, such as 3.5", gt=0, le=MOST, default=None
     )
-    pools: tuple[RentedPool, ...] = key(
-        "the site's nodes; may be empty at the head node's site",
-        wants="a list of pools",
-        breaks="the site would have no nodes",
-        fix="write [{name: h100-, type: TYPE}]",
-        default=(),
-    )
-    head: RentedHead | None = key("the head node's machine; required if it is at this site", default=None)
+    """The most that each machine may cost per hour, by the cloud's prices and in its currency (USD). Dearer places of
+    `try` are left out; a machine that is rented already stays."""
+    pools: tuple[RentedPool, ...] = key(fix="write [{name: h100-, type: TYPE}]", default=())
+    """The site's nodes; may be empty at the head node's site."""
+    head: RentedHead | None = key(default=None)
+    """The head node's machine; required if it is at this site."""
 
     @property
     def options(self) -> dict[str, Any]:

@@ -6,41 +6,33 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from components.settings.cluster import Head
-from components.settings.section import number
+from components.settings.section import key
 from components.settings.types import Whole
 from stacks.sites.hosts.ssh_types import Login
-from stacks.sites.kind import kind_key
-from stacks.sites.pods import risk_key, stage_key
+from stacks.sites.pods import PodRisk, Stage
 from stacks.sites.rented import model
-from stacks.sites.rented.model import RentedNode, RentedSite, image_key, user_key
+from stacks.sites.rented.model import IMAGE_HELP, RentedNode, RentedSite
 
 # RunPod's image for GPUs, with an SSH server and /start.sh.
 IMAGE = "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404"
-ContainerImage = Annotated[str, Field(pattern=r"^[a-z0-9][A-Za-z0-9._/:@-]{0,254}$")]
+ContainerImage = Annotated[str, Field(pattern=r"^[a-z0-9][A-Za-z0-9._/:@-]{0,254}$"), IMAGE_HELP]
 
 
 class RunPodSite(RentedSite):
     """A site of pods."""
 
-    kind: Literal["runpod"] = kind_key("runpod", "pods at RunPod, rented and returned with the stack")
-    image: ContainerImage = image_key("the container image; it needs an SSH server that its /start.sh starts", IMAGE)
-    user: Login = user_key("root")
-    disk_gb: Whole = number(
-        "size of a pod's container disk in GB; a pod that stops loses its contents",
-        10,
-        2000,
-        breaks="the image and the packages would not fit",
-        default=50,
-    )
-    volume_gb: Whole = number(
-        "size of a pod's volume /workspace in GB, which lasts until the pod ends",
-        10,
-        10000,
-        breaks="RunPod would refuse the volume",
-        default=100,
-    )
-    accept_pod_risk: bool = risk_key("; required")
-    stage: bool = stage_key()
+    kind: Literal["runpod"] = key()
+    """Pods at RunPod, rented and returned with the stack."""
+    image: ContainerImage = key(default=IMAGE)
+    """The container image; it needs an SSH server that its /start.sh starts."""
+    user: Login = key(default="root")
+    """The image's account for log-ins: root, or one with password-less sudo."""
+    disk_gb: Whole = key(ge=10, le=2000, default=50)
+    """Size of a pod's container disk in GB; a pod that stops loses its contents."""
+    volume_gb: Whole = key(ge=10, le=10000, default=100)
+    """Size of a pod's volume /workspace in GB, which lasts until the pod ends."""
+    accept_pod_risk: PodRisk = key(default=False)
+    stage: Stage = key(default=False)
 
     @property
     def options(self) -> dict[str, Any]:

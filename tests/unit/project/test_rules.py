@@ -19,6 +19,7 @@ SETTINGS = [
 ]
 # Programs of jobs and of MLflow's own Python, and the one file that renders templates.
 MORE_PACKAGES = {
+    "components/settings/ssh_keys.py": {"cryptography"},
     "components/validation/all_reduce_perf_cpu.py": {"mpi4py", "numpy"},
     "components/validation/tcp_ring.py": {"numpy"},
     "components/roles/mlflow/accounts.py": {"mlflow"},

@@ -10,17 +10,17 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 53_448,
-    "Python files in components/": 392,
+    "lines of code": 52_300,
+    "Python files in components/": 383,
     "lines of code in tests/": 55_700,
     "lines of bash": 1_985,
     "units": 35,
     "timers": 6,
-    "names of values in components/": 290,
+    "names of values in components/": 269,
     "words in README.md and docs/": 28_877,
     "pages in docs/": 28,
 }
-LEAST_MEDIAN = 128  # lines of a file in components/
+LEAST_MEDIAN = 130  # lines of a file in components/
 
 
 def tracked() -> dict[str, str]:

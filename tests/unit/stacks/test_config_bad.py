@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
@@ -122,24 +123,24 @@ def ssh_key(kind: str, *fields: bytes, after: bytes = b"") -> str:
 
 GOOD_KEYS = (
     ssh_key("ssh-ed25519", bytes(32)),
-    ssh_key("ecdsa-sha2-nistp256", b"nistp256", b"\4" + bytes(64)),
-    ssh_key("ecdsa-sha2-nistp384", b"nistp384", b"\4" + bytes(96)),
-    ssh_key("ecdsa-sha2-nistp521", b"nistp521", b"\4" + bytes(132)),
+    *(
+        ec.derive_private_key(7, curve).public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+        for curve in (ec.SECP256R1(), ec.SECP384R1(), ec.SECP521R1())
+    ),
     ssh_key("sk-ssh-ed25519@openssh.com", bytes(32), b"ssh:"),
 )
 
 
-def wrong_keys() -> list[tuple[str, str]]:
-    wrong = "wrong length"
+def wrong_keys() -> list[str]:
     point = b"\4" + bytes(64)
     return [
-        (ssh_key("ssh-ed25519", bytes(32), after=b"garbage"), "cut off"),
-        (ssh_key("ssh-ed25519", bytes(32), b"x"), wrong),
-        (ssh_key("ssh-ed25519", bytes(31)), wrong),
-        (ssh_key("ecdsa-sha2-nistp256", b"nistp384", point), wrong),
-        (ssh_key("ecdsa-sha2-nistp384", b"nistp384", point), wrong),
-        (ssh_key("ecdsa-sha2-nistp256", b"nistp256", b"\2" + bytes(32)), wrong),
-        (ssh_key("sk-ssh-ed25519@openssh.com", bytes(32)), wrong),
+        ssh_key("ssh-ed25519", bytes(32), after=b"garbage"),
+        ssh_key("ssh-ed25519", bytes(32), b"x"),
+        ssh_key("ssh-ed25519", bytes(31)),
+        ssh_key("ecdsa-sha2-nistp256", b"nistp384", point),
+        ssh_key("ecdsa-sha2-nistp384", b"nistp384", point),
+        ssh_key("ecdsa-sha2-nistp256", b"nistp256", b"\2" + bytes(32)),
+        ssh_key("sk-ssh-ed25519@openssh.com", bytes(32)),
     ]
 
 
@@ -170,8 +171,8 @@ def bad_users_keys() -> list[Bad]:
         (users(rsa_key(1024)), first, "has 1024 bits, which is too weak"),
         (users(rsa_key(2040)), first, "has 2040 bits"),
         (users(rsa_key(16392)), first, "more than sshd reads"),
-        (users(rsa_key(4096, 1)), first, "an exponent"),
-        (users(ssh_key("ssh-rsa", b"\1\0\1", b"\xff" * 256)), first, "wrong length"),
+        (users(rsa_key(4096, 1)), first, "is damaged"),
+        (users(ssh_key("ssh-rsa", b"\1\0\1", b"\xff" * 256)), first, "is damaged"),
         (users(good[:-8]), first, "base64 part"),
         (users(good.replace("ssh-ed25519", "ssh-rsa")), first, "of another type"),
         (users(f"{good} laptop", f"{good} desk"), second, "is also users[0].keys[0]"),
@@ -244,11 +245,11 @@ def bad_cases() -> list[Bad]:
         ("sites: [{name: one}]", "sites[0].kind", "missing", "write lab"),
         ("cluster: lab", "cluster", "'lab'", "not a mapping"),
         (pools("[a]"), "sites[0].pools[0]", "'a'", "not a mapping"),
-        ("head: null", "head", "missing", "slurmctld"),
+        ("head: null", "head", "missing", "write {name: head"),
         ("users: [{name: ada}]", "users[0].uid", "missing", "1000"),
         # at least one of each
-        ("sites: []", "sites", "list of one site or more"),
-        ("users: []", "users", "list of one user or more"),
+        ("sites: []", "sites", "a list of sites (at least one)"),
+        ("users: []", "users", "a list of users (at least one)"),
         # accounting
         ("{users: [{name: ada, uid: 6001, account: visoin}], accounting: {accounts: [{name: vision}]}}",
             "users[0].account", "no account of the config", "did you mean 'vision'"),
@@ -258,7 +259,7 @@ def bad_cases() -> list[Bad]:
             "add it to tailrack:accounting"),
         ("users: [{name: ada, uid: 6001, gpu_hours: 0}]", "users[0].gpu_hours", "1 to"),
         ("accounting: {accounts: [{name: vision, max_jobs: 4294967296}]}", "accounting.accounts[0].max_jobs",
-            "Slurm would reject the limit"),
+            "leave it out for no limit"),
         ("accounting: {qos: [{name: a, preempts: [b]}, {name: b, preempts: [c]}, {name: c, preempts: [a]}]}",
             "accounting.qos[0].preempts", "a -> b -> c -> a"),
         ("accounting: {accounts: [{name: a, parent: b}, {name: b, parent: a}]}", "accounting.accounts[0].parent",
@@ -305,13 +306,13 @@ def bad_cases() -> list[Bad]:
             "write false or remove the key, or write accept_root_risk: true beside it"),
         ('head: {name: h, site: one, compute: "yes"}', "head.compute", "true does not accept the risk"),
         ("head: {name: h, site: one, user_limits: {memory_percent: 1}}", "head.user_limits.memory_percent",
-            "1 is not a whole number from 5 to 100", "users could not log in", "write 5 or more"),
+            "1 is not a whole number from 5 to 100", "such as 50"),
         ("head: {name: h, site: one, user_limits: {cpu_percent: 101}}", "head.user_limits.cpu_percent",
             "101 is not a whole number from 5 to 100"),
         ("head: {name: h, site: one, user_limits: {memory_percent: 50%}}", "head.user_limits.memory_percent",
             "'50%' is not a whole number from 5 to 100"),
         ("head: {name: h, site: one, user_limits: {tasks: 100}}", "head.user_limits.tasks",
-            "100 is not a whole number from 128 to 1000000", "an editor's server alone", "write 128 or more"),
+            "100 is not a whole number from 128 to 1000000", "such as 4096"),
         ("head: {name: h, site: one, user_limits: none}", "head.user_limits", "is not a mapping"),
         ("sites: [{name: one, kind: lab, pools: [{name: a}]}, {name: two, kind: lab}]", "sites[1].pools", "no nodes"),
         # names of nodes, sites and partitions
@@ -340,7 +341,7 @@ def bad_cases() -> list[Bad]:
         ("slurm: {partitions: [{name: long, sites: [oen]}]}", "slurm.partitions[0].sites[0]", "'oen'", "not a site",
             "did you mean 'one'"),
         ("slurm: {partitions: [{name: long, sites: [one, one]}]}", "slurm.partitions[0].sites[1]", "twice"),
-        ("slurm: {partitions: [{name: long, sites: []}]}", "slurm.partitions[0].sites", "one site name or more"),
+        ("slurm: {partitions: [{name: long, sites: []}]}", "slurm.partitions[0].sites", "at least one"),
         ("slurm: {partitions: [{name: long, sites: [one], max_time: 2 days}]}", "slurm.partitions[0].max_time",
             "'2 days'", "D-HH:MM"),
         ("slurm: {partitions: [{name: long, sites: [one], max_time: 0}]}", "slurm.partitions[0].max_time", "is zero"),
@@ -349,12 +350,12 @@ def bad_cases() -> list[Bad]:
         (pools("[{name: a, count: 0}]"), "sites[0].pools[0].count", "0 is not", "1 or more"),
         (pools("[{name: a, count: true}]"), "sites[0].pools[0].count", "true is not"),
         (pools("[{name: a, count: 1001}]"), "sites[0].pools[0].count", "1001"),
-        (pools("[{name: a, features: ['x,y']}]"), "sites[0].pools[0].features[0]", "'x,y'", "--constraint"),
+        (pools("[{name: a, features: ['x,y']}]"), "sites[0].pools[0].features[0]", "'x,y'", "write letters"),
         (pools("[{name: a, features: [site-two]}]"), "sites[0].pools[0].features[0]", "select nodes for partitions"),
         (pools("[{name: a, like: mainframe}]"), "sites[0].pools[0].like",
-            "'mainframe' is not cloud, server, desktop, bookworm, forky, ubuntu-24.04 or pod", "no image"),
+            "'mainframe' is not cloud, server, desktop, bookworm, forky, ubuntu-24.04 or pod", "write one"),
         ("sites: [{name: one, kind: lab, head_like: pod, pools: [{name: a}]}]", "sites[0].head_like",
-            "'pod' is not cloud, server, desktop, bookworm, forky or ubuntu-24.04", "no image"),
+            "'pod' is not cloud, server, desktop, bookworm, forky or ubuntu-24.04", "write one"),
         # users
         *bad_users_keys(),
         *bad_groups(),
@@ -395,7 +396,7 @@ def bad_cases() -> list[Bad]:
         (lab(rdma="[mlx5_0, auto]"), "sites[0].rdma", "'auto'"),
         # hosts
         ("sites: [{name: one, kind: hosts, hosts: []}]\ntailnet: {control_url: 'https://x'}", "sites[0].hosts",
-            "one host or more"),
+            "at least one"),
         (hosts_site("{name: box9}"), "head.name", "'box1'", "not a host of site rack", "box9"),
         (pools("[" + ", ".join(f"{{name: {letter}, count: 1000}}" for letter in "bcdefghijklmnopqr") + "]"), "sites",
             "more than 16384 nodes", "MaxNodeCount", "fewer hosts"),
@@ -478,10 +479,10 @@ def bad_cases() -> list[Bad]:
             "did you mean 'SlurmdTimeout'"),
         ("slurm: {settings: {KillWait: 30, killwait: 60}}", "slurm.settings.killwait", "two spellings"),
         ("slurm: {save_seconds: 60, settings: {KillWait: 30}}", "slurm.settings.KillWait", "save_seconds"),
-        ("slurm: {save_seconds: 1}", "slurm.save_seconds", "5 to 600", "could not save"),
+        ("slurm: {save_seconds: 1}", "slurm.save_seconds", "5 to 600", "such as 5"),
         (hosts_site("{spot: lambda}"), "sites[0].hosts[0].spot", "'lambda'", "aws, gcp or azure"),
         ("sites: [{name: one, kind: lab, pools: [{name: a, spot: true}]}]", "sites[0].pools[0].spot",
-            "aws, gcp or azure", "would not hear"),
+            "aws, gcp or azure", "write one"),
         ("slurm: {settings: {UsePAM: true}}", "slurm.settings.UsePAM", "true", '"YES"'),
         ('slurm: {settings: {Epilog: "/bin/x\\nAuthType=auth/none"}}', "slurm.settings.Epilog", "line break"),
         *(
@@ -551,8 +552,8 @@ def bad_cases() -> list[Bad]:
         ),
         ("validation: {max_bytes: 257G}", "validation.max_bytes", "256G", "memory"),
         *(
-            (hosts_site(f"{{host_key: '{key}'}}"), "sites[0].hosts[0].host_key", part)
-            for key, part in wrong_keys()
+            (hosts_site(f"{{host_key: '{key}'}}"), "sites[0].hosts[0].host_key", "is damaged, cut off")
+            for key in wrong_keys()
         ),
         # validation
         ("validation: {min_bytes: 1X}", "validation.min_bytes", "'1X'", "K, M, G"),
@@ -560,7 +561,7 @@ def bad_cases() -> list[Bad]:
         ("validation: {min_bytes: 6}", "validation.min_bytes", "6 B", "multiple of 4"),
         ("validation: {gate_bytes: 2M}", "validation.gate_bytes", "2 MiB", "64 KiB, 256 KiB, 1 MiB, 4 MiB"),
         ("validation: {min_bytes: 8M}", "validation.min_bytes", "8 MiB", "above", "4 MiB"),
-        ("validation: {factor: 1}", "validation.factor", "1 is not", "never reach"),
+        ("validation: {factor: 1}", "validation.factor", "1 is not", "such as 4"),
         ("validation: {iterations: 0}", "validation.iterations", "0 is not"),
         ("cluster: {name: lab, repair: {hed: again}}", "cluster.repair.hed", "is not a node of this stack",
             "did you mean 'head'"),
@@ -600,14 +601,14 @@ def bad_cases() -> list[Bad]:
 @pytest.mark.parametrize(
     ("config", "key", "parts"), [pytest.param(*bad[:2], bad[2:], id=bad[1]) for bad in bad_cases()]
 )
-def test_each_broken_rule_gives_one_problem_with_key_consequence_and_remedy(
+def test_each_broken_rule_gives_one_problem_with_key_value_and_remedy(
     config: str, key: str, parts: tuple[str, ...], key_folder: Path
 ) -> None:
     problems = problems_of(laid_over(config), key_folder)
     path = f"tailrack:{key}"
     assert list(problems) == [path]
     assert [part for part in parts if part not in problems[path]] == []
-    assert problems[path].count("; ") >= 2, "a line has the value, the consequence and the remedy"
+    assert problems[path].count("; ") >= 1, "a line has the value, and the remedy after it"
 
 
 def test_a_broken_rule_is_named_beside_other_mistakes(key_folder: Path) -> None:

@@ -79,7 +79,7 @@ REFUSED = [
     # sites
     (f"{DATA}, sites: [one, tow]", "[0].sites[1]", "did you mean 'two'?"),
     (f"{DATA}, sites: [one, one]", "[0].sites[1]", "is in the list twice"),
-    (f"{DATA}, sites: []", "[0].sites", "is not a list of one site name or more"),
+    (f"{DATA}, sites: []", "[0].sites", "is not a list of names of sites (at least one)"),
     # features
     ("path: /taken, type: present", ".features[1]", "'mount-taken' is a mount's feature"),
 ]

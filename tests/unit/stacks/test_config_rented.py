@@ -95,8 +95,8 @@ def without(config: dict[str, Any], name: str) -> dict[str, Any]:
         (pool(**{"try": [{"zone": "a"}]}), "sites[0].pools[0].try[0].zone", "unknown key"),
         (pool(market="spot"), "sites[0].pools[0].market", "unknown key"),
         (pool(spot=True), "sites[0].pools[0].spot", "delete it: this cloud has no spot machines"),
-        ({"max_price_per_hour": 0}, "sites[0].max_price_per_hour", "is not an amount greater than 0"),
-        ({"max_price_per_hour": "3 USD"}, "sites[0].max_price_per_hour", "is not an amount greater than 0"),
+        ({"max_price_per_hour": 0}, "sites[0].max_price_per_hour", "is not a number above 0"),
+        ({"max_price_per_hour": "3 USD"}, "sites[0].max_price_per_hour", "is not a number above 0"),
     ],
 )
 def test_a_bad_value_is_named_with_its_place(folder: Path, site: dict[str, Any], path: str, words: str) -> None:

@@ -9,8 +9,11 @@ import yaml
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it has no types
 
 from cli.init import CONFIG
+from components.settings.section import Section, keys_of
+from stacks.config.model import PoolConfig, StackConfig
 from stacks.config.reference import reference
-from stacks.config.schema import FILE, schema, text
+from stacks.config.schema import FILE, schema, sections, text
+from stacks.sites import KINDS
 
 PROJECT = Path(__file__).parents[3]
 STACKS = [*sorted(PROJECT.glob("examples/stacks/*.yaml")), *sorted(PROJECT.glob("Pulumi.dev*.yaml"))]
@@ -35,9 +38,17 @@ def test_every_stack_of_the_project_names_the_schema_and_fits_it() -> None:
 def test_the_help_of_a_key_has_it_and_the_keys_below_with_type_default_and_an_example() -> None:
     told = reference("storage.mounts")
     assert told.startswith("tailrack:storage.mounts\n    a list of mounts; default: none\n")
-    assert 'write [{path: /data, source: "10.0.0.5:/export", sites: [rack]}]' in " ".join(told.split())
+    assert 'Write [{path: /data, source: "10.0.0.5:/export", sites: [rack]}]' in " ".join(told.split())
     assert "tailrack:storage.mounts[].read_only\n    true or false; default: false" in told
     assert "storage.path" not in told
+    models: list[type[Section]] = [StackConfig, PoolConfig, *(kind.model for kind in KINDS.values())]
+    every = {inner for model in models for inner in sections(model)}
+    assert [
+        f"{section.__name__}.{name}"
+        for section in every
+        for name, key in keys_of(section).items()
+        if not key.description
+    ] == []
     assert "a size in bytes such as 64K, 4M or 8G; default: 4M" in reference("validation.max_bytes")
     assert "from 1000 up; default: the uid" in reference("users.gid")
     assert "a stack of kind pool" in reference("tailrack:elastic.max")

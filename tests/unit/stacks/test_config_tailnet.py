@@ -78,7 +78,7 @@ def test_the_kind_is_the_one_that_is_meant(base: RawConfig, tailnet: Any, kind: 
         (HOSTS, {**OAUTH, "base_url": "http://api.tailscale.com"}, "base_url", "credentials elsewhere"),
         (HOSTS, {**OAUTH, "base_url": "https://127.0.0.1.example"}, "base_url", "credentials elsewhere"),
         (HOSTS, {**OAUTH, "base_url": "ftp://x"}, "base_url", "is not the address of Tailscale's API"),
-        (HOSTS, {**OAUTH, "policy": "mine"}, "policy", "write print"),
+        (HOSTS, {**OAUTH, "policy": "mine"}, "policy", "write one of them"),
         (HOSTS, {"auth_key": AUTH_KEY, "policy": "own"}, "policy", "the stack would not use Tailscale's API"),
         (HOSTS, {"kind": "control_url"}, "auth_key", "no node could join Tailscale's tailnet"),
         (HOSTS, {"kind": "control_url", "control_url": URL, "base_url": API}, "base_url", "kind control_url"),
@@ -97,7 +97,7 @@ def test_contradictory_keys_give_one_sentence_that_names_the_key(
     (problem,) = refused.value.problems
     assert problem.path == f"tailrack:tailnet.{key}"
     assert said in problem.text
-    assert problem.text.count("; ") >= 2
+    assert problem.text.count("; ") >= 1
     assert "tskey-" not in str(refused.value)
 
 

@@ -55,7 +55,7 @@ def cluster(build: Build, lab_config: RawConfig) -> Recorded:
         ),
         (pool_of({"max_price_per_hour": 0}), "elastic.max_price_per_hour: 0 is not an amount greater than 0"),
         (pool_of({"cpus": 9, "threads_per_core": 2}), "elastic.cpus: 9 is not a multiple of threads_per_core (2)"),
-        (pool_of({"cpus": None}), "elastic.cpus: missing; Slurm would not know which jobs fit"),
+        (pool_of({"cpus": None}), "elastic.cpus: missing; write the output of nproc"),
         (pool_of({"memory_gb": "32G"}), "elastic.memory_gb: '32G' is not a number from 1 to 65536"),
         (pool_of({"replace_sick": "often"}), "elastic.replace_sick: 'often' is not true or false"),
         (pool_of({"idle_minutes": 0}), "elastic.idle_minutes: 0 is not a whole number from 1 to 1080"),

@@ -86,7 +86,7 @@ def test_the_hosts_of_an_output_are_hosts_of_the_site_with_its_common_keys(folde
         ([], "hosts_from.output", ["is an empty list", "the site would have no machines", "delete the site"]),
         ([N1, "n2"], "hosts_from.output[1]", ["'n2' is not a mapping", "with at least name and address"]),
         ([N1, {**N2, "adress": "x"}], "hosts_from.output[1].adress", ["unknown key", "did you mean 'address'?"]),
-        ([N1, {**N2, "port": 22.5}], "hosts_from.output[1].port", ["22.5 is not a port", "usually 22"]),
+        ([N1, {**N2, "port": 22.5}], "hosts_from.output[1].port", ["22.5 is not a whole number", "such as 22"]),
         ([N1, {**N2, "address": "-x"}], "hosts_from.output[1].address", ["is neither an IP address nor"]),
         ([N1, {**N2, "name": "n1"}], "hosts_from.output[1].name", ["makes node n1 a second time", "output[0]"]),
         ([N1, {**N2, "address": "192.0.2.1"}], "hosts_from.output[1].address", ["'192.0.2.1' with port 22 is also"]),

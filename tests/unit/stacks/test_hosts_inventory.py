@@ -65,6 +65,12 @@ def test_a_yaml_file_gives_hosts_as_the_config_does(folder: Path) -> None:
     assert [host.address for host in hosts(folder, **FOR_ALL, hosts_file="rack.yaml")] == ["a.example"]
 
 
+def test_a_wrong_value_for_all_hosts_is_reported_once_at_the_site(folder: Path) -> None:
+    listed = [{"name": f"n{number}", "address": f"192.0.2.{number}", "host_key": HOST_KEY} for number in (1, 2)]
+    (problem,) = problems(folder, user="ubuntu", private_key_file="gone", hosts=listed)
+    assert problem.startswith("tailrack:sites[0].private_key_file: 'gone'")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [

@@ -161,7 +161,7 @@ BAD = [
     ({"images": [{"name": "a", "source": "/export/../x.sqsh"}]}, ".images[0].source", ".sqsh file"),
     ({"images": [{"name": "a", "source": "me@reg.example#a"}]}, ".images[0].source", "without a log-in"),
     ({"images": [{"name": "a", "source": "a", "where": ["cloud-x"]}]}, ".images[0].where[0]", "is not a site"),
-    ({"images": [{"name": "a", "source": "a", "where": "all"}]}, ".images[0].where", "list of site names"),
+    ({"images": [{"name": "a", "source": "a", "where": "all"}]}, ".images[0].where", "list of names of sites"),
     ({"registries": [{**REGISTRY, "host": "https://nvcr.io"}]}, ".registries[0].host", "host name"),
     ({"registries": [{**REGISTRY, "user": "a b"}]}, ".registries[0].user", "user name"),
     ({"registries": [{**REGISTRY, "password": "$(id)"}]}, ".registries[0].password", "run as a command"),
