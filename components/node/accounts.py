@@ -14,7 +14,6 @@ import selectors
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -52,6 +51,8 @@ def as_user(
     into    a file of root's that gets the output, for more than fits into memory
     stdin   text, or a file that the account may read
     """
+    import tempfile
+
     more = ["env", *(f"{key}={value}" for key, value in environment.items())] if environment else []
     if isinstance(name, str):
         account = ["runuser", "-u", name, "--"]

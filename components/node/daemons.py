@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
 
 from components.node import files, systemd
 from components.node.failure import Failure
@@ -111,6 +110,8 @@ def _digest(paths: Sequence[str]) -> str:
 
 def answers(daemon: Daemon) -> bool:
     """Return whether a daemon answers without an error. No proxy is used, and no redirection is followed."""
+    from http.client import HTTPConnection, HTTPException
+
     login = {"Authorization": f"Basic {base64.b64encode(daemon.login.encode()).decode()}"} if daemon.login else {}
     try:
         with closing(HTTPConnection(daemon.address, daemon.port, timeout=_REQUEST_SECONDS)) as connection:

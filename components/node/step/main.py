@@ -16,7 +16,6 @@ import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import FrameType
@@ -66,7 +65,9 @@ def main(arguments: Sequence[str], stream: BinaryIO | None = None) -> int:
         return _fail(stderr, step, failure)
     except Exception as error:  # noqa: BLE001 its traceback is in the log, and the operator gets the log's end
         # The disk of the log may be full.
-        with suppress(OSError):
+        with suppress(OSError, ImportError):
+            import traceback
+
             traceback.print_exc()
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else ""
         return _fail(stderr, step, Failure(reason))

@@ -11,7 +11,6 @@ import re
 import socket
 import time
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from urllib.parse import urlsplit
 
 from components.node import packages, systemd
@@ -65,6 +64,8 @@ def remedy(right_time: float, host: str) -> str:
 
 def http_time(host: str, port: int) -> float | None:
     """Return a server's time in seconds since 1970, from its unencrypted answer; None if it sends none."""
+    from email.utils import parsedate_to_datetime
+
     try:
         with socket.create_connection((host, port), _ANSWER_SECONDS) as connection:
             connection.sendall(f"HEAD / HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())

@@ -11,7 +11,6 @@ import os
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
@@ -164,6 +163,8 @@ def _fabric(text: str) -> list[list[Any]]:
 
 def collect(nodes: Mapping[str, Member]) -> tuple[dict[str, dict[str, Progress]], set[str]]:
     """Read the nodes' states. Return them by node, and the nodes that answered lately."""
+    from concurrent.futures import ThreadPoolExecutor
+
     files.make_folder(STATES, 0o700)
     for name in set(files.names_in(STATES)) - nodes.keys():
         files.remove_folder(f"{STATES}/{name}")

@@ -18,7 +18,6 @@ import re
 import stat
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +178,8 @@ def link_files(old: str, new: str, paths: str) -> None:
 
 def work_with_files(arguments: Sequence[str]) -> int:
     """Run a command and return the exit status."""
+    from concurrent.futures import ThreadPoolExecutor
+
     match [*arguments]:
         case ["rclone", file, *words]:
             settings = json.loads(Path(file).read_text(encoding="utf-8"))["settings"]

@@ -21,9 +21,7 @@ from components.node.run import run
 from components.node.state import STATE_DIR
 from components.node.step.kept import keep
 from components.node.step.step import Step
-from components.roles.fabric.groups import prove_again, prove_node
 from components.roles.fabric.networks import FabricError, interfaces, ports_up, select_ports
-from components.roles.fabric.proof import PORT
 from components.roles.fabric.records import Records
 from components.roles.slurm.controller import offer
 from components.roles.slurm.folders import NODES
@@ -124,6 +122,8 @@ def networks_here(fabric: str, rdma: str) -> dict[str, Any]:
 
 def _serve(step: Step) -> None:
     """Listen on the tailnet's address only."""
+    from components.roles.fabric.proof import PORT
+
     address = run("tailscale", "ip", "-4").strip()
     changed = files.write_all(
         [
@@ -252,6 +252,8 @@ def records() -> Records:
 
 def prove_fabric(step: Step, values: NodeNetworks, address: str) -> None:
     """Prove the fabric of the node with a tailnet address."""
+    from components.roles.fabric.groups import prove_node
+
     name = values.node_name
     if values.node_fabric == ON_THE_TAILNET:
         files.remove(f"{NODES}/{name}/fabric")
@@ -277,6 +279,8 @@ def prove_fabric(step: Step, values: NodeNetworks, address: str) -> None:
 
 def again(step: Step) -> None:
     """Retry the proofs, and give slurmctld what is proven now."""
+    from components.roles.fabric.groups import prove_again
+
     answer = prove_again(records())
     if not answer["proven"]:
         return

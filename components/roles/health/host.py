@@ -8,7 +8,6 @@ from components.node import files, systemd
 from components.node.run import attempt
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
-from components.roles.health.gpu_records import GPUS
 
 RECORDS = f"{STATE_DIR}/deep-check"
 LIB = "/usr/local/lib/tailrack"
@@ -56,6 +55,8 @@ class Leaving:
 
 def forget(step: Step, values: Leaving) -> None:
     """Remove a leaving node's records of the benchmark check."""
+    from components.roles.health.gpu_records import GPUS
+
     files.remove(f"{RECORDS}/{values.node_name}.json")
     files.remove(f"{RECORDS}/{GPUS}/{values.node_name}.json")
 

@@ -6,7 +6,6 @@ import json
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -90,6 +89,8 @@ class Problem:
 
 def check_all(wanted: Sequence[Wanted]) -> Mapping[str, Problem]:
     """Check mounts at the same time. Return the problems by path."""
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(max(len(wanted), 1)) as pool:
         answers = list(pool.map(lambda mount: _ask(mount.path), wanted))
         # Only now are automounts mounted.

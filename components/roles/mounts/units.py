@@ -14,7 +14,6 @@ from components.node.failure import Failure
 from components.node.run import attempt, run
 from components.node.state import STATE_DIR
 from components.roles.mounts.probe import LIST, Wanted, answers, is_mounted
-from components.roles.nfs_exports.host import conflict
 from components.roles.nfs_exports.mount import mount_unit
 from components.validation.preflight.storage import RESULTS
 
@@ -61,6 +60,8 @@ def stale() -> list[str]:
 
 def write_units(mount: Wanted) -> None:
     """Write the units of a mount and make its mount point. Raises Failure if something else is there."""
+    from components.roles.nfs_exports.host import conflict
+
     path = mount.path
     if path not in recorded():
         if taken := conflict(path):

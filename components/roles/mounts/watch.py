@@ -24,7 +24,6 @@ from components.roles.mounts.probe import NodeList, Problem, Wanted, check_all, 
 from components.roles.mounts.settings_names import NFS
 from components.roles.mounts.units import remove_watch
 from components.roles.slurm.node_state import set_live_features
-from components.validation.preflight.node_checks import load, save
 from components.validation.preflight.storage import RESULTS
 
 ROLE = "mounts"
@@ -84,6 +83,8 @@ def problems_of(wanted: NodeList, *, write: bool = False) -> Mapping[str, Proble
 
     write   try to write to each mount, however long ago the last attempt was
     """
+    from components.validation.preflight.node_checks import save
+
     now, problems = time.time(), dict(check_all(wanted.mounts))
     before, writes = {} if write else _read_writes(), {}
     for mount in wanted.mounts:
@@ -108,6 +109,8 @@ def _row(mount: Wanted, problem: Problem | None, written: Written | None) -> dic
 
 def _read_writes() -> dict[str, Written]:
     """Return the last attempts to write, by path, from the last results."""
+    from components.validation.preflight.node_checks import load
+
     results = load(Path(files.on_disk(f"/{RESULTS}")))
     rows = results["mounts"] if isinstance(results, dict) else ()
     return {

@@ -22,7 +22,6 @@ from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.foreign_cluster.host import set_aside
-from components.roles.munge.held_jobs import RELEASE, hold_jobs, release_jobs, undrain_except, without_key
 from components.roles.munge.keys import (
     DIGESTS,
     FOLDER,
@@ -39,8 +38,6 @@ from components.roles.munge.keys import (
     resume_steps,
     take_folder,
 )
-from components.roles.names.host import keep_name
-from components.roles.pod.library import use_library, without_library
 from components.roles.ssh_trust.ask import ANSWERS, ask_all, last_error, members_except
 from components.slurm import slurm
 
@@ -212,6 +209,8 @@ class RegisterValues:
 
 def register(step: Step, values: RegisterValues) -> None:
     """Report the next key's digest, wait for a change of the key, then give the node the key that it missed."""
+    from components.roles.names.host import keep_name
+
     if files.exists(FOLDER):
         take_folder()
     step.result("munge_digest", digest_of(files.read(NEXT) or files.read(KEY) or ""))
@@ -268,6 +267,8 @@ class ServicesValues:
 
 def services(step: Step, values: ServicesValues) -> None:
     """Continue a change of the key."""
+    from components.roles.munge.held_jobs import hold_jobs
+
     note(f"munge key of generation '{values.munge_generation}'")
     take_folder()
     switching = files.exists(NEXT)
@@ -308,6 +309,8 @@ class _Change:
 
     def update_late(self, answers: Mapping[str, Ended]) -> bool:
         """Record the nodes that do not prove the new key; return whether all do."""
+        from components.roles.munge.held_jobs import undrain_except, without_key
+
         late = without_key(answers)
         for node in late:
             note(f"{node}: {last_error(answers[node])}")
@@ -318,6 +321,8 @@ class _Change:
 
     def release(self) -> None:
         """Let jobs start again. Raises Failure."""
+        from components.roles.munge.held_jobs import RELEASE, release_jobs
+
         if not release_jobs(asked=self.asked):
             raise Failure(f"'{RELEASE}' failed")
 
@@ -358,6 +363,8 @@ def leave(step: Step) -> None:
 
 def pod_join(step: Step, values: JoinValues) -> None:
     """Install the key, the package and the service."""
+    from components.roles.pod.library import use_library, without_library
+
     # Slurm's programs tell whether the present key is the controller's.
     use_library()
     try:

@@ -21,10 +21,7 @@ from components.node.program import run_program
 from components.node.run import attempt, run
 from components.node.state import STATE_DIR
 from components.node.waiting import wait_until
-from components.roles.pod.library import use_library
-from components.roles.pod.saved import save_again
 from components.roles.ssh_trust.ask import ANSWERS
-from components.slurm import slurm
 
 FOLDER = "/etc/munge"
 KEY = f"{FOLDER}/munge.key"
@@ -136,6 +133,8 @@ def receive(key: str) -> None:
 
 def switch_key(arguments: Sequence[str]) -> int:
     """Run the program and return the exit status."""
+    from components.roles.pod.library import use_library
+
     word = arguments[0] if arguments else ""
     use_library()
     return run_program("", _resume if word == RESUME else lambda: switch(word))
@@ -143,6 +142,8 @@ def switch_key(arguments: Sequence[str]) -> int:
 
 def switch(digest: str) -> None:
     """Switch and print the credential. Raises Failure."""
+    from components.roles.pod.saved import save_again
+
     folders.take(FOLDER, 0o711)
     for path in (KEY, NEXT):
         if files.exists(path) and not files.is_plain(path):
@@ -163,5 +164,7 @@ def switch(digest: str) -> None:
 
 
 def _resume() -> None:
+    from components.slurm import slurm
+
     wait_until(lambda: slurm.sinfo("%N", limit=_ANSWER_SECONDS) is not None, _ACCEPT_SECONDS)
     resume_steps()

@@ -35,6 +35,8 @@ SERVICES = f"{STATE_DIR}/slurm/services"
 # All files that slurmctld last accepted. They come back when it rejects newer ones, so that the machine matches the
 # stack's state and an interrupted step does not pass for done.
 TAKEN = f"{STATE_DIR}/slurm/taken"
+# The name of the package folder of the config's release, in one line.
+INSTALLED = f"{STATE_DIR}/slurm-release"
 # The partition of all nodes that measurements use if a site is not in partition `all`. No site can have this name.
 MEASURE_PARTITION = "tailrack_measure"
 # If the cluster has pods: a part of the submit script, and programs that slurmctld runs before and after each job (role

@@ -27,6 +27,7 @@ from components.roles.slurm.folders import (
     CONF,
     CONF_FILES,
     CONTROLLER_STATE,
+    INSTALLED,
     JOB_LIMIT,
     POOLS,
     foreign_slurm_files,
@@ -36,12 +37,9 @@ from components.roles.slurm.folders import (
     take_slurm_folder,
     was_controller,
 )
-from components.roles.slurm.jobs import clear_jobs
 from components.roles.slurm.nodes import NodeFiles, node_folder, write_node
 from components.roles.slurm.profiles import OWN_CGROUP_CONF, OWN_SLURM_CONF
 from components.roles.slurm.versions import ADVISED, NEEDED, is_older, one_release_remedy, release_of, upstream_of
-from components.roles.slurm_release.install import INSTALLED
-from components.roles.users.host import end_sessions
 from components.slurm import slurm
 
 _SLURM, _MPI = "slurmd", "openmpi-bin"
@@ -343,6 +341,8 @@ def _remove_slurmd(step: Step, limit: int) -> None:
 
     Root of any machine with Slurm's key could use it to become root here.
     """
+    from components.roles.slurm.jobs import clear_jobs
+
     if slurm.has_node(step.host) and not clear_jobs(step.host, "tailrack: runs no jobs any more", limit):
         note("some jobs did not end and could not be requeued; they continue without slurmd until they end")
     if files.exists(f"{systemd.UNITS}/{_SLURMD_WATCHDOG}.service"):
@@ -356,6 +356,8 @@ def _remove_slurmd(step: Step, limit: int) -> None:
 
 def leave(step: Step) -> None:
     """Undo the work of all phases. A failing part does not end the others."""
+    from components.roles.users.host import end_sessions
+
     # User programs would keep the share from being unmounted.
     for part in (_retire, end_steps, end_sessions, _forget_files, _forget_state, leave_slurm_folder):
         try:

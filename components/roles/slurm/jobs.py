@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from components.node import files
 from components.node.log import note
@@ -59,6 +58,8 @@ def started_again_cause(node: str) -> str:
 
 def end_jobs(node: str, cause: str) -> list[str] | None:
     """Requeue or cancel the jobs of a node, and return those that were requeued; None if slurmctld does not answer."""
+    from concurrent.futures import ThreadPoolExecutor
+
     running = _jobs(("-w", node), "%i %u %T")
     if running is None:
         return None

@@ -22,9 +22,7 @@ from components.node.waiting import wait_until
 from components.roles.slurm import controller, folders
 from components.roles.slurm.controller import offer
 from components.roles.slurm.folders import BASE, JOB_LIMIT, NODES, POOLS, is_placeholder, placeholder_names
-from components.roles.slurm.jobs import clear_jobs
 from components.roles.slurm.node_state import LEAVES
-from components.roles.slurm_release.reservations import unreserve_node
 from components.slurm import slurm
 
 # Flags of a placeholder that has no machine, or loses it.
@@ -176,6 +174,8 @@ def release(step: Step, values: LeavingNode) -> None:
 
 
 def _drain(values: LeavingNode) -> None:
+    from components.roles.slurm.jobs import clear_jobs
+
     node = values.node_name
     limit = min(values.slurm_job_limit_seconds, int(files.read(JOB_LIMIT) or values.slurm_job_limit_seconds))
     if (shown := slurm.node(node)) and shown.flags & {"DOWN", "NOT_RESPONDING"}:
@@ -193,6 +193,8 @@ def _is_without_machine(node: str) -> bool:
 
 def forget(step: Step, values: NodeName) -> None:
     """Delete the node from the controller and from its files."""
+    from components.roles.slurm_release.reservations import unreserve_node
+
     name = values.node_name
     # Slurm does not delete a node in a reservation.
     unreserve_node(name)

@@ -22,7 +22,7 @@ from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.node.systemd import UNITS, is_active
 from components.node.waiting import wait_for, wait_until
-from components.roles.slurm.folders import copy_configuration, set_foreign_slurm_aside, with_configuration
+from components.roles.slurm.folders import INSTALLED, copy_configuration, set_foreign_slurm_aside, with_configuration
 from components.roles.slurm.jobs import clear_jobs
 from components.roles.slurm.node_state import (
     REGISTER_LIMIT,
@@ -36,7 +36,6 @@ from components.roles.slurm.node_state import (
     wait_for_place,
 )
 from components.roles.slurm.profiles import OWN_CGROUP_CONF, OWN_SLURM_CONF
-from components.roles.slurm_release.install import INSTALLED
 from components.roles.slurm_release.reservations import end_turn, unreserve_node
 from components.slurm import slurm
 from components.slurm.nodes import UNCONFINED, Node

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from components.node.passwd import group_with, user_named, user_with
 from components.node.run import Ended, attempt, run
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
-from components.roles.slurm.folders import CONTROLLER_STATE
+from components.roles.slurm.folders import CONTROLLER_STATE, INSTALLED
 from components.roles.slurm_release.release import PACKAGES, Release
 from components.roles.slurm_release.reservations import hold_older_nodes, take_turn
 
@@ -42,8 +41,6 @@ Pin: release *
 Pin-Priority: -1"""
 # Keeps apt from installing the distribution's Slurm during upgrades.
 PIN = "/etc/apt/preferences.d/tailrack-slurm"
-# The name of the installed release's package folder, in one line.
-INSTALLED = f"{STATE_DIR}/slurm-release"
 OURS = "slurm-smd"
 # Debian's and Ubuntu's, by the current and the former name of their source.
 DISTRIBUTIONS = ("slurm-wlm", "slurm-llnl")
@@ -124,6 +121,8 @@ class _Installation:
 
     def _check(self, arguments: Sequence[str]) -> list[str]:
         """Return the packages that apt would remove. Raises Failure if these are others, or there is no room."""
+        import shutil
+
         if not packages.when_unlocked(self._host, "dpkg", "--configure", "-a").ok:
             note("some packages of this machine cannot be configured; continuing")
         packages.refresh_lists(self._host)

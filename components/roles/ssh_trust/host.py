@@ -20,16 +20,6 @@ from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.ssh_trust import certificate, sshd
 from components.roles.ssh_trust.ask import MEMBERS
-from components.roles.ssh_trust.authority import (
-    LEAVE_KEY,
-    SIGN,
-    Turn,
-    certificate_for,
-    ensure_authority,
-    trust_own,
-    trusted,
-    turn_to,
-)
 from components.roles.ssh_trust.certificate import (
     HOST_KEY_FILE,
     LEAVE_KEY_FILE,
@@ -39,7 +29,6 @@ from components.roles.ssh_trust.certificate import (
     show_certificate,
     trust_authorities,
 )
-from components.roles.tailnet.host import GONE_LIMIT, is_logged_out
 
 OWN_CONF = "/etc/ssh/sshd_config.d/00-tailrack.conf"
 _KEYS_ONLY = """# Written by tailrack, which brought this SSH server.
@@ -177,6 +166,8 @@ def _wrong(settings: list[str]) -> Iterator[str]:
 
 def head(step: Step) -> None:
     """Create and trust."""
+    from components.roles.ssh_trust.authority import ensure_authority, trust_own
+
     ensure_authority()
     trust_own()
 
@@ -201,6 +192,8 @@ class ForgottenMember:
 
 def register(step: Step, values: MemberValues) -> None:
     """Report the authorities and the node's certificate."""
+    from components.roles.ssh_trust.authority import certificate_for, trusted
+
     step.take_lock()
     # tailrack-ask reads it.
     files.write(f"{MEMBERS}/{values.node_name}/sshd_port", values.node_sshd_port)
@@ -211,6 +204,8 @@ def register(step: Step, values: MemberValues) -> None:
 
 def release(step: Step, values: MemberValues) -> None:
     """Make the node leave. A machine that is off cannot be asked; the cluster forgets it all the same."""
+    from components.roles.tailnet.host import GONE_LIMIT, is_logged_out
+
     name, address = values.node_name, values.node_address
     step.take_lock()
     if _ask_to_leave(values):
@@ -237,6 +232,8 @@ def forget(step: Step, values: ForgottenMember) -> None:
 
 def _ask_to_leave(values: MemberValues) -> bool:
     """Return whether the node left. The logout at the end may cut the connection."""
+    from components.roles.ssh_trust.authority import LEAVE_KEY
+
     options = (
         *("IdentitiesOnly=yes", "BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3"),
         *("StrictHostKeyChecking=yes", f"HostKeyAlias={values.node_name}"),
@@ -270,6 +267,8 @@ class ServicesValues:
 
 def services(step: Step, values: ServicesValues) -> None:
     """Show, renew and replace certificates."""
+    from components.roles.ssh_trust.authority import SIGN, Turn, certificate_for, turn_to
+
     folder = f"{values.nfs_exports_path}/.tailrack/certificates"
 
     def show_own() -> None:

@@ -14,7 +14,6 @@ import os
 import re
 import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO
@@ -140,6 +139,8 @@ class HeadValues:
 
 def check_path(step: Step, values: HeadValues) -> None:
     """Look for the best path while the rest of the step goes on: the search for a direct path takes seconds."""
+    import tempfile
+
     said = tempfile.TemporaryFile("w+")  # noqa: SIM115 it is read at the end of the step
     look = run.begin("timeout", str(_LOOK_SECONDS), "tailscale", *_PING, values.head_address, output=said.fileno())
     step.later.append(lambda: _report(step, values.head_address, look, said))

@@ -7,7 +7,6 @@ A job's samples are counted per GPU that Slurm gave it, whether or not a process
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -191,6 +190,8 @@ def read_gpus(output: str) -> list[Reading]:
 
     GPUs that share the machine's memory have no figure of it.
     """
+    import csv
+
     readings = []
     for row in csv.reader(output.splitlines()):
         cells = [cell.strip() for cell in row]

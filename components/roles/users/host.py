@@ -14,8 +14,6 @@ from components.node.log import note
 from components.node.passwd import group_named, group_with, user_named
 from components.node.run import attempt, exists, run, succeeds
 from components.node.step.step import Step
-from components.roles.nfs_exports.host import close_share
-from components.roles.nfs_exports.share import SETTINGS
 from components.roles.users.accounts import (
     GROUPS_MADE,
     MADE,
@@ -90,6 +88,9 @@ def _close(name: str) -> None:
 
 def head(step: Step, values: UsersValues) -> None:
     """Make the homes as the config has them."""
+    from components.roles.nfs_exports.host import close_share
+    from components.roles.nfs_exports.share import SETTINGS
+
     _prepare_share(step, values)
     # Admit new users to the share before commands run as them: they may have had an account here that was kept out.
     if files.exists(SETTINGS):

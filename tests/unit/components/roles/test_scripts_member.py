@@ -298,7 +298,7 @@ def test_a_member_that_stays_in_the_tailnet_is_not_called_gone(
     shell.stub("ssh", "echo left")
     peer = json.dumps({"Peer": {"key": {"TailscaleIPs": ["100.64.0.7"], "Online": True}}})
     shell.stub("tailscale", f"echo '{peer}'")
-    monkeypatch.setattr("components.roles.ssh_trust.host.GONE_LIMIT", 0)
+    monkeypatch.setattr("components.roles.tailnet.host.GONE_LIMIT", 0)
     done = member("down")
     assert done.returncode == 1
     assert "b1 reported that it leaves, but is still in the tailnet" in done.stderr
