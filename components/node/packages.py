@@ -140,10 +140,14 @@ def candidate_of(name: str) -> str:
     return _candidates(attempt("apt-cache", "policy", name, quiet=True).output).get(name, "")
 
 
-def versions_of(names: Sequence[str]) -> dict[str, str]:
-    """Return the versions of packages: the installed ones, or those that could be installed."""
-    there = installed(names)
-    others = [name for name in names if name not in there]
+def versions_of(names: Sequence[str], alternatives: Sequence[str]) -> dict[str, str]:
+    """Return the versions of packages: the installed ones, or those that could be installed.
+
+    alternatives   more names; if one of these is installed, no source is asked for the others
+    """
+    there = installed((*names, *alternatives))
+    wanted = names if there.keys() & {*alternatives} else (*names, *alternatives)
+    others = [name for name in wanted if name not in there]
     shown = attempt("apt-cache", "policy", *others, quiet=True).output if others else ""
     return {**_candidates(shown), **there}
 

@@ -24,9 +24,10 @@ _UNUSUAL = re.compile(r"[^A-Za-z0-9:_.]")
 
 
 class _Stale:
-    """Whether systemd has to reload units that nothing has waited for yet (reload_later)."""
+    """Units that systemd may have to reload, and whether it has to, which nothing has waited for yet (reload_later)."""
 
-    units = False
+    units: tuple[str, ...] = ()
+    surely = False
 
 
 _STALE = _Stale()
@@ -55,18 +56,24 @@ def reload(*units: str) -> None:
         _reload_all()
 
 
-def reload_later(step: Step) -> None:
-    """Reload units that nothing in this step waits for, with the next reload or at the end of the step."""
-    if not _STALE.units:
-        _STALE.units = True
+def reload_later(step: Step, *units: str) -> None:
+    """Reload units that nothing in this step waits for, with the next reload or at the end of the step.
+
+    Without names the reload is needed; units are reloaded only if systemd has an old version of one.
+    """
+    if not _STALE.units and not _STALE.surely:
         step.later.append(reload_stale)
         step.at_end.append(_forget_stale)
+    _STALE.units, _STALE.surely = (*_STALE.units, *units), _STALE.surely or not units
 
 
 def reload_stale() -> None:
     """Reload now what `reload_later` left for later."""
-    if _STALE.units:
+    if _STALE.surely:
         _reload_all()
+    elif _STALE.units:
+        reload(*_STALE.units)
+        _forget_stale()
 
 
 def _reload_all() -> None:
@@ -75,7 +82,7 @@ def _reload_all() -> None:
 
 
 def _forget_stale() -> None:
-    _STALE.units = False
+    _STALE.units, _STALE.surely = (), False
 
 
 def enable(*units: str, now: bool = False) -> None:
@@ -108,7 +115,7 @@ def keep_running(*units: str) -> None:
 
 
 def write_restart(*units: str) -> None:
-    """Write the files of `keep_running`. The caller reloads the units with others."""
+    """Write the files of `keep_running`. The caller reloads the units with others, perhaps later."""
     for unit in units:
         files.write(f"{UNITS}/{unit}.d/tailrack-restart.conf", _ALWAYS_RESTART)
 

@@ -97,7 +97,7 @@ def join(step: Step, values: JoinValues) -> None:
     files.write(GENERATION, values.munge_generation, 0o600)
     if changed is None:
         return
-    _start(step.host, restart=changed)
+    _start(step, restart=changed)
     finish_key(step.host)
 
 
@@ -172,11 +172,12 @@ def _is_head() -> bool:
     return files.is_folder(f"{STATE_DIR}/slurm/base")
 
 
-def _start(host: str, *, restart: bool) -> None:
-    systemd.keep_running("munge.service")
+def _start(step: Step, *, restart: bool) -> None:
+    systemd.write_restart("munge.service")
+    systemd.reload_later(step, "munge.service")
     systemd.enable("munge.service")
     if (restart or not systemd.is_active("munge")) and not attempt("systemctl", "restart", "munge").ok:
-        raise _failure("munged does not start", host)
+        raise _failure("munged does not start", step.host)
 
 
 def _failure(reason: str, host: str) -> Failure:

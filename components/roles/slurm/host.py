@@ -72,10 +72,10 @@ def check(step: Step, values: Release) -> None:
             "set tailrack:slurm.release again, because the distribution's Slurm is no upgrade of it; or take "
             f"{step.host} out of the cluster, run 'apt-get purge slurm-smd*' there, and add it again",
         )
-    versions = versions_of((_SLURM, _MPI, *_PMIX))
+    versions = versions_of((_SLURM, _MPI), _PMIX)
     if (_MPI if release else _SLURM) not in versions:
         refresh_lists_now(step.host)
-        versions = versions_of((_SLURM, _MPI, *_PMIX))
+        versions = versions_of((_SLURM, _MPI), _PMIX)
     version = release or versions.get(_SLURM)
     if not version:
         raise Failure(

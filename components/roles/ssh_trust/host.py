@@ -74,7 +74,8 @@ _FILES = (
 
 def join(step: Step) -> None:
     """Report both, and keep sshd running."""
-    systemd.keep_running("ssh.service")
+    systemd.write_restart("ssh.service")
+    systemd.reload_later(step, "ssh.service")
     step.result("sshd_port", sshd.port())
     step.result("host_key", public_key(HOST_KEY_FILE) or None)
 

@@ -15,7 +15,7 @@ from components.node.log import note
 from components.node.run import attempt, exists, run, succeeds
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
-from components.node.waiting import wait_until
+from components.node.waiting import wait_for, wait_until
 from components.roles.tailnet import tailscale
 from components.roles.tailnet.membership import (
     RECORD,
@@ -101,12 +101,14 @@ def join(step: Step, values: JoinValues) -> None:
         install(step.host)
         let_leaving_end(step.host)
         _join(step, values)
-        _offer_relay(values, step.host)
-    systemd.keep_running(_DAEMON)
+        now = Tailscale()
+        _offer_relay(now, values, step.host)
+    systemd.write_restart(_DAEMON)
+    systemd.reload_later(step, _DAEMON)
     systemd.reload(_UNIT)
     systemd.enable(_UNIT, now=True)
     step.result("tailnet_ip", tailscale.address())
-    step.result("firewall", own_firewalls(Tailscale()))
+    step.result("firewall", own_firewalls(now))
     step.result("tailscale_version", tailscale.version())
 
 
@@ -251,9 +253,7 @@ def _require_name(host: str, *, just_joined: bool) -> None:
 
 def granted_name() -> str:
     """Return the name that the control server gave, which may take a moment; empty without one."""
-    if not wait_until(lambda: bool(Tailscale().granted_name), 10):
-        note("no name yet")
-    return Tailscale().granted_name
+    return wait_for(lambda: Tailscale().granted_name or None, 10) or ""
 
 
 def name_is_taken(host: str, granted: str) -> Failure:
@@ -280,10 +280,10 @@ def _require_names(host: str) -> None:
     files.remove(_NAME_BEFORE)
 
 
-def _offer_relay(values: JoinValues, host: str) -> None:
+def _offer_relay(now: Tailscale, values: JoinValues, host: str) -> None:
     """Make a machine that the cluster joined a relay or not, as the config says."""
     port = values.node_relay_port
-    if Tailscale().relay_port == port:
+    if now.relay_port == port:
         return
     ended = attempt("tailscale", "set", f"--relay-server-port={port}", keep_errors=True)
     if not ended.ok:

@@ -45,17 +45,19 @@ def test_systemd_reloads_units_when_it_does_not_know_a_file(shell: Shell, known:
     assert calls(shell, partial(reload, "a.service", "b.service"), systemd) == changed
 
 
-def test_units_that_nothing_waits_for_are_read_once_at_the_end(shell: Shell) -> None:
+@pytest.mark.parametrize(("units", "said", "last"), [("ab", "no", 0), ("ab", "yes", 1), ("", "no", 1)])
+def test_units_that_nothing_waits_for_are_read_once_at_the_end(shell: Shell, units: str, said: str, last: int) -> None:
     step = Step("a1", "a1-node")
 
     def change() -> None:
-        reload_later(step)
-        reload_later(step)
+        reload_later(step, *units[:1])
+        reload_later(step, *units[1:])
         shell.note("the end")
         for finish in step.later:
             finish()
 
-    assert calls(shell, change) == ["the end", "systemctl daemon-reload"]
+    expected = ["the end", *["systemctl daemon-reload"] * last]
+    assert calls(shell, change, f"[ $1 != show ] || printf {said}") == expected
 
 
 ENABLE = "systemctl --root=/ enable -q a.service"
