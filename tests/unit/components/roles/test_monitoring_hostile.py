@@ -28,6 +28,7 @@ from tests.dashboards import every_expression
 PROMETHEUS = Path(__file__).parents[4] / ".tailrack/tools/usr/bin/prometheus"  # cli/setup.sh
 READERS = "\n".join(path.read_text(encoding="utf-8") for path in (FOLDER / "monitoring").glob("*_figures.py"))
 MIB = 2**20
+NODES = ("a1", "a2", "a3", "a4")
 # What root of a node may write. None of it is the node's business, or more than a word.
 EVIL = (
     "$(reboot)",
@@ -128,8 +129,8 @@ def free_port() -> int:
 
 
 def configuration(folder: Path, port: int) -> str:
-    """The role's own, asked every second, with the head node at 127.0.9.1 and a1 at 127.0.9.2."""
-    for place, name in ((1, "head"), (2, "a1")):
+    """The role's own, asked every second, with the head node at 127.0.9.1 and the nodes at 127.0.9.2 and more."""
+    for place, name in enumerate(("head", *NODES), 1):
         target = [{"targets": [f"127.0.9.{place}"], "labels": {"instance": name, "site": "rack"}}]
         (folder / f"{name}.json").write_text(json.dumps(target))
     (folder / "rules.yml").write_text(rules().replace("@HEAD@", "head"))
@@ -140,10 +141,10 @@ def configuration(folder: Path, port: int) -> str:
 
 
 class Server:
-    """A Prometheus, and what answers it as the head node and as a1."""
+    """A Prometheus, and what answers it as the head node and as the nodes."""
 
-    def __init__(self, port: int, process: int, head: Exporter, a1: Exporter) -> None:
-        self.port, self.process, self.head, self.a1 = port, process, head, a1
+    def __init__(self, port: int, process: int, head: Exporter, nodes: list[Exporter]) -> None:
+        self.port, self.process, self.head, self.nodes = port, process, head, nodes
 
     def api(self, path: str, **words: str) -> Any:
         """What Prometheus answers."""
@@ -155,10 +156,10 @@ class Server:
         """Labels of what is there now."""
         return [each["metric"] for each in self.api("query", query=selector)["result"]]
 
-    def rounds(self, count: int = 3) -> None:
-        """Wait until a1 was asked so many times more, and what it said was read."""
-        until = self.a1.asked + count
-        wait(lambda: self.a1.asked >= until, "a1 is asked")
+    def rounds(self) -> None:
+        """Wait until every machine was asked three times more, and what the nodes said was read."""
+        until = [(each, each.asked + 3) for each in (self.head, *self.nodes)]
+        wait(lambda: all(each.asked >= asked for each, asked in until), "all are asked")
 
     def memory(self) -> int:
         """The most that it has used."""
@@ -189,30 +190,34 @@ def exporter(address: str, port: int, answer: Callable[[Any], None]) -> Iterator
             server.shutdown()
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    """A Prometheus that asks an honest head node, and a1."""
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A Prometheus that asks an honest head node, and the nodes; it begins five seconds after its start."""
+    tmp_path = tmp_path_factory.mktemp("prometheus")
     port, exporters_port = free_port(), free_port()
     (tmp_path / "prometheus.yml").write_text(configuration(tmp_path, exporters_port))
     words = [str(PROMETHEUS), f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data"]
     words += [f"--web.listen-address=127.0.0.1:{port}", "--log.level=error"]
     with ExitStack() as stack:
         head = stack.enter_context(exporter("127.0.9.1", exporters_port, text("tailrack_slurm_gpus 8\nnode_load1 1\n")))
-        a1 = stack.enter_context(exporter("127.0.9.2", exporters_port, text("node_load1 1\n")))
+        nodes = [
+            stack.enter_context(exporter(f"127.0.9.{place}", exporters_port, text("node_load1 1\n")))
+            for place in range(2, 2 + len(NODES))
+        ]
         process = stack.enter_context(subprocess.Popen(words, stdin=subprocess.DEVNULL))
         stack.callback(process.terminate)
-        made = Server(port, process.pid, head, a1)
-        wait(lambda: len(made.series("node_load1")) == 2, "both answer")
+        made = Server(port, process.pid, head, nodes)
+        wait(lambda: len(made.series("node_load1")) == 1 + len(NODES), "all answer")
         yield made
 
 
 def test_a_hostile_node_can_only_report_known_figures_of_itself(server: Server) -> None:
-    server.a1.answer = text(hostile())
+    server.nodes[0].answer = text(hostile())
     wait(lambda: server.series('node_filesystem_avail_bytes{instance="a1"}'), "its honest figures are there")
     server.rounds()
     found = [each for each in server.series('{__name__!=""}') if each["job"] == "node"]
     mine = [each for each in found if each["instance"] == "a1"]
-    assert {each["instance"] for each in found} == {"head", "a1"}
+    assert {each["instance"] for each in found} == {"head", *NODES}
     assert {each["site"] for each in found} == {"rack"}
     assert {value for each in found for value in each.values() if not SAFE.fullmatch(value)} == set()
     generated = {"up", "scrape_duration_seconds", "scrape_samples_scraped", "scrape_series_added"}
@@ -237,30 +242,25 @@ def test_a_hostile_node_can_only_report_known_figures_of_itself(server: Server) 
     assert server.series("node_load5")
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (bomb, "body size limit exceeded"),
-        (elsewhere, "server returned HTTP status 302"),
-        (text("".join(f'node_load1{{cpu="{n}"}} 1\n' for n in range(20001))), "sample limit exceeded"),
-        (text(f'node_load1{{cpu="{"7" * 2000}"}} 1\n'), "label_value_length_limit exceeded"),
-    ],
-    ids=["bomb", "redirect", "flood", "long"],
-)
-def test_an_answer_that_is_too_much_or_leads_elsewhere_is_refused_as_a_whole(
-    server: Server, answer: Callable[[Any], None], said: str
-) -> None:
-    before, asked = server.memory(), server.head.asked
-    server.a1.answer = answer
+def test_an_answer_that_is_too_much_or_leads_elsewhere_is_refused_as_a_whole(server: Server) -> None:
+    answers: dict[str, Callable[[Any], None]] = {
+        "body size limit exceeded": bomb,
+        "server returned HTTP status 302": elsewhere,
+        "sample limit exceeded": text("".join(f'node_load1{{cpu="{n}"}} 1\n' for n in range(20001))),
+        "label_value_length_limit exceeded": text(f'node_load1{{cpu="{"7" * 2000}"}} 1\n'),
+    }
+    before = server.memory()
+    for node, answer in zip(server.nodes, answers.values(), strict=True):
+        node.answer = answer
 
     def refused() -> bool:
         targets = server.api("targets", state="active")["activeTargets"]
-        return any(said in each["lastError"] for each in targets if each["labels"]["instance"] == "a1")
+        errors = {each["labels"]["instance"]: each["lastError"] for each in targets}
+        return all(said in errors[name] for name, said in zip(NODES, answers, strict=True))
 
-    wait(refused, said)
-    server.rounds(5)
-    wait(lambda: server.head.asked >= asked + 5, "the head node is asked as before")
-    wait(lambda: server.series('up{instance="a1"} == 0'), "the node does not answer")
+    wait(refused, "all are refused")
+    server.rounds()
+    wait(lambda: len(server.series('up{job="node"} == 0')) == len(NODES), "the nodes do not answer")
     assert server.series("tailrack_slurm_gpus")
     assert server.memory() - before < 150 * MIB
 
