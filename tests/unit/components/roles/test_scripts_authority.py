@@ -21,6 +21,7 @@ from components.node.failure import Failure
 from components.node.run import attempt_bounded
 from components.node.step.step import Step
 from components.roles.ssh_trust import ask, sshd
+from components.roles.ssh_trust import authority as ssh_trust_authority
 from components.roles.ssh_trust import certificate as ssh_trust_certificate
 from components.roles.ssh_trust.authority import Turn, trust_own, turn_to
 from components.roles.ssh_trust.certificate import trust_authorities
@@ -81,6 +82,7 @@ def head(shell: Shell, tmp_path_factory: pytest.TempPathFactory, monkeypatch: py
         shell.write(f"/folder-of/{node}", str(member.root))
     monkeypatch.setattr(ask, "ask", partial(answered, shell))
     monkeypatch.setattr(ask, "_ASKED_AT_ONCE", 1)
+    monkeypatch.setattr(ssh_trust_authority, "_PATIENCE", 15)
     shell.hurry()
     return shell
 

@@ -15,7 +15,7 @@ from components.node import files, run
 from components.node.failure import Failure
 from components.node.run import attempt_bounded
 from components.node.step.step import Step
-from components.roles.munge import held_jobs, keys
+from components.roles.munge import held_jobs, host, keys
 from components.roles.munge.host import (
     JoinValues,
     NodeValues,
@@ -63,6 +63,7 @@ def head(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     for name in ("squeue", "scontrol", "systemd-run", "pkill"):
         shell.stub(name)
     shell.hurry()
+    monkeypatch.setattr(host, "_PATIENCE", 15)
     return shell
 
 
