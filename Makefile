@@ -13,6 +13,8 @@ RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypoth
 # The files whose phrases codespell checks (.codespell.txt, pyproject.toml).
 PROSE = README.md CONTRIBUTING.md AGENTS.md SECURITY.md Makefile docs cli components stacks engine lab bench __main__.py .ci .github
 export STACK ENGINE COMMAND
+# Without compiled files each of the many Python processes of a test run takes a second more.
+unexport PYTHONDONTWRITEBYTECODE
 # A misspelt variable would leave its default in place, such as the stack dev.
 VARIABLES := STACK ENGINE KEY NAME VERSION NODE COMMAND COMMENT CLUSTER REFRESH ONCE SHORT PYTHON FAULTS_SEED TAILRACK_ARTIFACTS
 GIVEN := $(foreach name,$(filter-out SHELL MAKE%,$(.VARIABLES)),$(if $(filter command,$(origin $(name))),$(name)))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import os
 import shutil
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,14 @@ from tests.unit.shell import TOOLS, Shell, machine
 
 # Garbage collection reports futures that nobody awaited. A traceback formatted there breaks a running ast.parse.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Let the second process import all tests from the last one on, so that each process compiles half of them."""
+    folder = Path(__file__).parent
+    if os.environ.get("PYTEST_XDIST_WORKER") == "gw1" and session.config.args == ["tests/unit"]:
+        for path in sorted(folder.rglob("test_*.py"), reverse=True):
+            import_module(".".join(("tests.unit", *path.relative_to(folder).with_suffix("").parts)))
 
 
 @pytest.fixture(scope="session")
