@@ -168,7 +168,7 @@ junk = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     junk.map(str.encode)
     | st.binary(max_size=60)

@@ -35,7 +35,7 @@ def down_after(timeout: int, dies: int, answer_takes: int, late: int) -> int:
 @pytest.mark.parametrize("timeout", [SLURMD_TIMEOUT, 120, 600])
 def test_a_node_is_down_between_the_bounds_whenever_it_dies_and_however_late_its_answers_are(timeout: int) -> None:
     bounds = silence(timeout)
-    begin = 10 * timeout
+    begin = 4 * timeout
     found = [
         down_after(timeout, begin + phase, answer_takes, late)
         for phase in range(0, 2 * timeout, 3)
