@@ -50,10 +50,7 @@ def test_events_and_failures_carry_the_create_command_unless_it_is_secret_or_unk
     stack.write(PROGRAM.format(code=0), {"unused": 1})
     assert deployment.up().ok
     later = ": later; echo "
-    assert told(events) == {
-        *((*each, "plain", CREATE) for each in both),
-        *((*each, "later", later) for each in both),
-    }
+    assert told(events) == {*((*each, "plain", CREATE) for each in both), *((*each, "later", later) for each in both)}
 
     assert deployment.destroy().ok
     gone = [(kind, "delete") for kind in ("start", "done")]

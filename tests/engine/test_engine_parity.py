@@ -154,11 +154,7 @@ SEQUENCES = {
         'a = step("a", "echo a", delete="echo bye a", options=dict(retain_on_delete=True))',
         "",
     ],
-    "a host behind a bastion": [
-        BASTION.format(word=1),
-        BASTION.format(word=1),
-        BASTION.format(word=2),
-    ],
+    "a host behind a bastion": [BASTION.format(word=1), BASTION.format(word=1), BASTION.format(word=2)],
     "copy a folder, and what copies it again": [
         copies(0),
         copies(0),

@@ -139,9 +139,7 @@ def test_a_change_of_the_ssh_authority_locks_no_user_out(cluster: ClusterUnderTe
     assert (let_in(cluster, "a1", LEAVE_KEY), let_in(cluster, "a1", "/root/stolen")) == (True, False)
 
 
-def test_an_unreachable_node_blocks_no_login_and_the_next_up_repairs_it(
-    cluster: ClusterUnderTest,
-) -> None:
+def test_an_unreachable_node_blocks_no_login_and_the_next_up_repairs_it(cluster: ClusterUnderTest) -> None:
     before = assert_one_authority_is_left(cluster)
     logins = Logins(cluster, tuple(way for way in WAYS if way[1] != "b1"))
     logins.come(1)

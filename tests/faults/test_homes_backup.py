@@ -40,7 +40,7 @@ def machines(make_cluster: Callable[[str], ClusterUnderTest], tmp_path_factory: 
     made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:accounting"] = {"enabled": False}
     made.config["tailrack:backup"] = open_vault(made, vault, FOLDER, tmp_path_factory.mktemp("key")) | {
-        "homes": {"max_gb": 1, "exclude": [".cache", "*.ckpt"]},
+        "homes": {"max_gb": 1, "exclude": [".cache", "*.ckpt"]}
     }
     made.up_ok()
     return Machines(made, head)

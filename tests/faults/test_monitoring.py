@@ -218,9 +218,7 @@ def refusal(cluster: Cluster) -> str:
     return " ".join(failure.message for failure in summary.failures)
 
 
-def test_prometheus_keeps_earlier_data_after_a_crash_within_a_line(
-    cluster: Cluster,
-) -> None:
+def test_prometheus_keeps_earlier_data_after_a_crash_within_a_line(cluster: Cluster) -> None:
     cluster.run(
         "head",
         f"systemctl kill -s KILL tailrack-prometheus; cd {DATA}/wal && last=$(ls [0-9]* | tail -n 1) && "

@@ -124,8 +124,7 @@ def test_why_names_a_license_that_another_job_uses(cluster: Cluster) -> None:
 
 def test_why_names_reservations_for_their_owner_and_for_other_users(cluster: Cluster) -> None:
     as_root(
-        cluster,
-        "scontrol create reservation reservationname=later starttime=now+1hour duration=60 users=ada nodes=a1",
+        cluster, "scontrol create reservation reservationname=later starttime=now+1hour duration=60 users=ada nodes=a1"
     )
     told(cluster, submit(cluster, "--reservation=later"), "waits for its reservation 'later' to start")
     as_root(
@@ -135,9 +134,7 @@ def test_why_names_reservations_for_their_owner_and_for_other_users(cluster: Clu
     told(cluster, submit(cluster, "-w b1"), "are reserved for maintenance or for others", "scontrol show reservation")
 
 
-def test_why_names_a_site_limit_and_the_earlier_jobs_in_the_queue(
-    cluster: Cluster,
-) -> None:
+def test_why_names_a_site_limit_and_the_earlier_jobs_in_the_queue(cluster: Cluster) -> None:
     wide = submit(cluster, "-N3 --exclusive")
     told(cluster, wide, "All its nodes must be in 1 site", "--switches=2 lets a job span more")
     told(cluster, submit(cluster, "-w b1 --exclusive"), "It has been running on b1")

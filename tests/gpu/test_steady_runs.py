@@ -94,9 +94,7 @@ def test_runs_that_scatter_are_measured_once_more_and_a_steady_second_time_passe
     assert found["spread"]["relative"] < 0.15
 
 
-def test_unstable_runs_name_the_slow_run_and_the_processes_on_the_gpus(
-    cluster: GpuCluster,
-) -> None:
+def test_unstable_runs_name_the_slow_run_and_the_processes_on_the_gpus(cluster: GpuCluster) -> None:
     with somebody_else(cluster, "node-c", "node-c-again"):
         found = measure(cluster, "disturbed twice")
     outputs = cluster.deployment().outputs()

@@ -317,9 +317,7 @@ def test_a_removed_user_leaves_all_accounts_and_keeps_the_past_records(cluster: 
 
 
 @pytest.mark.proof
-def test_the_job_records_return_when_accounting_is_switched_on_again(
-    cluster: Cluster,
-) -> None:
+def test_the_job_records_return_when_accounting_is_switched_on_again(cluster: Cluster) -> None:
     cluster.config["tailrack:users"] = [{"name": "ada", "uid": 6001}, {"name": "bob", "uid": 6002}]
     cluster.config["tailrack:accounting"] = {}
     cluster.up_ok()

@@ -111,14 +111,7 @@ def misshapen(value: dict[str, Any], shape: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_sinfo_shows_every_node_idle_in_the_partitions_of_its_site(cluster: ClusterUnderTest) -> None:
-    idle = {
-        "a1 all* idle",
-        "a1 cloud-a idle",
-        "b1 all* idle",
-        "b1 cloud-b idle",
-        "head all* idle",
-        "head cloud-a idle",
-    }
+    idle = {"a1 all* idle", "a1 cloud-a idle", "b1 all* idle", "b1 cloud-b idle", "head all* idle", "head cloud-a idle"}
     listed = "sinfo -h -N -o '%N %P %T'"
     eventually(lambda: set(cluster.run("head", listed).splitlines()) == idle, 15, "all nodes are idle")
 

@@ -155,9 +155,6 @@ def test_a_batch_script_asks_for_containers_in_its_steps_or_for_itself(contained
     assert "Debian" in bare
     assert "An image of the lab" in in_image
     contained.run_as(
-        "ada",
-        "head",
-        f"sbatch -W --quiet -w b1 -o job.out --container-image=tools --wrap '{show}'",
-        limit=90,
+        "ada", "head", f"sbatch -W --quiet -w b1 -o job.out --container-image=tools --wrap '{show}'", limit=90
     )
     assert "An image of the lab" in contained.run_as("ada", "head", "tail -n 1 job.out; rm job.out job.sh")

@@ -46,9 +46,7 @@ def with_findings(cluster: ClusterUnderTest, *findings: dict[str, str]) -> None:
 
 
 @pytest.mark.usefixtures("back")
-def test_the_head_node_and_make_status_show_the_owner_and_remedy_of_a_drain(
-    cluster: ClusterUnderTest,
-) -> None:
+def test_the_head_node_and_make_status_show_the_owner_and_remedy_of_a_drain(cluster: ClusterUnderTest) -> None:
     assert {node["out"] for node in nodes(cluster).values()} == {False}
     cluster.run("head", "scontrol update nodename=a1 state=drain reason='new disk'")
     cluster.run("head", "scontrol update nodename=b1 state=drain reason='health: Xid 79 GPU 3'")

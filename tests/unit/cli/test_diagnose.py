@@ -69,10 +69,7 @@ def test_a_machine_that_does_not_answer_is_named_and_stops_nothing(
 def test_a_machine_is_asked_over_the_connection_of_its_steps() -> None:
     assert connections_by_machine(
         [step("a1", host="192.0.2.1"), step("head"), Made("urn:x::x::x::munge-key", "head -c 96")]
-    ) == {
-        "a1": {"host": "192.0.2.1"},
-        "head": {},
-    }
+    ) == {"a1": {"host": "192.0.2.1"}, "head": {}}
 
 
 def test_a_machine_says_how_the_accountings_own_database_is(tmp_path: Path) -> None:

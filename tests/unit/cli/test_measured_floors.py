@@ -120,8 +120,7 @@ def written(tmp_path: Path, text: str, values: dict[str, float], training: float
 def test_new_values_take_the_place_of_old_ones_and_every_comment_stays(tmp_path):
     text = written(tmp_path, PLAIN, {"cloud-a": 0.5, "cloud-b": 0.25})
     assert text == PLAIN.replace("cloud-a: 0.002 ", "cloud-a: 0.5 ").replace(
-        "      cross-site: 0.0002\n",
-        f"      cross-site: 0.0002\n      cloud-b: 0.25\n    floors_from: {SOURCE}\n",
+        "      cross-site: 0.0002\n", f"      cross-site: 0.0002\n      cloud-b: 0.25\n    floors_from: {SOURCE}\n"
     )
 
 

@@ -40,14 +40,7 @@ def outputs(**scopes: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("verdict", "fails"),
-    [
-        ("PASS", False),
-        ("UNJUDGED", False),
-        ("BUSY", False),
-        ("FAIL", True),
-        ("INCONCLUSIVE", True),
-        ("UNSTABLE", True),
-    ],
+    [("PASS", False), ("UNJUDGED", False), ("BUSY", False), ("FAIL", True), ("INCONCLUSIVE", True), ("UNSTABLE", True)],
 )
 def test_a_busy_scope_does_not_make_up_fail(verdict: str, fails: bool) -> None:
     assert overall.bad(outputs(rack={"verdict": verdict})) == (["rack"] if fails else [])

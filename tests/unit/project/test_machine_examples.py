@@ -20,10 +20,7 @@ from tests.unit.stacks.test_hosts_from import config, folder
 
 __all__ = ["folder"]
 
-CLOUDS: dict[str, dict[str, str]] = {
-    "google": {},
-    "digitalocean": {"ssh_key": "12345"},
-}
+CLOUDS: dict[str, dict[str, str]] = {"google": {}, "digitalocean": {"ssh_key": "12345"}}
 PRIVATE = "HOST-KEY-SECRET"
 pytestmark = [
     pytest.mark.sdk,

@@ -92,10 +92,7 @@ def test_the_new_network_reaches_the_internet_and_admits_only_reviewed_traffic(e
     let_in = {
         (rule["IpProtocol"], rule.get("ToPort"), who)
         for rule in group["IpPermissions"]
-        for who in (
-            *(one["CidrIp"] for one in rule["IpRanges"]),
-            *(one["GroupId"] for one in rule["UserIdGroupPairs"]),
-        )
+        for who in (*(one["CidrIp"] for one in rule["IpRanges"]), *(one["GroupId"] for one in rule["UserIdGroupPairs"]))
     }
     assert let_in == {
         ("tcp", 22, "203.0.113.7/32"),

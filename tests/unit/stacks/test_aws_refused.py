@@ -92,8 +92,7 @@ def test_elastic_ips_are_counted_over_all_sites_of_a_region(key_folder: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("kind", "image"),
-    [("p5.48xlarge", "deep-learning"), ("g6.xlarge", "deep-learning"), ("t3.large", "ubuntu-24.04")],
+    ("kind", "image"), [("p5.48xlarge", "deep-learning"), ("g6.xlarge", "deep-learning"), ("t3.large", "ubuntu-24.04")]
 )
 def test_the_image_of_a_gpu_type_has_the_driver_unless_another_is_named(
     kind: str, image: str, key_folder: Path

@@ -748,10 +748,7 @@ def test_slurm_may_remember_groups_for_long_only_in_a_cluster_without_groups(key
     assert "jobs would get groups that their user has left" in problems["tailrack:slurm.settings.GroupUpdateTime"]
 
 
-PRIVATE_KEYS = {
-    "OpenSSH": (Encoding.PEM, PrivateFormat.OpenSSH),
-    "PKCS8": (Encoding.PEM, PrivateFormat.PKCS8),
-}
+PRIVATE_KEYS = {"OpenSSH": (Encoding.PEM, PrivateFormat.OpenSSH), "PKCS8": (Encoding.PEM, PrivateFormat.PKCS8)}
 
 
 @pytest.mark.parametrize("form", PRIVATE_KEYS)

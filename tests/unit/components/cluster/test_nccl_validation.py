@@ -35,11 +35,7 @@ SETTINGS = Validation(
         ({"a1": "a"}, 2, (Scope("a", ("a1",), 1),)),
         ({"a2": "a", "a1": "a"}, 1, (Scope("a", ("a1", "a2"), 1),)),
         ({"a1": "a", "b1": "b"}, 1, (Scope(CROSS_SITE, ("a1", "b1"), 2),)),
-        (
-            {"b1": "b", "a1": "a", "b2": "b"},
-            1,
-            (Scope("b", ("b1", "b2"), 1), Scope(CROSS_SITE, ("a1", "b1", "b2"), 2)),
-        ),
+        ({"b1": "b", "a1": "a", "b2": "b"}, 1, (Scope("b", ("b1", "b2"), 1), Scope(CROSS_SITE, ("a1", "b1", "b2"), 2))),
     ],
 )
 def test_each_site_with_two_ranks_is_measured_and_all_sites_together(

@@ -260,9 +260,7 @@ def test_a_measurement_that_breaks_off_leaves_nothing_to_be_said_again(cluster: 
     assert len(cluster.submitted) == 3
 
 
-def test_a_report_names_a_node_and_the_whole_reason_of_its_prolog(
-    cluster: Cluster,
-) -> None:
+def test_a_report_names_a_node_and_the_whole_reason_of_its_prolog(cluster: Cluster) -> None:
     cluster.report(RACK)
     why = "Prolog error: prolog.d/50-mine: timed out; next: see it"
     cluster.says = json.dumps({"state": "UNAVAILABLE", "job_id": None, "absent": {"a2": "what the user likes"}})

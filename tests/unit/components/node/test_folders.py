@@ -81,9 +81,7 @@ def test_a_folder_in_one_of_the_accounts_own_is_not_worked_on(place: Path) -> No
 
 
 @as_root
-def test_root_owns_a_reclaimed_folder_and_the_account_owns_only_its_subfolders(
-    place: Path,
-) -> None:
+def test_root_owns_a_reclaimed_folder_and_the_account_owns_only_its_subfolders(place: Path) -> None:
     theirs = place / "theirs"
     for _ in range(2):
         folders.take("/theirs")

@@ -181,10 +181,7 @@ class Values:
 def {phase}(step: Step, values: Values) -> None:
     pass
 """
-PHASES = {
-    "node_services": ["made_up_head: str"],
-    "check": ["made_up_token: str", "made_up_users: list[str]"],
-}
+PHASES = {"node_services": ["made_up_head: str"], "check": ["made_up_token: str", "made_up_users: list[str]"]}
 
 
 @pytest.fixture(scope="module")

@@ -132,9 +132,7 @@ def test_a_clear_fault_drains_the_node_and_names_the_gpu(check: tuple[FakeSlurm,
     assert fake.nodes_by_name["a1"].flags == IDLE
 
 
-def test_the_deep_check_accepts_a_resumed_node_with_a_sick_gpu(
-    check: tuple[FakeSlurm, DeepCheck, list[Any]],
-) -> None:
+def test_the_deep_check_accepts_a_resumed_node_with_a_sick_gpu(check: tuple[FakeSlurm, DeepCheck, list[Any]]) -> None:
     fake, checks, played = check
     played[:] = [report(cards(**SICK)), {}]
     deep_check.run(checks, ["a1"])

@@ -62,15 +62,7 @@ from components.roles.slurm.nodes import NodeFiles, write_node
 from components.roles.tailrack_command.why import explain
 from components.roles.usage.record import summary_of
 from components.roles.usage.role import HAS_GPUS
-from components.roles.usage.samples import (
-    JOBS,
-    SAMPLER,
-    JobSamples,
-    Reading,
-    Summary,
-    read_gpus,
-    read_summary,
-)
+from components.roles.usage.samples import JOBS, SAMPLER, JobSamples, Reading, Summary, read_gpus, read_summary
 from components.slurm import slurm
 from components.slurm.jobs import Job, with_parts
 from stacks.config import parse
@@ -249,9 +241,7 @@ def test_an_answer_without_an_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) ->
     assert time.monotonic() - begin < 5
 
 
-def test_the_search_queries_only_ports_of_the_job(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_search_queries_only_ports_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     server, other = FakeRas(b""), FakeRas(b"")
     own = os.getpid()
     monkeypatch.setattr(ras, "DEFAULT_PORT", server.place[1])
@@ -509,10 +499,7 @@ def test_utilization_alone_is_a_reading() -> None:
     text = (
         "0, 0000000F:01:00.0, 96, [N/A]\n0, 0000000F:01:00.0, 96, [N/A], 45.12, [N/A]\n1, 0000000F:02:00.0, [N/A], 7\n"
     )
-    assert read_gpus(text) == [
-        Reading(0, "0000000F:01:00.0", 96, 0),
-        Reading(0, "0000000F:01:00.0", 96, 0, 45.12),
-    ]
+    assert read_gpus(text) == [Reading(0, "0000000F:01:00.0", 96, 0), Reading(0, "0000000F:01:00.0", 96, 0, 45.12)]
 
 
 @pytest.fixture

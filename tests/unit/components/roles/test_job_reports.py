@@ -20,13 +20,7 @@ import pytest
 from components.roles.job_reports import daemon
 from components.roles.job_reports.daemon import Service
 from components.roles.job_reports.host import MAIL_PASSWORD, MAIL_PROGRAM, SPOOL
-from components.roles.job_reports.outbox import (
-    DIGEST_SECONDS,
-    MOST_OF_A_USER,
-    SINGLE_AN_HOUR,
-    Outbox,
-    Waiting,
-)
+from components.roles.job_reports.outbox import DIGEST_SECONDS, MOST_OF_A_USER, SINGLE_AN_HOUR, Outbox, Waiting
 from components.roles.job_reports.report import (
     MOST_RECEIVERS,
     Event,

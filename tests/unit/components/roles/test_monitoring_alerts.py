@@ -90,11 +90,7 @@ BAD: list[tuple[Mapping[str, object], str, str]] = [
     ({"kind": "slack", "url": "http://hooks.slack.com/x"}, "[0].url", "[secret] is not an https:// address"),
     ({**HOOK, "to": "ops@example.org"}, "[0].to", "is not a key of kind webhook; it would have no effect; remove it"),
     ({**MAIL, "url": "https://x.example"}, "[0].url", "write kind: webhook or slack"),
-    (
-        {"kind": "mail"},
-        "[0].smarthost",
-        "is missing for kind mail; no one would get an alert; write",
-    ),
+    ({"kind": "mail"}, "[0].smarthost", "is missing for kind mail; no one would get an alert; write"),
     ({**RELAY, "to": "ops"}, "[0].to", "'ops' is not a mail address"),
     ({**RELAY, "to": "{{ .x }}@example.org"}, "[0].to", "is not a mail address"),
     ({**RELAY, "sender": "a@example.org\nBcc: b@example.org"}, "[0].sender", "is not a mail address"),

@@ -141,12 +141,7 @@ def test_a_waiting_job_is_not_moved_to_pods() -> None:
 
 
 POD = Host(
-    name="p1",
-    site="pods",
-    connection=Connection("", 22, "", "", ""),
-    gpu=Gpu("h100", 8),
-    in_all=False,
-    pod=True,
+    name="p1", site="pods", connection=Connection("", 22, "", "", ""), gpu=Gpu("h100", 8), in_all=False, pod=True
 )
 
 

@@ -89,16 +89,7 @@ def test_results_come_back_as_the_user_and_lead_nowhere_else(head: Shell) -> Non
     assert record(head) is None
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"nodes": "a1"},
-        {"nodes": "p1,a1"},
-        {"nodes": "../p1"},
-        {"job_id": 13},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("changes", [{"nodes": "a1"}, {"nodes": "p1,a1"}, {"nodes": "../p1"}, {"job_id": 13}], ids=str)
 def test_a_job_that_is_not_on_a_pod_is_left_alone(head: Shell, changes: dict[str, Any]) -> None:
     play(head, job(**changes))
     assert ask(head, "in 12") == "done"

@@ -42,10 +42,7 @@ def check(shell: Shell) -> Compare:
     """Check a machine whose clock says `now`, where a control server at `place` says the time."""
 
     def run(place: str, now: int, url: str) -> subprocess.CompletedProcess[str]:
-        with (
-            mock.patch.object(clock_host, "http_time", times(place)),
-            mock.patch("time.time", return_value=now),
-        ):
+        with mock.patch.object(clock_host, "http_time", times(place)), mock.patch("time.time", return_value=now):
             return shell.step(script_of("clock", "check"), {"TAILNET_CONTROL_URL": url})
 
     return run

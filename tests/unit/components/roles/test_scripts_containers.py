@@ -117,9 +117,7 @@ def test_a_machine_of_another_architecture_is_refused(machine: Shell) -> None:
     assert gate(machine).startswith("this machine is arm64, ")
 
 
-def test_a_machine_of_another_architecture_installs_the_packages_of_the_config(
-    machine: Shell,
-) -> None:
+def test_a_machine_of_another_architecture_installs_the_packages_of_the_config(machine: Shell) -> None:
     machine.stub("dpkg", 'case "$*" in *print-architecture) echo arm64 ;; esac')
     named = {name: f"content of {name}\n" for name in (*FILES_ARM, *NAMES)}
     lines = [f"{name} {digest(text)}" for name, text in named.items()]
@@ -594,8 +592,7 @@ def ranks(shell: Shell, environ: str, **job: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
-    [(0, '{"containers":"proven"}\n'), (3, '{"containers":"not proven yet: busy"}\n'), (1, "")],
+    ("status", "said"), [(0, '{"containers":"proven"}\n'), (3, '{"containers":"not proven yet: busy"}\n'), (1, "")]
 )
 def test_the_first_users_job_proves_that_containers_run_or_the_step_fails(shell: Shell, status: int, said: str) -> None:
     shell.write(PROGRAM, f"#!/bin/bash\necho a first line; echo 'no container: bad plugin' >&2; exit {status}\n")

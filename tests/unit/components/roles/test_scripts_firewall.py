@@ -145,15 +145,9 @@ def test_no_job_number_leads_to_a_port_of_the_cluster() -> None:
         if path.is_file() and path.suffix in (".py", ".sh", ".j2", ".md", "")
         for first, count in OF_A_JOB.findall(path.read_text(encoding="utf-8", errors="replace"))
     ]
-    assert {
-        "nccl.sh",
-        "container_sshd.sh",
-        "train_torchrun.sh",
-        "ranks.py",
-        "ranks",
-        "session.py",
-        "task-prolog",
-    } <= {name for name, _, _ in periods}
+    assert {"nccl.sh", "container_sshd.sh", "train_torchrun.sh", "ranks.py", "ranks", "session.py", "task-prolog"} <= {
+        name for name, _, _ in periods
+    }
     held = {(name, port) for name, first, count in periods for port in range(first, first + count) if port in closed}
     assert not held
     assert all(first + count <= 65536 for _, first, count in periods)

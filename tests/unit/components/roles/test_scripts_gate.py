@@ -146,12 +146,7 @@ def test_a_machine_without_any_slurm_is_stopped(gate: Gate, shell: Shell) -> Non
         ("23.11.4-1", "25.05.5-4", "24.05", "is too old for the controller's 25.05, which accepts 24.05 and newer"),
         ("23.02.7-1", "24.11.5-4", "23.02", "Slurm 23.02 is too old: dynamic nodes need 23.11 or newer"),
         ("22.05.8-4", "24.11.5-4", "23.02", "Slurm 22.05 is too old: dynamic nodes need 23.11 or newer"),
-        (
-            "23.11.4-1",
-            "25.11.2-1",
-            "25.11",
-            "whose srun reaches only nodes of its own",
-        ),
+        ("23.11.4-1", "25.11.2-1", "25.11", "whose srun reaches only nodes of its own"),
         ("25.05.9-1", "25.11.2-1", "25.11", "Slurm 25.05 is older than the controller's 25.11"),
         ("25.05.1-1", "24.11.5-4", "23.02", "Slurm 25.05 is newer than the controller's 24.11"),
         ("25.11.2-1", "1:24.11.5-4", "23.02", "Slurm 25.11 is newer than the controller's 24.11"),

@@ -17,11 +17,7 @@ UNIT = "/etc/systemd/system/slurmd.service.d/tailrack.conf"
 
 def head_step(shell: Shell, computes: bool, name: str = "lab") -> subprocess.CompletedProcess[str]:
     """Run the part of the head node's step that is about slurmd; the controller takes any files."""
-    conf: dict[str, Value] = {
-        **role_header("slurm"),
-        "HEAD_COMPUTES": computes,
-        "SLURM_JOB_LIMIT_SECONDS": 0,
-    }
+    conf: dict[str, Value] = {**role_header("slurm"), "HEAD_COMPUTES": computes, "SLURM_JOB_LIMIT_SECONDS": 0}
     conf |= {
         f"SLURM_{name}": "" for name in ("GRES_CONF", "TOPOLOGY_CONF", "CGROUP_CONF", "MPI_CONF", "JOB_SUBMIT_LUA")
     }

@@ -302,12 +302,7 @@ def test_the_next_backup_contains_a_restored_database_if_mlflow_fails(host: Shel
 
 
 def test_leaving_removes_mlflow_and_gives_its_logs_to_root(host: Shell) -> None:
-    for path in (
-        f"{PROGRAM}/whole",
-        "/etc/tailrack/mlflow/environment",
-        URI,
-        UNIT,
-    ):
+    for path in (f"{PROGRAM}/whole", "/etc/tailrack/mlflow/environment", URI, UNIT):
         host.write(path, "x\n")
     database = host.write("/var/lib/tailrack-mlflow/mlflow.db", "what was logged\n")
     artifacts = host.path("/export/shared/mlflow")

@@ -16,15 +16,7 @@ from components.node.failure import Failure
 from components.node.run import attempt_bounded
 from components.node.step.step import Step
 from components.roles.munge import held_jobs, host, keys
-from components.roles.munge.host import (
-    JoinValues,
-    NodeValues,
-    RegisterValues,
-    ServicesValues,
-    join,
-    register,
-    services,
-)
+from components.roles.munge.host import JoinValues, NodeValues, RegisterValues, ServicesValues, join, register, services
 from components.roles.munge.host import node as compare_keys
 from components.roles.munge.keys import digest_of
 from components.roles.ssh_trust import ask

@@ -556,13 +556,7 @@ def test_a_tailscaled_behind_a_proxy_is_led_through_it_and_started_again_when_th
     shell.write("etc/environment", PROXY)
     for _ in range(2):
         assert join().returncode == 0
-        assert (
-            "EnvironmentFile=-/etc/environment" in shell.path(DROP_IN).read_text(),
-            restarts(),
-        ) == (
-            True,
-            1,
-        )
+        assert ("EnvironmentFile=-/etc/environment" in shell.path(DROP_IN).read_text(), restarts()) == (True, 1)
     shell.write("etc/environment", 'PATH="/usr/bin:/bin"\n')
     assert join().returncode == 0
     assert (shell.path(DROP_IN).exists(), restarts()) == (False, 2)

@@ -65,10 +65,7 @@ def test_each_user_has_a_file_that_root_owns_and_the_user_can_read(node: Shell) 
 def test_sshd_reads_them_after_the_files_of_the_machine_and_for_these_users_alone(node: Shell) -> None:
     up(node, f"ada {ADAS}", f"bob {BOBS}")
     lines = node.path(CONF).read_text().splitlines()[2:]
-    assert lines == [
-        "Match User ada,bob Address *,!192.0.2.255",
-        f"    AuthorizedKeysFile {DEFAULT} {FOLDER}/%u",
-    ]
+    assert lines == ["Match User ada,bob Address *,!192.0.2.255", f"    AuthorizedKeysFile {DEFAULT} {FOLDER}/%u"]
     assert reloads(node) == 1
 
 

@@ -423,10 +423,7 @@ def test_a_shutdown_waits_as_long_as_the_config_says_and_as_google_allows(shell:
         without = unit.read_text()
         requeue_jobs_at_shutdown("a1", 90, "the program")
         stops = [line for line in unit.read_text().splitlines() if line.startswith("ExecStop=")]
-        assert stops == [
-            "ExecStop=-/usr/local/lib/tailrack/save-jobs 90",
-            "ExecStop=/usr/local/sbin/tailrack-shutdown",
-        ]
+        assert stops == ["ExecStop=-/usr/local/lib/tailrack/save-jobs 90", "ExecStop=/usr/local/sbin/tailrack-shutdown"]
         assert "TimeoutStopSec=115" in unit.read_text()
         assert program.exists()
         requeue_jobs_at_shutdown("a1")

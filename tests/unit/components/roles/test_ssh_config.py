@@ -168,11 +168,7 @@ def test_the_address_is_the_one_that_the_users_ssh_has_reached(
     ],
 )
 def test_an_address_that_cannot_be_known_is_asked_for(
-    head: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    connection: str,
-    reason: str,
+    head: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], connection: str, reason: str
 ) -> None:
     monkeypatch.setenv("SSH_CONNECTION", connection)
     assert run() == 1

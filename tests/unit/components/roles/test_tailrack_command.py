@@ -338,12 +338,7 @@ def test_the_program_runs_on_a_machine_that_has_nothing_else_of_ours(tmp_path: P
     scontrol = tmp_path / "scontrol"
     scontrol.write_text(f"#!/bin/sh\ncat <<'EOF'\n{told()}\nEOF\n")
     scontrol.chmod(0o755)
-    done = subprocess.run(
-        [program, "nodes"],
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-    )
+    done = subprocess.run([program, "nodes"], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "next: tailrack resume a1" in done.stdout
     assert HEALTH_PREFIX not in done.stdout

@@ -203,10 +203,7 @@ def test_why_explains_the_end_of_a_job(given: Job, words: str) -> None:
         ),
         ("pyxis: [ERROR] Invalid argument: /data with blanks:/data", "lines before"),
         ("pyxis: [ERROR] Command not found: nvidia-container-cli", "lacks the program nvidia-container-cli"),
-        (
-            "pyxis: [ERROR] write /tmp/enroot.4401/layers/404401f: No space left on device",
-            "disk is full",
-        ),
+        ("pyxis: [ERROR] write /tmp/enroot.4401/layers/404401f: No space left on device", "disk is full"),
         (
             "pyxis: container start failed\npyxis:     [ERROR] enroot-mount: failed to mount: /data/in at "
             "/run/enroot/x/data: No such file or directory",

@@ -79,10 +79,7 @@ def reason(shell: Shell, printed: str) -> tuple[str, str]:
     done = shell.run(f"HOST_NAME=a1\n{(COMPONENTS / 'steps/fetch.sh').read_text()}\n{commands}")
     assert done.returncode == 0, done.stderr
     why, _, remedy = done.stdout.partition("\n")
-    assert (why, remedy.replace(str(shell.root), "")) == (
-        fetch_reason(printed),
-        fetch_remedy(why, "another one", "a1"),
-    )
+    assert (why, remedy.replace(str(shell.root), "")) == (fetch_reason(printed), fetch_remedy(why, "another one", "a1"))
     return why, remedy
 
 

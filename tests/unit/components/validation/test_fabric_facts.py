@@ -100,10 +100,7 @@ def test_the_kernel_lists_the_ports_of_a_fabric(tmp_path: Path) -> None:
         (folder / "state").write_text(state + "\n")
     assert [
         (each["device"], each["port"], each["link"], each["up"]) for each in collect_fabric_facts.rdma_ports(tmp_path)
-    ] == [
-        ("mlx5_0", 1, "InfiniBand", True),
-        ("mlx5_1", 1, "Ethernet", False),
-    ]
+    ] == [("mlx5_0", 1, "InfiniBand", True), ("mlx5_1", 1, "Ethernet", False)]
 
 
 def test_a_port_that_manages_nvlink_switches_is_no_way_for_data(tmp_path: Path) -> None:

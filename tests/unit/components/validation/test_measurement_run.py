@@ -144,9 +144,7 @@ TWO_RELEASES = {"a": "4-pmix5", "b": "4-pmix4", "c": "4-pmix5", "d": "4-pmix4"}
 APART = "The nodes have incompatible releases of Open MPI (4 with PMIx 4 on b, d; 4 with PMIx 5 on a, c): only nodes"
 
 
-def test_no_mpi_job_mixes_open_mpi_or_pmix_releases_and_the_report_explains_it(
-    measure: Measure,
-) -> None:
+def test_no_mpi_job_mixes_open_mpi_or_pmix_releases_and_the_report_explains_it(measure: Measure) -> None:
     slurm = SimulatedSlurm(steady(400.0), FOUR, there=IB_UP, between=INFINIBAND)
     run = measure(slurm, mpi=TWO_RELEASES)
     together = [(order.folder.name, order.nodes) for order in slurm.orders if order.folder.name.startswith("gpus")]

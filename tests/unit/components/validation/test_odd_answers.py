@@ -173,10 +173,7 @@ def test_a_log_that_cannot_be_read_is_said_and_one_with_a_mere_warning_is_read()
 
 
 def test_a_warning_status_of_lspci_or_mlxconfig_keeps_their_output() -> None:
-    health = Health(
-        0,
-        {"lspci": Answer(1, "pcilib: a warning\n" + REAL["lspci-acs.txt"]), "mlxconfig": Answer(3, "x")},
-    )
+    health = Health(0, {"lspci": Answer(1, "pcilib: a warning\n" + REAL["lspci-acs.txt"]), "mlxconfig": Answer(3, "x")})
     machine = Machine(8, health, stdout=lambda *_: "none")
     assert machine.controls.redirecting
     assert machine.text("mlxconfig") == "x"

@@ -151,10 +151,7 @@ def infiniband(
     [
         ({"state": "1: DOWN", "phys": "3: Disabled"}, "info InfiniBand port: mlx5_1/1 is DOWN (Disabled)"),
         ({"state": "2: INIT"}, "error InfiniBand port: mlx5_1/1 has a link but is INIT, not ACTIVE"),
-        (
-            {"rate": "200 Gb/sec (4X HDR)"},
-            "mlx5_1/1 runs at 200 Gb/s, another port of this node at 400",
-        ),
+        ({"rate": "200 Gb/sec (4X HDR)"}, "mlx5_1/1 runs at 200 Gb/s, another port of this node at 400"),
         ({"symbol_error": 4, "link_downed": 1}, "warning InfiniBand port: mlx5_1/1: symbol_error 4, link_downed 1"),
         ({"port_xmit_discards": 1001}, "port_xmit_discards 1001"),
         ({"state": "bogus", "phys": "\x00", "rate": "x"}, "is in an unknown state (no link)"),

@@ -69,14 +69,8 @@ def test_inside_a_node_the_way_between_gpus_is_named_as_far_as_it_is_proven(mess
         ([ROCE, "Channel 00 : 1[1b] -> 0[1b] [receive] via NET/IB/0"], ("RoCE", "mlx5_0")),
         ([ROCE, "Channel 00/0 : 1[0] -> 0[0] [send] via NET/IB/4/GDRDMA"], ("RoCE + GPUDirect RDMA", None)),
         (["Channel 00/0 : 1[0] -> 0[0] [send] via NET/IB/0/GDRDMA"], ("IB verbs + GPUDirect RDMA", None)),
-        (
-            ["Channel 00/0 : 1[0] -> 0[0] [send] via NET/AWS Libfabric/0/GDRDMA"],
-            ("Libfabric + GPUDirect RDMA", None),
-        ),
-        (
-            ["Channel 00/0 : 1[0] -> 0[0] [send] via NET/OFI/0/GDRDMA"],
-            ("Libfabric + GPUDirect RDMA", None),
-        ),
+        (["Channel 00/0 : 1[0] -> 0[0] [send] via NET/AWS Libfabric/0/GDRDMA"], ("Libfabric + GPUDirect RDMA", None)),
+        (["Channel 00/0 : 1[0] -> 0[0] [send] via NET/OFI/0/GDRDMA"], ("Libfabric + GPUDirect RDMA", None)),
         (
             ["Channel 00/0 : 8[0] -> 0[0] [receive] via NET/Libfabric/0/GDRDMA(PCI)/Shared"],
             ("Libfabric + GPUDirect RDMA", None),
