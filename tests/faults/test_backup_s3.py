@@ -54,7 +54,6 @@ def s3(make_cluster: Callable[[str], ClusterUnderTest]) -> InS3:
     """The head node and a1, without backups at first; the server runs."""
     made = make_cluster("s3")
     made.config["tailrack:sites"].pop()
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:accounting"] = {"enabled": False}
     _, sealer = sealer_of(made)
     made.up_ok()

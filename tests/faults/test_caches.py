@@ -28,7 +28,6 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
         {"name": "lambda", "kind": "lab", "fabric": "tailnet", "pools": [{"name": "l", "count": 1}]},
     ]
     made.config["tailrack:users"].append({"name": "bob", "uid": 6002})
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:scratch"] = {"folder": PLACE}
     made.up_ok()
     return made

@@ -42,7 +42,6 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     """The head node and a1, which has two GPUs, with accounting."""
     made = make_cluster("clustermax")
     made.config["tailrack:sites"].pop()
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:accounting"] = {}
     made.config["tailrack:profiling"] = True
     made.up_ok()

@@ -44,7 +44,6 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest], store: Store) -> Cl
         for site, nodes in SITES.items()
     ]
     made.config["tailrack:accounting"] = {"enabled": False}
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.up_ok()
     store.make_known(made, "head", *NODES)
     return made

@@ -24,7 +24,7 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     """One site of a head node that computes, and another node; with the deep check on."""
     made = make_cluster("deep")
     made.config["tailrack:sites"] = [{"name": "cloud-a", "kind": "lab", "pools": [{"name": "a", "count": 1}]}]
-    made.config["tailrack:validation"].update(max_bytes="1M", gate_bytes="1M", floors_gb_per_s={})
+    made.config["tailrack:validation"].update(max_bytes="1M", gate_bytes="1M")
     made.config["tailrack:health"] = {"deep_check": {"every_hours": 24, "minutes": 3}}
     made.up_ok()
     # What is checked here is checked by hand: the timer's own run comes ten minutes after the `up`.

@@ -87,7 +87,6 @@ def lab(make_cluster: Callable[[str], ClusterUnderTest], tmp_path_factory: pytes
     made.config["tailrack:head"] = {"name": "head", "site": "rack"}
     made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "fabric": "tailnet", "hosts": [head, *nodes]}]
     made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:containers"] = {"artifacts": ARTIFACTS}
     backup = open_vault(made, vault, "/srv/backups", folder)
     made.up_ok()

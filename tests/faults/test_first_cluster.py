@@ -34,7 +34,6 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
         {"name": "home", "kind": "lab", "fabric": "tailnet"},
         {"name": "lambda", "kind": "lab", "fabric": "tailnet", "pools": [{"name": "l", "count": len(NODES)}]},
     ]
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.up_ok()
     return made
 

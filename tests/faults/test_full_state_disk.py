@@ -22,7 +22,6 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     """A head node and a compute node, without a database on the disk that is filled."""
     made = make_cluster("k2")
     del made.config["tailrack:sites"][1:]
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:accounting"] = {"enabled": False}
     made.up_ok()
     made.run("head", SMALL_DISK)

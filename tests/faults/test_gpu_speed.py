@@ -44,7 +44,6 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     """The head node and a1, which has four GPUs, with the deep check on."""
     made = make_cluster("gpuspeed")
     made.config["tailrack:sites"].pop()
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:health"] = {"deep_check": {"every_hours": 24, "minutes": 3}}
     made.up_ok()
     play(made, 4)

@@ -49,7 +49,6 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     """One site, with a Grafana whose address nobody answers at."""
     made = make_cluster("panels")
     made.config["tailrack:sites"].pop()
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:monitoring"] = {
         "grafana": {"source": "http://127.0.0.1:9/grafana.tar.gz", "sha256": "0" * 64}
     }

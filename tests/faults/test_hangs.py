@@ -44,7 +44,6 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     made.run("head", "mount --make-rshared /")
     made.config["tailrack:sites"].pop()
     made.config["tailrack:sites"][0]["pools"][0]["count"] = 1
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     _, sealer = sealer_of(made)
     channel = {"name": "vision", "kind": "webhook", "url": {"secure": sealer.seal("http://a1:8099/hook")}}
     made.config["tailrack:job_reports"] = {"channels": [channel]}

@@ -37,7 +37,6 @@ def machines(make_cluster: Callable[[str], ClusterUnderTest], tmp_path_factory: 
     made.config["tailrack:head"] = {"name": "head", "site": "rack"}
     made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "fabric": "tailnet", "hosts": [head, node]}]
     made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:accounting"] = {"enabled": False}
     made.config["tailrack:backup"] = open_vault(made, vault, FOLDER, tmp_path_factory.mktemp("key")) | {
         "homes": {"max_gb": 1, "exclude": [".cache", "*.ckpt"]}

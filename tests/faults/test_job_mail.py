@@ -46,7 +46,6 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     made.run("head", "mount --make-rshared /")
     made.config["tailrack:sites"].pop()
     made.config["tailrack:sites"][0]["pools"][0]["count"] = 1
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     _, sealer = sealer_of(made)
     made.config["tailrack:job_reports"] = {
         "mail": {"sender": "cluster@example.org", "smarthost": "a1:2525", "encrypted": False},

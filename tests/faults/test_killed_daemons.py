@@ -40,7 +40,6 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     """A head node and a compute node of one site."""
     made = make_cluster("k1")
     del made.config["tailrack:sites"][1:]
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.up_ok()
     return made
 

@@ -64,7 +64,6 @@ def desktop(make_cluster: Callable[[str], ClusterUnderTest]) -> Desktop:
     lab.run("desk", f"tailscale up --force-reauth --login-server={URL} {options}")
     config["tailrack:head"] = {"name": "desk", "site": "home", "compute": True, "accept_root_risk": True}
     config["tailrack:tailnet"]["control_url"] = URL
-    config["tailrack:validation"]["floors_gb_per_s"] = {}
     config["tailrack:sites"] = [
         {"name": "home", "kind": "local", "adopt": True, "fabric": "tailnet"},
         {"name": "rack", "kind": "hosts", "fabric": "tailnet", "hosts": [{**other, "private_key_file": "key"}]},

@@ -34,7 +34,6 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     made = make_cluster("flow")
     made.config["tailrack:sites"].pop()
     made.config["tailrack:users"].append({"name": "bob", "uid": 6002})
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.up_ok()
     # As a user would find it: pip reaches nothing from here, and that takes neither nodes nor jobs along.
     made.config["tailrack:mlflow"] = {"index": "https://index.invalid/simple"}

@@ -47,7 +47,6 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     made = make_cluster("meter")
     made.config["tailrack:sites"].pop()
     made.config["tailrack:sites"][0]["pools"][0]["count"] = 2
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:monitoring"] = {}
     made.up_ok()
     return made

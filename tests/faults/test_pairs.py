@@ -28,7 +28,6 @@ def cluster_of(make: Make, stack: str, head: Like, nodes: dict[str, Like]) -> Cl
     made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": True, "accept_root_risk": True}
     made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "hosts": hosts, "fabric": "tailnet"}]
     made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     return made
 
 

@@ -45,7 +45,6 @@ def cluster(
         },
     ]
     made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config.setdefault("tailrack:slurm", {}).setdefault("settings", {})["SlurmdTimeout"] = 30
     made.up_ok()
     settings = parse({key.removeprefix("tailrack:"): value for key, value in made.config.items()}, base_dir=Path())

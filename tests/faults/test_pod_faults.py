@@ -39,7 +39,6 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     ]
     made.config["tailrack:slurm"].setdefault("settings", {})["SlurmdTimeout"] = SLURMD_TIMEOUT
     made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.up_ok()
     return made
 

@@ -20,7 +20,6 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     """The dev stack, whose head node is the relay and has an address that both sites reach, as a public one is."""
     made = make_cluster("r1")
     made.config["tailrack:tailnet"]["relay"] = {"node": "head", "port": PORT}
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.up_ok()
     words = ["docker", "network", "connect", network_name(made.lab, "cloud-b"), made.container("head")]
     subprocess.run(words, check=True, capture_output=True)

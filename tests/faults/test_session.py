@@ -56,7 +56,6 @@ def cluster(
     """A head node and a1, the only node that takes jobs. ada has a stub of Jupyter in ~/venv."""
     made = make_cluster("session")
     made.config["tailrack:sites"].pop()
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:slurm"]["settings"] = {"PrologFlags": "Contain"}
     public = key.with_suffix(".pub").read_text(encoding="utf-8").strip()
     made.config["tailrack:users"] = [{"name": "ada", "uid": 6001, "keys": [public]}, {"name": "bob", "uid": 6002}]

@@ -26,7 +26,7 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     pools = [{"name": "a", "count": 3}]
     made.config["tailrack:sites"] = [{"name": "cloud-a", "kind": "lab", "fabric": "tailnet", "pools": pools}]
     # Long enough to tell a slow link from the time that a message takes anyway.
-    made.config["tailrack:validation"].update(max_bytes="1M", gate_bytes="1M", floors_gb_per_s={})
+    made.config["tailrack:validation"].update(max_bytes="1M", gate_bytes="1M")
     made.up_ok()
     return made
 

@@ -44,7 +44,6 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     made.config["tailrack:sites"].pop()
     made.config["tailrack:sites"][0]["pools"][0]["spot"] = "aws"
     made.config["tailrack:slurm"]["save_seconds"] = 20
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.up_ok()
     made.run_as("ada", "head", f"base64 -d >work <<<{encoded(WORK)}; chmod +x work")
     return made

@@ -29,7 +29,6 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
         {"name": "lambda", "kind": "lab", "fabric": "tailnet", "pools": [{"name": "l", "count": len(NODES)}]},
     ]
     cluster.config["tailrack:scratch"] = {"folder": "/var/lib/scratch"}
-    cluster.config["tailrack:validation"]["floors_gb_per_s"] = {}
     cluster.config["tailrack:validation"]["storage"] = dict(SMALL)
     cluster.up_ok()
     return cluster

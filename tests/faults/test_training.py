@@ -23,7 +23,6 @@ EPOCHS = 12
 def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> Iterator[ClusterUnderTest]:
     """The dev stack, with PyTorch on its nodes and ada's data on the share."""
     made = make_cluster("train")
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.up_ok()
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda node: made.run(node, PYTORCH, 600), NODES))

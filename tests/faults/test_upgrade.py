@@ -42,7 +42,6 @@ def test_a_stack_of_the_last_release_goes_to_this_one_and_its_job_goes_on(
     lab.config["tailrack:head"] = {"name": "head", "site": "rack"}
     lab.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "fabric": "tailnet", "hosts": hosts}]
     lab.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
-    lab.config["tailrack:validation"]["floors_gb_per_s"] = {}
     words = [sys.executable, *lab.driver("up")[1:]]
     done = subprocess.run(words, cwd=release, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -38,7 +38,6 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     made = make_cluster("usage")
     made.config["tailrack:sites"].pop()
     made.config["tailrack:sites"][0]["pools"][0]["price_per_hour"] = PRICE
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:users"].append({"name": "bob", "uid": 6002})
     made.config["tailrack:accounting"] = {"unused_gpus": {"tell_minutes": 10, "end_minutes": 20}}
     made.up_ok()

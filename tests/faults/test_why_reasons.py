@@ -24,7 +24,6 @@ esac
 def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     """The dev stack with books, two QOS of which one preempts, a license, and a script before jobs."""
     made = make_cluster("reasons")
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:accounting"] = {
         "qos": [{"name": "high", "priority": 100, "preempts": ["low"]}, {"name": "low"}, {"name": "one", "max_jobs": 1}]
     }

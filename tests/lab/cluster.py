@@ -55,13 +55,13 @@ SMALL_MEASUREMENT = {
 
 
 def dev_config() -> dict[str, Any]:
-    """Return the config of the dev stack (Pulumi.dev.yaml) with a measurement that takes seconds.
+    """Return the config of the dev stack (Pulumi.dev.yaml) with a measurement that takes seconds and without floors.
 
     b1 is a machine like the others, with its packages, and none of a cloud, which installs them and looks for updates
     for a minute: the cluster of the fixture `cluster` has such a one, and tests that are about them make their own.
     """
     config: dict[str, Any] = yaml.safe_load((PROJECT / "Pulumi.dev.yaml").read_text(encoding="utf-8"))["config"]
-    config["tailrack:validation"].update(SMALL_MEASUREMENT)
+    config["tailrack:validation"].update(SMALL_MEASUREMENT, floors_gb_per_s={})
     config["tailrack:slurm"]["job_limit_seconds"] = 20
     # The fabric has tests of its own (test_names.py); what these are about is the tailnet.
     for site in config["tailrack:sites"]:

@@ -151,7 +151,6 @@ def told(cluster: ClusterUnderTest, summary: Summary) -> bytes:
 def bring_up(cluster: ClusterUnderTest) -> Story:
     """Bring up a cluster that is refused for a wrong auth key and joins with the right one; return what it printed."""
     cluster.config["tailrack:sites"].pop()
-    cluster.config["tailrack:validation"]["floors_gb_per_s"] = {}
     # Where no cgroups are, jobs have a place for logins all the same, which then confines nothing.
     cluster.config["tailrack:slurm"]["settings"] = {"PrologFlags": "Contain"}
     passphrase, sealer = sealer_of(cluster)

@@ -44,6 +44,5 @@ def bring_up_head_alone(made: ClusterUnderTest) -> ClusterUnderTest:
     """Bring up a head node that computes, without other nodes."""
     made.config = dev_config()
     made.config["tailrack:sites"] = [{"name": "cloud-a", "kind": "lab", "fabric": "tailnet"}]
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.up_ok()
     return made

@@ -29,7 +29,6 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     """One site, in which nobody keeps the books yet."""
     made = make_cluster("books")
     made.config["tailrack:sites"].pop()
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.config["tailrack:accounting"] = {"enabled": False}
     made.up_ok()
     return made

@@ -22,7 +22,6 @@ def apart(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
     made = make_cluster("all1")
     made.config["tailrack:sites"][1]["in_all"] = False
     made.config["tailrack:slurm"]["settings"] = {"CommunicationParameters": KEEPALIVE}
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.up_ok()
     return made
 

@@ -54,7 +54,6 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     lab_site, _ = made.config["tailrack:sites"]
     rack = {"name": "rack", "kind": "hosts", "hosts": [own_machine(made.lab, "x1")]}
     made.config["tailrack:sites"] = [lab_site, rack]
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     return made
 
 

@@ -37,7 +37,6 @@ def machines(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTes
         {"name": "rack", "kind": "hosts", "hosts": [head, own_machine(made.lab, "n1", bare=True)]}
     ]
     made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     return made
 
 

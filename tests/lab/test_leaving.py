@@ -65,7 +65,6 @@ def machines(make_cluster: Callable[[str], ClusterUnderTest]) -> Machines:
     made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": False}
     made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "fabric": "tailnet", "hosts": [head, node]}]
     made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.up_ok()
     return Machines(made, before)
 

@@ -48,7 +48,6 @@ CLEAR = (
 def mixed(make_cluster: Callable[[str], ClusterUnderTest]) -> Iterator[ClusterUnderTest]:
     """The dev stack, up: head and a1 confine jobs, and b1 does not."""
     made = make_cluster("mixed")
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     # Logins in the cgroup of a job are in tests/machines/test_confined.py.
     made.config["tailrack:slurm"]["ssh_needs_job"] = False
     for node in CONFINED:

@@ -30,7 +30,6 @@ def machines(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTes
         {"name": "office", "kind": "hosts", "hosts": [server]},
     ]
     made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     # The server's carol has the uid that the dev stack gives to ada.
     for user in made.config["tailrack:users"]:
         user["uid"] += 100

@@ -28,7 +28,6 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     ]
     made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
     made.config["tailrack:health"] = {"prolog": {"50-mine": MINE}}
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.up_ok()
     return made
 

@@ -44,7 +44,6 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
         {"name": "pods", "kind": "hosts", "hosts": pods, "pods": True, "accept_pod_risk": True},
     ]
     made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.up_ok()
     return made
 

@@ -63,7 +63,6 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     made = make_cluster("tp")
     made.config = dev_config()
     made.config["tailrack:sites"] = made.config["tailrack:sites"][:1]
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.up_ok()
     made.run_as("ada", "head", "sbatch -w a1 -o /dev/null --wrap 'sleep 36000'")
     eventually(lambda: job_state(made) == "RUNNING", 60, "ada's job runs")

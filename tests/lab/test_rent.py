@@ -77,7 +77,6 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     made.config = dev_config()
     made.config["tailrack:sites"] = made.config["tailrack:sites"][:1]
     made.config["tailrack:sites"][0]["pools"] = []
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.up_ok()
     return made
 

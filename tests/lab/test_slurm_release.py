@@ -55,7 +55,6 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     made.config["tailrack:head"] = {"name": "head", "site": "rack"}
     made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "hosts": hosts}]
     made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.up_ok()
     return made
 

@@ -26,7 +26,6 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": True, "accept_root_risk": True}
     made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "hosts": hosts}]
     made.config["tailrack:tailnet"]["control_url"] = URL
-    made.config["tailrack:validation"]["floors_gb_per_s"] = {}
     made.up_ok()
     return made
 
