@@ -36,6 +36,7 @@ def test_there_is_one_of_each_subject_with_names_and_places_of_its_own() -> None
 
 
 def test_no_panel_counts_a_node_twice_or_draws_many_lines_a_node() -> None:
+    assert len(every_expression()) > 30
     for asked in every_expression():
         assert not re.search(r"sum by \(state\) \(tailrack_slurm_nodes|mode!=|}} to {{peer", asked.expression), asked
         assert "tailrack_tailnet_direct" not in asked.expression or "sum by (instance)" in asked.expression, asked

@@ -34,6 +34,7 @@ def test_the_names_that_a_step_is_given_are_those_that_its_script_reads(
     build: Build, request: pytest.FixtureRequest, config: str
 ) -> None:
     stack = build(request.getfixturevalue(config))
+    assert len(stack.remote) > 10
     for step in stack.remote:
         given = stack.header(step.name).keys()
         plan = json.loads(stack.plan_text(step.name))
