@@ -51,9 +51,7 @@ def machines(make_cluster: Callable[[str], ClusterUnderTest], tmp_path_factory: 
     """Three bare machines; one lets the key of the backups in and is no node."""
     made = make_cluster("b1")
     head, node, vault = (own_machine(made.lab, name, bare=True) for name in ("head", "n1", "vault"))
-    made.config["tailrack:head"] = {"name": "head", "site": "rack"}
-    made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "fabric": "tailnet", "hosts": [head, node]}]
-    made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+    made.use_machines({"name": "rack", "fabric": "tailnet", "hosts": [head, node]})
     made.config["tailrack:backup"] = open_vault(made, vault, FOLDER, tmp_path_factory.mktemp("key"))
     return Machines(made, head)
 

@@ -84,9 +84,7 @@ def lab(make_cluster: Callable[[str], ClusterUnderTest], tmp_path_factory: pytes
     made = make_cluster("tried")
     folder = tmp_path_factory.mktemp("tried")
     head, *nodes, vault = (own_machine(made.lab, name) for name in ("head", *NODES, "vault"))
-    made.config["tailrack:head"] = {"name": "head", "site": "rack"}
-    made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "fabric": "tailnet", "hosts": [head, *nodes]}]
-    made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+    made.use_machines({"name": "rack", "fabric": "tailnet", "hosts": [head, *nodes]})
     made.config["tailrack:containers"] = {"artifacts": ARTIFACTS}
     backup = open_vault(made, vault, "/srv/backups", folder)
     made.up_ok()

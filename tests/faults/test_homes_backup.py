@@ -34,9 +34,7 @@ def machines(make_cluster: Callable[[str], ClusterUnderTest], tmp_path_factory: 
     """A cluster whose backups contain the homes."""
     made = make_cluster("homes")
     head, node, vault = (own_machine(made.lab, name) for name in ("head", "n1", "vault"))
-    made.config["tailrack:head"] = {"name": "head", "site": "rack"}
-    made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "fabric": "tailnet", "hosts": [head, node]}]
-    made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+    made.use_machines({"name": "rack", "fabric": "tailnet", "hosts": [head, node]})
     made.config["tailrack:accounting"] = {"enabled": False}
     made.config["tailrack:backup"] = open_vault(made, vault, FOLDER, tmp_path_factory.mktemp("key")) | {
         "homes": {"max_gb": 1, "exclude": [".cache", "*.ckpt"]}

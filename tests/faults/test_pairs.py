@@ -25,9 +25,7 @@ def cluster_of(make: Make, stack: str, head: Like, nodes: dict[str, Like]) -> Cl
     """A stack of a head node that computes and others, each of a distribution, with nothing set up yet."""
     made = make(stack)
     hosts = [own_machine(made.lab, name, like=like) for name, like in {"head": head, **nodes}.items()]
-    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": True, "accept_root_risk": True}
-    made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "hosts": hosts, "fabric": "tailnet"}]
-    made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+    made.use_machines({"name": "rack", "hosts": hosts, "fabric": "tailnet"}, computes=True)
     return made
 
 

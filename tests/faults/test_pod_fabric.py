@@ -32,19 +32,17 @@ def cluster(
 ) -> ClusterUnderTest:
     """A head node that runs jobs, and a site of two pods with a network."""
     made = make_cluster("podfabric")
-    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": True, "accept_root_risk": True}
-    made.config["tailrack:sites"] = [
-        {"name": "rack", "kind": "hosts", "hosts": [own_machine(made.lab, "head")], "fabric": "tailnet"},
+    made.use_machines(
+        {"name": "rack", "hosts": [own_machine(made.lab, "head")], "fabric": "tailnet"},
         {
             "name": "pods",
-            "kind": "hosts",
             "hosts": [own_machine(made.lab, name, like="pod", site="pods") for name in ("p1", "p2")],
             "fabric": "eth0",
             "pods": True,
             "accept_pod_risk": True,
         },
-    ]
-    made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+        computes=True,
+    )
     made.config.setdefault("tailrack:slurm", {}).setdefault("settings", {})["SlurmdTimeout"] = 30
     made.up_ok()
     settings = parse({key.removeprefix("tailrack:"): value for key, value in made.config.items()}, base_dir=Path())

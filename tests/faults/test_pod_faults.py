@@ -32,13 +32,12 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     create = ["docker", "volume", "create", "--label", f"{LABEL}={made.lab}", *small, volume(made.container("p2"))]
     subprocess.run(create, check=True, stdout=subprocess.DEVNULL)
     pods = [own_machine(made.lab, name, like="pod", site="pods") for name in ("p1", "p2")]
-    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": True, "accept_root_risk": True}
-    made.config["tailrack:sites"] = [
-        {"name": "rack", "kind": "hosts", "hosts": [own_machine(made.lab, "head")], "fabric": "tailnet"},
-        {"name": "pods", "kind": "hosts", "hosts": pods, "pods": True, "accept_pod_risk": True},
-    ]
+    made.use_machines(
+        {"name": "rack", "hosts": [own_machine(made.lab, "head")], "fabric": "tailnet"},
+        {"name": "pods", "hosts": pods, "pods": True, "accept_pod_risk": True},
+        computes=True,
+    )
     made.config["tailrack:slurm"].setdefault("settings", {})["SlurmdTimeout"] = SLURMD_TIMEOUT
-    made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
     made.up_ok()
     return made
 

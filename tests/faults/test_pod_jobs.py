@@ -24,18 +24,16 @@ POLICY = "/state/open.policy.json"
 def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
     """A head node that runs jobs, and a pod in another site."""
     made = make_cluster("podjobs")
-    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": True, "accept_root_risk": True}
-    made.config["tailrack:sites"] = [
-        {"name": "rack", "kind": "hosts", "hosts": [own_machine(made.lab, "head")], "fabric": "tailnet"},
+    made.use_machines(
+        {"name": "rack", "hosts": [own_machine(made.lab, "head")], "fabric": "tailnet"},
         {
             "name": "pods",
-            "kind": "hosts",
             "hosts": [own_machine(made.lab, "p1", like="pod", site="pods")],
             "pods": True,
             "accept_pod_risk": True,
         },
-    ]
-    made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+        computes=True,
+    )
     made.up_ok()
     return made
 

@@ -30,19 +30,16 @@ LEFT = f"cd /var/lib/tailrack; ls {FOLDERS} /etc/exports.d 2>&1 || true"
 def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
     """A head node that runs no jobs, and one pod, whose host key is in a file of the operator."""
     made = make_cluster("podstack")
-    made.config["tailrack:head"] = {"name": "head", "site": "rack"}
-    made.config["tailrack:sites"] = [
-        {"name": "rack", "kind": "hosts", "hosts": [own_machine(made.lab, "head")]},
+    made.use_machines(
+        {"name": "rack", "hosts": [own_machine(made.lab, "head")]},
         {
             "name": "pods",
-            "kind": "hosts",
             "pods": True,
             "accept_pod_risk": True,
             "known_hosts_file": str(made.folder / "known_hosts"),
             "hosts": [own_machine(made.lab, "p1", like="pod", site="pods")],
         },
-    ]
-    made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+    )
     made.config["tailrack:validation"] = SMALL_MEASUREMENT
     made.up_ok()
     return made

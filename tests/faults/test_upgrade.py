@@ -39,9 +39,7 @@ def test_a_stack_of_the_last_release_goes_to_this_one_and_its_job_goes_on(
 ) -> None:
     lab = make_cluster("v1")
     hosts = [own_machine(lab.lab, name, bare=True) for name in ("head", "n1")]
-    lab.config["tailrack:head"] = {"name": "head", "site": "rack"}
-    lab.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "fabric": "tailnet", "hosts": hosts}]
-    lab.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+    lab.use_machines({"name": "rack", "fabric": "tailnet", "hosts": hosts})
     words = [sys.executable, *lab.driver("up")[1:]]
     done = subprocess.run(words, cwd=release, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -91,6 +91,13 @@ class ClusterUnderTest:
         self.events = []
         return Deployment(workspace, self.found, self.events.append)
 
+    def use_machines(self, *sites: dict[str, Any], computes: bool = False) -> None:
+        """Let the config have sites of machines; the node `head` is at the first one, and computes or not."""
+        risk = {"compute": True, "accept_root_risk": True} if computes else {}
+        self.config["tailrack:head"] = {"name": "head", "site": sites[0]["name"], **risk}
+        self.config["tailrack:sites"] = [{"kind": "hosts", **site} for site in sites]
+        self.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+
     def up(self) -> Summary:
         """Bring the stack to its config; failures are in the summary."""
         return self.deployment().up()

@@ -26,9 +26,7 @@ BACKUP = "/var/lib/tailrack/backup"
 def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
     """The head node alone, and nothing set up yet."""
     made = make_cluster("c1")
-    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": True, "accept_root_risk": True}
-    made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "hosts": [own_machine(made.lab, "head")]}]
-    made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+    made.use_machines({"name": "rack", "hosts": [own_machine(made.lab, "head")]}, computes=True)
     return made
 
 

@@ -32,11 +32,7 @@ def machines(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTes
     """A stack of two bare machines at one site, nothing set up yet."""
     made = make_cluster("h1")
     head = own_machine(made.lab, "head", bare=True)
-    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": True, "accept_root_risk": True}
-    made.config["tailrack:sites"] = [
-        {"name": "rack", "kind": "hosts", "hosts": [head, own_machine(made.lab, "n1", bare=True)]}
-    ]
-    made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+    made.use_machines({"name": "rack", "hosts": [head, own_machine(made.lab, "n1", bare=True)]}, computes=True)
     return made
 
 

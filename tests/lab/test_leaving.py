@@ -62,9 +62,7 @@ def machines(make_cluster: Callable[[str], ClusterUnderTest]) -> Machines:
     # The lab's machines have all packages: of this one the cluster brings one itself.
     made.run("n1", "dpkg --purge nftables")
     before = {name: state_of(made, name) for name in ("head", "n1")}
-    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": False}
-    made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "fabric": "tailnet", "hosts": [head, node]}]
-    made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+    made.use_machines({"name": "rack", "fabric": "tailnet", "hosts": [head, node]})
     made.up_ok()
     return Machines(made, before)
 

@@ -23,13 +23,8 @@ def machines(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTes
     head = own_machine(made.lab, "head", like="cloud")
     server = own_machine(made.lab, "s1", like="server")
     own_machine(made.lab, "late", like="cloud")
-    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": True, "accept_root_risk": True}
     # The cloud machines of the rack have a second network, which the server has not.
-    made.config["tailrack:sites"] = [
-        {"name": "rack", "kind": "hosts", "hosts": [head]},
-        {"name": "office", "kind": "hosts", "hosts": [server]},
-    ]
-    made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+    made.use_machines({"name": "rack", "hosts": [head]}, {"name": "office", "hosts": [server]}, computes=True)
     # The server's carol has the uid that the dev stack gives to ada.
     for user in made.config["tailrack:users"]:
         user["uid"] += 100

@@ -21,12 +21,11 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     """A head node that runs jobs, and a pod."""
     made = make_cluster("podhealth")
     rack, pods = [own_machine(made.lab, "head")], [own_machine(made.lab, "p1", like="pod", site="pods")]
-    made.config["tailrack:head"] = {"name": "head", "site": "rack", "compute": True, "accept_root_risk": True}
-    made.config["tailrack:sites"] = [
-        {"name": "rack", "kind": "hosts", "hosts": rack, "fabric": "tailnet"},
-        {"name": "pods", "kind": "hosts", "hosts": pods, "pods": True, "accept_pod_risk": True},
-    ]
-    made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+    made.use_machines(
+        {"name": "rack", "hosts": rack, "fabric": "tailnet"},
+        {"name": "pods", "hosts": pods, "pods": True, "accept_pod_risk": True},
+        computes=True,
+    )
     made.config["tailrack:health"] = {"prolog": {"50-mine": MINE}}
     made.up_ok()
     return made

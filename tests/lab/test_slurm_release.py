@@ -52,9 +52,7 @@ def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest
     """A head node and two nodes with Debian's Slurm."""
     made = make_cluster("release")
     hosts = [own_machine(made.lab, name) for name in ("head", *NODES)]
-    made.config["tailrack:head"] = {"name": "head", "site": "rack"}
-    made.config["tailrack:sites"] = [{"name": "rack", "kind": "hosts", "hosts": hosts}]
-    made.config["tailrack:tailnet"]["control_url"] = "http://control.lab:8080"
+    made.use_machines({"name": "rack", "hosts": hosts})
     made.up_ok()
     return made
 
