@@ -6,7 +6,6 @@ readers and daemons are the product's; for these tests alone they are asked more
 
 from __future__ import annotations
 
-import base64
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -120,14 +119,9 @@ def small_disk(cluster: Cluster, file: Path) -> None:
         run(["losetup", "-d", loop], root=True)
 
 
-def put(cluster: Cluster, node: str, path: str, text: str) -> None:
-    """Write a file on a node."""
-    cluster.run(node, f"base64 -d >{path} <<<{base64.b64encode(text.encode()).decode()}")
-
-
 def begin(cluster: Cluster, node: str, unit: str, program: str) -> None:
     """Have a program of the tests run on a node."""
-    put(cluster, node, f"/root/{unit}", program)
+    cluster.write(node, f"/root/{unit}", program)
     cluster.run(node, f"chmod 755 /root/{unit}; systemd-run -q --unit={unit} /root/{unit}")
 
 
@@ -139,12 +133,12 @@ def read_anew(cluster: Cluster) -> None:
 
 def break_it(cluster: Cluster) -> None:
     """Break all that RAISED has."""
-    put(cluster, "a2", "/usr/local/bin/nvidia-smi", FAKE_SMI)
-    put(cluster, "a2", "/usr/local/share/fake-gpus", GPUS)
+    cluster.write("a2", "/usr/local/bin/nvidia-smi", FAKE_SMI)
+    cluster.write("a2", "/usr/local/share/fake-gpus", GPUS)
     cluster.run("a2", "chmod 755 /usr/local/bin/nvidia-smi; mknod /dev/nvidia0 c 195 0")
     read_anew(cluster)
     eventually(lambda: asked(cluster, "tailrack_gpus") == {"a2": 2}, 90, "both GPUs are shown")
-    put(cluster, "a2", "/usr/local/share/fake-gpus", ONE_GPU_WITH_ERRORS)
+    cluster.write("a2", "/usr/local/share/fake-gpus", ONE_GPU_WITH_ERRORS)
     cluster.run("head", HURRY)
     # A machine that has left cost more than the budget.
     cluster.run("head", f"now=$(date +%s); echo $((now - 1)) $now 7200000 USD >{LEDGER}")
@@ -177,8 +171,8 @@ def break_it(cluster: Cluster) -> None:
         "cd $(mktemp -d) && cp /var/lib/tailrack/members/a2/key.pub . && "
         "ssh-keygen -q -s /var/lib/tailrack/ssh_authority -h -I a2 -n a2 -z 1 -V -61d:+29d key.pub && cat key-cert.pub"
     )
-    put(cluster, "a2", CERTIFICATE, cluster.run("head", sign))
-    put(cluster, "a1", CERTIFICATE, "damaged")
+    cluster.write("a2", CERTIFICATE, cluster.run("head", sign))
+    cluster.write("a1", CERTIFICATE, "damaged")
     # More than no hour at all.
     cluster.run("head", """sed -i 's/"idle_hours": 12/"idle_hours": 0/' /etc/tailrack/monitoring.json""")
     begin(cluster, "a2", "sink", SINK)
@@ -232,7 +226,7 @@ def test_each_is_over_when_its_remedy_was_followed(cluster: Cluster) -> None:
     cluster.run("head", "rm /var/lib/tailrack/backup-state; systemctl start tailrack-sign")
     for node in ("a1", "a2"):
         cluster.run(node, "systemctl start tailrack-certificate")
-    put(cluster, "a2", "/usr/local/share/fake-gpus", GPUS)
+    cluster.write("a2", "/usr/local/share/fake-gpus", GPUS)
     cluster.run_as("ada", "head", "sbatch --output=/dev/null -w a2 --wrap 'sleep 600'")
     eventually(lambda: "a2" in cluster.run("head", "squeue -h -t running -o %N"), 60, "a2 has a job")
     read_anew(cluster)
@@ -245,7 +239,7 @@ def test_each_is_over_when_its_remedy_was_followed(cluster: Cluster) -> None:
 
 def answer(cluster: Cluster, text: str) -> None:
     """Have a1's exporter answer that."""
-    put(cluster, "a1", "/root/answer", text)
+    cluster.write("a1", "/root/answer", text)
     cluster.run("a1", "gzip -c /root/answer >/root/answer.new && mv /root/answer.new /root/answer.gz")
 
 

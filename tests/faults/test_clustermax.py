@@ -45,12 +45,7 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     made.config["tailrack:accounting"] = {}
     made.config["tailrack:profiling"] = True
     made.up_ok()
-    for path, text in (("/usr/local/share/fake.xml", xml([gpu(0), gpu(1)])), ("/usr/local/bin/nvidia-smi", FAKE)):
-        made.run("a1", f"base64 -d >{path} <<<{base64.b64encode(text.encode()).decode()}")
-    devices = "mknod /dev/nvidia0 c 195 0; mknod /dev/nvidia1 c 195 1; mknod /dev/nvidiactl c 195 255"
-    made.run("a1", f"chmod 755 /usr/local/bin/nvidia-smi; {devices}")
-    made.config["tailrack:cluster"]["repair"] = {"a1": "it has GPUs now"}
-    made.up_ok()
+    made.give_gpus("a1", (0, 1), FAKE, xml([gpu(0), gpu(1)]))
     return made
 
 

@@ -6,7 +6,6 @@ tests/gpu/speed_by_hand.py does that on real ones.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable
 from typing import Any
@@ -29,14 +28,14 @@ NARROW = "GPU 3 (0000:13:00.0): PCIe x4 (at idle); its neighbours have x16"
 CHECK, RECORDS = "/usr/local/sbin/tailrack-deep-check", "/var/lib/tailrack/deep-check"
 
 
-def place(cluster: Cluster, path: str, text: str) -> None:
-    cluster.run("a1", f"base64 -d >{path} <<<{base64.b64encode(text.encode()).decode()}")
+def shown(width: int = 16, *, remap: bool = False) -> str:
+    """A last GPU with a link of some lanes, and a third one with a row remap that waits for a reset."""
+    gpus = [gpu(minor, width=width if minor == GPUS - 1 else 16, remap=remap and minor == 2) for minor in range(GPUS)]
+    return xml(gpus)
 
 
 def play(cluster: Cluster, width: int = 16, *, remap: bool = False) -> None:
-    """Give a1's last GPU a link of some lanes, and its third one a row remap that waits for a reset."""
-    gpus = [gpu(minor, width=width if minor == GPUS - 1 else 16, remap=remap and minor == 2) for minor in range(GPUS)]
-    place(cluster, "/usr/local/share/fake.xml", xml(gpus))
+    cluster.write("a1", "/usr/local/share/fake.xml", shown(width, remap=remap))
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +45,7 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     made.config["tailrack:sites"].pop()
     made.config["tailrack:health"] = {"deep_check": {"every_hours": 24, "minutes": 3}}
     made.up_ok()
-    play(made, 4)
-    place(made, "/usr/local/bin/nvidia-smi", FAKE)
-    devices = f"for n in {{0..{GPUS - 1}}}; do mknod /dev/nvidia$n c 195 $n; done; mknod /dev/nvidiactl c 195 255"
-    made.run("a1", f"chmod 755 /usr/local/bin/nvidia-smi; {devices}")
-    made.config["tailrack:cluster"]["repair"] = {"a1": "it has GPUs now"}
-    made.up_ok()
+    made.give_gpus("a1", range(GPUS), FAKE, shown(4))
     made.run("head", "systemctl stop tailrack-minute.timer")
     return made
 

@@ -51,20 +51,10 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     made.config["tailrack:accounting"] = {"enabled": False}
     made.config["tailrack:job_hangs"] = {"minutes": MINUTES}
     made.up_ok()
-    put(made, "a1", "/usr/local/share/fake.xml", xml([gpu(0), gpu(1)]))
-    put(made, "a1", "/usr/local/share/fake-use", WAITS)
-    put(made, "a1", "/usr/local/bin/nvidia-smi", FAKE)
-    devices = "mknod /dev/nvidia0 c 195 0; mknod /dev/nvidia1 c 195 1; mknod /dev/nvidiactl c 195 255"
-    made.run("a1", f"chmod 755 /usr/local/bin/nvidia-smi; {devices}")
-    made.config["tailrack:cluster"]["repair"] = {"a1": "it has GPUs now"}
-    made.up_ok()
+    made.write("a1", "/usr/local/share/fake-use", WAITS)
+    made.give_gpus("a1", (0, 1), FAKE, xml([gpu(0), gpu(1)]))
     start(made, "hook", HOOK)
     return made
-
-
-def put(cluster: Cluster, node: str, path: str, text: str) -> None:
-    """Write a file on a node."""
-    cluster.run(node, f"base64 -d >{path} <<<{base64.b64encode(text.encode()).decode()}")
 
 
 def sample(cluster: Cluster, times: int) -> None:
@@ -122,7 +112,7 @@ def test_a_hanging_job_is_reported_once_with_the_rank_and_the_next_command(clust
     assert len(posted(cluster, job)) == 1, "one message a job"
     refused = cluster.attempt("a1", "runuser -u ada -- cat /run/tailrack-private/job-hangs/*")
     assert refused.returncode != 0
-    put(cluster, "a1", "/usr/local/share/fake-use", WORKS)
+    cluster.write("a1", "/usr/local/share/fake-use", WORKS)
     sample(cluster, 1)
     assert "seems to hang" not in why(cluster, job)
     cluster.run("head", f"scancel {job}")

@@ -5,7 +5,6 @@ The tests share one cluster of the head node, which computes too, and a1, and ru
 
 from __future__ import annotations
 
-import base64
 import json
 import shlex
 import subprocess
@@ -83,7 +82,8 @@ def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
         # What pam_systemd does on a machine, which the lab's image lacks.
         folder = "/run/systemd/system/user@.service.d"
         made.run(node, f"install -d {folder}; printf '{RUNTIME}' >{folder}/lab.conf; systemctl daemon-reload")
-        made.run(node, f"base64 -d >{PLACE} <<<{base64.b64encode(TAKER.encode()).decode()}; chmod 755 {PLACE}")
+        made.write(node, PLACE, TAKER)
+        made.run(node, f"chmod 755 {PLACE}")
     return made
 
 

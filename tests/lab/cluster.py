@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import io
 import os
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,19 @@ class ClusterUnderTest:
     def run_as(self, user: str, node: str, command: str, limit: float = 60) -> str:
         """Run a command in a user's login shell on a node and return its stdout; fail when it fails."""
         return self.run(node, as_user(user, command), limit)
+
+    def write(self, node: str, path: str, text: str) -> None:
+        """Write a file on a node."""
+        self.run(node, f"base64 -d >{path} <<<{base64.b64encode(text.encode()).decode()}")
+
+    def give_gpus(self, node: str, numbers: Iterable[int], nvidia_smi: str, xml: str) -> None:
+        """Give a node device files of GPUs and a fake nvidia-smi that shows /usr/local/share/fake.xml; run `up`."""
+        self.write(node, "/usr/local/share/fake.xml", xml)
+        self.write(node, "/usr/local/bin/nvidia-smi", nvidia_smi)
+        devices = "; ".join(f"mknod /dev/nvidia{number} c 195 {number}" for number in numbers)
+        self.run(node, f"chmod 755 /usr/local/bin/nvidia-smi; {devices}; mknod /dev/nvidiactl c 195 255")
+        self.config["tailrack:cluster"]["repair"] = {node: "it has GPUs now"}
+        self.up_ok()
 
     def give(self, user: str, folder: Path) -> None:
         """Copy a folder into a user's home on the share, as the user's own."""

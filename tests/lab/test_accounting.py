@@ -5,7 +5,6 @@ The tests share one cluster of the head node and a1, and run in the order of thi
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Callable
 
@@ -255,19 +254,11 @@ def test_a_job_of_a_qos_that_preempts_another_one_takes_its_place_and_that_one_r
 def test_a_user_without_gpu_hours_waits_and_sees_the_reason(cluster: Cluster) -> None:
     """The GPUs are device files and a fake nvidia-smi. What counts them, ends jobs and holds them is Slurm."""
     fake = "#!/bin/bash\n# A fake.\n[ $1 != -q ] || cat /usr/local/share/fake.xml\n"
-    for path, text in (
-        ("/usr/local/share/fake.xml", xml([gpu(n) for n in range(GPUS)])),
-        ("/usr/local/bin/nvidia-smi", fake),
-    ):
-        cluster.run("a1", f"base64 -d >{path} <<<{base64.b64encode(text.encode()).decode()}")
-    devices = f"for n in {{0..{GPUS - 1}}}; do mknod /dev/nvidia$n c 195 $n; done; mknod /dev/nvidiactl c 195 255"
-    cluster.run("a1", f"chmod 755 /usr/local/bin/nvidia-smi; {devices}")
     ada = {"name": "ada", "uid": 6001, "account": "vision", "gpu_hours": 1}
     cluster.config["tailrack:users"][0] = ada
     # How often Slurm adds up what jobs that run have used; of itself, every five minutes.
     cluster.config["tailrack:slurm"]["settings"] = {"PriorityCalcPeriod": "1"}
-    cluster.config["tailrack:cluster"]["repair"] = {"a1": "it has GPUs now"}
-    cluster.up_ok()
+    cluster.give_gpus("a1", range(GPUS), fake, xml([gpu(n) for n in range(GPUS)]))
     asks = f"-w a1 -n1 --gpus={GPUS}"
     first = submit(cluster, "sleep 900", asks)
     began = time.monotonic()

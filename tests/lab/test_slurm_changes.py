@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import subprocess
@@ -56,11 +55,7 @@ def test_another_line_in_slurmds_unit_costs_no_job(cluster: Cluster) -> None:
 def test_a_node_with_only_the_second_gpu_device_registers_it_for_jobs(cluster: Cluster) -> None:
     links = "GPU 0: NVIDIA H200 (UUID: GPU-fake)"
     fake = f"#!/bin/bash\n# A fake.\ncase $1 in -q) cat /usr/local/share/fake.xml ;; *) echo '{links}' ;; esac\n"
-    for path, text in (("/usr/local/share/fake.xml", xml([gpu(0), gpu(1)])), ("/usr/local/bin/nvidia-smi", fake)):
-        cluster.run("b1", f"base64 -d >{path} <<<{base64.b64encode(text.encode()).decode()}")
-    cluster.run("b1", "chmod 755 /usr/local/bin/nvidia-smi; mknod /dev/nvidia1 c 195 1; mknod /dev/nvidiactl c 195 255")
-    cluster.config["tailrack:cluster"]["repair"] = {"b1": "it has a GPU now"}
-    cluster.up_ok()
+    cluster.give_gpus("b1", (1,), fake, xml([gpu(0), gpu(1)]))
     known = node(cluster, "b1")
     assert known["gres"].startswith("gpu:h200:1")
     assert {"gpu-found", "gpu-h200"} <= set(known["features"])

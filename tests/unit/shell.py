@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -213,8 +214,7 @@ class Shell:
         def started(words: Sequence[str], **how: Any) -> subprocess.Popen[Any]:
             return subprocess.Popen([self.inside(word) for word in words], **how)
 
-        inside = mock.Mock(wraps=subprocess, Popen=started, PIPE=subprocess.PIPE, DEVNULL=subprocess.DEVNULL)
-        inside.STDOUT, inside.TimeoutExpired = subprocess.STDOUT, subprocess.TimeoutExpired
+        inside = SimpleNamespace(**{**vars(subprocess), "Popen": started})
         with contextlib.ExitStack() as patches:
             for target, name, new in (
                 (run, "subprocess", inside),
