@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from components.roles.role import template
 from components.roles.usage.samples import Summary
 from components.slurm.jobs import with_parts
 from lab.commands import run
-from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
 from tests.lab.hostile_exporter import FORGED, HOSTILE
 from tests.lab.prometheus import address, api, asked, firing
 from tests.lab.sealer import sealer_of
@@ -83,7 +83,7 @@ LATER = {"AlertmanagerSilent": {"instance": "head"}, "MachineSilent": {"instance
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], Cluster], tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+def cluster(make_cluster: MakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     """One site with all that alerts are about; the share is a small disk, and all of it is broken."""
     made = make_cluster("alerts")
     own_machine(made.lab, "head", site="cloud-a")

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
 from tests.lab.vault import open_vault
 
 FOLDER = "/srv/backups"
@@ -47,7 +46,7 @@ def recorded(lab: ClusterUnderTest, job: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def machines(make_cluster: Callable[[str], ClusterUnderTest], tmp_path_factory: pytest.TempPathFactory) -> Machines:
+def machines(make_cluster: MakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Machines:
     """Three bare machines; one lets the key of the backups in and is no node."""
     made = make_cluster("b1")
     head, node, vault = (own_machine(made.lab, name, bare=True) for name in ("head", "n1", "vault"))

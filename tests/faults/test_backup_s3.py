@@ -6,13 +6,12 @@ The tests run in the order of this file.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.faults.test_backup import RESTIC
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 from tests.lab.inside import PLACE, PROGRAM, bring_program
 from tests.lab.sealer import Sealer, sealer_of
 
@@ -50,7 +49,7 @@ class InS3:
 
 
 @pytest.fixture(scope="module")
-def s3(make_cluster: Callable[[str], ClusterUnderTest]) -> InS3:
+def s3(make_cluster: MakeCluster) -> InS3:
     """The head node and a1, without backups at first; the server runs."""
     made = make_cluster("s3")
     made.config["tailrack:sites"].pop()

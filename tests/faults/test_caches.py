@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "training"
 PLACE = "/var/lib/scratch"
@@ -19,7 +18,7 @@ CACHING = (
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """A node and an idle head node."""
     made = make_cluster("caches")
     made.config["tailrack:head"] = {"name": "head", "site": "home"}

@@ -9,14 +9,13 @@ import base64
 import gzip
 import json
 import os
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 from tests.lab.clustermax_expected import OF_THE_HOST, expected
 from tests.unit.fake_nvidia_smi import gpu, xml
 
@@ -38,7 +37,7 @@ esac
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
+def cluster(make_cluster: MakeCluster) -> Cluster:
     """The head node and a1, which has two GPUs, with accounting."""
     made = make_cluster("clustermax")
     made.config["tailrack:sites"].pop()

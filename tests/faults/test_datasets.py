@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 from tests.lab.s3_store import Store, open_store
 from tests.lab.sealer import Sealer, sealer_of
 
@@ -35,7 +35,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest], store: Store) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster, store: Store) -> ClusterUnderTest:
     """Sites of one and of two nodes; each reaches the server by the gateway of its own network."""
     made = make_cluster("datasets")
     made.config["tailrack:head"] = {"name": "head", "site": "cloud-a"}

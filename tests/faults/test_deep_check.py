@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 
 Cluster = ClusterUnderTest
 CHECK = "/usr/local/sbin/tailrack-deep-check"
@@ -20,7 +20,7 @@ LIMIT = 300
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
+def cluster(make_cluster: MakeCluster) -> Cluster:
     """One site of a head node that computes, and another node; with the deep check on."""
     made = make_cluster("deep")
     made.config["tailrack:sites"] = [{"name": "cloud-a", "kind": "lab", "pools": [{"name": "a", "count": 1}]}]

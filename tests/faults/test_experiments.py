@@ -7,14 +7,13 @@ in the order of this file.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.lab.cluster import ARTIFACTS, ClusterUnderTest, as_user, own_machine
+from tests.lab.cluster import ARTIFACTS, ClusterUnderTest, MakeCluster, as_user, own_machine
 from tests.lab.containers import NEEDS_ARTIFACTS, put
 from tests.lab.experiments import (
     PROGRAM,
@@ -79,7 +78,7 @@ def of_each(losses: int, checkpoints: bool = True) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def lab(make_cluster: Callable[[str], ClusterUnderTest], tmp_path_factory: pytest.TempPathFactory) -> Lab:
+def lab(make_cluster: MakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Lab:
     """Up with containers first, whose tools make the image; then with the image, MLflow and backups."""
     made = make_cluster("tried")
     folder = tmp_path_factory.mktemp("tried")

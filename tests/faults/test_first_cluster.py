@@ -9,14 +9,13 @@ import io
 import re
 import subprocess
 import tarfile
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from cli.pulumi.workspace import PROJECT
 from tests.faults.test_training import final_loss
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 from tests.page import FIRST_CLUSTER, USER, YOU, YOU_ON_HEAD, blocks
 
 NODES = ("l1", "l2")
@@ -26,7 +25,7 @@ BLOCKS = blocks(FIRST_CLUSTER)
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """The page's cluster, of containers in the place of machines."""
     made = make_cluster("first")
     made.config["tailrack:head"] = {"name": "desk", "site": "home"}

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 
 FOLDER = "/var/lib/slurm"
 STATE = f"{FOLDER}/slurmctld"
@@ -18,7 +16,7 @@ cp -a /tmp/slurm-before/. {FOLDER}/ && systemctl start slurmctld tailrack-slurm-
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """A head node and a compute node, without a database on the disk that is filled."""
     made = make_cluster("k2")
     del made.config["tailrack:sites"][1:]

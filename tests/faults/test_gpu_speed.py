@@ -7,12 +7,11 @@ tests/gpu/speed_by_hand.py does that on real ones.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 from tests.unit.fake_nvidia_smi import gpu, xml
 
 Cluster = ClusterUnderTest
@@ -39,7 +38,7 @@ def play(cluster: Cluster, width: int = 16, *, remap: bool = False) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
+def cluster(make_cluster: MakeCluster) -> Cluster:
     """The head node and a1, which has four GPUs, with the deep check on."""
     made = make_cluster("gpuspeed")
     made.config["tailrack:sites"].pop()

@@ -11,12 +11,11 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Callable
 
 import pytest
 
 from tests.dashboards import dashboards
-from tests.lab.cluster import ClusterUnderTest, as_user, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, as_user, eventually
 
 Cluster = ClusterUnderTest
 REAL = os.environ.get("TAILRACK_GRAFANA")
@@ -45,7 +44,7 @@ http.server.HTTPServer((config["server"]["http_addr"], int(config["server"]["htt
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
+def cluster(make_cluster: MakeCluster) -> Cluster:
     """One site, with a Grafana whose address nobody answers at."""
     made = make_cluster("panels")
     made.config["tailrack:sites"].pop()

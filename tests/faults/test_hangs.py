@@ -9,13 +9,12 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.faults.test_job_mail import HOOK, start
-from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
 from tests.lab.sealer import sealer_of
 from tests.unit.fake_nvidia_smi import gpu, xml
 
@@ -36,7 +35,7 @@ SERVER = Path(__file__).parent / "ras_server.py"
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
+def cluster(make_cluster: MakeCluster) -> Cluster:
     """The head node and a1, which has two GPUs and receives reports."""
     made = make_cluster("hangs")
     own_machine(made.lab, "head", site="cloud-a")

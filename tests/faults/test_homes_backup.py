@@ -6,14 +6,13 @@ Machines of one's own: a head node, a node, and a machine that keeps the backups
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from tests.faults.test_backup import RESTIC
-from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
 from tests.lab.vault import open_vault
 
 FOLDER = "/srv/backups"
@@ -30,7 +29,7 @@ class Machines:
 
 
 @pytest.fixture(scope="module")
-def machines(make_cluster: Callable[[str], ClusterUnderTest], tmp_path_factory: pytest.TempPathFactory) -> Machines:
+def machines(make_cluster: MakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Machines:
     """A cluster whose backups contain the homes."""
     made = make_cluster("homes")
     head, node, vault = (own_machine(made.lab, name) for name in ("head", "n1", "vault"))

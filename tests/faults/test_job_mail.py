@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
 from email import message_from_string
 from email.message import Message
 from email.policy import default
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
 from tests.lab.sealer import sealer_of
 
 Cluster = ClusterUnderTest
@@ -38,7 +37,7 @@ http.server.HTTPServer(("0.0.0.0", 8099), Hook).serve_forever()
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
+def cluster(make_cluster: MakeCluster) -> Cluster:
     """One site. No one answers at the mail server's port yet."""
     made = make_cluster("mail")
     own_machine(made.lab, "head", site="cloud-a")

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.roles.tailnet.settings import Tailnet
-from tests.lab.cluster import ClusterUnderTest, as_user, dev_config, eventually, own_machine
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, as_user, dev_config, eventually, own_machine
 from tests.lab.inside import PLACE, PROGRAM, bring_program
 from tests.lab.test_hosts_site import CLEAN_NODE, left_over
 
@@ -47,7 +46,7 @@ class Desktop:
 
 
 @pytest.fixture(scope="module")
-def desktop(make_cluster: Callable[[str], ClusterUnderTest]) -> Desktop:
+def desktop(make_cluster: MakeCluster) -> Desktop:
     """A desktop in its owner's tailnet with the program on it, and a machine that it can reach by SSH."""
     # The stack of this name here makes nothing: it is where the machines' names come from.
     lab = make_cluster("d1")

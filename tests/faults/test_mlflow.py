@@ -6,11 +6,10 @@ The tests share one cluster of the head node and a1, and run in the order of thi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 from tests.lab.experiments import (
     CLIENT,
     PROGRAM,
@@ -29,7 +28,7 @@ Cluster = ClusterUnderTest
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
+def cluster(make_cluster: MakeCluster) -> Cluster:
     """One site, up without MLflow first: the folder of wheels is put on the head node by its owner."""
     made = make_cluster("flow")
     made.config["tailrack:sites"].pop()

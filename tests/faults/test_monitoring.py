@@ -9,14 +9,13 @@ import base64
 import json
 import re
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.dashboards import Asked, every_expression
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 from tests.lab.prometheus import address, api, asked, listening
 from tests.lab.sealer import sealer_of
 
@@ -42,7 +41,7 @@ UNITS = {"head": ("tailrack-prometheus", "tailrack-node-exporter"), "a1": ("tail
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
+def cluster(make_cluster: MakeCluster) -> Cluster:
     """One site, with monitoring as it is where nothing but the section is written."""
     made = make_cluster("meter")
     made.config["tailrack:sites"].pop()

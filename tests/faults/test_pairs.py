@@ -6,19 +6,17 @@ tests/unit/components/roles/test_slurm_versions.py. The tests of each head node 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from lab.debian import find_mirrors
 from lab.distributions import OTHERS
 from lab.errors import LabError
 from lab.profiles.machine import Like
-from tests.lab.cluster import ClusterUnderTest, own_machine
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, own_machine
 from tests.lab.slurm_packages import OF_RELEASE, RELEASE, lay_out, packages, settings
 
 # Images of three distributions, and a release that is built for two of them.
-Make = Callable[[str], ClusterUnderTest]
+Make = MakeCluster
 
 
 def cluster_of(make: Make, stack: str, head: Like, nodes: dict[str, Like]) -> ClusterUnderTest:

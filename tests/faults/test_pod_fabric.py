@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from components.roles.order import roles
 from components.roles.tailnet.policy import Pods, policy, ports
 from lab.identity import control_name
 from stacks.config import parse
-from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine, start_pod, stop_pod
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, as_user, eventually, own_machine, start_pod, stop_pod
 
 HOME = "/shared/home/ada"
 POLICY = "/state/open.policy.json"
@@ -27,9 +26,7 @@ MPI = f"srun --mpi=pmix python3 -c '{SUM}'"
 
 
 @pytest.fixture(scope="module")
-def cluster(
-    make_cluster: Callable[[str], ClusterUnderTest], tmp_path_factory: pytest.TempPathFactory
-) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster, tmp_path_factory: pytest.TempPathFactory) -> ClusterUnderTest:
     """A head node that runs jobs, and a site of two pods with a network."""
     made = make_cluster("podfabric")
     made.use_machines(

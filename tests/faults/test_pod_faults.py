@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from lab.identity import LABEL
 from lab.pod import volume
-from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine, start_pod, stop_pod
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, as_user, eventually, own_machine, start_pod, stop_pod
 from tests.slurm_silence import silence
 
 SERVICES = "/usr/local/lib/tailrack/services"
@@ -25,7 +25,7 @@ VOLUME_MB = 256
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """A head node, a pod p1, and a pod p2 with a small volume."""
     made = make_cluster("podfaults")
     small = ["--opt", "type=tmpfs", "--opt", "device=tmpfs", "--opt", f"o=size={VOLUME_MB}m"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,14 @@ from components.roles.order import roles
 from components.roles.tailnet.policy import Pods, policy, ports
 from lab.identity import control_name
 from stacks.config import parse
-from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, as_user, eventually, own_machine
 
 HOME = "/shared/home/ada"
 POLICY = "/state/open.policy.json"
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """A head node that runs jobs, and a pod in another site."""
     made = make_cluster("podjobs")
     made.use_machines(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 
 from cli.pulumi.find_engine import Found
 from cli.pulumi.workspace import PROJECT
-from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, eventually, own_machine, recreate_pod
+from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, MakeCluster, eventually, own_machine, recreate_pod
 from tests.lab.pool_under_test import PoolUnderTest
 from tests.lab.sealer import sealer_of
 
@@ -27,7 +27,7 @@ LEFT = f"cd /var/lib/tailrack; ls {FOLDERS} /etc/exports.d 2>&1 || true"
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """A head node that runs no jobs, and one pod, whose host key is in a file of the operator."""
     made = make_cluster("podstack")
     made.use_machines(

@@ -14,7 +14,7 @@ import pytest
 
 from components.roles.order import holders, roles
 from stacks.config import parse
-from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, as_user, eventually, own_machine
 from tests.lab.sealer import sealer_of
 
 Cluster = ClusterUnderTest
@@ -65,7 +65,7 @@ RUNTIME = r"[Service]\nEnvironment=XDG_RUNTIME_DIR=/run/user/%%i\n"
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
+def cluster(make_cluster: MakeCluster) -> Cluster:
     """One site with what listens at ports and needs nothing of the internet."""
     made = make_cluster("hold")
     own_machine(made.lab, "head", site="cloud-a")

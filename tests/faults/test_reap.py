@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 
 from cli.pulumi.find_engine import Found
 from cli.pulumi.workspace import PROJECT
-from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, eventually
+from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, MakeCluster, eventually
 from tests.lab.pool_under_test import PoolUnderTest, bring_up_head_alone
 
 LIMIT_MINUTES = 5  # the least that the config takes
@@ -43,7 +43,7 @@ class PricedPool(PoolUnderTest):
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """A head node alone, which computes."""
     return bring_up_head_alone(make_cluster("tz"))
 

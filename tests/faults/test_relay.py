@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from lab.identity import network_name
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 
 PORT = 40000
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """The dev stack, whose head node is the relay and has an address that both sites reach, as a public one is."""
     made = make_cluster("r1")
     made.config["tailrack:tailnet"]["relay"] = {"node": "head", "port": PORT}

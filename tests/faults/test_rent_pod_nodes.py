@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 
 from cli import lab_commands
 from cli.pulumi.find_engine import Found
-from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, eventually
+from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, MakeCluster, eventually
 from tests.lab.pool_under_test import PoolUnderTest, bring_up_head_alone
 from tests.lab.sealer import sealer_of
 from tests.played_cloud.account import Account
@@ -21,7 +21,7 @@ API_KEY, TYPE, REGION = "rpa_played.abc123", "NVIDIA_L4", "us-ks-2"
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """A head node that computes, alone."""
     return bring_up_head_alone(make_cluster("runpod"))
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 
 PLACE = "/var/lib/scratch/tailrack-jobs"
 NODES = ("l1", "l2")
@@ -24,7 +22,7 @@ TMPDIR=/var/tmp srun -N1 bash -c 'echo asked for $TMPDIR'
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """Two nodes and an idle head node."""
     made = make_cluster("scratch")
     made.config["tailrack:head"] = {"name": "desk", "site": "home"}

@@ -6,7 +6,7 @@ import http.client
 import re
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 
 from components.roles.role import Value
 from components.roles.tailrack_command.session import FOLDER
-from tests.lab.cluster import ClusterUnderTest, as_user, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, as_user, eventually
 from tests.lab.run_step import run_step
 from tests.unit.shell import script_of
 
@@ -50,9 +50,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cluster(
-    make_cluster: Callable[[str], ClusterUnderTest], key: Path, tmp_path_factory: pytest.TempPathFactory
-) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster, key: Path, tmp_path_factory: pytest.TempPathFactory) -> ClusterUnderTest:
     """A head node and a1, the only node that takes jobs. ada has a stub of Jupyter in ~/venv."""
     made = make_cluster("session")
     made.config["tailrack:sites"].pop()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, as_user, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, as_user, eventually
 from tests.lab.run_step import run_python
 
 DISK, EXPORT, MOUNT = "/export/shared", "/export/shared/part", "/shared"
@@ -17,7 +15,7 @@ UNITS = "rpcbind.socket rpcbind.service rpc-statd.service rpc-statd-notify.servi
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """The dev stack with its share in a folder of the disk, which users see in another place too."""
     made = make_cluster("t20")
     made.config["tailrack:storage"] = {"path": EXPORT}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest
+from tests.lab.cluster import ClusterUnderTest, MakeCluster
 
 SLOW = "a2"
 # Of what the site reaches; the search asks for three quarters of what good nodes give.
@@ -20,7 +19,7 @@ def site(cluster: ClusterUnderTest) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """One site of four nodes, up and measured."""
     made = make_cluster("m1")
     pools = [{"name": "a", "count": 3}]

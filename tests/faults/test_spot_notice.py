@@ -9,12 +9,11 @@ import base64
 import json
 import re
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 
 Cluster = ClusterUnderTest
 UNIT = "tailrack-spot-notice.service"
@@ -38,7 +37,7 @@ wait
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
+def cluster(make_cluster: MakeCluster) -> Cluster:
     """The head node, which runs jobs, and a1, which AWS may take back."""
     made = make_cluster("spot")
     made.config["tailrack:sites"].pop()

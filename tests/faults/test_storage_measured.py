@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import io
 import subprocess
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from cli.report import tables
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 
 NODES = ("l1", "l2")
 FIGURES = ("write_mb_per_s", "read_mb_per_s", "files_per_s", "latency_us", "latency_p99_us")
@@ -20,7 +19,7 @@ MEASURED = "/export/shared/home/ada/.tailrack/validation/storage_measurement"
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """Two nodes with scratch, and an idle head node."""
     cluster = make_cluster("storage")
     cluster.config["tailrack:head"] = {"name": "desk", "site": "home"}

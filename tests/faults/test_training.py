@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 
 TRAINING = Path(__file__).parents[2] / "examples" / "training"
 NODES = ("a1", "b1")
@@ -20,7 +20,7 @@ EPOCHS = 12
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> Iterator[ClusterUnderTest]:
+def cluster(make_cluster: MakeCluster) -> Iterator[ClusterUnderTest]:
     """The dev stack, with PyTorch on its nodes and ada's data on the share."""
     made = make_cluster("train")
     made.up_ok()

@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cli.pulumi.workspace import PROJECT
-from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
+from tests.lab.cluster import MakeCluster, eventually, own_machine
 
 TAG = os.environ.get("UPGRADE_FROM", "v0.1.0")
 
@@ -35,7 +34,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_stack_of_the_last_release_goes_to_this_one_and_its_job_goes_on(
-    release: Path, make_cluster: Callable[[str], ClusterUnderTest]
+    release: Path, make_cluster: MakeCluster
 ) -> None:
     lab = make_cluster("v1")
     hosts = [own_machine(lab.lab, name, bare=True) for name in ("head", "n1")]

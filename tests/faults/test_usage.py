@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 
 import pytest
 
 from components.roles.usage.samples import Summary, read_summary
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 from tests.unit.fake_nvidia_smi import gpu, xml
 
 Cluster = ClusterUnderTest
@@ -32,7 +31,7 @@ RECORD = "/usr/local/lib/tailrack/job-gpu-use --now"
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
+def cluster(make_cluster: MakeCluster) -> Cluster:
     """The head node and a1, which has two GPUs."""
     made = make_cluster("usage")
     made.config["tailrack:sites"].pop()

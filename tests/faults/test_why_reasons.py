@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 from tests.lab.test_why import submit, told
 from tests.lab.test_why import why as why_of
 
@@ -21,7 +21,7 @@ esac
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
+def cluster(make_cluster: MakeCluster) -> Cluster:
     """The dev stack with books, two QOS of which one preempts, a license, and a script before jobs."""
     made = make_cluster("reasons")
     made.config["tailrack:accounting"] = {

@@ -220,6 +220,10 @@ class ClusterUnderTest:
         return [path for path in (ROOT / "tests").rglob("*") if path.is_file()]
 
 
+MakeCluster = Callable[[str], ClusterUnderTest]
+"""Makes a cluster under a stack name (conftest.py)."""
+
+
 def as_user(user: str, command: str) -> str:
     """Return the command line with which root runs a command in a user's login shell."""
     return f"su - {user} -c {shlex.quote(command)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from lab import docker_daemon as lab_engine
 from lab import images as lab_images
 from lab.errors import LabError
 from tests.lab import leaks
-from tests.lab.cluster import JOB_LIMIT_SECONDS, ClusterUnderTest, dev_config, eventually
+from tests.lab.cluster import JOB_LIMIT_SECONDS, ClusterUnderTest, MakeCluster, dev_config, eventually
 from tests.lab.containers import bring_up
 from tests.lab.leaks import Story
 
@@ -91,9 +91,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.fixture(scope="module")
-def make_cluster(
-    found: Found, images: None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], ClusterUnderTest]]:
+def make_cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeCluster]:
     """Return a function that makes a cluster under a stack name; what it made is removed when the module ends."""
     made: list[ClusterUnderTest] = []
 

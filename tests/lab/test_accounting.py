@@ -6,11 +6,10 @@ The tests share one cluster of the head node and a1, and run in the order of thi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 from tests.unit.fake_nvidia_smi import gpu, xml
 
 pytestmark = pytest.mark.story
@@ -24,7 +23,7 @@ OUTAGE = 65
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
+def cluster(make_cluster: MakeCluster) -> Cluster:
     """One site, in which nobody keeps the books yet."""
     made = make_cluster("books")
     made.config["tailrack:sites"].pop()

@@ -5,11 +5,9 @@ Its node also registers fewer CPUs than its machine has, as one in a container w
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, as_user, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, as_user, eventually
 
 UNIT = "/etc/systemd/system/slurmd.service.d/tailrack.conf"
 KEEPALIVE = "keepalivetime=600,keepaliveinterval=60,keepaliveprobes=5"
@@ -17,7 +15,7 @@ ALL = "sinfo -h -N -p all -o %N"
 
 
 @pytest.fixture(scope="module")
-def apart(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def apart(make_cluster: MakeCluster) -> ClusterUnderTest:
     """A cluster whose site cloud-b is not in partition all, up."""
     made = make_cluster("all1")
     made.config["tailrack:sites"][1]["in_all"] = False

@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import re
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 
 pytestmark = pytest.mark.story
 JOB_LIMIT_SECONDS = 8
@@ -19,7 +19,7 @@ MEASUREMENTS = {"validate-cloud-a", "validate-cross-site"}
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """The dev stack, up, with short limits for other people's jobs."""
     made = make_cluster("t2")
     made.config["tailrack:slurm"]["job_limit_seconds"] = JOB_LIMIT_SECONDS

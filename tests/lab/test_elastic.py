@@ -9,14 +9,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from cli.pulumi.find_engine import Found
 from tests.chance import dice
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 from tests.lab.elastic_pool import ElasticPool, flags, is_down, output, submit, why
 from tests.lab.pool_under_test import bring_up_head_alone
 
@@ -24,7 +24,7 @@ NAMES = ("e1", "e2")
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """Return a head node alone, which computes."""
     return bring_up_head_alone(make_cluster("te"))
 

@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 from cli import lab_commands
 from cli.pulumi.find_engine import Found
 from tests.chance import dice
-from tests.lab.cluster import ClusterUnderTest, eventually
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 from tests.lab.elastic_pool import ElasticStack, flags, is_down, output, submit, why
 from tests.lab.pool_under_test import bring_up_head_alone
 from tests.lab.sealer import sealer_of
@@ -64,7 +64,7 @@ class RentedElasticPool(ElasticStack):
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """Return a head node alone, which computes."""
     return bring_up_head_alone(make_cluster("er"))
 

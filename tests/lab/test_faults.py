@@ -25,7 +25,7 @@ from cli.pulumi.workspace import PROJECT, ROOT, CliError, Workspace
 from cli.run_events import Summary
 from lab.keys import new_key_pair
 from tests.chance import dice
-from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, as_user, eventually, own_machine
 
 LOGS = "/var/log/tailrack"
 LOCK = "/run/tailrack-private/tailrack.lock"
@@ -48,7 +48,7 @@ done"""
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """A cluster that nothing has been done for yet, but for the machine x1, which stands there already."""
     made = make_cluster("f1")
     lab_site, _ = made.config["tailrack:sites"]

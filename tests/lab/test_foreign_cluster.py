@@ -5,14 +5,13 @@ One stack of a plain head node and two such machines. The tests run in the order
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from cli.run_events import Summary
 from lab.profiles.machine import CLASHING_UID
-from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
 
 # All that a step could write, but for where machines keep what changes by itself.
 # The check itself brings the program that checks.
@@ -23,7 +22,7 @@ BACKUP = "/var/lib/tailrack/backup"
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """The head node alone, and nothing set up yet."""
     made = make_cluster("c1")
     made.use_machines({"name": "rack", "hosts": [own_machine(made.lab, "head")]}, computes=True)

@@ -5,11 +5,9 @@ The tests share two such machines and run in the order of this file: set up, rem
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
 
 # What a machine must not have any more when it has left. Each line's command fails where it is still there.
 CLEAN = """
@@ -28,7 +26,7 @@ CLEAN_HEAD = CLEAN + "! systemctl -q is-active slurmctld\n! systemctl -q is-acti
 
 
 @pytest.fixture(scope="module")
-def machines(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def machines(make_cluster: MakeCluster) -> ClusterUnderTest:
     """A stack of two bare machines at one site, nothing set up yet."""
     made = make_cluster("h1")
     head = own_machine(made.lab, "head", bare=True)

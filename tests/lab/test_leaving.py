@@ -8,12 +8,11 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
 from tests.lab.machine_state import differences, state_of
 
 # Seconds for a machine to be off: a provider that takes a machine back gives it 30.
@@ -54,7 +53,7 @@ class Machines:
 
 
 @pytest.fixture(scope="module")
-def machines(make_cluster: Callable[[str], ClusterUnderTest]) -> Machines:
+def machines(make_cluster: MakeCluster) -> Machines:
     made = make_cluster("l1")
     head, node = own_machine(made.lab, "head"), own_machine(made.lab, "n1")
     # Hardened by its owner: root is not among those who may log in.

@@ -7,11 +7,11 @@ slurmd alone. The product's check sees the file of a second version that has the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, as_user, eventually, own_machine
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, as_user, eventually, own_machine
 from tests.lab.test_slurm import TAKE_A_GIB
 
 INCLUDE = "Include /etc/tailrack/slurm.conf"
@@ -45,7 +45,7 @@ CLEAR = (
 
 
 @pytest.fixture(scope="module")
-def mixed(make_cluster: Callable[[str], ClusterUnderTest]) -> Iterator[ClusterUnderTest]:
+def mixed(make_cluster: MakeCluster) -> Iterator[ClusterUnderTest]:
     """The dev stack, up: head and a1 confine jobs, and b1 does not."""
     made = make_cluster("mixed")
     # Logins in the cgroup of a job are in tests/machines/test_confined.py.

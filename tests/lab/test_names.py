@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-from collections.abc import Callable
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
 
 NODES = ("head", "s1", "late")
 
 
 @pytest.fixture(scope="module")
-def machines(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def machines(make_cluster: MakeCluster) -> ClusterUnderTest:
     """A stack of a cloud machine and a server, nothing set up yet; the cloud machine `late` is there, and not in it."""
     made = make_cluster("n1")
     head = own_machine(made.lab, "head", like="cloud")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from components.roles.enroot_pyxis import host as enroot_pyxis_host
 from components.roles.role import template
-from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
 
 SERVICES = "/usr/local/lib/tailrack/services"
 GRES = "/etc/tailrack/gres.conf"
@@ -17,7 +15,7 @@ PLUGINS = "/etc/tailrack/plugstack.d"
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """A head node that runs jobs, and a pod."""
     made = make_cluster("podhealth")
     rack, pods = [own_machine(made.lab, "head")], [own_machine(made.lab, "p1", like="pod", site="pods")]

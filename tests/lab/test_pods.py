@@ -6,11 +6,10 @@ The tests share one pod and run in the order of this file: jobs, killed daemons,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually, own_machine, patience, recreate_pod
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine, patience, recreate_pod
 
 SERVICES = "/usr/local/lib/tailrack/services"
 ON_POD = "-p pods -D /tmp"
@@ -33,7 +32,7 @@ CLEAN = """
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """A head node and a machine in one site, and a pod in another one."""
     made = make_cluster("pods")
     rack = [own_machine(made.lab, "head"), own_machine(made.lab, "n1")]

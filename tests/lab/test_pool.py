@@ -6,7 +6,7 @@ The tests share one cluster and run in the order of this file.
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ import pytest
 from cli.pulumi.find_engine import Found
 from cli.pulumi.workspace import PROJECT
 from lab.identity import lab_id
-from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, dev_config, eventually
+from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, MakeCluster, dev_config, eventually
 
 
 class PoolUnderTest(ClusterUnderTest):
@@ -58,7 +58,7 @@ def run_all(commands: Sequence[Sequence[str]]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """A head node that computes and a1, with a job of ada's on a1 that goes on for hours."""
     made = make_cluster("tp")
     made.config = dev_config()

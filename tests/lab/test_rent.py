@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 from cli import lab_commands
 from cli.pulumi.find_engine import Found
 from cli.pulumi.workspace import PROJECT
-from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, dev_config, eventually
+from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, MakeCluster, dev_config, eventually
 from tests.lab.pool_under_test import PoolUnderTest
 from tests.lab.sealer import sealer_of
 from tests.played_cloud.account import Account
@@ -71,7 +71,7 @@ class RentedPool(PoolUnderTest):
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """A head node that computes, alone."""
     made = make_cluster("rent")
     made.config = dev_config()

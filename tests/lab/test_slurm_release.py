@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
 from tests.lab.slurm_packages import OF_RELEASE, RELEASE, in_turn, keep, kind_of, lay_out, settings
 
 MACHINE = "debian-13-amd64"
@@ -48,7 +47,7 @@ cd {READY}; sha256sum */*.deb >SHA256SUMS; sha256sum <SHA256SUMS
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """A head node and two nodes with Debian's Slurm."""
     made = make_cluster("release")
     hosts = [own_machine(made.lab, name) for name in ("head", *NODES)]

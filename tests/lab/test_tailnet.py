@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from lab.identity import control_name
-from tests.lab.cluster import ClusterUnderTest, eventually, own_machine
+from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
 
 URL = "http://control.lab:8080"
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: Callable[[str], ClusterUnderTest]) -> ClusterUnderTest:
+def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
     """A head node that computes too, and node n1."""
     made = make_cluster("h2")
     hosts = [own_machine(made.lab, name) for name in ("head", "n1")]
