@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from components.node import files, systemd
+from components.node.failure import do_each
 from components.node.install import FOLDER as PROGRAMS
 from components.node.log import note
-from components.node.parts import do_each
 from components.node.passwd import remove_daemon_account
 from components.node.run import run
 from components.node.state import STATE_DIR
@@ -41,13 +41,15 @@ _FORMER: Mapping[str, Sequence[tuple[str, str]]] = {
     ),
     "services": (
         (_ETC, "budget grafana deep-check.json job-reports/* job-hangs-limits unused-gpus node-exporter"),
-        (_ETC, "monitoring.json prometheus/* alertmanager/*"),
+        (_ETC, "monitoring.json prometheus/* alertmanager/* backup"),
         (_LIB, "grafana job-reports figures job-hangs job-gpu-use"),
         (_PRIVATE, "job-hangs-reported unused-gpus-told gpu-use-recorded"),
-        (STATE_DIR, "metrics gpu-findings.json"),
-        ("/usr/local/sbin", "tailrack-deep-check"),
+        (STATE_DIR, "metrics gpu-findings.json backup-state backup-stage backup-homes-state"),
+        ("/var/cache", "tailrack-backup"),
+        ("/usr/local/sbin", "tailrack-deep-check tailrack-backup"),
         (UNITS, "tailrack-grafana.service tailrack-job-reports.service tailrack-prometheus.service"),
         (UNITS, "tailrack-alertmanager.service tailrack-node-exporter.service"),
+        (UNITS, "tailrack-backup.service tailrack-backup.timer tailrack-backup-homes.service"),
     ),
 }
 _FORMER_DATA = (

@@ -1,6 +1,10 @@
-"""The error that ends a step."""
+"""The error that ends a step, and parts of leaving, where an error in one does not end the others."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+
+from components.node.log import note
 
 
 class Failure(Exception):
@@ -14,3 +18,12 @@ class Failure(Exception):
         super().__init__(reason)
         self.reason = reason
         self.remedy = remedy
+
+
+def do_each(*parts: Callable[[], object]) -> None:
+    """Call functions, and log their errors."""
+    for part in parts:
+        try:
+            part()
+        except (Failure, OSError) as error:
+            note(str(error))

@@ -32,7 +32,7 @@ from components.node.step.step import LOG_DIR, Step
 from components.roles.names import names
 from components.roles.order import roles
 from components.roles.program import COMMANDS
-from components.roles.role import Value
+from components.roles.role import Role, Value
 from components.steps.composition import Script, compose
 from stacks.config import parse
 from tests.unit.configs import LAB
@@ -46,7 +46,7 @@ ROLES = roles(parse(LAB, base_dir=Path()))
 
 def script_of(role: str, *phases: str) -> Script:
     """Return the script of one role's phases alone."""
-    return compose([one for one in ROLES if one.name == role], phases)
+    return compose([one for one in ROLES if one.name == role] or [Role(role)], phases)
 
 
 def code_script(up: str, down: str = "pass") -> Script:

@@ -13,11 +13,10 @@ from functools import partial
 
 from components.node import files, systemd
 from components.node.accounts import as_user
-from components.node.failure import Failure
+from components.node.failure import Failure, do_each
 from components.node.folders import read_theirs
 from components.node.locks import Lock
 from components.node.log import note
-from components.node.parts import do_each
 from components.node.run import run
 from components.node.step.step import Step
 from components.node.waiting import wait_until

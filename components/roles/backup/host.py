@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass
-from functools import partial
 
 from components.node import files, systemd
 from components.node.failure import Failure
 from components.node.locks import PRIVATE
 from components.node.log import note
-from components.node.parts import do_each
 from components.node.run import attempt
 from components.node.step.step import Step
-from components.roles.backup.homes import FOLDER, HOMES_RECORD, HOMES_SERVICE, HOMES_SETTINGS, PROGRAM, write_settings
+from components.roles.backup.homes import FOLDER, HOMES_RECORD, HOMES_SERVICE, HOMES_SETTINGS, write_settings
 from components.roles.backup.program import RECORD, STAGE, record
 from components.roles.backup.restic import CACHE, last_reason, restic
 from components.roles.backup.target import (
@@ -24,13 +22,14 @@ from components.roles.backup.target import (
     try_target,
     write_target,
 )
-from components.roles.restore.host import RESTORED, RESTORED_AGE, RESTORING
 
 # The keys of a target that is not checked yet.
 _KEYS = f"{PRIVATE}/backup"
 _LIB = "/usr/local/lib/tailrack"
 _CONNECT_SECONDS = 15
 SERVICE, TIMER = "tailrack-backup.service", "tailrack-backup.timer"
+# Existing backups stay at the target.
+MADE, HOMES_MADE = (FOLDER, CACHE, RECORD, STAGE), (HOMES_SETTINGS, HOMES_RECORD)
 
 
 @dataclass(frozen=True)
@@ -48,9 +47,6 @@ class BackupValues(TargetValues):
 
 def services(step: Step, values: BackupValues) -> None:
     """Check the target, and make a backup there."""
-    if not values.backup_repository:
-        remove_backup()
-        return
     _prepare(values)
     write_target(FOLDER, values)
     files.write(f"{FOLDER}/state", "\n".join(values.backup_state), 0o600)
@@ -58,7 +54,8 @@ def services(step: Step, values: BackupValues) -> None:
         write_settings(f"{values.nfs_exports_path}/home", values.backup_homes_max_gb, values.backup_homes_exclude)
         systemd.reload(HOMES_SERVICE)
     else:
-        remove_homes()
+        # The backup below would save the homes once more.
+        files.remove(HOMES_SETTINGS)
     for folder in (_LIB, f"{_LIB}/backup.d"):
         files.make_folder(folder)
     systemd.reload(SERVICE, TIMER)
@@ -96,7 +93,7 @@ def _prepare(values: TargetValues) -> None:
 
 @dataclass(frozen=True)
 class TargetAddress:
-    """The address of a machine, or of S3; empty without backups."""
+    """The address of a machine, or of S3."""
 
     backup_host: str
     backup_port: str
@@ -107,8 +104,6 @@ class TargetAddress:
 def check_head(step: Step, values: TargetAddress) -> None:
     """Check that the target answers, before anything is changed. The services step checks it with the keys."""
     host, port = values.backup_host or values.backup_s3_host, values.backup_port or values.backup_s3_port
-    if not host:
-        return
     try:
         socket.getaddrinfo(host, int(port))
     except OSError:
@@ -128,24 +123,3 @@ def check_head(step: Step, values: TargetAddress) -> None:
             f"check that it is running and accepts connections from {step.host}, or correct tailrack:backup; then run "
             "up again",
         ) from None
-
-
-def leave(step: Step) -> None:
-    """Remove the backup program and the state that was restored from a backup."""
-    do_each(remove_backup, *(partial(files.remove_folder, path) for path in (RESTORED, RESTORED_AGE, RESTORING)))
-
-
-def remove_backup() -> None:
-    """Remove the program with its settings and its copy of the state. Existing backups stay at the target."""
-    remove_homes()
-    systemd.retire(TIMER, SERVICE)
-    for path in (FOLDER, CACHE, RECORD, STAGE):
-        files.remove_folder(path)
-    files.remove(PROGRAM)
-
-
-def remove_homes() -> None:
-    """Stop saving the users' homes."""
-    systemd.retire(HOMES_SERVICE)
-    for path in (HOMES_SETTINGS, HOMES_RECORD):
-        files.remove(path)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pydantic import SecretStr
 
 from components.roles.backup.homes import HOMES_SERVICE, PROGRAM
-from components.roles.backup.host import SERVICE, TIMER
+from components.roles.backup.host import HOMES_MADE, MADE, SERVICE, TIMER
 from components.roles.backup.settings import S3, SFTP, Backup
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.facts import whole
@@ -28,21 +28,19 @@ NAMES = (
 MOMENT = whole(0, 2**40)  # seconds since 1970
 
 
-def role(settings: ClusterSettings) -> Role:
-    """Return the role, also without backups in the config: its scripts then remove them."""
-    backup = settings.backup
-    homes = backup.homes if backup else None
+def role(settings: ClusterSettings) -> Role | None:
+    """Return the role; None without backups in the config."""
+    if (backup := settings.backup) is None:
+        return None
+    homes = backup.homes
     values: dict[str, Value] = {**dict.fromkeys(NAMES, "")}
     values |= {
-        "BACKUP_REPOSITORY": repository(backup) if backup else "",
+        "BACKUP_REPOSITORY": repository(backup),
         "BACKUP_CLUSTER": settings.cluster.name,
         "BACKUP_STATE": "",
         "BACKUP_HOMES_MAX_GB": homes.max_gb if homes else 0,
         "BACKUP_HOMES_EXCLUDE": list(homes.exclude) if homes else [],
     }
-    role = Role("backup", after=("slurm", "nfs_exports", "accounting"), values=values)
-    if backup is None:
-        return replace(role, values={**values, **_secrets(None)})
     if match := SFTP.fullmatch(backup.target):
         values |= {
             "BACKUP_HOST": match["host"],
@@ -57,10 +55,15 @@ def role(settings: ClusterSettings) -> Role:
             "BACKUP_BUCKET": match["bucket"],
         }
     values["BACKUP_ACCESS_KEY"] = backup.access_key or ""
-    return replace(
-        role,
+    return Role(
+        "backup",
+        after=("slurm", "nfs_exports", "accounting"),
         values=values,
-        secrets=_secrets(backup),
+        secrets={
+            "BACKUP_PRIVATE_KEY": _text(backup.private_key),
+            "BACKUP_PASSWORD": _text(backup.password),
+            "BACKUP_SECRET_KEY": _text(backup.secret_key),
+        },
         facts={"services": {"backup_made": MOMENT}},
         packages={"services": (*PACKAGES, *(DUMP if settings.accounting.enabled else ()))},
         files={
@@ -69,6 +72,7 @@ def role(settings: ClusterSettings) -> Role:
                 *(unit("backup", name) for name in (SERVICE, TIMER, *((HOMES_SERVICE,) if homes else ()))),
             )
         },
+        made={"services": (*MADE, *(HOMES_MADE if homes else ()))},
     )
 
 
@@ -86,14 +90,6 @@ def with_state(roles: Iterable[Role]) -> tuple[Role, ...]:
         replace(role, values={**role.values, "BACKUP_STATE": state}) if role.name == "backup" else role
         for role in roles
     )
-
-
-def _secrets(backup: Backup | None) -> dict[str, str]:
-    return {
-        "BACKUP_PRIVATE_KEY": _text(backup.private_key if backup else None),
-        "BACKUP_PASSWORD": _text(backup.password if backup else None),
-        "BACKUP_SECRET_KEY": _text(backup.secret_key if backup else None),
-    }
 
 
 def _text(secret: SecretStr | None) -> str:

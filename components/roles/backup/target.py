@@ -33,7 +33,7 @@ _CLOSED = re.compile(r"d...------.*")
 class TargetValues:
     """The target and the share.
 
-    backup_repository   in restic's format; empty without backups
+    backup_repository   in restic's format
     backup_host, backup_user, backup_port, backup_host_key   of a machine; empty for S3
     backup_private_key, backup_password, backup_secret_key   secret
     backup_access_key, backup_bucket, backup_s3_host   of S3

@@ -6,9 +6,8 @@ import json
 from dataclasses import dataclass, field
 
 from components.node import files, run, systemd
-from components.node.failure import Failure
+from components.node.failure import Failure, do_each
 from components.node.log import note
-from components.node.parts import do_each
 from components.node.passwd import make_daemon_account
 from components.node.step.step import Step
 from components.node.waiting import now, wait_until

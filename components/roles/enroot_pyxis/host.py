@@ -13,9 +13,8 @@ from components.node import files, folders, kernel, systemd
 from components.node.accounts import as_user
 from components.node.artifacts import Artifact, keep_artifact
 from components.node.dpkg import architecture
-from components.node.failure import Failure
+from components.node.failure import Failure, do_each
 from components.node.log import note
-from components.node.parts import do_each
 from components.node.passwd import make_daemon_account
 from components.node.run import attempt
 from components.node.state import STATE_DIR
@@ -72,10 +71,7 @@ _IMPORT_OUTPUT = 10_000_000
 POD_PLUGIN = "/usr/local/lib/tailrack/no-containers.so"
 SOURCE = "/usr/local/lib/tailrack/no-containers.c"
 _LIB = "/usr/local/lib/tailrack"
-_FILES = (
-    *(TMPFILES, SETTINGS, PLUGIN, LAUNCHER, f"{_LIB}/importer", IMPORT_PROGRAM, PROGRAM_SETTINGS),
-    *("/usr/local/sbin/tailrack-containers", DROP_IN, "/etc/enroot/hooks.d/50-tailrack-ranks.sh", MPI_HOOK),
-)
+_FILES = (*(TMPFILES, SETTINGS, PLUGIN, LAUNCHER, PROGRAM_SETTINGS, DROP_IN, MPI_HOOK),)
 
 
 @dataclass(frozen=True)

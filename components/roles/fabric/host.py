@@ -16,7 +16,6 @@ from typing import Any
 from components.node import files, kernel, packages, systemd
 from components.node.failure import Failure
 from components.node.log import note
-from components.node.parts import do_each
 from components.node.run import run
 from components.node.state import STATE_DIR
 from components.node.step.kept import keep
@@ -58,14 +57,7 @@ RuntimeMaxSec=60
 NoNewPrivileges=yes
 CapabilityBoundingSet=CAP_NET_RAW"""
 _ENROOT = "/etc/enroot"
-_FILES = (
-    "/usr/local/sbin/tailrack-fabric-again",
-    HEAD,
-    PROGRAM,
-    "/usr/local/lib/tailrack/task-prolog",
-    f"{_ENROOT}/mounts.d/60-tailrack.fstab",
-    f"{_ENROOT}/hooks.d/60-tailrack.sh",
-)
+_FILES = (f"{_ENROOT}/mounts.d/60-tailrack.fstab", f"{_ENROOT}/hooks.d/60-tailrack.sh")
 _MOST_NEIGHBOURS = 4
 
 
@@ -151,15 +143,9 @@ def register(step: Step, values: RegisterValues) -> None:
 
 
 def leave(step: Step) -> None:
-    """Remove them, and the folders that they leave empty."""
-    do_each(
-        lambda: systemd.retire(SOCKET, SERVICE),
-        lambda: [files.remove(path) for path in _FILES],
-        _remove_empty_folders,
-    )
-
-
-def _remove_empty_folders() -> None:
+    """Remove its files for Enroot, and the folders that they leave empty."""
+    for path in _FILES:
+        files.remove(path)
     for name in files.names_in(_ENROOT):
         files.remove_if_empty(f"{_ENROOT}/{name}")
     files.remove_if_empty(_ENROOT)

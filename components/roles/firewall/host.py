@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 from components.node import files, systemd
 from components.node.log import note
-from components.node.parts import do_each
 from components.node.run import attempt
 from components.node.step.step import Step
-from components.roles.firewall.ports import PORTS, PORTS_RULES, HeldPorts, hold_ports, release_ports, reserve_ports
+from components.roles.firewall.ports import HeldPorts, hold_ports, release_ports, reserve_ports
 from components.roles.ssh_trust import sshd
 
 UNIT = "tailrack-firewall.service"
@@ -83,10 +82,5 @@ def _closed(ports: str, open_ports: list[str]) -> str:
 
 
 def leave(step: Step) -> None:
-    """Remove the rules and their files."""
-    do_each(lambda: systemd.retire(UNIT), _remove_files, release_ports)
-
-
-def _remove_files() -> None:
-    for path in (RULES, PORTS, PORTS_RULES, HOLD_PROGRAM):
-        files.remove(path)
+    """Let the kernel assign the ports again. The rules go with their unit."""
+    release_ports()

@@ -41,7 +41,7 @@ while :; do
 done"""
 
 
-def leave_persistence() -> None:
+def leave(step: Step) -> None:
     """Turn the driver's daemon off again if it was off before the cluster."""
     if files.exists(PERSISTENCE_WAS_OFF):
         run("systemctl", "disable", "-q", "--now", "nvidia-persistenced")
@@ -227,7 +227,7 @@ def compute(step: Step, values: Gpus) -> None:
         # At every run of the step, because a port's settings may have changed.
         run("systemctl", "restart", ROCE_UNIT)
     if not values.node_gpu_count:
-        leave_persistence()
+        leave(step)
         return
     step.declare(_HEALTH)
     systemd.reload(UNIT)
@@ -260,8 +260,3 @@ def pod(step: Step, values: PodGpus) -> None:
     """Run the collector."""
     if values.node_gpu_count:
         services.keep(_SERVICE, _PROGRAM, step.host, restart_it=step.changed)
-
-
-def leave(step: Step) -> None:
-    """Leave the driver's daemon as it was."""
-    leave_persistence()

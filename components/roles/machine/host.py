@@ -11,10 +11,9 @@ from functools import partial
 
 from components.node import files, folders, kernel, packages, passwd, services
 from components.node.declared import remove_all
-from components.node.failure import Failure
+from components.node.failure import Failure, do_each
 from components.node.kernel import cpu_limit, memory_limit_mb
 from components.node.packages import RECORD, missing_of, wait_for_cloud_init
-from components.node.parts import do_each
 from components.node.run import attempt, exists
 from components.node.state import LOG_DIR, STATE_DIR
 from components.node.step.step import Step

@@ -11,10 +11,9 @@ from pathlib import PurePosixPath
 from components.node import files, folders, systemd
 from components.node.accounts import as_user
 from components.node.daemons import Daemon, answers, refuse_taken_port, run_daemon
-from components.node.failure import Failure
+from components.node.failure import Failure, do_each
 from components.node.files import File
 from components.node.log import note
-from components.node.parts import do_each
 from components.node.passwd import make_daemon_account, remove_daemon_account, user_named
 from components.node.run import attempt
 from components.node.state import STATE_DIR

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from components.node import files, packages
-from components.node.failure import Failure
+from components.node.failure import Failure, do_each
 from components.node.log import note
-from components.node.parts import do_each
 from components.node.run import exists
 from components.node.step.step import Step
 from components.node.waiting import now, sleep

@@ -166,8 +166,6 @@ def leave(step: Step) -> None:
         attempt("systemctl", "try-restart", RESOLVED)
     if files.exists(NAME_BEFORE):
         names_forget()
-    for path in (PROGRAM, LIST, SOURCE):
-        files.remove(path)
 
 
 def pod(step: Step) -> None:

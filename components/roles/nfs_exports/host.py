@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from components.node import files, kernel, packages, systemd
-from components.node.failure import Failure
+from components.node.failure import Failure, do_each
 from components.node.kernel import mounts, mounts_at
 from components.node.log import note
-from components.node.parts import do_each
 from components.node.run import attempt, succeeds
 from components.node.state import LOG_DIR
 from components.node.step.step import Step
@@ -301,8 +300,6 @@ def _leave_share() -> None:
         _disable(_SERVICE)
         if files.exists(share.SETTINGS):
             do_each(share.open_share)
-        for path in (*(f"{systemd.UNITS}/{unit}" for unit in (_PATH, _SERVICE, _AGAIN)), _PROGRAM, share.SETTINGS):
-            files.remove(path)
     attempt("systemctl", "daemon-reload")
 
 

@@ -27,7 +27,7 @@ WANTED = 2
 BEFORE = f"{STATE_DIR}/perf-event-paranoid"
 
 
-def remove_profiling() -> None:
+def leave(step: Step) -> None:
     """Remove the settings, and give perf its old value unless somebody changed it."""
     if files.exists(DRIVER_OPTION):
         files.write(OFF_SINCE, kernel.read(f"/{node.BOOT_ID}").strip())
@@ -50,7 +50,7 @@ class ProfilingValues:
 def compute(step: Step, values: ProfilingValues) -> None:
     """Write the settings, or remove them."""
     if not values.profiling_enabled:
-        remove_profiling()
+        leave(step)
         return
     files.remove(OFF_SINCE)
     _allow_perf()
@@ -77,8 +77,3 @@ def _allow_perf() -> None:
         files.write(BEFORE, current)
     kernel.write(PARANOID, f"{WANTED}\n")
     files.write(SYSCTL, f"# Written by tailrack (tailrack:profiling).\nkernel.perf_event_paranoid = {WANTED}")
-
-
-def leave(step: Step) -> None:
-    """Remove the settings."""
-    remove_profiling()

@@ -56,12 +56,8 @@ _HEARD = (
 _LEAVING_LIMIT = 300
 _CONNECT_SECONDS = 5
 _FILES = (
-    "/usr/local/sbin/tailrack-sign",
-    "/usr/local/sbin/tailrack-certificate",
-    "/usr/local/sbin/tailrack-known-hosts",
     "/etc/ssh/tailrack_authority.pub",
     "/etc/ssh/tailrack_leave_key",
-    "/etc/ssh/ssh_config.d/tailrack.conf",
     "/etc/ssh/ssh_host_ed25519_key-cert.pub",
     "/etc/ssh/sshd_config.d/tailrack.conf",
     "/etc/ssh/sshd_config.d/tailrack-leave.conf",

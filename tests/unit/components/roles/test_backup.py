@@ -15,6 +15,7 @@ import pytest
 from components.node.failure import Failure
 from components.node.step.values import read_values
 from components.roles.backup import program
+from components.roles.backup.host import MADE
 from components.roles.backup.program import RECORD, STAGE
 from components.roles.backup.target import TargetValues, check_target, close_target, try_target
 from components.roles.order import roles
@@ -419,7 +420,7 @@ def test_an_empty_target_gets_a_repository_that_is_closed_and_a_first_backup(she
     shell.stub("sftp", f"cat >>{shell.root}/batch; cat <<'EOF'\n{THERE.format(**HERE)}EOF")
     shell.write("/var/lib/tailrack/backup-state", "done=1795305600\n")
     values = {**values_of(SFTP), "BACKUP_STATE": ["/var/lib/slurm/slurmctld", "/etc/exports.d/*"]}
-    done = shell.step(script_of("backup", "services"), values)
+    done = shell.step(compose([Role("backup", made={"services": MADE})], ["services"]), values)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {"backup_made": 1795305600}
     words = [call.rpartition("tailrack-backup ")[2] for call in shell.calls if call.startswith("restic")]

@@ -572,7 +572,7 @@ def test_a_machine_that_leaves_knows_no_containers_any_more(node: Shell) -> None
     for _ in range(2):
         assert run(node, lambda: leave(NODE_STEP)) == ""
     assert node.path("/etc/slurm/plugstack.conf").read_text() == f"{kept}\n"
-    for gone in ("etc/tailrack/containers", "usr/local/lib/tailrack/spank_pyxis.so", PROGRAM, IMPORTER):
+    for gone in ("etc/tailrack/containers", "usr/local/lib/tailrack/spank_pyxis.so"):
         assert not node.path(gone).exists(), gone
 
 

@@ -112,8 +112,6 @@ def test_a_machine_that_leaves_keeps_nothing_that_changes_jobs_of_another_cluste
     others = shell.write("/etc/enroot/environ.d/10-mine.env", "A=b\n")
     done = shell.step(script_of("fabric", "leave"), {})
     assert done.returncode == 0, done.stderr
-    assert not shell.path(PROGRAM).exists()
-    assert not shell.path("/etc/systemd/system/tailrack-fabric.socket").exists()
     assert sorted(path.name for path in shell.path("/etc/enroot").iterdir()) == [others.parent.name]
 
 

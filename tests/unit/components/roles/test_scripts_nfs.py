@@ -412,7 +412,6 @@ for unit; do sed -i "s/$unit//; s/^ *$//; /^$/d" "{watching}"; done""",
     for _ in range(2):
         succeed(shell, "leave")
         assert "canceled" not in shell.path("/var/log/tailrack/a1-step.log").read_text()
-    assert not shell.path("etc/systemd/system/tailrack-share.path").exists()
 
 
 # What others have of NFS here, and what is where the share is to be.

@@ -23,7 +23,7 @@ PHASES = {phase for phases in STEPS.values() for phase in phases}
 # Roles that a stack has only if it asks for them.
 OPTIONAL = {
     *("enroot_pyxis", "container_smoke", "slurm_release", "restore", "exporters", "fio"),
-    *("budget", "grafana", "job_hangs", "job_reports"),
+    *("backup", "budget", "grafana", "job_hangs", "job_reports"),
 }
 PLANS = ("HEAD_EXPIRE_PLAN", "HEAD_FABRIC_PLAN")
 FIXED = {*(name for role in ROLES for name in role.texts), "NODE_LEAVE_PLAN", *PLANS, "DRIVER"}
