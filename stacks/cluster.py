@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -44,7 +45,10 @@ class ClusterStack:
             name=config.cluster.name,
             pods=Pods.of(nodes),
         )
-        hosts = self.tailnet.hosts(created.hosts)
+        hosts = dict(self.tailnet.hosts(created.hosts))
+        for name, values in rented.connections.items():
+            if values and (connection := hosts[name].connection):
+                hosts[name] = replace(hosts[name], connection=replace(connection, **values))
         if warning := self.tailnet.adoption_warning(hosts):
             pulumi.log.warn(warning)
         self.cluster = Cluster(

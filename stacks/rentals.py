@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -22,11 +22,15 @@ from stacks.sites.rented.present import AccessDeniedError, Rental, look
 
 @dataclass(frozen=True)
 class Rentals:
-    """The sites and nodes of a stack without those for which a cloud has no machine, and what each kind needs."""
+    """The sites and nodes of a stack without those for which a cloud has no machine, and what each kind needs.
+
+    connections   values that the config does not have, by node and field of its Connection
+    """
 
     sites: Sequence[Site]
     nodes: Sequence[NodeSpec]
     by_kind: Mapping[str, Rental]
+    connections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 async def rentals(

@@ -96,6 +96,37 @@ def test_no_job_has_a_matrix_of_nothing(name: str) -> None:
     assert any(words in JOBS[name]["if"] for words in held_back)
 
 
+def test_the_template_calls_each_workflow_with_its_inputs_and_permissions() -> None:
+    callers = sorted((PROJECT / "templates/github/.github/workflows").glob("*.yml"))
+    called = {name.partition("/")[0] for name in ON_STACKS}
+    assert {file.stem for file in callers} == called
+    for file in callers:
+        (job,) = yaml.safe_load(file.read_text(encoding="utf-8"))["jobs"].values()
+        own = yaml.safe_load(TEXTS[file.stem])
+        assert job["uses"] == f"OWNER/tailrack/.github/workflows/{file.name}@{job['with']['release']}"
+        assert job["with"].keys() == own[True]["workflow_call"]["inputs"].keys()  # YAML's `on` is true
+        assert job["permissions"] == {
+            key: of for one in own["jobs"].values() for key, of in one.get("permissions", {}).items()
+        }
+
+
+def test_the_callers_files_come_in_and_its_programs_and_links_stay_out(tmp_path: Path) -> None:
+    calling = tmp_path / ".stacks"
+    calling.mkdir()
+    for name in ("Pulumi.prod.yaml", "rack.csv", "known_hosts", "yaml.py", "Makefile", "Pulumi.yaml"):
+        (calling / name).write_text("theirs")
+    (calling / "link.csv").symlink_to("/etc/passwd")
+    (tmp_path / "Pulumi.yaml").write_text("ours")
+    steps = yaml.safe_load((PROJECT / PREPARE / "action.yml").read_text(encoding="utf-8"))["runs"]["steps"]
+    subprocess.run(["bash", "-euo", "pipefail", "-c", steps[0]["run"]], cwd=tmp_path, check=True)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "Pulumi.prod.yaml": "theirs",
+        "rack.csv": "theirs",
+        "known_hosts": "theirs",
+        "Pulumi.yaml": "ours",
+    }
+
+
 def test_the_page_has_the_subject_of_every_environment() -> None:
     page = (PROJECT / "docs/pull-requests.md").read_text(encoding="utf-8")
     environments = {job["environment"] for job in ON_STACKS.values()}
