@@ -21,19 +21,17 @@ _BOUNDS = {"ge": " from", "gt": " above", "le": " to"}  # fields of pydantic's m
 
 @dataclass(frozen=True)
 class Help:
-    """Words of a type in `Annotated`.
+    """Words of a type, in `Annotated`, for errors and `make config-help`.
 
     wants         completes "is not ...", and is the type in the list of keys
     fix           the remedy
     breaks        the consequence of a wrong value, where it is a danger
-    secret        no message shows the value, as of every SecretStr
     default_text  the default in the list of keys, if it is no plain value
     """
 
     wants: str = ""
     fix: str = ""
     breaks: str = ""
-    secret: bool = False
     default_text: str = ""
 
 
@@ -60,7 +58,6 @@ def key(
     wants: str = "",
     fix: str = "",
     breaks: str = "",
-    secret: bool = False,
     default_text: str = "",
     **field: Any,
 ) -> Any:
@@ -69,7 +66,7 @@ def key(
     The text below the key in its class is its description. It is required unless `field` has a default.
     """
     info = Field(**field)
-    info.metadata.append(KeyHelp(wants, fix, breaks, secret, default_text))
+    info.metadata.append(KeyHelp(wants, fix, breaks, default_text))
     return info
 
 
@@ -80,6 +77,7 @@ class Key:
     info: FieldInfo
     help: Help
     description: str
+    secret: bool  # no message shows its value, and no other stack gets it
     section: type[Section] | None  # the model of its mapping, or of each mapping in its list
     many: bool  # holds a list of mappings
 
@@ -98,24 +96,25 @@ def _key(name: str, info: FieldInfo) -> Key:
         item for item in get_args(annotation) or (annotation,) if isinstance(item, type) and issubclass(item, Section)
     ]
     section = items[0] if items else None
-    return Key(
-        info, _words(name, info), " ".join((info.description or "").split()), section, many and section is not None
-    )
+    description, secret = " ".join((info.description or "").split()), _holds_a_secret(annotation)
+    return Key(info, _words(name, info, secret), description, secret, section, many and section is not None)
 
 
-def _words(name: str, info: FieldInfo) -> Help:
+def _holds_a_secret(annotation: Any) -> bool:
+    return annotation is SecretStr or any(map(_holds_a_secret, get_args(annotation)))
+
+
+def _words(name: str, info: FieldInfo, secret: bool) -> Help:
     """Return the help of a key. A secret's `fix` may be empty, for the command that sets it."""
     bases, metadata = _parts(info.annotation, info.metadata)
     own = next(item for item in info.metadata if isinstance(item, KeyHelp))
     of_type = next((item for item in metadata if isinstance(item, Help) and item is not own), Help())
     wants, fix = _of_type(name, bases[0], metadata, info)
-    secret = own.secret or bases[0] is SecretStr
     some = " (at least one)" * any(getattr(item, "min_length", 0) for item in metadata if get_origin(bases[0]) is tuple)
     return Help(
         (own.wants or of_type.wants or wants) + some,
         own.fix or of_type.fix or ("" if secret else fix),
         own.breaks or of_type.breaks,
-        secret,
         own.default_text or of_type.default_text or "none",
     )
 

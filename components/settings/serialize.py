@@ -44,14 +44,14 @@ def to_plain(section: Section, model: type[Section]) -> dict[str, Any]:
     """
     values = {}
     for name, key in keys_of(model).items():
-        if key.help.secret or (key.section is not None and key.many and _needs_a_secret(key.section)):
+        if key.secret or (key.section is not None and key.many and _needs_a_secret(key.section)):
             continue
         values[name] = _plain(getattr(section, name))
     return values
 
 
 def _needs_a_secret(model: type[Section]) -> bool:
-    return any(key.help.secret and key.info.is_required() for key in keys_of(model).values())
+    return any(key.secret and key.info.is_required() for key in keys_of(model).values())
 
 
 def _plain(value: Any) -> Any:

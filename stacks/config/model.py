@@ -53,7 +53,7 @@ class StackConfig(ClusterSettings):
     )
     """Kind of the stack: `cluster`, or `pool` for machines that join another stack's cluster."""
     sites: Sites = key()
-    api_keys: ApiKeys = key(secret=True, default={})
+    api_keys: ApiKeys = key(default={})
     allow: Allow = key(default=())
 
     def nodes(self) -> list[NodeSpec]:
@@ -74,7 +74,7 @@ class PoolConfig(PoolSettings):
     """The stack of the cluster that the pool joins: its name, or `organization/project/stack`."""
     sites: Sites = key()
     currency: Currency = key(default=DEFAULT_CURRENCY)
-    api_keys: ApiKeys = key(secret=True, default={})
+    api_keys: ApiKeys = key(default={})
     idle_limit_minutes: Whole | None = key(ge=5, le=43200, default=None)
     """`make reap` destroys the pool when none of its nodes has run a job for longer than this, and no waiting job
     could run there; default: never."""

@@ -127,8 +127,8 @@ def _report_unknown(model: type[Section], key: str, path: str, report: Report) -
 def _report_invalid(key: Key, detail: ErrorDetails, path: str, inside: bool, report: Report) -> None:
     context = detail.get("ctx", {})
     breaks, fix = key.help.breaks, _fix(key, path)
-    hidden = key.help.secret or report.hides(path)
-    if detail["type"] == "refused" and (key.help.secret or not hidden):
+    hidden = key.secret or report.hides(path)
+    if detail["type"] == "refused" and (key.secret or not hidden):
         problem = context["problem"]
         breaks, fix = context["breaks"] or breaks, context["fix"] or fix
     elif detail["type"] == "string_too_long":

@@ -66,9 +66,9 @@ def sections(model: type[Section]) -> set[type[Section]]:
 def _allow_secrets(model: type[Section], definition: dict[str, Any]) -> None:
     properties = definition["properties"]
     for name, key in keys_of(model).items():
-        if key.help.secret and properties[name].get("type") == "object":
+        if key.secret and properties[name].get("type") == "object":
             properties[name] = {"type": "object", "additionalProperties": {"anyOf": [{"type": "string"}, _SECRET]}}
-        elif key.help.secret:
+        elif key.secret:
             properties[name] = {"anyOf": [properties[name], _SECRET]}
 
 
