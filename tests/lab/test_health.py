@@ -161,7 +161,7 @@ def full_disk(cluster: Cluster) -> Iterator[None]:
 @pytest.mark.usefixtures("full_disk")
 def test_slurm_itself_has_a_node_with_a_full_disk_drained_and_taken_back(cluster: Cluster) -> None:
     eventually(lambda: drained(cluster, "a1"), 280, "Slurm's own look has drained it")
-    assert reason(cluster, "a1").startswith("health: disk: /var/tmp is full: 0.0 GiB of 0.0 GiB are free; next: 'du ")
+    assert reason(cluster, "a1").startswith("health: disk: /var/tmp is full: 0.0 GiB of 0.0 GiB are free; next: find")
     assert node(cluster, "a1")["reason_set_by_user"] == "root"
     done = cluster.attempt("a1", "tailrack-checks")
     assert done.returncode == 1
