@@ -111,6 +111,7 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSlurm, D
     monkeypatch.setattr("components.slurm.slurm.nodes", fake.nodes)
     monkeypatch.setattr("components.slurm.slurm.scontrol", fake.scontrol)
     monkeypatch.setattr(deep_check, "PRIVATE", tmp_path)
+    monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setattr(measuring, "REPORTS", tmp_path / "validation")
     monkeypatch.setattr(gpu_records, "FINDINGS", tmp_path / "shown.json")
     monkeypatch.setattr(measuring, "read_report", lambda *_: Measured(364.8, tolerance=0.15))
