@@ -154,8 +154,10 @@ def test_the_cli_receives_no_more_than_fits_into_one_environment_variable(
     ("more", "backend"), [("secretsprovider: awskms://x\n", "s3://state"), ("", "https://api.pulumi.com")]
 )
 def test_secrets_of_another_provider_are_left_to_the_cli(project: Path, more: str, backend: str) -> None:
-    file = file_of(project, f"{more}config: {{tailrack:a: {{secure: AAABAO==}}}}\n".encode())
-    check_for_cli(file, {**PASSPHRASE, "PULUMI_BACKEND_URL": backend})
+    config = "config: {tailrack:a: {secure: AAABAO==}}\n"
+    with pytest.raises(FileError, match="tailrack:a"):
+        check_for_cli(file_of(project, config.encode()), {**PASSPHRASE, "PULUMI_BACKEND_URL": "file:///state"})
+    check_for_cli(file_of(project, f"{more}{config}".encode()), {**PASSPHRASE, "PULUMI_BACKEND_URL": backend})
 
 
 words = st.sampled_from(
