@@ -81,6 +81,10 @@ class Key:
     section: type[Section] | None  # the model of its mapping, or of each mapping in its list
     many: bool  # holds a list of mappings
 
+    def remedy(self, path: str) -> str:
+        """Return the remedy for the key at a path; for a secret, the command that sets it."""
+        return self.help.fix or f"run: {secret_command(path)}"
+
 
 @cache
 def keys_of(model: type[Section]) -> Mapping[str, Key]:

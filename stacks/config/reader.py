@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from components.settings.problems import MASK, ROOT, Report, child_path, secret_command, shown, suggest
+from components.settings.problems import MASK, ROOT, Report, child_path, shown, suggest
 from components.settings.section import Key, Section, keys_of, located
 from stacks.config.model import POOL, PoolConfig, StackConfig
 from stacks.sites import KINDS
@@ -104,7 +104,7 @@ def _report(model: type[Section], raw: Any, detail: ErrorDetails, path: str, rep
         fix = f"write KEY: VALUE pairs of {', '.join(keys_of(section))}"
         report.add(path, f"{report.value(path, detail['input'])} is not a mapping", "", fix)
     elif key is not None and kind == "missing":
-        problem, fix = lacks.get(name, ("missing", _fix(key, path)))
+        problem, fix = lacks.get(name, ("missing", key.remedy(path)))
         report.add(path, problem, key.help.breaks, fix)
     elif key is not None:
         _report_invalid(key, detail, path, bool(inside), report)
@@ -126,7 +126,7 @@ def _report_unknown(model: type[Section], key: str, path: str, report: Report) -
 
 def _report_invalid(key: Key, detail: ErrorDetails, path: str, inside: bool, report: Report) -> None:
     context = detail.get("ctx", {})
-    breaks, fix = key.help.breaks, _fix(key, path)
+    breaks, fix = key.help.breaks, key.remedy(path)
     hidden = key.secret or report.hides(path)
     if detail["type"] == "refused" and (key.secret or not hidden):
         problem = context["problem"]
@@ -137,8 +137,3 @@ def _report_invalid(key: Key, detail: ErrorDetails, path: str, inside: bool, rep
         problem = f"does not fit in {key.help.wants}" if inside else f"is not {key.help.wants}"
     seen = MASK if hidden or context.get("hide") else shown(detail["input"])
     report.add(path, f"{seen} {problem}", breaks, fix)
-
-
-def _fix(key: Key, path: str) -> str:
-    """Return the remedy; for a secret, the command that sets it."""
-    return key.help.fix or f"run: {secret_command(path)}"

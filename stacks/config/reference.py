@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 
-from components.settings.problems import ROOT, child_path, secret_command, shown
+from components.settings.problems import ROOT, child_path, shown
 from components.settings.section import Key, Section, keys_of
 from components.validation.collectives import format_size
 from stacks.config.model import POOL, PoolConfig, StackConfig
@@ -50,10 +50,11 @@ def _entry(path: str, key: Key, model: type[Section]) -> str:
     if key.section and not key.many:
         default = "see its keys"
     kind = f" (a stack of kind {POOL})" if model is PoolConfig else ""
+    fix = key.remedy(path.replace("[]", "[0]"))
     if key.help.fix:
-        text = f"{key.description} {key.help.fix[0].upper()}{key.help.fix[1:]}{'.' * (':' not in key.help.fix[:5])}"
+        text = f"{key.description} {fix[0].upper()}{fix[1:]}{'.' * (not fix.startswith('run: '))}"
     else:
-        text = f"{key.description} A Pulumi secret; run: {secret_command(path.replace('[]', '[0]'))}"
+        text = f"{key.description} A Pulumi secret; {fix}"
     indented = (f"{key.help.wants}; {default}", *textwrap.wrap(text, 96))
     return "\n    ".join((path + kind, *indented)) + "\n"
 

@@ -71,7 +71,7 @@ _IMPORT_OUTPUT = 10_000_000
 POD_PLUGIN = "/usr/local/lib/tailrack/no-containers.so"
 SOURCE = "/usr/local/lib/tailrack/no-containers.c"
 _LIB = "/usr/local/lib/tailrack"
-_FILES = (*(TMPFILES, SETTINGS, PLUGIN, LAUNCHER, PROGRAM_SETTINGS, DROP_IN, MPI_HOOK),)
+_FILES = (TMPFILES, SETTINGS, PLUGIN, LAUNCHER, PROGRAM_SETTINGS, DROP_IN, MPI_HOOK)
 
 
 @dataclass(frozen=True)
