@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Annotated, NoReturn
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_core import PydanticCustomError
 
 from components.settings.section import Help
@@ -183,6 +183,15 @@ def _word(value: object) -> object:
 FreeText = Annotated[
     str, BeforeValidator(_word), Field(max_length=200), Help("a short text", 'write any text, such as "2"')
 ]
+
+
+def _one_line(value: SecretStr) -> SecretStr:
+    if not re.fullmatch(r"[!-~]{1,4096}", value.get_secret_value()):
+        refuse("is empty, or contains blanks, line breaks or special characters")
+    return value
+
+
+OneLine = Annotated[SecretStr, AfterValidator(_one_line)]
 
 
 def _free_port(value: int) -> int:

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from components.settings.problems import ROOT, Report, secret_command
 from components.settings.section import Section, check_secret, key
 from components.settings.ssh_keys import HostKey
-from components.settings.types import SshPort, refuse
+from components.settings.types import OneLine, SshPort, refuse
 
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"
 _FOLDER = r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+"
@@ -19,7 +19,6 @@ S3 = re.compile(
     rf"s3:https://(?P<host>{_HOST})(:(?P<port>[1-9][0-9]{{0,4}}))?/(?P<bucket>[a-z0-9][a-z0-9.-]{{1,62}})({_FOLDER})?"
 )
 _LONGEST = 300
-_ONE_LINE = re.compile(r"[!-~]{1,4096}")
 
 
 def _target(value: str) -> str:
@@ -36,15 +35,6 @@ def _private_key(value: SecretStr) -> SecretStr:
     if not all(re.fullmatch(r"[!-~ ]*", line) for line in lines):
         refuse("contains special characters")
     return SecretStr("\n".join(lines) + "\n")
-
-
-def _one_line(value: SecretStr) -> SecretStr:
-    if not _ONE_LINE.fullmatch(value.get_secret_value()):
-        refuse("is empty, or contains blanks, line breaks or special characters")
-    return value
-
-
-OneLine = Annotated[SecretStr, AfterValidator(_one_line)]
 
 
 _PATTERN = re.compile(r"[A-Za-z0-9_.*?@+=,~-]+(/[A-Za-z0-9_.*?@+=,~-]+)*")

@@ -5,11 +5,11 @@ from collections.abc import Collection
 from pathlib import PurePosixPath
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, Field
 
 from components.settings.problems import Report, suggest
 from components.settings.section import Section, check_secret, key
-from components.settings.types import LocalFolder, SiteNames, Whole, refuse
+from components.settings.types import LocalFolder, OneLine, SiteNames, Whole, refuse
 
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[1-9][0-9]{0,4})?"
 _PART = r"[A-Za-z0-9_=+@%-][A-Za-z0-9._=+@%-]*"
@@ -17,7 +17,6 @@ S3 = re.compile(rf"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{{1,62}})(?P<folder>(/{_PAR
 HTTPS = re.compile(rf"(?P<site>https://{_HOST})(?P<folder>(/{_PART})*)/(?P<file>{_PART})?")
 FOLDER = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
 _LONGEST = 300
-_ONE_LINE = re.compile(r"[!-~]{1,4096}")
 
 
 def _source(value: str) -> str:
@@ -32,12 +31,6 @@ def _endpoint(value: str) -> str:
     value = value.rstrip("/")
     if not re.fullmatch(rf"https://{_HOST}", value):
         refuse("is not https://HOST or https://HOST:PORT")
-    return value
-
-
-def _one_line(value: SecretStr) -> SecretStr:
-    if not _ONE_LINE.fullmatch(value.get_secret_value()):
-        refuse("is empty, or contains blanks, line breaks or special characters")
     return value
 
 
@@ -78,7 +71,7 @@ class Dataset(Section):
         default=None,
     )
     """S3 only: the id of an access key that may read the bucket; default: a public bucket, without a log-in."""
-    secret_key: Annotated[SecretStr, AfterValidator(_one_line)] | None = key(default=None)
+    secret_key: OneLine | None = key(default=None)
     """S3 only: the secret of the access key."""
     wait: bool = key(default=False)
     """Let `up` wait until each of the nodes has its copy; otherwise copying goes on after `up`."""
