@@ -73,8 +73,8 @@ def answer(state: str, **changed: Any) -> str:
 class Head:
     """A head node of stubs."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.home = folder / "stubs", folder / "home"
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.folder, self.home, self._capsys = folder / "stubs", folder / "home", capsys
         self.folder.mkdir()
         self.home.mkdir()
         for name, text in (("sbatch", SBATCH), ("scontrol", SCONTROL)):
@@ -94,6 +94,16 @@ class Head:
     def containers(self) -> None:
         (self.folder / "srun").write_text("  --container-image=[USER@][REGISTRY#]IMAGE\n")
 
+    def session(self, *words: str) -> str:
+        """Run the command, which succeeds, and return its output."""
+        assert main(["session", *words]) == 0
+        return self._capsys.readouterr().out
+
+    def refused(self, *words: str) -> str:
+        """Run the command, which fails, and return its error."""
+        assert main(["session", *words]) == 1
+        return self._capsys.readouterr().err
+
     @property
     def calls(self) -> list[str]:
         path = self.folder / "calls"
@@ -111,8 +121,8 @@ class Head:
 
 
 @pytest.fixture
-def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Head:
-    made = Head(tmp_path)
+def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Head:
+    made = Head(tmp_path, capsys)
     monkeypatch.setenv("STUBS", str(made.folder))
     monkeypatch.setenv("PATH", f"{made.folder}/bin:/usr/bin:/bin")
     monkeypatch.setenv("SSH_CONNECTION", "198.51.100.9 50000 203.0.113.7 22")
@@ -127,16 +137,14 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Head:
     return made
 
 
-def test_a_session_is_one_job_that_waits_and_its_user_sees_how_to_reach_it(
-    head: Head, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["session"]) == 0
+def test_a_session_is_one_job_that_waits_and_its_user_sees_how_to_reach_it(head: Head) -> None:
+    text = head.session()
     options = head.calls[0].split()
     assert options[:2] == ["sbatch", "--parsable"]
     assert {"--time=480", "--gpus=1", "--nodes=1", "--ntasks=1", "--no-requeue", "--job-name=session"} <= set(options)
     assert f"--output={head.home}/{session.FOLDER}/%j.out" in options
     assert head.script == "#!/bin/bash\nexec sleep infinity\n"
-    assert capsys.readouterr().out == (
+    assert text == (
         "submitted job 28\n"
         "job 28 runs on a1 until 2026-09-21 14:13 UTC\n"
         "\n"
@@ -151,17 +159,16 @@ def test_a_session_is_one_job_that_waits_and_its_user_sees_how_to_reach_it(
 
 
 def test_the_options_reach_sbatch(head: Head) -> None:
-    assert main(["session", "--gpus", "h200:2", "--hours", "0.1", "--cpus", "6", "--partition", "rack"]) == 0
+    head.session("--gpus", "h200:2", "--hours", "0.1", "--cpus", "6", "--partition", "rack")
     assert head.calls[0].endswith("--gpus=h200:2 --cpus-per-task=6 --partition=rack")
     assert "--time=6 " in head.calls[0]
 
 
-def test_why_it_waits_is_printed_once_for_each_reason(head: Head, capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_it_waits_is_printed_once_for_each_reason(head: Head) -> None:
     waits = [answer("PENDING", state_reason=reason) for reason in ("None", "Resources", "Resources", "JobHeldUser")]
     configuring = answer("RUNNING", job_state=["RUNNING", "CONFIGURING"])
     head.jobs(*waits, configuring, answer("RUNNING"))
-    assert main(["session"]) == 0
-    text = capsys.readouterr().out
+    text = head.session()
     assert text.count("Ctrl-C cancels it") == 1
     assert text.count("It waits for 1 node with cpu=1,node=1,gres/gpu=1 in total, and is next.") == 1
     assert "It is held by its user." in text
@@ -169,58 +176,50 @@ def test_why_it_waits_is_printed_once_for_each_reason(head: Head, capsys: pytest
     assert text.index("held by its user") < text.index("ssh a1")
 
 
-def test_a_slurmctld_that_restarts_ends_no_wait(head: Head, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_slurmctld_that_restarts_ends_no_wait(head: Head) -> None:
     away = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
     head.jobs(answer("PENDING", state_reason="Resources"), away, away, answer("RUNNING"))
-    assert main(["session"]) == 0
-    assert "    ssh a1\n" in capsys.readouterr().out
+    assert "    ssh a1\n" in head.session()
 
 
 def test_a_head_node_on_another_port_and_one_of_unknown_address_are_printed_so(
-    head: Head, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    head: Head, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSH_CONNECTION", "198.51.100.9 50000 203.0.113.7 2022")
-    assert main(["session"]) == 0
     line = "ssh -p 2022 ada@203.0.113.7 tailrack ssh-config --head 203.0.113.7 --port 2022 >>~/.ssh/config"
-    assert line in capsys.readouterr().out
+    assert line in head.session()
     monkeypatch.delenv("SSH_CONNECTION")
-    assert main(["session"]) == 0
-    assert "ssh ada@HEAD-NODE tailrack ssh-config --head HEAD-NODE >>" in capsys.readouterr().out
+    assert "ssh ada@HEAD-NODE tailrack ssh-config --head HEAD-NODE >>" in head.session()
 
 
-def test_without_waiting_the_user_sees_how_to_ask_later(head: Head, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_waiting_the_user_sees_how_to_ask_later(head: Head) -> None:
     head.containers()
-    assert main(["session", "--no-wait", "--code", "--jupyter", "--image", "nvcr.io#nvidia/pytorch:25.08-py3"]) == 0
-    text = capsys.readouterr().out
+    text = head.session("--no-wait", "--code", "--jupyter", "--image", "nvcr.io#nvidia/pytorch:25.08-py3")
     assert "tailrack session --job 28 --code --jupyter '--image=nvcr.io#nvidia/pytorch:25.08-py3'\n" in text
     assert "To end it: scancel 28" in text
     assert not [call for call in head.calls if call.startswith("scontrol")]
 
 
-def test_an_earlier_session_is_shown_and_nothing_is_submitted(head: Head, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["session", "--job", "28"]) == 0
-    assert "    ssh a1\n" in capsys.readouterr().out
+def test_an_earlier_session_is_shown_and_nothing_is_submitted(head: Head) -> None:
+    assert "    ssh a1\n" in head.session("--job", "28")
     assert head.calls == ["scontrol show job 28 --json"]
 
 
-def test_a_job_of_somebody_else_is_refused(head: Head, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_of_somebody_else_is_refused(head: Head) -> None:
     head.jobs(answer("RUNNING", user_id=6002, user_name="bob"))
-    assert main(["session", "--job", "28"]) == 1
-    assert "job 28 is a job of bob, not yours" in capsys.readouterr().err
+    assert "job 28 is a job of bob, not yours" in head.refused("--job", "28")
 
 
-def test_a_job_that_ended_before_it_ran_is_explained(head: Head, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_that_ended_before_it_ran_is_explained(head: Head) -> None:
     head.jobs(answer("PENDING", state_reason="Resources"), answer("CANCELLED"))
-    assert main(["session"]) == 1
-    error = capsys.readouterr().err
+    error = head.refused()
     assert "job 28 (session) of ada: cancelled" in error
     assert "It was cancelled" in error
 
 
-def test_a_refused_job_is_slurms_own_error(head: Head, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_job_is_slurms_own_error(head: Head) -> None:
     (head.folder / "refuse").write_text("sbatch: error: the job asks for 1 GPUs of any kind\n")
-    assert main(["session"]) == 1
-    error = capsys.readouterr().err
+    error = head.refused()
     assert "the job asks for 1 GPUs of any kind" in error
     assert "--gpus 0" in error
 
@@ -270,18 +269,15 @@ def test_a_job_that_cannot_be_cancelled_is_named(head: Head, monkeypatch: pytest
     assert "job 28 is not cancelled: scancel 28: slurmctld is away; run 'scancel 28'" in done.stderr
 
 
-def test_a_server_without_token_and_password_is_ended(head: Head, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_server_without_token_and_password_is_ended(head: Head) -> None:
     head.serve(token="")
-    assert main(["session", "--job", "28", "--jupyter"]) == 1
-    error = capsys.readouterr().err
+    error = head.refused("--job", "28", "--jupyter")
     assert "every user of the node could run programs as you" in error
     assert "cancelled job 28" in error
     assert head.calls[-1] == "scancel 28"
 
 
-def test_a_jupyter_that_fails_is_shown_with_the_end_of_its_output(
-    head: Head, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_jupyter_that_fails_is_shown_with_the_end_of_its_output(head: Head) -> None:
     output = head.home / "out"
     output.write_text("socket timed out\njupyter-lab: not found\n")
     failed = answer(
@@ -290,25 +286,18 @@ def test_a_jupyter_that_fails_is_shown_with_the_end_of_its_output(
         exit_code={"return_code": {"set": True, "number": 127}, "signal": {"id": {"set": False, "number": 0}}},
     )
     head.jobs(answer("RUNNING"), failed)
-    assert main(["session", "--job", "28", "--jupyter"]) == 1
-    error = capsys.readouterr().err
+    error = head.refused("--job", "28", "--jupyter")
     assert "command was not found" in error
     assert "  | socket timed out\n  | jupyter-lab: not found" in error
 
 
-def test_a_server_that_never_starts_has_a_limit(
-    head: Head, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_server_that_never_starts_has_a_limit(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "SERVER_SECONDS", 0)
-    assert main(["session", "--job", "28", "--jupyter"]) == 1
-    assert "Jupyter has not started within 0 minutes" in capsys.readouterr().err
+    assert "Jupyter has not started within 0 minutes" in head.refused("--job", "28", "--jupyter")
 
 
-def test_without_any_jupyter_the_command_that_makes_one_is_named(
-    head: Head, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["session", "--jupyter"]) == 1
-    error = capsys.readouterr().err
+def test_without_any_jupyter_the_command_that_makes_one_is_named(head: Head) -> None:
+    error = head.refused("--jupyter")
     assert (
         "you have no JupyterLab; make one with 'python3 -m venv ~/venv && ~/venv/bin/pip install jupyterlab'" in error
     )
@@ -327,13 +316,13 @@ def test_jupyter_is_that_of_the_active_environment_then_the_homes_then_the_paths
         path.unlink()
 
 
-def test_jupyter_of_an_image_runs_in_it_and_so_do_shells(head: Head, capsys: pytest.CaptureFixture[str]) -> None:
+def test_jupyter_of_an_image_runs_in_it_and_so_do_shells(head: Head) -> None:
     head.containers()
     head.serve()
-    assert main(["session", "--jupyter", "--image", "pytorch"]) == 0
+    text = head.session("--jupyter", "--image", "pytorch")
     inside = "--container-image=pytorch --container-mount-home --no-container-remap-root"
     assert f"srun {inside} --container-env=JUPYTER_TOKEN_FILE,JUPYTER_RUNTIME_DIR jupyter-lab --no-bro" in head.script
-    assert f"srun --jobid=28 --overlap {inside} --pty bash" in capsys.readouterr().out
+    assert f"srun --jobid=28 --overlap {inside} --pty bash" in text
 
 
 @pytest.mark.parametrize(
@@ -353,12 +342,9 @@ def test_jupyter_of_an_image_runs_in_it_and_so_do_shells(head: Head, capsys: pyt
         (["--job", "28,29"], "is not the number of a job"),
     ],
 )
-def test_bad_input_is_refused_before_anything_is_submitted(
-    head: Head, capsys: pytest.CaptureFixture[str], words: list[str], error: str
-) -> None:
+def test_bad_input_is_refused_before_anything_is_submitted(head: Head, words: list[str], error: str) -> None:
     # argparse takes a value that begins with a dash only after an equals sign.
-    assert main(["session", f"{words[0]}={words[1]}"]) == 1
-    assert error in capsys.readouterr().err
+    assert error in head.refused(f"{words[0]}={words[1]}")
     assert head.calls == []
 
 
