@@ -75,6 +75,22 @@ def role_header(name: str) -> dict[str, Value]:
     return next({**role.values, **role.texts} for role in ROLES if role.name == name)
 
 
+Result = subprocess.CompletedProcess[str]
+
+
+def assert_ok(done: Result) -> Result:
+    """Return the result of a program or step after checking that it succeeded."""
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+def assert_fails(done: Result, *texts: str) -> Result:
+    """Return the result of a program or step after checking that it failed, with these texts in its error."""
+    missing = [text for text in texts if text not in done.stderr]
+    assert (done.returncode, missing) == (1, []), f"{done.returncode}: no {missing} in {done.stdout}{done.stderr}"
+    return done
+
+
 class HurriedTime:
     """A clock on which five seconds pass at once whenever somebody sleeps."""
 
@@ -173,13 +189,13 @@ class Shell:
         """The script with the folder in front of every path of the machine."""
         return _SYSTEM_PATH.sub(f"{self.root}/", script)
 
-    def run(self, script: str, *words: str) -> subprocess.CompletedProcess[str]:
+    def run(self, script: str, *words: str) -> Result:
         """Run a script as a step is run: on stdin, with words such as `down` as its arguments; `up` without any."""
         hurry = self.path("hurry")
         first = hurry.read_text(encoding="utf-8") if hurry.exists() else ""
         return self._bash(["-euo", "pipefail", "-s", "--", *(words or ("up",))], first + script)
 
-    def program(self, system_path: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def program(self, system_path: str, *arguments: str) -> Result:
         """Run a program that a script has installed on the machine."""
         return self._bash([str(self.path(system_path)), *arguments], "")
 
@@ -188,7 +204,7 @@ class Shell:
         """The environment of everything that runs on the machine."""
         return {"PATH": f"{self.root / 'stubs'}:{self.tools}", "LANG": "C.UTF-8", "TMPDIR": str(self.root)}
 
-    def _bash(self, arguments: list[str], text: str) -> subprocess.CompletedProcess[str]:
+    def _bash(self, arguments: list[str], text: str) -> Result:
         # From a file: bash reads a pipe one character at a time, and scripts are long.
         with tempfile.TemporaryFile("w+", encoding="utf-8") as script:
             script.write(self.inside(text))
@@ -250,7 +266,7 @@ class Shell:
         lock: str = "tailrack",
         here: bool = False,
         host: str = "a1",
-    ) -> subprocess.CompletedProcess[str]:
+    ) -> Result:
         """Run a step with what it reads of the values."""
         there = {**DISTRIBUTION, **values}
         read = json.loads(json.dumps({key: there[key] for key in script.reads}))
@@ -280,7 +296,7 @@ class Shell:
                 os.umask(umask)
         return subprocess.CompletedProcess([], status, stdout, stderr)
 
-    def kept(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def kept(self, *words: str) -> Result:
         """Run a plan that lies on the machine, such as `leave`."""
         with tempfile.TemporaryFile("w+", encoding="utf-8") as said, tempfile.TemporaryFile("w+") as told:
             with self.here(), contextlib.redirect_stderr(said), contextlib.redirect_stdout(told):
@@ -291,7 +307,7 @@ class Shell:
 
     def command(
         self, command: str, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None
-    ) -> subprocess.CompletedProcess[str]:
+    ) -> Result:
         """Run a command of the hosts' program on the machine."""
         main = function_of(COMMANDS[command])
         umask = os.umask(0o022)

@@ -16,6 +16,7 @@ import pytest
 from stacks.sites.hosts.outputs import OtherStack
 from tests.unit.configs import HOST_KEY
 from tests.unit.project.machine_examples import EXAMPLE, PACKAGES, PROJECT, PUBLIC
+from tests.unit.shell import assert_ok
 from tests.unit.stacks.test_hosts_from import config, folder
 
 __all__ = ["folder"]
@@ -34,8 +35,7 @@ pytestmark = [
 @cache
 def run(cloud: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.unit.project.machine_examples", cloud, json.dumps(CLOUDS[cloud])]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False, timeout=120))
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from components.steps import composition
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, assert_ok
 
 MODULE = "stacks.sites.rented.host_key"
 UNITS = "/etc/systemd/system/tailrack-born-with"
@@ -27,8 +27,7 @@ def instance(shell: Shell) -> Shell:
 
 def step(instance: Shell) -> str:
     script = composition.single(MODULE)
-    done = instance.step(script, {}, name="p1-host-key")
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(instance.step(script, {}, name="p1-host-key"))
     return done.stdout
 
 

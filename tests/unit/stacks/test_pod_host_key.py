@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from components.steps import composition
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, assert_ok
 
 MODULE = "stacks.sites.rented.pod_host_key"
 OWN, KEPT = "/etc/ssh/ssh_host_ed25519_key", "/workspace/.tailrack/ssh_host_ed25519_key"
@@ -24,8 +24,7 @@ def pod(shell: Shell) -> Shell:
 
 
 def host_key(pod: Shell) -> str:
-    done = pod.step(composition.single(MODULE), {}, name="p1-host-key")
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(pod.step(composition.single(MODULE), {}, name="p1-host-key"))
     line = next(line for line in done.stdout.splitlines() if "host_key" in line)
     return str(json.loads(line[line.index("{") :])["host_key"])
 

@@ -18,6 +18,7 @@ from components.validation.nccl_tests import parse
 from components.validation.transport import Transport, read_transport
 from components.validation.wording import environment_settings
 from tests.unit.components.validation.test_nccl_output import SECRET, written
+from tests.unit.shell import assert_fails, assert_ok
 
 SCRIPTS = Path(__file__).parents[4] / "components" / "measurement"
 REAL = Path(__file__).parents[3] / "fixtures/nccl_tests/nccl-tests-2.19-1x2-H200-nvlink-nvls-off.txt"
@@ -68,8 +69,7 @@ def test_a_rank_keeps_the_nccl_log_lines_that_show_the_path(node: Node) -> None:
     log = [line for line in REAL.read_text().splitlines(keepends=True) if line.startswith("c:")]
     (node.root / "said").write_text("".join(log))
     node.stub("all_reduce_perf", f'echo "$@"; cat "{node.root}/said" >"$NCCL_DEBUG_FILE"; env | grep ^NCCL_DEBUG')
-    told = node.run("rank", "2", "-b", "8", TAILRACK_PROGRAM=str(node.root / "bin"), **PROGRAM)
-    assert told.returncode == 0, told.stderr
+    told = assert_ok(node.run("rank", "2", "-b", "8", TAILRACK_PROGRAM=str(node.root / "bin"), **PROGRAM))
     assert told.stdout.splitlines()[0] == "-b 8"
     assert {"NCCL_DEBUG=INFO", "NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH"} <= set(told.stdout.splitlines())
     kept = node.job["log.2.3"]
@@ -161,8 +161,7 @@ def test_a_measurement_checks_its_nodes_even_if_the_preflight_fails(node: Node) 
     node.stub("srun", 'while [[ $1 == --* ]]; do shift; done; "$@"')
     (node.root / "job").mkdir()
     (node.root / "job" / "about.json").write_text('{"nodes": {}}\n')
-    told = node.run("prepare", "preflight")
-    assert told.returncode == 0
+    told = assert_ok(node.run("prepare", "preflight"))
     preflight, facts = told.stdout.splitlines()
     assert preflight.startswith("# tailrack preflight a1 [")
     assert "the argument does not name this node" in preflight
@@ -219,8 +218,7 @@ def run_program(node: Node, action: str, told: dict[str, str]) -> CompletedProce
 
 
 def test_the_program_is_built_once_for_the_gpus_of_the_node_and_found_again(node: Node, build: dict[str, str]) -> None:
-    built = run_program(node, "build", build)
-    assert built.returncode == 0, built.stderr
+    assert_ok(run_program(node, "build", build))
     place = Path(run_program(node, "where", build).stdout.strip())
     assert (place.parent, place.name.rsplit("-", 2)[1]) == (node.root / "home/.tailrack/nccl-tests", "sm90")
     assert "1 -gencode=arch=compute_90,code=sm_90" in (place / "all_reduce_perf").read_text()
@@ -240,11 +238,9 @@ def test_a_changed_program_on_the_share_is_rebuilt(node: Node, build: dict[str, 
 
 
 def test_a_source_that_is_another_one_is_not_built(node: Node, build: dict[str, str]) -> None:
-    told = run_program(node, "build", {**build, "TAILRACK_SHA256": "0" * 64})
-    assert told.returncode == 1
-    assert (
-        f"has the checksum {build['TAILRACK_SHA256']} instead of {'0' * 64}; check validation.nccl.source_sha256"
-        in told.stderr
+    assert_fails(
+        run_program(node, "build", {**build, "TAILRACK_SHA256": "0" * 64}),
+        f"has the checksum {build['TAILRACK_SHA256']} instead of {'0' * 64}; check validation.nccl.source_sha256",
     )
     assert not list((node.root / "home/.tailrack/nccl-tests").glob("*/all_reduce_perf"))
 
@@ -253,8 +249,6 @@ def test_a_failed_build_names_the_node_and_the_others_of_its_kind_do_not_wait_fo
     node: Node, build: dict[str, str]
 ) -> None:
     node.stub("make", "echo 'no such thing' >&2; exit 2")
-    told = run_program(node, "build", build)
-    assert told.returncode == 1
-    assert "no such thing" in told.stderr
+    assert_fails(run_program(node, "build", build), "no such thing")
     other = run_program(node, "build", build)
     assert (other.returncode, "another node of this kind did not build it" in other.stderr) == (1, True)

@@ -18,7 +18,7 @@ from components.measurement.scopes import Scope, measurement_of
 from components.roles.program import program
 from components.settings.validation import Validation
 from components.steps.composition import single
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, assert_ok
 
 TABLE = (Path(__file__).parents[3] / "fixtures/nccl_tests/mpi-cpu-2x1-tcp-eth0.txt").read_text(encoding="utf-8")
 START, END = TABLE.partition("#\n")[0], TABLE.partition("#\n")[2]
@@ -123,8 +123,7 @@ class Cluster:
 
     def report(self, members: list[str], action: str = "up") -> dict[str, Any]:
         """What the step prints."""
-        told = self.run(members, action)
-        assert told.returncode == 0, told.stderr
+        told = assert_ok(self.run(members, action))
         return dict(json.loads(told.stdout))
 
     @property

@@ -17,7 +17,7 @@ from components.roles.order import ROLES, roles
 from components.steps.composition import COMPUTING_HEAD, NODE, NODE_SERVICES, POD, SERVICES, Script, compose
 from stacks.config import parse
 from tests.unit.components.roles.test_any import RICH
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, assert_ok
 
 UNIT = "/etc/systemd/system/tailrack-one.service"
 ONE, TWO, DROP_IN = "/etc/tailrack/one", "/usr/local/lib/tailrack/two", "/etc/systemd/system/x.service.d/tailrack.conf"
@@ -54,8 +54,7 @@ def test_files_of_every_role_go_when_the_role_goes_and_when_the_machine_leaves(
     shell.stub("systemctl")
     before = left(shell)
     for leaves in (False, True):
-        done = shell.step(on, dict.fromkeys(on.reads, "1"))
-        assert done.returncode == 0, done.stderr
+        assert_ok(shell.step(on, dict.fromkeys(on.reads, "1")))
         assert {row[0].lstrip("/") for call in calls if call[0] == "files" for row in call[1:]} <= {*left(shell)}
         if leaves:
             with shell.here():

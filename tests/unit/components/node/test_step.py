@@ -15,7 +15,7 @@ import pytest
 
 from components.steps.composition import Script
 from tests.unit.components.node.test_work import script
-from tests.unit.shell import Shell, code_script
+from tests.unit.shell import Shell, assert_ok, code_script
 
 OK = 'step.result("ok", True)'
 FAIL = "from components.node.failure import Failure\nraise Failure"
@@ -76,8 +76,7 @@ def test_modes_do_not_depend_on_the_logins_umask(shell: Shell) -> None:
 os.makedirs("/etc/a/b")
 open("/etc/a/fetched", "w").close()
 os.mkdir("/var/lib/shared")"""
-    done = run(shell, code_script(body))
-    assert done.returncode == 0, done.stderr
+    assert_ok(run(shell, code_script(body)))
     assert shell.step(script(("files", ("/etc/new/file", "0644", "root:root", "text", ""))), {}).returncode == 0
     wanted = {
         "etc/a": 0o755, "etc/a/b": 0o755, "etc/a/fetched": 0o644, "etc/new": 0o755, "etc/new/file": 0o644,
@@ -130,8 +129,7 @@ def test_an_old_step_does_not_undo_a_step_made_the_other_way(shell: Shell, old: 
     add = "with open('/etc/done', 'a') as file: print('{}', file=file)"
     step = code_script(add.format("made"), add.format("undone"))
     for way in (f"up{old}", f"up{new}", f"down{old}"):
-        done = run(shell, step, *way.split())
-        assert done.returncode == 0, done.stderr
+        done = assert_ok(run(shell, step, *way.split()))
     assert shell.path("/etc/done").read_text() == "made\nmade\n"
     assert done.stdout == "{}\n"
     assert run(shell, step, *f"down{new}".split()).returncode == 0

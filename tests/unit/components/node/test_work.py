@@ -10,7 +10,7 @@ import pytest
 from components.node.step.values import read_values
 from components.steps.composition import Script
 from tests.unit.components.node.example_phases import Values
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, assert_fails
 
 MODULE = "tests.unit.components.node.example_phases"
 VALUES: dict[str, Any] = {"ROWS": [["a", 1], "b 2"], "TEXT": 5, "COUNT": 3, "ON": True, "MAYBE": None}
@@ -57,9 +57,7 @@ def test_checks_report_all_problems_together(shell: Shell) -> None:
 
 
 def test_an_unexpected_error_leaves_its_trace_in_the_log(shell: Shell) -> None:
-    done = shell.step(script(python("crash")), {})
-    assert done.returncode == 1
-    assert "RuntimeError: unexpected" in done.stderr
+    done = assert_fails(shell.step(script(python("crash")), {}), "RuntimeError: unexpected")
     assert done.stderr.splitlines()[-1].startswith("next: ssh to a1, read /var/log/tailrack/a1-step.log")
 
 

@@ -25,7 +25,7 @@ from components.steps.composition import compose
 from stacks.config import ConfigError, parse
 from tests.unit.configs import HOST_KEY, LAB, PRIVATE_KEY, RawConfig
 from tests.unit.recorded import Build
-from tests.unit.shell import Shell, script_of
+from tests.unit.shell import Shell, assert_ok, script_of
 
 SFTP: RawConfig = {
     "target": "sftp:keeper@192.0.2.9:/srv/backup/lab",
@@ -400,8 +400,7 @@ def test_a_new_machine_restores_the_archive_once_and_keeps_no_credentials(shell:
         esac""",
     )
     for _ in range(2):
-        done = shell.step(compose([Role("restore")], ["restore"]), values_of(SFTP))
-        assert done.returncode == 0, done.stderr
+        done = assert_ok(shell.step(compose([Role("restore")], ["restore"]), values_of(SFTP)))
         assert json.loads(done.stdout)["restored_made"] == 1795305600
     assert shell.path("/var/lib/slurm/slurmctld/job_state").read_text() == "jobs\n"
     assert shell.path("/var/lib/tailrack/dumps/accounting.sql").read_text() == "books\n"
@@ -420,8 +419,7 @@ def test_an_empty_target_gets_a_repository_that_is_closed_and_a_first_backup(she
     shell.stub("sftp", f"cat >>{shell.root}/batch; cat <<'EOF'\n{THERE.format(**HERE)}EOF")
     shell.write("/var/lib/tailrack/backup-state", "done=1795305600\n")
     values = {**values_of(SFTP), "BACKUP_STATE": ["/var/lib/slurm/slurmctld", "/etc/exports.d/*"]}
-    done = shell.step(compose([Role("backup", made={"services": MADE})], ["services"]), values)
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(shell.step(compose([Role("backup", made={"services": MADE})], ["services"]), values))
     assert json.loads(done.stdout) == {"backup_made": 1795305600}
     words = [call.rpartition("tailrack-backup ")[2] for call in shell.calls if call.startswith("restic")]
     assert words == ["cat config --no-lock", "init", "snapshots --latest 1 --json"]

@@ -25,7 +25,7 @@ from components.validation import measurement_run
 from components.validation.became_slow import Measured, Record
 from stacks.config import parse
 from tests.unit.configs import LAB
-from tests.unit.shell import Shell, script_of
+from tests.unit.shell import Shell, assert_ok, script_of
 from tests.unit.simulated_slurm import SimulatedSlurm
 
 IDLE = frozenset({"IDLE", "DYNAMIC_NORM"})
@@ -384,8 +384,7 @@ def test_the_deep_check_follows_its_key_and_keeps_its_records(shell: Shell) -> N
     assert shell.path("/var/lib/tailrack/deep-check").stat().st_mode & 0o777 == 0o700
     shell.write("/var/lib/tailrack/deep-check/a1.json", "{}")
     for _ in range(2):
-        done = shell.step(script_of("health", "services"), {"HEAD_DEEP_CHECK": ""})
-        assert done.returncode == 0, done.stderr
+        assert_ok(shell.step(script_of("health", "services"), {"HEAD_DEEP_CHECK": ""}))
     assert not path.exists()
     assert shell.path("/var/lib/tailrack/deep-check/a1.json").exists()
     values = {"NODE_NAME": "a1"}

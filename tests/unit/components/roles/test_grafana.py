@@ -21,7 +21,7 @@ from stacks.config import ConfigError, parse
 from tests.dashboards import dashboards
 from tests.unit.configs import LAB, RawConfig
 from tests.unit.recorded import Build
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, assert_fails
 
 ASKED: RawConfig = {"source": "https://dl.grafana.example/grafana.tar.gz", "sha256": "0" * 64}
 UNIT = "/etc/systemd/system/tailrack-grafana.service"
@@ -159,10 +159,7 @@ def test_another_release_takes_the_place_of_the_one_before_and_a_run_that_was_cu
 def test_the_step_rejects_an_unusable_grafana_archive_and_keeps_no_files(
     host: Shell, content: bytes, words: str
 ) -> None:
-    done = services(host, bring(host, content))
-    assert done.returncode == 1
-    assert words in done.stderr
-    assert "tailrack:monitoring.grafana.source" in done.stderr
+    assert_fails(services(host, bring(host, content)), words, "tailrack:monitoring.grafana.source")
     assert not [*host.path(PROGRAMS).iterdir()]
     assert starts(host) == 0
 

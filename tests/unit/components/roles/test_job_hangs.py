@@ -69,7 +69,7 @@ from stacks.config import parse
 from tests.unit.components.roles.test_scripts_health import script
 from tests.unit.components.roles.test_slurm import node as host
 from tests.unit.configs import LAB
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, assert_ok
 
 RECORDED = Path(__file__).parents[3] / "fixtures/ras"
 NOW = 1_790_000_000
@@ -516,16 +516,14 @@ def node(shell: Shell) -> Shell:
 
 
 def stalls_of(shell: Shell) -> dict[str, Any]:
-    done = shell.command("job-hangs-here")
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(shell.command("job-hangs-here"))
     rows: dict[str, Any] = json.loads(done.stdout)["jobs"]
     return rows
 
 
 def test_the_sampler_asks_ras_as_the_jobs_user_and_the_node_answers_with_the_stall(node: Shell) -> None:
     for _ in range(7):
-        done = node.command("gpu-use")
-        assert done.returncode == 0, done.stderr
+        assert_ok(node.command("gpu-use"))
     stalls = find.read_stalls(node.command("job-hangs-here").stdout)
     assert stalls is not None
     assert (stalls["7"].samples, stalls["7"].unchanged, stalls["7"].finding) == (7, 3, FOUND)

@@ -22,7 +22,7 @@ from stacks.config import ConfigError, parse
 from stacks.config.model import StackConfig
 from tests.unit.configs import LAB
 from tests.unit.recorded import record_cluster
-from tests.unit.shell import Shell, script_of
+from tests.unit.shell import Shell, assert_ok, script_of
 
 TOKEN, PASSWORD = "hook-token-nobody-may-see", "mail password  nobody may see"
 HOOK = {"kind": "webhook", "url": f"https://hooks.example:8443/{TOKEN}?a=b"}
@@ -152,8 +152,7 @@ def services(shell: Shell, *receivers: Mapping[str, object]) -> list[str]:
     """Run the head node's phase; which units it restarted."""
     before, role = len(shell.calls), monitoring(*receivers)
     head = {"NODE_NAME": "head", "NODE_SITE": "rack", "HEAD_ADDRESS": "100.64.0.1"}
-    done = shell.step(script_of("monitoring", "services"), {**role.values, **role.secrets, **head})
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(shell.step(script_of("monitoring", "services"), {**role.values, **role.secrets, **head}))
     log = shell.path("/var/log/tailrack/a1-step.log").read_text()
     for word in (TOKEN, PASSWORD):
         assert word not in done.stdout + log + "\n".join(shell.calls)

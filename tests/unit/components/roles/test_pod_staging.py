@@ -17,7 +17,7 @@ from components.roles.role import Value
 from components.roles.tailrack_command.wait_reason import Why
 from components.roles.tailrack_command.why import with_staging
 from components.slurm.jobs import Job
-from tests.unit.shell import Shell, script_of
+from tests.unit.shell import Shell, assert_ok, script_of
 
 PROJECT = Path(__file__).parents[4]
 FOLDER = "/shared/home/ada/run"
@@ -52,8 +52,7 @@ def play(shell: Shell, answer: str) -> None:
 
 
 def ask(shell: Shell, request: str) -> str:
-    done = shell.command("pod-staging", stdin=f"{request}\n")
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(shell.command("pod-staging", stdin=f"{request}\n"))
     return done.stdout.strip()
 
 
@@ -208,8 +207,7 @@ def test_the_head_node_gets_the_programs_with_the_first_pod_and_loses_them_with_
     script = script_of("pod_staging", "pod_register")
     values: dict[str, Value] = {"NODE_NAME": "p1"}
     for name in ("p1", "p2", "p1"):
-        done = shell.step(script, {**values, "NODE_NAME": name})
-        assert done.returncode == 0, done.stderr
+        assert_ok(shell.step(script, {**values, "NODE_NAME": name}))
     program = shell.path("/usr/local/lib/tailrack/pod-staging")
     assert program.exists()
     assert any("enable" in call and "tailrack-pod-staging.socket" in call for call in called(shell, "systemctl"))

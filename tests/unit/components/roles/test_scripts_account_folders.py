@@ -31,7 +31,7 @@ from components.roles.slurm_release.release import Release, ReleaseValues
 from components.roles.users.accounts import Account, UsersValues
 from components.roles.users.host import head
 from tests.unit.components.roles.test_scripts_idle_head import head_step
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, assert_fails
 from tests.unit.traps import KEY, TRAPS, changed, guarded, outside, trap
 
 STATE, MUNGE_KEY = "/var/lib/slurm/slurmctld", "/etc/munge/munge.key"
@@ -105,9 +105,7 @@ def test_a_node_does_not_change_to_a_key_that_is_no_plain_file(machine: Shell, k
     for stub in ("munge", "pkill", "systemd-run"):
         machine.stub(stub)
     digest = hashlib.sha256(f"{KEY}\n".encode()).hexdigest()
-    done = machine.command("munge-switch", digest)
-    assert done.returncode == 1
-    assert "is no plain file" in done.stderr
+    assert_fails(machine.command("munge-switch", digest), "is no plain file")
     assert outside(machine) == before
     assert "systemctl restart munge" not in machine.calls
     assert changed(machine) == []

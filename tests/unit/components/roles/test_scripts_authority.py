@@ -27,7 +27,7 @@ from components.roles.ssh_trust.authority import Turn, trust_own, turn_to
 from components.roles.ssh_trust.certificate import trust_authorities
 from components.roles.ssh_trust.host import head as head_phase
 from tests.unit.recorded import public_key
-from tests.unit.shell import ROLES, Shell
+from tests.unit.shell import ROLES, Shell, assert_ok
 from tests.unit.shell import machine as machine_in
 
 KEYS = "/var/lib/tailrack/ssh_authority"
@@ -75,10 +75,8 @@ def head(shell: Shell, tmp_path_factory: pytest.TempPathFactory, monkeypatch: py
             ssh_trust_certificate.let_ask("100.64.0.1")
         shell.write(f"/var/lib/tailrack/members/{node}/address", "100.64.0.9\n")
         key = " ".join(member.path(f"{HOST_KEY}.pub").read_text().split()[:2])
-        signed = shell.command("sign", node, f"{node},100.64.0.9", key)
-        assert signed.returncode == 0, signed.stderr
-        shown = member.command("certificate", str(member.write("/offered", signed.stdout)))
-        assert shown.returncode == 0, shown.stderr
+        signed = assert_ok(shell.command("sign", node, f"{node},100.64.0.9", key))
+        assert_ok(member.command("certificate", str(member.write("/offered", signed.stdout))))
         shell.write(f"/folder-of/{node}", str(member.root))
     monkeypatch.setattr(ask, "ask", partial(answered, shell))
     monkeypatch.setattr(ask, "_ASKED_AT_ONCE", 1)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from components.roles.ssh_trust.certificate import show_certificate
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, assert_ok
 
 MEMBERS, HOST_KEY = "/var/lib/tailrack/members", "/etc/ssh/ssh_host_ed25519_key"
 SHOWN = f"{HOST_KEY}-cert.pub"
@@ -44,8 +44,7 @@ def host_key(machine: Shell) -> str:
 
 
 def signed(machine: Shell, principals: str = "b1,100.64.0.7", key: str = "") -> str:
-    done = machine.command("sign", "b1", principals, key or host_key(machine))
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(machine.command("sign", "b1", principals, key or host_key(machine)))
     return done.stdout
 
 
@@ -57,16 +56,14 @@ def grow_old(machine: Shell, days: float) -> None:
 
 def publish(machine: Shell) -> Path:
     folder = machine.path(CERTIFICATES)
-    done = machine.command("sign", "publish", CERTIFICATES)
-    assert done.returncode == 0, done.stderr
+    assert_ok(machine.command("sign", "publish", CERTIFICATES))
     return folder / "b1"
 
 
 def show(machine: Shell, text: str) -> str:
     """Offer a certificate and return the one that is shown then; empty where there is none."""
     file = machine.write("/offered", text)
-    done = machine.command("certificate", str(file))
-    assert done.returncode == 0, done.stderr
+    assert_ok(machine.command("certificate", str(file)))
     path = machine.path(SHOWN)
     return path.read_text() if path.exists() else ""
 

@@ -34,7 +34,7 @@ from components.roles.enroot_pyxis.role import UNIT
 from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM
 from components.roles.role import Role, Value, template
 from components.steps.composition import compose
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, assert_ok
 
 NAMES = (*FILES[:2], FILES[2])
 CONTENT = {name: f"content of {name}\n" for name in NAMES}
@@ -456,8 +456,7 @@ def test_a_node_has_the_images_of_its_site_and_says_so(node: Shell) -> None:
     staged(node, "two", "second", where="cloud-x,cloud-a")
     staged(node, "far", "third", where="cloud-b")
     staged(node, "shared", "fourth", where="none")
-    done = node.program(PROGRAM, "sync")
-    assert done.returncode == 0, done.stderr
+    assert_ok(node.program(PROGRAM, "sync"))
     assert local(node) == ["one.image", "one.sqsh", "two.image", "two.sqsh"]
     (told,) = [call for call in node.calls if "extra=" in call]
     assert told.endswith(f"images=one@{digest('first')[:12]},two@{digest('second')[:12]}")
@@ -466,16 +465,14 @@ def test_a_node_has_the_images_of_its_site_and_says_so(node: Shell) -> None:
 def test_the_list_replaces_control_characters_in_the_text_of_a_node(node: Shell) -> None:
     told = {"nodes": [{"name": "a1", "extra": "containers=proven\u001b[2J images=one\u0007@1\u009b2J"}, {"name": "a2"}]}
     node.write("node.json", json.dumps(told))
-    done = node.program(PROGRAM, "list")
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(node.program(PROGRAM, "list"))
     rows = [line.split() for line in done.stdout.splitlines()[-2:]]
     assert rows == [["a1", "proven?[2J", "one?@1?2J"], ["a2"]]
 
 
 def test_a_node_discards_a_copy_that_differs_from_the_published_image(node: Shell) -> None:
     staged(node, "one", "first", told=digest("whole"))
-    done = node.program(PROGRAM, "sync")
-    assert done.returncode == 0
+    done = assert_ok(node.program(PROGRAM, "sync"))
     assert "could not be copied" in done.stderr
     assert local(node) == []
 
@@ -586,8 +583,7 @@ def ranks(shell: Shell, environ: str, **job: str) -> dict[str, str]:
     hook.chmod(0o755)
     shell.stub("scontrol", "printf 'a1\\nb1\\n'")
     words = " ".join(f"{name}='{value}'" for name, value in job.items())
-    done = shell.run(f"ENROOT_ENVIRON={file} {words} bash {hook}")
-    assert done.returncode == 0, done.stderr
+    assert_ok(shell.run(f"ENROOT_ENVIRON={file} {words} bash {hook}"))
     return dict(line.split("=", 1) for line in file.read_text().splitlines())
 
 

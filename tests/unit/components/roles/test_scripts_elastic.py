@@ -10,7 +10,7 @@ import pytest
 
 from components.roles.slurm.fragment import node_set_lines
 from components.steps.composition import POOL, compose
-from tests.unit.shell import ROLES, Shell
+from tests.unit.shell import ROLES, Shell, assert_ok
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 SLURM = "/var/lib/tailrack/slurm"
@@ -49,8 +49,7 @@ def conf(shell: Shell, name: str = "slurm.conf") -> str:
 
 
 def test_placeholders_are_in_all_files_before_any_machine_exists(shell: Shell, pool: Run) -> None:
-    done = pool(POOL_KEPT=["e1"])
-    assert done.returncode == 0, done.stderr
+    assert_ok(pool(POOL_KEPT=["e1"]))
     text = conf(shell)
     assert "NodeName=e1 State=CLOUD" in text
     assert "SuspendProgram=/bin/true\nResumeProgram=/bin/true\nSuspendExcNodes=e1" in text
@@ -64,8 +63,7 @@ def test_a_machine_that_registers_changes_no_file_of_slurmctlds(shell: Shell, po
     before = {name: conf(shell, name) for name in ("slurm.conf", "topology.conf", "job_submit.lua")}
     for name, text in {"site": "far", "owner": "acme.burst", "gres": ""}.items():
         shell.write(f"{SLURM}/nodes/e1/{name}", f"{text}\n")
-    done = pool()
-    assert done.returncode == 0, done.stderr
+    assert_ok(pool())
     assert before == {name: conf(shell, name) for name in before}
 
 
@@ -88,8 +86,7 @@ def test_power_saving_of_the_clusters_own_is_refused(shell: Shell, pool: Run) ->
 
 def test_a_pool_that_goes_returns_waiting_jobs_to_the_queue_first(shell: Shell, pool: Run) -> None:
     assert pool().returncode == 0
-    done = pool("down")
-    assert done.returncode == 0, done.stderr
+    assert_ok(pool("down"))
     down = "scontrol update nodename=e1 state=down reason=tailrack: leaves the cluster"
     assert down in shell.calls
     assert "NodeName" not in conf(shell)

@@ -14,7 +14,7 @@ from components.roles.fabric.networks import FabricError
 from components.roles.role import Value
 from components.steps.command_line import kept_request
 from components.steps.composition import JOIN_OF_NODE, again_program
-from tests.unit.shell import Shell, role_header, script_of
+from tests.unit.shell import Shell, assert_fails, assert_ok, role_header, script_of
 
 NETWORKS = {"interfaces": [{"name": "eth1", "address": "10.2.0.2/24"}], "rdma": []}
 TOLD = {"interfaces": ["eth1"], "rdma": [], "with": [["a1", "eth1"]], "note": "", "error": ""}
@@ -49,15 +49,12 @@ def test_a_fabric_note_passes_and_an_error_fails_with_a_remedy(shell: Shell, pro
 
 def test_a_failing_proof_stops_the_step_with_its_message(shell: Shell, prove: mock.Mock) -> None:
     prove.side_effect = FabricError("a2 does not answer at 100.64.0.7:6816")
-    done = member(shell)
-    assert done.returncode == 1
-    assert "the fabric of a2 cannot be proven: a2 does not answer at 100.64.0.7:6816" in done.stderr
+    assert_fails(member(shell), "the fabric of a2 cannot be proven: a2 does not answer at 100.64.0.7:6816")
 
 
 @pytest.mark.parametrize("computes", [True, False])
 def test_a_head_node_proves_its_fabric_only_if_it_runs_jobs(shell: Shell, prove: mock.Mock, computes: bool) -> None:
-    done = shell.step(script_of("fabric", "head"), {**NODE, "HEAD_COMPUTES": computes}, name="head-head")
-    assert done.returncode == 0, done.stderr
+    assert_ok(shell.step(script_of("fabric", "head"), {**NODE, "HEAD_COMPUTES": computes}, name="head-head"))
     assert prove.called is computes
     assert shell.path("/var/lib/tailrack/head-address").read_text() == "100.64.0.1\n", "it may ask itself"
     assert shell.path("/usr/local/sbin/tailrack-fabric-again").exists()
@@ -73,8 +70,7 @@ def join(shell: Shell, setting: str) -> subprocess.CompletedProcess[str]:
 def test_a_machine_answers_for_its_fabric_on_the_tailnets_address_alone(shell: Shell) -> None:
     shell.stub("python3")
     shell.stub("ip")
-    done = join(shell, "tailnet")
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(join(shell, "tailnet"))
     assert json.loads(done.stdout) == {"fabric": {"interfaces": [], "rdma": []}}
     unit = shell.path("/etc/systemd/system/tailrack-fabric.socket").read_text()
     assert [line for line in unit.splitlines() if line.startswith("Listen")] == ["ListenStream=100.64.0.7:6816"]
@@ -86,8 +82,7 @@ def test_only_the_head_node_queries_a_node_and_failures_leave_no_files(shell: Sh
     for name in ("python3", "ip", "munge"):
         shell.stub(name)
     shell.stub("tailscale", "echo 100.64.0.7")
-    done = shell.step(script_of("fabric", *JOIN_OF_NODE), {**NODE, "NODE_FABRIC": "tailnet"}, name="a2-join")
-    assert done.returncode == 0, done.stderr
+    assert_ok(shell.step(script_of("fabric", *JOIN_OF_NODE), {**NODE, "NODE_FABRIC": "tailnet"}, name="a2-join"))
     head = shell.path("/var/lib/tailrack/head-address")
     assert head.read_text() == "100.64.0.1\n"
     service = shell.path("/etc/systemd/system/tailrack-fabric@.service").read_text().splitlines()
@@ -110,8 +105,7 @@ def test_an_unknown_interface_name_stops_the_join_with_a_remedy(shell: Shell, mo
 def test_a_machine_that_leaves_keeps_nothing_that_changes_jobs_of_another_cluster(shell: Shell) -> None:
     join(shell, "tailnet")
     others = shell.write("/etc/enroot/environ.d/10-mine.env", "A=b\n")
-    done = shell.step(script_of("fabric", "leave"), {})
-    assert done.returncode == 0, done.stderr
+    assert_ok(shell.step(script_of("fabric", "leave"), {}))
     assert sorted(path.name for path in shell.path("/etc/enroot").iterdir()) == [others.parent.name]
 
 
@@ -136,8 +130,7 @@ def again(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[..., subpro
 def test_slurm_sends_a_later_proof_to_every_node(
     shell: Shell, again: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    done = again(proven=["a2"], left=["a3"])
-    assert done.returncode == 0, done.stderr
+    assert_ok(again(proven=["a2"], left=["a3"]))
     assert "# fabric a2 1 g eth1" in shell.path("/etc/slurm/topology.conf").read_text()
     assert "scontrol reconfigure" in shell.calls
 
@@ -156,8 +149,7 @@ def firewall(shell: Shell, relay: str = "") -> subprocess.CompletedProcess[str]:
 def test_the_kernel_reserves_closed_ports_and_keeps_earlier_reservations(
     shell: Shell, before: str, others: str
 ) -> None:
-    done = reserved(shell, before)
-    assert done.returncode == 0, done.stderr
+    assert_ok(reserved(shell, before))
     now = shell.path("/proc/sys/net/ipv4/ip_local_reserved_ports").read_text().strip()
     assert now == f"{others}6816,111,2049,20048,6817-6819,60001-60999"
     kept = shell.path("/etc/sysctl.d/90-tailrack.conf").read_text()
@@ -191,8 +183,7 @@ def pod(shell: Shell, name: str, number: int, fabric: str = "ens1") -> list[dict
     networks = {"interfaces": [{"name": "ens1", "address": f"10.65.0.{number}/24"}], "rdma": []}
     own: dict[str, Value] = {"NODE_NAME": name, "NODE_ADDRESS": f"100.64.0.{number}", "NODE_FABRIC": fabric}
     values = {**NODE, **own, "NODE_NETWORKS": json.dumps(networks)}
-    done = shell.step(script_of("fabric", "pod_register"), values, name=f"{name}-register")
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(shell.step(script_of("fabric", "pod_register"), values, name=f"{name}-register"))
     neighbours: list[dict[str, str]] = json.loads(done.stdout)["neighbours"]
     return neighbours
 

@@ -15,14 +15,13 @@ from components.roles.order import holders, roles
 from components.roles.role import USERS
 from stacks.config import parse
 from tests.unit.configs import LAB
-from tests.unit.shell import Shell, role_header, script_of
+from tests.unit.shell import Shell, assert_ok, role_header, script_of
 
 
 def firewall(shell: Shell, open_ports: Sequence[int] = (), *, here: bool = False) -> None:
     """Run the role's phase as a step, perhaps a local one."""
     values = {**role_header("firewall"), "NODE_RELAY_PORT": "", "NODE_OPEN_PORTS": open_ports}
-    done = shell.step(script_of("firewall", "machine"), values, name="a1-node", here=here)
-    assert done.returncode == 0, done.stderr
+    assert_ok(shell.step(script_of("firewall", "machine"), values, name="a1-node", here=here))
 
 
 def closed(shell: Shell) -> dict[str, set[str]]:

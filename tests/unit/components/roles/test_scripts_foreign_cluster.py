@@ -17,7 +17,7 @@ from components.roles.nfs_exports.mount import note_units
 from components.roles.role import Value
 from components.roles.slurm.folders import set_foreign_slurm_aside
 from components.steps.composition import CHECK, compose
-from tests.unit.shell import ROLES, Shell, script_of
+from tests.unit.shell import ROLES, Shell, assert_ok, script_of
 
 NAMES = ("munge", "users", "nfs_exports", "slurm", "foreign_cluster")
 LOOK = compose([role for role in ROLES if role.name in NAMES], CHECK)
@@ -240,8 +240,7 @@ def run_server(machine: Shell) -> None:
 
 
 def leave(machine: Shell) -> None:
-    done = machine.step(script_of("nfs_exports", "leave"), {"NFS_EXPORTS_MOUNT": "/shared"})
-    assert done.returncode == 0, done.stderr
+    assert_ok(machine.step(script_of("nfs_exports", "leave"), {"NFS_EXPORTS_MOUNT": "/shared"}))
 
 
 def test_a_kernel_server_with_exports_of_others_keeps_version_3_for_their_clients(machine: Shell) -> None:

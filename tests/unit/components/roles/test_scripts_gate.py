@@ -17,7 +17,7 @@ from components.roles.machine.host import check
 from components.roles.role import Value
 from components.steps.composition import CHECK, CHECK_OF_NODE, compose
 from tests.unit import fake_nvidia_smi
-from tests.unit.shell import ROLES, Shell
+from tests.unit.shell import ROLES, Shell, assert_fails, assert_ok
 
 Gate = Callable[..., subprocess.CompletedProcess[str]]
 NO_BACKUP = dict.fromkeys(("BACKUP_HOST", "BACKUP_PORT", "BACKUP_S3_HOST", "BACKUP_S3_PORT"), "")
@@ -75,8 +75,7 @@ def add_gpus(shell: Shell, count: int) -> None:
 
 
 def test_a_good_machine_tells_its_facts(gate: Gate) -> None:
-    done = gate()
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(gate())
     facts = json.loads(done.stdout)
     assert facts.keys() == FACTS
     assert (facts["memory_mb"], facts["gpus"]) == (8000, 0)
@@ -169,9 +168,7 @@ def test_a_node_runs_the_controllers_release_or_one_that_it_accepts(
 
 def test_a_release_that_is_taken_out_of_the_config_is_asked_for_again(gate: Gate, shell: Shell) -> None:
     shell.write("var/lib/tailrack/slurm-release", "debian-13-amd64-25.11.7-aaaaaaaaaaaa-1\n")
-    done = gate()
-    assert done.returncode == 1
-    assert "set tailrack:slurm.release again" in done.stderr
+    assert_fails(gate(), "set tailrack:slurm.release again")
 
 
 @pytest.mark.parametrize("there", [0, 7])

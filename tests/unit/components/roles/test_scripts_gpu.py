@@ -12,7 +12,7 @@ import pytest
 
 from components.roles.gpu import nvidia_smi
 from tests.unit.fake_nvidia_smi import devices, gpu, install, nvlink, on_the_bus
-from tests.unit.shell import Shell, script_of
+from tests.unit.shell import Shell, assert_fails, script_of
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "nvidia"
 Gate = Callable[..., subprocess.CompletedProcess[str]]
@@ -74,10 +74,7 @@ def test_a_gpu_that_shows_a_display_does_not_count(gate: Gate, shell: Shell, oth
     devices(shell, 0, 1, 2)
     facts = found(gate())
     assert (facts["gpus"], facts["gpu_kind"], facts["gpu_devices"]) == (2, "h200", [1, 2])
-    done = gate("h200", 3)
-    assert done.returncode == 1
-    assert "this machine shows 2 in " in done.stderr
-    assert "shows a display" in done.stderr
+    assert_fails(gate("h200", 3), "this machine shows 2 in ", "shows a display")
 
 
 def test_another_kind_than_promised_is_named(gate: Gate, shell: Shell) -> None:
@@ -106,10 +103,7 @@ def test_one_gpu_less_than_promised_is_named_by_its_address(gate: Gate, shell: S
 def test_mig_is_refused_with_the_reason(gate: Gate, shell: Shell, promise: tuple[str, int]) -> None:
     install(shell, [gpu(0), gpu(1, mig="Enabled")])
     devices(shell, 0, 1)
-    done = gate(*promise)
-    assert done.returncode == 1
-    assert "MIG is on at GPU 1 (00000000:11:00.0)" in done.stderr
-    assert "next: run 'nvidia-smi -i 1 -mig 0' on a1" in done.stderr
+    assert_fails(gate(*promise), "MIG is on at GPU 1 (00000000:11:00.0)", "next: run 'nvidia-smi -i 1 -mig 0' on a1")
 
 
 @pytest.mark.parametrize(("name", "kind", "memory"), [("smi-515-t4", "t4", 15360), ("smi-515-a10g", "a10g", 23028)])
@@ -123,11 +117,9 @@ def test_real_output_is_read(gate: Gate, shell: Shell, name: str, kind: str, mem
 
 def test_gpus_without_a_driver_stop_a_machine_that_was_promised_to_have_some(gate: Gate, shell: Shell) -> None:
     on_the_bus(shell, "0000:18:00.0")
-    done = gate("h200", 1)
-    assert done.returncode == 1
-    assert "the NVIDIA driver is not installed" in done.stderr
-    assert "0000:18:00.0" in done.stderr
-    assert "next: install the driver on a1" in done.stderr
+    assert_fails(
+        gate("h200", 1), "the NVIDIA driver is not installed", "0000:18:00.0", "next: install the driver on a1"
+    )
     # Nobody spoke of a GPU: it may be the one that shows the console.
     quiet = gate()
     assert found(quiet)["gpus"] == 0
@@ -155,9 +147,7 @@ def test_the_error_names_a_broken_driver_and_the_remedy(
     on_the_bus(shell, "0000:18:00.0")
     text = shell.write("fake/said", said)
     shell.stub("nvidia-smi", f'cat "{text}"; exit {status}')
-    done = gate()
-    assert done.returncode == 1
-    assert problem in done.stderr
+    done = assert_fails(gate(), problem)
     assert remedy in done.stderr.split("next: ")[1]
 
 
@@ -167,10 +157,7 @@ def test_an_nvidia_smi_that_hangs_ends_the_gate_in_time(
     shell.stub("nvidia-smi", "exec tail -f /dev/null")
     devices(shell, 0)
     monkeypatch.setattr(nvidia_smi, "LIMIT_SECONDS", 1)
-    done = gate()
-    assert done.returncode == 1
-    assert "nvidia-smi does not answer within 1s" in done.stderr
-    assert "then restart it" in done.stderr
+    assert_fails(gate(), "nvidia-smi does not answer within 1s", "then restart it")
 
 
 @pytest.mark.parametrize("running", [True, False])

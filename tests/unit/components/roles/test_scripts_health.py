@@ -15,7 +15,7 @@ from components.roles.role import FOLDER, template
 from components.steps.composition import compose
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, assert_ok
 
 PROGRAM = "/etc/slurm/tailrack-prolog"
 LIB = "/usr/local/lib/tailrack"
@@ -95,8 +95,7 @@ def test_the_output_of_a_script_breaks_no_json(shell: Shell) -> None:
 
 def health(shell: Shell, phase: str, **section: object) -> None:
     (role,) = [role for role in roles(parse({**LAB, "health": section}, base_dir=Path())) if role.name == "health"]
-    done = shell.step(compose([role], ["machine", phase]), {**role.values, "NFS_EXPORTS_MOUNT": "/shared"})
-    assert done.returncode == 0, done.stderr
+    assert_ok(shell.step(compose([role], ["machine", phase]), {**role.values, "NFS_EXPORTS_MOUNT": "/shared"}))
 
 
 def test_a_pod_gets_the_health_check_with_its_library_and_the_users_scripts_without_systemd(shell: Shell) -> None:

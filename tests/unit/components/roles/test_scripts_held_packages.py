@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.roles.role import template
-from tests.unit.shell import Shell, script_of
+from tests.unit.shell import Shell, assert_ok, script_of
 
 PINS = "/etc/apt/preferences.d/tailrack"
 # Status, name, source, version, as dpkg-query is asked for them.
@@ -38,8 +38,7 @@ def hold(shell: Shell, installed: str = INSTALLED, gpus: int = 0) -> dict[str, s
     """Run the phase; the version of each package that is held."""
     table = shell.write("installed", installed)
     shell.stub("dpkg-query", f'cat "{table}"')
-    done = shell.step(script_of("held_packages", "machine"), {"NODE_GPU_COUNT": gpus})
-    assert done.returncode == 0, done.stderr
+    assert_ok(shell.step(script_of("held_packages", "machine"), {"NODE_GPU_COUNT": gpus}))
     text = shell.path(PINS).read_text()
     return dict(re.findall(r"^Package: (\S+)\nPin: version (\S+)\nPin-Priority: 1000$", text, re.MULTILINE))
 

@@ -9,7 +9,7 @@ import pytest
 
 from components.roles.role import Value
 from components.roles.slurm import host as slurm_host
-from tests.unit.shell import Shell, role_header, script_of
+from tests.unit.shell import Shell, assert_ok, role_header, script_of
 
 HEAD = script_of("slurm", "head")
 UNIT = "/etc/systemd/system/slurmd.service.d/tailrack.conf"
@@ -57,8 +57,7 @@ esac""",
 
 
 def test_one_that_computed_before_sees_its_jobs_off_and_ends_slurmd_for_good(machine: Shell) -> None:
-    done = head_step(machine, computes=False)
-    assert done.returncode == 0, done.stderr
+    assert_ok(head_step(machine, computes=False))
     calls = machine.calls
     order = [
         "scontrol update nodename=head state=drain reason=tailrack: runs no jobs any more",

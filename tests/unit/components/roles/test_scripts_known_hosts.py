@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.roles.role import template
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, assert_ok
 
 NAMES = "100.64.0.1 head\n100.64.0.3 b1\n"
 PROGRAM = "/usr/local/sbin/tailrack-known-hosts"
@@ -15,8 +15,7 @@ def answer(shell: Shell, host: str) -> str:
     shell.write("/var/lib/tailrack/names", NAMES)
     shell.write("/etc/ssh/tailrack_authority.pub", "ssh-ed25519 AAAA\n")
     shell.write(PROGRAM, shell.inside(template("ssh_trust", "tailrack-known-hosts"))).chmod(0o755)
-    done = shell.program(PROGRAM, host)
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(shell.program(PROGRAM, host))
     return done.stdout
 
 

@@ -22,7 +22,7 @@ from components.roles.users.host import end_sessions
 from components.steps.command_line import kept_request
 from components.steps.composition import HEAD, compose, leave_program
 from tests.unit.recorded import public_key
-from tests.unit.shell import ROLES, Shell, script_of
+from tests.unit.shell import ROLES, Shell, assert_ok, script_of
 
 KEY, OTHER, AUTHORITY = public_key("leave"), public_key("other"), public_key("authority")
 KEY_FILE, TRUSTED = "/etc/ssh/tailrack_leave_key", "/etc/ssh/tailrack_authority.pub"
@@ -209,8 +209,7 @@ def test_the_down_of_a_head_node_ends_well_from_wherever_it_was_cut(shell: Shell
 
     with mock.patch.object(files, "_unlink", unlink), pytest.raises(_Cut):
         shell.step(script, values, "down", "head-head")
-    done = shell.step(script, values, "down", "head-head")
-    assert done.returncode == 0, done.stderr
+    assert_ok(shell.step(script, values, "down", "head-head"))
     left = {str(path.relative_to(shell.root)) for path in shell.path("/var/lib").rglob("*") if path.is_file()}
     assert left == {"var/lib/tailrack/backup/etc/munge/munge.key", "var/lib/tailrack/tailnet"}
     for folder in ("/etc/systemd/system", "/usr/local/sbin", "/etc/munge", "/etc/slurm"):
@@ -235,8 +234,7 @@ def test_programs_that_end_by_themselves_just_then_hold_nothing_up(shell: Shell)
         end_steps()
         end_sessions()
     assert f"systemctl stop {scope}" in shell.calls
-    done = shell.step(script_of("slurm_release", "leave"), {})
-    assert done.returncode == 0, done.stderr
+    assert_ok(shell.step(script_of("slurm_release", "leave"), {}))
 
 
 def test_the_key_may_run_the_program_from_the_head_node_and_nothing_else(shell: Shell) -> None:

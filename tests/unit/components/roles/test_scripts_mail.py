@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from components.roles.role import template
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, assert_ok
 
 # As slurmctld has it, around the name of the job.
 SUBJECT = "Slurm Job_id=7 Name=%s Ended, Run time 00:00:01, COMPLETED, ExitCode 0"
@@ -63,8 +63,7 @@ def test_without_a_mail_program_the_journal_says_so_and_slurmctld_sees_no_failur
     shell.path("usr/local/bin").mkdir(parents=True)
     text = template("slurm", "tailrack-mail").replace("export PATH=", f"export PATH={shell.root / 'stubs'} OTHERS=")
     path = shell.write("/usr/local/sbin/tailrack-mail", text)
-    done = subprocess.run(
-        ["/bin/bash", str(path), "-s", "x", "ada"], env={}, capture_output=True, text=True, timeout=60
+    assert_ok(
+        subprocess.run(["/bin/bash", str(path), "-s", "x", "ada"], env={}, capture_output=True, text=True, timeout=60)
     )
-    assert done.returncode == 0, done.stderr
     assert shell.calls == ["logger -t tailrack-mail no mail about job : this machine has no program 'mail'"]

@@ -6,8 +6,6 @@ import errno
 import hashlib
 import json
 import socket
-import subprocess
-from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -17,9 +15,8 @@ from components.cluster.cluster import NO_POOL
 from components.roles.nfs_exports.foreign import export_line
 from components.roles.tailnet import host as tailnet_host
 from components.steps.composition import REGISTER, Script, compose
-from tests.unit.shell import ROLES, Shell
+from tests.unit.shell import ROLES, Result, Shell, assert_ok
 
-Member = Callable[..., subprocess.CompletedProcess[str]]
 # What the head node sees of b1 in the tailnet, after an address of before.
 TAILNET = {
     "Peer": {
@@ -30,9 +27,66 @@ TAILNET = {
 LINE = "/export/shared 100.64.0.7/32(rw,sync,secure,root_squash,no_subtree_check)\n"
 
 
+class Head:
+    """A head node whose kernel serves NFS, with stubs of every command that it needs for its member b1."""
+
+    def __init__(self, shell: Shell) -> None:
+        self.shell = shell
+
+    def run(self, action: str, script: Script | None = None, **values: Any) -> Result:
+        """Run the steps of registration or removal for b1."""
+        if action == "up":
+            self.shell.stub("tailscale", f"echo '{json.dumps(TAILNET)}'")
+        address = values.get("NODE_ADDRESS", "100.64.0.7")
+        header = {
+            "NODE_EXPORT": export_line("/export/shared", address),
+            "HOST_NAME": "head", "STEP_LOCK": "", "NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.7",
+            "NODE_SSHD_PORT": 22, "NODE_HOST_KEY": "ssh-ed25519 AAAA", "NODE_SITE": "rack", "NODE_PROBLEM": "",
+            "NODE_PRICE": "2.05 USD", "NODE_FIREWALL": "",
+            "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack",
+            "NODE_PROFILE": "processes",
+            "NODE_MEMORY": "ALL 1024", "NODE_GPU_CPUS": "",
+            "NODE_JOB_SUBMIT_LUA": 'member("b1", "rack", "", 0)', "NODE_ADOPT": False,
+            "NODE_FABRIC": "tailnet", "NODE_NETWORKS": '{"interfaces": [], "rdma": []}',
+            "NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": True, "SLURM_JOB_LIMIT_SECONDS": 300,
+            **NO_POOL, **values,
+        }  # fmt: skip
+        done = self.shell.step(script or compose(ROLES, REGISTER), header, action, name="b1-register")
+        if action == "up":
+            self.shell.stub("tailscale", "echo '{}'")  # when it leaves, it is gone at once
+        return done
+
+    def knows_b1(self, state: str = "IDLE", looks: int | None = 0) -> None:
+        """Stub a controller that knows b1 in a given state, with jobs that end after so many looks (None: never)."""
+        root = self.shell.root
+        flags = [state.rstrip("*"), *(["NOT_RESPONDING"] if state.endswith("*") else [])]
+        self.shell.write("node", json.dumps({"nodes": [{"name": "b1", "state": flags}]}))
+        self.shell.write("looks", f"{99999 if looks is None else looks}\n")
+        self.shell.stub(
+            "scontrol",
+            f"""case "$1 ${{2:-}}" in
+"ping "*) echo "Slurmctld(primary) at head is UP" ;;
+"show node") cat "{root}/node" ;;
+"show job") echo '{{"jobs":[{{"job_id":41,"job_state":["RUNNING"],"requeue":true,"batch_flag":true}}]}}' ;;
+"delete nodename=b1") rm "{root}/node" ;;
+"requeue "*) echo 0 >"{root}/looks" ;;
+esac""",
+        )
+        self.shell.stub(
+            "squeue",
+            f"""left=$(cat "{root}/looks")
+if [ "$left" -gt 0 ]; then echo 41 ada RUNNING; echo 41 ada RUNNING; echo $((left - 1)) >"{root}/looks"; fi""",
+        )
+
+    def changes(self) -> list[str]:
+        """The calls that change something, shortened to their first words."""
+        words = [" ".join(call.split()[:3]) for call in self.shell.calls]
+        changing = ("scontrol update", "scontrol requeue", "scontrol delete", "ssh ", "exportfs")
+        return [word if not word.startswith("ssh ") else "ssh" for word in words if word.startswith(changing)]
+
+
 @pytest.fixture
-def member(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Member:
-    """Run member.sh for b1 on a head node whose kernel serves NFS; every command that it needs is a stub."""
+def head(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Head:
     shell.write("var/lib/tailrack/slurm/base/slurm.conf", "ClusterName=lab\n")
     shell.stub("scontrol", 'if [ "$1" = ping ]; then echo "Slurmctld(primary) at head is UP"; fi')
     shell.stub("exportfs")
@@ -56,190 +110,116 @@ def member(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Member:
 
     shell.write("/var/lib/tailrack/ssh_authority.pub", "ssh-ed25519 AAAA authority\n")
     shell.write("/var/lib/tailrack/ssh_authority.trusted", "# 7\nssh-ed25519 AAAA\n")
-
-    def run(action: str, script: Script | None = None, **values: Any) -> subprocess.CompletedProcess[str]:
-        if action == "up":
-            shell.stub("tailscale", f"echo '{json.dumps(TAILNET)}'")
-        address = values.get("NODE_ADDRESS", "100.64.0.7")
-        header = {
-            "NODE_EXPORT": export_line("/export/shared", address),
-            "HOST_NAME": "head", "STEP_LOCK": "", "NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.7",
-            "NODE_SSHD_PORT": 22, "NODE_HOST_KEY": "ssh-ed25519 AAAA", "NODE_SITE": "rack", "NODE_PROBLEM": "",
-            "NODE_PRICE": "2.05 USD", "NODE_FIREWALL": "",
-            "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack",
-            "NODE_PROFILE": "processes",
-            "NODE_MEMORY": "ALL 1024", "NODE_GPU_CPUS": "",
-            "NODE_JOB_SUBMIT_LUA": 'member("b1", "rack", "", 0)', "NODE_ADOPT": False,
-            "NODE_FABRIC": "tailnet", "NODE_NETWORKS": '{"interfaces": [], "rdma": []}',
-            "NFS_EXPORTS_PATH": "/export/shared", "HEAD_KERNEL_NFS": True, "SLURM_JOB_LIMIT_SECONDS": 300,
-            **NO_POOL, **values,
-        }  # fmt: skip
-        done = shell.step(script or compose(ROLES, REGISTER), header, action, name="b1-register")
-        if action == "up":
-            shell.stub("tailscale", "echo '{}'")  # when it leaves, it is gone at once
-        return done
-
-    return run
+    return Head(shell)
 
 
-@pytest.fixture
-def slurm(shell: Shell) -> Callable[..., None]:
-    """Stub a controller that knows b1 in a given state, with jobs that end after so many looks (None: never)."""
-
-    def install(state: str = "IDLE", looks: int | None = 0) -> None:
-        flags = [state.rstrip("*"), *(["NOT_RESPONDING"] if state.endswith("*") else [])]
-        shell.write("node", json.dumps({"nodes": [{"name": "b1", "state": flags}]}))
-        shell.write("looks", f"{99999 if looks is None else looks}\n")
-        shell.stub(
-            "scontrol",
-            f"""case "$1 ${{2:-}}" in
-"ping "*) echo "Slurmctld(primary) at head is UP" ;;
-"show node") cat "{shell.root}/node" ;;
-"show job") echo '{{"jobs":[{{"job_id":41,"job_state":["RUNNING"],"requeue":true,"batch_flag":true}}]}}' ;;
-"delete nodename=b1") rm "{shell.root}/node" ;;
-"requeue "*) echo 0 >"{shell.root}/looks" ;;
-esac""",
-        )
-        shell.stub(
-            "squeue",
-            f"""left=$(cat "{shell.root}/looks")
-if [ "$left" -gt 0 ]; then echo 41 ada RUNNING; echo 41 ada RUNNING; echo $((left - 1)) >"{shell.root}/looks"; fi""",
-        )
-
-    return install
-
-
-def of_interest(shell: Shell) -> list[str]:
-    """The calls that change something, shortened to their first words."""
-    words = [" ".join(call.split()[:3]) for call in shell.calls]
-    changing = ("scontrol update", "scontrol requeue", "scontrol delete", "ssh ", "exportfs")
-    return [word if not word.startswith("ssh ") else "ssh" for word in words if word.startswith(changing)]
-
-
-def test_a_member_gets_an_export_of_its_one_address_and_a_certificate(member: Member, shell: Shell) -> None:
-    done = member("up")
-    assert done.returncode == 0, done.stderr
+def test_a_member_gets_an_export_of_its_one_address_and_a_certificate(head: Head) -> None:
+    done = assert_ok(head.run("up"))
     assert json.loads(done.stdout) == {
         "authorities": "# 7\nssh-ed25519 AAAA",
-        "certificate": f"certificate of {shell.root}/var/lib/tailrack/members/b1/key.pub",
+        "certificate": f"certificate of {head.shell.root}/var/lib/tailrack/members/b1/key.pub",
         "munge_digest": hashlib.sha256().hexdigest(),
     }
-    assert shell.path("/etc/exports.d/tailrack-b1.exports").read_text() == LINE
-    assert "exportfs -ra" in shell.calls
-    (signing,) = [call for call in shell.calls if call.startswith("ssh-keygen")]
+    assert head.shell.path("/etc/exports.d/tailrack-b1.exports").read_text() == LINE
+    assert "exportfs -ra" in head.shell.calls
+    (signing,) = [call for call in head.shell.calls if call.startswith("ssh-keygen")]
     assert " -h -I b1 -n b1,100.64.0.7 " in signing
 
 
 @pytest.mark.parametrize("answer", ["", "bash: connect: Connection refused"])
-def test_a_node_that_answers_over_the_tailnet_counts_before_slurmd_runs_too(
-    member: Member, shell: Shell, answer: str
-) -> None:
-    shell.write("answer", answer)
-    assert member("up").returncode == 0
+def test_a_node_that_answers_over_the_tailnet_counts_before_slurmd_runs_too(head: Head, answer: str) -> None:
+    head.shell.write("answer", answer)
+    assert head.run("up").returncode == 0
 
 
 @pytest.mark.parametrize("answer", ["timed out", "bash: connect: No route to host"])
-def test_an_unreachable_node_is_no_member_and_the_error_names_its_firewall(
-    member: Member, shell: Shell, answer: str
-) -> None:
-    shell.hurry()
-    shell.write("answer", answer)
-    done = member("up", NODE_FIREWALL="ufw+nftables")
+def test_an_unreachable_node_is_no_member_and_the_error_names_its_firewall(head: Head, answer: str) -> None:
+    head.shell.hurry()
+    head.shell.write("answer", answer)
+    done = head.run("up", NODE_FIREWALL="ufw+nftables")
     assert done.returncode == 1
     assert "nothing answers on b1 at its tailnet address, 100.64.0.7 port 6818" in done.stderr
     assert "a firewall on the machine (found: ufw, nftables), tailscale's shields-up" in done.stderr
     assert "allow input on tailscale0" in done.stderr
     assert "the tailnet's policy lets the cluster's machines reach one another" in done.stderr
     assert "fabric: tailnet" not in done.stderr
-    assert not shell.path("/etc/exports.d/tailrack-b1.exports").exists()
+    assert not head.shell.path("/etc/exports.d/tailrack-b1.exports").exists()
 
 
-def test_an_idle_member_is_drained_asked_to_leave_and_forgotten(
-    member: Member, shell: Shell, slurm: Callable[..., None]
-) -> None:
-    member("up")
-    slurm()
-    shell.stub("ssh", "echo left")
-    done = member("down")
+def test_an_idle_member_is_drained_asked_to_leave_and_forgotten(head: Head) -> None:
+    head.run("up")
+    head.knows_b1()
+    head.shell.stub("ssh", "echo left")
+    done = head.run("down")
     assert (done.returncode, done.stdout) == (0, '{"left":true}\n'), done.stderr
-    assert of_interest(shell)[1:] == [
+    assert head.changes()[1:] == [
         "scontrol update nodename=b1",
         "ssh",
         "scontrol delete nodename=b1",
         "exportfs -ra",
     ]
-    assert not shell.path("/etc/exports.d/tailrack-b1.exports").exists()
-    assert not shell.path("/var/lib/tailrack/members/b1").exists()
+    assert not head.shell.path("/etc/exports.d/tailrack-b1.exports").exists()
+    assert not head.shell.path("/var/lib/tailrack/members/b1").exists()
 
 
-def test_the_head_node_queries_a_member_with_its_pinned_key(
-    member: Member, shell: Shell, slurm: Callable[..., None]
-) -> None:
-    slurm()
-    shell.stub("ssh")
-    member("down", NODE_SSHD_PORT=2222)
-    (asked,) = [call for call in shell.calls if call.startswith("ssh ")]
+def test_the_head_node_queries_a_member_with_its_pinned_key(head: Head) -> None:
+    head.knows_b1()
+    head.shell.stub("ssh")
+    head.run("down", NODE_SSHD_PORT=2222)
+    (asked,) = [call for call in head.shell.calls if call.startswith("ssh ")]
     assert asked.endswith(" -o HostKeyAlias=b1 root@100.64.0.7")
     for option in ("-p 2222", "BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=10"):
         assert option in asked
 
 
 @pytest.mark.parametrize("state", ["DOWN*", "IDLE*", "DOWN+NOT_RESPONDING", "IDLE+NOT_RESPONDING", "DOWN+DRAIN"])
-def test_a_member_that_is_gone_is_forgotten_all_the_same(
-    member: Member, shell: Shell, slurm: Callable[..., None], state: str
-) -> None:
-    member("up")
-    slurm(state)
-    shell.stub("ssh", "echo 'ssh: connect to host 100.64.0.7 port 22: Connection timed out' >&2; exit 255")
-    done = member("down", SLURM_JOB_LIMIT_SECONDS=100000)
+def test_a_member_that_is_gone_is_forgotten_all_the_same(head: Head, state: str) -> None:
+    head.run("up")
+    head.knows_b1(state)
+    head.shell.stub("ssh", "echo 'ssh: connect to host 100.64.0.7 port 22: Connection timed out' >&2; exit 255")
+    done = head.run("down", SLURM_JOB_LIMIT_SECONDS=100000)
     assert (done.returncode, done.stdout) == (0, '{"left":true}\n'), done.stderr
-    assert not shell.path("/node").exists()
-    assert "scontrol delete nodename=b1" in shell.calls
-    assert not shell.path("/etc/exports.d/tailrack-b1.exports").exists()
-    assert of_interest(shell)[-1] == "exportfs -ra"
-    log = shell.path("/var/log/tailrack/b1-register.log").read_text()
+    assert not head.shell.path("/node").exists()
+    assert "scontrol delete nodename=b1" in head.shell.calls
+    assert not head.shell.path("/etc/exports.d/tailrack-b1.exports").exists()
+    assert head.changes()[-1] == "exportfs -ra"
+    log = head.shell.path("/var/log/tailrack/b1-register.log").read_text()
     assert "b1 does not answer at 100.64.0.7: treated as gone" in log
 
 
-def test_jobs_of_a_member_that_is_gone_go_back_to_the_queue_at_once(
-    member: Member, shell: Shell, slurm: Callable[..., None]
-) -> None:
-    slurm("ALLOCATED*", looks=None)
-    shell.stub("ssh", "exit 255")
-    assert member("down", SLURM_JOB_LIMIT_SECONDS=100000).returncode == 0
-    assert of_interest(shell) == [
+def test_jobs_of_a_member_that_is_gone_go_back_to_the_queue_at_once(head: Head) -> None:
+    head.knows_b1("ALLOCATED*", looks=None)
+    head.shell.stub("ssh", "exit 255")
+    assert head.run("down", SLURM_JOB_LIMIT_SECONDS=100000).returncode == 0
+    assert head.changes() == [
         "scontrol update nodename=b1", "scontrol update jobid=41", "scontrol requeue 41", "ssh",
         "scontrol delete nodename=b1", "exportfs -ra",
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize("limit", [0, 100000])
-def test_jobs_that_go_on_past_the_limit_are_requeued_before_the_member_goes(
-    member: Member, shell: Shell, slurm: Callable[..., None], limit: int
-) -> None:
+def test_jobs_that_go_on_past_the_limit_are_requeued_before_the_member_goes(head: Head, limit: int) -> None:
     # The head node's step has run with a lower limit than the removal's.
-    shell.write("/var/lib/tailrack/slurm/job_limit", "0\n")
-    slurm("ALLOCATED", looks=None)
-    shell.stub("ssh")
-    assert member("down", SLURM_JOB_LIMIT_SECONDS=limit).returncode == 0
-    calls = of_interest(shell)
+    head.shell.write("/var/lib/tailrack/slurm/job_limit", "0\n")
+    head.knows_b1("ALLOCATED", looks=None)
+    head.shell.stub("ssh")
+    assert head.run("down", SLURM_JOB_LIMIT_SECONDS=limit).returncode == 0
+    calls = head.changes()
     assert calls.index("scontrol requeue 41") < calls.index("ssh") < calls.index("scontrol delete nodename=b1")
 
 
-def test_a_job_that_cannot_be_requeued_is_cancelled_with_its_owners_name_and_the_member_goes(
-    member: Member, shell: Shell, slurm: Callable[..., None]
-) -> None:
-    slurm("ALLOCATED", looks=None)
-    stub = shell.path("/stubs/scontrol")
+def test_a_job_that_cannot_be_requeued_is_cancelled_with_its_owners_name_and_the_member_goes(head: Head) -> None:
+    head.knows_b1("ALLOCATED", looks=None)
+    stub = head.shell.path("/stubs/scontrol")
     stub.write_text(stub.read_text().replace('"requeue":true', '"requeue":false'))
-    shell.stub("scancel", f'echo 0 >"{shell.root}/looks"')
-    shell.stub("ssh")
-    done = member("down", SLURM_JOB_LIMIT_SECONDS=0)
+    head.shell.stub("scancel", f'echo 0 >"{head.shell.root}/looks"')
+    head.shell.stub("ssh")
+    done = head.run("down", SLURM_JOB_LIMIT_SECONDS=0)
     assert (done.returncode, done.stdout) == (0, '{"left":true}\n'), done.stderr
-    assert "scancel 41" in shell.calls
+    assert "scancel 41" in head.shell.calls
     assert (
         "cancelling job 41 of ada, which cannot be requeued"
-        in shell.path("/var/log/tailrack/b1-register.log").read_text()
+        in head.shell.path("/var/log/tailrack/b1-register.log").read_text()
     )
 
 
@@ -253,54 +233,47 @@ def test_a_job_that_cannot_be_requeued_is_cancelled_with_its_owners_name_and_the
         {"NODE_NAME": "b"},
     ],
 )
-def test_the_head_node_identifies_a_member_by_its_tailnet_entry(
-    member: Member, shell: Shell, values: dict[str, str]
-) -> None:
+def test_the_head_node_identifies_a_member_by_its_tailnet_entry(head: Head, values: dict[str, Any]) -> None:
     with mock.patch.object(tailnet_host, "LISTED_SECONDS", 0):
-        done = member("up", **values)
+        done = head.run("up", **values)
     assert done.returncode == 1
     assert "the tailnet has no machine" in done.stderr
-    assert not list(shell.path("/etc/exports.d").glob("*"))
-    assert not any(call.startswith("ssh-keygen") for call in shell.calls)
+    assert not list(head.shell.path("/etc/exports.d").glob("*"))
+    assert not any(call.startswith("ssh-keygen") for call in head.shell.calls)
 
 
-def test_the_head_node_rejects_invalid_answers_before_it_writes_files(member: Member, shell: Shell) -> None:
-    done = member("up", NODE_PROBLEM="its answer has no valid tailnet_ip", NODE_ADDRESS="")
+def test_the_head_node_rejects_invalid_answers_before_it_writes_files(head: Head) -> None:
+    done = head.run("up", NODE_PROBLEM="its answer has no valid tailnet_ip", NODE_ADDRESS="")
     assert done.returncode == 1
     assert "b1 cannot register: its answer has no valid tailnet_ip" in done.stderr
-    assert not list(shell.path("/etc/exports.d").glob("*"))
+    assert not list(head.shell.path("/etc/exports.d").glob("*"))
 
 
-def test_a_member_has_left_when_the_head_node_sees_it_no_more_in_the_tailnet(
-    member: Member, shell: Shell, slurm: Callable[..., None]
-) -> None:
-    slurm()
-    shell.stub("sleep")
-    shell.stub("ssh", "echo left")
-    looks = shell.write("looks-at-tailnet", "")
+def test_a_member_has_left_when_the_head_node_sees_it_no_more_in_the_tailnet(head: Head) -> None:
+    head.knows_b1()
+    head.shell.stub("sleep")
+    head.shell.stub("ssh", "echo left")
+    looks = head.shell.write("looks-at-tailnet", "")
     peer = json.dumps({"Peer": {"key": {"TailscaleIPs": ["100.64.0.7"], "Online": True}}})
-    shell.stub(
+    head.shell.stub(
         "tailscale",
         f"""echo >>{looks}
 if [ "$(wc -l <{looks})" -ge 3 ]; then echo '{{}}'; else echo '{peer}'; fi""",
     )
-    done = member("down")
-    assert done.returncode == 0, done.stderr
+    assert_ok(head.run("down"))
     assert len(looks.read_text().splitlines()) == 3
-    calls = [call.split()[0] for call in shell.calls]
+    calls = [call.split()[0] for call in head.shell.calls]
     assert calls.index("ssh") < calls.index("tailscale")
 
 
-def test_a_member_that_stays_in_the_tailnet_is_not_called_gone(
-    member: Member, shell: Shell, slurm: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slurm()
-    shell.stub("ssh", "echo left")
+def test_a_member_that_stays_in_the_tailnet_is_not_called_gone(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
+    head.knows_b1()
+    head.shell.stub("ssh", "echo left")
     peer = json.dumps({"Peer": {"key": {"TailscaleIPs": ["100.64.0.7"], "Online": True}}})
-    shell.stub("tailscale", f"echo '{peer}'")
+    head.shell.stub("tailscale", f"echo '{peer}'")
     monkeypatch.setattr("components.roles.tailnet.host.GONE_LIMIT", 0)
-    done = member("down")
+    done = head.run("down")
     assert done.returncode == 1
     assert "b1 reported that it leaves, but is still in the tailnet" in done.stderr
     assert "next: see 'journalctl -u tailrack-logout' on b1" in done.stderr
-    assert shell.path("/node").exists()
+    assert head.shell.path("/node").exists()

@@ -17,7 +17,7 @@ from components.roles.role import Role, Value
 from components.steps.composition import compose
 from stacks.config import parse
 from tests.unit.configs import LAB
-from tests.unit.shell import Shell, script_of
+from tests.unit.shell import Shell, assert_ok, script_of
 
 PROMETHEUS = "/etc/systemd/system/tailrack-prometheus.service"
 EXPORTER = "/etc/systemd/system/tailrack-node-exporter.service"
@@ -58,8 +58,7 @@ def step(shell: Shell, role: str, phase: str, values: Mapping[str, Value], actio
     """Run a phase that succeeds; return the programs that it started."""
     before, script = len(shell.calls), script_of(role, phase)
     texts = {name: str(values[name]) for name in script.texts.keys() & values.keys()}
-    done = shell.step(script.with_texts(texts), {**header(), **values}, action)
-    assert done.returncode == 0, done.stderr
+    assert_ok(shell.step(script.with_texts(texts), {**header(), **values}, action))
     return shell.calls[before:]
 
 
@@ -184,8 +183,7 @@ def test_a_member_is_a_target_until_it_leaves(host: Shell) -> None:
 
 
 def test_a_node_has_an_exporter_only_while_monitoring_is_on(host: Shell) -> None:
-    done = host.step(compose([Role("exporters")], ["node_services"]), {**header(), **A1})
-    assert done.returncode == 0, done.stderr
+    assert_ok(host.step(compose([Role("exporters")], ["node_services"]), {**header(), **A1}))
     assert host.path("/etc/tailrack/node-exporter").read_text() == "ADDRESS=100.64.0.3\nPORT=9100\n"
     step(host, "monitoring", "node", A1)
     assert host.path(EXPORTER).exists()

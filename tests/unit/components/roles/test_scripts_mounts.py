@@ -13,7 +13,7 @@ from components.roles.mounts import probe, units, watch
 from components.roles.mounts.probe import Wanted, check_all, read_list
 from components.roles.slurm.node_state import live_features, set_live_features
 from components.validation.preflight.storage import check_mounts
-from tests.unit.shell import Shell, script_of
+from tests.unit.shell import Shell, assert_ok, script_of
 
 SOURCE = "10.0.0.5:/export"
 ROWS = {
@@ -76,8 +76,7 @@ def results(shell: Shell) -> dict[str, str]:
 def test_a_mount_is_closed_and_waits_for_the_network(node: Shell) -> None:
     mounted(node, AUTOFS_LINE, NFS_LINE)
     node.write("var/lib/tailrack/mounts", "unit /data\n")
-    done = compute(node, "data")
-    assert done.returncode == 0, done.stderr
+    assert_ok(compute(node, "data"))
     expected = {"What": SOURCE, "Where": "/data", "Type": "nfs4", "After": "network-online.target"}
     assert expected.items() <= unit(node).items()
     assert unit(node)["Options"] == "rw,nosuid,nodev,_netdev,hard,noatime"
@@ -87,8 +86,7 @@ def test_a_mount_is_closed_and_waits_for_the_network(node: Shell) -> None:
 
 def test_a_folder_with_files_is_not_hidden_and_the_node_goes_on(node: Shell) -> None:
     node.write("data/mine", "")
-    done = compute(node, "data")
-    assert done.returncode == 0
+    assert_ok(compute(node, "data"))
     log = node.path("/var/log/tailrack/a1-step.log").read_text()
     assert "mount /data cannot be mounted: /data is a folder with files (mine) on this machine; next: write" in log
     assert not node.path("/etc/systemd/system/data.mount").exists()
@@ -303,8 +301,7 @@ def test_another_source_is_mounted_when_nothing_uses_the_former_one(
 def test_leaving_takes_everything_away(with_data: Shell) -> None:
     with_data.stub("umount", f"sed -i '/ nfs4 /d' {with_data.path('/proc/self/mountinfo')}")
     with_data.write("var/lib/tailrack/features/mounts", "mount-data\n")
-    done = with_data.step(script_of("mounts", "leave"), {})
-    assert done.returncode == 0, done.stderr
+    assert_ok(with_data.step(script_of("mounts", "leave"), {}))
     assert "umount -l /data" in with_data.calls
     for path in ("/data", "/etc/tailrack/mounts.json", "/var/lib/tailrack/mounts", "/var/lib/tailrack/features"):
         assert not with_data.path(path).exists()

@@ -20,7 +20,7 @@ from components.roles.munge.host import JoinValues, NodeValues, RegisterValues, 
 from components.roles.munge.host import node as compare_keys
 from components.roles.munge.keys import digest_of
 from components.roles.ssh_trust import ask
-from tests.unit.shell import HurriedTime, Shell
+from tests.unit.shell import HurriedTime, Shell, assert_ok
 
 OLD, NEW = "b" * 64, "n" * 64
 KEY, NEXT = "/etc/munge/munge.key", "/etc/munge/munge.key.next"
@@ -142,8 +142,7 @@ def killed(head: Shell) -> subprocess.CompletedProcess[str]:
 def test_a_change_that_was_killed_lets_jobs_start_on_no_node_with_another_key(head: Shell) -> None:
     # The head node has the old key still, and a1 has changed to the next one.
     head.stub("tailrack-ask", '[ "$1" != a1 ] || exit 1; echo "credential of $3"')
-    done = killed(head)
-    assert done.returncode == 0, done.stderr
+    assert_ok(killed(head))
     assert head.calls.index(DRAIN.format("a1")) < head.calls.index(LET)
     assert DRAIN.format("b1") not in head.calls
     assert (late(head), head.path(HELD).exists()) == ("a1\n", False)

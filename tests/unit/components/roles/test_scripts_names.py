@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from components.roles.names import follow, names
-from tests.unit.shell import Shell, role_header, script_of
+from tests.unit.shell import Shell, assert_ok, role_header, script_of
 
 ADDRESS = "100.64.0.7"
 NAMES = script_of("names", "machine", "node")
@@ -56,8 +56,7 @@ def machine(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
 @pytest.fixture
 def program(machine: Shell) -> Any:
     """Install the program and give a function that runs it on the text of /etc/hosts and returns the new text."""
-    installed = install(machine)
-    assert installed.returncode == 0, installed.stderr
+    assert_ok(install(machine))
 
     def run(hosts: str) -> str:
         path = machine.write("etc/hosts", hosts)
@@ -258,8 +257,7 @@ def head(machine: Shell) -> Callable[..., str]:
 
     def run(*phases: str, action: str = "up", **values: str) -> str:
         known = {**header(machine), "NFS_EXPORTS_PATH": "/var/export", **KEEP, **values}
-        done = machine.step(script_of("names", *phases), known, action)
-        assert done.returncode == 0, done.stderr
+        assert_ok(machine.step(script_of("names", *phases), known, action))
         return machine.path("var/export/.tailrack/names").read_text()
 
     return run

@@ -21,7 +21,7 @@ from components.roles.nfs_exports.mount import NFS_BEFORE, ensure_mount_point
 from components.roles.role import Value
 from components.steps.composition import HEAD as HEAD_PHASES
 from components.steps.composition import compose
-from tests.unit.shell import ROLES, Shell, script_of
+from tests.unit.shell import ROLES, Shell, assert_fails, assert_ok, script_of
 
 ENABLE = "systemctl --root=/ enable -q"
 PATH = "/export/shared"
@@ -40,8 +40,7 @@ def run(shell: Shell, phase: str, values: dict[str, Value] | None = None) -> sub
 
 def succeed(shell: Shell, phase: str, values: dict[str, Value] | None = None) -> None:
     """Run a phase of the role, which succeeds."""
-    ended = run(shell, phase, values)
-    assert ended.returncode == 0, ended.stderr
+    assert_ok(run(shell, phase, values))
 
 
 def mounted(shell: Shell, *mounts: str) -> None:
@@ -236,8 +235,7 @@ def unit(shell: Shell) -> dict[str, str]:
 
 def test_a_node_mounts_by_automount_after_the_tailnet_and_retries_for_ever(node: Shell) -> None:
     (node.root / "shared/home").mkdir(parents=True)
-    done = mount(node)
-    assert done.returncode == 0, done.stderr
+    assert_ok(mount(node))
     wanted = {"What": f"{HEAD}:/export/shared", "Options": "hard,nosuid,nodev,nfsvers=4.2,_netdev"}
     wanted |= {"Requires": "tailrack-tailnet.service", "StartLimitIntervalSec": "0"}
     assert wanted.items() <= unit(node).items()
@@ -248,10 +246,9 @@ def test_a_failing_mount_stops_the_step_with_the_message_of_systemd(node: Shell)
     node.hurry()
     node.stub("stat", "exit 1")
     node.stub("systemctl", "case $* in *Result*) echo timeout ;; esac")
-    done = mount(node)
-    assert done.returncode == 1
-    assert f"the share {HEAD}:/export/shared does not mount at /shared within 300s" in done.stderr
-    assert "systemd says: timeout" in done.stderr
+    assert_fails(
+        mount(node), f"the share {HEAD}:/export/shared does not mount at /shared within 300s", "systemd says: timeout"
+    )
 
 
 def test_the_step_leaves_a_mount_point_of_a_lost_server_unchanged(node: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,8 +367,7 @@ def test_systemd_reads_masks_before_the_server_starts_its_dependencies(shell: Sh
     # The program that closes the share is no matter here.
     step = replace(step, calls={"up": tuple(call for call in step.calls["up"] if call[0] == "python")})
     values: dict[str, Value] = {**SHARE, "NODE_OPEN_PORTS": [], "HEAD_KERNEL_NFS": True, "USERS_LINES": []}
-    done = shell.step(step, values)
-    assert done.returncode == 0, done.stderr
+    assert_ok(shell.step(step, values))
     told = [call for call in shell.calls if call in ("systemctl daemon-reload", "systemctl restart nfs-server")]
     assert told == ["systemctl daemon-reload", "systemctl restart nfs-server"]
 
@@ -427,8 +423,7 @@ def machine(shell: Shell) -> Shell:
 
 
 def found(machine: Shell) -> list[int]:
-    done = run(machine, "check")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = assert_ok(run(machine, "check"))
     ports = json.loads(done.stdout)["open_ports"]
     assert isinstance(ports, list)
     return ports

@@ -17,7 +17,7 @@ from components.roles.pam_slurm_adopt import host as pam_slurm_adopt_host
 from components.roles.role import Value
 from components.steps.command_line import kept_request
 from components.steps.composition import leave_program
-from tests.unit.shell import ROLES, Shell, script_of
+from tests.unit.shell import ROLES, Shell, assert_fails, assert_ok, script_of
 
 DEBIANS = """# PAM configuration for the Secure Shell service
 @include common-auth
@@ -102,8 +102,7 @@ def tried(shell: Shell) -> list[str]:
 
 
 def test_only_users_of_the_cluster_need_a_job_to_log_in(node: Shell) -> None:
-    done = step(node)
-    assert done.returncode == 0, done.stderr
+    assert_ok(step(node))
     assert stack(node) == WITH_JOBS
     assert node.path(JOB_USERS).read_text() == "ada\nbob\n"
 
@@ -127,18 +126,13 @@ def test_a_real_login_shows_that_the_manager_gets_in_before_by_the_new_stack_and
 @pytest.mark.parametrize("stacks", ["sshd", "tailrack-tried"])
 def test_a_stack_that_would_lock_the_manager_out_is_not_taken(node: Shell, stacks: str) -> None:
     refuse(node, stacks)
-    done = step(node)
-    assert done.returncode == 1
-    assert "ops c" in done.stderr
-    assert "or set tailrack:slurm.ssh_needs_job to false" in done.stderr
+    assert_fails(step(node), "ops c", "or set tailrack:slurm.ssh_needs_job to false")
     assert stack(node) == DEBIANS
 
 
 def test_the_old_stack_comes_back_when_the_manager_cannot_log_in_any_more(node: Shell) -> None:
     node.stub("ssh", f'if grep -q tailrack "{node.path(SSHD)}"; then exit 255; fi')
-    done = step(node)
-    assert done.returncode == 1
-    assert "ops could not log in with the new PAM stack" in done.stderr
+    assert_fails(step(node), "ops could not log in with the new PAM stack")
     assert stack(node) == DEBIANS
 
 
@@ -217,16 +211,11 @@ def test_leaving_restores_pam_and_keeps_later_edits(node: Shell) -> None:
 
 def test_an_sshd_that_asks_no_pam_is_refused_with_both_ways_out(node: Shell) -> None:
     node.stub("sshd", "echo usepam no")
-    done = step(node)
-    assert done.returncode == 1
-    assert "next: set UsePAM yes in " in done.stderr
-    assert "sshd_config on a1, or tailrack:slurm.ssh_needs_job to false" in done.stderr
+    assert_fails(step(node), "next: set UsePAM yes in ", "sshd_config on a1, or tailrack:slurm.ssh_needs_job to false")
     assert stack(node) == DEBIANS
 
 
 def test_a_stack_that_is_not_debians_is_refused_and_left_alone(node: Shell) -> None:
     node.write(SSHD, "auth required pam_unix.so\n")
-    done = step(node)
-    assert done.returncode == 1
-    assert "includes no common-account and common-session" in done.stderr
+    assert_fails(step(node), "includes no common-account and common-session")
     assert stack(node) == "auth required pam_unix.so\n"

@@ -26,7 +26,7 @@ from components.steps.composition import compose
 from tests.unit.configs import AUTH_KEY, HOSTS, MUNGE_KEY, RawConfig
 from tests.unit.phases import called
 from tests.unit.recorded import Build
-from tests.unit.shell import ROLES, Shell
+from tests.unit.shell import ROLES, Shell, assert_ok
 
 PODS = composition.on_pods(ROLES)
 CHECK = compose([role for role in PODS if role.name == "machine"], composition.CHECK_OF_POD)
@@ -86,8 +86,7 @@ def check(shell: Shell) -> Callable[[], subprocess.CompletedProcess[str]]:
 
 
 def test_a_pod_reports_its_size(check: Callable[[], Any]) -> None:
-    done = check()
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(check())
     assert json.loads(done.stdout)["memory_mb"] == 8000
 
 

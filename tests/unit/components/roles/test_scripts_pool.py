@@ -14,7 +14,7 @@ from components.roles.slurm import nodes
 from components.steps import composition
 from components.steps.command_line import kept_request
 from components.steps.composition import POOL, compose, expire_program
-from tests.unit.shell import ROLES, Shell
+from tests.unit.shell import ROLES, Shell, assert_fails, assert_ok
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 SLURM = "/var/lib/tailrack/slurm"
@@ -52,11 +52,9 @@ def member(shell: Shell, node: str, owner: str = "", **files: str) -> None:
 
 
 def test_a_pools_site_becomes_a_partition_and_is_none_any_more_when_it_goes(shell: Shell, pool: Run) -> None:
-    done = pool()
-    assert done.returncode == 0, done.stderr
+    assert_ok(pool())
     assert "PartitionName=far Nodes=site-far" in slurm_conf(shell)
-    done = pool("down")
-    assert done.returncode == 0, done.stderr
+    assert_ok(pool("down"))
     assert "far" not in slurm_conf(shell)
     assert not shell.path(f"{SLURM}/pools/acme.burst").exists()
 
@@ -82,15 +80,12 @@ def test_a_name_that_is_taken_is_refused_and_nothing_is_written(
     member(shell, "d1", "acme.other")
     shell.write(f"{SLURM}/pools/acme.other/nodes", "d1\nd2\n")
     shell.write(f"{SLURM}/pools/acme.other/slurm.conf", SITE.replace("far", "moon") + "\n")
-    done = pool(**values)
-    assert done.returncode == 1
-    assert said in done.stderr
+    assert_fails(pool(**values), said)
     assert not shell.path(f"{SLURM}/pools/acme.burst").exists()
 
 
 def test_a_gpu_kind_that_the_cluster_has_too_is_one_partition_of_both(shell: Shell, pool: Run) -> None:
-    done = pool(POOL_KINDS="h200")
-    assert done.returncode == 0, done.stderr
+    assert_ok(pool(POOL_KINDS="h200"))
 
 
 def test_without_a_cluster_a_pool_is_refused_and_can_be_removed(shell: Shell, pool: Run) -> None:
@@ -168,8 +163,7 @@ def is_there(shell: Shell) -> bool:
 
 def test_a_node_that_was_silent_for_too_long_leaves_nothing_and_its_jobs_go_back(shell: Shell, forget: Run) -> None:
     silent_since(shell, 6)
-    done = forget("DOWN", "NOT_RESPONDING", online=False)
-    assert done.returncode == 0, done.stderr
+    assert_ok(forget("DOWN", "NOT_RESPONDING", online=False))
     calls = shell.calls
     down = next(index for index, call in enumerate(calls) if call.startswith("scontrol update nodename=c1 state=down"))
     assert "scontrol delete nodename=c1" in calls[down:]
@@ -218,7 +212,5 @@ def test_a_pool_forgets_no_node_while_slurmctld_does_not_answer(shell: Shell, fo
     forget("IDLE", online=True)
     silent_since(shell, 6)
     shell.stub("scontrol", "exit 1")
-    done = shell.kept("expire")
-    assert done.returncode == 1
-    assert "slurmctld does not answer" in done.stderr
+    assert_fails(shell.kept("expire"), "slurmctld does not answer")
     assert is_there(shell)

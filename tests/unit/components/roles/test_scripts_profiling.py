@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from components.validation.preflight.node import check_profiling
-from tests.unit.shell import Shell, script_of
+from tests.unit.shell import Shell, assert_ok, script_of
 
 OPTION = "/etc/modprobe.d/tailrack-profiling.conf"
 SYSCTL = "/etc/sysctl.d/91-tailrack-profiling.conf"
@@ -27,8 +27,7 @@ def machine(shell: Shell) -> Shell:
 def run(shell: Shell, *, on: bool, gpus: int = 2) -> None:
     values = {"PROFILING_ENABLED": on, "NODE_GPU_COUNT": gpus}
     for _ in range(2):
-        done = shell.step(script_of("profiling", "compute"), values)
-        assert done.returncode == 0, done.stderr
+        assert_ok(shell.step(script_of("profiling", "compute"), values))
 
 
 def log(shell: Shell) -> str:

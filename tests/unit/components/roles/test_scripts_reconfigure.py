@@ -16,7 +16,7 @@ from components.roles.role import Value
 from components.roles.slurm import node_state
 from components.roles.slurm.node_state import wait_for_place
 from components.roles.slurm.nodes import LeavingNode, NodeName, forget, release
-from tests.unit.shell import Shell, script_of
+from tests.unit.shell import Shell, assert_ok, script_of
 
 REGISTER = script_of("slurm", "register")
 SLURM = "/var/lib/tailrack/slurm"
@@ -95,8 +95,7 @@ def register_node(shell: Shell, node: str) -> subprocess.CompletedProcess[str]:
 
 def member(shell: Shell, node: str) -> None:
     """Run it, and expect that it ends well."""
-    done = register_node(shell, node)
-    assert done.returncode == 0, done.stderr
+    assert_ok(register_node(shell, node))
 
 
 def registers(shell: Shell, *nodes: str) -> None:

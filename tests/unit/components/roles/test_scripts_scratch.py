@@ -20,7 +20,7 @@ from components.roles.scratch import host, sweep
 from components.roles.scratch.settings import Scratch
 from stacks.config import ConfigError, parse
 from tests.unit.configs import LAB
-from tests.unit.shell import Shell, script_of
+from tests.unit.shell import Shell, assert_ok, script_of
 
 KNOWN = "/run/tailrack-private/jobs"
 LIST = "/etc/tailrack/scratch"
@@ -78,8 +78,7 @@ def script(node: Shell, kind: str, job: str = "7") -> subprocess.CompletedProces
 
 def begin(node: Shell, job: str) -> None:
     node.write(f"{KNOWN}/{job}", "6001\n")
-    done = script(node, "prolog", job)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert_ok(script(node, "prolog", job))
 
 
 def names(node: Shell) -> list[str]:
@@ -197,8 +196,7 @@ def test_leaving_removes_scratch_folders_and_keeps_earlier_files(node: Shell) ->
     (node.path("/raid/jobs/tailrack-jobs") / "5").mkdir()
     node.stub("systemd-run", 'for last; do :; done; rmdir "$last"')
     for _ in range(2):
-        done = node.step(script_of("scratch", "leave"), {})
-        assert done.returncode == 0, done.stderr
+        assert_ok(node.step(script_of("scratch", "leave"), {}))
     assert list(node.path("/raid").iterdir()) == []
     assert not node.path(LIST).exists()
     assert not node.path("/var/lib/tailrack/scratch-made").exists()

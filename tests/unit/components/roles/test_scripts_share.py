@@ -8,7 +8,7 @@ import pytest
 
 from components.node.folders import Acl
 from components.roles.nfs_exports import share
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, assert_fails, assert_ok
 
 ROOT = "8:1 / rw,relatime /"
 PASSWD = (
@@ -64,8 +64,7 @@ def mounted(shell: Shell, *lines: str) -> None:
 def closed(shell: Shell) -> list[str]:
     """Close the share; the mounts that were made or changed, without the root of the machine."""
     before = len(shell.calls)
-    done = shell.command("share", "close")
-    assert done.returncode == 0, done.stderr
+    assert_ok(shell.command("share", "close"))
     return [call for call in shell.calls[before:] if call.startswith("mount ")]
 
 
@@ -145,6 +144,4 @@ def test_opening_leaves_no_entry_no_mount_and_no_flag_of_ours(machine: Shell) ->
 
 def test_the_share_rejects_a_file_system_without_acls_with_a_remedy(machine: Shell) -> None:
     machine.stub("setfacl", "echo 'setfacl: /export/share: Operation not supported' >&2; exit 1")
-    done = machine.command("share", "close")
-    assert done.returncode == 1
-    assert "POSIX ACLs" in done.stderr
+    assert_fails(machine.command("share", "close"), "POSIX ACLs")

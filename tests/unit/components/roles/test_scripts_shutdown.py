@@ -10,7 +10,7 @@ import pytest
 
 from components.roles.role import template
 from components.roles.slurm.slurmd import requeue_jobs_at_shutdown
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, assert_ok
 
 PROGRAM = "/usr/local/sbin/tailrack-shutdown"
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -40,8 +40,7 @@ def shut_down(shell: Shell) -> Run:
 
 
 def test_the_shutdown_stops_slurmd_before_it_sets_the_node_down_twice(shell: Shell, shut_down: Run) -> None:
-    done = shut_down()
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(shut_down())
     assert "jobs on it: 7 9" in done.stdout
     calls = [call for call in shell.calls if call in (DOWN, "systemctl kill -s KILL --kill-whom=main slurmd")]
     assert calls == ["systemctl kill -s KILL --kill-whom=main slurmd", DOWN, DOWN]
@@ -50,8 +49,7 @@ def test_the_shutdown_stops_slurmd_before_it_sets_the_node_down_twice(shell: She
 
 
 def test_a_controller_that_does_not_answer_is_said_and_holds_nothing_up(shell: Shell, shut_down: Run) -> None:
-    done = shut_down(answers=False)
-    assert done.returncode == 0
+    done = assert_ok(shut_down(answers=False))
     assert "slurmctld does not answer: its jobs wait until slurmctld notices that the node is down" in done.stdout
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,62 +24,58 @@ from components.steps.composition import compose
 from stacks.config import parse
 from tests.unit.configs import LAB, RawConfig
 from tests.unit.recorded import Build
-from tests.unit.shell import Shell, role_header, script_of
+from tests.unit.shell import Result, Shell, assert_fails, assert_ok, role_header, script_of
 
-Compute = Callable[..., subprocess.CompletedProcess[str]]
 WATCHDOG = "tailrack-slurmd-watchdog"
 UNIT = "/etc/systemd/system/slurmd.service.d/tailrack.conf"
 ASKED = {"features": ["site-rack", "fast"], "gres": "gpu:h200:8", "specialized_memory": 4096}
 IDLE = {"name": "a1", **ASKED, "state": ["IDLE", "DYNAMIC_NORM"], "reason": "", "reason_set_by_user": ""}
 
 
-@pytest.fixture
-def controller(shell: Shell) -> Callable[..., None]:
-    """Stub a controller that knows a1 as given (None: not at all). A node that it has deleted comes back as asked."""
+class Node:
+    """A machine that is to be node a1, with stubs of its slurmd and of the cluster's controller."""
 
-    def install(known: dict[str, Any] | None) -> None:
+    def __init__(self, shell: Shell) -> None:
+        self.shell = shell
+
+    def known_as(self, known: dict[str, Any] | None) -> None:
+        """Stub a controller that knows a1 as given (None: not at all) and, once it has deleted it, as asked."""
+        root = self.shell.root
         if known is not None:
-            shell.write("node.json", json.dumps({"nodes": [known]}))
-        shell.write("fresh.json", json.dumps({"nodes": [IDLE]}))
-        shell.write("run/slurm/conf/slurm.conf", "")
-        shell.stub(
+            self.shell.write("node.json", json.dumps({"nodes": [known]}))
+        self.shell.write("fresh.json", json.dumps({"nodes": [IDLE]}))
+        self.shell.write("run/slurm/conf/slurm.conf", "")
+        self.shell.stub(
             "scontrol",
             f"""case "$*" in
-"show node a1 --json") cat "{shell.root}/node.json" ;;
+"show node a1 --json") cat "{root}/node.json" ;;
 "show topology")
     echo "SwitchName=rack Level=0 LinkSpeed=1 Nodes=a1"
     echo "SwitchName=tailnet Level=1 LinkSpeed=1 Nodes=a1 Switches=rack" ;;
 # As since 25.05, where the word is the name of a topology (scontrol_print_topo of src/scontrol/info_node.c).
 "show topology tailnet") echo "Requested topology configuration is not available" >&2; exit 1 ;;
 "show hostnames a1") echo a1 ;;
-"update nodename=a1 state=resume") cp "{shell.root}/fresh.json" "{shell.root}/node.json" ;;
-"update nodename=a1 state=drain"*) [ ! -e "{shell.root}/slurmd-came-back" ] || echo "$*" >"{shell.root}/drained" ;;
-"delete nodename=a1") [ -e "$SLURM_CONF" ] && rm "{shell.root}/node.json" ;;
+"update nodename=a1 state=resume") cp "{root}/fresh.json" "{root}/node.json" ;;
+"update nodename=a1 state=drain"*) [ ! -e "{root}/slurmd-came-back" ] || echo "$*" >"{root}/drained" ;;
+"delete nodename=a1") [ -e "$SLURM_CONF" ] && rm "{root}/node.json" ;;
 esac""",
         )
-        shell.stub("squeue")
-        shell.stub("slurmd", "echo slurm 24.11.5")
-        shell.stub("journalctl")
-        shell.stub(
+        self.shell.stub("squeue")
+        self.shell.stub("slurmd", "echo slurm 24.11.5")
+        self.shell.stub("journalctl")
+        self.shell.stub(
             "systemctl",
             f"""case "$*" in
-"is-active -q slurmd") [ ! -e "{shell.root}/slurmd-stopped" ] ;;
-"stop slurmd") touch "{shell.root}/slurmd-stopped"; rm -r "{shell.root}/run/slurm" ;;
-"restart --no-block slurmd") rm -f "{shell.root}/slurmd-stopped"; mkdir -p "{shell.root}/run/slurm/conf"
-    touch "{shell.root}/run/slurm/conf/slurm.conf" "{shell.root}/slurmd-came-back"
-    [ -e "{shell.root}/node.json" ] || cp "{shell.root}/fresh.json" "{shell.root}/node.json" ;;
+"is-active -q slurmd") [ ! -e "{root}/slurmd-stopped" ] ;;
+"stop slurmd") touch "{root}/slurmd-stopped"; rm -r "{root}/run/slurm" ;;
+"restart --no-block slurmd") rm -f "{root}/slurmd-stopped"; mkdir -p "{root}/run/slurm/conf"
+    touch "{root}/run/slurm/conf/slurm.conf" "{root}/slurmd-came-back"
+    [ -e "{root}/node.json" ] || cp "{root}/fresh.json" "{root}/node.json" ;;
 esac""",
         )
 
-    return install
-
-
-@pytest.fixture
-def compute(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Compute:
-    """Run the phase for a1, with the given values and limits. What it logs is in stderr too."""
-    monkeypatch.setattr(node_state, "REGISTER_LIMIT", 3)
-
-    def run(**values: Any) -> subprocess.CompletedProcess[str]:
+    def compute(self, **values: Any) -> Result:
+        """Run the phase for a1, with the given values and limits. What it logs is in stderr too."""
         header = {
             "NODE_FEATURES": "site-rack,fast", "NODE_GRES": "gpu:h200:8", "NODE_REGISTERED_MB": 64000,
             "NODE_RESERVED_MB": 4096,
@@ -89,71 +83,68 @@ def compute(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Compute:
             "HEAD_ADDRESS": "100.64.0.1", "SLURM_JOB_LIMIT_SECONDS": 1,
             "SLURM_SAVE_SECONDS": 0, "SLURM_SAVE_JOBS": "the program", "NODE_SPOT": "", **values,
         }  # fmt: skip
-        done = shell.step(script_of("slurm", "compute"), header)
-        done.stderr += shell.path("/var/log/tailrack/a1-step.log").read_text()
+        done = self.shell.step(script_of("slurm", "compute"), header)
+        done.stderr += self.shell.path("/var/log/tailrack/a1-step.log").read_text()
         return done
 
-    return run
+    def changes(self) -> list[str]:
+        """The calls that change slurmd or the node."""
+        words = ("scontrol update", "scontrol delete", "scontrol requeue", "systemctl stop", "systemctl restart")
+        return [call for call in self.shell.calls if call.startswith(words) and WATCHDOG not in call]
 
 
-def changes(shell: Shell) -> list[str]:
-    """The calls that change slurmd or the node."""
-    words = ("scontrol update", "scontrol delete", "scontrol requeue", "systemctl stop", "systemctl restart")
-    return [call for call in shell.calls if call.startswith(words) and WATCHDOG not in call]
+@pytest.fixture
+def node(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Node:
+    monkeypatch.setattr(node_state, "REGISTER_LIMIT", 3)
+    return Node(shell)
 
 
-def test_a_node_that_is_as_asked_is_left_alone(shell: Shell, compute: Compute, controller: Callable[..., None]) -> None:
-    controller(IDLE)
-    assert compute().returncode == 0
-    assert shell.calls[-2] == f"systemctl restart {WATCHDOG}"
-    before = len(changes(shell))
-    done = compute()
-    assert done.returncode == 0, done.stderr
-    assert len(changes(shell)) == before
-    assert shell.calls[-2] == f"systemctl start tailrack-shutdown {WATCHDOG}"
-    assert "RealMemory=64000 MemSpecLimit=4096 Gres=gpu:h200:8" in shell.path(UNIT).read_text()
+def test_a_node_that_is_as_asked_is_left_alone(node: Node) -> None:
+    node.known_as(IDLE)
+    assert node.compute().returncode == 0
+    assert node.shell.calls[-2] == f"systemctl restart {WATCHDOG}"
+    before = len(node.changes())
+    assert_ok(node.compute())
+    assert len(node.changes()) == before
+    assert node.shell.calls[-2] == f"systemctl start tailrack-shutdown {WATCHDOG}"
+    assert "RealMemory=64000 MemSpecLimit=4096 Gres=gpu:h200:8" in node.shell.path(UNIT).read_text()
 
 
-def test_slurmd_reads_this_machines_own_keys_again_when_they_change(
-    shell: Shell, compute: Compute, controller: Callable[..., None]
-) -> None:
-    controller(IDLE)
-    shell.write("etc/tailrack/slurm.conf", "TaskPlugin=task/none\n")
-    assert compute().returncode == 0
-    before = len(changes(shell))
-    assert compute().returncode == 0
-    assert len(changes(shell)) == before
-    shell.write("etc/tailrack/slurm.conf", "TaskPlugin=task/affinity,task/cgroup\n")
-    assert compute().returncode == 0
-    assert changes(shell)[before:] == ["systemctl restart --no-block slurmd"]
-    assert compute().returncode == 0
-    assert len(changes(shell)) == before + 1
+def test_slurmd_reads_this_machines_own_keys_again_when_they_change(node: Node) -> None:
+    node.known_as(IDLE)
+    node.shell.write("etc/tailrack/slurm.conf", "TaskPlugin=task/none\n")
+    assert node.compute().returncode == 0
+    before = len(node.changes())
+    assert node.compute().returncode == 0
+    assert len(node.changes()) == before
+    node.shell.write("etc/tailrack/slurm.conf", "TaskPlugin=task/affinity,task/cgroup\n")
+    assert node.compute().returncode == 0
+    assert node.changes()[before:] == ["systemctl restart --no-block slurmd"]
+    assert node.compute().returncode == 0
+    assert len(node.changes()) == before + 1
 
 
 @pytest.mark.parametrize(
     ("head", "here", "feature"), [(True, False, "unconfined"), (True, True, ""), (False, False, "")]
 )
 def test_an_unconfined_node_has_a_feature_if_the_head_node_confines_jobs(
-    shell: Shell, compute: Compute, controller: Callable[..., None], head: bool, here: bool, feature: str
+    node: Node, head: bool, here: bool, feature: str
 ) -> None:
-    controller(IDLE)
-    done = compute(HEAD_CGROUPS=head, NODE_CONFINED=here)
-    assert done.returncode == 0, done.stderr
-    path = shell.path("var/lib/tailrack/features/slurm")
+    node.known_as(IDLE)
+    assert_ok(node.compute(HEAD_CGROUPS=head, NODE_CONFINED=here))
+    path = node.shell.path("var/lib/tailrack/features/slurm")
     assert (path.read_text().split() if path.exists() else []) == ([feature] if feature else [])
 
 
 @pytest.mark.parametrize(
     ("quota", "expected"), [("100000", "CPUs=1 Feature="), ("max", '"Feature='), ("9900000000", '"Feature=')]
 )
-def test_a_container_with_fewer_cpus_than_its_host_registers_its_own(
-    shell: Shell, compute: Compute, controller: Callable[..., None], quota: str, expected: str
-) -> None:
-    controller(IDLE)
-    shell.write("proc/1/cgroup", "0::/init.scope\n")
-    shell.write("sys/fs/cgroup/cpu.max", f"{quota} 100000\n")
-    assert compute().returncode == 0
-    assert f"{expected}site-rack,fast RealMemory=64000" in shell.path(UNIT).read_text()
+def test_a_container_with_fewer_cpus_than_its_host_registers_its_own(node: Node, quota: str, expected: str) -> None:
+    node.known_as(IDLE)
+    node.shell.write("proc/1/cgroup", "0::/init.scope\n")
+    node.shell.write("sys/fs/cgroup/cpu.max", f"{quota} 100000\n")
+    assert node.compute().returncode == 0
+    assert f"{expected}site-rack,fast RealMemory=64000" in node.shell.path(UNIT).read_text()
 
 
 @pytest.mark.parametrize(
@@ -165,26 +156,23 @@ def test_a_container_with_fewer_cpus_than_its_host_registers_its_own(
         ({"cpus": 1, "real_memory": 128000}, True),
     ],
 )
-def test_a_container_with_a_changed_limit_registers_again(
-    shell: Shell, compute: Compute, controller: Callable[..., None], size: dict[str, int], again: bool
-) -> None:
-    controller({**IDLE, **size})
-    shell.write("proc/1/cgroup", "0::/init.scope\n")
-    shell.write("sys/fs/cgroup/cpu.max", "100000 100000\n")
-    assert compute().returncode == 0
-    assert ("scontrol delete nodename=a1" in shell.calls) == again
+def test_a_container_with_a_changed_limit_registers_again(node: Node, size: dict[str, int], again: bool) -> None:
+    node.known_as({**IDLE, **size})
+    node.shell.write("proc/1/cgroup", "0::/init.scope\n")
+    node.shell.write("sys/fs/cgroup/cpu.max", "100000 100000\n")
+    assert node.compute().returncode == 0
+    assert ("scontrol delete nodename=a1" in node.shell.calls) == again
 
 
-def test_another_line_in_the_unit_starts_slurmd_again_and_touches_no_job(
-    shell: Shell, compute: Compute, controller: Callable[..., None]
-) -> None:
-    controller({**IDLE, "state": ["MIXED", "DYNAMIC_NORM"]})
-    compute()
-    shell.path(UNIT).write_text(shell.path(UNIT).read_text().replace("LimitMEMLOCK=infinity", "LimitMEMLOCK=77"))
-    shell.path("/calls").unlink()
-    done = compute()
-    assert done.returncode == 0, done.stderr
-    assert changes(shell) == ["systemctl restart --no-block slurmd"]
+def test_another_line_in_the_unit_starts_slurmd_again_and_touches_no_job(node: Node) -> None:
+    node.known_as({**IDLE, "state": ["MIXED", "DYNAMIC_NORM"]})
+    node.compute()
+    node.shell.path(UNIT).write_text(
+        node.shell.path(UNIT).read_text().replace("LimitMEMLOCK=infinity", "LimitMEMLOCK=77")
+    )
+    node.shell.path("/calls").unlink()
+    assert_ok(node.compute())
+    assert node.changes() == ["systemctl restart --no-block slurmd"]
 
 
 @pytest.mark.parametrize(
@@ -192,13 +180,10 @@ def test_another_line_in_the_unit_starts_slurmd_again_and_touches_no_job(
     [{"features": ["site-rack"]}, {"gres": "gpu:h200:4"}, {"gres": ""}, {"specialized_memory": 0}],
     ids=["features", "fewer GPUs", "no GPUs", "memory"],
 )
-def test_a_changed_node_registers_again_after_its_jobs(
-    shell: Shell, compute: Compute, controller: Callable[..., None], known: dict[str, Any]
-) -> None:
-    controller({**IDLE, **known})
-    done = compute()
-    assert done.returncode == 0, done.stderr
-    assert changes(shell) == [
+def test_a_changed_node_registers_again_after_its_jobs(node: Node, known: dict[str, Any]) -> None:
+    node.known_as({**IDLE, **known})
+    assert_ok(node.compute())
+    assert node.changes() == [
         "scontrol update nodename=a1 state=drain reason=tailrack: registers anew",
         "systemctl stop slurmd",
         # By a copy of the configuration that slurmd takes with it.
@@ -207,54 +192,42 @@ def test_a_changed_node_registers_again_after_its_jobs(
     ]
 
 
-def test_a_change_that_was_cut_off_after_slurmd_stopped_is_finished(
-    shell: Shell, compute: Compute, controller: Callable[..., None]
-) -> None:
+def test_a_change_that_was_cut_off_after_slurmd_stopped_is_finished(node: Node) -> None:
     drained = {
         "state": ["IDLE", "DRAIN", "DYNAMIC_NORM"],
         "reason": "tailrack: registers anew",
         "reason_set_by_user": "root",
     }
-    controller({**IDLE, **drained, "features": ["site-rack"]})
-    shell.write("slurmd-stopped", "")
-    done = compute()
-    assert done.returncode == 0, done.stderr
-    calls = changes(shell)
+    node.known_as({**IDLE, **drained, "features": ["site-rack"]})
+    node.shell.write("slurmd-stopped", "")
+    assert_ok(node.compute())
+    calls = node.changes()
     assert calls[0] == "systemctl restart --no-block slurmd"
     assert calls[-2:] == ["scontrol delete nodename=a1", "systemctl restart --no-block slurmd"]
 
 
-def test_a_node_resumes_after_a_drain_of_the_program(
-    shell: Shell, compute: Compute, controller: Callable[..., None]
-) -> None:
+def test_a_node_resumes_after_a_drain_of_the_program(node: Node) -> None:
     left = {"state": ["IDLE", "DRAIN"], "reason": "tailrack: leaves the cluster", "reason_set_by_user": "root"}
-    controller({**IDLE, **left})
-    assert compute().returncode == 0
-    assert "scontrol update nodename=a1 state=resume" in shell.calls
+    node.known_as({**IDLE, **left})
+    assert node.compute().returncode == 0
+    assert "scontrol update nodename=a1 state=resume" in node.shell.calls
 
 
 @pytest.mark.parametrize(
     "why", ["the disk clicks", "tailrack: Xid 79 at GPU 3", "tailrack: leaves the cluster on Friday"]
 )
-def test_a_persons_drain_is_kept_and_fails_nothing(
-    shell: Shell, compute: Compute, controller: Callable[..., None], why: str
-) -> None:
+def test_a_persons_drain_is_kept_and_fails_nothing(node: Node, why: str) -> None:
     drained = {"state": ["IDLE", "DRAIN"], "reason": why, "reason_set_by_user": "root"}
-    controller({**IDLE, **drained})
-    done = compute()
-    assert done.returncode == 0, done.stderr
-    assert not [call for call in changes(shell) if "scontrol" in call]
+    node.known_as({**IDLE, **drained})
+    done = assert_ok(node.compute())
+    assert not [call for call in node.changes() if "scontrol" in call]
     assert f"a person drained this node; it stays drained: {why}" in done.stderr
 
 
-def test_a_drain_after_a_failed_prolog_is_slurms_though_root_wrote_the_script_into_its_reason(
-    compute: Compute, controller: Callable[..., None]
-) -> None:
+def test_a_drain_after_a_failed_prolog_is_slurms_though_root_wrote_the_script_into_its_reason(node: Node) -> None:
     why = "Prolog error: prolog.d/50-mine: ended with status 3: no room; next: make room"
-    controller({**IDLE, "state": ["IDLE", "DRAIN"], "reason": why, "reason_set_by_user": "root"})
-    done = compute()
-    assert done.returncode == 1
-    assert why in done.stderr
+    node.known_as({**IDLE, "state": ["IDLE", "DRAIN"], "reason": why, "reason_set_by_user": "root"})
+    done = assert_fails(node.compute(), why)
     assert "a person" not in done.stderr
 
 
@@ -269,65 +242,56 @@ def test_every_reason_that_a_role_drains_a_node_for_is_one_that_a_step_brings_ba
     assert {"tailrack: leaves the cluster", "tailrack: registers anew"} <= reasons
 
 
-def test_a_recreated_node_keeps_the_drain_of_a_person(
-    shell: Shell, compute: Compute, controller: Callable[..., None]
-) -> None:
+def test_a_recreated_node_keeps_the_drain_of_a_person(node: Node) -> None:
     drained = {"state": ["IDLE", "DRAIN"], "reason": "the disk clicks", "reason_set_by_user": "root"}
-    controller({**IDLE, **drained, "features": ["site-rack"]})
-    assert compute().returncode == 0
-    assert "reason=the disk clicks" in shell.path("/drained").read_text()
+    node.known_as({**IDLE, **drained, "features": ["site-rack"]})
+    assert node.compute().returncode == 0
+    assert "reason=the disk clicks" in node.shell.path("/drained").read_text()
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_a_recreated_node_restores_only_the_drain_of_a_person(
-    shell: Shell, compute: Compute, controller: Callable[..., None], own: bool
-) -> None:
+def test_a_recreated_node_restores_only_the_drain_of_a_person(node: Node, own: bool) -> None:
     why = "health: disk: /x is full"
     drained = {"state": ["IDLE", "DRAIN"], "reason": why, "reason_set_by_user": "root"}
-    controller({**IDLE, **drained, "features": ["site-rack"]})
-    shell.stub("tailrack-nhc", f'[ "$*" != --own ] || exit {0 if own else 1}')
-    assert compute().returncode == 0
+    node.known_as({**IDLE, **drained, "features": ["site-rack"]})
+    node.shell.stub("tailrack-nhc", f'[ "$*" != --own ] || exit {0 if own else 1}')
+    assert node.compute().returncode == 0
     # A look drains it as soon as the controller knows it; what a step has set it would take for a person's.
-    end = [call for call in shell.calls if call.startswith(("tailrack-nhc", "scontrol delete", "scontrol update"))][-2:]
+    end = [
+        call for call in node.shell.calls if call.startswith(("tailrack-nhc", "scontrol delete", "scontrol update"))
+    ][-2:]
     said = "tailrack-nhc" if own else f"scontrol update nodename=a1 state=drain reason={why}"
     assert [call.strip() for call in end] == ["scontrol delete nodename=a1", said]
 
 
 @pytest.mark.parametrize("over", [True, False])
 def test_a_node_that_its_own_look_has_drained_is_looked_at_once_more_before_it_is_left_so(
-    shell: Shell, compute: Compute, controller: Callable[..., None], over: bool
+    node: Node, over: bool
 ) -> None:
     # Its next look by itself is two minutes away, and what measures the cluster comes at once.
     why = "health: share: /shared gives no answer in 10 s"
-    controller({**IDLE, "state": ["IDLE", "DRAIN"], "reason": why, "reason_set_by_user": "root"})
-    node, fresh = shell.root / "node.json", shell.root / "fresh.json"
-    shell.stub("tailrack-nhc", f'if [ "$*" = --wait ]; then {f"cp {fresh} {node}" if over else ":"}; fi')
-    done = compute()
-    assert done.returncode == 0, done.stderr
-    assert [call.strip() for call in shell.calls].count("tailrack-nhc --wait") == 1
-    assert not [call for call in changes(shell) if "scontrol" in call]
+    node.known_as({**IDLE, "state": ["IDLE", "DRAIN"], "reason": why, "reason_set_by_user": "root"})
+    shown, fresh = node.shell.root / "node.json", node.shell.root / "fresh.json"
+    node.shell.stub("tailrack-nhc", f'if [ "$*" = --wait ]; then {f"cp {fresh} {shown}" if over else ":"}; fi')
+    done = assert_ok(node.compute())
+    assert [call.strip() for call in node.shell.calls].count("tailrack-nhc --wait") == 1
+    assert not [call for call in node.changes() if "scontrol" in call]
     assert ("the health check drained this node; it stays drained: " + why in done.stderr) is not over
     assert "a person drained this node" not in done.stderr
 
 
-def test_slurms_own_drain_is_named_and_not_lifted(
-    shell: Shell, compute: Compute, controller: Callable[..., None]
-) -> None:
+def test_slurms_own_drain_is_named_and_not_lifted(node: Node) -> None:
     drained = {"state": ["IDLE", "DRAIN"], "reason": "Kill task failed", "reason_set_by_user": "slurm"}
-    controller({**IDLE, **drained})
-    done = compute()
-    assert done.returncode == 1
-    assert "does not see this node as usable (DRAIN+IDLE Kill task failed)" in done.stderr
-    assert "scontrol update nodename=a1 state=resume" not in shell.calls
+    node.known_as({**IDLE, **drained})
+    assert_fails(node.compute(), "does not see this node as usable (DRAIN+IDLE Kill task failed)")
+    assert "scontrol update nodename=a1 state=resume" not in node.shell.calls
 
 
-def test_a_node_that_munge_rejects_for_its_clock_gets_that_reason(
-    shell: Shell, compute: Compute, controller: Callable[..., None]
-) -> None:
-    controller({**IDLE, "state": ["DOWN", "NOT_RESPONDING"]})
-    shell.stub("journalctl", "echo 'error: Munge decode failed: Rewound credential'")
-    shell.hurry()
-    assert "; the clocks of this node and the head node differ by more than five minutes" in compute().stderr
+def test_a_node_that_munge_rejects_for_its_clock_gets_that_reason(node: Node) -> None:
+    node.known_as({**IDLE, "state": ["DOWN", "NOT_RESPONDING"]})
+    node.shell.stub("journalctl", "echo 'error: Munge decode failed: Rewound credential'")
+    node.shell.hurry()
+    assert "; the clocks of this node and the head node differ by more than five minutes" in node.compute().stderr
 
 
 def test_device_files_of_gpus_are_made_at_boot_before_slurmd_looks(shell: Shell) -> None:
@@ -345,8 +309,7 @@ def test_a_node_with_gpus_has_its_health_looked_at_and_its_driver_kept_awake(she
     shell.write(f"{minute.FOLDER}/machine.json", json.dumps([asdict(HEALTH)]))
     shell.write("/usr/bin/python3", "")
     for _ in range(2):
-        done = shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "NODE_GPU_COUNT": 8})
-        assert done.returncode == 0, done.stderr
+        assert_ok(shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "NODE_GPU_COUNT": 8}))
     assert "systemctl start nvidia-persistenced.service" in shell.calls
     assert "systemctl --root=/ enable -q tailrack-gpu.service" in shell.calls
     (call,) = {call for call in shell.calls if call.startswith("systemd-run")}

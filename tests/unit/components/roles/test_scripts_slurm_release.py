@@ -32,7 +32,7 @@ from components.steps.composition import HEAD, NODE, compose
 from stacks.config import parse
 from tests.unit.configs import LAB
 from tests.unit.phases import called
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, assert_ok
 
 SHA256 = "e1a5547edd212c38b5e3230a284133f777b32746551f094aaa81cc4af375e332"
 CONFIG = {**LAB, "slurm": {"release": "24.11.5", "release_sha256": SHA256, "release_source": "/srv/slurm.tar.gz"}}
@@ -131,8 +131,7 @@ def node(shell: Shell, **more: Value) -> CompletedProcess[str]:
 def test_a_node_installs_once_the_packages_that_a_similar_head_node_built(machine: Shell) -> None:
     published(machine, SHARE)
     apt(machine)
-    done = node(machine)
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(node(machine))
     assert "BUILDING" not in done.stdout
     assert " slurm-smd-slurmd\n" in machine.path("installed").read_text()
     before = len(machine.calls)
@@ -164,8 +163,7 @@ def test_a_node_of_another_kind_builds_its_own_once_and_leaves_the_share_alone(m
     published(machine, OWN)
     before = sorted(path.name for path in machine.path("var/shared").rglob("*"))
     machine.write("var/lib/tailrack/slurm-releases/debian-13-amd64-24.05.8-aaaaaaaaaaaa-1/half", "")
-    done = node(machine)
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(node(machine))
     assert "BUILDING" not in done.stdout
     # Neither what was built for another release nor the copies that were installed stay.
     assert [path.name for path in machine.path(OWN).parent.iterdir()] == [KIND]
@@ -236,16 +234,14 @@ def test_ready_packages_come_to_the_share_for_every_kind_and_are_installed_witho
     ready = listed(machine, ("debian-13-amd64", "ubuntu-24.04-arm64"))
     apt(machine)
     for _ in range(2):
-        done = head(machine, **ready)
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert_ok(head(machine, **ready))
     of_list = str(ready["SLURM_RELEASE_PACKAGES_SHA256"])[:12]
     assert brought(machine) == [f"{kind}-24.11.5-{of_list}-ready" for kind in ("debian-13-amd64", "ubuntu-24.04-arm64")]
     for folder in brought(machine):
         assert len([*machine.path(f"var/shared/slurm/{folder}").iterdir()]) == len(PACKAGES) + 1
     machine.write("installed", "")
     machine.path("var/lib/tailrack/slurm-release").unlink()
-    done = node(machine, **ready)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert_ok(node(machine, **ready))
     assert " slurm-smd-slurmd\n" in machine.path("installed").read_text()
     assert machine.path("var/lib/tailrack/slurm-release").read_text().strip() == brought(machine)[0]
 
@@ -322,8 +318,7 @@ def test_the_distributions_packages_go_in_the_same_transaction_and_are_kept_away
     published(machine, SHARE)
     machine.write("installed", f"{DEBIANS}hwloc installed libhwloc15\n")
     apt(machine, removes="slurmd slurm-client libslurm42t64")
-    done = node(machine)
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(node(machine))
     assert "instead of libslurm42t64 slurm-client slurmd" in done.stdout
     fetch, install = [
         call for call in machine.calls if call.startswith("apt-get") and " -s " not in call and "deb" in call
@@ -388,8 +383,7 @@ def test_a_running_slurmd_is_replaced_in_the_nodes_turn_and_the_next_node_has_it
     published(machine, SHARE)
     running_slurmd(machine)
     apt(machine)
-    done = node(machine)
-    assert done.returncode == 0, done.stderr
+    assert_ok(node(machine))
     assert turns(machine) == ["scontrol create", "systemctl stop", "install", "scontrol delete"]
     (made,) = [call for call in machine.calls if call.startswith("scontrol create")]
     assert made.endswith("duration=15 nodes=a1 users=root flags=maint,ignore_jobs")
@@ -426,8 +420,7 @@ def test_a_node_waits_while_another_one_has_its_turn_and_says_for_whom(
     machine.write("turns/turn", "nodes=b1")
     monkeypatch.setattr(reservations, "sleep", lambda seconds: machine.path("turns/turn").unlink())
     apt(machine)
-    done = node(machine)
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(node(machine))
     assert "waiting for a turn; b1 is getting its release now" in done.stdout
     assert turns(machine)[:3] == ["scontrol create", "scontrol create", "systemctl stop"]
 
@@ -554,8 +547,7 @@ def lead(shell: Shell, before: str, release: str = "24.11.5", nodes: str = "") -
     [("24.11.5-4", "24.11.5"), ("24.11.5-1+tailrack1", "25.11.7"), ("23.11.4-1.2ubuntu5", "25.05.1")],
 )
 def test_a_release_may_follow_one_that_it_reads(machine: Shell, before: str, release: str) -> None:
-    done = lead(machine, before, release)
-    assert done.returncode == 0, done.stderr
+    assert_ok(lead(machine, before, release))
 
 
 def test_a_release_outside_of_the_window_is_refused_with_the_one_to_go_by(machine: Shell) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from components.roles.slurm import room
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, assert_ok
 
 STATE = "/var/lib/slurm/slurmctld"
 ROOM, SAVED, UNSAVED = f"{STATE}/tailrack-room", f"{STATE}/tailrack-saved", f"{STATE}/tailrack-unsaved"
@@ -113,8 +113,7 @@ def test_a_disk_that_fills_while_no_controller_runs_spoils_nothing(head: Shell) 
 def test_root_may_start_it_all_the_same_and_touches_nothing_in_slurms_folder_itself(head: Shell) -> None:
     free(head, 0.5)
     look(head)
-    done = head.command("slurm-room", "accept")
-    assert done.returncode == 0, done.stderr
+    assert_ok(head.command("slurm-room", "accept"))
     assert f"runuser -u slurm -- mv -T {head.path(UNSAVED)} {head.path(SAVED)}" in head.calls
     assert head.calls[-1] == "systemctl start slurmctld"
     assert check(head).returncode == 0

@@ -15,7 +15,7 @@ from components.node.step.step import Step
 from components.roles.ssh_trust import sshd
 from components.roles.ssh_trust.host import NodeValues, let_the_head_ask
 from tests.unit.recorded import public_key
-from tests.unit.shell import Shell, script_of
+from tests.unit.shell import Shell, assert_ok, script_of
 
 HEAD = "100.64.0.1"
 # The phase without the packages of its role.
@@ -45,8 +45,7 @@ def join(shell: Shell) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(("said", "port"), [("port 2222\nport 22\nusepam yes\n", 2222), ("", 22)])
 def test_a_machine_reports_its_ssh_port_while_sshd_is_stopped(shell: Shell, said: str, port: int) -> None:
     play_sshd(shell, said)
-    done = join(shell)
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(join(shell))
     assert json.loads(done.stdout) == {"sshd_port": port, "host_key": public_key("host")}
 
 
@@ -138,8 +137,7 @@ def test_an_ssh_server_that_came_with_the_cluster_takes_no_passwords_and_is_star
     shell.stub("systemctl", f'case "$*" in *is-enabled*ssh.socket) {socket or ":"} ;; *is-active*) exit 3 ;; esac')
     shell.write("var/lib/tailrack/packages", "jq\nopenssh-server\n")
     for _ in range(2):
-        done = shell.step(script_of("ssh_trust", "machine"), {})
-        assert done.returncode == 0, done.stderr
+        assert_ok(shell.step(script_of("ssh_trust", "machine"), {}))
     lines = shell.path(OWN).read_text().splitlines()
     assert lines[1:] == ["PasswordAuthentication no", "KbdInteractiveAuthentication no"]
     assert f"systemctl enable -q --now {unit}" in shell.calls

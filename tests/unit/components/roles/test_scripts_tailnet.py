@@ -20,7 +20,7 @@ from components.roles.tailnet import host as tailnet_host
 from components.roles.tailnet import login
 from components.roles.tailnet.host import is_logged_out
 from components.steps.composition import CHECK, JOIN
-from tests.unit.shell import Shell, script_of
+from tests.unit.shell import Shell, assert_fails, assert_ok, script_of
 
 URL = "https://headscale.example.org"
 OWN = "https://controlplane.tailscale.com"
@@ -80,20 +80,20 @@ esac"""
         changing = ("tailscale up", "tailscale set", "tailscale logout", "tailscale down")
         return [call for call in self.shell.calls if call.startswith(changing)]
 
+    def check(self, **values: Value) -> Result:
+        return self.run("check", **values)
+
+    def join(self, **values: Value) -> Result:
+        return self.run("join", **values)
+
+    def run(self, phase: str, **values: Value) -> Result:
+        phases = {"check": CHECK, "join": JOIN}[phase]
+        return self.shell.step(script_of("tailnet", *phases), {**HEADER, **values}, name=f"a1-{phase}")
+
 
 @pytest.fixture
 def tailscale(shell: Shell) -> Tailscale:
     return Tailscale(shell)
-
-
-@pytest.fixture
-def check(shell: Shell) -> Callable[..., Result]:
-    return lambda **values: shell.step(script_of("tailnet", *CHECK), {**HEADER, **values}, name="a1-check")
-
-
-@pytest.fixture
-def join(shell: Shell) -> Callable[..., Result]:
-    return lambda **values: shell.step(script_of("tailnet", *JOIN), {**HEADER, **values}, name="a1-join")
 
 
 def member(url: str = URL, host: str = "a1", **more: Any) -> dict[str, Any]:
@@ -105,85 +105,71 @@ def member(url: str = URL, host: str = "a1", **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("state", ["Running", "Stopped", "NeedsLogin", "Starting"])
 @pytest.mark.parametrize("phase", ["check", "join"])
 def test_a_machine_in_a_tailnet_of_its_own_is_refused_with_both_ways_out(
-    tailscale: Tailscale, request: pytest.FixtureRequest, state: str, phase: str
+    tailscale: Tailscale, state: str, phase: str
 ) -> None:
     tailscale.is_(member(OWN, "desk"), state, "desk")
     tailscale.shell.hurry()  # it is not Starting for ever
-    done = request.getfixturevalue(phase)()
-    assert done.returncode == 1
-    assert (
-        f"is in a tailnet already, as desk.example.ts.net, of the control server {OWN}; tailrack does not"
-        in done.stderr
+    assert_fails(
+        tailscale.run(phase),
+        f"is in a tailnet already, as desk.example.ts.net, of the control server {OWN}; tailrack does not",
+        "next: run 'tailscale logout' on a1; or, if that is the cluster's tailnet, set adopt: true",
     )
-    assert "next: run 'tailscale logout' on a1; or, if that is the cluster's tailnet, set adopt: true" in done.stderr
     assert tailscale.asked == []
 
 
-def test_a_machine_that_says_of_itself_to_be_the_clusters_is_not_believed(
-    tailscale: Tailscale, check: Callable[..., Result]
-) -> None:
+def test_a_machine_that_says_of_itself_to_be_the_clusters_is_not_believed(tailscale: Tailscale) -> None:
     tailscale.is_(member(), "Running", "a1")
-    assert "in a tailnet already" in check().stderr
+    assert "in a tailnet already" in tailscale.check().stderr
 
 
-def test_a_node_under_another_name_is_refused_with_a_remedy_that_keeps_the_cluster(
-    tailscale: Tailscale, shell: Shell, check: Callable[..., Result]
-) -> None:
-    shell.write(MARK, f"{URL} a0\n")
+def test_a_node_under_another_name_is_refused_with_a_remedy_that_keeps_the_cluster(tailscale: Tailscale) -> None:
+    tailscale.shell.write(MARK, f"{URL} a0\n")
     tailscale.is_(member(host="a0"), "Running", "a0")
-    told = check().stderr
+    told = tailscale.check().stderr
     assert "this machine is node a0 of a cluster" in told
     assert "which removes node a0; then add it as a1" in told
     assert "logout" not in told
 
 
 @pytest.mark.parametrize("mark", [f"{URL} b7\n", f"{OWN} a1\n"], ids=["another name", "another control server"])
-def test_a_mark_of_another_membership_does_not_count(
-    tailscale: Tailscale, shell: Shell, check: Callable[..., Result], mark: str
-) -> None:
-    shell.write(MARK, mark)
+def test_a_mark_of_another_membership_does_not_count(tailscale: Tailscale, mark: str) -> None:
+    tailscale.shell.write(MARK, mark)
     tailscale.is_(member(), "Running", "a1")
-    assert "in a tailnet already" in check().stderr
+    assert "in a tailnet already" in tailscale.check().stderr
 
 
-def test_a_stopped_daemon_with_a_login_counts_as_in_a_tailnet(
-    tailscale: Tailscale, shell: Shell, check: Callable[..., Result]
-) -> None:
-    shell.write("var/lib/tailscale/tailscaled.state", '{"_machinekey":"x","profile-1a2b":"x"}')
-    shell.stub("tailscale", 'if [ "$1" = version ]; then echo 1.102.5; else exit 1; fi')
-    assert "in a tailnet already" in check().stderr
-    shell.write("var/lib/tailscale/tailscaled.state", '{"_machinekey":"x","_profiles":"e30="}')
-    assert check().returncode == 0
+def test_a_stopped_daemon_with_a_login_counts_as_in_a_tailnet(tailscale: Tailscale) -> None:
+    tailscale.shell.write("var/lib/tailscale/tailscaled.state", '{"_machinekey":"x","profile-1a2b":"x"}')
+    tailscale.shell.stub("tailscale", 'if [ "$1" = version ]; then echo 1.102.5; else exit 1; fi')
+    assert "in a tailnet already" in tailscale.check().stderr
+    tailscale.shell.write("var/lib/tailscale/tailscaled.state", '{"_machinekey":"x","_profiles":"e30="}')
+    assert tailscale.check().returncode == 0
 
 
-def test_a_daemon_that_does_not_run_is_not_asked_as_tailscale_would_wait_for_it(
-    tailscale: Tailscale, shell: Shell, check: Callable[..., Result]
-) -> None:
-    shell.stub("systemctl", "exit 3")
-    assert check().returncode == 0
-    assert [call for call in shell.calls if call.startswith("tailscale ")] == ["tailscale version"]
+def test_a_daemon_that_does_not_run_is_not_asked_as_tailscale_would_wait_for_it(tailscale: Tailscale) -> None:
+    tailscale.shell.stub("systemctl", "exit 3")
+    assert tailscale.check().returncode == 0
+    assert [call for call in tailscale.shell.calls if call.startswith("tailscale ")] == ["tailscale version"]
     # One that runs by another's unit has its socket.
-    folder = shell.path("/var/run/tailscale")
+    folder = tailscale.shell.path("/var/run/tailscale")
     folder.mkdir(parents=True)
     with socket.socket(socket.AF_UNIX) as daemon, contextlib.chdir(folder):
         daemon.bind("tailscaled.sock")
     tailscale.is_(member(OWN, "desk"), "Running", "desk")
-    assert "in a tailnet already" in check().stderr
+    assert "in a tailnet already" in tailscale.check().stderr
 
 
 @pytest.mark.parametrize("version", ["1.94.2", "1.8.0", "0.100.0"])
-def test_a_tailscale_that_cannot_wait_is_refused(
-    tailscale: Tailscale, check: Callable[..., Result], version: str
-) -> None:
-    assert check().returncode == 0
+def test_a_tailscale_that_cannot_wait_is_refused(tailscale: Tailscale, version: str) -> None:
+    assert tailscale.check().returncode == 0
     tailscale.version = version
     tailscale.is_(FRESH, "NeedsLogin")
-    done = check()
+    done = tailscale.check()
     assert f"tailscale {version} here is too old; the cluster's units need 'tailscale wait'" in done.stderr
     assert "next: upgrade it: 'tailscale update' on a1" in done.stderr
     tailscale.version = "1.96.0"
     tailscale.is_(FRESH, "NeedsLogin")
-    assert check().returncode == 0
+    assert tailscale.check().returncode == 0
 
 
 RULESET = """table ip filter {
@@ -211,134 +197,116 @@ table inet mine {
     ],
     ids=["none", "nft drops", "nft accepts", "ufw", "ufw is off", "firewalld"],
 )
-def test_a_firewall_of_the_machines_own_is_named(
-    tailscale: Tailscale, shell: Shell, join: Callable[..., Result], stubs: dict[str, str], said: str
-) -> None:
-    shell.stub("systemctl", 'case "$*" in *is-active*tailrack-logout*|*firewalld*) exit 3 ;; esac')
+def test_a_firewall_of_the_machines_own_is_named(tailscale: Tailscale, stubs: dict[str, str], said: str) -> None:
+    tailscale.shell.stub("systemctl", 'case "$*" in *is-active*tailrack-logout*|*firewalld*) exit 3 ;; esac')
     for name, body in stubs.items():
-        shell.stub(name, body)
-    done = join()
-    assert done.returncode == 0, done.stderr
+        tailscale.shell.stub(name, body)
+    done = assert_ok(tailscale.join())
     assert json.loads(done.stdout)["firewall"] == said
 
 
 def test_shields_that_are_up_are_taken_down_with_the_next_join_and_refused_on_an_adopted_machine(
-    tailscale: Tailscale, shell: Shell, join: Callable[..., Result], check: Callable[..., Result]
+    tailscale: Tailscale,
 ) -> None:
-    shell.write(MARK, f"{URL} a1\n")
+    tailscale.shell.write(MARK, f"{URL} a1\n")
     tailscale.is_(
         {**member(URL, "a1"), "AdvertiseTags": ["tag:cluster"], "CorpDNS": False, "ShieldsUp": True}, "Running", "a1"
     )
-    assert join().returncode == 0
+    assert tailscale.join().returncode == 0
     assert "--reset" in tailscale.asked[-1]
-    shell.path("up").unlink()
+    tailscale.shell.path("up").unlink()
     tailscale.is_({**member(URL, "a1"), "AdvertiseTags": ["tag:cluster"], "ShieldsUp": True}, "Running", "a1")
-    done = check(NODE_ADOPT=True)
+    done = tailscale.check(NODE_ADOPT=True)
     assert "tailscale's shields are up here" in done.stderr
     assert "'tailscale set --shields-up=false' on a1" in done.stderr
 
 
 def test_a_machine_that_the_cluster_brought_in_passes_the_gate_and_is_not_asked_to_join_again(
-    tailscale: Tailscale, shell: Shell, check: Callable[..., Result], join: Callable[..., Result]
+    tailscale: Tailscale,
 ) -> None:
-    done = join()
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(tailscale.join())
     assert json.loads(done.stdout) == {"tailnet_ip": "100.64.0.7", "firewall": "", "tailscale_version": "1.102.5"}
-    assert shell.path(MARK).read_text() == f"{URL} a1\n"
+    assert tailscale.shell.path(MARK).read_text() == f"{URL} a1\n"
     (asked,) = tailscale.asked
     assert "--accept-dns=false" in asked
     assert "--hostname=a1" in asked
     assert "--force-reauth" not in asked
     assert "tskey-secret" not in asked
-    assert check().returncode == 0
-    assert join().returncode == 0
+    assert tailscale.check().returncode == 0
+    assert tailscale.join().returncode == 0
     assert len(tailscale.asked) == 1
-    assert shell.calls.count("systemctl restart tailrack-tailnet.service") == 1
+    assert tailscale.shell.calls.count("systemctl restart tailrack-tailnet.service") == 1
 
 
-def test_a_join_that_was_killed_after_it_had_joined_is_known_for_the_clusters(
-    tailscale: Tailscale, shell: Shell, check: Callable[..., Result], join: Callable[..., Result]
-) -> None:
-    tailscale.is_(FRESH, "NeedsLogin", up=f": >{shell.root}/up; exit 1")
-    assert join().returncode == 1
-    assert check().returncode == 0
+def test_a_join_that_was_killed_after_it_had_joined_is_known_for_the_clusters(tailscale: Tailscale) -> None:
+    tailscale.is_(FRESH, "NeedsLogin", up=f": >{tailscale.shell.root}/up; exit 1")
+    assert tailscale.join().returncode == 1
+    assert tailscale.check().returncode == 0
 
 
-def test_a_member_moves_to_another_control_server_of_the_config_and_is_known_on_the_way(
-    tailscale: Tailscale, shell: Shell, check: Callable[..., Result], join: Callable[..., Result]
-) -> None:
-    shell.write(MARK, f"{OWN} a1\n")
+def test_a_member_moves_to_another_control_server_of_the_config_and_is_known_on_the_way(tailscale: Tailscale) -> None:
+    tailscale.shell.write(MARK, f"{OWN} a1\n")
     tailscale.is_(member("https://login.tailscale.com"), "Running", "a1", up="exit 1")
-    assert join().returncode == 1
-    assert check().returncode == 0  # where it was
-    assert shell.path(MARK).read_text() == f"{OWN} a1\n{URL} a1\n"
+    assert tailscale.join().returncode == 1
+    assert tailscale.check().returncode == 0  # where it was
+    assert tailscale.shell.path(MARK).read_text() == f"{OWN} a1\n{URL} a1\n"
     tailscale.is_(member(OWN), "Running", "a1")
-    assert join().returncode == 0
+    assert tailscale.join().returncode == 0
     assert "--force-reauth" in tailscale.asked[-1]
-    assert shell.path(MARK).read_text() == f"{URL} a1\n"
+    assert tailscale.shell.path(MARK).read_text() == f"{URL} a1\n"
     # The address is the same, so nobody has to start anew for it.
-    assert "systemctl restart tailrack-tailnet.service" not in shell.calls
+    assert "systemctl restart tailrack-tailnet.service" not in tailscale.shell.calls
 
 
-def test_a_taken_name_is_refused_and_not_kept_under_another(
-    tailscale: Tailscale, shell: Shell, join: Callable[..., Result]
-) -> None:
+def test_a_taken_name_is_refused_and_not_kept_under_another(tailscale: Tailscale) -> None:
     tailscale.granted = "a1-1"
     tailscale.is_(FRESH, "NeedsLogin")
-    shell.write("var/lib/tailscale/tailscaled.state", "{}")
-    done = join()
+    tailscale.shell.write("var/lib/tailscale/tailscaled.state", "{}")
+    done = tailscale.join()
     assert (done.returncode, done.stdout) == (1, "")
     assert "the name a1 is taken in the tailnet; this machine got the name a1-1 there" in done.stderr
     assert "next: remove the machine called a1 (and a1-1) from the tailnet" in done.stderr
     assert tailscale.asked[-1] == "tailscale logout"
-    assert not shell.path("/var/lib/tailscale/tailscaled.state").exists()
-    assert not shell.path(MARK).exists()
+    assert not tailscale.shell.path("/var/lib/tailscale/tailscaled.state").exists()
+    assert not tailscale.shell.path(MARK).exists()
 
 
-def test_the_step_rejects_a_renamed_member_and_leaves_it_in_the_tailnet(
-    tailscale: Tailscale, shell: Shell, join: Callable[..., Result]
-) -> None:
-    shell.write(MARK, f"{URL} a1\n")
+def test_the_step_rejects_a_renamed_member_and_leaves_it_in_the_tailnet(tailscale: Tailscale) -> None:
+    tailscale.shell.write(MARK, f"{URL} a1\n")
     tailscale.is_(member(), "Running", "a1-renamed")
-    assert "this machine got the name a1-renamed there" in join().stderr
+    assert "this machine got the name a1-renamed there" in tailscale.join().stderr
     assert tailscale.asked == []
-    assert shell.path(MARK).exists()
+    assert tailscale.shell.path(MARK).exists()
 
 
 @pytest.mark.parametrize("phase", ["check", "join"])
-def test_joining_waits_for_a_leaving_that_is_not_over(
-    tailscale: Tailscale, shell: Shell, request: pytest.FixtureRequest, phase: str
-) -> None:
+def test_joining_waits_for_a_leaving_that_is_not_over(tailscale: Tailscale, phase: str) -> None:
     # It is in the tailnet until the log-out that runs ends, at the third look.
     tailscale.is_(member(), "Running", "a1")
-    shell.stub("sleep")
-    looks = shell.write("looks", "")
-    shell.stub(
+    tailscale.shell.stub("sleep")
+    looks = tailscale.shell.write("looks", "")
+    tailscale.shell.stub(
         "systemctl",
         f"""case "$*" in
 *is-active*tailrack-logout*)
     echo >>{looks}
     [ "$(wc -l <{looks})" -ge 3 ] || exit 0
-    sed -i 's/"LoggedOut": false/"LoggedOut": true/' {shell.root}/before-prefs
-    sed -i 's/Running/NeedsLogin/' {shell.root}/before-status
+    sed -i 's/"LoggedOut": false/"LoggedOut": true/' {tailscale.shell.root}/before-prefs
+    sed -i 's/Running/NeedsLogin/' {tailscale.shell.root}/before-status
     exit 3 ;;
 esac""",
     )
-    done = request.getfixturevalue(phase)()
-    assert done.returncode == 0, done.stderr
+    assert_ok(tailscale.run(phase))
     assert len(looks.read_text().splitlines()) == 3
     assert len(tailscale.asked) == (1 if phase == "join" else 0)
 
 
 @pytest.mark.parametrize("phase", ["check", "join"])
-def test_adopting_a_machine_checks_its_tailnet_settings_and_changes_none(
-    tailscale: Tailscale, shell: Shell, request: pytest.FixtureRequest, phase: str
-) -> None:
+def test_adopting_a_machine_checks_its_tailnet_settings_and_changes_none(tailscale: Tailscale, phase: str) -> None:
     tailscale.is_(member(AdvertiseTags=None, CorpDNS=True, RunSSH=True, Hostname=""), "Running", "a1")
-    done = request.getfixturevalue(phase)(NODE_ADOPT=True)
-    assert done.returncode == 0, done.stderr
+    assert_ok(tailscale.run(phase, NODE_ADOPT=True))
     assert tailscale.asked == []
-    assert not shell.path(MARK).exists()
+    assert not tailscale.shell.path(MARK).exists()
 
 
 @pytest.mark.parametrize(
@@ -352,22 +320,19 @@ def test_adopting_a_machine_checks_its_tailnet_settings_and_changes_none(
 )
 @pytest.mark.parametrize("phase", ["check", "join"])
 def test_the_check_names_the_missing_settings_of_an_adopted_machine(
-    tailscale: Tailscale, request: pytest.FixtureRequest, phase: str, preferences: dict[str, Any], state: str,
-    name: str, problem: str,
-) -> None:  # fmt: skip
+    tailscale: Tailscale, phase: str, preferences: dict[str, Any], state: str, name: str, problem: str
+) -> None:
     tailscale.is_(preferences, state, name)
-    done = request.getfixturevalue(phase)(NODE_ADOPT=True)
+    done = tailscale.run(phase, NODE_ADOPT=True)
     assert done.returncode == 1
     assert re.search(f"adopt: true, and .*{problem}", done.stderr)
     assert "\nnext: " in done.stderr
     assert tailscale.asked == []
 
 
-def test_a_machine_without_tailscale_cannot_be_adopted(
-    tailscale: Tailscale, shell: Shell, check: Callable[..., Result]
-) -> None:
-    (shell.root / "stubs/tailscale").unlink()
-    assert "adopt: true, and tailscale is not installed here" in check(NODE_ADOPT=True).stderr
+def test_a_machine_without_tailscale_cannot_be_adopted(tailscale: Tailscale) -> None:
+    (tailscale.shell.root / "stubs/tailscale").unlink()
+    assert "adopt: true, and tailscale is not installed here" in tailscale.check(NODE_ADOPT=True).stderr
 
 
 # `via` as cmd/tailscale/cli/ping.go of 1.102 prints it.
@@ -450,70 +415,62 @@ def test_a_node_is_gone_when_the_head_node_sees_it_no_more(shell: Shell, peers: 
         assert is_logged_out("100.64.0.7") == gone
 
 
-def test_a_member_is_a_relay_while_the_config_says_so_and_is_asked_no_more_than_once(
-    tailscale: Tailscale, join: Callable[..., Result]
-) -> None:
+def test_a_member_is_a_relay_while_the_config_says_so_and_is_asked_no_more_than_once(tailscale: Tailscale) -> None:
     def relays() -> list[str]:
         return [call for call in tailscale.asked if call.startswith("tailscale set")]
 
-    assert join().returncode == 0
+    assert tailscale.join().returncode == 0
     assert relays() == []
     for _ in range(2):
-        done = join(NODE_RELAY_PORT="40000")
-        assert done.returncode == 0, done.stderr
+        assert_ok(tailscale.join(NODE_RELAY_PORT="40000"))
         assert relays() == ["tailscale set --relay-server-port=40000"]
-    assert join(NODE_RELAY_PORT="40001").returncode == 0
+    assert tailscale.join(NODE_RELAY_PORT="40001").returncode == 0
     assert relays()[1:] == ["tailscale set --relay-server-port=40001"]
     for _ in range(2):
-        assert join().returncode == 0
+        assert tailscale.join().returncode == 0
         assert relays()[2:] == ["tailscale set --relay-server-port="]
 
 
-def test_a_relay_that_tailscale_refuses_is_said_with_its_words(
-    tailscale: Tailscale, shell: Shell, join: Callable[..., Result]
-) -> None:
-    shell.write("no-relay", "")
-    done = join(NODE_RELAY_PORT="40000")
+def test_a_relay_that_tailscale_refuses_is_said_with_its_words(tailscale: Tailscale) -> None:
+    tailscale.shell.write("no-relay", "")
+    done = tailscale.join(NODE_RELAY_PORT="40000")
     assert "tailscale on a1 does not take '40000' as its relay's UDP port: no such flag" in done.stderr
 
 
-def test_an_adopted_machine_is_a_relay_by_its_owners_word_alone(
-    tailscale: Tailscale, join: Callable[..., Result]
-) -> None:
+def test_an_adopted_machine_is_a_relay_by_its_owners_word_alone(tailscale: Tailscale) -> None:
     tailscale.is_(member(), "Running", "a1")
-    assert join(NODE_ADOPT=True).returncode == 0
-    refused = join(NODE_ADOPT=True, NODE_RELAY_PORT="40000")
+    assert tailscale.join(NODE_ADOPT=True).returncode == 0
+    refused = tailscale.join(NODE_ADOPT=True, NODE_RELAY_PORT="40000")
     assert "adopt: true, and this machine is no relay at UDP port 40000" in refused.stderr
     assert "next: run 'tailscale set --relay-server-port=40000' on a1" in refused.stderr
     tailscale.is_(member(RelayServerPort=40000), "Running", "a1")
-    assert join(NODE_ADOPT=True, NODE_RELAY_PORT="40000").returncode == 0
+    assert tailscale.join(NODE_ADOPT=True, NODE_RELAY_PORT="40000").returncode == 0
     assert tailscale.asked == []
 
 
 @pytest.mark.parametrize("tags", [[], ["tag:other"], ["tag:cluster-b"]])
 @pytest.mark.parametrize("phase", ["check", "join"])
 def test_an_adopted_machine_without_the_clusters_tag_is_refused_with_the_command_that_gives_it(
-    tailscale: Tailscale, request: pytest.FixtureRequest, phase: str, tags: list[str]
+    tailscale: Tailscale, phase: str, tags: list[str]
 ) -> None:
-    run = request.getfixturevalue(phase)
     tailscale.tags = tags
     tailscale.is_(member(), "Running", "a1")
-    refused = run(NODE_ADOPT=True)
+    refused = tailscale.run(phase, NODE_ADOPT=True)
     assert "this machine does not have the tag tag:cluster in its tailnet" in refused.stderr
     assert "next: run 'tailscale up --advertise-tags=tag:cluster' on a1" in refused.stderr
     tailscale.tags = ["tag:other", "tag:cluster"]
     tailscale.is_(member(), "Running", "a1")
-    assert run(NODE_ADOPT=True).returncode == 0
+    assert tailscale.run(phase, NODE_ADOPT=True).returncode == 0
 
 
 @pytest.mark.parametrize("adopt", [True, False])
 def test_a_tailscale_that_is_a_snap_is_refused_before_a_second_one_is_installed(
-    tailscale: Tailscale, shell: Shell, check: Callable[..., Result], adopt: bool
+    tailscale: Tailscale, adopt: bool
 ) -> None:
     tailscale.is_(member(), "Running", "a1")
-    shell.write("etc/systemd/system/snap.tailscale.tailscaled.service", "")
-    (shell.root / "stubs/tailscale").unlink()  # root's PATH need not lead to snaps
-    done = check(NODE_ADOPT=adopt)
+    tailscale.shell.write("etc/systemd/system/snap.tailscale.tailscaled.service", "")
+    (tailscale.shell.root / "stubs/tailscale").unlink()  # root's PATH need not lead to snaps
+    done = tailscale.check(NODE_ADOPT=adopt)
     assert "tailscale is a snap here" in done.stderr
     assert "next: run 'snap remove tailscale' on a1" in done.stderr
 
@@ -529,16 +486,16 @@ def test_a_tailscale_that_is_a_snap_is_refused_before_a_second_one_is_installed(
     ],
 )
 def test_the_check_rejects_a_provider_network_with_tailnet_addresses(
-    tailscale: Tailscale, shell: Shell, check: Callable[..., Result], address: str, route: str, found: str
+    tailscale: Tailscale, address: str, route: str, found: str
 ) -> None:
-    shell.stub(
+    tailscale.shell.stub(
         "ip", f'case "$*" in *address*) echo "2: {address} scope global" ;; *) echo "default via {route}" ;; esac'
     )
-    done = check()
+    done = tailscale.check()
     assert (done.returncode == 0) == (not found), done.stderr
     assert f"addresses of 100.64.0.0/10 ({found})" in done.stderr or not found
     tailscale.is_(member(), "Running", "a1")
-    assert check(NODE_ADOPT=True).returncode == 0  # it is reached there already
+    assert tailscale.check(NODE_ADOPT=True).returncode == 0  # it is reached there already
 
 
 PROXY = 'PATH="/usr/bin:/bin"\nhttps_proxy="http://proxy.rack:3128"\nexport NO_PROXY=localhost,10.0.0.0/8\n'
@@ -546,31 +503,32 @@ DROP_IN = "/etc/systemd/system/tailscaled.service.d/tailrack.conf"
 
 
 def test_a_tailscaled_behind_a_proxy_is_led_through_it_and_started_again_when_that_changes_alone(
-    tailscale: Tailscale, shell: Shell, join: Callable[..., Result]
+    tailscale: Tailscale,
 ) -> None:
     def restarts() -> int:
-        return shell.calls.count("systemctl try-restart tailscaled")
+        return tailscale.shell.calls.count("systemctl try-restart tailscaled")
 
-    assert join().returncode == 0
-    assert (shell.path(DROP_IN).exists(), restarts()) == (False, 0)
-    shell.write("etc/environment", PROXY)
+    assert tailscale.join().returncode == 0
+    assert (tailscale.shell.path(DROP_IN).exists(), restarts()) == (False, 0)
+    tailscale.shell.write("etc/environment", PROXY)
     for _ in range(2):
-        assert join().returncode == 0
-        assert ("EnvironmentFile=-/etc/environment" in shell.path(DROP_IN).read_text(), restarts()) == (True, 1)
-    shell.write("etc/environment", 'PATH="/usr/bin:/bin"\n')
-    assert join().returncode == 0
-    assert (shell.path(DROP_IN).exists(), restarts()) == (False, 2)
+        assert tailscale.join().returncode == 0
+        assert ("EnvironmentFile=-/etc/environment" in tailscale.shell.path(DROP_IN).read_text(), restarts()) == (
+            True,
+            1,
+        )
+    tailscale.shell.write("etc/environment", 'PATH="/usr/bin:/bin"\n')
+    assert tailscale.join().returncode == 0
+    assert (tailscale.shell.path(DROP_IN).exists(), restarts()) == (False, 2)
 
 
-def test_a_step_fetches_through_the_proxy_of_the_machine(
-    tailscale: Tailscale, shell: Shell, join: Callable[..., Result]
-) -> None:
-    shell.write("etc/environment", PROXY)
-    shell.write("etc/os-release", "ID=debian\nVERSION_CODENAME=trixie\n")
-    shell.path("/usr/sbin/tailscaled").unlink()
-    seen = shell.root / "seen"
-    shell.stub("curl", f'printf "%s|%s|%s" "${{https_proxy:-}}" "${{NO_PROXY:-}}" "$PATH" >{seen}; exit 22')
-    assert "Tailscale's package source does not answer" in join().stderr
+def test_a_step_fetches_through_the_proxy_of_the_machine(tailscale: Tailscale) -> None:
+    tailscale.shell.write("etc/environment", PROXY)
+    tailscale.shell.write("etc/os-release", "ID=debian\nVERSION_CODENAME=trixie\n")
+    tailscale.shell.path("/usr/sbin/tailscaled").unlink()
+    seen = tailscale.shell.root / "seen"
+    tailscale.shell.stub("curl", f'printf "%s|%s|%s" "${{https_proxy:-}}" "${{NO_PROXY:-}}" "$PATH" >{seen}; exit 22')
+    assert "Tailscale's package source does not answer" in tailscale.join().stderr
     proxy, but, path = seen.read_text().split("|")
     assert (proxy, but) == ("http://proxy.rack:3128", "localhost,10.0.0.0/8")
     assert path != "/usr/bin:/bin", "nothing else is taken from there"
@@ -585,33 +543,27 @@ def test_a_step_fetches_through_the_proxy_of_the_machine(
     ],
 )
 def test_the_check_rejects_tailnet_routes_or_dns_servers_before_the_join(
-    tailscale: Tailscale, shell: Shell, check: Callable[..., Result], route: str, servers: str, found: str
+    tailscale: Tailscale, route: str, servers: str, found: str
 ) -> None:
-    shell.stub("ip", f'case "$*" in *address*) ;; *) echo "{route}" ;; esac')
-    shell.write("/run/systemd/resolve/resolv.conf", f"{servers}\n")
-    done = check()
-    assert done.returncode == 1
-    assert f"uses addresses of 100.64.0.0/10 ({found})" in done.stderr
-    assert "/etc/systemd/resolved.conf" in done.stderr
+    tailscale.shell.stub("ip", f'case "$*" in *address*) ;; *) echo "{route}" ;; esac')
+    tailscale.shell.write("/run/systemd/resolve/resolv.conf", f"{servers}\n")
+    assert_fails(tailscale.check(), f"uses addresses of 100.64.0.0/10 ({found})", "/etc/systemd/resolved.conf")
     assert tailscale.asked == []
 
 
-def test_a_join_after_which_names_do_not_resolve_fails_until_they_do(tailscale: Tailscale, shell: Shell) -> None:
+def test_a_join_after_which_names_do_not_resolve_fails_until_they_do(tailscale: Tailscale) -> None:
     def join() -> Result:
         with mock.patch.object(login, "NAMES_SECONDS", 0):
-            return shell.step(script_of("tailnet", *JOIN), HEADER, name="a1-join")
+            return tailscale.shell.step(script_of("tailnet", *JOIN), HEADER, name="a1-join")
 
-    shell.write("/etc/apt/sources.list", "deb https://mirror.example.org/debian trixie main\n")
-    shell.write("/etc/resolv.conf", "nameserver 10.0.0.2\n")
+    tailscale.shell.write("/etc/apt/sources.list", "deb https://mirror.example.org/debian trixie main\n")
+    tailscale.shell.write("/etc/resolv.conf", "nameserver 10.0.0.2\n")
     # The stub answers until the machine has joined, and from then on only where a file says so.
-    shell.stub("getent", f"[ ! -e {shell.root}/up ] || [ -e {shell.root}/dns ]")
+    tailscale.shell.stub("getent", f"[ ! -e {tailscale.shell.root}/up ] || [ -e {tailscale.shell.root}/dns ]")
     for _ in range(2):
-        done = join()
-        assert done.returncode == 1
-        assert "mirror.example.org resolved before and does not now" in done.stderr
-        assert "its DNS servers are 10.0.0.2" in done.stderr
-    shell.write("/dns", "")
+        assert_fails(join(), "mirror.example.org resolved before and does not now", "its DNS servers are 10.0.0.2")
+    tailscale.shell.write("/dns", "")
     assert join().returncode == 0
     assert len(tailscale.asked) == 1
-    shell.path("/dns").unlink()
+    tailscale.shell.path("/dns").unlink()
     assert join().returncode == 0  # a later failure of DNS is no business of the join

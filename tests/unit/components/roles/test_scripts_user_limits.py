@@ -10,7 +10,7 @@ import pytest
 
 from components.node import packages
 from components.roles.user_limits import host as user_limits_host
-from tests.unit.shell import Shell, script_of
+from tests.unit.shell import Shell, assert_ok, script_of
 
 UNITS = "/etc/systemd/system"
 GENERAL = f"{UNITS}/user-.slice.d/tailrack.conf"
@@ -49,8 +49,7 @@ def machine(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
 def run(shell: Shell, values: dict[str, Any] = ON) -> str:
     """Run the step twice; return the reason that it reports why users are not limited."""
     for _ in range(2):
-        done = shell.step(script_of("user_limits", "head"), values)
-        assert done.returncode == 0, done.stderr
+        done = assert_ok(shell.step(script_of("user_limits", "head"), values))
     return str(json.loads(done.stdout)["user_limits"])
 
 
@@ -114,8 +113,7 @@ def test_limits_taken_out_of_the_config_go_and_daemons_stay_protected(shell: She
 
 def test_leaving_removes_all_of_it(shell: Shell) -> None:
     run(shell)
-    done = shell.step(script_of("machine", "leave"), {"NODE_ADOPT": False})
-    assert done.returncode == 0, done.stderr
+    assert_ok(shell.step(script_of("machine", "leave"), {"NODE_ADOPT": False}))
     assert list(shell.path(UNITS).iterdir()) == []
 
 

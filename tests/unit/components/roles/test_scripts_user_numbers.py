@@ -8,7 +8,7 @@ import pytest
 
 from components.roles.role import Value
 from components.steps.composition import CHECK
-from tests.unit.shell import Shell, script_of
+from tests.unit.shell import Shell, assert_fails, assert_ok, script_of
 
 HOME = "export/home/bob"
 
@@ -45,8 +45,7 @@ def run(shell: Shell, *phases: str, path: str = "/export") -> subprocess.Complet
 def test_an_unused_account_gets_the_new_uid_with_a_new_group_and_home(head: Shell) -> None:
     assert run(head, *CHECK).returncode == 0
     assert head.path("etc/passwd").read_text().startswith("bob:x:6002:")
-    done = run(head, "machine")
-    assert done.returncode == 0, done.stderr
+    assert_ok(run(head, "machine"))
     assert not head.path(HOME).exists()
     assert [call.split()[0] for call in head.calls if call.split()[0].endswith(("add", "del"))] == [
         "userdel", "groupdel", "groupadd", "useradd",
@@ -60,9 +59,7 @@ def test_an_unused_account_gets_the_new_uid_with_a_new_group_and_home(head: Shel
 def test_the_step_rejects_and_keeps_an_account_with_a_file_in_its_home(head: Shell, name: str) -> None:
     head.write(f"{HOME}/{name}", "mine\n")
     for phases in (CHECK, ("machine",)):
-        done = run(head, *phases)
-        assert done.returncode == 1
-        assert "user bob has uid 6002 here and should have 6003" in done.stderr
+        assert_fails(run(head, *phases), "user bob has uid 6002 here and should have 6003")
     assert head.path(f"{HOME}/{name}").read_text() == "mine\n"
     assert not any(call.startswith(("userdel", "groupdel")) for call in head.calls)
 

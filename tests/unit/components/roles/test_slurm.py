@@ -32,7 +32,7 @@ from components.roles.slurm.settings import known_keys
 from components.settings.types import Gpu
 from stacks.config import parse
 from tests.unit.configs import LAB, RawConfig
-from tests.unit.shell import Shell, machine, script_of
+from tests.unit.shell import Shell, assert_ok, machine, script_of
 
 NOWHERE = Connection("", 22, "", "", "")
 # What the machines of a site have, with 8 cores each.
@@ -332,8 +332,7 @@ def test_each_node_with_gpus_has_a_line_of_its_own_with_their_type_and_devices(s
     nodes = [one for one in LARGE.nodes if one.name in devices]
     assert len(nodes) == len(devices)
     for one in nodes:
-        done = shell.step(script_of("slurm", "join"), header_of_join(one))
-        assert done.returncode == 0, done.stderr
+        assert_ok(shell.step(script_of("slurm", "join"), header_of_join(one)))
         (line,) = lines(shell.path("/etc/tailrack/gres.conf").read_text())
         kind = "a100" if one.name == "c2" else "h200"
         files = f"/dev/nvidia{devices[one.name]}"

@@ -28,7 +28,7 @@ from stacks.config import parse
 from stacks.sites.aws.model import AwsSite
 from stacks.sites.aws.model import nodes as aws_nodes
 from tests.unit.configs import LAB
-from tests.unit.shell import Shell, role_header, script_of
+from tests.unit.shell import Shell, assert_ok, role_header, script_of
 
 AT = 1795701720.0  # 2026-11-26 14:02:00 UTC
 TIME = "2026-11-26T14:02:00Z"
@@ -398,8 +398,7 @@ def test_only_a_machine_that_may_be_taken_back_has_the_service(shell: Shell) -> 
     shell.stub("systemctl")
     assert shell.step(script_of("spot_notice", "compute"), {**HEADER, "NODE_SPOT": ""}).returncode == 0
     assert shell.calls == []
-    done = shell.step(script_of("spot_notice", "compute"), HEADER)
-    assert done.returncode == 0, done.stderr
+    assert_ok(shell.step(script_of("spot_notice", "compute"), HEADER))
     assert "\nExecStart=" in shell.path(UNIT).read_text()
     assert shell.path(UNIT).read_text().count("spot-notice aws\n") == 1
     assert "systemctl restart tailrack-spot-notice.service" in shell.calls

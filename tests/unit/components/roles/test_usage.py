@@ -43,7 +43,7 @@ from components.slurm.nodes import Node
 from components.slurm.slurm import Held, SlurmError
 from stacks.config import parse
 from tests.unit.configs import LAB
-from tests.unit.shell import Shell, script_of
+from tests.unit.shell import Shell, assert_ok, script_of
 
 NOW = 1_790_000_000
 GRES = "NodeName=a1 Name=gpu Type=h200 File=/dev/nvidia[0-1]\n"
@@ -64,8 +64,7 @@ def sampled(shell: Shell, percent: int = 90) -> dict[str, Any]:
     """Take a sample; the node's answer to the head node."""
     shell.stub("setpriv", "exit 9")
     shell.stub("runuser", f"echo '{SMI.format(percent)}'")
-    done = shell.command("gpu-use")
-    assert done.returncode == 0, done.stderr
+    assert_ok(shell.command("gpu-use"))
     jobs: dict[str, Any] = json.loads(shell.command("gpu-use", "answer").stdout)["jobs"]
     return jobs
 
@@ -241,8 +240,7 @@ def test_a_final_text_comes_back_after_slurmctld_has_sent_the_ended_job_again(
 def test_a_job_that_slurmdbd_does_not_take_stays_due_and_its_name_is_in_the_log(play: Shell) -> None:
     play.stub("sacct", "echo '8|2026-11-26T18:00:00|'")
     play.stub("sacctmgr", "echo 'Connection refused' >&2; exit 1")
-    done = play.command("job-gpu-use", "--now")
-    assert done.returncode == 0
+    done = assert_ok(play.command("job-gpu-use", "--now"))
     assert "slurmdbd does not take the GPU use of job 8_2: Connection refused" in done.stderr
     assert not play.path(RECORDED).exists()
 
@@ -354,8 +352,7 @@ def test_it_samples_with_the_job_scripts_and_records_with_accounting_too() -> No
 def test_only_a_node_with_gpus_samples(shell: Shell) -> None:
     compute = script_of("usage", "machine", "compute")
     for gpus in (0, 2, 0, 2):
-        done = shell.step(compute, {"NODE_GPU_COUNT": gpus})
-        assert done.returncode == 0, done.stderr
+        assert_ok(shell.step(compute, {"NODE_GPU_COUNT": gpus}))
         assert [shell.path(path).exists() for path in (SAMPLER, ANSWER)] == [bool(gpus)] * 2
 
 

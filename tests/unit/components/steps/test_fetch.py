@@ -13,7 +13,7 @@ from components.node.artifacts import Artifact, keep_artifact
 from components.node.failure import Failure
 from components.node.fetch import fetch_reason, fetch_remedy
 from components.node.step.step import Step
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, assert_ok
 
 COMPONENTS = Path(__file__).parents[4] / "components"
 RETRY = (
@@ -76,8 +76,7 @@ def reason(shell: Shell, printed: str) -> tuple[str, str]:
     """Return the reason and the remedy that the program of a measurement gives; a step gives the same."""
     file = shell.write("/printed", printed)
     commands = f'reason=$(fetch_reason <{file}); printf "%s\\n%s" "$reason" "$(fetch_remedy "$reason" "another one")"'
-    done = shell.run(f"HOST_NAME=a1\n{(COMPONENTS / 'steps/fetch.sh').read_text()}\n{commands}")
-    assert done.returncode == 0, done.stderr
+    done = assert_ok(shell.run(f"HOST_NAME=a1\n{(COMPONENTS / 'steps/fetch.sh').read_text()}\n{commands}"))
     why, _, remedy = done.stdout.partition("\n")
     assert (why, remedy.replace(str(shell.root), "")) == (fetch_reason(printed), fetch_remedy(why, "another one", "a1"))
     return why, remedy

@@ -16,7 +16,7 @@ from components.node.failure import Failure
 from components.steps.composition import Script
 from tests.unit.configs import RawConfig
 from tests.unit.recorded import Build
-from tests.unit.shell import Shell
+from tests.unit.shell import Shell, assert_ok
 
 APT_LOCK = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 4321 (unattended-upgr)"
 DPKG_LOCK = "dpkg: error: dpkg frontend lock was locked by another process with pid 4321"
@@ -204,8 +204,7 @@ def test_a_step_that_needs_packages_waits_for_a_running_refresh(apt: Shell) -> N
 def test_lists_that_an_ended_step_reads_still_are_waited_for_by_the_next_and_not_read_again(apt: Shell) -> None:
     wait = f'until [ -e "{apt.root}/next" ] || [ $SECONDS -gt 50 ]; do :; done'
     installs(apt, before=f'case "$*" in *update) {wait}; : >"{apt.root}/read" ;; esac')
-    ended = apt.step(Script({"up": (("begin_lists", "munge"),)}), {})
-    assert ended.returncode == 0, ended.stderr
+    assert_ok(apt.step(Script({"up": (("begin_lists", "munge"),)}), {}))
     assert not (apt.root / "read").exists()
     with machine(apt):
         # It waits for the lock, as the next step does.
