@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -254,6 +254,15 @@ class Shell:
                 patches.enter_context(mock.patch.object(target, name, new))
             patches.enter_context(mock.patch.dict(os.environ, self.environment, clear=True))
             yield
+
+    def failure_of(self, function: Callable[..., object], *arguments: Any, **named: Any) -> str:
+        """Call a function on the machine; return the reason and the remedy of its failure, "" if it succeeds."""
+        with self.here():
+            try:
+                function(*arguments, **named)
+            except Failure as failure:
+                return f"{failure.reason}; {failure.remedy}"
+        return ""
 
     def step(
         self,

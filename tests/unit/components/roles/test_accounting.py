@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from components.node.failure import Failure
 from components.node.step.step import Step
 from components.node.step.values import read_values
 from components.roles.accounting import slurmdbd
@@ -59,12 +58,7 @@ def settings(**sections: Any) -> AccountingValues:
 
 def take(shell: Shell) -> str:
     """Have slurmctld take accounting; return why it does not, empty if it does."""
-    with shell.here():
-        try:
-            take_accounting(Step("head", "head-services"), settings(), enforced=False)
-        except Failure as failure:
-            return failure.reason
-    return ""
+    return shell.failure_of(take_accounting, Step("head", "head-services"), settings(), enforced=False)
 
 
 def test_keys_that_the_clusters_own_slurm_conf_has_stay_as_they_are(shell: Shell) -> None:
@@ -207,12 +201,8 @@ esac""",
 def apply(shell: Shell, accounts: Any = ACCOUNTS, users: Any = USERS) -> str:
     """Bring slurmdbd to a config; return the failure, empty without one."""
     accounting = {"accounts": accounts, "qos": [{"name": "high", "preempts": ["low"]}, {"name": "low"}]}
-    with shell.here():
-        try:
-            apply_associations(Step("head", "head-services"), settings(accounting=accounting, users=users))
-        except Failure as failure:
-            return f"{failure.reason}; {failure.remedy}"
-    return ""
+    given = settings(accounting=accounting, users=users)
+    return shell.failure_of(apply_associations, Step("head", "head-services"), given)
 
 
 def session(shell: Shell) -> list[str]:

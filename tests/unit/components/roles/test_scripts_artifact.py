@@ -8,7 +8,6 @@ import pytest
 
 from components.node import files
 from components.node.artifacts import Artifact, keep_artifact
-from components.node.failure import Failure
 from components.node.step.step import Step
 from tests.unit.shell import Shell
 
@@ -21,12 +20,7 @@ def keep(machine: Shell, origin: str = ADDRESS, digest: str = DIGEST) -> str:
     """Keep a file as /var/lib/kept/a.tar.gz; return the failure, empty without one."""
     machine.path("/var/lib/kept").mkdir(parents=True, exist_ok=True)
     artifact = Artifact(digest, origin, "some:where", "some:sum")
-    with machine.here():
-        try:
-            keep_artifact(Step("a1", "a1-step"), "/var/lib/kept/a.tar.gz", artifact)
-        except Failure as failure:
-            return f"{failure.reason}; {failure.remedy}"
-    return ""
+    return machine.failure_of(keep_artifact, Step("a1", "a1-step"), "/var/lib/kept/a.tar.gz", artifact)
 
 
 def answer(machine: Shell, text: str = TEXT) -> None:

@@ -58,16 +58,6 @@ def values(**more: Value) -> MlflowValues:
     return read
 
 
-def run(host: Shell, function: Callable[[], object]) -> str:
-    """Run one of the role's functions; return the reason and the remedy of its failure."""
-    with host.here():
-        try:
-            function()
-        except Failure as failure:
-            return f"{failure.reason}; {failure.remedy}"
-    return ""
-
-
 def test_jobs_read_the_mlflow_address_from_a_file_on_the_share(shell: Shell) -> None:
     told: dict[str, Value] = {"MLFLOW_ENABLED": True, "NFS_EXPORTS_MOUNT": "/shared"}
     # What an earlier release has left, whose text was there whether the server was or not.
@@ -134,26 +124,26 @@ def serve(host: Shell, **more: Value) -> str:
     """Run the part of the phase that comes after all other services."""
     host.write("/etc/passwd", ACCOUNT)
     given: dict[str, Value] = {f"MLFLOW_{name}": "" for name in ("LOGIN", "START", "ACCOUNTS", "DUMP")}
-    return run(host, lambda: mlflow_host.serve(STEP, values(**{**given, **more})))
+    return host.failure_of(lambda: mlflow_host.serve(STEP, values(**{**given, **more})))
 
 
 def test_each_user_has_a_password_of_his_own_that_stays_and_goes_with_him(host: Shell) -> None:
-    assert run(host, lambda: users.create_credentials(values())) == ""
+    assert host.failure_of(lambda: users.create_credentials(values())) == ""
     ada, bob = (host.path(f"{KEPT}/{name}").read_text() for name in ("ada", "bob"))
     assert "mlflow_tracking_username = ada\nmlflow_tracking_password = " in ada
     assert ada.split()[-1] != bob.split()[-1]
     assert len(ada.split()[-1]) == 64
     assert host.path(f"{KEPT}/ada").stat().st_mode & 0o777 == 0o600
     ada_alone = values(USERS_LINES=[("ada", 6001, 6001)])
-    assert run(host, lambda: users.create_credentials(ada_alone)) == ""
+    assert host.failure_of(lambda: users.create_credentials(ada_alone)) == ""
     assert host.path(f"{KEPT}/ada").read_text() == ada
     assert not host.path(f"{KEPT}/bob").exists()
 
 
 def give(host: Shell) -> str:
     """Make the credentials, and write them into the homes."""
-    problem = run(host, lambda: users.create_credentials(values()))
-    return problem or run(host, lambda: users.publish_credentials(values()))
+    problem = host.failure_of(lambda: users.create_credentials(values()))
+    return problem or host.failure_of(lambda: users.publish_credentials(values()))
 
 
 def test_a_home_gets_the_file_that_mlflows_client_reads_and_one_that_is_not_ours_stays(host: Shell) -> None:
@@ -199,7 +189,7 @@ def test_passwords_reach_mlflows_database_as_a_stream_alone(host: Shell) -> None
         users.create_credentials(values())
         users.update_accounts(STEP, values())
 
-    assert run(host, update) == ""
+    assert host.failure_of(update) == ""
     got = host.path("/got").read_text().splitlines()
     assert [line.split()[0] for line in got] == ["admin", "ada", "bob"]
     assert got[0] == f"admin {PASSWORD}"
@@ -208,7 +198,9 @@ def test_passwords_reach_mlflows_database_as_a_stream_alone(host: Shell) -> None
     assert not [line for line in got if line.split()[1] in words]
     assert not host.path("/run/tailrack-private/mlflow-accounts").exists()
     program.write_text("#!/bin/bash\necho 'sqlite3.OperationalError: database or disk is full' >&2\nexit 1\n")
-    assert "MLflow's database cannot be used: sqlite3.OperationalError: database or disk is full; " in run(host, update)
+    assert "MLflow's database cannot be used: sqlite3.OperationalError: database or disk is full; " in host.failure_of(
+        update
+    )
 
 
 # A fake of `python3 -m venv` and of the pip in what it makes: it fails where the file `pip-fails` is there.
@@ -225,7 +217,7 @@ chmod 755 "$4/bin/python"
 
 def install(host: Shell, index: str | None = None) -> str:
     """Install MLflow from an index."""
-    return run(host, lambda: install_module.install(STEP, values(MLFLOW_INDEX=index)))
+    return host.failure_of(lambda: install_module.install(STEP, values(MLFLOW_INDEX=index)))
 
 
 @pytest.mark.parametrize(
@@ -312,7 +304,7 @@ def test_leaving_removes_mlflow_and_gives_its_logs_to_root(host: Shell) -> None:
     host.write("/etc/passwd", ACCOUNT)
     host.stub("userdel")
     for _ in range(2):
-        assert run(host, lambda: leave(STEP)) == ""
+        assert host.failure_of(lambda: leave(STEP)) == ""
     assert not [path for path in (PROGRAM, "/etc/tailrack/mlflow", URI) if host.path(path).exists()]
     assert not told.exists()
     assert database.exists()
