@@ -12,7 +12,7 @@ PROJECT = Path(__file__).parents[3]
 MOST = {
     "lines of code": 52_160,
     "Python files in components/": 382,
-    "lines of code in tests/": 55_347,
+    "lines of code in tests/": 55_336,
     "lines of bash": 1_985,
     "units": 35,
     "timers": 6,

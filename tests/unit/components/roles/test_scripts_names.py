@@ -6,7 +6,6 @@ import errno
 import os
 import subprocess
 from collections.abc import Callable
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -53,31 +52,56 @@ def machine(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     return shell
 
 
-@pytest.fixture
-def program(machine: Shell) -> Any:
-    """Install the program and give a function that runs it on the text of /etc/hosts and returns the new text."""
-    assert_ok(install(machine))
+class Names:
+    """The installed program on a machine."""
 
-    def run(hosts: str) -> str:
-        path = machine.write("etc/hosts", hosts)
-        done = machine.command("names")
+    def __init__(self, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.shell, self._monkeypatch = shell, monkeypatch
+
+    def update(self, hosts: str) -> str:
+        """Run the program on the text of /etc/hosts and return the new text."""
+        path = self.shell.write("etc/hosts", hosts)
+        done = self.shell.command("names")
         assert (done.returncode, done.stdout) == (0, ""), done.stderr
-        return str(path.read_text())
+        return path.read_text()
 
-    return run
-
-
-@pytest.fixture
-def following(program: Any, shell: Shell) -> Callable[[str], str]:
-    """Follow what the head node has published, until tailscaled has ended; return the text of /etc/hosts then."""
-
-    def run(hosts: str = "127.0.0.1 localhost\n") -> str:
-        path = shell.write("etc/hosts", hosts)
-        ended = shell.command("names", "follow")
+    def follow(self) -> str:
+        """Follow what the head node has published, until tailscaled has ended; return the text of /etc/hosts then."""
+        path = self.shell.write("etc/hosts", "127.0.0.1 localhost\n")
+        ended = self.shell.command("names", "follow")
         assert ended.returncode != 0, "systemd would not start it again"
         return path.read_text()
 
-    return run
+    def talk(self, times: int, meanwhile: str = "") -> None:
+        """Play a tailscaled that tells of something so many times, and waits each time until it has been looked."""
+        root = self.shell.root
+
+        def look() -> str:
+            with self.shell.path("looked").open("a") as looked:
+                looked.write("x\n")
+            return self.shell.path("address").read_text().rstrip()
+
+        self._monkeypatch.setattr(follow, "interface_address", look)
+        self.shell.write("address", ADDRESS)
+        self.shell.write("looked", "")
+        self.shell.stub(
+            "tailscale",
+            f"""case $1 in
+            ip) cat "{root}/address" ;;
+            debug) for ((number = 1; number <= {times}; number++)); do
+                looked=$(wc -l <"{root}/looked")
+                {meanwhile}
+                printf '{{\n\t"PeersChanged": []\n}}\n'
+                until [ "$(wc -l <"{root}/looked")" -gt "$looked" ]; do :; done
+            done ;;
+            esac""",
+        )
+
+
+@pytest.fixture
+def program(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> Names:
+    assert_ok(install(machine))
+    return Names(machine, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -98,13 +122,15 @@ def following(program: Any, shell: Shell) -> Callable[[str], str]:
         ("100.64.0.99 a1 # tailrack\n127.0.0.1 localhost\n", "127.0.0.1 localhost\n"),  # an address of before
     ],
 )
-def test_the_own_name_moves_to_the_tailnet_address_and_the_rest_stays(program: Any, hosts: str, expected: str) -> None:
-    assert program(hosts) == f"{ADDRESS} a1 # tailrack\n{expected}"
+def test_the_own_name_moves_to_the_tailnet_address_and_the_rest_stays(
+    program: Names, hosts: str, expected: str
+) -> None:
+    assert program.update(hosts) == f"{ADDRESS} a1 # tailrack\n{expected}"
 
 
 @pytest.mark.parametrize("mount", [True, False])
 def test_the_file_is_replaced_and_a_mount_is_written_in_place(
-    program: Any, shell: Shell, monkeypatch: pytest.MonkeyPatch, mount: bool
+    program: Names, monkeypatch: pytest.MonkeyPatch, mount: bool
 ) -> None:
     rename = os.rename
 
@@ -115,28 +141,28 @@ def test_the_file_is_replaced_and_a_mount_is_written_in_place(
 
     if mount:
         monkeypatch.setattr(os, "rename", busy)  # in a container it is a mount, which cannot be replaced
-    path = shell.write("etc/hosts", "127.0.1.1 a1\n")
+    path = program.shell.write("etc/hosts", "127.0.1.1 a1\n")
     path.chmod(0o640)
     before = path.stat().st_ino
-    assert program("127.0.1.1 a1\n") == f"{ADDRESS} a1 # tailrack\n"
+    assert program.update("127.0.1.1 a1\n") == f"{ADDRESS} a1 # tailrack\n"
     assert (path.stat().st_ino == before) == mount
     assert path.stat().st_mode & 0o777 == 0o640
     assert sorted(file.name for file in path.parent.glob("*hosts*")) == ["hosts"]
 
 
-def test_an_existing_name_in_the_hosts_file_keeps_its_address(program: Any, shell: Shell) -> None:
-    shell.write(LIST, "100.64.0.11 b1\n100.64.0.12 b2\n100.64.0.13 b3\n")
+def test_an_existing_name_in_the_hosts_file_keeps_its_address(program: Names) -> None:
+    program.shell.write(LIST, "100.64.0.11 b1\n100.64.0.12 b2\n100.64.0.13 b3\n")
     owners = "127.0.0.1 localhost\n10.0.0.8   B1  nas # the rack's\nfd00::8 b2.lan b2\n# 10.0.0.9 b3\n"
-    once = program(owners)
+    once = program.update(owners)
     assert once == f"{ADDRESS} a1 # tailrack\n100.64.0.13 b3 # tailrack\n{owners}"
-    assert program(once) == once
+    assert program.update(once) == once
 
 
-def test_names_never_come_from_the_tailnet_names_of_machines(program: Any, shell: Shell) -> None:
+def test_names_never_come_from_the_tailnet_names_of_machines(program: Names) -> None:
     """Whatever tailscaled tells of others: it is asked for nothing but the machine's own address."""
-    shell.write(LIST, "100.64.0.11 b1\n")
-    program("127.0.0.1 localhost\n")
-    asked = [call for call in shell.calls if call.startswith("tailscale")]
+    program.shell.write(LIST, "100.64.0.11 b1\n")
+    program.update("127.0.0.1 localhost\n")
+    asked = [call for call in program.shell.calls if call.startswith("tailscale")]
     assert set(asked) == {"tailscale ip -4"}
 
 
@@ -150,66 +176,30 @@ def test_names_never_come_from_the_tailnet_names_of_machines(program: Any, shell
         "100.64.0.4 head",
     ],
 )  # fmt: skip
-def test_a_node_reads_only_valid_members_from_the_published_list(
-    following: Callable[[], str], shell: Shell, line: str
-) -> None:
-    shell.write(SHARE, f"100.64.0.1 head\n{line}\n100.127.255.255 b9\n")
-    assert following() == (
+def test_a_node_reads_only_valid_members_from_the_published_list(program: Names, line: str) -> None:
+    program.shell.write(SHARE, f"100.64.0.1 head\n{line}\n100.127.255.255 b9\n")
+    assert program.follow() == (
         f"{ADDRESS} a1 # tailrack\n100.64.0.1 head # tailrack\n100.127.255.255 b9 # tailrack\n127.0.0.1 localhost\n"
     )
-    assert shell.path(LIST).read_text() == "100.64.0.1 head\n100.127.255.255 b9\n"
-    assert shell.path(LIST).stat().st_mode & 0o777 == 0o644, "users' ssh asks who is of the cluster"
+    assert program.shell.path(LIST).read_text() == "100.64.0.1 head\n100.127.255.255 b9\n"
+    assert program.shell.path(LIST).stat().st_mode & 0o777 == 0o644, "users' ssh asks who is of the cluster"
 
 
 @pytest.mark.parametrize("published", [None, "", "nonsense\n"])
-def test_while_the_share_is_away_the_names_that_were_read_last_hold(
-    following: Callable[[], str], shell: Shell, published: str | None
-) -> None:
-    shell.write(LIST, "100.64.0.11 b1\n")
+def test_while_the_share_is_away_the_names_that_were_read_last_hold(program: Names, published: str | None) -> None:
+    program.shell.write(LIST, "100.64.0.11 b1\n")
     if published is not None:
-        shell.write(SHARE, published)
-    assert "100.64.0.11 b1 # tailrack" in following()
+        program.shell.write(SHARE, published)
+    assert "100.64.0.11 b1 # tailrack" in program.follow()
 
 
-@pytest.fixture
-def talk(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Play a tailscaled that tells of something so many times, and waits each time until it has been looked."""
-
-    def look() -> str:
-        with shell.path("looked").open("a") as looked:
-            looked.write("x\n")
-        return shell.path("address").read_text().rstrip()
-
-    monkeypatch.setattr(follow, "interface_address", look)
-    return partial(_talk, shell)
-
-
-def _talk(shell: Shell, times: int, meanwhile: str = "") -> None:
-    shell.write("address", ADDRESS)
-    shell.write("looked", "")
-    shell.stub(
-        "tailscale",
-        f"""case $1 in
-            ip) cat "{shell.root}/address" ;;
-            debug) for ((number = 1; number <= {times}; number++)); do
-                looked=$(wc -l <"{shell.root}/looked")
-                {meanwhile}
-                printf '{{\n\t"PeersChanged": []\n}}\n'
-                until [ "$(wc -l <"{shell.root}/looked")" -gt "$looked" ]; do :; done
-            done ;;
-        esac""",
-    )
-
-
-def test_a_tailscaled_message_without_a_name_change_writes_no_files(
-    following: Callable[[], str], shell: Shell, talk: Callable[..., None]
-) -> None:
-    shell.write(SHARE, "100.64.0.1 head\nno member\n")
-    talk(5)
+def test_a_tailscaled_message_without_a_name_change_writes_no_files(program: Names) -> None:
+    program.shell.write(SHARE, "100.64.0.1 head\nno member\n")
+    program.talk(5)
     # A run that writes asks for the address. After a look that wrote comes one that finds that.
-    before = len(shell.calls)
-    assert " head # tailrack\n" in following()
-    assert shell.calls[before:].count("tailscale ip -4") == 2
+    before = len(program.shell.calls)
+    assert " head # tailrack\n" in program.follow()
+    assert program.shell.calls[before:].count("tailscale ip -4") == 2
 
 
 @pytest.mark.parametrize(
@@ -221,27 +211,27 @@ def test_a_tailscaled_message_without_a_name_change_writes_no_files(
     ],
 )
 def test_names_follow_a_changed_address_and_foreign_edits_of_the_files(
-    following: Callable[[], str], shell: Shell, talk: Callable[..., None], meanwhile: str, then: str
+    program: Names, meanwhile: str, then: str
 ) -> None:
-    talk(4, f'[ "$number" -ne 2 ] || {meanwhile.format(root=shell.root)}')
-    assert following().startswith(then)
-    assert shell.path("/etc/hostname").read_text() == "a1\n"
+    program.talk(4, f'[ "$number" -ne 2 ] || {meanwhile.format(root=program.shell.root)}')
+    assert program.follow().startswith(then)
+    assert program.shell.path("/etc/hostname").read_text() == "a1\n"
 
 
-def test_names_follow_soon_after_an_early_tailscaled_message(following: Callable[[], str], shell: Shell) -> None:
-    shell.write(SHARE, "100.64.0.1 head\n")
-    shell.write("later", "100.64.0.1 head\n100.64.0.11 b1\n")
-    hosts = shell.path("/etc/hosts")
-    shell.stub(
+def test_names_follow_soon_after_an_early_tailscaled_message(program: Names) -> None:
+    program.shell.write(SHARE, "100.64.0.1 head\n")
+    program.shell.write("later", "100.64.0.1 head\n100.64.0.11 b1\n")
+    hosts = program.shell.path("/etc/hosts")
+    program.shell.stub(
         "tailscale",
         f"""case $1 in
             ip) echo {ADDRESS} ;;
             debug) until grep -q head "{hosts}"; do :; done
-                cp "{shell.root}/later" "{shell.root}/{SHARE}"
+                cp "{program.shell.root}/later" "{program.shell.root}/{SHARE}"
                 until grep -q b1 "{hosts}"; do :; done ;;
         esac""",
     )
-    assert " b1 # tailrack\n" in following()
+    assert " b1 # tailrack\n" in program.follow()
 
 
 # The head node, which keeps the names.
@@ -270,12 +260,12 @@ def test_members_of_before_addresses_were_kept_are_known_by_their_certificates(
     assert head("machine", "head") == f"{ADDRESS} a1\n100.64.0.19 b9\n"
 
 
-def test_the_host_name_is_the_nodes_and_is_set_again_when_somebody_set_it_back(program: Any, shell: Shell) -> None:
-    assert shell.path("/name").read_text() == shell.path("/etc/hostname").read_text() == "a1\n"
-    shell.write("name", "old-name\n")
-    shell.write("etc/hostname", "old-name\n")
-    program("127.0.1.1 old-name\n")
-    assert shell.path("/name").read_text() == shell.path("/etc/hostname").read_text() == "a1\n"
+def test_the_host_name_is_the_nodes_and_is_set_again_when_somebody_set_it_back(program: Names) -> None:
+    assert program.shell.path("/name").read_text() == program.shell.path("/etc/hostname").read_text() == "a1\n"
+    program.shell.write("name", "old-name\n")
+    program.shell.write("etc/hostname", "old-name\n")
+    program.update("127.0.1.1 old-name\n")
+    assert program.shell.path("/name").read_text() == program.shell.path("/etc/hostname").read_text() == "a1\n"
 
 
 @pytest.mark.parametrize("cloud", [True, False])
@@ -296,15 +286,15 @@ def test_the_step_makes_an_installed_cloud_init_keep_the_host_name(machine: Shel
     ],
 )
 def test_a_machine_that_leaves_is_called_as_before_and_has_no_name_of_the_cluster(
-    program: Any, shell: Shell, hosts: str, expected: str
+    program: Names, hosts: str, expected: str
 ) -> None:
-    shell.write(LIST, "100.64.0.11 b1\n")
-    program(hosts)
-    assert install(shell).returncode == 0, "a second up must not forget the name of before"
-    shell.stub("tailscale", "exit 1")
-    assert shell.command("names", "forget").returncode == 0
-    assert shell.path("/etc/hosts").read_text() == expected
-    assert shell.path("/name").read_text() == shell.path("/etc/hostname").read_text() == "old-name\n"
+    program.shell.write(LIST, "100.64.0.11 b1\n")
+    program.update(hosts)
+    assert install(program.shell).returncode == 0, "a second up must not forget the name of before"
+    program.shell.stub("tailscale", "exit 1")
+    assert program.shell.command("names", "forget").returncode == 0
+    assert program.shell.path("/etc/hosts").read_text() == expected
+    assert program.shell.path("/name").read_text() == program.shell.path("/etc/hostname").read_text() == "old-name\n"
 
 
 @pytest.mark.parametrize(
@@ -317,22 +307,18 @@ def test_a_machine_that_leaves_is_called_as_before_and_has_no_name_of_the_cluste
         ),
     ],
 )
-def test_leaving_restores_the_hosts_file_and_keeps_edits_of_the_owner(
-    program: Any, shell: Shell, added: str, left: str
-) -> None:
-    shell.write("var/lib/tailrack/host-name-before", "a1\n")
-    program("127.0.0.1 localhost\n127.0.1.1 a1.example.org a1\n# IPv6\n::1 ip6-localhost\n")
-    program(shell.path("/etc/hosts").read_text() + added)
-    assert shell.command("names", "forget").returncode == 0
-    assert shell.path("/etc/hosts").read_text() == left
-    assert not shell.path("/var/lib/tailrack/hosts-before").exists()
+def test_leaving_restores_the_hosts_file_and_keeps_edits_of_the_owner(program: Names, added: str, left: str) -> None:
+    program.shell.write("var/lib/tailrack/host-name-before", "a1\n")
+    program.update("127.0.0.1 localhost\n127.0.1.1 a1.example.org a1\n# IPv6\n::1 ip6-localhost\n")
+    program.update(program.shell.path("/etc/hosts").read_text() + added)
+    assert program.shell.command("names", "forget").returncode == 0
+    assert program.shell.path("/etc/hosts").read_text() == left
+    assert not program.shell.path("/var/lib/tailrack/hosts-before").exists()
 
 
-def test_installing_runs_the_program_and_restarts_no_unit_that_slurms_daemons_require(
-    program: Any, shell: Shell
-) -> None:
-    assert shell.path("/etc/hosts").read_text() == f"{ADDRESS} a1 # tailrack\n127.0.0.1 localhost\n"
-    assert not [call for call in shell.calls if "restart" in call and "tailrack-names.service" in call]
-    again = len(shell.calls)
-    assert install(shell).returncode == 0
-    assert not [call for call in shell.calls[again:] if "restart" in call]
+def test_installing_runs_the_program_and_restarts_no_unit_that_slurms_daemons_require(program: Names) -> None:
+    assert program.shell.path("/etc/hosts").read_text() == f"{ADDRESS} a1 # tailrack\n127.0.0.1 localhost\n"
+    assert not [call for call in program.shell.calls if "restart" in call and "tailrack-names.service" in call]
+    again = len(program.shell.calls)
+    assert install(program.shell).returncode == 0
+    assert not [call for call in program.shell.calls[again:] if "restart" in call]
