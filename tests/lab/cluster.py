@@ -136,13 +136,13 @@ class ClusterUnderTest:
         deployment.workspace.forget()
 
     def what_slurm_says(self) -> str:
-        """For a test that failed: nodes and why they are out, jobs, and the end of slurmctld's log."""
-        look = (
-            "sinfo -h -N -p all -o '%N %t %E'; squeue -h -o 'job %A %T %r %N'; "
-            "journalctl -u slurmctld -u tailrack-slurmctld-watchdog -n 15 -o short-iso --no-hostname --no-pager"
-        )
-        said = self.attempt(self.config["tailrack:head"]["name"], look, limit=20)
-        return said.stdout + said.stderr
+        """For a test that failed: nodes and why they are out, jobs, and the ends of logs and lists of job steps."""
+        head = self.config["tailrack:head"]["name"]
+        journal = "journalctl -n 15 -o short-iso --no-hostname --no-pager -u slurmctld -u slurmd"
+        said = [self.attempt(head, "sinfo -h -N -p all -o '%N %t %E'; squeue -h -o 'job %A %T %r %N'", limit=20)]
+        nodes = {head, *(line.split()[0] for line in said[0].stdout.splitlines() if not line.startswith("job "))}
+        said += [self.attempt(node, f"echo {node}; {journal}; timeout 5 scontrol listpids", limit=20) for node in nodes]
+        return "".join(result.stdout + result.stderr for result in said)
 
     def remove(self) -> None:
         """Destroy the stack, and take away whatever is left of it."""
@@ -293,9 +293,13 @@ def patience() -> float:
 
 
 def eventually(condition: Callable[[], bool], seconds: float, what: str) -> None:
-    """Wait until a condition holds; fail with what was waited for."""
-    began = time.monotonic()
+    """Wait until a condition holds; fail with what was waited for.
+
+    It is tried three times at least: one command that hangs for all of the time says nothing about the next.
+    """
+    began, tries = time.monotonic(), 1
     while not condition():
         limit = seconds * patience()
-        assert time.monotonic() < began + limit, f"not within {limit:.0f} s: {what}"
+        assert tries < 3 or time.monotonic() < began + limit, f"not within {limit:.0f} s: {what}"
+        tries += 1
         time.sleep(0.5)

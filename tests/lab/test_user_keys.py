@@ -121,7 +121,7 @@ def test_a_user_reaches_a_node_through_the_head_node_while_a_job_runs_there(
     refused = ssh(config, "a1")
     assert "you have no active jobs on this node" in refused.stderr
     job = cluster.run_as("ada", "head", "sbatch --parsable -w a1 --wrap 'sleep 300'").strip()
-    eventually(lambda: "extern" in cluster.attempt("a1", "scontrol listpids").stdout, 60, "the job runs")
+    eventually(lambda: "extern" in cluster.attempt("a1", "scontrol listpids", limit=10).stdout, 60, "the job runs")
     done = ssh(config, "a1", command="hostname; whoami")
     assert done.stdout == "a1\nada\n", done.stderr
     cluster.run("head", f"scancel {job}")
