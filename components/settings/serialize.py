@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-from pydantic import TypeAdapter
+from pydantic_core import to_jsonable_python
 
 from components.settings.section import Section, keys_of
 
@@ -22,19 +21,13 @@ S = TypeVar("S", bound=Section)
 
 @cache
 def shape(model: type[Section]) -> str:
-    """Return a digest of the keys of a section and their types, as 16 hexadecimal digits."""
-    return hashlib.sha256(json.dumps(sorted(_kinds(model, "")), sort_keys=True).encode()).hexdigest()[:16]
+    """Return a digest of the keys of a section and what they accept, as 16 hexadecimal digits."""
+    kinds = json.loads(json.dumps(model.model_json_schema()), object_hook=_without_texts)
+    return hashlib.sha256(json.dumps(kinds, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _kinds(model: type[Section], path: str) -> Iterator[tuple[str, str]]:
-    for name, key in keys_of(model).items():
-        key_path = f"{path}.{name}"
-        if key.section is not None:
-            yield key_path, "list" if key.many else "mapping"
-            yield from _kinds(key.section, key_path)
-        else:
-            # Remove the memory addresses of validators, which differ in each process.
-            yield key_path, re.sub(r" at 0x[0-9a-f]+", "", str(key.info.annotation))
+def _without_texts(schema: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in schema.items() if name != "description"}
 
 
 def to_plain(section: Section, model: type[Section]) -> dict[str, Any]:
@@ -42,12 +35,12 @@ def to_plain(section: Section, model: type[Section]) -> dict[str, Any]:
 
     model   the model whose keys to export; the section's class may have more
     """
-    values = {}
-    for name, key in keys_of(model).items():
-        if key.secret or (key.section is not None and key.many and _needs_a_secret(key.section)):
-            continue
-        values[name] = _plain(getattr(section, name))
-    return values
+    section = section.for_export()
+    return {
+        name: _plain(getattr(section, name))
+        for name, key in keys_of(model).items()
+        if not key.secret and not (key.section and key.many and _needs_a_secret(key.section))
+    }
 
 
 def _needs_a_secret(model: type[Section]) -> bool:
@@ -56,37 +49,13 @@ def _needs_a_secret(model: type[Section]) -> bool:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Section):
-        exported = value.for_export()
-        return to_plain(exported, type(exported))
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return {key: _plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
-
-
-# Check types only: another stack has checked the values, and the paths in them exist only on its machine.
-@cache
-def _adapter(annotation: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(annotation)
+        return to_plain(value, type(value))
+    return [_plain(item) for item in value] if isinstance(value, tuple) else to_jsonable_python(value)
 
 
 def from_plain(model: type[S], values: Mapping[str, Any]) -> S:
     """Return the section that `to_plain` converted. Raises ValueError if the values do not fit the model."""
-    keys = keys_of(model)
-    if not isinstance(values, Mapping) or values.keys() - keys.keys():
-        raise ValueError(f"not the keys of {model.__name__}")
-    fields: dict[str, Any] = {}
-    for name, key in keys.items():
-        if name not in values:
-            if key.info.is_required():
-                raise ValueError(f"no {name} in {model.__name__}")
-            fields[name] = key.info.get_default(call_default_factory=True, validated_data=fields)
-        elif key.section is None or values[name] is None:
-            fields[name] = _adapter(cast(Any, key.info.annotation)).validate_python(values[name])
-        elif key.many:
-            fields[name] = tuple(from_plain(key.section, item) for item in values[name])
-        else:
-            fields[name] = from_plain(key.section, values[name])
-    return model.model_construct({*values}, **fields)
+    return model.model_validate(values, context={"exported": True})
 
 
 def whole_numbers(value: Any) -> Any:

@@ -27,6 +27,9 @@ _SOURCE = re.compile(rf"(?:(?:(?P<user>{_USER})@)?(?P<host>{_HOST})#)?{_IMAGE}")
 
 def _artifacts(value: object, info: ValidationInfo) -> object:
     """Return an address without its last slash, or the absolute path of a valid folder of this machine."""
+    context = info.context or {}
+    if value == "" and context.get("exported"):
+        return value
     if not isinstance(value, str) or not value:
         raise ValueError("not text")
     if re.fullmatch(rf"https://[A-Za-z0-9.-]+({_PORT})?(/[A-Za-z0-9._~/-]*)?", value) and len(value) <= 300:
@@ -34,7 +37,7 @@ def _artifacts(value: object, info: ValidationInfo) -> object:
     if "://" in value:
         refuse("is not an https:// address of plain characters")
     try:
-        folder = ((info.context or {}).get("base_dir", Path()) / Path(value).expanduser()).absolute()
+        folder = (context.get("base_dir", Path()) / Path(value).expanduser()).absolute()
         sums_of(folder)
     except ValueError as problem:
         refuse(f"(that is {shown(folder)}) {problem}")
@@ -149,7 +152,7 @@ class Containers(Section):
     """Images to import once and copy to the nodes before jobs need them."""
 
     def for_export(self) -> Self:
-        """Return it without a local folder: nodes get its files, with checksums, from the head node."""
+        """Return it with an empty text for a local folder: nodes get its files, with checksums, from the head node."""
         base = self.artifacts if self.artifacts.startswith("https://") else ""
         return self.model_copy(update={"artifacts": base, "checksums": dict(sums(self))})
 

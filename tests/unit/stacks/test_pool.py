@@ -104,6 +104,17 @@ def test_the_link_contains_all_cluster_settings_that_nodes_read(key_folder: Path
     assert own == theirs
 
 
+def test_the_link_contains_no_folder_of_the_clusters_operator(key_folder: Path) -> None:
+    cluster = parse({**copy.deepcopy(LAB), "containers": CONTAINERS}, base_dir=key_folder)
+    local = (
+        cluster.containers.model_copy(update={"artifacts": "/folder/of/the/operator"}) if cluster.containers else None
+    )
+    told = to_plain(cluster.model_copy(update={"containers": local}), ClusterSettings)
+    containers = from_plain(ClusterSettings, told).containers
+    assert containers is not None
+    assert containers.artifacts == ""
+
+
 def test_another_user_of_the_cluster_touches_the_pools_nodes_at_its_next_run(
     build: Build, lab_config: RawConfig, pool: Recorded
 ) -> None:
