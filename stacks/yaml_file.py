@@ -18,11 +18,16 @@ DEEPEST = 50  # nesting of lists and mappings; libyaml has no limit and would ov
 _TAG = "tag:yaml.org,2002:"
 _KINDS = {"str": "a text", "int": "a number", "float": "a number", "bool": "a truth value", "null": "nothing"}
 _KINDS |= {"timestamp": "a date", "map": "a mapping", "seq": "a list", "merge": "'<<'"}
-# 017, 0o17, and 08, which is valid in neither notation.
-_BY_EIGHTS = re.compile(r"[-+]?0(o[0-7_]+|[0-9_]+)")
-# Also numbers such as 1e3, which are text in YAML 1.1.
-_BY_TENS = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_MOST_DIGITS = 18  # exact in 64 bits
+# What YAML 1.1 (PyYAML), YAML 1.2 and the Pulumi CLI read as the same value, and keep.
+_CERTAIN = {
+    "null": re.compile(r"(~|[Nn]ull|NULL)?"),
+    "bool": re.compile(r"[Tt]rue|TRUE|[Ff]alse|FALSE"),
+    "int": re.compile(r"[-+]?(0|[1-9][0-9]{0,17})"),
+    "float": re.compile(r"[-+]?(0|[1-9][0-9]{0,14})\.[0-9]{1,15}([eE][-+][0-9]{1,2})?"),
+}
+_DIGITS = "write a number with all its digits, at most 18 and no 0 before them, or "
+# Texts in YAML 1.1 that are numbers in 1.2.
+_NUMBER = re.compile(r"[-+]?(0o[0-7_]+|\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 # libyaml, if PyYAML has it, is ten times as fast.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -130,32 +135,29 @@ def _refuse_ambiguous(name: str, node: yaml.Node) -> None:
 
     name   the value's name for messages
     """
-    if not isinstance(node, yaml.ScalarNode):
-        return
     kind, text = node.tag.removeprefix(_TAG), node.value
-    plain, is_number = not node.style, kind in ("int", "float") and ":" not in node.value
-    quoted = "or put it in quotes if it is a text"
-    if kind == "binary":
-        _fail(node.start_mark, f"{name} has the tag !!binary, which no key accepts", "write the text itself")
-    if kind == "timestamp":
-        problem = f"{name} is {shown(text)}, a date, which the Pulumi CLI would write in another format"
-        _fail(node.start_mark, problem, "put it in quotes")
-    if kind == "bool" and text.lower() not in ("true", "false"):
-        problem = f"{name} is {shown(text)}, a truth value to some readers of YAML and a text to others"
-        _fail(node.start_mark, problem, f"write true or false, {quoted}")
-    if plain and (is_number or kind == "str") and _BY_EIGHTS.fullmatch(text):
-        problem = f"{name} is {shown(text)}, which starts with 0; some readers of YAML read it as an octal number"
-        _fail(node.start_mark, problem, f"write the number without the 0, {quoted}")
-    if plain and kind == "str" and _BY_TENS.fullmatch(text):
-        problem = f"{name} is {shown(text)}, a number to some readers of YAML and a text to others"
-        _fail(node.start_mark, problem, f"write the number with all its digits, {quoted}")
-    if plain and is_number and len(text) > _MOST_DIGITS:
-        problem = f"{name} is a number of {len(text)} characters, and some readers of YAML keep only the first ones"
-        _fail(node.start_mark, problem, f"correct it, {quoted}")
+    if kind in ("int", "float") and ":" in text:  # base 60, such as 12:30:00
+        kind, node.tag = "str", f"{_TAG}str"  # as for Pulumi's CLI
+    if isinstance(node, yaml.CollectionNode):
+        certain = kind in ("map", "seq")
+    elif kind == "str":
+        certain = bool(node.style) or not _NUMBER.fullmatch(text)
+    else:
+        certain = kind in _CERTAIN and bool(_CERTAIN[kind].fullmatch(text))
+    if not certain:
+        problem = f"{name} is {shown(text)}, {_KINDS.get(kind)} to some readers of YAML and not to others"
+        if kind not in _KINDS:
+            problem = f"{name} has the tag {shown(kind)}, which no key accepts"
+        fixes = {"bool": "write true or false, or ", "str": _DIGITS, "int": _DIGITS, "float": _DIGITS}
+        _fail(node.start_mark, problem, f"{fixes.get(kind, '')}put it in quotes if it is a text")
 
 
 class _Loader(_LOADER):  # type: ignore[valid-type,misc]
     """Like `yaml.safe_load`, but it rejects keys that are not text, and duplicate keys."""
+
+    def construct_document(self, node: yaml.Node) -> Any:
+        _refuse_ambiguous("the file", node)
+        return super().construct_document(node)
 
     def construct_mapping(self, node: yaml.Node, deep: bool = False) -> dict[Any, Any]:
         lines: dict[tuple[str, str], int] = {}
@@ -178,12 +180,5 @@ class _Loader(_LOADER):  # type: ignore[valid-type,misc]
         return list(super().construct_sequence(node, deep))
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        kind = node.tag.removeprefix(_TAG)
-        if kind in ("int", "float") and ":" in node.value:
-            node.tag = f"{_TAG}str"  # 12:30:00 is text for Pulumi's CLI, not a base-60 number
-        try:
-            # Deep construction completes a collection before it is used, so that none can contain itself.
-            return super().construct_object(node, deep=True)
-        except (ValueError, OverflowError, LookupError, AttributeError):  # the last two: `!!bool x`, `!!timestamp x`
-            problem = f"{_KINDS[kind]} of {len(node.value)} characters cannot be read"
-            _fail(node.start_mark, problem, "correct it, or put it in quotes if it is a text")
+        # Deep construction completes a collection before it is used, so that none can contain itself.
+        return super().construct_object(node, deep=True)

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -118,20 +117,7 @@ def read_stack_file(path: Path) -> dict[str, Any]:
         if not all(key.partition(":")):
             problem = f"{path.name}: config has the key {shown(key)}, which has no namespace"
             raise CliError(f"{problem}; write {shown('tailrack:' + key.strip(':'))}, or the provider's name before it")
-        for path_, value in _numbers(key, config[key]):
-            if not math.isfinite(value):
-                problem = f"{path.name}: {path_} is {value}, which the Pulumi CLI does not accept as a number"
-                raise CliError(f"{problem}; write digits, or leave the key out")
     return content
-
-
-def _numbers(path: str, value: Any) -> Iterator[tuple[str, float]]:
-    """Give the floating-point numbers in a value, each with its path."""
-    if isinstance(value, float):
-        yield path, value
-    elif isinstance(value, dict | list):
-        for name, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _numbers(child_path(path, name), item)
 
 
 def load_config(project_dir: Path, config_file: Path) -> Config:
