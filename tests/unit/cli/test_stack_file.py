@@ -15,7 +15,6 @@ from stacks.yaml_file import FileError, read_yaml
 HOSTILE = {
     "a list": (b"config: [1]\n", ("config is a list",)),
     "a word": (b"config: yes please\n", ("config is a text",)),
-    "a number": (b"config: 5\n", ("config is a number",)),
     "a file that is a list": (b"- 1\n", ("is a list, not a mapping",)),
     "bytes that are not UTF-8": (b"config:\n  a: \xff\n", ("line 2", "UTF-8")),
     "a control character": (b"config: \x00\n", ("control characters",)),
@@ -41,7 +40,6 @@ HOSTILE = {
     "a key that is a list": (b"config: {[1]: 2}\n", ("line 1", "a key is a list")),
     "a number of 5,000 digits": (b"config:\n  tailrack:a: " + b"9" * 5000, ("line 2", "'tailrack:a'", "at most 18")),
     "a date": (b"config:\n  tailrack:a: {b: 2026-11-23}\n", ("line 2", "'b' is '2026-11-23', a date", "in quotes")),
-    "a date in a list": (b"config:\n  tailrack:a: [2026-11-23]\n", ("line 2", "an item of a list is", "a date")),
     "bytes": (b"config:\n  tailrack:a: !!binary aGk=\n", ("line 2", "'tailrack:a'", "binary", "a text")),
     "yes": (b"config:\n  tailrack:a: {b: yes}\n", ("line 2", "'b' is 'yes'", "write true or false", "in quotes")),
     "Off in a list": (b"config:\n  tailrack:a: [Off]\n", ("line 2", "'Off'", "write true or false")),
@@ -49,8 +47,6 @@ HOSTILE = {
     "an octal number of old": (b"config:\n  tailrack:a: {b: 017}\n", ("line 2", "'b' is '017'", "no 0 before")),
     "an octal number that is none": (b"config:\n  tailrack:a: {b: 08}\n", ("line 2", "'b' is '08'", "no 0 before")),
     "a number to the power": (b"config:\n  tailrack:a: {b: 1e3}\n", ("line 2", "'b' is '1e3'", "all its digits")),
-    "a number of 20 digits": (b"config: {a: 12345678901234567890}\n", ("line 1", "'a' is '1234", "at most 18")),
-    "a date that is none": (b"config: {a: 2001-99-99}\n", ("line 1", "a date")),
     "a tag": (b"config: !!python/object:os.system x\n", ("line 1", "tag")),
     "two documents": (b"config: {}\n---\nconfig: {}\n", ("line 2", "another document")),
     "a section twice": (b"config:\n  tailrack:a: 1\n  tailrack:a: 2\n", ("line 3", "'tailrack:a'", "first in line 2")),
@@ -58,14 +54,6 @@ HOSTILE = {
     "a merge of a number": (b"config: {<<: 5}\n", ("line 1", "a mapping or list of mappings for merging")),
     "no namespace": (b"config: {cluster: {name: a}}\n", ("'cluster'", "no namespace", "'tailrack:cluster'")),
     "an empty namespace": (b"config: {':cluster': 1}\n", ("no namespace",)),
-    "a salt that is a list": (
-        b"encryptionsalt: [1]\nconfig: {tailrack:a: {secure: v1:YQ==:YQ==}}\n",
-        ("encryptionsalt",),
-    ),
-    "a salt without parts": (
-        b"encryptionsalt: v1\nconfig: {tailrack:a: {secure: v1:YQ==:YQ==}}\n",
-        ("encryptionsalt",),
-    ),
     "a salt that is no base64": (
         b"encryptionsalt: v1:?:x\nconfig: {tailrack:a: {secure: v1:YQ==:YQ==}}\n",
         ("encryptionsalt",),
