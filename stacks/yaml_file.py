@@ -18,7 +18,7 @@ DEEPEST = 50  # nesting of lists and mappings; libyaml has no limit and would ov
 _TAG = "tag:yaml.org,2002:"
 _KINDS = {"str": "a text", "int": "a number", "float": "a number", "bool": "a truth value", "null": "nothing"}
 _KINDS |= {"timestamp": "a date", "map": "a mapping", "seq": "a list", "merge": "'<<'"}
-# What YAML 1.1 (PyYAML), YAML 1.2 and the Pulumi CLI read as the same value, and keep.
+# A value of these forms is the same in YAML 1.1 (PyYAML), in YAML 1.2 and for the Pulumi CLI, and none loses digits.
 _CERTAIN = {
     "null": re.compile(r"(~|[Nn]ull|NULL)?"),
     "bool": re.compile(r"[Tt]rue|TRUE|[Ff]alse|FALSE"),
@@ -138,7 +138,7 @@ def _refuse_ambiguous(name: str, node: yaml.Node) -> None:
     kind, text = node.tag.removeprefix(_TAG), node.value
     if kind in ("int", "float") and ":" in text:  # base 60, such as 12:30:00
         kind, node.tag = "str", f"{_TAG}str"  # as for Pulumi's CLI
-    if isinstance(node, yaml.CollectionNode):
+    if not isinstance(node, yaml.ScalarNode):
         certain = kind in ("map", "seq")
     elif kind == "str":
         certain = bool(node.style) or not _NUMBER.fullmatch(text)
