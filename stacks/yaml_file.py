@@ -18,16 +18,17 @@ DEEPEST = 50  # nesting of lists and mappings; libyaml has no limit and would ov
 _TAG = "tag:yaml.org,2002:"
 _KINDS = {"str": "a text", "int": "a number", "float": "a number", "bool": "a truth value", "null": "nothing"}
 _KINDS |= {"timestamp": "a date", "map": "a mapping", "seq": "a list", "merge": "'<<'"}
-# A value of these forms is the same in YAML 1.1 (PyYAML), in YAML 1.2 and for the Pulumi CLI, and none loses digits.
+# A value of these forms is the same in YAML 1.1 (PyYAML), in YAML 1.2 and for the Pulumi CLI. Longer numbers would lose
+# digits.
 _CERTAIN = {
     "null": re.compile(r"(~|[Nn]ull|NULL)?"),
     "bool": re.compile(r"[Tt]rue|TRUE|[Ff]alse|FALSE"),
-    "int": re.compile(r"[-+]?(0|[1-9][0-9]{0,17})"),
-    "float": re.compile(r"[-+]?(0|[1-9][0-9]{0,14})\.[0-9]{1,15}([eE][-+][0-9]{1,2})?"),
+    "int": re.compile(r"(?=.{1,18}\Z)[-+]?(0|[1-9][0-9]*)"),
+    "float": re.compile(r"(?=.{1,18}\Z)[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+][0-9]{1,2})?"),
 }
 _DIGITS = "write a number with all its digits, at most 18 and no 0 before them, or "
-# Texts in YAML 1.1 that are numbers in 1.2.
-_NUMBER = re.compile(r"[-+]?(0o[0-7_]+|\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+# Texts in YAML 1.1 that other readers take for numbers: 0o17, 08, which is valid in neither notation, and 1e3.
+_NUMBER = re.compile(r"[-+]?(0(o[0-7_]+|[0-9_]+)|(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?)")
 # libyaml, if PyYAML has it, is ten times as fast.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -138,18 +139,18 @@ def _refuse_ambiguous(name: str, node: yaml.Node) -> None:
     kind, text = node.tag.removeprefix(_TAG), node.value
     if kind in ("int", "float") and ":" in text:  # base 60, such as 12:30:00
         kind, node.tag = "str", f"{_TAG}str"  # as for Pulumi's CLI
+    if kind not in (_KINDS if isinstance(node, yaml.ScalarNode) else ("map", "seq")):
+        _fail(node.start_mark, f"{name} has the tag {shown(kind)}, which no key accepts", "write it without the tag")
     if not isinstance(node, yaml.ScalarNode):
-        certain = kind in ("map", "seq")
-    elif kind == "str":
+        return
+    if kind == "str":
         certain = bool(node.style) or not _NUMBER.fullmatch(text)
     else:
         certain = kind in _CERTAIN and bool(_CERTAIN[kind].fullmatch(text))
     if not certain:
-        problem = f"{name} is {shown(text)}, {_KINDS.get(kind)} to some readers of YAML and not to others"
-        if kind not in _KINDS:
-            problem = f"{name} has the tag {shown(kind)}, which no key accepts"
-        fixes = {"bool": "write true or false, or ", "str": _DIGITS, "int": _DIGITS, "float": _DIGITS}
-        _fail(node.start_mark, problem, f"{fixes.get(kind, '')}put it in quotes if it is a text")
+        fix = {"bool": "write true or false, or ", "timestamp": ""}.get(kind, _DIGITS)
+        problem = f"{name} is {shown(text)}, {_KINDS[kind]} to some readers of YAML and not to others"
+        _fail(node.start_mark, problem, f"{fix}put it in quotes if it is a text")
 
 
 class _Loader(_LOADER):  # type: ignore[valid-type,misc]
