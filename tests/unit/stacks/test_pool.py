@@ -13,6 +13,7 @@ import pytest
 
 from components.cluster.head_link import HeadLink
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.enroot_pyxis.settings import Containers
 from components.roles.enroot_pyxis.settings_pins import FILES
 from components.roles.order import roles
 from components.settings.serialize import from_plain, to_plain, whole_numbers
@@ -105,14 +106,10 @@ def test_the_link_contains_all_cluster_settings_that_nodes_read(key_folder: Path
 
 
 def test_the_link_contains_no_folder_of_the_clusters_operator(key_folder: Path) -> None:
-    cluster = parse({**copy.deepcopy(LAB), "containers": CONTAINERS}, base_dir=key_folder)
-    local = (
-        cluster.containers.model_copy(update={"artifacts": "/folder/of/the/operator"}) if cluster.containers else None
-    )
-    told = to_plain(cluster.model_copy(update={"containers": local}), ClusterSettings)
-    containers = from_plain(ClusterSettings, told).containers
+    containers = parse({**copy.deepcopy(LAB), "containers": CONTAINERS}, base_dir=key_folder).containers
     assert containers is not None
-    assert containers.artifacts == ""
+    local = containers.model_copy(update={"artifacts": "/folder/of/the/operator"})
+    assert from_plain(Containers, to_plain(local, Containers)).artifacts == ""
 
 
 def test_another_user_of_the_cluster_touches_the_pools_nodes_at_its_next_run(
