@@ -138,7 +138,7 @@ class ClusterUnderTest:
     def what_slurm_says(self) -> str:
         """For a test that failed: nodes and why they are out, jobs, and the ends of logs and lists of job steps."""
         head = self.config["tailrack:head"]["name"]
-        journal = "journalctl -n 15 -o short-iso --no-hostname --no-pager -u slurmctld -u slurmd"
+        journal = "journalctl -n 15 -o short-iso --no-hostname --no-pager -u slurmd -u '*slurmctld*'"
         said = [self.attempt(head, "sinfo -h -N -p all -o '%N %t %E'; squeue -h -o 'job %A %T %r %N'", limit=20)]
         nodes = {head, *(line.split()[0] for line in said[0].stdout.splitlines() if not line.startswith("job "))}
         said += [self.attempt(node, f"echo {node}; {journal}; timeout 5 scontrol listpids", limit=20) for node in nodes]

@@ -74,9 +74,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Beside a failure, what its cluster says: on another machine nobody can look afterwards."""
     report = yield
     if report.failed:
-        for name, value in getattr(item, "funcargs", {}).items():
-            if isinstance(value, ClusterUnderTest):
-                report.sections.append((f"what Slurm says of {name}", value.what_slurm_says()))
+        found = getattr(item, "funcargs", {}).values()
+        for cluster in {value for value in found if isinstance(value, ClusterUnderTest)}:
+            report.sections.append((f"what Slurm says of {cluster.stack}", cluster.what_slurm_says()))
     return report
 
 
