@@ -97,7 +97,7 @@ def test_a_machine_that_makes_no_namespaces_for_users_is_refused_with_the_remedy
 
 def gate(shell: Shell, **more: Value) -> str:
     """Run the check."""
-    return shell.failure_of(lambda: check(NODE_STEP, CheckValues(values(**more).enroot_pyxis_artifacts)))
+    return shell.failure_of(check, NODE_STEP, CheckValues(values(**more).enroot_pyxis_artifacts))
 
 
 def test_a_machine_of_another_architecture_is_refused(machine: Shell) -> None:
@@ -113,7 +113,7 @@ def test_a_machine_of_another_architecture_installs_the_packages_of_the_config(m
     assert gate(machine, ENROOT_PYXIS_ARTIFACTS=lines) == ""
     for name, text in named.items():
         machine.write(f"{SHARE}/artifacts/{name}", text)
-    assert machine.failure_of(lambda: ensure_enroot(NODE_STEP, values(ENROOT_PYXIS_ARTIFACTS=lines))) == ""
+    assert machine.failure_of(ensure_enroot, NODE_STEP, values(ENROOT_PYXIS_ARTIFACTS=lines)) == ""
     (call,) = [call for call in machine.calls if call.startswith("dpkg --force-confold -i")]
     assert [Path(word).name for word in call.split()[3:]] == list(FILES_ARM)
 
@@ -123,7 +123,7 @@ def test_a_machine_of_another_architecture_installs_the_packages_of_the_config(m
 
 def fetched(shell: Shell, **more: Value) -> str:
     """Put the files on the share; what that failed with."""
-    return shell.failure_of(lambda: fetch_artifacts(NODE_STEP, values(**more)))
+    return shell.failure_of(fetch_artifacts, NODE_STEP, values(**more))
 
 
 def test_a_file_with_another_checksum_is_refused_and_not_kept(machine: Shell) -> None:
@@ -146,7 +146,7 @@ def test_files_of_an_address_are_fetched_by_https_once(machine: Shell) -> None:
 def test_a_file_that_was_changed_on_the_share_is_not_installed(machine: Shell) -> None:
     assert fetched(machine) == ""
     machine.write(f"{SHARE}/artifacts/{NAMES[1]}", "planted\n")
-    said = machine.failure_of(lambda: ensure_enroot(NODE_STEP, values()))
+    said = machine.failure_of(ensure_enroot, NODE_STEP, values())
     assert "on the share does not have the checksum in the config" in said
     assert not [call for call in machine.calls if " -i " in call]
 
@@ -202,7 +202,7 @@ def test_a_node_of_another_kind_compiles_its_own_and_leaves_the_share_alone(mach
 def test_slurmd_restarts_once_to_use_the_step_launcher(machine: Shell) -> None:
     machine.stub("systemctl")
     for _ in range(2):
-        assert machine.failure_of(lambda: ensure_launcher(NODE_STEP)) == ""
+        assert machine.failure_of(ensure_launcher, NODE_STEP) == ""
     dropin = machine.path("/etc/systemd/system/slurmd.service.d/tailrack-containers.conf").read_text()
     assert re.search(r'^Environment="TAILRACK_SLURMD_OPTIONS=-d \S*/usr/local/lib/tailrack/slurmstepd"$', dropin, re.M)
     assert len([call for call in machine.calls if "try-restart slurmd" in call]) == 1
@@ -236,12 +236,12 @@ def test_nodes_without_containers_are_held_before_users_may_ask_for_them(machine
 def test_a_pod_gets_the_plugin_that_fails_jobs_with_containers(machine: Shell) -> None:
     machine.stub("gcc", 'while [ "$1" != -o ]; do shift; done; cp "$3" "$2"')
     refusal = RefusalValues("int source;")
-    assert machine.failure_of(lambda: refuse_on_pod(NODE_STEP, refusal)) == ""
+    assert machine.failure_of(refuse_on_pod, NODE_STEP, refusal) == ""
     plugin = "/usr/local/lib/tailrack/no-containers.so"
     assert machine.path("/etc/tailrack/plugstack.d/pyxis.conf").read_text() == f"required {plugin}\n"
     assert machine.path(plugin).stat().st_mode & 0o777 == 0o755
     machine.stub("gcc", "echo no spank.h >&2; exit 1")
-    failed = machine.failure_of(lambda: refuse_on_pod(NODE_STEP, refusal))
+    failed = machine.failure_of(refuse_on_pod, NODE_STEP, refusal)
     assert "no spank.h" in failed
     assert "repair gcc or libslurm-dev" in failed
 
@@ -263,7 +263,7 @@ def test_slurms_plugin_file_gets_one_line_more_once(machine: Shell) -> None:
 
 
 def gpu_libraries(shell: Shell, **more: Value) -> str:
-    return shell.failure_of(lambda: ensure_gpu_libraries(NODE_STEP, values(**more)))
+    return shell.failure_of(ensure_gpu_libraries, NODE_STEP, values(**more))
 
 
 def test_a_machine_without_gpus_needs_no_library_of_theirs(machine: Shell) -> None:
@@ -292,7 +292,7 @@ def test_the_step_skips_the_enroot_profile_if_apparmor_cannot_parse_it(
     )
     for name in NAMES:
         machine.write(f"{SHARE}/artifacts/{name}", CONTENT[name])
-    assert machine.failure_of(lambda: ensure_enroot(NODE_STEP, values())) == ""
+    assert machine.failure_of(ensure_enroot, NODE_STEP, values()) == ""
     assert link.is_symlink() == machine.path("/etc/apparmor.d/disable/enroot.seen").exists() == left_out
 
 
@@ -301,10 +301,10 @@ def test_the_step_loads_the_enroot_profile_if_apparmor_blocks_user_namespaces(ma
     for restricted, loaded in (("0\n", ""), ("1\n", "enroot-nsenter (unconfined)\n")):
         machine.write("proc/sys/kernel/apparmor_restrict_unprivileged_userns", restricted)
         machine.write("sys/kernel/security/apparmor/profiles", loaded)
-        assert machine.failure_of(lambda: ensure_apparmor(NODE_STEP)) == ""
+        assert machine.failure_of(ensure_apparmor, NODE_STEP) == ""
     assert not [call for call in machine.calls if call.startswith("apparmor")]
     machine.write("sys/kernel/security/apparmor/profiles", "")
-    assert machine.failure_of(lambda: ensure_apparmor(NODE_STEP)) == ""
+    assert machine.failure_of(ensure_apparmor, NODE_STEP) == ""
     assert [call for call in machine.calls if call.startswith("apparmor_parser -r ")]
 
 
@@ -547,7 +547,7 @@ def test_any_other_image_is_imported_for_the_step_and_released_after_it(node: Sh
 def test_leaving_removes_the_files_of_a_killed_import(head: Shell) -> None:
     lent = head.write("run/tailrack-images/.credentials", "machine registry.example login puller password p")
     half = head.write("var/lib/tailrack/images/config.json", "half an image")
-    assert head.failure_of(lambda: leave(NODE_STEP)) == ""
+    assert head.failure_of(leave, NODE_STEP) == ""
     assert (lent.exists(), half.exists()) == (False, False)
 
 
@@ -555,7 +555,7 @@ def test_a_machine_that_leaves_knows_no_containers_any_more(node: Shell) -> None
     kept = "include /etc/slurm/plugstack.conf.d/*.conf"
     node.write("etc/slurm/plugstack.conf", f"{kept}\ninclude /etc/tailrack/plugstack.d/*.conf\n")
     for _ in range(2):
-        assert node.failure_of(lambda: leave(NODE_STEP)) == ""
+        assert node.failure_of(leave, NODE_STEP) == ""
     assert node.path("/etc/slurm/plugstack.conf").read_text() == f"{kept}\n"
     for gone in ("etc/tailrack/containers", "usr/local/lib/tailrack/spank_pyxis.so"):
         assert not node.path(gone).exists(), gone

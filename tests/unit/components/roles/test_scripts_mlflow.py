@@ -124,26 +124,26 @@ def serve(host: Shell, **more: Value) -> str:
     """Run the part of the phase that comes after all other services."""
     host.write("/etc/passwd", ACCOUNT)
     given: dict[str, Value] = {f"MLFLOW_{name}": "" for name in ("LOGIN", "START", "ACCOUNTS", "DUMP")}
-    return host.failure_of(lambda: mlflow_host.serve(STEP, values(**{**given, **more})))
+    return host.failure_of(mlflow_host.serve, STEP, values(**{**given, **more}))
 
 
 def test_each_user_has_a_password_of_his_own_that_stays_and_goes_with_him(host: Shell) -> None:
-    assert host.failure_of(lambda: users.create_credentials(values())) == ""
+    assert host.failure_of(users.create_credentials, values()) == ""
     ada, bob = (host.path(f"{KEPT}/{name}").read_text() for name in ("ada", "bob"))
     assert "mlflow_tracking_username = ada\nmlflow_tracking_password = " in ada
     assert ada.split()[-1] != bob.split()[-1]
     assert len(ada.split()[-1]) == 64
     assert host.path(f"{KEPT}/ada").stat().st_mode & 0o777 == 0o600
     ada_alone = values(USERS_LINES=[("ada", 6001, 6001)])
-    assert host.failure_of(lambda: users.create_credentials(ada_alone)) == ""
+    assert host.failure_of(users.create_credentials, ada_alone) == ""
     assert host.path(f"{KEPT}/ada").read_text() == ada
     assert not host.path(f"{KEPT}/bob").exists()
 
 
 def give(host: Shell) -> str:
     """Make the credentials, and write them into the homes."""
-    problem = host.failure_of(lambda: users.create_credentials(values()))
-    return problem or host.failure_of(lambda: users.publish_credentials(values()))
+    problem = host.failure_of(users.create_credentials, values())
+    return problem or host.failure_of(users.publish_credentials, values())
 
 
 def test_a_home_gets_the_file_that_mlflows_client_reads_and_one_that_is_not_ours_stays(host: Shell) -> None:
@@ -217,7 +217,7 @@ chmod 755 "$4/bin/python"
 
 def install(host: Shell, index: str | None = None) -> str:
     """Install MLflow from an index."""
-    return host.failure_of(lambda: install_module.install(STEP, values(MLFLOW_INDEX=index)))
+    return host.failure_of(install_module.install, STEP, values(MLFLOW_INDEX=index))
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_leaving_removes_mlflow_and_gives_its_logs_to_root(host: Shell) -> None:
     host.write("/etc/passwd", ACCOUNT)
     host.stub("userdel")
     for _ in range(2):
-        assert host.failure_of(lambda: leave(STEP)) == ""
+        assert host.failure_of(leave, STEP) == ""
     assert not [path for path in (PROGRAM, "/etc/tailrack/mlflow", URI) if host.path(path).exists()]
     assert not told.exists()
     assert database.exists()
