@@ -140,13 +140,12 @@ def _refuse_ambiguous(name: str, node: yaml.Node) -> None:
     if kind in ("int", "float") and ":" in text:  # base 60, such as 12:30:00
         kind, node.tag = "str", f"{_TAG}str"  # as for Pulumi's CLI
     if kind not in (_KINDS if isinstance(node, yaml.ScalarNode) else ("map", "seq")):
-        _fail(node.start_mark, f"{name} has the tag {shown(kind)}, which no key accepts", "write it without the tag")
+        problem = f"{name} has the tag {shown(node.tag.replace(_TAG, '!!'))}, which no key accepts"
+        _fail(node.start_mark, problem, "write the text itself, or the list or mapping without the tag")
     if not isinstance(node, yaml.ScalarNode):
         return
-    if kind == "str":
-        certain = bool(node.style) or not _NUMBER.fullmatch(text)
-    else:
-        certain = kind in _CERTAIN and bool(_CERTAIN[kind].fullmatch(text))
+    is_number = not node.style and _NUMBER.fullmatch(text)
+    certain = not is_number if kind == "str" else kind in _CERTAIN and bool(_CERTAIN[kind].fullmatch(text))
     if not certain:
         fix = {"bool": "write true or false, or ", "timestamp": ""}.get(kind, _DIGITS)
         problem = f"{name} is {shown(text)}, {_KINDS[kind]} to some readers of YAML and not to others"

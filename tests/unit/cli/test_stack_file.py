@@ -42,7 +42,7 @@ HOSTILE = {
     "a number of 5,000 digits": (b"config:\n  tailrack:a: " + b"9" * 5000, ("line 2", "'tailrack:a'", "at most 18")),
     "a date": (b"config:\n  tailrack:a: {b: 2026-11-23}\n", ("line 2", "'b' is '2026-11-23', a date", "in quotes")),
     "a date in a list": (b"config:\n  tailrack:a: [2026-11-23]\n", ("line 2", "an item of a list is", "a date")),
-    "bytes": (b"config:\n  tailrack:a: !!binary aGk=\n", ("line 2", "'tailrack:a'", "binary", "a text")),
+    "bytes": (b"config:\n  tailrack:a: !!binary aGk=\n", ("line 2", "'tailrack:a'", "!!binary", "write the text")),
     "yes": (b"config:\n  tailrack:a: {b: yes}\n", ("line 2", "'b' is 'yes'", "write true or false", "in quotes")),
     "Off in a list": (b"config:\n  tailrack:a: [Off]\n", ("line 2", "'Off'", "write true or false")),
     "an octal number": (b"config:\n  tailrack:a: {b: 0o17}\n", ("line 2", "'b' is '0o17'", "no 0 before")),
@@ -54,7 +54,7 @@ HOSTILE = {
     "a date that is none": (b"config: {a: 2001-99-99}\n", ("line 1", "a date")),
     "a text with a tag of a text": (
         b"config: {a: !!str [b]}\n",
-        ("line 1", "'a' has the tag 'str'", "without the tag"),
+        ("line 1", "'a' has the tag '!!str'", "without the tag"),
     ),
     "a tag": (b"config: !!python/object:os.system x\n", ("line 1", "tag")),
     "two documents": (b"config: {}\n---\nconfig: {}\n", ("line 2", "another document")),
@@ -77,7 +77,7 @@ HOSTILE = {
     ),
     "a secure value without a salt": (b"config: {a:a: {secure: v1:YQ==:Yg==}}\n", ("a:a", "no encryptionsalt")),
     "a number without an end": (b"config: {tailrack:a: {b: [1, -.inf]}}\n", ("line 1", "'-.inf'", "all its digits")),
-    "a set": (b"config: {tailrack:a: !!set {b, c}}\n", ("line 1", "'tailrack:a' has the tag 'set'")),
+    "a set": (b"config: {tailrack:a: !!set {b, c}}\n", ("line 1", "'tailrack:a' has the tag '!!set'")),
     "a number that is none": (b"config: {tailrack:a: !!int x}\n", ("line 1", "'tailrack:a' is 'x'", "all its digits")),
     "a placeholder of a secret": (b"config: {tailrack:a: {b: {secure: v1:x-y}}}\n", ("tailrack:a.b", "placeholder")),
 }
