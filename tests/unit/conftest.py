@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import logging
@@ -25,6 +26,13 @@ from tests.unit.shell import TOOLS, Shell, machine
 
 # Garbage collection reports futures that nobody awaited. A traceback formatted there breaks a running ast.parse.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+
+_LOOP = asyncio.new_event_loop()
+
+
+def pytest_runtest_setup() -> None:
+    """Give Pulumi's mocks the thread's event loop, which asyncio.run of an earlier test has taken away."""
+    asyncio.set_event_loop(_LOOP)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pulumi
 import pytest
@@ -16,7 +15,6 @@ from package.arguments import CLUSTER, SCHEMA, Config, text
 from stacks.config import parse
 
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOOH4oFOItcOCSd1aBWpO8ppzL7LTfFRYRq6e6eTlFdo"
-T = TypeVar("T")
 SITES = [{"name": "a", "kind": "hosts", "user": "root", "hosts": [{"name": "a0"}, {"name": "a1"}]}]
 
 
@@ -42,22 +40,13 @@ async def settled(value: Any) -> Any:
     return output
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run it in a loop that does not become the thread's, which other tests use."""
-    loop = asyncio.new_event_loop()
-    try:
-        return loop.run_until_complete(work)
-    finally:
-        loop.close()
-
-
 def config_of(**host: Any) -> Config:
     async def read() -> Config:
         values = arguments(**{key: await settled(value()) if callable(value) else value for key, value in host.items()})
         await settled(values["tailnet"]["authKey"])
         return Config.of(values)
 
-    return run(read())
+    return asyncio.run(read())
 
 
 def unknown() -> pulumi.Output[Any]:
@@ -100,7 +89,7 @@ def test_a_problem_of_the_config_is_one_of_the_argument_and_the_config_never_sho
         Tailrack("0.0.0", "{}").construct("prod", CLUSTER, values)
 
     with pytest.raises(pulumi.InputPropertiesError) as refused:
-        run(construct())
+        asyncio.run(construct())
     (error,) = refused.value.errors or [{"property_path": "", "reason": ""}]
     assert error["property_path"] == place
     assert problem in error["reason"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +22,6 @@ from stacks.sites.hosts.other_stacks import hosts_of, with_other_stacks
 from stacks.sites.hosts.unknown_host_keys import unverified_hosts
 from stacks.yaml_file import FileError
 from tests.unit.configs import AUTH_KEY, HOST_KEY, KEY_PAIR
-from tests.unit.stacks.test_read_outputs import run
 
 VMS = "org/vms/prod"
 N1: dict[str, Any] = {"name": "n1", "address": "192.0.2.1", "host_key": HOST_KEY}
@@ -165,7 +165,7 @@ def test_the_program_reads_the_stacks_of_the_config_and_keeps_the_reason_of_one_
 
     monkeypatch.setattr("pulumi.runtime.get_root_resource", lambda: None)
     monkeypatch.setattr("pulumi.runtime.invoke_async", invoke)
-    stacks = run(reader.read_other_stacks([VMS, "gone"]))
+    stacks = asyncio.run(reader.read_other_stacks([VMS, "gone"]))
     assert stacks[VMS] == OtherStack({"hosts": [N1], "token": "hush"}, frozenset({"token"}))
     assert stacks["gone"].error == "unknown stack"
     values = {f"tailrack:{key}": json.dumps(value) for key, value in raw().items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from stacks.rented import elastic_output
 from stacks.sites.rented import prices
 from stacks.sites.rented.present import AccessDeniedError
 from tests.unit.stacks.test_config_rented import KEY, SECRET, folder, raw
-from tests.unit.stacks.test_read_outputs import run
 
 __all__ = ["folder"]
 H100, A100 = "gpu_8x_h100_sxm5", "gpu_8x_a100"
@@ -59,7 +59,7 @@ def allowed(
     pools = [{"name": "g", "count": 3, "type": H100, **(pool or {})}]
     elastic = {"cpus": 26, "memory_gb": 221, "max_price_per_hour": limit}
     config = parse({**raw(pools=pools), "elastic": elastic, **keys}, PoolConfig, base_dir=folder, secret_keys=SECRET)
-    return config, run(may_be_rented(config, StackOutputs(last or {}, frozenset())))
+    return config, asyncio.run(may_be_rented(config, StackOutputs(last or {}, frozenset())))
 
 
 def names(found: Allowed) -> list[str]:

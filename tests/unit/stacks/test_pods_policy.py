@@ -29,10 +29,7 @@ def warnings_of(fake: FakeTailscale, secret: str = CLIENT_SECRET) -> list[str]:
     settings = PoolTailnet.model_validate(
         {"kind": "tailscale", "base_url": fake.url, "oauth_client_id": CLIENT, "oauth_client_secret": secret}
     )
-    # Unlike `asyncio.run`, this leaves the loop of other tests as it is.
-    loop = asyncio.new_event_loop()
-    loop.run_until_complete(check_pods_policy(settings, TAG, PORTS, Pods.ALONE, found.append))
-    loop.close()
+    asyncio.run(check_pods_policy(settings, TAG, PORTS, Pods.ALONE, found.append))
     return found
 
 

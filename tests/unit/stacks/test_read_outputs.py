@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 import pulumi
 import pytest
 
 from stacks.read_outputs import StackOutputs, read_outputs
-
-T = TypeVar("T")
-
-
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine. asyncio.run would take the thread's event loop from later tests with Pulumi's mocks."""
-    loop = asyncio.new_event_loop()
-    try:
-        return loop.run_until_complete(work)
-    finally:
-        loop.close()
 
 
 def read(monkeypatch: pytest.MonkeyPatch, outputs: dict[str, Any], *secrets: str) -> StackOutputs:
@@ -33,7 +21,7 @@ def read(monkeypatch: pytest.MonkeyPatch, outputs: dict[str, Any], *secrets: str
 
     monkeypatch.setattr("pulumi.runtime.get_root_resource", lambda: None)
     monkeypatch.setattr("pulumi.runtime.invoke_async", invoke)
-    return run(read_outputs("org/tailrack/dev"))
+    return asyncio.run(read_outputs("org/tailrack/dev"))
 
 
 def parts(outputs: StackOutputs, name: str) -> tuple[Any, bool, bool]:
@@ -43,7 +31,7 @@ def parts(outputs: StackOutputs, name: str) -> tuple[Any, bool, bool]:
         output = outputs.output(name)
         return await output.future(), await output.is_known(), await output.is_secret()
 
-    return run(of_output())
+    return asyncio.run(of_output())
 
 
 def test_a_secret_output_stays_secret_and_the_others_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +63,7 @@ def test_the_outputs_are_read_once_the_stack_is_registered(monkeypatch: pytest.M
     root = SimpleNamespace(urn=SimpleNamespace(future=registered))
     monkeypatch.setattr("pulumi.runtime.get_root_resource", lambda: root)
     monkeypatch.setattr("pulumi.runtime.invoke_async", invoke)
-    run(read_outputs("dev"))
+    asyncio.run(read_outputs("dev"))
     assert order == ["registered", "read"]
 
 
@@ -86,4 +74,4 @@ def test_outputs_that_cannot_be_read_are_one_sentence_that_names_the_stack(monke
     monkeypatch.setattr("pulumi.runtime.get_root_resource", lambda: None)
     monkeypatch.setattr("pulumi.runtime.invoke_async", invoke)
     with pytest.raises(pulumi.RunError, match=r"^the outputs of stack 'dev' cannot be read: unknown stack \"dev\"$"):
-        run(read_outputs("dev"))
+        asyncio.run(read_outputs("dev"))

@@ -16,7 +16,6 @@ from stacks.rentals import Rentals, rentals, rented_output
 from stacks.rented import LEFT_OUT
 from stacks.sites.rented.present import AccessDeniedError, Present
 from tests.unit.stacks.test_config_rented import KEY, SECRET, folder, raw
-from tests.unit.stacks.test_read_outputs import run
 
 __all__ = ["folder"]
 LAST = StackOutputs({"rented": {"g1": {"id": "i1"}}}, frozenset())
@@ -33,7 +32,7 @@ def asked(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: Present | Excep
     warnings = list[str]()
     monkeypatch.setattr(pulumi.log, "warn", warnings.append)
     config = parse(raw(), PoolConfig, base_dir=folder, secret_keys=SECRET)
-    found = run(rentals(config, "burst", LAST))
+    found = asyncio.run(rentals(config, "burst", LAST))
     assert warnings == list(answer.messages if isinstance(answer, Present) else ())
     return found
 
@@ -51,7 +50,7 @@ def test_a_node_that_got_no_machine_is_left_out_of_the_second_run_if_the_site_ma
     monkeypatch.setenv(LEFT_OUT, "g2,other")
     monkeypatch.setattr(module, "look", lambda *_, **__: Present())
     config = parse(raw(fewer=fewer), PoolConfig, base_dir=folder, secret_keys=SECRET)
-    assert [node.name for node in run(rentals(config, "burst", LAST)).nodes] == names
+    assert [node.name for node in asyncio.run(rentals(config, "burst", LAST)).nodes] == names
 
 
 def test_without_any_node_the_run_stops_before_it_changes_anything(
@@ -73,9 +72,9 @@ def test_a_machine_that_failed_hides_neither_the_others_nor_its_own_loss_in_the_
         return await rented_output(facts, last)["rented"].future()
 
     last = StackOutputs({}, frozenset())
-    assert run(output()) == {"g1": {"id": "i1"}}
+    assert asyncio.run(output()) == {"g1": {"id": "i1"}}
     last = StackOutputs({"rented": {"g1": {"id": "i0"}, "g2": {"id": "i2"}}}, frozenset())
-    assert run(output()) == {"g1": {"id": "i1"}, "g2": {"id": "i2"}}
+    assert asyncio.run(output()) == {"g1": {"id": "i1"}, "g2": {"id": "i2"}}
 
 
 def _done(value: Any) -> Any:
@@ -91,5 +90,5 @@ def test_an_elastic_pool_keeps_its_sites_while_no_machine_of_them_is_rented(
     config = parse(
         {**raw(), "elastic": {"cpus": 26, "memory_gb": 221}}, PoolConfig, base_dir=folder, secret_keys=SECRET
     )
-    found = run(rentals(config, "burst", LAST, []))
+    found = asyncio.run(rentals(config, "burst", LAST, []))
     assert (list(found.nodes), [site.name for site in found.sites]) == ([], ["burst"])
