@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import secrets
 import subprocess
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from rich.console import Console
 from cli import open_stack
 from cli.open_stack import say
 from cli.pulumi.locks import backend_folder
-from cli.pulumi.workspace import PROJECT, CliError, Workspace
+from cli.pulumi.workspace import PROJECT, CliError, Workspace, make_passphrase
 from cli.stack_config.stack_file import read_stack_file
 from cli.stack_config.written_config import WrittenConfig
 
@@ -47,7 +46,7 @@ def init(arguments: argparse.Namespace, console: Console) -> int:
     if folder := backend_folder(os.environ.get("PULUMI_BACKEND_URL") or ""):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if file := os.environ.get(FILE_VARIABLE):
-        _make_passphrase(Path(file).expanduser())
+        make_passphrase(Path(file).expanduser())
     workspace.prepare()
     variables = workspace.environment()
     kept = os.environ.get(FILE_VARIABLE) or variables.get(FILE_VARIABLE) or "the passphrase"
@@ -67,13 +66,3 @@ def init(arguments: argparse.Namespace, console: Console) -> int:
         ).returncode:
             raise CliError(f"`pulumi {' '.join(command)}` failed; its message is above. Nothing was overwritten")
     return 0
-
-
-def _make_passphrase(path: Path) -> None:
-    """Write a new passphrase with mode 0600, unless the file exists."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(secrets.token_urlsafe(32) + "\n")

@@ -6,7 +6,8 @@ import os
 import secrets
 import shutil
 import socket
-from contextlib import AbstractContextManager
+import tempfile
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,8 +109,7 @@ class Workspace:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.backend.mkdir(exist_ok=True)
         self.root.chmod(0o700)
-        if not self.passphrase_file.is_file():
-            write_private(self.passphrase_file, secrets.token_urlsafe(32) + "\n")
+        make_passphrase(self.passphrase_file)
         project = yaml.safe_load((self.project / "Pulumi.yaml").read_text(encoding="utf-8"))
         project["main"] = str(self.project)
         project["runtime"]["options"]["virtualenv"] = str(self.project / ".venv")
@@ -187,13 +187,26 @@ def _agent() -> str:
     return path
 
 
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, in one step."""
-    fresh = path.with_suffix(path.suffix + ".new")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    fresh.replace(path)
+def make_passphrase(path: Path) -> None:
+    """Write a new passphrase, unless the file exists."""
+    if not path.exists():
+        write_private(path, secrets.token_urlsafe(32) + "\n", keep=True)
+
+
+def write_private(path: Path, text: str, *, keep: bool = False) -> None:
+    """Write a file that only its owner may read, in one step, also while another process writes it.
+
+    keep   a file that exists by then stays as it is
+    """
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+        fresh = Path(folder) / path.name
+        fresh.touch(0o600)
+        fresh.write_text(text, encoding="utf-8")
+        if not keep:
+            fresh.replace(path)
+            return
+        with suppress(FileExistsError):
+            path.hardlink_to(fresh)
 
 
 def _salt_line(text: str) -> str:

@@ -6,7 +6,9 @@ import os
 import re
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 
 from cli import commands, open_stack
 from cli.output.make_command import Make
-from cli.pulumi.workspace import PROJECT
+from cli.pulumi.workspace import PROJECT, make_passphrase, write_private
 from cli.run_events import Event, Failure, Summary
 from cli.stack_config.stack_file import read_stack_file
 from cli.stack_config.written_config import WrittenConfig
@@ -55,6 +57,20 @@ def test_init_creates_missing_files_and_overwrites_none(monkeypatch: pytest.Monk
     assert passphrase.stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "states").stat().st_mode & 0o777 == 0o700
     assert asked == [["stack", "select"], ["config", "set"]] * 3 + [["stack", "select"]]
+
+
+def test_commands_that_start_at_the_same_moment_keep_one_passphrase(tmp_path: Path) -> None:
+    path, together = tmp_path / "passphrase", Barrier(8)
+
+    def start(number: int) -> str:
+        together.wait()
+        make_passphrase(path)
+        write_private(tmp_path / "config", str(number))
+        return path.read_text()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(start, range(8)))) == 1
+    assert {entry.name for entry in tmp_path.iterdir()} == {"passphrase", "config"}
 
 
 def run(monkeypatch: pytest.MonkeyPatch, place: Path, command: str, outputs: dict[str, Any]) -> int:

@@ -10,9 +10,9 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 52_111,
+    "lines of code": 52_110,
     "Python files in components/": 382,
-    "lines of code in tests/": 55_336,
+    "lines of code in tests/": 55_333,
     "lines of bash": 1_985,
     "units": 35,
     "timers": 6,
