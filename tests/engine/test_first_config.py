@@ -66,8 +66,7 @@ SECRET = "config: {tailrack:sites: [{a: {secure: 'v1:tjlfwJ5eU+zHDwcR:h4TZUDY18I
     ("text", "parts"),
     [
         ("encryptionsalt: foo\n", ["encryptionsalt", "restore the old line", "pulumi config set --stack trial"]),
-        ("config: {tailrack:a: {b: [1, .inf]}}\n", ["tailrack:a.b[1] is inf", "write digits"]),
-        ("config: {tailrack:a: .nan}\n", ["tailrack:a is nan", "write digits"]),
+        ("config: {tailrack:a: .nan}\n", ["line 1", "tailrack:a", "'.nan'", "write a number with all its digits"]),
         (SALT + SECRET, ["tailrack:sites[0].a", "PULUMI_CONFIG_PASSPHRASE_FILE"]),
         (SECRET, ["tailrack:sites[0].a", "no encryptionsalt", shlex.quote("tailrack:sites[0].a")]),
     ],
