@@ -41,7 +41,6 @@ def node_output(
         "cpus": facts["cpus"],
         "memory_mb": facts["memory_mb"],
         "gpus": facts["gpus"],
-        "path": joined["path"],
         "slurm_version": None if version is None else upstream_of(version),
         "tailscale_version": joined["tailscale_version"],
     }

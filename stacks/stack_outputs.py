@@ -49,6 +49,7 @@ def cluster_output(
             "nodes": [
                 {
                     **node_output(node, host.site, facts[node], joined[node], values["confined"][node], pod=host.pod),
+                    "path": values["paths"][node],
                     # A price of the config is exact; a cloud's is in the host's text.
                     "price_per_hour": prices[node] if prices[node] is not None else _amount(values["prices"][node]),
                 }
@@ -67,6 +68,7 @@ def cluster_output(
             "cluster": cluster_values,
             "facts": {member.host.name: member.facts for member in members},
             "joined": {member.host.name: member.joined for member in members},
+            "paths": {member.host.name: member.path for member in members},
             "gpus": {member.host.name: member.gpus for member in members},
             "fabric": {member.host.name: member.fabric for member in members},
             "prices": {member.host.name: member.host.price for member in members},

@@ -171,6 +171,7 @@ class ComputeNode(pulumi.ComponentResource):
     facts    Output[dict], the facts that the check reported; Slurm's version is the installed or the future one
     gpus     Output[str], the GPUs of the machine: `h200:8`, or empty
     joined   Output[dict], the facts that the join reported
+    path     how the head node reaches it: `direct`, `peer-relay` or `relay`
     fabric   the result of the fabric proof in its site (components/roles/fabric/groups.py); None on the tailnet
     confined whether cgroups confine jobs on it
     ready    the resource after which Slurm gives the node jobs
@@ -259,6 +260,7 @@ class ComputeNode(pulumi.ComponentResource):
             limit_seconds=limit_with_jobs(head.settings),
             lock=None,
         )
+        self.path: Value = OutputField(register.result, "path")
         self.fabric = pulumi.Output.from_input(None) if host.pod else OutputField(register.result, "fabric")
         if host.pod:
             found = OutputField(register.result, "neighbours")

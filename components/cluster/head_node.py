@@ -151,7 +151,8 @@ class HeadNode(pulumi.ComponentResource):
             parent=self,
             depends_on=[check.resource],
         )
-        self.joined: pulumi.Output[dict[str, Any]] = join.result.apply(lambda result: {**result, "path": "self"})
+        self.joined: pulumi.Output[dict[str, Any]] = join.result
+        self.path: Value = "self"
         files = pulumi.Output.all(address=self.joined["tailnet_ip"], cgroups=confined).apply(
             lambda resolved: dict(controller_files(settings, roles, sites, resolved["address"], resolved["cgroups"]))
         )

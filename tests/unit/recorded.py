@@ -19,7 +19,7 @@ from components.steps.command_line import read_request
 from stacks.cluster import cluster_stack
 from stacks.config import StackConfig
 from stacks.read_outputs import FUNCTION as READ_OUTPUTS
-from tests.unit.configs import FIRST_KEY, HEADS, HOST_KEY, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
+from tests.unit.configs import FIRST_KEY, HOST_KEY, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
 from tests.unit.phases import called
 
 _TABLE = (Path(__file__).parents[1] / "fixtures/nccl_tests/mpi-cpu-2x1-tcp-eth0.txt").read_text(encoding="utf-8")
@@ -255,9 +255,11 @@ class _Recorder(mocks.Mocks):
                 "tailnet_ip": tailnet_address(node), "firewall": "", "tailscale_version": "1.102.5", "sshd_port": 22,
                 "restored_made": 1795496700, "restored_age": 93660,
                 "host_key": HOST_KEY, "fabric": {"interfaces": [], "rdma": []},
-                **({} if node in HEADS else {"path": "direct"}),
             },
-            "register": {"certificate": certificate_of(node), "authorities": AUTHORITIES, "munge_digest": "0" * 64},
+            "register": {
+                "certificate": certificate_of(node), "authorities": AUTHORITIES, "munge_digest": "0" * 64,
+                "path": "direct",
+            },
             "node": {"slurm_version": "24.11.5"},
             "head": {
                 "slurm_version": "24.11.5",

@@ -1,4 +1,4 @@
-"""A machine's place in the tailnet: check that it can join, find its path to the head node, accept it, log out.
+"""A machine's place in the tailnet: check that it can join and reaches the head node, accept it, log out.
 
 Slurm uses only the tailnet, so the tailnet must be a kernel interface. A machine logs out after this program has ended,
 because that cuts the head node's connection; the head node and the next join wait until it is gone from the tailnet. An
@@ -11,18 +11,15 @@ import errno
 import ipaddress
 import json
 import os
-import re
 import socket
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO
+from typing import Any
 
-from components.node import files, run, systemd
+from components.node import files, systemd
 from components.node.failure import Failure
 from components.node.log import note
-from components.node.run import attempt
-from components.node.run import run as run_command
+from components.node.run import attempt, run
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.node.waiting import wait_until
@@ -38,15 +35,14 @@ from components.roles.tailnet.membership import (
     require_new_enough,
 )
 from components.roles.tailnet.tailscale import Tailscale, status_of_all
+from components.validation.preflight.tailnet import path_of
 
 _TUN = "/dev/net/tun"
 _SHARED = ipaddress.IPv4Network("100.64.0.0/10")
 _OWN_INTERFACE, _OWN_DNS = "tailscale0", "100.100.100.100"
-# Signs of each path in the answers of `tailscale ping`, the best path first. A relay of the control server carries a
-# few Mbit/s.
-_PATHS = {"direct": r"via [0-9\[]", "peer-relay": r"via peer-relay\(", "relay": "via DERP"}
-_PING = ("ping", "--c", "4", "--timeout", "3s", "--until-direct")
-_LOOK_SECONDS = 30
+# One answer by any path: the search for a direct one takes seconds, and tailscaled continues it in the background.
+_PING = ("timeout", "10", "tailscale", "ping", "--c", "1", "--timeout", "3s", "--until-direct=false")
+_PING_SECONDS = 12
 # slurmd's port. slurmd need not run yet: a closed port refuses at once, a firewall drops silently.
 _NODE_PORT = 6818
 # The list follows the control server with some delay.
@@ -138,30 +134,15 @@ class HeadValues:
 
 
 def check_path(step: Step, values: HeadValues) -> None:
-    """Look for the best path while the rest of the step goes on: the search for a direct path takes seconds."""
-    import tempfile
-
-    said = tempfile.TemporaryFile("w+")  # noqa: SIM115 it is read at the end of the step
-    look = run.begin("timeout", str(_LOOK_SECONDS), "tailscale", *_PING, values.head_address, output=said.fileno())
-    step.later.append(lambda: _report(step, values.head_address, look, said))
-    compare_with_head(values.head_address, step.host)
-
-
-def _report(step: Step, address: str, look: subprocess.Popen[bytes], said: IO[str]) -> None:
-    if look.wait() != 0:
-        note("tailscale ping found no direct path")
-    said.seek(0)
-    answer = said.read()
-    said.close()
-    note(f"tailscale ping: {answer.strip()}")
-    path = next((name for name, sign in _PATHS.items() if re.search(sign, answer)), "")
-    if not path:
+    """Require an answer of the head node."""
+    address = values.head_address
+    if not wait_until(lambda: attempt(*_PING, address).ok, _PING_SECONDS):
         raise Failure(
             f"the head node does not answer on the tailnet at {address}",
             f"see 'tailscale netcheck' and 'tailscale ping {address}' on {step.host}; outgoing UDP 41641 or TCP 443 "
             "must be open",
         )
-    step.result("path", path)
+    compare_with_head(address, step.host)
 
 
 @dataclass(frozen=True)
@@ -177,7 +158,7 @@ class NodeValues:
 
 
 def register(step: Step, values: NodeValues) -> None:
-    """Check that the node is where it says, and answers."""
+    """Check that the node is where it says, and answers; at the end of the step report the path to it."""
     name, address = values.node_name, values.node_address
     if not wait_until(lambda: _is_at_its_address(name, address), LISTED_SECONDS):
         raise Failure(
@@ -186,17 +167,24 @@ def register(step: Step, values: NodeValues) -> None:
             "old machine there",
         )
     _require_answer(values)
+    step.later.append(lambda: step.result("path", _path_to(address)))
+
+
+def _peers_at(address: str) -> list[dict[str, Any]]:
+    peers = ((status_of_all() or {}).get("Peer") or {}).values()
+    return [peer for peer in peers if address in (peer.get("TailscaleIPs") or ())]
+
+
+def _path_to(address: str) -> str:
+    """Return the path that tailscaled has found by now: `direct`, `peer-relay`, or else `relay`, the slowest."""
+    path = next(map(path_of, _peers_at(address)), "")
+    return path if path in ("direct", "peer-relay") else "relay"
 
 
 def _is_at_its_address(name: str, address: str) -> bool:
     """Return whether the head node's list of the tailnet has this name once at this address."""
-    peers = ((status_of_all() or {}).get("Peer") or {}).values()
-    found = [
-        peer
-        for peer in peers
-        if str(peer.get("DNSName", "")).partition(".")[0] == name and address in (peer.get("TailscaleIPs") or ())
-    ]
-    return len(found) == 1
+    names = [str(peer.get("DNSName", "")).partition(".")[0] for peer in _peers_at(address)]
+    return names.count(name) == 1
 
 
 def _answers(address: str) -> bool:
@@ -250,7 +238,7 @@ def leave(step: Step, values: LeaveValues) -> None:
         f"systemctl stop tailscaled; rm -f /var/lib/tailscale/tailscaled.state; {rest}; rm -f "
         "/var/lib/tailrack/tailnet* /usr/local/sbin/tailrack-leave; rmdir /var/lib/tailrack"
     )
-    run_command("systemd-run", "-q", "--collect", "--unit=tailrack-logout", "/bin/sh", "-c", log_out)
+    run("systemd-run", "-q", "--collect", "--unit=tailrack-logout", "/bin/sh", "-c", log_out)
 
 
 def is_logged_out(address: str) -> bool:

@@ -29,7 +29,7 @@ def role(settings: ClusterSettings) -> Role:
         facts={
             "join": joined,
             "pod_join": joined,
-            "check_path": {"path": matching(r"direct|relay|peer-relay")},
+            "register": {"path": matching(r"direct|relay|peer-relay")},
         },
         on_pods=("check_path", "register"),
     )

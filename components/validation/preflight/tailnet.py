@@ -15,7 +15,7 @@ MOST_PEERS = 8  # per node: with all peers, a job of a thousand nodes would repo
 def read_path(text: str, address: str) -> str | None:
     """Return `direct`, `peer-relay`, `relay` or `idle` for the peer with this address; None without such a peer."""
     peers = (peer for peer in read_peers(text) if address in peer["TailscaleIPs"])
-    return next((_path(peer) for peer in peers), None)
+    return next((path_of(peer) for peer in peers), None)
 
 
 def read_peers(text: str) -> list[Mapping[str, Any]]:
@@ -29,7 +29,8 @@ def read_peers(text: str) -> list[Mapping[str, Any]]:
     ]
 
 
-def _path(peer: Mapping[str, Any]) -> str:
+def path_of(peer: Mapping[str, Any]) -> str:
+    """Return the path to a peer: `direct`, `peer-relay`, `relay` or `idle`."""
     if peer.get("CurAddr"):
         return "direct"
     if peer.get("PeerRelay"):
@@ -43,7 +44,7 @@ def read_traffic(text: str) -> list[tuple[str, str, int, int]]:
     for peer in read_peers(text):
         sent, received = peer.get("TxBytes"), peer.get("RxBytes")
         if isinstance(sent, int) and isinstance(received, int) and sent >= 0 <= received and sent + received:
-            traffic.append((str(peer.get("DNSName") or "?").split(".")[0], _path(peer), sent, received))
+            traffic.append((str(peer.get("DNSName") or "?").split(".")[0], path_of(peer), sent, received))
     return sorted(traffic, key=lambda entry: (-entry[2] - entry[3], entry[0]))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 52_110,
+    "lines of code": 52_100,
     "Python files in components/": 382,
     "lines of code in tests/": 55_333,
     "lines of bash": 1_985,

@@ -17,7 +17,7 @@ from tests.unit.recorded import Build, record
 
 PROJECT = Path(__file__).parents[4]
 FACTS = {"cpus": 64, "memory_mb": 515000, "gpus": 8, "slurm_version": "1:24.11.5-4+deb13u1", "os": "debian 13"}
-JOINED = {"tailnet_ip": "100.64.0.7", "path": "relay", "tailscale_version": "1.102.5", "host_key": "ssh-ed25519 A"}
+JOINED = {"tailnet_ip": "100.64.0.7", "tailscale_version": "1.102.5", "host_key": "ssh-ed25519 A"}
 
 
 def on_gpus(gb_per_s: float, nodes: str, verdict: str = "PASS") -> dict[str, Any]:
@@ -92,7 +92,11 @@ def test_the_cluster_output_names_the_cluster_its_partitions_and_the_heads_tailn
 def test_the_nodes_output_lists_the_head_first_with_the_facts_of_each_machine(
     build: Build, lab_config: RawConfig
 ) -> None:
-    answers = {"b1-check": {"cpus": 16, "gpus": 2}, "b1-join": {"path": "relay", "tailnet_ip": "100.64.0.3"}}
+    answers = {
+        "b1-check": {"cpus": 16, "gpus": 2},
+        "b1-join": {"tailnet_ip": "100.64.0.3"},
+        "b1-register": {"path": "relay"},
+    }
     nodes = build(lab_config, answers=answers).outputs["cluster"]["nodes"]
     assert [(node["name"], node["site"]) for node in nodes] == [
         ("head", "cloud-a"),
@@ -122,7 +126,6 @@ def test_a_node_shows_slurms_own_version_and_nothing_beyond_the_contract() -> No
         "cpus": 64,
         "memory_mb": 515000,
         "gpus": 8,
-        "path": "relay",
         "slurm_version": "24.11.5",
         "tailscale_version": "1.102.5",
     }

@@ -18,7 +18,7 @@ from components.steps.composition import REGISTER, Script, compose
 from tests.unit.shell import ROLES, Result, Shell, assert_ok
 
 # What the head node sees of b1 in the tailnet, after an address of before.
-TAILNET = {
+TAILNET: dict[str, Any] = {
     "Peer": {
         f"key{number}": {"DNSName": "b1.lab.ts.net.", "TailscaleIPs": [address, "fd7a::1"]}
         for number, address in enumerate(("100.64.0.7", "100.64.0.8"))
@@ -119,6 +119,7 @@ def test_a_member_gets_an_export_of_its_one_address_and_a_certificate(head: Head
         "authorities": "# 7\nssh-ed25519 AAAA",
         "certificate": f"certificate of {head.shell.root}/var/lib/tailrack/members/b1/key.pub",
         "munge_digest": hashlib.sha256().hexdigest(),
+        "path": "relay",  # the slowest, since TAILNET shows none
     }
     assert head.shell.path("/etc/exports.d/tailrack-b1.exports").read_text() == LINE
     assert "exportfs -ra" in head.shell.calls
@@ -240,6 +241,21 @@ def test_the_head_node_identifies_a_member_by_its_tailnet_entry(head: Head, valu
     assert "the tailnet has no machine" in done.stderr
     assert not list(head.shell.path("/etc/exports.d").glob("*"))
     assert not any(call.startswith("ssh-keygen") for call in head.shell.calls)
+
+
+@pytest.mark.parametrize(
+    ("peer", "path"),
+    [
+        ({"CurAddr": "192.0.2.7:41641", "Relay": "fra", "Active": True}, "direct"),
+        ({"CurAddr": "", "PeerRelay": "192.0.2.9:40000:vni:2", "Active": True}, "peer-relay"),
+        ({"CurAddr": "", "Relay": "fra", "Active": True}, "relay"),
+    ],
+)
+def test_the_head_node_reports_its_path_to_a_member(head: Head, peer: dict[str, Any], path: str) -> None:
+    with mock.patch.dict(TAILNET["Peer"]["key0"], peer):
+        done = head.run("up")
+    assert_ok(done)
+    assert json.loads(done.stdout)["path"] == path
 
 
 def test_the_head_node_rejects_invalid_answers_before_it_writes_files(head: Head) -> None:

@@ -7,7 +7,6 @@ import json
 import re
 import socket
 import subprocess
-from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -335,47 +334,18 @@ def test_a_machine_without_tailscale_cannot_be_adopted(tailscale: Tailscale) -> 
     assert "adopt: true, and tailscale is not installed here" in tailscale.check(NODE_ADOPT=True).stderr
 
 
-# `via` as cmd/tailscale/cli/ping.go of 1.102 prints it.
-DIRECT, DIRECT_6 = "via 192.0.2.7:41641 in 3ms", "via [2001:db8::7]:41641 in 3ms"
-RELAY, PEER = "via DERP(fra) in 31ms", "via peer-relay(192.0.2.9:40000:vni:2) in 12ms"
-
-
-@pytest.mark.parametrize(
-    ("pongs", "path"),
-    [
-        ([DIRECT], "direct"),
-        ([DIRECT_6], "direct"),
-        ([RELAY, RELAY], "relay"),
-        ([RELAY, PEER, PEER], "peer-relay"),
-        ([RELAY, PEER, DIRECT], "direct"),
-    ],
-)
-def test_the_way_to_the_head_node_is_the_best_that_was_found(shell: Shell, pongs: list[str], path: str) -> None:
-    lines = "\n".join(f"echo 'pong from head (100.64.0.1) {pong}'" for pong in pongs)
-    shell.stub("tailscale", f"{lines}\nexit 1")  # "direct connection not established" is no success
-    done = way_to_head(shell)
-    assert (done.returncode, done.stdout) == (0, path), done.stderr
-
-
-def test_a_head_node_that_does_not_answer_has_no_way_to_it(shell: Shell) -> None:
-    shell.stub("tailscale", "echo 'ping \"100.64.0.1\" timed out'; exit 1")
-    done = way_to_head(shell)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "the head node does not answer on the tailnet at 100.64.0.1" in done.stderr
-
-
-def way_to_head(shell: Shell, rest: Callable[[], object] = lambda: None) -> Result:
-    """Look for it as a join does: begun, the rest of the step done, seen to its end."""
-    step = Step("a1", "a1-join")
+def test_a_join_requires_one_answer_of_the_head_node_and_does_not_wait_for_a_direct_path(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tailnet_host, "_PING_SECONDS", 0)
+    step, head = Step("a1", "a1-join"), tailnet_host.HeadValues("100.64.0.1")
     with shell.here(), mock.patch.object(tailnet_host, "compare_with_head"):
-        try:
-            tailnet_host.check_path(step, tailnet_host.HeadValues("100.64.0.1"))
-            rest()
-            for finish in step.later:
-                finish()
-        except Failure as failure:
-            return subprocess.CompletedProcess([], 1, "", failure.reason)
-    return subprocess.CompletedProcess([], 0, step.results["path"], "")
+        shell.stub("tailscale")
+        tailnet_host.check_path(step, head)
+        shell.stub("tailscale", "exit 1")
+        with pytest.raises(Failure, match=r"the head node does not answer on the tailnet at 100\.64\.0\.1"):
+            tailnet_host.check_path(step, head)
+    assert "--c 1 --timeout 3s --until-direct=false 100.64.0.1" in shell.calls[-1]
 
 
 def leave(shell: Shell, *, adopt: bool) -> None:

@@ -23,7 +23,7 @@ GOOD: dict[str, Any] = {
     "gpu_memory_mb": 143771, "gpu_driver": "580.159.04", "gpu_nvlinks": 18, "kernel_nfs_server": False, "cgroups": True,
     "open_ports": [], "mpi": "5-pmix5", "slurm_version": "1:24.11.5-4+deb13u1~1", "tailnet_ip": "100.64.0.2",
     "firewall": "ufw+nftables", "tailscale_version": "1.102.5-t0a1b2c",
-    "sshd_port": 22, "host_key": HOST_KEY, "path": "peer-relay",
+    "sshd_port": 22, "host_key": HOST_KEY,
     "fabric": {
         "interfaces": [
             {"name": "eth1.7", "address": "10.1.2.3/24", "default_route": False, "speed": 100000, "rdma": True}
@@ -40,7 +40,7 @@ PROVEN: dict[str, Any] = {
 OF_THE_HEAD: dict[str, Any] = {
     "own_file_system": True, "user_limits": "none", "left_groups": [], "slurm_version": "24.11.5", "fabric": PROVEN,
     "certificate": certificate_of("a1"), "authorities": f"# 1\n{HOST_KEY}\n# leave {HOST_KEY}",
-    "munge_digest": "0" * 64,
+    "munge_digest": "0" * 64, "path": "peer-relay",
 }  # fmt: skip
 ROLES = roles(parse(LAB, base_dir=Path()))
 CHECK, JOIN, REACH, REGISTER, NODE, HEAD = (
