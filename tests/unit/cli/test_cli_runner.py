@@ -30,18 +30,6 @@ def test_a_failed_cleanup_after_a_kill_shows_the_clis_words_and_is_no_bug() -> N
         runner._clear_pending(cast(Any, stack))
 
 
-def test_an_interrupt_before_the_first_step_is_reported_as_an_interrupt() -> None:
-    runner = CliRunner(cast(Any, SimpleNamespace(locks=lambda: [], stack="dev", state_path="")), cast(Any, None), print)
-
-    def export() -> None:
-        runner.stop()
-        raise CommandError(CommandResult("", "", -2))
-
-    with pytest.raises(CliError) as caught:
-        runner._clear_pending(cast(Any, SimpleNamespace(export_stack=export)))
-    assert str(caught.value) == "stopped before any step started: run the same command again"
-
-
 def test_only_a_preview_writes_no_state_at_each_step(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     variables = list[dict[str, str]]()
 
@@ -114,32 +102,17 @@ def test_only_a_lock_is_taken_for_one_that_a_killed_run_left(workspace: Workspac
     assert called == ["cancel"]
 
 
-def test_an_interrupt_during_the_removal_of_a_lock_is_reported_as_an_interrupt(workspace: Workspace) -> None:
-    keep(workspace, "locks/organization/tailrack/dev/6e4c.json", {"pid": 2**30})
-
-    def cancel(*_: object) -> None:
-        runner.stop()
-        raise CommandError(CommandResult("", "", -2))
-
-    runner = CliRunner(workspace, cast(Any, SimpleNamespace(run=cancel)), print)
-    with pytest.raises(CliError, match=r"^stopped before any step started: run the same command again$"):
-        runner._clear_pending(cast(Any, SimpleNamespace()))
+WRONG = "the passphrase does not decrypt the state of stack 'dev'; set PULUMI_CONFIG_PASSPHRASE_FILE (or"
 
 
 @pytest.mark.parametrize(
     ("said", "told"),
     [
+        ("error: getting secrets manager: constructing secrets manager: incorrect passphrase", WRONG),
+        ("error: failed to decrypt: incorrect passphrase, please set PULUMI_CONFIG_PASSPHRASE to the correct", WRONG),
         (
-            "error: getting secrets manager: constructing secrets manager: incorrect passphrase",
-            "the passphrase does not decrypt the state of stack 'dev'; set PULUMI_CONFIG_PASSPHRASE_FILE (or",
-        ),
-        (
-            "error: failed to decrypt: incorrect passphrase, please set PULUMI_CONFIG_PASSPHRASE to the correct",
-            "the passphrase does not decrypt the state of stack 'dev'; set",
-        ),
-        (
-            "error: constructing secrets manager: passphrase must be set with PULUMI_CONFIG_PASSPHRASE or PULUMI_",
-            "no passphrase: set PULUMI_CONFIG_PASSPHRASE_FILE",
+            "error: passphrase must be set with PULUMI_CONFIG_PASSPHRASE or",
+            "no passphrase: set PULUMI_CONFIG_PASSPHRASE",
         ),
         ("error: failed to load checkpoint: place 1: unexpected end of JSON input", "`cp /s/dev.json.bak /s/dev.json`"),
         ("error: malformed state value", "a secret in the state of stack 'dev' is damaged"),
@@ -148,14 +121,12 @@ def test_an_interrupt_during_the_removal_of_a_lock_is_reported_as_an_interrupt(w
 )
 def test_an_error_of_the_cli_names_the_stack_and_the_remedy(said: str, told: str) -> None:
     """Its words are those of its source, 3.260."""
-    runner = CliRunner(
-        cast(Any, SimpleNamespace(stack="dev", state_path="/s/dev.json")), cast(Any, None), lambda event: None
-    )
 
     def fail(_: object) -> None:
         raise CommandError(CommandResult("", f"{said}\n", 255))
 
-    (failure,) = runner._run(fail, touches_hosts=False).failures
+    workspace = SimpleNamespace(stack="dev", state_path="/s/dev.json")
+    (failure,) = CliRunner(cast(Any, workspace), cast(Any, None), print)._run(fail, touches_hosts=False).failures
     assert told in failure.message
 
 
@@ -164,13 +135,23 @@ def test_an_export_gives_the_connection_of_a_step_even_if_it_is_secret(whole: bo
     def secret(value: Any) -> dict[str, str]:
         return {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "plaintext": json.dumps(value)}
 
-    way: dict[str, Any] = {
-        "host": "192.0.2.1",
-        "port": 22.0,
-        "privateKey": "key",
-        "proxy": {"host": "192.0.2.2", "privateKey": "other"},
-    }
+    way: dict[str, Any] = {"host": "192.0.2.1", "port": 22.0, "privateKey": "key"}
+    way["proxy"] = {"host": "192.0.2.2", "privateKey": "other"}
     hidden = {**way, "privateKey": secret("key"), "proxy": {**way["proxy"], "privateKey": secret("other")}}
     exported = {"urn": "urn:x", "inputs": {"create": "true", "connection": secret(way) if whole else hidden}}
     assert made_of(exported).connection == way
     assert made_of({"urn": "urn:x", "inputs": {"create": "true"}}).connection == {}
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_an_interrupt_before_the_first_step_is_reported_as_an_interrupt(workspace: Workspace, locked: bool) -> None:
+    if locked:
+        keep(workspace, "locks/organization/tailrack/dev/6e4c.json", {"pid": 2**30})
+
+    def interrupted(*_: object) -> None:
+        runner.stop()
+        raise CommandError(CommandResult("", "", -2))
+
+    runner = CliRunner(workspace, cast(Any, SimpleNamespace(run=interrupted)), print)
+    with pytest.raises(CliError, match=r"^stopped before any step started: run the same command again$"):
+        runner._clear_pending(cast(Any, SimpleNamespace(export_stack=interrupted)))

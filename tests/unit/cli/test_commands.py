@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
@@ -94,28 +95,49 @@ def test_a_report_is_a_file_for_its_owner_alone_and_its_path_is_said(monkeypatch
     assert str(path) in capsys.readouterr().err
 
 
-def test_floors_are_written_into_the_stacks_config_and_said(monkeypatch, tmp_path, capsys, outputs):
+@pytest.mark.parametrize("verdict", ["UNJUDGED", "FAIL"])
+def test_floors_of_a_sound_run_alone_are_written_into_the_config(monkeypatch, tmp_path, capsys, outputs, verdict):
     config = tmp_path / "Pulumi.prod.yaml"
-    config.write_text("config:\n  tailrack:cluster: {name: prod} # ours\n")
-    assert run(monkeypatch, tmp_path, "floors", outputs) == 0
+    before = "config:\n  tailrack:cluster: {name: prod} # ours\n"
+    config.write_text(before)
+    outputs["validation"]["rack"] = {**RACK, "verdict": verdict}
+    status = run(monkeypatch, tmp_path, "floors", outputs)
+    told = capsys.readouterr().err
+    if verdict == "FAIL":
+        assert (status, config.read_text()) == (1, before)
+        assert "no floors are written, because of rack: its verdict is FAIL" in told
+        return
     section = read_stack_file(config)["config"]["tailrack:validation"]
-    assert section["floors_gb_per_s"] == {"rack": 0.45}
+    assert (status, section["floors_gb_per_s"]) == (0, {"rack": 0.45})
     assert section["floors_from"].startswith("measured floors of 20")
     assert "# ours" in config.read_text()
-    assert "rack: 0.45" in capsys.readouterr().err
-
-
-def test_a_run_that_was_not_sound_leaves_the_config_as_it_was(monkeypatch, tmp_path, capsys, outputs):
-    config = tmp_path / "Pulumi.prod.yaml"
-    config.write_text("config:\n  tailrack:cluster: {name: prod}\n")
-    outputs["validation"]["rack"] = {**RACK, "verdict": "FAIL"}
-    assert run(monkeypatch, tmp_path, "floors", outputs) == 1
-    assert "no floors are written, because of rack: its verdict is FAIL" in capsys.readouterr().err
-    assert config.read_text() == "config:\n  tailrack:cluster: {name: prod}\n"
+    assert "rack: 0.45" in told
 
 
 STEP = Event("start", "create", "urn:pulumi:dev::tailrack::command:local:Command::a1-node", "a1-node")
 STACK = Event("start", "create", "urn:pulumi:dev::tailrack::pulumi:pulumi:Stack::dev", "dev", "pulumi:pulumi:Stack")
+
+
+@pytest.fixture
+def run_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run a command whose run ends with a summary; return its status and what it prints for people."""
+
+    def run(command: str, summary: Callable[[Any], Summary], **written: str) -> tuple[int, str]:
+        def deployment(_arguments: Any, progress: Any, *_: Any) -> Any:
+            def work(*_: object, **__: object) -> Summary:
+                return summary(progress)
+
+            values = {f"tailrack:{key}": value for key, value in written.items()}
+            words: dict[str, Any] = {"written": WrittenConfig(values), "in_process": True, "stop": lambda: None}
+            words |= {"pools": list, "made": list, "make": Make("prod")}
+            return SimpleNamespace(**words, up=work, destroy=work, preview=work)
+
+        monkeypatch.setattr(open_stack, "open_deployment", deployment)
+        monkeypatch.setattr(open_stack, "find_engine", lambda _: SimpleNamespace(why=""))
+        status = commands.main(["--stack", "prod", "--state-dir", str(tmp_path), command])
+        return status, " ".join(capsys.readouterr().err.split())
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -127,60 +149,39 @@ STACK = Event("start", "create", "urn:pulumi:dev::tailrack::pulumi:pulumi:Stack:
         ("preview", STEP, "No step was started."),
     ],
 )
-def test_after_a_failure_it_is_said_whether_anything_is_done(monkeypatch, tmp_path, capsys, command, event, said):
-    def deployment(_arguments, progress, *_):
-        def run(*_: object, **__: object) -> Summary:
-            progress.on_event(event)
-            return Summary(failures=[Failure("", "users is missing")])
+def test_a_failed_command_says_whether_anything_is_done(
+    run_command: Any, command: str, event: Event, said: str
+) -> None:
+    def fail(progress: Any) -> Summary:
+        progress.on_event(event)
+        return Summary(failures=[Failure("", "users is missing")])
 
-        words = {"written": WrittenConfig({}), "in_process": True, "stop": lambda: None}
-        words |= {"pools": list, "made": list}
-        return SimpleNamespace(**words, up=run, destroy=run, preview=run)
-
-    monkeypatch.setattr(open_stack, "open_deployment", deployment)
-    monkeypatch.setattr(open_stack, "find_engine", lambda _: SimpleNamespace(why=""))
-    assert commands.main(["--stack", "prod", "--state-dir", str(tmp_path), command]) == 1
-    told = capsys.readouterr().err
-    assert f"{said} Fix the problem above and run the same command again." in " ".join(told.split())
+    status, told = run_command(command, fail)
+    assert status == 1
+    assert f"{said} Fix the problem above and run the same command again." in told
     assert "users is missing" in told
 
 
 @pytest.mark.parametrize("command", ["up", "down"])
 @pytest.mark.parametrize("failed", [False, True])
-def test_a_clean_interrupt_asks_for_no_repair(monkeypatch, tmp_path, capsys, command, failed):
-    def deployment(_arguments, progress, *_):
-        def run(*_: object, **__: object) -> Summary:
-            progress.on_event(STEP)
-            os.kill(os.getpid(), signal.SIGINT)
-            step = [Failure(STEP.urn, "no room")] if failed else []
-            return Summary(failures=[*step, Failure("", "stopped; what had finished is saved")])
+def test_a_clean_interrupt_asks_for_no_repair(run_command: Any, command: str, failed: bool) -> None:
+    def interrupted(progress: Any) -> Summary:
+        progress.on_event(STEP)
+        os.kill(os.getpid(), signal.SIGINT)
+        step = [Failure(STEP.urn, "no room")] if failed else []
+        return Summary(failures=[*step, Failure("", "stopped; what had finished is saved")])
 
-        words = {"written": WrittenConfig({}), "in_process": True, "stop": lambda: None}
-        words |= {"pools": list, "made": list}
-        return SimpleNamespace(**words, up=run, destroy=run)
-
-    monkeypatch.setattr(open_stack, "open_deployment", deployment)
-    monkeypatch.setattr(open_stack, "find_engine", lambda _: SimpleNamespace(why=""))
-    assert commands.main(["--stack", "prod", "--state-dir", str(tmp_path), command]) == 1
-    told = capsys.readouterr().err
-    assert ("Fix the problem above" in told) == failed
-    assert ("no room" in told) == failed
+    status, told = run_command(command, interrupted)
+    assert (status, "Fix the problem above" in told, "no room" in told) == (1, failed, failed)
     assert ("Stopped. Run the same command again to continue." in told) != failed
     assert "what had finished is saved" not in told
 
 
-@pytest.mark.parametrize(("cluster", "said"), [("lab", True), ("", False)])
-def test_when_a_pool_has_left_it_is_said_how_the_cluster_gets_a_key_that_its_machines_never_had(
-    monkeypatch, tmp_path, capsys, cluster, said
-):
-    written = WrittenConfig({"tailrack:kind": "pool", "tailrack:cluster": cluster})
-    words = {"written": written, "in_process": True, "stop": lambda: None, "pools": list}
-    made = SimpleNamespace(**words, destroy=lambda _: Summary(), make=Make("burst"))
-    monkeypatch.setattr(open_stack, "open_deployment", lambda *_: made)
-    monkeypatch.setattr(open_stack, "find_engine", lambda _: SimpleNamespace(why=""))
-    assert commands.main(["--stack", "burst", "--state-dir", str(tmp_path), "down"]) == 0
-    told = "change tailrack:cluster.munge_generation and run make up STACK=lab."
-    assert (told in " ".join(capsys.readouterr().err.split())) is said
+@pytest.mark.parametrize("cluster", ["lab", ""])
+def test_a_pool_that_has_left_names_the_rotation_of_its_clusters_key(run_command: Any, cluster: str) -> None:
+    status, told = run_command("down", lambda _: Summary(), kind="pool", cluster=cluster)
+    expected = "change tailrack:cluster.munge_generation and run make up STACK=lab."
+    assert (status, expected in told) == (0, bool(cluster))
 
 
 def test_make_refuses_an_unknown_variable_and_lists_every_target() -> None:
@@ -189,8 +190,7 @@ def test_make_refuses_an_unknown_variable_and_lists_every_target() -> None:
 
     assert "write STACK=prod." in make("preview", "stack=prod").stderr
     assert make("preview", "STACK=prod").returncode == 0
-    targets = {
-        line.split()[0] for line in subprocess.check_output(["make", "-s", "help"], cwd=PROJECT, text=True).splitlines()
-    }
+    printed = subprocess.check_output(["make", "-s", "help"], cwd=PROJECT, text=True).splitlines()
+    targets = {line.split()[0] for line in printed}
     described = re.findall(r"^([a-z-]+):.*## ", (PROJECT / "Makefile").read_text(), re.MULTILINE)
     assert targets == {*described}

@@ -47,17 +47,14 @@ def test_the_comment_lists_added_and_removed_machines_repeated_steps_and_changed
     summary = Summary()
     summary.counts["same"] = 7
     before, after = header(SLURM="KillWait=30\na"), header(SLURM="KillWait=45\na")
-    text = comment(
-        "prod",
-        [
-            start("n3", "create", "tailrack:cluster:ComputeNode"),
-            start("n2", "delete", "tailrack:cluster:ComputeNode"),
-            start("n3-join", "create"),
-            start("door-head", before=before, after=after),
-            Event("done", "update", "urn::door-head", "door-head", COMMAND),
-        ],
-        summary,
-    )
+    events = [
+        start("n3", "create", "tailrack:cluster:ComputeNode"),
+        start("n2", "delete", "tailrack:cluster:ComputeNode"),
+        start("n3-join", "create"),
+        start("door-head", before=before, after=after),
+        Event("done", "update", "urn::door-head", "door-head", COMMAND),
+    ]
+    text = comment("prod", events, summary)
     assert text.startswith("<!-- tailrack preview of stack prod -->\n")
     assert "2 to create, 1 to update, 1 to delete, 7 unchanged." in text
     assert "**Machines:** `n2` removed, `n3` added." in text
@@ -127,11 +124,10 @@ def test_the_comment_lists_new_and_removed_group_members() -> None:
 
 
 def test_of_machines_with_lines_of_their_own_some_are_shown_and_all_are_named() -> None:
-    events = [
-        step(f"n{number}-node", f"n{number}", "slurmd", before=header(A=f"{number}"), after=header(A=f"{number + 1}"))
-        for number in range(400)
-    ]
-    text = comment("prod", events, Summary())
+    def changed(node: int) -> Event:
+        return step(f"n{node}-node", f"n{node}", "slurmd", before=header(A=f"{node}"), after=header(A=f"{node + 1}"))
+
+    text = comment("prod", [changed(node) for node in range(400)], Summary())
     assert text.count("<details>") == 1
     assert "# on n0\n# a\n- 0\n+ 1\n# on n1\n" in text
     assert "# on n[3-399]: other lines" in text
@@ -181,10 +177,8 @@ def test_the_lines_of_slurm_conf_that_come_with_a_new_node_are_shown_or_said_to_
     there = [Made("urn::n1-register", "", header(NODE_SLURM_CONF="NodeSet=site-rack Feature=site-rack")["stdin"], "{}")]
 
     def slurm_conf(kind: str, made: list[Made]) -> list[str]:
-        gates = [
-            step(f"n{number}-check", f"n{number}", "check the machine", "create", after=header(NODE_GPU_KIND=kind))
-            for number in (2, 3)
-        ]
+        after = header(NODE_GPU_KIND=kind)
+        gates = [step(f"{node}-check", node, "check the machine", "create", after=after) for node in ("n2", "n3")]
         member = step("n2-register", "n2", "export", "create", after={"stdin": UNKNOWN})
         plan = Plan.of([*gates, member], made, Summary())
         return [line for effect in plan.effects if effect.name == "slurm.conf" for line in effect.lines]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import subprocess
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,13 +20,8 @@ from stacks.config import parse
 from tests.unit.configs import LAB
 
 URN = "urn:pulumi:prod::tailrack::{}::x"
-KEY = Event(
-    "start",
-    "replace",
-    URN.format("tailscale:index/tailnetKey:TailnetKey"),
-    name="tailnet-key",
-    type="tailscale:index/tailnetKey:TailnetKey",
-)
+KEY_TYPE = "tailscale:index/tailnetKey:TailnetKey"
+KEY = Event("start", "replace", URN.format(KEY_TYPE), name="tailnet-key", type=KEY_TYPE)
 STEP = Event("start", "update", URN.format("command:remote:Command"), name="b1-node", type="command:remote:Command")
 
 
@@ -42,13 +38,8 @@ def drift(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> tuple[int, st
                 keep(event)
             return summary
 
-        return SimpleNamespace(
-            preview=preview,
-            written=WrittenConfig({}),
-            made=list,
-            outputs=dict,
-            config=lambda: parse(LAB, base_dir=PROJECT),
-        )
+        config = partial(parse, LAB, base_dir=PROJECT)
+        return SimpleNamespace(preview=preview, written=WrittenConfig({}), made=list, outputs=dict, config=config)
 
     monkeypatch.setattr(open_stack, "open_deployment", deployment)
     monkeypatch.setattr(open_stack, "announced_engine", lambda *_: None)
@@ -77,9 +68,7 @@ def test_the_command_that_drift_names_looks_at_clouds_too_before_its_checks_and_
     made = SimpleNamespace(up=up, written=WrittenConfig({}), in_process=False, stop=lambda: None)
     monkeypatch.setattr(open_stack, "open_deployment", lambda *_: made)
     monkeypatch.setattr(open_stack, "announced_engine", lambda *_: None)
-    recipe = subprocess.run(
-        ["make", "-n", "up", "REFRESH=yes"], cwd=PROJECT, capture_output=True, text=True, check=True
-    ).stdout
+    recipe = subprocess.check_output(["make", "-n", "up", "REFRESH=yes"], cwd=PROJECT, text=True)
     (line,) = [line for line in recipe.splitlines() if "cli up" in line]
     commands.main(["--state-dir", str(tmp_path), *line.partition("cli ")[2].split()])
 

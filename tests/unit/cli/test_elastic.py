@@ -45,8 +45,10 @@ def test_a_node_that_is_suspended_loses_its_machine_before_anything_else_happens
     assert plan(node(flags), made={"e1"}, complete={"e1"}) == Plan(frozenset())
 
 
-def test_a_persons_drain_stays() -> None:
+def test_a_persons_drain_stays_and_kept_machines_come_without_a_job() -> None:
     assert plan(node("IDLE DRAIN POWERING_DOWN", reason="ask ada", by="root")) == Plan(frozenset())
+    assert plan(node("IDLE POWERED_DOWN"), kept=["e1"]).power_up == ("e1",)
+    assert plan(node("IDLE POWERED_DOWN", "e2"), kept=["e1"]).power_up == ()
 
 
 def test_a_machine_that_slurm_suspended_and_wants_again_is_returned_first() -> None:
@@ -87,11 +89,6 @@ def test_only_nodes_that_a_job_still_waits_for_are_given_up() -> None:
     assert given_up.down.keys() == given_up.failed.keys() == {"e1"}
     assert "no capacity; next attempt after " in given_up.down["e1"]
     assert after_failures(nodes, {"": "the program"}, {}, NOW).down.keys() == {"e1", "e3"}
-
-
-def test_kept_machines_come_without_a_job() -> None:
-    assert plan(node("IDLE POWERED_DOWN"), kept=["e1"]).power_up == ("e1",)
-    assert plan(node("IDLE POWERED_DOWN", "e2"), kept=["e1"]).power_up == ()
 
 
 def test_a_machine_stays_until_its_job_ends() -> None:
@@ -140,13 +137,11 @@ def test_at_most_one_machine_of_a_pool_is_replaced_within_the_pause() -> None:
 
 def test_a_failure_belongs_to_the_node_that_its_resource_is_named_after() -> None:
     names = ["e1", "e11"]
-    assert [node_of(name, names) for name in ("e1", "e1-node", "e11-check", "e-pool", "burst-pool")] == [
-        "e1", "e1", "e11", "", "",
-    ]  # fmt: skip
+    owners = [node_of(name, names) for name in ("e1", "e1-node", "e11-check", "e-pool", "burst-pool")]
+    assert owners == ["e1", "e1", "e11", "", ""]
     urn = "urn:pulumi:burst::tailrack::tailrack:cluster:ComputeNode$command:remote:Command::e1-check"
     step = "tailrack: e1: step e1-check failed: no memory\n--- last lines\n---\nnext: read it"
     causes = by_node([Failure(urn, step), Failure(urn, "later"), Failure("", "no program")], names)
     assert causes == {"e1": "e1-check: e1: step e1-check failed: no memory", "": "no program"}
-    assert by_node([Failure(urn, "lab node: create x\nlab: x is not ready\n")], names) == {
-        "e1": "e1-check: lab: x is not ready"
-    }
+    not_ready = [Failure(urn, "lab node: create x\nlab: x is not ready\n")]
+    assert by_node(not_ready, names) == {"e1": "e1-check: lab: x is not ready"}

@@ -16,12 +16,8 @@ from cli.elastic.plan import Placeholder
 from cli.pulumi.workspace import CliError
 from cli.run_events import Made
 
-ELASTIC = {
-    "pool": "a.b.burst",
-    "places": {"e1": "lab site far", "e2": "lab site far"},
-    "limit": "at most 2",
-    "kept": [],
-}
+PLACES = {"e1": "lab site far", "e2": "lab site far"}
+ELASTIC = {"pool": "a.b.burst", "places": PLACES, "limit": "at most 2", "kept": []}
 FREE = "IDLE CLOUD POWERED_DOWN"
 ASKED = "ALLOCATED CLOUD POWERING_UP NOT_RESPONDING"
 
@@ -55,10 +51,8 @@ class Cloud:
         return f"make {target} STACK=burst"
 
     def outputs(self) -> dict[str, Any]:
-        return {
-            "elastic": self.output,
-            "cluster": {"head": "head", "nodes": [{"name": name} for name in self.made - self.incomplete]},
-        }
+        nodes = [{"name": name} for name in self.made - self.incomplete]
+        return {"elastic": self.output, "cluster": {"head": "head", "nodes": nodes}}
 
     def resources(self) -> list[Made]:
         return [Made(f"urn:pulumi:burst::tailrack::command:remote:Command::{name}-check") for name in self.made]
@@ -71,9 +65,8 @@ class Cloud:
             self.states[name] = ("IDLE DRAIN CLOUD POWERING_DOWN", self.states[name][1])
         for name in plan.resume if plan else ():
             self.states[name] = (FREE, "")
-        nodes = [
-            Placeholder(name, frozenset(flags.split()), reason, "root") for name, (flags, reason) in self.states.items()
-        ]
+        states = self.states.items()
+        nodes = [Placeholder(name, frozenset(flags.split()), reason, "root") for name, (flags, reason) in states]
         self.status = status or self.status
         return Answer(nodes, {}, {}, self.now, self.status.replaced if self.status else 0)
 
@@ -173,19 +166,16 @@ def test_a_sick_machine_is_replaced_and_the_pause_outlives_the_controller(cloud:
     assert cloud.runs == [[], []]
 
 
-def test_a_machine_of_a_run_that_was_cut_off_is_found_and_returned(cloud: Cloud) -> None:
+@pytest.mark.parametrize("partly_in_the_state", [False, True])
+def test_a_machine_of_a_run_that_was_cut_off_is_found_and_then_returned(
+    cloud: Cloud, partly_in_the_state: bool
+) -> None:
     (cloud.folder / "renting").write_text("e1", encoding="utf-8")
-    once(cloud)
-    assert cloud.runs == [["e1"], []]
-    assert cloud.made == set()
-    assert not (cloud.folder / "renting").exists()
-
-
-def test_a_machine_that_a_cut_off_run_has_only_partly_in_the_state_is_found_before_it_is_returned(cloud: Cloud) -> None:
-    (cloud.folder / "renting").write_text("e1", encoding="utf-8")
-    cloud.made, cloud.incomplete = {"e1"}, {"e1"}
+    if partly_in_the_state:
+        cloud.made, cloud.incomplete = {"e1"}, {"e1"}
     once(cloud)
     assert cloud.runs == [["e1"], []], "the first run takes the machine into the state"
+    assert cloud.made == set()
     assert not (cloud.folder / "renting").exists()
 
 

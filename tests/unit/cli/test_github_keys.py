@@ -99,7 +99,7 @@ def print_of(key: str) -> str:
     return str(asyncssh.import_public_key(key).get_fingerprint())
 
 
-def test_keys_are_shown_with_user_type_and_fingerprint_and_recorded_after_a_yes(
+def test_keys_are_shown_with_user_and_fingerprint_and_recorded_after_a_yes(
     github: GitHub, file: Path, run: Run
 ) -> None:
     github.shows("ada-l", LAPTOP, DESK)
@@ -109,19 +109,14 @@ def test_keys_are_shown_with_user_type_and_fingerprint_and_recorded_after_a_yes(
         assert f"+ ada (github.com/ada-l): ssh-ed25519 {print_of(key)} (github.com/ada-l)\n" in text
     assert "Record the changed keys of ada? Type yes:" in text
     assert "after make up STACK=prod" in text
-    assert recorded(file) == {"ada-l": [f"{LAPTOP} github.com/ada-l", f"{DESK} github.com/ada-l"]}
+    keys = [f"{LAPTOP} github.com/ada-l", f"{DESK} github.com/ada-l"]
+    assert recorded(file) == {"ada-l": keys}
     assert file.read_text().startswith(HEAD), "the rest stays as it was"
-    assert github.asked == ["/ada-l.keys"]
-
-
-def test_the_recorded_config_is_accepted_and_needs_no_github(github: GitHub, file: Path, run: Run) -> None:
-    github.shows("ada-l", LAPTOP)
-    run()
+    # The config is accepted as it is, and needs no GitHub.
     raw = {key.removeprefix("tailrack:"): value for key, value in yaml.safe_load(file.read_text())["config"].items()}
     raw |= yaml.safe_load("head: {name: head, site: one}\nsites: [{name: one, kind: lab, pools: [{name: a}]}]")
-    config = parse(raw, base_dir=file.parent)
-    assert config.github_keys == {"ada-l": (f"{LAPTOP} github.com/ada-l",)}
-    assert len(github.asked) == 1
+    assert parse(raw, base_dir=file.parent).github_keys == {"ada-l": tuple(keys)}
+    assert github.asked == ["/ada-l.keys"]
 
 
 @pytest.mark.parametrize("answer", ["no", "", "y", None])
@@ -135,35 +130,62 @@ def test_without_a_yes_or_a_terminal_nothing_is_recorded(
     assert file.read_text() == HEAD
 
 
-def test_a_second_run_shows_gained_and_lost_keys_and_records_them(github: GitHub, file: Path, run: Run) -> None:
-    github.shows("ada-l", LAPTOP, DESK)
-    run()
-    github.shows("ada-l", DESK, PHONE)
-    status, text = run()
-    assert status == 0
-    assert f"- ada (github.com/ada-l): ssh-ed25519 {print_of(LAPTOP)}" in text
-    assert f"  ada (github.com/ada-l): ssh-ed25519 {print_of(DESK)}" in text
-    assert f"+ ada (github.com/ada-l): ssh-ed25519 {print_of(PHONE)}" in text
-    assert recorded(file) == {"ada-l": [f"{DESK} github.com/ada-l", f"{PHONE} github.com/ada-l"]}
-
-
-def test_a_run_without_changes_asks_nothing(github: GitHub, file: Path, run: Run) -> None:
+def test_a_second_run_shows_gained_and_lost_keys_and_asks_only_for_changes(
+    github: GitHub, file: Path, run: Run
+) -> None:
     github.shows("ada-l", LAPTOP, DESK)
     run()
     before = file.read_text()
     github.shows("ada-l", DESK, LAPTOP)
     status, text = run("no")
-    assert status == 0
+    assert (status, file.read_text()) == (0, before)
     assert "Pulumi.prod.yaml has these keys." in text
-    assert file.read_text() == before
+    github.shows("ada-l", DESK, PHONE)
+    status, text = run()
+    assert status == 0
+    for sign, key in (("-", LAPTOP), (" ", DESK), ("+", PHONE)):
+        assert f"{sign} ada (github.com/ada-l): ssh-ed25519 {print_of(key)}" in text
+    assert recorded(file) == {"ada-l": [f"{DESK} github.com/ada-l", f"{PHONE} github.com/ada-l"]}
 
 
-def test_a_new_account_without_keys_is_named_and_nothing_is_recorded(github: GitHub, file: Path, run: Run) -> None:
-    github.shows("ada-l")
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ((200, b""), "GitHub shows no key that sshd accepts"),
+        ((404, b"Not Found"), "GitHub has no such account"),
+        ((500, b""), "GitHub answers with status 500"),
+        ((302, b"/eve.keys"), "GitHub answers with status 302"),
+        ((200, b"a" * 70_000), "the answer has more than 65536 bytes"),
+        ((200, f"{LAPTOP}\n".encode() * 33), "GitHub shows more than 32 keys"),
+        ((200, b"\xff\xfe"), "cannot read the keys"),
+    ],
+)
+def test_an_answer_without_a_list_of_keys_records_nothing(
+    github: GitHub, file: Path, run: Run, answer: tuple[int, bytes], message: str
+) -> None:
+    github.answers["/ada-l.keys"] = answer
+    github.shows("eve", PHONE)
+    status, text = run()
+    assert (status, file.read_text()) == (1, HEAD)
+    assert "! ada (github.com/ada-l): " in text
+    assert message in text
+    assert github.asked == ["/ada-l.keys"]
+
+
+def test_an_answer_that_does_not_end_or_come_is_named(
+    github: GitHub, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    github.shows("ada-l", LAPTOP)
+    with monkeypatch.context() as patch:
+        patch.setattr(github_keys, "LIMIT", 0.000001)
+        status, text = run()
+    assert (status, "cannot read the keys" in text) == (1, True)
+    github.server.shutdown()
+    github.server.server_close()
     status, text = run()
     assert status == 1
-    assert "! ada (github.com/ada-l): GitHub shows no key that sshd accepts" in text
-    assert file.read_text() == HEAD
+    assert "! ada (github.com/ada-l): cannot read the keys: " in text
+    assert "Connection refused" in text
 
 
 def test_keys_that_sshd_does_not_accept_are_left_out_with_the_reason(github: GitHub, file: Path, run: Run) -> None:
@@ -178,51 +200,9 @@ def test_keys_that_sshd_does_not_accept_are_left_out_with_the_reason(github: Git
     assert recorded(file) == {"ada-l": [f"{LAPTOP} github.com/ada-l"]}
 
 
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        ((404, b"Not Found"), "GitHub has no such account"),
-        ((500, b""), "GitHub answers with status 500"),
-        ((302, b"/eve.keys"), "GitHub answers with status 302"),
-        ((200, b"a" * 70_000), "the answer has more than 65536 bytes"),
-        ((200, f"{LAPTOP}\n".encode() * 33), "GitHub shows more than 32 keys"),
-        ((200, b"\xff\xfe"), "cannot read the keys"),
-    ],
-)
-def test_an_answer_that_is_no_list_of_keys_records_nothing(
-    github: GitHub, file: Path, run: Run, answer: tuple[int, bytes], message: str
-) -> None:
-    github.answers["/ada-l.keys"] = answer
-    github.shows("eve", PHONE)
-    status, text = run()
-    assert status == 1
-    assert message in text
-    assert file.read_text() == HEAD
-    assert github.asked == ["/ada-l.keys"]
-
-
-def test_a_github_that_does_not_answer_is_named(github: GitHub, file: Path, run: Run) -> None:
-    github.server.shutdown()
-    github.server.server_close()
-    status, text = run()
-    assert status == 1
-    assert "! ada (github.com/ada-l): cannot read the keys: " in text
-    assert "Connection refused" in text
-
-
-def test_an_answer_that_does_not_end_is_cut_off(github: GitHub, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    github.shows("ada-l", LAPTOP)
-    monkeypatch.setattr(github_keys, "LIMIT", 0.000001)
-    status, text = run()
-    assert status == 1
-    assert "cannot read the keys" in text
-
-
 def test_one_user_that_fails_keeps_no_other_from_being_recorded(github: GitHub, file: Path, run: Run) -> None:
-    text = HEAD.replace(
-        "github: ada-l}]", "github: ada-l}, {name: bob, uid: 6002, github: Bob}, {name: eve, uid: 6003}]"
-    )
-    file.write_text(text)
+    others = "{name: bob, uid: 6002, github: Bob}, {name: eve, uid: 6003}"
+    file.write_text(HEAD.replace("github: ada-l}]", f"github: ada-l}}, {others}]"))
     github.shows("Bob", DESK)
     status, said = run()
     assert status == 1

@@ -20,18 +20,8 @@ from cli.run_events import Event
 
 def test_one_while_the_program_is_still_loading_just_ends_it(tmp_path: Path) -> None:
     # Children of tests in the background of a script ignore interrupts, as these do themselves.
-    words = [
-        "env",
-        "--default-signal=INT",
-        sys.executable,
-        "-X",
-        "importtime",
-        "-m",
-        "cli",
-        "--state-dir",
-        str(tmp_path),
-        "outputs",
-    ]
+    words = ["env", "--default-signal=INT", sys.executable, "-X", "importtime", "-m", "cli"]
+    words += ["--state-dir", str(tmp_path), "outputs"]
     program = subprocess.Popen(words, cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert program.stderr
     # One of the first packages that are loaded; hundreds come after it.
@@ -56,9 +46,8 @@ def test_an_interrupted_command_prints_one_line(
 @pytest.mark.parametrize("touches_hosts", [True, False])
 def test_one_before_the_clis_first_step_asks_for_no_repair(touches_hosts: bool) -> None:
     told = list[Event]()
-    runner = CliRunner(
-        cast(Any, SimpleNamespace(stack="dev", folder="/", environment=dict)), cast(Any, None), told.append
-    )
+    workspace = SimpleNamespace(stack="dev", folder="/", environment=dict)
+    runner = CliRunner(cast(Any, workspace), cast(Any, None), told.append)
 
     def broken_off(on_event: object) -> None:
         runner.stop()

@@ -47,13 +47,9 @@ def offered(made: Deployment, outputs: dict[str, Any]) -> list[str]:
     return [command for command, _ in next_commands(made, outputs)]
 
 
-def local() -> RawConfig:
-    site = {"name": "home", "kind": "local"}
-    return {**HOSTS, "head": {"name": "door", "site": "home"}, "sites": [site]}
-
-
-def cloud() -> RawConfig:
-    return {**HOSTS, "head": {"name": "door", "site": "east"}, "sites": [{"name": "east", "kind": "aws"}]}
+def at(kind: str) -> RawConfig:
+    """A config of one site of a kind, with the head node there."""
+    return {**HOSTS, "head": {"name": "door", "site": "east"}, "sites": [{"name": "east", "kind": kind}]}
 
 
 def pool(kind: str) -> RawConfig:
@@ -63,8 +59,8 @@ def pool(kind: str) -> RawConfig:
 CONFIGS = {
     "lab": LAB,
     "hosts": HOSTS,
-    "local": local(),
-    "cloud": cloud(),
+    "local": at("local"),
+    "cloud": at("aws"),
     "pool": pool("hosts"),
     "labpool": pool("lab"),
 }
@@ -100,12 +96,11 @@ def test_a_job_is_started_by_the_way_that_the_head_node_has(tmp_path: Path, monk
     assert way == f"ssh -i {tmp_path}/hosts/key"
     assert shlex.split(last) == ["su - ada -c 'srun -N2 hostname'"]
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert offered(deployment(tmp_path / "here", local()), RACK)[0] == "sudo su - ada -c 'srun -N2 hostname'"
-    (first, what), *_ = next_commands(deployment(tmp_path / "aws", cloud()), RACK)
+    assert offered(deployment(tmp_path / "here", at("local")), RACK)[0] == "sudo su - ada -c 'srun -N2 hostname'"
+    (first, what), *_ = next_commands(deployment(tmp_path / "aws", at("aws")), RACK)
     assert (first, what) == ("srun -N2 hostname", "run a job on two nodes: on the head node door, as ada")
-    assert (
-        offered(deployment(tmp_path / "pool", pool("lab")), RACK)[0] == "make shell STACK=prod NODE=door COMMAND=sinfo"
-    )
+    of_pool = offered(deployment(tmp_path / "pool", pool("lab")), RACK)
+    assert of_pool[0] == "make shell STACK=prod NODE=door COMMAND=sinfo"
 
 
 @pytest.mark.parametrize(
@@ -136,14 +131,7 @@ def test_a_measurement_without_a_floor_offers_floors_and_an_elastic_pool_its_pro
 
 def test_a_setting_of_all_hosts_of_a_site_belongs_to_its_head_node(tmp_path: Path) -> None:
     host = {"name": "door", "address": "192.0.2.1", "host_key": HOST_KEY}
-    site = {
-        "name": "rack",
-        "kind": "hosts",
-        "preset": "lambda",
-        "private_key_file": "key",
-        "port": 2222,
-        "hosts": [host],
-    }
+    site = {"name": "rack", "kind": "hosts", "preset": "lambda", "private_key_file": "key", "port": 2222}
     made = deployment(tmp_path / "a", {**HOSTS, "sites": [{**site, "hosts": [host]}]})
     assert on_head(made, "sinfo")[-1:] == ["sinfo"]
     command = offered(made, RACK)[0]
@@ -151,21 +139,26 @@ def test_a_setting_of_all_hosts_of_a_site_belongs_to_its_head_node(tmp_path: Pat
     assert shlex.split(command)[-1] == "sudo su - ada -c 'srun -N2 hostname'"
 
 
-def test_the_remedy_for_a_changed_host_key_names_the_stack() -> None:
-    command = StepLabel("a1-node", "a1", "a1: Slurm").on("true")
-    (told,) = with_remedies(Summary(failures=[Failure("u", "host key mismatch", command)]), Make("prod")).failures
-    assert "'make trust STACK=prod'" in told.message
+TRUST = "'make trust STACK=prod'"
+RENT = "End this machine in the cloud's console; then run up again, which rents another"
 
 
 @pytest.mark.parametrize(
-    "words",
-    ["host key mismatch", "after 5 failed attempts: ssh: no common algorithm for host key", "Host key is not trusted"],
+    ("step", "message", "remedy"),
+    [
+        ("a1-node", "host key mismatch", TRUST),
+        ("a1-host-key", "host key mismatch", RENT),
+        ("a1-host-key", "after 5 failed attempts: ssh: no common algorithm for host key", RENT),
+        ("a1-host-key", "Host key is not trusted", RENT),
+    ],
 )
-def test_the_remedy_for_a_rented_machine_with_another_host_key_is_another_machine(words: str) -> None:
-    command = StepLabel("r1-host-key", "r1", "r1: create its host key").on("true")
-    (told,) = with_remedies(Summary(failures=[Failure("u", words, command)]), Make("prod")).failures
-    assert "End this machine in the cloud's console; then run up again, which rents another" in told.message
-    assert "make trust" not in told.message
+def test_the_remedy_for_another_host_key_is_to_trust_it_or_to_rent_another_machine(
+    step: str, message: str, remedy: str
+) -> None:
+    command = StepLabel(step, "a1", "a1: Slurm").on("true")
+    (told,) = with_remedies(Summary(failures=[Failure("u", message, command)]), Make("prod")).failures
+    assert remedy in told.message
+    assert ("make trust" in told.message) == (remedy == TRUST)
 
 
 @pytest.mark.parametrize("command", ["status", "report", "floors"])

@@ -32,10 +32,8 @@ MADE = (Made("urn:pulumi:burst::tailrack::tailrack:cluster:Pool$tailrack:cluster
 def pool(raw: RawConfig = POOL, outputs: Any = OUTPUTS, made: Any = MADE) -> Deployment:
     """A fake of a pool's deployment, whose config is real."""
     config = parse(raw, PoolConfig, base_dir=Path())
-    return cast(
-        Deployment,
-        SimpleNamespace(config=lambda: config, outputs=lambda: outputs, made=lambda: list(made), make=Make("burst")),
-    )
+    words: dict[str, Any] = {"outputs": lambda: outputs, "made": lambda: list(made), "make": Make("burst")}
+    return cast(Deployment, SimpleNamespace(config=lambda: config, **words))
 
 
 @pytest.fixture
@@ -61,26 +59,15 @@ def test_it_asks_for_all_nodes_of_the_pool_with_its_limit_and_as_root(asked: lis
     assert "reboot" not in command
 
 
-def test_without_a_limit_nothing_is_asked(asked: list[str]) -> None:
+def test_a_cluster_and_a_pool_without_a_limit_or_resources_are_kept_without_a_question(
+    asked: list[str], lab_config: RawConfig
+) -> None:
     raw = {key: value for key, value in POOL.items() if key != "idle_limit_minutes"}
     assert decide(pool(raw)) == Decision(False, "its config has no idle_limit_minutes")
-    assert asked == []
-
-
-def test_a_pool_that_is_not_there_is_kept_without_a_word_to_the_head_node(asked: list[str]) -> None:
     assert decide(pool(outputs={}, made=())) == Decision(False, "it has no resources")
-    assert asked == []
-
-
-def test_a_cluster_is_never_taken_away(asked: list[str], lab_config: RawConfig) -> None:
     cluster = parse(lab_config, base_dir=Path())
     decision = decide(cast(Deployment, SimpleNamespace(config=lambda: cluster)))
-    assert not decision.destroy
-    assert "only pools" in decision.why
-    assert asked == []
-
-
-def test_an_unfinished_run_is_reported_as_a_failure(asked: list[str]) -> None:
+    assert (decision.destroy, "only pools" in decision.why) == (False, True)
     with pytest.raises(CliError, match="did not finish"):
         decide(pool(outputs={}))
     assert asked == []

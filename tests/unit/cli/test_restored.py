@@ -21,19 +21,19 @@ def step(name: str, **answer: int) -> Made:
 SERVICES, JOIN = step("services", backup_made=7200), step("join")
 
 
+def restored(made: int) -> Made:
+    return step("join", restored_made=made)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "warns"),
     [
-        ([SERVICES, JOIN], [SERVICES, step("join", restored_made=3600)], True),
-        ([SERVICES, JOIN], [SERVICES, step("join", restored_made=7200)], False),
+        ([SERVICES, JOIN], [SERVICES, restored(3600)], True),
+        ([SERVICES, JOIN], [SERVICES, restored(7200)], False),
         ([SERVICES, JOIN], [SERVICES, JOIN], False),
-        ([step("services"), JOIN], [step("join", restored_made=3600)], False),
-        ([SERVICES, step("join", restored_made=3600)], [SERVICES, step("join", restored_made=3600)], False),
-        (
-            [step("services", backup_made=1), JOIN],
-            [step("services", backup_made=9), step("join", restored_made=5)],
-            False,
-        ),
+        ([step("services"), JOIN], [restored(3600)], False),
+        ([SERVICES, restored(3600)], [SERVICES, restored(3600)], False),
+        ([step("services", backup_made=1), JOIN], [step("services", backup_made=9), restored(5)], False),
     ],
 )
 def test_an_older_backup_than_the_last_known_one_is_a_warning_with_both_times(

@@ -72,13 +72,11 @@ def setup(tmp_path: Path) -> Callable[..., list[str]]:
 RUN, CHECK = "requirements.txt", "requirements.txt requirements/dev.txt"
 
 
-def test_a_setup_for_running_installs_no_check_packages(setup: Callable[..., list[str]]) -> None:
+def test_a_setup_for_running_installs_no_check_packages_and_one_that_broke_off_is_done_again(
+    setup: Callable[..., list[str]], tmp_path: Path
+) -> None:
     assert setup() == [RUN]
     assert setup() == [RUN], "once is enough"
-
-
-def test_an_installation_that_broke_off_is_done_again(setup: Callable[..., list[str]], tmp_path: Path) -> None:
-    setup()
     (tmp_path / ".venv/break").touch()
     assert setup("dev", rc=1) == [RUN]
     assert setup() == [RUN], "what runs is there"

@@ -102,9 +102,8 @@ def test_a_run_that_waits_for_silent_hosts_alone_is_ended_when_it_has_been_quiet
     run, one, other = Watched(), Host(None), Host(None)
     run.begin("cluster", type_="tailrack:cluster:Cluster")
     run.hear("resOutputsEvent", "cluster")
-    run.hear(
-        "resourcePreEvent", "node", "tailrack:cluster:ComputeNode", custom=False
-    )  # has no end before the program's
+    # This has no end before the program's.
+    run.hear("resourcePreEvent", "node", "tailrack:cluster:ComputeNode", custom=False)
     run.begin("a1-check", one)
     run.begin("a2-copy", other, COPY)
     run.begin("a3-check", other)
@@ -113,10 +112,8 @@ def test_a_run_that_waits_for_silent_hosts_alone_is_ended_when_it_has_been_quiet
     assert run.look_after(1) == ["a1-check", "a2-copy", "a3-check"]
     assert (one.asked, other.asked) == (TRIES, TRIES)
     assert one.heard == b""
-    said = run.silent.text("a1-check", "a1")
-    assert (
-        said == f"a1 (127.0.0.1:{one.port}) accepts connections but does not answer (no SSH banner in 0.3 s, 3 times)"
-    )
+    why = "accepts connections but does not answer (no SSH banner in 0.3 s, 3 times)"
+    assert run.silent.text("a1-check", "a1") == f"a1 (127.0.0.1:{one.port}) {why}"
 
 
 @pytest.mark.parametrize("type_", ["command:local:Command", "aws:ec2/instance:Instance"])
@@ -156,18 +153,14 @@ def test_a_host_that_hangs_up_or_refuses_is_left_to_the_provider_which_counts_th
     assert run.look_after(1) == ["a1-check", "a2-check"]
 
 
-def test_a_step_that_is_nowhere_written_down_is_waited_for() -> None:
-    run, host = Watched(), Host(None)
-    run.begin("a1-check", host)
-    run.begin("a2-check")
-    assert run.look_after(QUIET_SECONDS) == []
-    assert host.asked == 0
-
-
-def test_a_run_that_goes_on_while_hosts_are_asked_is_not_ended() -> None:
+def test_a_run_with_a_step_of_no_known_place_or_that_goes_on_while_hosts_are_asked_is_not_ended() -> None:
     run, host = Watched(), Host(None)
     run.begin("a1-check", host)
     run.meanwhile = lambda: run.begin("a2-check", host)
+    assert run.look_after(QUIET_SECONDS) == []
+    assert host.asked == TRIES
+    run.meanwhile = lambda: None
+    run.begin("a3-check")
     assert run.look_after(QUIET_SECONDS) == []
     assert host.asked == TRIES
 

@@ -18,31 +18,18 @@ from tests.unit.recorded import AUTHORITY, public_key
 
 HEAD = {"host": "203.0.113.7", "user": "ubuntu", "port": 22}
 FACTS = {"head": "gateway", "nodes": ["n1", "p1"], "ports": {"n1": 2222}, "authorities": [AUTHORITY]}
-CONFIG = {
-    "tailrack:head": {"name": "gateway", "site": "rack"},
-    "tailrack:sites": [
-        {
-            "name": "rack",
-            "kind": "hosts",
-            "private_key_file": "keys/rack",
-            "hosts": [{"name": "gateway"}, {"name": "n1", "private_key_file": "/keys/n1"}],
-        }
-    ],
-}
+HOSTS = [{"name": "gateway"}, {"name": "n1", "private_key_file": "/keys/n1"}]
+RACK = {"name": "rack", "kind": "hosts", "private_key_file": "keys/rack", "hosts": HOSTS}
+CONFIG = {"tailrack:head": {"name": "gateway", "site": "rack"}, "tailrack:sites": [RACK]}
 
 
 def text(monkeypatch: pytest.MonkeyPatch, connections: Mapping[str, Mapping[str, Any]], answer: object = FACTS) -> str:
-    deployment: Any = SimpleNamespace(
-        made=list,
-        make=Make("prod"),
-        lab="none",
-        written=WrittenConfig(CONFIG),
-        workspace=SimpleNamespace(config_file=Path("/checkout/Pulumi.prod.yaml")),
-    )
+    words: dict[str, Any] = {"made": list, "make": Make("prod"), "lab": "none", "written": WrittenConfig(CONFIG)}
+    workspace = SimpleNamespace(config_file=Path("/checkout/Pulumi.prod.yaml"))
+    deployment: Any = SimpleNamespace(**words, workspace=workspace)
     monkeypatch.setattr(ssh_config, "connections_by_machine", lambda resources: dict(connections))
-    monkeypatch.setattr(
-        ssh_config, "ask_head", lambda *words: answer if isinstance(answer, str) else json.dumps(answer)
-    )
+    printed = answer if isinstance(answer, str) else json.dumps(answer)
+    monkeypatch.setattr(ssh_config, "ask_head", lambda *words: printed)
     return ssh_config.config_text(deployment, "gateway")
 
 
@@ -92,20 +79,16 @@ def test_an_answer_that_is_none_reaches_no_file_of_ssh(monkeypatch: pytest.Monke
         text(monkeypatch, {"gateway": HEAD}, answer)
 
 
-def test_a_value_of_the_config_that_ssh_would_read_otherwise_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(
-        CliError, match="'%h' cannot be in a configuration of ssh; change it in the config of stack prod"
-    ):
-        text(monkeypatch, {"gateway": {**HEAD, "user": "%h"}})
-
-
-def test_a_head_node_on_this_machine_needs_no_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CliError, match="this machine is the head node gateway"):
-        text(monkeypatch, {"gateway": {}})
-
-
-def test_a_stack_that_never_reached_the_head_node_names_the_command_to_run_there(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("connections", "message"),
+    [
+        ({"gateway": {**HEAD, "user": "%h"}}, "'%h' cannot be in a configuration of ssh; change it in the config of"),
+        ({"gateway": {}}, "this machine is the head node gateway"),
+        ({}, "run '/usr/local/bin/tailrack ssh-config' there"),  # no step has reached it
+    ],
+)
+def test_a_connection_that_ssh_cannot_use_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, connections: Mapping[str, Mapping[str, Any]], message: str
 ) -> None:
-    with pytest.raises(CliError, match="run '/usr/local/bin/tailrack ssh-config' there"):
-        text(monkeypatch, {})
+    with pytest.raises(CliError, match=message):
+        text(monkeypatch, connections)

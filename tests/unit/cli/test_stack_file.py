@@ -52,10 +52,7 @@ HOSTILE = {
     "a number of 19 digits": (b"config: {a: 1234567890123456789}\n", ("line 1", "'a' is '1234", "at most 18")),
     "a number of 19 signs": (b"config: {a: 123456789.123456789}\n", ("line 1", "'a' is '1234", "at most 18")),
     "a date that is none": (b"config: {a: 2001-99-99}\n", ("line 1", "a date")),
-    "a text with a tag of a text": (
-        b"config: {a: !!str [b]}\n",
-        ("line 1", "'a' has the tag '!!str'", "without the tag"),
-    ),
+    "a text with a tag": (b"config: {a: !!str [b]}\n", ("line 1", "'a' has the tag '!!str'", "without the tag")),
     "a tag": (b"config: !!python/object:os.system x\n", ("line 1", "tag")),
     "two documents": (b"config: {}\n---\nconfig: {}\n", ("line 2", "another document")),
     "a section twice": (b"config:\n  tailrack:a: 1\n  tailrack:a: 2\n", ("line 3", "'tailrack:a'", "first in line 2")),
@@ -64,17 +61,9 @@ HOSTILE = {
     "no namespace": (b"config: {cluster: {name: a}}\n", ("'cluster'", "no namespace", "'tailrack:cluster'")),
     "an empty namespace": (b"config: {':cluster': 1}\n", ("no namespace",)),
     "a salt that is a list": (b"encryptionsalt: [1]\nconfig: {a:a: {secure: v1:YQ==:YQ==}}\n", ("encryptionsalt",)),
-    "a salt without parts": (b"encryptionsalt: v1\nconfig: {a:a: {secure: v1:YQ==:YQ==}}\n", ("encryptionsalt",)),
-    "a salt that is no base64": (
-        b"encryptionsalt: v1:?:x\nconfig: {a:a: {secure: v1:YQ==:YQ==}}\n",
-        ("encryptionsalt",),
-    ),
     "a secure value that is a list": (b"encryptionsalt: v1:YQ==:x\nconfig: {a:a: {secure: [1]}}\n", ("a:a",)),
     "a secure value of no parts": (b"encryptionsalt: v1:YQ==:x\nconfig: {tailrack:a: {secure: x}}\n", ("tailrack:a",)),
-    "a secure value of odd letters": (
-        "encryptionsalt: v1:YQ==:x\nconfig: {tailrack:a: {secure: 'v1:é:é'}}\n".encode(),
-        ("tailrack:a",),
-    ),
+    "odd letters": ("encryptionsalt: v1:YQ==:x\nconfig: {a:a: {secure: 'v1:é:é'}}\n".encode(), ("a:a",)),
     "a secure value without a salt": (b"config: {a:a: {secure: v1:YQ==:Yg==}}\n", ("a:a", "no encryptionsalt")),
     "a number without an end": (b"config: {tailrack:a: {b: [1, -.inf]}}\n", ("line 1", "'-.inf'", "all its digits")),
     "a set": (b"config: {tailrack:a: !!set {b, c}}\n", ("line 1", "'tailrack:a' has the tag '!!set'")),
@@ -155,14 +144,9 @@ def test_secrets_of_another_provider_are_left_to_the_cli(project: Path, more: st
     check_for_cli(file_of(project, f"{more}{config}".encode()), {**PASSPHRASE, "PULUMI_BACKEND_URL": backend})
 
 
-words = st.sampled_from(
-    ["tailrack:", "sites", "config:", "- ", "{", "}", "[", "]", "&a ", "*a", "<<: ", ": ", "\n", "  "]
-)
-junk = st.lists(
-    words
-    | st.text(max_size=4)
-    | st.sampled_from(["!!int x", "!!set", "!!str ", "!!seq ", "!!float ", "0x", "9" * 5000, "2001-13-01"])
-).map("".join)
+words = [*"{}[]\n", *("tailrack:", "sites", "config:", "- ", "&a ", "*a", "<<: ", ": ", "  ")]
+words += ["!!int x", "!!set", "!!str ", "!!seq ", "!!float ", "0x", "9" * 5000, "2001-13-01"]
+junk = st.lists(st.sampled_from(words) | st.text(max_size=4)).map("".join)
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -65,10 +65,8 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
                 progress.on_event(event)
             return summary
 
-        words: dict[str, Any] = {
-            "written": WrittenConfig({"tailrack:sites": LAB, "tailrack:head": {"site": "here"}}),
-            "in_process": True,
-        }
+        written = WrittenConfig({"tailrack:sites": LAB, "tailrack:head": {"site": "here"}})
+        words: dict[str, Any] = {"written": written, "in_process": True}
         words |= {"stop": lambda: None, "pools": list, "lab": "x", "made": list}
         words |= {"outputs": lambda: hostile(OUTPUTS), "make": lambda *_, **__: "make it"}
         return SimpleNamespace(**words, up=work, destroy=work, preview=work)
@@ -154,16 +152,8 @@ def test_the_page_shows_every_text_of_a_machine_as_words():
 
 def test_the_comment_shows_every_text_of_a_machine_as_words():
     summary = Summary(failures=[Failure("", f"{EVIL}\n```\n@all")])
-    steps = [
-        Event(
-            "start",
-            "update",
-            *STEP,
-            before={"stdin": "A=1\n#!/bin/bash\n"},
-            after={"stdin": f"A='{EVIL}'\n#!/bin/bash\n"},
-        ),
-        Event("start", "create", *STEP),
-    ]
+    before, after = ({"stdin": f"A={value}\n#!/bin/bash\n"} for value in ("1", f"'{EVIL}'"))
+    steps = [Event("start", "update", *STEP, before=before, after=after), Event("start", "create", *STEP)]
     text = comment(EVIL, Plan.of(steps, [], summary), summary.failures, Checks(()))
     assert [character for character in text.replace("\n", "") if not character.isprintable()] == []
     assert "[2J" in text
