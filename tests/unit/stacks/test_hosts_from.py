@@ -68,10 +68,8 @@ def test_the_hosts_of_an_output_are_hosts_of_the_site_with_its_common_keys(folde
     first, second = config(folder, listed).nodes()
     hosts: list[HostConfig] = [first.host, second.host]  # type: ignore[attr-defined]
     assert (first.name, first.is_head, second.name) == ("n1", True, "n2")
-    assert [(host.address, host.port, host.user) for host in hosts] == [
-        ("192.0.2.1", 22, "ubuntu"),
-        ("192.0.2.2", 2222, "root"),
-    ]
+    ways = [(host.address, host.port, host.user) for host in hosts]
+    assert ways == [("192.0.2.1", 22, "ubuntu"), ("192.0.2.2", 2222, "root")]
     assert hosts[1].private_key_file == folder / "key"
     assert (hosts[1].features, hosts[1].adopt) == (("ib",), False)
     assert second.gpu is not None
@@ -111,28 +109,22 @@ def test_a_missing_output_is_named_with_those_that_the_stack_has(folder: Path) -
     assert "its outputs: none" in problems(folder, None, OtherStack())
 
 
-def test_a_secret_output_is_refused_and_nothing_of_it_is_shown(folder: Path) -> None:
+def test_secrets_of_another_program_are_refused_and_not_shown(folder: Path) -> None:
     text = problems(folder, None, OtherStack({"hosts": [{**N1, "name": "hush-hush"}]}, frozenset({"hosts"})))
     assert text.startswith("tailrack:sites[0].hosts_from.output: 'hosts' is a secret of stack 'org/vms/prod'")
     assert "hush" not in text
-
-
-def test_a_passphrase_in_a_plain_output_is_refused_and_not_shown(folder: Path) -> None:
-    text = problems(folder, [{**N1, "private_key_passphrase": "hush-hush"}])
-    assert "[secret] is plain text in another program's outputs" in text
-    assert "hush" not in text
-    secret = problems(folder, [{**N1, "private_key_passphrase": "hush-hush"}], hidden=True)
-    assert "[secret] is plain text in another program's outputs" in secret
+    for hidden in (False, True):
+        text = problems(folder, [{**N1, "private_key_passphrase": "hush-hush"}], hidden=hidden)
+        assert "[secret] is plain text in another program's outputs" in text
+        assert "hush" not in text
 
 
 @pytest.mark.parametrize(("key", "value"), [("hosts", [N2]), ("hosts_file", "hosts.csv")])
 def test_a_list_of_hosts_beside_another_stacks_is_refused(folder: Path, key: str, value: object) -> None:
     site: dict[str, Any] = {key: value}
     text = problems(folder, [N1], **site)
-    assert text == (
-        f"tailrack:sites[0].hosts_from: is set, but {key} is also set; it would be unclear which machines the site "
-        "has; delete one of them, or write a second site"
-    )
+    assert text.startswith(f"tailrack:sites[0].hosts_from: is set, but {key} is also set; ")
+    assert text.endswith("; delete one of them, or write a second site")
 
 
 @pytest.mark.parametrize(

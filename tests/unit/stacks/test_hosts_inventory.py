@@ -8,29 +8,20 @@ from typing import Any
 
 import asyncssh
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from stacks.config import ConfigError, StackConfig, parse
 from stacks.sites.hosts.model import HostConfig, PresetName
 from stacks.sites.hosts.presets import PRESETS
-from tests.unit.configs import AUTH_KEY, HOST_KEY, KEY_PAIR
+from tests.unit.configs import HOST_KEY
+from tests.unit.stacks.test_hosts_from import SECRET, folder, raw
+
+__all__ = ["folder"]
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "key").write_bytes(KEY_PAIR.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
-    return tmp_path
-
-
-def config(folder: Path, **site: Any) -> StackConfig:
-    raw = {
-        "cluster": {"name": "prod"},
-        "head": {"name": "n1", "site": "rack", "compute": True, "accept_root_risk": True},
-        "sites": [{"name": "rack", "kind": "hosts", **site}],
-        "users": [{"name": "ada", "uid": 6001}],
-        "tailnet": {"auth_key": AUTH_KEY},
-    }
-    return parse(raw, base_dir=folder, secret_keys=SECRET)
+def config(folder: Path, *others: Any, **site: Any) -> StackConfig:
+    """The config of a site, and of others."""
+    sites = [{"name": "rack", "kind": "hosts", **site}, *others]
+    return parse({**raw(), "sites": sites}, base_dir=folder, secret_keys=SECRET)
 
 
 def hosts(folder: Path, **site: Any) -> list[HostConfig]:
@@ -43,8 +34,14 @@ def problems(folder: Path, **site: Any) -> list[str]:
     return [str(problem) for problem in refused.value.problems]
 
 
-SECRET = frozenset({"tailnet"})
 FOR_ALL: dict[str, Any] = {"user": "ubuntu", "private_key_file": "key"}
+N1 = {"name": "n1", "address": "10.0.0.1"}
+
+
+def known(folder: Path, text: str, *listed: dict[str, Any]) -> dict[str, Any]:
+    """The site of listed hosts whose keys are in this file known_hosts."""
+    (folder / "known").write_text(text, encoding="utf-8")
+    return {**FOR_ALL, "known_hosts_file": "known", "hosts": [*listed]}
 
 
 def test_a_csv_file_gives_hosts_beside_those_of_the_config(folder: Path) -> None:
@@ -52,9 +49,8 @@ def test_a_csv_file_gives_hosts_beside_those_of_the_config(folder: Path) -> None
         "# the rack in room 3\nname, address, host_key, gpu, features, port, take_over\n"
         f"n2, 192.0.2.2, {HOST_KEY}, h200:8, ib nvme, 2222, true\n\nn3, 192.0.2.3, {HOST_KEY}\n"
     )
-    first, second, third = hosts(
-        folder, **FOR_ALL, hosts_file="rack.csv", hosts=[{"name": "n1", "address": "192.0.2.1", "host_key": HOST_KEY}]
-    )
+    listed = [{**N1, "host_key": HOST_KEY}]
+    first, second, third = hosts(folder, **FOR_ALL, hosts_file="rack.csv", hosts=listed)
     assert (first.name, second.name, third.name) == ("n1", "n2", "n3")
     assert (second.port, second.features, second.take_over, second.user) == (2222, ("ib", "nvme"), True, "ubuntu")
     assert (third.port, third.gpu, third.private_key_file) == (22, None, folder / "key")
@@ -65,7 +61,10 @@ def test_a_yaml_file_gives_hosts_as_the_config_does(folder: Path) -> None:
     assert [host.address for host in hosts(folder, **FOR_ALL, hosts_file="rack.yaml")] == ["a.example"]
 
 
-def test_a_wrong_value_for_all_hosts_is_reported_once_at_the_site(folder: Path) -> None:
+def test_a_wrong_value_is_reported_with_its_line_in_a_file_and_once_at_the_site_for_all_hosts(folder: Path) -> None:
+    (folder / "rack.csv").write_text(f"name,address,host_key\nn1,192.0.2.1,{HOST_KEY}\nN!,192.0.2.2,{HOST_KEY}\n")
+    (told,) = problems(folder, **FOR_ALL, hosts_file="rack.csv")
+    assert told.startswith("tailrack:sites[0].hosts_file[line 3].name: 'N!' is not a name")
     listed = [{"name": f"n{number}", "address": f"192.0.2.{number}", "host_key": HOST_KEY} for number in (1, 2)]
     (problem,) = problems(folder, user="ubuntu", private_key_file="gone", hosts=listed)
     assert problem.startswith("tailrack:sites[0].private_key_file: 'gone'")
@@ -101,7 +100,7 @@ def test_a_file_that_cannot_be_read_is_one_problem_with_its_name(
 def test_the_reader_neither_waits_for_nor_endlessly_reads_a_special_file(folder: Path, key: str, name: str) -> None:
     if name.startswith("pipe"):
         os.mkfifo(folder / name)
-    (told,) = problems(folder, **FOR_ALL, hosts=[{"name": "n1", "address": "10.0.0.1"}], **{key: name})
+    (told,) = problems(folder, **FOR_ALL, hosts=[N1], **{key: name})
     assert ("cannot be read: it is not a regular file" if key == "hosts_file" else "host_key: missing") in told
 
 
@@ -122,16 +121,10 @@ def test_a_link_shows_nothing_of_a_file_that_is_no_list_of_hosts(
 @pytest.mark.parametrize("key", ["hosts_file", "known_hosts_file"])
 @pytest.mark.parametrize("name", ["a\0b.csv", "a\0b.yaml", "a\ud800.csv", "a\n  tailrack:x: fine.yaml", "\x1b[2J.yaml"])
 def test_a_path_that_can_be_none_is_one_line_with_its_key(folder: Path, key: str, name: str) -> None:
-    listed = [{"name": "n1", "address": "10.0.0.1", "host_key": HOST_KEY}]
+    listed = [{**N1, "host_key": HOST_KEY}]
     (told,) = problems(folder, **FOR_ALL, hosts=listed, **{key: name})
     assert told.startswith(f"tailrack:sites[0].{key}: ")
     assert told.isprintable()
-
-
-def test_a_wrong_value_in_a_file_is_reported_with_its_line(folder: Path) -> None:
-    (folder / "rack.csv").write_text(f"name,address,host_key\nn1,192.0.2.1,{HOST_KEY}\nN!,192.0.2.2,{HOST_KEY}\n")
-    (told,) = problems(folder, **FOR_ALL, hosts_file="rack.csv")
-    assert told.startswith("tailrack:sites[0].hosts_file[line 3].name: 'N!' is not a name")
 
 
 @pytest.mark.parametrize(
@@ -169,25 +162,22 @@ def test_a_range_that_does_not_come_out_even_is_refused(folder: Path, host: dict
 def test_a_host_without_a_key_has_the_one_of_known_hosts_for_its_port(folder: Path) -> None:
     other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode().strip()
     rsa = asyncssh.generate_private_key("ssh-rsa", key_size=2048).export_public_key().decode().strip()
-    (folder / "known").write_text(f"10.0.0.1 {rsa}\n10.0.0.1 {HOST_KEY}\n[10.0.0.1]:2222 {other}\n")
-    listed = [{"name": "n1", "address": "10.0.0.1"}, {"name": "n2", "address": "10.0.0.1", "port": 2222}]
-    first, second = hosts(folder, **FOR_ALL, known_hosts_file="known", hosts=listed)
+    text = f"10.0.0.1 {rsa}\n10.0.0.1 {HOST_KEY}\n[10.0.0.1]:2222 {other}\n"
+    first, second = hosts(folder, **known(folder, text, N1, {**N1, "name": "n2", "port": 2222}))
     assert (first.host_key, second.host_key) == (HOST_KEY, other)
 
 
 def test_no_host_trusts_a_port_without_its_own_line_or_a_revoked_key(folder: Path) -> None:
-    (folder / "known").write_text(f"10.0.0.1 {HOST_KEY}\n10.0.0.2 {HOST_KEY}\n@revoked 10.0.0.2 {HOST_KEY}\n")
-    listed = [{"name": "n1", "address": "10.0.0.1", "port": 2222}, {"name": "n2", "address": "10.0.0.2"}]
-    told = problems(folder, **FOR_ALL, known_hosts_file="known", hosts=listed)
-    known = "missing: 'known' has no usable key of"
-    assert [text.partition(":")[2].partition(";")[0] for text in told] == [
-        f"sites[0].hosts[0].host_key: {known} 'n1' ('10.0.0.1', port 2222)",
-        f"sites[0].hosts[1].host_key: {known} 'n2' ('10.0.0.2', port 22)",
-    ]
-    assert all("make trust" in text and "keyscan" not in text for text in told)
-    (told_once,) = problems(
-        folder, **FOR_ALL, known_hosts_file="knwn", hosts=[{"name": "n[1-9]", "address": "10.0.0.[1-9]"}]
-    )
+    text = f"10.0.0.1 {HOST_KEY}\n10.0.0.2 {HOST_KEY}\n@revoked 10.0.0.2 {HOST_KEY}\n"
+    site = known(folder, text, {**N1, "port": 2222}, {"name": "n2", "address": "10.0.0.2"})
+    hosts = "'n1' ('10.0.0.1', port 2222)", "'n2' ('10.0.0.2', port 22)"
+    for number, (told, host) in enumerate(zip(problems(folder, **site), hosts, strict=True)):
+        missing = f"tailrack:sites[0].hosts[{number}].host_key: missing: 'known' has no usable key of {host};"
+        assert told.startswith(missing)
+        assert "make trust" in told
+        assert "keyscan" not in told
+    listed = {"name": "n[1-9]", "address": "10.0.0.[1-9]"}
+    (told_once,) = problems(folder, **{**known(folder, "", listed), "known_hosts_file": "knwn"})
     assert "known_hosts_file 'knwn' does not exist" in told_once
 
 
@@ -196,28 +186,14 @@ def test_every_preset_can_be_written() -> None:
 
 
 def test_the_same_address_behind_another_bastion_is_another_machine(folder: Path) -> None:
-    def site(name: str, host: str, bastion: str) -> dict[str, Any]:
+    def behind(bastion: str, host: str) -> dict[str, Any]:
         through = {"address": bastion, "user": "ops", "private_key_file": "key", "host_key": HOST_KEY}
-        listed = [{"name": host, "address": "10.0.0.1", "host_key": HOST_KEY}]
-        return {"name": name, "kind": "hosts", **FOR_ALL, "bastion": through, "hosts": listed}
+        return {**FOR_ALL, "bastion": through, "hosts": [{**N1, "name": host, "host_key": HOST_KEY}]}
 
-    raw = {
-        "cluster": {"name": "prod"},
-        "head": {"name": "n1", "site": "east", "compute": True, "accept_root_risk": True},
-        "users": [{"name": "ada", "uid": 6001}],
-        "tailnet": {"auth_key": AUTH_KEY},
-    }
-    parse(
-        {**raw, "sites": [site("east", "n1", "192.0.2.1"), site("west", "n2", "192.0.2.2")]},
-        base_dir=folder,
-        secret_keys=SECRET,
-    )
+    west = {"name": "west", "kind": "hosts", **behind("192.0.2.2", "n2")}
+    assert len(config(folder, west, **behind("192.0.2.1", "n1")).sites) == 2
     with pytest.raises(ConfigError, match="is also sites"):
-        parse(
-            {**raw, "sites": [site("east", "n1", "192.0.2.1"), site("west", "n2", "192.0.2.1")]},
-            base_dir=folder,
-            secret_keys=SECRET,
-        )
+        config(folder, west, **behind("192.0.2.2", "n1"))
 
 
 @pytest.mark.parametrize(
@@ -231,29 +207,28 @@ def test_the_same_address_behind_another_bastion_is_another_machine(folder: Path
 )
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
 def test_a_line_of_known_hosts_that_openssh_reads_is_read(folder: Path, line: str, encoding: str) -> None:
+    site = known(folder, "", {"name": "n1", "address": "box.example.org"})
     (folder / "known").write_bytes(line.encode(encoding if "\ufeff" not in line else "utf-8") + b"\n")
-    listed = [{"name": "n1", "address": "box.example.org"}]
-    assert hosts(folder, **FOR_ALL, known_hosts_file="known", hosts=listed)[0].host_key == HOST_KEY
+    assert hosts(folder, **site)[0].host_key == HOST_KEY
 
 
 @pytest.mark.parametrize(
-    "line", ["@revoked Box.example.org KEY", "\ufeff@revoked * KEY", "@revoked box.example.org KEY Zo\u00eb"]
+    ("line", "trusted"),
+    [
+        ("=======", True),
+        ("box.example.net", True),
+        ("@revokd box.example.net x y", False),
+        (f"@revoked Box.example.org {HOST_KEY}", False),
+        (f"\ufeff@revoked * {HOST_KEY}", False),
+        (f"@revoked box.example.org {HOST_KEY} Zo\u00eb", False),
+    ],
 )
-def test_a_key_that_a_line_of_any_spelling_revokes_is_not_trusted(folder: Path, line: str) -> None:
-    (folder / "known").write_text(f"{line.replace('KEY', HOST_KEY)}\nbox.example.org {HOST_KEY}\n", encoding="utf-8")
-    listed = [{"name": "n1", "address": "box.example.org"}]
-    assert ".host_key: missing" in problems(folder, **FOR_ALL, known_hosts_file="known", hosts=listed)[0]
-
-
-@pytest.mark.parametrize(
-    ("line", "passed_over"), [("=======", True), ("10.0.0.9", True), ("@revokd 10.0.0.9 x y", False)]
-)
-def test_an_invalid_known_hosts_line_spoils_no_other_unless_it_may_revoke(
-    folder: Path, line: str, passed_over: bool
+def test_an_invalid_known_hosts_line_spoils_no_other_but_a_line_that_may_revoke_does(
+    folder: Path, line: str, trusted: bool
 ) -> None:
-    (folder / "known").write_text(f"{line}\n10.0.0.1 {HOST_KEY}\n{line}\n")
-    listed = [{"name": "n1", "address": "10.0.0.1"}]
-    if passed_over:
-        assert hosts(folder, **FOR_ALL, known_hosts_file="known", hosts=listed)[0].host_key == HOST_KEY
+    text = f"{line}\nbox.example.org {HOST_KEY}\n{line}\n"
+    site = known(folder, text, {"name": "n1", "address": "box.example.org"})
+    if trusted:
+        assert hosts(folder, **site)[0].host_key == HOST_KEY
     else:
-        assert ".host_key: missing" in problems(folder, **FOR_ALL, known_hosts_file="known", hosts=listed)[0]
+        assert ".host_key: missing" in problems(folder, **site)[0]

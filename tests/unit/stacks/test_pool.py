@@ -75,16 +75,10 @@ def test_a_pool_is_its_place_on_the_head_node_and_its_nodes(pool: Recorded) -> N
 
 
 def test_a_pools_nodes_receive_the_same_cluster_facts_as_the_clusters_own(cluster: Recorded, pool: Recorded) -> None:
-    for own, theirs in (
-        ("c1-check", "b1-check"),
-        ("c1-join", "b1-join"),
-        ("c1-register", "b1-register"),
-        ("c1-node", "b1-node"),
-    ):
-        mine, other = pool.header(own), cluster.header(theirs)
+    for step in ("check", "join", "register", "node"):
+        mine, other = pool.header(f"c1-{step}"), cluster.header(f"b1-{step}")
         differing = {name for name in mine.keys() | other.keys() if mine.get(name) != other.get(name)}
-        about_the_node = {name for name in differing if name.startswith(("NODE_", "HOST_", "STEP_", "POOL_"))}
-        assert differing == about_the_node, own
+        assert all(name.startswith(("NODE_", "HOST_", "STEP_", "POOL_")) for name in differing), step
 
 
 def test_the_link_contains_all_cluster_settings_that_nodes_read(key_folder: Path) -> None:
@@ -125,12 +119,8 @@ def test_another_user_of_the_cluster_touches_the_pools_nodes_at_its_next_run(
 
 
 def test_a_pools_measurement_includes_the_cluster_settings_that_jobs_inherit(pool: Recorded) -> None:
-    how = {
-        "cgroups": False,
-        "interface": "tailscale0",
-        "mpi": {"c1": "5-pmix5", "c2": "5-pmix5"},
-        "taskpluginparam": "Verbose",
-    }
+    mpi = {"c1": "5-pmix5", "c2": "5-pmix5"}
+    how = {"cgroups": False, "interface": "tailscale0", "mpi": mpi, "taskpluginparam": "Verbose"}
     assert how in pool["validate-cross-site"].inputs["triggers"]
 
 
@@ -159,7 +149,7 @@ def idle_head(cluster: Recorded) -> dict[str, Any]:
 
 
 def test_a_pool_of_pods_joins_a_head_node_alone_and_measures_nothing(cluster: Recorded) -> None:
-    site = {"name": "more", "kind": "lab", "pools": [{"name": "q", "like": "pod"}]}
+    site = lab_site("more", "q", like="pod")
     nodes = cluster.outputs["cluster"]["nodes"][:1]
     outputs = {"cluster": {**cluster.outputs["cluster"], "nodes": nodes}, "head_link": idle_head(cluster)}
     alone = replace(cluster, outputs={**cluster.outputs, **outputs})
@@ -170,17 +160,13 @@ def test_a_pool_of_pods_joins_a_head_node_alone_and_measures_nothing(cluster: Re
     assert pool.outputs["cluster"]["nodes"][0]["pod"] is True
 
 
-def test_machines_that_join_a_cluster_of_pods_are_refused_because_the_way_cannot_be_measured(cluster: Recorded) -> None:
+def test_a_cluster_without_a_node_to_measure_with_is_refused(cluster: Recorded) -> None:
     head, *others = cluster.outputs["cluster"]["nodes"]
-    pods = {**cluster.outputs["cluster"], "nodes": [head, *({**each, "pod": True} for each in others)]}
-    (problem,) = refused(cluster, POOL, cluster=pods, head_link=idle_head(cluster))
-    assert "has only pods, which are not measured" in problem
-
-
-def test_a_cluster_without_a_node_that_runs_jobs_is_refused(cluster: Recorded) -> None:
-    alone = {**cluster.outputs["cluster"], "nodes": cluster.outputs["cluster"]["nodes"][:1]}
-    (problem,) = refused(cluster, POOL, cluster=alone, head_link=idle_head(cluster))
-    assert "has no node that runs jobs" in problem
+    pods = [head, *({**each, "pod": True} for each in others)]
+    for nodes, words in ((pods, "has only pods, which are not measured"), ([head], "has no node that runs jobs")):
+        told = {**cluster.outputs["cluster"], "nodes": nodes}
+        (problem,) = refused(cluster, POOL, cluster=told, head_link=idle_head(cluster))
+        assert words in problem
 
 
 # Its outputs and secrets.
@@ -203,8 +189,12 @@ def test_a_pools_secrets_cross_as_secrets_and_are_in_no_output(cluster: Recorded
 # What it refuses, by the outputs of its cluster.
 
 
-def refused(made: Recorded, raw: RawConfig, stack: str = "burst", **outputs: Any) -> list[str]:
-    config = parse(copy.deepcopy(raw), PoolConfig, base_dir=Path())
+def lab_site(name: str, pool: str, **more: str) -> dict[str, Any]:
+    return {"name": name, "kind": "lab", "pools": [{"name": pool, **more}]}
+
+
+def refused(made: Recorded, raw: RawConfig, stack: str = "burst", base_dir: Path = Path(), **outputs: Any) -> list[str]:
+    config = parse(copy.deepcopy(raw), PoolConfig, base_dir=base_dir, secret_keys=frozenset({"tailnet"}))
     told = {**made.outputs, **outputs}
     link = told["head_link"]
     settings = HeadLink.settings_of(link) if link else None
@@ -214,11 +204,8 @@ def refused(made: Recorded, raw: RawConfig, stack: str = "burst", **outputs: Any
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            {"sites": [{"name": "cloud-b", "kind": "lab", "pools": [{"name": "c"}]}], "validation": {}},
-            "'cloud-b' is already a partition of the",
-        ),
-        ({"sites": [{"name": "cloud-c", "kind": "lab", "pools": [{"name": "b"}]}]}, "node b1 of the pool has the name"),
+        ({"sites": [lab_site("cloud-b", "c")], "validation": {}}, "'cloud-b' is already a partition of the"),
+        ({"sites": [lab_site("cloud-c", "b")]}, "node b1 of the pool has the name"),
         ({"containers": CONTAINERS}, "the cluster has no containers"),
     ],
 )
@@ -233,36 +220,20 @@ def test_names_and_roles_that_do_not_fit_are_refused_before_a_host_is_touched(
 
 def test_a_gpu_kind_with_the_name_of_a_site_of_the_cluster_is_refused(cluster: Recorded, key_folder: Path) -> None:
     host = {**HOSTS["sites"][0]["hosts"][1], "name": "g1", "gpu": "cloud-b:8"}
-    raw = {
-        "kind": "pool",
-        "cluster": "dev",
-        "sites": [{"name": "far", "kind": "hosts", "hosts": [host]}],
-        "tailnet": {"auth_key": AUTH_KEY},
-    }
-    config = parse(raw, PoolConfig, base_dir=key_folder, secret_keys=frozenset({"tailnet"}))
+    changes = {"sites": [{"name": "far", "kind": "hosts", "hosts": [host]}], "tailnet": {"auth_key": AUTH_KEY}}
+    (problem,) = refused(cluster, {**POOL, **changes, "validation": {}}, base_dir=key_folder)
+    assert "GPU kind cloud-b is the name of a site" in problem
+
+
+def test_a_pool_of_pods_joins_no_cluster_with_a_release_of_slurm_and_is_not_elastic(cluster: Recorded) -> None:
+    raw = {**POOL, "sites": [lab_site("pods", "p", like="pod")], "validation": {}}
     link = cluster.outputs["head_link"]
-    (problem,) = problems(config, "burst", cluster.outputs["cluster"], link, HeadLink.settings_of(link))
-    assert "GPU kind cloud-b is the name of a site" in str(problem)
-
-
-def test_a_pool_of_pods_cannot_join_a_cluster_with_a_release_of_slurm(cluster: Recorded) -> None:
-    pods = {"name": "pods", "kind": "lab", "pools": [{"name": "p", "like": "pod"}]}
-    config = parse({**POOL, "sites": [pods], "validation": {}}, PoolConfig, base_dir=Path())
-    link = cluster.outputs["head_link"]
-    settings = HeadLink.settings_of(link)
-    assert settings is not None
-    assert not list(problems(config, "burst", cluster.outputs["cluster"], link, settings))
-    release = settings.slurm.model_copy(update={"release": "24.11.5"})
-    settings = settings.model_copy(update={"slurm": release})
-    (problem,) = problems(config, "burst", cluster.outputs["cluster"], link, settings)
-    assert "pods cannot install it" in str(problem)
-
-
-def test_pods_of_an_elastic_pool_are_refused() -> None:
-    pods = {"name": "pods", "kind": "lab", "pools": [{"name": "p", "like": "pod"}]}
-    raw = {**POOL, "sites": [pods], "validation": {}, "elastic": {"cpus": 8, "memory_gb": 64}}
+    assert refused(cluster, raw) == []
+    slurm = {**link["settings"]["slurm"], "release": "24.11.5"}
+    (problem,) = refused(cluster, raw, head_link={**link, "settings": {**link["settings"], "slurm": slurm}})
+    assert "pods cannot install it" in problem
     with pytest.raises(ConfigError, match="elastic: is set for pods"):
-        parse(raw, PoolConfig, base_dir=Path())
+        parse({**raw, "elastic": {"cpus": 8, "memory_gb": 64}}, PoolConfig, base_dir=Path())
 
 
 @pytest.mark.parametrize("link", [None, {"name": "head"}, {"shape": "of another release"}])
@@ -280,12 +251,9 @@ def test_unreadable_cluster_outputs_are_one_problem_that_names_the_key() -> None
         record_pool(POOL, "burst", "it is gone")
 
 
-def test_a_head_node_behind_a_bastion_is_refused(cluster: Recorded) -> None:
+def test_a_pool_joins_neither_itself_nor_a_head_node_behind_a_bastion(cluster: Recorded) -> None:
     (problem,) = refused(cluster, POOL, head_link={**cluster.outputs["head_link"], "bastion": True})
     assert "behind a bastion" in problem
-
-
-def test_a_pool_does_not_join_itself(cluster: Recorded) -> None:
     (problem,) = refused(cluster, POOL, stack="dev")
     assert "is this stack; it cannot join itself" in problem
 
@@ -312,30 +280,25 @@ def as_pulumi(raw: RawConfig) -> dict[str, str]:
         ({"tailnet": {"auth_key": "key"}}, r"tailrack:tailnet.auth_key: \[secret\] is plain text"),
         ({"repair": {"d1": "x"}}, r"tailrack:repair.d1: is not a node of this stack"),
         ({"kind": "swarm"}, r"tailrack:kind: 'swarm' is not cluster or pool"),
+        (
+            {"sites": [{"name": "far", "kind": "hosts", "hosts": [HOSTS["sites"][0]["hosts"][1]]}]},
+            r"tailrack:tailnet.auth_key: missing; .* --secret tailrack:tailnet.auth_key$",
+        ),
     ],
 )
-def test_a_pool_reports_its_config_errors(change: RawConfig, words: str) -> None:
+def test_a_pool_reports_its_config_errors(change: RawConfig, words: str, key_folder: Path) -> None:
     with pytest.raises(ConfigError, match=words):
-        load(as_pulumi({**POOL, **change}), [], Path())
-
-
-def test_a_pool_of_hosts_needs_a_key_of_its_own(key_folder: Path) -> None:
-    site = {"name": "far", "kind": "hosts", "hosts": [HOSTS["sites"][0]["hosts"][1]]}
-    with pytest.raises(
-        ConfigError, match=r"tailrack:tailnet.auth_key: missing; .* --secret tailrack:tailnet.auth_key$"
-    ):
-        parse({**POOL, "sites": [site]}, PoolConfig, base_dir=key_folder)
+        load(as_pulumi({**POOL, **change}), [], key_folder)
 
 
 def test_an_oauth_client_makes_a_pools_machines_ephemeral() -> None:
     keys = frozenset({"tailnet"})
     tailnet = {"auth_key": "tskey-client-x-y"}
-    of_pool = parse({**POOL, "tailnet": tailnet}, PoolConfig, base_dir=Path(), secret_keys=keys).tailnet.auth_key
-    of_cluster = parse({**LAB, "tailnet": tailnet}, base_dir=Path(), secret_keys=keys).tailnet.auth_key
-    assert of_pool is not None
-    assert of_cluster is not None
-    assert "ephemeral=true" in of_pool.get_secret_value()
-    assert "ephemeral=false" in of_cluster.get_secret_value()
+    pool = parse({**POOL, "tailnet": tailnet}, PoolConfig, base_dir=Path(), secret_keys=keys)
+    cluster = parse({**LAB, "tailnet": tailnet}, base_dir=Path(), secret_keys=keys)
+    for config, ephemeral in ((pool, "ephemeral=true"), (cluster, "ephemeral=false")):
+        assert config.tailnet.auth_key is not None
+        assert ephemeral in config.tailnet.auth_key.get_secret_value()
 
 
 @pytest.mark.parametrize("key", ["spot", "repair"])
