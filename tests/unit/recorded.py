@@ -85,6 +85,13 @@ def without_secrets(value: Any) -> Any:
     return [without_secrets(item) for item in value] if isinstance(value, list) else value
 
 
+class Parent(pulumi.ComponentResource):
+    """Something to belong to."""
+
+    def __init__(self) -> None:
+        super().__init__("tailrack:test:Parent", "parent")
+
+
 @dataclass(frozen=True)
 class Registered:
     """One resource as the engine would have seen it."""

@@ -74,10 +74,19 @@ def test_a_step_names_an_obstacle_in_an_accounts_folders_place_and_changes_nothi
 
 
 @as_root
-def test_a_folder_in_one_of_the_accounts_own_is_not_worked_on(place: Path) -> None:
+def test_a_folder_inside_an_accounts_and_links_in_place_of_roots_are_not_worked_on(place: Path) -> None:
     with pytest.raises(Failure, match="/theirs does not belong to root"):
         folders.give(USER, 0o700, "/theirs/state")
     assert [*(place / "theirs").iterdir()] == []
+    before = seen(place)
+    (place / "link").symlink_to(place / "outside")
+    with pytest.raises((Failure, OSError)):
+        folders.take("/link", 0o777)
+    # Though its text is the wanted one.
+    (place / "key").symlink_to(place / "outside" / "file")
+    files.write("/key", "precious", 0o644, USER)
+    assert not (place / "key").is_symlink()
+    assert seen(place) == before
 
 
 @as_root
@@ -89,15 +98,6 @@ def test_root_owns_a_reclaimed_folder_and_the_account_owns_only_its_subfolders(p
     assert as_theirs(f"mv {theirs}/state {theirs}/away") != 0
     assert as_theirs(f"echo x >{theirs}/new") != 0
     assert as_theirs(f"echo x >{theirs}/state/new") == 0
-
-
-@as_root
-def test_a_link_in_the_place_of_a_folder_of_roots_is_refused(place: Path) -> None:
-    (place / "link").symlink_to(place / "outside")
-    before = seen(place)
-    with pytest.raises((Failure, OSError)):
-        folders.take("/link", 0o777)
-    assert seen(place) == before
 
 
 @as_root
@@ -146,15 +146,6 @@ def test_a_file_in_an_accounts_folder_is_read_as_the_account(place: Path) -> Non
     # Taken back meanwhile: root would be the one who reads.
     folders.take("/theirs")
     assert "precious" not in (folders.read_theirs("/theirs/link") or "")
-
-
-@as_root
-def test_a_file_that_is_a_link_is_replaced_though_its_text_is_the_wanted_one(place: Path) -> None:
-    (place / "key").symlink_to(place / "outside" / "file")
-    before = seen(place)
-    files.write("/key", "precious", 0o644, USER)
-    assert not (place / "key").is_symlink()
-    assert seen(place) == before
 
 
 def test_named_users_and_groups_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

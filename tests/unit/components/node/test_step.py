@@ -8,11 +8,16 @@ import os
 import resource
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from unittest import mock
 
 import pytest
 
+from components.node import files
+from components.node.failure import Failure
+from components.node.step.report import report
 from components.steps.composition import Script
 from tests.unit.components.node.test_work import script
 from tests.unit.shell import Shell, assert_ok, code_script
@@ -106,11 +111,9 @@ raise Failure("")"""
 def test_a_failure_names_host_step_log_end_and_next_action(shell: Shell) -> None:
     done = run(shell, code_script(LINES))
     assert done.returncode == 1
-    first, begin, *lines, end, last = done.stderr.splitlines()
-    assert first == "tailrack: a1: step probe failed"
-    assert begin == "--- last lines of /var/log/tailrack/probe.log on a1"
-    assert lines == [f"line {number}" for number in range(16, 31)]
-    assert end == "---"
+    *lines, last = done.stderr.splitlines()
+    begin = ["tailrack: a1: step probe failed", "--- last lines of /var/log/tailrack/probe.log on a1"]
+    assert lines == [*begin, *(f"line {number}" for number in range(16, 31)), "---"]
     assert last.startswith("next: ssh to a1, read ")
     assert done.stdout == ""
 
@@ -162,3 +165,37 @@ def test_optional_steps_have_a_lower_priority_than_the_steps_of_nodes(shell: She
         done = shell.step(code_script(OK), {}, lock=lock)
     assert (done.returncode, done.stdout) == (0, '{"ok":true}\n'), done.stderr
     assert [call.args[2] for call in lowered.call_args_list] == ([nice] if nice else [])
+
+
+PROJECT = Path(__file__).parents[4]
+# A step on a machine whose disk of logs is full.
+FULL_DISK = """
+import io, os, sys
+from components.node import files
+from components.node.step import main
+
+main.prepare_folders = lambda: None
+files.open_to_write = lambda path, mode: os.open("/dev/full", os.O_WRONLY)
+files.room_error = lambda folder: "No space left on device"
+files.lines = lambda path: []
+plan = b'{"calls": {"up": []}}'
+request = b'{"name": "a1-check", "host": "a1", "lock": "", "repair": "", "values": {}}'
+sys.exit(main.main(["up"], io.BytesIO(plan + b"\\n" + request)))
+"""
+
+
+def test_a_log_without_room_is_reported_without_a_log() -> None:
+    done = subprocess.run([sys.executable, "-c", FULL_DISK], cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    first, last = done.stderr.splitlines()[0], done.stderr.splitlines()[-1]
+    assert first == "tailrack: a1: step a1-check failed: /var/log/tailrack: No space left on device"
+    assert last == "next: make room in /var/log/tailrack on a1 (see 'df -h /var/log/tailrack'), then run up again"
+
+
+def test_a_folder_that_others_can_change_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "root", str(tmp_path))
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc").chmod(0o777)
+    first, last = report("a1", "a1-check", Failure("")).splitlines()
+    assert first == "tailrack: a1: step a1-check failed: another account can change /etc"
+    assert last == "next: give it to root: see 'ls -ld /etc', then run up again"

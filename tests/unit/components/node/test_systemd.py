@@ -94,13 +94,8 @@ def test_a_service_that_does_not_stay_up_is_named_with_its_last_line(
             return Ended(0, "no perl here\n")
         if words[1] == "list-units":
             return Ended(0, f"{unit} loaded active running Reports\n")
-        shown = {
-            "Id": unit,
-            "Restart": "always",
-            "NRestarts": "3",
-            "ActiveEnterTimestampMonotonic": "0",
-            **next(answers),
-        }
+        shown = {"Id": unit, "Restart": "always", "NRestarts": "3", "ActiveEnterTimestampMonotonic": "0"}
+        shown |= next(answers)
         return Ended(0, "".join(f"{name}={value}\n" for name, value in shown.items()))
 
     monkeypatch.setattr(units, "attempt", attempt)

@@ -27,16 +27,14 @@ def run(tmp_path: Path, commands: str, seconds: float = 30) -> subprocess.Comple
     # The last resorts wait 1 s instead of 5, and 2 s instead of 10.
     function = (COMPONENTS / "steps/as_user.sh").read_text().replace("-k 5", "-k 1").replace("limit + 10", "limit + 2")
     text = "\n".join([function, opened, commands, ""])
-    return subprocess.run(
-        ["bash", "-euo", "pipefail", "-s"], input=text, capture_output=True, text=True, timeout=seconds
-    )
+    words = ["bash", "-euo", "pipefail", "-s"]
+    return subprocess.run(words, input=text, capture_output=True, text=True, timeout=seconds)
 
 
 @as_root
 def test_a_users_program_has_three_streams_and_nothing_else_that_is_open(tmp_path: Path) -> None:
-    shown = run(
-        tmp_path, f"as_user {USER} 10 9999 bash -c 'cd /proc/$$/fd; for one in *; do readlink $one; done' </dev/null"
-    )
+    lists = "cd /proc/$$/fd; for one in *; do readlink $one; done"
+    shown = run(tmp_path, f"as_user {USER} 10 9999 bash -c '{lists}' </dev/null")
     stdin, stdout, stderr = shown.stdout.splitlines()  # what bash listed the folder by is closed again
     assert stdin == "/dev/null"
     assert stdout.startswith("pipe:")
@@ -76,13 +74,9 @@ folder = f"/proc/{process.pid}/fd"
         f"file=open({str(tmp_path / 'open')!r}, 'w'))\nstep.result('pid', process.pid)"
     )
     whole = f"{script.file}\n{render_request('probe', 'a1', 'tailrack', '', {})}"
-    code = (
-        "import sys; from components.node import files; from components.node.step.main import main;"
-        f"files.root = {str(tmp_path)!r}; sys.exit(main(['up']))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], input=whole, cwd=PROJECT, capture_output=True, text=True, timeout=20
-    )
+    imports = "import sys; from components.node import files; from components.node.step.main import main"
+    words = [sys.executable, "-c", f"{imports}; files.root = {str(tmp_path)!r}; sys.exit(main(['up']))"]
+    done = subprocess.run(words, input=whole, cwd=PROJECT, capture_output=True, text=True, timeout=20)
     pid = re.fullmatch(r'\{"pid": (\d+)\}\n', done.stdout)
     assert pid, done.stderr
     os.kill(int(pid[1]), 9)

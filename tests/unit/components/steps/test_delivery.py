@@ -9,12 +9,12 @@ import os
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import pulumi
 import pytest
 
 from cli.run_events import command_of
@@ -37,7 +37,7 @@ from components.steps.composition import Script
 from components.steps.delivery import deliver
 from components.steps.label import StepLabel
 from tests.unit.configs import RawConfig
-from tests.unit.recorded import Build, Recorded, record
+from tests.unit.recorded import Build, Parent, Recorded, record
 
 SCRIPTS_FOLDER = Machine("a1", None).scripts_folder
 SAYS = Script({"up": (), "down": (), "recall": ()}, frozenset({"WORD"}))
@@ -93,6 +93,20 @@ def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Login:
     return login
 
 
+@pytest.fixture
+def python3(login: Login, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that puts a script in the place of the machine's python3."""
+
+    def put(script: str) -> None:
+        path = login.home / "bin/python3"
+        path.parent.mkdir()
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
+
+    return put
+
+
 @pytest.mark.parametrize("action", ["up", "down", "recall"])
 def test_the_program_gets_the_plan_the_values_and_the_action(login: Login, action: str) -> None:
     for _ in range(2):
@@ -130,14 +144,11 @@ def test_a_program_with_files_emptied_by_a_power_cut_is_installed_again(login: L
 @pytest.mark.parametrize("text", ["hello", "", '{"a": 1}'], ids=["a line more", "nothing", "a second object"])
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_step_that_prints_other_text_than_its_answer_fails(
-    login: Login, monkeypatch: pytest.MonkeyPatch, text: str, whole: bool
+    login: Login, python3: Callable[[str], None], text: str, whole: bool
 ) -> None:
     assert login.run().returncode == 0
     output = f"echo '{text}'; echo '{{}}'" if text else ":"
-    (login.home / "bin").mkdir()
-    (login.home / "bin/python3").write_text(f"#!/bin/sh\ncat >/dev/null\n{output}\n")
-    (login.home / "bin/python3").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{login.home}/bin:{os.environ['PATH']}")
+    python3(f"cat >/dev/null\n{output}")
     if whole:
         request = render_request("a1-step", "a1", "", "", {"WORD": "x"})
         line, sent = whole_command("root", "up"), render_whole(login.program, SAYS, request)
@@ -158,18 +169,12 @@ def test_a_step_that_prints_other_text_than_its_answer_fails(
 )
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_step_that_ends_before_it_can_report_has_a_reason_and_a_next_command(
-    login: Login, monkeypatch: pytest.MonkeyPatch, ends: str, words: str, whole: bool
+    login: Login, python3: Callable[[str], None], ends: str, words: str, whole: bool
 ) -> None:
     assert login.run().returncode == 0
-    (login.home / "bin").mkdir()
-    (login.home / "bin/python3").write_text(f"#!/bin/sh\ncat >/dev/null\n{ends}\n")
-    (login.home / "bin/python3").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{login.home}/bin:{os.environ['PATH']}")
-    done = (
-        subprocess.run(["sh", "-c", whole_command("root", "up")], capture_output=True, text=True)
-        if whole
-        else login.run()
-    )
+    python3(f"cat >/dev/null\n{ends}")
+    local = ["sh", "-c", whole_command("root", "up")]
+    done = subprocess.run(local, capture_output=True, text=True) if whole else login.run()
     assert (done.stdout, done.returncode > 100) == ("", True)
     assert words in done.stderr
     assert done.stderr.splitlines()[-1].startswith("next: ")
@@ -185,17 +190,10 @@ def test_a_program_that_cannot_be_installed_names_the_folder_the_error_and_the_n
 
 
 def test_a_python_that_is_too_old_is_named_before_anything_is_installed(
-    login: Login, monkeypatch: pytest.MonkeyPatch
+    login: Login, python3: Callable[[str], None]
 ) -> None:
     # It has the arguments `-I -S -c CODE VERSION`.
-    old = f"""#!/bin/sh
-exec {sys.executable} "$1" "$2" "$3" "import sys; sys.version_info = (3, 9, 2)
-$4" "$5"
-"""
-    (login.home / "bin").mkdir()
-    (login.home / "bin/python3").write_text(old)
-    (login.home / "bin/python3").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{login.home}/bin:{os.environ['PATH']}")
+    python3(f"""exec {sys.executable} "$1" "$2" "$3" "import sys; sys.version_info = (3, 9, 2)\n$4" "$5\"""")
     done = login.run()
     assert done.returncode == 1
     assert done.stderr.startswith("tailrack: this machine has Python 3.9, and tailrack needs 3.10 or newer\nnext: use ")
@@ -226,27 +224,15 @@ def test_a_file_that_is_not_whole_or_missing_or_another_does_not_run_and_is_name
     assert login.run().returncode == 0
 
 
-class Parent(pulumi.ComponentResource):
-    """Something to belong to."""
-
-    def __init__(self) -> None:
-        super().__init__("tailrack:test:Parent", "parent")
-
-
 def delivered(repair: str = "", **changed: Any) -> Recorded:
-    how: dict[str, Any] = {
-        "host": "192.0.2.1",
-        "port": 22,
-        "user": "ops",
-        "private_key": "k",
-        "host_key": "ssh-ed25519 A",
-    }
-    machine = Machine("a1", Connection(**{**how, **changed}))
-    return record(
-        lambda: {
-            "waits": len(deliver("a1-scripts", machine, [SAYS], label="a1: scripts", parent=Parent(), repair=repair))
-        }
-    )
+    how: dict[str, Any] = {"host": "192.0.2.1", "port": 22, "user": "ops", "private_key": "k"}
+    machine = Machine("a1", Connection(**{**how, "host_key": "ssh-ed25519 A", **changed}))
+
+    def program() -> dict[str, int]:
+        waits = deliver("a1-scripts", machine, [SAYS], label="a1: scripts", parent=Parent(), repair=repair)
+        return {"waits": len(waits)}
+
+    return record(program)
 
 
 @pytest.mark.parametrize(

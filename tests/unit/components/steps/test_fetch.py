@@ -21,37 +21,33 @@ RETRY = (
     "by {}: /simple/six/\n"
 )
 NOTHING = "ERROR: Could not find a version that satisfies the requirement six (from versions: none)\n"
-SSL = (
-    "'SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed "
-    "certificate in certificate chain (_ssl.c:1006)'))'"
-)
 CHAIN = "certificate verify failed: self-signed certificate in certificate chain"
+SSL = f"'SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] {CHAIN} (_ssl.c:1006)'))'"
+ISSUER = "certificate verify failed: unable to get local issuer certificate"
 UNKNOWN = "Certificate verification failed: The certificate is NOT trusted. The certificate issuer is unknown."
 APT = (
     "W: Failed to fetch https://deb.example.org/dists/trixie/InRelease  {}  Could not handshake: Error in the "
     "certificate verification. [IP: 127.0.0.1 18443]\nE: Unable to locate package jq\n"
 )
+CURL = "curl: (60) SSL certificate problem: self-signed certificate in certificate chain"
 PRINTED = {
     "pip": (RETRY.format(1, SSL) + RETRY.format(0, SSL) + NOTHING, CHAIN),
     "a newer pip": (
         "Could not fetch URL https://index.example/simple/six/: There was a problem confirming the ssl certificate: "
-        "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer certificate "
-        f"(_ssl.c:1006) - skipping\n{NOTHING}",
-        "certificate verify failed: unable to get local issuer certificate",
+        f"[SSL: CERTIFICATE_VERIFY_FAILED] {ISSUER} (_ssl.c:1006) - skipping\n{NOTHING}",
+        ISSUER,
     ),
-    "curl": (
-        "curl: (60) SSL certificate problem: self-signed certificate in certificate chain\nMore details here: https://x\n",
-        CHAIN,
-    ),
-    "apt": (
-        APT.format(UNKNOWN),
-        "certificate verify failed: The certificate is NOT trusted. The certificate issuer is unknown.",
-    ),
+    "curl": (f"{CURL}\nMore details here: https://x\n", CHAIN),
+    "apt": (APT.format(UNKNOWN), UNKNOWN.replace("Certificate verification failed", "certificate verify failed")),
     "git": (
         "fatal: unable to access 'https://x/': server certificate verification failed. CAfile: none\n",
         "certificate verify failed",
     ),
 }
+NO_MATCH, ERROR_404 = (
+    "ERROR: No matching distribution found for six",
+    "curl: (22) The requested URL returned error: 404",
+)
 OTHERS = {
     "no such name": (
         RETRY.format(1, "'NameResolutionError(\"host='x.invalid': [Errno -2] Name or service not known\")'") + NOTHING,
@@ -61,11 +57,8 @@ OTHERS = {
         RETRY.format(1, "'NewConnectionError('<connection>: [Errno 111] Connection refused')'") + NOTHING,
         "Connection refused",
     ),
-    "an answer": (
-        "WARNING: Retrying\nERROR: No matching distribution found for six\n",
-        "ERROR: No matching distribution found for six",
-    ),
-    "curl": ("curl: (22) The requested URL returned error: 404\n", "curl: (22) The requested URL returned error: 404"),
+    "an answer": (f"WARNING: Retrying\n{NO_MATCH}\n", NO_MATCH),
+    "curl": (f"{ERROR_404}\n", ERROR_404),
     "nothing known": ("what is this\n\n", "what is this"),
     "nothing": ("", ""),
     "letters that move a cursor": ("E: \x1b[2Ja source\x07\n", "E: [2Ja source"),
@@ -87,14 +80,9 @@ def test_a_certificate_is_the_reason_and_the_companys_authority_is_to_be_named(s
     printed, why = PRINTED[program]
     said, remedy = reason(shell, printed)
     assert said == why
-    for words in (
-        "/usr/local/share/ca-certificates/NAME.crt on a1",
-        "update-ca-certificates",
-        "cert = ",
-        "/etc/ssl/certs/ca-certificates.crt' below [global] in ",
-        "/etc/pip.conf",
-    ):
-        assert words in remedy
+    parts = ["/usr/local/share/ca-certificates/NAME.crt on a1", "update-ca-certificates", "cert = ", "/etc/pip.conf"]
+    parts.append("/etc/ssl/certs/ca-certificates.crt' below [global] in ")
+    assert [part for part in parts if part not in remedy] == []
 
 
 @pytest.mark.parametrize("cause", OTHERS)
@@ -104,8 +92,7 @@ def test_another_cause_is_named_too_with_the_callers_own_remedy(shell: Shell, ca
 
 
 def test_a_step_that_cannot_fetch_a_package_a_file_or_a_key_names_the_certificate(shell: Shell) -> None:
-    curl = "echo 'curl: (60) SSL certificate problem: self-signed certificate in certificate chain' >&2; exit 60"
-    shell.stub("curl", curl)
+    shell.stub("curl", f"echo '{CURL}' >&2; exit 60")
     shell.stub("dpkg-query", "exit 1")
     shell.stub("dpkg")
     shell.stub("apt-cache", 'for name in "${@:2}"; do printf "%s:\\n  Candidate: 1\\n" "$name"; done')
@@ -133,10 +120,7 @@ def test_a_missing_package_names_the_certificate_error_of_its_package_list(shell
 
 def test_no_module_that_fetches_anything_keeps_the_cause_to_itself() -> None:
     fetches = re.compile(r"""\("(?:curl|apt-get)", "|"-m", "pip",""")
-    modules = [
-        path
-        for path in COMPONENTS.rglob("*.py")
-        if path.name != "role.py" and fetches.search(path.read_text(encoding="utf-8"))
-    ]
+    texts = {path: path.read_text(encoding="utf-8") for path in COMPONENTS.rglob("*.py") if path.name != "role.py"}
+    modules = [path for path, text in texts.items() if fetches.search(text)]
     assert len(modules) > 4
-    assert [path.name for path in modules if "fetch_reason" not in path.read_text(encoding="utf-8")] == []
+    assert [path.name for path in modules if "fetch_reason" not in texts[path]] == []

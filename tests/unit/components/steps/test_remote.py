@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import pulumi
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -15,25 +14,14 @@ from components.steps.command_line import read_request, render_request, whole_co
 from components.steps.composition import Script
 from components.steps.results import NOTHING, Answer
 from components.steps.step import Step, parse_result
-from tests.unit.recorded import record
+from tests.unit.recorded import Parent, record
 
-HOST = Host(
-    name="a1",
-    site="rack",
-    connection=Connection(host="192.0.2.2", port=2222, user="ops", private_key="", host_key="ssh-ed25519 AAAA"),
-)
+HOST = Host(name="a1", site="rack", connection=Connection("192.0.2.2", 2222, "ops", "", "ssh-ed25519 AAAA"))
 NO_NUL = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=60)
 
 
 def script_that_reads(names: Iterable[str], *, undo: bool = False) -> Script:
     return Script({"up": (), **({"down": ()} if undo else {})}, frozenset(names))
-
-
-class Parent(pulumi.ComponentResource):
-    """Something to belong to."""
-
-    def __init__(self) -> None:
-        super().__init__("tailrack:test:Parent", "parent")
 
 
 @pytest.fixture
@@ -62,15 +50,13 @@ def test_a_step_with_secrets_hides_its_whole_input_and_has_a_plain_result(step: 
 
 def test_a_step_receives_only_the_values_that_its_script_reads() -> None:
     script = script_that_reads({"USERS_LINES"})
-    made = record(
-        lambda: {
-            "result": Step(
-                "a1-node", HOST, script, {"USERS_LINES": "x", "OTHER": "y"}, label="", answer=NOTHING, parent=Parent(),
-                secrets={"MUNGE_KEY": "hush"},
-            ).result
-        },
-        answers={"a1-node": "{}"},
-    )  # fmt: skip
+
+    def program() -> dict[str, Any]:
+        values, secrets = {"USERS_LINES": "x", "OTHER": "y"}, {"MUNGE_KEY": "hush"}
+        how: dict[str, Any] = {"label": "", "answer": NOTHING, "parent": Parent(), "secrets": secrets}
+        return {"result": Step("a1-node", HOST, script, values, **how).result}
+
+    made = record(program, answers={"a1-node": "{}"})
     assert made.header("a1-node").keys() == {"USERS_LINES"}
     assert made["a1-node"].secret_paths.isdisjoint({"stdin"})
 
@@ -99,14 +85,11 @@ def test_any_text_in_a_request_is_read_as_it_was(values: dict[str, str]) -> None
     assert read_request(render_request("a1-node", "a1", "", "", values)) == values
 
 
-@pytest.mark.parametrize("text", ["", "no", "[1]", '"text"', "1", "null", "{} trailing", '{"a": 1', "NaN"])
-def test_an_answer_that_is_not_one_json_object_is_refused_by_its_length(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "no", "[1]", '"text"', "1", "null", "{} trailing", '{"a": 1', "NaN", '{"private_key": "hush-hush']
+)
+def test_an_answer_that_is_not_one_json_object_is_refused_by_its_length_and_not_quoted(text: str) -> None:
     with pytest.raises(ValueError, match="a step must print one JSON object; this one printed") as refused:
         parse_result(text)
     assert f" {len(text)} characters" in str(refused.value)
-
-
-def test_a_wrong_answer_is_not_quoted_because_it_may_be_half_of_a_secret() -> None:
-    with pytest.raises(ValueError, match="one JSON object") as refused:
-        parse_result('{"private_key": "hush-hush')
     assert "hush" not in str(refused.value)

@@ -124,21 +124,26 @@ def break_memory(node: Node, count: int) -> None:
     path.write_text(f"{count}\n")
 
 
+def check(node: Node, controller: Controller, errors: int | None = None) -> None:
+    """Check the node, with so many errors of its memory if a number is given."""
+    if errors is not None:
+        break_memory(node, errors)
+    health_check.check(node, "a1", controller)
+
+
 def test_a_look_drains_remembers_and_takes_back(node: Node) -> None:
     controller = Controller()
-    health_check.check(node, "a1", controller)
+    check(node, controller)
     assert controller.node["state"] == ["IDLE"]
-    break_memory(node, 2)
-    health_check.check(node, "a1", controller)
+    check(node, controller, errors=2)
     assert controller.node["state"] == ["IDLE", "DRAIN"]
     assert controller.node["reason"].startswith("health: memory: mc0: 2 errors since boot that ECC could not correct")
     assert "next: " in (node.shown / "unhealthy").read_text()
     assert json.loads((node.shown / "verdict.json").read_text())["findings"][0]["check"] == "memory"
     said = controller.node["reason_changed_at"]
-    health_check.check(node, "a1", controller)
+    check(node, controller)
     assert controller.node["reason_changed_at"] == said
-    break_memory(node, 0)
-    health_check.check(node, "a1", controller)
+    check(node, controller, errors=0)
     assert controller.node["state"] == ["IDLE"]
     assert not (node.shown / "unhealthy").exists()
 
@@ -148,11 +153,11 @@ def test_an_old_version_becomes_the_nodes_comment_without_a_drain(node: Node, mo
     module = node.root / "sys/module/nvidia/version"
     module.parent.mkdir(parents=True)
     module.write_text("580.159.04\n")
-    health_check.check(node, "a1", controller)
+    check(node, controller)
     assert controller.node["comment"].startswith("tailrack: versions: NVIDIA driver 580.159.04 is older than")
     assert controller.node["state"] == ["IDLE"]
     calls = controller.clock
-    health_check.check(node, "a1", controller)
+    check(node, controller)
     assert controller.clock == calls + 1, "an unchanged comment is not sent again"
     monkeypatch.setattr(health_check, "scontrol", controller)
     monkeypatch.setenv("SLURMD_NODENAME", "a1")
@@ -162,15 +167,13 @@ def test_an_old_version_becomes_the_nodes_comment_without_a_drain(node: Node, mo
 
 def test_a_controller_that_does_not_answer_costs_no_memory(node: Node) -> None:
     controller = Controller()
-    break_memory(node, 2)
-    health_check.check(node, "a1", controller)
+    check(node, controller, errors=2)
     controller.answers = False
-    health_check.check(node, "a1", controller)
+    check(node, controller)
     assert (node.shown / "unhealthy").exists()
-    break_memory(node, 0)
-    health_check.check(node, "a1", controller)
+    check(node, controller, errors=0)
     controller.answers = True
-    health_check.check(node, "a1", controller)
+    check(node, controller)
     assert controller.node["state"] == ["IDLE"]
 
 
@@ -188,16 +191,14 @@ def test_a_node_that_registers_again_restores_its_drain_and_clears_it_later(
     slurmd = "first"
     monkeypatch.setattr(health_check, "stdout_of", lambda *_: f"{slurmd}\n")
     controller = Controller()
-    break_memory(node, 2)
-    health_check.check(node, "a1", controller)
+    check(node, controller, errors=2)
     assert health_check.is_own(node, "a1", controller)
     # With the node its drain is deleted, and a new slurmd makes it known.
     slurmd = "second"
     controller.node = {"state": ["IDLE"], "reason": "", "reason_set_by_user": ""}
-    health_check.check(node, "a1", controller)
+    check(node, controller)
     assert controller.node["reason"].startswith("health: memory: ")
-    break_memory(node, 0)
-    health_check.check(node, "a1", controller)
+    check(node, controller, errors=0)
     assert controller.node["state"] == ["IDLE"]
 
 
@@ -215,7 +216,7 @@ def test_a_node_returns_when_the_remains_of_a_job_that_slurm_started_twice_have_
     def drained_after(reason: str, by: str) -> bool:
         controller.node["state"] = ["IDLE", "DRAIN"]
         controller.say(reason, by)
-        health_check.check(node, "a1", controller)
+        check(node, controller)
         return "DRAIN" in controller.node["state"]
 
     assert drained_after("Duplicate jobid", "slurm")
@@ -231,8 +232,7 @@ def test_a_node_returns_when_the_remains_of_a_job_that_slurm_started_twice_have_
 
 def test_a_node_does_not_own_a_persons_drain_or_one_without_an_answer(node: Node) -> None:
     controller = Controller()
-    break_memory(node, 2)
-    health_check.check(node, "a1", controller)
+    check(node, controller, errors=2)
     controller.answers = False
     assert not health_check.is_own(node, "a1", controller)
     controller.answers = True
@@ -261,7 +261,7 @@ def test_the_reason_of_slurms_drain_says_which_script_and_why(node: Node) -> Non
     said = "Prolog error: prolog.d/50-mine: ended with status 3: no 'room'; next: make it"
     assert controller.node["reason"] == said
     # It is Slurm's drain all the same: a person takes it back.
-    health_check.check(node, "a1", controller)
+    check(node, controller)
     assert "DRAIN" in controller.node["state"]
 
 
@@ -284,8 +284,7 @@ def test_a_job_that_our_own_look_kept_away_leaves_a_drain_that_ends_with_the_err
     failure(node, "prolog.d/30-health")
     health_check.set_reason(node, "a1", controller)
     assert controller.node["reason"].startswith("health: memory: ")
-    break_memory(node, 0)
-    health_check.check(node, "a1", controller)
+    check(node, controller, errors=0)
     assert controller.node["state"] == ["IDLE"]
 
 
@@ -307,11 +306,11 @@ def test_only_a_lasting_loss_of_the_share_drains_a_node(node: Node, monkeypatch:
     (node.root / "etc/tailrack").mkdir(parents=True)
     (node.root / "etc/tailrack/share-mounted").write_text(f"{node.root}/none\n")
     monotonic = time.monotonic
-    health_check.check(node, "a1", controller)
+    check(node, controller)
     assert controller.node["state"] == ["IDLE"]
     assert json.loads((node.shown / "verdict.json").read_text())["findings"][0]["check"] == "share"
     monkeypatch.setattr(time, "monotonic", lambda: monotonic() + 120)
-    health_check.check(node, "a1", controller)
+    check(node, controller)
     assert controller.node["reason"].startswith(f"health: share: {node.root}/none is not mounted")
 
 

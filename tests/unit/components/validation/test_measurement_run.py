@@ -7,6 +7,7 @@ import math
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,6 +84,15 @@ def steady(gb_per_s: float) -> Callable[[tuple[str, ...]], float | None]:
     return lambda nodes: gb_per_s
 
 
+def with_floors(**floors: float) -> Validation:
+    return SETTINGS.model_copy(update={"floors_gb_per_s": floors})
+
+
+def two(measure: Measure, **how: Any) -> Run:
+    """Measure two nodes of one GPU each at 4 GB/s."""
+    return measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}, **how))
+
+
 def folders(slurm: SimulatedSlurm) -> list[str]:
     return [order.folder.name for order in slurm.orders]
 
@@ -107,13 +117,8 @@ def test_the_job_gets_ranks_gpus_and_sizes_and_three_runs_at_the_gate(measure: M
     run = measure(slurm)
     (order,) = [order for order in slurm.orders if order.folder.name == "node-c"]
     assert list(order.options) == ["--ntasks=8", "--ntasks-per-node=8", "--gpus-per-node=8", "--switches=1"]
-    assert list(order.arguments) == [
-        "any",
-        "",
-        f"{8 * 2**20}:{8 * GIB}",
-        f"{8 * GIB}:{8 * GIB}",
-        f"{8 * GIB}:{8 * GIB}",
-    ]
+    gate = f"{8 * GIB}:{8 * GIB}"
+    assert list(order.arguments) == ["any", "", f"{8 * 2**20}:{8 * GIB}", gate, gate]
     result, by_node = run.judged()
     # A site of one node is that node; it is not measured twice.
     assert result == by_node["c"]
@@ -125,13 +130,11 @@ def test_nodes_with_different_gpus_are_measured_in_groups_and_the_worst_verdict_
     gpus = {"a": "h200:8", "b": "h200:8", "c": "a100:4", "d": "a100:4", "e": ""}
     speed: dict[tuple[str, ...], float] = {("a", "b"): 400.0, ("c", "d"): 2.0}
     slurm = SimulatedSlurm(lambda nodes: speed.get(nodes, 300.0), gpus, there=IB_UP, between=INFINIBAND)
-    settings = SETTINGS.model_copy(update={"floors_gb_per_s": {"rack": 10.0, "node": 1.0}})
+    settings = with_floors(rack=10.0, node=1.0)
     result, by_node = measure(slurm, settings=settings).judged()
     assert result["busbw_gb_per_s"] == pytest.approx(400, rel=1e-3)
-    assert [(group["gpus"], group["nodes"], group["verdict"]) for group in result["groups"]] == [
-        ("h200:8", ["a", "b"], "PASS"),
-        ("a100:4", ["c", "d"], "FAIL"),
-    ]
+    groups = [(group["gpus"], "".join(group["nodes"]), group["verdict"]) for group in result["groups"]]
+    assert groups == [("h200:8", "ab", "PASS"), ("a100:4", "cd", "FAIL")]
     assert result["verdict"] == "FAIL"
     assert result["left_out"] == ["e"]
     assert "Left out: e (no GPUs)." in result["reason"]
@@ -173,7 +176,7 @@ def test_sockets_despite_infiniband_fail_and_name_the_next_check(measure: Measur
 def test_the_slow_node_of_a_site_that_fails_is_named_with_its_figures(measure: Measure) -> None:
     gpus = dict.fromkeys("abcdefgh", "h200:1")
     slurm = SimulatedSlurm(lambda nodes: 1.0 if "f" in nodes else 4.0, gpus)
-    settings = SETTINGS.model_copy(update={"floors_gb_per_s": {"rack": 3.0}})
+    settings = with_floors(rack=3.0)
     result, _ = measure(slurm, settings=settings).judged()
     assert result["verdict"] == "FAIL"
     assert [suspect["nodes"] for suspect in result["suspects"]] == [["f"]]
@@ -200,10 +203,9 @@ BUSY = "c: GPU 0000:18:00.0 is 97 % busy with 41000 MiB in use by 4711 train.py 
 
 
 def test_runs_that_lie_too_far_apart_are_measured_once_more_and_then_no_pass(measure: Measure) -> None:
-    slurm = SimulatedSlurm(
-        steady(364.8), {"c": "h200:8"}, second_run=0.46, second_time=0.5, beside=("", BUSY, BUSY, "")
-    )
-    settings = SETTINGS.model_copy(update={"floors_gb_per_s": {"node": 300.0, "rack": 300.0}})
+    often = ("", BUSY, BUSY, "")
+    slurm = SimulatedSlurm(steady(364.8), {"c": "h200:8"}, second_run=0.46, second_time=0.5, beside=often)
+    settings = with_floors(node=300.0, rack=300.0)
     result, by_node = measure(slurm, settings=settings).judged()
     assert folders(slurm) == ["prepare-h200-8", "node-c", "node-c-again"]
     assert (result["verdict"], by_node["c"]["verdict"]) == ("UNSTABLE", "UNSTABLE")
@@ -218,7 +220,7 @@ def test_runs_that_lie_too_far_apart_are_measured_once_more_and_then_no_pass(mea
 
 def test_runs_that_agree_the_second_time_pass_and_say_that_they_did_not_at_first(measure: Measure) -> None:
     slurm = SimulatedSlurm(steady(364.8), {"c": "h200:8"}, second_run=0.46, beside=("", BUSY, "", ""))
-    settings = SETTINGS.model_copy(update={"floors_gb_per_s": {"node": 300.0, "rack": 300.0}})
+    settings = with_floors(node=300.0, rack=300.0)
     result, _ = measure(slurm, settings=settings).judged()
     assert result["verdict"] == "PASS"
     assert "in a second measurement (the runs of the first gave 364.8" in result["reason"]
@@ -240,12 +242,25 @@ def test_a_program_that_cannot_be_built_is_a_failure_and_no_job_follows(measure:
     assert (result["verdict"], result["busbw_gb_per_s"]) == ("FAIL", None)
 
 
-def test_a_run_less_than_was_asked_for_is_no_whole_measurement(measure: Measure) -> None:
-    run = measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}))
-    run.report["repeats"].pop()
-    result, _ = run.judged()
-    assert result["verdict"] == "INCONCLUSIVE"
-    assert "2 runs were found instead of 3" in result["reason"]
+def test_a_missing_run_or_a_log_that_proves_nothing_is_no_complete_measurement(measure: Measure) -> None:
+    short, silent = two(measure), two(measure, between=())
+    short.report["repeats"].pop()
+    for run, reason in (
+        (short, "2 runs were found instead of 3"),
+        (silent, "does not show which transport carried the data"),
+    ):
+        result, _ = run.judged()
+        assert result["verdict"] == "INCONCLUSIVE"
+        assert reason in result["reason"]
+
+
+def test_an_impossible_or_missing_request_passes_nothing_and_does_not_stop_the_program(measure: Measure) -> None:
+    run = two(measure)
+    keys = ("min_bytes", "max_bytes", "factor", "gate_bytes", "ranks", "nodes", "runs")
+    impossible = [{**run.report["asked"], key: value} for key in keys for value in (math.inf, 1.5, True, 10**400)]
+    for asked in (*impossible, None, "all", {}, {"backend": "nccl-tests"}, {"min_bytes": 8}):
+        run.report["asked"] = asked
+        assert run.judged()[0]["verdict"] == "INCONCLUSIVE", asked
 
 
 @pytest.mark.parametrize(("meshed", "verdict"), [(True, "FAIL"), (False, "UNJUDGED"), (None, "UNJUDGED")])
@@ -261,75 +276,40 @@ def test_one_pair_without_nvlink_beside_others_does_not_switch_the_kinds_floor_o
     assert (result["floor_gb_per_s"] is not None) == (verdict == "FAIL")
 
 
-def test_a_log_that_proves_nothing_is_no_whole_measurement(measure: Measure) -> None:
-    run = measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}, between=()))
-    result, _ = run.judged()
-    assert result["verdict"] == "INCONCLUSIVE"
-    assert "does not show which transport carried the data" in result["reason"]
+def suspect(node: str = "a", busbw: object = 1) -> dict[str, object]:
+    return {"nodes": [node], "busbw_gb_per_s": busbw, "reference_gb_per_s": 1, "reason": ""}
 
 
-@pytest.mark.parametrize("key", ["min_bytes", "max_bytes", "factor", "gate_bytes", "ranks", "nodes", "runs"])
-@pytest.mark.parametrize("value", [math.inf, 1.5, True, 10**400])
-def test_an_impossible_measurement_does_not_stop_the_program(measure: Measure, key: str, value: float) -> None:
-    run = measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}))
-    run.report["asked"][key] = value
-    assert run.judged()[0]["verdict"] == "INCONCLUSIVE"
-
-
-@pytest.mark.parametrize("damage", [None, "all", {}, {"backend": "nccl-tests"}, {"min_bytes": 8}])
-def test_a_report_without_its_request_uses_the_plan_and_passes_nothing(measure: Measure, damage: object) -> None:
-    run = measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}))
-    run.report["asked"] = damage
-    assert run.judged()[0]["verdict"] == "INCONCLUSIVE"
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        {"gpus": "h200:2"},
-        {"gpus": {"a": None}},
-        {"alone": [{"gpus": {"a": "h200:2"}}]},
-        {"alone": 7},
-        {"others": [None]},
-        {"suspects": [{"nodes": ["a"]}]},
-        {"suspects": ["a"]},
-        {"absent": ["a"]},
-        {"nodes": "a"},
-        {"repeats": [1]},
-        {"job_id": []},
-        {"seconds": -1},
-        {"seconds": 10**400},
-        {"measured_at": 1e300},
-        {"suspects": [{"nodes": ["a"], "busbw_gb_per_s": 10**400, "reference_gb_per_s": 1, "reason": ""}]},
-        {"suspects": [{"nodes": ["a"], "busbw_gb_per_s": "nan", "reference_gb_per_s": 1, "reason": ""}]},
-        {"suspects": [{"nodes": ["\x1b[2J"], "busbw_gb_per_s": 1, "reference_gb_per_s": 1, "reason": ""}]},
-        {"nodes": ["a", "b\x1b[2J"]},
-        {"nodes": ["a", "\ud800"]},
-        {"gpus": {"a": "h200:1", "b": "h200:1\x1b[2J"}},
-        {"gpus": {"a": "h200:1", "b\x1b[2J": "h200:1"}},
-        {"left_out": "a" * 100_000},
-        {"absent": {"\x1b[2J": "down"}},
-    ],
-)
-def test_any_report_gives_a_result_and_a_broken_report_never_passes(
-    measure: Measure, damage: dict[str, object]
-) -> None:
-    settings = SETTINGS.model_copy(update={"floors_gb_per_s": {"rack": 1.0, "node": 1.0}})
-    run = measure(SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"}), settings=settings)
+def test_any_report_gives_a_result_and_a_broken_report_never_passes(measure: Measure) -> None:
+    slurm = SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1"})
+    run = measure(slurm, settings=with_floors(rack=1.0, node=1.0))
     assert run.judged()[0]["verdict"] == "PASS"
-    run.report |= damage
-    assert run.judged()[0]["verdict"] in ("INCONCLUSIVE", "FAIL")
+    good, esc, one = dict(run.report), "\x1b[2J", "h200:1"
+    damages: dict[str, list[object]] = {
+        "gpus": ["h200:2", {"a": None}, {"a": one, "b": one + esc}, {"a": one, f"b{esc}": one}],
+        "alone": [[{"gpus": {"a": "h200:2"}}], 7],
+        "others": [[None]],
+        "suspects": [[{"nodes": ["a"]}], ["a"], [suspect(busbw=10**400)], [suspect(busbw="nan")], [suspect(esc)]],
+        "absent": [["a"], {esc: "down"}],
+        "nodes": ["a", ["a", f"b{esc}"], ["a", "\ud800"]],
+        "repeats": [[1]],
+        "job_id": [[]],
+        "seconds": [-1, 10**400],
+        "measured_at": [1e300],
+        "left_out": ["a" * 100_000],
+    }
+    for key, values in damages.items():
+        for value in values:
+            run.report = {**good, key: value}
+            assert run.judged()[0]["verdict"] in ("INCONCLUSIVE", "FAIL"), (key, value)
 
 
 def test_a_jobs_preflight_knows_only_the_nodes_of_that_job(measure: Measure) -> None:
     slurm = SimulatedSlurm(steady(4.0), {"a": "h200:1", "b": "h200:1", "c": "h200:2"})
     measure(slurm, {"a": "rack", "b": "rack", "c": "box"})
-    told = {
-        order.nodes: json.loads(order.files["about.json"])["nodes"]
-        for order in slurm.orders
-        if "about.json" in order.files
-    }
-    assert {nodes: tuple(about) for nodes, about in told.items()} == {("a", "b"): ("a", "b"), ("c",): ("c",)}
+    about = {order.nodes: order.files["about.json"] for order in slurm.orders if "about.json" in order.files}
+    told = {nodes: tuple(json.loads(text)["nodes"]) for nodes, text in about.items()}
+    assert told == {("a", "b"): ("a", "b"), ("c",): ("c",)}
 
 
 def test_a_jobs_folder_is_emptied_and_stays_the_one_that_nodes_have_seen(

@@ -203,20 +203,16 @@ def of_wrong_data(of: Sample, dice: random.Random) -> str:
 
 
 ANY: tuple[Callable[[str, random.Random], str], ...] = (
-    garbled,
-    garbled,
-    garbled,
+    *[garbled] * 3,
     without_a_piece,
     with_a_piece_twice,
     with_a_piece_elsewhere,
-    with_another_digit,
-    with_another_digit,
+    *[with_another_digit] * 2,
     with_foreign_lines,
     with_a_line_twice,
 )
 BROKEN: tuple[Callable[[Sample, random.Random], str], ...] = (
-    cut_off,
-    cut_off,
+    *[cut_off] * 2,
     foreign,
     of_two_tables,
     with_a_row_twice,
