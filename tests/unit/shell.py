@@ -255,6 +255,11 @@ class Shell:
             patches.enter_context(mock.patch.dict(os.environ, self.environment, clear=True))
             yield
 
+    def call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        """Call a function on the machine and return its result."""
+        with self.here():
+            return function(*arguments, **named)
+
     def failure_of(self, function: Callable[..., object], *arguments: Any, **named: Any) -> str:
         """Call a function on the machine; return the reason and the remedy of its failure, "" if it succeeds."""
         with self.here():

@@ -145,16 +145,14 @@ def test_a_slurmdbd_that_a_step_left_without_its_limits_as_it_was_cut_off_is_res
     shell.stub("systemctl", "[ $1 != show ] || echo 7")
     if seccomp is not None:
         shell.write("proc/7/status", f"Name:\tslurmdbd\nSeccomp:\t{seccomp}\nSeccomp_filters:\t1\n")
-    with shell.here():
-        slurmdbd.restart(changed=changed)
+    shell.call(slurmdbd.restart, changed=changed)
     assert ("systemctl restart slurmdbd" in shell.calls) == restarts
 
 
 @pytest.mark.parametrize(("gib", "mb"), [(0.25, 128), (4, 1024), (24, 4096), (2048, 4096)])
 def test_the_database_fills_a_quarter_of_the_memory_within_bounds(shell: Shell, gib: float, mb: int) -> None:
     shell.write("proc/meminfo", f"MemTotal:       {int(gib * 2**20)} kB\nMemFree: 1 kB\n")
-    with shell.here():
-        assert memory_mb() == mb
+    assert shell.call(memory_mb) == mb
 
 
 ACCOUNTS = [{"name": "vision", "gpu_hours": 10}]

@@ -25,7 +25,7 @@ from components.steps.composition import compose
 from stacks.config import ConfigError, parse
 from tests.unit.configs import HOST_KEY, LAB, PRIVATE_KEY, RawConfig
 from tests.unit.recorded import Build
-from tests.unit.shell import Shell, assert_ok, script_of
+from tests.unit.shell import Shell, assert_fails, assert_ok, script_of
 
 SFTP: RawConfig = {
     "target": "sftp:keeper@192.0.2.9:/srv/backup/lab",
@@ -126,8 +126,7 @@ def test_only_the_head_node_has_the_secrets_and_no_plain_state_has_them(build: B
 def test_how_old_the_last_backup_is_or_why_it_failed_is_one_line(shell: Shell, kept: str, said: str) -> None:
     now = int(time.time())
     shell.write(RECORD, kept.format(now=now, old=now - 200 * 60))
-    with shell.here():
-        assert program.status() == said
+    assert shell.call(program.status) == said
 
 
 def prepared(shell: Shell, state: str = "") -> None:
@@ -184,8 +183,7 @@ def test_the_next_backup_contains_restored_dumps_that_no_service_has_loaded(shel
     hook = '#!/bin/bash\nprintf newer >"$1/accounting.sql"\n'
     shell.write("/usr/local/lib/tailrack/backup.d/accounting", hook).chmod(0o755)
     shell.stub("restic", f'[[ " $* " != *" backup "* ]] || cp -r dumps "{shell.root}/saved"')
-    with shell.here():
-        assert program.main(["run"]) == 0
+    assert shell.call(program.main, ["run"]) == 0
     saved = {path.name: path.read_text() for path in shell.path("/saved").iterdir()}
     assert saved == {"mlflow.db": "of the lost head node", "accounting.sql": "newer"}
     assert shell.path("/var/lib/tailrack/dumps/mlflow.db").exists()
@@ -439,9 +437,10 @@ def test_a_first_backup_that_fails_is_an_error_with_its_reason(shell: Shell) -> 
     shell.stub("sftp", f"cat >/dev/null; cat <<'EOF'\n{THERE.format(**HERE)}EOF")
     shell.stub("systemctl", '[ "$1 $2" != "start tailrack-backup.service" ]')
     shell.write("/var/lib/tailrack/backup-state", "done=\nfailed=5\nreason=unlock: Fatal: it is full\n")
-    done = shell.step(script_of("backup", "services"), {**values_of(SFTP), "BACKUP_STATE": []})
-    assert done.returncode == 1
-    assert "the first backup failed: unlock: Fatal: it is full" in done.stderr
+    assert_fails(
+        shell.step(script_of("backup", "services"), {**values_of(SFTP), "BACKUP_STATE": []}),
+        "the first backup failed: unlock: Fatal: it is full",
+    )
 
 
 @pytest.mark.parametrize(
@@ -463,8 +462,7 @@ def test_the_lost_machines_identity_in_the_tailnet_is_taken_over_by_a_machine_wi
     if now:
         shell.write(state, now)
     shell.write(f"/tree{state}", kept)
-    with shell.here():
-        place_files("/tree", adopt=adopt)
+    shell.call(place_files, "/tree", adopt=adopt)
     path = shell.path(state)
     assert (path.read_text() if path.exists() else "") == (f"{kept}\n" if taken else now)
     assert not taken or path.stat().st_mode & 0o777 == 0o600

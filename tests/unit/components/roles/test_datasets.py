@@ -129,11 +129,9 @@ def test_a_folder_of_the_share_is_listed_by_the_server_that_confines_itself_to_i
         rows = [entry.key for entry in programs.rsync_list("rsync://head/source-words/")]
     assert rows == [("a  b", 2, "2026/11/28 11:48:24"), ("sub/\u00e4", 1234567890, "2026/11/28 11:48:25")]
     machine.stub("rsync", "cat <<'END'\n-rw-r--r-- 1 2026/11/28 11:48:24 new\\#012line\nEND")
-    with machine.here(), pytest.raises(Failure, match="unusual name"):
-        programs.rsync_list("rsync://head/source-words/")
+    assert "unusual name" in machine.failure_of(programs.rsync_list, "rsync://head/source-words/")
     machine.stub("rsync", "echo 'symlink has no referent: \"abs\" (in words)' >&2; echo 'rsync error: x' >&2; exit 23")
-    with machine.here(), pytest.raises(Failure, match="no referent"):
-        programs.rsync_list("rsync://head/source-words/")
+    assert "no referent" in machine.failure_of(programs.rsync_list, "rsync://head/source-words/")
 
 
 @pytest.mark.parametrize("secret", ["`a", "a#b;c", "ab%(type)scd", "'a\"b\\$HOME"])
@@ -291,13 +289,11 @@ def test_a_complete_copy_gets_its_name_its_sums_and_the_link(machine: Shell) -> 
 def test_a_node_that_does_not_fetch_waits_and_then_copies_from_its_neighbour(machine: Shell) -> None:
     rsync(machine)
     work, states = copy_of(machine, "a2", FETCHING)
-    with machine.here():
-        work.bring()
+    machine.call(work.bring)
     assert states[-1] == Progress(V1, WAITS, "", "a1")
     assert not machine.path("/data/words").exists()
     work, states = copy_of(machine, "a2", replace(FETCHING, complete=["a1", "b1"], sums=DIGEST))
-    with machine.here():
-        work.bring()
+    machine.call(work.bring)
     assert states[-1].state == COMPLETE
     (call,) = copies_by(machine, "rsync")
     assert f"rsync://tailrack@10.0.0.1:6815/set-words/{V1}/" in call
@@ -306,12 +302,10 @@ def test_a_node_that_does_not_fetch_waits_and_then_copies_from_its_neighbour(mac
 def test_a_neighbour_whose_sums_or_files_the_head_node_does_not_vouch_for_is_refused(machine: Shell) -> None:
     rsync(machine)
     work, _ = copy_of(machine, "a2", replace(FETCHING, complete=["a1"], sums="0" * 64))
-    with machine.here(), pytest.raises(Failure, match="a1 does not give its list of sums"):
-        work.bring()
+    assert "a1 does not give its list of sums" in machine.failure_of(work.bring)
     rsync(machine, {"a.txt": b"bad"})
     work, _ = copy_of(machine, "a2", replace(FETCHING, complete=["a1"], sums=DIGEST))
-    with machine.here(), pytest.raises(Failure, match=r"1 files do not fit their sums, such as a\.txt"):
-        work.bring()
+    assert "1 files do not fit their sums, such as a.txt" in machine.failure_of(work.bring)
     assert len(copies_by(machine, "rsync")) == 2
     assert not machine.path("/data/words").exists()
 
@@ -319,8 +313,7 @@ def test_a_neighbour_whose_sums_or_files_the_head_node_does_not_vouch_for_is_ref
 def test_a_copy_that_differs_from_the_first_one_is_not_used(machine: Shell) -> None:
     rsync(machine, {**TEXTS, "a.txt": b"new"})
     work, _ = copy_of(machine, one=replace(FETCHING, sums=DIGEST))
-    with machine.here(), pytest.raises(Failure, match="the sums differ from other nodes'"):
-        work.bring()
+    assert "the sums differ from other nodes'" in machine.failure_of(work.bring)
     assert not machine.path("/data/words").exists()
 
 
@@ -329,8 +322,7 @@ def test_a_node_that_does_not_answer_on_the_fabric_is_read_over_the_tailnet(mach
     stub = machine.root / "stubs" / "rsync"
     stub.write_text(stub.read_text().replace("from=", 'case "$*" in *:6815/*) exit 10;; esac; from=', 1))
     work, states = copy_of(machine, "a2", replace(FETCHING, complete=["a1"], sums=DIGEST))
-    with machine.here():
-        work.bring()
+    machine.call(work.bring)
     assert states[-1].state == COMPLETE
     assert [":6815/" in call for call in copies_by(machine, "rsync")] == [True, False]
 
@@ -417,18 +409,15 @@ def test_up_names_a_source_that_cannot_be_listed_and_waits_for_a_plan(machine: S
         files.write(model.HEAD_ADDRESS, "100.64.0.1")
         assert not host.all_complete("a1", ["words"])
     write_plan(machine, replace(WANTED, version="", error="access denied"))
-    with machine.here(), pytest.raises(Failure, match="words cannot be copied: access denied"):
-        host.all_complete("a1", ["words"])
+    assert "words cannot be copied: access denied" in machine.failure_of(host.all_complete, "a1", ["words"])
     write_plan(machine, replace(WANTED, sites=["cloud"]))
-    with machine.here():
-        assert host.all_complete("a1", ["words"])
+    assert machine.call(host.all_complete, "a1", ["words"])
 
 
 def test_a_folder_of_a_user_in_the_place_of_the_link_is_named_and_stays(machine: Shell) -> None:
     machine.write("/data/words/mine", "x")
     work, _ = copy_of(machine, one=FETCHING)
-    with machine.here(), pytest.raises(Failure, match="exists on a1 and was not made by tailrack"):
-        work.bring()
+    assert "exists on a1 and was not made by tailrack" in machine.failure_of(work.bring)
     assert machine.path("/data/words/mine").exists()
 
 
@@ -444,8 +433,7 @@ def test_a_replaced_version_stays_while_an_older_job_runs_or_slurm_is_silent(
 ) -> None:
     versions(machine, V1, V2)
     monkeypatch.setattr(copies, "oldest_job", lambda node: oldest)
-    with machine.here():
-        copies.remove_unused("a1", {Home("/data", "words"): V1})
+    machine.call(copies.remove_unused, "a1", {Home("/data", "words"): V1})
     assert machine.path(f"/data/.tailrack-data/words/{V2}").exists() == kept
     assert machine.path(f"/data/.tailrack-data/words/{V1}").exists()
 
@@ -475,8 +463,7 @@ def test_a_data_set_that_is_not_wanted_any_more_goes_with_its_folders(
 ) -> None:
     versions(machine, V1)
     monkeypatch.setattr(copies, "oldest_job", lambda node: float("inf"))
-    with machine.here():
-        copies.remove_unused("a1", {})
+    machine.call(copies.remove_unused, "a1", {})
     assert not machine.path("/data/.tailrack-data").exists()
 
 
@@ -593,6 +580,5 @@ def test_a_head_node_without_data_sets_keeps_nothing_of_them(machine: Shell) -> 
     machine.stub("systemctl")
     for path in (model.SETTINGS, serve.PASSWORD, f"{model.PLAN}/{model.PLAN_FILE}"):
         machine.write(path, "{}")
-    with machine.here():
-        host.remove_head()
+    machine.call(host.remove_head)
     assert not machine.path(model.STATE).exists()

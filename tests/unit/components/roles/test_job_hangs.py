@@ -618,8 +618,7 @@ def test_the_role_is_off_by_default() -> None:
 @pytest.mark.parametrize(("kind", "count"), [("h200", 2), ("", 0)])
 def test_the_tasks_of_the_head_node_run_if_a_node_has_gpus(shell: Shell, kind: str, count: int) -> None:
     lines = memory_values(host("a1", "rack", kind, count), 32, 64_000)
-    with shell.here():
-        write_node(NodeFiles("a1", "rack", lines["NODE_MEMORY"], lines["NODE_GPU_CPUS"], "", "", "", "", 0))
+    shell.call(write_node, NodeFiles("a1", "rack", lines["NODE_MEMORY"], lines["NODE_GPU_CPUS"], "", "", "", "", 0))
     words = HAS_GPUS.removeprefix("ExecCondition=").split()
     words = [str(shell.path(word)) if word in (NODES, POOLS) else word for word in words]
     assert (subprocess.run(words, check=False).returncode == 0) == (count > 0)

@@ -22,7 +22,7 @@ from stacks.config import ConfigError, parse
 from stacks.config.model import StackConfig
 from tests.unit.configs import LAB
 from tests.unit.recorded import record_cluster
-from tests.unit.shell import Shell, assert_ok, script_of
+from tests.unit.shell import Shell, assert_fails, assert_ok, script_of
 
 TOKEN, PASSWORD = "hook-token-nobody-may-see", "mail password  nobody may see"
 HOOK = {"kind": "webhook", "url": f"https://hooks.example:8443/{TOKEN}?a=b"}
@@ -210,10 +210,11 @@ def test_an_old_alertmanager_gets_an_error_and_prometheus_continues(host: Shell)
     host.stub("amtool", f'echo "{said}"; exit 1')
     role = monitoring(HOOK)
     head = {"NODE_NAME": "head", "NODE_SITE": "r", "HEAD_ADDRESS": "100.64.0.1"}
-    done = host.step(script_of("monitoring", "services"), {**role.values, **role.secrets, **head})
-    assert done.returncode == 1
-    assert "field url_file not found" in done.stderr
-    assert "Alertmanager 0.26 or newer" in done.stderr
+    assert_fails(
+        host.step(script_of("monitoring", "services"), {**role.values, **role.secrets, **head}),
+        "field url_file not found",
+        "Alertmanager 0.26 or newer",
+    )
     assert "systemctl restart tailrack-prometheus.service" in host.calls
 
 

@@ -61,8 +61,7 @@ def called(shell: Shell, program: str) -> list[str]:
 
 
 def record(shell: Shell, number: int = 12) -> Record | None:
-    with shell.here():
-        return read_record(number)
+    return shell.call(read_record, number)
 
 
 def test_a_jobs_folder_goes_to_its_pod_as_the_user(head: Shell) -> None:

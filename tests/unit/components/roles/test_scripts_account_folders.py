@@ -88,8 +88,7 @@ def test_munges_folder_is_roots_after_a_join_and_the_key_munges(machine: Shell) 
     for stub in ("munge", "unmunge"):
         machine.stub(stub)
     machine.write("/etc/passwd", "munge:x:110:110::/:/usr/sbin/nologin\n")
-    with machine.here():
-        join(Step("a1", "a1-join"), JoinValues("lab", "1", KEY))
+    machine.call(join, Step("a1", "a1-join"), JoinValues("lab", "1", KEY))
     assert machine.path("/etc/munge").stat().st_mode & 0o777 == 0o711
     given = {path: owner for path, owner in machine.owners.items() if owner != ("root", "root")}
     assert given == {MUNGE_KEY: ("munge", "munge")}
@@ -177,8 +176,7 @@ def test_a_cluster_that_leaves_empties_gives_away_and_removes_nothing_through_a_
 def test_log_ins_for_images_are_written_into_a_folder_of_roots(machine: Shell) -> None:
     trap(machine, "a link to a file of root's", "/run/tailrack-images/.credentials")
     before = outside(machine)
-    with machine.here():
-        write_logins("machine x")
+    machine.call(write_logins, "machine x")
     assert outside(machine) == before
     assert machine.owners["/run/tailrack-images"] == ("root", "root")
     assert machine.owners["/run/tailrack-images/.credentials"] == ("tailrack-images", "tailrack-images")
@@ -203,8 +201,9 @@ def test_a_share_in_somebodys_folder_is_refused_before_a_home_is_made(machine: S
     share.mkdir()
     os.chown(share, 1, 1)
     values = UsersValues([Account("ada", 6001, 6001)], "/shared", "/share")
-    with machine.here(), pytest.raises(Failure, match="the share's folder /share does not belong to root"):
-        head(Step("head", "head-head"), values)
+    assert "the share's folder /share does not belong to root" in machine.failure_of(
+        head, Step("head", "head-head"), values
+    )
     assert [*share.iterdir()] == []
 
 

@@ -93,8 +93,7 @@ def test_a_head_node_made_of_a_backup_follows_no_link_in_it_and_none_that_is_in_
     trap(machine, "a link to a folder of root's", STATE)
     before = outside(machine)
     for _ in range(2):
-        with machine.here():
-            place_files(tree, adopt=True)
+        machine.call(place_files, tree, adopt=True)
         machine.path(f"{tree}{STATE}").mkdir(exist_ok=True)
     assert outside(machine) == before
     assert not machine.path(STATE).is_symlink()
@@ -106,6 +105,5 @@ def test_a_head_node_made_of_a_backup_follows_no_link_in_it_and_none_that_is_in_
         "components.node.files.owner_of", lambda path: "slurm" if path == STATE and not restored.exists() else "root"
     )
     for _ in range(2):
-        with machine.here():
-            give_slurm_state()
+        machine.call(give_slurm_state)
     assert given == [(STATE, "slurm")]

@@ -30,8 +30,7 @@ def head(shell: Shell) -> Shell:
 
 
 def test_a_key_is_signed_for_ten_minutes_and_gone_afterwards(head: Shell) -> None:
-    with head.here():
-        answer = ask_all(["b1"], "munge-switch", "f" * 64, text="text")["b1"]
+    answer = head.call(ask_all, ["b1"], "munge-switch", "f" * 64, text="text")["b1"]
     assert (answer.status, answer.output) == (3, f"asked munge-switch {'f' * 64}\ntext")
     shown = head.path("/shown").read_text()
     assert "tailrack-ask" in shown.split("Principals:")[1]
@@ -44,8 +43,7 @@ def test_a_key_is_signed_for_ten_minutes_and_gone_afterwards(head: Shell) -> Non
 
 
 def test_a_node_that_is_no_member_is_not_asked(head: Shell) -> None:
-    with head.here():
-        answer = ask_all(["c1"], "last-failure")["c1"]
+    answer = head.call(ask_all, ["c1"], "last-failure")["c1"]
     assert (answer.status, answer.output, answer.errors) == (255, "", "c1 is not a member of this cluster")
     assert head.command("ask", "c1", "last-failure").returncode == 255
     assert not any(call.startswith("ssh ") for call in head.calls)
@@ -53,16 +51,14 @@ def test_a_node_that_is_no_member_is_not_asked(head: Shell) -> None:
 
 def test_an_answer_without_end_is_refused_while_it_is_read(head: Shell) -> None:
     head.stub("ssh", "cat >/dev/null; head -c 3000000 /dev/zero | tr '\\0' x")
-    with head.here():
-        answer = ask_all(["b1"], "last-failure")["b1"]
+    answer = head.call(ask_all, ["b1"], "last-failure")["b1"]
     assert (answer.status, answer.output) == (255, "")
     assert answer.errors == "b1: its answer is longer than 1048576 bytes"
 
 
 def test_without_a_key_no_node_answers(head: Shell) -> None:
     head.path(f"{STATE}/ssh_authority").unlink()
-    with head.here():
-        answers = ask_all(["b1", "b2"], "last-failure")
+    answers = head.call(ask_all, ["b1", "b2"], "last-failure")
     assert [answer.status for answer in answers.values()] == [255, 255]
 
 

@@ -65,8 +65,7 @@ def head(shell: Shell, tmp_path_factory: pytest.TempPathFactory, monkeypatch: py
     """A head node with members a1 and b1, each a folder in which its answers run; `away` names who answers nothing."""
     programs(shell)
     place(shell, KEYS)
-    with shell.here():
-        head_phase(Step("head", "head-head"))
+    shell.call(head_phase, Step("head", "head-head"))
     for node in NODES:
         member = machine_in(tmp_path_factory.mktemp(node), shell.tools)
         programs(member)
@@ -207,8 +206,7 @@ def test_all_nodes_trust_both_authorities_until_an_unreachable_node_answers(head
     assert trusted(member(head, "b1")) == {before}
     assert {signer(member(head, node)) for node in NODES} == {signed_by}
     # The head node's own step has nothing against it.
-    with head.here():
-        head_phase(Step("head", "head-head"))
+    head.call(head_phase, Step("head", "head-head"))
     assert len(trusted(head)) == 2
     head.path("/away").unlink()
     assert turn(head, "2") == ""
@@ -270,12 +268,10 @@ def test_a_restored_head_node_publishes_its_authorities_again_once(head: Shell) 
     first = head.path(kept).read_text()
     head.write(kept, re.sub(r"^# \d+", "# 7", first))
     head.write("/var/lib/tailrack/restored", "id\n")
-    with head.here():
-        trust_own()
+    head.call(trust_own)
     again = head.path(kept).read_text()
     assert int(again.split()[1]) >= int(first.split()[1])
-    with head.here():
-        trust_own()
+    head.call(trust_own)
     assert head.path(kept).read_text() == again
 
 

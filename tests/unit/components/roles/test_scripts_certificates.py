@@ -127,8 +127,7 @@ def test_a_newer_certificate_is_shown_and_an_older_one_never(machine: Shell) -> 
 def test_sshd_restarts_once_for_its_first_certificate_and_its_config_file(machine: Shell) -> None:
     def told(certificate: str) -> list[str]:
         before = len(machine.calls)
-        with machine.here():
-            show_certificate(certificate)
+        machine.call(show_certificate, certificate)
         return [call for call in machine.calls[before:] if call.endswith("start ssh")]
 
     certificate = signed(machine).removesuffix("\n")

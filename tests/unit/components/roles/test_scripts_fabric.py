@@ -41,10 +41,11 @@ def test_a_fabric_note_passes_and_an_error_fails_with_a_remedy(shell: Shell, pro
     prove.return_value = {**TOLD, "interfaces": [], "note": "a2 stays on the tailnet"}
     assert member(shell).returncode == 0
     prove.return_value = {**TOLD, "interfaces": [], "error": "eth1 of a2 carried no 1 MiB to a1"}
-    done = member(shell, NODE_FABRIC="eth1")
-    assert done.returncode == 1
-    assert "step a2-register failed: eth1 of a2 carried no 1 MiB to a1" in done.stderr
-    assert "or set fabric: auto, tailnet or another interface at site rack" in done.stderr
+    assert_fails(
+        member(shell, NODE_FABRIC="eth1"),
+        "step a2-register failed: eth1 of a2 carried no 1 MiB to a1",
+        "or set fabric: auto, tailnet or another interface at site rack",
+    )
 
 
 def test_a_failing_proof_stops_the_step_with_its_message(shell: Shell, prove: mock.Mock) -> None:
@@ -95,10 +96,11 @@ def test_only_the_head_node_queries_a_node_and_failures_leave_no_files(shell: Sh
 def test_an_unknown_interface_name_stops_the_join_with_a_remedy(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     refuse = mock.Mock(side_effect=FabricError("there is no interface eth9 with an IPv4 address here (eth1)"))
     monkeypatch.setattr("components.roles.fabric.host.networks_here", refuse)
-    done = join(shell, "eth9")
-    assert done.returncode == 1
-    assert "step a2-join failed: there is no interface eth9 with an IPv4 address here (eth1)" in done.stderr
-    assert "next: correct fabric: or rdma: of a1's site: use auto, or names that its nodes have" in done.stderr
+    assert_fails(
+        join(shell, "eth9"),
+        "step a2-join failed: there is no interface eth9 with an IPv4 address here (eth1)",
+        "next: correct fabric: or rdma: of a1's site: use auto, or names that its nodes have",
+    )
     refuse.assert_called_once_with("eth9", "auto")
 
 

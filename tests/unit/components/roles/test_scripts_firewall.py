@@ -92,8 +92,7 @@ SLURM = "slurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\n"
 
 def hold(shell: Shell, name: str = "head") -> None:
     """Hold ports on a machine of a name."""
-    with shell.here():
-        hold_ports(Step(name, "a1-node"), HeldPorts(HOLDERS, "head"))
+    shell.call(hold_ports, Step(name, "a1-node"), HeldPorts(HOLDERS, "head"))
 
 
 def held(shell: Shell) -> list[str]:

@@ -86,8 +86,7 @@ def test_a_head_nodes_own_nfs_server_is_named_unless_it_is_as_the_package_brings
 
 def test_anothers_ganesha_is_set_aside_and_the_packages_file_comes_back_when_the_machine_leaves(machine: Shell) -> None:
     conf = machine.write("etc/ganesha/ganesha.conf", "EXPORT { Path = /srv; }\n")
-    with machine.here():
-        ensure_ganesha("/export/shared")
+    machine.call(ensure_ganesha, "/export/shared")
     assert kept(machine, "/etc/ganesha/ganesha.conf").read_text() == "EXPORT { Path = /srv; }\n"
     conf.write_text("# as the package brings it")
     machine.stub("dpkg-query", f"printf ' {conf} '; md5sum <'{conf}'")
@@ -122,8 +121,7 @@ def test_a_uid_that_clashes_is_found_before_anything_is_changed(
 
 
 def join(shell: Shell, key: str = KEY, cluster: str = "lab") -> None:
-    with shell.here():
-        munge_join(Step("s1", "s1-join"), JoinValues(cluster, "1", key))
+    shell.call(munge_join, Step("s1", "s1-join"), JoinValues(cluster, "1", key))
 
 
 @pytest.fixture
@@ -171,8 +169,7 @@ def test_a_key_in_munges_own_folder_is_read_as_munge_and_a_link_is_none(
     if link:
         munge.write("/etc/munge/x", "").with_name("munge.key").symlink_to(key)
     step = Step("s1", "s1-check")
-    with munge.here():
-        check(step, CheckValues("lab"))
+    munge.call(check, step, CheckValues("lab"))
     assert step.foreign == ([] if link else ["a munge key (/etc/munge/munge.key)"])
     assert any(call.startswith("runuser -u munge -- find ") for call in munge.calls)
 
@@ -196,8 +193,7 @@ def kept(machine: Shell, path: str) -> Path:
 
 
 def set_slurm_aside(machine: Shell) -> None:
-    with machine.here():
-        set_foreign_slurm_aside()
+    machine.call(set_foreign_slurm_aside)
 
 
 def test_anothers_slurm_files_are_kept_and_its_daemons_end(machine: Shell) -> None:
@@ -235,8 +231,7 @@ def test_a_link_to_a_configuration_elsewhere_is_anothers_and_so_is_a_second_one_
 
 
 def run_server(machine: Shell) -> None:
-    with machine.here():
-        ensure_kernel_server("a1")
+    machine.call(ensure_kernel_server, "a1")
 
 
 def leave(machine: Shell) -> None:
@@ -275,8 +270,7 @@ def test_a_server_that_ran_before_the_cluster_came_runs_after_it_and_its_package
     machine.stub("exportfs")
     machine.stub("systemctl", "case $1 in show) printf 'UnitFileState=enabled\\nActiveState=active\\n' ;; esac")
     machine.write("etc/exports", "/srv/projects 192.0.2.0/24(rw)\n")
-    with machine.here():
-        note_units("nfs-server")
+    machine.call(note_units, "nfs-server")
     run_server(machine)
     leave(machine)
     assert machine.calls[-3:] == [

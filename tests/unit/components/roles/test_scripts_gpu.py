@@ -91,10 +91,11 @@ def test_one_gpu_less_than_promised_is_named_by_its_address(gate: Gate, shell: S
     for number in range(8):
         on_the_bus(shell, f"0000:{number + 16:02x}:00.0")
     on_the_bus(shell, "0000:99:00.0", vendor="0x8086")
-    done = gate("h200", 8)
-    assert done.returncode == 1
-    assert "promises 8 GPUs (h200), this machine shows 7 in " in done.stderr
-    assert "; 0000:17:00.0 is on the PCI bus, but nvidia-smi does not show it" in done.stderr
+    done = assert_fails(
+        gate("h200", 8),
+        "promises 8 GPUs (h200), this machine shows 7 in ",
+        "; 0000:17:00.0 is on the PCI bus, but nvidia-smi does not show it",
+    )
     assert done.stderr.count("is on the PCI bus") == 1
     assert "next: correct gpu: of a1 in the config, or see nvidia-smi and 'dmesg" in done.stderr
 

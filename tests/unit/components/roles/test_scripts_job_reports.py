@@ -53,8 +53,7 @@ def test_the_service_starts_once_and_again_when_its_settings_change(host: Shell)
 
 
 def test_only_root_can_read_secrets_and_a_secret_that_the_config_no_longer_has_goes(host: Shell) -> None:
-    with host.here():
-        services(STEP, values("mail-password pass word\nchannel-vision https://hooks.example/x"))
+    host.call(services, STEP, values("mail-password pass word\nchannel-vision https://hooks.example/x"))
     folder = host.path(CREDENTIALS)
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()} == dict.fromkeys(
@@ -65,8 +64,7 @@ def test_only_root_can_read_secrets_and_a_secret_that_the_config_no_longer_has_g
     assert f"\nLoadCredential=channel-vision:{CREDENTIALS}/channel-vision\n" in unit
     assert "pass word" not in unit
     assert not any("pass word" in call or "hooks" in call for call in host.calls)
-    with host.here():
-        services(STEP, values("mail-password pass word"))
+    host.call(services, STEP, values("mail-password pass word"))
     assert "channel-vision" not in host.path(UNIT_FILE).read_text()
 
 

@@ -45,8 +45,7 @@ def test_so_is_every_daemon_of_a_package_that_the_cluster_needs() -> None:
 
 def test_a_package_daemon_has_no_start_limit_and_the_step_restarts_nothing_for_that(shell: Shell) -> None:
     for _ in range(2):
-        with shell.here():
-            keep_running("munge.service")
+        shell.call(keep_running, "munge.service")
     lines = shell.path(DROP_IN).read_text().splitlines()
     assert {"StartLimitIntervalSec=0", "Restart=always", "RestartPreventExitStatus="} <= set(lines)
     assert [call for call in shell.calls if call.split()[1] not in ("show", "daemon-reload")] == []

@@ -36,8 +36,7 @@ def values(*, adopt: bool) -> str:
 
 def let_ask(shell: Shell, authorities: str, head: str = "100.64.0.1", plan: str = "", command: str = "") -> None:
     given = NodeValues(head, "/shared", authorities, "", plan, values(adopt=False), command)
-    with shell.here():
-        let_the_head_ask(Step("a1", "a1-node"), given)
+    shell.call(let_the_head_ask, Step("a1", "a1-node"), given)
 
 
 def install(shell: Shell, key: str = KEY, head: str = "100.64.0.1") -> str:

@@ -15,7 +15,7 @@ from components.cluster.cluster import NO_POOL
 from components.roles.nfs_exports.foreign import export_line
 from components.roles.tailnet import host as tailnet_host
 from components.steps.composition import REGISTER, Script, compose
-from tests.unit.shell import ROLES, Result, Shell, assert_ok
+from tests.unit.shell import ROLES, Result, Shell, assert_fails, assert_ok
 
 # What the head node sees of b1 in the tailnet, after an address of before.
 TAILNET: dict[str, Any] = {
@@ -137,12 +137,13 @@ def test_a_node_that_answers_over_the_tailnet_counts_before_slurmd_runs_too(head
 def test_an_unreachable_node_is_no_member_and_the_error_names_its_firewall(head: Head, answer: str) -> None:
     head.shell.hurry()
     head.shell.write("answer", answer)
-    done = head.run("up", NODE_FIREWALL="ufw+nftables")
-    assert done.returncode == 1
-    assert "nothing answers on b1 at its tailnet address, 100.64.0.7 port 6818" in done.stderr
-    assert "a firewall on the machine (found: ufw, nftables), tailscale's shields-up" in done.stderr
-    assert "allow input on tailscale0" in done.stderr
-    assert "the tailnet's policy lets the cluster's machines reach one another" in done.stderr
+    done = assert_fails(
+        head.run("up", NODE_FIREWALL="ufw+nftables"),
+        "nothing answers on b1 at its tailnet address, 100.64.0.7 port 6818",
+        "a firewall on the machine (found: ufw, nftables), tailscale's shields-up",
+        "allow input on tailscale0",
+        "the tailnet's policy lets the cluster's machines reach one another",
+    )
     assert "fabric: tailnet" not in done.stderr
     assert not head.shell.path("/etc/exports.d/tailrack-b1.exports").exists()
 
@@ -259,9 +260,10 @@ def test_the_head_node_reports_its_path_to_a_member(head: Head, peer: dict[str, 
 
 
 def test_the_head_node_rejects_invalid_answers_before_it_writes_files(head: Head) -> None:
-    done = head.run("up", NODE_PROBLEM="its answer has no valid tailnet_ip", NODE_ADDRESS="")
-    assert done.returncode == 1
-    assert "b1 cannot register: its answer has no valid tailnet_ip" in done.stderr
+    assert_fails(
+        head.run("up", NODE_PROBLEM="its answer has no valid tailnet_ip", NODE_ADDRESS=""),
+        "b1 cannot register: its answer has no valid tailnet_ip",
+    )
     assert not list(head.shell.path("/etc/exports.d").glob("*"))
 
 
@@ -288,8 +290,9 @@ def test_a_member_that_stays_in_the_tailnet_is_not_called_gone(head: Head, monke
     peer = json.dumps({"Peer": {"key": {"TailscaleIPs": ["100.64.0.7"], "Online": True}}})
     head.shell.stub("tailscale", f"echo '{peer}'")
     monkeypatch.setattr("components.roles.tailnet.host.GONE_LIMIT", 0)
-    done = head.run("down")
-    assert done.returncode == 1
-    assert "b1 reported that it leaves, but is still in the tailnet" in done.stderr
-    assert "next: see 'journalctl -u tailrack-logout' on b1" in done.stderr
+    assert_fails(
+        head.run("down"),
+        "b1 reported that it leaves, but is still in the tailnet",
+        "next: see 'journalctl -u tailrack-logout' on b1",
+    )
     assert head.shell.path("/node").exists()

@@ -177,8 +177,7 @@ def test_a_member_is_a_target_until_it_leaves(host: Shell) -> None:
     step(host, "monitoring", "register", A1, "down")
     assert not target.exists()
     step(host, "monitoring", "register", A1)
-    with host.here():
-        forget(Step("head", "expire"), MemberName("a1"))
+    host.call(forget, Step("head", "expire"), MemberName("a1"))
     assert not target.exists()
 
 

@@ -138,8 +138,7 @@ def test_a_check_names_the_problem(
 ) -> None:
     mounted(node, *lines)
     monkeypatch.setattr(probe, "_ask", lambda path: answer)
-    with node.here():
-        problems = check_all([wanted(name)])
+    problems = node.call(check_all, [wanted(name)])
     assert bool(problems) == bool(problem)
     for found in problems.values():
         assert found.text.startswith(problem)
@@ -150,8 +149,7 @@ def test_an_earlier_check_that_hangs_is_not_repeated(node: Shell) -> None:
     place = node.path("/data")
     words = ["stat", "-f", "-c", "%S %b %a %c %d", "--", str(place), ""]
     node.write("proc/77/cmdline", "\0".join(words))
-    with node.here():
-        assert not probe.answers("/data")
+    assert not node.call(probe.answers, "/data")
     assert not [call for call in node.calls if call.startswith(("stat", "find"))]
 
 
@@ -163,8 +161,7 @@ def test_a_folder_is_read_too_and_root_may_be_refused(node: Shell, error: str, p
     mounted(node, "0:9 / /lambda/fs1 rw - fuse.rclone fs1 rw")
     place = node.path("/lambda/fs1")
     node.stub("find", f"echo \"find: '{place}': {error}\" >&2; exit 1" if error else "")
-    with node.here():
-        problems = check_all([wanted("fs1")])
+    problems = node.call(check_all, [wanted("fs1")])
     assert [found.text for found in problems.values()] == ([problem] if problem else [])
     assert f"find {place} -maxdepth 1 -mindepth 1 -quit" in node.calls
 
@@ -180,8 +177,7 @@ def test_a_folder_is_read_too_and_root_may_be_refused(node: Shell, error: str, p
 )
 def test_a_write_as_a_user_detects_hidden_mount_problems(node: Shell, error: str, problem: str) -> None:
     node.stub("mktemp", f"echo '{error}' >&2; exit 1")
-    with node.here():
-        found = probe.write_problem(wanted("data"), "ada")
+    found = node.call(probe.write_problem, wanted("data"), "ada")
     assert (found.text if found else "") == problem
     assert any(call.startswith("runuser -u ada -- mktemp") for call in node.calls)
 

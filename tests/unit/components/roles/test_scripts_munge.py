@@ -242,8 +242,7 @@ def place(head: Shell, capsys: pytest.CaptureFixture[str]) -> Callable[[], str]:
 
     def run() -> str:
         capsys.readouterr()
-        with head.here():
-            register(Step("head", "b1-register"), RegisterValues("b1", "100.64.0.9"))
+        head.call(register, Step("head", "b1-register"), RegisterValues("b1", "100.64.0.9"))
         return capsys.readouterr().err
 
     return run
@@ -327,8 +326,7 @@ def test_cut_off_anywhere_a_change_ends_with_one_key_that_munged_has_read(
         patch.setattr(ask, "attempt_bounded", or_killed(left, attempt_bounded))
         with contextlib.suppress(Killed), head.here():
             services(Step("head", "head-services"), ServicesValues("2"))
-    with head.here():
-        join(Step("head", "head-join"), JoinValues("lab", "2", NEW))
+    head.call(join, Step("head", "head-join"), JoinValues("lab", "2", NEW))
     assert change(head) == ""
     if head.path(HELD).exists():  # the timer runs it
         assert head.command("munge-release").returncode == 0

@@ -29,8 +29,7 @@ SHARE: dict[str, Value] = {"NFS_EXPORTS_PATH": PATH, "NFS_EXPORTS_MOUNT": "/shar
 
 
 def configuration(shell: Shell) -> str:
-    with shell.here():
-        return ganesha.configuration(PATH)
+    return shell.call(ganesha.configuration, PATH)
 
 
 def run(shell: Shell, phase: str, values: dict[str, Value] | None = None) -> subprocess.CompletedProcess[str]:
@@ -61,8 +60,7 @@ def apply_exports(shell: Shell, kernel: bool) -> None:
 
 def apply_members(shell: Shell, kernel: bool) -> None:
     """Do with the server what a member's step does: here one that has left."""
-    with shell.here():
-        forget(Step("a1", "b9-register"), Exported("b9", PATH, kernel))
+    shell.call(forget, Step("a1", "b9-register"), Exported("b9", PATH, kernel))
 
 
 def export(shell: Shell, member: str, address: str) -> None:
@@ -111,8 +109,7 @@ def test_a_member_is_exported_to_at_its_present_address_alone_and_forgotten_by_i
         assert file.read_text() == f"{line}\n"
         served = "exportfs -ra" in shell.calls if kernel else f"Clients = {address};" in configuration(shell)
         assert served
-    with shell.here():
-        forget(Step("a1", "b1-register"), Exported("b1", PATH, kernel))
+    shell.call(forget, Step("a1", "b1-register"), Exported("b1", PATH, kernel))
     assert not file.exists()
     assert "CLIENT {" not in configuration(shell)
 
@@ -204,8 +201,7 @@ def test_a_share_is_a_file_system_of_its_own_if_nothing_beyond_it_is_mounted(
         shell.path(name).mkdir(parents=True)
     shell.write("hosts", "")
     mounted(shell, *mounts)
-    with shell.here():
-        assert share_is_a_file_system(PATH) == own
+    assert shell.call(share_is_a_file_system, PATH) == own
 
 
 HEAD = "100.64.0.1"
@@ -256,15 +252,13 @@ def test_the_step_leaves_a_mount_point_of_a_lost_server_unchanged(node: Shell, m
         raise OSError(errno.ESTALE, "Stale file handle")
 
     monkeypatch.setattr(files, "kind_of", lost)
-    with node.here():
-        ensure_mount_point("/shared")
+    node.call(ensure_mount_point, "/shared")
     assert not node.path("/shared").exists()
     assert not node.path(NFS_BEFORE).exists()
 
 
 def test_a_mount_point_that_was_not_there_goes_with_the_machine(node: Shell) -> None:
-    with node.here():
-        ensure_mount_point("/shared")
+    node.call(ensure_mount_point, "/shared")
     assert node.path("/shared").is_dir()
     assert node.path(NFS_BEFORE).read_text() == "folder /shared\n"
     succeed(node, "leave")

@@ -105,8 +105,7 @@ def test_a_pod_without_a_volume_is_refused(check: Callable[[], Any], shell: Shel
 def test_a_volume_that_others_can_change_is_closed(shell: Shell) -> None:
     shell.path("/workspace").mkdir(mode=0o777)
     shell.path("/workspace").chmod(0o777)
-    with shell.here():
-        close_volume("p1")
+    shell.call(close_volume, "p1")
     assert shell.path("/workspace").stat().st_mode & 0o777 == 0o755
 
 
@@ -126,8 +125,7 @@ def test_a_full_volume_is_named_before_anything_is_written(
 def test_a_volume_that_becomes_full_is_named(shell: Shell) -> None:
     shell.path("/workspace").mkdir()
     shell.stub("rsync", 'echo "rsync: write failed: No space left on device (28)" >&2; exit 11')
-    with shell.here(), pytest.raises(Failure, match="the volume of p1 at /workspace is full"):
-        save("p1")
+    assert "the volume of p1 at /workspace is full" in shell.failure_of(save, "p1")
     shell.stub("rsync", 'echo "rsync: connection unexpectedly closed" >&2; exit 12')
     with shell.here(), pytest.raises(Failure, match=r"rsync cannot save .* unexpectedly closed"):
         save("p1")
@@ -143,14 +141,12 @@ def play_runit(shell: Shell, *, runs: bool) -> None:
 
 def test_a_service_is_written_and_started_and_not_touched_again(shell: Shell) -> None:
     play_runit(shell, runs=False)
-    with shell.here():
-        services.keep("slurmd", "#!/bin/sh\nexec slurmd", "p1")
+    shell.call(services.keep, "slurmd", "#!/bin/sh\nexec slurmd", "p1")
     assert shell.path(f"{FOLDER}/run").stat().st_mode & 0o777 == 0o700
     assert "svlogd" in shell.path(f"{FOLDER}/log/run").read_text()
     assert [call.split()[1] for call in shell.calls] == ["status", "status", "start"]
     play_runit(shell, runs=True)
-    with shell.here():
-        services.keep("slurmd", "#!/bin/sh\nexec slurmd", "p1")
+    shell.call(services.keep, "slurmd", "#!/bin/sh\nexec slurmd", "p1")
     assert not [call for call in shell.calls if "restart" in call]
 
 
@@ -185,8 +181,7 @@ def test_tailscaled_gets_the_proxy_in_etc_environment_and_nothing_else_of_it(she
     with shell.here():
         assert "\nexec tailscaled" in tailscaled_program()
     shell.write("/etc/environment", 'HTTPS_PROXY="http://ada:it\'s $HOME@10.0.0.1:3128"\nLD_PRELOAD=/tmp/x.so\n')
-    with shell.here():
-        program = tailscaled_program()
+    program = shell.call(tailscaled_program)
     before, _ = program.split("exec tailscaled")
     shown = subprocess.run(
         ["sh", "-c", f'{before.splitlines()[-1]}\nprintf %s "$HTTPS_PROXY"'], capture_output=True, text=True, check=True
@@ -230,14 +225,12 @@ def test_a_new_container_gets_its_files_and_packages_from_the_volume(shell: Shel
     shell.write("/workspace/.tailrack/packages/munge_0.5.16-1_amd64.deb", "")
     shell.stub("dpkg-query", "exit 1")
     shell.stub("dpkg")
-    with shell.here():
-        assert restore()
+    assert shell.call(restore)
     (installed,) = [call for call in shell.calls if call.startswith("dpkg ")]
     assert "munge_0.5.16-1_amd64.deb" in installed
     assert shell.path("/etc/tailrack/plans/boot.json").read_text() == "{}"
     assert shell.owners["/etc/munge"] == ("root", "root"), "its package gives it to another account"
-    with shell.here():
-        assert not restore(), "its files are there now"
+    assert not shell.call(restore), "its files are there now"
 
 
 @pytest.mark.parametrize("status", [0, 1])
@@ -246,12 +239,10 @@ def test_files_that_a_request_of_the_head_node_has_changed_are_saved_for_the_nex
 ) -> None:
     shell.stub("rsync", f"exit {status}")
     shell.write("/etc/munge/munge.key", "new")
-    with shell.here():
-        save_again()
+    shell.call(save_again)
     assert shell.calls == [], "a machine that saves nothing"
     shell.write(f"{SAVED}/var/lib/tailrack/node-name", "p1\n")
-    with shell.here():
-        save_again()
+    shell.call(save_again)
     (call,) = [call for call in shell.calls if call.startswith("rsync ")]
     assert "/etc/munge/munge.key" in call
 
@@ -335,6 +326,5 @@ def test_a_pod_uses_a_network_only_if_it_reaches_its_neighbours_there_or_they_ar
 
 def test_a_site_without_a_network_leaves_no_file_of_it(shell: Shell) -> None:
     shell.write(NETWORK, "ens1\n")
-    with shell.here():
-        use_network("auto", "[]", "p1")
+    shell.call(use_network, "auto", "[]", "p1")
     assert not shell.path(NETWORK).exists()

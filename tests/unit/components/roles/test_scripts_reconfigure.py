@@ -16,7 +16,7 @@ from components.roles.role import Value
 from components.roles.slurm import node_state
 from components.roles.slurm.node_state import wait_for_place
 from components.roles.slurm.nodes import LeavingNode, NodeName, forget, release
-from tests.unit.shell import Shell, assert_ok, script_of
+from tests.unit.shell import Shell, assert_fails, assert_ok, script_of
 
 REGISTER = script_of("slurm", "register")
 SLURM = "/var/lib/tailrack/slurm"
@@ -264,10 +264,11 @@ def test_a_rejected_node_leaves_no_trace_and_the_next_node_registers(shell: Shel
     )
     shell.stub("scontrol", 'case $1 in ping) echo "Slurmctld(primary) at head is UP" ;; *) exit 1 ;; esac')
     shell.stub("journalctl", "echo 'slurmctld: error: a bad line'")
-    done = register_node(shell, "n2")
-    assert done.returncode == 1
-    assert "slurmctld rejects the new configuration and keeps the old one" in done.stderr
-    assert "slurmctld: error: a bad line" in done.stderr
+    assert_fails(
+        register_node(shell, "n2"),
+        "slurmctld rejects the new configuration and keeps the old one",
+        "slurmctld: error: a bad line",
+    )
     assert texts() == before
     (shell.root / "stubs/scontrol").write_text(stub)
     member(shell, "n3")

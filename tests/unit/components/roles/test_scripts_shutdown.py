@@ -54,8 +54,7 @@ def test_a_controller_that_does_not_answer_is_said_and_holds_nothing_up(shell: S
 
 
 def test_the_unit_ends_before_all_that_its_end_needs_and_before_jobs_do(shell: Shell) -> None:
-    with shell.here():
-        requeue_jobs_at_shutdown("n1")
+    shell.call(requeue_jobs_at_shutdown, "n1")
     unit = shell.path("/etc/systemd/system/tailrack-shutdown.service").read_text()
     after = {name for line in unit.splitlines() if line.startswith("After=") for name in line[6:].split()}
     assert after >= {"slurmd.service", "munge.service", "tailscaled.service", "remote-fs.target", "slurmctld.service"}
@@ -65,8 +64,7 @@ def test_the_unit_ends_before_all_that_its_end_needs_and_before_jobs_do(shell: S
 def test_the_scope_of_jobs_ends_last_and_not_for_one_jobs_memory_and_can_be_made_again(
     shell: Shell, scope: str
 ) -> None:
-    with shell.here():
-        requeue_jobs_at_shutdown("n1")
+    shell.call(requeue_jobs_at_shutdown, "n1")
     lines = shell.path(f"/etc/systemd/system/{scope}.d/tailrack.conf").read_text().splitlines()
     unit, kind = lines[lines.index("[Unit]") : lines.index("[Scope]")], lines[lines.index("[Scope]") :]
     assert {"Before=tailrack-shutdown.service", "CollectMode=inactive-or-failed"} <= set(unit)

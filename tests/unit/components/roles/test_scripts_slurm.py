@@ -434,8 +434,7 @@ NAMED = "/var/lib/slurm/slurmctld/clustername"
 
 def ask(shell: Shell, name: str) -> None:
     """Ask with a slurm.conf of that name."""
-    with shell.here():
-        refuse_another_cluster_name(Step("head", "head-head"), f"# ours\nClusterName={name}\nSlurmUser=slurm")
+    shell.call(refuse_another_cluster_name, Step("head", "head-head"), f"# ours\nClusterName={name}\nSlurmUser=slurm")
 
 
 def test_another_name_is_refused_with_both_names_and_the_way_out(shell: Shell) -> None:

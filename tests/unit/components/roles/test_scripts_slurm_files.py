@@ -32,8 +32,7 @@ def offered(controller: Shell, reconfigure: str, ping: str) -> str:
     # scontrol reads the file itself before it asks anybody.
     fatal = f"grep 99999 {conf} >/dev/null && [ -e {controller.root}/unreadable ] && {{ echo fatal >&2; exit 1; }}"
     controller.stub("scontrol", f'{fatal}\ncase "$1" in\nreconfigure) {reconfigure} ;;\nping) {ping} ;;\nesac')
-    with controller.here():
-        return offer("/new")
+    return controller.call(offer, "/new")
 
 
 def test_files_that_scontrol_itself_cannot_read_are_taken_back(controller: Shell) -> None:
@@ -76,5 +75,4 @@ def test_the_error_contains_the_reason_of_slurmctld_and_no_systemd_lines(control
     after = "\n".join(f"slurmctld.service: Consumed {second}s CPU time." for second in range(20))
     controller.write("said", f"slurmctld: fatal: failed to initialize sched plugin\n{after}\n")
     controller.stub("journalctl", f'[ "$1" = --sync ] || cat {controller.root}/said')
-    with controller.here():
-        assert errors(0) == ["slurmctld: fatal: failed to initialize sched plugin"]
+    assert controller.call(errors, 0) == ["slurmctld: fatal: failed to initialize sched plugin"]

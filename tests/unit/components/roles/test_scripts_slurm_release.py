@@ -187,8 +187,7 @@ def test_packages_are_published_whole_or_not_at_all(machine: Shell) -> None:
     machine.write("made/slurm-smd-slurmrestd_1_amd64.deb", "nobody's")
     machine.write("kept/x.new/half", "")
     assert in_build(machine, lambda made: made.publish("/made", "/kept/x")) == ("None", "")
-    with machine.here():
-        assert has_release("/kept/x")
+    assert machine.call(has_release, "/kept/x")
     assert sorted(path.name for path in machine.path("kept").iterdir()) == ["x"]
     assert len(list(machine.path("kept/x").iterdir())) == len(PACKAGES) + 1
 
@@ -523,8 +522,7 @@ def test_a_state_that_is_cut_off_is_not_taken_for_saved(machine: Shell, monkeypa
 def test_leaving_returns_slurm_to_the_package_manager(machine: Shell) -> None:
     machine.write("etc/apt/preferences.d/tailrack-slurm", "x")
     machine.write("installed", "slurm-smd installed slurm-smd-slurmd\n")
-    with machine.here():
-        leave(Step("a1", "tailrack-leave"))
+    machine.call(leave, Step("a1", "tailrack-leave"))
     assert not machine.path("etc/apt/preferences.d/tailrack-slurm").exists()
     assert "apt-mark unhold slurm-smd-slurmd" in machine.calls
 
@@ -601,8 +599,7 @@ def test_schedmds_packaging_is_adapted(machine: Shell) -> None:
     machine.write("source/debian/control", CONTROL)
     machine.write("source/debian/rules", RULES)
     machine.write("source/debian/changelog", "slurm-smd (24.11.5-1) UNRELEASED; urgency=medium\n")
-    with machine.here():
-        assert adapt_packaging("/source")
+    assert machine.call(adapt_packaging, "/source")
     control, rules = (folder / "control").read_text(), (folder / "rules").read_text()
     assert "sview" not in control
     assert "slurmrestd" not in control + rules.replace("--disable-slurmrestd", "")
@@ -618,8 +615,7 @@ def test_schedmds_packaging_is_adapted(machine: Shell) -> None:
 def test_packaging_that_is_not_known_is_refused(machine: Shell) -> None:
     for name, text in (("control", CONTROL), ("rules", "#!/usr/bin/make -f\n"), ("changelog", "x (1)\n")):
         machine.write(f"source/debian/{name}", text)
-    with machine.here():
-        assert not adapt_packaging("/source")
+    assert not machine.call(adapt_packaging, "/source")
 
 
 def in_build(shell: Shell, function: Callable[[build.Build], object]) -> tuple[str, str]:
@@ -815,8 +811,7 @@ def held(shell: Shell) -> str | None:
 
 
 def hold(shell: Shell, version: str = "25.11.7") -> bool:
-    with shell.here():
-        return hold_older_nodes("head", version)
+    return shell.call(hold_older_nodes, "head", version)
 
 
 def release_nodes(shell: Shell, *nodes: str) -> None:

@@ -349,8 +349,7 @@ def test_a_join_requires_one_answer_of_the_head_node_and_does_not_wait_for_a_dir
 
 
 def leave(shell: Shell, *, adopt: bool) -> None:
-    with shell.here():
-        tailnet_host.leave(Step("a1", "tailrack-leave"), tailnet_host.LeaveValues(node_adopt=adopt))
+    shell.call(tailnet_host.leave, Step("a1", "tailrack-leave"), tailnet_host.LeaveValues(node_adopt=adopt))
 
 
 def test_the_log_out_begins_when_the_program_has_ended_and_by_no_timer(shell: Shell) -> None:
@@ -381,8 +380,7 @@ def peer(address: str, **more: Any) -> dict[str, Any]:
 def test_a_node_is_gone_when_the_head_node_sees_it_no_more(shell: Shell, peers: Any, gone: bool) -> None:
     status = shell.write("status", json.dumps({"Peer": peers and {str(at): one for at, one in enumerate(peers)}}))
     shell.stub("tailscale", f"cat {status}")
-    with shell.here():
-        assert is_logged_out("100.64.0.7") == gone
+    assert shell.call(is_logged_out, "100.64.0.7") == gone
 
 
 def test_a_member_is_a_relay_while_the_config_says_so_and_is_asked_no_more_than_once(tailscale: Tailscale) -> None:

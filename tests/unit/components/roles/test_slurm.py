@@ -103,8 +103,7 @@ def join(shell: Shell, *nodes: Host, profile: str = "processes") -> None:
     """Write what nodes add, as their member steps do."""
     for one in nodes:
         found = {**memory_values(one, 8, MEMORY_MB[one.site]), "NODE_PROFILE": profile}
-        with shell.here():
-            write_node(read_values(NodeFiles, {**node_header(one), **found, **NO_POOL}))
+        shell.call(write_node, read_values(NodeFiles, {**node_header(one), **found, **NO_POOL}))
 
 
 def on_the_head(shell: Shell, model: Model) -> dict[str, str]:

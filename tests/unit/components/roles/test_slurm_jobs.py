@@ -25,8 +25,7 @@ def node(shell: Shell) -> Shell:
 
 def clear(shell: Shell, limit: float = 1) -> bool:
     shell.hurry()
-    with shell.here():
-        return clear_jobs("a1", "tailrack: leaves the cluster", limit)
+    return shell.call(clear_jobs, "a1", "tailrack: leaves the cluster", limit)
 
 
 def test_a_node_without_jobs_is_drained_and_asked_once(node: Shell) -> None:

@@ -26,8 +26,7 @@ def mixed(shell: Shell, model: Model, *, other: int = 1) -> dict[str, str]:
 
 
 def again(shell: Shell) -> dict[str, str]:
-    with shell.here():
-        return merged("/base")
+    return shell.call(merged, "/base")
 
 
 def own_lines(text: str) -> list[str]:

@@ -251,8 +251,7 @@ def test_the_head_node_answers_itself_and_a_node_that_does_not_answer_is_missing
     shell.write(ANSWER, f"#!/bin/bash\necho '{json.dumps({'jobs': {'7': BUSY.__dict__}})}'").chmod(0o755)
     shell.stub("ssh-keygen")
     shell.stub("ssh", "exit 255")
-    with shell.here():
-        assert record.ask_nodes(["a1", "head", "stranger"]) == {"head": {"7": BUSY}}
+    assert shell.call(record.ask_nodes, ["a1", "head", "stranger"]) == {"head": {"7": BUSY}}
     assert len([call for call in shell.calls if call.startswith("ssh ")]) == 1
 
 
@@ -400,8 +399,7 @@ def applied(shell: Shell, held: Summary, limits: Limits = LIMITS, given: Job | N
     before = len(shell.calls)
     shell.stub("scontrol")
     shell.stub("scancel")
-    with shell.here():
-        apply_limits(limits, [(given or job(), held)], [given or job()])
+    shell.call(apply_limits, limits, [(given or job(), held)], [given or job()])
     return shell.calls[before:]
 
 
@@ -451,10 +449,8 @@ def test_a_suspended_job_is_left_alone_and_its_idle_time_starts_again_when_it_re
 
 
 def test_a_config_without_limits_warns_no_job(shell: Shell) -> None:
-    with shell.here():
-        assert read_limits() is None
+    assert shell.call(read_limits) is None
     config = {"qos": [{"name": "interactive"}], "unused_gpus": {"end_minutes": 60, "exempt_qos": ["interactive"]}}
     made = role(parse({**LAB, "accounting": config}, base_dir=Path()))
     shell.write(UNUSED_GPUS, made.files["services"][-1].text)
-    with shell.here():
-        assert read_limits() == LIMITS
+    assert shell.call(read_limits) == LIMITS
