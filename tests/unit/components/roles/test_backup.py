@@ -108,9 +108,8 @@ def test_only_the_head_node_has_the_secrets_and_no_plain_state_has_them(build: B
     assert not [one.name for one in stack.resources if "password-nobody-may-see" in one.in_plain_state]
 
 
-@pytest.mark.parametrize(
-    ("kept", "said"),
-    [
+def test_how_old_the_last_backup_is_or_why_it_failed_is_one_line(shell: Shell) -> None:
+    for kept, said in (
         ("", "backup: none has been made; next: systemctl start tailrack-backup"),
         ("done={now}\n", "backup: the last one is 0 minutes old"),
         (
@@ -121,12 +120,10 @@ def test_only_the_head_node_has_the_secrets_and_no_plain_state_has_them(build: B
             "done={now}\nfailed={now}\nreason=it was full\n",
             "backup: FAILED: it was full; next: journalctl -u tailrack-backup, then systemctl start tailrack-backup",
         ),
-    ],
-)
-def test_how_old_the_last_backup_is_or_why_it_failed_is_one_line(shell: Shell, kept: str, said: str) -> None:
-    now = int(time.time())
-    shell.write(RECORD, kept.format(now=now, old=now - 200 * 60))
-    assert shell.call(program.status) == said
+    ):
+        now = int(time.time())
+        shell.write(RECORD, kept.format(now=now, old=now - 200 * 60))
+        assert shell.call(program.status) == said, kept
 
 
 def prepared(shell: Shell, state: str = "") -> None:
@@ -289,23 +286,18 @@ AT = "the backup's target /srv/backup/lab on 192.0.2.9"
 HERE = {"real": "/srv/backup/lab", "mode": "drwx------", "free": "92242800"}
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
+def test_a_folder_that_is_full_open_to_others_or_on_the_share_is_refused(shell: Shell) -> None:
+    for change, said in (
         ({}, ""),
         ({"free": "262144"}, ""),
         ({"free": "262143"}, f"{AT} is full: 262143 KB are free"),
         ({"mode": "drwxr-x---"}, f"{AT} is open to other accounts there (drwxr-x---)"),
         ({"mode": "drwx-----x"}, f"{AT} is open to other accounts there (drwx-----x)"),
         ({"real": "/shared/x"}, "the backup's target /srv/backup/lab is /shared/x there, which is on the share"),
-    ],
-)  # fmt: skip
-def test_a_folder_that_is_full_open_to_others_or_on_the_share_is_refused(
-    shell: Shell, change: dict[str, str], said: str
-) -> None:
-    shell.stub("sftp", f"cat >/dev/null; cat <<'EOF'\n{THERE.format(**{**HERE, **change})}EOF")
-    shell.stub("restic")
-    assert on_the_head(shell, SFTP, check) == ((1, said) if said else (0, True))
+    ):  # fmt: skip
+        shell.stub("sftp", f"cat >/dev/null; cat <<'EOF'\n{THERE.format(**{**HERE, **change})}EOF")
+        shell.stub("restic")
+        assert on_the_head(shell, SFTP, check) == ((1, said) if said else (0, True)), change
 
 
 @pytest.mark.parametrize(

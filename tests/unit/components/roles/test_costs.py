@@ -81,24 +81,19 @@ def test_programs_can_read_the_printed_costs(monkeypatch: Any, capsys: Any) -> N
         as_rows({"costs": [{"name": "x"}]})
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
+def test_a_budget_without_a_price_is_not_silent(monkeypatch: Any, capsys: Any) -> None:
+    for arguments, expected in (
         (
             ["costs", "--or-nothing"],
             "Budget: 0.00 of 2,000.00 EUR spent in 2026-09 (0 %); no node has a price_per_hour in EUR.\n",
         ),
         (["costs", "--json", "--or-nothing"], ""),
-    ],
-)
-def test_a_budget_without_a_price_is_not_silent(
-    monkeypatch: Any, capsys: Any, arguments: list[str], expected: str
-) -> None:
-    monkeypatch.setattr(costs, "read_book", lambda: {"head": [Stay(1, None)]})
-    monkeypatch.setattr(spending, "read_budget", lambda: spending.Budget(2000, "EUR"))
-    monkeypatch.setattr(time, "time", lambda: NOW)
-    assert main(arguments) == 0
-    assert capsys.readouterr().out == expected
+    ):
+        monkeypatch.setattr(costs, "read_book", lambda: {"head": [Stay(1, None)]})
+        monkeypatch.setattr(spending, "read_budget", lambda: spending.Budget(2000, "EUR"))
+        monkeypatch.setattr(time, "time", lambda: NOW)
+        assert main(arguments) == 0, arguments
+        assert capsys.readouterr().out == expected, arguments
 
 
 def test_the_line_about_the_budget_is_the_last_one_and_not_in_json(monkeypatch: Any, capsys: Any) -> None:

@@ -31,24 +31,22 @@ def problem(*datasets: dict[str, Any], **more: Any) -> str:
     return str(only)
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
+def test_each_kind_of_source_is_accepted() -> None:
+    for source in (
         "s3://bucket",
         "s3://bucket/a/b.c/",
         "https://host.example/x.tar",
         "https://host.example:8443/a/",
         "/shared/data/imagenet",
         "/export/shared/data",
-    ],
-)
-def test_each_kind_of_source_is_accepted(source: str) -> None:
-    assert read({"name": "one", "source": source}).datasets[0].source == source.rstrip("/") or source.endswith("/")
+    ):
+        assert read({"name": "one", "source": source}).datasets[0].source == source.rstrip("/") or source.endswith(
+            "/"
+        ), source
 
 
-@pytest.mark.parametrize(
-    ("dataset", "path", "part"),
-    [
+def test_a_bad_value_is_one_error_that_names_its_key() -> None:
+    for dataset, path, part in (
         ({"source": "http://host/x"}, "source", "neither s3://BUCKET/FOLDER"),
         ({"source": "s3://bucket/../x"}, "source", "neither s3://BUCKET/FOLDER"),
         ({"source": "https://host/x?token=1"}, "source", "neither s3://BUCKET/FOLDER"),
@@ -68,13 +66,11 @@ def test_each_kind_of_source_is_accepted(source: str) -> None:
         ({"access_key": "a b"}, "access_key", "the id of an access key"),
         ({"secret_key": "two\nlines"}, "secret_key", "is empty, or contains blanks"),
         ({"unknown": 1}, "unknown", "unknown key"),
-    ],
-)
-def test_a_bad_value_is_one_error_that_names_its_key(dataset: dict[str, Any], path: str, part: str) -> None:
-    plain = {"name": "imagenet", "source": "s3://bucket/imagenet"}
-    text = problem({**(S3 if path.endswith("_key") else plain), **dataset})
-    assert text.startswith(f"tailrack:datasets[0].{path}: ")
-    assert part in text
+    ):
+        plain = {"name": "imagenet", "source": "s3://bucket/imagenet"}
+        text = problem({**(S3 if path.endswith("_key") else plain), **dataset})
+        assert text.startswith(f"tailrack:datasets[0].{path}: "), dataset
+        assert part in text, dataset
 
 
 def test_two_data_sets_of_one_name_are_refused() -> None:

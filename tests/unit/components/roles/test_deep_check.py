@@ -153,19 +153,16 @@ def test_the_deep_check_measures_its_drained_node_alone_and_resumes_it(case: Cas
     assert any("users=ada" in said and "nodes=a1" in said for said in case.slurm.said)
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
+def test_a_node_with_jobs_or_kept_for_one_or_drained_by_others_is_not_touched(case: Case) -> None:
+    for flags in (
         ("ALLOCATED",), ("MIXED",), ("IDLE", "COMPLETING"), ("IDLE", "PLANNED"), ("IDLE", "RESERVED"),
         ("IDLE", "DRAIN"), ("DOWN",), ("IDLE", "NOT_RESPONDING"), ("IDLE", "REBOOT_REQUESTED"), ("IDLE", "MAINTENANCE"),
-    ],
-)  # fmt: skip
-def test_a_node_with_jobs_or_kept_for_one_or_drained_by_others_is_not_touched(case: Case, flags: tuple[str]) -> None:
-    case.slurm.set("a1", *flags, reason="new disk")
-    case.play(names=())
-    case.play(names=("a1",))
-    assert case.seen == []
-    assert [said for said in case.slurm.said if not said.startswith("delete")] == []
+    ):  # fmt: skip
+        case.slurm.set("a1", *flags, reason="new disk")
+        case.play(names=())
+        case.play(names=("a1",))
+        assert case.seen == [], flags
+        assert [said for said in case.slurm.said if not said.startswith("delete")] == [], flags
 
 
 def test_a_drain_with_the_same_words_is_somebody_elses_when_it_was_set_at_another_time(case: Case) -> None:

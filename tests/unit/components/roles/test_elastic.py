@@ -51,20 +51,17 @@ def test_a_waiting_job_names_the_limit_once_no_placeholder_is_free() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("flags", "state", "out"),
-    [
+def test_a_placeholder_without_a_machine_is_not_out() -> None:
+    for flags, state, out in (
         (("IDLE", "POWERED_DOWN"), "idle, not rented", False),
         (("ALLOCATED", "POWERING_UP", "NOT_RESPONDING"), "allocated, being rented", False),
         (("IDLE", "POWERING_DOWN"), "idle, being returned", False),
         (("IDLE", "NOT_RESPONDING"), "idle, not responding", True),
         (("DOWN", "POWERED_DOWN"), "down, not rented", True),
-    ],
-)
-def test_a_placeholder_without_a_machine_is_not_out(flags: tuple[str, ...], state: str, out: bool) -> None:
-    placeholder = node("e1", *flags)
-    assert (placeholder.state, placeholder.out) == (state, out)
-    assert (node_state(placeholder) == "down") == out
+    ):
+        placeholder = node("e1", *flags)
+        assert (placeholder.state, placeholder.out) == (state, out), flags
+        assert (node_state(placeholder) == "down") == out, flags
 
 
 def test_a_machine_that_did_not_come_says_why_and_when_the_next_attempt_is() -> None:

@@ -81,9 +81,8 @@ def test_a_job_that_waits_and_could_run_there_keeps_all() -> None:
     assert asked(node("r1"), jobs=[job()]) == Use(False, "job 7 of ada waits (Resources) and could run there")
 
 
-@pytest.mark.parametrize(
-    ("more", "could"),
-    [
+def test_which_jobs_could_run_there() -> None:
+    for more, could in (
         ({}, True),
         ({"partition": "cloud-a"}, False),
         ({"partition": "cloud-a,rented"}, True),
@@ -102,12 +101,12 @@ def test_a_job_that_waits_and_could_run_there_keeps_all() -> None:
         ({"resources": "cpu=8,gres/gpu=8"}, True),
         ({"resources": "cpu=8,gres/gpu=8,gres/gpu:h100=8"}, True),
         ({"resources": "cpu=8,gres/gpu=8,gres/gpu:a100=8"}, False),
-    ],
-)
-def test_which_jobs_could_run_there(more: dict[str, Any], could: bool) -> None:
-    found = could_run(job(**more), [node("r1")], minutes=30, now=NOW, expand=node_names)
-    assert found == could
-    assert not could_run(job(resources="gres/gpu=1"), [node("r1", gpus="")], minutes=30, now=NOW, expand=node_names)
+    ):
+        found = could_run(job(**more), [node("r1")], minutes=30, now=NOW, expand=node_names)
+        assert found == could, more
+        assert not could_run(
+            job(resources="gres/gpu=1"), [node("r1", gpus="")], minutes=30, now=NOW, expand=node_names
+        ), more
 
 
 def test_a_node_that_left_the_cluster_is_idle_since_then_and_one_that_never_came_keeps_all() -> None:

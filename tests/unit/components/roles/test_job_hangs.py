@@ -134,9 +134,8 @@ def test_an_answer_that_was_cut_off_or_damaged_raises_nothing(name: str) -> None
                 finding(communicators)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_answers_in_another_form_are_none() -> None:
+    for text in (
         "",
         "HTTP/1.1 400 Bad Request\r\n\r\n",
         # NCCL before 2.28.7.
@@ -150,10 +149,8 @@ def test_an_answer_that_was_cut_off_or_damaged_raises_nothing(name: str) -> None
         recorded("2.28.9-behind.json").replace('"AllReduce": 22', '"AllReduce": 1e400'),
         recorded("2.28.9-behind.json").replace('"AllReduce"', '"All\\nReduce"'),
         recorded("2.28.9-behind.json").replace('"rank": 0', '"rank": true'),
-    ],
-)
-def test_answers_in_another_form_are_none(text: str) -> None:
-    assert read_answer(text) is None
+    ):
+        assert read_answer(text) is None, text
 
 
 def test_a_host_that_is_no_address_is_left_out() -> None:
@@ -300,9 +297,8 @@ def test_an_answer_about_another_job_on_the_same_port_is_left_out() -> None:
 # The two signs on a node.
 
 
-@pytest.mark.parametrize(
-    ("readings", "expected"),
-    [
+def test_a_gpu_waits_at_full_utilization_and_little_power() -> None:
+    for readings, expected in (
         ([WAITS, IDLES], (1, 1)),
         ([WAITS, WORKS], None),
         ([replace(WAITS, power=300.0)], None),
@@ -310,12 +306,8 @@ def test_an_answer_about_another_job_on_the_same_port_is_left_out() -> None:
         ([replace(WAITS, percent=89)], None),
         ([WAITS, None], None),
         ([], None),
-    ],
-)
-def test_a_gpu_waits_at_full_utilization_and_little_power(
-    readings: list[Reading | None], expected: tuple[int, int] | None
-) -> None:
-    assert signs(readings) == expected
+    ):
+        assert signs(readings) == expected, readings
 
 
 def stalled(minutes: int, samples: int, answers: Callable[[int], RasFinding | None]) -> tuple[Stall, list[int]]:
@@ -376,9 +368,8 @@ def test_a_job_hangs_with_both_signs_on_all_its_nodes() -> None:
     assert judge({"b1": STALL, "b2": idle}, 10, {}) == HANG
 
 
-@pytest.mark.parametrize(
-    "stalls",
-    [
+def test_with_one_sign_or_a_node_at_work_or_silent_there_is_no_word() -> None:
+    for stalls in (
         {"b1": replace(STALL, samples=9)},
         {"b1": replace(STALL, unchanged=7)},
         {"b1": replace(STALL, waiting=0, idle=1)},
@@ -387,10 +378,8 @@ def test_a_job_hangs_with_both_signs_on_all_its_nodes() -> None:
         {"b1": STALL, "b2": Stall()},
         {"b1": replace(STALL, finding=replace(FOUND, kind=NONE))},
         {},
-    ],
-)
-def test_with_one_sign_or_a_node_at_work_or_silent_there_is_no_word(stalls: dict[str, Stall | None]) -> None:
-    assert judge(stalls, 10, {}) is None
+    ):
+        assert judge(stalls, 10, {}) is None, stalls
 
 
 def test_a_rank_that_sleeps_while_another_receives_is_named_by_its_idle_gpu() -> None:

@@ -199,28 +199,32 @@ def test_a_link_or_a_folder_is_no_event(tmp_path: Path) -> None:
     assert [read_event(path) for path in event_files(tmp_path)] == [None]
 
 
-@pytest.mark.parametrize(
-    ("job", "subject", "expected"),
-    [
+def test_the_job_comes_from_the_beginning_of_slurms_sentence(tmp_path: Path) -> None:
+    for job, subject, expected in (
         ("15", "Slurm Array Summary Job_id=12_* (12) Name=x Ended, Mixed, ExitCode [0-1]", ("12", True)),
         ("", "Slurm Array Task Job_id=12_3 (15) Name=x Failed", ("15", False)),
         ("", "Slurm Job_id=9 Name=Array Summary Job_id=1 Failed", ("9", False)),
-    ],
-)
-def test_the_job_comes_from_the_beginning_of_slurms_sentence(
-    tmp_path: Path, job: str, subject: str, expected: tuple[str, bool]
-) -> None:
-    event = read_event(write_event(tmp_path, f"{job}\n\nada\n{subject}\n"))
-    assert event is not None
-    assert (event.job, event.summary) == expected
+    ):
+        event = read_event(write_event(tmp_path, f"{job}\n\nada\n{subject}\n"))
+        assert event is not None, subject
+        assert (event.job, event.summary) == expected, subject
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["--exec=id", "a@b c", "a@b>c", "a@b\r\nRCPT TO:<x@y>", "<a@b.c>", "a@b@c", "@b", "a@", "a@b.c.", "root", "ä@b.c"],
-)
-def test_another_text_than_an_address_is_no_receiver(address: str) -> None:
-    assert [*receivers_of(address, "ada", {"root": ["secret-channel"]})] == []
+def test_another_text_than_an_address_is_no_receiver() -> None:
+    for address in (
+        "--exec=id",
+        "a@b c",
+        "a@b>c",
+        "a@b\r\nRCPT TO:<x@y>",
+        "<a@b.c>",
+        "a@b@c",
+        "@b",
+        "a@",
+        "a@b.c.",
+        "root",
+        "ä@b.c",
+    ):
+        assert [*receivers_of(address, "ada", {"root": ["secret-channel"]})] == [], address
 
 
 def test_only_a_users_own_name_stands_for_the_receivers_in_the_config() -> None:

@@ -76,9 +76,8 @@ def test_the_server_answers_to_its_own_names_alone_and_no_secret_is_in_its_words
     assert not [word for word in words if "password" in word or "secret" in word]
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "is_there"),
-    [
+def test_mlflow_serves_only_requests_with_a_listed_method_and_path() -> None:
+    for method, path, is_there in (
         ("GET", "/", True),
         ("GET", "/health", True),
         ("HEAD", "/health", False),
@@ -100,17 +99,13 @@ def test_the_server_answers_to_its_own_names_alone_and_no_secret_is_in_its_words
         ("GET", "/ajax-api/3.0/mlflow/assistant/config", False),
         ("POST", "/api/2.0/mlflow/webhooks", False),
         ("CONNECT", "/", False),
-    ],
-)
-def test_mlflow_serves_only_requests_with_a_listed_method_and_path(method: str, path: str, is_there: bool) -> None:
-    assert is_served(method, path) is is_there
+    ):
+        assert is_served(method, path) is is_there, (method, path)
 
 
-@pytest.mark.parametrize(
-    "path", ["", "x", "//", "/a//b", "/a/", "/a/.", "/%2E%2e/a", "/a%252fb/..", "/a\\b", "/a%5cb", "/%00"]
-)
-def test_a_path_that_two_readers_may_take_for_two_things_is_none(path: str) -> None:
-    assert not is_plain(path)
+def test_a_path_that_two_readers_may_take_for_two_things_is_none() -> None:
+    for path in ("", "x", "//", "/a//b", "/a/", "/a/.", "/%2E%2e/a", "/a%252fb/..", "/a\\b", "/a%5cb", "/%00"):
+        assert not is_plain(path), path
 
 
 def test_mlflow_accepts_only_locations_in_its_own_storage(tmp_path: Path) -> None:
@@ -168,9 +163,8 @@ def test_every_package_is_pinned_by_digest_and_none_that_is_left_out_is_there() 
     assert [block.splitlines()[0] for block in blocks if block.startswith("mlflow==")] == [f"mlflow=={wanted[1]} \\"]
 
 
-@pytest.mark.parametrize(
-    ("wheel", "python", "processor", "does"),
-    [
+def test_a_wheel_fits_the_pythons_and_processors_that_it_names() -> None:
+    for wheel, python, processor, does in (
         ("a_b-1.0-py3-none-any.whl", "310", "aarch64", True),
         ("a-1.0-py2.py3-none-any.whl", "313", "x86_64", True),
         ("a-1.0-py2-none-any.whl", "313", "x86_64", False),
@@ -182,12 +176,8 @@ def test_every_package_is_pinned_by_digest_and_none_that_is_left_out_is_there() 
         ("a-1.0-cp311-abi3-manylinux_2_28_aarch64.whl", "310", "aarch64", False),
         ("a-1.0-cp312-cp312-musllinux_1_2_x86_64.whl", "312", "x86_64", False),
         ("a-1.0-cp312-cp312-macosx_11_0_arm64.whl", "312", "aarch64", False),
-    ],
-)
-def test_a_wheel_fits_the_pythons_and_processors_that_it_names(
-    wheel: str, python: str, processor: str, does: bool
-) -> None:
-    assert fits(wheel, python, processor) is does
+    ):
+        assert fits(wheel, python, processor) is does, (wheel, python, processor)
 
 
 def test_the_password_of_the_administrator_is_a_secret_output_and_travels_with_the_services_alone(build: Build) -> None:

@@ -70,15 +70,12 @@ def test_nodes_jobs_and_gpus_are_counted_by_partition_and_state_without_holes() 
     assert "ada" not in exposition(found)
 
 
-@pytest.mark.parametrize(
-    ("flags", "state"),
-    [
+def test_a_node_is_in_one_state() -> None:
+    for flags, state in (
         ({"DOWN", "DRAIN"}, "down"), ({"IDLE", "NOT_RESPONDING"}, "down"), ({"MIXED", "DRAIN"}, "draining"),
         ({"MIXED"}, "mixed"), ({"COMPLETING", "IDLE"}, "completing"), ({"FUTURE"}, "unknown"),
-    ],
-)  # fmt: skip
-def test_a_node_is_in_one_state(flags: set[str], state: str) -> None:
-    assert node_state(Node("a1", frozenset(flags))) == state
+    ):  # fmt: skip
+        assert node_state(Node("a1", frozenset(flags))) == state, flags
 
 
 def peer(address: str, **more: object) -> dict[str, object]:
@@ -135,19 +132,17 @@ MEASURED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("floors", "verdict"), [({"cloud-a": 0.1}, "PASS"), ({"cloud-a": 1.5}, "FAIL"), ({}, "UNJUDGED")]
-)
-def test_a_measurement_is_a_figure_with_its_floor_verdict_and_moment(floors: dict[str, float], verdict: str) -> None:
-    found = measured(MEASURED, floors)
-    assert values(found, "tailrack_busbw_gb_per_s") == {
-        ("cloud-a", "all_reduce", "4194304"): pytest.approx(1.09, abs=0.005)
-    }
-    assert [*values(found, "tailrack_busbw_floor_gb_per_s").values()] == [*floors.values()]
-    verdicts = values(found, "tailrack_measurement_verdict")
-    assert [word for (_, word), value in verdicts.items() if value] == [verdict]
-    assert len(verdicts) == 6
-    assert values(found, "tailrack_measured_timestamp_seconds") == {("cloud-a",): 1790000000}
+def test_a_measurement_is_a_figure_with_its_floor_verdict_and_moment() -> None:
+    for floors, verdict in (({"cloud-a": 0.1}, "PASS"), ({"cloud-a": 1.5}, "FAIL"), ({}, "UNJUDGED")):
+        found = measured(MEASURED, floors)
+        assert values(found, "tailrack_busbw_gb_per_s") == {
+            ("cloud-a", "all_reduce", "4194304"): pytest.approx(1.09, abs=0.005)
+        }, floors
+        assert [*values(found, "tailrack_busbw_floor_gb_per_s").values()] == [*floors.values()], floors
+        verdicts = values(found, "tailrack_measurement_verdict")
+        assert [word for (_, word), value in verdicts.items() if value] == [verdict], floors
+        assert len(verdicts) == 6, floors
+        assert values(found, "tailrack_measured_timestamp_seconds") == {("cloud-a",): 1790000000}, floors
 
 
 def test_a_measurement_that_is_no_report_has_a_verdict_and_no_bandwidth() -> None:

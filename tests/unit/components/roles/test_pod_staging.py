@@ -192,12 +192,10 @@ def test_a_folder_with_results_that_did_not_come_back_is_not_overwritten(head: S
     assert record(head) is None, "the results of the first job came too"
 
 
-@pytest.mark.parametrize(
-    "request_line", ["", "in", "in 0", "in 12; reboot", "in -1", "up 12", "out 12 13", "in ../../x"]
-)
-def test_another_request_is_refused(head: Shell, request_line: str) -> None:
-    assert head.command("pod-staging", stdin=f"{request_line}\n").returncode == 2
-    assert not head.calls
+def test_another_request_is_refused(head: Shell) -> None:
+    for request_line in ("", "in", "in 0", "in 12; reboot", "in -1", "up 12", "out 12 13", "in ../../x"):
+        assert head.command("pod-staging", stdin=f"{request_line}\n").returncode == 2, request_line
+        assert not head.calls, request_line
 
 
 def test_the_head_node_gets_the_programs_with_the_first_pod_and_loses_them_with_the_last(shell: Shell) -> None:
@@ -258,52 +256,44 @@ def python(code: str, path: str = os.environ["PATH"], **environment: str) -> sub
     return subprocess.Popen(words, env={"PATH": path, **environment}, cwd=PROJECT, text=True, **streams)  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize(
-    ("ssh", "status", "output"),
-    [
+def test_the_connection_ends_when_either_side_ends() -> None:
+    for ssh, status, output in (
         ('read -r line; echo "$line"; exit 3', 3, '{"job": 12, "arguments": ["--server", "-sr"]}\n'),
         ("exit 255", 255, ""),
         ("read -r line; cat", 0, "from rsync\n"),
-    ],
-)
-def test_the_connection_ends_when_either_side_ends(ssh: str, status: int, output: str) -> None:
-    stub = f"transfer.ssh_command = lambda *_: ['sh', '-c', {ssh!r}]"
-    code = f"from components.roles.pod_staging import transfer; {stub}; "
-    values = json.dumps({"key": "k", "node": "p1", "job": 12})
-    process = python(f"{code}sys.exit(transfer.link(['p1', 'rsync', '--server', '-sr']))", TAILRACK_POD_LINK=values)
-    assert process.stdin
-    if "cat" in ssh:
-        process.stdin.write("from rsync\n")
-        process.stdin.close()
-        process.stdin = None
-    # The others end although stdin stays open.
-    assert process.wait(30) == status
-    assert process.stdout
-    assert process.stdout.read() == output
+    ):
+        stub = f"transfer.ssh_command = lambda *_: ['sh', '-c', {ssh!r}]"
+        code = f"from components.roles.pod_staging import transfer; {stub}; "
+        values = json.dumps({"key": "k", "node": "p1", "job": 12})
+        process = python(f"{code}sys.exit(transfer.link(['p1', 'rsync', '--server', '-sr']))", TAILRACK_POD_LINK=values)
+        assert process.stdin, ssh
+        if "cat" in ssh:
+            process.stdin.write("from rsync\n")
+            process.stdin.close()
+            process.stdin = None
+        # The others end although stdin stays open.
+        assert process.wait(30) == status, ssh
+        assert process.stdout, ssh
+        assert process.stdout.read() == output, ssh
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "output"),
-    [
+def test_a_pod_answers_with_rsync_and_nothing_else(tmp_path: Path) -> None:
+    for arguments, status, output in (
         (["--server", "-sltpre.iLsfxCIvu"], 0, "--server -sltpre.iLsfxCIvu\nrest"),
         (["--server", "--sender", "-s", "."], 0, "--server --sender -s .\nrest"),
         (["--daemon"], 2, ""),
         (["--server", "--rsync-path=/bin/sh"], 2, ""),
         (["--server", "/etc/shadow"], 2, ""),
         ([], 2, ""),
-    ],
-)
-def test_a_pod_answers_with_rsync_and_nothing_else(
-    tmp_path: Path, arguments: list[str], status: int, output: str
-) -> None:
-    stub = tmp_path / "rsync"
-    stub.write_text('#!/bin/sh\necho "$@"\ncat\n')
-    stub.chmod(0o755)
-    code = "from components.roles.pod_staging import steps; sys.exit(steps.run_rsync([]))"
-    process = python(code, f"{tmp_path}:{os.environ['PATH']}")
-    header = json.dumps({"job": 4000000000, "arguments": arguments})
-    stdout, _ = process.communicate(f"{header}\nrest", timeout=30)
-    assert (process.returncode, stdout) == (status, output)
+    ):
+        stub = tmp_path / "rsync"
+        stub.write_text('#!/bin/sh\necho "$@"\ncat\n')
+        stub.chmod(0o755)
+        code = "from components.roles.pod_staging import steps; sys.exit(steps.run_rsync([]))"
+        process = python(code, f"{tmp_path}:{os.environ['PATH']}")
+        header = json.dumps({"job": 4000000000, "arguments": arguments})
+        stdout, _ = process.communicate(f"{header}\nrest", timeout=30)
+        assert (process.returncode, stdout) == (status, output), arguments
 
 
 @pytest.fixture

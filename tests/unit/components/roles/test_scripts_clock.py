@@ -71,9 +71,8 @@ def compare(shell: Shell) -> Compare:
     return run
 
 
-@pytest.mark.parametrize(
-    ("answer", "told"),
-    [
+def test_a_servers_time_is_read_from_its_answer() -> None:
+    for answer, told in (
         (HTTP, TIME),
         (HTTP.replace("Date", "date").replace("200 OK", "301 Moved"), TIME),
         ("HTTP/1.0 200 OK\r\n\r\n", None),
@@ -81,23 +80,21 @@ def compare(shell: Shell) -> Compare:
         ("SSH-2.0-x\r\n", None),
         ("", None),
         ("x" * 10**6, None),
-    ],
-)
-def test_a_servers_time_is_read_from_its_answer(answer: str, told: int | None) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    ):
+        with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def serve() -> None:
-            connection, _ = server.accept()
-            with connection, contextlib.suppress(OSError):
-                connection.recv(1000)
-                connection.sendall(answer.encode())
+            def serve(answer: str = answer) -> None:
+                connection, _ = server.accept()
+                with connection, contextlib.suppress(OSError):
+                    connection.recv(1000)
+                    connection.sendall(answer.encode())
 
-        thread = threading.Thread(target=serve)
-        thread.start()
-        assert clock_host.http_time("127.0.0.1", server.getsockname()[1]) == told
-        thread.join()
-        port = server.getsockname()[1]
-    assert clock_host.http_time("127.0.0.1", port) is None
+            thread = threading.Thread(target=serve)
+            thread.start()
+            assert clock_host.http_time("127.0.0.1", server.getsockname()[1]) == told, answer
+            thread.join()
+            port = server.getsockname()[1]
+        assert clock_host.http_time("127.0.0.1", port) is None, answer
 
 
 OFF = pytest.mark.parametrize(
@@ -140,29 +137,24 @@ def test_a_control_server_without_a_readable_time_stops_no_join(shell: Shell, ch
     assert "sends no time" in shell.path("/var/log/tailrack/a1-step.log").read_text()
 
 
-@pytest.mark.parametrize(
-    ("service", "container", "remedy"),
-    [
+def test_the_clock_error_names_the_time_service_of_the_machine(shell: Shell, check: Compare) -> None:
+    for service, container, remedy in (
         ("", False, "no time service runs on a1, and up installs one only if the clock is near enough: "
                     "set it once there with date -u -s '2026-11-21 14:40:51'"),
         ("", True, "set the clock of the machine that the container a1 runs on"),
         ("chrony", False, "its time service chrony does not keep it right: see 'chronyc sources'"),
         ("systemd-timesyncd", False, "run 'systemctl restart systemd-timesyncd' on a1"),
         ("ntpsec", False, "see 'journalctl -u ntpsec', run 'systemctl restart ntpsec' on a1"),
-    ],
-)  # fmt: skip
-def test_the_clock_error_names_the_time_service_of_the_machine(
-    shell: Shell, check: Compare, service: str, container: bool, remedy: str
-) -> None:
-    machine_with(shell, service, container)
-    url = "http://control.lab:8080"
-    done = check(CONTROL[url], TIME + 900, url)
-    (told,) = [line for line in done.stderr.splitlines() if line.startswith("next: ")]
-    assert remedy in told
-    for other in {"chronyc", "systemd-timesyncd"} - {
-        word for word in ("chronyc", "systemd-timesyncd") if word in remedy
-    }:
-        assert other not in told, "it is told of what it lacks"
+    ):  # fmt: skip
+        machine_with(shell, service, container)
+        url = "http://control.lab:8080"
+        done = check(CONTROL[url], TIME + 900, url)
+        (told,) = [line for line in done.stderr.splitlines() if line.startswith("next: ")]
+        assert remedy in told, service
+        for other in {"chronyc", "systemd-timesyncd"} - {
+            word for word in ("chronyc", "systemd-timesyncd") if word in remedy
+        }:
+            assert other not in told, "it is told of what it lacks"
 
 
 @pytest.mark.parametrize(

@@ -103,28 +103,21 @@ def test_nothing_is_installed_or_changed_by_a_look(gate: Gate, shell: Shell) -> 
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("version", "pmix", "told"),
-    [
+def test_the_check_reports_major_versions_of_open_mpi_and_pmix(gate: Gate, shell: Shell) -> None:
+    installed = '*munge) printf "installed 0.5.16-1" ;; *" slurmd "*) echo "slurmd installed 24.11.5-4" ;;'
+    shell.stub("dpkg-query", f'case "$*" in {installed} esac')
+    for version, pmix, told in (
         ("4.1.6-7ubuntu2", "libpmix2t64 5.0.1-4.1", "4-pmix5"),  # Ubuntu 24.04
         ("4.1.2-2ubuntu1", "libpmix2 4.1.2-2ubuntu1", "4-pmix4"),  # Ubuntu 22.04
         ("1:5.0.7-1", "other 1", "5"),
         ("", "libpmix2 4.1.2-2ubuntu1", ""),
         ("git-2031", "libpmix2 4.1.2-2ubuntu1", ""),
-    ],
-)
-def test_the_check_reports_major_versions_of_open_mpi_and_pmix(
-    gate: Gate, shell: Shell, version: str, pmix: str, told: str
-) -> None:
-    shell.stub(
-        "dpkg-query",
-        'case "$*" in *munge) printf "installed 0.5.16-1" ;; *" slurmd "*) echo "slurmd installed 24.11.5-4" ;; esac',
-    )
-    name, _, number = pmix.partition(" ")
-    candidates = f"openmpi-bin) echo '{version or '(none)'}' ;; {name}) echo {number} ;; *) echo '(none)' ;;"
-    shown = f'echo "$name:"; echo "  Candidate: $(case $name in {candidates} esac)"'
-    shell.stub("apt-cache", f"shift; for name; do {shown}; done")
-    assert json.loads(gate().stdout)["mpi"] == told
+    ):
+        name, _, number = pmix.partition(" ")
+        candidates = f"openmpi-bin) echo '{version or '(none)'}' ;; {name}) echo {number} ;; *) echo '(none)' ;;"
+        shown = f'echo "$name:"; echo "  Candidate: $(case $name in {candidates} esac)"'
+        shell.stub("apt-cache", f"shift; for name; do {shown}; done")
+        assert json.loads(gate().stdout)["mpi"] == told, (version, pmix)
 
 
 def test_a_machine_without_any_slurm_is_stopped(gate: Gate, shell: Shell) -> None:
@@ -136,9 +129,8 @@ def test_a_machine_without_any_slurm_is_stopped(gate: Gate, shell: Shell) -> Non
     )
 
 
-@pytest.mark.parametrize(
-    ("here", "controller", "oldest", "problem"),
-    [
+def test_a_node_runs_the_controllers_release_or_one_that_it_accepts(gate: Gate, shell: Shell) -> None:
+    for here, controller, oldest, problem in (
         ("24.11.5-4", "24.11.5-4", "23.02", None),
         ("24.11.1-1", "24.11.5-4", "23.02", None),
         ("24.11.9-1", "24.11.5-4", "23.02", None),  # of one release
@@ -151,20 +143,16 @@ def test_a_machine_without_any_slurm_is_stopped(gate: Gate, shell: Shell) -> Non
         ("25.05.1-1", "24.11.5-4", "23.02", "Slurm 25.05 is newer than the controller's 24.11"),
         ("25.11.2-1", "1:24.11.5-4", "23.02", "Slurm 25.11 is newer than the controller's 24.11"),
         ("2:25.05.1-1", "24.11.5-4", "23.02", "Slurm 25.05 is newer"),
-    ],
-)
-def test_a_node_runs_the_controllers_release_or_one_that_it_accepts(
-    gate: Gate, shell: Shell, here: str, controller: str, oldest: str, problem: str | None
-) -> None:
-    packages(shell, candidate=here)
-    done = gate(HEAD_SLURM_VERSION=controller, HEAD_SLURM_OLDEST=oldest)
-    if problem is None:
-        assert json.loads(done.stdout)["slurm_version"] == here
-    else:
-        assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr.startswith("tailrack: a1: step a1-check failed: ")
-        assert problem in done.stderr
-        assert "\nnext: " in done.stderr
+    ):
+        packages(shell, candidate=here)
+        done = gate(HEAD_SLURM_VERSION=controller, HEAD_SLURM_OLDEST=oldest)
+        if problem is None:
+            assert json.loads(done.stdout)["slurm_version"] == here, (here, controller)
+        else:
+            assert (done.returncode, done.stdout) == (1, ""), (here, controller)
+            assert done.stderr.startswith("tailrack: a1: step a1-check failed: "), (here, controller)
+            assert problem in done.stderr, (here, controller)
+            assert "\nnext: " in done.stderr, (here, controller)
 
 
 def test_a_release_that_is_taken_out_of_the_config_is_asked_for_again(gate: Gate, shell: Shell) -> None:
@@ -196,24 +184,18 @@ def test_the_check_requires_cgroups_if_the_config_requires_them_everywhere(gate:
     )
 
 
-@pytest.mark.parametrize(
-    ("systemds_own", "controllers", "confines"),
-    [
+def test_a_machine_confines_jobs_only_with_both_controllers_and_one_hierarchy(gate: Gate, shell: Shell) -> None:
+    for systemds_own, controllers, confines in (
         ("0::/init.scope\n", "cpuset cpu memory\n", True),
         ("0::/init.scope\n", "cpu memory\n", False),
         ("0::/init.scope\n", "cpuset cpu\n", False),
         ("0::/init.scope\n", "", False),
         # Others beside the unified hierarchy: slurmd ends there.
         ("1:memory:/\n0::/init.scope\n", "cpuset cpu memory\n", False),
-    ],
-    ids=["both", "no cpuset", "no memory", "none", "hybrid"],
-)
-def test_a_machine_confines_jobs_only_with_both_controllers_and_one_hierarchy(
-    gate: Gate, shell: Shell, systemds_own: str, controllers: str, confines: bool
-) -> None:
-    shell.write("proc/1/cgroup", systemds_own)
-    shell.write("sys/fs/cgroup/cgroup.controllers", controllers)
-    assert json.loads(gate().stdout)["cgroups"] is confines
+    ):
+        shell.write("proc/1/cgroup", systemds_own)
+        shell.write("sys/fs/cgroup/cgroup.controllers", controllers)
+        assert json.loads(gate().stdout)["cgroups"] is confines, (systemds_own, controllers)
 
 
 def test_a_container_counts_only_its_own_cgroup_controllers(gate: Gate, shell: Shell) -> None:

@@ -34,9 +34,8 @@ def found(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return facts
 
 
-@pytest.mark.parametrize(
-    ("product", "kind"),
-    [
+def test_a_products_name_has_one_short_kind() -> None:
+    for product, kind in (
         ("NVIDIA H200", "h200"), ("NVIDIA A100-SXM4-80GB", "a100"), ("NVIDIA H100 80GB HBM3", "h100"),
         ("NVIDIA A100 80GB PCIe", "a100"), ("NVIDIA A100-SXM-64GB", "a100"), ("NVIDIA H100 NVL", "h100"),
         ("NVIDIA A100-PG509-200", "a100"), ("NVIDIA H20", "h20"), ("NVIDIA A10G", "a10g"), ("NVIDIA A10", "a10"),
@@ -49,10 +48,8 @@ def found(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
         ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtxpro6000"), ("NVIDIA TITAN V", "titanv"),
         ("NVIDIA Graphics Device", "device"), ("NVIDIA PG506-230", "unknown"), ("", "unknown"), ("NVIDIA", "unknown"),
         ("all", "unknown"), ("$(reboot) ; `id`", "rebootid"), ("9" * 90, "unknown"), ("é\t\x01", "unknown"),
-    ],
-)  # fmt: skip
-def test_a_products_name_has_one_short_kind(product: str, kind: str) -> None:
-    assert nvidia_smi.kind_of(product) == kind
+    ):  # fmt: skip
+        assert nvidia_smi.kind_of(product) == kind, product
 
 
 def test_nvidia_smi_runs_without_root_in_a_container(gate: Gate, shell: Shell) -> None:
@@ -128,9 +125,8 @@ def test_gpus_without_a_driver_stop_a_machine_that_was_promised_to_have_some(gat
     assert "NVIDIA GPUs without a driver, which jobs cannot use: 0000:18:00.0" in log
 
 
-@pytest.mark.parametrize(
-    ("status", "said", "problem", "remedy"),
-    [
+def test_the_error_names_a_broken_driver_and_the_remedy(gate: Gate, shell: Shell) -> None:
+    for status, said, problem, remedy in (
         (9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest "
             "NVIDIA driver is installed and running.", "the NVIDIA driver does not load", "'modprobe nvidia'"),
         (18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 535.161",
@@ -139,17 +135,12 @@ def test_gpus_without_a_driver_stop_a_machine_that_was_promised_to_have_some(gat
              "this GPU", "a GPU is lost", "see 'dmesg | grep -i xid' on a1 and restart it"),
         (6, "No devices were found", "nvidia-smi fails with status 6", "'dmesg | grep -i nvrm'"),
         (139, "", "nvidia-smi fails with status 139", "run nvidia-smi on a1"),
-    ],
-    ids=["no module", "updated under it", "lost", "none", "crash"],
-)  # fmt: skip
-def test_the_error_names_a_broken_driver_and_the_remedy(
-    gate: Gate, shell: Shell, status: int, said: str, problem: str, remedy: str
-) -> None:
-    on_the_bus(shell, "0000:18:00.0")
-    text = shell.write("fake/said", said)
-    shell.stub("nvidia-smi", f'cat "{text}"; exit {status}')
-    done = assert_fails(gate(), problem)
-    assert remedy in done.stderr.split("next: ")[1]
+    ):  # fmt: skip
+        on_the_bus(shell, "0000:18:00.0")
+        text = shell.write("fake/said", said)
+        shell.stub("nvidia-smi", f'cat "{text}"; exit {status}')
+        done = assert_fails(gate(), problem)
+        assert remedy in done.stderr.split("next: ")[1], status
 
 
 def test_an_nvidia_smi_that_hangs_ends_the_gate_in_time(
@@ -183,16 +174,18 @@ def test_the_links_of_the_gpu_with_fewest_count(gate: Gate, shell: Shell) -> Non
     assert found(gate())["gpu_nvlinks"] == 13
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "<nvidia_smi_log>", '<gpu id="\n</gpu>', "\x00\xff<gpu id=x>\n<minor_number>$(id)</minor_number>\n</gpu>"],
-)
-def test_an_invalid_answer_gives_no_gpu_and_no_wrong_number(gate: Gate, shell: Shell, text: str) -> None:
-    install(shell, [])
-    shell.path("fake/query.xml").write_bytes(text.encode("latin-1"))
-    devices(shell, 0)
-    done = gate()
-    if done.returncode:
-        assert "nvidia-smi succeeds but lists no GPU" in done.stderr
-    else:
-        assert (found(done)["gpus"], found(done)["gpu_devices"]) == (0, [])
+def test_an_invalid_answer_gives_no_gpu_and_no_wrong_number(gate: Gate, shell: Shell) -> None:
+    for text in (
+        "",
+        "<nvidia_smi_log>",
+        '<gpu id="\n</gpu>',
+        "\x00\xff<gpu id=x>\n<minor_number>$(id)</minor_number>\n</gpu>",
+    ):
+        install(shell, [])
+        shell.path("fake/query.xml").write_bytes(text.encode("latin-1"))
+        devices(shell, 0)
+        done = gate()
+        if done.returncode:
+            assert "nvidia-smi succeeds but lists no GPU" in done.stderr, text
+        else:
+            assert (found(done)["gpus"], found(done)["gpu_devices"]) == (0, []), text

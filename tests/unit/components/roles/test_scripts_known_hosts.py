@@ -31,9 +31,8 @@ def test_while_one_authority_takes_the_place_of_the_other_both_vouch(shell: Shel
     assert done.stdout == "@cert-authority b1 ssh-ed25519 AAAA\n@cert-authority b1 ssh-ed25519 BBBB\n"
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
+def test_it_vouches_for_no_other_host(shell: Shell) -> None:
+    for host in (
         "github.com",
         "b",
         "b1x",
@@ -47,7 +46,5 @@ def test_while_one_authority_takes_the_place_of_the_other_both_vouch(shell: Shel
         "!x",
         "b1,x",
         "\\142",
-    ],
-)
-def test_it_vouches_for_no_other_host(shell: Shell, host: str) -> None:
-    assert answer(shell, host) == ""
+    ):
+        assert answer(shell, host) == "", host

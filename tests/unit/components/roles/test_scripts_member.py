@@ -225,23 +225,21 @@ def test_a_job_that_cannot_be_requeued_is_cancelled_with_its_owners_name_and_the
     )
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
+def test_the_head_node_identifies_a_member_by_its_tailnet_entry(head: Head) -> None:
+    wrong: tuple[dict[str, Any], ...] = (
         {"NODE_ADDRESS": "100.64.0.9"},  # another machine's, or nobody's
         {"NODE_ADDRESS": "100.64.0.7; Squash = No_Root_Squash; Clients = 100.64.0.7"},
         {"NODE_ADDRESS": "100.64.0.7", "NODE_NAME": "head"},
         {"NODE_NAME": "b1,head"},
         {"NODE_NAME": "b"},
-    ],
-)
-def test_the_head_node_identifies_a_member_by_its_tailnet_entry(head: Head, values: dict[str, Any]) -> None:
-    with mock.patch.object(tailnet_host, "LISTED_SECONDS", 0):
-        done = head.run("up", **values)
-    assert done.returncode == 1
-    assert "the tailnet has no machine" in done.stderr
-    assert not list(head.shell.path("/etc/exports.d").glob("*"))
-    assert not any(call.startswith("ssh-keygen") for call in head.shell.calls)
+    )
+    for values in wrong:
+        with mock.patch.object(tailnet_host, "LISTED_SECONDS", 0):
+            done = head.run("up", **values)
+        assert done.returncode == 1, values
+        assert "the tailnet has no machine" in done.stderr, values
+        assert not list(head.shell.path("/etc/exports.d").glob("*")), values
+        assert not any(call.startswith("ssh-keygen") for call in head.shell.calls), values
 
 
 @pytest.mark.parametrize(

@@ -104,9 +104,8 @@ def program(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> Names:
     return Names(machine, monkeypatch)
 
 
-@pytest.mark.parametrize(
-    ("hosts", "expected"),
-    [
+def test_the_own_name_moves_to_the_tailnet_address_and_the_rest_stays(program: Names) -> None:
+    for hosts, expected in (
         ("127.0.0.1 localhost\n", "127.0.0.1 localhost\n"),
         ("127.0.1.1 a1\n", ""),  # Debian's installer writes this line
         ("127.0.1.1\ta1.example.org\ta1\n", "127.0.1.1 a1.example.org\n"),
@@ -120,12 +119,8 @@ def program(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> Names:
         (f"{ADDRESS} a1 # tailrack\n", ""),
         ("100.64.0.7 name-of-before # tailrack\n", ""),
         ("100.64.0.99 a1 # tailrack\n127.0.0.1 localhost\n", "127.0.0.1 localhost\n"),  # an address of before
-    ],
-)
-def test_the_own_name_moves_to_the_tailnet_address_and_the_rest_stays(
-    program: Names, hosts: str, expected: str
-) -> None:
-    assert program.update(hosts) == f"{ADDRESS} a1 # tailrack\n{expected}"
+    ):
+        assert program.update(hosts) == f"{ADDRESS} a1 # tailrack\n{expected}", hosts
 
 
 @pytest.mark.parametrize("mount", [True, False])
@@ -166,23 +161,20 @@ def test_names_never_come_from_the_tailnet_names_of_machines(program: Names) -> 
     assert set(asked) == {"tailscale ip -4"}
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_a_node_reads_only_valid_members_from_the_published_list(program: Names) -> None:
+    for line in (
         "100.64.0.3 localhost", "100.64.0.3 ip6-localhost", "100.64.0.3 ip6-anything", "100.64.0.3 broadcasthost",
         "100.64.0.3 localhost6", "127.0.0.1 b7", "10.0.0.3 b7", "100.63.0.3 b7", "100.128.0.3 b7", "100.64.0.300 b7",
         "::1 b7", "fd7a::3 b7", "100.64.0.3 b7 b8", "100.64.0.3 b7.example.org", "100.64.0.3 B7", "100.64.0.3",
         "100.64.0.3 -b7", "100.64.0.3 b7-", "100.64.0.3  b7", "100.64.0.3 b7 # note", f"100.64.0.3 b{'7' * 63}", "",
         "100.64.0.4 head",
-    ],
-)  # fmt: skip
-def test_a_node_reads_only_valid_members_from_the_published_list(program: Names, line: str) -> None:
-    program.shell.write(SHARE, f"100.64.0.1 head\n{line}\n100.127.255.255 b9\n")
-    assert program.follow() == (
-        f"{ADDRESS} a1 # tailrack\n100.64.0.1 head # tailrack\n100.127.255.255 b9 # tailrack\n127.0.0.1 localhost\n"
-    )
-    assert program.shell.path(LIST).read_text() == "100.64.0.1 head\n100.127.255.255 b9\n"
-    assert program.shell.path(LIST).stat().st_mode & 0o777 == 0o644, "users' ssh asks who is of the cluster"
+    ):  # fmt: skip
+        program.shell.write(SHARE, f"100.64.0.1 head\n{line}\n100.127.255.255 b9\n")
+        assert program.follow() == (
+            f"{ADDRESS} a1 # tailrack\n100.64.0.1 head # tailrack\n100.127.255.255 b9 # tailrack\n127.0.0.1 localhost\n"
+        ), line
+        assert program.shell.path(LIST).read_text() == "100.64.0.1 head\n100.127.255.255 b9\n", line
+        assert program.shell.path(LIST).stat().st_mode & 0o777 == 0o644, "users' ssh asks who is of the cluster"
 
 
 @pytest.mark.parametrize("published", [None, "", "nonsense\n"])

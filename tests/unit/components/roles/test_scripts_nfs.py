@@ -426,9 +426,8 @@ def found(machine: Shell) -> list[int]:
 SERVED, MOUNTED = [111, 2049, 20048], [111]
 
 
-@pytest.mark.parametrize(
-    ("path", "text", "ports"),
-    [
+def test_the_configuration_decides_which_nfs_ports_other_programs_need(machine: Shell) -> None:
+    for path, text, ports in (
         ("etc/exports", "/srv/projects 192.0.2.0/24(rw)\n", SERVED),
         ("etc/exports", "# /srv/projects 192.0.2.0/24(rw)\n\n", []),
         ("etc/exports.d/projects.exports", "/srv/projects 192.0.2.0/24(rw)\n", SERVED),
@@ -444,23 +443,20 @@ SERVED, MOUNTED = [111, 2049, 20048], [111]
         ("etc/systemd/system/multi-user.target.wants/autofs.service", "", MOUNTED),
         ("etc/systemd/system/home.mount", "[Mount]\nType=nfs\n", MOUNTED),
         ("etc/systemd/system/shared.mount", "[Unit]\nDescription=The cluster's share\n[Mount]\nType=nfs4\n", []),
-    ],
-)
-def test_the_configuration_decides_which_nfs_ports_other_programs_need(
-    machine: Shell, path: str, text: str, ports: list[int]
-) -> None:
-    assert found(machine) == []
-    machine.write(path, text)
-    assert found(machine) == ports
+    ):
+        assert found(machine) == [], (path, text)
+        file = machine.write(path, text)
+        assert found(machine) == ports, (path, text)
+        file.unlink()
 
 
-@pytest.mark.parametrize(
-    ("mount", "ports"),
-    [("0:50 / /home nfs nas:/home rw,vers=3", MOUNTED), ("0:50 / /home nfs4 nas:/home rw,vers=4.2", [])],
-)
-def test_a_mount_of_version_3_is_found(machine: Shell, mount: str, ports: list[int]) -> None:
-    mounted(machine, "8:1 / /", mount)
-    assert found(machine) == ports
+def test_a_mount_of_version_3_is_found(machine: Shell) -> None:
+    for mount, ports in (
+        ("0:50 / /home nfs nas:/home rw,vers=3", MOUNTED),
+        ("0:50 / /home nfs4 nas:/home rw,vers=4.2", []),
+    ):
+        mounted(machine, "8:1 / /", mount)
+        assert found(machine) == ports, mount
 
 
 def test_the_step_unmasks_units_that_other_programs_need(machine: Shell) -> None:

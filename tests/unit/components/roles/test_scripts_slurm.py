@@ -124,27 +124,21 @@ def test_slurmd_reads_this_machines_own_keys_again_when_they_change(node: Node) 
     assert len(node.changes()) == before + 1
 
 
-@pytest.mark.parametrize(
-    ("head", "here", "feature"), [(True, False, "unconfined"), (True, True, ""), (False, False, "")]
-)
-def test_an_unconfined_node_has_a_feature_if_the_head_node_confines_jobs(
-    node: Node, head: bool, here: bool, feature: str
-) -> None:
-    node.known_as(IDLE)
-    assert_ok(node.compute(HEAD_CGROUPS=head, NODE_CONFINED=here))
-    path = node.shell.path("var/lib/tailrack/features/slurm")
-    assert (path.read_text().split() if path.exists() else []) == ([feature] if feature else [])
+def test_an_unconfined_node_has_a_feature_if_the_head_node_confines_jobs(node: Node) -> None:
+    for head, here, feature in ((True, False, "unconfined"), (True, True, ""), (False, False, "")):
+        node.known_as(IDLE)
+        assert_ok(node.compute(HEAD_CGROUPS=head, NODE_CONFINED=here))
+        path = node.shell.path("var/lib/tailrack/features/slurm")
+        assert (path.read_text().split() if path.exists() else []) == ([feature] if feature else []), (head, here)
 
 
-@pytest.mark.parametrize(
-    ("quota", "expected"), [("100000", "CPUs=1 Feature="), ("max", '"Feature='), ("9900000000", '"Feature=')]
-)
-def test_a_container_with_fewer_cpus_than_its_host_registers_its_own(node: Node, quota: str, expected: str) -> None:
-    node.known_as(IDLE)
-    node.shell.write("proc/1/cgroup", "0::/init.scope\n")
-    node.shell.write("sys/fs/cgroup/cpu.max", f"{quota} 100000\n")
-    assert node.compute().returncode == 0
-    assert f"{expected}site-rack,fast RealMemory=64000" in node.shell.path(UNIT).read_text()
+def test_a_container_with_fewer_cpus_than_its_host_registers_its_own(node: Node) -> None:
+    for quota, expected in (("100000", "CPUs=1 Feature="), ("max", '"Feature='), ("9900000000", '"Feature=')):
+        node.known_as(IDLE)
+        node.shell.write("proc/1/cgroup", "0::/init.scope\n")
+        node.shell.write("sys/fs/cgroup/cpu.max", f"{quota} 100000\n")
+        assert node.compute().returncode == 0, quota
+        assert f"{expected}site-rack,fast RealMemory=64000" in node.shell.path(UNIT).read_text(), quota
 
 
 @pytest.mark.parametrize(
@@ -213,15 +207,13 @@ def test_a_node_resumes_after_a_drain_of_the_program(node: Node) -> None:
     assert "scontrol update nodename=a1 state=resume" in node.shell.calls
 
 
-@pytest.mark.parametrize(
-    "why", ["the disk clicks", "tailrack: Xid 79 at GPU 3", "tailrack: leaves the cluster on Friday"]
-)
-def test_a_persons_drain_is_kept_and_fails_nothing(node: Node, why: str) -> None:
-    drained = {"state": ["IDLE", "DRAIN"], "reason": why, "reason_set_by_user": "root"}
-    node.known_as({**IDLE, **drained})
-    done = assert_ok(node.compute())
-    assert not [call for call in node.changes() if "scontrol" in call]
-    assert f"a person drained this node; it stays drained: {why}" in done.stderr
+def test_a_persons_drain_is_kept_and_fails_nothing(node: Node) -> None:
+    for why in ("the disk clicks", "tailrack: Xid 79 at GPU 3", "tailrack: leaves the cluster on Friday"):
+        drained = {"state": ["IDLE", "DRAIN"], "reason": why, "reason_set_by_user": "root"}
+        node.known_as({**IDLE, **drained})
+        done = assert_ok(node.compute())
+        assert not [call for call in node.changes() if "scontrol" in call], why
+        assert f"a person drained this node; it stays drained: {why}" in done.stderr, why
 
 
 def test_a_drain_after_a_failed_prolog_is_slurms_though_root_wrote_the_script_into_its_reason(node: Node) -> None:

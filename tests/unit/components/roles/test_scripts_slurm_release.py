@@ -540,12 +540,13 @@ def lead(shell: Shell, before: str, release: str = "24.11.5", nodes: str = "") -
     return run(shell, "check_head", **own)
 
 
-@pytest.mark.parametrize(
-    ("before", "release"),
-    [("24.11.5-4", "24.11.5"), ("24.11.5-1+tailrack1", "25.11.7"), ("23.11.4-1.2ubuntu5", "25.05.1")],
-)
-def test_a_release_may_follow_one_that_it_reads(machine: Shell, before: str, release: str) -> None:
-    assert_ok(lead(machine, before, release))
+def test_a_release_may_follow_one_that_it_reads(machine: Shell) -> None:
+    for before, release in (
+        ("24.11.5-4", "24.11.5"),
+        ("24.11.5-1+tailrack1", "25.11.7"),
+        ("23.11.4-1.2ubuntu5", "25.05.1"),
+    ):
+        assert_ok(lead(machine, before, release))
 
 
 def test_a_release_outside_of_the_window_is_refused_with_the_one_to_go_by(machine: Shell) -> None:

@@ -184,24 +184,20 @@ table inet mine {
 }"""
 
 
-@pytest.mark.parametrize(
-    ("stubs", "said"),
-    [
+def test_a_firewall_of_the_machines_own_is_named(tailscale: Tailscale) -> None:
+    for stubs, said in (
         ({}, ""),
         ({"nft": f"cat <<'END'\n{RULESET}\nEND"}, "nftables"),
         ({"nft": f"cat <<'END'\n{RULESET.replace('policy drop', 'policy accept')}\nEND"}, ""),
         ({"ufw": "echo 'Status: active'"}, "ufw"),
         ({"ufw": "echo 'Status: inactive'"}, ""),
         ({"systemctl": 'case "$*" in *is-active*tailrack-logout*) exit 3 ;; esac'}, "firewalld"),
-    ],
-    ids=["none", "nft drops", "nft accepts", "ufw", "ufw is off", "firewalld"],
-)
-def test_a_firewall_of_the_machines_own_is_named(tailscale: Tailscale, stubs: dict[str, str], said: str) -> None:
-    tailscale.shell.stub("systemctl", 'case "$*" in *is-active*tailrack-logout*|*firewalld*) exit 3 ;; esac')
-    for name, body in stubs.items():
-        tailscale.shell.stub(name, body)
-    done = assert_ok(tailscale.join())
-    assert json.loads(done.stdout)["firewall"] == said
+    ):
+        tailscale.shell.stub("systemctl", 'case "$*" in *is-active*tailrack-logout*|*firewalld*) exit 3 ;; esac')
+        for name, body in stubs.items():
+            tailscale.shell.stub(name, body)
+        done = assert_ok(tailscale.join())
+        assert json.loads(done.stdout)["firewall"] == said, stubs
 
 
 def test_shields_that_are_up_are_taken_down_with_the_next_join_and_refused_on_an_adopted_machine(
@@ -367,20 +363,17 @@ def peer(address: str, **more: Any) -> dict[str, Any]:
     return {"TailscaleIPs": [address, "fd7a::1"], "Online": True, **more}
 
 
-@pytest.mark.parametrize(
-    ("peers", "gone"),
-    [
+def test_a_node_is_gone_when_the_head_node_sees_it_no_more(shell: Shell) -> None:
+    for peers, gone in (
         ([peer("100.64.0.7")], False),
         ([peer("100.64.0.8")], True),
         ([peer("100.64.0.7", Online=False)], True),
         ([peer("100.64.0.7", Expired=True)], True),
         (None, True),
-    ],
-)
-def test_a_node_is_gone_when_the_head_node_sees_it_no_more(shell: Shell, peers: Any, gone: bool) -> None:
-    status = shell.write("status", json.dumps({"Peer": peers and {str(at): one for at, one in enumerate(peers)}}))
-    shell.stub("tailscale", f"cat {status}")
-    assert shell.call(is_logged_out, "100.64.0.7") == gone
+    ):
+        status = shell.write("status", json.dumps({"Peer": peers and {str(at): one for at, one in enumerate(peers)}}))
+        shell.stub("tailscale", f"cat {status}")
+        assert shell.call(is_logged_out, "100.64.0.7") == gone, peers
 
 
 def test_a_member_is_a_relay_while_the_config_says_so_and_is_asked_no_more_than_once(tailscale: Tailscale) -> None:
@@ -500,21 +493,16 @@ def test_a_step_fetches_through_the_proxy_of_the_machine(tailscale: Tailscale) -
     assert path != "/usr/bin:/bin", "nothing else is taken from there"
 
 
-@pytest.mark.parametrize(
-    ("route", "servers", "found"),
-    [
+def test_the_check_rejects_tailnet_routes_or_dns_servers_before_the_join(tailscale: Tailscale) -> None:
+    for route, servers, found in (
         ("100.64.0.0/10 via 10.0.0.1 dev eth0", "", "the route to 100.64.0.0/10 at eth0"),
         ("10.9.0.0/16 via 100.127.0.1 dev eth0", "", "the gateway 100.127.0.1 at eth0"),
         ("", "nameserver 100.100.2.136", "the DNS server 100.100.2.136"),
-    ],
-)
-def test_the_check_rejects_tailnet_routes_or_dns_servers_before_the_join(
-    tailscale: Tailscale, route: str, servers: str, found: str
-) -> None:
-    tailscale.shell.stub("ip", f'case "$*" in *address*) ;; *) echo "{route}" ;; esac')
-    tailscale.shell.write("/run/systemd/resolve/resolv.conf", f"{servers}\n")
-    assert_fails(tailscale.check(), f"uses addresses of 100.64.0.0/10 ({found})", "/etc/systemd/resolved.conf")
-    assert tailscale.asked == []
+    ):
+        tailscale.shell.stub("ip", f'case "$*" in *address*) ;; *) echo "{route}" ;; esac')
+        tailscale.shell.write("/run/systemd/resolve/resolv.conf", f"{servers}\n")
+        assert_fails(tailscale.check(), f"uses addresses of 100.64.0.0/10 ({found})", "/etc/systemd/resolved.conf")
+        assert tailscale.asked == [], (route, servers)
 
 
 def test_a_join_after_which_names_do_not_resolve_fails_until_they_do(tailscale: Tailscale) -> None:

@@ -325,9 +325,8 @@ def test_jupyter_of_an_image_runs_in_it_and_so_do_shells(head: Head) -> None:
     assert f"srun --jobid=28 --overlap {inside} --pty bash" in text
 
 
-@pytest.mark.parametrize(
-    ("words", "error"),
-    [
+def test_bad_input_is_refused_before_anything_is_submitted(head: Head) -> None:
+    for words, error in (
         (["--gpus", "-1"], "--gpus '-1' is not a number of GPUs"),
         (["--gpus", "two"], "write 2, or h200:2 for a kind"),
         (["--gpus", "1 --uid=0"], "is not a number of GPUs"),
@@ -340,12 +339,10 @@ def test_jupyter_of_an_image_runs_in_it_and_so_do_shells(head: Head) -> None:
         (["--image", "x\n#SBATCH --uid=0"], "is no image; write pytorch"),
         (["--image", "$(touch x);"], "is no image"),
         (["--job", "28,29"], "is not the number of a job"),
-    ],
-)
-def test_bad_input_is_refused_before_anything_is_submitted(head: Head, words: list[str], error: str) -> None:
-    # argparse takes a value that begins with a dash only after an equals sign.
-    assert error in head.refused(f"{words[0]}={words[1]}")
-    assert head.calls == []
+    ):
+        # argparse takes a value that begins with a dash only after an equals sign.
+        assert error in head.refused(f"{words[0]}={words[1]}"), words
+        assert head.calls == [], words
 
 
 def test_the_token_is_in_a_file_for_the_user_alone_and_leaves_with_the_job(head: Head) -> None:
@@ -374,11 +371,9 @@ def test_the_folder_is_the_users_alone_and_old_output_goes(head: Head) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["2.out", "mine.txt"]
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"port": "1", "token": "x"}', '{"port": true, "token": "x"}', '{"port": 1}', "\udcff"]
-)
-def test_a_servers_file_that_is_not_whole_is_no_server_yet(head: Head, text: str) -> None:
+def test_a_servers_file_that_is_not_whole_is_no_server_yet(head: Head) -> None:
     place = head.home / session.FOLDER / str(NUMBER)
     place.mkdir(parents=True)
-    (place / "jpserver-1.json").write_bytes(text.encode(errors="surrogateescape"))
-    assert session.read_server(head.home, NUMBER) is None
+    for text in ("", "{", "[]", '{"port": "1", "token": "x"}', '{"port": true, "token": "x"}', '{"port": 1}', "\udcff"):
+        (place / "jpserver-1.json").write_bytes(text.encode(errors="surrogateescape"))
+        assert session.read_server(head.home, NUMBER) is None, text

@@ -257,18 +257,16 @@ def test_a_default_of_cpus_per_gpu_of_the_users_own_is_the_only_one(handed_over:
     assert settings(model)["DefCpuPerGPU"] == "3"
 
 
-@pytest.mark.parametrize(
-    ("memory_mb", "reserved_mb"), [(1000, 256), (8000, 500), (64000, 4000), (256000, 8192), (2000000, 8192)]
-)
-def test_a_node_keeps_a_share_of_its_memory_and_jobs_on_all_cpus_get_no_more_than_the_rest(
-    memory_mb: int, reserved_mb: int
-) -> None:
-    for cpus in (1, 2, 7, 224):
-        found = memory_values(LARGE.nodes[0], cpus, memory_mb)
-        shares = {line.split()[0]: int(line.split()[1]) for line in str(found["NODE_MEMORY"]).splitlines()}
-        assert found["NODE_RESERVED_MB"] == reserved_mb
-        assert shares.keys() == {"ALL", "site-rack", "gpu-h200"}
-        assert all(0 < share * cpus <= found["NODE_REGISTERED_MB"] - reserved_mb for share in shares.values())
+def test_a_node_keeps_a_share_of_its_memory_and_jobs_on_all_cpus_get_no_more_than_the_rest() -> None:
+    for memory_mb, reserved_mb in ((1000, 256), (8000, 500), (64000, 4000), (256000, 8192), (2000000, 8192)):
+        for cpus in (1, 2, 7, 224):
+            found = memory_values(LARGE.nodes[0], cpus, memory_mb)
+            shares = {line.split()[0]: int(line.split()[1]) for line in str(found["NODE_MEMORY"]).splitlines()}
+            assert found["NODE_RESERVED_MB"] == reserved_mb, memory_mb
+            assert shares.keys() == {"ALL", "site-rack", "gpu-h200"}, memory_mb
+            assert all(0 < share * cpus <= found["NODE_REGISTERED_MB"] - reserved_mb for share in shares.values()), (
+                memory_mb
+            )
 
 
 @pytest.mark.parametrize("memory_mb", [1, 1000, 8000, 64213, 2000000])

@@ -8,7 +8,7 @@ import pytest
 
 from components.roles.slurm.controller import merged
 from components.roles.slurm.machine_keys import machine_keys, needs_cgroups
-from components.roles.slurm.profiles import CGROUPS, PROCESSES, Profile
+from components.roles.slurm.profiles import CGROUPS, PROCESSES
 from tests.unit.components.roles.test_slurm import LARGE, SMALL, Model, header_of_join, join, on_the_head
 from tests.unit.configs import RawConfig
 from tests.unit.shell import Shell, script_of
@@ -89,9 +89,8 @@ def test_accounting_measures_jobs_as_each_machine_can(shell: Shell) -> None:
     assert gather not in machine_keys({"cgroups": False}, LARGE.settings, head_cgroups=True)["NODE_SLURM_KEYS"]
 
 
-@pytest.mark.parametrize(
-    ("head", "wanted", "offered", "profile"),
-    [
+def test_a_machines_keys_follow_the_config_the_head_node_and_its_own_check() -> None:
+    for head, wanted, offered, profile in (
         (True, None, True, CGROUPS),
         (True, None, False, PROCESSES),
         # The config has made the head node's.
@@ -99,15 +98,15 @@ def test_accounting_measures_jobs_as_each_machine_can(shell: Shell) -> None:
         (True, True, False, CGROUPS),
         # As before: a head node without cgroups keeps the whole cluster without.
         (False, None, True, PROCESSES),
-    ],
-)
-def test_a_machines_keys_follow_the_config_the_head_node_and_its_own_check(
-    head: bool, wanted: bool | None, offered: bool, profile: Profile
-) -> None:
-    model = replace(SMALL, config={"slurm": {"cgroups": wanted}})
-    keys = machine_keys({"cgroups": offered}, model.settings, head)
-    assert (keys["NODE_PROFILE"], keys["NODE_CONFINED"]) == (profile.name, profile is CGROUPS)
-    assert keys["NODE_CGROUP_KEYS"].splitlines() == [*profile.cgroup]
+    ):
+        model = replace(SMALL, config={"slurm": {"cgroups": wanted}})
+        keys = machine_keys({"cgroups": offered}, model.settings, head)
+        assert (keys["NODE_PROFILE"], keys["NODE_CONFINED"]) == (profile.name, profile is CGROUPS), (
+            head,
+            wanted,
+            offered,
+        )
+        assert keys["NODE_CGROUP_KEYS"].splitlines() == [*profile.cgroup], (head, wanted, offered)
 
 
 def test_every_machine_has_its_files_before_the_head_node_knows_it(shell: Shell) -> None:
@@ -120,9 +119,8 @@ def test_every_machine_has_its_files_before_the_head_node_knows_it(shell: Shell)
     assert shell.path("/etc/tailrack/cgroup.conf").read_text().splitlines()[1:] == [*CGROUPS.cgroup]
 
 
-@pytest.mark.parametrize(
-    ("slurm", "expected"),
-    [
+def test_keys_that_need_cgroups_on_every_machine_are_named() -> None:
+    for slurm, expected in (
         ({}, ""),
         ({"cgroups": False}, ""),
         ({"cgroups": True}, "tailrack:slurm.cgroups is true"),
@@ -133,7 +131,5 @@ def test_every_machine_has_its_files_before_the_head_node_knows_it(shell: Shell)
             {"settings": {"JobAcctGatherType": "jobacct_gather/cgroup"}},
             "tailrack:slurm.settings has JobAcctGatherType: jobacct_gather/cgroup",
         ),
-    ],
-)
-def test_keys_that_need_cgroups_on_every_machine_are_named(slurm: RawConfig, expected: str) -> None:
-    assert needs_cgroups(replace(SMALL, config={"slurm": slurm}).settings) == expected
+    ):
+        assert needs_cgroups(replace(SMALL, config={"slurm": slurm}).settings) == expected, slurm

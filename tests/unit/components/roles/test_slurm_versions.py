@@ -7,9 +7,8 @@ import pytest
 from components.roles.slurm.versions import NEEDED, oldest_accepted, release, upstream_of
 
 
-@pytest.mark.parametrize(
-    ("controller", "oldest"),
-    [
+def test_a_controller_accepts_nodes_of_a_few_releases_before_its_own() -> None:
+    for controller, oldest in (
         ("23.02.7", "21.08"),
         ("23.11.4-1.2ubuntu5", "22.05"),
         ("24.05.8", "23.02"),  # two releases back
@@ -21,18 +20,18 @@ from components.roles.slurm.versions import NEEDED, oldest_accepted, release, up
         ("21.08.8", "21.08"),
         ("20.11.4", "20.11"),  # older than the table: its own release only
         ("24.08.1", "24.08"),  # never was
-    ],
-)
-def test_a_controller_accepts_nodes_of_a_few_releases_before_its_own(controller: str, oldest: str) -> None:
-    assert oldest_accepted(controller) == oldest
+    ):
+        assert oldest_accepted(controller) == oldest, controller
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("24.11.5-4", "24.11"), ("1:23.11.4-1", "23.11"), ("25.05", "25.05"), ("24.11.5-4+deb13u1", "24.11")],
-)
-def test_the_release_of_a_version(text: str, expected: str) -> None:
-    assert release(text) == expected
+def test_the_release_of_a_version() -> None:
+    for text, expected in (
+        ("24.11.5-4", "24.11"),
+        ("1:23.11.4-1", "23.11"),
+        ("25.05", "25.05"),
+        ("24.11.5-4+deb13u1", "24.11"),
+    ):
+        assert release(text) == expected, text
 
 
 @pytest.mark.parametrize("text", ["", "slurm 24.11", "24", "24.1.3", "24.115", "(none)", "v24.11"])
@@ -42,11 +41,9 @@ def test_the_parser_rejects_and_quotes_an_invalid_slurm_version(text: str) -> No
     assert repr(text) in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("package", "version"), [("24.11.5-4", "24.11.5"), ("1:23.11.4-1.2ubuntu5", "23.11.4"), ("24.11.5", "24.11.5")]
-)
-def test_the_upstream_version_of_a_package(package: str, version: str) -> None:
-    assert upstream_of(package) == version
+def test_the_upstream_version_of_a_package() -> None:
+    for package, version in (("24.11.5-4", "24.11.5"), ("1:23.11.4-1.2ubuntu5", "23.11.4"), ("24.11.5", "24.11.5")):
+        assert upstream_of(package) == version, package
 
 
 # Every pair of releases.

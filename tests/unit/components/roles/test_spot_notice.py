@@ -139,23 +139,19 @@ def azure_event(**changes: Any) -> str:
     return json.dumps({"DocumentIncarnation": 3, "Events": [event]})
 
 
-@pytest.mark.parametrize(
-    ("text", "at"),
-    [
+def test_azure_gives_a_notice_if_an_event_removes_this_machine(fake: Fake) -> None:
+    for text, at in (
         (azure_event(), AT),
         (azure_event(Resources=["g2"]), None),
         (azure_event(EventType="Reboot"), None),
         (json.dumps({"DocumentIncarnation": 1, "Events": []}), None),
         (json.dumps({"DocumentIncarnation": 1}), None),
         (json.dumps({"Events": ["Preempt", None, {"EventType": "Preempt", "Resources": "g1"}]}), None),
-    ],
-    ids=["preempt", "of another machine", "reboot", "none", "no list", "malformed"],
-)
-def test_azure_gives_a_notice_if_an_event_removes_this_machine(fake: Fake, text: str, at: float | None) -> None:
-    fake.answer(NAME, "g1")
-    fake.answer(EVENTS, text)
-    assert Azure().read() == (None if at is None else Notice("Azure", at))
-    assert {headers["Metadata"] for _, _, headers in fake.asked} == {"true"}
+    ):
+        fake.answer(NAME, "g1")
+        fake.answer(EVENTS, text)
+        assert Azure().read() == (None if at is None else Notice("Azure", at)), text
+        assert {headers["Metadata"] for _, _, headers in fake.asked} == {"true"}, text
 
 
 def test_an_event_of_azure_that_has_started_and_a_malformed_time_mean_the_usual_time_from_now(fake: Fake) -> None:

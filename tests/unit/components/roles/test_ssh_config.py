@@ -159,19 +159,16 @@ def test_the_address_is_the_one_that_the_users_ssh_has_reached(
     assert "Port 2022" not in text
 
 
-@pytest.mark.parametrize(
-    ("connection", "reason"),
-    [
+def test_an_address_that_cannot_be_known_is_asked_for(
+    head: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for connection, reason in (
         ("", "you did not come by SSH: add --head ADDRESS"),
         ("8.8.8.8 50000 10.0.0.5 22", "the head node's own address 10.0.0.5 is not the one that you reached"),
         ("words", "add --head ADDRESS"),
-    ],
-)
-def test_an_address_that_cannot_be_known_is_asked_for(
-    head: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], connection: str, reason: str
-) -> None:
-    monkeypatch.setenv("SSH_CONNECTION", connection)
-    assert run() == 1
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert reason in captured.err
+    ):
+        monkeypatch.setenv("SSH_CONNECTION", connection)
+        assert run() == 1, connection
+        captured = capsys.readouterr()
+        assert captured.out == "", connection
+        assert reason in captured.err, connection

@@ -89,9 +89,8 @@ def test_pods_reach_each_other_only_for_jobs_over_several_of_them() -> None:
     assert f"`{json.dumps(between)}`" in page
 
 
-@pytest.mark.parametrize(
-    "wide",
-    [
+def test_a_policy_that_opens_more_to_pods_is_refused_with_the_ports() -> None:
+    for wide in (
         grant("*", src="*", dst="*"),
         grant("tcp:1-2048", src=POD),
         grant("2049", src="autogroup:tagged"),
@@ -104,13 +103,11 @@ def test_pods_reach_each_other_only_for_jobs_over_several_of_them() -> None:
         grant("*", src=POD, dst="unknown"),
         grant("tcp:words", src=POD),
         grant("22", src=POD, via=["tag:x"]),
-    ],
-)
-def test_a_policy_that_opens_more_to_pods_is_refused_with_the_ports(wide: dict[str, Any]) -> None:
-    reason = lacking(with_pods(wide) | {"hosts": {"head": "100.64.0.1"}}, TAG, WANTED, pods=Pods.ALONE)
-    assert f"a rule of its grants lets, or may let, {POD} reach {TAG} on tcp" in reason
-    assert f"name {TAG} in that rule's src" in reason
-    assert lacking(with_pods(wide), TAG, WANTED) == ""
+    ):
+        reason = lacking(with_pods(wide) | {"hosts": {"head": "100.64.0.1"}}, TAG, WANTED, pods=Pods.ALONE)
+        assert f"a rule of its grants lets, or may let, {POD} reach {TAG} on tcp" in reason, wide
+        assert f"name {TAG} in that rule's src" in reason, wide
+        assert lacking(with_pods(wide), TAG, WANTED) == "", wide
 
 
 def test_the_policy_check_judges_every_section_and_the_rules_of_other_machines() -> None:
@@ -134,9 +131,8 @@ def test_the_policy_check_judges_every_section_and_the_rules_of_other_machines()
     assert lacking(with_pods(*others) | hosts, TAG, WANTED, Pods.ALONE) == ""
 
 
-@pytest.mark.parametrize(
-    "found",
-    [
+def test_a_policy_that_lets_the_cluster_work_lacks_nothing() -> None:
+    for found in (
         in_force(grant("*")),
         in_force(grant("tcp:*", src="*", dst="*")),
         in_force(grant("22", "tcp:2049", "6:6816-6819")),
@@ -147,15 +143,12 @@ def test_the_policy_check_judges_every_section_and_the_rules_of_other_machines()
         {**OWNED, "acls": [{"action": "accept", "users": [TAG], "ports": [f"{TAG}:22,2049,6816-6819"]}]},
         {**OWNED, "acls": [{"action": "accept", "src": [TAG], "proto": "tcp", "dst": ["autogroup:tagged:*"]}]},
         OWNED,  # without rules everything is let through
-    ],
-)
-def test_a_policy_that_lets_the_cluster_work_lacks_nothing(found: dict[str, Any]) -> None:
-    assert lacking(found, TAG, WANTED) == ""
+    ):
+        assert lacking(found, TAG, WANTED) == "", found
 
 
-@pytest.mark.parametrize(
-    "found",
-    [
+def test_all_that_is_missing_is_named_with_the_grant_to_add() -> None:
+    for found in (
         in_force(),
         in_force(grant("*", src="group:ops")),
         in_force(grant("*", dst="tag:other")),
@@ -168,18 +161,15 @@ def test_a_policy_that_lets_the_cluster_work_lacks_nothing(found: dict[str, Any]
         {**OWNED, "acls": []},
         {**OWNED, "acls": [{"action": "accept", "src": [TAG], "proto": "udp", "dst": [f"{TAG}:*"]}]},
         {**OWNED, "grants": "none", "acls": [7, {"action": "accept"}]},
-    ],
-)
-def test_all_that_is_missing_is_named_with_the_grant_to_add(found: dict[str, Any]) -> None:
-    said = lacking(found, TAG, WANTED)
-    assert said.startswith(f"no rule lets {TAG} reach itself on tcp 22, 2049, 6816-6819; add to its grants ")
-    added = json.loads(said.rpartition("grants ")[2])
-    assert lacking({**OWNED, "grants": [added]}, TAG, WANTED) == ""
+    ):
+        said = lacking(found, TAG, WANTED)
+        assert said.startswith(f"no rule lets {TAG} reach itself on tcp 22, 2049, 6816-6819; add to its grants "), found
+        added = json.loads(said.rpartition("grants ")[2])
+        assert lacking({**OWNED, "grants": [added]}, TAG, WANTED) == "", found
 
 
-@pytest.mark.parametrize(
-    ("found", "opens"),
-    [
+def test_a_policy_that_lets_the_cluster_reach_everybodys_devices_is_known_for_it() -> None:
+    for found, opens in (
         ({}, True),
         (in_force(grant("*", src="*", dst="*")), True),
         (in_force(grant("tcp:22", src="autogroup:tagged", dst="*")), True),
@@ -187,9 +177,5 @@ def test_all_that_is_missing_is_named_with_the_grant_to_add(found: dict[str, Any
         (in_force(grant("*")), False),
         (in_force(grant("*", src="autogroup:member", dst="*")), False),
         ({**OWNED, "acls": [{"action": "accept", "src": [TAG], "dst": [f"{TAG}:*"]}]}, False),
-    ],
-)
-def test_a_policy_that_lets_the_cluster_reach_everybodys_devices_is_known_for_it(
-    found: dict[str, Any], opens: bool
-) -> None:
-    assert opens_all(found, TAG) == opens
+    ):
+        assert opens_all(found, TAG) == opens, found

@@ -40,9 +40,8 @@ def node(*flags: str, reason: str = "", by: str = "root", since: int = NOW) -> N
     return Node("a1", frozenset(flags), reason, by if reason else "", since if reason else 0)
 
 
-@pytest.mark.parametrize(
-    ("given", "whose", "next_"),
-    [
+def test_the_node_list_names_the_owner_and_remedy_of_a_drain() -> None:
+    for given, whose, next_ in (
         (node("IDLE", "DRAIN", reason="new disk", by="ada"), "person ada", "tailrack resume a1 (when ada is done)"),
         (node("IDLE", "DRAIN", reason="tailrack: my own words"), "person root", "tailrack resume a1"),
         (node("IDLE", "DRAIN", reason="health: Xid 79 GPU 3"), "health", "tailrack resume a1 (it runs the checks"),
@@ -61,13 +60,11 @@ def node(*flags: str, reason: str = "", by: str = "root", since: int = NOW) -> N
         (node("DOWN", reason="health: Xid 79 : Not responding", by="slurm"), "Slurm", "systemctl status slurmd"),
         (node("IDLE", "DRAIN", reason="Kill task failed", by="slurm"), "Slurm", "systemctl reboot"),
         (node("IDLE", "DRAIN", reason="something new", by="slurm"), "Slurm", "then tailrack resume a1"),
-    ],
-)  # fmt: skip
-def test_the_node_list_names_the_owner_and_remedy_of_a_drain(given: Node, whose: str, next_: str) -> None:
-    out = why_out(given)
-    assert out is not None
-    assert f"{out.whose} {out.who}".strip() == whose
-    assert next_ in out.next
+    ):  # fmt: skip
+        out = why_out(given)
+        assert out is not None, given
+        assert f"{out.whose} {out.who}".strip() == whose, given
+        assert next_ in out.next, given
 
 
 def test_the_node_list_names_a_failed_prolog_unless_it_precedes_the_drain() -> None:
@@ -102,9 +99,8 @@ def test_every_reason_that_the_scripts_write_is_known_as_tailracks() -> None:
     assert words <= set(TAILRACK.pattern.removeprefix("tailrack: (").removesuffix(")").split("|"))
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
+def test_the_node_list_describes_a_state_in_words() -> None:
+    for flags, said in (
         (("IDLE",), "idle"),
         (("IDLE", "DRAIN"), "drained"),
         (("MIXED", "DRAIN"), "draining"),
@@ -112,10 +108,8 @@ def test_every_reason_that_the_scripts_write_is_known_as_tailracks() -> None:
         (("DOWN", "NOT_RESPONDING"), "down, not responding"),
         (("DOWN", "DRAIN", "INVALID_REG"), "down, invalid reg"),
         (("ALLOCATED", "REBOOT_REQUESTED"), "allocated, reboot requested"),
-    ],
-)
-def test_the_node_list_describes_a_state_in_words(flags: tuple[str, ...], said: str) -> None:
-    assert node(*flags).state == said
+    ):
+        assert node(*flags).state == said, flags
 
 
 def told(**changes: Any) -> str:
@@ -171,36 +165,31 @@ def test_the_table_has_a_line_a_node_and_reason_and_next_command_of_those_that_a
 FINDINGS = [{"severity": "error", "check": "disk", "seen": "/ is 99 % full", "remedy": "make room"}]
 
 
-@pytest.mark.parametrize(
-    ("answer", "why"),
-    [
+def test_checks_that_did_not_run_are_no_all_clear() -> None:
+    for answer, why in (
         (Answer(NO_CHECKS, ""), "the node has no checks installed"),
         (Answer(NO_ANSWER, "Connection timed out"), "its checks did not run (Connection timed out)"),
         (Answer(0, "hello"), "its checks printed no findings"),
         (Answer(124, ""), "its checks printed no findings (exit status 124)"),
         (Answer(0, '[{"severity": "worst", "check": "x", "seen": "y"}]'), "its checks printed no findings"),
-    ],
-)
-def test_checks_that_did_not_run_are_no_all_clear(answer: Answer, why: str) -> None:
-    assert checked(answer) == out_reason.Checked(None, why, broken=answer.status != NO_CHECKS)
+    ):
+        assert checked(answer) == out_reason.Checked(None, why, broken=answer.status != NO_CHECKS), answer
 
 
-@pytest.mark.parametrize(
-    ("program", "status", "said"),
-    [
-        ("echo '{\"findings\": []}'; exit 1", 1, '{"findings": []}'),
-        ("echo 'no way' >&2; exit 255", 255, "no way"),
-        ("exit 127", 127, ""),
-    ],
-)
 def test_the_command_returns_the_output_of_a_node_for_any_status(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, program: str, status: int, said: str
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     real = subprocess.run
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr("subprocess.run", lambda words, **how: real(["bash", "-c", program], **how))
-    answer = out_reason.ask("a1", "checks", "head")
-    assert (answer.status, answer.output.strip()) == (status, said)
+    for program, status, said in (
+        ("echo '{\"findings\": []}'; exit 1", 1, '{"findings": []}'),
+        ("echo 'no way' >&2; exit 255", 255, "no way"),
+        ("exit 127", 127, ""),
+    ):
+        ended = real(["bash", "-c", program], capture_output=True, text=True)
+        monkeypatch.setattr("subprocess.run", lambda *_, ended=ended, **__: ended)
+        answer = out_reason.ask("a1", "checks", "head")
+        assert (answer.status, answer.output.strip()) == (status, said), program
 
 
 @pytest.mark.parametrize("said", ["", "{", "[]", '{"time": "soon"}', '{"time": [1]}'])
@@ -230,9 +219,8 @@ DRAINED = node("IDLE", "DRAIN", reason="x", by="ada")
 RESUMED = ["update nodename=a1 state=resume"]
 
 
-@pytest.mark.parametrize(
-    ("there", "answer", "words", "status", "updates"),
-    [
+def test_resume_resumes_a_node_without_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for there, answer, words, status, updates in (
         (DRAINED, Answer(0, "[]"), [], 0, RESUMED),
         (DRAINED, Answer(0, json.dumps([{**FINDINGS[0], "severity": "warning"}])), [], 0, RESUMED),
         (DRAINED, Answer(1, json.dumps(FINDINGS)), [], 1, []),
@@ -247,14 +235,10 @@ RESUMED = ["update nodename=a1 state=resume"]
         (node("DOWN", "NOT_RESPONDING", reason="Not responding", by="slurm"), Answer(0, "[]"), [], 1, []),
         (node("IDLE", "DRAIN", reason="tailrack: leaves the cluster"), Answer(0, "[]"), [], 1, []),
         (Node("a1", frozenset({"IDLE"})), Answer(0, "[]"), [], 0, []),
-    ],
-)
-def test_resume_resumes_a_node_without_findings(
-    monkeypatch: pytest.MonkeyPatch, there: Node, answer: Answer, words: list[str], status: int, updates: list[str]
-) -> None:
-    world = World(monkeypatch, there, answer)
-    assert main.main(["resume", "a1", *words]) == status
-    assert world.updates == updates
+    ):
+        world = World(monkeypatch, there, answer)
+        assert main.main(["resume", "a1", *words]) == status, (there, answer, words)
+        assert world.updates == updates, (there, answer, words)
 
 
 @pytest.mark.parametrize(("then", "status"), [(Node("a1", frozenset({"IDLE"})), 0), (DRAINED, 1)])
@@ -292,24 +276,26 @@ def test_the_command_rejects_an_invalid_node_name(
     assert world.updates == []
 
 
-@pytest.mark.parametrize(
-    ("words", "missing"),
-    [(["resume", "nosuch"], "nosuch"), (["nodes", "nosuch"], "nosuch"), (["nodes", "a1", "b[7-8]"], "b7, b8")],
-)
 def test_a_node_that_the_cluster_does_not_have_is_said_to_be_none(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], missing: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def scontrol(*asked: str) -> str:
-        if asked[1] == "hostnames":
-            return "\n".join(["b7", "b8"] if asked[2] == "b[7-8]" else asked[2].split(","))
-        return told() if "a1" in asked[2].split(",") else '{"nodes": []}'
+    for words, missing in (
+        (["resume", "nosuch"], "nosuch"),
+        (["nodes", "nosuch"], "nosuch"),
+        (["nodes", "a1", "b[7-8]"], "b7, b8"),
+    ):
 
-    monkeypatch.setattr(slurm, "scontrol", scontrol)
-    monkeypatch.setattr("os.geteuid", lambda: 0)
-    assert main.main(words) == 1
-    said = capsys.readouterr()
-    assert said.err == f"tailrack: there is no node {missing}; 'tailrack nodes' shows all nodes\n"
-    assert said.out == ""
+        def scontrol(*asked: str) -> str:
+            if asked[1] == "hostnames":
+                return "\n".join(["b7", "b8"] if asked[2] == "b[7-8]" else asked[2].split(","))
+            return told() if "a1" in asked[2].split(",") else '{"nodes": []}'
+
+        monkeypatch.setattr(slurm, "scontrol", scontrol)
+        monkeypatch.setattr("os.geteuid", lambda: 0)
+        assert main.main(words) == 1, words
+        said = capsys.readouterr()
+        assert said.err == f"tailrack: there is no node {missing}; 'tailrack nodes' shows all nodes\n", words
+        assert said.out == "", words
 
 
 def test_resume_shows_the_remedy_of_a_failed_prolog(

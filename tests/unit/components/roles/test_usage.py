@@ -142,9 +142,8 @@ def test_a_node_that_does_not_answer_leaves_hours_and_costs_and_no_figures() -> 
     assert made == Summary(False, 1, 0.5, costs={"USD": 1.0})
 
 
-@pytest.mark.parametrize(
-    ("given", "running", "due"),
-    [
+def test_which_jobs_get_a_new_summary() -> None:
+    for given, running, due in (
         (job(), True, True),
         (job(), False, False),
         (job(allocated="cpu=1"), True, False),
@@ -156,19 +155,15 @@ def test_a_node_that_does_not_answer_leaves_hours_and_costs_and_no_figures() -> 
         (job(flags=("COMPLETED",), end=NOW - 9), False, False),
         # Its nodes have forgotten it.
         (job(flags=("COMPLETED",), end=NOW - 4000), False, False),
-    ],
-)
-def test_which_jobs_get_a_new_summary(given: Job, running: bool, due: bool) -> None:
-    assert is_due(given, {f"7 {NOW - 9}"}, NOW, running=running) is due
+    ):
+        assert is_due(given, {f"7 {NOW - 9}"}, NOW, running=running) is due, given
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", "{}", '{"jobs": [1]}', '{"jobs": {"7": {"gpus": -1}}}', '{"jobs": {"7": {"gpus": true}}}',
-     '{"jobs": {"7": {"gpus": "1"}}}', '{"jobs": {"7": {"other": 1}}}', "[" * 100_000],
-)  # fmt: skip
-def test_a_malformed_answer_of_a_node_counts_as_none(text: str) -> None:
-    assert read_answer(text) is None
+def test_a_malformed_answer_of_a_node_counts_as_none() -> None:
+    uses = ('{"gpus": -1}', '{"gpus": true}', '{"gpus": "1"}', '{"other": 1}')
+    jobs = [f'{{"jobs": {{"7": {use}}}}}' for use in uses]
+    for text in ("", "[]", "{}", '{"jobs": [1]}', "[" * 100_000, *jobs):
+        assert read_answer(text) is None, text
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +86,8 @@ def waits(**changed: Any) -> str:
     return "\n".join([*told.sentences, f"next: {told.next}"])
 
 
-@pytest.mark.parametrize(
-    ("reason", "description", "words"),
-    [
+def test_why_explains_a_waiting_job_and_the_remedy() -> None:
+    for reason, description, words in (
         ("Resources", "", ["2 nodes with cpu=16,mem=64G,node=2,gres/gpu=16", "is next", "1 of 2 nodes is idle"]),
         ("Resources", "", ["in 1 site", "--switches=2 lets", "1 node out", "b1 (drained): Xid 79 GPU 3"]),
         ("Priority", "", ["other jobs are ahead of it"]),
@@ -118,21 +117,18 @@ def waits(**changed: Any) -> str:
         ("QOSMinCpuNotSatisfied", "", ["requests less than the minimum of QOS 'normal'"]),
         ("JobArrayTaskLimit", "", ["--array"]),
         ("SomethingNew", "of the next release", ["Slurm's reason: SomethingNew of the next release", "man squeue"]),
-    ],
-)
-def test_why_explains_a_waiting_job_and_the_remedy(reason: str, description: str, words: Sequence[str]) -> None:
-    told = waits(state_reason=reason, state_description=description, dependency="afterok:7(unfulfilled)")
-    for word in words:
-        assert word in told
-    assert "{" not in told
+    ):
+        told = waits(state_reason=reason, state_description=description, dependency="afterok:7(unfulfilled)")
+        for word in words:
+            assert word in told, (reason, description)
+        assert "{" not in told, (reason, description)
 
 
 BUSY = Node("c1", frozenset({"ALLOCATED"}))
 
 
-@pytest.mark.parametrize(
-    ("node", "description", "words", "never"),
-    [
+def test_why_calls_a_requested_node_reserved_only_with_a_reservation() -> None:
+    for node, description, words, never in (
         (BUSY, "ReqNodeNotAvail, May be reserved for other job", "squeue -w c1", "maintenance"),
         (BUSY, "ReqNodeNotAvail", "It requests c1 by name: other jobs run there", "maintenance"),
         (BUSY, "ReqNodeNotAvail, UnavailableNodes:", "squeue -w c1", "maintenance"),
@@ -140,16 +136,12 @@ BUSY = Node("c1", frozenset({"ALLOCATED"}))
         (Node("c1", frozenset({"IDLE", "MAINTENANCE"})), "ReqNodeNotAvail", "reserved for maintenance", "by name"),
         (BUSY, "ReqNodeNotAvail, Reserved for maintenance", "reserved for maintenance", "by name"),
         (Node("c1", frozenset({"DOWN"})), "ReqNodeNotAvail, UnavailableNodes:c1", "take no jobs", "reserved"),
-    ],
-)
-def test_why_calls_a_requested_node_reserved_only_with_a_reservation(
-    node: Node, description: str, words: str, never: str
-) -> None:
-    asks = job(state_reason="ReqNodeNotAvail", state_description=description, required_nodes="c1")
-    told = why_it_waits(asks, [IDLE, node], lambda short: short.split(","))
-    text = "\n".join([*told.sentences, told.next])
-    assert words in text
-    assert never not in text
+    ):
+        asks = job(state_reason="ReqNodeNotAvail", state_description=description, required_nodes="c1")
+        told = why_it_waits(asks, [IDLE, node], lambda short: short.split(","))
+        text = "\n".join([*told.sentences, told.next])
+        assert words in text, (node, description)
+        assert never not in text, (node, description)
 
 
 def test_why_reports_that_a_requested_node_left() -> None:
@@ -162,9 +154,8 @@ def test_why_does_not_call_a_job_running_before_its_machine_exists() -> None:
     assert why.explain(given, []).sentences[0] == "Its nodes e1 are getting ready, and it starts after that."
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
+def test_why_explains_the_end_of_a_job() -> None:
+    for given, words in (
         (ended("COMPLETED"), "completed successfully"),
         (ended("OUT_OF_MEMORY"), "more memory than it had (64G in total)"),
         (ended("TIMEOUT"), "its time limit of 60 minutes"),
@@ -179,16 +170,12 @@ def test_why_does_not_call_a_job_running_before_its_machine_exists() -> None:
         (ended("FAILED", exit_code=code(0, 99)), "signal 99."),
         (ended("FAILED", state_description="launch failed"), "could not start it: a1"),
         (ended("FAILED") , "Slurm reports: FAILED"),
-    ],
-    ids=lambda given: given.state if isinstance(given, Job) else "",
-)  # fmt: skip
-def test_why_explains_the_end_of_a_job(given: Job, words: str) -> None:
-    assert words in why_it_ended(given, "", "grace").sentences[0]
+    ):  # fmt: skip
+        assert words in why_it_ended(given, "", "grace").sentences[0], given
 
 
-@pytest.mark.parametrize(
-    ("said", "remedy"),
-    [
+def test_why_names_an_unavailable_image_and_the_remedy() -> None:
+    for said, remedy in (
         ("pyxis: failed to import docker image\npyxis:     [ERROR] URL https://x returned error code: 401", "log-in"),
         ("pyxis: failed to import docker image\npyxis:     [ERROR] URL https://x returned error code: 404", "no such"),
         (
@@ -217,20 +204,20 @@ def test_why_explains_the_end_of_a_job(given: Job, words: str) -> None:
         ("pyxis: [ERROR] curl: (6) Could not resolve host: nvcr.io", "cannot reach the registry"),
         ("pyxis: couldn't start container\nenroot: No space left on device", "disk is full"),
         ("slurmstepd: error: pyxis: failed to import docker image", "lines before"),
-    ],
-)
-def test_why_names_an_unavailable_image_and_the_remedy(said: str, remedy: str) -> None:
-    told = why_it_ended(ended("FAILED", exit_code=code(1)), said)
-    assert told.sentences[0] == "Its container could not be created:"
-    assert remedy in told.next
+    ):
+        told = why_it_ended(ended("FAILED", exit_code=code(1)), said)
+        assert told.sentences[0] == "Its container could not be created:", said
+        assert remedy in told.next, said
 
 
-@pytest.mark.parametrize(
-    "said", ["installing enroot\ndone, not found", "[ERROR] data/train.csv not found", "enroot is fine\n[ERROR] 404"]
-)
-def test_output_that_only_speaks_of_enroot_or_of_errors_is_no_reason(said: str) -> None:
-    told = why_it_ended(ended("FAILED", exit_code=code(1)), said)
-    assert "exit status 1" in told.sentences[0]
+def test_output_that_only_speaks_of_enroot_or_of_errors_is_no_reason() -> None:
+    for said in (
+        "installing enroot\ndone, not found",
+        "[ERROR] data/train.csv not found",
+        "enroot is fine\n[ERROR] 404",
+    ):
+        told = why_it_ended(ended("FAILED", exit_code=code(1)), said)
+        assert "exit status 1" in told.sentences[0], said
 
 
 @pytest.mark.parametrize(
@@ -280,21 +267,18 @@ def test_a_job_that_is_not_there_or_no_number_is_one_line(
     assert words in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("runs", "words"),
-    [
+def test_why_reads_the_lost_node_of_a_requeued_job_from_accounting(
+    play: Play, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for runs, words in (
         ("NODE_FAIL|p1\nPENDING|\n", "1 time so far: its node p1 was lost"),
         ("NODE_FAIL|p1\nREQUEUED|\nPENDING|\n", "an administrator requeued it, its node was lost"),
         ("", "an administrator requeued it, its node was lost"),
-    ],
-)
-def test_why_reads_the_lost_node_of_a_requeued_job_from_accounting(
-    play: Play, capsys: pytest.CaptureFixture[str], runs: str, words: str
-) -> None:
-    requeued = {**PENDING, "state_reason": "BeginTime", "restart_cnt": 1}
-    play(scontrol=json.dumps({"jobs": [requeued]}), nodes='{"nodes": []}', sacct=runs)
-    assert main(["why", "12"]) == 0
-    assert words in capsys.readouterr().out
+    ):
+        requeued = {**PENDING, "state_reason": "BeginTime", "restart_cnt": 1}
+        play(scontrol=json.dumps({"jobs": [requeued]}), nodes='{"nodes": []}', sacct=runs)
+        assert main(["why", "12"]) == 0, runs
+        assert words in capsys.readouterr().out, runs
 
 
 def test_a_jobs_words_move_no_cursor(play: Play, capsys: pytest.CaptureFixture[str]) -> None:
@@ -338,9 +322,8 @@ def test_slurm_that_does_not_answer_is_an_error_of_one_line(monkeypatch: pytest.
         slurm.jobs("12")
 
 
-@pytest.mark.parametrize(
-    ("counted", "detail", "gpus"),
-    [
+def test_why_shows_the_gpus_of_a_job_without_accounting() -> None:
+    for counted, detail, gpus in (
         ("cpu=8,node=2", ["gpu:h200:2(IDX:0-1)", "gpu:h200:1(IDX:3),shard:h200:4(4/4)"], 3),
         ("cpu=8,node=1", ["gpu:2(IDX:0-1)"], 2),
         ("cpu=8,node=1", ["gpu:8(CNT:8)"], 8),
@@ -348,9 +331,7 @@ def test_slurm_that_does_not_answer_is_an_error_of_one_line(monkeypatch: pytest.
         ("cpu=8,node=1", [], 0),
         ("cpu=8,node=1", None, 0),
         ("cpu=8,node=1", ["shard:4(4/4)", ""], 0),
-    ],
-)
-def test_why_shows_the_gpus_of_a_job_without_accounting(counted: str, detail: list[str] | None, gpus: int) -> None:
-    entry = {"job_id": 7, "job_state": ["RUNNING"], "tres_alloc_str": counted, "gres_detail": detail}
-    (job,) = read_jobs(json.dumps({"jobs": [entry]}))
-    assert gpus_of(job.allocated) == gpus
+    ):
+        entry = {"job_id": 7, "job_state": ["RUNNING"], "tres_alloc_str": counted, "gres_detail": detail}
+        (job,) = read_jobs(json.dumps({"jobs": [entry]}))
+        assert gpus_of(job.allocated) == gpus, (counted, detail)
