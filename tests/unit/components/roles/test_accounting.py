@@ -112,9 +112,7 @@ def test_a_rejected_configuration_restores_the_cluster_number_and_the_files(cont
     assert not controller.path(LINES).exists()
 
 
-def test_a_controller_that_numbers_again_each_time_is_refused_after_three_tries_with_one_number(
-    controller: Shell,
-) -> None:
+def test_a_controller_that_changes_its_number_each_time_is_refused_after_three_tries(controller: Shell) -> None:
     at_reconfigure(controller, f"echo 'lab|99' >{controller.path(CLUSTER_NAME)}; exit 1")
     assert take(controller) != ""
     assert controller.path("seen").read_text() == "lab\n" * 3
@@ -139,9 +137,7 @@ def test_a_controller_that_began_while_slurmdbd_was_away_is_had_to_come_to_it(co
     ("changed", "seccomp", "restarts"),
     [(False, "2", False), (True, "2", True), (False, "0", True), (False, None, True)],
 )
-def test_a_slurmdbd_that_a_step_left_without_its_limits_as_it_was_cut_off_is_restarted(
-    shell: Shell, changed: bool, seccomp: str | None, restarts: bool
-) -> None:
+def test_slurmdbd_restarts_without_its_limits(shell: Shell, changed: bool, seccomp: str | None, restarts: bool) -> None:
     shell.stub("systemctl", "[ $1 != show ] || echo 7")
     if seccomp is not None:
         shell.write("proc/7/status", f"Name:\tslurmdbd\nSeccomp:\t{seccomp}\nSeccomp_filters:\t1\n")

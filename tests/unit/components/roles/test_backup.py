@@ -137,9 +137,7 @@ def prepared(shell: Shell, state: str = "") -> None:
         (shell.root / "stubs" / name).symlink_to(f"/usr/bin/{name}")
 
 
-def test_a_backup_that_fails_is_logged_and_recorded_and_leaves_no_copy(
-    shell: Shell, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failed_backup_is_recorded_and_leaves_no_copy(shell: Shell, capfd: pytest.CaptureFixture[str]) -> None:
     prepared(shell, "/etc/kept\n")
     shell.write("/etc/kept", "text")
     shell.stub("restic", "echo 'Fatal: no such host' >&2; exit 1")
@@ -331,9 +329,7 @@ def test_the_backup_that_is_meant_is_the_clusters_own(shell: Shell, wanted: str,
         ("restic", lambda _: wanted_backup("/lent", "latest", "lab")),
     ],
 )
-def test_a_target_that_sends_words_without_end_fills_no_memory_and_no_message(
-    shell: Shell, program: str, part: Callable[[TargetValues], object]
-) -> None:
+def test_endless_output_of_a_target_is_cut(shell: Shell, program: str, part: Callable[[TargetValues], object]) -> None:
     for name in ("restic", "sftp"):
         words = "printf '\\e[2J' >&2; head -c 40000000 /dev/zero | tr '\\0' x >&2; exit 1"
         shell.stub(name, words if name == program else "")
@@ -359,9 +355,7 @@ def test_a_target_that_sends_words_without_end_fills_no_memory_and_no_message(
         ("", 0, (1, "the backup a1 is not one of a head node of lab")),
     ],
 )
-def test_an_archive_that_is_broken_or_another_clusters_is_put_nowhere(
-    shell: Shell, kept: str, status: int, said: tuple[int, str]
-) -> None:
+def test_nothing_of_a_foreign_archive_is_restored(shell: Shell, kept: str, status: int, said: tuple[int, str]) -> None:
     tree = shell.path("/var/lib/tailrack/restoring/tree")
     write = f"mkdir -p {tree}/var/lib/slurm/slurmctld; echo '{kept}' >{tree}/backup"
     shell.stub("restic", f"{write}; [ {status} = 0 ] || {{ echo 'Fatal: There were 3 errors' >&2; exit {status}; }}")
@@ -446,9 +440,7 @@ def test_a_first_backup_that_fails_is_an_error_with_its_reason(shell: Shell) -> 
         (False, "", '{"sealed": "x"}', False),
     ],
 )
-def test_the_lost_machines_identity_in_the_tailnet_is_taken_over_by_a_machine_without_one(
-    shell: Shell, adopt: bool, now: str, kept: str, taken: bool
-) -> None:
+def test_a_new_machine_takes_the_tailnet_identity(shell: Shell, adopt: bool, now: str, kept: str, taken: bool) -> None:
     shell.stub("systemctl", '[ "$1" != is-active ]')
     state = "/var/lib/tailscale/tailscaled.state"
     if now:

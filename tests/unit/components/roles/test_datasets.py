@@ -202,9 +202,7 @@ def listed(source: Source = SOURCE) -> sources.Listed:
     return sources.keep_listed(source, 3600, "100.64.0.1")
 
 
-def test_a_source_that_changes_becomes_another_version_when_it_is_listed_again(
-    machine: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_source_is_another_version_when_listed_again(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     at_source(monkeypatch, *TEXTS)
     with machine.here():
         first = listed()
@@ -328,7 +326,7 @@ def test_a_node_that_does_not_answer_on_the_fabric_is_read_over_the_tailnet(mach
 
 
 @pytest.mark.parametrize(("failing", "error"), [(30, False), (200, True)])
-def test_up_fails_only_if_a_copy_fails_again_and_again(
+def test_up_fails_if_a_copy_keeps_failing(
     machine: Shell, monkeypatch: pytest.MonkeyPatch, failing: int, error: bool
 ) -> None:
     seconds = [0]
@@ -458,9 +456,7 @@ def test_files_that_did_not_change_at_the_source_are_linked_and_damaged_ones_fet
     assert " --no-unicode-normalization " in call
 
 
-def test_a_data_set_that_is_not_wanted_any_more_goes_with_its_folders(
-    machine: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unwanted_data_set_goes_with_its_folders(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     versions(machine, V1)
     monkeypatch.setattr(copies, "oldest_job", lambda node: float("inf"))
     machine.call(copies.remove_unused, "a1", {})
@@ -536,7 +532,7 @@ def test_the_command_shows_sizes_nodes_progress_and_errors() -> None:
     ]
 
 
-def test_the_exit_status_tells_whether_something_failed(
+def test_a_failure_ends_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     parser = argparse.ArgumentParser()

@@ -234,9 +234,7 @@ def test_nodes_are_checked_when_they_are_due_and_no_figure_is_tried_again_after_
     assert case.record.due - time.time() <= 3600
 
 
-def test_another_machine_under_the_name_is_not_held_against_the_old_ones_figure(
-    case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_another_machine_gets_its_own_figure(case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     joined_at = {"a1": "100.64.0.1"}
     monkeypatch.setattr(measuring, "address_of", lambda name: joined_at[name])
     case.play(364.8)
@@ -327,9 +325,7 @@ def test_a_check_that_a_prolog_rejects_gives_the_reason_and_no_figure() -> None:
     assert found.doubt == f"Nothing was measured: {NODE.name} ({why}) cannot run a job."
 
 
-def test_the_submitting_user_measures_with_the_command_of_the_program(
-    shell: Shell, installed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_user_measures_with_the_program(shell: Shell, installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "ROOT", installed / program().digest)
     shell.write("etc/passwd", "ada:x:6001:6001::/home/ada:/bin/bash\n")
     shell.stub("env", f"""echo "$*" >{shell.root}/words; cat >{shell.root}/task; echo '{{"state": "COMPLETED"}}'""")

@@ -122,9 +122,7 @@ def test_a_folders_list_and_the_configs_checksums_must_agree(folder: Path) -> No
     assert "differs from the one in the folder's SHA256SUMS" in found[".checksums"]
 
 
-def test_the_folder_of_the_environment_replaces_upstream_by_default(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environments_folder_replaces_upstream_by_default(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAILRACK_ARTIFACTS", str(folder))
     assert config({}).containers is not None
     named = config({"artifacts": UPSTREAM, "checksums": OF_UPSTREAM}).containers
@@ -233,9 +231,7 @@ def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sites: str) -> D
     return Deployment(Workspace(tmp_path, "prod", file, tmp_path / "state"), Found(None, ""), print)
 
 
-def test_the_list_of_images_is_asked_of_the_head_node_by_ssh_with_its_key_pinned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_list_of_images_comes_by_ssh_with_a_pinned_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = {"name": "door", "address": "192.0.2.1", "port": 2222, "user": "ops", "private_key_file": "key"}
     sites = json.dumps([{"name": "rack", "kind": "hosts", "hosts": [{**host, "host_key": HOST_KEY}]}])
     words = on_head(deployment(tmp_path, monkeypatch, sites), "tailrack-containers list")

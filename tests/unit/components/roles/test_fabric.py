@@ -127,9 +127,7 @@ def join_while_silent(site: Site) -> None:
         site.join(node, interface("eth0", 1, host))
 
 
-def test_a_node_that_does_not_answer_itself_keeps_no_other_from_its_proof(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_node_keeps_no_other_from_its_proof(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     join_while_silent(site)
     site.silent = set()
     answers = site._proven
@@ -151,9 +149,7 @@ def test_a_repeated_proof_stops_at_its_time_limit(site: Site, monkeypatch: pytes
     assert len(site.asked) == asked
 
 
-def test_a_node_that_leaves_while_its_network_is_proven_leaves_nothing(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_that_leaves_during_its_proof_leaves_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.join("a1", interface("eth0", 1, 1))
     site.silent = {"a1"}
     site.join("a2", interface("eth0", 1, 2))
@@ -398,9 +394,7 @@ def test_rdma_is_proven_by_a_transfer_of_its_own(machines: dict[str, Thing], tmp
     assert len([call for call in calls if call.endswith(" 127.0.0.11")]) == 2
 
 
-def test_a_machine_that_is_not_there_is_silent_as_a_neighbour_and_an_error_as_the_node(
-    machines: dict[str, Thing],
-) -> None:
+def test_a_missing_machine_is_silent_as_a_neighbour_and_an_error_as_the_node(machines: dict[str, Thing]) -> None:
     away = {**machines["a1"], "node": "a3", "address": "127.0.0.13"}
     with pytest.raises(SilentError, match=r"a3 at 127\.0\.0\.13"):
         proof.prove(machines["a1"], away)
@@ -426,9 +420,7 @@ def test_a_neighbour_that_answers_nonsense_is_silent_and_does_no_harm_to_the_nod
         proof.prove(machines["a2"], machines["a1"])
 
 
-def test_a_slow_neighbour_delays_a_proof_no_longer_than_a_silent_one(
-    munge: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_neighbour_delays_a_proof_like_a_silent_one(munge: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proof, "LISTEN_SECONDS", 0.3)
     with socket.create_server(("127.0.0.13", proof.PORT)) as door:
         over = threading.Event()

@@ -218,9 +218,7 @@ def test_a_job_gets_the_address_of_mlflow_and_a_user_experiment(node: Node) -> N
 
 
 @pytest.mark.parametrize("mounted", [True, False])
-def test_inside_a_container_the_folder_is_in_its_place_or_the_images_own_is_named(
-    node: Node, tmp_path: Path, mounted: bool
-) -> None:
+def test_a_container_has_the_jobs_folder_or_the_images_own(node: Node, tmp_path: Path, mounted: bool) -> None:
     node.with_disk("7")
     node.mlflow.write_text("http://100.64.0.1:5000\n")
     own, environ, told = f"{node.disk}/7", tmp_path / "environ", tmp_path / "told"
@@ -341,9 +339,7 @@ def test_a_home_with_an_odd_name_gives_no_path_of_a_log_in(caching: Node, home: 
 
 
 @pytest.mark.parametrize("mounted", [True, False])
-def test_inside_a_container_the_caches_are_in_their_place_and_the_images_own_settings_stay(
-    caching: Node, tmp_path: Path, mounted: bool
-) -> None:
+def test_a_container_has_the_users_caches_or_the_images_own(caching: Node, tmp_path: Path, mounted: bool) -> None:
     own, environ, told = f"{caching.disk}/caches/6001", tmp_path / "environ", tmp_path / "told"
     mount = tmp_path / "bin" / "enroot-mount"
     mount.parent.mkdir()

@@ -30,9 +30,7 @@ def head_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_node_and_partitions_that_root_of_a_node_makes_up_in_slurmctld_are_no_figures_without_an_end(
-    head_node: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_made_up_nodes_and_partitions_give_few_figures(head_node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made_up = [f"p{number}" for number in range(5000)]
     nodes = [{"name": name, "state": ["DOWN"], "partitions": made_up} for name in ("a1", "reboot-me", "$(reboot)")]
     answers = {"jobs": {"jobs": []}, "nodes": {"nodes": nodes}}
@@ -69,9 +67,7 @@ def test_a_report_of_any_words_takes_no_other_figures_of_the_head_node_along(
     assert len(capsys.readouterr().err) < 1000
 
 
-def test_more_figures_than_prometheus_takes_of_a_machine_are_none_and_that_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_too_many_figures_are_none_and_the_log_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     many = [Metric("tailrack_gpus", "Many.", [({"gpu": str(number)}, 1) for number in range(figures.MOST_FIGURES + 1)])]
     figures.write(tmp_path, "gpus", lambda: many)
     assert 'tailrack_collector_success{collector="gpus"} 0.0' in (tmp_path / "gpus.prom").read_text()

@@ -143,9 +143,7 @@ def test_the_deep_check_accepts_a_resumed_node_with_a_sick_gpu(check: tuple[Fake
     assert fake.nodes_by_name["a1"].flags == IDLE
 
 
-def test_the_measurement_brings_the_readings_from_the_job_that_prepares(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_measurement_reads_the_job_that_prepares(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     node = Node("a1", IDLE, gpus="h200:4")
     simulated = SimulatedSlurm(lambda _: 364.8, {"a1": "h200:4"})
 

@@ -137,9 +137,7 @@ def test_grafana_shows_prometheus_and_a_second_run_restarts_nothing(host: Shell)
     assert (starts(host), host.path(f"{FOLDER}/key").read_text()) == (1, key)
 
 
-def test_another_release_takes_the_place_of_the_one_before_and_a_run_that_was_cut_off_is_made_up_for(
-    host: Shell,
-) -> None:
+def test_another_release_replaces_the_one_before_and_the_rest_of_a_cut_off_run(host: Shell) -> None:
     services(host, bring(host, archive()))
     host.write(f"{PROGRAMS}/.new/home/bin/half", "")
     values = bring(host, archive("#!/bin/sh\n"))
@@ -156,9 +154,7 @@ def test_another_release_takes_the_place_of_the_one_before_and_a_run_that_was_cu
     ],
     ids=["no archive", "another kind of machine"],
 )
-def test_the_step_rejects_an_unusable_grafana_archive_and_keeps_no_files(
-    host: Shell, content: bytes, words: str
-) -> None:
+def test_the_step_rejects_an_unusable_archive_and_keeps_no_files(host: Shell, content: bytes, words: str) -> None:
     assert_fails(services(host, bring(host, content)), words, "tailrack:monitoring.grafana.source")
     assert not [*host.path(PROGRAMS).iterdir()]
     assert starts(host) == 0

@@ -156,9 +156,7 @@ def test_restic_reads_each_home_alone_without_excluded_files(head: Head) -> None
     assert reason() == ""
 
 
-def test_above_the_limit_the_largest_home_is_left_out_and_named_and_holes_and_excluded_files_do_not_count(
-    head: Head, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_above_the_limit_the_largest_home_is_left_out(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(homes, "_GB", 10**6)
     head.write("ada/runs/a.ckpt", 1_500_000)
     with head.write("ada/map").open("r+b") as file:
@@ -209,9 +207,7 @@ ALL = (account("ada"), account("bob"))
 
 @pytest.mark.usefixtures("full")
 @pytest.mark.parametrize(("hour", "wanted"), [(1, "2"), (3, "4")])
-def test_the_homes_that_belong_to_the_head_nodes_backup_are_restored(
-    head: Head, monkeypatch: pytest.MonkeyPatch, hour: int, wanted: str
-) -> None:
+def test_homes_of_that_backup_are_restored(head: Head, monkeypatch: pytest.MonkeyPatch, hour: int, wanted: str) -> None:
     given = list[tuple[str, ...]]()
     monkeypatch.setattr(restore_host, "run", lambda *words: given.append(words))
     restore_host.restore_homes("/keys", "lab", MADE + (hour - 1) * 3600 + 60, "/export/shared", ALL)
@@ -225,9 +221,7 @@ def test_the_homes_that_belong_to_the_head_nodes_backup_are_restored(
 
 
 @pytest.mark.usefixtures("full")
-def test_a_home_that_exists_stays_and_a_former_users_is_not_restored_and_is_named(
-    head: Head, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_existing_and_former_users_homes_are_not_restored(head: Head, capsys: pytest.CaptureFixture[str]) -> None:
     head.write("ada/text").write_text("newer")
     for _ in range(2):
         restore_host.restore_homes("/keys", "lab", MADE, "/export/shared", [account("ada")])

@@ -43,6 +43,7 @@ from tests.faults.mail_server import MailServer
 from tests.unit.configs import LAB
 from tests.unit.shell import Shell
 
+MakeService = Callable[..., Service]
 TOKEN = "hook-token-nobody-may-see"
 SUBJECT = "Slurm Job_id=7 Name=%s Failed, Run time 00:00:01, FAILED, ExitCode 3"
 MAIL = {"sender": "cluster@example.org", "smarthost": "smtp.example.org:587"}
@@ -416,7 +417,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def test_a_password_goes_only_to_a_server_with_a_valid_certificate(
+def test_passwords_need_a_valid_certificate(
     smtp: MailServer, certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     smtp.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -435,9 +436,7 @@ def test_a_password_goes_only_to_a_server_with_a_valid_certificate(
 
 
 @pytest.mark.parametrize(("code", "final"), [(550, True), (450, False)])
-def test_a_recipient_that_the_server_refuses_for_good_is_not_tried_again(
-    smtp: MailServer, code: int, final: bool
-) -> None:
+def test_a_recipient_refused_for_good_is_not_tried_again(smtp: MailServer, code: int, final: bool) -> None:
     smtp.refuse["<ada@example.org>"] = code
     with pytest.raises(NotSent) as caught:
         send_mail(mail_settings(smtp), "", "lab", MESSAGE)
@@ -494,7 +493,7 @@ def test_an_error_of_a_webhook_contains_nothing_of_its_address(hook: str, status
 
 
 @pytest.fixture
-def make_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Service]:
+def make_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeService:
     for folder in ("spool", "state"):
         (tmp_path / folder).mkdir()
     monkeypatch.setattr(daemon, "write_report", lambda event: of(job(number=int(event.job)), event=event))
@@ -507,9 +506,7 @@ def make_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..
     return make
 
 
-def test_an_event_becomes_a_mail_and_both_folders_are_empty_then(
-    make_service: Callable[..., Service], smtp: MailServer, tmp_path: Path
-) -> None:
+def test_an_event_becomes_a_mail(make_service: MakeService, smtp: MailServer, tmp_path: Path) -> None:
     service = make_service(mail=mail_settings(smtp))
     write_event(service.spool, f"7\nada\nada@example.org\n{SUBJECT}\n")
     write_event(service.spool, "garbage", "2-x.event")
@@ -520,7 +517,7 @@ def test_an_event_becomes_a_mail_and_both_folders_are_empty_then(
 
 
 def test_a_file_that_cannot_be_read_or_removed_stops_no_other_and_is_logged_once(
-    make_service: Callable[..., Service],
+    make_service: MakeService,
     smtp: MailServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -546,7 +543,7 @@ def test_a_file_that_cannot_be_read_or_removed_stops_no_other_and_is_logged_once
 
 
 def test_a_server_that_does_not_answer_is_tried_once_and_nothing_is_lost(
-    make_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    make_service: MakeService, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     tries = []
 
@@ -565,9 +562,7 @@ def test_a_server_that_does_not_answer_is_tried_once_and_nothing_is_lost(
     assert TOKEN not in capfd.readouterr().err
 
 
-def test_a_user_without_a_receiver_is_named_in_the_journal(
-    make_service: Callable[..., Service], capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_users_without_receiver_are_logged(make_service: MakeService, capfd: pytest.CaptureFixture[str]) -> None:
     service = make_service()
     write_event(service.spool, f"7\nada\nada\n{SUBJECT}\n")
     service.collect()
@@ -575,8 +570,8 @@ def test_a_user_without_a_receiver_is_named_in_the_journal(
     assert [*service.spool.iterdir()] == []
 
 
-def test_slurm_is_asked_about_a_few_jobs_of_a_flood(
-    make_service: Callable[..., Service], monkeypatch: pytest.MonkeyPatch, smtp: MailServer
+def test_a_flood_asks_slurm_little(
+    make_service: MakeService, monkeypatch: pytest.MonkeyPatch, smtp: MailServer
 ) -> None:
     asked = []
 

@@ -154,9 +154,7 @@ def test_a_measurement_that_is_no_report_has_a_verdict_and_no_bandwidth() -> Non
         assert not {"PASS", "UNJUDGED"} & {verdict for _, verdict in verdicts}
 
 
-def test_a_collector_that_fails_takes_its_old_figures_along_and_is_a_figure_itself(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failed_collector_removes_its_old_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     figures.write(tmp_path, "slurm", lambda: slurm_figures(JOBS, NODES))
     file = tmp_path / "slurm.prom"
     assert 'tailrack_collector_success{collector="slurm"} 1.0' in file.read_text()
@@ -173,9 +171,7 @@ def test_a_collector_that_fails_takes_its_old_figures_along_and_is_a_figure_itse
     assert file.stat().st_mode & 0o777 == 0o644
 
 
-def test_of_a_scope_that_was_busy_since_the_figure_before_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_busy_scope_keeps_its_last_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "REPORTS", tmp_path)
     for name, of in (("x", 1), ("x.last", 2), ("y.last", 3)):
         (tmp_path / f"{name}.json").write_text(json.dumps({"of": of}))
@@ -183,9 +179,7 @@ def test_of_a_scope_that_was_busy_since_the_figure_before_counts(
     assert {scope: kept["of"] for scope, kept in figures._reports().items()} == {"x": 1, "y": 3}
 
 
-def test_a_cluster_with_backups_exports_the_time_of_the_last_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_time_of_the_last_backup_is_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "BACKUP", tmp_path / "backup-state")
     assert figures._backup() == ()
     for text, moment in (("done=1790000000\n", 1790000000), ("done=\nfailed=3\nreason=a=b\n", 0)):

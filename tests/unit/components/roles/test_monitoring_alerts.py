@@ -105,9 +105,7 @@ BAD: list[tuple[Mapping[str, object], str, str]] = [
 
 
 @pytest.mark.parametrize(("bad", "path", "said"), BAD, ids=[f"{n}{case[1]}" for n, case in enumerate(BAD)])
-def test_a_receiver_that_could_not_be_reached_is_refused_by_its_key(
-    bad: Mapping[str, object], path: str, said: str
-) -> None:
+def test_an_unreachable_receiver_is_refused_by_its_key(bad: Mapping[str, object], path: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         config(bad, secret=False)
     found = [each.text for each in caught.value.problems if each.path == f"tailrack:monitoring.receivers{path}"]
@@ -221,9 +219,7 @@ def test_an_old_alertmanager_gets_an_error_and_prometheus_continues(host: Shell)
 # Figures.
 
 
-def test_monitoring_reads_the_expiry_of_an_ssh_keygen_certificate(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_monitoring_reads_the_expiry_of_a_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ca", "key"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)], check=True)
     sign = ["ssh-keygen", "-q", "-s", str(tmp_path / "ca"), "-h", "-I", "a1", "-n", "a1,100.64.0.3", "-z", "7"]

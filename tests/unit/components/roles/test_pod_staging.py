@@ -108,9 +108,7 @@ def test_a_job_that_is_not_on_a_pod_is_left_alone(head: Shell, changes: dict[str
     ],
     ids=str,
 )
-def test_a_folder_that_is_not_the_users_own_ends_the_job_and_is_not_opened(
-    head: Shell, changes: dict[str, Any]
-) -> None:
+def test_a_folder_of_somebody_else_ends_the_job_and_is_not_opened(head: Shell, changes: dict[str, Any]) -> None:
     play(head, job(**changes))
     assert ask(head, "in 12") == "failed"
     assert not called(head, "rsync")
@@ -131,9 +129,7 @@ def test_a_folder_that_is_not_the_users_own_ends_the_job_and_is_not_opened(
         ),
     ],
 )
-def test_a_folder_that_does_not_arrive_ends_the_job_and_why_says_it(
-    head: Shell, status: int, errors: str, reason: str
-) -> None:
+def test_a_folder_that_does_not_arrive_ends_the_job(head: Shell, status: int, errors: str, reason: str) -> None:
     head.stub("rsync", f"echo '{errors}' >&2; exit {status}")
     assert ask(head, "in 12") == "failed"
     assert called(head, "scancel") == ["scancel 12"]

@@ -84,9 +84,7 @@ def test_a_forged_archive_writes_only_inside_the_slurmctld_state(machine: Shell)
         assert "cluster=lab" in machine.path("/saved/backup").read_text()
 
 
-def test_a_head_node_made_of_a_backup_follows_no_link_in_it_and_none_that_is_in_the_way(
-    machine: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_restored_head_node_follows_no_link(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = "/var/lib/tailrack/restoring/tree"
     machine.write(f"{tree}{STATE}/job_state", "jobs\n")
     machine.path(f"{tree}{STATE}/out").symlink_to(machine.path("/root/outside"))

@@ -54,9 +54,7 @@ def test_a_source_that_does_not_answer_is_named_with_the_key_for_another_one(she
     assert kept(shell) == []
 
 
-def test_a_full_disk_is_called_so_and_not_a_source_that_is_silent(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_not_called_a_silent_source(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell.stub("curl", 'while [ "$1" != -o ]; do shift; done; echo half >"$2"; exit 23')
     monkeypatch.setattr(files, "room_error", lambda folder: "No space left on device")
     problem = keep(shell)

@@ -175,9 +175,7 @@ def assert_turned(head: Shell, generation: str, before: str) -> None:
     assert head.path(KEYS).stat().st_mode & 0o777 == 0o600
 
 
-def test_all_trust_both_before_one_shows_a_certificate_of_the_next_and_all_show_it_before_the_last_one_goes(
-    head: Shell,
-) -> None:
+def test_all_nodes_trust_both_authorities_during_a_change(head: Shell) -> None:
     before = authority(head)
     assert turn(head, "1") == ""
     head.path("/calls").unlink()

@@ -104,9 +104,7 @@ OFF = pytest.mark.parametrize(
 
 
 @OFF
-def test_clocks_more_than_some_seconds_apart_stop_the_join(
-    shell: Shell, compare: Compare, ahead: int, problem: str
-) -> None:
+def test_clocks_seconds_apart_stop_the_join(shell: Shell, compare: Compare, ahead: int, problem: str) -> None:
     machine_with(shell, "chrony")
     done = compare(TIME + ahead)
     assert done.returncode == bool(problem), done.stderr
@@ -167,9 +165,7 @@ def test_the_clock_error_names_the_time_service_of_the_machine(shell: Shell, che
     ],
     ids=["another's service", "none", "a container"],
 )  # fmt: skip
-def test_a_machine_has_one_service_that_keeps_its_clock(
-    shell: Shell, there: str, container: bool, expected: list[str]
-) -> None:
+def test_a_machine_has_one_time_service(shell: Shell, there: str, container: bool, expected: list[str]) -> None:
     machine_with(shell, there, container)
     shell.stub("timedatectl", "echo yes")
     with mock.patch.object(packages, "ensure", lambda host, name: shell.note(f"ensure_packages {name}")):

@@ -281,9 +281,7 @@ def test_with_gpus_the_driver_libraries_tool_must_be_had_or_be_waived(machine: S
 
 
 @pytest.mark.parametrize(("abi", "left_out"), [("3.0", True), ("4.0", False)])
-def test_the_step_skips_the_enroot_profile_if_apparmor_cannot_parse_it(
-    machine: Shell, abi: str, left_out: bool
-) -> None:
+def test_the_step_skips_a_profile_that_apparmor_cannot_parse(machine: Shell, abi: str, left_out: bool) -> None:
     machine.write(f"etc/apparmor.d/abi/{abi}", "")
     link = machine.path("/etc/apparmor.d/disable/enroot")
     machine.stub(

@@ -129,9 +129,7 @@ def again(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[..., subpro
     return run
 
 
-def test_slurm_sends_a_later_proof_to_every_node(
-    shell: Shell, again: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
+def test_slurm_sends_a_later_proof_to_all(shell: Shell, again: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     assert_ok(again(proven=["a2"], left=["a3"]))
     assert "# fabric a2 1 g eth1" in shell.path("/etc/slurm/topology.conf").read_text()
     assert "scontrol reconfigure" in shell.calls
@@ -148,9 +146,7 @@ def firewall(shell: Shell, relay: str = "") -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(("before", "others"), [("\n", ""), ("8080,9000-9010\n", "8080,9000-9010,")])
-def test_the_kernel_reserves_closed_ports_and_keeps_earlier_reservations(
-    shell: Shell, before: str, others: str
-) -> None:
+def test_the_kernel_reserves_closed_ports_beside_earlier_ones(shell: Shell, before: str, others: str) -> None:
     assert_ok(reserved(shell, before))
     now = shell.path("/proc/sys/net/ipv4/ip_local_reserved_ports").read_text().strip()
     assert now == f"{others}6816,111,2049,20048,6817-6819,60001-60999"

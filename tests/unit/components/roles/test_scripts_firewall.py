@@ -35,9 +35,7 @@ def closed(shell: Shell) -> dict[str, set[str]]:
     [((), {"111", "2049", "20048"}, {"111", "2049", "20048"}), ((111,), {"2049", "20048"}, {"2049", "20048"}),
      ((111, 2049, 20048), set(), set())],
 )  # fmt: skip
-def test_a_machine_with_nfs_of_others_keeps_the_ports_open_that_it_needs(
-    shell: Shell, open_ports: Sequence[int], tcp: set[str], udp: set[str]
-) -> None:
+def test_ports_of_anothers_nfs_stay_open(shell: Shell, open_ports: Sequence[int], tcp: set[str], udp: set[str]) -> None:
     firewall(shell, open_ports)
     rules = closed(shell)
     assert rules["tcp"] & {"111", "2049", "20048"} == tcp
@@ -46,9 +44,7 @@ def test_a_machine_with_nfs_of_others_keeps_the_ports_open_that_it_needs(
 
 
 @pytest.mark.parametrize(("here", "came", "closes"), [(True, True, True), (False, True, False), (True, False, False)])
-def test_an_ssh_server_that_came_with_the_cluster_to_its_operators_machine_is_closed_but_on_the_tailnet(
-    shell: Shell, here: bool, came: bool, closes: bool
-) -> None:
+def test_our_ssh_server_is_closed_outside_the_tailnet(shell: Shell, here: bool, came: bool, closes: bool) -> None:
     shell.stub("sshd", "echo port 2222")
     shell.write("var/lib/tailrack/packages", "openssh-server\n" if came else "jq\n")
     firewall(shell, here=here)

@@ -156,9 +156,7 @@ def test_a_machine_that_is_in_another_cluster_of_the_same_making_is_refused(mung
 
 
 @pytest.mark.parametrize("link", [False, True])
-def test_a_key_in_munges_own_folder_is_read_as_munge_and_a_link_is_none(
-    munge: Shell, monkeypatch: pytest.MonkeyPatch, link: bool
-) -> None:
+def test_a_key_is_read_as_munge_and_a_link_is_none(munge: Shell, monkeypatch: pytest.MonkeyPatch, link: bool) -> None:
     monkeypatch.setattr("components.roles.munge.host.files.owner_of", lambda _: "munge")
     key = munge.write("/root/theirs" if link else "/etc/munge/munge.key", "theirs\n")
     if link:
@@ -259,9 +257,7 @@ def test_a_head_node_that_leaves_does_not_stop_a_server_with_exports_of_others(m
     assert not [call for call in machine.calls if "disable" in call]
 
 
-def test_a_server_that_ran_before_the_cluster_came_runs_after_it_and_its_packages_defaults_are_back(
-    machine: Shell,
-) -> None:
+def test_a_server_that_ran_before_the_cluster_runs_after_it_with_its_defaults(machine: Shell) -> None:
     machine.stub("exportfs")
     machine.stub("systemctl", "case $1 in show) printf 'UnitFileState=enabled\\nActiveState=active\\n' ;; esac")
     machine.write("etc/exports", "/srv/projects 192.0.2.0/24(rw)\n")

@@ -143,9 +143,7 @@ def test_the_error_names_a_broken_driver_and_the_remedy(gate: Gate, shell: Shell
         assert remedy in done.stderr.split("next: ")[1], status
 
 
-def test_an_nvidia_smi_that_hangs_ends_the_gate_in_time(
-    gate: Gate, shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hanging_nvidia_smi_ends_the_gate_in_time(gate: Gate, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell.stub("nvidia-smi", "exec tail -f /dev/null")
     devices(shell, 0)
     monkeypatch.setattr(nvidia_smi, "LIMIT_SECONDS", 1)

@@ -207,9 +207,7 @@ def test_a_folder_of_enroots_that_somebody_else_has_made_is_named(shell: Shell) 
         ("", False),
     ],
 )
-def test_the_epilog_distinguishes_job_processes_from_logins_and_services(
-    shell: Shell, groups: str, of_slurm: bool
-) -> None:
+def test_the_epilog_tells_jobs_from_logins_and_services(shell: Shell, groups: str, of_slurm: bool) -> None:
     functions = (FOLDER / "health/leftovers.sh").read_text(encoding="utf-8")
     asked = f"{functions}\nstarted_by_slurm 77 6001 && echo yes || echo no"
     shell.write("/proc/77/cgroup", f"{groups}\n")

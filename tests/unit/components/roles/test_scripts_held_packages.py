@@ -52,9 +52,7 @@ def hold(shell: Shell, installed: str = INSTALLED, gpus: int = 0) -> dict[str, s
         (INSTALLED + PREBUILT, 0, SLURM),
     ],
 )
-def test_the_step_holds_cluster_packages_and_a_driver_with_its_dependencies(
-    shell: Shell, installed: str, gpus: int, held: set[str]
-) -> None:
+def test_the_step_holds_packages_and_the_driver(shell: Shell, installed: str, gpus: int, held: set[str]) -> None:
     assert hold(shell, installed, gpus).keys() == held
 
 

@@ -228,9 +228,7 @@ def install(host: Shell, index: str | None = None) -> str:
         ("/wheels", "--no-input --no-index --find-links {root}/wheels -r"),
     ],
 )
-def test_the_step_installs_mlflow_once_with_digests_from_the_configured_index(
-    host: Shell, index: str | None, words: str
-) -> None:
+def test_mlflow_is_installed_once_with_digests_from_the_index(host: Shell, index: str | None, words: str) -> None:
     host.stub("python3", FAKE_VENV.format(root=host.root))
     host.path("/wheels").mkdir()
     for _ in range(2):

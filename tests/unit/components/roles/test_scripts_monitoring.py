@@ -134,18 +134,14 @@ def failure(host: Shell) -> str:
     "wrong",
     ['ts=1 level=error err="opening storage failed: corrupted block 01ABC"', "fatal error: fault", "panic: no room"],
 )
-def test_the_error_contains_the_fault_of_a_daemon_and_no_stack_trace(
-    host: Shell, monkeypatch: pytest.MonkeyPatch, wrong: str
-) -> None:
+def test_the_error_has_a_daemons_fault_and_no_trace(host: Shell, monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     trace = "goroutine 1 [running]:\nmain.main()\n\tmain.go:613 +0x6a93"
     host.stub("journalctl", f"cat <<'END'\nlevel=warn begins\n{wrong}\n{trace}\nEND")
     assert f"9100: {wrong}\n" in refused(host, monkeypatch)
 
 
 @pytest.mark.parametrize("place", ["/var/lib/private", "/var/lib"])
-def test_the_error_names_a_full_disk_if_the_daemon_does_not(
-    host: Shell, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_the_error_names_a_full_disk(host: Shell, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     folder = f"{place}/tailrack-node-exporter"
     host.path(folder).mkdir(parents=True)
     monkeypatch.setattr(daemons, "free_bytes", lambda path: 3 * 2**20 if path == folder else 2**40)

@@ -92,9 +92,7 @@ def test_a_folder_with_files_is_not_hidden_and_the_node_goes_on(node: Shell) -> 
     assert not node.path("/etc/systemd/system/data.mount").exists()
 
 
-def test_a_mount_of_a_pool_in_its_clusters_share_is_refused_on_the_node(
-    node: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pools_mount_in_the_share_is_refused_on_the_node(node: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ROWS, "inside", ("/shared/data", "nfs4", SOURCE, "", False, True, False, ""))
     done = compute(node, "inside")
     assert "the required mount /shared/data is inside or around /shared, the cluster's share" in done.stderr
@@ -182,9 +180,7 @@ def test_a_write_as_a_user_detects_hidden_mount_problems(node: Shell, error: str
     assert any(call.startswith("runuser -u ada -- mktemp") for call in node.calls)
 
 
-def test_a_mount_is_written_to_once_an_hour_and_not_at_every_check(
-    node: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_mount_is_written_to_once_an_hour_only(node: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     mounted(node, NFS_LINE)
     node.write("var/lib/tailrack/mounts", "unit /data\n")
     compute(node, "data")
@@ -279,9 +275,7 @@ def test_a_mount_that_jobs_use_stays_until_they_end(with_data: Shell) -> None:
     assert not with_data.path("/usr/local/sbin/tailrack-mounts").exists()
 
 
-def test_another_source_is_mounted_when_nothing_uses_the_former_one(
-    with_data: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_source_is_mounted_once_the_old_is_unused(with_data: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     unmounts_when_stopped(with_data, busy=True)
     monkeypatch.setitem(ROWS, "moved", ("/data", "nfs4", "10.0.0.9:/export", "", False, False, False, "one"))
     assert compute(with_data, "moved").returncode == 0

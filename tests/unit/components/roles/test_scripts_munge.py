@@ -248,9 +248,7 @@ def place(head: Shell, capsys: pytest.CaptureFixture[str]) -> Callable[[], str]:
     return run
 
 
-def test_a_node_that_joins_while_the_key_is_changed_is_placed_when_the_head_node_has_changed(
-    head: Shell, place: Callable[[], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nodes_join_after_a_key_change(head: Shell, place: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
     head.write(NEXT, f"{NEW}\n")
     # What the head node's services do meanwhile.
     monkeypatch.setattr(HurriedTime, "sleep", lambda *_: head.path(NEXT).rename(head.path(KEY)))
@@ -264,9 +262,7 @@ def test_an_abandoned_key_change_does_not_hold_a_node_for_long(head: Shell, plac
     assert "the munge key change was not finished in 90s; continuing with the old key" in place()
 
 
-def test_a_node_at_a_new_address_gets_the_key_before_its_proof(
-    head: Shell, place: Callable[[], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_that_moved_gets_the_key(head: Shell, place: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
     head.write(LATE, "a1\nb1\n")
     monkeypatch.setattr(HurriedTime, "sleep", lambda *_: head.write("/var/lib/tailrack/answers", ""))
     head.stub(
@@ -305,9 +301,7 @@ def or_killed(left: Iterator[int], function: Callable[..., Any]) -> Callable[...
 
 
 @pytest.mark.parametrize("number", range(1, 30))
-def test_cut_off_anywhere_a_change_ends_with_one_key_that_munged_has_read(
-    head: Shell, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_cut_off_anywhere_a_change_ends_with_one_key(head: Shell, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """Before a change of a file or the start of a program, by their number."""
     head.write("/etc/passwd", "munge:x:110:110::/:/usr/sbin/nologin\n")
     head.write(NEXT, f"{NEW}\n")
@@ -362,9 +356,7 @@ def test_the_key_of_another_state_is_refused_unless_the_config_asks_for_a_new_ge
 
 
 @pytest.mark.parametrize(("own", "accepted", "fails"), [(OLD, False, False), (NEW, False, True), (NEW, True, False)])
-def test_a_node_with_another_key_than_the_head_node_fails_before_it_waits_for_slurmctld(
-    head: Shell, *, own: str, accepted: bool, fails: bool
-) -> None:
+def test_a_node_with_another_key_fails_before_it_waits(head: Shell, *, own: str, accepted: bool, fails: bool) -> None:
     head.stub("sinfo", "" if accepted else "exit 1")
     registered = Step("head", "a1-register")
     with head.here():

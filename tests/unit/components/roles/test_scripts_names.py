@@ -124,9 +124,7 @@ def test_the_own_name_moves_to_the_tailnet_address_and_the_rest_stays(program: N
 
 
 @pytest.mark.parametrize("mount", [True, False])
-def test_the_file_is_replaced_and_a_mount_is_written_in_place(
-    program: Names, monkeypatch: pytest.MonkeyPatch, mount: bool
-) -> None:
+def test_only_a_mounted_file_is_written_in_place(program: Names, monkeypatch: pytest.MonkeyPatch, mount: bool) -> None:
     rename = os.rename
 
     def busy(path: str, to: str, **folders: int) -> None:
@@ -202,9 +200,7 @@ def test_a_tailscaled_message_without_a_name_change_writes_no_files(program: Nam
         ("echo cloud >{root}/etc/hostname", f"{ADDRESS} a1 # tailrack\n"),
     ],
 )
-def test_names_follow_a_changed_address_and_foreign_edits_of_the_files(
-    program: Names, meanwhile: str, then: str
-) -> None:
+def test_names_follow_a_new_address_and_foreign_edits(program: Names, meanwhile: str, then: str) -> None:
     program.talk(4, f'[ "$number" -ne 2 ] || {meanwhile.format(root=program.shell.root)}')
     assert program.follow().startswith(then)
     assert program.shell.path("/etc/hostname").read_text() == "a1\n"
@@ -245,9 +241,7 @@ def head(machine: Shell) -> Callable[..., str]:
     return run
 
 
-def test_members_of_before_addresses_were_kept_are_known_by_their_certificates(
-    head: Callable[..., str], shell: Shell
-) -> None:
+def test_members_without_a_kept_address_have_their_certificates(head: Callable[..., str], shell: Shell) -> None:
     shell.write("/var/lib/tailrack/members/b9/signed", "b9,100.64.0.19 ssh-ed25519 AAAA 90\n")
     assert head("machine", "head") == f"{ADDRESS} a1\n100.64.0.19 b9\n"
 
@@ -277,9 +271,7 @@ def test_the_step_makes_an_installed_cloud_init_keep_the_host_name(machine: Shel
         ("10.0.0.5 old-name.example.org # mine\n", "10.0.0.5 old-name.example.org # mine\n127.0.1.1 old-name\n"),
     ],
 )
-def test_a_machine_that_leaves_is_called_as_before_and_has_no_name_of_the_cluster(
-    program: Names, hosts: str, expected: str
-) -> None:
+def test_a_machine_that_leaves_has_its_old_name_and_no_other(program: Names, hosts: str, expected: str) -> None:
     program.shell.write(LIST, "100.64.0.11 b1\n")
     program.update(hosts)
     assert install(program.shell).returncode == 0, "a second up must not forget the name of before"

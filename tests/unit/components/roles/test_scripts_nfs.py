@@ -98,9 +98,7 @@ def test_a_running_server_learns_a_changed_member_without_a_restart(shell: Shell
 
 
 @pytest.mark.parametrize("kernel", [True, False])
-def test_a_member_is_exported_to_at_its_present_address_alone_and_forgotten_by_its_name(
-    shell: Shell, kernel: bool
-) -> None:
+def test_a_member_has_an_export_at_its_present_address_until_it_leaves(shell: Shell, kernel: bool) -> None:
     shell.stub("exportfs")
     file = shell.path("/etc/exports.d/tailrack-b1.exports")
     for address in ("100.64.0.7", "100.64.0.8"):
@@ -116,7 +114,7 @@ def test_a_member_is_exported_to_at_its_present_address_alone_and_forgotten_by_i
 
 @pytest.mark.parametrize("apply", [apply_exports, apply_members], ids=["the head node's", "a member's"])
 @pytest.mark.parametrize(("kernel", "unit"), [(False, "nfs-ganesha"), (True, "nfs-server")])
-def test_a_server_that_does_not_run_is_started(
+def test_a_stopped_server_is_started(
     shell: Shell, apply: Callable[[Shell, bool], None], kernel: bool, unit: str
 ) -> None:
     for command in ("exportfs", "ss"):
@@ -156,9 +154,7 @@ LISTENS = 'tcp LISTEN 0 4096 0.0.0.0:{} 0.0.0.0:* users:(("rpc.mountd",pid=268,f
 
 
 @pytest.mark.parametrize(("port", "fine"), [(20048, True), (37591, False), (120048, False)])
-def test_a_mountd_on_an_open_port_stops_the_step_with_a_remedy(
-    shell: Shell, port: int, fine: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_open_mountd_port_stops_it(shell: Shell, port: int, fine: bool, capsys: pytest.CaptureFixture[str]) -> None:
     shell.stub("exportfs")
     shell.stub("ss", f"echo '{LISTENS.format(port)}'; echo '{LISTENS.format(22).replace('rpc.mountd', 'sshd')}'")
     if fine:
@@ -194,9 +190,7 @@ OWN_DISK = "8:16 / /export/shared"
         "a part of it is mounted", "a container's volume",
     ],
 )  # fmt: skip
-def test_a_share_is_a_file_system_of_its_own_if_nothing_beyond_it_is_mounted(
-    shell: Shell, mounts: list[str], own: bool
-) -> None:
+def test_a_share_is_a_file_system_if_nothing_beyond_it_is_mounted(shell: Shell, mounts: list[str], own: bool) -> None:
     for name in ("export/shared", "shared"):
         shell.path(name).mkdir(parents=True)
     shell.write("hosts", "")

@@ -110,9 +110,7 @@ def test_a_volume_that_others_can_change_is_closed(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(("free_mb", "full"), [(0, True), (31, True), (32, False)])
-def test_a_full_volume_is_named_before_anything_is_written(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch, free_mb: int, full: bool
-) -> None:
+def test_a_full_volume_stops_the_save(shell: Shell, monkeypatch: pytest.MonkeyPatch, free_mb: int, full: bool) -> None:
     volume = os.statvfs_result((4096, 4096, 10**6, 10**6, free_mb * 256, 0, 0, 0, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda _: volume)
     with shell.here(), pytest.raises(Failure) if full else nullcontext() as caught:
@@ -234,9 +232,7 @@ def test_a_new_container_gets_its_files_and_packages_from_the_volume(shell: Shel
 
 
 @pytest.mark.parametrize("status", [0, 1])
-def test_files_that_a_request_of_the_head_node_has_changed_are_saved_for_the_next_container(
-    shell: Shell, status: int
-) -> None:
+def test_files_changed_by_a_request_are_saved_for_the_next_container(shell: Shell, status: int) -> None:
     shell.stub("rsync", f"exit {status}")
     shell.write("/etc/munge/munge.key", "new")
     shell.call(save_again)

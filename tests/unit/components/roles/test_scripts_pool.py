@@ -73,9 +73,7 @@ def test_a_pools_site_becomes_a_partition_and_is_none_any_more_when_it_goes(shel
         ({"POOL_NODES": "h200"}, "the cluster has a partition h200, and one of the pool's nodes has the same name"),
     ],
 )
-def test_a_name_that_is_taken_is_refused_and_nothing_is_written(
-    shell: Shell, pool: Run, values: dict[str, str], said: str
-) -> None:
+def test_a_taken_name_is_refused_and_not_written(shell: Shell, pool: Run, values: dict[str, str], said: str) -> None:
     member(shell, "b1", "", **{"slurm.conf": SITE.replace("far", "near")})
     member(shell, "d1", "acme.other")
     shell.write(f"{SLURM}/pools/acme.other/nodes", "d1\nd2\n")
@@ -198,9 +196,7 @@ def test_silence_counts_from_the_first_time_it_is_seen(shell: Shell, forget: Run
 @pytest.mark.parametrize(
     ("states", "online"), [(["IDLE"], False), (["DOWN"], True), (["IDLE", "NOT_RESPONDING"], True), (["MIXED"], True)]
 )
-def test_a_node_that_slurm_or_the_tailnet_hears_of_is_not_silent(
-    shell: Shell, forget: Run, states: list[str], online: bool
-) -> None:
+def test_a_node_that_slurm_or_tailnet_hears_stays(shell: Shell, forget: Run, states: list[str], online: bool) -> None:
     silent_since(shell, 60)
     assert forget(*states, online=online).returncode == 0
     assert is_there(shell)

@@ -133,9 +133,7 @@ def test_a_node_does_not_wait_if_slurmctld_knows_all_arrived_nodes(shell: Shell,
 
 
 @pytest.mark.parametrize("listed", [("n1", "n2"), None], ids=["one is on its way", "the list is not there"])
-def test_a_node_waits_for_nodes_that_may_still_arrive(
-    shell: Shell, place: Place, listed: tuple[str, ...] | None
-) -> None:
+def test_a_node_waits_for_nodes_that_may_arrive(shell: Shell, place: Place, listed: tuple[str, ...] | None) -> None:
     member(shell, "n1")
     registers(shell, "n1")
     if listed:
@@ -144,7 +142,7 @@ def test_a_node_waits_for_nodes_that_may_still_arrive(
 
 
 @pytest.mark.parametrize("count", [1, 8, 32])
-def test_slurmctld_reads_its_files_once_per_node_kind_and_arrival_group(
+def test_slurmctld_reads_files_once_per_kind_and_group(
     shell: Shell, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     for limit in ("WAIT", "LIMIT"):
@@ -197,9 +195,7 @@ def test_one_call_registers_nodes_that_arrive_while_the_first_waits(shell: Shell
     assert calls(shell) == before + 1
 
 
-def test_a_node_that_waits_asks_two_questions_a_round_and_one_that_has_its_place_asks_once(
-    shell: Shell, place: Place
-) -> None:
+def test_a_waiting_node_asks_two_questions_a_round_and_a_placed_one_asks_once(shell: Shell, place: Place) -> None:
     member(shell, "n2")
     registers(shell, "n1", "n2")
     begin = len(shell.calls)
@@ -212,9 +208,7 @@ def test_a_node_that_waits_asks_two_questions_a_round_and_one_that_has_its_place
     assert shell.calls[begin + len(asked) :] == ["scontrol show topology"]
 
 
-def test_a_node_that_slurmctld_forgot_while_it_read_its_files_makes_itself_known_again(
-    shell: Shell, place: Place
-) -> None:
+def test_a_node_that_slurmctld_forgot_makes_itself_known_again(shell: Shell, place: Place) -> None:
     member(shell, "n1")
     shell.stub("systemctl", f'[ "$*" != "restart --no-block slurmd" ] || echo n1 >>"{shell.root}/known"')
     place("n1")

@@ -254,9 +254,7 @@ def test_with_no_days_there_are_no_caches_and_those_of_before_go(node: Shell) ->
     assert not node.path(CACHES).exists()
 
 
-def test_files_that_were_not_used_for_so_many_days_go_and_no_others(
-    node: Shell, cleaned: Callable[[int], None]
-) -> None:
+def test_only_files_unused_for_so_many_days_go(node: Shell, cleaned: Callable[[int], None]) -> None:
     old, recent = cached(node, "hub/old", 31), cached(node, "hub/recent", 29)
     link = node.path(f"{CACHES}/6001/link")
     link.symlink_to("hub/old")
@@ -267,7 +265,7 @@ def test_files_that_were_not_used_for_so_many_days_go_and_no_others(
     assert (old.exists(), recent.exists(), link.is_symlink(), outside.exists()) == (False, True, False, True)
 
 
-def test_on_a_full_disk_newer_files_go_too_the_oldest_of_all_users_first(
+def test_full_disks_lose_old_files(
     node: Shell, cleaned: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older, newer = cached(node, "older", 20), cached(node, "newer", 10, "6002")

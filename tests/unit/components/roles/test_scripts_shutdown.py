@@ -61,9 +61,7 @@ def test_the_unit_ends_before_all_that_its_end_needs_and_before_jobs_do(shell: S
 
 
 @pytest.mark.parametrize("scope", ["slurmstepd.scope", "n1_slurmstepd.scope"])  # by how Slurm was built
-def test_the_scope_of_jobs_ends_last_and_not_for_one_jobs_memory_and_can_be_made_again(
-    shell: Shell, scope: str
-) -> None:
+def test_the_scope_of_jobs_ends_last_and_can_be_made_again(shell: Shell, scope: str) -> None:
     shell.call(requeue_jobs_at_shutdown, "n1")
     lines = shell.path(f"/etc/systemd/system/{scope}.d/tailrack.conf").read_text().splitlines()
     unit, kind = lines[lines.index("[Unit]") : lines.index("[Scope]")], lines[lines.index("[Scope]") :]

@@ -257,9 +257,7 @@ def test_a_recreated_node_restores_only_the_drain_of_a_person(node: Node, own: b
 
 
 @pytest.mark.parametrize("over", [True, False])
-def test_a_node_that_its_own_look_has_drained_is_looked_at_once_more_before_it_is_left_so(
-    node: Node, over: bool
-) -> None:
+def test_a_node_drained_by_its_health_check_is_checked_once_more(node: Node, over: bool) -> None:
     # Its next look by itself is two minutes away, and what measures the cluster comes at once.
     why = "health: share: /shared gives no answer in 10 s"
     node.known_as({**IDLE, "state": ["IDLE", "DRAIN"], "reason": why, "reason_set_by_user": "root"})
@@ -361,9 +359,7 @@ def test_a_small_shared_memory_is_made_larger_at_boot(shell: Shell, size: int, e
 
 
 @pytest.mark.parametrize("seconds", [0, 7200])
-def test_steps_that_wait_for_jobs_have_the_jobs_time_on_top_of_their_own(
-    build: Build, lab_config: RawConfig, seconds: int
-) -> None:
+def test_steps_that_wait_for_jobs_have_more_time(build: Build, lab_config: RawConfig, seconds: int) -> None:
     stack = build({**lab_config, "slurm": {"job_limit_seconds": seconds}})
     commands = {
         "a1-register": stack["a1-register"].inputs["delete"],
@@ -380,9 +376,7 @@ RELOAD, REBIND = "systemctl reload slurmd", "tailscale debug rebind"
 @pytest.mark.parametrize(
     ("says", "told"), [("mix*", [RELOAD]), ("down*", [RELOAD]), ("idle", []), ("drain", []), ("", [REBIND])]
 )
-def test_a_node_that_slurm_calls_silent_makes_itself_known_and_one_without_an_answer_looks_at_its_tailnet(
-    shell: Shell, says: str, told: list[str]
-) -> None:
+def test_the_watchdog_of_a_silent_node_reloads_slurmd_or_rebinds(shell: Shell, says: str, told: list[str]) -> None:
     shell.stub("sleep", f'[ "$*" = 40 ] || mkdir "{shell.root}/looked"')
     shell.stub("sinfo", f'[ "$*" = "-h -n a1 -o %t" ] && echo "{says}" | grep .')
     shell.stub("hostname", "echo a1")
@@ -403,9 +397,7 @@ def test_a_node_that_slurm_calls_silent_makes_itself_known_and_one_without_an_an
     ],
     ids=["no process", "its process", "begun on another node", "no job"],
 )
-def test_a_node_registers_once_if_a_running_job_has_no_process(
-    shell: Shell, running: str, processes: str, told: list[str]
-) -> None:
+def test_a_job_without_process_registers_its_node(shell: Shell, running: str, processes: str, told: list[str]) -> None:
     # Four looks in the time of 24 naps.
     shell.stub("sleep", f'echo >>"{shell.root}/naps"; [ "$(wc -l <"{shell.root}/naps")" -le 24 ]')
     shell.stub("sinfo", "echo mix")

@@ -140,9 +140,7 @@ def test_a_node_installs_once_the_packages_that_a_similar_head_node_built(machin
 
 
 @pytest.mark.parametrize("spoilt", ["owner", "package", "sum"])
-def test_the_step_builds_again_instead_of_installing_spoilt_packages(
-    machine: Shell, monkeypatch: pytest.MonkeyPatch, spoilt: str
-) -> None:
+def test_spoilt_packages_are_not_installed(machine: Shell, monkeypatch: pytest.MonkeyPatch, spoilt: str) -> None:
     published(machine, SHARE)
     apt(machine)
     owner_of = files.owner_of
@@ -411,9 +409,7 @@ def test_a_node_that_the_controller_does_not_know_waits_for_no_turn(machine: She
     assert turns(machine) == ["systemctl stop", "install"]
 
 
-def test_a_node_waits_while_another_one_has_its_turn_and_says_for_whom(
-    machine: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_logs_that_it_waits_for_anothers_turn(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     published(machine, SHARE)
     running_slurmd(machine)
     machine.write("turns/turn", "nodes=b1")
@@ -581,9 +577,7 @@ def test_a_node_that_the_new_controller_would_not_take_is_named(machine: Shell) 
         ),
     ],
 )
-def test_a_source_that_does_not_come_or_is_another_leaves_the_cluster_as_it_was(
-    machine: Shell, answer: str, said: str
-) -> None:
+def test_a_missing_or_wrong_source_leaves_the_cluster_as_it_was(machine: Shell, answer: str, said: str) -> None:
     machine.stub("curl", answer)
     machine.write("installed", DEBIANS)
     apt(machine)
@@ -671,9 +665,7 @@ def left(shell: Shell) -> list[str]:
     return [each for each in ("var/lib/tailrack/slurm-build", OWN) if shell.path(each).exists()]
 
 
-def test_a_compiler_that_fails_is_one_error_with_its_last_lines_and_leaves_nothing(
-    machine: Shell, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failed_compiler_is_one_error_and_leaves_nothing(machine: Shell, capsys: pytest.CaptureFixture[str]) -> None:
     def compiler() -> bool:
         machine.write(build.LOG, "cc1: out of memory\n")
         return False
@@ -714,9 +706,7 @@ def test_a_source_of_another_release_is_refused(machine: Shell) -> None:
         (False, PACKAGES[:-1], "the packaging made no slurm-smd-libpam-slurm-adopt; see above"),
     ],
 )
-def test_a_failed_publication_gives_one_error_and_leaves_no_files(
-    machine: Shell, full: bool, made: tuple[str, ...], said: str
-) -> None:
+def test_a_failed_publication_leaves_no_files(machine: Shell, full: bool, made: tuple[str, ...], said: str) -> None:
     open_to_write = files.open_to_write
 
     def opened(path: str, mode: int = 0o600) -> int:

@@ -36,7 +36,5 @@ def test_a_controller_that_is_busy_and_does_not_answer_is_left_alone(shell: Shel
 
 
 @pytest.mark.parametrize("state", ["T", "t", "D", "Z"])
-def test_a_controller_that_somebody_has_stopped_or_that_waits_for_a_disk_is_left_alone(
-    shell: Shell, state: str
-) -> None:
+def test_a_controller_that_is_stopped_or_waits_for_a_disk_is_left_alone(shell: Shell, state: str) -> None:
     assert looked(shell, 6, "DOWN", state=state) == []

@@ -66,9 +66,7 @@ def test_the_step_restarts_a_socket_activated_sshd_only_while_it_runs(shell: She
     assert ("systemctl restart ssh" in shell.calls) == running
 
 
-def test_an_sshd_that_ends_while_it_is_asked_is_asked_again_in_its_folder(
-    shell: Shell, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sshd_is_asked_again_in_its_folder(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
     # One that a socket started takes its folder along.
     play_sshd(shell, HEARD, running=True)
     ends = f'n="{shell.root}/asked"; echo >>"$n"; [ "$(wc -l <"$n")" -gt 2 ] || rm -r "{shell.path("/run/sshd")}"\n'
@@ -78,9 +76,7 @@ def test_an_sshd_that_ends_while_it_is_asked_is_asked_again_in_its_folder(
     assert "Missing privilege separation directory" not in capsys.readouterr().err
 
 
-def test_the_error_contains_the_message_of_sshd_about_a_bad_line(
-    shell: Shell, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_error_has_sshds_message_about_a_bad_line(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
     shell.stub("sshd", 'echo "/etc/ssh/sshd_config line 3: Bad configuration option: Prot" >&2; exit 255')
     with shell.here(), pytest.raises(ProgramFailed):
         sshd.query("-t")
@@ -115,9 +111,7 @@ def test_the_error_names_the_sshd_line_that_blocks_the_head_node(shell: Shell, s
     ("socket", "told"),
     [("exit 0", ["systemctl restart ssh"]), ("exit 3", ["systemctl reload ssh", "systemctl restart ssh"])],
 )
-def test_an_sshd_that_a_socket_has_started_ends_by_a_reload_and_is_started_again(
-    shell: Shell, socket: str, told: list[str]
-) -> None:
+def test_a_socket_activated_sshd_is_started_again_after_a_reload(shell: Shell, socket: str, told: list[str]) -> None:
     play_sshd(shell, HEARD, running=True)
     shell.stub("systemctl", f'case "$*" in "reload ssh") exit 1 ;; *is-active*ssh.socket) {socket} ;; esac')
     assert let_ask(shell) == ""

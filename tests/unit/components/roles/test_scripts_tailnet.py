@@ -103,9 +103,7 @@ def member(url: str = URL, host: str = "a1", **more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("state", ["Running", "Stopped", "NeedsLogin", "Starting"])
 @pytest.mark.parametrize("phase", ["check", "join"])
-def test_a_machine_in_a_tailnet_of_its_own_is_refused_with_both_ways_out(
-    tailscale: Tailscale, state: str, phase: str
-) -> None:
+def test_a_machine_in_another_tailnet_gets_both_remedies(tailscale: Tailscale, state: str, phase: str) -> None:
     tailscale.is_(member(OWN, "desk"), state, "desk")
     tailscale.shell.hurry()  # it is not Starting for ever
     assert_fails(
@@ -200,9 +198,7 @@ def test_a_firewall_of_the_machines_own_is_named(tailscale: Tailscale) -> None:
         assert json.loads(done.stdout)["firewall"] == said, stubs
 
 
-def test_shields_that_are_up_are_taken_down_with_the_next_join_and_refused_on_an_adopted_machine(
-    tailscale: Tailscale,
-) -> None:
+def test_shields_go_down_with_the_next_join_and_are_refused_on_an_adopted_machine(tailscale: Tailscale) -> None:
     tailscale.shell.write(MARK, f"{URL} a1\n")
     tailscale.is_(
         {**member(URL, "a1"), "AdvertiseTags": ["tag:cluster"], "CorpDNS": False, "ShieldsUp": True}, "Running", "a1"
@@ -216,9 +212,7 @@ def test_shields_that_are_up_are_taken_down_with_the_next_join_and_refused_on_an
     assert "'tailscale set --shields-up=false' on a1" in done.stderr
 
 
-def test_a_machine_that_the_cluster_brought_in_passes_the_gate_and_is_not_asked_to_join_again(
-    tailscale: Tailscale,
-) -> None:
+def test_a_member_passes_the_gate_and_does_not_join_again(tailscale: Tailscale) -> None:
     done = assert_ok(tailscale.join())
     assert json.loads(done.stdout) == {"tailnet_ip": "100.64.0.7", "firewall": "", "tailscale_version": "1.102.5"}
     assert tailscale.shell.path(MARK).read_text() == f"{URL} a1\n"
@@ -330,7 +324,7 @@ def test_a_machine_without_tailscale_cannot_be_adopted(tailscale: Tailscale) -> 
     assert "adopt: true, and tailscale is not installed here" in tailscale.check(NODE_ADOPT=True).stderr
 
 
-def test_a_join_requires_one_answer_of_the_head_node_and_does_not_wait_for_a_direct_path(
+def test_a_join_waits_for_one_answer_and_no_direct_path(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tailnet_host, "_PING_SECONDS", 0)
@@ -411,9 +405,7 @@ def test_an_adopted_machine_is_a_relay_by_its_owners_word_alone(tailscale: Tails
 
 @pytest.mark.parametrize("tags", [[], ["tag:other"], ["tag:cluster-b"]])
 @pytest.mark.parametrize("phase", ["check", "join"])
-def test_an_adopted_machine_without_the_clusters_tag_is_refused_with_the_command_that_gives_it(
-    tailscale: Tailscale, phase: str, tags: list[str]
-) -> None:
+def test_an_adopted_machine_needs_the_clusters_tag(tailscale: Tailscale, phase: str, tags: list[str]) -> None:
     tailscale.tags = tags
     tailscale.is_(member(), "Running", "a1")
     refused = tailscale.run(phase, NODE_ADOPT=True)
@@ -425,9 +417,7 @@ def test_an_adopted_machine_without_the_clusters_tag_is_refused_with_the_command
 
 
 @pytest.mark.parametrize("adopt", [True, False])
-def test_a_tailscale_that_is_a_snap_is_refused_before_a_second_one_is_installed(
-    tailscale: Tailscale, adopt: bool
-) -> None:
+def test_a_tailscale_from_a_snap_is_refused(tailscale: Tailscale, adopt: bool) -> None:
     tailscale.is_(member(), "Running", "a1")
     tailscale.shell.write("etc/systemd/system/snap.tailscale.tailscaled.service", "")
     (tailscale.shell.root / "stubs/tailscale").unlink()  # root's PATH need not lead to snaps
@@ -446,7 +436,7 @@ def test_a_tailscale_that_is_a_snap_is_refused_before_a_second_one_is_installed(
         ("eth0 inet 10.0.0.7/32", "100.127.255.1 dev eth0 onlink", "the gateway 100.127.255.1 at eth0"),
     ],
 )
-def test_the_check_rejects_a_provider_network_with_tailnet_addresses(
+def test_networks_with_tailnet_addresses_are_refused(
     tailscale: Tailscale, address: str, route: str, found: str
 ) -> None:
     tailscale.shell.stub(
@@ -463,9 +453,7 @@ PROXY = 'PATH="/usr/bin:/bin"\nhttps_proxy="http://proxy.rack:3128"\nexport NO_P
 DROP_IN = "/etc/systemd/system/tailscaled.service.d/tailrack.conf"
 
 
-def test_a_tailscaled_behind_a_proxy_is_led_through_it_and_started_again_when_that_changes_alone(
-    tailscale: Tailscale,
-) -> None:
+def test_tailscaled_uses_the_proxy_and_restarts_only_if_it_changes(tailscale: Tailscale) -> None:
     def restarts() -> int:
         return tailscale.shell.calls.count("systemctl try-restart tailscaled")
 

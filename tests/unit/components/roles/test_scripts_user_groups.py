@@ -99,9 +99,7 @@ def test_a_step_that_was_cut_off_is_completed_by_the_next(machine: Shell) -> Non
         ("robots:x:7001:", "gid 7001 is the group robots here and should be vision"),
     ],
 )
-def test_a_group_of_the_machine_with_another_name_or_number_is_refused(
-    machine: Shell, phase: tuple[str, ...], present: str, message: str
-) -> None:
+def test_a_group_that_clashes_is_refused(machine: Shell, phase: tuple[str, ...], present: str, message: str) -> None:
     machine.write("/etc/group", f"{present}\n")
     done = run(machine, *phase, members="ada", rc=1)
     assert message in done.stderr

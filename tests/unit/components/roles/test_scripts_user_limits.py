@@ -132,9 +132,7 @@ def test_logins_that_stay_outside_of_slices_are_reported(shell: Shell, lacking: 
     assert run(shell) == "logins"
 
 
-def test_the_smallest_debian_gets_the_module_that_puts_logins_into_slices(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_debian_gets_the_module_that_makes_slices(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     installed: list[str] = []
     monkeypatch.setattr(packages, "missing_of", lambda names: [name for name in names if name not in installed])
     monkeypatch.setattr(packages, "try_ensure", lambda host, *names: installed.extend(names))

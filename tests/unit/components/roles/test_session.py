@@ -182,9 +182,7 @@ def test_a_slurmctld_that_restarts_ends_no_wait(head: Head) -> None:
     assert "    ssh a1\n" in head.session()
 
 
-def test_a_head_node_on_another_port_and_one_of_unknown_address_are_printed_so(
-    head: Head, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_port_and_an_unknown_address_are_printed(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSH_CONNECTION", "198.51.100.9 50000 203.0.113.7 2022")
     line = "ssh -p 2022 ada@203.0.113.7 tailrack ssh-config --head 203.0.113.7 --port 2022 >>~/.ssh/config"
     assert line in head.session()
@@ -304,9 +302,7 @@ def test_without_any_jupyter_the_command_that_makes_one_is_named(head: Head) -> 
     assert head.calls == []
 
 
-def test_jupyter_is_that_of_the_active_environment_then_the_homes_then_the_paths(
-    head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_jupyter_is_searched_in_three_places(head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = [tmp_path / "mine/bin/jupyter-lab", head.home / "venv/bin/jupyter-lab", head.folder / "bin/jupyter-lab"]
     for path in paths:
         head.program(path, JUPYTER)

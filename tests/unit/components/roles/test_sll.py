@@ -42,9 +42,7 @@ def seen(*jobs: Job) -> Snapshot:
     return snapshot(jobs, NODES, SITES, NOW)
 
 
-def test_a_job_that_runs_is_shown_with_its_nodes_gpus_time_and_site_and_one_that_waits_with_the_reason_in_words() -> (
-    None
-):
+def test_a_running_job_shows_its_place_and_a_waiting_one_its_reason() -> None:
     heading, first, second = table(seen(WAITS, RUNS)["jobs"], NOW)
     assert heading.split()[:7] == ["JOB", "USER", "NODES", "GPUS", "ELAPSED", "STATE", "SITE"]
     assert first.split() == ["7", "ada", "a[1-2]", "16", "1:02:03", "running", "cloud-a", "train"]
@@ -102,9 +100,7 @@ def test_a_page_fits_the_screen_and_names_the_hidden_rows() -> None:
 # The command.
 
 
-def test_without_a_terminal_it_prints_once_and_programs_read_json(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_terminal_it_prints_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sll, "query", lambda now: {**seen(RUNS, WAITS), "time": now})
     assert sll.main([]) == 0
     assert capsys.readouterr().out.startswith("1 running, 1 waiting; 3 nodes, 1 out (b1)")
@@ -116,9 +112,7 @@ def test_without_a_terminal_it_prints_once_and_programs_read_json(
     ]
 
 
-def test_slurm_is_asked_once_for_jobs_and_once_for_nodes_and_another_form_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_slurm_is_asked_once_and_another_form_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, ...]] = []
 
     def scontrol(*words: str) -> str:

@@ -270,9 +270,7 @@ def test_a_node_keeps_a_share_of_its_memory_and_jobs_on_all_cpus_get_no_more_tha
 
 
 @pytest.mark.parametrize("memory_mb", [1, 1000, 8000, 64213, 2000000])
-def test_a_node_registers_with_a_little_less_memory_than_it_has_and_keeps_that_with_another_kernel(
-    memory_mb: int,
-) -> None:
+def test_a_node_registers_with_a_little_less_memory_than_it_has(memory_mb: int) -> None:
     registered = memory_values(LARGE.nodes[0], 8, memory_mb)["NODE_REGISTERED_MB"]
     assert 0 < registered <= memory_mb - min(memory_mb // 64, 1024)
     assert memory_mb - registered <= min(memory_mb // 64, 1024) + 63
@@ -290,9 +288,7 @@ def test_the_submit_script_lists_the_gpus_of_each_node(handed_over: Handed) -> N
 
 
 @models
-def test_every_node_set_of_a_partition_is_there_and_is_a_feature_of_the_same_name(
-    handed_over: Handed, model: Model
-) -> None:
+def test_every_node_set_of_a_partition_is_a_feature_of_the_same_name(handed_over: Handed, model: Model) -> None:
     written = lines(handed_over(model)["slurm.conf"])
     sets = {line["NodeSet"]: line["Feature"] for line in written if "NodeSet" in line}
     used = {name for line in written if "PartitionName" in line for name in line["Nodes"].split(",")} - {"ALL"}

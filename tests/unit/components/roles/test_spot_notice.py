@@ -179,9 +179,7 @@ def test_an_answer_of_another_form_is_no_notice_but_an_error(fake: Fake, text: s
             read()
 
 
-def test_a_redirect_is_not_followed_and_an_answer_has_limits_of_size_and_time(
-    fake: Fake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_has_limits_and_no_redirect_is_followed(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     fake.answer(PREEMPTED, "", 302, Location="/elsewhere")
     with pytest.raises(NoAnswerError, match="status 302"):
         Google().read()
@@ -267,9 +265,7 @@ def changes(shell: Shell) -> list[str]:
     return [call for call in shell.calls if call.startswith(("scontrol update", "scontrol requeue", "scancel"))]
 
 
-def test_at_a_notice_the_node_drains_and_its_jobs_are_requeued_or_end_with_the_cause(
-    shell: Shell, slurm: Callable[..., None]
-) -> None:
+def test_at_a_notice_the_node_drains_and_its_jobs_end_or_requeue(shell: Shell, slurm: Callable[..., None]) -> None:
     slurm()
     looks(shell, None, Notice("AWS", AT), Notice("AWS", AT))
     drain = "scontrol update nodename=a1 state=drain reason=AWS takes this machine back at 14:02:00Z"
@@ -285,9 +281,7 @@ def test_at_a_notice_the_node_drains_and_its_jobs_are_requeued_or_end_with_the_c
     assert changes(shell)[-1] == "scontrol update jobid=7_2 starttime=now"
 
 
-def test_a_slurmctld_that_does_not_answer_is_asked_again_at_the_next_look(
-    shell: Shell, slurm: Callable[..., None]
-) -> None:
+def test_a_silent_slurmctld_is_asked_again_at_the_next_look(shell: Shell, slurm: Callable[..., None]) -> None:
     slurm(refuses="update nodename")
     looks(shell, Notice("AWS", AT), Notice("AWS", AT))
     drains = [call for call in changes(shell) if "state=drain" in call]
@@ -318,9 +312,7 @@ def test_a_drain_of_a_person_stays_at_the_notice_and_afterwards(shell: Shell, sl
     assert not [call for call in changes(shell) if "nodename=" in call]
 
 
-def test_a_machine_that_is_back_takes_jobs_again_once_slurmd_has_registered_it(
-    shell: Shell, slurm: Callable[..., None]
-) -> None:
+def test_a_machine_that_is_back_takes_jobs_once_registered(shell: Shell, slurm: Callable[..., None]) -> None:
     reason = "AWS takes this machine back at 14:02:00Z"
     slurm(("DOWN", "DRAIN"), reason)
     looks(shell, None)

@@ -137,15 +137,13 @@ def run(*, head: str | None = None, port: int | None = None, as_json: bool = Fal
     return ssh_config.run(Namespace(head=head, port=port, json=as_json))
 
 
-def test_programs_get_the_facts_without_the_key_with_which_nodes_leave(
-    head: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_programs_get_the_facts_without_the_leave_key(head: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(as_json=True) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts == {"head": "head", "nodes": ["a1", "b1"], "ports": {"b1": 2222}, "authorities": [AUTHORITY]}
 
 
-def test_the_address_is_the_one_that_the_users_ssh_has_reached(
+def test_ssh_config_has_the_reached_address(
     head: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SSH_CONNECTION", "198.51.100.9 50000 203.0.113.7 2022")
@@ -159,7 +157,7 @@ def test_the_address_is_the_one_that_the_users_ssh_has_reached(
     assert "Port 2022" not in text
 
 
-def test_an_address_that_cannot_be_known_is_asked_for(
+def test_an_unknown_address_is_asked_for(
     head: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for connection, reason in (

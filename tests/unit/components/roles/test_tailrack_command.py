@@ -176,9 +176,7 @@ def test_checks_that_did_not_run_are_no_all_clear() -> None:
         assert checked(answer) == out_reason.Checked(None, why, broken=answer.status != NO_CHECKS), answer
 
 
-def test_the_command_returns_the_output_of_a_node_for_any_status(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_command_returns_the_output_of_a_node_for_any_status(monkeypatch: pytest.MonkeyPatch) -> None:
     real = subprocess.run
     monkeypatch.setattr("os.geteuid", lambda: 0)
     for program, status, said in (
@@ -242,9 +240,7 @@ def test_resume_resumes_a_node_without_findings(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(("then", "status"), [(Node("a1", frozenset({"IDLE"})), 0), (DRAINED, 1)])
-def test_a_node_that_came_back_while_it_was_checked_is_no_failure(
-    monkeypatch: pytest.MonkeyPatch, then: Node, status: int
-) -> None:
+def test_a_node_that_is_back_meanwhile_is_no_failure(monkeypatch: pytest.MonkeyPatch, then: Node, status: int) -> None:
     world = World(monkeypatch, node("DOWN", reason="gone"), Answer(NO_CHECKS, ""))
 
     def refuse(*_: str) -> str:
@@ -255,9 +251,7 @@ def test_a_node_that_came_back_while_it_was_checked_is_no_failure(
     assert main.main(["resume", "a1"]) == status
 
 
-def test_a_rejected_resume_shows_the_finding_and_its_remedy(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refused_resume_has_a_finding(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     World(monkeypatch, DRAINED, Answer(1, json.dumps(FINDINGS)))
     assert main.main(["resume", "a1"]) == 1
     said = capsys.readouterr()
@@ -267,7 +261,7 @@ def test_a_rejected_resume_shows_the_finding_and_its_remedy(
 
 
 @pytest.mark.parametrize("name", ["a1,b1", "-x", "ALL", "a[1-9]", ""])
-def test_the_command_rejects_an_invalid_node_name(
+def test_resume_needs_a_node_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     world = World(monkeypatch, DRAINED, Answer(0, "[]"))
@@ -298,9 +292,7 @@ def test_a_node_that_the_cluster_does_not_have_is_said_to_be_none(
         assert said.out == "", words
 
 
-def test_resume_shows_the_remedy_of_a_failed_prolog(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_resume_shows_a_prologs_remedy(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     World(monkeypatch, node("IDLE", "DRAIN", reason=SCRIPTS), Answer(0, "[]"))
     assert main.main(["resume", "a1"]) == 0
     said = capsys.readouterr().out

@@ -211,9 +211,7 @@ def test_a_running_jobs_summary_goes_to_slurmctld_and_an_ended_ones_to_slurmdbd(
     assert play.calls[4:] == play.calls[:3]
 
 
-def test_a_final_text_comes_back_after_slurmctld_has_sent_the_ended_job_again(
-    play: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_final_text_survives_a_job_that_is_sent_again(play: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     play.stub("sacct", "echo '8|2026-11-26T18:00:00|'")
     assert play.command("job-gpu-use").returncode == 0
     first = play.calls[-1]
@@ -316,9 +314,7 @@ def test_a_user_that_is_no_name_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("uid", "user", "words"), [(0, "", ["-a"]), (6001, "", []), (6001, "bob", ["-u", "bob"])])
-def test_users_see_their_own_jobs_and_root_sees_all(
-    monkeypatch: pytest.MonkeyPatch, uid: int, user: str, words: list[str]
-) -> None:
+def test_only_root_sees_jobs_of_all(monkeypatch: pytest.MonkeyPatch, uid: int, user: str, words: list[str]) -> None:
     calls: list[tuple[str, ...]] = []
 
     def answer(*command: str, **_: str) -> str:

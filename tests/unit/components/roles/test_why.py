@@ -259,17 +259,13 @@ def test_why_reads_a_forgotten_job_from_accounting(play: Play, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize(("name", "words"), [("99", "there is no job 99"), ("x; reboot", "is not a job id")])
-def test_a_job_that_is_not_there_or_no_number_is_one_line(
-    play: Play, capsys: pytest.CaptureFixture[str], name: str, words: str
-) -> None:
+def test_an_unknown_job_is_one_line(play: Play, capsys: pytest.CaptureFixture[str], name: str, words: str) -> None:
     play()
     assert main(["why", name]) == 1
     assert words in capsys.readouterr().err
 
 
-def test_why_reads_the_lost_node_of_a_requeued_job_from_accounting(
-    play: Play, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_why_reads_a_requeued_jobs_lost_node_from_accounting(play: Play, capsys: pytest.CaptureFixture[str]) -> None:
     for runs, words in (
         ("NODE_FAIL|p1\nPENDING|\n", "1 time so far: its node p1 was lost"),
         ("NODE_FAIL|p1\nREQUEUED|\nPENDING|\n", "an administrator requeued it, its node was lost"),
