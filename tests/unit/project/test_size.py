@@ -12,7 +12,7 @@ PROJECT = Path(__file__).parents[3]
 MOST = {
     "lines of code": 52_100,
     "Python files in components/": 382,
-    "lines of code in tests/": 54_817,
+    "lines of code in tests/": 54_285,
     "lines of bash": 1_985,
     "units": 35,
     "timers": 6,

@@ -324,9 +324,7 @@ def test_a_machine_without_tailscale_cannot_be_adopted(tailscale: Tailscale) -> 
     assert "adopt: true, and tailscale is not installed here" in tailscale.check(NODE_ADOPT=True).stderr
 
 
-def test_a_join_waits_for_one_answer_and_no_direct_path(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_join_waits_for_one_answer_and_no_direct_path(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tailnet_host, "_PING_SECONDS", 0)
     step, head = Step("a1", "a1-join"), tailnet_host.HeadValues("100.64.0.1")
     with shell.here(), mock.patch.object(tailnet_host, "compare_with_head"):
