@@ -34,43 +34,43 @@ class ClusterSettings(Section):
     """Public SSH keys of users with `github`, by GitHub name; `make github-keys` writes them."""
     groups: tuple[Group, ...] = key(fix="write [{name: vision, gid: 7001}]", default=())
     """Groups of users, each with a shared folder; [groups](day-2.md#groups)."""
-    tailnet: Tailnet = key(default=Tailnet())
+    tailnet: Tailnet = Tailnet()
     """The network between the nodes."""
-    storage: Storage = key(default=Storage())
+    storage: Storage = Storage()
     """The share."""
-    slurm: Slurm = key(default=Slurm())
+    slurm: Slurm = Slurm()
     """Additional settings of Slurm."""
-    accounting: Accounting = key(default=Accounting())
+    accounting: Accounting = Accounting()
     """Records of jobs, and limits."""
-    budget: Budget | None = key(default=None)
+    budget: Budget | None = None
     """A monthly [budget](pools.md#a-budget) of the cluster with its pools; default: none."""
-    fabric: Fabric = key(default=Fabric())
+    fabric: Fabric = Fabric()
     """The machines' fast network."""
-    containers: Containers | None = key(default=None)
+    containers: Containers | None = None
     """Containers for jobs; default: off."""
-    backup: Backup | None = key(default=None)
+    backup: Backup | None = None
     """Backups of the head node; default: off."""
-    scratch: Scratch = key(default=Scratch())
+    scratch: Scratch = Scratch()
     """Job scratch space on a local disk of each node."""
     datasets: tuple[Dataset, ...] = key(
         wants="a list of data sets", fix='write [{name: imagenet, source: "s3://my-bucket/imagenet"}]', default=()
     )
     """Data sets that nodes copy to their own disks (docs/data.md)."""
-    staging: Staging = key(default=Staging())
+    staging: Staging = Staging()
     """Limits of copying data sets."""
-    health: Health = key(default=Health())
+    health: Health = Health()
     """Automatic checks of nodes."""
-    profiling: bool = key(default=False)
+    profiling: bool = False
     """Let users read GPU counters (`ncu`) and measure their own processes with `perf` on compute nodes
     ([risk](security.md#what-a-user-cannot-do))."""
-    monitoring: Monitoring | None = key(default=None)
+    monitoring: Monitoring | None = None
     """Metrics of all machines, collected by Prometheus on the head node; default: off."""
-    job_reports: JobReports | None = key(default=None)
+    job_reports: JobReports | None = None
     """Reports about jobs by mail, Slack or webhook, sent from the head node; default: off."""
-    job_hangs: JobHangs | None = key(default=None)
+    job_hangs: JobHangs | None = None
     """A search for GPU jobs that [hang](using.md#jobs-that-hang); default: off."""
-    mlflow: Mlflow | None = key(default=None)
+    mlflow: Mlflow | None = None
     """MLflow's tracking server for experiments, on the head node; default: off."""
-    validation: Validation = key(default=Validation())
+    validation: Validation = Validation()
     """The bandwidth measurement."""
-    currency: Currency = key(default=DEFAULT_CURRENCY)
+    currency: Currency = DEFAULT_CURRENCY

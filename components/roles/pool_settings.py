@@ -25,21 +25,21 @@ class Spot(Section):
 class PoolSettings(Section):
     """Settings of one pool."""
 
-    tailnet: PoolTailnet = key(default=PoolTailnet())
+    tailnet: PoolTailnet = PoolTailnet()
     """The pool's access to the cluster's tailnet."""
-    fabric: Fabric = key(default=Fabric())
+    fabric: Fabric = Fabric()
     """The machines' fast network."""
-    containers: Containers | None = key(default=None)
+    containers: Containers | None = None
     """Containers for jobs, if the cluster has them: settings that differ on the pool's machines."""
-    storage: PoolStorage = key(default=PoolStorage())
+    storage: PoolStorage = PoolStorage()
     """Other file systems on the pool's machines."""
-    scratch: Scratch = key(default=Scratch())
+    scratch: Scratch = Scratch()
     """Job scratch space on a local disk of each node, if it differs from the cluster's."""
-    validation: Validation = key(default=Validation())
+    validation: Validation = Validation()
     """The bandwidth measurement."""
-    spot: Spot = key(default=Spot())
+    spot: Spot = Spot()
     """Machines that the provider can take back at any time."""
-    elastic: Elastic | None = key(default=None)
+    elastic: Elastic | None = None
     """Machines that exist only while jobs need them."""
     repair: dict[str, FreeText] = key(
         wants="a mapping from a node's name to a short text", fix='write {c1: "2026-11-21"}', default={}

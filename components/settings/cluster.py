@@ -41,7 +41,7 @@ def check_head(head: Head, report: Report) -> None:
 class UserLimits(Section):
     """Limits for all processes of one user on the head node together. Jobs, root and tailrack's login have none."""
 
-    enabled: bool = key(default=True)
+    enabled: bool = True
     """Limit what each user can take of the head node, so that no one can stop slurmctld ([day
     2](day-2.md#users-on-the-head-node)); false sets no limits."""
     memory_percent: Whole = key(ge=5, le=100, default=50)
@@ -69,10 +69,10 @@ class Head(Section):
     )
     """Restore the head node on a new machine from a backup: `latest`, or a backup's id
     ([day-2.md](day-2.md#a-head-node-that-is-lost))."""
-    compute: bool = key(default=False)
+    compute: bool = False
     """True runs jobs on the head node too, with `accept_root_risk`."""
-    accept_root_risk: bool = key(default=False)
+    accept_root_risk: bool = False
     """True accepts that root of any compute node can become root of a head node that runs jobs
     ([security.md](security.md#the-trust-domain))."""
-    user_limits: UserLimits = key(default=UserLimits())
+    user_limits: UserLimits = UserLimits()
     """Limits for each user's processes on the head node."""

@@ -142,9 +142,9 @@ class Nccl(Section):
         wants="a collective's name", fix="write all_reduce", default="all_reduce"
     )
     """The collective to measure: all_reduce, all_gather, reduce_scatter, alltoall or sendrecv."""
-    min_bytes: Size = key(default=parse_size("8M"))
+    min_bytes: Size = parse_size("8M")
     """Smallest message."""
-    max_bytes: Size = key(default=parse_size("8G"))
+    max_bytes: Size = parse_size("8G")
     """Largest message."""
     factor: Whole = key(ge=2, le=1024, default=4)
     """Factor from one size to the next."""
@@ -154,7 +154,7 @@ class Nccl(Section):
     """Warm-up runs per size."""
     gate_bytes: Size = key(default_text="the largest measured", default_factory=largest)
     """Message size whose bus bandwidth, the median of three runs, is compared with the floor."""
-    socket_max_bytes: Size = key(default=parse_size("512M"))
+    socket_max_bytes: Size = parse_size("512M")
     """Largest message when sockets carry the data, mostly between sites."""
     gpus_per_node: Whole = key(ge=0, le=1024, default=0)
     """Most GPUs per node that take part; 0: all."""

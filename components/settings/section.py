@@ -61,9 +61,9 @@ def key(
     default_text: str = "",
     **field: Any,
 ) -> Any:
-    """Return a key of a section, with its help (see KeyHelp) and pydantic's Field arguments.
+    """Return pydantic's Field with help (see KeyHelp), for a key whose type does not say all of it.
 
-    The text below the key in its class is its description. It is required unless `field` has a default.
+    The text below a key in its class is its description.
     """
     info = Field(**field)
     info.metadata.append(KeyHelp(wants, fix, breaks, default_text))
@@ -111,7 +111,7 @@ def _holds_a_secret(annotation: Any) -> bool:
 def _words(name: str, info: FieldInfo, secret: bool) -> Help:
     """Return the help of a key. A secret's `fix` may be empty, for the command that sets it."""
     bases, metadata = _parts(info.annotation, info.metadata)
-    own = next(item for item in info.metadata if isinstance(item, KeyHelp))
+    own = next((item for item in info.metadata if isinstance(item, KeyHelp)), KeyHelp())
     of_type = next((item for item in metadata if isinstance(item, Help) and item is not own), Help())
     wants, fix = _of_type(name, bases[0], metadata, info)
     some = " (at least one)" * any(getattr(item, "min_length", 0) for item in metadata if get_origin(bases[0]) is tuple)

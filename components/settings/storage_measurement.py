@@ -27,13 +27,13 @@ class StorageFloor(Section):
     """The measured storage: `share`, `scratch`, or the path of a mount."""
     sites: SiteNames = key(fix="write [rack], or leave it out", default=())
     """Sites whose nodes these floors judge."""
-    write_mb_per_s: Floor | None = key(default=None)
+    write_mb_per_s: Floor | None = None
     """Lowest acceptable MB/s of one node that writes a large file."""
-    read_mb_per_s: Floor | None = key(default=None)
+    read_mb_per_s: Floor | None = None
     """Lowest acceptable MB/s of one node that reads a large file."""
-    files_per_s: Floor | None = key(default=None)
+    files_per_s: Floor | None = None
     """Lowest acceptable number of small files per second on one node."""
-    latency_us: Floor | None = key(default=None)
+    latency_us: Floor | None = None
     """Highest acceptable latency of a random read of 4 KiB, in microseconds."""
 
 
@@ -42,7 +42,7 @@ class StorageMeasurement(Section):
 
     nodes: NodeNames = key(default_text="those of `validation.nodes`", default=())
     """Nodes to measure; default: all measured nodes."""
-    size: Size = key(default=2**30)
+    size: Size = 2**30
     """Size of the large file that a node writes and reads, at most 64G."""
     seconds: Whole = key(ge=2, le=600, default=10)
     """About the time for one target on one node."""

@@ -19,9 +19,9 @@ from components.validation.collectives import parse_size
 class Validation(Section):
     """The bandwidth measurement at the end of every change to the cluster."""
 
-    min_bytes: Size = key(default=parse_size("64K"))
+    min_bytes: Size = parse_size("64K")
     """Smallest message."""
-    max_bytes: Size = key(default=parse_size("4M"))
+    max_bytes: Size = parse_size("4M")
     """Largest message."""
     factor: Whole = key(ge=2, le=1024, default=4)
     """Factor from one size to the next."""
@@ -44,17 +44,17 @@ class Validation(Section):
         default={},
     )
     """Lowest acceptable bus bandwidth in GB/s, by scope: a site's name, `cross-site`, or `node` for each node."""
-    floors_from: FreeText = key(default="")
+    floors_from: FreeText = ""
     """Source of `floors_gb_per_s`, shown beside them; `make floors` writes it."""
-    nodes: NodeNames = key(default=())
+    nodes: NodeNames = ()
     """Nodes to measure; default: all nodes that run jobs."""
-    nccl: Nccl = key(default=Nccl())
+    nccl: Nccl = Nccl()
     """Measurement of GPUs."""
-    training: Training | None = key(default=None)
+    training: Training | None = None
     """Training benchmark after the bandwidth measurement; `{}` runs it with its defaults."""
-    storage: StorageMeasurement | None = key(default=None)
+    storage: StorageMeasurement | None = None
     """Storage measurement after the other measurements; `{}` runs it with its defaults."""
-    rerun: FreeText = key(default="")
+    rerun: FreeText = ""
     """Change this text to measure an unchanged cluster again."""
 
     @property
@@ -96,7 +96,7 @@ class Training(Section):
     """Timed steps in each of the three runs."""
     warmup: Whole = key(ge=0, le=1000, default=5)
     """Untimed steps before each run."""
-    floor_images_per_second: Floor | None = key(default=None)
+    floor_images_per_second: Floor | None = None
     """Lowest acceptable images per second of each GPU, or of each node's CPUs."""
     time_limit_minutes: Whole = key(ge=1, le=1440, default=10)
     """Time limit of the job, in minutes."""

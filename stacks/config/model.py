@@ -52,9 +52,9 @@ class StackConfig(ClusterSettings):
         default=CLUSTER,
     )
     """Kind of the stack: `cluster`, or `pool` for machines that join another stack's cluster."""
-    sites: Sites = key()
+    sites: Sites
     api_keys: ApiKeys = key(default={})
-    allow: Allow = key(default=())
+    allow: Allow = ()
 
     def nodes(self) -> list[NodeSpec]:
         """Return every node of the stack: the head node first, then by site in the order of the config."""
@@ -68,17 +68,17 @@ class StackConfig(ClusterSettings):
 class PoolConfig(PoolSettings):
     """The config of a pool's stack, checked as far as possible without its cluster."""
 
-    kind: Literal["pool"] = key()
+    kind: Literal["pool"]
     """Kind of the stack: machines that join the cluster of another stack."""
     cluster: StackName = key(wants="the name of a stack", fix="write its name such as dev, without a mapping")
     """The stack of the cluster that the pool joins: its name, or `organization/project/stack`."""
-    sites: Sites = key()
-    currency: Currency = key(default=DEFAULT_CURRENCY)
+    sites: Sites
+    currency: Currency = DEFAULT_CURRENCY
     api_keys: ApiKeys = key(default={})
     idle_limit_minutes: Whole | None = key(ge=5, le=43200, default=None)
     """`make reap` destroys the pool when none of its nodes has run a job for longer than this, and no waiting job
     could run there; default: never."""
-    allow: Allow = key(default=())
+    allow: Allow = ()
 
     @property
     def cluster_stack(self) -> str:

@@ -19,9 +19,9 @@ Spot = Literal["aws", "gcp", "azure"]  # providers whose notices a node reads
 class Site(Section):
     """The keys that every kind of site has."""
 
-    name: SiteName = key()
+    name: SiteName
     """The site's name; a site is a failure and bandwidth domain, with a partition of this name."""
-    kind: str = key()
+    kind: str
     """The source of its machines."""
     fabric: FabricName = key(
         wants="auto, tailnet or the name of a network interface",
@@ -38,9 +38,9 @@ class Site(Section):
     )
     """The InfiniBand and RoCE ports for jobs inside the site: `auto`, those near GPUs, else all, that its nodes
     share; `none`; or names of devices or ports, `[mlx5_0, mlx5_3:1]`, of which each node uses those that it has."""
-    price_per_hour: Price | None = key(default=None)
+    price_per_hour: Price | None = None
     """Price per hour of each machine without its own price, in the stack's `currency`."""
-    in_all: bool = key(default=True)
+    in_all: bool = True
     """Offer its nodes in the default partition `all`; with `false`, jobs get them only by the site's partition or
     that of their GPU kind."""
 

@@ -60,7 +60,7 @@ Limit = Annotated[
 class Account(Section):
     """An account that jobs are charged to: a group, a project, a customer."""
 
-    name: AccountName = key()
+    name: AccountName
     """The account's name; a job can choose it (`sbatch -A`)."""
     parent: str | None = key(
         wants="the name of another account", fix="write the name of an existing account, or leave it out", default=None
@@ -68,24 +68,24 @@ class Account(Section):
     """The account above it, whose limits also apply to it."""
     fair_share: Whole = key(ge=1, le=100_000, default=1)
     """Its share of the cluster, compared with the other accounts of the same parent."""
-    gpu_hours: Limit | None = key(default=None)
+    gpu_hours: Limit | None = None
     """Most GPU hours of all its users together per calendar month."""
-    max_jobs: Limit | None = key(default=None)
+    max_jobs: Limit | None = None
     """Most running jobs of all its users together; further jobs wait."""
 
 
 class Qos(Section):
     """A quality of service, which a job can request with `sbatch -q`."""
 
-    name: QosName = key()
+    name: QosName
     """Its name; a job requests it with `sbatch -q`."""
     priority: Whole = key(ge=0, le=10_000, default=0)
     """Jobs with a higher priority start first; jobs without a QOS have 0."""
-    gpu_hours: Limit | None = key(default=None)
+    gpu_hours: Limit | None = None
     """Most GPU hours of all its jobs together per calendar month."""
-    max_jobs: Limit | None = key(default=None)
+    max_jobs: Limit | None = None
     """Most running jobs of each of its users; further jobs wait."""
-    preempts: QosNames = key(default=())
+    preempts: QosNames = ()
     """QOS whose jobs are requeued when a job of this QOS needs their resources."""
 
 
@@ -96,14 +96,14 @@ class UnusedGpus(Section):
     """After so many minutes with an idle GPU, a running job gets a line in its stderr."""
     end_minutes: Whole = key(ge=0, le=10_080, default=0)
     """After so many minutes in which all its GPUs were idle, a job that got the message before ends; 0: never."""
-    exempt_qos: QosNames = key(default=())
+    exempt_qos: QosNames = ()
     """QOS whose jobs may hold idle GPUs, such as one for interactive jobs."""
 
 
 class Accounting(Section):
     """Records of jobs, and limits per account, QOS and user."""
 
-    enabled: bool = key(default=True)
+    enabled: bool = True
     """Record the usage of every job (`sacct`) in a database on the head node; [day 2](day-2.md#accounting)."""
     accounts: tuple[Account, ...] = key(fix="write [{name: vision, gpu_hours: 500}]", default=())
     """Accounts for users."""
@@ -113,7 +113,7 @@ class Accounting(Section):
     """Months that jobs stay in the database; 0: forever."""
     keep_steps_months: Whole = key(ge=0, le=1200, default=12)
     """Months that job steps, most of the data, stay in the database; 0: forever."""
-    unused_gpus: UnusedGpus | None = key(default=None)
+    unused_gpus: UnusedGpus | None = None
     """Tell users whose jobs hold [unused GPUs](day-2.md#accounting), and end such jobs; default: off."""
 
 

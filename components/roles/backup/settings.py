@@ -75,7 +75,7 @@ class Backup(Section):
     """Where backups go: `sftp:USER@HOST:/FOLDER`, a folder on a second machine, or `s3:https://HOST/BUCKET[/FOLDER]`.
     HOST is an address or name, best outside the tailnet: a new head node must reach it before it joins the
     tailnet."""
-    port: SshPort = key(default=22)
+    port: SshPort = 22
     """Sftp only: the port of the machine's SSH server."""
     host_key: HostKey | None = key(
         wants="a public key such as `ssh-ed25519 AAAA...`",
@@ -88,7 +88,7 @@ class Backup(Section):
         wants="an OpenSSH private key", fix=f"run: {secret_command(f'{ROOT}backup.private_key')} <FILE", default=None
     )
     """Sftp only, required: the SSH key of the head node for the log-in, used for nothing else."""
-    password: OneLine | None = key(default=None)
+    password: OneLine | None = None
     """Encryption password of backups; default: the stack makes one, its secret output backup_password."""
     access_key: str | None = key(
         wants="the id of an access key",
@@ -97,9 +97,9 @@ class Backup(Section):
         default=None,
     )
     """S3 only: the id of an access key; default: the permissions of the machine at its cloud."""
-    secret_key: OneLine | None = key(default=None)
+    secret_key: OneLine | None = None
     """S3 only: the secret of the access key."""
-    homes: Homes | None = key(default=None)
+    homes: Homes | None = None
     """The users' homes on the share; default: not part of backups."""
 
 

@@ -47,9 +47,9 @@ class Dataset(Section):
     )
     """Where it comes from: `s3://BUCKET[/FOLDER]`, the address of one file (`https://HOST/FILE`) or of a web server's
     list of files (`https://HOST/FOLDER/`), or a folder on the share whose files everyone can read."""
-    sites: SiteNames | None = key(default=None)
+    sites: SiteNames | None = None
     """Sites whose nodes keep a copy; default: all."""
-    folder: LocalFolder = key(default="/data")
+    folder: LocalFolder = "/data"
     """Folder on a local disk of each node. The data set is its subfolder NAME, read-only."""
     max_gb: Whole | None = key(ge=1, le=10**6, default=None)
     """A larger source is not copied, in GB (1,000,000,000 bytes); default: no limit."""
@@ -71,9 +71,9 @@ class Dataset(Section):
         default=None,
     )
     """S3 only: the id of an access key that may read the bucket; default: a public bucket, without a log-in."""
-    secret_key: OneLine | None = key(default=None)
+    secret_key: OneLine | None = None
     """S3 only: the secret of the access key."""
-    wait: bool = key(default=False)
+    wait: bool = False
     """Let `up` wait until each of the nodes has its copy; otherwise copying goes on after `up`."""
 
 

@@ -95,7 +95,7 @@ class Registry(Section):
     """The registry, as in an image's source."""
     user: str = key(wants="a user name of plain characters", fix="write one such as $oauthtoken", pattern=rf"^{_USER}$")
     """The account there, as in the image's source."""
-    password: Annotated[SecretStr, AfterValidator(_password)] = key()
+    password: Annotated[SecretStr, AfterValidator(_password)]
     """Its password or token."""
 
 
@@ -113,7 +113,7 @@ class Image(Section):
     )
     """The image's source: [USER@][REGISTRY#]IMAGE[:TAG] as for --container-image, Docker's REGISTRY/IMAGE, or the
     path of a .sqsh file on the head node."""
-    where: SiteNames | None = key(default=None)
+    where: SiteNames | None = None
     """Sites whose nodes store the image on a local disk; default: all. With an empty list, jobs read it from the
     share."""
 
@@ -137,9 +137,9 @@ class Containers(Section):
         default={},
     )
     """Sha256 by file name; required for files from an address, and compared with a folder's SHA256SUMS."""
-    local: LocalFolder = key(default="/var/lib/enroot")
+    local: LocalFolder = "/var/lib/enroot"
     """Folder on a local disk of each node, for copies of images and users' named containers."""
-    nvidia_libraries: bool = key(default=True)
+    nvidia_libraries: bool = True
     """On nodes with GPUs, give containers the driver's libraries (libnvidia-container). With false, images must
     contain or mount them."""
     registries: tuple[Registry, ...] = key(

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator
 
 from components.settings.network_names import AUTO, DEVICE, INTERFACE, NO_RDMA, ON_THE_TAILNET
-from components.settings.section import Section, key
+from components.settings.section import Section
 from components.settings.types import refuse
 
 
@@ -38,7 +38,7 @@ Rdma = Annotated[str, BeforeValidator(_rdma)]
 class Roce(Section):
     """RDMA over Ethernet (RoCE)."""
 
-    apply: bool = key(default=False)
+    apply: bool = False
     """On every node, set the MTU of RoCE ports to 9216, and ATS_ENABLED in the firmware of their adapters; preflight
     reports missing settings either way."""
 
@@ -46,5 +46,5 @@ class Roce(Section):
 class Fabric(Section):
     """The machines' fast network."""
 
-    roce: Roce = key(default=Roce())
+    roce: Roce = Roce()
     """RDMA over Ethernet."""

@@ -68,7 +68,7 @@ class DeepCheck(Section):
 class Health(Section):
     """Automatic checks of nodes."""
 
-    enabled: bool = key(default=True)
+    enabled: bool = True
     """Run scripts before and after each job, and check every node every two minutes; both drain an unhealthy node."""
     prolog: Scripts = key(default={})
     """Your own scripts, by a name that sets their order. Root runs them on a node before each job; one that fails

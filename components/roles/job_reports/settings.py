@@ -29,15 +29,15 @@ _NO_REPORTS = "no one would get a report about a job"
 class MailServer(Section):
     """The server that sends mail about jobs."""
 
-    sender: MailAddress = key()
+    sender: MailAddress
     """The sender's address."""
-    smarthost: Smarthost = key()
+    smarthost: Smarthost
     """The mail server, as HOST:PORT; port 465 uses TLS from the start."""
-    user: MailUser | None = key(default=None)
+    user: MailUser | None = None
     """The account at the mail server; default: no log-in."""
-    password: Password | None = key(default=None)
+    password: Password | None = None
     """The account's password."""
-    encrypted: bool = key(default=True)
+    encrypted: bool = True
     """Reject a mail server without encryption; write false only for a server on your own network without a
     password."""
 
@@ -45,18 +45,18 @@ class MailServer(Section):
 class Channel(Section):
     """A webhook or a Slack channel that users[].notify can name."""
 
-    name: PartitionName = key()
+    name: PartitionName
     """Its name, for `users[].notify`."""
-    kind: Literal["webhook", "slack"] = key()
+    kind: Literal["webhook", "slack"]
     """`webhook` (the report is posted as JSON) or `slack`."""
-    url: Url = key()
+    url: Url
     """The address that reports are posted to. It allows anyone to post there."""
 
 
 class JobReports(Section):
     """Reports about jobs, sent from the head node; without this section only a program `mail` of yours sends any."""
 
-    mail: MailServer | None = key(default=None)
+    mail: MailServer | None = None
     """The mail server for `sbatch --mail-type`; default: no mail."""
     channels: tuple[Channel, ...] = key(fix="write [{name: vision, kind: slack}], then set its url", default=())
     """Webhooks and Slack channels for `users[].notify`."""

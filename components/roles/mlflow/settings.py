@@ -27,7 +27,7 @@ def _index(value: str) -> str:
 class Mlflow(Section):
     """MLflow's tracking server on the head node; off without this section."""
 
-    port: Port = key(default=PORT)
+    port: Port = PORT
     """TCP port of MLflow on the head node's tailnet address."""
     index: Annotated[str, Field(max_length=300), AfterValidator(_index)] | None = key(
         wants="an address or an absolute path",

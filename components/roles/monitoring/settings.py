@@ -32,9 +32,9 @@ class Grafana(Section):
         fix="copy the address from Grafana's download page: linux-amd64 or linux-arm64, like the head node",
     )
     """Grafana's archive for Linux: the address of the .tar.gz on its download page, or a path on the head node."""
-    sha256: Checksum = key()
+    sha256: Checksum
     """SHA-256 of that archive, from the same page."""
-    port: Port = key(default=GRAFANA_PORT)
+    port: Port = GRAFANA_PORT
     """TCP port of Grafana on the head node's tailnet address."""
 
 
@@ -97,22 +97,22 @@ Smarthost = Annotated[str, AfterValidator(check_smarthost), Help("HOST:PORT", "w
 class Receiver(Section):
     """A receiver of alerts. REQUIRED and OPTIONAL list the keys of each kind."""
 
-    kind: Literal["webhook", "slack", "mail"] = key()
+    kind: Literal["webhook", "slack", "mail"]
     """How alerts are sent: `webhook`, `slack` or `mail`."""
-    url: Url | None = key(default=None)
+    url: Url | None = None
     """Webhook and slack, required: for a webhook, the address that alerts are posted to as JSON; for Slack, the
     address of an incoming webhook. It allows anyone to post there."""
-    to: MailAddress | None = key(default=None)
+    to: MailAddress | None = None
     """Mail only, required: the recipient's address."""
-    sender: MailAddress | None = key(default=None)
+    sender: MailAddress | None = None
     """Mail only, required: the sender's address."""
-    smarthost: Smarthost | None = key(default=None)
+    smarthost: Smarthost | None = None
     """Mail only, required: the mail server, as HOST:PORT."""
-    user: MailUser | None = key(default=None)
+    user: MailUser | None = None
     """Mail only: the account at the mail server; default: no log-in."""
-    password: Password | None = key(default=None)
+    password: Password | None = None
     """Mail only: the account's password."""
-    encrypted: bool = key(default=True)
+    encrypted: bool = True
     """Mail only: reject a mail server without encryption; write false only for a server on your own network without a
     password."""
 
@@ -177,9 +177,9 @@ def check_mail_account(account: _MailAccount, report: Report) -> None:
 class Monitoring(Section):
     """Metrics of all machines, collected on the head node; without this section there are none."""
 
-    port: Port = key(default=PORT)
+    port: Port = PORT
     """TCP port of Prometheus on the head node's tailnet address."""
-    exporter_port: Port = key(default=EXPORTER_PORT)
+    exporter_port: Port = EXPORTER_PORT
     """TCP port of the node exporter on every machine's tailnet address."""
     retention_days: Whole = key(ge=1, le=3650, default=30)
     """Days that metrics are kept."""
@@ -193,10 +193,10 @@ class Monitoring(Section):
         default=(),
     )
     """Receivers of alerts, through Alertmanager; default: alerts are only shown."""
-    alertmanager_port: Port = key(default=ALERTMANAGER_PORT)
+    alertmanager_port: Port = ALERTMANAGER_PORT
     """With `receivers`: TCP port of Alertmanager, on the head node only."""
 
-    grafana: Grafana | None = key(default=None)
+    grafana: Grafana | None = None
     """Grafana with dashboards; default: off."""
 
     def for_export(self) -> Self:

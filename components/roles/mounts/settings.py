@@ -108,14 +108,14 @@ class Mount(Section):
     """The server and its folder, such as `"10.0.0.5:/export"`; only for nfs4."""
     sites: SiteNames | None = key(min_length=1, default=None)
     """The sites whose nodes have it; default: all."""
-    read_only: bool = key(default=False)
+    read_only: bool = False
     """Mount it read-only. Otherwise a full or read-only file system is a problem."""
     options: tuple[Option, ...] = key(wants="a list of NFS options", fix=_FIX_OPTIONS, max_length=20, default=())
     """More NFS options, such as `[noatime, nconnect=8]`; only for nfs4."""
-    required: bool = key(default=False)
+    required: bool = False
     """No node works without it: the node's step fails, and the health check drains it. Otherwise such a node only
     loses the feature."""
-    tailnet: bool = key(default=False)
+    tailnet: bool = False
     """The server is reached over the tailnet, so mount it after that; only for nfs4."""
 
 
@@ -129,7 +129,7 @@ Mounts = Annotated[
 class PoolStorage(Section):
     """The mounts of a pool's machines, instead of its cluster's."""
 
-    mounts: Mounts = key(default=())
+    mounts: Mounts = ()
 
 
 def check_mounts(

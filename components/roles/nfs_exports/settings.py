@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from components.roles.mounts.settings import Mounts
 from components.roles.users.settings import RESERVED_USERS
 from components.settings.problems import Report
-from components.settings.section import Help, Section, key
+from components.settings.section import Help, Section
 from components.settings.types import refuse, word_set
 
 # Folders that may be shared, with the folders in them. Folders of AROUND may only contain shared folders.
@@ -48,11 +48,11 @@ Folder = Annotated[str, Field(max_length=LONGEST), AfterValidator(_folder), Help
 class Storage(Section):
     """The share: the head node serves it over NFS, every node mounts it."""
 
-    path: Folder = key(default="/export/shared")
+    path: Folder = "/export/shared"
     """The shared folder on the head node."""
-    mount: Folder = key(default="/shared")
+    mount: Folder = "/shared"
     """The mount point on every node; homes are in its folder `home`."""
-    mounts: Mounts = key(default=())
+    mounts: Mounts = ()
 
 
 def check_storage(storage: Storage, logins: Mapping[str, str], report: Report) -> None:

@@ -11,7 +11,7 @@ from components.settings.types import LocalFolder, Whole
 class Scratch(Section):
     """Fast space for a job, removed when the job ends."""
 
-    folder: LocalFolder | None = key(default=None)
+    folder: LocalFolder | None = None
     """Folder on the fastest local disk of each node. Each job has its own folder in it, which TMPDIR names and which
     is removed after the job; default: TMPDIR is /tmp, which is never emptied."""
     cache_days: Whole = key(ge=0, le=3650, default=30)

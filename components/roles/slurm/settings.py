@@ -90,7 +90,7 @@ Setting = Annotated[str, BeforeValidator(_setting)]
 class Partition(Section):
     """A partition in addition to those that every cluster has."""
 
-    name: PartitionName = key()
+    name: PartitionName
     """The partition's name; `all`, and one partition for each site and GPU kind, exist already."""
     sites: SiteNames = key(min_length=1)
     """The sites whose nodes are in the partition."""
@@ -116,7 +116,7 @@ class Slurm(Section):
     cgroups: bool | None = key(default_text="if the head node supports it", default=None)
     """Confine jobs with cgroups; default: if the head node supports them, on each machine that does. With true,
     machines without cgroups cannot join."""
-    ssh_needs_job: bool = key(default=True)
+    ssh_needs_job: bool = True
     """Let users log in by SSH only to compute nodes where they have a job, and into its cgroup (pam_slurm_adopt).
     Needs `cgroups`; does not apply to the head node and to other accounts."""
     job_limit_seconds: Whole = key(ge=0, le=604800, default=300)
@@ -132,7 +132,7 @@ class Slurm(Section):
     )
     """One release for all machines, such as 24.11.5, [built from its source](day-2.md#one-slurm-release); default:
     the release of each machine's distribution."""
-    release_sha256: Checksum | None = key(default=None)
+    release_sha256: Checksum | None = None
     """SHA-256 of the release's source; required unless all machines get ready packages."""
     release_source: Source | None = key(
         wants="an address or a path that ends with .tar.gz, .tar.bz2 or .tar.xz",
@@ -245,7 +245,7 @@ class Elastic(Section):
     boot_minutes: Whole = key(ge=5, le=MOST_MINUTES, default=30)
     """Minutes in which a machine must run jobs; if it does not, it goes back, its job returns to the queue, and the
     next attempt waits longer."""
-    replace_sick: bool = key(default=False)
+    replace_sick: bool = False
     """Return a machine that the health check or the deep check drained, once it has no job; the next job brings
     another. At most one every 30 minutes."""
     max_price_per_hour: Number | None = key(

@@ -114,7 +114,7 @@ class WayToTailnet(Section):
     )
     """`tailscale`: the stack creates keys with Tailscale's API; `control_url`: your control server and key;
     `existing`: every machine is already a member and stays one; `lab`: the lab's tailnet."""
-    api_key: Secret | None = key(default=None)
+    api_key: Secret | None = None
     """Kind tailscale: an API access token; it expires after at most 90 days."""
     oauth_client_id: str | None = key(
         wants="the id of an OAuth client or a federated identity",
@@ -123,9 +123,9 @@ class WayToTailnet(Section):
         default=None,
     )
     """Kind tailscale: the id of an OAuth client or a federated identity; needs one of the next three keys."""
-    oauth_client_secret: Secret | None = key(default=None)
+    oauth_client_secret: Secret | None = None
     """Kind tailscale: the OAuth client's secret."""
-    identity_token: Secret | None = key(default=None)
+    identity_token: Secret | None = None
     """Kind tailscale: a federated identity's token (JWT), which you have to renew."""
     audience: str | None = key(
         wants="the audience of a federated identity",
@@ -171,12 +171,12 @@ class Tailnet(WayToTailnet):
         default=None,
     )
     """The tailnet's control server; default: Tailscale's, or the lab's in a stack with a lab site."""
-    auth_key: AuthKey | None = key(default=None)
+    auth_key: AuthKey | None = None
     """Key with which nodes join; required unless there is a lab site or a control_url."""
     policy: Literal["print", "own"] = key(breaks="the policy would not be checked", default="print")
     """Kind tailscale: with `print`, the required policy is an output of the stack, and a check runs before any node
     joins; with `own`, the stack writes the tailnet's whole policy file."""
-    relay: Relay | None = key(default=None)
+    relay: Relay | None = None
     """Your own relay for nodes without a direct path ([day-2.md](day-2.md#a-relay-of-ones-own)); default: the control
     server's relays."""
 
@@ -184,7 +184,7 @@ class Tailnet(WayToTailnet):
 class PoolTailnet(WayToTailnet):
     """How a pool's machines join the tailnet of the cluster."""
 
-    auth_key: PoolAuthKey | None = key(default=None)
+    auth_key: PoolAuthKey | None = None
     """Key with which the pool's nodes join the cluster's tailnet; best for ephemeral machines, as tailrack sets for
     an OAuth client's secret; required unless there is a lab site."""
 

@@ -140,7 +140,7 @@ class User(Section):
 
     name: UserName = key(wants="a user name of at most 32 characters", fix="write another name such as ada")
     """Log-in name; the home folder is on the share."""
-    uid: Id = key()
+    uid: Id
     """User id (uid), the same on every node."""
     gid: Id = key(default_text="the uid", default_factory=lambda data: data["uid"])
     """Group id (gid), the same on every node; default: the uid."""
@@ -151,7 +151,7 @@ class User(Section):
     )
     """Public SSH keys with which the user logs in, besides those in the user's own ~/.ssh/authorized_keys; [log
     in](using.md#log-in)."""
-    github: GithubName | None = key(default=None)
+    github: GithubName | None = None
     """The user's account at GitHub. `make github-keys` reads its public SSH keys, asks, and records them in
     `tailrack:github_keys`; `up` reads nothing from GitHub."""
     groups: tuple[str, ...] = key(
@@ -168,9 +168,9 @@ class User(Section):
         default=None,
     )
     """The account that this user's jobs are charged to."""
-    gpu_hours: Limit | None = key(default=None)
+    gpu_hours: Limit | None = None
     """Most GPU hours of the user per calendar month."""
-    max_jobs: Limit | None = key(default=None)
+    max_jobs: Limit | None = None
     """Most running jobs of the user; further jobs wait."""
     notify: tuple[Annotated[str, AfterValidator(_receiver)], ...] = key(
         wants="a list of mail addresses and names of channels",
@@ -180,7 +180,7 @@ class User(Section):
     )
     """Receivers of reports about the user's jobs without `--mail-user`: mail addresses and channels of `job_reports`.
     Batch jobs without `--mail-type` get `END,FAIL`."""
-    qos: QosNames = key(default=())
+    qos: QosNames = ()
     """QOS that the user's jobs may request, besides `normal`."""
 
 
@@ -242,7 +242,7 @@ class Group(Section):
         wants="a group name of at most 32 characters", fix="write another name such as vision"
     )
     """The group's name; its folder is `groups/NAME` on the share."""
-    gid: Id = key()
+    gid: Id
     """Group id (gid), the same on every node."""
 
 

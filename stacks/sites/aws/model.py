@@ -71,26 +71,26 @@ Door = Annotated[ipaddress.IPv4Network, BeforeValidator(_door)]
 class AwsHead(Section):
     """The head node's instance, if it is at this site."""
 
-    type: InstanceType = key(default="t3.large")
+    type: InstanceType = "t3.large"
     image: ImageWord = key(default_factory=lambda shape: image_for(shape["type"]))
-    user: Login | None = key(default=None)
+    user: Login | None = None
     """The image's account for log-ins; default: the account of the named image, or ubuntu for an id."""
-    disk_gb: DiskSize = key(default=100)
-    price_per_hour: Price | None = key(default=None)
+    disk_gb: DiskSize = 100
+    price_per_hour: Price | None = None
     """Price per hour of the instance, in the stack's `currency`; default: the site's price."""
 
 
 class AwsPool(Section):
     """A pool of similar nodes at an aws site: name1, name2, ... up to count."""
 
-    name: PoolName = key()
-    count: PoolCount = key(default=1)
-    type: InstanceType = key()
+    name: PoolName
+    count: PoolCount = 1
+    type: InstanceType
     image: ImageWord = key(default_factory=lambda shape: image_for(shape["type"]))
-    user: Login | None = key(default=None)
+    user: Login | None = None
     """The image's account for log-ins; default: the account of the named image, or ubuntu for an id."""
-    disk_gb: DiskSize = key(default=100)
-    market: Market = key(default="on-demand")
+    disk_gb: DiskSize = 100
+    market: Market = "on-demand"
     """Purchase option: `on-demand`, `spot` (AWS can take it back at any time), `capacity-block` or `reservation`."""
     reservation: Annotated[str, _id("cr")] | None = key(
         wants="an id such as cr-0123456789abcdef0", fix="copy the id from the console", default=None
@@ -101,13 +101,13 @@ class AwsPool(Section):
     )
     """Placement group: `auto` creates one if there are several nodes, their type supports it and they use no
     reservation; `none`; or the id of your own group, such as the one of a reservation."""
-    efa: bool = key(default=False)
+    efa: bool = False
     """Create as many EFA interfaces as the type has, in AWS's layout; each node then needs an elastic IP."""
-    gpu: GpuText | None = key(default=None)
+    gpu: GpuText | None = None
     """Each node's GPUs, `kind:count`; the check step compares them with the machine."""
-    features: Features = key(default=())
+    features: Features = ()
     """Slurm features of each node, for `--constraint`."""
-    price_per_hour: Price | None = key(default=None)
+    price_per_hour: Price | None = None
     """Price per hour of each node for its `market`, in the stack's `currency`; default: the site's price."""
 
     @property
@@ -120,7 +120,7 @@ class AwsPool(Section):
 class AwsSite(Site):
     """A site in one AWS region."""
 
-    kind: Literal["aws"] = key()
+    kind: Literal["aws"]
     """EC2 instances, created and deleted with the stack."""
     region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")] = key(
         wants="a region's name", fix="write one such as us-east-1"
@@ -138,11 +138,11 @@ class AwsSite(Site):
         min_length=1,
     )
     """Networks that may connect by SSH; `up` must run in one of them."""
-    private_key_file: KeyFile | None = key(default=None)
+    private_key_file: KeyFile | None = None
     """Private key for the log-in; the instances get its public half. Use this or `agent`."""
-    agent: bool = key(default=False)
+    agent: bool = False
     """Use a key in your ssh-agent instead of a key file."""
-    public_key: PublicKey | None = key(default=None)
+    public_key: PublicKey | None = None
     """With `agent`: the key's public half, which the instances get."""
     subnet: Annotated[str, _id("subnet")] | None = key(
         wants="an id such as subnet-0123456789abcdef0", fix="write the id, or leave it out", default=None
@@ -163,7 +163,7 @@ class AwsSite(Site):
     """Elastic IPs that your account may have in the region (AWS's default is 5); each node with EFA needs one."""
     pools: tuple[AwsPool, ...] = key(fix="write [{name: p, type: p5.48xlarge}]", default=())
     """The site's nodes; may be empty at the head node's site."""
-    head: AwsHead = key(default=AwsHead())
+    head: AwsHead = AwsHead()
     """The head node's instance, if it is at this site."""
     tags: dict[Annotated[str, Field(max_length=128)], Annotated[str, Field(max_length=256)]] = key(
         wants="a mapping of words", fix="write {team: vision}", default={}

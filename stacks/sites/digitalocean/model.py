@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-from components.settings.section import key
 from stacks.sites.hosts.ssh_types import Login
 from stacks.sites.rented.model import ImageName, RentedSite
 
@@ -10,9 +9,9 @@ from stacks.sites.rented.model import ImageName, RentedSite
 class DigitalOceanSite(RentedSite):
     """A site of droplets."""
 
-    kind: Literal["digitalocean"] = key()
+    kind: Literal["digitalocean"]
     """Droplets, rented and returned with the stack."""
-    image: ImageName = key(default="ubuntu-24-04-x64")
+    image: ImageName = "ubuntu-24-04-x64"
     """The image's slug; GPU droplets need one with NVIDIA's driver."""
-    user: Login = key(default="root")
+    user: Login = "root"
     """The image's account for log-ins: root, or one with password-less sudo."""

@@ -22,19 +22,19 @@ PresetName = Literal["generic", "lambda", "paperspace", "nebius", "crusoe", "dgx
 class Bastion(Section):
     """The jump host of a site, for hosts that you cannot reach directly."""
 
-    address: Address = key()
+    address: Address
     """IP address or host name for SSH from this machine."""
-    port: SshPort = key(default=22)
+    port: SshPort = 22
     """sshd's port."""
-    user: Login = key()
+    user: Login
     """The account for the log-in there; it only needs to forward connections (AllowTcpForwarding)."""
-    private_key_file: LockableKeyFile | None = key(default=None)
+    private_key_file: LockableKeyFile | None = None
     """Private key for the log-in there."""
-    private_key_passphrase: SecretStr | None = key(default=None)
+    private_key_passphrase: SecretStr | None = None
     """The passphrase of the key file, if it has one."""
     agent: bool = key(fix="write true if your ssh-agent has the key", default=False)
     """Use a key in your ssh-agent instead of a key file."""
-    host_key: HostKey = key()
+    host_key: HostKey
     """Its pinned public key."""
 
 
@@ -54,15 +54,15 @@ class HostConfig(Section):
     name: NodeName = key(fix="write a name such as box or dgx1")
     """The node's name in Slurm and in the tailnet, and the machine's host name while it is in the cluster. A range
     such as `n[1-64]` stands for many nodes, and needs as many addresses."""
-    address: Address = key()
+    address: Address
     """IP address or host name for SSH from this machine, or from the site's bastion."""
-    port: SshPort = key(default=22)
+    port: SshPort = 22
     """sshd's port."""
-    user: Login = key()
+    user: Login
     """The account for the log-in: root, or one with password-less sudo; you can set it for the site."""
-    private_key_file: LockableKeyFile | None = key(default=None)
+    private_key_file: LockableKeyFile | None = None
     """Private key for the log-in; may start with `~` or be relative to the config; you can set it for the site."""
-    private_key_passphrase: SecretStr | None = key(default=None)
+    private_key_passphrase: SecretStr | None = None
     """The passphrase of the key file, if it has one; you can set it for the site."""
     agent: bool = key(fix="write true if your ssh-agent has the key", default=False)
     """Use a key in your ssh-agent instead of a key file; you can set it for the site."""
@@ -71,20 +71,20 @@ class HostConfig(Section):
         "write the part after the address; or write a known_hosts_file for the site and run `make trust STACK=...`"
     )
     """The host's pinned public key; default: the one in the site's known_hosts_file."""
-    gpu: GpuText | None = key(default=None)
+    gpu: GpuText | None = None
     """The node's GPUs, `kind:count`, which the check step compares with the machine; each kind gets a partition of
     its name. Default: the machine's kind and count, in partition `gpu`."""
-    features: Features = key(default=())
+    features: Features = ()
     """Slurm features of the node, for `--constraint`."""
-    price_per_hour: Price | None = key(default=None)
+    price_per_hour: Price | None = None
     """Price per hour of the machine, in the stack's `currency`; default: the site's price."""
-    spot: Spot | None = key(default=None)
+    spot: Spot | None = None
     """The provider that may take the machine back: `aws`, `gcp` or `azure`. The node reads the provider's notice,
     takes no more jobs, and [requeues those that it has](using.md#when-a-machine-goes-away)."""
-    adopt: bool = key(default=False)
+    adopt: bool = False
     """The machine is already in the cluster's tailnet, under this name. Its routes, exit node and SSH settings do not
     change, and it stays in the tailnet when it leaves the cluster."""
-    take_over: bool = key(default=False)
+    take_over: bool = False
     """Take the machine from another cluster; that cluster's files are kept on it, in /var/lib/tailrack/backup."""
 
 
@@ -111,30 +111,30 @@ class HostsSite(Site):
 
     model_config = ConfigDict(json_schema_extra=lambda site: site["required"].remove("hosts"))
 
-    kind: Literal["hosts"] = key()
+    kind: Literal["hosts"]
     """Your own machines by SSH."""
-    preset: PresetName = key(default="generic")
+    preset: PresetName = "generic"
     """The provider, which sets the default account (docs/providers.md)."""
     hosts: tuple[HostConfig, ...] = key(
         fix="add a host, a hosts_file or a hosts_from, or delete the site", min_length=1
     )
     """The site's machines."""
-    hosts_file: HostsFile | None = key(default=None)
+    hosts_file: HostsFile | None = None
     """More machines of the site: a CSV file whose first line names keys of `hosts`, or a YAML file with a list
     `hosts`. Use a file if the config would have over 100 KB, which is too much to pass to the program."""
-    hosts_from: HostsFrom | None = key(default=None)
+    hosts_from: HostsFrom | None = None
     """All machines of the site, from the output of another program."""
-    user: Login | None = key(default=None)
+    user: Login | None = None
     """`user` for all hosts that have none; default: the preset's."""
-    port: SshPort | None = key(default=None)
+    port: SshPort | None = None
     """sshd's port for all hosts that have none."""
-    private_key_file: LockableKeyFile | None = key(default=None)
+    private_key_file: LockableKeyFile | None = None
     """`private_key_file` for all hosts with neither this nor `agent`."""
-    private_key_passphrase: SecretStr | None = key(default=None)
+    private_key_passphrase: SecretStr | None = None
     """`private_key_passphrase` for all hosts that have none."""
     agent: bool | None = key(fix="write true if your ssh-agent has the key", default=None)
     """`agent` for all hosts with neither this nor `private_key_file`."""
-    spot: Spot | None = key(default=None)
+    spot: Spot | None = None
     """The provider that may take the machines of the site without their own `spot` back: `aws`, `gcp` or `azure`. The
     node reads the provider's notice, takes no more jobs, and [requeues those that it
     has](using.md#when-a-machine-goes-away)."""
@@ -142,13 +142,13 @@ class HostsSite(Site):
         fix="write a path relative to the config, such as known_hosts", default=None
     )
     """Host keys that you have verified, in OpenSSH's format; `make trust` writes it."""
-    bastion: Bastion | None = key(default=None)
+    bastion: Bastion | None = None
     """Jump host for all hosts of the site."""
-    pods: bool = key(default=False)
+    pods: bool = False
     """The machines are containers without systemd, a TUN device and mounts, such as RunPod's pods and Vast.ai's
     Docker instances ([pods](pods.md)); needs `accept_pod_risk`."""
-    accept_pod_risk: PodRisk = key(default=False)
-    stage: Stage = key(default=False)
+    accept_pod_risk: PodRisk = False
+    stage: Stage = False
 
 
 @dataclass(frozen=True)

@@ -41,17 +41,17 @@ Subnet = Annotated[ipaddress.IPv4Network, BeforeValidator(_subnet)]
 class LabPool(Section):
     """A pool of similar nodes at a lab site: name1, name2, ... up to count."""
 
-    name: PoolName = key()
-    count: PoolCount = key(default=1)
-    features: Features = key(default=())
+    name: PoolName
+    count: PoolCount = 1
+    features: Features = ()
     """Slurm features of each node, for `--constraint`."""
-    price_per_hour: Price | None = key(default=None)
+    price_per_hour: Price | None = None
     """Price per hour of each node, for trying out prices; default: the site's price."""
-    spot: Spot | None = key(default=None)
+    spot: Spot | None = None
     """The provider whose notices the nodes read, for trying out notices: `aws`, `gcp` or `azure`."""
-    bare: bool = key(default=False)
+    bare: bool = False
     """Use an image without Slurm's packages, like a new machine."""
-    like: Profile | None = key(default=None)
+    like: Profile | None = None
     """The machine that the nodes imitate, with only that machine's software: `cloud`, `server` or `desktop`
     (lab/profiles), `pod` (a container without systemd), or a plain machine of a distribution other than Debian 13."""
 
@@ -59,7 +59,7 @@ class LabPool(Section):
 class LabSite(Site):
     """A site of containers on this machine, in their own network."""
 
-    kind: Literal["lab"] = key()
+    kind: Literal["lab"]
     """Containers on this machine."""
     subnet: Subnet | None = key(
         wants="an IPv4 network such as 172.30.1.0/24",
@@ -70,7 +70,7 @@ class LabSite(Site):
     """The site's network (CIDR); default: Docker chooses one."""
     pools: tuple[LabPool, ...] = key(fix="write [{name: a, count: 1}]", default=())
     """The site's nodes; may be empty at the head node's site."""
-    head_like: HeadProfile | None = key(default=None)
+    head_like: HeadProfile | None = None
     """The machine that the head node imitates, if it is at this site; as `like` of a pool, without `pod`."""
 
 

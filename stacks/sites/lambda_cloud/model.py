@@ -2,12 +2,11 @@
 
 from typing import Literal
 
-from components.settings.section import key
 from stacks.sites.rented.model import RentedSite
 
 
 class LambdaSite(RentedSite):
     """A site of machines at Lambda."""
 
-    kind: Literal["lambda"] = key()
+    kind: Literal["lambda"]
     """Machines at Lambda, rented and returned with the stack."""

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.settings.cluster import Head
-from components.settings.section import key
 from components.settings.types import Features, GpuText
 from stacks.sites.kind import NodeSpec, Site
 
@@ -12,15 +11,15 @@ from stacks.sites.kind import NodeSpec, Site
 class LocalSite(Site):
     """The site of the machine that runs tailrack. It lists no machines, because the head node is the only one."""
 
-    kind: Literal["local"] = key()
+    kind: Literal["local"]
     """This machine, as the head node."""
-    gpu: GpuText | None = key(default=None)
+    gpu: GpuText | None = None
     """This machine's GPUs, like `gpu` of a host."""
-    features: Features = key(default=())
+    features: Features = ()
     """Slurm features of this machine, for `--constraint`."""
-    adopt: bool = key(default=False)
+    adopt: bool = False
     """This machine is already in the cluster's tailnet, like `adopt` of a host."""
-    take_over: bool = key(default=False)
+    take_over: bool = False
     """Take this machine from another cluster, like `take_over` of a host."""
 
 

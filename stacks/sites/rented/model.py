@@ -19,7 +19,7 @@ from stacks.sites.kind import NodeSpec, Site
 from stacks.sites.login_key import PublicKey
 from stacks.sites.pools import PoolCount, PoolName, new_nodes
 
-FAIL, WARN = "fail", "warn"
+WARN = "warn"
 
 
 def _base_url(value: str) -> str:
@@ -70,15 +70,15 @@ class Attempt(Section):
 class NewPool(Section):
     """A pool of similar new nodes: name1, name2, ... up to count."""
 
-    name: PoolName = key()
-    count: PoolCount = key(default=1)
-    type: TypeName = key()
+    name: PoolName
+    count: PoolCount = 1
+    type: TypeName
     """The machine type, by the cloud's name."""
-    gpu: GpuText | None = key(default=None)
+    gpu: GpuText | None = None
     """Each node's GPUs, `kind:count`; the check step compares them with the machine."""
-    features: Features = key(default=())
+    features: Features = ()
     """Slurm features of each node, for `--constraint`."""
-    price_per_hour: Price | None = key(default=None)
+    price_per_hour: Price | None = None
     """Price per hour of each node; default: the site's price, or the cloud's where it says one in USD."""
 
 
@@ -111,9 +111,9 @@ class RentedPool(_Attempts):  # type: ignore[misc, valid-type]
 class RentedHead(Section):
     """The head node's machine, if it is at this site."""
 
-    type: TypeName = key()
+    type: TypeName
     """The machine type, by the cloud's name."""
-    price_per_hour: Price | None = key(default=None)
+    price_per_hour: Price | None = None
     """Price per hour of the machine; default: the site's price, else the cloud's."""
 
 
@@ -122,19 +122,19 @@ class RentedSite(Site):
 
     image: ImageName = key(default_text="the cloud's default", default="")
     """The image, by the cloud's name."""
-    user: Login = key(default="ubuntu")
+    user: Login = "ubuntu"
     """The image's account for log-ins: root, or one with password-less sudo."""
-    private_key_file: KeyFile | None = key(default=None)
+    private_key_file: KeyFile | None = None
     """Private key for the log-in; the machines get its public half. Use this or `agent`."""
-    agent: bool = key(default=False)
+    agent: bool = False
     """Use a key in your ssh-agent instead of a key file."""
-    public_key: PublicKey | None = key(default=None)
+    public_key: PublicKey | None = None
     """With `agent`: the key's public half, which the machines get."""
     tags: dict[TagName, TagValue] = key(wants="a mapping of words", fix="write {team: vision}", default={})
     """Tags for every machine."""
-    region: RegionName = key()
+    region: RegionName
     """The region; `try` of a pool can name others."""
-    fewer: Literal["fail", "warn"] = key(default=FAIL)
+    fewer: Literal["fail", "warn"] = "fail"
     """If the cloud has no machine for a node: `fail` (the node's step fails, the others go on), or `warn` (the node
     is left out with a warning; the next `make up` tries again)."""
     boot_minutes: Whole = key(ge=1, le=120, default=20)
@@ -154,7 +154,7 @@ class RentedSite(Site):
     `try` are left out; a machine that is rented already stays."""
     pools: tuple[RentedPool, ...] = key(fix="write [{name: h100-, type: TYPE}]", default=())
     """The site's nodes; may be empty at the head node's site."""
-    head: RentedHead | None = key(default=None)
+    head: RentedHead | None = None
     """The head node's machine; required if it is at this site."""
 
     @property

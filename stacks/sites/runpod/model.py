@@ -21,18 +21,18 @@ ContainerImage = Annotated[str, Field(pattern=r"^[a-z0-9][A-Za-z0-9._/:@-]{0,254
 class RunPodSite(RentedSite):
     """A site of pods."""
 
-    kind: Literal["runpod"] = key()
+    kind: Literal["runpod"]
     """Pods at RunPod, rented and returned with the stack."""
-    image: ContainerImage = key(default=IMAGE)
+    image: ContainerImage = IMAGE
     """The container image; it needs an SSH server that its /start.sh starts."""
-    user: Login = key(default="root")
+    user: Login = "root"
     """The image's account for log-ins: root, or one with password-less sudo."""
     disk_gb: Whole = key(ge=10, le=2000, default=50)
     """Size of a pod's container disk in GB; a pod that stops loses its contents."""
     volume_gb: Whole = key(ge=10, le=10000, default=100)
     """Size of a pod's volume /workspace in GB, which lasts until the pod ends."""
-    accept_pod_risk: PodRisk = key(default=False)
-    stage: Stage = key(default=False)
+    accept_pod_risk: PodRisk = False
+    stage: Stage = False
 
     @property
     def options(self) -> dict[str, Any]:
