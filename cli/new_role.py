@@ -19,7 +19,7 @@ from components.settings.section import Section, key
 class {Class}(Section):
     """TODO: one line for docs/config.md."""
 
-    example: bool = key(default=False)
+    example: bool = False
     """TODO: the effect."""
 '''
 
@@ -95,8 +95,7 @@ def write(name: str, project: Path = PROJECT) -> list[Path]:
     _add(
         settings,
         "    validation: Validation",
-        f"    {name}: {names['Class']} | None = key(default=None)\n"
-        '    """TODO: description; left out, the role is off."""\n',
+        f'    {name}: {names["Class"]} | None = None\n    """TODO: description; left out, the role is off."""\n',
     )
     return [*written, order, settings]
 

@@ -21,9 +21,8 @@ from components.measurement import storage, training
 from components.measurement.plan import START_SECONDS, Node
 from components.measurement.scopes import retries
 from components.roles.slurm.files import measured_settings
-from components.settings.storage_measurement import StorageMeasurement as Settings
-from components.settings.storage_measurement import floors_at
-from components.settings.validation import Training, Validation
+from components.settings.validation import StorageMeasurement as Settings
+from components.settings.validation import Training, Validation, floors_at
 from components.steps import results
 from components.steps.composition import Script
 from components.steps.step import Step

@@ -13,8 +13,7 @@ from typing import Any
 
 from components.roles.program import command_line
 from components.roles.render import render
-from components.settings.nccl import Nccl
-from components.settings.validation import Validation
+from components.settings.validation import Nccl, Validation
 from components.steps import composition
 from components.validation.collectives import COLLECTIVES
 from components.validation.groups import by_mpi_release, site_groups, spanning_group

@@ -12,7 +12,7 @@ from components.measurement.plan import START_SECONDS, STEP, Node
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.program import command_line
 from components.roles.render import render
-from components.settings.storage_measurement import SCRATCH, SHARE, StorageMeasurement
+from components.settings.validation import SCRATCH, SHARE, StorageMeasurement
 from components.steps import composition
 from components.validation.storage_node import IN_JOB, IN_MOUNT, IN_SCRATCH
 

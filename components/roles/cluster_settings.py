@@ -53,7 +53,7 @@ class ClusterSettings(Section):
     scratch: Scratch = Scratch()
     """Job scratch space on a local disk of each node."""
     datasets: tuple[Dataset, ...] = key(
-        wants="a list of data sets", fix='write [{name: imagenet, source: "s3://my-bucket/imagenet"}]', default=()
+        "a list of data sets", 'write [{name: imagenet, source: "s3://my-bucket/imagenet"}]', default=()
     )
     """Data sets that nodes copy to their own disks (docs/data.md)."""
     staging: Staging = Staging()

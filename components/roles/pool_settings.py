@@ -42,7 +42,7 @@ class PoolSettings(Section):
     elastic: Elastic | None = None
     """Machines that exist only while jobs need them."""
     repair: dict[str, FreeText] = key(
-        wants="a mapping from a node's name to a short text", fix='write {c1: "2026-11-21"}', default={}
+        "a mapping from a node's name to a short text", 'write {c1: "2026-11-21"}', default={}
     )
     """A text per node name; change a node's text to run all its steps again, for example after a manual repair."""
 

@@ -26,7 +26,7 @@ class Cluster(Section):
     ssh_generation: FreeText = key(min_length=1, default="1")
     """Change this text to create a new SSH certificate authority and a new certificate for every machine."""
     repair: dict[str, FreeText] = key(
-        wants="a mapping from a node's name to a short text", fix='write {b1: "2026-11-21"}', default={}
+        "a mapping from a node's name to a short text", 'write {b1: "2026-11-21"}', default={}
     )
     """A text per node name; change a node's text to run all its steps again, for example after a manual repair."""
 
@@ -35,7 +35,7 @@ def check_head(head: Head, report: Report) -> None:
     """Report a head node that runs jobs although the config does not accept the risk."""
     if head.compute and not head.accept_root_risk:
         fix = "write false or remove the key, or write accept_root_risk: true beside it to accept this"
-        report.add(report.at(head, "compute"), "true does not accept the risk", _RISK, fix)
+        report.add((head, "compute"), "true does not accept the risk", _RISK, fix)
 
 
 class UserLimits(Section):
@@ -59,11 +59,11 @@ class Head(Section):
     name: NodeName = key(fix="write a name such as head", default="head")
     """The head node's name. At a `lab` site it is one more container, at a `hosts` site one of the hosts, at a
     `local` site this machine."""
-    site: str = key(wants="the name of a site", fix="write the name of one of the sites")
+    site: str = key("the name of a site", "write the name of one of the sites")
     """The head node's site."""
     restore_from: str | None = key(
-        wants="latest, or the id of a backup in hexadecimal digits",
-        fix="write latest",
+        "latest, or the id of a backup in hexadecimal digits",
+        "write latest",
         pattern=r"^(latest|[0-9a-f]{8,64})$",
         default=None,
     )

@@ -69,7 +69,7 @@ class Budget(Section):
     """A monthly budget of the cluster with all its pools."""
 
     per_month: Annotated[Number, Field(ge=1, le=MOST_OF_A_MONTH)] = key(
-        wants=f"an amount from 1 to {MOST_OF_A_MONTH}", fix="write the amount of a month, such as 2000"
+        f"an amount from 1 to {MOST_OF_A_MONTH}", "write the amount of a month, such as 2000"
     )
     """Amount that the machines may cost in a calendar month (UTC), in the stack's `currency`."""
     tell_percent: Whole = key(ge=1, le=99, default=80)

@@ -3,7 +3,7 @@
 import difflib
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -140,12 +140,24 @@ class Report:
         """Return the value at `path` for a message."""
         return MASK if self.hides(path) else shown(value)
 
+    def bad(self, place: tuple[object, ...], problem: str, breaks: str, fix: str | Callable[[], str]) -> None:
+        """Keep a problem of the value at the parts of a path (see `at`); the line begins with it."""
+        path, value = self.at(*place), place[0]
+        for key in place[1:]:
+            value = value[key] if isinstance(value, Sequence) and isinstance(key, int) else getattr(value, str(key))
+        shown_value = value if isinstance(value, int | float) else str(value)
+        self.add(path, f"{self.value(path, shown_value)} {problem}", breaks, fix)
+
     def warn(self, path: str, text: str) -> None:
         """Keep a warning, which does not stop the run."""
         self.warnings[Problem(path, text)] = None
 
-    def add(self, path: str, problem: str, breaks: str, fix: str | Callable[[], str]) -> None:
-        """Keep a problem once. A slow `fix` is a callable, called only if the problem is kept."""
+    def add(self, path: str | tuple[object, ...], problem: str, breaks: str, fix: str | Callable[[], str]) -> None:
+        """Keep a problem once, at a path or the parts of one (see `at`).
+
+        A slow `fix` is a callable, called only if the problem is kept.
+        """
+        path = path if isinstance(path, str) else self.at(*path)
         if len(self.problems) < MOST_KEPT:
             parts = (problem, breaks, fix if isinstance(fix, str) else fix())
             self.problems[Problem(path, "; ".join(filter(None, parts)))] = None

@@ -5,7 +5,7 @@ A key has words of its own only where its type does not say them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import UnionType
@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic.fields import FieldInfo
 
-from components.settings.problems import Report, child_path, secret_command
+from components.settings.problems import child_path, secret_command
 
 _BOUNDS = {"ge": " from", "gt": " above", "le": " to"}  # fields of pydantic's metadata of numbers
 
@@ -27,12 +27,14 @@ class Help:
     fix           the remedy
     breaks        the consequence of a wrong value, where it is a danger
     default_text  the default in the list of keys, if it is no plain value
+    leaked        the remedy for a secret that others can read, before the one that replaces it
     """
 
     wants: str = ""
     fix: str = ""
     breaks: str = ""
     default_text: str = ""
+    leaked: str = ""
 
 
 class KeyHelp(Help):
@@ -53,14 +55,7 @@ class Section(BaseModel):
         return self
 
 
-def key(
-    *,
-    wants: str = "",
-    fix: str = "",
-    breaks: str = "",
-    default_text: str = "",
-    **field: Any,
-) -> Any:
+def key(wants: str = "", fix: str = "", breaks: str = "", default_text: str = "", **field: Any) -> Any:
     """Return pydantic's Field with help (see KeyHelp), for a key whose type does not say all of it.
 
     The text below a key in its class is its description.
@@ -120,6 +115,7 @@ def _words(name: str, info: FieldInfo, secret: bool) -> Help:
         own.fix or of_type.fix or ("" if secret else fix),
         own.breaks or of_type.breaks,
         own.default_text or of_type.default_text or "none",
+        of_type.leaked or "change it at its provider",
     )
 
 
@@ -164,27 +160,12 @@ def _of_type(name: str, base: Any, metadata: list[Any], info: FieldInfo) -> tupl
     return "a text on one line", "write one"
 
 
-def located(section: Section, path: str) -> Iterator[tuple[int, str]]:
-    """Yield the paths of a section and of all sections in it, for `Report.paths`."""
-    yield id(section), path
+def located(section: Section, path: str) -> Iterator[tuple[Section, str]]:
+    """Yield a section and all sections in it, each with its path."""
+    yield section, path
     for name, key in keys_of(type(section)).items():
         value = getattr(section, name) if key.section else None
         if isinstance(value, Section):
             yield from located(value, child_path(path, name))
         for index, item in enumerate(value or () if key.many else ()):
             yield from located(item, child_path(child_path(path, name), index))
-
-
-def check_secret(
-    section: Section,
-    name: str,
-    breaks: str,
-    report: Report,
-    change: str = "change it at its provider",
-    place: Callable[[str], str] = str,
-) -> None:
-    """Report a secret that is plain text in the config. `place` returns where a path's secret is set."""
-    if name in section.model_fields_set and not report.hides(path := report.at(section, name)):
-        report.add(
-            path, "[secret] is plain text in the config", breaks, f"{change}, then run: {secret_command(place(path))}"
-        )

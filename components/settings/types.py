@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_core import PydanticCustomError
@@ -31,6 +32,8 @@ _HUB = ("docker.io/", "index.docker.io/")
 _REGISTRY = re.compile(
     r"((?:[^@/#]+@)?(?:[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::[0-9]+)?|[A-Za-z0-9-]+:[0-9]+|localhost))/([^#]+)"
 )
+HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"  # a host name
+FOLDER = r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+"  # an absolute path that needs no quotes
 _AROUND = ("/var/lib", "/var/cache", "/mnt", "/opt", "/srv")
 
 
@@ -61,6 +64,24 @@ def refuse(problem: str, breaks: str | None = None, fix: str | None = None, *, h
     raise PydanticCustomError("refused", "refused", {"problem": problem, "breaks": breaks, "fix": fix, "hide": hide})
 
 
+def must(
+    test: Callable[[Any], object], problem: str, breaks: str | None = None, fix: str | None = None
+) -> AfterValidator:
+    """Return a validator that rejects a value for which `test` is false (see `refuse`). It tests a secret's text."""
+
+    def check(value: Any) -> Any:
+        if not test(value.get_secret_value() if isinstance(value, SecretStr) else value):
+            refuse(problem, breaks, fix)
+        return value
+
+    return AfterValidator(check)
+
+
+def full(pattern: str) -> Callable[[str], object]:
+    """Return a test whether a text matches a pattern from its first to its last character, for `must`."""
+    return re.compile(pattern).fullmatch
+
+
 def _not_bool(value: object) -> object:
     if isinstance(value, bool):
         raise ValueError("a truth value is not a number")
@@ -77,17 +98,11 @@ def _size(value: object) -> object:
     return parse_size(value) if isinstance(value, str) else _not_bool(value)
 
 
-def _fits_in_memory(value: int) -> int:
-    if value > MOST_BYTES:
-        refuse("is more than 256G", "no machine has memory for a message of that size")
-    return value
-
-
 Size = Annotated[
     int,
     BeforeValidator(_size, json_schema_input_type=int | str),
     Field(ge=1),
-    AfterValidator(_fits_in_memory),
+    must(lambda value: value <= MOST_BYTES, "is more than 256G", "no machine has memory for a message of that size"),
     Help("a size in bytes such as 64K, 4M or 8G", "write digits and one of K, M, G (powers of 1024)"),
 ]
 
@@ -119,15 +134,17 @@ def check_node_name(value: str) -> str:
 NodeName = Annotated[str, Field(max_length=63), AfterValidator(check_node_name), Help(_NAME, "write a name such as a1")]
 
 
-def _site_name(value: str) -> str:
-    if value == CROSS_SITE:
-        refuse("is the scope of measurements between sites", "this site would share the floor of that scope")
-    if value == NODE:
-        refuse("is the scope of measurements of one node", "this site would share the results of that scope")
-    return check_name(value)
-
-
-SiteName = Annotated[str, Field(max_length=63), AfterValidator(_site_name), Help(_NAME, "write a name such as cloud-a")]
+SiteName = Annotated[
+    str,
+    Field(max_length=63),
+    must(
+        lambda name: name not in (CROSS_SITE, NODE),
+        "is the scope of measurements of one node, or between sites",
+        "the site would share its floors",
+    ),
+    AfterValidator(check_name),
+    Help(_NAME, "write a name such as cloud-a"),
+]
 
 
 @dataclass(frozen=True)
@@ -185,22 +202,23 @@ FreeText = Annotated[
 ]
 
 
-def _one_line(value: SecretStr) -> SecretStr:
-    if not re.fullmatch(r"[!-~]{1,4096}", value.get_secret_value()):
-        refuse("is empty, or contains blanks, line breaks or special characters")
-    return value
-
-
-OneLine = Annotated[SecretStr, AfterValidator(_one_line)]
-
-
-def _free_port(value: int) -> int:
-    if any(first <= value <= last for first, last in DAEMON_PORTS):
-        refuse("is a port of another daemon of the cluster", "two daemons cannot share a port")
-    return value
-
-
-Port = Annotated[Whole, Field(ge=1024, le=65535), AfterValidator(_free_port)]
+OneLine = Annotated[
+    SecretStr, must(full(r"[!-~]{1,4096}"), "is empty, or contains blanks, line breaks or special characters")
+]
+AccessKey = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9_/+=.-]{1,200}$"),
+    Help("the id of an access key", "copy it from the provider of the bucket"),
+]
+Port = Annotated[
+    Whole,
+    Field(ge=1024, le=65535),
+    must(
+        lambda port: not any(first <= port <= last for first, last in DAEMON_PORTS),
+        "is a port of another daemon of the cluster",
+        "two daemons cannot share a port",
+    ),
+]
 SshPort = Annotated[Whole, Field(ge=1, le=65535)]
 
 
@@ -214,7 +232,7 @@ def enroot_image(text: str) -> str:
 
 def _local(value: str) -> str:
     folder = PurePosixPath(value)
-    if not re.fullmatch(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+", value):
+    if not re.fullmatch(FOLDER, value):
         refuse("is not an absolute path of plain letters, digits, '.', '_' and '-'")
     if folder.parts[1] not in _DISKS and not any(
         folder != PurePosixPath(a) and folder.is_relative_to(a) for a in _AROUND

@@ -1,19 +1,342 @@
-"""The measurements of the section `validation`: bandwidth, and the training benchmark."""
+"""The section `validation`: measurements of bandwidth between nodes and GPUs, of storage, and of training."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from components.settings.nccl import Nccl, check_absolute, check_image, check_nccl, check_sizes_of, largest
 from components.settings.problems import Report
-from components.settings.section import Section, key
-from components.settings.storage_measurement import Floor, StorageMeasurement
-from components.settings.types import FreeText, NodeNames, Number, Size, Whole, refuse
-from components.validation.collectives import parse_size
+from components.settings.rules import check_known, check_partner, check_sites
+from components.settings.section import Help, Section, key
+from components.settings.types import (
+    FreeText,
+    NodeNames,
+    Number,
+    PartitionName,
+    SiteNames,
+    Size,
+    Whole,
+    enroot_image,
+    full,
+    must,
+    refuse,
+    word_set,
+)
+from components.validation.collectives import COLLECTIVES, format_size, parse_size, sizes_between
+from components.validation.storage_figures import FIGURES
+
+
+def largest(data: dict[str, int]) -> int:
+    """Return the largest measured size."""
+    if data["min_bytes"] > data["max_bytes"]:
+        return data["max_bytes"]  # `_check_sizes` reports it
+    return sizes_between(data["min_bytes"], data["max_bytes"], data["factor"])[-1]
+
+
+def _check_sizes(section: Validation | Nccl, report: Report) -> None:
+    """Report sizes that cannot be measured, and a `gate_bytes` that is not measured."""
+
+    def show(path: str, size: int) -> str:
+        return report.value(path, size) if report.hides(path) else format_size(size)
+
+    least, most = section.min_bytes, section.max_bytes
+    if least % 4:
+        path = report.at(section, "min_bytes")
+        problem = f"{show(path, least)} is not a multiple of 4 bytes, the size of one number"
+        report.add(path, problem, "no collective has a message of that size", "write a multiple of 4, such as 64K")
+    if least > most:
+        path = report.at(section, "min_bytes" if "min_bytes" in section.model_fields_set else "max_bytes")
+        problem = f"min_bytes ({show(path, least)}) is above max_bytes ({show(path, most)})"
+        fix = "write a smaller min_bytes or a larger max_bytes"
+        report.add(path, problem, "there would be no size to measure", fix)
+        return
+    measured, path = sizes_between(least, most, section.factor), report.at(section, "gate_bytes")
+    if section.gate_bytes not in measured:
+        listed = ", ".join(show(path, size) for size in measured)
+        problem = f"{show(path, section.gate_bytes)} is not among the measured sizes ({listed})"
+        report.add(
+            path, problem, "the floor would have no result to compare with", "write one of them, or leave it out"
+        )
+
+
+# Allowed srun options. Others could move the step to other nodes, change its ranks, or write into its table.
+# srun also accepts abbreviations of long options; these are not allowed here.
+SRUN_OPTIONS = word_set(
+    """accel-bind acctg-freq container-env container-mount-home container-mounts container-remap-root
+    container-workdir container-writable cores-per-socket cpu-bind cpu-freq cpus-per-task distribution
+    extra-node-info gpu-bind gpu-freq hint mem mem-bind mem-per-cpu mem-per-gpu network nice
+    no-container-mount-home no-container-remap-root propagate resv-ports sockets-per-node threads-per-core
+    unbuffered"""
+)
+# The measurement sets these itself, and reads the output that they cause.
+OWN_VARIABLES = word_set("NCCL_DEBUG NCCL_DEBUG_SUBSYS NCCL_DEBUG_FILE")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+# The validators of texts; all but that of variables' names accept an empty one.
+_one_line = must(lambda text: not _CONTROL.search(text), "contains a control character")
+SrunOption = Annotated[
+    str,
+    Field(max_length=1000),
+    _one_line,
+    must(full(r"--[a-z][a-z-]*(=.*)?"), "is not --option or --option=value"),
+    must(
+        lambda option: option[2:].partition("=")[0] in SRUN_OPTIONS,
+        f"is none of the allowed options ({', '.join(sorted(SRUN_OPTIONS))})",
+        "the step would get other nodes or ranks, or its table could not be read",
+    ),
+]
+Variable = Annotated[
+    str,
+    must(full(r"[A-Za-z_][A-Za-z0-9_]*"), "is not a name of letters, digits and '_'"),
+    must(
+        lambda name: name not in OWN_VARIABLES,
+        "is set by the measurement itself",
+        "the transport of the data could not be verified",
+    ),
+    must(
+        lambda name: not name.startswith(("SLURM_", "SRUN_", "TAILRACK_")),
+        "controls the nodes and ranks of the job",
+        "the measurement would run in another place",
+    ),
+]
+Collective = Annotated[
+    str,
+    must(lambda name: name in COLLECTIVES, f"is not one of {', '.join(COLLECTIVES)}"),
+    Help("a collective's name", "write all_reduce"),
+]
+NodePath = Annotated[
+    str,
+    Field(max_length=1000),
+    _one_line,
+    must(
+        lambda path: not path or (path.startswith("/") and ".." not in path.split("/")),
+        "is not an absolute path without '..'",
+    ),
+]
+
+
+def _source(value: str) -> str:
+    if value and not re.fullmatch(r"https://\S+|/[^\s]*", value):
+        refuse("is neither an https:// URL nor an absolute path")
+    try:
+        _ = urlsplit(value).port
+    except ValueError:
+        refuse("has a port that is not from 0 to 65535, or another invalid part")
+    return value
+
+
+Source = Annotated[
+    str,
+    Field(max_length=1000),
+    _one_line,
+    AfterValidator(_source),
+    Help("an https:// URL or a path", "write one, or leave it out", default_text="the pinned release"),
+]
+Digest = Annotated[
+    str,
+    must(full(r"([0-9a-f]{64})?"), "is not a sha256 of 64 hexadecimal digits"),
+    Help("a sha256", "write the output of sha256sum", "any program could be built and run"),
+]
+Image = Annotated[
+    str,
+    Field(max_length=500),
+    _one_line,
+    must(lambda name: not re.search(r"\s|^-", name), "is not an image's name"),
+    AfterValidator(enroot_image),
+    Help("an image's name", "write a name such as pytorch, or leave it out"),
+]
+
+
+class Nccl(Section):
+    """The measurement of GPUs with nccl-tests."""
+
+    collective: Collective = "all_reduce"
+    """The collective to measure: all_reduce, all_gather, reduce_scatter, alltoall or sendrecv."""
+    min_bytes: Size = parse_size("8M")
+    """Smallest message."""
+    max_bytes: Size = parse_size("8G")
+    """Largest message."""
+    factor: Whole = key(ge=2, le=1024, default=4)
+    """Factor from one size to the next."""
+    iterations: Whole = key(ge=1, le=100_000, default=20)
+    """Timed runs per size."""
+    warmup: Whole = key(ge=0, le=100_000, default=5)
+    """Warm-up runs per size."""
+    gate_bytes: Size = key(default_text="the largest measured", default_factory=largest)
+    """Message size whose bus bandwidth, the median of three runs, is compared with the floor."""
+    socket_max_bytes: Size = parse_size("512M")
+    """Largest message when sockets carry the data, mostly between sites."""
+    gpus_per_node: Whole = key(ge=0, le=1024, default=0)
+    """Most GPUs per node that take part; 0: all."""
+    partition: PartitionName | None = key(default_text="`all`", default=None)
+    """The partition for the measuring jobs."""
+    image: Image = ""
+    """Container image with the program, as `srun --container-image` takes it (role enroot_pyxis)."""
+    program: NodePath = key("a path such as /srv/nccl-tests/build", "write one, or leave it out", default="")
+    """The program's path on every node or in the image; a folder if the program has nccl-tests' own name. Without
+    `program` and `image`, it is built once for the share."""
+    source: Source = ""
+    """Source of nccl-tests: an archive's URL, or its path on the nodes."""
+    source_sha256: Digest = ""
+    """Sha256 of that archive."""
+    exports: dict[Variable, Annotated[str, _one_line]] = key(
+        "a mapping from a variable's name to a text", "write NAME: 'value'", default={}
+    )
+    """Environment variables for the measurement, such as NCCL_IB_HCA: mlx5."""
+    srun_options: tuple[SrunOption, ...] = key("a list of --option=value", "write ['--cpu-bind=none']", default=())
+    """Additional srun options, such as --cpu-bind=none."""
+
+
+def _check_nccl(nccl: Nccl, report: Report) -> None:
+    """Report sizes that cannot be measured, and a source without a checksum."""
+    _check_sizes(nccl, report)
+    for name, partner in (("source", "source_sha256"), ("source_sha256", "source")):
+        check_partner(nccl, name, partner, "an unknown program could be built and run", report)
+
+
+SHARE, SCRATCH = "share", "scratch"  # targets of every cluster, and of one with tailrack:scratch
+_LEAST_BYTES, _MOST_BYTES = 2**20, 2**36
+# Shared targets are measured on one node after another, so that a figure is the node's own.
+_MOST_SECONDS = 3600
+
+Floor = Annotated[Number, Field(gt=0), Help("a number above 0", "write one, or leave it out to get UNJUDGED")]
+
+
+class StorageFloor(Section):
+    """Floors of one target."""
+
+    target: str = key("the name of a target", "write share")
+    """The measured storage: `share`, `scratch`, or the path of a mount."""
+    sites: SiteNames = key(fix="write [rack], or leave it out", default=())
+    """Sites whose nodes these floors judge."""
+    write_mb_per_s: Floor | None = None
+    """Lowest acceptable MB/s of one node that writes a large file."""
+    read_mb_per_s: Floor | None = None
+    """Lowest acceptable MB/s of one node that reads a large file."""
+    files_per_s: Floor | None = None
+    """Lowest acceptable number of small files per second on one node."""
+    latency_us: Floor | None = None
+    """Highest acceptable latency of a random read of 4 KiB, in microseconds."""
+
+
+class StorageMeasurement(Section):
+    """The storage measurement: throughput, latency and small files of the share and of scratch, on each node."""
+
+    nodes: NodeNames = key(default_text="those of `validation.nodes`", default=())
+    """Nodes to measure; default: all measured nodes."""
+    size: Size = 2**30
+    """Size of the large file that a node writes and reads, at most 64G."""
+    seconds: Whole = key(ge=2, le=600, default=10)
+    """About the time for one target on one node."""
+    floors: tuple[StorageFloor, ...] = key(
+        fix="write [{target: share, read_mb_per_s: 100}], or leave it out", default=()
+    )
+    """Floors by target; without one, a target is UNJUDGED."""
+
+
+def check_storage_measurement(
+    section: StorageMeasurement,
+    shared: Collection[str],
+    local: Collection[str],
+    sites: Collection[str],
+    nodes: int,
+    report: Report,
+) -> None:
+    """Report a size that no node should write, a measurement that takes hours, and floors that judge nothing.
+
+    shared, local   names of the targets
+    nodes           the number of nodes that are measured if the section lists none
+    """
+    _check_size(section, report)
+    count = len(section.nodes) or nodes
+    if (total := count * len(shared) * section.seconds) > _MOST_SECONDS:
+        path = report.at(section, "seconds" if "seconds" in section.model_fields_set else "nodes")
+        problem = f"{count} nodes, one after another, would take about {total // 60} minutes"
+        breaks = "up would wait for it, and no other job could run on these nodes"
+        report.add(path, problem, breaks, "list fewer nodes in validation.storage.nodes, or write fewer seconds")
+    judged: dict[tuple[str, str], str] = {}
+    for floor in section.floors:
+        _check_floor(floor, {*shared, *local}, sites, report)
+        _check_once(floor, sites, judged, report)
+
+
+def _check_size(section: StorageMeasurement, report: Report) -> None:
+    path, value = report.at(section, "size"), section.size
+    if not _LEAST_BYTES <= value <= _MOST_BYTES:
+        shown = report.value(path, value) if report.hides(path) else format_size(value)
+        problem = f"{shown} is not a size from 1 MiB to 64 GiB"
+        breaks = "a file of that size measures nothing" if value < _LEAST_BYTES else "writing it would take minutes"
+        report.add(path, problem, breaks, "write a size such as 1G")
+
+
+def _check_floor(floor: StorageFloor, targets: Collection[str], sites: Collection[str], report: Report) -> None:
+    if floor.target == SCRATCH and SCRATCH not in targets:
+        problem, fix = "is not measured without tailrack:scratch.folder", "set that folder, or remove it"
+        report.bad((floor, "target"), problem, "the floors would judge nothing", fix)
+    else:
+        check_known(floor, "target", targets, "is not a measured target", "the floors would judge nothing", report)
+    check_sites(floor, "sites", sites, "the floors would judge no node", report)
+    if not floor.model_fields_set & FIGURES.keys():
+        fix = f"write one of {', '.join(FIGURES)}"
+        report.add((floor,), "has no floor", "its target would be UNJUDGED", fix)
+
+
+def _check_once(
+    floor: StorageFloor, sites: Collection[str], judged: dict[tuple[str, str], str], report: Report
+) -> None:
+    path = report.at(floor)
+    for site in floor.sites or sites:
+        first = judged.setdefault((floor.target, site), path)
+        if first != path:
+            problem = f"judges {floor.target} at {site}, as {first} does"
+            report.add(path, problem, "one of the two would have no effect", "remove one, or list other sites")
+            return
+
+
+def floors_at(floors: Sequence[StorageFloor], target: str, site: str) -> dict[str, float]:
+    """Return the floors of a target for the nodes of a site, by figure."""
+    for floor in floors:
+        if floor.target == target and (not floor.sites or site in floor.sites):
+            return {name: value for name in FIGURES if (value := getattr(floor, name)) is not None}
+    return {}
+
+
+class Training(Section):
+    """The training benchmark: images per second of a small vision model trained on all nodes together."""
+
+    nodes: NodeNames = key(default_text="those of `validation.nodes`", default=())
+    """Nodes that train together; default: all measured nodes. If some are at another site, their gradients cross
+    sites at every step."""
+    image: Image = ""
+    """Container image with PyTorch, as `srun --container-image` takes it (role enroot_pyxis)."""
+    python: Annotated[NodePath, must(full(r"\S*"), "contains a blank")] = key(
+        "a path such as /srv/torch/bin/python",
+        "write one, or leave it out",
+        default_text="`/usr/bin/python3`; `python3` in an image",
+        default="",
+    )
+    """The Python with PyTorch, on every node or in the image."""
+    steps: Whole = key(ge=5, le=1000, default=30)
+    """Timed steps in each of the three runs."""
+    warmup: Whole = key(ge=0, le=1000, default=5)
+    """Untimed steps before each run."""
+    floor_images_per_second: Floor | None = None
+    """Lowest acceptable images per second of each GPU, or of each node's CPUs."""
+    time_limit_minutes: Whole = key(ge=1, le=1440, default=10)
+    """Time limit of the job, in minutes."""
+
+
+def check_training(training: Training, containers: bool, report: Report) -> None:
+    """Report a container image in a cluster without containers."""
+    if not containers and training.image:
+        breaks = "the cluster has no containers, so the benchmark could not run in one"
+        fix = "write a section tailrack:containers, or python: PATH of a Python that has PyTorch on every node"
+        report.bad((training, "image"), "without a section containers", breaks, fix)
 
 
 class Validation(Section):
@@ -39,8 +362,8 @@ class Validation(Section):
     """How long a measurement waits for other jobs on its nodes. After that it measures only the new nodes, each with
     a peer, or reports BUSY. Other jobs can start meanwhile."""
     floors_gb_per_s: dict[str, Annotated[Number, Field(gt=0)]] = key(
-        wants="a mapping from a site's name or cross-site to GB/s above 0",
-        fix="write a number above 0, or remove the scope to get UNJUDGED",
+        "a mapping from a site's name or cross-site to GB/s above 0",
+        "write a number above 0, or remove the scope to get UNJUDGED",
         default={},
     )
     """Lowest acceptable bus bandwidth in GB/s, by scope: a site's name, `cross-site`, or `node` for each node."""
@@ -65,47 +388,5 @@ class Validation(Section):
 
 def check_validation(validation: Validation, report: Report) -> None:
     """Report sizes that cannot be measured or judged."""
-    check_sizes_of(validation, report)
-    check_nccl(validation.nccl, report)
-
-
-def _plain(value: str) -> str:
-    if re.search(r"\s", value):
-        refuse("contains a blank")
-    return value
-
-
-class Training(Section):
-    """The training benchmark: images per second of a small vision model trained on all nodes together."""
-
-    nodes: NodeNames = key(default_text="those of `validation.nodes`", default=())
-    """Nodes that train together; default: all measured nodes. If some are at another site, their gradients cross
-    sites at every step."""
-    image: Annotated[str, Field(max_length=500), AfterValidator(check_image)] = key(
-        wants="an image's name", fix="write a name such as pytorch, or leave it out", default=""
-    )
-    """Container image with PyTorch, as `srun --container-image` takes it (role enroot_pyxis)."""
-    python: Annotated[str, Field(max_length=1000), AfterValidator(check_absolute), AfterValidator(_plain)] = key(
-        wants="a path such as /srv/torch/bin/python",
-        fix="write one, or leave it out",
-        default_text="`/usr/bin/python3`; `python3` in an image",
-        default="",
-    )
-    """The Python with PyTorch, on every node or in the image."""
-    steps: Whole = key(ge=5, le=1000, default=30)
-    """Timed steps in each of the three runs."""
-    warmup: Whole = key(ge=0, le=1000, default=5)
-    """Untimed steps before each run."""
-    floor_images_per_second: Floor | None = None
-    """Lowest acceptable images per second of each GPU, or of each node's CPUs."""
-    time_limit_minutes: Whole = key(ge=1, le=1440, default=10)
-    """Time limit of the job, in minutes."""
-
-
-def check_training(training: Training, containers: bool, report: Report) -> None:
-    """Report a container image in a cluster without containers."""
-    if not containers and training.image:
-        breaks = "the cluster has no containers, so the benchmark could not run in one"
-        fix = "write a section tailrack:containers, or python: PATH of a Python that has PyTorch on every node"
-        path = report.at(training, "image")
-        report.add(path, f"{report.value(path, training.image)} without a section containers", breaks, fix)
+    _check_sizes(validation, report)
+    _check_nccl(validation.nccl, report)

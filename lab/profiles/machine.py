@@ -17,7 +17,6 @@ Like = Literal["", Profile]
 
 _OWN_LOGINS: dict[Like, str] = {"cloud": "ubuntu", "desktop": "maria", "pod": "root"}
 
-HEAD_PROFILES: tuple[HeadProfile, ...] = get_args(HeadProfile)
 PROFILES: tuple[Profile, ...] = get_args(Profile)
 PLAIN: tuple[Like, ...] = ("", *get_args(OfDistribution))
 FOLDER = Path(__file__).parent

@@ -8,7 +8,6 @@ from components.roles.accounting.settings import check_accounting
 from components.roles.backup.settings import HEAD, LISTED, MADE, check_backup
 from components.roles.datasets.settings import check_datasets
 from components.roles.enroot_pyxis.settings import check_containers
-from components.roles.job_hangs.settings import check_job_hangs
 from components.roles.job_reports.settings import check_job_reports
 from components.roles.mlflow.settings import check_mlflow
 from components.roles.monitoring.settings import check_monitoring
@@ -17,14 +16,14 @@ from components.roles.nfs_exports.settings import check_storage
 from components.roles.scratch.settings import check_scratch
 from components.roles.slurm.files import MAX_NODE_COUNT
 from components.roles.slurm.settings import Partition, check_slurm
-from components.roles.tailnet.checks import Sites, check_tailnet
+from components.roles.tailnet.settings import check_tailnet
 from components.roles.users.settings import check_github_keys, check_groups, check_users
 from components.settings.cluster import check_head
 from components.settings.money import too_much
 from components.settings.problems import ROOT, Report, show_name, show_names, suggest
-from components.settings.storage_measurement import SCRATCH, SHARE, check_storage_measurement
+from components.settings.rules import check_known, check_on, check_once, check_secrets
 from components.settings.types import CROSS_SITE, GPUS_FOUND, NODE
-from components.settings.validation import check_training, check_validation
+from components.settings.validation import SCRATCH, SHARE, check_storage_measurement, check_training, check_validation
 from stacks.config.model import NO_HEAD, PoolConfig, StackConfig
 from stacks.sites import KINDS
 from stacks.sites.hosts.model import HostConfig, HostsSite
@@ -42,6 +41,7 @@ def check(config: StackConfig | PoolConfig, report: Report) -> None:
     if len(nodes) > MAX_NODE_COUNT:
         breaks = "slurmctld registers at most this many (MaxNodeCount)"
         report.add(ROOT + "sites", f"more than {MAX_NODE_COUNT} nodes", breaks, "write smaller pools or fewer hosts")
+    check_secrets(config, report)
     _check_duplicate_nodes(config, nodes, report)
     _check_partitions(config, nodes, report)
     _check_floors(config, report)
@@ -55,11 +55,8 @@ def check(config: StackConfig | PoolConfig, report: Report) -> None:
     check_api_keys(config.api_keys, [site.kind for site in config.sites if site.kind in renting], renting, report)
     logins = {host.user: report.at(host).removeprefix(ROOT) for site in config.sites for host in _hosts(site)}
     kinds = [(site.name, KINDS[site.kind]) for site in config.sites]
-    tailnet = Sites(
-        brings=any(kind.brings_tailnet for _, kind in kinds),
-        makes=[name for name, kind in kinds if not kind.lists_head],
-    )
-    check_tailnet(config.tailnet, tailnet, report)
+    brought, made = any(kind.brings_tailnet for _, kind in kinds), [name for name, kind in kinds if not kind.lists_head]
+    check_tailnet(config.tailnet, brought, made, report)
     check_validation(config.validation, report)
     if isinstance(config, StackConfig):
         _check_cluster(config, nodes, logins, report)
@@ -71,7 +68,7 @@ def check(config: StackConfig | PoolConfig, report: Report) -> None:
     for name, problem in (("training", "the benchmark runs"), ("storage", "storage is measured")):
         if name in config.validation.model_fields_set:
             breaks, fix = f"{problem} only on the cluster's own nodes", "move it to the cluster's stack"
-            report.add(report.at(config.validation, name), "is in a stack of kind pool", breaks, fix)
+            report.add((config.validation, name), "is in a stack of kind pool", breaks, fix)
 
 
 def _check_cluster(config: StackConfig, nodes: Sequence[NodeSpec], logins: Mapping[str, str], report: Report) -> None:
@@ -92,7 +89,7 @@ def _check_cluster(config: StackConfig, nodes: Sequence[NodeSpec], logins: Mappi
         check_monitoring(config.monitoring, report)
     check_job_reports(config.job_reports, config.users, report)
     if config.job_hangs is not None:
-        check_job_hangs(config.job_hangs, config.health.enabled, report)
+        check_on((config.job_hangs,), "health", config.health.enabled, "no job's GPUs would be sampled", report)
     if config.mlflow is not None:
         check_mlflow(config.mlflow, config.monitoring, report)
     _check_mounts(config, share, logins, report)
@@ -100,12 +97,9 @@ def _check_cluster(config: StackConfig, nodes: Sequence[NodeSpec], logins: Mappi
     if config.containers is not None:
         check_containers(config.containers, sites, share, report)
     elif config.validation.nccl.image:
-        path, fix = (
-            report.at(config.validation.nccl, "image"),
-            "write a section tailrack:containers, or remove the image",
-        )
-        problem = f"{report.value(path, config.validation.nccl.image)} without a section containers"
-        report.add(path, problem, "the cluster has no containers, so the measurement could not run in one", fix)
+        breaks = "the cluster has no containers, so the measurement could not run in one"
+        fix = "write a section tailrack:containers, or remove the image"
+        report.bad((config.validation.nccl, "image"), "without a section containers", breaks, fix)
     check_datasets(config.datasets, sites, share, report)
     _check_backup(config, nodes, report)
     if config.validation.training is not None:
@@ -151,16 +145,9 @@ def _check_partitions(config: StackConfig | PoolConfig, nodes: Sequence[NodeSpec
     sections: list[Site | Partition] = [*config.sites, *extras]
     for section in sections:
         if section.name in names:
-            path = report.at(section, "name")
-            problem = (
-                f"{report.value(path, section.name)} names a partition a second time (it is {names[section.name]})"
-            )
-            report.add(
-                path,
-                problem,
-                "slurmctld would reject its config",
-                f"rename the {'site' if isinstance(section, Site) else 'partition'}",
-            )
+            problem = f"names a partition a second time (it is {names[section.name]})"
+            fix = f"rename the {'site' if isinstance(section, Site) else 'partition'}"
+            report.bad((section, "name"), problem, "slurmctld would reject its config", fix)
         names.setdefault(section.name, f"the partition of {report.at(section).removeprefix(ROOT)}")
     for path, name in {_place_of(config, node, report): node.name for node in nodes if node.name in names}.items():
         problem = f"makes node {show_name(name)}, which has the name of a partition ({names[name]})"
@@ -170,9 +157,7 @@ def _check_partitions(config: StackConfig | PoolConfig, nodes: Sequence[NodeSpec
 def _check_repair(config: StackConfig | PoolConfig, nodes: Sequence[NodeSpec], report: Report) -> None:
     section = config if isinstance(config, PoolConfig) else config.cluster
     names = {node.name for node in nodes}
-    for name in section.repair.keys() - names:
-        path = report.at(section, "repair", name)
-        report.add(path, "is not a node of this stack", "nothing would be repaired", suggest(name, names))
+    check_known(section, "repair", names, "is not a node of this stack", "nothing would be repaired", report)
 
 
 def _check_measured(config: StackConfig | PoolConfig, nodes: Sequence[NodeSpec], report: Report) -> None:
@@ -193,7 +178,7 @@ def _check_prices(config: StackConfig | PoolConfig, report: Report) -> None:
         price = getattr(section, "price_per_hour", None)
         if price is not None and (problem := too_much(price, config.currency)):
             fix = "write the price of one machine per hour, with a point before the cents"
-            report.add(report.at(section, "price_per_hour"), problem, "every cost would be wrong", fix)
+            report.add((section, "price_per_hour"), problem, "every cost would be wrong", fix)
 
 
 def _check_mounts(
@@ -227,7 +212,7 @@ def _check_backup(config: StackConfig, nodes: Sequence[NodeSpec], report: Report
     elif config.head.restore_from is not None:
         problem, breaks = "is set without a section backup", "the place of the backup would be unknown"
         fix = "write tailrack:backup as it was when the backup was made"
-        report.add(report.at(config.head, "restore_from"), problem, breaks, fix)
+        report.add((config.head, "restore_from"), problem, breaks, fix)
 
 
 def _machine_owners(config: StackConfig, nodes: Sequence[NodeSpec], port: int) -> dict[str, str]:
@@ -242,11 +227,9 @@ def _machine_owners(config: StackConfig, nodes: Sequence[NodeSpec], port: int) -
 
 
 def _check_relay(config: StackConfig, nodes: Sequence[NodeSpec], report: Report) -> None:
-    relay, names = config.tailnet.relay, {node.name for node in nodes}
-    if relay is not None and relay.node not in names:
-        path = report.at(relay, "node")
-        problem = f"{report.value(path, relay.node)} is not a node of this stack"
-        report.add(path, problem, "there would be no relay", partial(suggest, relay.node, names))
+    if config.tailnet.relay is not None:
+        names, problem = {node.name for node in nodes}, "is not a node of this stack"
+        check_known(config.tailnet.relay, "node", names, problem, "there would be no relay", report)
 
 
 def _check_some_node_computes(config: StackConfig, nodes: Sequence[NodeSpec], report: Report) -> None:
@@ -261,31 +244,19 @@ def _check_some_node_computes(config: StackConfig, nodes: Sequence[NodeSpec], re
         problem = "leaves no node that runs jobs in partition all"
         breaks = "jobs that name no partition would wait forever"
         fix = "remove it from one of the sites whose nodes run jobs"
-        report.add(report.at(outside[0], "in_all"), problem, breaks, fix)
+        report.add((outside[0], "in_all"), problem, breaks, fix)
 
 
 def _check_site_names(config: StackConfig, report: Report) -> None:
     valid = {site.name for site in config.sites}
     no_site = f"is not a site (sites are {show_names(valid)})"
-    if (place := config.head.site) not in valid:
-        path = report.at(config.head, "site")
-        problem = f"{report.value(path, place)} {no_site}"
-        report.add(path, problem, "the head node would have no site", partial(suggest, place, valid))
+    check_known(config.head, "site", valid, no_site, "the head node would have no site", report)
     for partition in config.slurm.partitions:
-        for index, name in enumerate(partition.sites):
-            path = report.at(partition, "sites", index)
-            if name not in valid:
-                problem = f"{report.value(path, name)} {no_site}"
-                report.add(path, problem, "slurmctld would reject its config", partial(suggest, name, valid))
-            elif name in partition.sites[:index]:
-                problem = f"{report.value(path, name)} is in the list twice"
-                report.add(path, problem, "one of them is probably a mistake for another site", "remove or correct it")
+        check_known(partition, "sites", valid, no_site, "slurmctld would reject its config", report)
+        check_once(partition, "sites", report)
 
 
 def _check_floors(config: StackConfig | PoolConfig, report: Report) -> None:
     scopes = {site.name for site in config.sites} | {CROSS_SITE, NODE}
-    for scope in config.validation.floors_gb_per_s:
-        if scope not in scopes:
-            path = report.at(config.validation, "floors_gb_per_s", scope)
-            breaks = "the floor would not apply to any measurement"
-            report.add(path, "is neither a site nor cross-site", breaks, partial(suggest, scope, scopes))
+    problem, breaks = "is neither a site nor cross-site", "the floor would not apply to any measurement"
+    check_known(config.validation, "floors_gb_per_s", scopes, problem, breaks, report)

@@ -47,8 +47,8 @@ class StackConfig(ClusterSettings):
     """The checked config of a cluster's stack: names are unique, references are valid, files exist."""
 
     kind: Literal["cluster"] = key(
-        wants=f"{CLUSTER} or {POOL}",
-        fix=f"write {CLUSTER} or leave it out, or write {POOL} for machines that join another stack's cluster",
+        f"{CLUSTER} or {POOL}",
+        f"write {CLUSTER} or leave it out, or write {POOL} for machines that join another stack's cluster",
         default=CLUSTER,
     )
     """Kind of the stack: `cluster`, or `pool` for machines that join another stack's cluster."""
@@ -70,7 +70,7 @@ class PoolConfig(PoolSettings):
 
     kind: Literal["pool"]
     """Kind of the stack: machines that join the cluster of another stack."""
-    cluster: StackName = key(wants="the name of a stack", fix="write its name such as dev, without a mapping")
+    cluster: StackName = key("the name of a stack", "write its name such as dev, without a mapping")
     """The stack of the cluster that the pool joins: its name, or `organization/project/stack`."""
     sites: Sites
     currency: Currency = DEFAULT_CURRENCY

@@ -31,7 +31,7 @@ def check_pods(config: StackConfig | PoolConfig, report: Report) -> None:
             _check_networks(site, report)
     if config.tailnet.kind == EXISTING:
         breaks = "no pod could join: pods run a separate tailscaled, and this kind has no key for it"
-        report.add(report.at(config.tailnet, "kind"), "is existing in a stack with pods", breaks, "write another kind")
+        report.add((config.tailnet, "kind"), "is existing in a stack with pods", breaks, "write another kind")
     if isinstance(config, StackConfig):
         _check_slurm(config, sites, report)
         for problem in cluster_problems(config):
@@ -55,10 +55,10 @@ def _check_networks(site: Site, report: Report) -> None:
     if site.fabric == AUTO and "fabric" in site.model_fields_set:
         breaks = "jobs over several pods need the name of a network that their provider gives them"
         fix = "write the interface of that network, such as ens1, or remove it: then each job runs on one pod"
-        report.add(report.at(site, "fabric"), "is auto for pods", breaks, fix)
+        report.add((site, "fabric"), "is auto for pods", breaks, fix)
     if "rdma" in site.model_fields_set:
         problem, breaks = "is set for pods", "it has no effect: NCCL chooses among their ports"
-        report.add(report.at(site, "rdma"), problem, breaks, _REMOVE)
+        report.add((site, "rdma"), problem, breaks, _REMOVE)
 
 
 def _kind(value: str, sites: set[str]) -> str:
@@ -70,14 +70,12 @@ def _check_slurm(config: StackConfig, sites: set[str], report: Report) -> None:
     for partition in config.slurm.partitions:
         for index, site in enumerate(partition.sites):
             if site in sites:
-                path = report.at(partition, "sites", index)
                 breaks = "jobs would start there without their files, and a job could get several pods"
                 fix = f"remove it; jobs ask for pods with -p {site}"
-                report.add(path, f"{report.value(path, site)} is a site of pods", breaks, fix)
+                report.bad((partition, "sites", index), "is a site of pods", breaks, fix)
     for key in config.slurm.settings:
         if key.lower() in _PROGRAMS:
-            path = report.at(config.slurm, "settings", key)
-            breaks = "jobs' files would not be brought to pods and back"
+            path, breaks = (config.slurm, "settings", key), "jobs' files would not be brought to pods and back"
             report.add(path, "is a key that tailrack sets itself in a stack with pods", breaks, _REMOVE)
 
 

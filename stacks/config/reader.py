@@ -30,8 +30,7 @@ def read(model: type[S], raw: Mapping[str, object], base_dir: Path, report: Repo
     config = _section(model, raw, ROOT, base_dir, report)
     if config is None or report.problems:
         return None
-    for section_id, path in located(config, ROOT):
-        report.paths.setdefault(section_id, path)
+    report.paths = {id(section): path for section, path in located(config, ROOT)} | report.paths
     return config
 
 
@@ -44,7 +43,7 @@ def _site(raw: object, path: str, base_dir: Path, report: Report) -> Site:
         site = _section(KINDS[kind].model, raw, path, base_dir, report)
         hosts = raw.get("hosts")
         for host, entry in zip(getattr(site, "hosts", ()), hosts if isinstance(hosts, list) else (), strict=False):
-            report.paths.update(located(host, getattr(entry, "place", "")))
+            report.paths.update((id(section), place) for section, place in located(host, getattr(entry, "place", "")))
         return site or _NO_SITE
     kind_path = child_path(path, "kind")
     problem = f"{report.value(kind_path, kind)} is not a kind of site" if kind is not None else "missing"

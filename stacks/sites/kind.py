@@ -24,16 +24,16 @@ class Site(Section):
     kind: str
     """The source of its machines."""
     fabric: FabricName = key(
-        wants="auto, tailnet or the name of a network interface",
-        fix="write auto, or a name that `ip -brief address` shows on all its nodes",
+        "auto, tailnet or the name of a network interface",
+        "write auto, or a name that `ip -brief address` shows on all its nodes",
         default=AUTO,
     )
     """The IP network for NCCL and MPI inside the site: `auto`, the best one that its nodes share; the name of an
     interface that all nodes have; or `tailnet`, which also turns RDMA off. For a site of pods, only the name of an
     interface has an effect ([pods](pods.md#jobs-over-several-pods))."""
     rdma: Rdma = key(
-        wants="auto, none or a list of RDMA devices",
-        fix="write auto, or names that `ls /sys/class/infiniband` shows on its nodes",
+        "auto, none or a list of RDMA devices",
+        "write auto, or names that `ls /sys/class/infiniband` shows on its nodes",
         default=AUTO,
     )
     """The InfiniBand and RoCE ports for jobs inside the site: `auto`, those near GPUs, else all, that its nodes

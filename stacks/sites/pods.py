@@ -29,13 +29,11 @@ def check_site(site: Site, report: Report) -> None:
     """Report a site of pods that is in partition `all`."""
     if site.in_all and "in_all" in site.model_fields_set:
         breaks = "jobs would land on pods that do not have their files"
-        report.add(
-            report.at(site, "in_all"), "is true for a site of pods", breaks, "delete it: jobs ask for pods with -p"
-        )
+        report.add((site, "in_all"), "is true for a site of pods", breaks, "delete it: jobs ask for pods with -p")
 
 
 def check_head(head: Head, report: Report) -> None:
     """Report a head node that is in a site of pods."""
     breaks = "a pod cannot serve the share, and its hosts' root would have every secret of the cluster"
     fix = "name another site for the head node, such as a small virtual machine or kind: local"
-    report.add(report.at(head, "site"), "is a site of pods", breaks, fix)
+    report.add((head, "site"), "is a site of pods", breaks, fix)

@@ -83,4 +83,4 @@ def check_not_empty(site: Site, pools: Sequence[Section], head: Head, report: Re
     """Report a site without pools and without the head node."""
     if head.site != site.name and not pools:
         breaks = "its partition would be empty, and its measurement would wait for nodes"
-        report.add(report.at(site, "pools"), "the site has no nodes", breaks, "add a pool, or delete the site")
+        report.add((site, "pools"), "the site has no nodes", breaks, "add a pool, or delete the site")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from components.settings.problems import Report, suggest
+from components.settings.problems import Report
+from components.settings.rules import check_known, check_on, check_unique
 from components.settings.section import Help, Section, key
-from components.settings.types import Whole, refuse, word_set
+from components.settings.types import Whole, must, word_set
 
 if TYPE_CHECKING:
     from components.roles.slurm.settings import Slurm
@@ -26,29 +26,25 @@ _EXTERNAL = word_set("accountingstoragetype accountingstoragehost accountingstor
 _ENFORCE = "accountingstorageenforce"
 
 
-def _account_name(value: str) -> str:
-    if value in ("root", DEFAULT_ACCOUNT):
-        refuse("is an account that every cluster already has")
-    return _slurm_name(value)
-
-
-def _qos_name(value: str) -> str:
-    if value == "normal":
-        refuse("is the QOS of every job that names none", None, "give it another name such as high")
-    return _slurm_name(value)
-
-
-def _slurm_name(value: str) -> str:
-    if not re.fullmatch(r"[a-z][a-z0-9_-]*", value) or value in ("all", "default", "none"):
-        refuse("is not a name of lowercase letters, digits, '-' and '_' that starts with a letter")
-    return value
-
-
 _NAME = "a name of at most 40 lowercase letters, digits, '-' and '_'"
+_plain = must(
+    lambda name: re.fullmatch(r"[a-z][a-z0-9_-]*", name) and name not in ("all", "default", "none"),
+    "is not a name of lowercase letters, digits, '-' and '_' that starts with a letter",
+)
 AccountName = Annotated[
-    str, Field(max_length=40), AfterValidator(_account_name), Help(_NAME, "write a name such as vision")
+    str,
+    Field(max_length=40),
+    must(lambda name: name not in ("root", DEFAULT_ACCOUNT), "is an account that every cluster already has"),
+    _plain,
+    Help(_NAME, "write a name such as vision"),
 ]
-QosName = Annotated[str, Field(max_length=40), AfterValidator(_qos_name), Help(_NAME, "write a name such as high")]
+QosName = Annotated[
+    str,
+    Field(max_length=40),
+    must(lambda name: name != "normal", "is the QOS of every job that names none", fix="write another such as high"),
+    _plain,
+    Help(_NAME, "write a name such as high"),
+]
 QosNames = Annotated[tuple[str, ...], Help("a list of names of tailrack:accounting.qos", "write names from that list")]
 Limit = Annotated[
     Whole,
@@ -63,7 +59,7 @@ class Account(Section):
     name: AccountName
     """The account's name; a job can choose it (`sbatch -A`)."""
     parent: str | None = key(
-        wants="the name of another account", fix="write the name of an existing account, or leave it out", default=None
+        "the name of another account", "write the name of an existing account, or leave it out", default=None
     )
     """The account above it, whose limits also apply to it."""
     fair_share: Whole = key(ge=1, le=100_000, default=1)
@@ -107,7 +103,7 @@ class Accounting(Section):
     """Record the usage of every job (`sacct`) in a database on the head node; [day 2](day-2.md#accounting)."""
     accounts: tuple[Account, ...] = key(fix="write [{name: vision, gpu_hours: 500}]", default=())
     """Accounts for users."""
-    qos: tuple[Qos, ...] = key(wants="a list of QOS", fix="write [{name: high, priority: 100}]", default=())
+    qos: tuple[Qos, ...] = key("a list of QOS", "write [{name: high, priority: 100}]", default=())
     """QOS for users, besides `normal`, which everyone has."""
     keep_jobs_months: Whole = key(ge=0, le=1200, default=24)
     """Months that jobs stay in the database; 0: forever."""
@@ -120,44 +116,35 @@ class Accounting(Section):
 def check_accounting(accounting: Accounting, users: Sequence[User], slurm: Slurm, health: bool, report: Report) -> None:
     """Report unknown names, cycles, limits without accounting, and settings of external accounting."""
     _check_keys(slurm, accounting.enabled, report)
-    _check_named(accounting.accounts, "account", report)
-    _check_named(accounting.qos, "QOS", report)
     accounts = {account.name: [account.parent] if account.parent is not None else [] for account in accounting.accounts}
-    for account in accounting.accounts:
-        _check_names_exist(account, "parent", accounts[account.name], accounts, "account", report)
-    _check_cycles(accounting.accounts, "parent", accounts, "the accounts would have no top", report)
     qos = {service.name: service.preempts for service in accounting.qos}
+    for sections, kind in ((accounting.accounts, "account"), (accounting.qos, "QOS")):
+        problem = f"is also the name of another {kind}"
+        check_unique(sections, "name", problem, "the limits of both would apply", "rename one of them", report)
+    for account in accounting.accounts:
+        _check_exists(account, "parent", accounts, "account", report)
+    _check_cycles(accounting.accounts, "parent", accounts, "the accounts would have no top", report)
     for service in accounting.qos:
-        _check_names_exist(service, "preempts", service.preempts, qos, "QOS", report)
+        _check_exists(service, "preempts", qos, "QOS", report)
     _check_cycles(accounting.qos, "preempts", qos, "their jobs would preempt each other forever", report)
     if (unused := accounting.unused_gpus) is not None:
-        _check_names_exist(unused, "exempt_qos", unused.exempt_qos, {*qos, "normal"}, "QOS", report)
-        _check_unused(unused, {"accounting": accounting.enabled, "health": health}, report)
+        _check_exists(unused, "exempt_qos", {*qos, "normal"}, "QOS", report)
+        for role, enabled in (("accounting", accounting.enabled), ("health", health)):
+            check_on((unused,), role, enabled, "no job's GPUs would be sampled", report)
+        if 0 < unused.end_minutes <= (tell := unused.tell_minutes):
+            problem, breaks = f"is not more than tell_minutes ({tell})", "jobs would end without a warning"
+            report.bad((unused, "end_minutes"), problem, breaks, f"write more than {tell}, or 0 for never")
     for user in users:
-        charged = () if user.account is None else (user.account,)
-        _check_names_exist(user, "account", charged, {*accounts, DEFAULT_ACCOUNT}, "account", report)
-        _check_names_exist(user, "qos", user.qos, qos, "QOS", report)
-        for name in (
-            () if accounting.enabled else sorted({"account", "gpu_hours", "max_jobs", "qos"} & user.model_fields_set)
-        ):
+        _check_exists(user, "account", {*accounts, DEFAULT_ACCOUNT}, "account", report)
+        _check_exists(user, "qos", qos, "QOS", report)
+        for name in sorted({"account", "gpu_hours", "max_jobs", "qos"} & user.model_fields_set):
             breaks = "the usage of jobs would not be recorded"
-            fix = "remove it, or set tailrack:accounting.enabled to true"
-            report.add(report.at(user, name), "is set while accounting is off", breaks, fix)
-
-
-def _check_unused(unused: UnusedGpus, on: Mapping[str, bool], report: Report) -> None:
-    tell, end, path = unused.tell_minutes, unused.end_minutes, report.at(unused, "end_minutes")
-    if 0 < end <= tell:
-        problem = f"{report.value(path, end)} is not more than tell_minutes ({tell})"
-        report.add(path, problem, "jobs would end without a warning", f"write more than {tell}, or 0 for never")
-    for name in (section for section, enabled in on.items() if not enabled):
-        problem, breaks = f"is set while {name} is off", "no job's GPUs would be sampled"
-        report.add(report.at(unused), problem, breaks, f"remove it, or set tailrack:{name}.enabled to true")
+            check_on((user, name), "accounting", accounting.enabled, breaks, report)
 
 
 def _check_keys(slurm: Slurm, on: bool, report: Report) -> None:
     for key_name in slurm.settings if on else ():
-        name, path = key_name.lower(), report.at(slurm, "settings", key_name)
+        name, path = key_name.lower(), (slurm, "settings", key_name)
         if name in _EXTERNAL:
             breaks = "jobs would be recorded twice, or not at all"
             fix = "remove it, or write tailrack:accounting: {enabled: false} to set it yourself"
@@ -168,26 +155,9 @@ def _check_keys(slurm: Slurm, on: bool, report: Report) -> None:
             report.add(path, "is set by tailrack as soon as every user has an account", breaks, fix)
 
 
-def _check_named(sections: Sequence[Account | Qos], kind: str, report: Report) -> None:
-    names: set[str] = set()
-    for section in sections:
-        if section.name in names:
-            path = report.at(section, "name")
-            problem = f"{report.value(path, section.name)} is also the name of another {kind}"
-            report.add(path, problem, "the limits of both would apply", "rename one of them")
-        names.add(section.name)
-
-
-def _check_names_exist(
-    section: Section, name: str, written: Sequence[str], valid: Collection[str], kind: str, report: Report
-) -> None:
-    for index, item in enumerate(written):
-        if item not in valid:
-            path = (
-                report.at(section, name) if isinstance(getattr(section, name), str) else report.at(section, name, index)
-            )
-            fix = partial(suggest, item, valid) if valid else f"add it to tailrack:accounting, or leave {name} out"
-            report.add(path, f"{report.value(path, item)} is no {kind} of the config", "slurmdbd would reject it", fix)
+def _check_exists(section: Section, name: str, valid: Collection[str], kind: str, report: Report) -> None:
+    fix = f"add it to tailrack:accounting, or leave {name} out"
+    check_known(section, name, valid, f"is no {kind} of the config", "slurmdbd would reject it", report, fix)
 
 
 def _check_cycles(
@@ -202,7 +172,7 @@ def _check_cycles(
             for successor in successors.get(route[-1], ()):
                 if successor == start:
                     problem = f"forms a cycle ({' -> '.join([*route, start])})"
-                    report.add(report.at(section, name), problem, breaks, "remove one of these")
+                    report.add((section, name), problem, breaks, "remove one of these")
                     return
                 if successor not in visited:
                     visited.add(successor)

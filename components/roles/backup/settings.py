@@ -8,15 +8,14 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, SecretStr
 
 from components.settings.problems import ROOT, Report, secret_command
-from components.settings.section import Section, check_secret, key
+from components.settings.rules import check_both
+from components.settings.section import Section, key
 from components.settings.ssh_keys import HostKey
-from components.settings.types import OneLine, SshPort, refuse
+from components.settings.types import FOLDER, HOST, AccessKey, OneLine, SshPort, must, refuse
 
-_HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"
-_FOLDER = r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+"
-SFTP = re.compile(rf"sftp:(?P<user>[A-Za-z_][A-Za-z0-9_.-]{{0,31}})@(?P<host>{_HOST}):(?P<folder>{_FOLDER})")
+SFTP = re.compile(rf"sftp:(?P<user>[A-Za-z_][A-Za-z0-9_.-]{{0,31}})@(?P<host>{HOST}):(?P<folder>{FOLDER})")
 S3 = re.compile(
-    rf"s3:https://(?P<host>{_HOST})(:(?P<port>[1-9][0-9]{{0,4}}))?/(?P<bucket>[a-z0-9][a-z0-9.-]{{1,62}})({_FOLDER})?"
+    rf"s3:https://(?P<host>{HOST})(:(?P<port>[1-9][0-9]{{0,4}}))?/(?P<bucket>[a-z0-9][a-z0-9.-]{{1,62}})({FOLDER})?"
 )
 _LONGEST = 300
 
@@ -40,12 +39,12 @@ def _private_key(value: SecretStr) -> SecretStr:
 _PATTERN = re.compile(r"[A-Za-z0-9_.*?@+=,~-]+(/[A-Za-z0-9_.*?@+=,~-]+)*")
 
 
-def _patterns(values: tuple[str, ...]) -> tuple[str, ...]:
-    for value in values:
-        plain = _PATTERN.fullmatch(value) and ".." not in value.split("/") and "**" not in value
-        if not plain or not value.strip("*?./"):
-            refuse(f"contains {value!r}, which is no such name or path, or matches everything")
-    return values
+def _is_pattern(value: str) -> bool:
+    plain = _PATTERN.fullmatch(value) and ".." not in value.split("/") and "**" not in value
+    return bool(plain and value.strip("*?./"))
+
+
+Pattern = Annotated[str, Field(max_length=200), must(_is_pattern, "is no such name or path, or matches everything")]
 
 
 class Homes(Section):
@@ -54,11 +53,10 @@ class Homes(Section):
     max_gb: int = key(ge=1, le=100_000, default=200)
     """The largest size of all homes together, on the disk; above it the largest homes are left out, and
     `tailrack-backup status` names them."""
-    exclude: Annotated[
-        tuple[Annotated[str, Field(max_length=200)], ...], Field(max_length=100), AfterValidator(_patterns)
-    ] = key(
-        wants="a list of names and relative paths of letters, digits, `*` and `?`, none of which matches everything",
-        fix='write names or paths such as [.cache, "*.ckpt"]',
+    exclude: tuple[Pattern, ...] = key(
+        "a list of names and relative paths of letters, digits, `*` and `?`, none of which matches everything",
+        'write names or paths such as [.cache, "*.ckpt"]',
+        max_length=100,
         default=(),
     )
     """Files and folders to leave out, at any depth of a home: names or paths with `*` and `?`, such as `.cache`,
@@ -69,8 +67,8 @@ class Backup(Section):
     """The backup of the head node; off without this section."""
 
     target: Annotated[str, Field(max_length=_LONGEST), AfterValidator(_target)] = key(
-        wants="sftp:USER@HOST:/FOLDER or s3:https://HOST/BUCKET",
-        fix="write one of the two, such as sftp:backup@192.0.2.9:/srv/backup/lab",
+        "sftp:USER@HOST:/FOLDER or s3:https://HOST/BUCKET",
+        "write one of the two, such as sftp:backup@192.0.2.9:/srv/backup/lab",
     )
     """Where backups go: `sftp:USER@HOST:/FOLDER`, a folder on a second machine, or `s3:https://HOST/BUCKET[/FOLDER]`.
     HOST is an address or name, best outside the tailnet: a new head node must reach it before it joins the
@@ -78,24 +76,19 @@ class Backup(Section):
     port: SshPort = 22
     """Sftp only: the port of the machine's SSH server."""
     host_key: HostKey | None = key(
-        wants="a public key such as `ssh-ed25519 AAAA...`",
-        breaks="backups could go to any machine that answers at the address",
-        fix="write the content of /etc/ssh/ssh_host_ed25519_key.pub of that machine",
+        "a public key such as `ssh-ed25519 AAAA...`",
+        "write the content of /etc/ssh/ssh_host_ed25519_key.pub of that machine",
+        "backups could go to any machine that answers at the address",
         default=None,
     )
     """Sftp only, required: the machine's SSH host key, as type and key."""
     private_key: Annotated[SecretStr, AfterValidator(_private_key)] | None = key(
-        wants="an OpenSSH private key", fix=f"run: {secret_command(f'{ROOT}backup.private_key')} <FILE", default=None
+        "an OpenSSH private key", f"run: {secret_command(f'{ROOT}backup.private_key')} <FILE", default=None
     )
     """Sftp only, required: the SSH key of the head node for the log-in, used for nothing else."""
     password: OneLine | None = None
     """Encryption password of backups; default: the stack makes one, its secret output backup_password."""
-    access_key: str | None = key(
-        wants="the id of an access key",
-        fix="copy it from the provider of the bucket",
-        pattern=r"^[A-Za-z0-9_/+=.-]{1,200}$",
-        default=None,
-    )
+    access_key: AccessKey | None = None
     """S3 only: the id of an access key; default: the permissions of the machine at its cloud."""
     secret_key: OneLine | None = None
     """S3 only: the secret of the access key."""
@@ -114,20 +107,13 @@ def check_backup(backup: Backup, owners: Mapping[str, str], storage: Mapping[str
     storage   `path` and `mount` of the share
     """
     path, target = report.at(backup, "target"), backup.target
-    for name in ("private_key", "password", "secret_key"):
-        breaks = "anyone who reads the config could read or delete every backup"
-        check_secret(backup, name, breaks, report)
     if not (sftp := SFTP.fullmatch(target)):
-        if (backup.access_key is None) != (backup.secret_key is None):
-            problem = "has one of access_key and secret_key without the other"
-            report.add(report.at(backup), problem, "the bucket would reject the log-in", "write both, or neither")
+        check_both(backup, "access_key", "secret_key", "the bucket would reject the log-in", report)
         return
     for name in ("host_key", "private_key"):
         if name not in backup.model_fields_set:
             breaks = "no backup could be made" if name == "private_key" else "backups could go to any machine there"
-            report.add(
-                report.at(backup, name), f"is missing beside {report.value(path, target)}", breaks, f"write {name}"
-            )
+            report.add((backup, name), f"is missing beside {report.value(path, target)}", breaks, f"write {name}")
     host = sftp["host"].lower()
     owner = HEAD if re.fullmatch(r"localhost|127(\.[0-9]+){3}", host) else owners.get(host)
     problem = f"{report.value(path, target)} is {owner}"

@@ -33,8 +33,8 @@ _NETWORK = re.compile(r"nfs|cifs|smb|ceph|lustre|9p|fuse\.sshfs|gpfs|beegfs")
 _JOB_STATES = "RUNNING,SUSPENDED,COMPLETING,CONFIGURING,STOPPED,SIGNALING,STAGE_OUT"
 # All files are read again after a week.
 _CHECK_SECONDS = 7 * 86400
-# rsync's exit statuses: the server refuses; it does not answer.
-_REFUSED, _SILENT = 5, (10, 35)
+# rsync's exit statuses: the server does not answer.
+_SILENT = (10, 35)
 
 
 @dataclass(frozen=True)

@@ -7,22 +7,22 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.settings.problems import Report, suggest
-from components.settings.section import Section, check_secret, key
-from components.settings.types import LocalFolder, OneLine, SiteNames, Whole, refuse
+from components.settings.problems import Report
+from components.settings.rules import check_both, check_local, check_sites, check_unique
+from components.settings.section import Section, key
+from components.settings.types import FOLDER, HOST, AccessKey, LocalFolder, OneLine, SiteNames, Whole, refuse
 
-_HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:[1-9][0-9]{0,4})?"
+_HOST = rf"{HOST}(:[1-9][0-9]{{0,4}})?"
 _PART = r"[A-Za-z0-9_=+@%-][A-Za-z0-9._=+@%-]*"
 S3 = re.compile(rf"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{{1,62}})(?P<folder>(/{_PART})*)")
 HTTPS = re.compile(rf"(?P<site>https://{_HOST})(?P<folder>(/{_PART})*)/(?P<file>{_PART})?")
-FOLDER = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
 _LONGEST = 300
 
 
 def _source(value: str) -> str:
     if value.startswith("s3://"):
         value = value.rstrip("/")
-    if not any(pattern.fullmatch(value) for pattern in (S3, HTTPS, FOLDER)):
+    if not any(pattern.fullmatch(value) for pattern in (S3, HTTPS, re.compile(FOLDER))):
         refuse("is neither s3://BUCKET/FOLDER nor https://HOST/FILE nor a folder of the share, in plain characters")
     return value
 
@@ -38,12 +38,12 @@ class Dataset(Section):
     """A data set that nodes copy to their own disks."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$")] = key(
-        wants="a name of lowercase letters, digits and hyphens", fix="write a name such as imagenet"
+        "a name of lowercase letters, digits and hyphens", "write a name such as imagenet"
     )
     """The data set's name: jobs find it as FOLDER/NAME on nodes with the feature `data-NAME`."""
     source: Annotated[str, Field(max_length=_LONGEST), AfterValidator(_source)] = key(
-        wants="s3://BUCKET/FOLDER, https://HOST/FILE, or an absolute path on the share",
-        fix="write one of these, such as s3://my-bucket/imagenet",
+        "s3://BUCKET/FOLDER, https://HOST/FILE, or an absolute path on the share",
+        "write one of these, such as s3://my-bucket/imagenet",
     )
     """Where it comes from: `s3://BUCKET[/FOLDER]`, the address of one file (`https://HOST/FILE`) or of a web server's
     list of files (`https://HOST/FOLDER/`), or a folder on the share whose files everyone can read."""
@@ -54,22 +54,14 @@ class Dataset(Section):
     max_gb: Whole | None = key(ge=1, le=10**6, default=None)
     """A larger source is not copied, in GB (1,000,000,000 bytes); default: no limit."""
     endpoint: Annotated[str, AfterValidator(_endpoint)] | None = key(
-        wants="https://HOST", fix="write it as your provider of the bucket shows it", max_length=_LONGEST, default=None
+        "https://HOST", "write it as your provider of the bucket shows it", max_length=_LONGEST, default=None
     )
     """S3 only: the address of the S3 server; default: AWS."""
     region: str | None = key(
-        wants="a region's name",
-        fix="write one such as eu-central-1, or leave it out",
-        pattern=r"^[a-z0-9-]{1,40}$",
-        default=None,
+        "a region's name", "write one such as eu-central-1, or leave it out", pattern=r"^[a-z0-9-]{1,40}$", default=None
     )
     """S3 only: the region of the bucket."""
-    access_key: str | None = key(
-        wants="the id of an access key",
-        fix="copy it from your provider of the bucket",
-        pattern=r"^[A-Za-z0-9_/+=.-]{1,200}$",
-        default=None,
-    )
+    access_key: AccessKey | None = None
     """S3 only: the id of an access key that may read the bucket; default: a public bucket, without a log-in."""
     secret_key: OneLine | None = None
     """S3 only: the secret of the access key."""
@@ -101,41 +93,25 @@ def check_datasets(
     sites   names of the stack's sites
     share   the share's two folders
     """
-    names: set[str] = set()
+    problem = "is the name of two data sets"
+    check_unique(datasets, "name", problem, "a job could get either", "rename one of them", report)
     for dataset in datasets:
-        path = report.at(dataset, "name")
-        if dataset.name in names:
-            problem = f"{report.value(path, dataset.name)} is the name of two data sets"
-            report.add(path, problem, "a job could get either", "rename one of them")
-        names.add(dataset.name)
-        for index, site in enumerate(dataset.sites or ()):
-            if site not in sites:
-                path = report.at(dataset, "sites", index)
-                problem = f"{report.value(path, site)} is not a site of this stack"
-                report.add(path, problem, "no node there would get a copy", suggest(site, sites))
-        folder, path = dataset.folder, report.at(dataset, "folder")
-        if folder is not None and any(below(folder, place) for place in share):
-            fix = "write a folder on a local disk of the nodes"
-            report.add(
-                path, f"{report.value(path, folder)} is on the share", "jobs would read it over the network", fix
-            )
+        check_sites(dataset, "sites", sites, "no node there would get a copy", report)
+        check_local(dataset, "folder", share, "jobs would read it over the network", report)
         _check_source(dataset, share, report)
 
 
 def _check_source(dataset: Dataset, share: Collection[str], report: Report) -> None:
     path, source, kind = report.at(dataset, "source"), dataset.source, kind_of(dataset.source)
-    check_secret(dataset, "secret_key", f"anyone who reads the config could read {source}", report)
     for name in ("endpoint", "region", "access_key", "secret_key"):
         if kind != "s3" and name in dataset.model_fields_set:
             problem = f"is set while {report.value(path, source)} is not in S3"
-            fix = "remove it, or write s3://BUCKET"
-            report.add(report.at(dataset, name), problem, "it would have no effect", fix)
-    if kind == "s3" and (dataset.access_key is None) != (dataset.secret_key is None):
-        problem = "has one of access_key and secret_key without the other"
-        report.add(report.at(dataset), problem, "the server would reject the log-in", "write both, or neither")
+            report.add((dataset, name), problem, "it would have no effect", "remove it, or write s3://BUCKET")
+    if kind == "s3":
+        check_both(dataset, "access_key", "secret_key", "the server would reject the log-in", report)
     if kind == "share" and share and not any(source != place and below(source, place) for place in share):
-        problem = f"{report.value(path, source)} is not a folder in the share ({', '.join(share)})"
-        report.add(path, problem, "the head node could not serve it", "copy it to a folder there and write that one")
+        problem, breaks = f"is not a folder in the share ({', '.join(share)})", "the head node could not serve it"
+        report.bad((dataset, "source"), problem, breaks, "copy it to a folder there and write that one")
 
 
 def below(path: str, folder: str) -> bool:

@@ -3,22 +3,32 @@
 import os
 import re
 from collections.abc import Collection, Mapping
-from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM, UPSTREAM, required_files, sums_of
-from components.settings.problems import Report, shown, suggest
-from components.settings.section import Section, check_secret, key
-from components.settings.types import Checksum, LocalFolder, SiteNames, enroot_image, refuse
+from components.settings.problems import Report, shown
+from components.settings.rules import check_local, check_sites, check_unique
+from components.settings.section import Section, key
+from components.settings.types import (
+    FOLDER,
+    HOST,
+    Checksum,
+    LocalFolder,
+    OneLine,
+    SiteNames,
+    enroot_image,
+    must,
+    refuse,
+)
 
 ARTIFACTS_VARIABLE = "TAILRACK_ARTIFACTS"
 """An environment variable: the folder that replaces upstream if the config has no `artifacts`."""
 
 _PORT = r":([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
-_HOST = rf"[A-Za-z0-9]([A-Za-z0-9.-]{{0,251}}[A-Za-z0-9])?({_PORT})?"
+_HOST = rf"{HOST}({_PORT})?"
 # User names that Enroot accepts, without characters that a shell or a netrc file would interpret.
 _USER = r"[A-Za-z0-9$][A-Za-z0-9._~+-]{0,127}"
 _IMAGE = r"[a-z0-9][A-Za-z0-9._/-]{0,254}((:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})|(@sha256:[0-9a-f]{64}))?"
@@ -54,48 +64,39 @@ def _from_environment(_validated: Mapping[str, Any]) -> str:
 def _checksum_files(value: dict[str, str]) -> dict[str, str]:
     for name in value:
         if name not in (*FILES, *FILES_ARM):
-            refuse(
-                f"has {shown(name)}, which is not one of the installed files",
-                None,
-                f"write those of {' and '.join(FILES)}, and for arm64 of {' and '.join(FILES_ARM)}",
-            )
+            fix = f"write those of {' and '.join(FILES)}, and for arm64 of {' and '.join(FILES_ARM)}"
+            refuse(f"has {shown(name)}, which is not one of the installed files", fix=fix)
     return value
 
 
 def _source(value: str) -> str:
     if value.startswith("/"):
-        if not re.fullmatch(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+\.sqsh", value):
+        if not re.fullmatch(rf"{FOLDER}\.sqsh", value):
             refuse("is not the absolute path of a .sqsh file in plain letters, digits, '.', '_' and '-'")
         return value
     if "://" in value:
-        refuse(
-            "has a scheme, which --container-image rejects",
-            None,
-            f"remove {shown(value.split('//')[0] + '//')}",
-        )
+        refuse("has a scheme, which --container-image rejects", fix=f"remove {shown(value.split('//')[0] + '//')}")
     value = enroot_image(value)
     if not _SOURCE.fullmatch(value) or ".." in value:
         raise ValueError("not an image")
     return value
 
 
-def _password(value: SecretStr) -> SecretStr:
-    text = value.get_secret_value()
-    if not text or not text.isprintable() or not text.isascii() or " " in text or len(text) > 4096:
-        refuse("is empty, or contains blanks, line breaks or special characters")
-    if text.startswith("$"):
-        refuse("starts with '$', which Enroot would run as a command", "the image could not be fetched")
-    return value
+_no_command = must(
+    lambda text: not text.startswith("$"),
+    "starts with '$', which Enroot would run as a command",
+    "the image could not be fetched",
+)
 
 
 class Registry(Section):
     """A log-in at an image registry."""
 
-    host: str = key(wants="a host name, with a port if needed", fix="write one such as nvcr.io", pattern=rf"^{_HOST}$")
+    host: str = key("a host name, with a port if needed", "write one such as nvcr.io", pattern=rf"^{_HOST}$")
     """The registry, as in an image's source."""
-    user: str = key(wants="a user name of plain characters", fix="write one such as $oauthtoken", pattern=rf"^{_USER}$")
+    user: str = key("a user name of plain characters", "write one such as $oauthtoken", pattern=rf"^{_USER}$")
     """The account there, as in the image's source."""
-    password: Annotated[SecretStr, AfterValidator(_password)]
+    password: Annotated[OneLine, _no_command]
     """Its password or token."""
 
 
@@ -103,12 +104,12 @@ class Image(Section):
     """An image that is imported once and copied to the nodes before jobs need it."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")] = key(
-        wants="a name of at most 63 lowercase letters, digits, '-' and '_'", fix="write a name such as pytorch"
+        "a name of at most 63 lowercase letters, digits, '-' and '_'", "write a name such as pytorch"
     )
     """The image's name for jobs: `srun --container-image=NAME`."""
     source: Annotated[str, AfterValidator(_source)] = key(
-        wants="an image such as nvcr.io#nvidia/pytorch:25.08-py3, or the path of a .sqsh file on the head node",
-        fix="write one of the two",
+        "an image such as nvcr.io#nvidia/pytorch:25.08-py3, or the path of a .sqsh file on the head node",
+        "write one of the two",
         max_length=700,
     )
     """The image's source: [USER@][REGISTRY#]IMAGE[:TAG] as for --container-image, Docker's REGISTRY/IMAGE, or the
@@ -122,8 +123,8 @@ class Containers(Section):
     """Containers for jobs, with Enroot and Pyxis; without this section there are none."""
 
     artifacts: Annotated[str, BeforeValidator(_artifacts)] = key(
-        wants="an https:// address, or a folder with the files and their SHA256SUMS",
-        fix="write one of the two, or leave it out",
+        "an https:// address, or a folder with the files and their SHA256SUMS",
+        "write one of the two, or leave it out",
         default_text="upstream's releases",
         default_factory=_from_environment,
     )
@@ -131,9 +132,9 @@ class Containers(Section):
     also Enroot's arm64 packages, or only these), or a folder of this machine with these files and their SHA256SUMS.
     Default: the folder in the environment variable TAILRACK_ARTIFACTS, or upstream's releases."""
     checksums: Annotated[dict[str, Checksum], AfterValidator(_checksum_files)] = key(
-        wants="a mapping from a file's name to its sha256 in 64 lowercase digits",
-        breaks="root would run unverified files",
-        fix=f"compare the checksums with the release's page and write those of {' and '.join(FILES)}",
+        "a mapping from a file's name to its sha256 in 64 lowercase digits",
+        f"compare the checksums with the release's page and write those of {' and '.join(FILES)}",
+        "root would run unverified files",
         default={},
     )
     """Sha256 by file name; required for files from an address, and compared with a folder's SHA256SUMS."""
@@ -143,7 +144,7 @@ class Containers(Section):
     """On nodes with GPUs, give containers the driver's libraries (libnvidia-container). With false, images must
     contain or mount them."""
     registries: tuple[Registry, ...] = key(
-        wants="a list of log-ins", fix="write [{host: nvcr.io, user: $oauthtoken}] and set each password", default=()
+        "a list of log-ins", "write [{host: nvcr.io, user: $oauthtoken}] and set each password", default=()
     )
     """Log-ins at registries, for `images`."""
     images: tuple[Image, ...] = key(
@@ -164,31 +165,17 @@ def check_containers(containers: Containers, sites: Collection[str], share: Coll
     share   the share's two folders; empty in a pool
     """
     _check_checksums(containers, report)
-    path = report.at(containers, "local")
-    for folder in share:
-        if PurePosixPath(containers.local).is_relative_to(folder):
-            breaks, fix = "a container would start over the network", "write a folder on a local disk of the nodes"
-            report.add(path, f"{report.value(path, containers.local)} is on the share", breaks, fix)
+    check_local(containers, "local", share, "a container would start over the network", report)
     logins = {(registry.host, registry.user) for registry in containers.registries}
-    for registry in containers.registries:
-        breaks = "anyone who reads the file or the repository's history could log in there"
-        check_secret(registry, "password", breaks, report, "change it at the registry")
-    names: set[str] = set()
+    problem = "is the name of two images"
+    check_unique(containers.images, "name", problem, "a job could get either image", "rename one of them", report)
     for image in containers.images:
-        if image.name in names:
-            problem = f"{report.value(report.at(image), image.name)} is the name of two images"
-            report.add(report.at(image, "name"), problem, "a job could get either image", "rename one of them")
-        names.add(image.name)
         match = _SOURCE.fullmatch(image.source)
         if match and match["user"] and (match["host"], match["user"]) not in logins:
-            problem = f"{report.value(report.at(image), image.source)} names a user of {match['host']} without a log-in"
+            problem = f"names a user of {match['host']} without a log-in"
             fix = "add host, user and password to tailrack:containers.registries"
-            report.add(report.at(image, "source"), problem, "the registry would reject the download", fix)
-        for index, site in enumerate(image.where or ()):
-            if site not in sites:
-                path = report.at(image, "where", index)
-                problem = f"{report.value(path, site)} is not a site"
-                report.add(path, problem, "no node would store the image", partial(suggest, site, sites))
+            report.bad((image, "source"), problem, "the registry would reject the download", fix)
+        check_sites(image, "where", sites, "no node would store the image", report)
 
 
 def _check_checksums(containers: Containers, report: Report) -> None:

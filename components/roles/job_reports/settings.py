@@ -8,38 +8,29 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from components.roles.monitoring.settings import (
     ADDRESS,
+    MailAccount,
     MailAddress,
-    MailUser,
-    Password,
     Smarthost,
     Url,
     check_mail_account,
     check_slack_url,
 )
-from components.settings.problems import ROOT, Report, suggest
-from components.settings.section import Section, check_secret, key
+from components.settings.problems import Report, suggest
+from components.settings.rules import check_unique
+from components.settings.section import Section, key
 from components.settings.types import PartitionName
 
 if TYPE_CHECKING:
     from components.roles.users.settings import User
 
-_NO_REPORTS = "no one would get a report about a job"
 
-
-class MailServer(Section):
+class MailServer(MailAccount):
     """The server that sends mail about jobs."""
 
     sender: MailAddress
     """The sender's address."""
     smarthost: Smarthost
     """The mail server, as HOST:PORT; port 465 uses TLS from the start."""
-    user: MailUser | None = None
-    """The account at the mail server; default: no log-in."""
-    password: Password | None = None
-    """The account's password."""
-    encrypted: bool = True
-    """Reject a mail server without encryption; write false only for a server on your own network without a
-    password."""
 
 
 class Channel(Section):
@@ -71,30 +62,16 @@ def check_job_reports(reports: JobReports | None, users: Sequence[User], report:
     channels = reports.channels if reports else ()
     mail = reports.mail if reports else None
     if reports and mail is None and not channels:
-        report.add(
-            report.at(reports),
-            "has neither mail nor channels",
-            _NO_REPORTS,
-            'write mail: {sender: cluster@example.org, smarthost: "smtp.example.org:587"}, or remove the section',
-        )
+        fix = 'write mail: {sender: cluster@example.org, smarthost: "smtp.example.org:587"}, or remove the section'
+        report.add((reports,), "has neither mail nor channels", "no one would get a report about a job", fix)
     if mail:
-        breaks = "everyone who reads the config could send mail with this account"
-        check_secret(mail, "password", breaks, report)
         check_mail_account(mail, report)
-    names: dict[str, str] = {}
+    problem, breaks = "is also the name of {}", "users[].notify would be ambiguous"
+    names = check_unique(channels, "name", problem, breaks, "rename one of them", report)
     for channel in channels:
-        _check_channel(channel, names, report)
+        check_slack_url(channel, channel.kind, channel.url, "Slack would reject every report", report)
     for user in users:
         _check_notify(user, reports is not None, mail is not None, names, report)
-
-
-def _check_channel(channel: Channel, names: dict[str, str], report: Report) -> None:
-    check_secret(channel, "url", "everyone who reads the config could post there", report)
-    place = report.at(channel).removeprefix(ROOT)
-    if names.setdefault(channel.name, place) != place:
-        problem = f"{report.value(report.at(channel), channel.name)} is also the name of {names[channel.name]}"
-        report.add(report.at(channel, "name"), problem, "users[].notify would be ambiguous", "rename one of them")
-    check_slack_url(channel, "Slack would reject every report", report)
 
 
 def _check_notify(user: User, enabled: bool, mail: bool, channels: dict[str, str], report: Report) -> None:

@@ -8,18 +8,16 @@ from pydantic import AfterValidator, Field
 from components.roles.monitoring.settings import Monitoring
 from components.settings.problems import Report
 from components.settings.section import Section, key
-from components.settings.types import Port, refuse
+from components.settings.types import FOLDER, HOST, Port, refuse
 
 PORT = 5000
-_HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"
-_INDEX = re.compile(rf"https://{_HOST}(:[1-9][0-9]{{0,4}})?(/[A-Za-z0-9_~%+.-]+)*/?")
-_FOLDER = re.compile(r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+")
+_INDEX = re.compile(rf"https://{HOST}(:[1-9][0-9]{{0,4}})?(/[A-Za-z0-9_~%+.-]+)*/?")
 
 
 def _index(value: str) -> str:
     if "@" in value:
         refuse("contains a log-in, which everyone who reads the config could use")
-    if not (_INDEX.fullmatch(value) or _FOLDER.fullmatch(value)):
+    if not (_INDEX.fullmatch(value) or re.fullmatch(FOLDER, value)):
         refuse("is neither an https:// address nor the absolute path of a folder, in plain characters")
     return value.rstrip("/")
 
@@ -30,8 +28,8 @@ class Mlflow(Section):
     port: Port = PORT
     """TCP port of MLflow on the head node's tailnet address."""
     index: Annotated[str, Field(max_length=300), AfterValidator(_index)] | None = key(
-        wants="an address or an absolute path",
-        fix="write https://HOST/simple or a folder such as /srv/wheels, or leave it out",
+        "an address or an absolute path",
+        "write https://HOST/simple or a folder such as /srv/wheels, or leave it out",
         default_text="the index of /etc/pip.conf on the head node, or pip's own",
         default=None,
     )
@@ -51,6 +49,4 @@ def check_mlflow(mlflow: Mlflow, monitoring: Monitoring | None, report: Report) 
     if monitoring.grafana is not None and monitoring.grafana.port == mlflow.port:
         ports.append(report.at(monitoring.grafana, "port"))
     for other in ports:
-        path = report.at(mlflow, "port")
-        problem = f"{report.value(path, mlflow.port)} is also {other}"
-        report.add(path, problem, "one of the two would not start", "write another port")
+        report.bad((mlflow, "port"), f"is also {other}", "one of the two would not start", "write another port")

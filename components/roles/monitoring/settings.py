@@ -3,34 +3,33 @@
 import re
 from collections.abc import Mapping
 from itertools import combinations
-from typing import Annotated, Literal, Protocol, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
 from components.settings.problems import MASK, Report, secret_command
-from components.settings.section import Help, Section, check_secret, key
-from components.settings.types import Checksum, Port, Whole, refuse
+from components.settings.rules import check_both
+from components.settings.section import Help, Section, key
+from components.settings.types import HOST, Checksum, Port, Whole, full, must, refuse
 
 GRAFANA_PORT = 3000
 
 
-def _archive(value: str) -> str:
-    if not re.fullmatch(r"(https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)?(/[A-Za-z0-9._~+-]+)+[.]tar[.]gz", value):
-        raise ValueError("neither an address nor a path")
-    return value
-
-
-Archive = Annotated[str, Field(max_length=300), AfterValidator(_archive)]
+Archive = Annotated[
+    str,
+    Field(max_length=300, pattern=r"^(https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)?(/[A-Za-z0-9._~+-]+)+[.]tar[.]gz$"),
+    Help(
+        "an address or a path that ends with .tar.gz",
+        "copy the address from Grafana's download page: linux-amd64 or linux-arm64, like the head node",
+    ),
+]
 
 
 class Grafana(Section):
     """Grafana on the head node. No distribution packages it, so the config names a release."""
 
-    source: Archive = key(
-        wants="an address or a path that ends with .tar.gz",
-        fix="copy the address from Grafana's download page: linux-amd64 or linux-arm64, like the head node",
-    )
+    source: Archive
     """Grafana's archive for Linux: the address of the .tar.gz on its download page, or a path on the head node."""
     sha256: Checksum
     """SHA-256 of that archive, from the same page."""
@@ -39,11 +38,9 @@ class Grafana(Section):
 
 
 PORT, EXPORTER_PORT, ALERTMANAGER_PORT = 9090, 9100, 9093
-_HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"
 # No braces in a mail address: Alertmanager would read them as a template.
-ADDRESS = rf"^[A-Za-z0-9._%+-]{{1,64}}@{_HOST}$"
-_URL = re.compile(rf"https?://([!-.0-?A-Z\[-~]{{1,200}}@)?{_HOST}(:[0-9]{{1,5}})?([/?][!-~]{{0,2000}})?")
-_PASSWORD = re.compile(r"[!-~]([ -~]{0,1022}[!-~])?")
+ADDRESS = rf"^[A-Za-z0-9._%+-]{{1,64}}@{HOST}$"
+_URL = re.compile(rf"https?://([!-.0-?A-Z\[-~]{{1,200}}@)?{HOST}(:[0-9]{{1,5}})?([/?][!-~]{{0,2000}})?")
 # Required and optional keys of each kind.
 REQUIRED: Mapping[str, tuple[str, ...]] = {
     "webhook": ("url",),
@@ -68,23 +65,22 @@ def check_url(value: SecretStr) -> SecretStr:
     return value
 
 
-def check_password(value: SecretStr) -> SecretStr:
-    """Return a password on one line. Refuse others."""
-    if not _PASSWORD.fullmatch(value.get_secret_value()):
-        refuse("is empty or too long, or has line breaks, blanks at its ends or special characters")
-    return value
-
-
 def check_smarthost(value: str) -> str:
     """Return HOST:PORT. Refuse other texts."""
     host, _, port = value.rpartition(":")
-    if not re.fullmatch(_HOST, host) or not re.fullmatch(r"[1-9][0-9]{0,4}", port) or int(port) > 65535:
+    if not re.fullmatch(HOST, host) or not re.fullmatch(r"[1-9][0-9]{0,4}", port) or int(port) > 65535:
         refuse("is not HOST:PORT")
     return value
 
 
 Url = Annotated[SecretStr, AfterValidator(check_url), Help("an http:// or https:// address")]
-Password = Annotated[SecretStr, AfterValidator(check_password)]
+Password = Annotated[
+    SecretStr,
+    must(
+        full(r"[!-~]([ -~]{0,1022}[!-~])?"),
+        "is empty or too long, or has line breaks, blanks at its ends or special characters",
+    ),
+]
 MailAddress = Annotated[str, Field(pattern=ADDRESS), Help("a mail address", "write one such as ops@example.org")]
 MailUser = Annotated[
     str,
@@ -94,7 +90,19 @@ MailUser = Annotated[
 Smarthost = Annotated[str, AfterValidator(check_smarthost), Help("HOST:PORT", "write one such as smtp.example.org:587")]
 
 
-class Receiver(Section):
+class MailAccount(Section):
+    """A log-in at a mail server."""
+
+    user: MailUser | None = None
+    """The account at the mail server; default: no log-in."""
+    password: Password | None = None
+    """The account's password."""
+    encrypted: bool = True
+    """Reject a mail server without encryption; write false only for a server on your own network without a
+    password."""
+
+
+class Receiver(MailAccount):
     """A receiver of alerts. REQUIRED and OPTIONAL list the keys of each kind."""
 
     kind: Literal["webhook", "slack", "mail"]
@@ -108,19 +116,10 @@ class Receiver(Section):
     """Mail only, required: the sender's address."""
     smarthost: Smarthost | None = None
     """Mail only, required: the mail server, as HOST:PORT."""
-    user: MailUser | None = None
-    """Mail only: the account at the mail server; default: no log-in."""
-    password: Password | None = None
-    """Mail only: the account's password."""
-    encrypted: bool = True
-    """Mail only: reject a mail server without encryption; write false only for a server on your own network without a
-    password."""
 
 
 def check_receiver(receiver: Receiver, report: Report) -> None:
-    """Report plain-text secrets, missing keys, and keys of another kind."""
-    for name in ("url", "password"):
-        check_secret(receiver, name, "everyone who reads the config could post there", report)
+    """Report missing keys, and keys of another kind."""
     given, kind = receiver.model_fields_set, receiver.kind
     for name in REQUIRED[kind]:
         if name not in given:
@@ -129,49 +128,26 @@ def check_receiver(receiver: Receiver, report: Report) -> None:
             report.add(path, f"is missing for kind {kind}", _NO_ALERTS, fix)
     for name in sorted(given - {"kind", *REQUIRED[kind], *OPTIONAL[kind]}):
         kinds = " or ".join(other for other in REQUIRED if name in (*REQUIRED[other], *OPTIONAL[other]))
-        problem, fix = f"is not a key of kind {kind}", f"remove it, or write kind: {kinds}"
-        report.add(report.at(receiver, name), problem, "it would have no effect", fix)
-    check_slack_url(receiver, "Slack would reject every alert", report)
+        fix = f"remove it, or write kind: {kinds}"
+        report.add((receiver, name), f"is not a key of kind {kind}", "it would have no effect", fix)
+    check_slack_url(receiver, kind, receiver.url, "Slack would reject every alert", report)
     if kind == "mail":
         check_mail_account(receiver, report)
 
 
-class _Address(Protocol):
-    """A receiver with an address."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def url(self) -> SecretStr | None: ...
-
-
-def check_slack_url(receiver: _Address, breaks: str, report: Report) -> None:
+def check_slack_url(section: Section, kind: str, url: SecretStr | None, breaks: str, report: Report) -> None:
     """Report an address of kind slack that is not https://, without showing it."""
-    url = receiver.url
-    if receiver.kind == "slack" and url is not None and not url.get_secret_value().startswith("https://"):
+    if kind == "slack" and url is not None and not url.get_secret_value().startswith("https://"):
         fix = "copy the address of the incoming webhook: https://hooks.slack.com/..."
-        report.add(report.at(receiver, "url"), f"{MASK} is not an https:// address", breaks, fix)
+        report.add((section, "url"), f"{MASK} is not an https:// address", breaks, fix)
 
 
-class _MailAccount(Protocol):
-    """A log-in at a mail server."""
-
-    @property
-    def user(self) -> str | None: ...
-    @property
-    def password(self) -> SecretStr | None: ...
-    @property
-    def encrypted(self) -> bool: ...
-
-
-def check_mail_account(account: _MailAccount, report: Report) -> None:
+def check_mail_account(account: MailAccount, report: Report) -> None:
     """Report half a log-in, and a password that would be sent without encryption."""
-    if (account.user is None) != (account.password is None):
-        problem = "has one of user and password without the other"
-        report.add(report.at(account), problem, "the mail server would reject the log-in", "write both, or neither")
+    check_both(account, "user", "password", "the mail server would reject the log-in", report)
     if not account.encrypted and account.password is not None:
         problem, breaks = "is false with a password", "anyone between the two machines could read the password"
-        report.add(report.at(account, "encrypted"), problem, breaks, "write true, or remove user and password")
+        report.add((account, "encrypted"), problem, breaks, "write true, or remove user and password")
 
 
 class Monitoring(Section):

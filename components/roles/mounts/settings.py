@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import combinations
 from pathlib import PurePosixPath
 from typing import Annotated
@@ -10,17 +9,17 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from components.roles.mounts.settings_names import NFS, PRESENT, feature_of
-from components.settings.problems import Report, show_names, suggest
+from components.settings.problems import Report, show_names
+from components.settings.rules import check_known, check_once
 from components.settings.section import Help, Section, key
-from components.settings.types import SiteNames, refuse, word_set
+from components.settings.types import FOLDER, HOST, SiteNames, full, must, refuse, word_set
 
 MOST_MOUNTS = 32
 # Folders of the system, with everything in them.
 _SYSTEM = word_set("bin boot dev etc lib lib32 lib64 libx32 lost+found proc root run sbin snap sys tmp usr var")
 # A mount may be in them, but may not hide them.
 _AROUND = word_set("home media mnt opt srv")
-_PATH = r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+"
-_HOST = r"([A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[[0-9A-Fa-f:.]{2,45}\])"
+_IPV6 = r"\[[0-9A-Fa-f:.]{2,45}\]"
 _FIX_PATH = "write a path such as /data or /mnt/data"
 _FIX_OPTIONS = (
     "write words such as [noatime, nconnect=8, rsize=1048576]; read_only, nosuid and nodev are set by tailrack"
@@ -49,27 +48,11 @@ _SOFT = word_set("soft softerr")
 
 
 def _path(value: str) -> str:
-    if not re.fullmatch(_PATH, value):
+    if not re.fullmatch(FOLDER, value):
         refuse("is not an absolute path of plain letters, digits, '.', '_' and '-'", "systemd would read another path")
     top, *below = value.strip("/").split("/")
     if top in _SYSTEM or (top in _AROUND and not below):
         refuse("is a folder of the system", "the mount would hide the files there")
-    return value
-
-
-def _source(value: str) -> str:
-    if not re.fullmatch(rf"{_HOST}:(/|{_PATH})", value):
-        refuse("is not an NFS server and its folder", None, 'write "10.0.0.5:/export", with IPv6 in brackets')
-    return value
-
-
-def _type(value: str) -> str:
-    if value not in (NFS, PRESENT):
-        refuse(
-            f"is neither {NFS} nor {PRESENT}",
-            "NFS version 3 needs rpcbind, which the cluster turns off, and other types need their own software",
-            f"write {NFS}; or mount it yourself, and write {PRESENT}, which only checks it",
-        )
     return value
 
 
@@ -90,27 +73,45 @@ def _option(value: str) -> str:
 
 
 Path = Annotated[str, Field(max_length=100), AfterValidator(_path)]
-Source = Annotated[str, Field(max_length=400), AfterValidator(_source)]
-Type = Annotated[str, AfterValidator(_type)]
+Source = Annotated[
+    str,
+    Field(max_length=400),
+    must(
+        full(rf"({HOST}|{_IPV6}):(/|{FOLDER})"),
+        "is not an NFS server and its folder",
+        fix='write "10.0.0.5:/export", with IPv6 in brackets',
+    ),
+    Help("a server, a colon and a path", 'write "10.0.0.5:/export"'),
+]
+Type = Annotated[
+    str,
+    must(
+        lambda value: value in (NFS, PRESENT),
+        f"is neither {NFS} nor {PRESENT}",
+        "NFS version 3 needs rpcbind, which the cluster turns off, and other types need their own software",
+        f"write {NFS}; or mount it yourself, and write {PRESENT}, which only checks it",
+    ),
+    Help(f"{NFS} or {PRESENT}", f"write {NFS} or {PRESENT}"),
+]
 Option = Annotated[str, Field(max_length=40), AfterValidator(_option)]
 
 
 class Mount(Section):
     """A file system on the nodes of some sites."""
 
-    path: Path = key(wants="an absolute path of at most 100 characters", fix=_FIX_PATH)
+    path: Path = key("an absolute path of at most 100 characters", _FIX_PATH)
     """The mount point. Nodes have the feature `mount-` and the path with `-` for `/` while it works:
     `--constraint=mount-data` for /data."""
-    type: Type = key(wants=f"{NFS} or {PRESENT}", fix=f"write {NFS} or {PRESENT}", default=NFS)
+    type: Type = NFS
     """`nfs4`: an NFS server, version 4, mounted by tailrack; `present`: mounted by the provider or by you, only
     checked."""
-    source: Source | None = key(wants="a server, a colon and a path", fix='write "10.0.0.5:/export"', default=None)
+    source: Source | None = None
     """The server and its folder, such as `"10.0.0.5:/export"`; only for nfs4."""
     sites: SiteNames | None = key(min_length=1, default=None)
     """The sites whose nodes have it; default: all."""
     read_only: bool = False
     """Mount it read-only. Otherwise a full or read-only file system is a problem."""
-    options: tuple[Option, ...] = key(wants="a list of NFS options", fix=_FIX_OPTIONS, max_length=20, default=())
+    options: tuple[Option, ...] = key("a list of NFS options", _FIX_OPTIONS, max_length=20, default=())
     """More NFS options, such as `[noatime, nconnect=8]`; only for nfs4."""
     required: bool = False
     """No node works without it: the node's step fails, and the health check drains it. Otherwise such a node only
@@ -147,8 +148,14 @@ def check_mounts(
     """
     for mount in mounts:
         _check_keys(mount, report)
-        _check_folders(mount, taken, report)
-        _check_sites(mount, sites, report)
+        for folder, whose in taken.items():
+            if _overlap(mount.path, folder):
+                relation = "is" if mount.path == folder else "is inside or around"
+                problem = f"{relation} {report.value(report.at(mount), folder)}, {whose}"
+                report.bad((mount, "path"), problem, "one would hide the other's files", _FIX_PATH)
+        problem = f"is not a site (sites are {show_names(sites)})"
+        check_known(mount, "sites", sites, problem, "no node would have the mount", report)
+        check_once(mount, "sites", report)
     for first, second in combinations(mounts, 2):
         _check_pair(first, second, report)
     names = {feature_of(mount.path): mount.path for mount in mounts}
@@ -162,12 +169,12 @@ def _check_keys(mount: Mount, report: Report) -> None:
     """Report keys that do not fit the mount's type."""
     if mount.type == NFS and mount.source is None:
         breaks, fix = "the server would be unknown", f'write "10.0.0.5:/export", or type: {PRESENT}'
-        report.add(report.at(mount, "source"), "missing", breaks, fix)
+        report.add((mount, "source"), "missing", breaks, fix)
     for name in ("source", "options", "tailnet") if mount.type == PRESENT else ():
         if getattr(mount, name):
-            problem = f"is set for a mount of type {PRESENT}"
             breaks = "it would have no effect, because tailrack does not mount it"
-            report.add(report.at(mount, name), problem, breaks, f"remove it, or write type: {NFS}")
+            fix = f"remove it, or write type: {NFS}"
+            report.add((mount, name), f"is set for a mount of type {PRESENT}", breaks, fix)
     names = [option.partition("=")[0] for option in mount.options]
     aliases = [{"vers": "nfsvers"}.get(name, name) for name in names]
     for index, name in enumerate(names):
@@ -176,44 +183,24 @@ def _check_keys(mount: Mount, report: Report) -> None:
             report.add(path, f"{report.value(path, name)} is in the list twice", "one would win", "remove one of them")
         if name in _SOFT and not mount.read_only:
             breaks = "files would be damaged when the server does not answer for a moment"
-            problem = f"{report.value(path, name)} without read_only"
-            report.add(path, problem, breaks, "remove it, or set read_only: true")
-
-
-def _check_folders(mount: Mount, taken: Mapping[str, str], report: Report) -> None:
-    key_path = report.at(mount, "path")
-    for folder, whose in taken.items():
-        if _overlap(mount.path, folder):
-            relation = "is" if mount.path == folder else "is inside or around"
-            problem = f"{report.value(key_path, mount.path)} {relation} {report.value(key_path, folder)}, {whose}"
-            report.add(key_path, problem, "one would hide the other's files", _FIX_PATH)
+            fix = "remove it, or set read_only: true"
+            report.add(path, f"{report.value(path, name)} without read_only", breaks, fix)
 
 
 def _overlap(one: str, other: str) -> bool:
     return PurePosixPath(one).is_relative_to(other) or PurePosixPath(other).is_relative_to(one)
 
 
-def _check_sites(mount: Mount, sites: Collection[str], report: Report) -> None:
-    for index, name in enumerate(mount.sites or ()):
-        path = report.at(mount, "sites", index)
-        if name not in sites:
-            problem = f"{report.value(path, name)} is not a site (sites are {show_names(sites)})"
-            report.add(path, problem, "no node would have the mount", partial(suggest, name, sites))
-        elif name in (mount.sites or ())[:index]:
-            breaks = "one of them is probably a mistake for another site"
-            report.add(path, f"{report.value(path, name)} is in the list twice", breaks, "remove or correct it")
-
-
 def _check_pair(first: Mount, second: Mount, report: Report) -> None:
-    path, key_path, common = second.path, report.at(second, "path"), {*(first.sites or ())} & {*(second.sites or ())}
+    path, place, common = second.path, (second, "path"), {*(first.sites or ())} & {*(second.sites or ())}
     if (common or not (first.sites and second.sites)) and _overlap(path, first.path):
         relation = "is" if path == first.path else "is inside or around"
         where = f" on {show_names(common)}" if common else ""
-        problem = f"{report.value(key_path, path)} {relation} the path of {report.at(first)}{where}"
-        report.add(key_path, problem, "one would hide the other's files", "write another path, or other sites")
+        problem = f"{relation} the path of {report.at(first)}{where}"
+        report.bad(place, problem, "one would hide the other's files", "write another path, or other sites")
     elif path != first.path and feature_of(path) == feature_of(first.path):
-        problem = f"{report.value(key_path, path)} has the same feature as {report.at(first)} ({feature_of(path)})"
-        report.add(key_path, problem, "jobs could not ask for one of the two", "write another path")
+        problem = f"has the same feature as {report.at(first)} ({feature_of(path)})"
+        report.bad(place, problem, "jobs could not ask for one of the two", "write another path")
 
 
 def login_homes(logins: Mapping[str, str]) -> Iterator[tuple[str, str]]:

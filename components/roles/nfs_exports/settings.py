@@ -63,17 +63,15 @@ def check_storage(storage: Storage, logins: Mapping[str, str], report: Report) -
     for name, folder in (("path", storage.path), ("mount", storage.mount)):
         for login in set(PurePosixPath(folder).parts[2:3]) & logins.keys():
             if PurePosixPath(folder).is_relative_to(f"/home/{login}"):
-                key_path = report.at(storage, name)
-                problem = f"{report.value(key_path, folder)} is in the home of the account that tailrack logs in with"
+                problem = "is in the home of the account that tailrack logs in with"
                 breaks = f"the mount would hide the keys that open {logins[login]}, or every node could access them"
-                report.add(key_path, problem, breaks, _FIX)
+                report.bad((storage, name), problem, breaks, _FIX)
     path, mount = storage.path, storage.mount
     if PurePosixPath(path).is_relative_to(mount) or PurePosixPath(mount).is_relative_to(path):
         only_path = {"path", "mount"} & storage.model_fields_set == {"path"}
         blamed, partner = ("path", "mount") if only_path else ("mount", "path")
-        value, other_value = (report.value(report.at(storage), getattr(storage, key)) for key in (blamed, partner))
         relation = "is" if path == mount else "is inside or around"
-        problem = f"{value} {relation} {other_value}, the {partner} of the share"
+        other = report.value(report.at(storage), getattr(storage, partner))
         breaks = "the head node would mount the share over itself and hang"
         fix = "use separate folders, such as /export/shared and /shared"
-        report.add(report.at(storage, blamed), problem, breaks, fix)
+        report.bad((storage, blamed), f"{relation} {other}, the {partner} of the share", breaks, fix)

@@ -1,9 +1,9 @@
 """The section `scratch`: space for jobs on a local disk of their node."""
 
 from collections.abc import Collection
-from pathlib import PurePosixPath
 
 from components.settings.problems import Report
+from components.settings.rules import check_local
 from components.settings.section import Section, key
 from components.settings.types import LocalFolder, Whole
 
@@ -27,13 +27,8 @@ def check_scratch(scratch: Scratch, health: bool, share: Collection[str], report
     health   whether scripts run before and after each job
     share    the share's two folders; empty in a pool
     """
-    path, folder = report.at(scratch, "folder"), scratch.folder
-    if folder is None:
-        return
-    if any(PurePosixPath(folder).is_relative_to(place) for place in share):
-        breaks, fix = "scratch data would go over the network", "write a folder on a local disk of the nodes"
-        report.add(path, f"{report.value(path, folder)} is on the share", breaks, fix)
-    if not health:
-        problem = f"{report.value(path, folder)} is set while tailrack:health.enabled is false"
+    check_local(scratch, "folder", share, "scratch data would go over the network", report)
+    if scratch.folder is not None and not health:
         breaks = "no script would create or remove a job's folder"
-        report.add(path, problem, breaks, "remove one of the two")
+        problem = "is set while tailrack:health.enabled is false"
+        report.bad((scratch, "folder"), problem, breaks, "remove one of the two")

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from functools import lru_cache, partial
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 from slurmutils import SlurmConfig
 
-from components.roles.slurm.settings_release import check_packages, check_release, check_release_number, check_source
+from components.roles.slurm.versions import NEEDED, RELEASES, release
 from components.settings.money import MOST_OF_SMALL
 from components.settings.problems import Report, show_name
-from components.settings.section import Section, key
+from components.settings.section import Help, Section, key
 from components.settings.types import Checksum, Number, PartitionName, SiteNames, Whole, refuse, word_set
 
 # tailrack derives these from the stack. Other values would cut nodes off, or let jobs leave their site.
@@ -46,6 +46,7 @@ _MORE_NUMBERS = word_set(
 )
 # Slurm keeps these times in 16 bits of seconds.
 MOST_MINUTES = 1080
+UPSTREAM = "https://download.schedmd.com/slurm"
 
 
 def _time_limit(value: object) -> object:
@@ -62,7 +63,11 @@ def _time_limit(value: object) -> object:
     return value
 
 
-TimeLimit = Annotated[str, BeforeValidator(_time_limit)]
+TimeLimit = Annotated[
+    str,
+    BeforeValidator(_time_limit),
+    Help("a time limit of Slurm", 'write minutes, "HH:MM:SS", "D-HH:MM" (in quotes) or UNLIMITED'),
+]
 
 
 def _setting(value: object) -> object:
@@ -87,6 +92,54 @@ def _setting(value: object) -> object:
 Setting = Annotated[str, BeforeValidator(_setting)]
 
 
+def address(version: str, source: str | None) -> str:
+    """Return the address of a release's source: the config's, or SchedMD's."""
+    return source or f"{UPSTREAM}/slurm-{version}.tar.bz2"
+
+
+def _release(value: object) -> object:
+    """Return a complete release number that nodes support."""
+    if isinstance(value, float) or (isinstance(value, str) and re.fullmatch(r"\d\d\.\d\d", value)):
+        refuse("is not a complete release", "the exact release would be unknown", f"add its last number: {value}.1")
+    if not isinstance(value, str) or not re.fullmatch(r"\d\d\.\d\d\.\d{1,2}", value):
+        raise ValueError("not a release")
+    supported = [version for version in RELEASES if version >= NEEDED]
+    if release(value) not in supported:
+        refuse(
+            f"is not one of the supported releases ({', '.join(supported)})",
+            "nodes and slurmctld might not understand each other",
+            f"write one from {supported[0]} to {supported[-1]}",
+        )
+    return value
+
+
+Release = Annotated[
+    str,
+    BeforeValidator(_release),
+    Help("a release such as 24.11.5", "write all three numbers", default_text="the distribution's"),
+]
+_SERVER = r"^(https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?)?"
+# Without characters that a shell interprets.
+Source = Annotated[
+    str,
+    Field(max_length=300, pattern=_SERVER + r"(/[A-Za-z0-9._~+-]+)+[.]tar[.](gz|bz2|xz)$"),
+    Help(
+        "an address or a path that ends with .tar.gz, .tar.bz2 or .tar.xz",
+        "write one of the two, or leave it out",
+        default_text="SchedMD's download page",
+    ),
+]
+Packages = Annotated[
+    str,
+    Field(max_length=300, pattern=_SERVER + r"(/[A-Za-z0-9_~+-][A-Za-z0-9._~+-]*)+$"),
+    Help(
+        "an address or a path without a slash at its end",
+        "write one of the two, or leave it out",
+        default_text="packages are built",
+    ),
+]
+
+
 class Partition(Section):
     """A partition in addition to those that every cluster has."""
 
@@ -94,11 +147,7 @@ class Partition(Section):
     """The partition's name; `all`, and one partition for each site and GPU kind, exist already."""
     sites: SiteNames = key(min_length=1)
     """The sites whose nodes are in the partition."""
-    max_time: TimeLimit = key(
-        wants="a time limit of Slurm",
-        fix='write minutes, "HH:MM:SS", "D-HH:MM" (in quotes) or UNLIMITED',
-        default="UNLIMITED",
-    )
+    max_time: TimeLimit = "UNLIMITED"
     """The longest run time of a job: minutes, HH:MM:SS or D-HH:MM."""
 
 
@@ -106,8 +155,8 @@ class Slurm(Section):
     """Additional settings of Slurm."""
 
     settings: dict[str, Setting] = key(
-        wants="a mapping from a slurm.conf key to its value",
-        fix='write KEY: value on one line, truth values as in slurm.conf and in quotes ("YES", "1")',
+        "a mapping from a slurm.conf key to its value",
+        'write KEY: value on one line, truth values as in slurm.conf and in quotes ("YES", "1")',
         default={},
     )
     """Additional keys for slurm.conf, such as `SlurmdTimeout: 300`."""
@@ -124,29 +173,14 @@ class Slurm(Section):
     save_seconds: Whole | None = key(ge=5, le=600, default=None)
     """Seconds that jobs have to save between SIGTERM and SIGKILL: when they are cancelled or requeued, reach their
     time limit, or their machine shuts down. Default: 30, and 5 when their machine shuts down."""
-    release: Release | None = key(
-        wants="a release such as 24.11.5",
-        fix="write all three numbers",
-        default_text="the distribution's",
-        default=None,
-    )
+    release: Release | None = None
     """One release for all machines, such as 24.11.5, [built from its source](day-2.md#one-slurm-release); default:
     the release of each machine's distribution."""
     release_sha256: Checksum | None = None
     """SHA-256 of the release's source; required unless all machines get ready packages."""
-    release_source: Source | None = key(
-        wants="an address or a path that ends with .tar.gz, .tar.bz2 or .tar.xz",
-        fix="write one of the two, or leave it out",
-        default_text="SchedMD's download page",
-        default=None,
-    )
+    release_source: Source | None = None
     """The release's source: the address of a .tar.gz, .tar.bz2 or .tar.xz, or its path on the head node."""
-    release_packages: Packages | None = key(
-        wants="an address or a path without a slash at its end",
-        fix="write one of the two, or leave it out",
-        default_text="packages are built",
-        default=None,
-    )
+    release_packages: Packages | None = None
     """[ready packages](day-2.md#ready-packages) of the release: the address of a folder, or its path on the head
     node, with a SHA256SUMS and a folder for each kind of machine, such as debian-13-amd64. Default, and for kinds
     without a folder: packages are built."""
@@ -193,11 +227,11 @@ def _keepalive_problem(text: str) -> str:
 
 def check_slurm(slurm: Slurm, report: Report) -> None:
     """Report keys that tailrack owns, unknown or duplicate keys, and text where Slurm needs a number."""
-    check_release(slurm, report)
+    _check_release(slurm, report)
     spellings, numbers = known_keys(), number_keys()
     names: set[str] = set()
     for key_name, value in slurm.settings.items():
-        name, path, text = key_name.lower(), report.at(slurm, "settings", key_name), str(value)
+        name, path, text = key_name.lower(), report.at(slurm, "settings", key_name), value
         if name in OWNED_KEYS:
             fix = "set tailrack:slurm.cgroups instead" if name in _BY_CGROUPS else "remove it"
             breaks = "another value would cut nodes off from the head node, or let jobs leave their site"
@@ -224,13 +258,29 @@ def check_slurm(slurm: Slurm, report: Report) -> None:
         names.add(name)
 
 
-Release = Annotated[str, BeforeValidator(check_release_number)]
+_ROOT = "root would run unverified code"
+# A key, the key that it requires, and how to write that one.
+_REQUIREMENTS = (
+    ("release_source", "release_sha256", "write the SHA-256 of that file, from the release's page and not from it"),
+    ("release_packages", "release_packages_sha256", "write the SHA-256 of the SHA256SUMS there"),
+    ("release_packages_sha256", "release_packages", "write the place of the packages in that list"),
+)
 
 
-Source = Annotated[str, Field(max_length=300), AfterValidator(check_source)]
-
-
-Packages = Annotated[str, Field(max_length=300), AfterValidator(check_packages)]
+def _check_release(slurm: Slurm, report: Report) -> None:
+    """Report a release without a checksum, and keys for a release without `release`."""
+    has_release, keys = slurm.release is not None, slurm.model_fields_set
+    if has_release and not keys & {name for pair in _REQUIREMENTS for name in pair[:2]}:
+        problem = "is missing, so the source of the release cannot be verified"
+        fix = "write the SHA-256 of that file, from the release's page and not from the file itself"
+        report.add((slurm, "release_sha256"), problem, _ROOT, fix)
+    for name, required, fix in _REQUIREMENTS if has_release else ():
+        if name in keys and required not in keys:
+            report.add((slurm, required), f"is missing, but {name} is set", _ROOT, fix)
+    for name in () if has_release else sorted({name for pair in _REQUIREMENTS for name in pair[:2]} & keys):
+        fix = "write tailrack:slurm.release too, or remove this key"
+        breaks = "each machine would get its distribution's Slurm"
+        report.add((slurm, name), "is set without a release", breaks, fix)
 
 
 class Elastic(Section):
@@ -249,7 +299,7 @@ class Elastic(Section):
     """Return a machine that the health check or the deep check drained, once it has no job; the next job brings
     another. At most one every 30 minutes."""
     max_price_per_hour: Number | None = key(
-        wants="an amount greater than 0", fix="write an amount such as 12", gt=0, le=MOST_OF_SMALL, default=None
+        "an amount greater than 0", "write an amount such as 12", gt=0, le=MOST_OF_SMALL, default=None
     )
     """The most that all rented machines together may cost per hour, in the stack's `currency`; needs the
     `price_per_hour` of each machine whose cloud does not say its price (`lambda` and `digitalocean` do, in USD)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role
-from components.roles.slurm.settings_release import address
+from components.roles.slurm.settings import address
 from components.roles.slurm.versions import NEEDED, RELEASES, oldest_accepted
 
 

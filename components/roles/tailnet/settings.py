@@ -1,7 +1,7 @@
-"""The section `tailnet`: the network between the nodes, and how nodes join it."""
+"""The section `tailnet`: the network between the nodes, how nodes join it, and checks of it."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 from ipaddress import ip_address
 from typing import Annotated, Literal
@@ -9,14 +9,14 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from pydantic import AfterValidator, SecretStr
 
-from components.settings.section import Section, key
-from components.settings.types import NodeName, Whole, refuse
+from components.settings.problems import Report, secret_command, show_name, shown
+from components.settings.section import Help, Section, key
+from components.settings.types import NodeName, Whole, must, refuse
 
 WIREGUARD_PORT = 41641
 # Kinds of tailnet.
 TAILSCALE, CONTROL_URL, EXISTING, OF_A_SITE = "tailscale", "control_url", "existing", "lab"
 CREDENTIALS = ("api_key", "oauth_client_id", "oauth_client_secret", "identity_token", "audience")
-SECRETS = ("auth_key", "api_key", "oauth_client_secret", "identity_token")
 _OAUTH = "tskey-client-"
 API = "https://api.tailscale.com"
 LAB_CONTROL = "control.lab"  # containers of one machine
@@ -56,15 +56,8 @@ def loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _one_word(value: SecretStr) -> SecretStr:
-    text = value.get_secret_value()
-    if not text.isprintable() or not text or " " in text:
-        refuse("is empty, or contains spaces or line breaks")
-    return value
-
-
 def _auth_key(value: SecretStr, ephemeral: bool = False) -> SecretStr:
-    key = _one_word(value).get_secret_value()
+    key = value.get_secret_value()
     if key.startswith("tskey-api-"):
         refuse(
             "is an API access token, not an auth key",
@@ -91,9 +84,16 @@ def _for_nodes(secret: str, ephemeral: bool) -> str:
 
 
 ControlUrl = Annotated[str, AfterValidator(_private_control_url)]
-AuthKey = Annotated[SecretStr, AfterValidator(_auth_key)]
-PoolAuthKey = Annotated[SecretStr, AfterValidator(partial(_auth_key, ephemeral=True))]
-Secret = Annotated[SecretStr, AfterValidator(_one_word)]
+Secret = Annotated[
+    SecretStr,
+    must(
+        lambda text: text and text.isprintable() and " " not in text,
+        "is empty, or contains spaces or line breaks",
+    ),
+    Help(leaked="revoke this key, create another"),
+]
+AuthKey = Annotated[Secret, AfterValidator(_auth_key)]
+PoolAuthKey = Annotated[Secret, AfterValidator(partial(_auth_key, ephemeral=True))]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 
 
@@ -117,8 +117,8 @@ class WayToTailnet(Section):
     api_key: Secret | None = None
     """Kind tailscale: an API access token; it expires after at most 90 days."""
     oauth_client_id: str | None = key(
-        wants="the id of an OAuth client or a federated identity",
-        fix="copy it from the admin console, Settings, Trust credentials",
+        "the id of an OAuth client or a federated identity",
+        "copy it from the admin console, Settings, Trust credentials",
         pattern=r"^[A-Za-z0-9_/.-]{1,200}$",
         default=None,
     )
@@ -128,23 +128,23 @@ class WayToTailnet(Section):
     identity_token: Secret | None = None
     """Kind tailscale: a federated identity's token (JWT), which you have to renew."""
     audience: str | None = key(
-        wants="the audience of a federated identity",
-        fix="copy it from the admin console, Settings, Trust credentials",
+        "the audience of a federated identity",
+        "copy it from the admin console, Settings, Trust credentials",
         pattern=r"^[A-Za-z0-9_/.:-]{1,200}$",
         default=None,
     )
     """Kind tailscale: a federated identity's audience; tailrack requests the token where the stack runs (GitHub)."""
     organization: str = key(
-        wants="a tailnet's id",
-        fix="write - or copy it from the admin console, Settings, General",
+        "a tailnet's id",
+        "write - or copy it from the admin console, Settings, General",
         pattern=r"^[A-Za-z0-9@._-]{1,200}$",
         default="-",
     )
     """Kind tailscale: the tailnet's id; `-`: the tailnet of the credentials."""
     base_url: BaseUrl = key(
-        wants="the address of Tailscale's API",
-        breaks="a preview would send the tailnet's credentials elsewhere",
-        fix="leave it out",
+        "the address of Tailscale's API",
+        "leave it out",
+        "a preview would send the tailnet's credentials elsewhere",
         default=API,
     )
     """Kind tailscale: address of the API; for tests, an address of this machine (127.0.0.1, [::1] or localhost)."""
@@ -158,15 +158,15 @@ class Tailnet(WayToTailnet):
     """The network between the nodes."""
 
     tag: str = key(
-        wants="a tag such as tag:cluster",
-        fix="write tag: and a name of lowercase letters, digits and hyphens",
+        "a tag such as tag:cluster",
+        "write tag: and a name of lowercase letters, digits and hyphens",
         pattern=r"^tag:[a-z][a-z0-9-]{0,48}$",
         default="tag:cluster",
     )
     """The tag of every node in the tailnet."""
     control_url: ControlUrl | None = key(
-        wants="the URL of a control server",
-        fix="write a URL such as https://headscale.example.org, or leave it out to use Tailscale's own",
+        "the URL of a control server",
+        "write a URL such as https://headscale.example.org, or leave it out to use Tailscale's own",
         default_text="Tailscale's own",
         default=None,
     )
@@ -194,3 +194,80 @@ def derived_kind(keys: Collection[str], brought: bool) -> str:
     if not {*CREDENTIALS}.isdisjoint(keys):
         return TAILSCALE
     return OF_A_SITE if brought and "control_url" not in keys else CONTROL_URL
+
+
+# The keys of each kind, besides `kind` and `tag`, and why other keys have no effect.
+_API = (*CREDENTIALS, "organization", "base_url", "policy")
+_KEYS = {
+    TAILSCALE: (_API, "the stack creates its own keys for Tailscale's control server"),
+    CONTROL_URL: (("control_url", "auth_key"), "the stack would not use Tailscale's API"),
+    EXISTING: (("control_url",), "no machine joins a tailnet, so it would not be used"),
+    OF_A_SITE: (("auth_key",), "the nodes join the control server of the sites"),
+}
+_WAYS = "an API key, or an OAuth client's id and secret, or a federated identity's id and its token or audience"
+
+
+def check_tailnet(tailnet: WayToTailnet, brought: bool, made: Sequence[str], report: Report) -> None:
+    """Report nodes without a way into a tailnet, and contradictory keys.
+
+    brought   whether a site brings a tailnet
+    made      names of sites whose machines the stack creates
+    """
+    keys = sorted(tailnet.model_fields_set)
+    relay = tailnet.relay if isinstance(tailnet, Tailnet) else None
+    if relay is not None and relay.port == WIREGUARD_PORT:
+        breaks = "the node could not be a member and a relay at the same time"
+        report.bad((relay, "port"), "is tailscaled's own port", breaks, "write another, such as 40000")
+    url = tailnet.control_url if isinstance(tailnet, Tailnet) else None
+    if url is not None and url.startswith("http:") and not loopback(urlsplit(url).hostname or ""):
+        report.warn(
+            report.at(tailnet, "control_url"),
+            f"{shown(url)} is neither encrypted nor authenticated: an attacker in the network could pose as the "
+            "control server and get the auth key; give the server a certificate, and write https://",
+        )
+    kind = tailnet.kind or derived_kind(keys, brought)
+    allowed, breaks = _KEYS[kind]
+    for name in keys:
+        kinds = [other for other, (kind_keys, _) in _KEYS.items() if name in kind_keys]
+        if kinds and name not in allowed:
+            fix = f"remove it, or write kind: {' or '.join(kinds)}"
+            report.add((tailnet, name), f"is not a key of a tailnet of kind {kind}", breaks, fix)
+    if kind == TAILSCALE:
+        _check_credentials(tailnet, report)
+    _check_sites(tailnet, kind, brought, made, report)
+
+
+def _check_credentials(tailnet: WayToTailnet, report: Report) -> None:
+    keys = {*CREDENTIALS} & tailnet.model_fields_set
+    path, id_path = report.at(tailnet, "kind"), report.at(tailnet, "oauth_client_id")
+    with_id = keys - {"api_key", "oauth_client_id"}
+    rejected = "Tailscale's API would reject every call"
+    if not keys:
+        report.add(path, "tailscale without credentials", "no key could be created", f"set {_WAYS}")
+    elif "api_key" in keys and len(keys) > 1:
+        problem = f"is set together with {', '.join(sorted(keys - {'api_key'}))}"
+        report.add((tailnet, "api_key"), problem, "only one of them can be used", "remove one of the two")
+    elif "api_key" not in keys and "oauth_client_id" not in keys:
+        report.add(id_path, f"is missing, but {', '.join(sorted(keys))} is set", rejected, f"set {_WAYS}")
+    elif "oauth_client_id" in keys and len(with_id) != 1:
+        problem = f"is set with {', '.join(sorted(with_id)) or 'nothing else'}"
+        report.add(id_path, problem, rejected, "set one of oauth_client_secret, identity_token and audience")
+
+
+def _check_sites(tailnet: WayToTailnet, kind: str, brought: bool, made: Sequence[str], report: Report) -> None:
+    path, given = report.at(tailnet, "kind"), tailnet.model_fields_set
+    if kind == CONTROL_URL and not {"auth_key", "control_url"} & given:
+        # A pool uses the cluster's control server.
+        alternative = " (or set control_url, for your own control server)" if isinstance(tailnet, Tailnet) else ""
+        path = report.at(tailnet, "auth_key")
+        fix = f"run: {secret_command(path)}{alternative}"
+        report.add(path, "missing", "no node could join Tailscale's tailnet", fix)
+    elif kind == OF_A_SITE and not brought:
+        breaks = "there would be no control server to join"
+        report.add(path, f"{kind}, but no site brings a tailnet", breaks, f"leave it out, or write {TAILSCALE}")
+    elif kind == EXISTING and made:
+        problem = f"{kind}, but the stack creates the machines of site {show_name(made[0])}"
+        report.add(path, problem, "a new machine is in no tailnet", "leave it out, or list existing machines")
+    elif kind == TAILSCALE and brought:
+        problem = f"{kind}, but a site brings its own tailnet"
+        report.add(path, problem, "its machines join that one", f"write {OF_A_SITE}, or remove the site")

@@ -11,15 +11,17 @@ from pydantic import AfterValidator, Field
 
 from components.roles.accounting.settings import DEFAULT_ACCOUNT, Limit, QosNames
 from components.roles.job_reports.settings import is_receiver
-from components.settings.problems import ROOT, Report, child_path, suggest
+from components.settings.problems import ROOT, Report, child_path
+from components.settings.rules import check_known, check_once
 from components.settings.section import Help, Section, key
 from components.settings.ssh_keys import UsersKey
-from components.settings.types import Whole, refuse, word_set
+from components.settings.types import Whole, must, refuse, word_set
 
 # GitHub's rule: letters, digits and single hyphens inside. A company's own accounts end with `_` and its short code.
 _NAME = re.compile(r"[A-Za-z0-9](-?[A-Za-z0-9])*(_[A-Za-z0-9]+)?", re.ASCII)
 _LONGEST = 39
 _COMMAND = "run: make github-keys STACK=..."
+_TWO_LOGINS = "no one could tell whose login it is, and a removed key could still open an account"
 
 
 def is_github_name(text: str) -> bool:
@@ -27,16 +29,10 @@ def is_github_name(text: str) -> bool:
     return len(text) <= _LONGEST and _NAME.fullmatch(text) is not None
 
 
-def _github_name(value: str) -> str:
-    if not is_github_name(value):
-        refuse("is not a GitHub name of at most 39 letters, digits and single hyphens")
-    return value
-
-
 GithubName = Annotated[
     str,
     Field(max_length=_LONGEST),
-    AfterValidator(_github_name),
+    must(is_github_name, "is not a GitHub name of at most 39 letters, digits and single hyphens"),
     Help("a GitHub name", "write the name as in the address of the profile, such as ada-l"),
 ]
 GithubKeys = Annotated[
@@ -59,8 +55,8 @@ def check_github_keys(users: Sequence[User], written: Mapping[str, Sequence[str]
             continue
         # GitHub ignores case.
         if (other := names.setdefault(name.lower(), place)) != place:
-            problem = f"{report.value(github_path, name)} is also the account of {other}"
-            report.add(github_path, problem, "one key would open two accounts", "give each user another")
+            problem, breaks = f"is also the account of {other}", "one key would open two accounts"
+            report.bad((user, "github"), problem, breaks, "give each user another")
         elif name not in written:
             problem = f"the keys of {report.value(github_path, name)} are not in tailrack:github_keys"
             report.add(github_path, problem, "the user could not log in with them", _COMMAND)
@@ -68,8 +64,7 @@ def check_github_keys(users: Sequence[User], written: Mapping[str, Sequence[str]
             key_path = child_path(child_path(path, name), index)
             if not (other := owners.setdefault(_comparable(text), place)).startswith(place):
                 problem = f"{report.value(key_path, text)} is also a key of {other.partition('.')[0]}"
-                breaks = "no one could tell whose login it is, and a removed key could still open an account"
-                report.add(key_path, problem, breaks, "give each user another key")
+                report.add(key_path, problem, _TWO_LOGINS, "give each user another key")
     for name in written.keys() - {user.github for user in users}:
         report.warn(child_path(path, name), "has no effect, because no user has it as github; remove it")
 
@@ -105,32 +100,31 @@ def account_name(value: str, breaks: str) -> str:
     return value
 
 
-def _user_name(value: str) -> str:
-    return account_name(value, "the system account would get this user's uid, home and key")
-
-
-def _id(value: int) -> int:
-    if value == 65534:
-        refuse(
-            "is the number of the account nobody",
-            "this user would own the files of every squashed root and unknown user",
-        )
-    if 60000 <= value <= 65535:
-        refuse("is in 60000-65535, which Debian and systemd use for their own accounts")
-    return value
-
-
-def _receiver(value: str) -> str:
-    if not is_receiver(value):
-        refuse("is neither a mail address nor the name of a channel")
-    return value
-
-
-UserName = Annotated[str, Field(max_length=32), AfterValidator(_user_name)]
+UserName = Annotated[
+    str,
+    Field(max_length=32),
+    AfterValidator(partial(account_name, breaks="the system account would get this user's uid, home and key")),
+    Help("a user name of at most 32 characters", "write another name such as ada"),
+]
+GroupName = Annotated[
+    str,
+    Field(max_length=32),
+    AfterValidator(partial(account_name, breaks="the group's members would get the rights of the system's group")),
+    Help("a group name of at most 32 characters", "write another name such as vision"),
+]
+Receiver = Annotated[str, must(is_receiver, "is neither a mail address nor the name of a channel")]
 Id = Annotated[
     Whole,
     Field(ge=1000, le=4294967293),
-    AfterValidator(_id),
+    must(
+        lambda number: number != 65534,
+        "is the number of the account nobody",
+        "this user would own the files of every squashed root and unknown user",
+    ),
+    must(
+        lambda number: not 60000 <= number <= 65535,
+        "is in 60000-65535, which Debian and systemd use for their own accounts",
+    ),
     Help("a number from 1000 up", "write one from 1000 to 59999 that nothing on the nodes uses"),
 ]
 
@@ -138,15 +132,15 @@ Id = Annotated[
 class User(Section):
     """A user account, the same on every node."""
 
-    name: UserName = key(wants="a user name of at most 32 characters", fix="write another name such as ada")
+    name: UserName
     """Log-in name; the home folder is on the share."""
     uid: Id
     """User id (uid), the same on every node."""
     gid: Id = key(default_text="the uid", default_factory=lambda data: data["uid"])
     """Group id (gid), the same on every node; default: the uid."""
     keys: tuple[UsersKey, ...] = key(
-        wants="a list of public SSH keys",
-        fix="write the line of a .pub file, such as [ssh-ed25519 AAAA... laptop]; 'ssh-keygen -t ed25519' creates one",
+        "a list of public SSH keys",
+        "write the line of a .pub file, such as [ssh-ed25519 AAAA... laptop]; 'ssh-keygen -t ed25519' creates one",
         default=(),
     )
     """Public SSH keys with which the user logs in, besides those in the user's own ~/.ssh/authorized_keys; [log
@@ -155,15 +149,15 @@ class User(Section):
     """The user's account at GitHub. `make github-keys` reads its public SSH keys, asks, and records them in
     `tailrack:github_keys`; `up` reads nothing from GitHub."""
     groups: tuple[str, ...] = key(
-        wants="a list of names of tailrack:groups",
-        fix="write at most 16 names from that list, such as [vision]",
+        "a list of names of tailrack:groups",
+        "write at most 16 names from that list, such as [vision]",
         max_length=16,
         default=(),
     )
     """Groups of `tailrack:groups` that the user is in; 16 at most, because NFS passes on no more."""
     account: str | None = key(
-        wants="the name of one of tailrack:accounting.accounts",
-        fix=f"write one of their names, or leave it out to use `{DEFAULT_ACCOUNT}`",
+        "the name of one of tailrack:accounting.accounts",
+        f"write one of their names, or leave it out to use `{DEFAULT_ACCOUNT}`",
         default_text=f"`{DEFAULT_ACCOUNT}`",
         default=None,
     )
@@ -172,9 +166,9 @@ class User(Section):
     """Most GPU hours of the user per calendar month."""
     max_jobs: Limit | None = None
     """Most running jobs of the user; further jobs wait."""
-    notify: tuple[Annotated[str, AfterValidator(_receiver)], ...] = key(
-        wants="a list of mail addresses and names of channels",
-        fix="write [ada@example.org], or the name of a channel of tailrack:job_reports",
+    notify: tuple[Receiver, ...] = key(
+        "a list of mail addresses and names of channels",
+        "write [ada@example.org], or the name of a channel of tailrack:job_reports",
         max_length=5,
         default=(),
     )
@@ -189,58 +183,42 @@ def check_users(users: Sequence[User], logins: Mapping[str, str], report: Report
 
     logins   the machines that tailrack logs in to, by account
     """
-    names: dict[str, str] = {}
-    uids: dict[int, str] = {}
-    gids: dict[int, str] = {}
+    taken: dict[str, dict[object, str]] = {"name": {}, "uid": {}, "gid": {}}
     keys: dict[tuple[str, ...], str] = {}
     for user in users:
-        path = report.at(user)
-        place = path.removeprefix(ROOT)
-        if names.setdefault(user.name, place) != place:
-            problem = f"{report.value(path, user.name)} is also the name of {names[user.name]}"
-            breaks = "one account would get the numbers of both"
-            report.add(report.at(user, "name"), problem, breaks, "rename one of them")
+        place = report.at(user).removeprefix(ROOT)
+        # The first user with this user's name, uid and gid.
+        first = {name: holders.setdefault(getattr(user, name), place) for name, holders in taken.items()}
+        if first["name"] != place:
+            problem, breaks = f"is also the name of {first['name']}", "one account would get the numbers of both"
+            report.bad((user, "name"), problem, breaks, "rename one of them")
         elif user.name in logins and user.name != "root":
-            problem = (
-                f"{report.value(path, user.name)} is the account that tailrack logs in with at {logins[user.name]}"
-            )
+            problem = f"is the account that tailrack logs in with at {logins[user.name]}"
             breaks = "its uid cannot change while it is logged in"
-            report.add(report.at(user, "name"), problem, breaks, "rename the user")
-        gid_of = gids.setdefault(user.gid, place)
-        if uids.setdefault(user.uid, place) != place:
-            problem = f"{report.value(path, user.uid)} is also the uid of {uids[user.uid]}"
-            breaks, fix = "they would own each other's files", "change one of the uids"
-            report.add(report.at(user, "uid"), problem, breaks, fix)
-        elif gid_of != place:
-            problem = f"{report.value(path, user.gid)} is also the gid of {gid_of}"
+            report.bad((user, "name"), problem, breaks, "rename the user")
+        if first["uid"] != place:
+            problem, breaks = f"is also the uid of {first['uid']}", "they would own each other's files"
+            report.bad((user, "uid"), problem, breaks, "change one of the uids")
+        elif first["gid"] != place:
             breaks = "the second group could not be created, and both users would share group files"
-            key_path = report.at(user, "gid" if "gid" in user.model_fields_set else "uid")
-            report.add(key_path, problem, breaks, "change one of the gids")
+            blamed = "gid" if "gid" in user.model_fields_set else "uid"
+            report.bad((user, blamed), f"is also the gid of {first['gid']}", breaks, "change one of the gids")
         _check_own_keys(user, keys, report)
 
 
 def _check_own_keys(user: User, keys: dict[tuple[str, ...], str], report: Report) -> None:
     """Report keys that another user, or this one, has too. `keys` gets the place of each key."""
     for index, text in enumerate(user.keys):
-        path = report.at(user, "keys", index)
-        place = path.removeprefix(ROOT)
-        # Comments do not matter.
-        if (other := keys.setdefault(tuple(text.split()[:2]), place)) != place:
-            problem = f"{report.value(path, text)} is also {other}"
-            breaks = "no one could tell whose login it is, and a removed key could still open an account"
-            report.add(path, problem, breaks, "give each user another key, and write it once")
-
-
-def _group_name(value: str) -> str:
-    return account_name(value, "the group's members would get the rights of the system's group")
+        place = report.at(user, "keys", index).removeprefix(ROOT)
+        if (other := keys.setdefault(_comparable(text), place)) != place:
+            fix = "give each user another key, and write it once"
+            report.bad((user, "keys", index), f"is also {other}", _TWO_LOGINS, fix)
 
 
 class Group(Section):
     """A group of users, the same on every node, with a shared folder."""
 
-    name: Annotated[str, Field(max_length=32), AfterValidator(_group_name)] = key(
-        wants="a group name of at most 32 characters", fix="write another name such as vision"
-    )
+    name: GroupName
     """The group's name; its folder is `groups/NAME` on the share."""
     gid: Id
     """Group id (gid), the same on every node."""
@@ -251,26 +229,16 @@ def check_groups(groups: Sequence[Group], users: Sequence[User], report: Report)
     names = {user.name: report.at(user).removeprefix(ROOT) for user in users}
     gids = {user.gid: report.at(user).removeprefix(ROOT) for user in users}
     for group in groups:
-        place, name_path, gid_path = (
-            report.at(group).removeprefix(ROOT),
-            report.at(group, "name"),
-            report.at(group, "gid"),
-        )
+        place = report.at(group).removeprefix(ROOT)
         if (other := names.setdefault(group.name, place)) != place:
-            problem = f"{report.value(name_path, group.name)} is also the name of {other}"
             breaks = "each user has a group of the user's name, so one group would get two numbers"
-            report.add(name_path, problem, breaks, "rename the group")
+            report.bad((group, "name"), f"is also the name of {other}", breaks, "rename the group")
         if (other := gids.setdefault(group.gid, place)) != place:
-            problem = f"{report.value(gid_path, group.gid)} is also the gid of {other}"
-            report.add(gid_path, problem, "both would own each other's files", "change the group's gid")
+            breaks = "both would own each other's files"
+            report.bad((group, "gid"), f"is also the gid of {other}", breaks, "change the group's gid")
     valid = {group.name for group in groups}
     for user in users:
-        for index, name in enumerate(user.groups):
-            path = report.at(user, "groups", index)
-            if name in user.groups[:index]:
-                problem = f"{report.value(path, name)} is in the list twice"
-                report.add(path, problem, "one of the two would have no effect", "write each group once")
-            elif name not in valid:
-                problem = f"{report.value(path, name)} is no group of tailrack:groups"
-                fix = partial(suggest, name, valid) if valid else "write tailrack:groups: [{name: vision, gid: 7001}]"
-                report.add(path, problem, "the nodes would not know its gid", fix)
+        fix = "write tailrack:groups: [{name: vision, gid: 7001}]"
+        breaks = "the nodes would not know its gid"
+        check_known(user, "groups", valid, "is no group of tailrack:groups", breaks, report, fix)
+        check_once(user, "groups", report)

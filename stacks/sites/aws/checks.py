@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from components.settings.cluster import Head
 from components.settings.problems import Report, show_name
+from components.settings.rules import check_partner
 from stacks.sites.aws.images import IMAGES, image_for
 from stacks.sites.aws.instance_types import has_nvidia_gpus, is_arm
 from stacks.sites.aws.model import AwsHead, AwsPool, AwsSite, nodes
@@ -40,18 +41,15 @@ def check(sites: Sequence[AwsSite], head: Head, report: Report) -> None:
 def _check_network(site: AwsSite, needed: int, report: Report) -> None:
     given = site.model_fields_set
     for name, partner in (("subnet", "vpc"), ("vpc", "subnet")):
-        if name in given and partner not in given:
-            breaks = "instances and their rules would be in two networks"
-            report.add(report.at(site, name), f"is set without {partner}", breaks, f"write {partner}")
+        check_partner(site, name, partner, "instances and their rules would be in two networks", report)
     if site.subnet is not None:
         for key in sorted({"zone", "cidr"} & given):
-            fix = f"remove {key}, or remove subnet and vpc"
-            problem = f"is set, but the subnet has its own {key}"
-            report.add(report.at(site, key), problem, "it would have no effect", fix)
+            problem, fix = f"is set, but the subnet has its own {key}", f"remove {key}, or remove subnet and vpc"
+            report.add((site, key), problem, "it would have no effect", fix)
     elif needed > (most := site.cidr.num_addresses - AWS_OWN):
-        path = report.at(site, "cidr")
-        problem = f"{report.value(path, str(site.cidr))} has {most} addresses, but the site has {needed} nodes"
-        report.add(path, problem, "EC2 could not create the last ones", "write a larger network, such as 10.64.0.0/20")
+        problem = f"has {most} addresses, but the site has {needed} nodes"
+        fix = "write a larger network, such as 10.64.0.0/20"
+        report.bad((site, "cidr"), problem, "EC2 could not create the last ones", fix)
 
 
 def _check_market(pool: AwsPool, report: Report) -> None:
@@ -69,14 +67,14 @@ def _check_reserved_zone(site: AwsSite, pool: AwsPool, report: Report) -> None:
     if pool.market in RESERVED and site.zone is None and site.subnet is None:
         problem = f"is missing, but pool {show_name(pool.name)} uses a reservation"
         breaks = "a reservation is in one zone, and the nodes might be in another"
-        report.add(report.at(site, "zone"), problem, breaks, "write the letter of the reservation's zone")
+        report.add((site, "zone"), problem, breaks, "write the letter of the reservation's zone")
 
 
 def _check_placement(pool: AwsPool, report: Report) -> None:
     if pool.market == "capacity-block" and pool.placement_group.startswith("pg-"):
         problem = "a placement group is set for a capacity block"
         breaks = "a capacity block has its own placement, and EC2 rejects another"
-        report.add(report.at(pool, "placement_group"), problem, breaks, "remove it")
+        report.add((pool, "placement_group"), problem, breaks, "remove it")
 
 
 def _check_image(shape: AwsPool | AwsHead, report: Report) -> None:
@@ -86,18 +84,18 @@ def _check_image(shape: AwsPool | AwsHead, report: Report) -> None:
     if image and is_arm(kind):
         problem = f"{name} is for amd64, but {shown} is arm64"
         fix = "write the id of an image for arm64, or another type"
-        report.add(report.at(shape, "image"), problem, "the instance would not boot", fix)
+        report.add((shape, "image"), problem, "the instance would not boot", fix)
     if isinstance(shape, AwsHead) or shape.gpu is None:
         return
     breaks = "the check step would fail after machines have started to cost money"
     if not has_nvidia_gpus(kind) and image:
         problem = f"{shown} has no GPU that this image supports"
         fix = "write a type with NVIDIA GPUs, or leave gpu out; for other GPUs, write an image id with their driver"
-        report.add(report.at(shape, "gpu"), problem, breaks, fix)
+        report.add((shape, "gpu"), problem, breaks, fix)
     elif image and not image.driver:
         problem = f"{name} has no NVIDIA driver, but gpu expects GPUs"
         fix = "leave image out (deep-learning), or write the id of an image with the driver"
-        report.add(report.at(shape, "image"), problem, breaks, fix)
+        report.add((shape, "image"), problem, breaks, fix)
 
 
 def _check_elastic_ips(sites: Sequence[AwsSite], report: Report) -> None:

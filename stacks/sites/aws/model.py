@@ -1,9 +1,8 @@
 """Settings of a site in one AWS region, and the nodes of that site."""
 
 import ipaddress
-import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -11,7 +10,7 @@ from components.settings.cluster import Head
 from components.settings.money import Price
 from components.settings.network_names import TAILNET
 from components.settings.section import Section, key
-from components.settings.types import Features, GpuText, Whole, refuse
+from components.settings.types import Features, GpuText, Whole, full, must, refuse
 from stacks.sites.aws.images import image_for
 from stacks.sites.aws.instance_keys import DiskSize, ImageWord, InstanceType
 from stacks.sites.aws.instance_types import stands_close
@@ -21,12 +20,6 @@ from stacks.sites.login_key import PublicKey
 from stacks.sites.pools import PoolCount, PoolName, new_nodes
 
 Market = Literal["on-demand", "spot", "capacity-block", "reservation"]
-
-
-def _placement_group(value: str) -> str:
-    if value not in ("auto", "none") and not re.fullmatch(r"pg-[0-9a-f]{8,17}", value):
-        refuse("is not auto, none or a pg- id")
-    return value
 
 
 def _network(value: object) -> ipaddress.IPv4Network:
@@ -59,10 +52,8 @@ def _door(value: object) -> object:
     return network
 
 
-def _id(kind: str) -> Any:
-    return AfterValidator(
-        lambda value: value if re.fullmatch(rf"{kind}-[0-9a-f]{{8,17}}", value) else refuse(f"is not a {kind}- id")
-    )
+def _id(kind: str) -> AfterValidator:
+    return must(full(rf"{kind}-[0-9a-f]{{8,17}}"), f"is not a {kind}- id")
 
 
 Door = Annotated[ipaddress.IPv4Network, BeforeValidator(_door)]
@@ -93,11 +84,11 @@ class AwsPool(Section):
     market: Market = "on-demand"
     """Purchase option: `on-demand`, `spot` (AWS can take it back at any time), `capacity-block` or `reservation`."""
     reservation: Annotated[str, _id("cr")] | None = key(
-        wants="an id such as cr-0123456789abcdef0", fix="copy the id from the console", default=None
+        "an id such as cr-0123456789abcdef0", "copy the id from the console", default=None
     )
     """Id of the capacity block or reservation to use."""
-    placement_group: Annotated[str, AfterValidator(_placement_group)] = key(
-        wants="auto, none or an id such as pg-0123456789abcdef0", fix="write one of them", default="auto"
+    placement_group: Annotated[str, must(full("auto|none|pg-[0-9a-f]{8,17}"), "is not auto, none or a pg- id")] = key(
+        "auto, none or an id such as pg-0123456789abcdef0", "write one of them", default="auto"
     )
     """Placement group: `auto` creates one if there are several nodes, their type supports it and they use no
     reservation; `none`; or the id of your own group, such as the one of a reservation."""
@@ -123,18 +114,18 @@ class AwsSite(Site):
     kind: Literal["aws"]
     """EC2 instances, created and deleted with the stack."""
     region: Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")] = key(
-        wants="a region's name", fix="write one such as us-east-1"
+        "a region's name", "write one such as us-east-1"
     )
     """The region."""
     zone: Annotated[str, Field(pattern=r"^[a-z]$")] | None = key(
-        wants="a letter such as a", fix="write its letter", default_text="the first that sells its types", default=None
+        "a letter such as a", "write its letter", default_text="the first that sells its types", default=None
     )
     """Letter of the availability zone; default: the first that sells all of the site's types. All nodes of a site are
     in one zone."""
     ssh_from: tuple[Door, ...] = key(
-        wants="a list of networks such as [203.0.113.7/32]",
-        breaks="no step could log in, or anyone could try",
-        fix="write your public address, with /32",
+        "a list of networks such as [203.0.113.7/32]",
+        "write your public address, with /32",
+        "no step could log in, or anyone could try",
         min_length=1,
     )
     """Networks that may connect by SSH; `up` must run in one of them."""
@@ -145,16 +136,16 @@ class AwsSite(Site):
     public_key: PublicKey | None = None
     """With `agent`: the key's public half, which the instances get."""
     subnet: Annotated[str, _id("subnet")] | None = key(
-        wants="an id such as subnet-0123456789abcdef0", fix="write the id, or leave it out", default=None
+        "an id such as subnet-0123456789abcdef0", "write the id, or leave it out", default=None
     )
     """Id of your own subnet with internet access; default: the stack creates a VPC."""
     vpc: Annotated[str, _id("vpc")] | None = key(
-        wants="an id such as vpc-0123456789abcdef0", fix="write the id with subnet", default=None
+        "an id such as vpc-0123456789abcdef0", "write the id with subnet", default=None
     )
     """Id of the VPC of that subnet."""
     cidr: Annotated[ipaddress.IPv4Network, BeforeValidator(_own_network)] = key(
-        wants="a private network such as 10.64.0.0/20",
-        fix="write one of /16 to /28",
+        "a private network such as 10.64.0.0/20",
+        "write one of /16 to /28",
         default_text="`10.64.0.0/20`",
         default=ipaddress.IPv4Network("10.64.0.0/20"),
     )
@@ -166,7 +157,7 @@ class AwsSite(Site):
     head: AwsHead = AwsHead()
     """The head node's instance, if it is at this site."""
     tags: dict[Annotated[str, Field(max_length=128)], Annotated[str, Field(max_length=256)]] = key(
-        wants="a mapping of words", fix="write {team: vision}", default={}
+        "a mapping of words", "write {team: vision}", default={}
     )
     """Tags for everything that the stack creates."""
 

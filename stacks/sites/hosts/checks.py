@@ -7,8 +7,8 @@ from typing import Protocol, cast
 
 from components.settings.cluster import Head
 from components.settings.problems import ROOT, Report, secret_command, show_name, show_names
-from components.settings.section import Section, check_secret, keys_of
-from stacks.sites.hosts.inventory import OPENED, PASSPHRASE
+from components.settings.section import Section, keys_of
+from stacks.sites.hosts.inventory import PASSPHRASE
 from stacks.sites.hosts.model import Bastion, HostConfig, HostsSite
 from stacks.sites.hosts.pods import check_pods
 from stacks.sites.hosts.ssh_types import is_locked, opens, public_half
@@ -18,12 +18,9 @@ def check(sites: Sequence[HostsSite], head: Head, report: Report) -> None:
     """Report log-ins without a key, duplicate machines, and a head node that is not a host of its site."""
     for site in sites:
         check_pods(site, head, report)
-        _check_plain(site, report)
         logins: list[Bastion | HostConfig] = [*([site.bastion] if site.bastion else []), *site.hosts]
         for login in logins:
             _check_key(login, report)
-            if login.private_key_passphrase != site.private_key_passphrase:
-                _check_plain(login, report)
     _warn_about_shared_keys(sites, report)
     first: dict[tuple[str | None, str, int], HostConfig] = {}
     for owner, host in ((site, host) for site in sites for host in site.hosts):
@@ -31,16 +28,14 @@ def check(sites: Sequence[HostsSite], head: Head, report: Report) -> None:
         bastion_address = owner.bastion.address if owner.bastion else None
         if (twin := first.setdefault((bastion_address, host.address, host.port), host)) is not host:
             place = report.at(twin).removeprefix(ROOT)
-            problem = f"{report.value(report.at(host), host.address)} with port {host.port} is also {place}"
             breaks = "one machine would be set up as two nodes, and each would undo the other"
             fix = "write the address of the other machine, or delete one of the two"
-            report.add(report.at(host, "address"), problem, breaks, fix)
+            report.bad((host, "address"), f"with port {host.port} is also {place}", breaks, fix)
     for site in sites:
         names = {host.name for host in site.hosts}
         if site.name == head.site and head.name not in names and len(names) == len(site.hosts):  # no duplicate
-            hosts, path = f"its hosts are {show_names(names)}", report.at(head, "name")
-            problem = f"{report.value(path, head.name)} is not a host of site {show_name(head.site)} ({hosts})"
-            report.add(path, problem, "no machine would be the head node", "write the name of one of them")
+            problem = f"is not a host of site {show_name(head.site)} (its hosts are {show_names(names)})"
+            report.bad((head, "name"), problem, "no machine would be the head node", "write the name of one of them")
 
 
 def _warn_about_shared_keys(sites: Sequence[HostsSite], report: Report) -> None:
@@ -58,11 +53,6 @@ def _warn_about_shared_keys(sites: Sequence[HostsSite], report: Report) -> None:
             )
 
 
-def _check_plain(login: Section, report: Report) -> None:
-    """Report a passphrase in plain text."""
-    check_secret(login, PASSPHRASE, OPENED, report, "change it (ssh-keygen -p -f FILE)", _place)
-
-
 class Login(Protocol):
     """A log-in by a key in a file or in an agent."""
 
@@ -77,10 +67,10 @@ def check_one_key(login: Login, report: Report) -> None:
     if login.private_key_file is None and not login.agent:
         key_help = keys_of(type(cast(Section, login)))["private_key_file"].help
         fix = f"{key_help.fix}, or write `agent: true` if an ssh-agent has it"
-        report.add(report.at(login, "private_key_file"), "missing", key_help.breaks, fix)
+        report.add((login, "private_key_file"), "missing", key_help.breaks, fix)
     if login.private_key_file is not None and login.agent:
-        problem = "is true, but private_key_file is also set"
-        report.add(report.at(login, "agent"), problem, "the log-in can use only one of them", "delete one of the two")
+        problem, breaks = "is true, but private_key_file is also set", "the log-in can use only one of them"
+        report.add((login, "agent"), problem, breaks, "delete one of the two")
 
 
 def _check_key(login: Bastion | HostConfig, report: Report) -> None:
@@ -93,22 +83,21 @@ def _check_key(login: Bastion | HostConfig, report: Report) -> None:
     if login.host_key.partition(" ")[2] == public_half(file):
         problem = f"is the public half of {report.value(path, str(file))}"
         breaks = "this key belongs to the account that logs in, so the machine would not be recognized"
-        report.add(report.at(login, "host_key"), problem, breaks, keys_of(type(login))["host_key"].help.fix)
+        report.add((login, "host_key"), problem, breaks, keys_of(type(login))["host_key"].help.fix)
     if not is_locked(file):
         return
     command = secret_command(_place(report.at(login, PASSPHRASE)))
     if passphrase is None:
-        problem = f"{report.value(path, str(file))} is locked with a passphrase"
         breaks = "no one can type the passphrase when tailrack logs in"
         fix = (
             f"run: {command}; or add the key to an agent (`ssh-add FILE`) and write "
             "`agent: true` instead; or create a key without a passphrase for this cluster: ssh-keygen -t ed25519 -N "
             "'' -f FILE"
         )
-        report.add(path, problem, breaks, fix)
+        report.bad((login, "private_key_file"), "is locked with a passphrase", breaks, fix)
     elif not opens(file, passphrase.get_secret_value()):
         problem = f"[secret] does not open {report.value(path, str(file))}"
-        report.add(report.at(login, PASSPHRASE), problem, "tailrack could not log in", f"run: {command}")
+        report.add((login, PASSPHRASE), problem, "tailrack could not log in", f"run: {command}")
 
 
 def _place(path: str) -> str:

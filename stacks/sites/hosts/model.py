@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, SecretStr
+from pydantic import ConfigDict, Field
 
 from components.settings.cluster import Head
 from components.settings.money import Price
 from components.settings.section import Section, key
 from components.settings.types import Features, GpuText, NodeName, SshPort
 from stacks.sites.hosts.other_stacks import OUTPUT
-from stacks.sites.hosts.ssh_types import Address, HostKey, HostsFile, LockableKeyFile, Login
+from stacks.sites.hosts.ssh_types import Address, HostKey, HostsFile, LockableKeyFile, Login, Passphrase
 from stacks.sites.kind import NodeSpec, Site, Spot
 from stacks.sites.pods import PodRisk, Stage
 from stacks.stack_name import StackName
@@ -30,7 +30,7 @@ class Bastion(Section):
     """The account for the log-in there; it only needs to forward connections (AllowTcpForwarding)."""
     private_key_file: LockableKeyFile | None = None
     """Private key for the log-in there."""
-    private_key_passphrase: SecretStr | None = None
+    private_key_passphrase: Passphrase | None = None
     """The passphrase of the key file, if it has one."""
     agent: bool = key(fix="write true if your ssh-agent has the key", default=False)
     """Use a key in your ssh-agent instead of a key file."""
@@ -62,7 +62,7 @@ class HostConfig(Section):
     """The account for the log-in: root, or one with password-less sudo; you can set it for the site."""
     private_key_file: LockableKeyFile | None = None
     """Private key for the log-in; may start with `~` or be relative to the config; you can set it for the site."""
-    private_key_passphrase: SecretStr | None = None
+    private_key_passphrase: Passphrase | None = None
     """The passphrase of the key file, if it has one; you can set it for the site."""
     agent: bool = key(fix="write true if your ssh-agent has the key", default=False)
     """Use a key in your ssh-agent instead of a key file; you can set it for the site."""
@@ -92,8 +92,8 @@ class HostsFrom(Section):
     """The output of another program that has the hosts of a site: of a Pulumi stack, or of Terraform."""
 
     stack: StackName | None = key(
-        wants="the name of a stack",
-        fix="write ORGANIZATION/PROJECT/STACK; with state in a folder or a bucket, organization/PROJECT/STACK",
+        "the name of a stack",
+        "write ORGANIZATION/PROJECT/STACK; with state in a folder or a bucket, organization/PROJECT/STACK",
         default=None,
     )
     """The stack whose output has the site's hosts: `organization/project/stack`."""
@@ -102,7 +102,7 @@ class HostsFrom(Section):
     )
     """The file that has them, in place of `stack`: a state of Terraform or OpenTofu, or what `terraform output -json`
     prints."""
-    output: OutputName = key(wants="the name of an output", fix=f"write its name such as {OUTPUT}", default=OUTPUT)
+    output: OutputName = key("the name of an output", f"write its name such as {OUTPUT}", default=OUTPUT)
     """The name of that output, a list with the keys of `hosts` (docs/first-cluster.md)."""
 
 
@@ -130,7 +130,7 @@ class HostsSite(Site):
     """sshd's port for all hosts that have none."""
     private_key_file: LockableKeyFile | None = None
     """`private_key_file` for all hosts with neither this nor `agent`."""
-    private_key_passphrase: SecretStr | None = None
+    private_key_passphrase: Passphrase | None = None
     """`private_key_passphrase` for all hosts that have none."""
     agent: bool | None = key(fix="write true if your ssh-agent has the key", default=None)
     """`agent` for all hosts with neither this nor `private_key_file`."""

@@ -8,13 +8,14 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
 from components.settings.problems import shown
 from components.settings.section import Help
 from components.settings.ssh_keys import KINDS, host_key
 from components.settings.types import refuse
 
+Passphrase = Annotated[SecretStr, Help(leaked="change it (ssh-keygen -p -f FILE)")]
 RSA = "ssh-rsa"
 LONGEST_KEY = 65536  # bytes of a file
 _ARMOUR = re.compile(rb"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----(.*?)-----END", re.DOTALL)

@@ -15,9 +15,8 @@ def check(sites: Sequence[LabSite], head: Head, report: Report) -> None:
     for site in sites:
         check_not_empty(site, site.pools, head, report)
         if site.subnet is not None and room(site.subnet) < (count := len(nodes(site, head))):
-            path = report.at(site, "subnet")
-            problem = f"{report.value(path, str(site.subnet))} has {room(site.subnet)} addresses for {count} nodes"
-            report.add(path, problem, "the last nodes would get no address", "write a shorter prefix, such as /24")
+            problem, breaks = f"has {room(site.subnet)} addresses for {count} nodes", "the last would get no address"
+            report.bad((site, "subnet"), problem, breaks, "write a shorter prefix, such as /24")
     _check_overlaps(sites, report)
 
 
@@ -29,8 +28,8 @@ def _check_overlaps(sites: Sequence[LabSite], report: Report) -> None:
         if widest is None or not current[0].overlaps(widest[0]):
             widest = current
             continue
-        (other, first), (subnet, last) = sorted((current, widest), key=lambda pair: pair[1])
+        (other, first), (_, last) = sorted((current, widest), key=lambda pair: pair[1])
         path, place = report.at(sites[last], "subnet"), report.at(sites[first]).removeprefix(ROOT)
-        problem = f"{report.value(path, str(subnet))} overlaps {place} ({report.value(path, str(other))})"
         breaks = "Docker would reject the second network, and the sites would not be separate"
-        report.add(path, problem, breaks, "give the site its own network")
+        problem = f"overlaps {place} ({report.value(path, str(other))})"
+        report.bad((sites[last], "subnet"), problem, breaks, "give the site its own network")

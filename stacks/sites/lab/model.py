@@ -62,8 +62,8 @@ class LabSite(Site):
     kind: Literal["lab"]
     """Containers on this machine."""
     subnet: Subnet | None = key(
-        wants="an IPv4 network such as 172.30.1.0/24",
-        fix="write a free private network with no host bits set, or leave subnet out to let Docker choose",
+        "an IPv4 network such as 172.30.1.0/24",
+        "write a free private network with no host bits set, or leave subnet out to let Docker choose",
         default_text="Docker's choice",
         default=None,
     )

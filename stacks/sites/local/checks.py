@@ -11,12 +11,8 @@ def check(sites: Sequence[LocalSite], head: Head, report: Report) -> None:
     """Report a second local site, and a local site without the head node."""
     for site in sites[1:]:
         problem = f"is local, like {report.at(sites[0]).removeprefix(ROOT)}"
-        breaks = "this machine would be at two sites"
-        report.add(report.at(site, "kind"), problem, breaks, "delete one of the two")
+        report.add((site, "kind"), problem, "this machine would be at two sites", "delete one of the two")
     if sites and head.site != sites[0].name:
-        breaks = "only the head node can be set up without SSH, so the site would have no node"
-        fix = (
-            f"write site: {sites[0].name} in tailrack:head, or list this machine among the hosts of a site of kind "
-            "hosts"
-        )
-        report.add(report.at(sites[0], "kind"), "is local, but the head node is at another site", breaks, fix)
+        name, breaks = sites[0].name, "only the head node can be set up without SSH, so the site would have no node"
+        fix = f"write site: {name} in tailrack:head, or list this machine among the hosts of a site of kind hosts"
+        report.add((sites[0], "kind"), "is local, but the head node is at another site", breaks, fix)

@@ -20,7 +20,7 @@ def check(sites: Sequence[RentedSite], head: Head, report: Report) -> None:
         check_public_key(site, "machines", report)
         if head.site == site.name and site.head is None:
             breaks, fix = "the cloud would not know which machine to rent", "write head: {type: TYPE}"
-            report.add(report.at(site, "head"), "missing, but the head node is at this site", breaks, fix)
+            report.add((site, "head"), "missing, but the head node is at this site", breaks, fix)
         for pool in site.pools:
             _check_attempts(site, pool, report)
 
@@ -41,7 +41,7 @@ def _check_attempts(site: RentedSite, pool: RentedPool, report: Report) -> None:
 
 
 def check_api_keys(given: Mapping[str, SecretStr], kinds: Sequence[str], clouds: Sequence[str], report: Report) -> None:
-    """Report missing API keys, those of unknown clouds, and those in plain text.
+    """Report missing API keys, and those of unknown clouds.
 
     kinds    the kinds of the stack's sites that rent
     clouds   all kinds that rent
@@ -55,7 +55,3 @@ def check_api_keys(given: Mapping[str, SecretStr], kinds: Sequence[str], clouds:
         if kind not in given:
             fix = f"run: {secret_command(child_path(path, kind))}"
             report.add(child_path(path, kind), "missing", "the cloud would reject every call", fix)
-    if given and not report.hides(path):
-        breaks = "anyone who reads the file or the repository's history could rent machines at your cost"
-        fix = f"revoke this key, create another, and run: {secret_command(child_path(path, next(iter(given))))}"
-        report.add(path, "[secret] is plain text in the config", breaks, fix)

@@ -13,7 +13,7 @@ from components.roles.tailnet.settings import loopback
 from components.settings.cluster import Head
 from components.settings.money import MOST, Price
 from components.settings.section import Help, Section, key
-from components.settings.types import Features, GpuText, Number, Whole, refuse
+from components.settings.types import Features, GpuText, Number, Whole, full, must, refuse
 from stacks.sites.hosts.ssh_types import KeyFile, Login
 from stacks.sites.kind import NodeSpec, Site
 from stacks.sites.login_key import PublicKey
@@ -31,18 +31,17 @@ def _base_url(value: str) -> str:
     return value.rstrip("/")
 
 
-def _one_word(value: SecretStr) -> SecretStr:
-    text = value.get_secret_value()
-    if not text or not text.isascii() or not text.isprintable() or " " in text:
-        refuse("is empty, or contains spaces, line breaks or other letters than ASCII")
-    return value
-
-
-ApiKey = Annotated[SecretStr, AfterValidator(_one_word)]
+ApiKey = Annotated[
+    SecretStr, must(full(r"[!-~]+"), "is empty, or contains spaces, line breaks or other letters than ASCII")
+]
 ApiKeys = Annotated[
     dict[str, ApiKey],
     Field(description="API keys of the clouds whose machines the stack rents, by kind of site."),
-    Help("a mapping of kinds of site to API keys", "run: pulumi config set --path --secret tailrack:api_keys.KIND"),
+    Help(
+        "a mapping of kinds of site to API keys",
+        "run: pulumi config set --path --secret tailrack:api_keys.KIND",
+        leaked="revoke this key, create another",
+    ),
 ]
 TypeName = Annotated[
     str,
@@ -130,7 +129,7 @@ class RentedSite(Site):
     """Use a key in your ssh-agent instead of a key file."""
     public_key: PublicKey | None = None
     """With `agent`: the key's public half, which the machines get."""
-    tags: dict[TagName, TagValue] = key(wants="a mapping of words", fix="write {team: vision}", default={})
+    tags: dict[TagName, TagValue] = key("a mapping of words", "write {team: vision}", default={})
     """Tags for every machine."""
     region: RegionName
     """The region; `try` of a pool can name others."""
@@ -140,10 +139,10 @@ class RentedSite(Site):
     boot_minutes: Whole = key(ge=1, le=120, default=20)
     """Minutes after which a machine that does not answer SSH is given back, and the next of `try` is rented."""
     base_url: Annotated[str, AfterValidator(_base_url)] = key(
-        wants="an address of this machine",
-        breaks="a preview would send the API key elsewhere",
-        fix="leave it out",
-        default_text="the cloud's",
+        "an address of this machine",
+        "leave it out",
+        "a preview would send the API key elsewhere",
+        "the cloud's",
         default="",
     )
     """Address of the cloud's API; for tests, an address of this machine."""

@@ -19,7 +19,7 @@ def check(sites: Sequence[RunPodSite], head: Head, report: Report) -> None:
     for site in sites:
         if not site.accept_pod_risk:
             fix = "write accept_pod_risk: true to accept this, or rent machines with systemd"
-            report.add(report.at(site, "accept_pod_risk"), "is not true", RISK, fix)
+            report.add((site, "accept_pod_risk"), "is not true", RISK, fix)
         check_site(site, report)
         _check_fabric(site, report)
         for pool in site.pools:
@@ -34,17 +34,15 @@ def check(sites: Sequence[RunPodSite], head: Head, report: Report) -> None:
 def _check_fabric(site: RunPodSite, report: Report) -> None:
     """Report a network for jobs over several pods, which pods that are rented one by one do not have."""
     if is_interface(site.fabric):
-        path = report.at(site, "fabric")
-        problem = f"{report.value(path, site.fabric)} is set for pods that RunPod rents one by one"
+        problem = "is set for pods that RunPod rents one by one"
         fix = "delete it; rent an Instant Cluster yourself, and write its pods in a site of kind: hosts"
-        report.add(path, problem, "they share no network, so no pod could join", fix)
+        report.bad((site, "fabric"), problem, "they share no network, so no pod could join", fix)
 
 
 def _check_type(attempt: RentedPool | Attempt, report: Report) -> None:
     """Report a number of GPUs that no type has."""
-    name, path = attempt.type or "", report.at(attempt, "type")
-    count = re.match(r"(\d+)x_", name)
+    count = re.match(r"(\d+)x_", attempt.type or "")
     if count and int(count[1]) not in COUNTS[1:]:
         breaks = "RunPod would be asked for a type that does not exist"
         fix = "write 2x_, 4x_ or 8x_ before the GPU's id, or the id alone for one GPU"
-        report.add(path, f"{report.value(path, name)} is not a type for pods", breaks, fix)
+        report.bad((attempt, "type"), "is not a type for pods", breaks, fix)

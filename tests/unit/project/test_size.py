@@ -10,17 +10,17 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 52_100,
-    "Python files in components/": 382,
-    "lines of code in tests/": 54_285,
+    "lines of code": 51_909,
+    "Python files in components/": 379,
+    "lines of code in tests/": 54_284,
     "lines of bash": 1_985,
     "units": 35,
     "timers": 6,
     "names of values in components/": 269,
-    "words in README.md and docs/": 28_877,
+    "words in README.md and docs/": 28_874,
     "pages in docs/": 28,
 }
-LEAST_MEDIAN = 130  # lines of a file in components/
+LEAST_MEDIAN = 131  # lines of a file in components/
 
 
 def tracked() -> dict[str, str]:

@@ -83,7 +83,7 @@ def test_every_value_that_a_remedy_shows_is_accepted() -> None:
     models: set[type[Section]] = {StackConfig, PoolConfig, *(kind.model for kind in KINDS.values())}
     shown, refused = 0, []
     for name, key in (entry for model in models.union(*map(sections, models)) for entry in keys_of(model).items()):
-        checked: Any = Annotated[(key.info.annotation, *key.info.metadata)]
+        checked: Any = Annotated[(key.info.annotation, *key.info.metadata, None)]
         adapter = TypeAdapter(checked)
         for text in (key.help.wants, key.help.fix):
             # Not: files, keys in part, and samples of a part of the value.

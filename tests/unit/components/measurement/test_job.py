@@ -11,7 +11,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from components.measurement.plan import nccl_job, validation_job
-from components.settings.nccl import Nccl
+from components.settings.validation import Nccl
 from components.validation.model import Measurement
 
 ASKED = Measurement(

@@ -13,8 +13,7 @@ import pytest
 
 from components.measurement.plan import Node, gpu_measurement, mpi_apart, plan
 from components.measurement.scopes import Scope, measurement_of
-from components.settings.nccl import Nccl
-from components.settings.validation import Validation
+from components.settings.validation import Nccl, Validation
 from components.validation import job_outputs, measurement_run, nccl_output, results, slurm_jobs
 from components.validation.model import Measurement
 from components.validation.results import Conditions, judge_scope

@@ -1,0 +1,102 @@
+"""Rules between keys that several sections have. Each function reports what breaks its rule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any
+
+from components.settings.problems import ROOT, Report, suggest
+from components.settings.section import Section, keys_of, located
+
+
+def _written(section: Section, name: str, report: Report) -> Iterator[tuple[str, str, str]]:
+    """Yield the name at a key, each name in its list, or each key of its mapping: its path, itself, and it as shown."""
+    value: Any = getattr(section, name)
+    if isinstance(value, Mapping):
+        yield from ((report.at(section, name, item), item, "") for item in value)
+        return
+    single = isinstance(value, str)
+    for index, item in enumerate([value] if single else value or ()):
+        path = report.at(section, name) if single else report.at(section, name, index)
+        yield path, item, f"{report.value(path, item)} "
+
+
+def check_known(
+    section: Section, name: str, valid: Collection[str], problem: str, breaks: str, report: Report, fix: str = ""
+) -> None:
+    """Report names at a key that are not valid. `fix` is the remedy if no name is."""
+    for path, item, shown in _written(section, name, report):
+        if item not in valid:
+            remedy = fix if fix and not valid else partial(suggest, item, valid)
+            report.add(path, shown + problem, breaks, remedy)
+
+
+def check_sites(section: Section, name: str, sites: Collection[str], breaks: str, report: Report) -> None:
+    """Report names at a key that no site of the stack has."""
+    check_known(section, name, sites, "is not a site of this stack", breaks, report)
+
+
+def check_once(section: Section, name: str, report: Report) -> None:
+    """Report sites that a list contains a second time."""
+    seen: set[str] = set()
+    for path, item, shown in _written(section, name, report):
+        if item in seen:
+            breaks = "one of them is probably a mistake for another one"
+            report.add(path, f"{shown}is in the list twice", breaks, "remove or correct it")
+        seen.add(item)
+
+
+def check_unique(
+    sections: Iterable[Section], name: str, problem: str, breaks: str, fix: str, report: Report
+) -> dict[Any, str]:
+    """Report values of a key that two sections have. Return the place of the first section with each value.
+
+    problem   completes "VALUE ..."; `{}` in it is the place of the first section
+    """
+    places: dict[Any, str] = {}
+    for section in sections:
+        own = report.at(section).removeprefix(ROOT)
+        if (first := places.setdefault(getattr(section, name), own)) != own:
+            report.bad((section, name), problem.format(first), breaks, fix)
+    return places
+
+
+def check_both(section: Section, one: str, other: str, breaks: str, report: Report) -> None:
+    """Report one of two keys without the other."""
+    if (getattr(section, one) is None) != (getattr(section, other) is None):
+        report.add((section,), f"has one of {one} and {other} without the other", breaks, "write both, or neither")
+
+
+def check_partner(section: Section, name: str, partner: str, breaks: str, report: Report) -> None:
+    """Report a key without another key that it needs."""
+    if getattr(section, name) and not getattr(section, partner):
+        report.add((section, name), f"is set without {partner}", breaks, f"write {partner} too")
+
+
+def check_local(section: Section, name: str, share: Collection[str], breaks: str, report: Report) -> None:
+    """Report a folder on the share. `share` has the share's two folders."""
+    folder = getattr(section, name)
+    if folder is not None and any(PurePosixPath(folder).is_relative_to(place) for place in share):
+        report.bad((section, name), "is on the share", breaks, "write a folder on a local disk of the nodes")
+
+
+def check_on(place: tuple[object, ...], role: str, enabled: bool, breaks: str, report: Report) -> None:
+    """Report a section or key, at the parts of its path, that needs a role which is off."""
+    if not enabled:
+        fix = f"remove it, or set tailrack:{role}.enabled to true"
+        report.add(place, f"is set while {role} is off", breaks, fix)
+
+
+def check_secrets(config: Section, report: Report) -> None:
+    """Report secrets that are plain text in the config. A host's own and the same one of its site count once."""
+    seen: list[tuple[str, object]] = []
+    for section, _ in located(config, ROOT):
+        for name, key in keys_of(type(section)).items():
+            value = getattr(section, name) if key.secret and name in section.model_fields_set else None
+            if value and (name, value) not in seen and not report.hides(path := report.at(section, name)):
+                seen.append((name, value))
+                breaks = "anyone who reads the file or the repository's history could use it"
+                fix = f"{key.help.leaked}, then {key.remedy(path)}"
+                report.add(path, "[secret] is plain text in the config", breaks, fix)
