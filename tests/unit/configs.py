@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from stacks.config import ConfigError, parse
 
 RawConfig = dict[str, Any]
 """A stack config as YAML gives it: sections by key, without `tailrack:`."""
@@ -29,6 +32,15 @@ LAB: RawConfig = {
     "users": [{"name": "ada", "uid": 6001}],
     "validation": {"min_bytes": "64K", "max_bytes": "4M", "factor": 4, "floors_gb_per_s": {"cloud-a": 0.02}},
 }
+
+
+def refusal(sections: RawConfig, *secret: str) -> str:
+    """Return why the lab's config is refused with these sections; empty if it is accepted."""
+    try:
+        parse({**LAB, **sections}, base_dir=Path(), secret_keys=frozenset(secret))
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 def _machine(name: str, number: int, user: str = "ops", **more: Any) -> RawConfig:

@@ -32,7 +32,7 @@ from components.steps.composition import HEAD, NODE, compose
 from stacks.config import parse
 from tests.unit.configs import LAB
 from tests.unit.phases import called
-from tests.unit.shell import Shell, assert_ok
+from tests.unit.shell import Shell, assert_fails, assert_ok
 
 SHA256 = "e1a5547edd212c38b5e3230a284133f777b32746551f094aaa81cc4af375e332"
 CONFIG = {**LAB, "slurm": {"release": "24.11.5", "release_sha256": SHA256, "release_source": "/srv/slurm.tar.gz"}}
@@ -64,7 +64,22 @@ def machine(shell: Shell) -> Shell:
     for folder in ("var/lib/tailrack", "usr/sbin"):
         shell.path(folder).mkdir(parents=True)
     shell.stub("systemctl", "exit 3")  # nothing runs
+    apt(shell)
     return shell
+
+
+@pytest.fixture
+def served(machine: Shell) -> Shell:
+    """A machine with a share that has whole packages."""
+    published(machine, SHARE)
+    return machine
+
+
+@pytest.fixture
+def running(served: Shell) -> Shell:
+    """Such a machine with a slurmd that runs."""
+    running_slurmd(served)
+    return served
 
 
 def values(shell: Shell, **more: Value) -> dict[str, Value]:
@@ -74,19 +89,16 @@ def values(shell: Shell, **more: Value) -> dict[str, Value]:
 
 
 def run(shell: Shell, phase: str, **more: Value) -> CompletedProcess[str]:
-    """Run a phase that does not build. What is said of a failure, and the log, are on stdout."""
+    """Run a phase that does not build. The failure and the log are in stderr."""
 
     def building(*_: object) -> None:
         note("BUILDING")
         raise Failure("it is not built in this test")
 
-    with (
-        mock.patch("components.roles.slurm_release.host.build_release", building),
-        mock.patch("components.roles.slurm_release.host.build_release", building),
-    ):
+    with mock.patch("components.roles.slurm_release.host.build_release", building):
         done = shell.step(compose([ROLE], [phase]), values(shell, **more))
     why = re.findall(r"^(?:tailrack: a1: step a1-step failed: |next: )(.*)$", done.stderr, re.MULTILINE)
-    done.stdout = "; ".join(why) + "\n" + shell.path("var/log/tailrack/a1-step.log").read_text()
+    done.stderr = "; ".join(why) + "\n" + shell.path("var/log/tailrack/a1-step.log").read_text()
     return done
 
 
@@ -128,41 +140,36 @@ def node(shell: Shell, **more: Value) -> CompletedProcess[str]:
 # --- who has what from whom
 
 
-def test_a_node_installs_once_the_packages_that_a_similar_head_node_built(machine: Shell) -> None:
-    published(machine, SHARE)
-    apt(machine)
-    done = assert_ok(node(machine))
-    assert "BUILDING" not in done.stdout
-    assert " slurm-smd-slurmd\n" in machine.path("installed").read_text()
-    before = len(machine.calls)
-    assert node(machine).returncode == 0
-    assert not [call for call in machine.calls[before:] if call.startswith(("apt-get", "apt-mark", "systemctl"))]
+def test_a_node_installs_once_the_packages_that_a_similar_head_node_built(served: Shell) -> None:
+    done = assert_ok(node(served))
+    assert "BUILDING" not in done.stderr
+    assert " slurm-smd-slurmd\n" in served.path("installed").read_text()
+    before = len(served.calls)
+    assert node(served).returncode == 0
+    assert not [call for call in served.calls[before:] if call.startswith(("apt-get", "apt-mark", "systemctl"))]
 
 
 @pytest.mark.parametrize("spoilt", ["owner", "package", "sum"])
-def test_spoilt_packages_are_not_installed(machine: Shell, monkeypatch: pytest.MonkeyPatch, spoilt: str) -> None:
-    published(machine, SHARE)
-    apt(machine)
+def test_spoilt_packages_are_not_installed(served: Shell, monkeypatch: pytest.MonkeyPatch, spoilt: str) -> None:
     owner_of = files.owner_of
     if spoilt == "owner":
         monkeypatch.setattr(files, "owner_of", lambda path: "nobody" if "shared" in path else owner_of(path))
     elif spoilt == "package":
-        machine.write(f"{SHARE}/slurm-smd-slurmd_24.11.5-1+tailrack1_amd64.deb", "another node's\n")
+        served.write(f"{SHARE}/slurm-smd-slurmd_24.11.5-1+tailrack1_amd64.deb", "another node's\n")
     else:
-        machine.write(f"{SHARE}/SHA256SUMS", "")
-    machine.write("var/shared/slurm/source/" + f"slurm-24.11.5-{SHA256[:12]}.tar", "source\n")
-    done = node(machine)
-    assert "does not have the checksum in the config" in done.stdout  # the source is looked at before it is built
-    assert machine.path("installed").read_text() == ""
+        served.write(f"{SHARE}/SHA256SUMS", "")
+    served.write("var/shared/slurm/source/" + f"slurm-24.11.5-{SHA256[:12]}.tar", "source\n")
+    done = node(served)
+    assert "does not have the checksum in the config" in done.stderr  # the source is looked at before it is built
+    assert served.path("installed").read_text() == ""
 
 
 def test_a_node_of_another_kind_builds_its_own_once_and_leaves_the_share_alone(machine: Shell) -> None:
-    apt(machine)
     published(machine, OWN)
     before = sorted(path.name for path in machine.path("var/shared").rglob("*"))
     machine.write("var/lib/tailrack/slurm-releases/debian-13-amd64-24.05.8-aaaaaaaaaaaa-1/half", "")
     done = assert_ok(node(machine))
-    assert "BUILDING" not in done.stdout
+    assert "BUILDING" not in done.stderr
     # Neither what was built for another release nor the copies that were installed stay.
     assert [path.name for path in machine.path(OWN).parent.iterdir()] == [KIND]
     assert not machine.path("var/lib/tailrack/slurm-install").exists()
@@ -229,7 +236,6 @@ def brought(shell: Shell) -> list[str]:
 
 def test_ready_packages_come_to_the_share_for_every_kind_and_are_installed_without_a_build(machine: Shell) -> None:
     ready = listed(machine, ("debian-13-amd64", "ubuntu-24.04-arm64"))
-    apt(machine)
     for _ in range(2):
         assert_ok(head(machine, **ready))
     of_list = str(ready["SLURM_RELEASE_PACKAGES_SHA256"])[:12]
@@ -245,15 +251,12 @@ def test_ready_packages_come_to_the_share_for_every_kind_and_are_installed_witho
 
 def test_a_node_installs_no_package_that_the_list_of_the_config_does_not_have(machine: Shell) -> None:
     ready = listed(machine)
-    apt(machine)
     assert head(machine, **ready).returncode == 0
     machine.write("installed", "")
     machine.path("var/lib/tailrack/slurm-release").unlink()
     # Whole by its own sums, and another one.
     published(machine, f"var/shared/slurm/{brought(machine)[0]}")
-    done = node(machine, **ready)
-    assert done.returncode == 1
-    assert "are incomplete or do not match the list" in done.stdout
+    assert_fails(node(machine, **ready), "are incomplete or do not match the list")
     assert machine.path("installed").read_text() == ""
 
 
@@ -264,33 +267,28 @@ def test_a_ready_package_or_list_with_another_sum_is_refused_and_nothing_is_inst
         f"{READY}/SHA256SUMS" if of == "list" else f"{READY}/debian-13-amd64/slurm-smd-slurmctld_24.11.5-1_amd64.deb"
     )
     machine.write(place, "another one\n")
-    apt(machine)
-    done = head(machine, **ready)
-    assert done.returncode == 1
-    assert "which is not the config's; find out which of the two is right" in done.stdout
+    assert_fails(head(machine, **ready), "which is not the config's; find out which of the two is right")
     assert [name for name in brought(machine) if not name.endswith(".new")] == []
     assert machine.path("installed").read_text() == ""
 
 
 def test_a_list_that_lacks_a_package_is_refused_by_its_name(machine: Shell) -> None:
-    apt(machine)
-    done = head(machine, **listed(machine, without="slurm-smd-dev"))
-    assert done.returncode == 1
-    assert "has no slurm-smd-dev of 24.11.5 for debian-13-amd64; add it there" in done.stdout
+    assert_fails(
+        head(machine, **listed(machine, without="slurm-smd-dev")),
+        "has no slurm-smd-dev of 24.11.5 for debian-13-amd64; add it there",
+    )
     assert brought(machine) == []
 
 
 def test_the_error_for_a_missing_build_names_the_available_distributions(machine: Shell) -> None:
     ready = listed(machine)
-    apt(machine)
     assert head(machine, **ready).returncode == 0
     machine.write("etc/os-release", "ID=debian\nVERSION_ID=12\n")
     before = machine.path("installed").read_text()
-    done = node(machine, **ready)
-    assert done.returncode == 1
-    assert "there is no Slurm 24.11.5 for debian-12-amd64" in done.stdout
-    assert (
-        "release_packages has it for debian-13-amd64; add its packages there in a folder debian-12-amd64" in done.stdout
+    assert_fails(
+        node(machine, **ready),
+        "there is no Slurm 24.11.5 for debian-12-amd64",
+        "release_packages has it for debian-13-amd64; add its packages there in a folder debian-12-amd64",
     )
     assert machine.path("installed").read_text() == before
 
@@ -299,10 +297,9 @@ def test_a_machine_without_ready_packages_builds_from_a_known_source(machine: Sh
     ready = listed(machine, ("ubuntu-24.04-arm64",))
     source = machine.write("srv/slurm.tar.gz", "source\n")
     digest = hashlib.sha256(b"source\n").hexdigest()
-    apt(machine)
-    done = head(machine, **{**ready, "SLURM_RELEASE_SHA256": digest, "SLURM_RELEASE_FROM": str(source)})
-    assert done.returncode == 1
-    assert "BUILDING" in done.stdout
+    assert_fails(
+        head(machine, **{**ready, "SLURM_RELEASE_SHA256": digest, "SLURM_RELEASE_FROM": str(source)}), "BUILDING"
+    )
 
 
 # --- what takes whose place
@@ -311,43 +308,35 @@ def test_a_machine_without_ready_packages_builds_from_a_known_source(machine: Sh
 DEBIANS = "slurm-wlm installed slurmd\nslurm-wlm installed slurm-client\nslurm-wlm installed libslurm42t64\n"
 
 
-def test_the_distributions_packages_go_in_the_same_transaction_and_are_kept_away_afterwards(machine: Shell) -> None:
-    published(machine, SHARE)
-    machine.write("installed", f"{DEBIANS}hwloc installed libhwloc15\n")
-    apt(machine, removes="slurmd slurm-client libslurm42t64")
-    done = assert_ok(node(machine))
-    assert "instead of libslurm42t64 slurm-client slurmd" in done.stdout
+def test_the_distributions_packages_go_in_the_same_transaction_and_are_kept_away_afterwards(served: Shell) -> None:
+    served.write("installed", f"{DEBIANS}hwloc installed libhwloc15\n")
+    apt(served, removes="slurmd slurm-client libslurm42t64")
+    done = assert_ok(node(served))
+    assert "instead of libslurm42t64 slurm-client slurmd" in done.stderr
     fetch, install = [
-        call for call in machine.calls if call.startswith("apt-get") and " -s " not in call and "deb" in call
+        call for call in served.calls if call.startswith("apt-get") and " -s " not in call and "deb" in call
     ]
     assert fetch.replace(" --download-only", "") == install
     assert install.endswith(" slurmd- slurm-client- libslurm42t64-")
     assert "APT::Get::Remove=false" not in install
-    assert "Pin-Priority: -1" in machine.path("etc/apt/preferences.d/tailrack-slurm").read_text()
-    assert any(call.startswith("apt-mark hold") and "slurm-smd-slurmd" in call for call in machine.calls)
+    assert "Pin-Priority: -1" in served.path("etc/apt/preferences.d/tailrack-slurm").read_text()
+    assert any(call.startswith("apt-mark hold") and "slurm-smd-slurmd" in call for call in served.calls)
 
 
-def test_the_step_never_removes_packages_outside_slurm(machine: Shell) -> None:
-    published(machine, SHARE)
-    machine.write("installed", DEBIANS)
-    apt(machine, removes="slurmd slurm-client libslurm42t64 python3-pyslurm")
-    done = node(machine)
-    assert done.returncode == 1
-    assert "would remove python3-pyslurm too; remove it yourself" in done.stdout
-    assert machine.path("installed").read_text() == DEBIANS
-    assert not machine.path("etc/apt/preferences.d/tailrack-slurm").exists()
+def test_the_step_never_removes_packages_outside_slurm(served: Shell) -> None:
+    served.write("installed", DEBIANS)
+    apt(served, removes="slurmd slurm-client libslurm42t64 python3-pyslurm")
+    assert_fails(node(served), "would remove python3-pyslurm too; remove it yourself")
+    assert served.path("installed").read_text() == DEBIANS
+    assert not served.path("etc/apt/preferences.d/tailrack-slurm").exists()
 
 
-def test_a_failed_transaction_restarts_daemons_and_ends_the_turn(machine: Shell) -> None:
-    published(machine, SHARE)
-    machine.write("installed", DEBIANS)
-    apt(machine, removes="slurmd slurm-client libslurm42t64", status=100)
-    running_slurmd(machine)
-    done = node(machine)
-    assert done.returncode == 1
-    assert "apt could not install Slurm 24.11.5 (E: broken)" in done.stdout
-    assert turns(machine) == ["scontrol create", "systemctl stop", "install", "systemctl start", "scontrol delete"]
-    daemons = [call for call in machine.calls if call.startswith("systemctl s")]
+def test_a_failed_transaction_restarts_daemons_and_ends_the_turn(running: Shell) -> None:
+    running.write("installed", DEBIANS)
+    apt(running, removes="slurmd slurm-client libslurm42t64", status=100)
+    assert_fails(node(running), "apt could not install Slurm 24.11.5 (E: broken)")
+    assert turns(running) == ["scontrol create", "systemctl stop", "install", "systemctl start", "scontrol delete"]
+    daemons = [call for call in running.calls if call.startswith("systemctl s")]
     assert daemons == ["systemctl stop slurmd", "systemctl start slurmd"]
 
 
@@ -376,13 +365,10 @@ def turns(shell: Shell) -> list[str]:
     ]
 
 
-def test_a_running_slurmd_is_replaced_in_the_nodes_turn_and_the_next_node_has_its_own_then(machine: Shell) -> None:
-    published(machine, SHARE)
-    running_slurmd(machine)
-    apt(machine)
-    assert_ok(node(machine))
-    assert turns(machine) == ["scontrol create", "systemctl stop", "install", "scontrol delete"]
-    (made,) = [call for call in machine.calls if call.startswith("scontrol create")]
+def test_a_running_slurmd_is_replaced_in_the_nodes_turn_and_the_next_node_has_its_own_then(running: Shell) -> None:
+    assert_ok(node(running))
+    assert turns(running) == ["scontrol create", "systemctl stop", "install", "scontrol delete"]
+    (made,) = [call for call in running.calls if call.startswith("scontrol create")]
     assert made.endswith("duration=15 nodes=a1 users=root flags=maint,ignore_jobs")
 
 
@@ -400,119 +386,75 @@ def test_a_later_phase_ends_the_turn_and_no_other_nodes(machine: Shell, holder: 
     assert not machine.path("run/tailrack-private/slurm-turn").exists()
 
 
-def test_a_node_that_the_controller_does_not_know_waits_for_no_turn(machine: Shell) -> None:
-    published(machine, SHARE)
-    running_slurmd(machine)
-    machine.stub("scontrol", 'case "$*" in "show node a1") exit 1 ;; create*) exit 1 ;; esac')
-    apt(machine)
-    assert node(machine).returncode == 0
-    assert turns(machine) == ["systemctl stop", "install"]
+def test_a_node_that_the_controller_does_not_know_waits_for_no_turn(running: Shell) -> None:
+    running.stub("scontrol", 'case "$*" in "show node a1") exit 1 ;; create*) exit 1 ;; esac')
+    assert node(running).returncode == 0
+    assert turns(running) == ["systemctl stop", "install"]
 
 
-def test_a_node_logs_that_it_waits_for_anothers_turn(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    published(machine, SHARE)
-    running_slurmd(machine)
-    machine.write("turns/turn", "nodes=b1")
-    monkeypatch.setattr(reservations, "sleep", lambda seconds: machine.path("turns/turn").unlink())
-    apt(machine)
-    done = assert_ok(node(machine))
-    assert "waiting for a turn; b1 is getting its release now" in done.stdout
-    assert turns(machine)[:3] == ["scontrol create", "scontrol create", "systemctl stop"]
+def test_a_node_logs_that_it_waits_for_anothers_turn(running: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    running.write("turns/turn", "nodes=b1")
+    monkeypatch.setattr(reservations, "sleep", lambda seconds: running.path("turns/turn").unlink())
+    done = assert_ok(node(running))
+    assert "waiting for a turn; b1 is getting its release now" in done.stderr
+    assert turns(running)[:3] == ["scontrol create", "scontrol create", "systemctl stop"]
 
 
-def test_a_turn_that_does_not_come_leaves_the_node_as_it_was(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_that_does_not_come_leaves_the_node_as_it_was(running: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reservations, "LIMIT", 20)
-    published(machine, SHARE)
-    running_slurmd(machine)
-    machine.write("turns/turn", "nodes=b1")
-    machine.hurry()
-    apt(machine)
-    done = node(machine)
-    assert done.returncode == 1
-    assert (
-        "waited 20s for other nodes, which get their release one at a time (Error: Duplicate reservation name)"
-        in done.stdout
+    running.write("turns/turn", "nodes=b1")
+    running.hurry()
+    assert_fails(
+        node(running),
+        "waited 20s for other nodes, which get their release one at a time (Error: Duplicate reservation name)",
     )
-    assert not {"systemctl stop", "install"} & {*turns(machine)}
+    assert not {"systemctl stop", "install"} & {*turns(running)}
 
 
-def test_a_turn_of_this_node_that_was_cut_off_is_its_own_again(machine: Shell) -> None:
-    published(machine, SHARE)
-    running_slurmd(machine)
-    machine.write("turns/turn", "nodes=a1")
-    apt(machine)
-    assert node(machine).returncode == 0
-    assert turns(machine) == [
+def test_a_turn_of_this_node_that_was_cut_off_is_its_own_again(running: Shell) -> None:
+    running.write("turns/turn", "nodes=a1")
+    assert node(running).returncode == 0
+    assert turns(running) == [
         *("scontrol create", "scontrol delete", "scontrol create", "systemctl stop", "install", "scontrol delete")
     ]
 
 
-def test_without_a_controller_that_answers_no_slurmd_ends(machine: Shell) -> None:
-    published(machine, SHARE)
-    running_slurmd(machine)
-    machine.stub("scontrol", "exit 1")
-    machine.hurry()
-    apt(machine)
-    done = node(machine)
-    assert done.returncode == 1
-    assert "the controller does not answer, and it decides which node" in done.stdout
-    assert not {"systemctl stop", "install"} & {*turns(machine)}
+def test_without_a_controller_that_answers_no_slurmd_ends(running: Shell) -> None:
+    running.stub("scontrol", "exit 1")
+    running.hurry()
+    assert_fails(node(running), "the controller does not answer, and it decides which node")
+    assert not {"systemctl stop", "install"} & {*turns(running)}
 
 
-def test_too_little_room_for_the_packages_is_said_before_anything_ends(machine: Shell) -> None:
-    published(machine, SHARE)
-    running_slurmd(machine)
-    apt(machine)
+def test_room_and_dependencies_are_checked_before_a_daemon_stops(running: Shell) -> None:
     with mock.patch.object(shutil, "disk_usage", return_value=mock.Mock(free=150 * 2**20)):
-        done = node(machine)
-    assert done.returncode == 1
-    assert "needs up to 200 MB, and " in done.stdout
-    assert "/usr has 150; make room there on a1" in done.stdout
-    assert turns(machine) == []
+        assert_fails(node(running), "needs up to 200 MB, and ", "/usr has 150; make room there on a1")
+    apt(running, fetched=100)
+    assert_fails(node(running), "apt cannot download what Slurm 24.11.5 needs")
+    assert turns(running) == []
 
 
-def test_the_step_fetches_dependencies_before_it_stops_daemons(machine: Shell) -> None:
-    published(machine, SHARE)
-    running_slurmd(machine)
-    apt(machine, fetched=100)
-    done = node(machine)
-    assert done.returncode == 1
-    assert "apt cannot download what Slurm 24.11.5 needs" in done.stdout
-    assert turns(machine) == []
-
-
-def test_daemons_stop_before_the_state_is_saved_and_restart_after_a_failure(machine: Shell) -> None:
-    machine.stub("tar", "exit 2")
-    machine.stub("systemctl", 'case "$*" in "is-active -q slurmdbd") exit 3 ;; esac')
-    machine.write("var/lib/slurm/slurmctld/job_state", "jobs")
-    published(machine, SHARE)
-    apt(machine)
-    done = node(machine)
-    assert done.returncode == 1
-    assert "cannot save slurmctld's state" in done.stdout
-    calls = [call for call in machine.calls if call.startswith("systemctl s")]
+def test_daemons_stop_before_the_state_is_saved_and_restart_after_a_failure(served: Shell) -> None:
+    served.stub("tar", "exit 2")
+    served.stub("systemctl", 'case "$*" in "is-active -q slurmdbd") exit 3 ;; esac')
+    served.write("var/lib/slurm/slurmctld/job_state", "jobs")
+    assert_fails(node(served), "cannot save slurmctld's state")
+    calls = [call for call in served.calls if call.startswith("systemctl s")]
     assert calls == ["systemctl stop slurmd", "systemctl stop slurmctld", "systemctl start slurmctld slurmd"]
-    assert machine.path("installed").read_text() == ""
+    assert served.path("installed").read_text() == ""
 
 
-def test_the_step_saves_slurmctld_state_before_it_installs_another_release(machine: Shell) -> None:
-    machine.stub("tar", "echo state")
-    machine.write("var/lib/slurm/slurmctld/job_state", "jobs")
-    published(machine, SHARE)
-    apt(machine)
-    assert node(machine).returncode == 0
-    assert machine.path("var/lib/tailrack/slurm/state-before-24.11.5.tar").read_text() == "state\n"
-
-
-def test_a_state_that_is_cut_off_is_not_taken_for_saved(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(install, "_STATE_MOST", 4)
-    machine.stub("tar", "echo state")
-    machine.write("var/lib/slurm/slurmctld/job_state", "jobs")
-    published(machine, SHARE)
-    apt(machine)
-    done = node(machine)
-    assert "cannot save slurmctld's state" in done.stdout
-    assert [path.name for path in machine.path("var/lib/tailrack/slurm").iterdir()] == []
+def test_the_step_saves_slurmctlds_whole_state_before_it_installs_another_release(
+    served: Shell,
+) -> None:
+    served.stub("tar", "echo state")
+    served.write("var/lib/slurm/slurmctld/job_state", "jobs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(install, "_STATE_MOST", 4)
+        assert_fails(node(served), "cannot save slurmctld's state")
+    assert [path.name for path in served.path("var/lib/tailrack/slurm").iterdir()] == []
+    assert node(served).returncode == 0
+    assert served.path("var/lib/tailrack/slurm/state-before-24.11.5.tar").read_text() == "state\n"
 
 
 def test_leaving_returns_slurm_to_the_package_manager(machine: Shell) -> None:
@@ -545,23 +487,13 @@ def test_a_release_may_follow_one_that_it_reads(machine: Shell) -> None:
         assert_ok(lead(machine, before, release))
 
 
-def test_a_release_outside_of_the_window_is_refused_with_the_one_to_go_by(machine: Shell) -> None:
-    done = lead(machine, "23.11.4-1.2ubuntu5", "25.11.7")
-    assert done.returncode == 1
-    assert "Slurm 25.11.7 reads the state of 24.05 and newer, and the cluster has 23.11.4" in done.stdout
-    assert "upgrade by way of 25.05" in done.stdout
-
-
-def test_a_way_back_is_refused(machine: Shell) -> None:
-    done = lead(machine, "25.11.7-1+tailrack1", "24.11.5")
-    assert done.returncode == 1
-    assert "cannot read the newer release's state; set tailrack:slurm.release to 25.11.7 or newer" in done.stdout
-
-
-def test_a_node_that_the_new_controller_would_not_take_is_named(machine: Shell) -> None:
-    done = lead(machine, "24.11.5-4", "25.11.7", nodes="a1 24.11.5\\nc1 23.11.4\\n")
-    assert done.returncode == 1
-    assert "node c1 has Slurm 23.11.4" in done.stdout
+def test_a_release_that_machines_cannot_follow_is_refused(machine: Shell) -> None:
+    window = "Slurm 25.11.7 reads the state of 24.05 and newer, and the cluster has 23.11.4"
+    back = "cannot read the newer release's state; set tailrack:slurm.release to 25.11.7 or newer"
+    nodes = "a1 24.11.5\\nc1 23.11.4\\n"
+    assert_fails(lead(machine, "23.11.4-1.2ubuntu5", "25.11.7"), window, "upgrade by way of 25.05")
+    assert_fails(lead(machine, "25.11.7-1+tailrack1", "24.11.5"), back)
+    assert_fails(lead(machine, "24.11.5-4", "25.11.7", nodes), "node c1 has Slurm 23.11.4")
 
 
 # --- building
@@ -580,10 +512,7 @@ def test_a_node_that_the_new_controller_would_not_take_is_named(machine: Shell) 
 def test_a_missing_or_wrong_source_leaves_the_cluster_as_it_was(machine: Shell, answer: str, said: str) -> None:
     machine.stub("curl", answer)
     machine.write("installed", DEBIANS)
-    apt(machine)
-    done = head(machine, SLURM_RELEASE_FROM="https://files.example/slurm-24.11.5.tar.bz2")
-    assert done.returncode == 1
-    assert said in done.stdout
+    assert_fails(head(machine, SLURM_RELEASE_FROM="https://files.example/slurm-24.11.5.tar.bz2"), said)
     assert machine.path("installed").read_text() == DEBIANS
     assert not [*machine.path("var/shared/slurm/source").iterdir()]
     assert not [call for call in machine.calls if call.startswith(("systemctl s", "apt-get"))]
@@ -687,13 +616,9 @@ def test_a_source_as_its_makers_pack_it_is_unpacked_on_a_machine_without_bzip2(m
     assert "the compiler or the packaging failed" in said
 
 
-def test_too_little_room_is_said_before_anything_is_fetched(machine: Shell) -> None:
+def test_a_build_needs_room_and_a_source_of_its_release(machine: Shell) -> None:
     assert "it needs 4000 MB, and /var/lib/tailrack has 900; " in built(machine, fails, free=900)
     assert not [call for call in machine.calls if call.startswith("tar")]
-    assert left(machine) == []
-
-
-def test_a_source_of_another_release_is_refused(machine: Shell) -> None:
     said = built(machine, fails, tar='shift 3; mkdir -p "$1/debian"; echo "  Version:  24.05.8" >"$1/META"')
     assert "its source contains 24.05.8" in said
     assert left(machine) == []
@@ -811,21 +736,12 @@ def release_nodes(shell: Shell, *nodes: str) -> None:
             unreserve_node(node)
 
 
-def test_nodes_that_are_older_are_held_before_the_controller_ends_and_the_head_node_is_not(controller: Shell) -> None:
+def test_older_nodes_are_held_until_each_has_the_release_and_the_head_node_is_not(controller: Shell) -> None:
     assert hold(controller)
-    assert held(controller) == "a1,b1"
     (made,) = [asked for asked in controller.calls if asked.startswith("scontrol create")]
     assert made.endswith("starttime=now duration=infinite nodes=a1,b1 users=root flags=maint,ignore_jobs")
-
-
-def test_a_step_that_was_cut_off_holds_the_same_nodes_again(controller: Shell) -> None:
-    assert hold(controller)
-    assert hold(controller)
+    assert hold(controller), "after a step that was cut off"
     assert held(controller) == "a1,b1"
-
-
-def test_each_node_goes_when_it_has_the_release_and_the_last_takes_the_reservation_with_it(controller: Shell) -> None:
-    assert hold(controller)
     release_nodes(controller, "c1", "a1")
     assert held(controller) == "b1"
     release_nodes(controller, "b1", "b1")
