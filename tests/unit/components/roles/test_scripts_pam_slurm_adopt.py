@@ -66,8 +66,7 @@ def node(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     shell.write("/etc/pam.d/common-session", "session required pam_unix.so\nsession optional pam_systemd.so\n")
     shell.stub("sshd", "echo usepam yes; echo pamservicename sshd")
     shell.stub("ssh-keygen", 'touch "${@: -1}" "${@: -1}.pub"')
-    for module in (pam_slurm_adopt_host, pam_slurm_adopt_host):
-        monkeypatch.setattr(module, "managing_login", lambda: "ops")
+    monkeypatch.setattr(pam_slurm_adopt_host, "managing_login", lambda: "ops")
     refuse(shell, "")
     return shell
 
@@ -101,26 +100,23 @@ def tried(shell: Shell) -> list[str]:
     return path.read_text(encoding="utf-8").split() if path.exists() else []
 
 
-def test_only_users_of_the_cluster_need_a_job_to_log_in(node: Shell) -> None:
+def test_only_users_of_the_cluster_need_a_job_and_real_logins_of_the_manager_are_tried(node: Shell) -> None:
     assert_ok(step(node))
     assert stack(node) == WITH_JOBS
     assert node.path(JOB_USERS).read_text() == "ada\nbob\n"
-
-
-def test_their_session_stays_in_the_job_and_is_like_any_other_but_for_that(node: Shell) -> None:
-    step(node)
     copied = node.path("/etc/pam.d/tailrack-jobs").read_text().splitlines()
     assert [line for line in copied if not line.startswith("#")] == ["session required pam_unix.so"]
-
-
-def test_a_real_login_shows_that_the_manager_gets_in_before_by_the_new_stack_and_after(node: Shell) -> None:
-    step(node)
+    # The manager gets in before, by the new stack, and after.
     assert tried(node) == ["sshd", "tailrack-tried", "sshd"]
     assert all("ops@here true" in call for call in node.calls if call.startswith("ssh "))
     assert not list(node.path("/run").glob("tailrack-login*"))
-    assert sorted(path.name for path in node.path("/etc/pam.d").iterdir()) == [
-        "common-session", "sshd", "tailrack-jobs",
-    ]  # fmt: skip
+    names = ["common-session", "sshd", "tailrack-jobs"]
+    assert sorted(path.name for path in node.path("/etc/pam.d").iterdir()) == names
+    # A second time nothing is tried, and the manager needs no job under any name.
+    assert step(node, USERS_LINES=["bob 6002 6002", "ops 6003 6003"]).returncode == 0
+    assert tried(node) == ["sshd", "tailrack-tried", "sshd"]
+    assert stack(node) == WITH_JOBS
+    assert node.path(JOB_USERS).read_text() == "bob\n"
 
 
 @pytest.mark.parametrize("stacks", ["sshd", "tailrack-tried"])
@@ -148,19 +144,6 @@ def test_a_step_that_is_killed_at_a_login_leaves_a_stack_by_which_the_manager_ge
     assert tried(node) == ["sshd", "tailrack-tried", "sshd"][:number]
     # Only what the second login has tried takes the place of the old one.
     assert stack(node) == (DEBIANS if number < 3 else WITH_JOBS)
-
-
-def test_a_second_time_tries_nothing_and_other_users_change_the_list_alone(node: Shell) -> None:
-    step(node)
-    assert step(node, USERS_LINES=["bob 6002 6002"]).returncode == 0
-    assert tried(node) == ["sshd", "tailrack-tried", "sshd"]
-    assert stack(node) == WITH_JOBS
-    assert node.path(JOB_USERS).read_text() == "bob\n"
-
-
-def test_the_manager_needs_no_job_under_any_name(node: Shell) -> None:
-    step(node, USERS_LINES=["ada 6001 6001", "ops 6003 6003"])
-    assert node.path(JOB_USERS).read_text() == "ada\n"
 
 
 def test_before_openssh_9_8_the_program_has_the_stacks_name(node: Shell) -> None:
@@ -209,13 +192,11 @@ def test_leaving_restores_pam_and_keeps_later_edits(node: Shell) -> None:
     assert stack(node) == DEBIANS + more
 
 
-def test_an_sshd_that_asks_no_pam_is_refused_with_both_ways_out(node: Shell) -> None:
+def test_an_sshd_without_pam_and_another_stack_than_debians_are_refused_and_left_alone(node: Shell) -> None:
     node.stub("sshd", "echo usepam no")
     assert_fails(step(node), "next: set UsePAM yes in ", "sshd_config on a1, or tailrack:slurm.ssh_needs_job to false")
     assert stack(node) == DEBIANS
-
-
-def test_a_stack_that_is_not_debians_is_refused_and_left_alone(node: Shell) -> None:
+    node.stub("sshd", "echo usepam yes; echo pamservicename sshd")
     node.write(SSHD, "auth required pam_unix.so\n")
     assert_fails(step(node), "includes no common-account and common-session")
     assert stack(node) == "auth required pam_unix.so\n"

@@ -59,31 +59,24 @@ def test_a_pools_site_becomes_a_partition_and_is_none_any_more_when_it_goes(shel
     assert not shell.path(f"{SLURM}/pools/acme.burst").exists()
 
 
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({"POOL_SLURM_CONF": SITE.replace("far", "long")}, "the cluster already has a partition long"),
-        ({"POOL_SLURM_CONF": SITE.replace("far", "near")}, "the cluster already has a partition near"),
-        ({"POOL_SLURM_CONF": SITE.replace("far", "moon")}, "the cluster already has a partition moon"),
-        ({"POOL_KINDS": "long"}, "the cluster already has a partition long, and it is not one of a GPU kind"),
-        ({"POOL_NODES": "c1\nb1"}, "the cluster already has a node b1, in its own stack"),
-        ({"POOL_NODES": "d1"}, "the cluster already has a node d1, in the pool acme.other"),
-        ({"POOL_NODES": "d2"}, "the cluster already has a node d2, in the pool acme.other"),
-        ({"POOL_NODES": "head"}, "the cluster's head node has the same name, head"),
-        ({"POOL_NODES": "h200"}, "the cluster has a partition h200, and one of the pool's nodes has the same name"),
-    ],
-)
-def test_a_taken_name_is_refused_and_not_written(shell: Shell, pool: Run, values: dict[str, str], said: str) -> None:
+def test_a_taken_name_is_refused_and_not_written(shell: Shell, pool: Run) -> None:
     member(shell, "b1", "", **{"slurm.conf": SITE.replace("far", "near")})
     member(shell, "d1", "acme.other")
     shell.write(f"{SLURM}/pools/acme.other/nodes", "d1\nd2\n")
     shell.write(f"{SLURM}/pools/acme.other/slurm.conf", SITE.replace("far", "moon") + "\n")
-    assert_fails(pool(**values), said)
-    assert not shell.path(f"{SLURM}/pools/acme.burst").exists()
-
-
-def test_a_gpu_kind_that_the_cluster_has_too_is_one_partition_of_both(shell: Shell, pool: Run) -> None:
-    assert_ok(pool(POOL_KINDS="h200"))
+    taken = "the cluster already has a"
+    for values, said in (
+        *(({"POOL_SLURM_CONF": SITE.replace("far", at)}, f"{taken} partition {at}") for at in ("long", "near", "moon")),
+        ({"POOL_KINDS": "long"}, f"{taken} partition long, and it is not one of a GPU kind"),
+        ({"POOL_NODES": "c1\nb1"}, f"{taken} node b1, in its own stack"),
+        ({"POOL_NODES": "d1"}, f"{taken} node d1, in the pool acme.other"),
+        ({"POOL_NODES": "d2"}, f"{taken} node d2, in the pool acme.other"),
+        ({"POOL_NODES": "head"}, "the cluster's head node has the same name, head"),
+        ({"POOL_NODES": "h200"}, "the cluster has a partition h200, and one of the pool's nodes has the same name"),
+    ):
+        assert_fails(pool(**values), said)
+        assert not shell.path(f"{SLURM}/pools/acme.burst").exists(), values
+    assert_ok(pool(POOL_KINDS="h200"))  # of both
 
 
 def test_without_a_cluster_a_pool_is_refused_and_can_be_removed(shell: Shell, pool: Run) -> None:
@@ -187,20 +180,15 @@ def test_a_pod_that_is_forgotten_leaves_no_record(shell: Shell, forget: Run) -> 
         assert shell.path(f"/var/lib/tailrack/{path}").exists()
 
 
-def test_silence_counts_from_the_first_time_it_is_seen(shell: Shell, forget: Run) -> None:
+def test_a_node_that_slurm_or_the_tailnet_hears_stays_and_silence_counts_from_its_first_time(
+    shell: Shell, forget: Run
+) -> None:
+    for states, online in ((["IDLE"], False), (["DOWN"], True), (["IDLE", "NOT_RESPONDING"], True), (["MIXED"], True)):
+        silent_since(shell, 60)
+        assert forget(*states, online=online).returncode == 0
+        assert (is_there(shell), shell.path(f"{SLURM}/silent/c1").exists()) == (True, False), states
     assert forget("IDLE", "NOT_RESPONDING", online=False).returncode == 0
-    assert is_there(shell)
-    assert shell.path(f"{SLURM}/silent/c1").exists()
-
-
-@pytest.mark.parametrize(
-    ("states", "online"), [(["IDLE"], False), (["DOWN"], True), (["IDLE", "NOT_RESPONDING"], True), (["MIXED"], True)]
-)
-def test_a_node_that_slurm_or_tailnet_hears_stays(shell: Shell, forget: Run, states: list[str], online: bool) -> None:
-    silent_since(shell, 60)
-    assert forget(*states, online=online).returncode == 0
-    assert is_there(shell)
-    assert not shell.path(f"{SLURM}/silent/c1").exists()
+    assert (is_there(shell), shell.path(f"{SLURM}/silent/c1").exists()) == (True, True)
 
 
 def test_a_pool_forgets_no_node_while_slurmctld_does_not_answer(shell: Shell, forget: Run) -> None:

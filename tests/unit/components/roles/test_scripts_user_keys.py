@@ -54,19 +54,21 @@ def reloads(node: Shell) -> int:
     return node.calls.count("systemctl reload ssh")
 
 
-def test_each_user_has_a_file_that_root_owns_and_the_user_can_read(node: Shell) -> None:
+def test_each_user_has_a_file_of_keys_that_sshd_reads_after_the_machines_own(node: Shell) -> None:
     up(node, f"ada {ADAS}", f"ada {ADAS_OTHER}", f"bob {BOBS}")
-    assert keys_of(node, "ada") == f"{ADAS}\n{ADAS_OTHER}\n"
-    assert keys_of(node, "bob") == f"{BOBS}\n"
+    assert (keys_of(node, "ada"), keys_of(node, "bob")) == (f"{ADAS}\n{ADAS_OTHER}\n", f"{BOBS}\n")
     assert node.path(f"{FOLDER}/bob").stat().st_mode & 0o7777 == 0o640
     assert node.owners[f"{FOLDER}/bob"] == ("root", "7002")
-
-
-def test_sshd_reads_them_after_the_files_of_the_machine_and_for_these_users_alone(node: Shell) -> None:
-    up(node, f"ada {ADAS}", f"bob {BOBS}")
     lines = node.path(CONF).read_text().splitlines()[2:]
     assert lines == ["Match User ada,bob Address *,!192.0.2.255", f"    AuthorizedKeysFile {DEFAULT} {FOLDER}/%u"]
     assert reloads(node) == 1
+    # A key and a user are taken out.
+    up(node, f"ada {ADAS_OTHER}")
+    assert (keys_of(node, "ada"), keys_of(node, "bob")) == (f"{ADAS_OTHER}\n", None)
+    assert "bob" not in node.path(CONF).read_text()
+    up(node, phase="leave")
+    assert not node.path(FOLDER).exists()
+    assert not node.path(CONF).exists()
 
 
 def test_users_with_another_setting_on_a_machine_keep_it(node: Shell) -> None:
@@ -80,19 +82,15 @@ def test_users_with_another_setting_on_a_machine_keep_it(node: Shell) -> None:
     assert f"AuthorizedKeysFile /etc/keys/%u {FOLDER}/%u\n" in node.path(CONF).read_text()
 
 
-def test_a_step_that_ended_before_sshd_read_the_lines_is_completed_by_the_next(node: Shell) -> None:
+def test_a_step_that_was_cut_off_is_completed_and_a_link_replaced(node: Shell) -> None:
+    node.path(FOLDER).mkdir(parents=True)
+    node.path(f"{FOLDER}/ada").symlink_to("/etc/shadow")
     up(node, f"ada {ADAS}")
+    assert not node.path(f"{FOLDER}/ada").is_symlink()
+    assert keys_of(node, "ada") == f"{ADAS}\n"
     node.path("/var/lib/tailrack/user-keys-read").unlink()
     up(node, f"ada {ADAS}")
     assert reloads(node) == 2
-
-
-def test_a_key_or_user_that_is_taken_out_has_no_key_left(node: Shell) -> None:
-    up(node, f"ada {ADAS}", f"ada {ADAS_OTHER}", f"bob {BOBS}")
-    up(node, f"ada {ADAS_OTHER}")
-    assert keys_of(node, "ada") == f"{ADAS_OTHER}\n"
-    assert keys_of(node, "bob") is None
-    assert "bob" not in node.path(CONF).read_text()
 
 
 def test_without_keys_a_machine_is_as_before_and_no_sshd_is_asked(node: Shell) -> None:
@@ -129,18 +127,3 @@ def test_an_sshd_without_the_include_is_named_with_the_line_to_write(node: Shell
     done = up(node, f"ada {ADAS}", f"bob {BOBS}", phase=phase, fails=True)
     assert "does not read the keys of ada, bob in tailrack:users: it reads .ssh/authorized_keys" in done.stderr
     assert "write 'Include /etc/ssh/sshd_config.d/*.conf' as the first line of /etc/ssh/sshd_config" in done.stderr
-
-
-def test_a_link_in_the_place_of_a_file_is_replaced(node: Shell) -> None:
-    node.path(FOLDER).mkdir(parents=True)
-    node.path(f"{FOLDER}/ada").symlink_to("/etc/shadow")
-    up(node, f"ada {ADAS}")
-    assert not node.path(f"{FOLDER}/ada").is_symlink()
-    assert keys_of(node, "ada") == f"{ADAS}\n"
-
-
-def test_a_machine_that_leaves_has_neither_keys_nor_lines(node: Shell) -> None:
-    up(node, f"ada {ADAS}")
-    up(node, phase="leave")
-    assert not node.path(FOLDER).exists()
-    assert not node.path(CONF).exists()

@@ -13,7 +13,6 @@ from components.roles.user_limits import host as user_limits_host
 from tests.unit.shell import Shell, assert_ok, script_of
 
 UNITS = "/etc/systemd/system"
-GENERAL = f"{UNITS}/user-.slice.d/tailrack.conf"
 ON: dict[str, Any] = {
     "USER_LIMITS_ENABLED": True,
     "USER_LIMITS_MEMORY_PERCENT": 50,
@@ -57,27 +56,27 @@ def lines(shell: Shell, path: str) -> list[str]:
     return shell.path(path).read_text().splitlines()
 
 
-def test_each_user_has_the_limits_of_the_config(shell: Shell) -> None:
+def test_users_have_the_limits_of_the_config_and_daemons_and_the_managers_do_not(shell: Shell) -> None:
     assert run(shell) == "none"
     expected = ["MemoryMax=50%", "MemorySwapMax=0", "TasksMax=4096", "CPUWeight=100", "CPUQuota=300%"]
-    assert lines(shell, GENERAL)[1:] == ["[Slice]", *expected]
     # cron and atd start users' programs outside of slices of users, and go on when the kernel ends one of these.
-    for unit in ("cron", "atd"):
-        assert lines(shell, f"{UNITS}/{unit}.service.d/tailrack.conf")[1:] == [
-            "[Service]",
-            *expected,
-            "OOMPolicy=continue",
-        ]
-
-
-def test_root_and_the_login_of_tailrack_have_no_limits(shell: Shell) -> None:
-    run(shell)
-    for uid in (0, 1000):
-        assert lines(shell, f"{UNITS}/user-{uid}.slice.d/tailrack.conf")[1:] == [
-            "[Slice]",
-            "CPUWeight=1000",
-            "MemoryMin=3%",
-        ]
+    outside = ["[Service]", *expected, "OOMPolicy=continue"]
+    manager = ["[Slice]", "CPUWeight=1000", "MemoryMin=3%"]
+    for unit, its_lines in (
+        ("user-.slice.d/tailrack", ["[Slice]", *expected]),
+        ("cron.service.d/tailrack", outside),
+        ("atd.service.d/tailrack", outside),
+        ("user-0.slice.d/tailrack", manager),
+        ("user-1000.slice.d/tailrack", manager),
+        ("slurmctld.service.d/tailrack-protect", ["[Service]", "MemoryMin=3%", "OOMScoreAdjust=-900"]),
+    ):
+        assert lines(shell, f"{UNITS}/{unit}.conf")[1:] == its_lines, unit
+    assert shell.path("/proc/4711/oom_score_adj").read_text() == "-900"
+    assert [call for call in shell.calls if "restart" in call] == []
+    for unit in ("system.slice", "user.slice"):
+        assert shell.path(f"{UNITS}/{unit}.d/tailrack.conf").exists()
+    assert_ok(shell.step(script_of("machine", "leave"), {"NODE_ADOPT": False}))
+    assert list(shell.path(UNITS).iterdir()) == []
 
 
 def test_another_login_of_tailrack_takes_the_place_of_the_former(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,17 +89,6 @@ def test_another_login_of_tailrack_takes_the_place_of_the_former(shell: Shell, m
     assert shell.path(f"{UNITS}/user-1234.slice.d/own.conf").exists()
 
 
-def test_daemons_are_protected_and_the_running_ones_are_not_restarted(shell: Shell) -> None:
-    run(shell)
-    assert lines(shell, f"{UNITS}/slurmctld.service.d/tailrack-protect.conf")[1:] == [
-        "[Service]", "MemoryMin=3%", "OOMScoreAdjust=-900",
-    ]  # fmt: skip
-    assert shell.path("/proc/4711/oom_score_adj").read_text() == "-900"
-    assert [call for call in shell.calls if "restart" in call] == []
-    for unit in ("system.slice", "user.slice"):
-        assert shell.path(f"{UNITS}/{unit}.d/tailrack.conf").exists()
-
-
 def test_limits_taken_out_of_the_config_go_and_daemons_stay_protected(shell: Shell) -> None:
     run(shell)
     shell.write(f"{UNITS}/cron.service.d/own.conf", "[Service]\n")
@@ -109,12 +97,6 @@ def test_limits_taken_out_of_the_config_go_and_daemons_stay_protected(shell: She
     assert not any(name.startswith(("user-.slice.d", "atd")) for name in there)
     assert {name for name in there if name.startswith("cron")} == {"cron.service.d/own.conf"}
     assert "slurmctld.service.d/tailrack-protect.conf" in there
-
-
-def test_leaving_removes_all_of_it(shell: Shell) -> None:
-    run(shell)
-    assert_ok(shell.step(script_of("machine", "leave"), {"NODE_ADOPT": False}))
-    assert list(shell.path(UNITS).iterdir()) == []
 
 
 def test_a_machine_without_controllers_is_reported(shell: Shell) -> None:
