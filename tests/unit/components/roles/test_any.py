@@ -20,14 +20,14 @@ from cli.new_role import write
 from components.node.step.values import read_values, values_type
 from components.roles.facts import whole
 from components.roles.order import in_order, roles
-from components.roles.role import FOLDER, Role, SlurmKey
+from components.roles.role import Role, SlurmKey
 from components.roles.slurm.files import keys_of_roles
 from components.steps import composition
 from components.steps.composition import CHECK as GATE_PHASES
 from components.steps.composition import answer as answer_of
-from stacks.config import ConfigError, parse
+from stacks.config import parse
 from tests.unit.components.roles.test_backup import SFTP
-from tests.unit.configs import HOSTS, LAB, RawConfig
+from tests.unit.configs import HOSTS, LAB, RawConfig, refusal
 from tests.unit.recorded import Build, public_key
 from tests.unit.stacks.test_pool import CONTAINERS, build_pool
 
@@ -95,27 +95,17 @@ def flat(calls: list[list[Any]]) -> Iterator[list[Any]]:
         yield from call[1:] if call[0] == "checks" else [call]
 
 
-def test_a_task_is_in_its_step_also_where_its_role_does_nothing_else() -> None:
-    phases = [
-        (role, phase)
-        for role in roles(parse(copy.deepcopy(RICH), base_dir=Path(), secret_keys=frozenset({"backup"})))
-        for phase in role.tasks
-    ]
+def test_each_task_is_in_its_step_and_each_file_is_of_one_role() -> None:
+    every = roles(parse(copy.deepcopy(RICH), base_dir=Path(), secret_keys=frozenset({"backup"})))
+    phases = [(role, phase) for role in every for phase in role.tasks]
     assert len(phases) > 5
     assert [role.name for role, phase in phases if not composition._takes_part(role, phase)] == []
-
-
-def test_a_file_that_a_role_writes_on_machines_is_no_other_roles() -> None:
     owners: dict[str, set[str]] = {}
-    for role in roles(parse(copy.deepcopy(RICH), base_dir=Path(), secret_keys=frozenset({"backup"}))):
+    for role in every:
         for file in chain.from_iterable(role.files.values()):
             owners.setdefault(file.path, set()).add(role.name)
     assert len(owners) > 30
     assert {path: names for path, names in owners.items() if len(names) > 1} == {}
-
-
-def folders() -> set[str]:
-    return {path.name for path in FOLDER.iterdir() if (path / "role.py").is_file()}
 
 
 # A role that somebody adds.
@@ -200,23 +190,17 @@ def added(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return told
 
 
-def test_a_roles_secret_makes_each_step_that_reads_it_secret_and_no_other(added: dict[str, Any]) -> None:
+def test_an_added_role_has_its_secret_services_keys_of_slurm_and_ports(added: dict[str, Any]) -> None:
     secret = {step for step, told in added["told"]["c1"].items() if told["secret"]}
-    assert secret == {"-check", "-join"}
-    assert added["in state"] == []
-
-
-def test_a_role_has_services_on_nodes_in_a_step_of_their_own(added: dict[str, Any]) -> None:
+    assert (secret, added["in state"]) == ({"-check", "-join"}, [])
+    # Its services on nodes have a step of their own.
     assert added["told"]["c1"]["-services"]["values"] == {"MADE_UP_HEAD": "head"}
     (does,) = [call for call in added["told"]["c1"]["-services"]["does"] if call[0] == "try_packages"]
     assert does[-1] == "made-up-exporter"
     assert "c1-services" not in added["without"]
-
-
-def test_a_role_adds_to_slurm_conf_and_to_the_closed_ports(added: dict[str, Any]) -> None:
-    lines = added["slurm_conf"].splitlines()
-    assert "TaskEpilog=/made-up" in lines
-    assert "PropagateResourceLimitsExcept=MEMLOCK,NOFILE" in lines
+    assert {"TaskEpilog=/made-up", "PropagateResourceLimitsExcept=MEMLOCK,NOFILE"} <= {
+        *added["slurm_conf"].splitlines()
+    }
     assert "9999" in added["ports"]
 
 
@@ -241,30 +225,20 @@ def test_two_roles_that_set_one_key_of_slurm_conf_are_an_error_and_lists_are_joi
 
 
 def test_an_answer_contains_only_declared_facts_within_their_bounds() -> None:
-    made = [
-        Role("disks", facts={"check": {"disks": whole(0, 64)}}),
-        Role("clock", facts={"node": {"offset": whole(0, 9)}}),
-    ]
-    answer = answer_of(made, GATE_PHASES)
+    disks = {"check": {"disks": whole(0, 64)}}
+    answer = answer_of(
+        [Role("disks", facts=disks), Role("clock", facts={"node": {"offset": whole(0, 9)}})], GATE_PHASES
+    )
     assert answer.read("a1-check", '{"disks": 8, "offset": 1, "x": "y"}') == {"disks": 8, "problem": ""}
     assert answer.read("a1-check", '{"disks": 65}')["problem"] == "its answer has no valid disks"
-
-
-def test_two_roles_that_report_one_fact_in_a_step_are_an_error() -> None:
-    made = [Role(name, facts={"check": {"disks": whole(0, 64)}}) for name in "ab"]
     with pytest.raises(ValueError, match="disks is reported by role b and by another role"):
-        answer_of(made, GATE_PHASES)
+        answer_of([Role(name, facts=disks) for name in "ab"], GATE_PHASES)
 
 
-def test_the_config_rejects_a_slurm_key_that_a_role_needs() -> None:
-    raw = {**LAB, "slurm": {"settings": {"taskprolog": "/mine"}}}
-    words = r"tailrack:slurm.settings.taskprolog: .*the network for NCCL and MPI.*remove it"
-    with pytest.raises(ConfigError, match=words):
-        parse(raw, base_dir=Path())
-
-
-def test_the_config_combines_the_list_of_a_user_with_role_values(build: Build) -> None:
+def test_the_config_combines_the_lists_of_a_user_and_of_roles_and_rejects_a_roles_key(build: Build) -> None:
     raw = {**LAB, "slurm": {"settings": {"PropagateResourceLimitsExcept": "NOFILE", "PrologFlags": "Contain,X11"}}}
     conf = build(copy.deepcopy(raw)).header("head-head")["SLURM_SLURM_CONF"].splitlines()
     assert "PropagateResourceLimitsExcept=MEMLOCK,NOFILE" in conf
     assert [line for line in conf if line.startswith("PrologFlags")] == ["PrologFlags=Contain,X11"]
+    words = r"tailrack:slurm.settings.taskprolog: .*the network for NCCL and MPI.*remove it"
+    assert re.search(words, refusal({"slurm": {"settings": {"taskprolog": "/mine"}}}))

@@ -58,17 +58,14 @@ def test_batch_scripts_and_other_programs_are_not_cut_off(pod: Path) -> None:
     assert steps.steps_cut_off() == []
 
 
-@pytest.mark.parametrize(("name", "local"), [("tcp", "0200007F"), ("tcp6", "0000000000000000FFFF00000200007F")])
-def test_a_step_of_an_srun_on_the_pod_runs_on(pod: Path, name: str, local: str) -> None:
-    process(pod, 10, "slurmstepd: [7.0]", inode=100)
-    connect(pod, 100, local, name=name)
-    assert steps.steps_cut_off() == []
-
-
-def test_a_step_of_an_srun_on_the_pod_that_is_gone_is_cut_off(pod: Path) -> None:
+def test_a_step_runs_on_while_its_srun_is_on_the_pod(pod: Path) -> None:
     process(pod, 10, "slurmstepd: [7.0]", inode=100)
     connect(pod, 100, "0200007F", state="08")
-    assert steps.steps_cut_off() == ["7.0"]
+    assert steps.steps_cut_off() == ["7.0"], "its srun is gone"
+    for name, local in (("tcp", "0200007F"), ("tcp6", "0000000000000000FFFF00000200007F")):
+        (pod / "proc/net/tcp").write_text(HEAD)
+        connect(pod, 100, local, name=name)
+        assert steps.steps_cut_off() == [], name
 
 
 def test_users_get_a_warning_before_their_step_ends(pod: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,6 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from components.cluster.cluster import NO_POOL
 from components.cluster.compute_node import node_header
 from components.host import Connection, Host
@@ -54,7 +52,7 @@ def submit(**fields: object) -> str:
     return lua(f"print(slurm_job_submit({{min_nodes = slurm.NO_VAL, {table}}}, {{}}, 6001))").removesuffix("\n")
 
 
-REFUSED = [
+REFUSED: list[tuple[dict[str, object], str, str]] = [
     ({}, "add --comment=stage", "-D /tmp"),
     ({"work_dir": f"{HOME}/run"}, f"do not have {HOME}/run", "--comment=stage"),
     ({"work_dir": "/shared"}, "do not have /shared", "--comment=stage"),
@@ -74,12 +72,11 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("case", REFUSED, ids=lambda case: str(case[0]))
-def test_the_submit_script_rejects_a_job_unfit_for_pods_with_a_remedy(case: tuple[dict[str, object], str, str]) -> None:
-    job, *parts = case
-    answer = submit(**job)
-    assert answer.endswith("\n-1")
-    assert all(part in answer for part in parts), answer
+def test_the_submit_script_rejects_a_job_unfit_for_pods_with_a_remedy() -> None:
+    for job, *parts in REFUSED:
+        answer = submit(**job)
+        assert answer.endswith("\n-1"), job
+        assert all(part in answer for part in parts), answer
 
 
 PASSED: list[dict[str, object]] = [
@@ -100,9 +97,9 @@ PASSED: list[dict[str, object]] = [
 ]
 
 
-@pytest.mark.parametrize("job", PASSED, ids=str)
-def test_other_jobs_are_passed_on_as_they_are(job: dict[str, object]) -> None:
-    assert submit(**job) == f"passed on {job.get('comment', '')}\n0"
+def test_other_jobs_are_passed_on_as_they_are() -> None:
+    for job in PASSED:
+        assert submit(**job) == f"passed on {job.get('comment', '')}\n0", job
 
 
 def test_a_partition_may_stage_by_itself_and_a_job_may_say_no() -> None:
@@ -113,24 +110,21 @@ def test_a_partition_may_stage_by_itself_and_a_job_may_say_no() -> None:
     assert "-D /tmp" in submit(partition="staged", work_dir=f"{HOME}/run", comment="nostage")
 
 
-@pytest.mark.parametrize("partition", ["nil", '""'])
-def test_a_job_on_pods_without_a_partition_gets_the_only_one(partition: str) -> None:
-    job = f"job = {{min_nodes = 1, partition = {partition}}} print(slurm_job_submit(job, {{}}, 6001), job.partition)"
+def test_a_job_on_pods_without_a_partition_gets_the_only_one_or_an_error_with_all() -> None:
     pods = 'member("p1", "pods", "", 0)'
-    assert lua(job, pods, 'pods("pods")').endswith("0\tpods\n")
-    assert (
-        lua(job, f'{pods}; member("a1", "rack", "", 0)', 'pods("pods")')
-        == f"passed on \n0\t{partition.strip(chr(34))}\n"
-    )
-
-
-@pytest.mark.parametrize("partition", ["nil", '"all"'])
-def test_the_error_for_a_missing_partition_names_those_of_pods(partition: str) -> None:
-    job = f"print(slurm_job_submit({{min_nodes = 1, partition = {partition}}}, {{}}, 6001))"
-    told = lua(job, 'member("p1", "pods", "", 0)')
-    assert told.startswith("all nodes of this cluster are pods")
-    assert re.search(r"-p (pods|staged|fabric)\n-1\n$", told)
-    assert lua(job) == "passed on \n0\n"
+    both = f'{pods}; member("a1", "rack", "", 0)'
+    for partition in ("nil", '""'):
+        job = (
+            f"job = {{min_nodes = 1, partition = {partition}}} print(slurm_job_submit(job, {{}}, 6001), job.partition)"
+        )
+        assert lua(job, pods, 'pods("pods")').endswith("0\tpods\n"), partition
+        assert lua(job, both, 'pods("pods")') == f"passed on \n0\t{partition.strip(chr(34))}\n"
+    for partition in ("nil", '"all"'):
+        job = f"print(slurm_job_submit({{min_nodes = 1, partition = {partition}}}, {{}}, 6001))"
+        told = lua(job, pods)
+        assert told.startswith("all nodes of this cluster are pods"), partition
+        assert re.search(r"-p (pods|staged|fabric)\n-1\n$", told), partition
+        assert lua(job) == "passed on \n0\n", partition
 
 
 def test_a_waiting_job_is_not_moved_to_pods() -> None:

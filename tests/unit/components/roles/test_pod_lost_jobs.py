@@ -53,20 +53,17 @@ def test_jobs_of_an_earlier_start_end_once(pod: Shell) -> None:
     assert len(downs(pod)) == 2
 
 
-def test_a_pod_without_jobs_and_a_new_pod_stay_as_they_are(pod: Shell) -> None:
-    pod.stub("squeue")
-    assert run(pod) == 0
-    assert downs(pod) == []
-    container_start(pod, 2000)
-    pod.stub("scontrol", 'if [ "$1" = ping ]; then echo "head is UP"; else exit 1; fi')
-    assert run(pod) == 0
-
-
-def test_jobs_that_run_here_do_not_end(pod: Shell) -> None:
+def test_a_pod_whose_jobs_run_or_without_jobs_and_a_new_pod_stay_as_they_are(pod: Shell) -> None:
     pod.write("proc/77/cmdline", "slurmstepd: [7.batch]")
     pod.write("proc/77/status", "Uid:\t0\t0\t0\t0\n")
+    assert (run(pod), downs(pod)) == (0, [])
+    pod.path("proc/77/cmdline").unlink()
+    pod.stub("squeue")
+    container_start(pod, 2000)
+    assert (run(pod), downs(pod)) == (0, [])
+    container_start(pod, 3000)
+    pod.stub("scontrol", 'if [ "$1" = ping ]; then echo "head is UP"; else exit 1; fi')
     assert run(pod) == 0
-    assert downs(pod) == []
 
 
 def test_slurmd_waits_for_a_slurmctld_that_does_not_answer(pod: Shell, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -26,7 +25,7 @@ from components.steps.composition import compose
 from tests.unit.configs import AUTH_KEY, HOSTS, MUNGE_KEY, RawConfig
 from tests.unit.phases import called
 from tests.unit.recorded import Build
-from tests.unit.shell import ROLES, Shell, assert_ok
+from tests.unit.shell import ROLES, Shell, assert_fails, assert_ok
 
 PODS = composition.on_pods(ROLES)
 CHECK = compose([role for role in PODS if role.name == "machine"], composition.CHECK_OF_POD)
@@ -85,21 +84,12 @@ def check(shell: Shell) -> Callable[[], subprocess.CompletedProcess[str]]:
     return lambda: shell.step(CHECK, {}, name="p1-check", host="p1")
 
 
-def test_a_pod_reports_its_size(check: Callable[[], Any]) -> None:
-    done = assert_ok(check())
-    assert json.loads(done.stdout)["memory_mb"] == 8000
-
-
-def test_a_machine_with_systemd_is_no_pod(check: Callable[[], Any], shell: Shell) -> None:
-    shell.path("/run/systemd/system").mkdir()
-    said = check().stderr
-    assert "it is no pod" in said
-    assert "without pods: true" in said
-
-
-def test_a_pod_without_a_volume_is_refused(check: Callable[[], Any], shell: Shell) -> None:
+def test_a_pod_has_a_size_a_volume_and_no_systemd(check: Callable[[], Any], shell: Shell) -> None:
+    assert json.loads(assert_ok(check()).stdout)["memory_mb"] == 8000
     shell.path("/workspace").rmdir()
     assert "with a volume that is mounted at /workspace" in check().stderr
+    shell.path("/run/systemd/system").mkdir()
+    assert_fails(check(), "it is no pod", "without pods: true")
 
 
 def test_a_volume_that_others_can_change_is_closed(shell: Shell) -> None:
@@ -109,24 +99,21 @@ def test_a_volume_that_others_can_change_is_closed(shell: Shell) -> None:
     assert shell.path("/workspace").stat().st_mode & 0o777 == 0o755
 
 
-@pytest.mark.parametrize(("free_mb", "full"), [(0, True), (31, True), (32, False)])
-def test_a_full_volume_stops_the_save(shell: Shell, monkeypatch: pytest.MonkeyPatch, free_mb: int, full: bool) -> None:
-    volume = os.statvfs_result((4096, 4096, 10**6, 10**6, free_mb * 256, 0, 0, 0, 0, 255))
-    monkeypatch.setattr(os, "statvfs", lambda _: volume)
-    with shell.here(), pytest.raises(Failure) if full else nullcontext() as caught:
-        require_room("p1")
-    if caught:
-        assert f"the volume of p1 at /workspace is full ({free_mb} MB are free)" in caught.value.reason
-        assert "du -xm /workspace" in caught.value.remedy
-
-
-def test_a_volume_that_becomes_full_is_named(shell: Shell) -> None:
+def test_a_full_volume_is_named(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    for free_mb, full in ((0, True), (31, True), (32, False)):
+        volume = os.statvfs_result((4096, 4096, 10**6, 10**6, free_mb * 256, 0, 0, 0, 0, 255))
+        monkeypatch.setattr(os, "statvfs", lambda _, volume=volume: volume)
+        said = shell.failure_of(require_room, "p1")
+        assert (f"the volume of p1 at /workspace is full ({free_mb} MB are free)" in said) == full, free_mb
+        assert ("du -xm /workspace" in said) == full, free_mb
+    monkeypatch.undo()
     shell.path("/workspace").mkdir()
     shell.stub("rsync", 'echo "rsync: write failed: No space left on device (28)" >&2; exit 11')
     assert "the volume of p1 at /workspace is full" in shell.failure_of(save, "p1")
     shell.stub("rsync", 'echo "rsync: connection unexpectedly closed" >&2; exit 12')
-    with shell.here(), pytest.raises(Failure, match=r"rsync cannot save .* unexpectedly closed"):
-        save("p1")
+    said = shell.failure_of(save, "p1")
+    assert "rsync cannot save " in said
+    assert " unexpectedly closed" in said
 
 
 # Services.
@@ -137,7 +124,7 @@ def play_runit(shell: Shell, *, runs: bool) -> None:
     shell.stub("sv", f'[ "$1" != status ] || echo "{"run: (pid 7)" if runs else "down:"}"')
 
 
-def test_a_service_is_written_and_started_and_not_touched_again(shell: Shell) -> None:
+def test_a_service_is_started_and_restarts_only_with_another_program(shell: Shell) -> None:
     play_runit(shell, runs=False)
     shell.call(services.keep, "slurmd", "#!/bin/sh\nexec slurmd", "p1")
     assert shell.path(f"{FOLDER}/run").stat().st_mode & 0o777 == 0o700
@@ -146,23 +133,12 @@ def test_a_service_is_written_and_started_and_not_touched_again(shell: Shell) ->
     play_runit(shell, runs=True)
     shell.call(services.keep, "slurmd", "#!/bin/sh\nexec slurmd", "p1")
     assert not [call for call in shell.calls if "restart" in call]
-
-
-def test_a_running_service_starts_again_with_another_program(shell: Shell) -> None:
-    play_runit(shell, runs=True)
-    with shell.here():
-        services.keep("slurmd", "#!/bin/sh\nexec slurmd", "p1")
-        services.keep("slurmd", "#!/bin/sh\nexec slurmd -v", "p1")
+    shell.call(services.keep, "slurmd", "#!/bin/sh\nexec slurmd -v", "p1")
     assert shell.calls[-1].startswith("sv -w 20 force-restart")
-
-
-def test_a_service_that_does_not_start_is_named_with_its_log(shell: Shell) -> None:
     shell.hurry()
-    shell.write(services.SUPERVISOR, "")
     shell.stub("sv", "exit 1")
-    with shell.here(), pytest.raises(Failure) as caught:
-        services.keep("slurmd", "#!/bin/sh", "p1")
-    assert "tail /var/log/tailrack/slurmd/current" in caught.value.remedy
+    failed = shell.failure_of(services.keep, "slurmd", "#!/bin/sh", "p1")
+    assert "tail /var/log/tailrack/slurmd/current" in failed
 
 
 def test_the_service_functions_use_units_under_systemd(shell: Shell) -> None:
@@ -191,27 +167,21 @@ def test_tailscaled_gets_the_proxy_in_etc_environment_and_nothing_else_of_it(she
 # Users' homes.
 
 
-def homes(mount: str = "/shared") -> UsersValues:
-    return UsersValues([Account("ada", 6001, 6001)], mount, "/export/shared")
+HOMES = UsersValues([Account("ada", 6001, 6001)], "/shared", "/export/shared")
 
 
-def test_a_home_is_on_the_volume_at_the_path_of_the_share(shell: Shell) -> None:
+def test_a_home_is_on_the_volume_at_the_path_of_the_share_unless_that_has_files(shell: Shell) -> None:
     shell.path("/workspace").mkdir()
     shell.write("/etc/passwd", "ada:x:6001:6001::/shared/home/ada:/bin/bash\n")
-    with shell.here():
-        make_homes(homes(), "p1")
-        make_homes(homes(), "p1")
+    mine = shell.write("/shared/mine", "text")
+    assert "move /shared away" in shell.failure_of(make_homes, HOMES, "p1")
+    mine.unlink()
+    mine.parent.rmdir()
+    for _ in range(2):
+        shell.call(make_homes, HOMES, "p1")
     assert shell.path("/shared").readlink() == Path("/workspace/shared")
     assert shell.owners["/workspace/shared/home/ada"][0] == "ada"
     assert shell.path("/workspace/shared/home/ada").stat().st_mode & 0o777 == 0o700
-
-
-def test_files_at_the_path_of_the_share_are_kept_and_named(shell: Shell) -> None:
-    shell.write("/shared/mine", "text")
-    with shell.here(), pytest.raises(Failure) as caught:
-        make_homes(homes(), "p1")
-    assert "move /shared away" in caught.value.remedy
-    assert shell.path("/shared/mine").exists()
 
 
 # A new container.
@@ -246,17 +216,9 @@ def test_files_changed_by_a_request_are_saved_for_the_next_container(shell: Shel
 # Jobs.
 
 
-def prolog(shell: Shell, **environment: str) -> list[str]:
-    text = template("pod", "task-prolog").replace("LIBRARY", "/lib/tailnet.so")
-    done = subprocess.run(
-        ["sh"], input=text, capture_output=True, text=True, check=True, env={**shell.environment, **environment}
-    )
-    return done.stdout.splitlines()
-
-
 def test_the_prolog_unsets_values_of_another_node_and_keeps_user_values(shell: Shell) -> None:
     given = {"TAILRACK_DEFAULTS": "GLOO_SOCKET_IFNAME=tailscale0 NCCL_NET=Socket", "GLOO_SOCKET_IFNAME": "tailscale0"}
-    printed = prolog(shell, **given, NCCL_NET="IB")
+    printed = prolog_of(shell, 1, **given, NCCL_NET="IB")
     assert "unset GLOO_SOCKET_IFNAME" in printed
     assert "unset NCCL_NET" not in printed
 
@@ -270,20 +232,13 @@ def prolog_of(shell: Shell, nodes: int, **environment: str) -> set[str]:
     return {line for line in done.stdout.splitlines() if "TAILRACK_DEFAULTS" not in line and "LIBRARY" not in line}
 
 
-def test_a_job_over_several_pods_gets_their_network_and_one_on_a_single_pod_does_not(shell: Shell) -> None:
+def test_a_job_over_several_pods_gets_their_network_or_keeps_its_users(shell: Shell) -> None:
     assert prolog_of(shell, 1) == set()
+    names = ("FI_TCP_IFACE", "OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include", "PRTE_MCA_prte_if_include")
     assert prolog_of(shell, 2) == {
-        "export TAILRACK_INTERFACE=ens1",
+        *(f"export {name}=ens1" for name in ("TAILRACK_INTERFACE", "GLOO_SOCKET_IFNAME", *names)),
         "export NCCL_SOCKET_IFNAME==ens1",
-        "export GLOO_SOCKET_IFNAME=ens1",
-        "export FI_TCP_IFACE=ens1",
-        "export OMPI_MCA_btl_tcp_if_include=ens1",
-        "export OMPI_MCA_oob_tcp_if_include=ens1",
-        "export PRTE_MCA_prte_if_include=ens1",
     }
-
-
-def test_a_users_own_network_stays_in_a_job_over_several_pods(shell: Shell) -> None:
     printed = prolog_of(shell, 2, NCCL_SOCKET_IFNAME="ens2")
     assert not any("NCCL" in line for line in printed)
     # A step in the batch script inherits the values that the script's task-prolog has set.
@@ -318,9 +273,6 @@ def test_a_pod_uses_a_network_only_if_it_reaches_its_neighbours_there_or_they_ar
     assert network(shell, LOST, answer) == "p1 does not reach p2 at 10.65.0.3 on ens1 (TCP port 6815)"
     assert not shell.path(NETWORK).exists()
     assert network(shell, "Host key verification failed.", answer).startswith("p1 does not reach p2")
-
-
-def test_a_site_without_a_network_leaves_no_file_of_it(shell: Shell) -> None:
     shell.write(NETWORK, "ens1\n")
     shell.call(use_network, "auto", "[]", "p1")
-    assert not shell.path(NETWORK).exists()
+    assert not shell.path(NETWORK).exists(), "the site has no network"
