@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import time
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ from components.roles.order import roles
 from components.roles.restore.host import RestoreValues, place_files, read_backup, wanted_backup
 from components.roles.role import Role, Value, template
 from components.steps.composition import compose
-from stacks.config import ConfigError, parse
-from tests.unit.configs import HOST_KEY, LAB, PRIVATE_KEY, RawConfig
+from stacks.config import parse
+from tests.unit.configs import HOST_KEY, LAB, PRIVATE_KEY, RawConfig, refusal
 from tests.unit.recorded import Build
 from tests.unit.shell import Shell, assert_fails, assert_ok, script_of
 
@@ -38,14 +38,11 @@ S3: RawConfig = {"target": "s3:https://s3.example.org/lab", "access_key": "AKIAE
 
 def refused(backup: RawConfig, secret: frozenset[str] = frozenset({"backup"}), **others: Any) -> str:
     """What is said of a config with this section."""
-    with pytest.raises(ConfigError) as problem:
-        parse({**copy.deepcopy(LAB), "backup": backup, **others}, base_dir=Path(), secret_keys=secret)
-    return str(problem.value)
+    return refusal({"backup": backup, **others}, *secret)
 
 
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
+def test_a_target_that_would_save_nothing_is_refused_by_name() -> None:
+    for change, what in (
         ({"target": "/mnt/usb"}, "tailrack:backup.target: [secret] is not sftp:USER@HOST:/FOLDER"),
         (
             {"target": "sftp:keeper@192.0.2.9:/srv/x;reboot"},
@@ -71,14 +68,12 @@ def refused(backup: RawConfig, secret: frozenset[str] = frozenset({"backup"}), *
         ({"private_key": "no key"}, "is no OpenSSH private key"),
         ({"password": "two words"}, "contains blanks"),
         ({"port": 0}, "a whole number from 1"),
-    ],
-)
-def test_a_target_that_would_save_nothing_is_refused_by_name(change: RawConfig, what: str) -> None:
-    section = {key: value for key, value in {**SFTP, **change}.items() if value is not None}
-    said = refused(section)
-    assert what in said
-    assert "tailrack:backup" in said
-    assert "nobody-may-see" not in said
+    ):
+        section = {key: value for key, value in {**SFTP, **change}.items() if value is not None}
+        said = refused(section)
+        assert what in said, change
+        assert "tailrack:backup" in said, change
+        assert "nobody-may-see" not in said, change
 
 
 def test_one_half_of_an_access_key_and_a_secret_in_plain_text_are_refused() -> None:
@@ -253,21 +248,18 @@ def test_a_bucket_without_a_repository_gets_one_and_one_that_takes_nothing_is_sa
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("target", "said"),
-    [
+def test_a_target_that_does_not_answer_is_said_by_the_gate(shell: Shell) -> None:
+    for target, said in (
         ("s3:https://127.0.0.1:1/lab", (1, "the backup's target 127.0.0.1 does not answer at port 1")),
         ("s3:https://nobody.invalid/lab", (1, "cannot resolve the backup's target nobody.invalid")),
         ("s3:https://storage/lab", (1, "cannot resolve the backup's target storage")),
         ("sftp:keeper@nobody.invalid:/srv/lab", (1, "cannot resolve the backup's target nobody.invalid")),
         ("sftp:keeper@vault:/srv/lab", (0, "")),
-    ],
-)
-def test_a_target_that_does_not_answer_is_said_by_the_gate(shell: Shell, target: str, said: tuple[int, str]) -> None:
-    section = {**(S3 if target.startswith("s3") else SFTP), "target": target}
-    done = shell.step(script_of("backup", "check_head"), values_of(section))
-    assert done.returncode == said[0]
-    assert f"failed: {said[1]}" in done.stderr or not said[1]
+    ):
+        section = {**(S3 if target.startswith("s3") else SFTP), "target": target}
+        done = shell.step(script_of("backup", "check_head"), values_of(section))
+        assert done.returncode == said[0], target
+        assert f"failed: {said[1]}" in done.stderr or not said[1], target
 
 
 THERE = """sftp> -cd /srv/backup/lab
@@ -298,71 +290,62 @@ def test_a_folder_that_is_full_open_to_others_or_on_the_share_is_refused(shell: 
         assert on_the_head(shell, SFTP, check) == ((1, said) if said else (0, True)), change
 
 
-@pytest.mark.parametrize(
-    ("wanted", "said"),
-    [
-        ("latest", (0, "b2")),
-        ("a1", (0, "a1")),
-        ("c3", (1, "there is no backup (c3) of cluster lab at the backup's target, only of lab, other")),
-    ],
-)
-def test_the_backup_that_is_meant_is_the_clusters_own(shell: Shell, wanted: str, said: tuple[int, str]) -> None:
-    found = [
-        {"id": "a1", "hostname": "lab", "time": "2026-11-22"}, {"id": "b2", "hostname": "lab", "time": "2026-11-23"},
-        {"id": "c3", "hostname": "other", "time": "2026-11-24"},
-    ]  # fmt: skip
+def get_wanted(name: str, _: TargetValues) -> object:
+    return wanted_backup("/lent", name, "lab")
+
+
+def test_the_backup_that_is_meant_is_the_clusters_own(shell: Shell) -> None:
+    clusters = {"a1": "lab", "b2": "lab", "c3": "other"}
+    found = [{"id": name, "hostname": host, "time": f"2026-11-2{name[1]}"} for name, host in clusters.items()]
     note = "List(snapshot) returned error, retrying after 1.2s: i/o timeout"
     shell.stub("restic", f"echo '{note}' >&2; echo '{json.dumps(found)}'")
     shell.write("/lent/repository", "sftp:x:/y\n")
-    status, found_backup = on_the_head(shell, SFTP, lambda values: wanted_backup("/lent", wanted, "lab"))
-    assert (status, getattr(found_backup, "id", found_backup)) == said
+    for wanted, said in (
+        ("latest", (0, "b2")),
+        ("a1", (0, "a1")),
+        ("c3", (1, "there is no backup (c3) of cluster lab at the backup's target, only of lab, other")),
+    ):
+        status, found_backup = on_the_head(shell, SFTP, partial(get_wanted, wanted))
+        assert (status, getattr(found_backup, "id", found_backup)) == said, wanted
 
 
-@pytest.mark.parametrize(
-    ("program", "part"),
-    [
+def test_endless_output_of_a_target_is_cut(shell: Shell) -> None:
+    shell.path("/lent").mkdir()
+    for name, part in (
         ("restic", check),
         ("restic", lambda _: try_target("/lent")),
         ("sftp", check),
         ("sftp", lambda values: close_target("/lent", values)),
         ("restic", lambda _: read_backup("/lent", "a1", "lab", "/var/lib/tailrack/restoring")),
         ("restic", lambda _: wanted_backup("/lent", "latest", "lab")),
-    ],
-)
-def test_endless_output_of_a_target_is_cut(shell: Shell, program: str, part: Callable[[TargetValues], object]) -> None:
-    for name in ("restic", "sftp"):
-        words = "printf '\\e[2J' >&2; head -c 40000000 /dev/zero | tr '\\0' x >&2; exit 1"
-        shell.stub(name, words if name == program else "")
-    shell.path("/lent").mkdir()
-    tracemalloc.start()
-    status, said = on_the_head(shell, SFTP, part)
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert status == 1
-    assert "xxx" in said
-    assert len(said) < 600
-    assert said.isprintable()
-    assert most < 10_000_000
-    assert [*shell.path("/lent").iterdir()] == []
+    ):
+        for other in ("restic", "sftp"):
+            words = "printf '\\e[2J' >&2; head -c 40000000 /dev/zero | tr '\\0' x >&2; exit 1"
+            shell.stub(other, words if other == name else "")
+        tracemalloc.start()
+        status, said = on_the_head(shell, SFTP, part)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert (status, "xxx" in said, len(said) < 600, said.isprintable()) == (1, True, True, True), part
+        assert most < 10_000_000, part
+        assert [*shell.path("/lent").iterdir()] == [], part
 
 
-@pytest.mark.parametrize(
-    ("kept", "status", "said"),
-    [
+def test_nothing_of_a_foreign_archive_is_restored(shell: Shell) -> None:
+    restoring = "/var/lib/tailrack/restoring"
+    tree = shell.path(f"{restoring}/tree")
+    for kept, status, said in (
         ("cluster=lab", 0, (0, None)),
         ("cluster=lab", 1, (1, "the backup a1 is broken: Fatal: There were 3 errors")),
         ("cluster=other", 0, (1, "the backup a1 is not one of a head node of lab")),
         ("", 0, (1, "the backup a1 is not one of a head node of lab")),
-    ],
-)
-def test_nothing_of_a_foreign_archive_is_restored(shell: Shell, kept: str, status: int, said: tuple[int, str]) -> None:
-    tree = shell.path("/var/lib/tailrack/restoring/tree")
-    write = f"mkdir -p {tree}/var/lib/slurm/slurmctld; echo '{kept}' >{tree}/backup"
-    shell.stub("restic", f"{write}; [ {status} = 0 ] || {{ echo 'Fatal: There were 3 errors' >&2; exit {status}; }}")
-    restoring = "/var/lib/tailrack/restoring"
-    assert on_the_head(shell, SFTP, lambda _: read_backup("/lent", "a1", "lab", restoring)) == said
-    assert tree.exists() == (said[0] == 0)
-    assert not shell.path("/var/lib/slurm").exists()
+    ):
+        write = f"mkdir -p {tree}/var/lib/slurm/slurmctld; echo '{kept}' >{tree}/backup"
+        fail = "{ echo 'Fatal: There were 3 errors' >&2; exit 1; }"
+        shell.stub("restic", f"{write}; [ {status} = 0 ] || {fail}")
+        assert on_the_head(shell, SFTP, lambda _: read_backup("/lent", "a1", "lab", restoring)) == said, (kept, status)
+        assert tree.exists() == (said[0] == 0), (kept, status)
+        assert not shell.path("/var/lib/slurm").exists(), (kept, status)
 
 
 def test_a_new_machine_restores_the_archive_once_and_keeps_no_credentials(shell: Shell) -> None:

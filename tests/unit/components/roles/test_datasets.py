@@ -217,25 +217,22 @@ def test_a_changed_source_is_another_version_when_listed_again(machine: Shell, m
     assert second.count == 3
 
 
-@pytest.mark.parametrize(
-    ("source", "names", "error"),
-    [
+def test_a_source_that_cannot_be_used_is_named_and_the_last_version_stays(
+    machine: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for source, names, error in (
         (SOURCE, [], "no files"),
         (replace(SOURCE, most=5), [*TEXTS], "more than max_gb"),
         (SOURCE, ["a\nb"], "an unusual name"),
         (SOURCE, ["../b"], "an unusual name"),
-    ],
-)
-def test_a_source_that_cannot_be_used_is_named_and_the_last_version_stays(
-    machine: Shell, monkeypatch: pytest.MonkeyPatch, source: Source, names: list[str], error: str
-) -> None:
-    at_source(monkeypatch, *names)
-    with machine.here():
-        files.write(f"{model.FETCHED}/words.json", json.dumps({"version": V1, "bytes": 1, "count": 1}))
-        result = listed(source)
-    assert error in result.error
-    assert "; next: check /shared/words" in result.error
-    assert result.version == V1
+    ):
+        at_source(monkeypatch, *names)
+        with machine.here():
+            files.write(f"{model.FETCHED}/words.json", json.dumps({"version": V1, "bytes": 1, "count": 1}))
+            result = listed(source)
+        assert error in result.error, names
+        assert "; next: check /shared/words" in result.error, names
+        assert result.version == V1, names
 
 
 # A node

@@ -573,15 +573,15 @@ def ranks(shell: Shell, environ: str, **job: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in file.read_text().splitlines())
 
 
-@pytest.mark.parametrize(
-    ("status", "said"), [(0, '{"containers":"proven"}\n'), (3, '{"containers":"not proven yet: busy"}\n'), (1, "")]
-)
-def test_the_first_users_job_proves_that_containers_run_or_the_step_fails(shell: Shell, status: int, said: str) -> None:
-    shell.write(PROGRAM, f"#!/bin/bash\necho a first line; echo 'no container: bad plugin' >&2; exit {status}\n")
-    shell.path(PROGRAM).chmod(0o755)
-    phase = compose([Role("container_smoke")], ["compute"])
-    done = shell.step(phase, {"USERS_LINES": ["ada 6001 6001", "bob 6002 6002"]})
-    assert (done.returncode, done.stdout) == (0 if said else 1, said)
-    if not said:
-        assert "containers do not run here, and the node is drained: no container: bad plugin\n" in done.stderr
-    assert shell.path("/var/lib/tailrack/containers/smoke").read_text() == "user=ada\n"
+def test_the_first_users_job_proves_that_containers_run_or_the_step_fails(shell: Shell) -> None:
+    for status, said in ((0, '{"containers":"proven"}\n'), (3, '{"containers":"not proven yet: busy"}\n'), (1, "")):
+        shell.write(PROGRAM, f"#!/bin/bash\necho a first line; echo 'no container: bad plugin' >&2; exit {status}\n")
+        shell.path(PROGRAM).chmod(0o755)
+        phase = compose([Role("container_smoke")], ["compute"])
+        done = shell.step(phase, {"USERS_LINES": ["ada 6001 6001", "bob 6002 6002"]})
+        assert (done.returncode, done.stdout) == (0 if said else 1, said), status
+        if not said:
+            assert "containers do not run here, and the node is drained: no container: bad plugin\n" in done.stderr, (
+                status
+            )
+        assert shell.path("/var/lib/tailrack/containers/smoke").read_text() == "user=ada\n", status

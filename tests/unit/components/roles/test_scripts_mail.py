@@ -31,11 +31,13 @@ def sent(shell: Shell) -> Shell:
     return shell
 
 
-@pytest.mark.parametrize("addresses", ["ada", "ada@example.org", "a.b+c@mail.example.org,bob,_x@h"])
-def test_addresses_are_words_of_their_own_behind_the_end_of_the_options(sent: Shell, addresses: str) -> None:
-    assert mail(sent, "-s", SUBJECT % "train", addresses).returncode == 0
-    assert sent.path("sent").read_text().splitlines() == ["-s", SUBJECT % "train", "--", *addresses.split(",")]
-    assert "MAILRC" not in sent.path("environment").read_text()
+def test_addresses_are_words_of_their_own_behind_the_end_of_the_options(sent: Shell) -> None:
+    for addresses in ("ada", "ada@example.org", "a.b+c@mail.example.org,bob,_x@h"):
+        assert mail(sent, "-s", SUBJECT % "train", addresses).returncode == 0, addresses
+        assert sent.path("sent").read_text().splitlines() == ["-s", SUBJECT % "train", "--", *addresses.split(",")], (
+            addresses
+        )
+        assert "MAILRC" not in sent.path("environment").read_text(), addresses
 
 
 @pytest.mark.parametrize(

@@ -366,26 +366,22 @@ def test_a_node_with_another_key_fails_before_it_waits(head: Shell, *, own: str,
             compare_keys(Step("a1", "a1-node"), NodeValues("lab", registered.results["munge_digest"]))
 
 
-@pytest.mark.parametrize(
-    ("said", "words", "remedy"),
-    [
+def test_the_munge_error_contains_the_message_of_munged_and_a_remedy(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for said, words, remedy in (
         (
             'munged: Error: PRNG seed dir is insecure: world-writable permissions without sticky bit set on "/"',
             "(munged: Error: PRNG seed dir is insecure: world-writable",
             "chmod go-w",
         ),
         ("Started munge.service", "munged does not start", "journalctl -u munge"),
-    ],
-    ids=["its sentence", "none"],
-)
-def test_the_munge_error_contains_the_message_of_munged_and_a_remedy(
-    shell: Shell, monkeypatch: pytest.MonkeyPatch, said: str, words: str, remedy: str
-) -> None:
-    shell.stub("systemctl", 'case "$*" in *restart*munge*) exit 1 ;; *is-active*) exit 3 ;; esac')
-    shell.stub("journalctl", f"cat <<'END'\n{said}\nEND")
-    monkeypatch.setattr("components.roles.munge.host.packages.ensure", lambda *_: None)
-    shell.write("/etc/passwd", "munge:x:110:110::/:/usr/sbin/nologin\n")
-    with shell.here(), pytest.raises(Failure) as failed:
-        join(Step("a1", "a1-join"), JoinValues("lab", "1", "new"))
-    assert words in failed.value.reason
-    assert remedy in failed.value.remedy
+    ):
+        shell.stub("systemctl", 'case "$*" in *restart*munge*) exit 1 ;; *is-active*) exit 3 ;; esac')
+        shell.stub("journalctl", f"cat <<'END'\n{said}\nEND")
+        monkeypatch.setattr("components.roles.munge.host.packages.ensure", lambda *_: None)
+        shell.write("/etc/passwd", "munge:x:110:110::/:/usr/sbin/nologin\n")
+        with shell.here(), pytest.raises(Failure) as failed:
+            join(Step("a1", "a1-join"), JoinValues("lab", "1", "new"))
+        assert words in failed.value.reason, said
+        assert remedy in failed.value.remedy, said

@@ -171,9 +171,11 @@ ROOT = "8:1 / /"
 OWN_DISK = "8:16 / /export/shared"
 
 
-@pytest.mark.parametrize(
-    ("mounts", "own"),
-    [
+def test_a_share_is_a_file_system_if_nothing_beyond_it_is_mounted(shell: Shell) -> None:
+    for name in ("export/shared", "shared"):
+        shell.path(name).mkdir(parents=True)
+    shell.write("hosts", "")
+    for mounts, own in (
         ([ROOT], False),
         ([ROOT, OWN_DISK], True),
         ([ROOT, OWN_DISK, "8:16 / /shared"], True),
@@ -183,19 +185,9 @@ OWN_DISK = "8:16 / /export/shared"
         ([ROOT, "8:16 /share /export/shared", "8:16 /shared /shared"], False),
         ([ROOT, "8:16 /share /export/shared", "8:16 /share/part /shared"], True),
         (["0:50 / /", "8:16 /volumes/share /export/shared", "8:16 /containers/hosts /hosts"], True),
-    ],
-    ids=[
-        "a folder of the root file system", "a disk", "a disk that is bound elsewhere", "a folder of it bound there",
-        "a folder of a disk", "a folder of a disk bound there", "a neighbour of it is mounted",
-        "a part of it is mounted", "a container's volume",
-    ],
-)  # fmt: skip
-def test_a_share_is_a_file_system_if_nothing_beyond_it_is_mounted(shell: Shell, mounts: list[str], own: bool) -> None:
-    for name in ("export/shared", "shared"):
-        shell.path(name).mkdir(parents=True)
-    shell.write("hosts", "")
-    mounted(shell, *mounts)
-    assert shell.call(share_is_a_file_system, PATH) == own
+    ):
+        mounted(shell, *mounts)
+        assert shell.call(share_is_a_file_system, PATH) == own, mounts
 
 
 HEAD = "100.64.0.1"

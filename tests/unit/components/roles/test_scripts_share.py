@@ -76,42 +76,24 @@ def flagged(place: str, flags: str = "rw,relatime") -> str:
     return f"mount -i -o remount,bind,{flags},nosuid,nodev {place}"
 
 
-@pytest.mark.parametrize(
-    ("mounts", "done"),
-    [
+def test_no_way_to_the_share_allows_set_uid_programs(machine: Shell) -> None:
+    own, part = (f"8:16 {folder} rw,nosuid,nodev /export/share" for folder in ("/", "/share"))
+    for place in ("disk/share", "people", "shared", "export/share/y"):
+        (machine.root / place).mkdir(parents=True, exist_ok=True)
+    for mounts, done in (
         ([ROOT], [bound("/export/share")]),
         ([ROOT, "8:1 /export/share rw,nosuid,nodev /export/share"], []),
         ([ROOT, "8:16 / rw,noexec /export/share"], [flagged("/export/share", "rw,noexec")]),
         ([ROOT, "8:16 / rw,nodev /export/share"], [flagged("/export/share", "rw,nodev")]),
         ([ROOT, "8:16 / rw /export"], [bound("/export/share")]),
-        (
-            [ROOT, "8:16 / rw,nosuid,nodev /export/share", "8:16 / rw,relatime /shared"],
-            [flagged("/shared")],
-        ),
-        (
-            [ROOT, "8:16 /share rw,nosuid,nodev /export/share", "8:16 / rw,relatime /disk"],
-            [bound("/disk/share")],
-        ),
-        (
-            [ROOT, "8:16 /share rw,nosuid,nodev /export/share", "8:16 /share/home rw,relatime /people"],
-            [flagged("/people")],
-        ),
-        (
-            [ROOT, "8:16 / rw,nosuid,nodev /export/share", "8:32 / rw,relatime /disk", "8:32 /x rw /export/share/y"],
-            [flagged("/export/share/y", "rw")],
-        ),
-    ],
-    ids=[
-        "a folder of the root file system", "closed already", "a disk of its own", "one of the two flags",
-        "a folder of a disk", "the share bound elsewhere", "the disk around it", "a part of it",
-        "another disk, and one within the share",
-    ],
-)  # fmt: skip
-def test_no_way_to_the_share_allows_set_uid_programs(machine: Shell, mounts: list[str], done: list[str]) -> None:
-    for place in ("disk/share", "people", "shared", "export/share/y"):
-        (machine.root / place).mkdir(parents=True, exist_ok=True)
-    mounted(machine, *mounts)
-    assert closed(machine) == done
+        # The share is bound elsewhere; then the disk around it, a part of it, and another disk within it.
+        ([ROOT, own, "8:16 / rw,relatime /shared"], [flagged("/shared")]),
+        ([ROOT, part, "8:16 / rw,relatime /disk"], [bound("/disk/share")]),
+        ([ROOT, part, "8:16 /share/home rw,relatime /people"], [flagged("/people")]),
+        ([ROOT, own, "8:32 / rw,relatime /disk", "8:32 /x rw /export/share/y"], [flagged("/export/share/y", "rw")]),
+    ):
+        mounted(machine, *mounts)
+        assert closed(machine) == done, mounts
 
 
 def entries(machine: Shell) -> list[str]:

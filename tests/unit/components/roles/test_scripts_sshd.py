@@ -84,9 +84,8 @@ def test_the_error_has_sshds_message_about_a_bad_line(shell: Shell, capsys: pyte
     assert shell.calls == ["sshd -t"]
 
 
-@pytest.mark.parametrize(
-    ("said", "wrong"),
-    [
+def test_the_error_names_the_sshd_line_that_blocks_the_head_node(shell: Shell) -> None:
+    for said, wrong in (
         ("permitrootlogin forced-commands-only", ""),
         ("permitrootlogin no", "permitrootlogin no"),
         ("pubkeyauthentication no", "pubkeyauthentication no"),
@@ -96,15 +95,13 @@ def test_the_error_has_sshds_message_about_a_bad_line(shell: Shell, capsys: pyte
         ),
         ("allowusers admin", "allowusers admin"),
         ("authorizedkeysfile .ssh/authorized_keys", "authorizedkeysfile .ssh/authorized_keys"),
-    ],
-)
-def test_the_error_names_the_sshd_line_that_blocks_the_head_node(shell: Shell, said: str, wrong: str) -> None:
-    key = said.split(" ")[0]
-    play_sshd(shell, re.sub(rf"(?m)^{key} .*$", said, HEARD))
-    reason = let_ask(shell)
-    assert reason.endswith(wrong)
-    assert bool(reason) == bool(wrong)
-    assert f"sshd -T -C user=root,host={HEAD},addr={HEAD}" in shell.calls
+    ):
+        key = said.split(" ")[0]
+        play_sshd(shell, re.sub(rf"(?m)^{key} .*$", said, HEARD))
+        reason = let_ask(shell)
+        assert reason.endswith(wrong), said
+        assert bool(reason) == bool(wrong), said
+        assert f"sshd -T -C user=root,host={HEAD},addr={HEAD}" in shell.calls, said
 
 
 @pytest.mark.parametrize(

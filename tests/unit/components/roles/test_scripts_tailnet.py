@@ -424,27 +424,23 @@ def test_a_tailscale_from_a_snap_is_refused(tailscale: Tailscale, adopt: bool) -
     assert "next: run 'snap remove tailscale' on a1" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("address", "route", "found"),
-    [
+def test_networks_with_tailnet_addresses_are_refused(tailscale: Tailscale) -> None:
+    for address, route, found in (
         ("eth0 inet 10.0.0.7/24", "192.168.1.1 dev eth0", ""),
         ("eth0 inet 100.63.0.7/24", "100.128.0.1 dev eth0", ""),
         ("tailscale0 inet 100.64.0.7/32", "10.0.0.1 dev eth0", ""),
         ("eth0 inet 100.70.1.2/24", "10.0.0.1 dev eth0", "100.70.1.2/24 at eth0"),
         ("eth0 inet 10.0.0.7/32", "100.127.255.1 dev eth0 onlink", "the gateway 100.127.255.1 at eth0"),
-    ],
-)
-def test_networks_with_tailnet_addresses_are_refused(
-    tailscale: Tailscale, address: str, route: str, found: str
-) -> None:
-    tailscale.shell.stub(
-        "ip", f'case "$*" in *address*) echo "2: {address} scope global" ;; *) echo "default via {route}" ;; esac'
-    )
-    done = tailscale.check()
-    assert (done.returncode == 0) == (not found), done.stderr
-    assert f"addresses of 100.64.0.0/10 ({found})" in done.stderr or not found
-    tailscale.is_(member(), "Running", "a1")
-    assert tailscale.check(NODE_ADOPT=True).returncode == 0  # it is reached there already
+    ):
+        tailscale.shell.stub(
+            "ip", f'case "$*" in *address*) echo "2: {address} scope global" ;; *) echo "default via {route}" ;; esac'
+        )
+        tailscale.is_(FRESH, "NeedsLogin")
+        done = tailscale.check()
+        assert (done.returncode == 0) == (not found), done.stderr
+        assert f"addresses of 100.64.0.0/10 ({found})" in done.stderr or not found, (address, route)
+        tailscale.is_(member(), "Running", "a1")
+        assert tailscale.check(NODE_ADOPT=True).returncode == 0, (address, route)  # it is reached there already
 
 
 PROXY = 'PATH="/usr/bin:/bin"\nhttps_proxy="http://proxy.rack:3128"\nexport NO_PROXY=localhost,10.0.0.0/8\n'

@@ -53,15 +53,13 @@ def test_an_unused_account_gets_the_new_uid_with_a_new_group_and_home(head: Shel
     assert run(head, "machine").returncode == 0
 
 
-@pytest.mark.parametrize(
-    "name", [".bash_history", "thesis/chapter-1.tex", ".ssh/known_hosts", ".ssh/authorized_keys", ".profile"]
-)
-def test_the_step_rejects_and_keeps_an_account_with_a_file_in_its_home(head: Shell, name: str) -> None:
-    head.write(f"{HOME}/{name}", "mine\n")
-    for phases in (CHECK, ("machine",)):
-        assert_fails(run(head, *phases), "user bob has uid 6002 here and should have 6003")
-    assert head.path(f"{HOME}/{name}").read_text() == "mine\n"
-    assert not any(call.startswith(("userdel", "groupdel")) for call in head.calls)
+def test_the_step_rejects_and_keeps_an_account_with_a_file_in_its_home(head: Shell) -> None:
+    for name in (".bash_history", "thesis/chapter-1.tex", ".ssh/known_hosts", ".ssh/authorized_keys", ".profile"):
+        head.write(f"{HOME}/{name}", "mine\n")
+        for phases in (CHECK, ("machine",)):
+            assert_fails(run(head, *phases), "user bob has uid 6002 here and should have 6003")
+        assert head.path(f"{HOME}/{name}").read_text() == "mine\n", name
+        assert not any(call.startswith(("userdel", "groupdel")) for call in head.calls), name
 
 
 @pytest.mark.parametrize("status", [0, 2, 127])
