@@ -1,12 +1,15 @@
 """The key that logs in to machines which a stack creates: in a file, or in an ssh-agent with its public half."""
 
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from pydantic import AfterValidator
 
 from components.settings.problems import Report
 from components.settings.section import Help
 from components.settings.ssh_keys import public_key
+from stacks.sites.hosts.checks import check_one_key
+from stacks.sites.hosts.ssh_types import KeyFile
+from stacks.sites.kind import Site
 
 
 def _public_key(value: str) -> str:
@@ -21,21 +24,23 @@ PublicKey = Annotated[
 ]
 
 
-class NewMachines(Protocol):
-    """A site whose machines get the public half of a key."""
+class SiteOfNewMachines(Site):
+    """A site whose machines get the public half of a log-in key."""
 
-    @property
-    def agent(self) -> bool: ...
-    @property
-    def public_key(self) -> str | None: ...
+    private_key_file: KeyFile | None = None
+    """Private key for the log-in; the machines get its public half. Use this or `agent`."""
+    agent: bool = False
+    """Use a key in your ssh-agent instead of a key file."""
+    public_key: PublicKey | None = None
+    """With `agent`: the key's public half, which the machines get."""
 
 
-def check_public_key(site: NewMachines, machines: str, report: Report) -> None:
-    """Report an agent without a public key, and a public key without an agent."""
-    path = report.at(site, "public_key")
+def check_login_key(site: SiteOfNewMachines, machines: str, report: Report) -> None:
+    """Report a log-in without a key or with two, an agent without a public key, and a public key without an agent."""
+    check_one_key(site, report)
     if site.agent and site.public_key is None:
         breaks, fix = f"no one could log in to the {machines}", "write the line that `ssh-add -L` prints"
-        report.add(path, "is missing, but the key is in an agent", breaks, fix)
+        report.add((site, "public_key"), "is missing, but the key is in an agent", breaks, fix)
     if site.public_key is not None and not site.agent:
         breaks = "it may not belong to the key that logs in"
-        report.add(path, "is set, but agent is not true", breaks, "remove it")
+        report.add((site, "public_key"), "is set, but agent is not true", breaks, "remove it")

@@ -1,14 +1,15 @@
 """Pools: similar nodes of a site, named by a prefix and a number."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Field
 
 from components.settings.cluster import Head
+from components.settings.money import Price
 from components.settings.problems import Report
-from components.settings.section import Help, Section
-from components.settings.types import Gpu, Whole, check_name, check_node_name
+from components.settings.section import Help, Section, key
+from components.settings.types import Features, GpuText, Whole, check_name, check_node_name
 from stacks.sites.kind import N, Site
 
 MOST_NODES = 1000  # of a pool; a Linux bridge has 1,023 ports
@@ -21,18 +22,31 @@ def _pool_name(value: str) -> str:
 
 PoolName = Annotated[
     str,
-    Field(
-        max_length=59,  # 59 + 4 digits = a 63 byte label
-        description="The common part of the nodes' names: name1, name2, ... up to `count`.",
-    ),
+    Field(max_length=59),  # 59 + 4 digits = a 63 byte label
     AfterValidator(_pool_name),
     Help("a name of at most 59 lowercase letters, digits and hyphens", "write a name such as a"),
 ]
-PoolCount = Annotated[
-    Whole,
-    Field(ge=1, le=MOST_NODES, description="Number of nodes."),
-    Help(fix="write 1 or more, or delete the pool"),
-]
+
+
+class Pool(Section):
+    """A pool of similar new nodes: name1, name2, ... up to count."""
+
+    name: PoolName
+    """The common part of the nodes' names: name1, name2, ... up to `count`."""
+    count: Whole = key(fix="write 1 or more, or delete the pool", ge=1, le=MOST_NODES, default=1)
+    """Number of nodes."""
+    features: Features = ()
+    """Slurm features of each node, for `--constraint`."""
+    price_per_hour: Price | None = None
+    """Price per hour of each node, in the stack's `currency`; default: the site's price, else the cloud's where it
+    says one in USD."""
+
+
+class GpuPool(Pool):
+    """A pool whose nodes may have GPUs."""
+
+    gpu: GpuText | None = None
+    """Each node's GPUs, `kind:count`; the check step compares them with the machine."""
 
 
 def pool_node_names(pool: str, count: int) -> tuple[str, ...]:
@@ -40,22 +54,7 @@ def pool_node_names(pool: str, count: int) -> tuple[str, ...]:
     return tuple(f"{pool}{index}" for index in range(1, count + 1))
 
 
-class NewNodes(Protocol):
-    """A pool whose nodes the stack creates."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def features(self) -> tuple[str, ...]: ...
-    @property
-    def gpu(self) -> Gpu | None: ...
-    @property
-    def price_per_hour(self) -> float | None: ...
-
-
-P = TypeVar("P", bound=NewNodes)
+P = TypeVar("P", bound=Pool)
 
 
 def new_nodes(
@@ -73,8 +72,9 @@ def new_nodes(
     """
     head_nodes = [node.of(site, head, head.name, **of_head)] if head.site == site.name and of_head is not None else []
     return head_nodes + [
-        node.of(site, head, name, pool.features, pool.gpu, price=pool.price_per_hour, source=pool, **of_pool(pool))
+        node.of(site, head, name, pool.features, gpu, price=pool.price_per_hour, source=pool, **of_pool(pool))
         for pool in pools
+        for gpu in [pool.gpu if isinstance(pool, GpuPool) else None]
         for name in pool_node_names(pool.name, pool.count)
     ]
 

@@ -9,8 +9,7 @@ from components.settings.rules import check_partner
 from stacks.sites.aws.images import IMAGES, image_for
 from stacks.sites.aws.instance_types import has_nvidia_gpus, is_arm
 from stacks.sites.aws.model import AwsHead, AwsPool, AwsSite, nodes
-from stacks.sites.hosts.checks import check_one_key
-from stacks.sites.login_key import check_public_key
+from stacks.sites.login_key import check_login_key
 from stacks.sites.pools import check_not_empty
 
 RESERVED = ("capacity-block", "reservation")
@@ -25,8 +24,7 @@ def check(sites: Sequence[AwsSite], head: Head, report: Report) -> None:
     """Report settings that EC2 would reject, or that cost money without use."""
     for site in sites:
         check_not_empty(site, site.pools, head, report)
-        check_one_key(site, report)
-        check_public_key(site, "instances", report)
+        check_login_key(site, "instances", report)
         _check_network(site, len(nodes(site, head)), report)
         for pool in site.pools:
             _check_market(pool, report)

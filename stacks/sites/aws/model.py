@@ -10,14 +10,14 @@ from components.settings.cluster import Head
 from components.settings.money import Price
 from components.settings.network_names import TAILNET
 from components.settings.section import Section, key
-from components.settings.types import Features, GpuText, Whole, full, must, refuse
+from components.settings.types import Whole, full, must, refuse
 from stacks.sites.aws.images import image_for
 from stacks.sites.aws.instance_keys import DiskSize, ImageWord, InstanceType
 from stacks.sites.aws.instance_types import stands_close
-from stacks.sites.hosts.ssh_types import KeyFile, Login
-from stacks.sites.kind import NodeSpec, Site
-from stacks.sites.login_key import PublicKey
-from stacks.sites.pools import PoolCount, PoolName, new_nodes
+from stacks.sites.hosts.ssh_types import Login
+from stacks.sites.kind import NodeSpec
+from stacks.sites.login_key import SiteOfNewMachines
+from stacks.sites.pools import GpuPool, new_nodes
 
 Market = Literal["on-demand", "spot", "capacity-block", "reservation"]
 
@@ -71,11 +71,9 @@ class AwsHead(Section):
     """Price per hour of the instance, in the stack's `currency`; default: the site's price."""
 
 
-class AwsPool(Section):
-    """A pool of similar nodes at an aws site: name1, name2, ... up to count."""
+class AwsPool(GpuPool):
+    """A pool of instances."""
 
-    name: PoolName
-    count: PoolCount = 1
     type: InstanceType
     image: ImageWord = key(default_factory=lambda shape: image_for(shape["type"]))
     user: Login | None = None
@@ -94,12 +92,6 @@ class AwsPool(Section):
     reservation; `none`; or the id of your own group, such as the one of a reservation."""
     efa: bool = False
     """Create as many EFA interfaces as the type has, in AWS's layout; each node then needs an elastic IP."""
-    gpu: GpuText | None = None
-    """Each node's GPUs, `kind:count`; the check step compares them with the machine."""
-    features: Features = ()
-    """Slurm features of each node, for `--constraint`."""
-    price_per_hour: Price | None = None
-    """Price per hour of each node for its `market`, in the stack's `currency`; default: the site's price."""
 
     @property
     def grouped(self) -> bool:
@@ -108,7 +100,7 @@ class AwsPool(Section):
         return self.placement_group == "auto" and self.count > 1 and free and stands_close(self.type)
 
 
-class AwsSite(Site):
+class AwsSite(SiteOfNewMachines):
     """A site in one AWS region."""
 
     kind: Literal["aws"]
@@ -129,12 +121,6 @@ class AwsSite(Site):
         min_length=1,
     )
     """Networks that may connect by SSH; `up` must run in one of them."""
-    private_key_file: KeyFile | None = None
-    """Private key for the log-in; the instances get its public half. Use this or `agent`."""
-    agent: bool = False
-    """Use a key in your ssh-agent instead of a key file."""
-    public_key: PublicKey | None = None
-    """With `agent`: the key's public half, which the instances get."""
     subnet: Annotated[str, _id("subnet")] | None = key(
         "an id such as subnet-0123456789abcdef0", "write the id, or leave it out", default=None
     )

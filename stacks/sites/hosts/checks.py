@@ -2,8 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Protocol, cast
 
 from components.settings.cluster import Head
 from components.settings.problems import ROOT, Report, secret_command, show_name, show_names
@@ -53,22 +51,14 @@ def _warn_about_shared_keys(sites: Sequence[HostsSite], report: Report) -> None:
             )
 
 
-class Login(Protocol):
-    """A log-in by a key in a file or in an agent."""
-
-    @property
-    def private_key_file(self) -> Path | None: ...
-    @property
-    def agent(self) -> bool: ...
-
-
-def check_one_key(login: Login, report: Report) -> None:
+def check_one_key(login: Section, report: Report) -> None:
     """Report a log-in without a key, or with two."""
-    if login.private_key_file is None and not login.agent:
-        key_help = keys_of(type(cast(Section, login)))["private_key_file"].help
+    file, agent = (getattr(login, name) for name in ("private_key_file", "agent"))
+    if file is None and not agent:
+        key_help = keys_of(type(login))["private_key_file"].help
         fix = f"{key_help.fix}, or write `agent: true` if an ssh-agent has it"
         report.add((login, "private_key_file"), "missing", key_help.breaks, fix)
-    if login.private_key_file is not None and login.agent:
+    if file is not None and agent:
         problem, breaks = "is true, but private_key_file is also set", "the log-in can use only one of them"
         report.add((login, "agent"), problem, breaks, "delete one of the two")
 

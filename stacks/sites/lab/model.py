@@ -2,20 +2,19 @@
 
 import ipaddress
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
 from components.settings.cluster import Head
-from components.settings.money import Price
 from components.settings.network_names import TAILNET
 from components.settings.problems import shown
-from components.settings.section import Section, key
-from components.settings.types import Features, refuse
+from components.settings.section import key
+from components.settings.types import refuse
 from lab.profiles.machine import HeadProfile, Like, Profile
 from lab.subnets import is_private
 from stacks.sites.kind import NodeSpec, Site, Spot
-from stacks.sites.pools import PoolCount, PoolName, pool_node_names
+from stacks.sites.pools import Pool, new_nodes
 
 
 def _subnet(value: object) -> object:
@@ -38,15 +37,9 @@ def _subnet(value: object) -> object:
 Subnet = Annotated[ipaddress.IPv4Network, BeforeValidator(_subnet)]
 
 
-class LabPool(Section):
-    """A pool of similar nodes at a lab site: name1, name2, ... up to count."""
+class LabPool(Pool):
+    """A pool of containers."""
 
-    name: PoolName
-    count: PoolCount = 1
-    features: Features = ()
-    """Slurm features of each node, for `--constraint`."""
-    price_per_hour: Price | None = None
-    """Price per hour of each node, for trying out prices; default: the site's price."""
     spot: Spot | None = None
     """The provider whose notices the nodes read, for trying out notices: `aws`, `gcp` or `azure`."""
     bare: bool = False
@@ -88,22 +81,8 @@ class LabNode(NodeSpec):
 
 def nodes(site: LabSite, head: Head) -> list[LabNode]:
     """Return the nodes of the site, the head node first."""
-    head_nodes = (
-        [LabNode.of(site, head, head.name, bare=False, like=site.head_like or "")] if head.site == site.name else []
-    )
-    return head_nodes + [
-        LabNode.of(
-            site,
-            head,
-            name,
-            pool.features,
-            price=pool.price_per_hour,
-            bare=pool.bare,
-            like=pool.like or "",
-            spot=pool.spot or "",
-            pod=pool.like == "pod",
-            source=pool,
-        )
-        for pool in site.pools
-        for name in pool_node_names(pool.name, pool.count)
-    ]
+
+    def of_pool(pool: LabPool) -> dict[str, Any]:
+        return {"bare": pool.bare, "like": pool.like or "", "spot": pool.spot or "", "pod": pool.like == "pod"}
+
+    return new_nodes(LabNode, site, head, {"bare": False, "like": site.head_like or ""}, site.pools, of_pool)

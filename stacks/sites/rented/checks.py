@@ -6,8 +6,7 @@ from pydantic import SecretStr
 
 from components.settings.cluster import Head
 from components.settings.problems import ROOT, Report, child_path, secret_command, show_names
-from stacks.sites.hosts.checks import check_one_key
-from stacks.sites.login_key import check_public_key
+from stacks.sites.login_key import check_login_key
 from stacks.sites.pools import check_not_empty
 from stacks.sites.rented.model import RentedPool, RentedSite, attempts
 
@@ -16,8 +15,7 @@ def check(sites: Sequence[RentedSite], head: Head, report: Report) -> None:
     """Report what a cloud would reject, or what costs money without use."""
     for site in sites:
         check_not_empty(site, site.pools, head, report)
-        check_one_key(site, report)
-        check_public_key(site, "machines", report)
+        check_login_key(site, "machines", report)
         if head.site == site.name and site.head is None:
             breaks, fix = "the cloud would not know which machine to rent", "write head: {type: TYPE}"
             report.add((site, "head"), "missing, but the head node is at this site", breaks, fix)

@@ -13,11 +13,11 @@ from components.roles.tailnet.settings import loopback
 from components.settings.cluster import Head
 from components.settings.money import MOST, Price
 from components.settings.section import Help, Section, key
-from components.settings.types import Features, GpuText, Number, Whole, full, must, refuse
-from stacks.sites.hosts.ssh_types import KeyFile, Login
-from stacks.sites.kind import NodeSpec, Site
-from stacks.sites.login_key import PublicKey
-from stacks.sites.pools import PoolCount, PoolName, new_nodes
+from components.settings.types import Number, Whole, full, must, refuse
+from stacks.sites.hosts.ssh_types import Login
+from stacks.sites.kind import NodeSpec
+from stacks.sites.login_key import SiteOfNewMachines
+from stacks.sites.pools import GpuPool, new_nodes
 
 WARN = "warn"
 
@@ -66,19 +66,11 @@ class Attempt(Section):
     """The region."""
 
 
-class NewPool(Section):
-    """A pool of similar new nodes: name1, name2, ... up to count."""
+class NewPool(GpuPool):
+    """A pool of rented machines."""
 
-    name: PoolName
-    count: PoolCount = 1
     type: TypeName
     """The machine type, by the cloud's name."""
-    gpu: GpuText | None = None
-    """Each node's GPUs, `kind:count`; the check step compares them with the machine."""
-    features: Features = ()
-    """Slurm features of each node, for `--constraint`."""
-    price_per_hour: Price | None = None
-    """Price per hour of each node; default: the site's price, or the cloud's where it says one in USD."""
 
 
 # `try` is a keyword of Python, so no class can define it.
@@ -116,19 +108,13 @@ class RentedHead(Section):
     """Price per hour of the machine; default: the site's price, else the cloud's."""
 
 
-class RentedSite(Site):
+class RentedSite(SiteOfNewMachines):
     """A site of machines that programs in stacks/rental rent, which get a log-in key and tags."""
 
     image: ImageName = key(default_text="the cloud's default", default="")
     """The image, by the cloud's name."""
     user: Login = "ubuntu"
     """The image's account for log-ins: root, or one with password-less sudo."""
-    private_key_file: KeyFile | None = None
-    """Private key for the log-in; the machines get its public half. Use this or `agent`."""
-    agent: bool = False
-    """Use a key in your ssh-agent instead of a key file."""
-    public_key: PublicKey | None = None
-    """With `agent`: the key's public half, which the machines get."""
     tags: dict[TagName, TagValue] = key("a mapping of words", "write {team: vision}", default={})
     """Tags for every machine."""
     region: RegionName
