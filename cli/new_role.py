@@ -36,7 +36,7 @@ def role(settings: ClusterSettings) -> Role | None:
     if settings.{name} is None:
         return None
     # components/roles/role.py documents all fields.
-    return Role("{name}", after=("machine",), values={{"{NAME}_EXAMPLE": settings.{name}.example}})
+    return Role("{name}", after=("machine",), values={{"example": settings.{name}.example}})
 '''
 
 _HOST = '''"""TODO: what this gives a machine, and how it leaves."""
@@ -76,7 +76,7 @@ def write(name: str, project: Path = PROJECT) -> list[Path]:
         raise ValueError(f"{name!r} is no valid name of a role; use lower-case letters, digits and _, as in dashboards")
     if (roles / name).exists():
         raise ValueError(f"role {name} exists already: components/roles/{name}")
-    names = {"name": name, "NAME": name.upper(), "Class": "".join(part.capitalize() for part in name.split("_"))}
+    names = {"name": name, "Class": "".join(part.capitalize() for part in name.split("_"))}
     texts = {"settings.py": _SETTINGS, "role.py": _ROLE, "host.py": _HOST}
     written = []
     for file, text in texts.items():

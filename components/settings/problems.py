@@ -145,8 +145,7 @@ class Report:
         path, value = self.at(*place), place[0]
         for key in place[1:]:
             value = value[key] if isinstance(value, Sequence) and isinstance(key, int) else getattr(value, str(key))
-        shown_value = value if isinstance(value, int | float) else str(value)
-        self.add(path, f"{self.value(path, shown_value)} {problem}", breaks, fix)
+        self.add(path, f"{self.value(path, value if isinstance(value, int) else str(value))} {problem}", breaks, fix)
 
     def warn(self, path: str, text: str) -> None:
         """Keep a warning, which does not stop the run."""

@@ -276,8 +276,8 @@ def _check_size(section: StorageMeasurement, report: Report) -> None:
 
 def _check_floor(floor: StorageFloor, targets: Collection[str], sites: Collection[str], report: Report) -> None:
     if floor.target == SCRATCH and SCRATCH not in targets:
-        problem, fix = "is not measured without tailrack:scratch.folder", "set that folder, or remove it"
-        report.bad((floor, "target"), problem, "the floors would judge nothing", fix)
+        problem, fix = "scratch is not measured without tailrack:scratch.folder", "set that folder, or remove it"
+        report.add((floor, "target"), problem, "the floors would judge nothing", fix)
     else:
         check_known(floor, "target", targets, "is not a measured target", "the floors would judge nothing", report)
     check_sites(floor, "sites", sites, "the floors would judge no node", report)

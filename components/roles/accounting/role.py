@@ -28,16 +28,16 @@ def role(settings: ClusterSettings) -> Role:
         packages={"services": ("python3",)} if accounting.enabled else {},
         files={"services": (units, dump, without_exec)} if accounting.enabled else {},
         values={
-            "ACCOUNTING_ENABLED": accounting.enabled,
-            "ACCOUNTING_CONF": conf(accounting),
-            "ACCOUNTING_ENFORCE": enforced(accounting, settings.users),
-            "ACCOUNTING_PURGE": [(f"{records}After", months) for records, months in purges(accounting)],
-            "ACCOUNTING_ACCOUNTS": accounts(accounting),
-            "ACCOUNTING_QOS": [
+            "enabled": accounting.enabled,
+            "conf": conf(accounting),
+            "enforce": enforced(accounting, settings.users),
+            "purge": [(f"{records}After", months) for records, months in purges(accounting)],
+            "accounts": accounts(accounting),
+            "qos": [
                 (qos.name, qos.priority, _minutes(qos.gpu_hours), _jobs(qos.max_jobs), ",".join(qos.preempts))
                 for qos in accounting.qos
             ],
-            "ACCOUNTING_USERS": [
+            "users": [
                 (
                     user.name,
                     user.account or DEFAULT_ACCOUNT,

@@ -20,10 +20,7 @@ PACKAGES = ("restic", "openssh-client")
 # The package that dumps the accounting database (accounting/templates/dump).
 DUMP = ("mariadb-client",)
 # Header values about the target; empty if its kind does not have them.
-NAMES = (
-    *("BACKUP_HOST", "BACKUP_USER", "BACKUP_PORT", "BACKUP_HOST_KEY"),
-    *("BACKUP_S3_HOST", "BACKUP_S3_PORT", "BACKUP_BUCKET", "BACKUP_ACCESS_KEY"),
-)
+NAMES = ("host", "user", "port", "host_key", "s3_host", "s3_port", "bucket", "access_key")
 
 MOMENT = whole(0, 2**40)  # seconds since 1970
 
@@ -35,34 +32,34 @@ def role(settings: ClusterSettings) -> Role | None:
     homes = backup.homes
     values: dict[str, Value] = {**dict.fromkeys(NAMES, "")}
     values |= {
-        "BACKUP_REPOSITORY": repository(backup),
-        "BACKUP_CLUSTER": settings.cluster.name,
-        "BACKUP_STATE": "",
-        "BACKUP_HOMES_MAX_GB": homes.max_gb if homes else 0,
-        "BACKUP_HOMES_EXCLUDE": list(homes.exclude) if homes else [],
+        "repository": repository(backup),
+        "cluster": settings.cluster.name,
+        "state": "",
+        "homes_max_gb": homes.max_gb if homes else 0,
+        "homes_exclude": list(homes.exclude) if homes else [],
     }
     if match := SFTP.fullmatch(backup.target):
         values |= {
-            "BACKUP_HOST": match["host"],
-            "BACKUP_USER": match["user"],
-            "BACKUP_PORT": backup.port,
-            "BACKUP_HOST_KEY": backup.host_key,
+            "host": match["host"],
+            "user": match["user"],
+            "port": backup.port,
+            "host_key": backup.host_key,
         }
     elif match := S3.fullmatch(backup.target):
         values |= {
-            "BACKUP_S3_HOST": match["host"],
-            "BACKUP_S3_PORT": int(match["port"] or 443),
-            "BACKUP_BUCKET": match["bucket"],
+            "s3_host": match["host"],
+            "s3_port": int(match["port"] or 443),
+            "bucket": match["bucket"],
         }
-    values["BACKUP_ACCESS_KEY"] = backup.access_key or ""
+    values["access_key"] = backup.access_key or ""
     return Role(
         "backup",
         after=("slurm", "nfs_exports", "accounting"),
         values=values,
         secrets={
-            "BACKUP_PRIVATE_KEY": _text(backup.private_key),
-            "BACKUP_PASSWORD": _text(backup.password),
-            "BACKUP_SECRET_KEY": _text(backup.secret_key),
+            "private_key": _text(backup.private_key),
+            "password": _text(backup.password),
+            "secret_key": _text(backup.secret_key),
         },
         facts={"services": {"backup_made": MOMENT}},
         packages={"services": (*PACKAGES, *(DUMP if settings.accounting.enabled else ()))},
@@ -87,8 +84,7 @@ def with_state(roles: Iterable[Role]) -> tuple[Role, ...]:
     roles = tuple(roles)
     state = list(dict.fromkeys(path for role in roles for path in role.state))
     return tuple(
-        replace(role, values={**role.values, "BACKUP_STATE": state}) if role.name == "backup" else role
-        for role in roles
+        replace(role, values={**role.values, "state": state}) if role.name == "backup" else role for role in roles
     )
 
 

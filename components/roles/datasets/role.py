@@ -20,11 +20,11 @@ def role(settings: ClusterSettings) -> Role:
     """Return the role, also without data sets in the config: its phases then remove the copies."""
     used = bool(settings.datasets)
     values: dict[str, Value] = {
-        "DATASETS_SETTINGS": head_settings(settings) if used else "",
-        "DATASETS_USED": used,
-        "DATASETS_WAIT": [dataset.name for dataset in settings.datasets if dataset.wait],
+        "settings": head_settings(settings) if used else "",
+        "used": used,
+        "wait": [dataset.name for dataset in settings.datasets if dataset.wait],
     }
-    keys = {"DATASETS_KEYS": json.dumps(_keys(settings.datasets), sort_keys=True) if used else ""}
+    keys = {"keys": json.dumps(_keys(settings.datasets), sort_keys=True) if used else ""}
     secret = any(dataset.secret_key for dataset in settings.datasets)
     role_values = values if secret else {**values, **keys}
     if not used:

@@ -43,18 +43,18 @@ def role(settings: ClusterSettings) -> Role | None:
         # Machines keep their containers until they leave.
         made={phase: tuple(f"{DATA}{file.path}" for file in files) for phase in ("head", "node")},
         values={
-            "ENROOT_PYXIS_LOCAL": containers.local,
-            "ENROOT_PYXIS_NVIDIA_LIBRARIES": containers.nvidia_libraries,
-            "ENROOT_PYXIS_ARTIFACTS": list(_artifacts(containers)),
-            "ENROOT_PYXIS_CONTENTS": list(_contents(containers)),
-            "ENROOT_PYXIS_IMAGES": list(_images(containers)),
-            "ENROOT_PYXIS_PYXIS": PYXIS,
+            "local": containers.local,
+            "nvidia_libraries": containers.nvidia_libraries,
+            "artifacts": list(_artifacts(containers)),
+            "contents": list(_contents(containers)),
+            "images": list(_images(containers)),
+            "pyxis": PYXIS,
         },
         texts={
-            "ENROOT_PYXIS_LAUNCHER": template("enroot_pyxis", "slurmstepd.c"),
-            "ENROOT_PYXIS_REFUSAL": template("enroot_pyxis", "no-containers.c"),
+            "launcher": template("enroot_pyxis", "slurmstepd.c"),
+            "refusal": template("enroot_pyxis", "no-containers.c"),
         },
-        secrets={"ENROOT_PYXIS_CREDENTIALS": "".join(_logins(containers))},
+        secrets={"credentials": "".join(_logins(containers))},
     )
 
 

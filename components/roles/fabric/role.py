@@ -31,7 +31,7 @@ def role(_settings: ClusterSettings) -> Role:
     return Role(
         "fabric",
         after=("tailnet", "munge"),
-        texts={"FABRIC_AGAIN_COMMAND": launcher("kept", "fabric-again")},
+        texts={"again_command": launcher("kept", "fabric-again")},
         packages={"join": ("python3", "iproute2")},
         files={
             "join": (

@@ -19,7 +19,7 @@ def role(settings: ClusterSettings) -> Role:
         "firewall",
         after=("tailnet",),
         packages={"machine": ("nftables",)},
-        values={"FIREWALL_HEAD": settings.head.name},
+        values={"head": settings.head.name},
         files={
             "machine": (
                 File(f"/usr/local/lib/tailrack/{PROGRAM}", template("firewall", PROGRAM), mode="0755"),

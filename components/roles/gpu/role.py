@@ -33,7 +33,7 @@ def role(settings: ClusterSettings) -> Role:
         "gpu",
         after=("machine",),
         on_pods=("check",),
-        values={"GPU_ROCE_APPLY": settings.fabric.roce.apply},
+        values={"roce_apply": settings.fabric.roce.apply},
         files={
             "compute": (
                 *((_program(ROCE_PROGRAM), unit("gpu", ROCE_UNIT)) if settings.fabric.roce.apply else ()),

@@ -38,7 +38,7 @@ def role(settings: ClusterSettings) -> Role:
     return Role(
         "health",
         after=("gpu", "nfs_exports", "enroot_pyxis", "pod"),
-        values={"HEALTH_ENABLED": health.enabled},
+        values={"enabled": health.enabled},
         packages={"services": ("python3",)} if health.deep_check else {},
         files={
             **({"compute": (*_files(), *scripts), "pod": (*_files_of_pods(), *scripts)} if health.enabled else {}),

@@ -20,12 +20,12 @@ def role(settings: ClusterSettings) -> Role | None:
     return Role(
         "job_reports",
         after=("users", "firewall", "tailrack_command"),
-        values={"JOB_REPORTS_SETTINGS": service_settings(settings, reports)},
-        secrets={"JOB_REPORTS_SECRETS": secret_lines(reports)},
+        values={"settings": service_settings(settings, reports)},
+        secrets={"secrets": secret_lines(reports)},
         texts={
-            "JOB_REPORTS_PROGRAM": launcher("job-reports"),
-            "JOB_REPORTS_VERSION": version("job-reports"),
-            "JOB_REPORTS_UNIT": template("job_reports", UNIT),
+            "program": launcher("job-reports"),
+            "version": version("job-reports"),
+            "unit": template("job_reports", UNIT),
         },
         # Before slurm.conf names it.
         files={"head": (File(MAIL_PROGRAM, template("job_reports", "report-job"), mode="0755"),)},

@@ -42,7 +42,7 @@ def role(settings: ClusterSettings) -> Role:
     config = settings.monitoring
     monitoring = config or Monitoring()
     receivers = config.receivers if config else ()
-    hidden = {"MONITORING_RECEIVERS": receiver_secrets(receivers)}
+    hidden = {"receivers": receiver_secrets(receivers)}
     of_head = [str(config.port), *([str(config.alertmanager_port)] if receivers else [])] if config else []
     holders = {port: Holder(DYNAMIC, head_alone=True) for port in of_head}
     if config:
@@ -52,28 +52,28 @@ def role(settings: ClusterSettings) -> Role:
         "monitoring",
         after=("tailnet", "firewall", "tailrack_command", "slurm"),
         values={
-            "MONITORING_ENABLED": config is not None,
-            "MONITORING_PORT": monitoring.port,
-            "MONITORING_EXPORTER_PORT": monitoring.exporter_port,
-            "MONITORING_ALERTMANAGER_PORT": monitoring.alertmanager_port,
-            "MONITORING_RETENTION_DAYS": monitoring.retention_days,
-            "MONITORING_RETENTION_GB": monitoring.retention_gb,
-            "MONITORING_TOLD": collector_settings(settings) if config else "",
-            "MONITORING_CLUSTER": settings.cluster.name,
-            "MONITORING_ALERTMANAGER": alertmanager_config(receivers, budget=settings.budget is not None),
+            "enabled": config is not None,
+            "port": monitoring.port,
+            "exporter_port": monitoring.exporter_port,
+            "alertmanager_port": monitoring.alertmanager_port,
+            "retention_days": monitoring.retention_days,
+            "retention_gb": monitoring.retention_gb,
+            "told": collector_settings(settings) if config else "",
+            "cluster": settings.cluster.name,
+            "alertmanager": alertmanager_config(receivers, budget=settings.budget is not None),
             **({} if receivers else hidden),
         },
         secrets=hidden if receivers else {},
         packages={"services": packages} if config else {},
         made={"services": MADE},
         texts={
-            "MONITORING_CONFIG": template("monitoring", "prometheus.yml"),
-            "MONITORING_RULES": rules(),
-            "MONITORING_ACCEPTED": metric_relabel_configs(),
-            "MONITORING_UNIT": template("monitoring", PROMETHEUS_UNIT),
-            "MONITORING_FIGURES": launcher("figures"),
-            "MONITORING_ALERTMANAGER_UNIT": alertmanager_unit(budget=settings.budget is not None),
-            "MONITORING_EXPORTER_UNIT": template("monitoring", EXPORTER_UNIT),
+            "config": template("monitoring", "prometheus.yml"),
+            "rules": rules(),
+            "accepted": metric_relabel_configs(),
+            "unit": template("monitoring", PROMETHEUS_UNIT),
+            "figures": launcher("figures"),
+            "alertmanager_unit": alertmanager_unit(budget=settings.budget is not None),
+            "exporter_unit": template("monitoring", EXPORTER_UNIT),
         },
         ports=(*of_head, str(config.exporter_port)) if config else (),
         holders=holders,

@@ -20,7 +20,7 @@ def role(settings: ClusterSettings) -> Role:
         "mounts",
         after=("users", "nfs_exports"),
         values={
-            "MOUNTS_TABLE": [
+            "table": [
                 (
                     *(mount.path, mount.type, mount.source or "", ",".join(mount.options)),
                     *(mount.read_only, mount.required, mount.tailnet, ",".join(mount.sites or ())),
@@ -30,5 +30,5 @@ def role(settings: ClusterSettings) -> Role:
         },
         # Where the config has no mounts any more, it finishes what waits for jobs, and removes its program.
         tasks={"compute": (Task("mounts", (PROGRAM,), limit=300, settings=("Nice=10",)),)},
-        texts={"MOUNTS_PROGRAM": launcher("mounts") if mounts else ""},
+        texts={"program": launcher("mounts") if mounts else ""},
     )

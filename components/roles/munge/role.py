@@ -16,7 +16,7 @@ def role(settings: ClusterSettings) -> Role:
     return Role(
         "munge",
         after=("clock",),
-        values={"MUNGE_CLUSTER": settings.cluster.name, "MUNGE_GENERATION": settings.cluster.munge_generation},
+        values={"cluster": settings.cluster.name, "generation": settings.cluster.munge_generation},
         files={"node": answers, "pod": answers, "head": (release,)},
         facts={"register": {"munge_digest": matching("[0-9a-f]{64}")}},
         state=("/etc/munge/munge.key", "/var/lib/tailrack/munge.digests"),

@@ -18,9 +18,9 @@ def role(settings: ClusterSettings) -> Role:
         modules=("host", "mount"),
         after=("tailnet", "firewall", "users"),
         values={
-            "NFS_EXPORTS_PATH": settings.storage.path,
-            "NFS_EXPORTS_MOUNT": settings.storage.mount,
-            "NFS_EXPORTS_RESTORED": settings.head.restore_from or "",
+            "path": settings.storage.path,
+            "mount": settings.storage.mount,
+            "restored": settings.head.restore_from or "",
         },
         packages={"head": ("acl",)},
         files={

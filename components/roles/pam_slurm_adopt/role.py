@@ -8,4 +8,4 @@ from components.roles.role import Role
 
 def role(settings: ClusterSettings) -> Role:
     """Return the role. Each node decides whether it applies: without cgroups a login cannot join a job."""
-    return Role("pam_slurm_adopt", after=("slurm",), values={"PAM_SLURM_ADOPT_WANTED": settings.slurm.ssh_needs_job})
+    return Role("pam_slurm_adopt", after=("slurm",), values={"wanted": settings.slurm.ssh_needs_job})

@@ -22,9 +22,9 @@ def role(_settings: ClusterSettings) -> Role:
         "pod",
         after=("munge", "names", "users", "user_groups", "ssh_trust"),
         texts={
-            "POD_LIBRARY": source,
-            "POD_TASK_PROLOG": template("pod", "task-prolog").replace("LIBRARY", library_path(source)),
-            "POD_BOOT": template("pod", "boot").replace("PROGRAM", f"{python} {SAVED}{INSTALLED}/{program}"),
+            "library": source,
+            "task_prolog": template("pod", "task-prolog").replace("LIBRARY", library_path(source)),
+            "boot": template("pod", "boot").replace("PROGRAM", f"{python} {SAVED}{INSTALLED}/{program}"),
         },
         packages={"pod": ("gcc", "libc6-dev")},
     )

@@ -8,4 +8,4 @@ from components.roles.role import Role
 
 def role(settings: ClusterSettings) -> Role:
     """Return the role, also where it is off: nodes then take the permission back."""
-    return Role("profiling", after=("gpu",), values={"PROFILING_ENABLED": settings.profiling})
+    return Role("profiling", after=("gpu",), values={"enabled": settings.profiling})

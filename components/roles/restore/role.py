@@ -14,7 +14,7 @@ def role(settings: ClusterSettings) -> Role | None:
     return Role(
         "restore",
         after=("clock",),
-        values={"RESTORE_FROM": settings.head.restore_from},
+        values={"from": settings.head.restore_from},
         packages={"restore": PACKAGES},
         facts={"restore": {"restored_made": MOMENT, "restored_age": MOMENT}},
     )

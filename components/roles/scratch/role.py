@@ -32,9 +32,9 @@ def role(settings: ClusterSettings) -> Role:
         "scratch",
         after=("health",),
         values={
-            "SCRATCH_FOLDER": scratch.folder,
-            "SCRATCH_CACHE_DAYS": scratch.cache_days if on else 0,
-            "SCRATCH_CACHE_DISK_PERCENT": scratch.cache_disk_percent if on else 0,
+            "folder": scratch.folder,
+            "cache_days": scratch.cache_days if on else 0,
+            "cache_disk_percent": scratch.cache_disk_percent if on else 0,
         },
         # Job scripts copy checkpoints off the disk with them.
         packages={"compute": ("rsync",)} if on else {},

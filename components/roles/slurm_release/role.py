@@ -19,9 +19,9 @@ def role(settings: ClusterSettings) -> Role | None:
         after=("nfs_exports",),
         packages={"head": ("procps",), "node": ("procps",)},
         values={
-            "SLURM_RELEASE_FROM": address(slurm.release, slurm.release_source),
-            "SLURM_RELEASE_OLDEST": NEEDED,
+            "from": address(slurm.release, slurm.release_source),
+            "oldest": NEEDED,
             # Each release, and the oldest release that it accepts.
-            "SLURM_RELEASE_WINDOWS": [(each, oldest_accepted(each)) for each in RELEASES if each >= NEEDED],
+            "windows": [(each, oldest_accepted(each)) for each in RELEASES if each >= NEEDED],
         },
     )

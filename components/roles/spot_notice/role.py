@@ -14,8 +14,8 @@ def role(_settings: ClusterSettings) -> Role:
         "spot_notice",
         after=("slurm",),
         texts={
-            "SPOT_NOTICE_PROGRAM": launcher("spot-notice"),
-            "SPOT_NOTICE_VERSION": version("spot-notice"),
-            "SPOT_NOTICE_UNIT": template("spot_notice", UNIT),
+            "program": launcher("spot-notice"),
+            "version": version("spot-notice"),
+            "unit": template("spot_notice", UNIT),
         },
     )

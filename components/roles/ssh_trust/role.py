@@ -29,8 +29,8 @@ def role(settings: ClusterSettings) -> Role:
         "ssh_trust",
         modules=("host", "pod"),
         after=("users",),
-        values={"SSH_TRUST_GENERATION": settings.cluster.ssh_generation},
-        texts={"SSH_TRUST_LEAVE_COMMAND": launcher("kept", "leave")},
+        values={"generation": settings.cluster.ssh_generation},
+        texts={"leave_command": launcher("kept", "leave")},
         packages={"join": ("openssh-server",)},
         state=(
             *("/var/lib/tailrack/ssh_authority*", "/var/lib/tailrack/leave_key*", "/var/lib/tailrack/members"),

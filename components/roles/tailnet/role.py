@@ -21,7 +21,7 @@ def role(settings: ClusterSettings) -> Role:
         "tailnet",
         modules=("host", "login", "pod"),
         after=("machine", "restore"),
-        values={"TAILNET_TAG": settings.tailnet.tag},
+        values={"tag": settings.tailnet.tag},
         # The identity: a head node that restores it keeps the address that nodes know.
         state=("/var/lib/tailscale/tailscaled.state", "/var/lib/tailrack/tailnet"),
         packages={"join": ("jq",)},

@@ -25,8 +25,8 @@ def role(settings: ClusterSettings) -> Role:
         after=("users",),
         on_pods=("check", "machine", "leave"),
         values={
-            "USER_GROUPS_LINES": [(group.name, group.gid) for group in settings.groups],
-            "USER_GROUPS_MEMBERS": [*members],
+            "lines": [(group.name, group.gid) for group in settings.groups],
+            "members": [*members],
         },
         # Folders of groups that the config no longer has.
         facts={"head": {"left_groups": list_of(matching("[a-z][a-z0-9_-]{0,31}"))}},

@@ -18,7 +18,7 @@ def role(settings: ClusterSettings) -> Role:
     Each line of `USER_KEYS_LINES` is a user's name and a key as in authorized_keys.
     """
     lines = [f"{user.name} {key}" for user in settings.users for key in _keys(user, settings.github_keys)]
-    return Role("user_keys", after=("users", "ssh_trust"), values={"USER_KEYS_LINES": lines})
+    return Role("user_keys", after=("users", "ssh_trust"), values={"lines": lines})
 
 
 def _keys(user: User, recorded: GithubKeys) -> list[str]:

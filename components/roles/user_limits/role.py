@@ -16,10 +16,10 @@ def role(settings: ClusterSettings) -> Role:
         "user_limits",
         after=("slurm", "accounting", "nfs_exports", "ssh_trust"),
         values={
-            "USER_LIMITS_ENABLED": limits.enabled,
-            "USER_LIMITS_MEMORY_PERCENT": limits.memory_percent,
-            "USER_LIMITS_CPU_PERCENT": limits.cpu_percent,
-            "USER_LIMITS_TASKS": limits.tasks,
+            "enabled": limits.enabled,
+            "memory_percent": limits.memory_percent,
+            "cpu_percent": limits.cpu_percent,
+            "tasks": limits.tasks,
         },
         files={
             "head": (

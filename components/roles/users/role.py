@@ -9,4 +9,4 @@ from components.roles.role import Role
 def role(settings: ClusterSettings) -> Role:
     """Return the role; each row of `USERS_LINES` is a user: name, uid, gid."""
     lines = [(user.name, user.uid, user.gid) for user in settings.users]
-    return Role("users", after=("machine",), values={"USERS_LINES": lines}, on_pods=("check", "machine", "leave"))
+    return Role("users", after=("machine",), values={"lines": lines}, on_pods=("check", "machine", "leave"))

@@ -38,12 +38,8 @@ def test_the_names_that_a_step_is_given_are_those_that_its_script_reads(
     for step in stack.remote:
         given = stack.header(step.name).keys()
         plan = json.loads(stack.plan_text(step.name))
-        reads = {
-            name
-            for call in inner_calls(plan["calls"])
-            if call[0] == "python"
-            for name in names(getattr(importlib.import_module(call[1]), call[2]))
-        }
+        calls = [call for call in inner_calls(plan["calls"]) if call[0] == "python"]
+        reads = {name for call in calls for name in names(getattr(importlib.import_module(call[1]), call[2]))}
         assert given == reads - FIXED, step.name
 
 
@@ -54,6 +50,8 @@ def test_a_value_that_a_script_reads_has_the_same_name_in_a_python_file() -> Non
     reads = {name for script in (*steps, *programs, plan.script(), training.script()) for name in script.reads}
     assert len(reads) > 150
     text = "".join(path.read_text(encoding="utf-8") for path in FOLDER.parent.rglob("*.py"))
+    for role in ORDER:  # gives its values without its name: "lines" of the role users is USERS_LINES
+        text += re.sub(r'"(\w+)"', rf'"{role}_\1"', (FOLDER / role / "role.py").read_text(encoding="utf-8")).upper()
     assert {name for name in reads if f'"{name}"' not in text} == set()
 
 
