@@ -148,7 +148,7 @@ def break_it(cluster: Cluster) -> None:
     eventually(lambda: "head" in cluster.run("head", "squeue -h -t running -o %N"), 60, "the head node has a job")
     cluster.run("head", f"scontrol update jobid={job.strip()} admincomment='{idle}'")
     # As role job_hangs notes it (test_hangs.py). Draining nodes keep their jobs.
-    job = cluster.run_as("ada", "head", "sbatch --parsable --output=/dev/null -w a1 --wrap 'sleep 3600'").strip()
+    job = cluster.submit("-w a1 --wrap 'sleep 3600'")
     eventually(lambda: "a1" in cluster.run("head", "squeue -h -t running -o %N"), 60, "a1 has a job")
     hang = with_parts("", hang=Hang(int(time.time()), "equal", "AllReduce", 1, 1, 2))
     cluster.run("head", f"scontrol update jobid={job} admincomment='{hang}'")

@@ -124,13 +124,10 @@ def test_a_head_node_that_is_lost_while_a_job_runs_is_made_of_a_backup_and_knows
     earlier = lab.run_as("ada", "head", "sbatch --parsable --output=/dev/null -w n1 --wait --wrap true").strip()
     eventually(lambda: recorded(lab, earlier) == "COMPLETED", 60, "the earlier job is in the books")
     script = "until test -e /tmp/end; do sleep 0.2; done"
-    job = lab.run_as("ada", "head", f"sbatch --parsable --output=/dev/null -w n1 --wrap '{script}'").strip()
+    job = lab.submit(f"-w n1 --wrap '{script}'")
 
-    def shown() -> str:
-        return lab.run("head", f"scontrol show job -o {job}")
-
-    eventually(lambda: "JobState=RUNNING" in shown(), 60, "the job runs")
-    started = [word for word in shown().split() if word.startswith("StartTime=")]
+    eventually(lambda: lab.job(job)["JobState"] == "RUNNING", 60, "the job runs")
+    started = lab.job(job)["StartTime"]
     address = lab.run("head", "tailscale ip -4")
     lab.run("head", "systemctl start tailrack-backup")
     # Archives that are not to be taken: one with a damaged file, one of another cluster.
@@ -159,10 +156,10 @@ def test_a_head_node_that_is_lost_while_a_job_runs_is_made_of_a_backup_and_knows
     summary = lab.up()
     assert summary.ok, "\n\n".join(failure.message for failure in summary.failures)
     assert lab.run("head", "tailscale ip -4") == address
-    eventually(lambda: "JobState=RUNNING" in shown(), 60, "the new head node knows the job, which runs")
-    assert started == [word for word in shown().split() if word.startswith("StartTime=")]
+    eventually(lambda: lab.job(job)["JobState"] == "RUNNING", 60, "the new head node knows the job, which runs")
+    assert lab.job(job)["StartTime"] == started
     lab.run("n1", "touch /tmp/end")
-    eventually(lambda: "JobState=COMPLETED" in shown(), 120, "the job has ended well")
+    eventually(lambda: lab.job(job)["JobState"] == "COMPLETED", 120, "the job has ended well")
     taken = time.monotonic() - begin
     print(f"head node lost, made anew and the job known as COMPLETED: {taken:.0f} s")
     assert taken < LIMIT_SECONDS

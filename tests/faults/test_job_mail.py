@@ -66,8 +66,7 @@ def start(cluster: Cluster, name: str, program: str, words: str = "") -> None:
 
 def submit(cluster: Cluster, words: str, script: str) -> str:
     """Submit a job as ada, and return its number."""
-    options = "cd; sbatch --parsable --output=/dev/null"
-    return cluster.run_as("ada", "head", f"{options} {words} --wrap '{script}'").strip()
+    return cluster.submit(f"{words} --wrap '{script}'")
 
 
 def mails(cluster: Cluster, word: str) -> list[tuple[Message, str]]:

@@ -60,18 +60,14 @@ def test_a_far_node_that_was_cut_off_works_and_writes_within_a_minute_and_nothin
     eventually(back, BACK, f"b1 has work and all write; within the time: {found}")
     print(f"cut off for {seconds} s; back after healing:", {name: f"{after:.0f} s" for name, after in found.items()})
     # The job that was there is there still, and has not begun anew.
-    shown_job = cluster.run("head", f"scontrol show job {job}")
-    assert "JobState=RUNNING" in shown_job
-    assert "Restarts=0" in shown_job
+    assert (cluster.job(job)["JobState"], cluster.job(job)["Restarts"]) == ("RUNNING", "0")
     cluster.run("b1", "touch /tmp/enough")
     there, told = writers.stop(), writers.told()
     assert there == told, "what was acknowledged, once and in order, and no error"
     # The end of a job that lived through it all is told, and the node is as free as before. Not asked of sinfo, which
     # goes on to say `mix` where slurmctld was reconfigured while the job ran (docs/failures.md).
     ended = time.monotonic()
-    eventually(
-        lambda: "JobState=COMPLETED" in cluster.run("head", f"scontrol show job {job}"), BACK, "the job has ended"
-    )
+    assert cluster.end_of(job, BACK) == "COMPLETED"
     eventually(lambda: "State=IDLE" in cluster.run("head", "scontrol show node b1"), BACK, "b1 is idle")
     print(f"its job ended: idle after {time.monotonic() - ended:.0f} s")
     assert cluster.run("head", as_user("ada", "srun -w b1 --immediate=30 hostname")) == "b1\n"

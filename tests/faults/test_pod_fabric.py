@@ -53,17 +53,6 @@ def ada(cluster: ClusterUnderTest, command: str, limit: float = 60) -> str:
     return cluster.run_as("ada", "head", command, limit)
 
 
-def state(cluster: ClusterUnderTest, job: str) -> str:
-    return cluster.run("head", f"scontrol show job {job} -o").split("JobState=")[1].split()[0]
-
-
-def ended(cluster: ClusterUnderTest, job: str, seconds: float = 60) -> str:
-    """Wait until a job has ended, with its epilog, and return its state."""
-    running = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
-    eventually(lambda: state(cluster, job) not in running, seconds, f"{job} ended")
-    return state(cluster, job)
-
-
 def idle(cluster: ClusterUnderTest) -> bool:
     return cluster.run("head", "sinfo -h -N -p pods -o '%T'").split() == ["idle", "idle"]
 
@@ -96,7 +85,7 @@ def test_a_batch_job_runs_steps_on_both_pods_and_brings_its_files_to_each(cluste
     script = f"#!/bin/sh\n{step}\n{MPI} >sum\n"
     ada(cluster, f"cat >{folder}/job.sh <<'END'\n{script}END")
     job = ada(cluster, f"cd {folder} && sbatch --parsable -p pods -N2 --comment=stage -o out job.sh").strip()
-    assert ended(cluster, job, 120) == "COMPLETED", cluster.attempt("head", f"cat {folder}/out").stdout
+    assert cluster.end_of(job, 120) == "COMPLETED", cluster.attempt("head", f"cat {folder}/out").stdout
     assert ada(cluster, f"cd {folder} && cat of-p1 of-p2 kept").split() == ["41"] * 3
     assert ada(cluster, f"cat {folder}/sum").splitlines() == ["2 3 2000000"] * 2
     assert ada(cluster, f"cat {folder}/shared").strip() == "p2", "the newest file of both is the one that stays"
@@ -116,10 +105,10 @@ def test_results_that_one_pod_could_not_send_stay_there_by_name(cluster: Cluster
     job = ada(
         cluster, f"cd {folder} && sbatch --parsable -p pods -N2 --comment=stage -o /dev/null --wrap '{step}'"
     ).strip()
-    eventually(lambda: state(cluster, job) == "RUNNING", 60, "the job runs")
+    eventually(lambda: cluster.job(job)["JobState"] == "RUNNING", 60, "the job runs")
     cluster.run("head", "mv /var/lib/tailrack/members/p2/address /root/address")
     try:
-        assert ended(cluster, job) == "COMPLETED"
+        assert cluster.end_of(job) == "COMPLETED"
         answer = ada(cluster, f"tailrack why {job}")
     finally:
         cluster.run("head", "mv /root/address /var/lib/tailrack/members/p2/address")

@@ -5,7 +5,6 @@ The tests share two pods and run in the order of this file.
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Iterator
 
@@ -60,11 +59,8 @@ def submit(cluster: ClusterUnderTest) -> str:
 
 def shown(cluster: ClusterUnderTest, job: str) -> tuple[str, int]:
     """Return a job's state, and how often it was started again."""
-    row = cluster.run("head", f"scontrol show job -o {job}")
-    state, restarts = re.search(r"JobState=(\S+)", row), re.search(r"Restarts=(\d+)", row)
-    assert state is not None, row
-    assert restarts is not None, row
-    return state[1], int(restarts[1])
+    fields = cluster.job(job)
+    return fields["JobState"], int(fields["Restarts"])
 
 
 def runs(cluster: ClusterUnderTest, job: str, restarts: int = 0) -> bool:

@@ -54,17 +54,6 @@ def submit(cluster: ClusterUnderTest, folder: str, script: str, options: str = "
     return ada(cluster, words).strip()
 
 
-def ended(cluster: ClusterUnderTest, job: str, seconds: float = 60) -> str:
-    """Wait until a job has ended, with its epilog, and return its state."""
-
-    def state() -> str:
-        shown = cluster.run("head", f"scontrol show job {job} -o")
-        return shown.split("JobState=")[1].split()[0]
-
-    eventually(lambda: state() not in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING"), seconds, f"{job} ended")
-    return state()
-
-
 def why(cluster: ClusterUnderTest, job: str) -> str:
     return ada(cluster, f"tailrack why {job}")
 
@@ -91,7 +80,7 @@ def test_a_folder_goes_to_the_pod_and_its_results_come_back(cluster: ClusterUnde
         f'cd "{folder}" && sbatch --parsable -p pods --comment=stage -o "%j.out" --wrap '
         "'echo $(($(cat link) + 1)) >data/out; hostname; id -un; ln -s /etc/passwd leads-out'",
     ).strip()
-    assert ended(cluster, job) == "COMPLETED"
+    assert cluster.end_of(job) == "COMPLETED"
     assert ada(cluster, f'cat "{folder}/data/out"').strip() == "42"
     assert ada(cluster, f'tail -1 "{folder}/{job}.out"').strip() == "ada"
     assert ada(cluster, f'stat -c %U "{folder}/data/out"').strip() == "ada"
@@ -105,7 +94,7 @@ def test_a_large_folder_goes_and_is_not_sent_again(cluster: ClusterUnderTest) ->
     for _ in range(2):
         before = time.monotonic()
         job = submit(cluster, folder, "sha256sum blob >sum; dd if=/dev/zero of=back bs=1M count=50 status=none")
-        assert ended(cluster, job, 150) == "COMPLETED"
+        assert cluster.end_of(job, 150) == "COMPLETED"
         times.append(time.monotonic() - before)
     print(f"300 MB there, 50 MB back: {times[0]:.1f} s; again: {times[1]:.1f} s")
     assert ada(cluster, f"cd {folder} && sha256sum -c sum").strip() == "blob: OK"
@@ -127,7 +116,7 @@ def test_a_pod_without_room_ends_the_job_with_a_word(cluster: ClusterUnderTest) 
     # A file system of 64 MB.
     cluster.run("p1", f"install -d -o ada /dev/shm/full && ln -sfn /dev/shm/full {folder}")
     job = submit(cluster, folder, "true")
-    assert ended(cluster, job, 90) == "CANCELLED"
+    assert cluster.end_of(job, 90) == "CANCELLED"
     assert "could not be brought to p1: the pod has no room for it" in why(cluster, job)
     cluster.run("p1", f"rm -r {folder} /dev/shm/full")
 
@@ -138,7 +127,7 @@ def test_results_that_cannot_come_back_stay_on_the_pod_until_they_can(cluster: C
     eventually(lambda: f"{job} R" in cluster.run("head", "squeue -h -o '%i %t'"), 30, "the job runs")
     cluster.run("head", "mv /var/lib/tailrack/members/p1/address /root/address")
     try:
-        assert ended(cluster, job) == "COMPLETED"
+        assert cluster.end_of(job) == "COMPLETED"
         answer = why(cluster, job)
     finally:
         cluster.run("head", "mv /root/address /var/lib/tailrack/members/p1/address")
@@ -159,7 +148,7 @@ def test_an_srun_with_a_lost_connection_fails_with_a_message(cluster: ClusterUnd
     eventually(lambda: cluster.attempt("head", f"cat {HOME}/live.status").stdout != "", 100, "srun has ended")
     assert cluster.run("head", f"cat {HOME}/live.status").strip() != "0"
     assert "connection to the tailnet was restarted" in cluster.run("head", f"cat {HOME}/live.err")
-    assert ended(cluster, batch) == "COMPLETED"
+    assert cluster.end_of(batch) == "COMPLETED"
 
 
 def reaches(cluster: ClusterUnderTest, address: str, port: int) -> bool:
@@ -188,7 +177,7 @@ def test_a_pod_reaches_slurmctld_and_nothing_else_with_the_policy(cluster: Clust
     # Jobs and staging go on, and the head node reaches the pod only where it must.
     assert ada(cluster, "srun -p pods -D /tmp hostname").strip()
     job = submit(cluster, f"{HOME}/policy", "echo 1 >out")
-    assert ended(cluster, job) == "COMPLETED"
+    assert cluster.end_of(job) == "COMPLETED"
     assert ada(cluster, f"cat {HOME}/policy/out").strip() == "1"
     opened = "timeout 4 bash -c 'exec 3<>/dev/tcp/{}/{}' 2>/dev/null && echo open || true"
     assert cluster.run("head", opened.format(pod, 6818)).strip() == "open"

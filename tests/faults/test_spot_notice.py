@@ -75,14 +75,10 @@ def submit(cluster: Cluster, options: str, checkpoint: str, start: str = "srun",
     cluster.run("head", "scontrol update nodename=head state=drain reason=later")
     words = f"--parsable --output={checkpoint}.out --open-mode=append -c1 {options}"
     job = cluster.run_as("ada", "head", f"sbatch {words} --wrap '{start} ./work {checkpoint} {saving}'").strip()
-    eventually(lambda: field(cluster, job, "JobState") == "RUNNING", 60, "the job runs on a1")
+    eventually(lambda: cluster.job(job)["JobState"] == "RUNNING", 60, "the job runs on a1")
     eventually(lambda: bool(cluster.run("a1", f"pgrep -f 'work {checkpoint}' || :")), 30, "its program runs")
     cluster.run("head", "scontrol update nodename=head state=resume")
     return job
-
-
-def field(cluster: Cluster, job: str, name: str) -> str:
-    return cluster.run("head", f"scontrol -o show job {job} | grep -oP ' {name}=\\K\\S*' | head -n 1").strip()
 
 
 def why(cluster: Cluster, job: str) -> str:
@@ -116,7 +112,7 @@ def test_at_a_notice_of_aws_jobs_save_and_go_on_elsewhere_and_others_have_the_ca
     for checkpoint in ("moving", "ending"):
         eventually(lambda name=checkpoint: file(cluster, name) == "step 7\n", 60, "it saves")  # type: ignore[misc]
     # At once: Slurm alone would wait for two minutes.
-    eventually(lambda: field(cluster, moving, "JobState") == "COMPLETED", 60, "the job goes on on another node")
+    eventually(lambda: cluster.job(moving)["JobState"] == "COMPLETED", 60, "the job goes on on another node")
     assert "goes on from step 7 on head" in file(cluster, "moving.out")
     said = why(cluster, moving)
     assert "It was requeued because AWS took node a1 back at 14:02:00Z." in said, said
@@ -132,14 +128,14 @@ def test_a_notice_leaves_a_persons_drain_and_jobs_of_other_nodes_alone(metadata:
     cluster = metadata
     options = "--parsable --output=/dev/null -w head"
     other = cluster.run_as("ada", "head", f"sbatch {options} --wrap 'sleep 600'").strip()
-    eventually(lambda: field(cluster, other, "JobState") == "RUNNING", 60, "the other job runs")
+    eventually(lambda: cluster.job(other)["JobState"] == "RUNNING", 60, "the other job runs")
     cluster.run("head", "scontrol update nodename=a1 state=drain reason='new disk'")
     give_notice(cluster, json.dumps(AWS_NOTICE))
     journal = f"journalctl -u {UNIT} -o cat"
     eventually(lambda: "drained already: new disk" in cluster.run("a1", journal), 30, "the notice is seen")
     cluster.run("a1", f"rm {NOTICE}; systemctl restart {UNIT}")
     assert "Reason=new disk" in node(cluster)
-    assert field(cluster, other, "JobState") == "RUNNING"
+    assert cluster.job(other)["JobState"] == "RUNNING"
     cluster.run("head", f"scancel {other}; scontrol update nodename=a1 state=resume")
 
 
@@ -170,14 +166,14 @@ def test_jobs_save_when_their_machine_shuts_down_and_go_on_elsewhere(cluster: Cl
     assert (file(cluster, "saved"), file(cluster, "last")) == ("step 7\n", "step 7\n")
     assert "Reason=tailrack: shuts down" in state, state
     cluster.run("head", f"scontrol update jobid={moving} starttime=now || :")
-    eventually(lambda: field(cluster, moving, "JobState") == "COMPLETED", 90, "the job goes on")
+    eventually(lambda: cluster.job(moving)["JobState"] == "COMPLETED", 90, "the job goes on")
     assert "It was requeued because node a1 shut down." in why(cluster, moving)
     assert "It was ended because node a1 shut down, and it cannot be requeued." in why(cluster, ending)
     eventually(lambda: "State=IDLE+DYNAMIC" in node(cluster), 90, "a1 is back")
 
 
 def test_a_job_before_its_time_limit_saves_and_goes_back_to_the_queue(cluster: Cluster, limited: str) -> None:
-    eventually(lambda: field(cluster, limited, "Restarts") == "1", 90, "the job is requeued")
+    eventually(lambda: cluster.job(limited)["Restarts"] == "1", 90, "the job is requeued")
     assert file(cluster, "limited") == "step 7\n"
     cluster.run("head", f"scontrol update jobid={limited} starttime=now || :")
-    eventually(lambda: field(cluster, limited, "JobState") == "COMPLETED", 60, "the job goes on")
+    eventually(lambda: cluster.job(limited)["JobState"] == "COMPLETED", 60, "the job goes on")

@@ -43,14 +43,10 @@ def test_a_stack_of_the_last_release_goes_to_this_one_and_its_job_goes_on(
     done = subprocess.run(words, cwd=release, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert lab.attempt("head", "test -e /usr/local/sbin/tailrack-expire").returncode == 0
-    job = lab.run_as("ada", "head", "sbatch --parsable --output=/dev/null -w n1 --wrap 'tail -f /dev/null'").strip()
+    job = lab.submit("-w n1 --wrap 'tail -f /dev/null'")
 
-    def shown() -> dict[str, str]:
-        words = lab.run("head", f"scontrol show job -o {job}").split()
-        return dict(word.split("=", 1) for word in words if "=" in word)
-
-    eventually(lambda: shown()["JobState"] == "RUNNING", 60, "the job runs")
-    before = shown()
+    eventually(lambda: lab.job(job)["JobState"] == "RUNNING", 60, "the job runs")
+    before = lab.job(job)
     machine = lab.run("n1", "cat /etc/munge/munge.key; tailscale ip -4; cat /etc/ssh/ssh_host_ed25519_key.pub")
     lab.up_ok()
     replaced = {event.name for event in lab.events if event.operation in ("replace", "delete", "create-replacement")}
@@ -61,7 +57,7 @@ def test_a_stack_of_the_last_release_goes_to_this_one_and_its_job_goes_on(
     }
     ran = [event.name for event in lab.events if event.kind == "done" and event.operation == "update"]
     assert len(ran) == len(set(ran)), "no step runs twice"
-    now = shown()
+    now = lab.job(job)
     for key in ("JobState", "StartTime", "Restarts", "BatchHost"):
         assert now[key] == before[key], key
     assert lab.run("n1", "cat /etc/munge/munge.key; tailscale ip -4; cat /etc/ssh/ssh_host_ed25519_key.pub") == machine

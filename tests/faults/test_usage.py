@@ -48,17 +48,13 @@ def submit(cluster: Cluster, user: str) -> str:
     """Submit a job with a GPU as a user, wait until it runs, and return its number."""
     line = "cd; sbatch --parsable --output=job.out -n1 -c1 --gpus=1 --wrap 'sleep 900'"
     number = cluster.run_as(user, "head", line).strip()
-    eventually(lambda: state(cluster, number) == "RUNNING", 60, "the job runs")
+    eventually(lambda: cluster.job(number)["JobState"] == "RUNNING", 60, "the job runs")
     return number
 
 
 def sample(cluster: Cluster, times: int) -> None:
     """Let minutes pass for the samples of GPUs."""
     cluster.run("a1", f"for n in {{1..{times}}}; do /usr/local/lib/tailrack/gpu-use; done")
-
-
-def state(cluster: Cluster, job: str) -> str:
-    return cluster.run("head", f"scontrol show job {job} | sed -n 's/.*JobState=\\([A-Z]*\\).*/\\1/p'").strip()
 
 
 def output(cluster: Cluster, user: str) -> str:
@@ -109,9 +105,9 @@ def test_a_busy_gpu_and_an_idle_one_differ_while_the_jobs_run_and_in_the_account
     assert "ends this job" not in output(cluster, "bob")
     sample(cluster, 10)
     cluster.run("head", RECORD)
-    eventually(lambda: "CANCELLED" in state(cluster, idle), 60, "the idle job ends at the limit")
+    eventually(lambda: "CANCELLED" in cluster.job(idle)["JobState"], 60, "the idle job ends at the limit")
     assert "tailrack ends this job" in output(cluster, "bob")
-    assert state(cluster, busy) == "RUNNING"
+    assert cluster.job(busy)["JobState"] == "RUNNING"
     assert "tailrack:" not in output(cluster, "ada")
     cluster.run("head", f"scancel {busy}")
 

@@ -208,6 +208,21 @@ class ClusterUnderTest:
         self.run_as("ada", "head", f"cd {folder} && rm -f out; {submit}; submit {words}; true", limit)
         return self.run("head", f"cat /shared/home/ada/{folder}/out")
 
+    def submit(self, words: str, user: str = "ada") -> str:
+        """Submit a batch job without output as a user and return its number."""
+        return self.run_as(user, "head", f"cd; sbatch --parsable --output=/dev/null {words}").strip()
+
+    def job(self, number: str) -> dict[str, str]:
+        """Return a job's fields as `scontrol show job` has them."""
+        words = self.run("head", f"scontrol show job -o {number}").split()
+        return dict(word.split("=", 1) for word in words if "=" in word)
+
+    def end_of(self, number: str, seconds: float = 60) -> str:
+        """Wait until a job has ended, with its epilog, and return its state."""
+        running = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING")
+        eventually(lambda: self.job(number)["JobState"] not in running, seconds, f"{number} ended")
+        return self.job(number)["JobState"]
+
     def driver(self, *words: str) -> list[str]:
         """Return the command of a Makefile target (`up`, `outputs`, ...) for this stack and its config as it is now."""
         self.config_file.write_text(yaml.safe_dump({"config": self.config}), encoding="utf-8")

@@ -34,8 +34,7 @@ def cluster(make_cluster: MakeCluster) -> Cluster:
 
 def submit(cluster: Cluster, command: str, words: str = "") -> str:
     """Submit a batch job as the user, wait until it runs or has run, and return its number."""
-    line = f"sbatch --parsable --output=/dev/null {words} --wrap '{command}'"
-    number = cluster.run_as("ada", "head", line).strip()
+    number = cluster.submit(f"{words} --wrap '{command}'")
     eventually(lambda: state(cluster, number) not in ("", "PENDING"), 60, f"job {number} begins")
     return number
 
@@ -239,13 +238,12 @@ def waits_for(cluster: Cluster, number: str) -> str:
 def test_a_job_of_a_qos_that_preempts_another_one_takes_its_place_and_that_one_runs_again(cluster: Cluster) -> None:
     cluster.config["tailrack:users"][1]["qos"] = ["low"]
     cluster.up_ok()
-    line = "sbatch --parsable --output=/dev/null -w a1 --exclusive"
-    low = cluster.run_as("bob", "head", f"{line} -q low --wrap 'sleep 20'").strip()
+    low = cluster.submit("-w a1 --exclusive -q low --wrap 'sleep 20'", "bob")
     eventually(lambda: state(cluster, low) == "RUNNING", 30, "the job of the lower QOS runs")
-    high = cluster.run_as("ada", "head", f"{line} -q high --wrap true").strip()
+    high = cluster.submit("-w a1 --exclusive -q high --wrap true")
     eventually(lambda: booked(cluster, high) == "ada vision COMPLETED 0:0", 60, "the other one has run in its place")
     eventually(lambda: state(cluster, low) == "RUNNING", 240, "the first one runs again")
-    assert "Restarts=1" in cluster.run("head", f"scontrol show job {low}")
+    assert cluster.job(low)["Restarts"] == "1"
     cluster.run("head", f"scancel {low}")
 
 
@@ -263,13 +261,12 @@ def test_a_user_without_gpu_hours_waits_and_sees_the_reason(cluster: Cluster) ->
     began = time.monotonic()
     eventually(lambda: "ada vision TIMEOUT" in booked(cluster, first), 300, "the job is ended at the limit")
     print(f"1 GPU hour on {GPUS} GPUs: ended after {time.monotonic() - began:.0f} s")
-    line = "sbatch --parsable --output=/dev/null"
-    second = cluster.run_as("ada", "head", f"{line} {asks} --wrap true").strip()
+    second = cluster.submit(f"{asks} --wrap true")
     eventually(lambda: waits_for(cluster, second) == "AssocGrpGRESMinutes", 60, "the next one waits")
     said = cluster.run_as("ada", "head", f"tailrack why {second}")
     assert "A limit holds it (AssocGrpGRESMinutes): the GPU hours of account 'vision' are used up" in said
     # Others have their own hours, and what needs no GPU needs none of them.
-    other = cluster.run_as("bob", "head", f"{line} {asks} --wrap true").strip()
+    other = cluster.submit(f"{asks} --wrap true", "bob")
     eventually(lambda: booked(cluster, other) == "bob users COMPLETED 0:0", 60, "another user's job has run")
     without = submit(cluster, "true", "-n1")
     eventually(lambda: booked(cluster, without) == "ada vision COMPLETED 0:0", 60, "one without a GPU has run")

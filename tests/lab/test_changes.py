@@ -33,9 +33,9 @@ def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
 @pytest.fixture(scope="module")
 def long_job(cluster: ClusterUnderTest) -> dict[str, str]:
     """A job on a1 that goes on through all the changes, as Slurm showed it when it had started."""
-    job = submit(cluster, "-w a1 --wrap 'sleep 900'")
-    eventually(lambda: shown(cluster, job)["JobState"] == "RUNNING", 30, "the job on a1 runs")
-    return shown(cluster, job)
+    job = cluster.submit("-w a1 --wrap 'sleep 900'")
+    eventually(lambda: cluster.job(job)["JobState"] == "RUNNING", 30, "the job on a1 runs")
+    return cluster.job(job)
 
 
 @contextmanager
@@ -46,20 +46,9 @@ def changed(cluster: ClusterUnderTest) -> Iterator[dict[str, Any]]:
     cluster.config = before
 
 
-def submit(cluster: ClusterUnderTest, words: str) -> str:
-    """Submit a batch job as the user and return its number."""
-    return cluster.run_as("ada", "head", f"sbatch --parsable --output=/dev/null {words}").strip()
-
-
-def shown(cluster: ClusterUnderTest, job: str) -> dict[str, str]:
-    """A job's fields as `scontrol show job` has them."""
-    words = cluster.run("head", f"scontrol show job -o {job}").split()
-    return dict(word.split("=", 1) for word in words if "=" in word)
-
-
 def goes_on(cluster: ClusterUnderTest, job: dict[str, str]) -> bool:
     """Whether a job runs as it did, without having been started anew."""
-    now = shown(cluster, job["JobId"])
+    now = cluster.job(job["JobId"])
     same = ("JobState", "StartTime", "Restarts", "NodeList", "BatchHost")
     return job["JobState"] == "RUNNING" and all(now[key] == job[key] for key in same)
 
@@ -306,10 +295,10 @@ def test_a_new_munge_key_reaches_every_node_in_one_up(cluster: ClusterUnderTest,
 def test_a_node_that_leaves_is_forgotten_and_its_jobs_are_not(
     cluster: ClusterUnderTest, long_job: dict[str, str]
 ) -> None:
-    blocker = submit(cluster, "-w b1 --exclusive --wrap 'sleep 900'")
-    leaving = submit(cluster, "-p cloud-b --wrap 'sleep 900'")
-    eventually(lambda: shown(cluster, leaving)["JobState"] == "RUNNING", 30, "the job on b2 runs")
-    assert shown(cluster, leaving)["NodeList"] == "b2"
+    blocker = cluster.submit("-w b1 --exclusive --wrap 'sleep 900'")
+    leaving = cluster.submit("-p cloud-b --wrap 'sleep 900'")
+    eventually(lambda: cluster.job(leaving)["JobState"] == "RUNNING", 30, "the job on b2 runs")
+    assert cluster.job(leaving)["NodeList"] == "b2"
     address = cluster.run("b2", "tailscale ip -4").strip()
     container = cluster.container("b2")
     controller = controller_process(cluster)
@@ -331,11 +320,11 @@ def test_a_node_that_leaves_is_forgotten_and_its_jobs_are_not(
 
     # It had its time, went back to the queue under its number, and runs where there is room.
     assert summary.seconds > JOB_LIMIT_SECONDS
-    requeued = shown(cluster, leaving)
+    requeued = cluster.job(leaving)
     assert (requeued["JobState"], requeued["Restarts"]) == ("PENDING", "1")
     cluster.run("head", f"scancel {blocker} && scontrol update jobid={leaving} starttime=now")
-    eventually(lambda: shown(cluster, leaving)["JobState"] == "RUNNING", 60, "the job runs again")
-    assert shown(cluster, leaving)["NodeList"] == "b1"
+    eventually(lambda: cluster.job(leaving)["JobState"] == "RUNNING", 60, "the job runs again")
+    assert cluster.job(leaving)["NodeList"] == "b1"
 
 
 @pytest.mark.proof
@@ -372,3 +361,16 @@ def test_a_busy_cluster_keeps_its_last_figure_and_is_measured_when_it_is_free(
     assert measured["last"] is None
     cluster.up_ok()
     assert cluster.touched() == set()
+
+
+def test_idle_nodes_are_measured_while_another_node_has_a_job(cluster: ClusterUnderTest) -> None:
+    cluster.run("head", "scancel -u ada")
+    eventually(lambda: set(nodes_by_state(cluster).values()) == {"idle"}, 60, "all nodes are idle")
+    job = cluster.submit("-w a1 --wrap 'sleep 900'")
+    eventually(lambda: cluster.job(job)["JobState"] == "RUNNING", 30, "the job on a1 runs")
+    for nodes in (2, "idle"):
+        cluster.config["tailrack:validation"]["nodes"] = nodes
+        cluster.up_ok()
+        measured = validation(cluster)["cross-site"]
+        assert (sorted(measured["nodes"]), measured["left_out"]) == (["b1", "head"], ["a1"])
+    assert cluster.job(job)["JobState"] == "RUNNING"

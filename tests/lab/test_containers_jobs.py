@@ -10,7 +10,7 @@ import pytest
 from tests.lab.cluster import ClusterUnderTest as Cluster
 from tests.lab.cluster import as_user, eventually
 from tests.lab.containers import NEEDS_ARTIFACTS, NODES, SCRATCH, inside
-from tests.lab.test_jobs import JOBS
+from tests.lab.test_jobs import JOBS, examples
 
 pytestmark = NEEDS_ARTIFACTS
 SSH = "ssh -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
@@ -20,11 +20,8 @@ OF_THE_IMAGE = "An image of the lab"
 @pytest.fixture(scope="module")
 def jobs(contained: Cluster) -> Iterator[Cluster]:
     """The examples are in a folder of ada's home."""
-    contained.give("ada", JOBS)
-    yield contained
-    contained.run("head", "scancel -u ada")
-    eventually(lambda: not contained.run("head", "squeue -h"), 60, "no job is left")
-    contained.run_as("ada", "head", "rm -rf ~/jobs")
+    with examples(contained):
+        yield contained
 
 
 def ended(jobs: Cluster, script: str, data: str = "") -> str:

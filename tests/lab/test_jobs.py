@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,21 @@ from tests.lab.cluster import ClusterUnderTest, eventually
 JOBS = Path(__file__).parents[2] / "examples" / "jobs"
 
 
-@pytest.fixture(scope="module")
-def there(cluster: ClusterUnderTest) -> Iterator[ClusterUnderTest]:
-    """The examples are in a folder of ada's home."""
+@contextmanager
+def examples(cluster: ClusterUnderTest) -> Iterator[None]:
+    """Put the examples into a folder of ada's home for a while."""
     cluster.give("ada", JOBS)
-    yield cluster
+    yield
     cluster.run("head", "scancel -u ada")
     eventually(lambda: not cluster.run("head", "squeue -h"), 60, "no job is left")
     cluster.run_as("ada", "head", "rm -rf ~/jobs")
+
+
+@pytest.fixture(scope="module")
+def there(cluster: ClusterUnderTest) -> Iterator[ClusterUnderTest]:
+    """The examples are in a folder of ada's home."""
+    with examples(cluster):
+        yield cluster
 
 
 def test_a_task_runs_on_each_of_two_nodes(there: ClusterUnderTest) -> None:

@@ -66,22 +66,17 @@ def machines(make_cluster: MakeCluster) -> Machines:
     return Machines(made, before)
 
 
-def job_field(cluster: ClusterUnderTest, job: str, name: str) -> str:
-    words = cluster.run("head", f"scontrol show job {job}").split()
-    return next(word.removeprefix(f"{name}=") for word in words if word.startswith(f"{name}="))
-
-
 @pytest.mark.proof
 def test_a_machine_that_is_shut_down_in_order_gives_its_jobs_back_and_is_off_in_time(machines: Machines) -> None:
     cluster = machines.cluster
     # As stubborn as a job can be: it takes no notice of being asked to end.
     stubborn = "trap '' TERM; while :; do sleep 1; done"
-    job = cluster.run_as("ada", "head", f'sbatch --parsable --output=/dev/null --wrap "{stubborn}"').strip()
-    eventually(lambda: job_field(cluster, job, "JobState") == "RUNNING", 30, "the job runs")
+    job = cluster.submit(f'--wrap "{stubborn}"')
+    eventually(lambda: cluster.job(job)["JobState"] == "RUNNING", 30, "the job runs")
     began = time.monotonic()
     subprocess.run(["docker", "stop", "-t", "150", cluster.container("n1")], check=True, capture_output=True)
     took = time.monotonic() - began
-    state = (job_field(cluster, job, "JobState"), job_field(cluster, job, "Restarts"))
+    state = (cluster.job(job)["JobState"], cluster.job(job)["Restarts"])
     # Not asked of sinfo, which may say `mix` so soon after a reconfiguration (docs/failures.md).
     said = cluster.run("head", "scontrol show node n1")
     subprocess.run(["docker", "start", cluster.container("n1")], check=True, capture_output=True)
@@ -92,18 +87,18 @@ def test_a_machine_that_is_shut_down_in_order_gives_its_jobs_back_and_is_off_in_
     # It is back by itself, and does the job. (Slurm waits two minutes before it runs a job again.)
     eventually(lambda: cluster.run("head", "sinfo -h -n n1 -p all -o %T").strip() == "idle", 90, "n1 is back")
     cluster.run("head", f"scontrol update jobid={job} starttime=now")
-    eventually(lambda: job_field(cluster, job, "JobState") == "RUNNING", 30, "the job runs again")
+    eventually(lambda: cluster.job(job)["JobState"] == "RUNNING", 30, "the job runs again")
     cluster.run("head", f"scancel -s KILL {job}; scancel {job}")
     eventually(lambda: cluster.run("head", "squeue -h") == "", 60, "the job is gone")
 
 
 def test_a_daemon_that_is_restarted_on_a_running_machine_gives_no_job_back(machines: Machines) -> None:
     cluster = machines.cluster
-    job = cluster.run_as("ada", "head", "sbatch --parsable --output=/dev/null --wrap 'tail -f /dev/null'").strip()
-    eventually(lambda: job_field(cluster, job, "JobState") == "RUNNING", 30, "the job runs")
+    job = cluster.submit("--wrap 'tail -f /dev/null'")
+    eventually(lambda: cluster.job(job)["JobState"] == "RUNNING", 30, "the job runs")
     cluster.run("n1", "systemctl restart slurmd tailrack-shutdown")
     eventually(lambda: "State=MIXED+DYNAMIC" in cluster.run("head", "scontrol show node n1"), 60, "n1 works")
-    assert (job_field(cluster, job, "JobState"), job_field(cluster, job, "Restarts")) == ("RUNNING", "0")
+    assert (cluster.job(job)["JobState"], cluster.job(job)["Restarts"]) == ("RUNNING", "0")
     cluster.run("head", f"scancel {job}")
 
 

@@ -20,9 +20,8 @@ def seen(cluster: ClusterUnderTest) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("no_jobs")
 def test_sll_shows_running_jobs_and_wait_reasons_and_escapes_names(cluster: ClusterUnderTest) -> None:
-    submit = "cd; sbatch --parsable --output=/dev/null {} --wrap 'sleep 300'"
-    runs = cluster.run_as("ada", "head", submit.format("-w b1 --exclusive -J train")).strip()
-    waits = cluster.run_as("ada", "head", submit.format(f"-w b1 --exclusive -J '{HOSTILE}'")).strip()
+    runs = cluster.submit("-w b1 --exclusive -J train --wrap 'sleep 300'")
+    waits = cluster.submit(f"-w b1 --exclusive -J '{HOSTILE}' --wrap 'sleep 300'")
 
     def states() -> dict[str, str]:
         return {job["job"]: job["state"] for job in seen(cluster)["jobs"]}

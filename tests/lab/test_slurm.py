@@ -32,16 +32,10 @@ def records(cluster: Cluster, name: str) -> list[dict[str, Any]]:
     return found
 
 
-def job(cluster: Cluster, number: str) -> dict[str, str]:
-    """A job's fields as `scontrol show job` has them."""
-    words = cluster.run("head", f"scontrol show job -o {number}").split()
-    return dict(word.split("=", 1) for word in words if "=" in word)
-
-
 def submit(cluster: Cluster, words: str) -> str:
     """Submit a batch job as the user, wait until it runs, and return its number."""
-    number = cluster.run_as("ada", "head", f"sbatch --parsable --output=/dev/null {words}").strip()
-    eventually(lambda: job(cluster, number)["JobState"] == "RUNNING", 30, f"job {words} runs")
+    number = cluster.submit(words)
+    eventually(lambda: cluster.job(number)["JobState"] == "RUNNING", 30, f"job {words} runs")
     return number
 
 
@@ -119,7 +113,7 @@ def test_preflight_finds_a_path_that_passes_pings_and_loses_a_mebibyte(cluster: 
 def test_a_job_that_asks_for_no_memory_gets_the_share_of_its_cpus_and_leaves_the_rest(cluster: Cluster) -> None:
     cpus = node(cluster, "b1")["cpus"]
     jobs = [submit(cluster, "-w b1 -n1 --wrap 'sleep 300'") for _ in range(cpus)]
-    given = [memory_mb(job(cluster, number)) for number in jobs]
+    given = [memory_mb(cluster.job(number)) for number in jobs]
     whole = for_jobs(cluster, "b1")
     assert node(cluster, "b1")["specialized_memory"] >= 256
     assert whole * 0.9 < sum(given) <= whole
@@ -129,7 +123,7 @@ def test_a_job_that_asks_for_no_memory_gets_the_share_of_its_cpus_and_leaves_the
 @pytest.mark.usefixtures("no_jobs")
 def test_an_exclusive_job_has_all_memory_that_jobs_may_have(cluster: Cluster) -> None:
     number = submit(cluster, "-w b1 --exclusive --wrap 'sleep 300'")
-    assert memory_mb(job(cluster, number)) == for_jobs(cluster, "b1")
+    assert memory_mb(cluster.job(number)) == for_jobs(cluster, "b1")
     # A step of it may have all of it too.
     assert cluster.run_as("ada", "head", f"srun --overlap --jobid={number} hostname") == "b1\n"
 
@@ -146,7 +140,7 @@ def test_a_job_that_takes_more_memory_than_it_was_given_is_ended_and_its_neighbo
     greedy = cluster.attempt("head", as_user("ada", f"srun -w b1 -n1 --mem=200M {TAKE_A_GIB}"), limit=90)
     assert greedy.returncode not in (0, 124), greedy.stderr
     assert re.search(r"oom|out.of.memory|memory limit", greedy.stderr, re.IGNORECASE), greedy.stderr
-    assert job(cluster, neighbour)["JobState"] == "RUNNING"
+    assert cluster.job(neighbour)["JobState"] == "RUNNING"
     assert usable(cluster, "b1")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.lab.cluster import JOB_LIMIT_SECONDS, as_user, eventually
 from tests.lab.cluster import ClusterUnderTest as Cluster
-from tests.lab.test_slurm import job, node, submit, usable
+from tests.lab.test_slurm import node, submit, usable
 from tests.unit.fake_nvidia_smi import gpu, xml
 
 
@@ -40,13 +40,13 @@ def rerun_node_steps(cluster: Cluster, user: str) -> None:
 def test_another_line_in_slurmds_unit_costs_no_job(cluster: Cluster) -> None:
     unit = "/etc/systemd/system/slurmd.service.d/tailrack.conf"
     running = submit(cluster, "-w b1 --wrap 'sleep 900'")
-    before = job(cluster, running)
+    before = cluster.job(running)
     cluster.run("b1", f"sed -i 's/^RestartSec=.*/RestartSec=77/; s/^# Slurm.*/# Another comment/' {unit}")
     rerun_node_steps(cluster, "dora")
     cluster.up_ok()
     assert "b1-node" in cluster.touched()
     assert cluster.attempt("b1", f"grep -E 'RestartSec=77|Another' {unit}").returncode == 1
-    after = job(cluster, running)
+    after = cluster.job(running)
     assert all(after[key] == before[key] for key in ("JobState", "StartTime", "Restarts", "NodeList"))
     assert usable(cluster, "b1")
 
@@ -96,7 +96,7 @@ def test_a_node_with_another_feature_sees_every_kind_of_job_off_and_comes_back_w
     assert "b1-node" in cluster.touched()
     assert sorted(node(cluster, "b1")["features"]) == ["fast", "site-cloud-b"]
     assert usable(cluster, "b1")
-    assert job(cluster, stays)["JobState"] == "CANCELLED"
+    assert cluster.job(stays)["JobState"] == "CANCELLED"
     assert terminal.wait(30) != 0
     assert terminal.stdout is not None
     assert "is cancelled: node b1 had to be free, and the job cannot be requeued" in terminal.stdout.read()
@@ -111,7 +111,7 @@ def test_a_job_that_may_be_requeued_runs_again_on_the_node_that_came_back(cluste
     set_features(cluster, "faster")
     cluster.up_ok()
     assert sorted(node(cluster, "b1")["features"]) == ["faster", "site-cloud-b"]
-    assert job(cluster, moves)["Restarts"] == "1"
+    assert cluster.job(moves)["Restarts"] == "1"
 
 
 def test_a_change_that_was_cut_off_after_slurmd_stopped_is_finished_by_the_next_up(cluster: Cluster) -> None:
@@ -162,6 +162,6 @@ def test_a_node_leaves_although_its_job_cannot_be_requeued(cluster: Cluster) -> 
     cluster.config["tailrack:validation"]["floors_gb_per_s"] = {}
     cluster.up_ok()
     assert cluster.attempt("head", "scontrol show node b1").returncode != 0
-    assert job(cluster, stays)["JobState"] == "CANCELLED"
+    assert cluster.job(stays)["JobState"] == "CANCELLED"
     log = cluster.run("head", "cat /var/log/tailrack/b1-register.log")
     assert f"cancelling job {stays} of ada, which cannot be requeued" in log

@@ -22,8 +22,7 @@ def quiet(cluster: ClusterUnderTest) -> Iterator[ClusterUnderTest]:
 
 def submit(cluster: ClusterUnderTest, words: str, script: str = "sleep 300") -> str:
     """Submit a job as ada; its number."""
-    options = "cd; sbatch --parsable --output=/dev/null"
-    return cluster.run_as("ada", "head", f"{options} {words} --wrap '{script}'").strip()
+    return cluster.submit(f"{words} --wrap '{script}'")
 
 
 def why(cluster: ClusterUnderTest, job: str) -> str:

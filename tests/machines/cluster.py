@@ -58,7 +58,7 @@ class MachineCluster(ClusterUnderTest):
         """Names of the nodes that the config has."""
         return [host["name"] for host in self.config["tailrack:sites"][1]["hosts"]]
 
-    def submit(self, words: str) -> str:
+    def run_job(self, words: str) -> str:
         """Have ada's batch job run; return its number."""
         number = self.run_as("ada", "head", f"sbatch --parsable {words}").strip()
         self.eventually(lambda: self.job_state(number) == "RUNNING", 60, "the job runs")

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.short
 @contextmanager
 def working(cluster: MachineCluster, node: str) -> Iterator[str]:
     """A job of ada's on a node, of one core and 200 MB."""
-    number = cluster.submit(f"-w {node} -n1 --mem=200M --output=/dev/null --wrap 'sleep 3000'")
+    number = cluster.run_job(f"-w {node} -n1 --mem=200M --output=/dev/null --wrap 'sleep 3000'")
     try:
         # Slurm calls it running when it has a node, and that is before slurmd there has begun anything.
         at_work = "pgrep -u ada -x sleep"

@@ -16,7 +16,7 @@ def joined(cluster: MachineCluster, machines: dict[str, Machine]) -> str:
     """n2 has joined while a job ran on n1; its number."""
     boot([machines["n2"]])
     cluster.note_state("n2")
-    job = cluster.submit("-w n1 -n1 --mem=100 --output=/dev/null --wrap 'sleep 3000'")
+    job = cluster.run_job("-w n1 -n1 --mem=100 --output=/dev/null --wrap 'sleep 3000'")
     cluster.have("n1", "n2")
     cluster.up_ok()
     return job
@@ -43,7 +43,7 @@ def test_a_job_of_both_nodes_receives_its_rdma_devices(cluster: MachineCluster) 
 
 def test_a_user_can_use_them(cluster: MachineCluster) -> None:
     pingpong = f"ibv_rc_pingpong -d rxe0 -g {cluster.gid_index('n1')} -n 8 -s 65536"
-    waiting = cluster.submit(f"-w n1 -n1 --mem=100 --output=waited --wrap '{pingpong}'")
+    waiting = cluster.run_job(f"-w n1 -n1 --mem=100 --output=waited --wrap '{pingpong}'")
     calling = as_user("ada", f"srun -w n2 -n1 --mem=100 {pingpong} n1")
     cluster.eventually(lambda: cluster.attempt("head", calling).returncode == 0, 60, "n2 has reached n1 by RDMA")
     cluster.eventually(lambda: cluster.job_state(waiting) == "COMPLETED", 60, "the one that waited has ended")

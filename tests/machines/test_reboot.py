@@ -20,7 +20,7 @@ def counted(cluster: MachineCluster) -> list[str]:
 @pytest.fixture
 def counting(cluster: MachineCluster) -> Iterator[str]:
     """A job on n1 that counts, and is in what slurmctld has saved."""
-    job = cluster.submit(f"-w n1 -n1 --mem=100 --output=counted --wrap '{COUNT}'")
+    job = cluster.run_job(f"-w n1 -n1 --mem=100 --output=counted --wrap '{COUNT}'")
     cluster.eventually(lambda: len(counted(cluster)) > 3, 60, "the job counts")
     saved = "[ /var/lib/slurm/slurmctld/job_state -nt /run/counts ]"
     cluster.run("head", "touch /run/counts")
