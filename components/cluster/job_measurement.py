@@ -18,7 +18,7 @@ from components.cluster.compute_node import ComputeNode
 from components.cluster.head_link import HeadLink
 from components.cluster.head_node import HeadNode
 from components.measurement import storage, training
-from components.measurement.plan import START_SECONDS, Node
+from components.measurement.plan import START_SECONDS, Node, any_nodes
 from components.measurement.scopes import retries
 from components.roles.slurm.files import measured_settings
 from components.settings.validation import StorageMeasurement as Settings
@@ -52,6 +52,7 @@ def measuring_step(
     scope: str,
     script: Script,
     settings: Mapping[str, Any],
+    any_of: Mapping[str, int],
     plan: Callable[[Mapping[str, Node]], Any],
     job: str,
     run_limit: int,
@@ -62,6 +63,7 @@ def measuring_step(
     """Make the step of a measurement; return its `report` and its `retries`.
 
     settings    those that change the result
+    any_of      the part of the plan for nodes without names
     plan        returns the job's plan for the nodes by name
     job         the job's script
     run_limit   seconds
@@ -74,7 +76,7 @@ def measuring_step(
     member_nodes = as_output({"addresses": addresses, "gpus": gpus}, lambda resolved: nodes_of(sites, resolved))
     conditions = as_dict({"cgroups": link.cgroups, **measured_settings(link.settings.slurm.settings)})
     again = before.apply(lambda last: retries(scope, {scope: last or {}}))
-    how = [json.dumps(settings, sort_keys=True), 0, "", validation.rerun]
+    how = [json.dumps({**settings, **any_of}, sort_keys=True), 0, "", validation.rerun]
     # The same parts in the same order as the triggers of a scope: a preview reads both (why_measured).
     measured: list[pulumi.Input[Any]] = [*how, addresses, gpus, sites, conditions, again]
     step = Step(
@@ -89,7 +91,7 @@ def measuring_step(
             # With all nodes, so that a new node alone with a peer is never measured: that gives another result.
             "SETTINGS": member_nodes.apply(lambda nodes: digest([*how, sorted(nodes)])),
             "RUN_AS": link.settings.users[0].name,
-            "PLAN": member_nodes.apply(lambda nodes: json.dumps(plan(nodes), sort_keys=True)),
+            "PLAN": member_nodes.apply(lambda nodes: json.dumps({**plan(nodes), **any_of}, sort_keys=True)),
             "JOB_SCRIPT": job,
             "QUEUE_LIMIT": validation.queue_limit_seconds,
             "RUN_LIMIT": run_limit,
@@ -171,6 +173,7 @@ class TrainingBenchmark(pulumi.ComponentResource):
             scope=training.SCOPE,
             script=training.script(),
             settings={**training_settings, "version": training.VERSION},
+            any_of=any_nodes(settings.nodes or validation.nodes),
             plan=lambda nodes: training.training_plan(nodes, settings),
             job=training.training_job(settings),
             run_limit=training.run_seconds(settings),
@@ -225,6 +228,7 @@ class StorageMeasurement(pulumi.ComponentResource):
                 "version": storage.VERSION,
                 "targets": [asdict(target) for target in targets],
             },
+            any_of=any_nodes(settings.nodes or validation.nodes),
             plan=lambda nodes: storage.storage_plan(nodes, targets, settings),
             job=storage.storage_job(storage.job_minutes(len(nodes), targets, settings)),
             run_limit=storage.run_seconds(len(nodes), targets, settings),

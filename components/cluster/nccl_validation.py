@@ -7,7 +7,6 @@ cluster is measured again only if other jobs kept the last measurement from its 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -18,6 +17,7 @@ import pulumi
 from components.cluster.compute_node import ComputeNode
 from components.cluster.head_link import HeadLink
 from components.cluster.head_node import HeadNode
+from components.cluster.job_measurement import digest, member_lines
 from components.host import Host
 from components.measurement import plan as measurement_plan
 from components.measurement.plan import Node, validation_job
@@ -34,18 +34,6 @@ from components.validation import history
 from components.validation.expected import ANY_RDMA, ONLY_SOCKETS, ROCE_UNPROVEN
 from components.validation.preflight import read as read_preflight
 from components.validation.results import Conditions, judge_scope, not_measured_alone, settings_json
-
-
-def _members(nodes: Mapping[str, Node]) -> list[str]:
-    return [f"{name} {node.site} {node.address}" for name, node in sorted(nodes.items())]
-
-
-def _digest(parts: Sequence[Any]) -> str:
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _digest_of(parts: Mapping[int, Any]) -> str:
-    return _digest([*parts.values()])
 
 
 def _nodes(resolved: Mapping[str, Mapping[str, Any]]) -> dict[str, Node]:
@@ -140,7 +128,7 @@ class NcclValidation(pulumi.ComponentResource):
         # Without floors: a new floor judges the same measurement.
         request = {key: value for key, value in settings_json(measurement).items() if key not in ("ranks", "nodes")}
         how = [
-            json.dumps(request, sort_keys=True),
+            json.dumps(request | measurement_plan.any_nodes(settings.nodes), sort_keys=True),
             settings.ranks_per_node,
             settings.nccl.model_dump_json(),
             settings.rerun,
@@ -155,9 +143,9 @@ class NcclValidation(pulumi.ComponentResource):
             }
         )
         measured: list[pulumi.Input[Any]] = [*how, addresses, gpus, sites, conditions, again]
-        digest = as_output(dict(enumerate(measured)), _digest_of)
+        inputs_digest = as_output(dict(enumerate(measured)), lambda parts: digest([*parts.values()]))
         kept = as_output(
-            {"before": self._before, "digest": digest},
+            {"before": self._before, "digest": inputs_digest},
             lambda resolved: kept_from(resolved["before"], scope.name, resolved["digest"], floors),
         )
         plan = as_output(
@@ -192,8 +180,8 @@ class NcclValidation(pulumi.ComponentResource):
             measurement_plan.script(),
             {
                 "SCOPE": scope.name,
-                "MEMBERS": nodes.apply(_members),
-                "SETTINGS": _digest(how),
+                "MEMBERS": nodes.apply(member_lines),
+                "SETTINGS": digest(how),
                 "RUN_AS": link.settings.users[0].name,
                 "PLAN": plan,
                 "JOB_SCRIPT": nodes.apply(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -196,6 +197,17 @@ def idle_nodes(nodes: Sequence[Node]) -> list[str]:
     return _if_enough([node for node in nodes if node.use == IDLE], nodes)
 
 
+def any_idle(nodes: Sequence[Node], most: int) -> list[str]:
+    """Return `most` idle nodes, or all of them for 0, of as many sites as possible; nothing if they are not enough."""
+    before: Counter[str] = Counter()
+    ranked: list[tuple[int, Node]] = []
+    for node in (node for node in nodes if node.use == IDLE):
+        ranked.append((before[node.site], node))
+        before[node.site] += 1
+    chosen = [node for _, node in sorted(ranked, key=lambda item: item[0])][: most or None]
+    return _if_enough([node for node in nodes if node in chosen], nodes) if len(chosen) >= most else []
+
+
 def _if_enough(chosen: Sequence[Node], nodes: Sequence[Node]) -> list[str]:
     """Return the names of nodes if there are two, and from two sites if the scope spans sites."""
     enough = len(chosen) >= 2 and len(_sites(chosen)) >= min(len(_sites(nodes)), 2)
@@ -209,8 +221,8 @@ def _sites(nodes: Sequence[Node]) -> set[str]:
 def absent(nodes: Sequence[Node], chosen: Collection[str]) -> dict[str, str]:
     """Return why nodes without other jobs are left out, by name."""
     out = {node.name: _reason(node) for node in nodes if node.use == OUT}
-    idle = {node.name: "measured before" for node in nodes if node.use == IDLE and node.name not in chosen}
-    return {**out, **idle}
+    idle = [node for node in nodes if node.use == IDLE and node.name not in chosen]
+    return {**out, **{node.name: "others were enough" if node.is_new else "measured before" for node in idle}}
 
 
 def _reason(node: Node) -> str:

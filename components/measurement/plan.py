@@ -6,13 +6,14 @@ components/validation/measurement_run.py reads the plan. Only the available node
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from components.roles.program import command_line
 from components.roles.render import render
+from components.settings.types import AnyNodes
 from components.settings.validation import Nccl, Validation
 from components.steps import composition
 from components.validation.collectives import COLLECTIVES
@@ -148,9 +149,15 @@ def plan(
         "prepare_options": prepare_options(scope, settings),
         "start_seconds": START_SECONDS,
         "run_seconds": run_seconds(settings),
+        **any_nodes(settings.nodes),
         "measurement_seconds": measurement_seconds(settings),
         **_on_gpus(scope, settings, on_gpus, mpi_of(nodes, settings)),
     }
+
+
+def any_nodes(nodes: Sequence[str]) -> dict[str, int]:
+    """Return the part of a plan and of a measurement's settings for nodes without names."""
+    return {"any_nodes": nodes.most} if isinstance(nodes, AnyNodes) else {}
 
 
 def run_seconds(settings: Validation) -> int:

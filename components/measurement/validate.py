@@ -20,6 +20,7 @@ from components.measurement.node_states import (
     Node,
     States,
     absent,
+    any_idle,
     idle_nodes,
     jobs,
     new_and_peers,
@@ -71,6 +72,13 @@ class ValidateValues:
     @property
     def result_file(self) -> str:
         return f"{_KEPT}/{self.scope}.json"
+
+    @property
+    def any_nodes(self) -> int | None:
+        """Return how many nodes to measure, whichever are idle; 0 for all of them, None for the listed nodes."""
+        most: int | None = json.loads(self.plan).get("any_nodes")
+        # All nodes of a small scope are listed nodes, of which new ones can be measured apart.
+        return None if most is not None and most >= len(self.members) else most
 
     @property
     def last_file(self) -> str:
@@ -136,13 +144,16 @@ def _wait_for_other_measurements(step: Step, values: ValidateValues) -> None:
 
 
 def _wait_for_nodes(step: Step, values: ValidateValues, states: States) -> None:
-    """Wait until all nodes are idle, or the others are drained without a job."""
+    """Wait until all nodes are idle, or the others are drained without a job, or any are enough."""
+    most = values.any_nodes
 
     def reported() -> bool:
         return states.read() or bool(states.nodes)
 
     def settled() -> bool:
-        return states.read() or all(node.state == DRAINED for node in states.not_idle)
+        if states.read() or (most and any_idle(states.nodes, most)):
+            return True
+        return all(node.state == DRAINED or (most == 0 and node.use == BUSY) for node in states.not_idle)
 
     # slurmctld does not answer for a moment while it reads its files. The config limits the wait for other jobs
     # (queue_limit).
@@ -163,8 +174,11 @@ def _wait_for_reasons(states: States, refused: bool = False) -> None:
 
 def _chosen(values: ValidateValues, states: States, last: Mapping[str, Any] | None) -> list[str]:
     """Return the nodes that take part; none if they are too few."""
+    most = values.any_nodes
     if json.loads(values.plan).get("each_node"):
-        return [node.name for node in states.nodes if node.use == IDLE]
+        return [node.name for node in states.nodes if node.use == IDLE][: most or None]
+    if most or (most == 0 and not states.all_idle):
+        return any_idle(states.nodes, most)
     if states.all_idle:
         # Measured nodes keep working while new nodes are measured. If no node is new, all are measured again, as after
         # a change of the settings.

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, WrapValidator
 from pydantic_core import PydanticCustomError
 
 from components.settings.section import Help
@@ -187,6 +187,27 @@ Features = Annotated[
 ]
 NodeNames = Annotated[
     tuple[NodeName, ...], Help("a list of node names", "write [a1, a2], or leave it out", default_text="all")
+]
+
+
+class AnyNodes(tuple[str, ...]):
+    """A list without names: any nodes that have no job. `most` is their greatest number; 0 for all."""
+
+    most: int
+
+
+def _any_nodes(value: object, names: Callable[[object], tuple[str, ...]]) -> tuple[str, ...]:
+    if value == "idle" or (type(value) is int and value > 1):
+        nodes = AnyNodes()
+        nodes.most = 0 if isinstance(value, str) else value
+        return nodes
+    return names(value)
+
+
+NodeChoice = Annotated[
+    tuple[NodeName, ...],
+    WrapValidator(_any_nodes, json_schema_input_type=tuple[str, ...] | Annotated[int, Field(ge=2)] | Literal["idle"]),
+    Help("a list of node names, a number above 1, or idle", "write [a1, a2], 4 or idle", default_text="all"),
 ]
 SiteNames = Annotated[
     tuple[str, ...], Help("a list of names of sites", "write names of sites", default_text="all sites")

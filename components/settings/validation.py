@@ -14,6 +14,7 @@ from components.settings.rules import check_known, check_partner, check_sites
 from components.settings.section import Help, Section, key
 from components.settings.types import (
     FreeText,
+    NodeChoice,
     NodeNames,
     Number,
     PartitionName,
@@ -369,8 +370,9 @@ class Validation(Section):
     """Lowest acceptable bus bandwidth in GB/s, by scope: a site's name, `cross-site`, or `node` for each node."""
     floors_from: FreeText = ""
     """Source of `floors_gb_per_s`, shown beside them; `make floors` writes it."""
-    nodes: NodeNames = ()
-    """Nodes to measure; default: all nodes that run jobs."""
+    nodes: NodeChoice = ()
+    """Nodes to measure: names, a number such as 4 for any four idle nodes of each site and across sites, or `idle` for
+    all that run no other job at that time; default: all nodes that run jobs."""
     nccl: Nccl = Nccl()
     """Measurement of GPUs."""
     training: Training | None = None

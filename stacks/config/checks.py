@@ -22,7 +22,7 @@ from components.settings.cluster import check_head
 from components.settings.money import too_much
 from components.settings.problems import ROOT, Report, show_name, show_names, suggest
 from components.settings.rules import check_known, check_on, check_once, check_secrets
-from components.settings.types import CROSS_SITE, GPUS_FOUND, NODE
+from components.settings.types import CROSS_SITE, GPUS_FOUND, NODE, AnyNodes
 from components.settings.validation import SCRATCH, SHARE, check_storage_measurement, check_training, check_validation
 from stacks.config.model import NO_HEAD, PoolConfig, StackConfig
 from stacks.sites import KINDS
@@ -107,7 +107,9 @@ def _check_cluster(config: StackConfig, nodes: Sequence[NodeSpec], logins: Mappi
     if config.validation.storage is not None:
         shared = [SHARE, *(mount.path for mount in config.storage.mounts)]
         local = [SCRATCH] if config.scratch.folder is not None else []
-        computing = len(config.validation.nodes) or sum(node.compute for node in nodes)
+        chosen = config.validation.nodes
+        listed = chosen.most if isinstance(chosen, AnyNodes) else len(chosen)
+        computing = listed or sum(node.compute for node in nodes)
         check_storage_measurement(config.validation.storage, shared, local, sites, computing, report)
 
 

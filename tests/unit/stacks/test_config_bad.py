@@ -583,6 +583,7 @@ def bad_cases() -> list[Bad]:
         ("validation: {floors_gb_per_s: {one: .nan}}", "validation.floors_gb_per_s.one", "nan"),
         ("sites: [{name: node, kind: lab, pools: [{name: a, count: 2}]}]\nhead: {name: head, site: node}",
             "sites[0].name", "measurements of one node"),
+        ("validation: {nodes: 1}", "validation.nodes", "1 is not", "write [a1, a2], 4 or idle"),
         ("validation: {nodes: [a1, a3]}", "validation.nodes[1]", "'a3' is not a node that runs jobs",
             "write one of: a1, a2"),
         ("validation: {nccl: {collective: all_to_all}}", "validation.nccl.collective", "'all_to_all'", "alltoall"),
