@@ -10,6 +10,9 @@ from typing import Any
 
 from cli.head.command import ssh_to_head
 from cli.pulumi.deployment import Deployment
+from components.settings.types import NODE
+from components.validation.results import scopes_of
+from components.validation.slurm_jobs import REPEAT
 
 
 def next_commands(deployment: Deployment, outputs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -24,8 +27,13 @@ def next_commands(deployment: Deployment, outputs: Mapping[str, Any]) -> Iterato
         yield make("report"), "write the pool's report page, with charts"
         yield make("down"), "remove the pool; the cluster stays"
         return
+    head, user = deployment.written.head_name, deployment.written.first_user
     job, purpose = _job(deployment, outputs)
-    yield _on_head(deployment, deployment.written.head_name, job, deployment.written.first_user, purpose)
+    yield _on_head(deployment, head, job, user, purpose)
+    for scope, result in (outputs.get("validation") or {}).items():
+        if scope != NODE and result["rows"]:
+            repeat = f"sh .tailrack/validation/{scope}/{REPEAT}"
+            yield _on_head(deployment, head, repeat, user, f"repeat the measurement of {scope}")
     yield from _floors(deployment, outputs)
     yield make("report"), "write the cluster's report page, with charts"
     yield f"{make('outputs')} | python3 -m json.tool", "show every figure, as one JSON object"
@@ -34,8 +42,8 @@ def next_commands(deployment: Deployment, outputs: Mapping[str, Any]) -> Iterato
 
 def _floors(deployment: Deployment, outputs: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Give the command that writes floors if a measurement was not judged for want of one."""
-    results = (outputs.get("validation") or {}).values()
-    if any(result["verdict"] == "UNJUDGED" and result["rows"] for result in results):
+    results = scopes_of(outputs.get("validation") or {})
+    if any(result["verdict"] == "UNJUDGED" and result["rows"] for _, result in results):
         yield deployment.make("floors"), "if the figures are right, write floors, which judge the next measurement"
 
 

@@ -6,6 +6,7 @@ and results.judge_scope. Needs only Python 3.10.
 """
 
 import json
+import shlex
 import signal
 import sys
 import time
@@ -24,7 +25,7 @@ from components.validation.job_outputs import marked_lines, with_tables
 from components.validation.model import JobReport, Measurement
 from components.validation.results import Conditions, judge_group, judge_scope, needs_search, settings_json
 from components.validation.slow_nodes import LEAST_NODES, Groups, suspects
-from components.validation.slurm_jobs import Limits, Order, Refused, run_jobs, say
+from components.validation.slurm_jobs import REPEAT, Limits, Order, Refused, run_jobs, say
 from components.validation.verdict import Result
 
 REFUSED = 3  # exit status: Slurm rejected a job
@@ -149,6 +150,8 @@ class MeasurementRun:
             settings = self._settings(group, facts)
             folder = self.folder / _folder_name(f"gpus-mpi{group.mpi}" if group.mpi else "gpus", group.gpus)
             (entry,) = self._steady([(group, settings, folder)], facts, self.conditions.floor)
+            if not entries:
+                self.folder.joinpath(REPEAT).write_text(f"exec sh {shlex.quote(str(folder / REPEAT))}\n")
             entries.append(entry)
             result = judge_group(entry, facts, self.conditions.floor, self.conditions)
             if self._worth_a_search(group.nodes) and needs_search(result):

@@ -5,6 +5,7 @@ Runs on the head node as the user. Each job has its own folder in the user's hom
 
 import contextlib
 import os
+import shlex
 import shutil
 import stat
 import subprocess
@@ -30,6 +31,8 @@ POLL_SECONDS = 0.5
 CLEAN_SECONDS = 20
 # Limit for a node that refused a job to be drained, and to add the failed script to the reason.
 REASON_SECONDS = 30
+# The script in a job's folder that runs the job again and prints its output.
+REPEAT = "repeat"
 _NOT_STARTED = ("PENDING", "CONFIGURING")
 _NOT_ENDED = (*_NOT_STARTED, "RUNNING", "COMPLETING", "SUSPENDED")
 
@@ -125,19 +128,19 @@ def _submit(order: Order) -> _Job:
     if order.folder.is_symlink() or (order.folder.exists() and not order.folder.is_dir()):
         order.folder.unlink()
     order.folder.mkdir(parents=True, exist_ok=True)
-    for name, data in [(PROGRAM, job_program()), *((name, f"{text}\n".encode()) for name, text in order.files.items())]:
-        (order.folder / name).unlink(missing_ok=True)  # writing to a FIFO would block
-        (order.folder / name).write_bytes(data)
-    command = [
-        "sbatch",
-        "--parsable",
-        f"--output={order.folder}/output",
+    options = [
         f"--nodes={len(order.nodes)}",
         f"--nodelist={','.join(order.nodes)}",
         *order.options,
         str(order.folder / "job.sh"),
         *order.arguments,
     ]
+    repeat = f"{shlex.join(['sbatch', '--wait', '--output=again', *options])}\ncat again $(ls table.* 2>/dev/null)"
+    texts = {**order.files, REPEAT: f"cd {shlex.quote(str(order.folder))} || exit\n{repeat}"}
+    for name, data in [(PROGRAM, job_program()), *((name, f"{text}\n".encode()) for name, text in texts.items())]:
+        (order.folder / name).unlink(missing_ok=True)  # writing to a FIFO would block
+        (order.folder / name).write_bytes(data)
+    command = ["sbatch", "--parsable", f"--output={order.folder}/output", *options]
     process = _run(command, order.folder)
     number = process.stdout.strip().partition(";")[0]
     if process.returncode or not number.isdecimal():

@@ -127,17 +127,15 @@ def test_a_job_of_two_nodes_stays_within_a_site_wherever_it_is_submitted(cluster
 
 
 def test_a_job_that_needs_two_sites_is_not_started_unless_it_asks_for_them(cluster: ClusterUnderTest) -> None:
-    waiting = cluster.run_as("ada", "head", "sbatch --parsable --output=/dev/null -N3 --wrap hostname").strip()
+    waiting = cluster.submit("-N3 --wrap hostname")
     refused = cluster.attempt("head", "runuser -u ada -- srun -N3 --immediate=2 hostname")
     assert refused.returncode != 0
     assert "Unable to allocate resources" in refused.stderr
     # All three nodes are free, so it is not for them that the job waits.
     assert cluster.run("head", "sinfo -h -p all -t idle -o %D").strip() == "3"
-    assert cluster.run("head", f"squeue -h -j {waiting} -o %T").strip() == "PENDING"
+    assert cluster.job(waiting)["JobState"] == "PENDING"
     cluster.run_as("ada", "head", f"scontrol update jobid={waiting} switches=2")
-    eventually(
-        lambda: "JobState=COMPLETED" in cluster.run("head", f"scontrol show job {waiting}"), 30, "the job runs and ends"
-    )
+    assert cluster.end_of(waiting) == "COMPLETED"
 
 
 def test_a_job_without_a_partition_runs_in_all(cluster: ClusterUnderTest) -> None:
@@ -346,6 +344,10 @@ def test_a_scope_is_judged_by_its_floor_and_unjudged_without_one(
     assert (unjudged["verdict"], unjudged["floor_gb_per_s"]) == ("UNJUDGED", None), told(cluster, outputs, "cross-site")
     assert (sorted(judged["nodes"]), judged["ranks"]) == (["a1", "head"], 2)
     assert (sorted(unjudged["nodes"]), unjudged["ranks"]) == (["a1", "b1", "head"], 3)
+
+
+def test_the_command_that_is_offered_repeats_a_measurement(cluster: ClusterUnderTest) -> None:
+    assert "# Avg bus bandwidth" in cluster.run("head", "su - ada -c 'sh .tailrack/validation/cross-site/repeat'")
 
 
 def test_the_headline_is_the_bandwidth_across_sites_at_the_gate_size(

@@ -103,6 +103,14 @@ def test_a_job_is_started_by_the_way_that_the_head_node_has(tmp_path: Path, monk
     assert of_pool[0] == "make shell STACK=prod NODE=door COMMAND=sinfo"
 
 
+def test_each_measurement_is_offered_again_and_a_single_node_without_a_floor_gets_one(tmp_path: Path) -> None:
+    rack, alone = {"verdict": "PASS", "rows": [{}]}, {"verdict": "UNJUDGED", "rows": [{}]}
+    measured = {**RACK, "validation": {"rack": rack, "node": {"dgx1": alone}}}
+    again, floors = offered(deployment(tmp_path / "hosts", HOSTS), measured)[1:3]
+    assert shlex.split(again)[-1] == "su - ada -c 'sh .tailrack/validation/rack/repeat'"
+    assert floors.startswith("make floors ")
+
+
 @pytest.mark.parametrize(
     ("computes", "there", "job"),
     [

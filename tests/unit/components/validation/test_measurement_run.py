@@ -322,7 +322,7 @@ def test_a_jobs_folder_is_emptied_and_stays_the_one_that_nodes_have_seen(
     seen = folder.stat().st_ino
     monkeypatch.setattr(slurm_jobs, "_run", lambda *_: subprocess.CompletedProcess((), 0, "7\n", ""))
     slurm_jobs._submit(Order(folder, ("a",), {"job.sh": "true"}))
-    assert {path.name for path in folder.iterdir()} == {"job.sh", "tailrack.pyz"}
+    assert {path.name for path in folder.iterdir()} == {"job.sh", "repeat", "tailrack.pyz"}
     assert folder.stat().st_ino == seen
     assert tmp_path.is_dir()
 
