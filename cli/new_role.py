@@ -43,22 +43,13 @@ _HOST = '''"""TODO: what this gives a machine, and how it leaves."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from components.node.log import note
 from components.node.step.step import Step
 
 
-@dataclass(frozen=True)
-class {Class}Values:
-    """TODO: the values that the phase reads."""
-
-    {name}_example: bool
-
-
-def node(step: Step, values: {Class}Values) -> None:
+def node(step: Step, {name}_example: bool) -> None:
     """TODO: what it does. It must converge when run twice or after an interruption."""
-    note(f"{name}: example is {{values.{name}_example}}")
+    note(f"{name}: example is {{{name}_example}}")
 
 
 def leave(step: Step) -> None:

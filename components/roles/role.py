@@ -87,8 +87,8 @@ class Role:
     files       files by phase; written before the phase, which finds `step.changed` set if a file changed. In main
                 steps, files that are no longer declared are removed, and their units with them
     made        what its programs make, by phase of a main step, in the form of node/declared.py; removed like files
-    values      values by name: `lines` of the role users is the field `users_lines` of a phase's dataclass, and
-                USERS_LINES for a program. In these three mappings, a name in capitals stays as it is
+    values      values by name: `lines` of the role users is the parameter `users_lines` of a phase, and USERS_LINES
+                in its JSON. In these three mappings, a name in capitals stays as it is
     secrets     secret values; any step may read them
     texts       values that are the same in every cluster, such as programs; they are part of the plans
     facts       readers of the facts that its phases report (`step.result`), by phase

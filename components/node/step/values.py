@@ -1,6 +1,7 @@
-"""Convert a step's JSON values to the dataclass that a phase takes.
+"""Convert a step's JSON values to the arguments of a phase.
 
-The field `users_lines` of a dataclass is the value `USERS_LINES` of the step.
+A phase takes the step, and then the values that it reads: the parameter `users_lines` is the value `USERS_LINES`. If
+others read the same values, it takes one dataclass instead, whose fields have these names.
 """
 
 from __future__ import annotations
@@ -14,31 +15,42 @@ from typing import Any
 Phase = Callable[..., None]
 
 
-def values_type(phase: Phase) -> type | None:
-    """Return the dataclass that a phase takes as its second argument; None if it takes the step alone."""
-    hints = [hint for name, hint in typing.get_type_hints(phase).items() if name != "return"]
-    return hints[1] if len(hints) > 1 else None
+def _parameters(phase: Phase) -> list[tuple[str, Any]]:
+    """Return the names and types of a phase's parameters after the step."""
+    return [item for item in typing.get_type_hints(phase).items() if item[0] != "return"][1:]
 
 
 def names(phase: Phase) -> frozenset[str]:
     """Return the names of the values that a phase reads, in upper case."""
-    wanted = values_type(phase)
-    return frozenset(field.name.upper() for field in dataclasses.fields(wanted)) if wanted else frozenset()
+    fields = (
+        [field.name for field in dataclasses.fields(wanted)] if dataclasses.is_dataclass(wanted) else [name]
+        for name, wanted in _parameters(phase)
+    )
+    return frozenset(name.upper() for group in fields for name in group)
 
 
-def read_values(wanted: type, values: Mapping[str, Any]) -> Any:
+def arguments(phase: Phase, values: Mapping[str, Any]) -> list[Any]:
+    """Return the arguments of a phase after the step. Raises ValueError as `read_values` does."""
+    return [
+        read_values(wanted, values) if dataclasses.is_dataclass(wanted) else _value(name, wanted, values)
+        for name, wanted in _parameters(phase)
+    ]
+
+
+def read_values(wanted: Any, values: Mapping[str, Any]) -> Any:
     """Return an instance of a dataclass. Raises ValueError for a value that is missing or has another type."""
     hints = typing.get_type_hints(wanted)
-    parts = {}
-    for field in dataclasses.fields(wanted):
-        name = field.name.upper()
-        if name not in values:
-            raise ValueError(f"the step lacks the value {name}")
-        try:
-            parts[field.name] = _convert(hints[field.name], values[name])
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"the value {name} is not {hints[field.name]}: {error}") from error
-    return wanted(**parts)
+    return wanted(**{field.name: _value(field.name, hints[field.name], values) for field in dataclasses.fields(wanted)})
+
+
+def _value(name: str, wanted: Any, values: Mapping[str, Any]) -> Any:
+    name = name.upper()
+    if name not in values:
+        raise ValueError(f"the step lacks the value {name}")
+    try:
+        return _convert(wanted, values[name])
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the value {name} is not {wanted}: {error}") from error
 
 
 def _convert(wanted: Any, value: Any) -> Any:

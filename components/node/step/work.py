@@ -14,7 +14,7 @@ from components.node.declared import Record
 from components.node.failure import Failure
 from components.node.log import note
 from components.node.step.step import Step
-from components.node.step.values import read_values, values_type
+from components.node.step.values import arguments
 
 # A call: `["python", MODULE, FUNCTION]`, `["files", [PATH, MODE, OWNER, TEXT, NEEDS]...]`, `["checks", CALL...]`,
 # `["owner", STEP, OWNER, ITEMS]` before those of a role (declared.py), `["tasks", KEY, ROWS]`, `["end_tasks"]`, or one
@@ -130,9 +130,8 @@ class Work:
 
     def _python(self, module: str, name: str) -> None:
         phase = getattr(importlib.import_module(module), name)
-        wanted = values_type(phase)
         begin = time.monotonic()
-        phase(self.step, *([read_values(wanted, self.values)] if wanted else []))
+        phase(self.step, *arguments(phase, self.values))
         if (seconds := time.monotonic() - begin) > 1:
             note(f"{module.removeprefix('components.roles.').removesuffix('.host')} {name}: {seconds:.1f}s")
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import socket
 import time
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from components.node import packages, systemd
@@ -125,16 +124,9 @@ def _port_of_tailscaled(address: str) -> int | None:
     return None
 
 
-@dataclass(frozen=True)
-class ControlValues:
-    """The tailnet's control server; empty for Tailscale's."""
-
-    tailnet_control_url: str
-
-
-def check(step: Step, values: ControlValues) -> None:
+def check(step: Step, tailnet_control_url: str) -> None:
     """Compare the clock with the control server's."""
-    place = _place(values.tailnet_control_url or OWN_SERVER)
+    place = _place(tailnet_control_url or OWN_SERVER)
     control_time = http_time(*place) if place else None
     if control_time is None:
         note(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from components.node import files
 from components.node.failure import Failure
 from components.node.log import note
@@ -15,16 +13,9 @@ from components.roles.users.accounts import Account
 _PROVEN, _UNDECIDED = 0, 3
 
 
-@dataclass(frozen=True)
-class SmokeValues:
-    """The cluster's users; the first one runs the job."""
-
-    users_lines: list[Account]
-
-
-def compute(step: Step, values: SmokeValues) -> None:
+def compute(step: Step, users_lines: list[Account]) -> None:
     """Run the job, and report whether containers run."""
-    files.write(f"{STATE_DIR}/containers/smoke", f"user={values.users_lines[0].name}")
+    files.write(f"{STATE_DIR}/containers/smoke", f"user={users_lines[0].name}")
     ended = attempt_bounded("/usr/local/sbin/tailrack-containers", "prove", limit=LIMIT_SECONDS)
     message = ended.errors.strip()
     note(message)

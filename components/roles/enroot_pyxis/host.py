@@ -217,30 +217,23 @@ class Image:
     source: str
 
 
-@dataclass(frozen=True)
-class ImagesValues:
-    """The images, and the directory of the share.
+def services(
+    step: Step, enroot_pyxis_images: list[Image], enroot_pyxis_credentials: str, nfs_exports_path: str
+) -> None:
+    """Import and publish the images, and remove others.
 
     enroot_pyxis_credentials   secret; logins at registries, in netrc format
     """
-
-    enroot_pyxis_images: list[Image]
-    enroot_pyxis_credentials: str
-    nfs_exports_path: str
-
-
-def services(step: Step, values: ImagesValues) -> None:
-    """Import and publish the images, and remove others."""
-    folder = f"{values.nfs_exports_path}/{SHARED}/images"
+    folder = f"{nfs_exports_path}/{SHARED}/images"
     files.make_folder(folder)
     _clear_imports(folder)
-    _remove_others(folder, {image.name for image in values.enroot_pyxis_images})
-    if not values.enroot_pyxis_images:
+    _remove_others(folder, {image.name for image in enroot_pyxis_images})
+    if not enroot_pyxis_images:
         return
     make_daemon_account(IMPORT_USER)
     try:
-        write_logins(values.enroot_pyxis_credentials)
-        failed = [image.name for image in values.enroot_pyxis_images if not _publish(image, folder)]
+        write_logins(enroot_pyxis_credentials)
+        failed = [image.name for image in enroot_pyxis_images if not _publish(image, folder)]
     finally:
         _clear_imports(folder)
     if failed:

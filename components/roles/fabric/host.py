@@ -73,27 +73,15 @@ def check_path(step: Step, values: HeadAddress) -> None:
     files.write(HEAD, values.head_address)
 
 
-@dataclass(frozen=True)
-class JoinValues:
-    """The site's settings.
-
-    node_fabric   `auto`, `tailnet`, or the name of an interface
-    node_rdma     `auto`, `none`, or names of RDMA devices, separated by commas
-    """
-
-    node_fabric: str
-    node_rdma: str
-
-
-def join(step: Step, values: JoinValues) -> None:
+def join(step: Step, node_fabric: str, node_rdma: str) -> None:
     """Run the service, and report the networks."""
     if kernel.names_in("/sys/class/infiniband"):
         packages.ensure(step.host, "ibverbs-utils")
     _serve(step)
     networks: dict[str, Any] = {"interfaces": [], "rdma": []}
-    if values.node_fabric != ON_THE_TAILNET:
+    if node_fabric != ON_THE_TAILNET:
         try:
-            networks = networks_here(values.node_fabric, values.node_rdma)
+            networks = networks_here(node_fabric, node_rdma)
         except (FabricError, OSError, CalledProcessError) as error:
             raise Failure(
                 str(error),
@@ -151,20 +139,13 @@ def leave(step: Step) -> None:
     files.remove_if_empty(_ENROOT)
 
 
-@dataclass(frozen=True)
-class PodJoinValues:
-    """The site's setting: an interface's name, or a word for none."""
-
-    node_fabric: str
-
-
-def pod_join(step: Step, values: PodJoinValues) -> None:
+def pod_join(step: Step, node_fabric: str) -> None:
     """Report the interface."""
     found = []
-    if is_interface(values.node_fabric):
+    if is_interface(node_fabric):
         packages.ensure(step.host, "iproute2")
         try:
-            found = interfaces(values.node_fabric, ())
+            found = interfaces(node_fabric, ())
         except (FabricError, OSError, CalledProcessError) as error:
             raise Failure(
                 str(error),

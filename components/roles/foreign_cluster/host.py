@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from components.node import files
@@ -25,20 +24,13 @@ def set_aside(path: str) -> None:
     note(f"moved {path} of another cluster to {BACKUP}{path}")
 
 
-@dataclass(frozen=True)
-class TakeOver:
-    """Whether the config allows taking the machine over."""
-
-    node_take_over: bool
-
-
-def check(step: Step, values: TakeOver) -> None:
+def check(step: Step, node_take_over: bool) -> None:
     """Refuse the machine unless the config allows taking it over."""
     foreign = ", ".join(step.foreign)
     if not foreign:
         return
     note(f"of another cluster: {foreign}")
-    if not values.node_take_over:
+    if not node_take_over:
         raise Failure(
             f"this machine serves another cluster: it has {foreign}",
             f"remove {step.host} from the config; or, if these are no longer needed, set take_over: true for it there "

@@ -207,26 +207,18 @@ def _require_fabric_manager(machine: _Machine) -> None:
     )
 
 
-@dataclass(frozen=True)
-class Gpus:
-    """A node's GPUs.
+def compute(step: Step, node_gpu_count: int, gpu_roce_apply: bool) -> None:
+    """Set up what the node has.
 
     node_gpu_count   from the check step; 0 without GPUs
     gpu_roce_apply   whether to set up RoCE ports (fabric.roce.apply)
     """
-
-    node_gpu_count: int
-    gpu_roce_apply: bool
-
-
-def compute(step: Step, values: Gpus) -> None:
-    """Set up what the node has."""
-    if values.gpu_roce_apply:
+    if gpu_roce_apply:
         systemd.reload(ROCE_UNIT)
         systemd.enable(ROCE_UNIT)
         # At every run of the step, because a port's settings may have changed.
         run("systemctl", "restart", ROCE_UNIT)
-    if not values.node_gpu_count:
+    if not node_gpu_count:
         leave(step)
         return
     step.declare(_HEALTH)
@@ -249,14 +241,7 @@ def _keep_driver_loaded() -> None:
         note("nvidia-persistenced does not start; see 'journalctl -u nvidia-persistenced'")
 
 
-@dataclass(frozen=True)
-class PodGpus:
-    """The number of GPUs from the check step."""
-
-    node_gpu_count: int
-
-
-def pod(step: Step, values: PodGpus) -> None:
+def pod(step: Step, node_gpu_count: int) -> None:
     """Run the collector."""
-    if values.node_gpu_count:
+    if node_gpu_count:
         services.keep(_SERVICE, _PROGRAM, step.host, restart_it=step.changed)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from components.node import files, systemd
 from components.node.run import attempt
 from components.node.state import STATE_DIR
@@ -24,51 +22,30 @@ MADE = (
 )
 
 
-@dataclass(frozen=True)
-class HealthValues:
-    """False if the config turns health off."""
-
-    health_enabled: bool
-
-
-def compute(step: Step, values: HealthValues) -> None:
+def compute(step: Step, health_enabled: bool) -> None:
     """Load the unit of the health check, or clear the check's comment in Slurm before the check goes."""
-    if values.health_enabled:
+    if health_enabled:
         systemd.reload(REASON)
     elif files.exists(HEALTH_CHECK):
         # A controller that does not answer stops nothing.
         attempt(HEALTH_CHECK, "--clear")
 
 
-def pod(step: Step, values: HealthValues) -> None:
+def pod(step: Step, health_enabled: bool) -> None:
     """Clear the comment of a pod."""
-    if not values.health_enabled and files.exists(HEALTH_CHECK):
+    if not health_enabled and files.exists(HEALTH_CHECK):
         attempt(HEALTH_CHECK, "--clear")
 
 
-@dataclass(frozen=True)
-class Leaving:
-    """The name of the node."""
-
-    node_name: str
-
-
-def forget(step: Step, values: Leaving) -> None:
+def forget(step: Step, node_name: str) -> None:
     """Remove a leaving node's records of the benchmark check."""
     from components.roles.health.gpu_records import GPUS
 
-    files.remove(f"{RECORDS}/{values.node_name}.json")
-    files.remove(f"{RECORDS}/{GPUS}/{values.node_name}.json")
+    files.remove(f"{RECORDS}/{node_name}.json")
+    files.remove(f"{RECORDS}/{GPUS}/{node_name}.json")
 
 
-@dataclass(frozen=True)
-class DeepCheckSettings:
-    """The settings of the check as JSON; empty if it is off."""
-
-    head_deep_check: str
-
-
-def services(step: Step, values: DeepCheckSettings) -> None:
+def services(step: Step, head_deep_check: str) -> None:
     """Make the folder of the benchmark check's records, which stay where it is turned off."""
-    if values.head_deep_check:
+    if head_deep_check:
         files.make_folder(RECORDS, 0o700)

@@ -7,7 +7,6 @@ unattended-upgrades do not upgrade a pinned package. To upgrade one, remove the 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from components.node import files
 from components.node.run import run
@@ -23,18 +22,11 @@ _KERNEL_SOURCE = re.compile(r"linux(-|$)")
 _NEEDRESTART = "/etc/needrestart"
 
 
-@dataclass(frozen=True)
-class GpuCount:
-    """The number of GPUs that the check step found."""
-
-    node_gpu_count: int
-
-
-def machine(step: Step, values: GpuCount) -> None:
+def machine(step: Step, node_gpu_count: int) -> None:
     """Write the pins of the packages that are installed now."""
     pins = (
         f"\n\nPackage: {name}\nPin: version {version}\nPin-Priority: 1000"
-        for name, version in _held(has_gpus=values.node_gpu_count > 0)
+        for name, version in _held(has_gpus=node_gpu_count > 0)
     )
     files.write(PINS, f"# Written by tailrack (docs/day-2.md, updates).{''.join(pins)}")
 

@@ -6,7 +6,6 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 
 from components.node import files, folders, kernel, packages, passwd, services
@@ -85,57 +84,38 @@ def _memory_mb() -> int | None:
     return min(amounts, default=None)
 
 
-@dataclass(frozen=True)
-class NodeAnswer:
-    """A node, and the error in its answer (components/steps/results.py); empty if it is valid."""
-
-    node_name: str
-    node_problem: str
-
-
-def register(step: Step, values: NodeAnswer) -> None:
-    """Raise Failure for an invalid answer."""
-    if values.node_problem:
+def register(step: Step, node_name: str, node_problem: str) -> None:
+    """Raise Failure for an invalid answer (components/steps/results.py)."""
+    if node_problem:
         raise Failure(
-            f"{values.node_name} cannot register: {values.node_problem}",
-            f"check {values.node_name}: some program there answers instead of tailrack's steps",
+            f"{node_name} cannot register: {node_problem}",
+            f"check {node_name}: some program there answers instead of tailrack's steps",
         )
 
 
-@dataclass(frozen=True)
-class HeadAnswer:
-    """The error in the head node's answer (components/steps/results.py); empty if it is valid."""
-
-    head_problem: str
-
-
-def node(step: Step, values: HeadAnswer) -> None:
-    """Raise Failure for an invalid answer."""
-    if values.head_problem:
+def node(step: Step, head_problem: str) -> None:
+    """Raise Failure for an invalid answer (components/steps/results.py)."""
+    if head_problem:
         raise Failure(
-            f"the head node's answer for {step.host} is invalid: {values.head_problem}",
+            f"the head node's answer for {step.host} is invalid: {head_problem}",
             "check the head node: some program there answers instead of tailrack's steps",
         )
 
 
-@dataclass(frozen=True)
-class Adopted:
-    """True if no logout from the tailnet follows, which otherwise removes the rest (tailnet/host.py)."""
+def leave(step: Step, node_adopt: bool) -> None:
+    """Remove the files. A second run finds fewer, and does not list again what stays.
 
-    node_adopt: bool
-
-
-def leave(step: Step, values: Adopted) -> None:
-    """Remove the files. A second run finds fewer, and does not list again what stays."""
+    node_adopt   no logout from the tailnet follows, which otherwise removes the rest (tailnet/host.py)
+    """
     do_each(
         _list_remains,
         remove_all,
         _retire_units,
         _remove_drop_ins,
-        lambda: remove_programs(all_of_them=values.node_adopt),
+        lambda: remove_programs(all_of_them=node_adopt),
         lambda: files.remove_folder("/usr/local/lib/tailrack"),
         lambda: files.remove_folder("/etc/tailrack"),
-        lambda: remove_state("" if values.node_adopt else "tailnet"),
+        lambda: remove_state("" if node_adopt else "tailnet"),
     )
     attempt("systemctl", "daemon-reload")
     attempt("systemctl", "reset-failed", "tailrack-*")

@@ -168,21 +168,13 @@ def _back_up() -> None:
         note("MLflow is not in the backup yet: run 'tailrack-backup status' to see why")
 
 
-@dataclass(frozen=True)
-class AddressValues:
-    """Whether the cluster has MLflow, and the mount point of the share."""
-
-    mlflow_enabled: bool
-    nfs_exports_mount: str
-
-
-def compute(step: Step, values: AddressValues) -> None:
+def compute(step: Step, mlflow_enabled: bool, nfs_exports_mount: str) -> None:
     """Create or remove the link from which task-prolog reads MLflow's address.
 
     The head node writes and removes the file behind the link, so no node waits for MLflow.
     """
-    if values.mlflow_enabled:
-        files.link(URI_FILE, f"{values.nfs_exports_mount}/{PUBLISHED}")
+    if mlflow_enabled:
+        files.link(URI_FILE, f"{nfs_exports_mount}/{PUBLISHED}")
     else:
         files.remove(URI_FILE)
 

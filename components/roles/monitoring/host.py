@@ -104,16 +104,9 @@ def forget(step: Step, values: MemberName) -> None:
     files.remove(f"{TARGETS}/{values.node_name}.json")
 
 
-@dataclass(frozen=True)
-class NodeValues:
-    """Whether the config has monitoring."""
-
-    monitoring_enabled: bool
-
-
-def node(step: Step, values: NodeValues) -> None:
+def node(step: Step, monitoring_enabled: bool) -> None:
     """Remove node exporter if the config has no monitoring."""
-    if not values.monitoring_enabled:
+    if not monitoring_enabled:
         remove_exporter()
 
 

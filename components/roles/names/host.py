@@ -7,7 +7,6 @@ connections to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from socket import gethostname
 
 from components.node import files, systemd
@@ -92,20 +91,12 @@ def _disable_llmnr() -> None:
         run("systemctl", "restart", RESOLVED)
 
 
-@dataclass(frozen=True)
-class HeadValues:
-    """The head node's tailnet address, and the share."""
-
-    head_address: str
-    nfs_exports_path: str
-
-
-def head(step: Step, values: HeadValues) -> None:
+def head(step: Step, head_address: str, nfs_exports_path: str) -> None:
     """Publish the names of the head node and of all members."""
     files.remove(SOURCE)
-    keep_name(step.host, values.head_address)
+    keep_name(step.host, head_address)
     _keep_old_names()
-    publish_names(values.nfs_exports_path)
+    publish_names(nfs_exports_path)
 
 
 def _keep_old_names() -> None:
@@ -116,46 +107,22 @@ def _keep_old_names() -> None:
             keep_name(name, address)
 
 
-@dataclass(frozen=True)
-class NameValues:
-    """A node's name and tailnet address, and the share."""
-
-    node_name: str
-    node_address: str
-    nfs_exports_path: str
-
-
-@dataclass(frozen=True)
-class ForgottenName:
-    """The name of a node that the head node forgets, and the share."""
-
-    node_name: str
-    nfs_exports_path: str
-
-
-def register(step: Step, values: NameValues) -> None:
+def register(step: Step, node_name: str, node_address: str, nfs_exports_path: str) -> None:
     """Add the node."""
     step.take_lock()
-    keep_name(values.node_name, values.node_address)
-    publish_names(values.nfs_exports_path)
+    keep_name(node_name, node_address)
+    publish_names(nfs_exports_path)
 
 
-def forget(step: Step, values: ForgottenName) -> None:
+def forget(step: Step, node_name: str, nfs_exports_path: str) -> None:
     """Remove the node."""
-    files.remove(f"{MEMBERS}/{values.node_name}/address")
-    publish_names(values.nfs_exports_path)
+    files.remove(f"{MEMBERS}/{node_name}/address")
+    publish_names(nfs_exports_path)
 
 
-@dataclass(frozen=True)
-class NodeValues:
-    """The mount point of the share."""
-
-    nfs_exports_mount: str
-
-
-def node(step: Step, values: NodeValues) -> None:
+def node(step: Step, nfs_exports_mount: str) -> None:
     """Write the path of the list."""
-    files.write(SOURCE, f"{values.nfs_exports_mount}/.tailrack/names")
+    files.write(SOURCE, f"{nfs_exports_mount}/.tailrack/names")
 
 
 def leave(step: Step) -> None:

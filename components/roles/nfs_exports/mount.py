@@ -147,26 +147,18 @@ def ensure_mount_point(path: str) -> None:
     files.make_folder(path)
 
 
-@dataclass(frozen=True)
-class OldNfs:
-    """Where the share is mounted, and the ports that foreign NFS needs here, which the check step has found."""
-
-    nfs_exports_mount: str
-    node_open_ports: list[str]
-
-
-def machine(step: Step, values: OldNfs) -> None:
+def machine(step: Step, nfs_exports_mount: str, node_open_ports: list[str]) -> None:
     """Mask and stop the units, or restore them."""
-    if _PORTMAPPER in values.node_open_ports:
+    if _PORTMAPPER in node_open_ports:
         note(
             "this machine uses NFS before version 4: keeping rpcbind and rpc.statd, and ports "
-            f"{', '.join(values.node_open_ports)} open"
+            f"{', '.join(node_open_ports)} open"
         )
         # If that NFS is new, undo the masks that the cluster set before.
         restore_units(r"^unit (rpc|nfs-ganesha-lock)")
         return
     # If a release that noted nothing was here, the masks are ours, not the owner's.
-    note_units(*_UNITS, older=not files.exists(NFS_BEFORE) and files.exists(mount_unit(values.nfs_exports_mount)))
+    note_units(*_UNITS, older=not files.exists(NFS_BEFORE) and files.exists(mount_unit(nfs_exports_mount)))
     _mask()
     # An interrupted step may not have reloaded systemd.
     if set(run("systemctl", "show", "-P", "LoadState", *_UNITS).split()) - {"masked"}:
@@ -188,23 +180,15 @@ def _mask() -> None:
                 note(f"cannot mask {unit}")
 
 
-@dataclass(frozen=True)
-class ShareOfHead:
-    """The server, its folder, and the mount point on every node.
+def node(
+    step: Step, head_address: str, nfs_exports_path: str, nfs_exports_mount: str, nfs_exports_restored: str
+) -> None:
+    """Mount the share and wait until it answers.
 
     nfs_exports_restored   the backup from which the head node was restored, empty without one
     """
-
-    head_address: str
-    nfs_exports_path: str
-    nfs_exports_mount: str
-    nfs_exports_restored: str
-
-
-def node(step: Step, values: ShareOfHead) -> None:
-    """Mount the share and wait until it answers."""
-    mount = values.nfs_exports_mount
-    share = f"{values.head_address}:{values.nfs_exports_path}"
+    mount = nfs_exports_mount
+    share = f"{head_address}:{nfs_exports_path}"
     if not exists("mount.nfs4"):
         packages.ensure(step.host, "nfs-common")
     ensure_mount_point(mount)
@@ -214,7 +198,7 @@ def node(step: Step, values: ShareOfHead) -> None:
     systemd.reload(mount_name, automount_name)
     # Without systemd's own automount.
     sources = [found.source for found in mounts_at(mount) if found.type != "autofs"]
-    if sources and values.nfs_exports_restored and _is_stale(mount):
+    if sources and nfs_exports_restored and _is_stale(mount):
         note("the mounted share is lost with its server: mounting it again")
         run("umount", "-l", mount)
         run("systemctl", "stop", automount_name, mount_name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from dataclasses import dataclass
 
 from components.node import files, packages
 from components.node.failure import Failure
@@ -152,27 +151,18 @@ def restore_stack() -> None:
         files.remove(path)
 
 
-@dataclass(frozen=True)
-class PamValues:
-    """The values.
+def node(
+    step: Step, pam_slurm_adopt_wanted: bool, node_confined: bool, slurm_release: str, users_lines: list[Account]
+) -> None:
+    """Require a job if the config wants it and logins can join one.
 
-    pam_slurm_adopt_wanted   False if the config turned it off
-    node_confined            whether cgroups confine jobs on this machine
-    slurm_release            the config's release, which includes the module; empty for the distribution's
+    node_confined   whether cgroups confine jobs on this machine
+    slurm_release   the config's release, which includes the module; empty for the distribution's
     """
-
-    pam_slurm_adopt_wanted: bool
-    node_confined: bool
-    slurm_release: str
-    users_lines: list[Account]
-
-
-def node(step: Step, values: PamValues) -> None:
-    """Require a job if the config wants it and logins can join one."""
-    if values.pam_slurm_adopt_wanted and values.node_confined:
-        if not values.slurm_release:
+    if pam_slurm_adopt_wanted and node_confined:
+        if not slurm_release:
             packages.ensure(step.host, "libpam-slurm-adopt")
-        _require_job(step.host, values.users_lines)
+        _require_job(step.host, users_lines)
     else:
         note("users can log in here by SSH without a job")
         restore_stack()

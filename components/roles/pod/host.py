@@ -80,17 +80,10 @@ def pod_boot(step: Step, values: UsersValues) -> None:
     files.write(READY, "")
 
 
-@dataclass(frozen=True)
-class LeaveValues:
-    """The path of the share."""
-
-    nfs_exports_mount: str
-
-
-def pod_leave(step: Step, values: LeaveValues) -> None:
+def pod_leave(step: Step, nfs_exports_mount: str) -> None:
     """Remove the link."""
-    if files.kind_of(values.nfs_exports_mount) == stat.S_IFLNK:
-        files.remove(values.nfs_exports_mount)
+    if files.kind_of(nfs_exports_mount) == stat.S_IFLNK:
+        files.remove(nfs_exports_mount)
 
 
 def make_homes(values: UsersValues, host: str) -> None:

@@ -6,8 +6,6 @@ The driver reads its option only when it is loaded. Until then the health check 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from components.node import files, kernel
 from components.node.log import note
 from components.node.run import succeeds
@@ -39,29 +37,21 @@ def leave(step: Step) -> None:
     files.remove(BEFORE)
 
 
-@dataclass(frozen=True)
-class ProfilingValues:
-    """Whether users may use profilers, and the node's number of GPUs."""
-
-    profiling_enabled: bool
-    node_gpu_count: int
-
-
-def compute(step: Step, values: ProfilingValues) -> None:
+def compute(step: Step, profiling_enabled: bool, node_gpu_count: int) -> None:
     """Write the settings, or remove them."""
-    if not values.profiling_enabled:
+    if not profiling_enabled:
         leave(step)
         return
     files.remove(OFF_SINCE)
     _allow_perf()
-    if values.node_gpu_count:
+    if node_gpu_count:
         files.write(
             DRIVER_OPTION,
             "# Written by tailrack (tailrack:profiling).\noptions nvidia NVreg_RestrictProfilingToAdminUsers=0",
         )
     else:
         files.remove(DRIVER_OPTION)
-    if values.node_gpu_count and is_restricted(kernel.read(f"/{PARAMETERS}")):
+    if node_gpu_count and is_restricted(kernel.read(f"/{PARAMETERS}")):
         note(f"users can read GPU counters after the next restart of {step.host}, because the driver is already loaded")
 
 

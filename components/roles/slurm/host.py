@@ -208,21 +208,12 @@ def pod_check(step: Step) -> None:
     check(step, Release(""))
 
 
-@dataclass(frozen=True)
-class OwnLines:
-    """The machine's line of gres.conf, empty without GPUs, and its lines of slurm.conf and cgroup.conf."""
-
-    node_gres_conf: str
-    node_slurm_keys: str
-    node_cgroup_keys: str
-
-
-def join(step: Step, values: OwnLines) -> None:
+def join(step: Step, node_gres_conf: str, node_slurm_keys: str, node_cgroup_keys: str) -> None:
     """Write the files."""
     texts = {
-        "/etc/tailrack/gres.conf": values.node_gres_conf,
-        OWN_SLURM_CONF: values.node_slurm_keys,
-        OWN_CGROUP_CONF: values.node_cgroup_keys,
+        "/etc/tailrack/gres.conf": node_gres_conf,
+        OWN_SLURM_CONF: node_slurm_keys,
+        OWN_CGROUP_CONF: node_cgroup_keys,
     }
     files.write_all([File(path, f"{_WRITTEN}\n{text}") for path, text in texts.items()])
 

@@ -242,13 +242,6 @@ class PoolValues:
     head_name: str
 
 
-@dataclass(frozen=True)
-class PoolOwner:
-    """The stack of a pool that is removed."""
-
-    pool_owner: str
-
-
 def pool(step: Step, values: PoolValues) -> None:
     """Add the pool to slurmctld's files."""
     _refuse_taken_names(step, values)
@@ -265,13 +258,13 @@ def pool(step: Step, values: PoolValues) -> None:
         raise Failure(reason, f"see its errors above and 'journalctl -u slurmctld' on {step.host}")
 
 
-def pool_forget(step: Step, values: PoolOwner) -> None:
+def pool_forget(step: Step, pool_owner: str) -> None:
     """Remove the pool from slurmctld's files."""
     # A job may wait for a machine of a placeholder: this returns it to the queue.
-    for name in placeholder_names(values.pool_owner):
+    for name in placeholder_names(pool_owner):
         slurm.update(nodename=name, state="down", reason=LEAVES)
-    files.remove_folder(f"{folders.ELASTIC}/{values.pool_owner}")
-    files.remove_folder(_folder(values.pool_owner))
+    files.remove_folder(f"{folders.ELASTIC}/{pool_owner}")
+    files.remove_folder(_folder(pool_owner))
     if files.is_folder(BASE) and (reason := offer(names=["slurm.conf"])):
         raise Failure(reason, f"see 'journalctl -u slurmctld' on {step.host}")
 

@@ -45,22 +45,14 @@ class Window:
     oldest: str
 
 
-@dataclass(frozen=True)
-class WindowValues:
-    """The release that the machine will have, and what each release accepts."""
-
-    slurm_release: str
-    slurm_release_windows: list[Window]
-
-
-def check_head(step: Step, values: WindowValues) -> None:
+def check_head(step: Step, slurm_release: str, slurm_release_windows: list[Window]) -> None:
     """Check the controller and its nodes."""
     if read_theirs(f"{CONTROLLER_STATE}/clustername") is None:
         return
     current = upstream_of(_installed_controller())
     if not current:
         return
-    wanted, windows = values.slurm_release, values.slurm_release_windows
+    wanted, windows = slurm_release, slurm_release_windows
     oldest = next((window.oldest for window in windows if window.release == release_of(wanted)), "")
     if is_older(wanted, current):
         raise Failure(

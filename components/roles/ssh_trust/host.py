@@ -180,13 +180,6 @@ class MemberValues:
     node_adopt: bool
 
 
-@dataclass(frozen=True)
-class ForgottenMember:
-    """A node that the head node forgets."""
-
-    node_name: str
-
-
 def register(step: Step, values: MemberValues) -> None:
     """Report the authorities and the node's certificate."""
     from components.roles.ssh_trust.authority import certificate_for, trusted
@@ -222,9 +215,9 @@ def release(step: Step, values: MemberValues) -> None:
     note(f"{name} does not answer at {address}: treated as gone. If it comes back, run tailrack-leave there.")
 
 
-def forget(step: Step, values: ForgottenMember) -> None:
+def forget(step: Step, node_name: str) -> None:
     """Remove the node's records."""
-    files.remove_folder(f"{MEMBERS}/{values.node_name}")
+    files.remove_folder(f"{MEMBERS}/{node_name}")
 
 
 def _ask_to_leave(values: MemberValues) -> bool:
@@ -248,28 +241,17 @@ def _answers(values: MemberValues) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class ServicesValues:
-    """The head node.
+def services(step: Step, head_address: str, nfs_exports_path: str, ssh_trust_generation: str) -> None:
+    """Show, renew and replace certificates.
 
-    head_address           its tailnet address
-    nfs_exports_path       the share, from which machines fetch their next certificate
-    ssh_trust_generation   text of the config; a change replaces the authority
+    nfs_exports_path   the share, from which machines fetch their next certificate
     """
-
-    head_address: str
-    nfs_exports_path: str
-    ssh_trust_generation: str
-
-
-def services(step: Step, values: ServicesValues) -> None:
-    """Show, renew and replace certificates."""
     from components.roles.ssh_trust.authority import SIGN, Turn, certificate_for, turn_to
 
-    folder = f"{values.nfs_exports_path}/.tailrack/certificates"
+    folder = f"{nfs_exports_path}/.tailrack/certificates"
 
     def show_own() -> None:
-        show_certificate(certificate_for(step.host, values.head_address, public_key(HOST_KEY_FILE)))
+        show_certificate(certificate_for(step.host, head_address, public_key(HOST_KEY_FILE)))
 
     show_own()
     ensure_timer(
@@ -277,8 +259,8 @@ def services(step: Step, values: ServicesValues) -> None:
         f"{SIGN} publish {folder}",
         f"/usr/local/sbin/tailrack-certificate {STATE_DIR}/members/{step.host}/key-cert.pub",
     )
-    note(f"SSH authority of generation '{values.ssh_trust_generation}'")
-    turn_to(step, Turn(step.host, values.ssh_trust_generation, folder, show_own))
+    note(f"SSH authority of generation '{ssh_trust_generation}'")
+    turn_to(step, Turn(step.host, ssh_trust_generation, folder, show_own))
 
 
 def leave(step: Step) -> None:

@@ -86,13 +86,6 @@ def pod(step: Step, values: PodValues) -> None:
     services.keep(POD_SERVICE, _PROGRAM, step.host, restart_it=changed)
 
 
-@dataclass(frozen=True)
-class RegisteredPod:
-    """The name of the pod."""
-
-    node_name: str
-
-
-def pod_register(step: Step, values: RegisteredPod) -> None:
+def pod_register(step: Step, node_name: str) -> None:
     """Write the record; `forget` of ssh_trust removes it with the others."""
-    files.write(f"{MEMBERS}/{values.node_name}/{WITHOUT_SHARE}", "")
+    files.write(f"{MEMBERS}/{node_name}/{WITHOUT_SHARE}", "")

@@ -126,16 +126,9 @@ def _is_shared(text: str) -> bool:
         return False
 
 
-@dataclass(frozen=True)
-class HeadValues:
-    """The tailnet address of the head node."""
-
-    head_address: str
-
-
-def check_path(step: Step, values: HeadValues) -> None:
+def check_path(step: Step, head_address: str) -> None:
     """Require an answer of the head node."""
-    address = values.head_address
+    address = head_address
     if not wait_until(lambda: attempt(*_PING, address).ok, _PING_SECONDS):
         raise Failure(
             f"the head node does not answer on the tailnet at {address}",
@@ -212,18 +205,11 @@ def _require_answer(values: NodeValues) -> None:
     )
 
 
-@dataclass(frozen=True)
-class LeaveValues:
-    """Whether the machine was in the tailnet before."""
-
-    node_adopt: bool
-
-
-def leave(step: Step, values: LeaveValues) -> None:
+def leave(step: Step, node_adopt: bool) -> None:
     """Give up the membership that the cluster brought."""
     remove_keys()
     systemd.retire("tailrack-tailnet.service")
-    if values.node_adopt:
+    if node_adopt:
         return
     # The package stays, like all others; tailrack added its package source.
     if "tailscale" in files.lines(f"{STATE_DIR}/packages"):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 
 from components.node import files, kernel, packages, systemd
 from components.node.files import File
@@ -159,27 +158,23 @@ def protect_running() -> None:
             kernel.write(f"/proc/{process}/oom_score_adj", str(OOM_SCORE))
 
 
-@dataclass(frozen=True)
-class UserLimitsValues:
-    """The section head.user_limits of the config."""
-
-    user_limits_enabled: bool
-    user_limits_memory_percent: int
-    user_limits_cpu_percent: int
-    user_limits_tasks: int
-
-
-def head(step: Step, values: UserLimitsValues) -> None:
+def head(
+    step: Step,
+    user_limits_enabled: bool,
+    user_limits_memory_percent: int,
+    user_limits_cpu_percent: int,
+    user_limits_tasks: int,
+) -> None:
     """Write the drop-ins of slices and units, and have systemd apply them to those that are there."""
     manager = user_named(managing_login())
     unlimited = {0, manager.pw_uid} if manager else {0}
     reason = "none"
-    if values.user_limits_enabled:
+    if user_limits_enabled:
         changed = set_limits(
             limits_text(
-                values.user_limits_memory_percent,
-                values.user_limits_cpu_percent,
-                values.user_limits_tasks,
+                user_limits_memory_percent,
+                user_limits_cpu_percent,
+                user_limits_tasks,
                 os.cpu_count() or 1,
             ),
             unlimited,

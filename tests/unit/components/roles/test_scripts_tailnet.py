@@ -326,7 +326,7 @@ def test_a_machine_without_tailscale_cannot_be_adopted(tailscale: Tailscale) -> 
 
 def test_a_join_waits_for_one_answer_and_no_direct_path(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tailnet_host, "_PING_SECONDS", 0)
-    step, head = Step("a1", "a1-join"), tailnet_host.HeadValues("100.64.0.1")
+    step, head = Step("a1", "a1-join"), "100.64.0.1"
     with shell.here(), mock.patch.object(tailnet_host, "compare_with_head"):
         shell.stub("tailscale")
         tailnet_host.check_path(step, head)
@@ -337,7 +337,7 @@ def test_a_join_waits_for_one_answer_and_no_direct_path(shell: Shell, monkeypatc
 
 
 def leave(shell: Shell, *, adopt: bool) -> None:
-    shell.call(tailnet_host.leave, Step("a1", "tailrack-leave"), tailnet_host.LeaveValues(node_adopt=adopt))
+    shell.call(tailnet_host.leave, Step("a1", "tailrack-leave"), adopt)
 
 
 def test_the_log_out_begins_when_the_program_has_ended_and_by_no_timer(shell: Shell) -> None:
