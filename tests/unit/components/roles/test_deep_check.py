@@ -115,6 +115,14 @@ def case(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Case:
     return made
 
 
+@pytest.fixture
+def slow(case: Case) -> Case:
+    """A node that became slow after its first check, and is drained."""
+    case.play(364.8)
+    case.play(180.0, 180.1)
+    return case
+
+
 def test_a_node_that_became_slow_is_drained_with_both_figures_after_a_second_look(case: Case) -> None:
     assert case.play(364.8) == 0
     assert case.slurm.said == []
@@ -134,23 +142,21 @@ def test_a_node_that_was_slow_for_a_moment_is_left_alone(case: Case) -> None:
     assert case.slurm.said == []
 
 
-def test_the_deep_check_measures_its_drained_node_alone_and_resumes_it(case: Case) -> None:
-    case.play(364.8)
-    case.play(180.0, 180.1)
-    case.play(181.0, 180.0)
-    assert case.node.reason == "tailrack deep check: 181.0 GB/s, 364.8 when it was first checked"
-    assert {each[2] for each in case.seen} == {"tailrack-deep-check-a1"}
-    assert {each[1] for each in case.seen} == {IDLE}
-    assert case.slurm.reservations == set()
+def test_the_deep_check_measures_its_drained_node_alone_and_resumes_it(slow: Case) -> None:
+    slow.play(181.0, 180.0)
+    assert slow.node.reason == "tailrack deep check: 181.0 GB/s, 364.8 when it was first checked"
+    assert {each[2] for each in slow.seen} == {"tailrack-deep-check-a1"}
+    assert {each[1] for each in slow.seen} == {IDLE}
+    assert slow.slurm.reservations == set()
     # What gives no figure changes nothing.
-    case.play(None)
-    assert case.node.reason == "tailrack deep check: 181.0 GB/s, 364.8 when it was first checked"
-    assert "DRAIN" in case.node.flags
-    case.play(360.0)
-    assert case.node.flags == IDLE
-    assert case.record.own is None
-    assert case.slurm.reservations == set()
-    assert any("users=ada" in said and "nodes=a1" in said for said in case.slurm.said)
+    slow.play(None)
+    assert slow.node.reason == "tailrack deep check: 181.0 GB/s, 364.8 when it was first checked"
+    assert "DRAIN" in slow.node.flags
+    slow.play(360.0)
+    assert slow.node.flags == IDLE
+    assert slow.record.own is None
+    assert slow.slurm.reservations == set()
+    assert any("users=ada" in said and "nodes=a1" in said for said in slow.slurm.said)
 
 
 def test_a_node_with_jobs_or_kept_for_one_or_drained_by_others_is_not_touched(case: Case) -> None:
@@ -165,51 +171,43 @@ def test_a_node_with_jobs_or_kept_for_one_or_drained_by_others_is_not_touched(ca
         assert [said for said in case.slurm.said if not said.startswith("delete")] == [], flags
 
 
-def test_a_drain_with_the_same_words_is_somebody_elses_when_it_was_set_at_another_time(case: Case) -> None:
-    case.play(364.8)
-    case.play(180.0, 180.1)
-    case.slurm.set("a1", *IDLE, "DRAIN", reason=SLOW)
-    case.play()
-    assert case.seen == []
-    assert case.record.own is None
+def test_a_drain_with_the_same_words_is_somebody_elses_when_it_was_set_at_another_time(slow: Case) -> None:
+    slow.slurm.set("a1", *IDLE, "DRAIN", reason=SLOW)
+    slow.play()
+    assert slow.seen == []
+    assert slow.record.own is None
 
 
-def test_the_deep_check_accepts_a_resumed_slow_node_until_it_recovers(case: Case) -> None:
-    case.play(364.8)
-    case.play(180.0, 180.1)
-    case.slurm.set("a1", *IDLE)
-    case.play(178.0)
-    assert case.node.flags == IDLE
-    case.play(360.0)
-    case.play(180.0, 180.1)
-    assert case.node.reason == SLOW
+def test_the_deep_check_accepts_a_resumed_slow_node_until_it_recovers(slow: Case) -> None:
+    slow.slurm.set("a1", *IDLE)
+    slow.play(178.0)
+    assert slow.node.flags == IDLE
+    slow.play(360.0)
+    slow.play(180.0, 180.1)
+    assert slow.node.reason == SLOW
 
 
-def test_one_that_is_drained_and_still_has_a_job_stays_ours(case: Case) -> None:
-    case.play(364.8)
-    case.play(180.0, 180.1)
-    drained = case.node
-    case.slurm.nodes_by_name["a1"] = replace(drained, flags=frozenset({"ALLOCATED", "DRAIN"}))
-    case.play()
-    case.slurm.nodes_by_name["a1"] = drained
-    case.play(360.0)
-    assert case.node.flags == IDLE
+def test_one_that_is_drained_and_still_has_a_job_stays_ours(slow: Case) -> None:
+    drained = slow.node
+    slow.slurm.nodes_by_name["a1"] = replace(drained, flags=frozenset({"ALLOCATED", "DRAIN"}))
+    slow.play()
+    slow.slurm.nodes_by_name["a1"] = drained
+    slow.play(360.0)
+    assert slow.node.flags == IDLE
 
 
-def test_a_check_that_was_cut_off_leaves_no_slow_node_at_work(case: Case) -> None:
-    case.play(364.8)
-    case.play(180.0, 180.1)
+def test_a_check_that_was_cut_off_leaves_no_slow_node_at_work(slow: Case) -> None:
     # As it is after the loss of power in the middle of a second look.
-    record = replace(case.record, trying=True)
-    (case.kept / "a1.json").write_text(json.dumps(record.plain()))
-    case.slurm.reservations.add("tailrack-deep-check-a1")
-    case.slurm.set("a1", *IDLE)
-    case.play(names=())
-    assert case.node.reason == SLOW
-    assert case.slurm.reservations == set()
-    assert (case.record.trying, case.record.own) == (False, (SLOW, case.node.since))
-    case.play(360.0)
-    assert case.node.flags == IDLE
+    record = replace(slow.record, trying=True)
+    (slow.kept / "a1.json").write_text(json.dumps(record.plain()))
+    slow.slurm.reservations.add("tailrack-deep-check-a1")
+    slow.slurm.set("a1", *IDLE)
+    slow.play(names=())
+    assert slow.node.reason == SLOW
+    assert slow.slurm.reservations == set()
+    assert (slow.record.trying, slow.record.own) == (False, (SLOW, slow.node.since))
+    slow.play(360.0)
+    assert slow.node.flags == IDLE
 
 
 def test_the_deep_check_keeps_the_drain_of_a_person(case: Case) -> None:
@@ -254,13 +252,11 @@ def test_a_measurement_that_goes_on_is_not_disturbed(case: Case) -> None:
     assert case.seen == []
 
 
-def test_the_deep_check_measures_a_forgotten_node_again(case: Case) -> None:
-    case.play(364.8)
-    case.play(180.0, 180.1)
-    deep_check.forget(case.checks, "a1")
-    case.play(180.0)
-    assert case.node.flags == IDLE
-    assert case.record.reference == 180.0
+def test_the_deep_check_measures_a_forgotten_node_again(slow: Case) -> None:
+    deep_check.forget(slow.checks, "a1")
+    slow.play(180.0)
+    assert slow.node.flags == IDLE
+    assert slow.record.reference == 180.0
 
 
 Play = Callable[[float], Mapping[str, Any]]

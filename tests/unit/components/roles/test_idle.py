@@ -7,6 +7,7 @@ import os
 import time
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -42,42 +43,27 @@ def asked(*nodes: Node, jobs: list[Job] | None = None, book: Any = None, minutes
 
 
 def test_nodes_without_a_job_since_the_limit_are_unused() -> None:
-    assert asked(node("r1"), node("r2")) == Use(
-        True, "all 2 nodes have been idle for at least 120 min; the limit is 30 min"
-    )
-    assert asked(node("r1")).why == "r1 has been idle for at least 120 min; the limit is 30 min"
+    limit = "has been idle for at least 120 min; the limit is 30 min"
+    assert asked(node("r1"), node("r2")) == Use(True, f"all 2 nodes {limit.replace('has', 'have')}")
+    assert asked(node("r1")).why == f"r1 {limit}"
+    for seconds, unused in ((29 * 60, False), (30 * 60 + 59, False), (31 * 60, True)):
+        found = asked(node("r1"), node("r2", last_busy=NOW - seconds))
+        assert found.unused == unused, seconds
+        assert unused or found.why == f"r2 has been idle for {seconds // 60} min; the limit is 30 min"
 
 
-@pytest.mark.parametrize(("idle_for", "unused"), [(29 * 60, False), (30 * 60 + 59, False), (31 * 60, True)])
-def test_the_one_that_was_used_last_counts(idle_for: int, unused: bool) -> None:
-    found = asked(node("r1"), node("r2", last_busy=NOW - idle_for))
-    assert found.unused == unused
-    assert unused or found.why == f"r2 has been idle for {idle_for // 60} min; the limit is 30 min"
-
-
-@pytest.mark.parametrize("flags", [("ALLOCATED",), ("MIXED",), ("IDLE", "COMPLETING"), ("DOWN", "COMPLETING")])
-def test_a_node_with_jobs_keeps_all(flags: tuple[str, ...]) -> None:
-    assert asked(node("r1"), node("r2", *flags)) == Use(False, "r2 has jobs")
-
-
-@pytest.mark.parametrize("flags", [("DRAIN", "IDLE"), ("DOWN",), ("DOWN", "NOT_RESPONDING")])
-def test_a_node_that_is_out_costs_like_any_other(flags: tuple[str, ...]) -> None:
-    assert asked(node("r1", *flags)).unused
-
-
-@pytest.mark.parametrize("flag", ["RESERVED", "MAINTENANCE"])
-def test_a_reserved_node_keeps_all(flag: str) -> None:
-    assert asked(node("r1", "IDLE", flag)).why == "r1 is reserved"
-
-
-@pytest.mark.parametrize("state", ["RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED"])
-def test_a_job_on_a_node_keeps_all_also_one_of_which_the_nodes_state_tells_nothing(state: str) -> None:
-    found = asked(node("r1"), node("r2"), jobs=[job(state, nodes="a1,r[2-3]")])
-    assert found == Use(False, "job 7 of ada is on r2")
-    assert asked(node("r1"), jobs=[job(state, nodes="a[1-9]")]).unused
-
-
-def test_a_job_that_waits_and_could_run_there_keeps_all() -> None:
+def test_nodes_with_jobs_or_reservations_keep_all_and_nodes_that_are_out_do_not() -> None:
+    for flags in (("ALLOCATED",), ("MIXED",), ("IDLE", "COMPLETING"), ("DOWN", "COMPLETING")):
+        assert asked(node("r1"), node("r2", *flags)) == Use(False, "r2 has jobs"), flags
+    for flags in (("DRAIN", "IDLE"), ("DOWN",), ("DOWN", "NOT_RESPONDING")):
+        assert asked(node("r1", *flags)).unused, flags
+    for flag in ("RESERVED", "MAINTENANCE"):
+        assert asked(node("r1", "IDLE", flag)).why == "r1 is reserved", flag
+    # The node's state need not show a job of it.
+    for state in ("RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED"):
+        found = asked(node("r1"), node("r2"), jobs=[job(state, nodes="a1,r[2-3]")])
+        assert found == Use(False, "job 7 of ada is on r2"), state
+        assert asked(node("r1"), jobs=[job(state, nodes="a[1-9]")]).unused, state
     assert asked(node("r1"), jobs=[job()]) == Use(False, "job 7 of ada waits (Resources) and could run there")
 
 
@@ -160,15 +146,12 @@ def test_the_command_drains_unused_nodes_before_it_reports_them(monkeypatch: Any
     assert fake.calls == [DRAIN]
 
 
-def test_a_job_that_begins_meanwhile_gives_them_back(monkeypatch: Any, capsys: Any) -> None:
+def test_the_command_resumes_nodes_for_a_job_that_begins_or_a_silent_slurmctld(monkeypatch: Any, capsys: Any) -> None:
     fake = Controller(monkeypatch)
     begun = {"job_id": 8, "user_name": "ada", "job_state": ["RUNNING"], "nodes": "r1"}
     fake.on_drain = lambda: fake.jobs.append(begun)
     assert ask(capsys, "--take-out") == {"unused": False, "why": "job 8 of ada is on r1"}
     assert fake.calls == [DRAIN, BACK]
-
-
-def test_the_command_resumes_nodes_if_slurmctld_stops_answering(monkeypatch: Any, capsys: Any) -> None:
     fake = Controller(monkeypatch)
     fake.on_drain = lambda: fake.jobs.append({"no": "job"})
     assert main(["idle", "--take-out", "--minutes", "30", "r1"]) == 1
@@ -176,29 +159,16 @@ def test_the_command_resumes_nodes_if_slurmctld_stops_answering(monkeypatch: Any
     assert "jobs as JSON" in capsys.readouterr().err
 
 
-def test_a_node_that_a_person_has_drained_is_not_given_work(monkeypatch: Any, capsys: Any) -> None:
+def test_drained_and_used_nodes_are_left_alone_and_only_root_takes_any_out(monkeypatch: Any, capsys: Any) -> None:
     fake = Controller(monkeypatch)
     fake.node = node("r1", "IDLE", "DRAIN")
     assert ask(capsys, "--take-out")["unused"] is True
-    assert fake.calls == []
-
-
-def test_used_nodes_are_left_alone_and_only_root_takes_any_out(monkeypatch: Any, capsys: Any) -> None:
-    fake = Controller(monkeypatch)
     fake.node = node("r1", "MIXED")
     assert ask(capsys, "--take-out") == {"unused": False, "why": "r1 has jobs"}
     assert fake.calls == []
     monkeypatch.setattr(os, "geteuid", lambda: 6001)
     assert main(["idle", "--take-out", "r1"]) == 1
     assert "only root" in capsys.readouterr().err
-
-
-def test_a_controller_that_does_not_answer_is_no_idle_one(monkeypatch: Any, capsys: Any) -> None:
-    Controller(monkeypatch)
-
-    def silent(*_: str) -> list[Node]:
-        raise SlurmError("slurmctld has not answered for 30 s")
-
-    monkeypatch.setattr(slurm, "nodes", silent)
+    monkeypatch.setattr(slurm, "nodes", mock.Mock(side_effect=SlurmError("slurmctld has not answered for 30 s")))
     assert main(["idle", "r1"]) == 1
     assert "has not answered" in capsys.readouterr().err

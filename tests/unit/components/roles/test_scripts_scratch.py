@@ -85,24 +85,34 @@ def names(node: Shell) -> list[str]:
     return sorted(".".join(path.name.split(".")[:2]) for path in folder(node).iterdir())
 
 
-def test_a_job_has_a_folder_that_only_its_user_can_read(node: Shell) -> None:
+@pytest.fixture
+def disk(node: Shell) -> Shell:
+    """A node with the role, on which jobs get folders."""
     compute(node)
-    begin(node, "7")
-    own = folder(node) / "7"
+    return node
+
+
+@pytest.fixture
+def job_node(disk: Shell) -> Shell:
+    """Such a node with job 7."""
+    begin(disk, "7")
+    return disk
+
+
+def test_a_job_has_a_folder_that_only_its_user_can_read(job_node: Shell) -> None:
+    own = folder(job_node) / "7"
     assert own.stat().st_mode & 0o7777 == 0o700
-    assert f"chown -h 6001:7001 {own}" in node.calls
+    assert f"chown -h 6001:7001 {own}" in job_node.calls
 
 
 @pytest.mark.parametrize("by", ["epilog", "step"])
-def test_after_a_job_its_folder_alone_is_removed_as_its_owner(node: Shell, by: str) -> None:
-    compute(node)
-    begin(node, "7")
-    begin(node, "8")
-    node.path(f"{KNOWN}/7").unlink()
-    assert (script(node, "epilog") if by == "epilog" else compute(node)).returncode == 0
-    assert names(node) == ["8", "gone.7"]
-    (call,) = [call for call in node.calls if call.startswith("systemd-run")]
-    (gone,) = folder(node).glob("gone.*")
+def test_after_a_job_its_folder_alone_is_removed_as_its_owner(job_node: Shell, by: str) -> None:
+    begin(job_node, "8")
+    job_node.path(f"{KNOWN}/7").unlink()
+    assert (script(job_node, "epilog") if by == "epilog" else compute(job_node)).returncode == 0
+    assert names(job_node) == ["8", "gone.7"]
+    (call,) = [call for call in job_node.calls if call.startswith("systemd-run")]
+    (gone,) = folder(job_node).glob("gone.*")
     # Whoever makes the folder here stands for the user.
     assert f" -p User={0 if by == 'epilog' else os.getuid()} " in call
     assert f"ExecStopPost=+-/bin/rmdir {gone}" in call
@@ -111,62 +121,55 @@ def test_after_a_job_its_folder_alone_is_removed_as_its_owner(node: Shell, by: s
 
 
 @pytest.mark.parametrize("by", ["epilog", "step"])
-def test_the_epilog_removes_read_only_folders_and_follows_no_links(node: Shell, by: str) -> None:
-    compute(node)
-    begin(node, "7")
-    inner = folder(node) / "7" / "data" / "locked"
+def test_the_epilog_removes_read_only_folders_and_follows_no_links(job_node: Shell, by: str) -> None:
+    inner = folder(job_node) / "7" / "data" / "locked"
     inner.mkdir(parents=True)
     (inner / "file").write_text("x")
-    outside = node.write("/precious/file", "x")
-    (folder(node) / "7" / "link").symlink_to(outside.parent)
+    outside = job_node.write("/precious/file", "x")
+    (folder(job_node) / "7" / "link").symlink_to(outside.parent)
     inner.chmod(0o500)
-    node.path(f"{KNOWN}/7").unlink()
+    job_node.path(f"{KNOWN}/7").unlink()
     # What systemd would start, started.
-    node.stub("systemd-run", 'while [ "$1" != /bin/sh ]; do shift; done; exec "$@"')
-    assert (script(node, "epilog") if by == "epilog" else compute(node)).returncode == 0
-    (gone,) = folder(node).glob("gone.*")
+    job_node.stub("systemd-run", 'while [ "$1" != /bin/sh ]; do shift; done; exec "$@"')
+    assert (script(job_node, "epilog") if by == "epilog" else compute(job_node)).returncode == 0
+    (gone,) = folder(job_node).glob("gone.*")
     assert list(gone.iterdir()) == []
     assert outside.exists()
 
 
-def test_a_requeued_job_gets_an_empty_folder_and_old_folders_go(node: Shell) -> None:
-    compute(node)
-    begin(node, "7")
-    (folder(node) / "7" / "file").write_text("old")
-    (folder(node) / "5").mkdir()
-    begin(node, "7")
-    assert names(node) == ["7", "gone.5", "gone.7"]
-    assert list((folder(node) / "7").iterdir()) == []
+def test_a_requeued_job_gets_an_empty_folder_and_old_folders_go(job_node: Shell) -> None:
+    (folder(job_node) / "7" / "file").write_text("old")
+    (folder(job_node) / "5").mkdir()
+    begin(job_node, "7")
+    assert names(job_node) == ["7", "gone.5", "gone.7"]
+    assert list((folder(job_node) / "7").iterdir()) == []
 
 
-def test_an_unwritable_disk_drains_the_node_with_a_remedy(node: Shell) -> None:
-    compute(node)
-    folder(node).rmdir()
-    done = script(node, "prolog")
+def test_an_unwritable_disk_drains_the_node_with_a_remedy(disk: Shell) -> None:
+    folder(disk).rmdir()
+    done = script(disk, "prolog")
     assert done.returncode == 1
-    assert done.stdout.splitlines()[-1] == f"cannot create a folder for the job in {folder(node)}"
+    assert done.stdout.splitlines()[-1] == f"cannot create a folder for the job in {folder(disk)}"
     assert "next: check 'df -h" in done.stdout
 
 
-def test_a_second_run_changes_nothing_and_another_folder_leaves_the_old_one_to_the_jobs_in_it(node: Shell) -> None:
-    compute(node)
-    begin(node, "7")
-    before = node.path(LIST).read_text()
-    compute(node)
-    assert node.path(LIST).read_text() == before == f"{FOLDER}\n"
-    node.path("/nvme").mkdir()
-    compute(node, "nvme")
-    assert node.path(LIST).read_text() == f"/nvme/tailrack-jobs\n{FOLDER}\n"
-    assert names(node) == ["7"]
-    node.path(f"{KNOWN}/7").unlink()
-    assert script(node, "epilog").returncode == 0
-    assert names(node) == ["gone.7"]
-    compute(node, "")
-    assert node.path(LIST).read_text().splitlines()[0] == ""
-    assert FOLDER in node.path(LIST).read_text()
-    assert script(node, "prolog", "9").returncode == 0
-    assert not (folder(node) / "9").exists()
-    assert not node.path("/nvme/tailrack-jobs").exists()
+def test_a_second_run_changes_nothing_and_another_folder_leaves_the_old_one_to_the_jobs_in_it(job_node: Shell) -> None:
+    before = job_node.path(LIST).read_text()
+    compute(job_node)
+    assert job_node.path(LIST).read_text() == before == f"{FOLDER}\n"
+    job_node.path("/nvme").mkdir()
+    compute(job_node, "nvme")
+    assert job_node.path(LIST).read_text() == f"/nvme/tailrack-jobs\n{FOLDER}\n"
+    assert names(job_node) == ["7"]
+    job_node.path(f"{KNOWN}/7").unlink()
+    assert script(job_node, "epilog").returncode == 0
+    assert names(job_node) == ["gone.7"]
+    compute(job_node, "")
+    assert job_node.path(LIST).read_text().splitlines()[0] == ""
+    assert FOLDER in job_node.path(LIST).read_text()
+    assert script(job_node, "prolog", "9").returncode == 0
+    assert not (folder(job_node) / "9").exists()
+    assert not job_node.path("/nvme/tailrack-jobs").exists()
 
 
 @pytest.mark.parametrize(
@@ -230,28 +233,24 @@ def cleaned(node: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Non
     return clean
 
 
-def test_a_users_cache_folder_is_made_before_the_job_and_stays_after_it(node: Shell) -> None:
-    compute(node)
-    begin(node, "7")
-    own = node.path(f"{CACHES}/6001")
+def test_a_users_cache_folder_is_made_before_the_job_and_stays_after_it(job_node: Shell) -> None:
+    own = job_node.path(f"{CACHES}/6001")
     assert own.stat().st_mode & 0o7777 == 0o700
-    assert f"chown -h 6001:7001 {own}" in node.calls
+    assert f"chown -h 6001:7001 {own}" in job_node.calls
     (own / "model").write_text("x")
-    node.path(f"{KNOWN}/7").unlink()
-    assert script(node, "epilog").returncode == 0
-    begin(node, "8")
+    job_node.path(f"{KNOWN}/7").unlink()
+    assert script(job_node, "epilog").returncode == 0
+    begin(job_node, "8")
     assert (own / "model").read_text() == "x"
 
 
-def test_with_no_days_there_are_no_caches_and_those_of_before_go(node: Shell) -> None:
-    compute(node)
-    begin(node, "7")
-    node.path(f"{KNOWN}/7").unlink()
-    node.stub("systemd-run", 'case "$*" in *tailrack-caches*) for last; do :; done; rmdir "$last" ;; esac')
-    compute(node, days=0)
-    assert not node.path(CACHES).exists()
-    begin(node, "8")
-    assert not node.path(CACHES).exists()
+def test_with_no_days_there_are_no_caches_and_those_of_before_go(job_node: Shell) -> None:
+    job_node.path(f"{KNOWN}/7").unlink()
+    job_node.stub("systemd-run", 'case "$*" in *tailrack-caches*) for last; do :; done; rmdir "$last" ;; esac')
+    compute(job_node, days=0)
+    assert not job_node.path(CACHES).exists()
+    begin(job_node, "8")
+    assert not job_node.path(CACHES).exists()
 
 
 def test_only_files_unused_for_so_many_days_go(node: Shell, cleaned: Callable[[int], None]) -> None:
@@ -284,12 +283,11 @@ def test_the_cleanup_keeps_the_cache_of_a_user_with_a_job(node: Shell, cleaned: 
     assert (mine.exists(), other.exists()) == (True, False)
 
 
-def test_taken_out_of_the_config_programs_go(node: Shell) -> None:
-    compute(node)
-    node.write("/usr/local/lib/tailrack/scratch-clean", "x")
-    compute(node, "")
-    assert not [*node.path("/usr/local/lib/tailrack").iterdir()]
-    assert not [*node.path("/etc/tailrack").glob("scratch*")]
+def test_taken_out_of_the_config_programs_go(disk: Shell) -> None:
+    disk.write("/usr/local/lib/tailrack/scratch-clean", "x")
+    compute(disk, "")
+    assert not [*disk.path("/usr/local/lib/tailrack").iterdir()]
+    assert not [*disk.path("/etc/tailrack").glob("scratch*")]
 
 
 def test_the_program_stays_while_it_has_to_empty_a_jobs_folder(node: Shell) -> None:

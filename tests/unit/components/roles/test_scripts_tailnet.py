@@ -101,22 +101,22 @@ def member(url: str = URL, host: str = "a1", **more: Any) -> dict[str, Any]:
             "CorpDNS": False, **more}  # fmt: skip
 
 
-@pytest.mark.parametrize("state", ["Running", "Stopped", "NeedsLogin", "Starting"])
 @pytest.mark.parametrize("phase", ["check", "join"])
-def test_a_machine_in_another_tailnet_gets_both_remedies(tailscale: Tailscale, state: str, phase: str) -> None:
-    tailscale.is_(member(OWN, "desk"), state, "desk")
+def test_a_machine_in_another_tailnet_gets_both_remedies(tailscale: Tailscale, phase: str) -> None:
+    refused = f"is in a tailnet already, as desk.example.ts.net, of the control server {OWN}; tailrack does not"
+    remedy = "next: run 'tailscale logout' on a1; or, if that is the cluster's tailnet, set adopt: true"
     tailscale.shell.hurry()  # it is not Starting for ever
-    assert_fails(
-        tailscale.run(phase),
-        f"is in a tailnet already, as desk.example.ts.net, of the control server {OWN}; tailrack does not",
-        "next: run 'tailscale logout' on a1; or, if that is the cluster's tailnet, set adopt: true",
-    )
+    for state in ("Running", "Stopped", "NeedsLogin", "Starting"):
+        tailscale.is_(member(OWN, "desk"), state, "desk")
+        assert_fails(tailscale.run(phase), refused, remedy)
     assert tailscale.asked == []
 
 
-def test_a_machine_that_says_of_itself_to_be_the_clusters_is_not_believed(tailscale: Tailscale) -> None:
+def test_a_machine_that_calls_itself_the_clusters_is_not_believed(tailscale: Tailscale) -> None:
     tailscale.is_(member(), "Running", "a1")
-    assert "in a tailnet already" in tailscale.check().stderr
+    for mark in ("", f"{URL} b7\n", f"{OWN} a1\n"):
+        tailscale.shell.write(MARK, mark)
+        assert "in a tailnet already" in tailscale.check().stderr, mark
 
 
 def test_a_node_under_another_name_is_refused_with_a_remedy_that_keeps_the_cluster(tailscale: Tailscale) -> None:
@@ -126,13 +126,6 @@ def test_a_node_under_another_name_is_refused_with_a_remedy_that_keeps_the_clust
     assert "this machine is node a0 of a cluster" in told
     assert "which removes node a0; then add it as a1" in told
     assert "logout" not in told
-
-
-@pytest.mark.parametrize("mark", [f"{URL} b7\n", f"{OWN} a1\n"], ids=["another name", "another control server"])
-def test_a_mark_of_another_membership_does_not_count(tailscale: Tailscale, mark: str) -> None:
-    tailscale.shell.write(MARK, mark)
-    tailscale.is_(member(), "Running", "a1")
-    assert "in a tailnet already" in tailscale.check().stderr
 
 
 def test_a_stopped_daemon_with_a_login_counts_as_in_a_tailnet(tailscale: Tailscale) -> None:
@@ -156,17 +149,15 @@ def test_a_daemon_that_does_not_run_is_not_asked_as_tailscale_would_wait_for_it(
     assert "in a tailnet already" in tailscale.check().stderr
 
 
-@pytest.mark.parametrize("version", ["1.94.2", "1.8.0", "0.100.0"])
-def test_a_tailscale_that_cannot_wait_is_refused(tailscale: Tailscale, version: str) -> None:
-    assert tailscale.check().returncode == 0
-    tailscale.version = version
-    tailscale.is_(FRESH, "NeedsLogin")
-    done = tailscale.check()
-    assert f"tailscale {version} here is too old; the cluster's units need 'tailscale wait'" in done.stderr
-    assert "next: upgrade it: 'tailscale update' on a1" in done.stderr
-    tailscale.version = "1.96.0"
-    tailscale.is_(FRESH, "NeedsLogin")
-    assert tailscale.check().returncode == 0
+def test_a_tailscale_that_cannot_wait_is_refused(tailscale: Tailscale) -> None:
+    for version in ("1.94.2", "1.8.0", "0.100.0", "1.96.0"):
+        tailscale.version = version
+        tailscale.is_(FRESH, "NeedsLogin")
+        done = tailscale.check()
+        if version != "1.96.0":
+            wait = f"tailscale {version} here is too old; the cluster's units need 'tailscale wait'"
+            assert_fails(done, wait, "next: upgrade it: 'tailscale update' on a1")
+    assert_ok(done)
 
 
 RULESET = """table ip filter {
@@ -225,9 +216,9 @@ def test_a_member_passes_the_gate_and_does_not_join_again(tailscale: Tailscale) 
     assert tailscale.join().returncode == 0
     assert len(tailscale.asked) == 1
     assert tailscale.shell.calls.count("systemctl restart tailrack-tailnet.service") == 1
-
-
-def test_a_join_that_was_killed_after_it_had_joined_is_known_for_the_clusters(tailscale: Tailscale) -> None:
+    # So does one whose join was killed after it had joined.
+    for path in (MARK, "/up"):
+        tailscale.shell.path(path).unlink()
     tailscale.is_(FRESH, "NeedsLogin", up=f": >{tailscale.shell.root}/up; exit 1")
     assert tailscale.join().returncode == 1
     assert tailscale.check().returncode == 0
@@ -292,34 +283,19 @@ esac""",
 
 @pytest.mark.parametrize("phase", ["check", "join"])
 def test_adopting_a_machine_checks_its_tailnet_settings_and_changes_none(tailscale: Tailscale, phase: str) -> None:
-    tailscale.is_(member(AdvertiseTags=None, CorpDNS=True, RunSSH=True, Hostname=""), "Running", "a1")
-    assert_ok(tailscale.run(phase, NODE_ADOPT=True))
-    assert tailscale.asked == []
-    assert not tailscale.shell.path(MARK).exists()
-
-
-@pytest.mark.parametrize(
-    ("preferences", "state", "name", "problem"),
-    [
+    for preferences, state, name, problem in (
         (FRESH, "NeedsLogin", "", r"is in no tailnet now \(tailscale: NeedsLogin\)"),
         (member(), "Stopped", "a1", r"is in no tailnet now \(tailscale: Stopped\)"),
         (member(OWN), "Running", "a1", f"this machine's tailnet is of {OWN}; the cluster's is of {URL}"),
         (member(), "Running", "desk", "the tailnet calls this machine desk; others would look for it as a1"),
-    ],
-)
-@pytest.mark.parametrize("phase", ["check", "join"])
-def test_the_check_names_the_missing_settings_of_an_adopted_machine(
-    tailscale: Tailscale, phase: str, preferences: dict[str, Any], state: str, name: str, problem: str
-) -> None:
-    tailscale.is_(preferences, state, name)
-    done = tailscale.run(phase, NODE_ADOPT=True)
-    assert done.returncode == 1
-    assert re.search(f"adopt: true, and .*{problem}", done.stderr)
-    assert "\nnext: " in done.stderr
+    ):
+        tailscale.is_(preferences, state, name)
+        done = assert_fails(tailscale.run(phase, NODE_ADOPT=True), "\nnext: ")
+        assert re.search(f"adopt: true, and .*{problem}", done.stderr), problem
+    tailscale.is_(member(AdvertiseTags=None, CorpDNS=True, RunSSH=True, Hostname=""), "Running", "a1")
+    assert_ok(tailscale.run(phase, NODE_ADOPT=True))
     assert tailscale.asked == []
-
-
-def test_a_machine_without_tailscale_cannot_be_adopted(tailscale: Tailscale) -> None:
+    assert not tailscale.shell.path(MARK).exists()
     (tailscale.shell.root / "stubs/tailscale").unlink()
     assert "adopt: true, and tailscale is not installed here" in tailscale.check(NODE_ADOPT=True).stderr
 
@@ -401,27 +377,26 @@ def test_an_adopted_machine_is_a_relay_by_its_owners_word_alone(tailscale: Tails
     assert tailscale.asked == []
 
 
-@pytest.mark.parametrize("tags", [[], ["tag:other"], ["tag:cluster-b"]])
 @pytest.mark.parametrize("phase", ["check", "join"])
-def test_an_adopted_machine_needs_the_clusters_tag(tailscale: Tailscale, phase: str, tags: list[str]) -> None:
-    tailscale.tags = tags
-    tailscale.is_(member(), "Running", "a1")
-    refused = tailscale.run(phase, NODE_ADOPT=True)
-    assert "this machine does not have the tag tag:cluster in its tailnet" in refused.stderr
-    assert "next: run 'tailscale up --advertise-tags=tag:cluster' on a1" in refused.stderr
+def test_an_adopted_machine_needs_the_clusters_tag(tailscale: Tailscale, phase: str) -> None:
+    for tags in ([], ["tag:other"], ["tag:cluster-b"]):
+        tailscale.tags = tags
+        tailscale.is_(member(), "Running", "a1")
+        refused = tailscale.run(phase, NODE_ADOPT=True)
+        assert "this machine does not have the tag tag:cluster in its tailnet" in refused.stderr, tags
+        assert "next: run 'tailscale up --advertise-tags=tag:cluster' on a1" in refused.stderr
     tailscale.tags = ["tag:other", "tag:cluster"]
     tailscale.is_(member(), "Running", "a1")
     assert tailscale.run(phase, NODE_ADOPT=True).returncode == 0
 
 
-@pytest.mark.parametrize("adopt", [True, False])
-def test_a_tailscale_from_a_snap_is_refused(tailscale: Tailscale, adopt: bool) -> None:
+def test_a_tailscale_from_a_snap_is_refused(tailscale: Tailscale) -> None:
     tailscale.is_(member(), "Running", "a1")
     tailscale.shell.write("etc/systemd/system/snap.tailscale.tailscaled.service", "")
     (tailscale.shell.root / "stubs/tailscale").unlink()  # root's PATH need not lead to snaps
-    done = tailscale.check(NODE_ADOPT=adopt)
-    assert "tailscale is a snap here" in done.stderr
-    assert "next: run 'snap remove tailscale' on a1" in done.stderr
+    for adopt in (True, False):
+        done = tailscale.check(NODE_ADOPT=adopt)
+        assert_fails(done, "tailscale is a snap here", "next: run 'snap remove tailscale' on a1")
 
 
 def test_networks_with_tailnet_addresses_are_refused(tailscale: Tailscale) -> None:
