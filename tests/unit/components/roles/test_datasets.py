@@ -153,20 +153,15 @@ ROWS = '[{"Path": "a", "Size": 5, "ModTime": "2026-01-01T00:00:00Z"}]'
 MORE = '[{"Path": "a", "Size": -1, "ModTime": ""}, {"Path": "b", "Size": -1, "ModTime": ""}]'
 
 
-def test_a_web_servers_list_without_the_sizes_of_all_files_is_refused(machine: Shell) -> None:
+def test_a_web_server_lists_the_sizes_of_all_files_or_serves_one_file(machine: Shell) -> None:
     machine.stub("rclone", f"case $* in *--http-no-head*) echo '{MORE}' ;; *) echo '{ROWS}' ;; esac")
-    with machine.here():
-        programs.write_config("/etc/source", programs.rclone_config("https", "https://host/set/", **NO_KEYS))
-        with pytest.raises(Failure, match="lists 1 files and reports no size of them, such as b"):
-            programs.rclone_list("/etc/source")
-
-
-def test_one_file_of_a_web_server_needs_no_list_of_its_folder(machine: Shell) -> None:
-    row = ROWS.strip("[]")
+    machine.call(programs.write_config, "/etc/source", programs.rclone_config("https", "https://host/set/", **NO_KEYS))
+    said = machine.failure_of(programs.rclone_list, "/etc/source")
+    assert "lists 1 files and reports no size of them, such as b" in said
+    row, address = ROWS.strip("[]"), "https://host/sets/a.tar"
     machine.stub("rclone", f"case $* in *--stat*source:a.tar) echo '{row}' ;; *) exit 1 ;; esac")
-    with machine.here():
-        programs.write_config("/etc/source", programs.rclone_config("https", "https://host/sets/a.tar", **NO_KEYS))
-        assert [entry.key[:2] for entry in programs.rclone_list("/etc/source")] == [("a.tar", 5)]
+    machine.call(programs.write_config, "/etc/source", programs.rclone_config("https", address, **NO_KEYS))
+    assert [entry.key[:2] for entry in machine.call(programs.rclone_list, "/etc/source")] == [("a.tar", 5)]
 
 
 # The head node
@@ -360,21 +355,18 @@ def test_damaged_files_are_copied_again_when_all_are_read(machine: Shell) -> Non
         assert states[-1].state == COMPLETE
 
 
-def test_a_data_set_without_room_is_not_copied(machine: Shell) -> None:
-    rsync(machine)
-    work, _ = copy_of(machine, "a1", FETCHING, reserve=2**62)
-    with machine.here(), pytest.raises(Failure, match="the disk of /data on a1 is full: 6 B are needed") as failure:
-        work.bring()
-    assert "df -h /data" in failure.value.remedy
-    assert not copies_by(machine, "rsync")
-
-
-def test_a_failed_transfer_is_named_with_its_reason(machine: Shell) -> None:
+def test_a_copy_without_room_or_in_the_place_of_a_users_folder_is_refused(machine: Shell) -> None:
     rsync(machine, then="echo 'rsync: [receiver] write failed: No space left on device (28)' >&2; exit 11")
+    for reserve, reason in ((2**62, "the disk of /data on a1 is full: 6 B are needed"), (0, "No space left")):
+        work, _ = copy_of(machine, "a1", FETCHING, reserve)
+        said = machine.failure_of(work.bring)
+        assert reason in said
+        assert "df -h /data" in said
+    assert len(copies_by(machine, "rsync")) == 1
+    machine.write("/data/words/mine", "x")
     work, _ = copy_of(machine, one=FETCHING)
-    with machine.here(), pytest.raises(Failure, match="No space left") as failure:
-        work.bring()
-    assert "df -h /data" in failure.value.remedy
+    assert "exists on a1 and was not made by tailrack" in machine.failure_of(work.bring)
+    assert machine.path("/data/words/mine").exists()
 
 
 def write_plan(machine: Shell, one: PlannedSet) -> None:
@@ -409,28 +401,24 @@ def test_up_names_a_source_that_cannot_be_listed_and_waits_for_a_plan(machine: S
     assert machine.call(host.all_complete, "a1", ["words"])
 
 
-def test_a_folder_of_a_user_in_the_place_of_the_link_is_named_and_stays(machine: Shell) -> None:
-    machine.write("/data/words/mine", "x")
-    work, _ = copy_of(machine, one=FETCHING)
-    assert "exists on a1 and was not made by tailrack" in machine.failure_of(work.bring)
-    assert machine.path("/data/words/mine").exists()
-
-
 def versions(machine: Shell, *names: str) -> None:
     for name in names:
         machine.write(f"/data/.tailrack-data/words/{name}/a.txt", "one")
     machine.write(copies.FOLDERS, "/data\n")
 
 
-@pytest.mark.parametrize(("oldest", "kept"), [(0.0, True), (None, True), (float("inf"), False)])
 def test_a_replaced_version_stays_while_an_older_job_runs_or_slurm_is_silent(
-    machine: Shell, monkeypatch: pytest.MonkeyPatch, oldest: float | None, kept: bool
+    machine: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     versions(machine, V1, V2)
-    monkeypatch.setattr(copies, "oldest_job", lambda node: oldest)
-    machine.call(copies.remove_unused, "a1", {Home("/data", "words"): V1})
-    assert machine.path(f"/data/.tailrack-data/words/{V2}").exists() == kept
-    assert machine.path(f"/data/.tailrack-data/words/{V1}").exists()
+    for oldest, kept in ((0.0, True), (None, True), (float("inf"), False)):
+        monkeypatch.setattr(copies, "oldest_job", lambda node, oldest=oldest: oldest)
+        machine.call(copies.remove_unused, "a1", {Home("/data", "words"): V1})
+        assert machine.path(f"/data/.tailrack-data/words/{V2}").exists() == kept, oldest
+        assert machine.path(f"/data/.tailrack-data/words/{V1}").exists()
+    # An unwanted data set goes with its folders.
+    machine.call(copies.remove_unused, "a1", {})
+    assert not machine.path("/data/.tailrack-data").exists()
 
 
 def test_files_that_did_not_change_at_the_source_are_linked_and_damaged_ones_fetched_again(machine: Shell) -> None:
@@ -451,13 +439,6 @@ def test_files_that_did_not_change_at_the_source_are_linked_and_damaged_ones_fet
     (call,) = copies_by(machine, "rclone")
     assert " --fast-list " in call
     assert " --no-unicode-normalization " in call
-
-
-def test_an_unwanted_data_set_goes_with_its_folders(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    versions(machine, V1)
-    monkeypatch.setattr(copies, "oldest_job", lambda node: float("inf"))
-    machine.call(copies.remove_unused, "a1", {})
-    assert not machine.path("/data/.tailrack-data").exists()
 
 
 def test_features_are_set_when_they_change_and_now_and_then(machine: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -485,29 +466,13 @@ def test_features_are_set_when_they_change_and_now_and_then(machine: Shell, monk
 
 
 def shown(*nodes: dict[str, Any], **more: Any) -> dict[str, Any]:
-    row = {
-        "name": "words",
-        "source": "/shared/words",
-        "folder": "/data",
-        "version": V1,
-        "bytes": 6,
-        "files": 2,
-        "error": "",
-    }
-    return {**row, "nodes": [*nodes], **more}
+    row = {"name": "words", "source": "/shared/words", "folder": "/data", "version": V1, "bytes": 6, "files": 2}
+    return {**row, "error": "", "nodes": [*nodes], **more}
 
 
 def node(name: str, state: str, **more: Any) -> dict[str, Any]:
-    return {
-        "node": name,
-        "site": "rack",
-        "answers": True,
-        "version": V1,
-        "state": state,
-        "error": "",
-        "source": "",
-        **more,
-    }
+    row = {"node": name, "site": "rack", "answers": True, "version": V1, "state": state, "error": "", "source": ""}
+    return {**row, **more}
 
 
 def test_the_command_shows_sizes_nodes_progress_and_errors() -> None:

@@ -98,23 +98,18 @@ def found(name: str) -> Finding:
 # RAS's answers.
 
 
-def test_the_rank_that_sleeps_is_behind_in_a_recorded_answer() -> None:
-    late = found("2.28.9-behind.json")
-    assert (late.kind, late.operation, late.count, late.most, late.size, late.total) == (
-        BEHIND,
-        "AllReduce",
-        21,
-        22,
-        2,
-        1,
-    )
+def test_the_rank_that_sleeps_is_behind_and_a_killed_one_missing_in_recorded_answers() -> None:
+    late, lost = found("2.28.9-behind.json"), found("2.28.9-killed.json")
+    counts = (late.operation, late.count, late.most, late.size, late.total)
+    assert (late.kind, *counts) == (BEHIND, "AllReduce", 21, 22, 2, 1)
     assert late.ranks == (Rank(1, "192.0.2.2", 1092, 1),)
-
-
-def test_a_killed_rank_is_missing_even_if_nccl_omits_a_comma() -> None:
-    lost = found("2.28.9-killed.json")
+    # NCCL omits a comma in the second one.
     assert (lost.kind, lost.ranks) == (MISSING, (Rank(1, "192.0.2.2", 1983, 1),))
     assert found("2.29.1-missing.json").ranks == (Rank(1, "172.16.64.245", 1524345, 1),)
+    # A host that is no address is left out.
+    communicators = read_answer(recorded("2.28.9-behind.json").replace("192.0.2.2", "$(reboot); x"))
+    assert communicators is not None
+    assert finding(communicators).ranks == (Rank(1, "", 1092, 1),)
 
 
 def test_ranks_that_launch_different_operations_wait_for_each_other() -> None:
@@ -151,12 +146,6 @@ def test_answers_in_another_form_are_none() -> None:
         recorded("2.28.9-behind.json").replace('"rank": 0', '"rank": true'),
     ):
         assert read_answer(text) is None, text
-
-
-def test_a_host_that_is_no_address_is_left_out() -> None:
-    communicators = read_answer(recorded("2.28.9-behind.json").replace("192.0.2.2", "$(reboot); x"))
-    assert communicators is not None
-    assert finding(communicators).ranks == (Rank(1, "", 1092, 1),)
 
 
 @pytest.mark.parametrize("flag", ["finalize_called", "destroy_flag", "abort_flag"])
@@ -450,14 +439,8 @@ def test_the_comment_keeps_the_hang_beside_the_use_and_an_administrators_text() 
 
 
 def job(**fields: Any) -> Job:
-    given = {
-        "nodes": "b1",
-        "start": NOW - 3600,
-        "allocated": "cpu=1,gres/gpu=1",
-        "admin_comment": NOTED,
-        "requeues": True,
-        **fields,
-    }
+    given: dict[str, Any] = {"nodes": "b1", "start": NOW - 3600, "allocated": "cpu=1,gres/gpu=1", "requeues": True}
+    given |= {"admin_comment": NOTED, **fields}
     return Job(7, "train", "ada", 6001, given.pop("flags", ("RUNNING",)), **given)
 
 
@@ -522,25 +505,21 @@ def test_the_sampler_asks_ras_as_the_jobs_user_and_the_node_answers_with_the_sta
     assert asked[0].endswith(f"{ASK_RAS} 7")
 
 
-def test_an_ended_job_is_forgotten_and_off_nothing_is_asked(node: Shell) -> None:
+def test_an_ended_job_is_forgotten_and_nothing_is_asked_for_root_or_without_the_role(node: Shell) -> None:
     node.command("gpu-use")
     assert stalls_of(node).keys() == {"7"}
     node.path(f"{JOBS}/7").unlink()
     assert stalls_of(node) == {}
     node.command("gpu-use")
     assert not node.path(f"{STALLS}/7").exists()
-    node.write(f"{JOBS}/8", "0\n")
-    node.path(MINUTES).unlink()
-    for _ in range(7):
-        assert node.command("gpu-use").returncode == 0
+    for number, owner in ((8, "0\n"), (9, "6001\n")):
+        node.write(f"{OWNERS}/{number}", owner)
+        file = node.write(f"{JOBS}/{number}", "0\n")
+        for _ in range(7):
+            assert node.command("gpu-use").returncode == 0
+        file.unlink()
+        node.path(MINUTES).unlink(missing_ok=True)
     assert stalls_of(node) == {}
-    assert not [call for call in node.calls if call.startswith("setpriv")]
-
-
-def test_a_job_of_root_is_not_asked(node: Shell) -> None:
-    node.write(f"{OWNERS}/7", "0\n")
-    for _ in range(7):
-        assert node.command("gpu-use").returncode == 0
     assert not [call for call in node.calls if call.startswith("setpriv")]
 
 
@@ -600,12 +579,9 @@ def test_a_nodes_malformed_answer_is_none() -> None:
 # The role.
 
 
-def test_the_role_is_off_by_default() -> None:
-    assert role(parse(LAB, base_dir=Path())) is None
-
-
 @pytest.mark.parametrize(("kind", "count"), [("h200", 2), ("", 0)])
-def test_the_tasks_of_the_head_node_run_if_a_node_has_gpus(shell: Shell, kind: str, count: int) -> None:
+def test_the_role_is_off_by_default_and_its_tasks_run_if_a_node_has_gpus(shell: Shell, kind: str, count: int) -> None:
+    assert role(parse(LAB, base_dir=Path())) is None
     lines = memory_values(host("a1", "rack", kind, count), 32, 64_000)
     shell.call(write_node, NodeFiles("a1", "rack", lines["NODE_MEMORY"], lines["NODE_GPU_CPUS"], "", "", "", "", 0))
     words = HAS_GPUS.removeprefix("ExecCondition=").split()

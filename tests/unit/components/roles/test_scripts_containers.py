@@ -100,13 +100,9 @@ def gate(shell: Shell, **more: Value) -> str:
     return shell.failure_of(check, NODE_STEP, CheckValues(values(**more).enroot_pyxis_artifacts))
 
 
-def test_a_machine_of_another_architecture_is_refused(machine: Shell) -> None:
-    machine.stub("dpkg", "echo arm64")
-    assert gate(machine).startswith("this machine is arm64, ")
-
-
 def test_a_machine_of_another_architecture_installs_the_packages_of_the_config(machine: Shell) -> None:
     machine.stub("dpkg", 'case "$*" in *print-architecture) echo arm64 ;; esac')
+    assert gate(machine).startswith("this machine is arm64, ")
     named = {name: f"content of {name}\n" for name in (*FILES_ARM, *NAMES)}
     lines = [f"{name} {digest(text)}" for name, text in named.items()]
     machine.write("dev/fuse", "")
@@ -176,16 +172,12 @@ def test_a_node_takes_the_head_nodes_plugin_for_its_kind(machine: Shell) -> None
     assert not [call for call in machine.calls if call.startswith("make")]
 
 
-@pytest.mark.parametrize("told", ["0" * 64, "half a checks"])
-def test_a_plugin_that_is_not_whole_is_not_taken(machine: Shell, told: str) -> None:
-    plugin_on_the_share(machine, told=told)
-    assert install_plugin(machine) == "compiled\n"
-
-
-def test_a_plugin_that_is_not_roots_is_not_taken(machine: Shell) -> None:
-    plugin_on_the_share(machine)
+@pytest.mark.parametrize("wrong", ["0" * 64, "half a checks", "owner"])
+def test_a_plugin_that_is_not_whole_or_not_roots_is_not_taken(machine: Shell, wrong: str) -> None:
+    plugin_on_the_share(machine, told="" if wrong == "owner" else wrong)
     owner_of = files.owner_of
-    theirs = mock.Mock(side_effect=lambda path: "ada" if path.startswith("/export") else owner_of(path))
+    others = "ada" if wrong == "owner" else "root"
+    theirs = mock.Mock(side_effect=lambda path: others if path.startswith("/export") else owner_of(path))
     with mock.patch.object(files, "owner_of", theirs):
         assert install_plugin(machine) == "compiled\n"
 
@@ -262,22 +254,17 @@ def test_slurms_plugin_file_gets_one_line_more_once(machine: Shell) -> None:
 # --- GPUs and AppArmor
 
 
-def gpu_libraries(shell: Shell, **more: Value) -> str:
-    return shell.failure_of(ensure_gpu_libraries, NODE_STEP, values(**more))
-
-
-def test_a_machine_without_gpus_needs_no_library_of_theirs(machine: Shell) -> None:
-    assert gpu_libraries(machine) == ""
-
-
 def test_with_gpus_the_driver_libraries_tool_must_be_had_or_be_waived(machine: Shell) -> None:
+    def problem(**more: Value) -> str:
+        return machine.failure_of(ensure_gpu_libraries, NODE_STEP, values(**more))
+
+    assert problem() == "", "without GPUs"
     machine.write("dev/nvidia0", "")
-    said = gpu_libraries(machine)
-    assert "none of its package sources has libnvidia-container-tools" in said
-    assert "nvidia_libraries: false" in said
-    assert gpu_libraries(machine, ENROOT_PYXIS_NVIDIA_LIBRARIES=False) == ""
+    assert "none of its package sources has libnvidia-container-tools" in problem()
+    assert "nvidia_libraries: false" in problem()
+    assert problem(ENROOT_PYXIS_NVIDIA_LIBRARIES=False) == ""
     machine.stub("nvidia-container-cli")
-    assert gpu_libraries(machine) == ""
+    assert problem() == ""
 
 
 @pytest.mark.parametrize(("abi", "left_out"), [("3.0", True), ("4.0", False)])
@@ -368,19 +355,16 @@ def test_an_import_removes_the_files_of_an_interrupted_import(head: Shell) -> No
     assert not head.path("/var/lib/tailrack/images").exists()
 
 
-def test_a_link_in_the_place_of_an_image_is_not_followed(head: Shell) -> None:
-    head.write("etc/shadow", "secret hashes\n")
-    head.stub("runuser", f'ln -s "{head.root}/etc/shadow" "{head.root}/var/lib/tailrack/images/image.sqsh"')
-    assert services(head, IMAGE)[0] == 1
-    assert images_there(head) == []
-
-
-def test_a_file_that_is_no_image_is_refused(head: Shell) -> None:
+def test_a_link_or_a_file_that_is_no_image_is_refused(head: Shell) -> None:
     head.write("export/x.sqsh", "nonsense")
     assert services(head, "mine all /export/x.sqsh")[0] == 1
     head.write("export/x.sqsh", "an image")
     assert services(head, "mine all /export/x.sqsh")[0] == 0
     assert imports(head) == 0
+    head.write("etc/shadow", "secret hashes\n")
+    head.stub("runuser", f'ln -s "{head.root}/etc/shadow" "{head.root}/var/lib/tailrack/images/image.sqsh"')
+    assert services(head, IMAGE)[0] == 1
+    assert images_there(head) == []
 
 
 def test_images_that_are_asked_for_no_more_are_taken_away(head: Shell) -> None:
@@ -456,14 +440,11 @@ def test_the_list_replaces_control_characters_in_the_text_of_a_node(node: Shell)
     assert rows == [["a1", "proven?[2J", "one?@1?2J"], ["a2"]]
 
 
-def test_a_node_discards_a_copy_that_differs_from_the_published_image(node: Shell) -> None:
+def test_a_node_follows_the_published_images_while_the_share_answers(node: Shell) -> None:
     staged(node, "one", "first", told=digest("whole"))
     done = assert_ok(node.program(PROGRAM, "sync"))
     assert "could not be copied" in done.stderr
     assert local(node) == []
-
-
-def test_a_new_image_takes_the_place_of_the_old_one_and_a_withdrawn_one_goes(node: Shell) -> None:
     staged(node, "one", "first")
     staged(node, "two", "second")
     assert node.program(PROGRAM, "sync").returncode == 0
@@ -472,14 +453,8 @@ def test_a_new_image_takes_the_place_of_the_old_one_and_a_withdrawn_one_goes(nod
     assert node.program(PROGRAM, "sync").returncode == 0
     assert local(node) == ["one.image", "one.sqsh"]
     assert node.path("local/images/one.sqsh").read_text() == "other"
-
-
-def test_a_share_that_does_not_answer_takes_no_image_away(node: Shell) -> None:
-    staged(node, "one", "first")
-    assert node.program(PROGRAM, "sync").returncode == 0
     node.path(FOLDER).rename(node.path("away"))
-    done = node.program(PROGRAM, "sync")
-    assert "the share does not answer" in done.stderr
+    assert "the share does not answer" in node.program(PROGRAM, "sync").stderr
     assert local(node) == ["one.image", "one.sqsh"]
 
 
@@ -542,19 +517,15 @@ def test_any_other_image_is_imported_for_the_step_and_released_after_it(node: Sh
 # --- leaving
 
 
-def test_leaving_removes_the_files_of_a_killed_import(head: Shell) -> None:
-    lent = head.write("run/tailrack-images/.credentials", "machine registry.example login puller password p")
-    half = head.write("var/lib/tailrack/images/config.json", "half an image")
-    assert head.failure_of(leave, NODE_STEP) == ""
-    assert (lent.exists(), half.exists()) == (False, False)
-
-
 def test_a_machine_that_leaves_knows_no_containers_any_more(node: Shell) -> None:
     kept = "include /etc/slurm/plugstack.conf.d/*.conf"
     node.write("etc/slurm/plugstack.conf", f"{kept}\ninclude /etc/tailrack/plugstack.d/*.conf\n")
+    lent = node.write("run/tailrack-images/.credentials", "machine registry.example login puller password p")
+    half = node.write("var/lib/tailrack/images/config.json", "half an image")
     for _ in range(2):
         assert node.failure_of(leave, NODE_STEP) == ""
     assert node.path("/etc/slurm/plugstack.conf").read_text() == f"{kept}\n"
+    assert (lent.exists(), half.exists()) == (False, False), "of an import that was killed"
     for gone in ("etc/tailrack/containers", "usr/local/lib/tailrack/spank_pyxis.so"):
         assert not node.path(gone).exists(), gone
 

@@ -203,19 +203,13 @@ def test_an_earlier_session_is_shown_and_nothing_is_submitted(head: Head) -> Non
     assert head.calls == ["scontrol show job 28 --json"]
 
 
-def test_a_job_of_somebody_else_is_refused(head: Head) -> None:
+def test_a_job_of_somebody_else_that_ended_or_is_refused_is_explained(head: Head) -> None:
     head.jobs(answer("RUNNING", user_id=6002, user_name="bob"))
     assert "job 28 is a job of bob, not yours" in head.refused("--job", "28")
-
-
-def test_a_job_that_ended_before_it_ran_is_explained(head: Head) -> None:
     head.jobs(answer("PENDING", state_reason="Resources"), answer("CANCELLED"))
     error = head.refused()
     assert "job 28 (session) of ada: cancelled" in error
     assert "It was cancelled" in error
-
-
-def test_a_refused_job_is_slurms_own_error(head: Head) -> None:
     (head.folder / "refuse").write_text("sbatch: error: the job asks for 1 GPUs of any kind\n")
     error = head.refused()
     assert "the job asks for 1 GPUs of any kind" in error
@@ -243,12 +237,15 @@ def stopped(head: Head, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(line, process.returncode, first + output, errors)
 
 
-def test_ctrl_c_before_it_runs_cancels_the_job_and_says_so(head: Head) -> None:
+def test_ctrl_c_before_it_runs_cancels_the_job_or_names_one_that_stays(head: Head) -> None:
     head.jobs(answer("PENDING", user_id=6001, state_reason="Resources"))
     done = stopped(head)
     assert (done.returncode, done.stderr) == (1, "")
     assert "cancelled job 28" in done.stdout
     assert head.calls[-1] == "scancel 28"
+    head.program(head.folder / "bin/scancel", "#!/bin/bash\necho 'slurmctld is away' >&2; exit 1\n")
+    done = stopped(head)
+    assert "job 28 is not cancelled: scancel 28: slurmctld is away; run 'scancel 28'" in done.stderr
 
 
 def test_ctrl_c_while_jupyter_starts_leaves_the_job(head: Head) -> None:
@@ -258,13 +255,6 @@ def test_ctrl_c_while_jupyter_starts_leaves_the_job(head: Head) -> None:
     assert "job 28 runs on a1; Jupyter is starting" in done.stdout
     assert "tailrack session --job 28 --jupyter; to end it: scancel 28" in done.stdout
     assert "scancel 28" not in head.calls
-
-
-def test_a_job_that_cannot_be_cancelled_is_named(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
-    head.jobs(answer("PENDING", user_id=6001, state_reason="Resources"))
-    head.program(head.folder / "bin/scancel", "#!/bin/bash\necho 'slurmctld is away' >&2; exit 1\n")
-    done = stopped(head)
-    assert "job 28 is not cancelled: scancel 28: slurmctld is away; run 'scancel 28'" in done.stderr
 
 
 def test_a_server_without_token_and_password_is_ended(head: Head) -> None:

@@ -183,31 +183,19 @@ def test_partitions_are_all_the_sites_the_users_own_and_the_gpu_kinds(handed_ove
     assert [line["PartitionName"] for line in partitions if line.get("Default") == "YES"] == ["all"]
 
 
-def test_a_node_of_a_site_that_the_head_does_not_know_brings_its_partition(shell: Shell) -> None:
-    on_the_head(shell, SMALL)
-    join(shell, node("p1", "burst"))
-    written = lines(on_the_head(shell, SMALL)["slurm.conf"])
-    assert {"NodeSet": "site-burst", "Feature": "site-burst"} in written
-    assert [line["Nodes"] for line in written if line.get("PartitionName") == "burst"] == ["site-burst"]
-
-
-def test_the_nodes_of_a_site_outside_all_are_in_every_partition_but_all(shell: Shell) -> None:
+def test_a_node_brings_the_partition_of_its_site_which_may_be_outside_all(shell: Shell) -> None:
     on_the_head(shell, SMALL)
     join(shell, node("p1", "burst", "h200", 8, in_all=False), node("p2", "desk"))
     files = on_the_head(shell, SMALL)
-    partitions = {line["PartitionName"]: line for line in lines(files["slurm.conf"]) if "PartitionName" in line}
-    assert partitions["all"]["Nodes"] == "site-cloud-a,site-cloud-b,site-desk"
+    written = lines(files["slurm.conf"])
+    assert {"NodeSet": "site-burst", "Feature": "site-burst"} in written
+    partitions = {line["PartitionName"]: line for line in written if "PartitionName" in line}
+    nodes = {name: partitions[name]["Nodes"] for name in ("all", "burst", "h200", "tailrack_measure")}
+    outside = {"burst": "site-burst", "h200": "gpu-h200", "tailrack_measure": "ALL"}
+    assert nodes == {"all": "site-cloud-a,site-cloud-b,site-desk", **outside}
     assert partitions["all"]["Default"] == "YES"
-    assert partitions["burst"]["Nodes"] == "site-burst"
-    assert partitions["h200"]["Nodes"] == "gpu-h200"
-    assert partitions["tailrack_measure"]["Nodes"] == "ALL"
     assert 'outside_all("burst")' in files["job_submit.lua"].splitlines()
-
-
-def test_a_site_that_comes_back_into_all_leaves_no_trace(shell: Shell) -> None:
-    on_the_head(shell, SMALL)
-    join(shell, node("p1", "burst", in_all=False))
-    on_the_head(shell, SMALL)
+    # A site that comes back into it leaves no trace.
     join(shell, node("p1", "burst"))
     files = on_the_head(shell, SMALL)
     assert "PartitionName=all Nodes=ALL Default=YES" in files["slurm.conf"]
@@ -215,46 +203,29 @@ def test_a_site_that_comes_back_into_all_leaves_no_trace(shell: Shell) -> None:
     assert 'outside_all("' not in files["job_submit.lua"]
 
 
-def default_memory(handed_over: Handed, model: Model) -> dict[str, str | None]:
-    """Partition to its DefMemPerCPU."""
+def defaults(handed_over: Handed, model: Model, key: str) -> dict[str, str | None]:
+    """Return each partition's value of a key."""
     written = lines(handed_over(model)["slurm.conf"])
-    return {line["PartitionName"]: line.get("DefMemPerCPU") for line in written if "PartitionName" in line}
+    return {line["PartitionName"]: line.get(key) for line in written if "PartitionName" in line}
 
 
-def test_a_job_that_asks_for_no_memory_gets_a_cpus_share_of_the_partitions_smallest_node(handed_over: Handed) -> None:
+def test_a_job_gets_a_share_of_the_memory_and_cpus_of_the_partitions_smallest_node(handed_over: Handed) -> None:
     share = {"rack": "248832", "cloud": "7360"}
-    assert default_memory(handed_over, LARGE) == {
+    assert defaults(handed_over, LARGE, "DefMemPerCPU") == {
         "all": share["cloud"], "rack": share["rack"], "cloud": share["cloud"], "desk": None, "long": share["cloud"],
         "h200": share["cloud"], "a100": share["cloud"],
     }  # fmt: skip
-
-
-def test_a_default_of_the_users_own_is_the_only_one(handed_over: Handed) -> None:
-    own = {**SMALL.config, "slurm": {"settings": {"DefMemPerCPU": "100"}}}
-    model = Model(own, SMALL.head_address, SMALL.sites, SMALL.nodes, False)
-    assert set(default_memory(handed_over, model).values()) == {None}
-    assert settings(model)["DefMemPerCPU"] == "100"
-
-
-def default_cpus(handed_over: Handed, model: Model) -> dict[str, str | None]:
-    """Partition to its DefCpuPerGPU."""
-    written = lines(handed_over(model)["slurm.conf"])
-    return {line["PartitionName"]: line.get("DefCpuPerGPU") for line in written if "PartitionName" in line}
-
-
-def test_a_job_that_asks_for_gpus_alone_gets_the_smallest_share_of_cpus_in_its_partition(handed_over: Handed) -> None:
-    assert default_cpus(handed_over, LARGE) == {
-        "all": "1", "rack": "1", "cloud": "2", "desk": None,
-        "long": "1", "h200": "1", "a100": "2",
+    assert defaults(handed_over, LARGE, "DefCpuPerGPU") == {
+        "all": "1", "rack": "1", "cloud": "2", "desk": None, "long": "1", "h200": "1", "a100": "2",
     }  # fmt: skip
-    assert set(default_cpus(handed_over, SMALL).values()) == {None}
+    assert set(defaults(handed_over, SMALL, "DefCpuPerGPU").values()) == {None}
 
 
-def test_a_default_of_cpus_per_gpu_of_the_users_own_is_the_only_one(handed_over: Handed) -> None:
-    own = {**LARGE.config, "slurm": {"settings": {"DefCpuPerGPU": 3}}}
-    model = Model(own, LARGE.head_address, LARGE.sites, LARGE.nodes, False)
-    assert set(default_cpus(handed_over, model).values()) == {None}
-    assert settings(model)["DefCpuPerGPU"] == "3"
+@pytest.mark.parametrize(("model", "key"), [(SMALL, "DefMemPerCPU"), (LARGE, "DefCpuPerGPU")], ids=["memory", "CPUs"])
+def test_a_default_of_the_users_own_is_the_only_one(handed_over: Handed, model: Model, key: str) -> None:
+    model = replace(model, config={**model.config, "slurm": {"settings": {key: "100"}}})
+    assert set(defaults(handed_over, model, key).values()) == {None}
+    assert settings(model)[key] == "100"
 
 
 def test_a_node_keeps_a_share_of_its_memory_and_jobs_on_all_cpus_get_no_more_than_the_rest() -> None:
@@ -263,17 +234,15 @@ def test_a_node_keeps_a_share_of_its_memory_and_jobs_on_all_cpus_get_no_more_tha
             found = memory_values(LARGE.nodes[0], cpus, memory_mb)
             shares = {line.split()[0]: int(line.split()[1]) for line in str(found["NODE_MEMORY"]).splitlines()}
             assert found["NODE_RESERVED_MB"] == reserved_mb, memory_mb
-            assert shares.keys() == {"ALL", "site-rack", "gpu-h200"}, memory_mb
-            assert all(0 < share * cpus <= found["NODE_REGISTERED_MB"] - reserved_mb for share in shares.values()), (
-                memory_mb
-            )
-
-
-@pytest.mark.parametrize("memory_mb", [1, 1000, 8000, 64213, 2000000])
-def test_a_node_registers_with_a_little_less_memory_than_it_has(memory_mb: int) -> None:
-    registered = memory_values(LARGE.nodes[0], 8, memory_mb)["NODE_REGISTERED_MB"]
-    assert 0 < registered <= memory_mb - min(memory_mb // 64, 1024)
-    assert memory_mb - registered <= min(memory_mb // 64, 1024) + 63
+            assert shares.keys() == {"ALL", "site-rack", "gpu-h200"}
+            assert all(0 < share * cpus <= found["NODE_REGISTERED_MB"] - reserved_mb for share in shares.values())
+    # It registers with a little less memory than it has, and keeps that with another kernel.
+    for memory_mb in (1, 1000, 8000, 64213, 2000000):
+        registered, margin = (
+            memory_values(LARGE.nodes[0], 8, memory_mb)["NODE_REGISTERED_MB"],
+            min(memory_mb // 64, 1024),
+        )
+        assert 0 < registered <= memory_mb - margin <= registered + 63, memory_mb
 
 
 def test_the_submit_script_lists_the_gpus_of_each_node(handed_over: Handed) -> None:
@@ -288,21 +257,16 @@ def test_the_submit_script_lists_the_gpus_of_each_node(handed_over: Handed) -> N
 
 
 @models
-def test_every_node_set_of_a_partition_is_a_feature_of_the_same_name(handed_over: Handed, model: Model) -> None:
+def test_every_node_set_of_a_partition_is_a_feature_of_the_same_name_and_of_no_other(
+    handed_over: Handed, model: Model
+) -> None:
     written = lines(handed_over(model)["slurm.conf"])
     sets = {line["NodeSet"]: line["Feature"] for line in written if "NodeSet" in line}
-    used = {name for line in written if "PartitionName" in line for name in line["Nodes"].split(",")} - {"ALL"}
-    assert used <= sets.keys()
+    partitions = {line["PartitionName"]: line["Nodes"].split(",") for line in written if "PartitionName" in line}
+    assert {name for nodes in partitions.values() for name in nodes} - {"ALL"} <= sets.keys()
     assert all(name == feature for name, feature in sets.items())
-
-
-@models
-def test_a_node_set_never_has_the_name_of_a_node_or_a_partition(handed_over: Handed, model: Model) -> None:
-    written = lines(handed_over(model)["slurm.conf"])
-    sets = {line["NodeSet"] for line in written if "NodeSet" in line}
     assert len(sets) >= len(model.sites)
-    assert not sets & {one.name for one in model.nodes}
-    assert not sets & {line["PartitionName"] for line in written if "PartitionName" in line}
+    assert not sets.keys() & ({one.name for one in model.nodes} | partitions.keys())
 
 
 def test_keepalive_of_the_user_is_added_to_tailracks_communication_parameters() -> None:
@@ -320,7 +284,9 @@ def header_of_join(host: Host) -> Mapping[str, Value]:
     )
 
 
-def test_each_node_with_gpus_has_a_line_of_its_own_with_their_type_and_devices(shell: Shell) -> None:
+def test_each_machine_includes_its_own_line_of_gpus_which_may_be_empty(shell: Shell, handed_over: Handed) -> None:
+    # By a path: a name alone would be one file for all.
+    assert handed_over(LARGE)["gres.conf"].splitlines()[1:] == ["Include /etc/tailrack/gres.conf"]
     devices = {"dgx1": "[0-7]", "c1": "0", "c2": "[0-3]"}
     nodes = [one for one in LARGE.nodes if one.name in devices]
     assert len(nodes) == len(devices)
@@ -330,16 +296,9 @@ def test_each_node_with_gpus_has_a_line_of_its_own_with_their_type_and_devices(s
         kind = "a100" if one.name == "c2" else "h200"
         files = f"/dev/nvidia{devices[one.name]}"
         assert line == {"NodeName": one.name, "Name": "gpu", "Type": kind, "File": files}
-
-
-def test_a_node_without_gpus_has_an_empty_file_as_slurmd_would_wait_for_one_that_is_not_there(shell: Shell) -> None:
+    # slurmd would wait for a file that is not there.
     assert shell.step(script_of("slurm", "join"), header_of_join(SMALL.nodes[0])).returncode == 0
     assert shell.path("/etc/tailrack/gres.conf").read_text() == "# Written by tailrack.\n"
-
-
-def test_each_machine_includes_the_line_of_its_own(handed_over: Handed) -> None:
-    # By a path: a name alone would be one file for all.
-    assert handed_over(LARGE)["gres.conf"].splitlines()[1:] == ["Include /etc/tailrack/gres.conf"]
 
 
 def test_a_site_is_a_switch_and_the_tailnet_is_above_them(handed_over: Handed) -> None:

@@ -30,6 +30,7 @@ from stacks.sites.aws.model import nodes as aws_nodes
 from tests.unit.configs import LAB
 from tests.unit.shell import Shell, assert_ok, role_header, script_of
 
+MakeSlurm = Callable[..., None]
 AT = 1795701720.0  # 2026-11-26 14:02:00 UTC
 TIME = "2026-11-26T14:02:00Z"
 CAUSE = "AWS took node a1 back at 14:02:00Z"
@@ -214,7 +215,7 @@ def shown(number: int, *, requeue: bool, **fields: object) -> str:
 
 
 @pytest.fixture
-def slurm(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def slurm(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> MakeSlurm:
     """Let slurmctld have a node, and the jobs 7, which can be requeued, 8, which cannot, and 9, which has ended."""
     monkeypatch.setattr(watch, "_PASS_SECONDS", 0)
 
@@ -265,7 +266,7 @@ def changes(shell: Shell) -> list[str]:
     return [call for call in shell.calls if call.startswith(("scontrol update", "scontrol requeue", "scancel"))]
 
 
-def test_at_a_notice_the_node_drains_and_its_jobs_end_or_requeue(shell: Shell, slurm: Callable[..., None]) -> None:
+def test_at_a_notice_the_node_drains_and_its_jobs_end_or_requeue(shell: Shell, slurm: MakeSlurm) -> None:
     slurm()
     looks(shell, None, Notice("AWS", AT), Notice("AWS", AT))
     drain = "scontrol update nodename=a1 state=drain reason=AWS takes this machine back at 14:02:00Z"
@@ -281,21 +282,25 @@ def test_at_a_notice_the_node_drains_and_its_jobs_end_or_requeue(shell: Shell, s
     assert changes(shell)[-1] == "scontrol update jobid=7_2 starttime=now"
 
 
-def test_a_silent_slurmctld_is_asked_again_at_the_next_look(shell: Shell, slurm: Callable[..., None]) -> None:
+def test_a_silent_slurmctld_is_asked_again_and_a_failed_requeue_cancels_no_job(shell: Shell, slurm: MakeSlurm) -> None:
     slurm(refuses="update nodename")
     looks(shell, Notice("AWS", AT), Notice("AWS", AT))
     drains = [call for call in changes(shell) if "state=drain" in call]
     assert (len(drains), changes(shell)) == (2, drains)
-
-
-def test_a_requeue_that_fails_cancels_no_job(shell: Shell, slurm: Callable[..., None]) -> None:
     slurm(refuses="requeue")
     looks(shell, Notice("AWS", AT))
     assert "scontrol requeue 7_2" in changes(shell)
     assert "scancel 7_2" not in changes(shell)
 
 
-def test_jobs_that_cannot_be_listed_are_ended_at_the_next_look(shell: Shell, slurm: Callable[..., None]) -> None:
+def test_a_drain_of_a_person_stays_at_the_notice_and_afterwards(shell: Shell, slurm: MakeSlurm) -> None:
+    slurm(("MIXED", "DRAIN"), "new disk")
+    looks(shell, Notice("AWS", AT), None)
+    assert "scontrol requeue 7_2" in changes(shell)
+    assert not [call for call in changes(shell) if "nodename=" in call]
+
+
+def test_jobs_that_cannot_be_listed_are_ended_at_the_next_look(shell: Shell, slurm: MakeSlurm) -> None:
     slurm()
     listing = shell.path("/stubs/squeue").read_text()
     shell.stub("squeue", f'[ -e "{shell.root}/asked" ] || {{ touch "{shell.root}/asked"; exit 1; }}\n')
@@ -305,14 +310,7 @@ def test_jobs_that_cannot_be_listed_are_ended_at_the_next_look(shell: Shell, slu
     assert changes(shell).count("scontrol requeue 7_2") == 1
 
 
-def test_a_drain_of_a_person_stays_at_the_notice_and_afterwards(shell: Shell, slurm: Callable[..., None]) -> None:
-    slurm(("MIXED", "DRAIN"), "new disk")
-    looks(shell, Notice("AWS", AT), None)
-    assert "scontrol requeue 7_2" in changes(shell)
-    assert not [call for call in changes(shell) if "nodename=" in call]
-
-
-def test_a_machine_that_is_back_takes_jobs_once_registered(shell: Shell, slurm: Callable[..., None]) -> None:
+def test_a_machine_that_is_back_takes_jobs_once_registered(shell: Shell, slurm: MakeSlurm) -> None:
     reason = "AWS takes this machine back at 14:02:00Z"
     slurm(("DOWN", "DRAIN"), reason)
     looks(shell, None)
@@ -323,7 +321,7 @@ def test_a_machine_that_is_back_takes_jobs_once_registered(shell: Shell, slurm: 
 
 
 def test_a_metadata_service_that_does_not_answer_changes_nothing_and_is_reported_once(
-    shell: Shell, slurm: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    shell: Shell, slurm: MakeSlurm, capsys: pytest.CaptureFixture[str]
 ) -> None:
     slurm()
     looks(shell, *[NoAnswerError("no answer")] * 3, None)
@@ -426,7 +424,7 @@ def save(shell: Shell, system: str = "stopping") -> None:
     assert shell.command("save-jobs", "2").returncode == 0
 
 
-def test_a_shutdown_ends_jobs_with_their_cause_and_leaves_no_drain(shell: Shell, slurm: Callable[..., None]) -> None:
+def test_a_shutdown_ends_jobs_with_their_cause_and_leaves_no_drain(shell: Shell, slurm: MakeSlurm) -> None:
     slurm()
     save(shell)
     calls = changes(shell)
@@ -436,13 +434,13 @@ def test_a_shutdown_ends_jobs_with_their_cause_and_leaves_no_drain(shell: Shell,
     assert calls[-1] == "scontrol update nodename=a1 state=undrain"
 
 
-def test_a_unit_that_stops_on_a_running_machine_ends_no_job(shell: Shell, slurm: Callable[..., None]) -> None:
+def test_a_unit_that_stops_on_a_running_machine_ends_no_job(shell: Shell, slurm: MakeSlurm) -> None:
     slurm()
     save(shell, "running")
     assert changes(shell) == []
 
 
-def test_a_shutdown_without_slurmctld_does_not_wait(shell: Shell, slurm: Callable[..., None]) -> None:
+def test_a_shutdown_without_slurmctld_does_not_wait(shell: Shell, slurm: MakeSlurm) -> None:
     slurm(refuses="show node")
     save(shell)
     assert changes(shell) == []

@@ -294,27 +294,18 @@ def test_usage_adds_up_the_jobs_of_each_user_and_cuts_them_at_the_month() -> Non
     assert lines[2].split() == ["bob", "1", "1.00", "100%", "2.00", "USD"]
 
 
-@pytest.mark.parametrize(
-    ("month", "problem"),
-    [("2026-13", "not a month"), ("november", "not a month"), ("2026-11; rm", "not a month"), ("2090-01", "not begun")],
-)
-def test_a_month_that_is_none_is_refused(month: str, problem: str) -> None:
-    with pytest.raises(SlurmError, match=problem):
-        span(month, NOW)
-
-
-def test_a_month_ends_at_the_next_one_or_now() -> None:
+def test_a_month_ends_at_the_next_one_or_now_and_bad_words_are_refused() -> None:
     assert span("2026-02", NOW) == (1769904000, 1772323200)
     assert span(None, NOW)[1] == NOW
-
-
-def test_a_user_that_is_no_name_is_refused() -> None:
+    bad = {"2026-13": "not a month", "november": "not a month", "2026-11; rm": "not a month", "2090-01": "not begun"}
+    for month, problem in bad.items():
+        with pytest.raises(SlurmError, match=problem):
+            span(month, NOW)
     with pytest.raises(SlurmError, match="not a user name"):
         usage.run(argparse.Namespace(month=None, user="--format=x", json=False))
 
 
-@pytest.mark.parametrize(("uid", "user", "words"), [(0, "", ["-a"]), (6001, "", []), (6001, "bob", ["-u", "bob"])])
-def test_only_root_sees_jobs_of_all(monkeypatch: pytest.MonkeyPatch, uid: int, user: str, words: list[str]) -> None:
+def test_only_root_sees_jobs_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[str, ...]] = []
 
     def answer(*command: str, **_: str) -> str:
@@ -322,9 +313,10 @@ def test_only_root_sees_jobs_of_all(monkeypatch: pytest.MonkeyPatch, uid: int, u
         return f"7|ada|{NOW}|Unknown|60|gres/gpu=1|my | own\n8|ada|Unknown|Unknown|0||\n"
 
     monkeypatch.setattr(slurm, "_run", answer)
-    monkeypatch.setattr("os.geteuid", lambda: uid)
-    assert slurm.held(0, NOW, user) == [Held("7", "ada", NOW, None, 60, "gres/gpu=1", "my | own")]
-    assert list(calls[0][1 : len(words) + 3]) == [*words, "-D", "-X"]
+    for uid, user, words in ((0, "", ["-a"]), (6001, "", []), (6001, "bob", ["-u", "bob"])):
+        monkeypatch.setattr("os.geteuid", lambda uid=uid: uid)
+        assert slurm.held(0, NOW, user) == [Held("7", "ada", NOW, None, 60, "gres/gpu=1", "my | own")]
+        assert list(calls[-1][1 : len(words) + 3]) == [*words, "-D", "-X"], (uid, user)
 
 
 # The machines.
@@ -395,6 +387,12 @@ def applied(shell: Shell, held: Summary, limits: Limits = LIMITS, given: Job | N
 
 
 def test_a_job_gets_one_warning_per_period_of_unused_gpus(shell: Shell) -> None:
+    full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
+    with mock.patch("components.roles.usage.record.files.write", full):
+        for _ in range(2):
+            with pytest.raises(OSError, match="No space"):
+                applied(shell, UNUSED)
+    assert shell.calls == [], "a full disk repeats no warning"
     (call,) = applied(shell, UNUSED)
     assert call == (
         f"scontrol notify 7 tailrack: 2 of its 2 GPUs have been idle for 35 min. {CANCEL} After 60 min without a used "
@@ -405,16 +403,6 @@ def test_a_job_gets_one_warning_per_period_of_unused_gpus(shell: Shell) -> None:
     assert len(applied(shell, UNUSED)) == 1
     # A later run of the job.
     assert len(applied(shell, UNUSED, given=job(start=NOW - 60))) == 1
-
-
-def test_a_full_disk_repeats_no_warning(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    full = mock.Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
-    monkeypatch.setattr("components.roles.usage.record.files.write", full)
-    shell.stub("scontrol")
-    for _ in range(2):
-        with shell.here(), pytest.raises(OSError, match="No space"):
-            apply_limits(LIMITS, [(job(), UNUSED)], [job()])
-    assert shell.calls == []
 
 
 def test_a_job_ends_only_after_a_warning_with_all_gpus_unused(shell: Shell) -> None:
