@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -116,19 +117,17 @@ def test_a_job_gets_the_best_network_that_all_its_nodes_share_by_each_nodes_own_
     assert (last["TAILRACK_INTERFACE"], last["PRTE_MCA_prte_if_include"]) == ("eth0", "eth0,ens5")
 
 
-def test_a_job_uses_rdma_if_all_its_nodes_have_it(node: Node) -> None:
+def test_a_job_uses_rdma_or_a_network_only_if_all_its_nodes_have_it(node: Node) -> None:
     told = node.task("a1,a3")
-    assert told["NCCL_IB_DISABLE"] == "1"
-    assert told["UCX_NET_DEVICES"] == "eth1"
+    assert (told["NCCL_IB_DISABLE"], told["UCX_NET_DEVICES"]) == ("1", "eth1")
     assert "NCCL_IB_HCA" not in told
-
-
-@pytest.mark.parametrize("nodes", ["a1,c1", "a1,nobody", "a1,a2,nobody"])
-def test_between_sites_and_with_a_node_that_shares_nothing_it_is_the_tailnet(node: Node, nodes: str) -> None:
-    told = node.task(nodes)
-    assert told["NCCL_SOCKET_IFNAME"] == "=tailscale0"
-    assert told["OMPI_MCA_btl_tcp_if_include"] == told["GLOO_SOCKET_IFNAME"] == told["UCX_NET_DEVICES"] == "tailscale0"
-    assert told["NCCL_NET"] == "Socket"
+    # Between sites, and with a node that shares nothing.
+    for nodes in ("a1,c1", "a1,nobody", "a1,a2,nobody"):
+        told = node.task(nodes)
+        assert told["NCCL_SOCKET_IFNAME"] == "=tailscale0"
+        names = ("OMPI_MCA_btl_tcp_if_include", "GLOO_SOCKET_IFNAME", "UCX_NET_DEVICES")
+        assert {told[name] for name in names} == {"tailscale0"}, nodes
+        assert told["NCCL_NET"] == "Socket"
 
 
 def test_the_task_prolog_keeps_variables_of_the_user(node: Node) -> None:
@@ -180,17 +179,12 @@ def test_a_job_gets_the_path_of_its_folder_on_the_disk(node: Node) -> None:
     assert node.task("a1", SLURM_JOB_ID="8", **inherited(first))["TMPDIR"] == f"{node.disk}/8"
 
 
-def test_the_task_prolog_keeps_the_tmpdir_of_a_user(node: Node) -> None:
+def test_the_task_prolog_keeps_the_tmpdir_of_a_user_and_unsets_another_nodes(node: Node) -> None:
     node.with_disk("7")
     assert node.task("a1", SLURM_JOB_ID="7", TMPDIR="/shared/mine")["TMPDIR"] == "/shared/mine"
     first = node.task("a1", SLURM_JOB_ID="7")
     changed = {**inherited(first), "TMPDIR": "/shared/mine"}
     assert node.task("a1", SLURM_JOB_ID="7", **changed)["TMPDIR"] == "/shared/mine"
-
-
-def test_a_node_without_the_folder_unsets_the_value_of_another_node(node: Node) -> None:
-    node.with_disk("7")
-    first = node.task("a1", SLURM_JOB_ID="7")
     (node.disk / "7").rmdir()
     assert "TMPDIR" not in node.task("a1", SLURM_JOB_ID="7", **inherited(first))
 
@@ -217,61 +211,55 @@ def test_a_job_gets_the_address_of_mlflow_and_a_user_experiment(node: Node) -> N
     assert told() == {"MLFLOW_TRACKING_URI": "http://100.64.0.1:5000", "MLFLOW_EXPERIMENT_NAME": "ada"}
 
 
+class Container:
+    """A container that Enroot starts for job 7 on a node, and where `enroot-mount` works or not."""
+
+    def __init__(self, node: Node, folder: Path, mounted: bool = True) -> None:
+        self.environ, self.told, self._hook = folder / "environ", folder / "told", folder / "hook"
+        mount = folder / "bin/enroot-mount"
+        mount.parent.mkdir()
+        mount.write_text(f'#!/bin/bash\necho "$*: $(cat)" >>{self.told}\nexit {0 if mounted else 1}\n')
+        mount.chmod(0o755)
+        text = template("fabric", "enroot-hook").replace("/usr/local/lib/tailrack/task-prolog", str(node.program))
+        self._hook.write_text(text.replace("/etc/tailrack/scratch-caches", str(node.conf.with_name("scratch-caches"))))
+        node.program.chmod(0o755)
+        self._environment = {
+            "SLURM_JOB_NODELIST": "a1", "SLURMD_NODENAME": "a1", "SLURM_JOB_ID": "7", "ENROOT_ROOTFS": "/rootfs",
+            "ENROOT_ENVIRON": str(self.environ), "PATH": f"{mount.parent}:/usr/bin:/bin",
+        }  # fmt: skip
+
+    def starts(self, image: str, **job: str) -> list[str]:
+        """Run the hook with the environment of an image and of the job; return the container's environment."""
+        self.environ.write_text(image)
+        subprocess.run(["bash", self._hook], env={**self._environment, **job}, check=True)
+        return self.environ.read_text().splitlines()
+
+
+def mounting(folder: str) -> str:
+    return f"--root /rootfs -: {folder} {folder} none x-create=dir,bind,rw,nosuid,nodev,private\n"
+
+
 @pytest.mark.parametrize("mounted", [True, False])
 def test_a_container_has_the_jobs_folder_or_the_images_own(node: Node, tmp_path: Path, mounted: bool) -> None:
     node.with_disk("7")
     node.mlflow.write_text("http://100.64.0.1:5000\n")
-    own, environ, told = f"{node.disk}/7", tmp_path / "environ", tmp_path / "told"
-    # In the place of Enroot's own.
-    mount = tmp_path / "bin" / "enroot-mount"
-    mount.parent.mkdir()
-    mount.write_text(f'#!/bin/bash\necho "$*: $(cat)" >{told}\nexit {0 if mounted else 1}\n')
-    mount.chmod(0o755)
-    hook = tmp_path / "hook"
-    hook.write_text(template("fabric", "enroot-hook").replace("/usr/local/lib/tailrack/task-prolog", str(node.program)))
-    environ.write_text("PATH=/image\n")
-    environment = {
-        "SLURM_JOB_NODELIST": "a1",
-        "SLURMD_NODENAME": "a1",
-        "SLURM_JOB_ID": "7",
-        "PATH": f"{mount.parent}:/usr/bin:/bin",
-        "ENROOT_ROOTFS": "/rootfs",
-        "ENROOT_ENVIRON": str(environ),
-    }
-    node.program.chmod(0o755)
-    subprocess.run(["bash", hook], env=environment, check=True)
-    assert told.read_text() == f"--root /rootfs -: {own} {own} none x-create=dir,bind,rw,nosuid,nodev,private\n"
-    lines = environ.read_text().splitlines()
+    container = Container(node, tmp_path, mounted)
+    lines = container.starts("PATH=/image\n")
+    assert container.told.read_text() == mounting(f"{node.disk}/7")
     assert lines[0] == "PATH=/image"
-    assert [line for line in lines if line.startswith("TMPDIR=")] == [f"TMPDIR={own if mounted else SLURMS_OWN}"]
+    folder = f"{node.disk}/7" if mounted else SLURMS_OWN
+    assert [line for line in lines if line.startswith("TMPDIR=")] == [f"TMPDIR={folder}"]
     assert {"TAILRACK_INTERFACE=eth1", "MLFLOW_TRACKING_URI=http://100.64.0.1:5000"} <= {*lines}
 
 
 def test_an_image_overrides_neither_the_jobs_gpus_nor_its_settings_of_nccl(node: Node, tmp_path: Path) -> None:
-    environ, hook = tmp_path / "environ", tmp_path / "hook"
-    hook.write_text(template("fabric", "enroot-hook").replace("/usr/local/lib/tailrack/task-prolog", str(node.program)))
-    node.program.chmod(0o755)
-    environ.write_text(
-        "PATH=/image\nCUDA_VISIBLE_DEVICES=0\nNCCL_IB_DISABLE=1\nNCCL_ALGO=Tree\nMY_NCCL_ALGO=kept\nNCCL_SOCKET_IFNAME=x\n"
-    )
-    environment = {
-        "SLURM_JOB_NODELIST": "a1",
-        "SLURMD_NODENAME": "a1",
-        "SLURM_JOB_ID": "7",
-        "PATH": "/usr/bin:/bin",
-        "NCCL_ALGO": "Ring",
-        "ENROOT_ROOTFS": "/rootfs",
-        "ENROOT_ENVIRON": str(environ),
-    }
-    subprocess.run(["bash", hook], env=environment, check=True)
-    lines = environ.read_text().splitlines()
+    image = "PATH=/image\nCUDA_VISIBLE_DEVICES=0\nNCCL_IB_DISABLE=1\nNCCL_ALGO=Tree\nMY_NCCL_ALGO=kept\n"
+    lines = Container(node, tmp_path).starts(f"{image}NCCL_SOCKET_IFNAME=x\n", NCCL_ALGO="Ring")
     assert lines[0] == "PATH=/image"
-    assert "MY_NCCL_ALGO=kept" in lines
+    assert {"MY_NCCL_ALGO=kept", "NCCL_IB_DISABLE=1", "TAILRACK_IMAGE_SETS=NCCL_IB_DISABLE"} <= {*lines}
     # Slurm chooses the GPUs, task by task; Pyxis adds the job's NCCL_ALGO where the container has none.
     assert not [line for line in lines if line.startswith(("CUDA_VISIBLE_DEVICES=", "NCCL_ALGO="))]
     assert [line for line in lines if line.startswith("NCCL_SOCKET_IFNAME=")] == ["NCCL_SOCKET_IFNAME==eth1"]
-    assert "NCCL_IB_DISABLE=1" in lines
-    assert "TAILRACK_IMAGE_SETS=NCCL_IB_DISABLE" in lines
 
 
 VARIABLES = {
@@ -301,10 +289,14 @@ def test_caches_are_in_the_users_folder_on_the_nodes_disk_and_the_log_in_stays_i
     assert told["HF_TOKEN_PATH"] == "/shared/home/ada/.cache/huggingface/token"
 
 
-def test_a_user_without_a_cache_folder_keeps_the_caches_in_the_home(caching: Node) -> None:
+def test_only_a_user_with_a_cache_folder_and_a_plain_home_has_all_paths(caching: Node) -> None:
     for user in ("6002", "", "6001/../6001"):
         told = caching.task("a1", SLURM_JOB_UID=user, HOME="/shared/home/bob")
-        assert not told.keys() & {*VARIABLES, "HF_TOKEN_PATH"}
+        assert not told.keys() & {*VARIABLES, "HF_TOKEN_PATH"}, user
+    for home in ("/home/a b", "/home/$(id)", "relative", ""):
+        told = caching.task("a1", SLURM_JOB_UID="6001", HOME=home)
+        assert "HF_TOKEN_PATH" not in told, home
+        assert told["HF_HOME"] == f"{caching.disk}/caches/6001/huggingface"
 
 
 @pytest.mark.parametrize("name", VARIABLES)
@@ -331,44 +323,16 @@ def test_a_step_on_another_node_gets_that_nodes_caches_and_a_change_of_the_scrip
     assert "HF_TOKEN_PATH" not in step
 
 
-@pytest.mark.parametrize("home", ["/home/a b", "/home/$(id)", "relative", ""])
-def test_a_home_with_an_odd_name_gives_no_path_of_a_log_in(caching: Node, home: str) -> None:
-    told = caching.task("a1", SLURM_JOB_UID="6001", HOME=home)
-    assert "HF_TOKEN_PATH" not in told
-    assert told["HF_HOME"] == f"{caching.disk}/caches/6001/huggingface"
-
-
 @pytest.mark.parametrize("mounted", [True, False])
 def test_a_container_has_the_users_caches_or_the_images_own(caching: Node, tmp_path: Path, mounted: bool) -> None:
-    own, environ, told = f"{caching.disk}/caches/6001", tmp_path / "environ", tmp_path / "told"
-    mount = tmp_path / "bin" / "enroot-mount"
-    mount.parent.mkdir()
-    mount.write_text(f'#!/bin/bash\necho "$*: $(cat)" >>{told}\nexit {0 if mounted else 1}\n')
-    mount.chmod(0o755)
-    hook = tmp_path / "hook"
-    text = template("fabric", "enroot-hook").replace("/usr/local/lib/tailrack/task-prolog", str(caching.program))
-    hook.write_text(text.replace("/etc/tailrack/scratch-caches", str(caching.conf.with_name("scratch-caches"))))
-    environ.write_text("HF_HOME=/models\n")
-    environment = {
-        "SLURM_JOB_NODELIST": "a1",
-        "SLURMD_NODENAME": "a1",
-        "SLURM_JOB_ID": "7",
-        "SLURM_JOB_UID": "6001",
-        "HOME": "/shared/home/ada",
-        "PATH": f"{mount.parent}:/usr/bin:/bin",
-        "ENROOT_ROOTFS": "/rootfs",
-        "ENROOT_ENVIRON": str(environ),
-    }
-    caching.program.chmod(0o755)
-    subprocess.run(["bash", hook], env=environment, check=True)
-    assert told.read_text() == f"--root /rootfs -: {own} {own} none x-create=dir,bind,rw,nosuid,nodev,private\n"
-    lines = environ.read_text().splitlines()
+    container, own = Container(caching, tmp_path, mounted), f"{caching.disk}/caches/6001"
+    user = {"SLURM_JOB_UID": "6001", "HOME": "/shared/home/ada"}
+    lines = container.starts("HF_HOME=/models\n", **user)
+    assert container.told.read_text() == mounting(own)
     assert [line for line in lines if line.startswith("HF_HOME=")] == ["HF_HOME=/models"]
     assert not [line for line in lines if line.startswith("HF_TOKEN_PATH=")]
     assert f"TORCH_HOME={own if mounted else f'{SLURMS_OWN}/caches'}/torch" in lines
-    environ.write_text("XDG_CACHE_HOME=/models\n")
-    subprocess.run(["bash", hook], env=environment, check=True)
-    names = {line.partition("=")[0] for line in environ.read_text().splitlines()}
+    names = {line.partition("=")[0] for line in container.starts("XDG_CACHE_HOME=/models\n", **user)}
     assert not names & {"HF_HOME", "HF_TOKEN_PATH", "TORCH_HOME", "PIP_CACHE_DIR", "UV_CACHE_DIR"}
     assert {"TRITON_CACHE_DIR", "CUDA_CACHE_PATH"} <= names
 
@@ -381,22 +345,16 @@ def test_a_job_gets_the_index_of_roce_version_2_that_all_its_ports_have(node: No
     assert (task["NCCL_IB_HCA"], task["NCCL_IB_GID_INDEX"]) == ("=mlx5_0:1,mlx5_1:1", "3")
     assert node.task("a1", NCCL_IB_GID_INDEX="5")["NCCL_IB_GID_INDEX"] == "5"
     assert node.task("a1", **inherited(task))["NCCL_IB_GID_INDEX"] == "3"
-
-
-@pytest.mark.parametrize(
-    "other",
-    [
-        pytest.param((*USUAL[:2], f"v2 {IPV4}"), id="another index"),
-        pytest.param(USUAL[:2], id="no IPv4 address"),
-        pytest.param((*USUAL, "v2 0000:0000:0000:0000:0000:ffff:0a03:0001"), id="two addresses"),
-        pytest.param((), id="InfiniBand, or an unknown driver"),
-    ],
-)
-def test_no_index_is_set_if_it_is_not_clear_for_all_ports(node: Node, other: tuple[str, ...]) -> None:
-    node.conf.write_text(ROCE)
-    node.with_roce("mlx5_0", *USUAL)
-    node.with_roce("mlx5_1", *other)
-    assert "NCCL_IB_GID_INDEX" not in node.task("a1")
+    for other, why in (
+        ((*USUAL[:2], f"v2 {IPV4}"), "another index"),
+        (USUAL[:2], "no IPv4 address"),
+        ((*USUAL, "v2 0000:0000:0000:0000:0000:ffff:0a03:0001"), "two addresses"),
+        ((), "InfiniBand, or an unknown driver"),
+    ):
+        shutil.rmtree(node.verbs / "mlx5_1")
+        (node.verbs / "mlx5_1").mkdir()
+        node.with_roce("mlx5_1", *other)
+        assert "NCCL_IB_GID_INDEX" not in node.task("a1"), why
 
 
 def test_an_index_in_a_file_of_nccl_stays(node: Node, tmp_path: Path) -> None:

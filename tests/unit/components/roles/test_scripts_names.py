@@ -149,14 +149,8 @@ def test_an_existing_name_in_the_hosts_file_keeps_its_address(program: Names) ->
     once = program.update(owners)
     assert once == f"{ADDRESS} a1 # tailrack\n100.64.0.13 b3 # tailrack\n{owners}"
     assert program.update(once) == once
-
-
-def test_names_never_come_from_the_tailnet_names_of_machines(program: Names) -> None:
-    """Whatever tailscaled tells of others: it is asked for nothing but the machine's own address."""
-    program.shell.write(LIST, "100.64.0.11 b1\n")
-    program.update("127.0.0.1 localhost\n")
-    asked = [call for call in program.shell.calls if call.startswith("tailscale")]
-    assert set(asked) == {"tailscale ip -4"}
+    # tailscaled is asked for nothing but the machine's own address.
+    assert {call for call in program.shell.calls if call.startswith("tailscale")} == {"tailscale ip -4"}
 
 
 def test_a_node_reads_only_valid_members_from_the_published_list(program: Names) -> None:
@@ -175,14 +169,6 @@ def test_a_node_reads_only_valid_members_from_the_published_list(program: Names)
         assert program.shell.path(LIST).stat().st_mode & 0o777 == 0o644, "users' ssh asks who is of the cluster"
 
 
-@pytest.mark.parametrize("published", [None, "", "nonsense\n"])
-def test_while_the_share_is_away_the_names_that_were_read_last_hold(program: Names, published: str | None) -> None:
-    program.shell.write(LIST, "100.64.0.11 b1\n")
-    if published is not None:
-        program.shell.write(SHARE, published)
-    assert "100.64.0.11 b1 # tailrack" in program.follow()
-
-
 def test_a_tailscaled_message_without_a_name_change_writes_no_files(program: Names) -> None:
     program.shell.write(SHARE, "100.64.0.1 head\nno member\n")
     program.talk(5)
@@ -194,16 +180,21 @@ def test_a_tailscaled_message_without_a_name_change_writes_no_files(program: Nam
 
 @pytest.mark.parametrize(
     ("meanwhile", "then"),
-    [
-        ("echo 100.64.0.77 >{root}/address", "100.64.0.77 a1 # tailrack\n"),
-        ("echo '127.0.1.1 a1' >{root}/etc/hosts", f"{ADDRESS} a1 # tailrack\n"),
-        ("echo cloud >{root}/etc/hostname", f"{ADDRESS} a1 # tailrack\n"),
-    ],
-)
+    [("echo 100.64.0.77 >{root}/address", "100.64.0.77"), ("echo '127.0.1.1 a1' >{root}/etc/hosts", ADDRESS),
+     ("echo cloud >{root}/etc/hostname", ADDRESS)],
+)  # fmt: skip
 def test_names_follow_a_new_address_and_foreign_edits(program: Names, meanwhile: str, then: str) -> None:
     program.talk(4, f'[ "$number" -ne 2 ] || {meanwhile.format(root=program.shell.root)}')
-    assert program.follow().startswith(then)
+    assert program.follow().startswith(f"{then} a1 # tailrack\n")
     assert program.shell.path("/etc/hostname").read_text() == "a1\n"
+
+
+def test_while_the_share_is_away_the_names_that_were_read_last_hold(program: Names) -> None:
+    program.shell.write(LIST, "100.64.0.11 b1\n")
+    assert "100.64.0.11 b1 # tailrack" in program.follow()
+    for published in ("", "nonsense\n"):
+        program.shell.write(SHARE, published)
+        assert "100.64.0.11 b1 # tailrack" in program.follow(), published
 
 
 def test_names_follow_soon_after_an_early_tailscaled_message(program: Names) -> None:
@@ -246,12 +237,19 @@ def test_members_without_a_kept_address_have_their_certificates(head: Callable[.
     assert head("machine", "head") == f"{ADDRESS} a1\n100.64.0.19 b9\n"
 
 
-def test_the_host_name_is_the_nodes_and_is_set_again_when_somebody_set_it_back(program: Names) -> None:
-    assert program.shell.path("/name").read_text() == program.shell.path("/etc/hostname").read_text() == "a1\n"
-    program.shell.write("name", "old-name\n")
-    program.shell.write("etc/hostname", "old-name\n")
+def test_installing_sets_the_host_name_and_restarts_no_unit_that_slurms_daemons_require(program: Names) -> None:
+    shell = program.shell
+    assert shell.path("/etc/hosts").read_text() == f"{ADDRESS} a1 # tailrack\n127.0.0.1 localhost\n"
+    assert not [call for call in shell.calls if "restart" in call and "tailrack-names.service" in call]
+    again = len(shell.calls)
+    assert install(shell).returncode == 0
+    assert not [call for call in shell.calls[again:] if "restart" in call]
+    assert shell.path("/name").read_text() == shell.path("/etc/hostname").read_text() == "a1\n"
+    # Somebody sets it back.
+    for path in ("name", "etc/hostname"):
+        shell.write(path, "old-name\n")
     program.update("127.0.1.1 old-name\n")
-    assert program.shell.path("/name").read_text() == program.shell.path("/etc/hostname").read_text() == "a1\n"
+    assert shell.path("/name").read_text() == shell.path("/etc/hostname").read_text() == "a1\n"
 
 
 @pytest.mark.parametrize("cloud", [True, False])
@@ -298,11 +296,3 @@ def test_leaving_restores_the_hosts_file_and_keeps_edits_of_the_owner(program: N
     assert program.shell.command("names", "forget").returncode == 0
     assert program.shell.path("/etc/hosts").read_text() == left
     assert not program.shell.path("/var/lib/tailrack/hosts-before").exists()
-
-
-def test_installing_runs_the_program_and_restarts_no_unit_that_slurms_daemons_require(program: Names) -> None:
-    assert program.shell.path("/etc/hosts").read_text() == f"{ADDRESS} a1 # tailrack\n127.0.0.1 localhost\n"
-    assert not [call for call in program.shell.calls if "restart" in call and "tailrack-names.service" in call]
-    again = len(program.shell.calls)
-    assert install(program.shell).returncode == 0
-    assert not [call for call in program.shell.calls[again:] if "restart" in call]
