@@ -99,17 +99,24 @@ def test_anothers_ganesha_is_set_aside_and_the_packages_file_comes_back_when_the
     assert [path.name for path in conf.parent.iterdir()] == ["ganesha.conf"]
 
 
-def test_a_uid_that_clashes_is_found_before_anything_is_changed(machine: Shell) -> None:
-    for there, problem in (
-        ("carol:x:6001:", "uid 6001 is carol here and should be ada"),
-        ("ada:x:1007:", "user ada has uid 1007 here and should have 6001"),
-        ("ada:x:6001:", None),
-        ("root:x:0:", None),
+HOME = "/nowhere/shared/home/ada"
+
+
+def test_an_account_that_clashes_or_has_another_home_is_not_taken_for_a_users(machine: Shell) -> None:
+    for line, problem in (
+        ("carol:x:6001:6001:::", "uid 6001 is carol here and should be ada"),
+        ("ada:x:1007:1007:::", "user ada has uid 1007 here and should have 6001"),
+        ("root:x:0:0:::", ""),
+        ("ada:x:6001:6001:::", ""),
+        (f"ada:x:6001:6001::{HOME}:/bin/bash", ""),
+        ("ada:x:6001:6001:Ada:/home/ada:/bin/bash", "user ada is an existing account here, with the home /home/ada"),
+        (f"ada:x:6001:100::{HOME}:/bin/bash", "user ada has gid 100 here and should have 6001"),
     ):
-        machine.write("/etc/passwd", f"{there}{there.split(':')[2]}:::\n")
+        machine.write("/etc/passwd", f"{line}\n")
         done = look(machine)
-        assert done.returncode == (1 if problem else 0), there
-        assert problem is None or problem in done.stderr, there
+        assert (done.returncode == 0) == (not problem), done.stderr
+        assert problem in done.stderr, line
+        assert "cannot be an account that a1 already has" in done.stderr or not problem, line
 
 
 # Taking over
@@ -273,19 +280,3 @@ def test_a_server_that_ran_before_the_cluster_runs_after_it_with_its_defaults(ma
 
 
 # Accounts that are somebody's own.
-
-HOME = "/nowhere/shared/home/ada"
-
-
-def test_an_account_that_has_another_home_is_not_taken_for_a_users(machine: Shell) -> None:
-    for line, problem in (
-        (f"ada:x:6001:6001::{HOME}:/bin/bash", ""),
-        ("ada:x:6001:6001:Ada:/home/ada:/bin/bash", "user ada is an existing account here, with the home /home/ada"),
-        (f"ada:x:6001:100::{HOME}:/bin/bash", "user ada has gid 100 here and should have 6001"),
-        ("ada:x:1000:1000:Ada:/home/ada:/bin/bash", "user ada has uid 1000 here and should have 6001"),
-    ):
-        machine.write("/etc/passwd", f"{line}\n")
-        done = look(machine)
-        assert (done.returncode == 0) == (not problem), done.stderr
-        assert problem in done.stderr, line
-        assert "cannot be an account that a1 already has" in done.stderr or not problem, line

@@ -125,9 +125,23 @@ def authorized(shell: Shell, file: str = KEY_FILE) -> list[str]:
     return str(shell.path(file).read_text()).splitlines()
 
 
-def test_the_program_is_a_command_that_root_runs(shell: Shell) -> None:
+def test_the_key_may_run_the_program_from_the_head_node_and_nothing_else(shell: Shell) -> None:
     assert install(shell) == f"{launcher('kept', 'leave')}\n"
     assert shell.path(PROGRAM).stat().st_mode & 0o777 == 0o755
+    assert authorized(shell) == [
+        f'restrict,from="100.64.0.1",command="{PROGRAM}" {KEY} tailrack-leave',
+        # Only what the authority has signed for this: not the authority's own key, and no other name.
+        'restrict,from="100.64.0.1",cert-authority,principals="tailrack-ask",'
+        f'command="/usr/local/sbin/tailrack-answer" {AUTHORITY} tailrack-ask',
+    ]
+    assert not shell.path("/root/.ssh/authorized_keys").exists()
+    login = shell.path("/etc/ssh/sshd_config.d/tailrack-leave.conf").read_text().splitlines()
+    rules = ["PermitRootLogin forced-commands-only", "PubkeyAuthentication yes", "AuthenticationMethods publickey"]
+    rules += [f"AuthorizedKeysFile {KEY_FILE}", "AllowUsers root", "AllowGroups *", "DenyUsers nobody"]
+    rules += ["DenyGroups nobody"]
+    assert login[1:] == ["Match User root Address 100.64.0.1", *(f"    {rule}" for rule in rules)]
+    # Never an sshd that will not start.
+    assert shell.calls.index("sshd -t") < shell.calls.index("systemctl restart ssh")
 
 
 def test_leaving_stops_slurm_before_the_share_and_the_tailnet_last(shell: Shell) -> None:
@@ -234,35 +248,6 @@ def test_programs_that_end_by_themselves_just_then_hold_nothing_up(shell: Shell)
         end_sessions()
     assert f"systemctl stop {scope}" in shell.calls
     assert_ok(shell.step(script_of("slurm_release", "leave"), {}))
-
-
-def test_the_key_may_run_the_program_from_the_head_node_and_nothing_else(shell: Shell) -> None:
-    install(shell)
-    assert authorized(shell) == [
-        f'restrict,from="100.64.0.1",command="{PROGRAM}" {KEY} tailrack-leave',
-        # Only what the authority has signed for this: not the authority's own key, and no other name.
-        'restrict,from="100.64.0.1",cert-authority,principals="tailrack-ask",'
-        f'command="/usr/local/sbin/tailrack-answer" {AUTHORITY} tailrack-ask',
-    ]
-    assert not shell.path("/root/.ssh/authorized_keys").exists()
-
-
-def test_sshd_without_root_login_accepts_only_the_leave_command(shell: Shell) -> None:
-    install(shell)
-    login = shell.path("/etc/ssh/sshd_config.d/tailrack-leave.conf").read_text().splitlines()
-    assert login[1:] == [
-        "Match User root Address 100.64.0.1",
-        "    PermitRootLogin forced-commands-only",
-        "    PubkeyAuthentication yes",
-        "    AuthenticationMethods publickey",
-        f"    AuthorizedKeysFile {KEY_FILE}",
-        "    AllowUsers root",
-        "    AllowGroups *",
-        "    DenyUsers nobody",
-        "    DenyGroups nobody",
-    ]
-    # Never an sshd that will not start.
-    assert shell.calls.index("sshd -t") < shell.calls.index("systemctl restart ssh")
 
 
 @pytest.mark.parametrize("change", [{}, {"key": OTHER}, {"head": "100.64.0.2"}])

@@ -127,47 +127,35 @@ def test_a_member_gets_an_export_of_its_one_address_and_a_certificate(head: Head
     assert " -h -I b1 -n b1,100.64.0.7 " in signing
 
 
-@pytest.mark.parametrize("answer", ["", "bash: connect: Connection refused"])
-def test_a_node_that_answers_over_the_tailnet_counts_before_slurmd_runs_too(head: Head, answer: str) -> None:
-    head.shell.write("answer", answer)
-    assert head.run("up").returncode == 0
-
-
-@pytest.mark.parametrize("answer", ["timed out", "bash: connect: No route to host"])
-def test_an_unreachable_node_is_no_member_and_the_error_names_its_firewall(head: Head, answer: str) -> None:
+def test_an_unreachable_node_is_no_member_and_the_error_names_its_firewall(head: Head) -> None:
     head.shell.hurry()
-    head.shell.write("answer", answer)
-    done = assert_fails(
-        head.run("up", NODE_FIREWALL="ufw+nftables"),
-        "nothing answers on b1 at its tailnet address, 100.64.0.7 port 6818",
-        "a firewall on the machine (found: ufw, nftables), tailscale's shields-up",
-        "allow input on tailscale0",
-        "the tailnet's policy lets the cluster's machines reach one another",
-    )
-    assert "fabric: tailnet" not in done.stderr
-    assert not head.shell.path("/etc/exports.d/tailrack-b1.exports").exists()
+    for answer in ("timed out", "bash: connect: No route to host"):
+        head.shell.write("answer", answer)
+        done = assert_fails(
+            head.run("up", NODE_FIREWALL="ufw+nftables"),
+            "nothing answers on b1 at its tailnet address, 100.64.0.7 port 6818",
+            "a firewall on the machine (found: ufw, nftables), tailscale's shields-up",
+            "allow input on tailscale0",
+            "the tailnet's policy lets the cluster's machines reach one another",
+        )
+        assert "fabric: tailnet" not in done.stderr
+        assert not head.shell.path("/etc/exports.d/tailrack-b1.exports").exists()
+    # One that answers counts before slurmd runs, too.
+    for answer in ("", "bash: connect: Connection refused"):
+        head.shell.write("answer", answer)
+        assert head.run("up").returncode == 0, answer
 
 
-def test_an_idle_member_is_drained_asked_to_leave_and_forgotten(head: Head) -> None:
+def test_an_idle_member_is_drained_asked_to_leave_by_its_pinned_key_and_forgotten(head: Head) -> None:
     head.run("up")
     head.knows_b1()
     head.shell.stub("ssh", "echo left")
-    done = head.run("down")
+    done = head.run("down", NODE_SSHD_PORT=2222)
     assert (done.returncode, done.stdout) == (0, '{"left":true}\n'), done.stderr
-    assert head.changes()[1:] == [
-        "scontrol update nodename=b1",
-        "ssh",
-        "scontrol delete nodename=b1",
-        "exportfs -ra",
-    ]
+    changes = ["scontrol update nodename=b1", "ssh", "scontrol delete nodename=b1", "exportfs -ra"]
+    assert head.changes()[1:] == changes
     assert not head.shell.path("/etc/exports.d/tailrack-b1.exports").exists()
     assert not head.shell.path("/var/lib/tailrack/members/b1").exists()
-
-
-def test_the_head_node_queries_a_member_with_its_pinned_key(head: Head) -> None:
-    head.knows_b1()
-    head.shell.stub("ssh")
-    head.run("down", NODE_SSHD_PORT=2222)
     (asked,) = [call for call in head.shell.calls if call.startswith("ssh ")]
     assert asked.endswith(" -o HostKeyAlias=b1 root@100.64.0.7")
     for option in ("-p 2222", "BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=10"):
@@ -225,23 +213,6 @@ def test_a_job_that_cannot_be_requeued_is_cancelled_with_its_owners_name_and_the
     )
 
 
-def test_the_head_node_identifies_a_member_by_its_tailnet_entry(head: Head) -> None:
-    wrong: tuple[dict[str, Any], ...] = (
-        {"NODE_ADDRESS": "100.64.0.9"},  # another machine's, or nobody's
-        {"NODE_ADDRESS": "100.64.0.7; Squash = No_Root_Squash; Clients = 100.64.0.7"},
-        {"NODE_ADDRESS": "100.64.0.7", "NODE_NAME": "head"},
-        {"NODE_NAME": "b1,head"},
-        {"NODE_NAME": "b"},
-    )
-    for values in wrong:
-        with mock.patch.object(tailnet_host, "LISTED_SECONDS", 0):
-            done = head.run("up", **values)
-        assert done.returncode == 1, values
-        assert "the tailnet has no machine" in done.stderr, values
-        assert not list(head.shell.path("/etc/exports.d").glob("*")), values
-        assert not any(call.startswith("ssh-keygen") for call in head.shell.calls), values
-
-
 @pytest.mark.parametrize(
     ("peer", "path"),
     [
@@ -257,12 +228,21 @@ def test_the_head_node_reports_its_path_to_a_member(head: Head, peer: dict[str, 
     assert json.loads(done.stdout)["path"] == path
 
 
-def test_the_head_node_rejects_invalid_answers_before_it_writes_files(head: Head) -> None:
-    assert_fails(
-        head.run("up", NODE_PROBLEM="its answer has no valid tailnet_ip", NODE_ADDRESS=""),
-        "b1 cannot register: its answer has no valid tailnet_ip",
+def test_the_head_node_identifies_a_member_by_its_tailnet_entry(head: Head) -> None:
+    wrong: tuple[dict[str, Any], ...] = (
+        {"NODE_ADDRESS": "100.64.0.9"},  # another machine's, or nobody's
+        {"NODE_ADDRESS": "100.64.0.7; Squash = No_Root_Squash; Clients = 100.64.0.7"},
+        {"NODE_ADDRESS": "100.64.0.7", "NODE_NAME": "head"},
+        {"NODE_NAME": "b1,head"},
+        {"NODE_NAME": "b"},
     )
+    for values in wrong:
+        with mock.patch.object(tailnet_host, "LISTED_SECONDS", 0):
+            assert_fails(head.run("up", **values), "the tailnet has no machine")
+    problem = "its answer has no valid tailnet_ip"
+    assert_fails(head.run("up", NODE_PROBLEM=problem, NODE_ADDRESS=""), f"b1 cannot register: {problem}")
     assert not list(head.shell.path("/etc/exports.d").glob("*"))
+    assert not any(call.startswith("ssh-keygen") for call in head.shell.calls)
 
 
 def test_a_member_has_left_when_the_head_node_sees_it_no_more_in_the_tailnet(head: Head) -> None:

@@ -143,44 +143,35 @@ def test_a_check_names_the_problem(
         assert found.remedy
 
 
-def test_an_earlier_check_that_hangs_is_not_repeated(node: Shell) -> None:
-    place = node.path("/data")
-    words = ["stat", "-f", "-c", "%S %b %a %c %d", "--", str(place), ""]
-    node.write("proc/77/cmdline", "\0".join(words))
-    assert not node.call(probe.answers, "/data")
-    assert not [call for call in node.calls if call.startswith(("stat", "find"))]
-
-
-@pytest.mark.parametrize(
-    ("error", "problem"),
-    [("", ""), ("Permission denied", ""), ("Input/output error", "cannot be read (Input/output error)")],
-)
-def test_a_folder_is_read_too_and_root_may_be_refused(node: Shell, error: str, problem: str) -> None:
+def test_a_folder_is_read_too_and_root_may_be_refused(node: Shell) -> None:
     mounted(node, "0:9 / /lambda/fs1 rw - fuse.rclone fs1 rw")
     place = node.path("/lambda/fs1")
-    node.stub("find", f"echo \"find: '{place}': {error}\" >&2; exit 1" if error else "")
-    problems = node.call(check_all, [wanted("fs1")])
-    assert [found.text for found in problems.values()] == ([problem] if problem else [])
-    assert f"find {place} -maxdepth 1 -mindepth 1 -quit" in node.calls
+    for error, problem in {"": "", "Permission denied": "", "Input/output error": "(Input/output error)"}.items():
+        node.stub("find", f"echo \"find: '{place}': {error}\" >&2; exit 1" if error else "")
+        problems = node.call(check_all, [wanted("fs1")])
+        assert [found.text for found in problems.values()] == ([f"cannot be read {problem}"] if problem else []), error
+    assert node.calls.count(f"find {place} -maxdepth 1 -mindepth 1 -quit") == 3
+    # An earlier check that hangs is not repeated.
+    before = len(node.calls)
+    words = ["stat", "-f", "-c", "%S %b %a %c %d", "--", str(node.path("/data")), ""]
+    node.write("proc/77/cmdline", "\0".join(words))
+    assert not node.call(probe.answers, "/data")
+    assert not [call for call in node.calls[before:] if call.startswith(("stat", "find"))]
 
 
-@pytest.mark.parametrize(
-    ("error", "problem"),
-    [
-        ("mktemp: failed: Read-only file system", "is read-only on its server"),
-        ("mktemp: failed: No space left on device", "is full for user ada"),
-        ("mktemp: failed: Disk quota exceeded", "is full for user ada"),
-        ("mktemp: failed: Permission denied", ""),
-    ],
-)
-def test_a_write_as_a_user_detects_hidden_mount_problems(node: Shell, error: str, problem: str) -> None:
-    node.stub("mktemp", f"echo '{error}' >&2; exit 1")
-    found = node.call(probe.write_problem, wanted("data"), "ada")
-    assert (found.text if found else "") == problem
-    assert any(call.startswith("runuser -u ada -- mktemp") for call in node.calls)
-
-
-def test_a_mount_is_written_to_once_an_hour_only(node: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_as_a_user_detects_hidden_mount_problems_once_an_hour(
+    node: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for error, problem in (
+        ("Read-only file system", "is read-only on its server"),
+        ("No space left on device", "is full for user ada"),
+        ("Disk quota exceeded", "is full for user ada"),
+        ("Permission denied", ""),
+    ):
+        node.stub("mktemp", f"echo 'mktemp: failed: {error}' >&2; exit 1")
+        found = node.call(probe.write_problem, wanted("data"), "ada")
+        assert (found.text if found else "") == problem, error
+    assert len([call for call in node.calls if call.startswith("runuser -u ada -- mktemp")]) == 4
     mounted(node, NFS_LINE)
     node.write("var/lib/tailrack/mounts", "unit /data\n")
     compute(node, "data")
@@ -205,32 +196,26 @@ def updates(shell: Shell) -> list[str]:
     return [call.partition("availablefeatures=")[2] for call in shell.calls if call.startswith("scontrol update")]
 
 
-def test_a_node_gets_the_features_of_its_mounts_beside_its_own(node: Shell) -> None:
+def test_a_node_has_the_features_of_its_mounts_beside_others(node: Shell) -> None:
     slurm(node, "site-one", "nvme")
-    with node.here():
-        assert set_live_features("a1", "mounts", {"mount-data"})
-        assert live_features() == {"mount-data"}
-    assert updates(node) == ["nvme,site-one,mount-data activefeatures=nvme,site-one,mount-data"]
-
-
-def test_a_feature_goes_when_its_mount_fails_and_others_stay(node: Shell) -> None:
+    assert node.call(set_live_features, "a1", "mounts", {"mount-data"})
+    assert node.call(live_features) == {"mount-data"}
     node.write("var/lib/tailrack/features/mounts", "mount-data\nmount-models\n")
     node.write("var/lib/tailrack/features/other", "data-set\n")
     slurm(node, "site-one", "data-set", "mount-data", "mount-models")
-    with node.here():
-        set_live_features("a1", "mounts", {"mount-models"})
-        assert live_features() == {"mount-models", "data-set"}
-    assert updates(node) == ["data-set,site-one,mount-models activefeatures=data-set,site-one,mount-models"]
+    node.call(set_live_features, "a1", "mounts", {"mount-models"})
+    assert node.call(live_features) == {"mount-models", "data-set"}
+    changes = ("nvme,site-one,mount-data", "data-set,site-one,mount-models")
+    assert updates(node) == [f"{features} activefeatures={features}" for features in changes]
 
 
 def test_a_change_that_slurm_does_not_take_is_tried_again(node: Shell) -> None:
     node.write("var/lib/tailrack/features/mounts", "mount-data\n")
-    with node.here():
-        assert not set_live_features("a1", "mounts", ())
-        # A step must not take it for a part of the registration.
-        assert live_features() == {"mount-data"}
-        slurm(node, "site-one", "mount-data")
-        assert set_live_features("a1", "mounts", ())
+    assert not node.call(set_live_features, "a1", "mounts", ())
+    # A step must not take it for a part of the registration.
+    assert node.call(live_features) == {"mount-data"}
+    slurm(node, "site-one", "mount-data")
+    assert node.call(set_live_features, "a1", "mounts", ())
     assert not node.path("/var/lib/tailrack/features").exists()
 
 

@@ -8,6 +8,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from unittest import mock
 
 import pytest
 
@@ -67,20 +68,16 @@ def export(shell: Shell, member: str, address: str) -> None:
     shell.write(f"etc/exports.d/tailrack-{member}.exports", f"/export/shared {address}/32(rw,sync,root_squash)\n")
 
 
-def test_the_configuration_is_closed_and_version_4_only(shell: Shell) -> None:
+def test_the_configuration_is_closed_version_4_only_and_of_our_exports(shell: Shell) -> None:
+    shell.write("etc/exports.d/backup.exports", "/export 10.0.0.0/8(rw)\n")
+    shell.write("etc/exports.d/tailrack-b1.exports.Xy12ab", "/export/shared 100.64.0.9/32(rw)\n")
     export(shell, "b1", "100.64.0.7")
     text = configuration(shell)
     code = re.sub(r"#.*", "", text)
     assert code.count("{") == code.count("}") > 3
     assert "Protocols = 4;" in text
     assert "Path = /export/shared; Pseudo = /export/shared;" in text
-
-
-def test_exports_of_others_and_half_written_files_are_left_out(shell: Shell) -> None:
-    shell.write("etc/exports.d/backup.exports", "/export 10.0.0.0/8(rw)\n")
-    shell.write("etc/exports.d/tailrack-b1.exports.Xy12ab", "/export/shared 100.64.0.9/32(rw)\n")
-    export(shell, "b1", "100.64.0.7")
-    assert re.findall(r"Clients = (\S+);", configuration(shell)) == ["100.64.0.7"]
+    assert re.findall(r"Clients = (\S+);", text) == ["100.64.0.7"]
 
 
 def test_a_running_server_learns_a_changed_member_without_a_restart(shell: Shell) -> None:
@@ -233,17 +230,12 @@ def test_a_failing_mount_stops_the_step_with_the_message_of_systemd(node: Shell)
     )
 
 
-def test_the_step_leaves_a_mount_point_of_a_lost_server_unchanged(node: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(_path: str) -> int:
-        raise OSError(errno.ESTALE, "Stale file handle")
-
-    monkeypatch.setattr(files, "kind_of", lost)
-    node.call(ensure_mount_point, "/shared")
+def test_a_mount_point_that_was_not_there_goes_with_the_machine(node: Shell) -> None:
+    lost = mock.Mock(side_effect=OSError(errno.ESTALE, "Stale file handle"))
+    with mock.patch.object(files, "kind_of", lost):
+        node.call(ensure_mount_point, "/shared")
     assert not node.path("/shared").exists()
     assert not node.path(NFS_BEFORE).exists()
-
-
-def test_a_mount_point_that_was_not_there_goes_with_the_machine(node: Shell) -> None:
     node.call(ensure_mount_point, "/shared")
     assert node.path("/shared").is_dir()
     assert node.path(NFS_BEFORE).read_text() == "folder /shared\n"
@@ -412,12 +404,13 @@ def found(machine: Shell) -> list[int]:
 SERVED, MOUNTED = [111, 2049, 20048], [111]
 
 
-def test_the_configuration_decides_which_nfs_ports_other_programs_need(machine: Shell) -> None:
+def test_the_configuration_and_mounts_decide_which_nfs_ports_other_programs_need(machine: Shell) -> None:
+    ours = "/export/shared 100.64.0.7/32(rw)\n"
     for path, text, ports in (
         ("etc/exports", "/srv/projects 192.0.2.0/24(rw)\n", SERVED),
         ("etc/exports", "# /srv/projects 192.0.2.0/24(rw)\n\n", []),
         ("etc/exports.d/projects.exports", "/srv/projects 192.0.2.0/24(rw)\n", SERVED),
-        ("etc/exports.d/tailrack-b1.exports", "/export/shared 100.64.0.7/32(rw)\n", []),
+        ("etc/exports.d/tailrack-b1.exports", ours, []),
         ("etc/ganesha/ganesha.conf", "EXPORT { Path = /srv; }\n", SERVED),
         ("etc/ganesha/ganesha.conf", "# Written by tailrack\n", []),
         ("etc/fstab", "nas:/home /home nfs noauto,x-systemd.automount 0 0\n", MOUNTED),
@@ -434,14 +427,8 @@ def test_the_configuration_decides_which_nfs_ports_other_programs_need(machine: 
         file = machine.write(path, text)
         assert found(machine) == ports, (path, text)
         file.unlink()
-
-
-def test_a_mount_of_version_3_is_found(machine: Shell) -> None:
-    for mount, ports in (
-        ("0:50 / /home nfs nas:/home rw,vers=3", MOUNTED),
-        ("0:50 / /home nfs4 nas:/home rw,vers=4.2", []),
-    ):
-        mounted(machine, "8:1 / /", mount)
+    for mount, ports in (("nfs nas:/home rw,vers=3", MOUNTED), ("nfs4 nas:/home rw,vers=4.2", [])):
+        mounted(machine, "8:1 / /", f"0:50 / /home {mount}")
         assert found(machine) == ports, mount
 
 
@@ -470,6 +457,16 @@ def test_the_check_rejects_a_machine_with_files_at_the_mount_point(machine: Shel
     assert in_the_way(machine) == ""
     (share / "thesis.tex").write_text("years of work")
     assert in_the_way(machine) == "a folder with files (thesis.tex)"
+    # The cluster's own share is in no one's way, and a unit of others is.
+    unit = "etc/systemd/system/shared.mount"
+    for description, own in (
+        ("Our department's share", False),
+        ("The cluster's share", True),
+        ("The cluster's share, on the machine that serves it", True),
+    ):
+        file = machine.write(unit, f"[Unit]\nDescription={description}\n")
+        assert in_the_way(machine) == ("" if own else "a folder with files (thesis.tex)"), description
+    file.unlink()
     (share / "thesis.tex").unlink()
     share.rmdir()
     share.symlink_to("/data")
@@ -482,14 +479,3 @@ def test_the_check_rejects_a_machine_with_files_at_the_mount_point(machine: Shel
     assert in_the_way(machine) == "another mount (nas:/vol nfs4)"
     mounted(machine, "0:50 / /shared lustre lustre@tcp:/fs rw")
     assert in_the_way(machine) == "another mount (lustre@tcp:/fs lustre)"
-
-
-def test_the_clusters_own_share_is_in_nobodys_way_and_a_unit_of_others_is(machine: Shell) -> None:
-    (machine.root / "shared").mkdir()
-    (machine.root / "shared/home").mkdir()
-    unit = "etc/systemd/system/shared.mount"
-    machine.write(unit, "[Unit]\nDescription=Our department's share\n")
-    assert in_the_way(machine) == "a folder with files (home)"
-    for description in ("The cluster's share", "The cluster's share, on the machine that serves it"):
-        machine.write(unit, f"[Unit]\nDescription={description}\n")
-        assert in_the_way(machine) == ""
