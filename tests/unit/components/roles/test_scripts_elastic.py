@@ -48,7 +48,7 @@ def conf(shell: Shell, name: str = "slurm.conf") -> str:
     return shell.path(f"/etc/slurm/{name}").read_text()
 
 
-def test_placeholders_are_in_all_files_before_any_machine_exists(shell: Shell, pool: Run) -> None:
+def test_placeholders_are_in_all_files_until_their_pool_goes(shell: Shell, pool: Run) -> None:
     assert_ok(pool(POOL_KEPT=["e1"]))
     text = conf(shell)
     assert "NodeName=e1 State=CLOUD" in text
@@ -56,15 +56,20 @@ def test_placeholders_are_in_all_files_before_any_machine_exists(shell: Shell, p
     assert "PartitionName=far Nodes=site-far MaxTime=INFINITE State=UP DefMemPerCPU=1024" in text
     assert "SwitchName=far Nodes=e1,e2\nSwitchName=tailnet Switches=far" in conf(shell, "topology.conf")
     assert 'member("e2", "far", "", 0)' in conf(shell, "job_submit.lua")
-
-
-def test_a_machine_that_registers_changes_no_file_of_slurmctlds(shell: Shell, pool: Run) -> None:
-    assert pool().returncode == 0
+    # A machine that registers changes none of them.
     before = {name: conf(shell, name) for name in ("slurm.conf", "topology.conf", "job_submit.lua")}
-    for name, text in {"site": "far", "owner": "acme.burst", "gres": ""}.items():
+    machine = {"site": "far", "owner": "acme.burst", "gres": ""}
+    for name, text in machine.items():
         shell.write(f"{SLURM}/nodes/e1/{name}", f"{text}\n")
-    assert_ok(pool())
+    assert_ok(pool(POOL_KEPT=["e1"]))
     assert before == {name: conf(shell, name) for name in before}
+    # A pool that goes returns waiting jobs to the queue first.
+    for name in machine:
+        shell.path(f"{SLURM}/nodes/e1/{name}").unlink()
+    assert_ok(pool("down"))
+    assert "scontrol update nodename=e1 state=down reason=tailrack: leaves the cluster" in shell.calls
+    assert "NodeName" not in conf(shell)
+    assert "SwitchName" not in conf(shell, "topology.conf")
 
 
 def test_a_placeholder_with_a_rented_machine_stays(shell: Shell, pool: Run) -> None:
@@ -82,12 +87,3 @@ def test_power_saving_of_the_clusters_own_is_refused(shell: Shell, pool: Run) ->
     done = pool()
     assert done.returncode != 0
     assert "the cluster's tailrack:slurm.settings have SuspendTime, and an elastic pool needs" in done.stderr
-
-
-def test_a_pool_that_goes_returns_waiting_jobs_to_the_queue_first(shell: Shell, pool: Run) -> None:
-    assert pool().returncode == 0
-    assert_ok(pool("down"))
-    down = "scontrol update nodename=e1 state=down reason=tailrack: leaves the cluster"
-    assert down in shell.calls
-    assert "NodeName" not in conf(shell)
-    assert "SwitchName" not in conf(shell, "topology.conf")

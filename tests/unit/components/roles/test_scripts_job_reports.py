@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.job_reports.host import (
     CREDENTIALS,
@@ -40,16 +39,15 @@ def restarts(host: Shell) -> int:
 
 
 def test_the_service_starts_once_and_again_when_its_settings_change(host: Shell) -> None:
-    with host.here():
-        for _ in range(2):
-            services(STEP, values())
-        assert restarts(host) == 1
-        services(STEP, values(settings='{"x": 2}'))
-        assert restarts(host) == 2
-        services(STEP, values(settings='{"x": 2}', program="v2"))
-    assert restarts(host) == 3
+    changed = values(settings='{"x": 2}')
+    for count, given in ((1, values()), (1, values()), (2, changed), (3, values(settings='{"x": 2}', program="v2"))):
+        host.call(services, STEP, given)
+        assert restarts(host) == count
     assert host.owners[SPOOL] == ("slurm", "tailrack-reports")
     assert host.path(SPOOL).stat().st_mode & 0o7777 == 0o2770
+    host.stub("systemctl", "case $* in *is-active*) exit 3 ;; esac")
+    host.hurry()
+    assert f"journalctl -u {UNIT}" in host.failure_of(services, STEP, values())
 
 
 def test_only_root_can_read_secrets_and_a_secret_that_the_config_no_longer_has_goes(host: Shell) -> None:
@@ -66,11 +64,3 @@ def test_only_root_can_read_secrets_and_a_secret_that_the_config_no_longer_has_g
     assert not any("pass word" in call or "hooks" in call for call in host.calls)
     host.call(services, STEP, values("mail-password pass word"))
     assert "channel-vision" not in host.path(UNIT_FILE).read_text()
-
-
-def test_a_service_that_does_not_start_is_named_with_the_next_command(host: Shell) -> None:
-    host.stub("systemctl", "case $* in *is-active*) exit 3 ;; esac")
-    host.hurry()
-    with host.here(), pytest.raises(Failure) as caught:
-        services(STEP, values())
-    assert f"journalctl -u {UNIT}" in caught.value.remedy

@@ -60,6 +60,14 @@ def job(**fields: Any) -> Job:
 # Samples.
 
 
+@pytest.fixture
+def node(shell: Shell) -> Shell:
+    """A node with GPUs, of which job 7 has one."""
+    shell.write("/etc/tailrack/gres.conf", GRES)
+    shell.write(f"{JOBS}/7", "0\n")
+    return shell
+
+
 def sampled(shell: Shell, percent: int = 90) -> dict[str, Any]:
     """Take a sample; the node's answer to the head node."""
     shell.stub("setpriv", "exit 9")
@@ -69,77 +77,54 @@ def sampled(shell: Shell, percent: int = 90) -> dict[str, Any]:
     return jobs
 
 
-def test_only_the_gpus_that_slurm_gave_a_job_count_for_it(shell: Shell) -> None:
-    shell.write("/etc/tailrack/gres.conf", GRES)
-    shell.write(f"{JOBS}/7", "0\n")
-    shell.write(f"{JOBS}/8", "1\n")
-    shell.write(f"{JOBS}/9", "5\n")
-    assert sampled(shell).keys() == {"7", "8"}
-    uses = sampled(shell)
+def test_only_the_gpus_that_slurm_gave_a_job_count_for_it_until_an_hour_after_its_end(node: Shell) -> None:
+    node.write(f"{JOBS}/8", "1\n")
+    node.write(f"{JOBS}/9", "5\n")
+    assert sampled(node).keys() == {"7", "8"}
+    uses = sampled(node)
     assert Use(**uses["7"]) == Use(gpus=1, count=2, percents=180, peak=1000)
     assert Use(**uses["8"]) == Use(gpus=1, count=2, idle=2, peak=4)
+    node.path(f"{JOBS}/7").unlink()
+    assert sampled(node)["7"]["count"] == 2
+    os.utime(node.path(f"{SAMPLES}/7"), (NOW - 4000, NOW - 4000))
+    assert sampled(node).keys() == {"8"}
+    assert not node.path(f"{SAMPLES}/7").exists()
 
 
-def test_an_ended_job_keeps_its_samples_for_an_hour_and_gets_no_more(shell: Shell) -> None:
-    shell.write("/etc/tailrack/gres.conf", GRES)
-    shell.write(f"{JOBS}/7", "0\n")
-    sampled(shell)
-    shell.path(f"{JOBS}/7").unlink()
-    shell.write(f"{JOBS}/8", "0\n")
-    assert sampled(shell)["7"]["count"] == 1
-    os.utime(shell.path(f"{SAMPLES}/7"), (NOW - 4000, NOW - 4000))
-    assert sampled(shell).keys() == {"8"}
-    assert not shell.path(f"{SAMPLES}/7").exists()
-
-
-def test_a_gpu_without_a_figure_of_power_is_named_once_where_jobs_that_hang_are_searched(shell: Shell) -> None:
-    shell.write("/etc/tailrack/gres.conf", GRES)
-    shell.write(f"{JOBS}/7", "0\n")
-    shell.write(MINUTES, "6\n")
-    shell.stub("runuser", "echo '0, 00000000:10:00.0, 0, 4, [N/A], [N/A]'")
-    errors = [shell.command("gpu-use").stderr for _ in range(2)]
+def test_a_gpu_without_power_a_driver_that_fails_and_a_file_that_was_cut_off_end_nothing(node: Shell) -> None:
+    node.write(MINUTES, "6\n")
+    node.stub("runuser", "echo '0, 00000000:10:00.0, 0, 4, [N/A], [N/A]'")
+    errors = [node.command("gpu-use").stderr for _ in range(2)]
     assert ["nvidia0: no figure of power" in error for error in errors] == [True, False]
-
-
-def test_a_driver_that_fails_and_a_file_that_was_cut_off_end_nothing(shell: Shell) -> None:
-    shell.write("/etc/tailrack/gres.conf", GRES)
-    shell.write(f"{JOBS}/7", "0\n")
-    shell.write(f"{SAMPLES}/7", '{"0": [1, 2')
-    shell.stub("runuser", "exit 9")
-    assert shell.command("gpu-use").returncode == 0
-    assert shell.command("gpu-use", "answer").stdout == json.dumps({"jobs": {"7": Use(gpus=1).__dict__}})
+    node.write(f"{SAMPLES}/7", '{"0": [1, 2')
+    node.stub("runuser", "exit 9")
+    assert node.command("gpu-use").returncode == 0
+    assert node.command("gpu-use", "answer").stdout == json.dumps({"jobs": {"7": Use(gpus=1).__dict__}})
 
 
 # The summary.
 
 
-@pytest.mark.parametrize(("use", "running"), [(BUSY, False), (IDLE, True), (Use(gpus=1), False)])
-def test_a_summary_is_read_again_also_with_the_backticks_of_sacctmgr(use: Use, running: bool) -> None:
-    made = summary(use, 1, 3600, {"USD": 2.5}, running=running)
-    text = with_parts('see ada\'s "ticket" 5', use=made)
-    assert read_summary(text) == read_summary(text.replace('"', "`")) == made
-    assert parts_of(text)["comment"] == "see ada s  ticket  5"
-    newer = with_parts(text, use=Summary(False, 1, 2.0))
-    assert (read_summary(newer), parts_of(newer)["comment"]) == (Summary(False, 1, 2.0), "see ada s  ticket  5")
-
-
-@pytest.mark.parametrize("comment", ["", "ada's job", "[1]", '{"use":1}', '{"use":{"gpus":1}}', "[" * 100_000])
-def test_another_comment_is_no_summary(comment: str) -> None:
-    assert read_summary(comment) is None
+def test_a_summary_is_read_again_also_with_the_backticks_of_sacctmgr() -> None:
+    for use, running in ((BUSY, False), (IDLE, True), (Use(gpus=1), False)):
+        made = summary(use, 1, 3600, {"USD": 2.5}, running=running)
+        text = with_parts('see ada\'s "ticket" 5', use=made)
+        assert read_summary(text) == read_summary(text.replace('"', "`")) == made, use
+        assert parts_of(text)["comment"] == "see ada s  ticket  5"
+        newer = with_parts(text, use=Summary(False, 1, 2.0))
+        assert (read_summary(newer), parts_of(newer)["comment"]) == (Summary(False, 1, 2.0), "see ada s  ticket  5")
+    for comment in ("", "ada's job", "[1]", '{"use":1}', '{"use":{"gpus":1}}', "[" * 100_000):
+        assert read_summary(comment) is None, comment[:20]
 
 
 def test_a_job_on_two_nodes_pays_its_share_of_each_and_idle_gpus_of_both_count() -> None:
     answers = {"a1": {"7": BUSY}, "a2": {"7": IDLE}}
     book = {"a1": [Stay(0, None, 8.0, "USD")], "a2": [Stay(0, None, 3.0, "EUR")]}
-    nodes = {"a1": 8, "a2": 1}
-    made = summary_of(job(nodes="a[1-2]", allocated="gres/gpu=2"), answers, nodes, book, NOW)
+    made = summary_of(job(nodes="a[1-2]", allocated="gres/gpu=2"), answers, {"a1": 8, "a2": 1}, book, NOW)
     assert made == Summary(True, 2, 2.0, 45, 50, 2.0, {"USD": 1.0, "EUR": 3.0}, 1, 60)
-
-
-def test_a_node_that_does_not_answer_leaves_hours_and_costs_and_no_figures() -> None:
-    ended = job(flags=("COMPLETED",), end=NOW - 1800)
-    made = summary_of(ended, {}, {"a1": 2}, {"a1": [Stay(0, None, 4.0, "USD")]}, NOW)
-    assert made == Summary(False, 1, 0.5, costs={"USD": 1.0})
+    # A node that does not answer leaves hours and costs.
+    made = summary_of(job(flags=("COMPLETED",), end=NOW - 1800), {}, {"a1": 8}, book, NOW)
+    assert made == Summary(False, 1, 0.5, costs={"USD": 0.5})
 
 
 def test_which_jobs_get_a_new_summary() -> None:
@@ -170,19 +155,8 @@ def test_a_malformed_answer_of_a_node_counts_as_none() -> None:
 def play(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A head node on which one job runs and another has ended on a1, whose answer is known."""
     # The last task of an array has the array's own number.
-    ended = Job(
-        8,
-        "x",
-        "bob",
-        6002,
-        ("COMPLETED",),
-        array=8,
-        task=2,
-        nodes="a1",
-        start=NOW - 7200,
-        end=NOW - 60,
-        allocated="gres/gpu=1",
-    )
+    ran = {"nodes": "a1", "start": NOW - 7200, "end": NOW - 60, "allocated": "gres/gpu=1"}
+    ended = Job(8, "x", "bob", 6002, ("COMPLETED",), array=8, task=2, **ran)  # type: ignore[arg-type]
     nodes = [Node("a1", frozenset({"MIXED"}), gpus="h200:2")]
     monkeypatch.setattr(record, "jobs_and_nodes", lambda: ([job(), ended], nodes, {}))
     monkeypatch.setattr(record, "ask_nodes", lambda names: {name: {"7": BUSY, "8": IDLE} for name in names})
