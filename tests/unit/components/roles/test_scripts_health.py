@@ -7,8 +7,6 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from components.roles.health.settings import PROLOG
 from components.roles.order import roles
 from components.roles.role import FOLDER, template
@@ -71,20 +69,15 @@ def test_the_first_script_that_fails_ends_it_and_is_named_with_its_words(shell: 
     assert "no scratch" in shell.path("/journal").read_text()
 
 
-def test_a_script_that_hangs_or_leaves_a_child_that_does_is_ended(shell: Shell) -> None:
+def test_a_script_that_hangs_is_killed_or_prints_anything_is_named_in_json(shell: Shell) -> None:
+    # It leaves a child that hangs too.
     put(shell, "10-ours", "echo waiting for it; trap '' TERM; sleep 60 & sleep 60")
     assert run(shell, limit=1).returncode == 1
     assert failure(shell)["what"] == "took longer than 1 s; its last output: waiting for it"
     assert "see 'journalctl -t tailrack-prolog' on a1" in str(failure(shell)["remedy"])
-
-
-def test_a_script_that_something_kills_was_killed_and_took_no_longer_than_it_may(shell: Shell) -> None:
     put(shell, "10-ours", "echo counting; kill -9 $$")
     assert run(shell).returncode == 1
     assert failure(shell)["what"] == "was killed by a signal (KILL); its last output: counting"
-
-
-def test_the_output_of_a_script_breaks_no_json(shell: Shell) -> None:
     put(shell, "10-ours", "printf '\\x01\\xff\"\\\\}{\\0 %.0s' {1..9000}; exit 1")
     assert run(shell).returncode == 1
     assert len(str(failure(shell)["what"])) <= 301
@@ -192,26 +185,22 @@ def test_a_folder_of_enroots_that_somebody_else_has_made_is_named(shell: Shell) 
     assert "should be a folder of uid 6002 and is: 0 symbolic link" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("groups", "of_slurm"),
-    [
+def test_the_epilog_tells_jobs_from_logins_and_services(shell: Shell) -> None:
+    functions = (FOLDER / "health/leftovers.sh").read_text(encoding="utf-8")
+    asked = f"{functions}\nstarted_by_slurm 77 6001 && echo yes || echo no"
+    shell.stub("id", "echo ada")
+    # The second one is beside other hierarchies, as some hosts of containers have them.
+    for groups, of_slurm in (
         ("0::/system.slice/slurmd.service", True),
-        # Beside other hierarchies, as some hosts of containers have them.
         ("9:name=systemd:/docker/1f\n4:memory:/docker/1f\n0::/docker/1f/system.slice/slurmd.service", True),
         ("0::/system.slice/slurmstepd.scope/system", True),
         ("0::/user.slice/user-6001.slice/session-3.scope", False),
         ("0::/system.slice/cron.service", False),
         ("", False),
-    ],
-)
-def test_the_epilog_tells_jobs_from_logins_and_services(shell: Shell, groups: str, of_slurm: bool) -> None:
-    functions = (FOLDER / "health/leftovers.sh").read_text(encoding="utf-8")
-    asked = f"{functions}\nstarted_by_slurm 77 6001 && echo yes || echo no"
-    shell.write("/proc/77/cgroup", f"{groups}\n")
-    done = shell.run(asked)
-    assert done.stdout.strip() == ("yes" if of_slurm else "no"), done.stderr
-    # Where a login needs a job, what it left is a job's.
-    shell.write("/etc/tailrack/job-users", "ada\n")
-    shell.stub("id", "echo ada")
-    done = shell.run(asked)
-    assert done.stdout.strip() == ("yes" if of_slurm or "user.slice" in groups else "no")
+    ):
+        shell.write("/proc/77/cgroup", f"{groups}\n")
+        assert shell.run(asked).stdout == ("yes\n" if of_slurm else "no\n"), groups
+        # Where a login needs a job, what it left is a job's.
+        users = shell.write("/etc/tailrack/job-users", "ada\n")
+        assert shell.run(asked).stdout == ("yes\n" if of_slurm or "user.slice" in groups else "no\n"), groups
+        users.unlink()
