@@ -117,10 +117,6 @@ def test_gpu_figures_use_bytes_and_ratios_and_omit_missing_values() -> None:
         gpu_figures("No devices were found\n")
 
 
-def settings(**monitoring: object) -> Any:
-    return parse({**LAB, "monitoring": monitoring}, base_dir=Path())
-
-
 def measured(kept: Mapping[str, Any], floors: Mapping[str, float]) -> list[Metric]:
     told_ = json.loads(collector_settings(parse({**LAB, "validation": {"floors_gb_per_s": floors}}, base_dir=Path())))
     return measured_figures(told_, {"cloud-a": kept}, {"a1", "b1"})
@@ -171,15 +167,14 @@ def test_a_failed_collector_removes_its_old_figures(tmp_path: Path, capsys: pyte
     assert file.stat().st_mode & 0o777 == 0o644
 
 
-def test_a_busy_scope_keeps_its_last_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_scope_keeps_its_last_figure_and_the_last_backup_has_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(figures, "REPORTS", tmp_path)
     for name, of in (("x", 1), ("x.last", 2), ("y.last", 3)):
         (tmp_path / f"{name}.json").write_text(json.dumps({"of": of}))
     (tmp_path / "z.json").write_text("damaged")
     assert {scope: kept["of"] for scope, kept in figures._reports().items()} == {"x": 1, "y": 3}
-
-
-def test_the_time_of_the_last_backup_is_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "BACKUP", tmp_path / "backup-state")
     assert figures._backup() == ()
     for text, moment in (("done=1790000000\n", 1790000000), ("done=\nfailed=3\nreason=a=b\n", 0)):

@@ -116,13 +116,6 @@ def test_a_run_that_was_cut_off_after_it_wrote_a_file_is_made_up_for_by_the_next
     ]
 
 
-def refused(host: Shell, monkeypatch: pytest.MonkeyPatch) -> str:
-    """What the head node's phase fails with where no daemon answers."""
-    host.hurry()
-    monkeypatch.setattr(daemons, "answers", lambda daemon: False)
-    return failure(host)
-
-
 def failure(host: Shell) -> str:
     """What the head node's phase fails with."""
     done = host.step(script_of("monitoring", "services"), {**header(), **HEAD})
@@ -130,24 +123,20 @@ def failure(host: Shell) -> str:
     return done.stderr
 
 
-def test_the_error_has_a_daemons_fault_and_no_trace(host: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    for wrong in (
-        'ts=1 level=error err="opening storage failed: corrupted block 01ABC"',
-        "fatal error: fault",
-        "panic: no room",
-    ):
-        trace = "goroutine 1 [running]:\nmain.main()\n\tmain.go:613 +0x6a93"
+def test_the_error_has_the_fault_of_a_daemon_or_a_full_disk(host: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.hurry()
+    monkeypatch.setattr(daemons, "answers", lambda daemon: False)
+    trace = "goroutine 1 [running]:\nmain.main()\n\tmain.go:613 +0x6a93"
+    storage = 'ts=1 level=error err="opening storage failed: corrupted block 01ABC"'
+    for wrong in (storage, "panic: no room", "fatal error: fault"):
         host.stub("journalctl", f"cat <<'END'\nlevel=warn begins\n{wrong}\n{trace}\nEND")
-        assert f"9100: {wrong}\n" in refused(host, monkeypatch), wrong
-
-
-@pytest.mark.parametrize("place", ["/var/lib/private", "/var/lib"])
-def test_the_error_names_a_full_disk(host: Shell, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-    folder = f"{place}/tailrack-node-exporter"
-    host.path(folder).mkdir(parents=True)
-    monkeypatch.setattr(daemons, "free_bytes", lambda path: 3 * 2**20 if path == folder else 2**40)
-    host.stub("journalctl", "echo 'fatal error: fault'")
-    assert f": {folder} is on a full disk; fatal error: fault" in refused(host, monkeypatch)
+        assert f"9100: {wrong}\n" in failure(host)
+    for folder in ("/var/lib/tailrack-node-exporter", "/var/lib/private/tailrack-node-exporter"):
+        host.path(folder).mkdir(parents=True)
+        free = {folder: 3 * 2**20}
+        monkeypatch.setattr(daemons, "free_bytes", lambda path, free=free: free.get(path, 2**40))
+        assert f": {folder} is on a full disk; fatal error: fault" in failure(host)
+        host.path(folder).rmdir()
 
 
 def test_daemons_that_came_with_the_cluster_do_not_start_by_themselves_and_others_are_left_alone(host: Shell) -> None:

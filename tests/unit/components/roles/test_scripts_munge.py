@@ -81,23 +81,6 @@ def late(head: Shell) -> str:
     return path.read_text() if path.exists() else ""
 
 
-def test_members_have_the_key_before_jobs_are_held_and_jobs_start_again_after(head: Shell) -> None:
-    head.write(NEXT, f"{NEW}\n")
-    assert change(head) == ""
-    assert head.path(KEY).read_text() == f"{NEW}\n"
-    assert not head.path(NEXT).exists()
-    order = [next(i for i, call in enumerate(head.calls) if word in call) for word in (
-        "a1 munge-next", "systemd-run", HOLD, "a1 munge-switch",
-        "systemctl restart munge", "unmunge", LET)]  # fmt: skip
-    assert order == sorted(order)
-    # A partition that somebody has closed stays so.
-    assert not any("partitionname=mine" in call for call in head.calls)
-    asked = [call.split() for call in head.calls if call.startswith("tailrack-ask")]
-    assert {node for _, node, request, *_ in asked if request == "munge-switch"} == {"a1", "b1"}
-    assert not head.path(HELD).exists()
-    assert late(head) == ""
-
-
 NODES = """case "$*" in *%T*) cat <<'END'
 a1 idle none
 b1 {state}
@@ -122,13 +105,13 @@ def test_a_node_without_the_key_is_drained_before_jobs_start_again_and_taken_bac
     assert "scontrol update nodename=a1 state=undrain" not in head.calls
 
 
-@pytest.mark.parametrize("state", ["drained new disk", "draining new disk", "down* Not responding", "drained* x"])
-def test_a_node_that_is_out_already_stays_out_for_its_own_reason(head: Shell, state: str) -> None:
-    head.write(NEXT, f"{NEW}\n")
+def test_a_node_that_is_out_already_stays_out_for_its_own_reason(head: Shell) -> None:
     head.write("/dead", "b1")
-    head.stub("sinfo", NODES.format(state=state))
-    change(head)
-    assert not any("nodename=b1" in call for call in head.calls)
+    for state in ("drained new disk", "draining new disk", "down* Not responding", "drained* x"):
+        head.write(NEXT, f"{NEW}\n")
+        head.stub("sinfo", NODES.format(state=state))
+        change(head)
+        assert not any("nodename=b1" in call for call in head.calls), state
 
 
 def killed(head: Shell) -> subprocess.CompletedProcess[str]:
@@ -183,15 +166,25 @@ def test_a_silent_node_is_named_and_gets_the_key_later(head: Shell) -> None:
 STOPPED, GOES_ON = "pkill -STOP -x slurmstepd", "pkill -CONT -x slurmstepd"
 
 
-def test_no_job_on_the_head_node_tells_its_end_while_the_key_changes(head: Shell) -> None:
+def test_members_have_the_key_before_jobs_are_held_and_jobs_start_again_after(head: Shell) -> None:
     head.write(NEXT, f"{NEW}\n")
     assert change(head) == ""
-    order = [
-        next(i for i, call in enumerate(head.calls) if word in call)
-        for word in (f"--on-active=30 {GOES_ON}", STOPPED, "systemctl restart munge")
-    ]
-    assert order == sorted(order)
-    assert head.calls.index(GOES_ON) > order[-1]
+    assert head.path(KEY).read_text() == f"{NEW}\n"
+    assert not head.path(NEXT).exists()
+    # No job on the head node tells its end while the key changes.
+    for words in (
+        ("a1 munge-next", "systemd-run", HOLD, "a1 munge-switch", "systemctl restart munge", "unmunge", LET),
+        (f"--on-active=30 {GOES_ON}", STOPPED, "systemctl restart munge"),
+    ):
+        order = [next(i for i, call in enumerate(head.calls) if word in call) for word in words]
+        assert order == sorted(order)
+    assert head.calls.index(GOES_ON) > head.calls.index("systemctl restart munge")
+    # A partition that somebody has closed stays so.
+    assert not any("partitionname=mine" in call for call in head.calls)
+    asked = [call.split() for call in head.calls if call.startswith("tailrack-ask")]
+    assert {node for _, node, request, *_ in asked if request == "munge-switch"} == {"a1", "b1"}
+    assert not head.path(HELD).exists()
+    assert late(head) == ""
 
 
 @pytest.fixture
@@ -368,19 +361,15 @@ def test_a_node_with_another_key_fails_before_it_waits(head: Shell, *, own: str,
 def test_the_munge_error_contains_the_message_of_munged_and_a_remedy(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("components.roles.munge.host.packages.ensure", lambda *_: None)
+    shell.stub("systemctl", 'case "$*" in *restart*munge*) exit 1 ;; *is-active*) exit 3 ;; esac')
+    shell.write("/etc/passwd", "munge:x:110:110::/:/usr/sbin/nologin\n")
+    insecure = "munged: Error: PRNG seed dir is insecure: world-writable"
     for said, words, remedy in (
-        (
-            'munged: Error: PRNG seed dir is insecure: world-writable permissions without sticky bit set on "/"',
-            "(munged: Error: PRNG seed dir is insecure: world-writable",
-            "chmod go-w",
-        ),
+        (f'{insecure} permissions without sticky bit set on "/"', f"({insecure}", "chmod go-w"),
         ("Started munge.service", "munged does not start", "journalctl -u munge"),
     ):
-        shell.stub("systemctl", 'case "$*" in *restart*munge*) exit 1 ;; *is-active*) exit 3 ;; esac')
         shell.stub("journalctl", f"cat <<'END'\n{said}\nEND")
-        monkeypatch.setattr("components.roles.munge.host.packages.ensure", lambda *_: None)
-        shell.write("/etc/passwd", "munge:x:110:110::/:/usr/sbin/nologin\n")
-        with shell.here(), pytest.raises(Failure) as failed:
-            join(Step("a1", "a1-join"), JoinValues("lab", "1", "new"))
-        assert words in failed.value.reason, said
-        assert remedy in failed.value.remedy, said
+        failed = shell.failure_of(join, Step("a1", "a1-join"), JoinValues("lab", "1", "new"))
+        assert words in failed
+        assert remedy in failed

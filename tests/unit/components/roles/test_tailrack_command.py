@@ -127,25 +127,24 @@ def test_the_note_of_a_pod_names_its_limits_and_its_recovery() -> None:
     assert "systemctl" not in silent.next
 
 
-@pytest.mark.parametrize("feature", ["unconfined", "nvlink"])
-def test_the_node_list_names_unconfined_nodes_if_other_nodes_confine_jobs(feature: str) -> None:
-    found = [Node("a1", frozenset({"IDLE"})), Node("b1", frozenset({"IDLE"}), features=frozenset({"site-b", feature}))]
-    why = {each.name: None for each in found}
-    expected = ["b1"] if feature == "unconfined" else []
-    lines = [line for line in nodes.as_text(found, why, NOW).splitlines() if "jobs are not confined" in line]
-    assert [line.partition(":")[0] for line in lines] == expected
-    rows = json.loads(nodes.as_json(found, why))["nodes"]
-    assert [row["name"] for row in rows if row.get("confined") is False] == expected
+def test_the_node_list_names_unconfined_nodes_if_other_nodes_confine_jobs() -> None:
+    for feature, expected in (("unconfined", ["b1"]), ("nvlink", [])):
+        found = [
+            Node("a1", frozenset({"IDLE"})),
+            Node("b1", frozenset({"IDLE"}), features=frozenset({"site-b", feature})),
+        ]
+        why = {each.name: None for each in found}
+        lines = [line for line in nodes.as_text(found, why, NOW).splitlines() if "jobs are not confined" in line]
+        assert [line.partition(":")[0] for line in lines] == expected, feature
+        rows = json.loads(nodes.as_json(found, why))["nodes"]
+        assert [row["name"] for row in rows if row.get("confined") is False] == expected, feature
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"nodes": [1]}', '{"nodes": [{"name": "a"}]}', "null"])
-def test_anything_else_is_refused_in_one_sentence(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr(slurm, "scontrol", lambda *_: text)
-    with pytest.raises(SlurmError, match="does not print nodes as JSON"):
-        slurm.nodes()
-
-
-def test_an_answer_of_any_size_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_answer_of_slurm_or_an_endless_one_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("", "[]", "{}", '{"nodes": [1]}', '{"nodes": [{"name": "a"}]}', "null"):
+        monkeypatch.setattr(slurm, "scontrol", lambda *_, text=text: text)
+        with pytest.raises(SlurmError, match="does not print nodes as JSON"):
+            slurm.nodes()
     monkeypatch.setattr(slurm, "MOST_BYTES", 1 << 20)
     with pytest.raises(SlurmError, match="head -c 9000000: more than 1 MiB"):
         slurm._run("head", "-c", "9000000", "/dev/zero")
@@ -251,22 +250,16 @@ def test_a_node_that_is_back_meanwhile_is_no_failure(monkeypatch: pytest.MonkeyP
     assert main.main(["resume", "a1"]) == status
 
 
-def test_a_refused_resume_has_a_finding(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    World(monkeypatch, DRAINED, Answer(1, json.dumps(FINDINGS)))
-    assert main.main(["resume", "a1"]) == 1
-    said = capsys.readouterr()
-    assert "error: disk: / is 99 % full; make room" in said.out
-    assert "a1 stays out: disk: / is 99 % full" in said.err
-    assert "next: repair that, or run 'tailrack resume --force a1'" in said.err
-
-
-@pytest.mark.parametrize("name", ["a1,b1", "-x", "ALL", "a[1-9]", ""])
-def test_resume_needs_a_node_name(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+def test_resume_needs_root_and_the_name_of_a_node(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = World(monkeypatch, DRAINED, Answer(0, "[]"))
-    assert main.main(["resume", "--", name]) == 1
-    assert "is not the name of a node" in capsys.readouterr().err
+    for name in ("a1,b1", "-x", "ALL", "a[1-9]", ""):
+        assert main.main(["resume", "--", name]) == 1, name
+        assert "is not the name of a node" in capsys.readouterr().err
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert main.main(["resume", "a1"]) == 1
+    assert "sudo tailrack resume a1" in capsys.readouterr().err
     assert world.updates == []
 
 
@@ -292,20 +285,20 @@ def test_a_node_that_the_cluster_does_not_have_is_said_to_be_none(
         assert said.out == "", words
 
 
-def test_resume_shows_a_prologs_remedy(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_shows_the_remedy_of_a_finding_and_of_a_failed_prolog(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    World(monkeypatch, DRAINED, Answer(1, json.dumps(FINDINGS)))
+    assert main.main(["resume", "a1"]) == 1
+    said = capsys.readouterr()
+    assert "error: disk: / is 99 % full; make room" in said.out
+    assert "a1 stays out: disk: / is 99 % full" in said.err
+    assert "next: repair that, or run 'tailrack resume --force a1'" in said.err
     World(monkeypatch, node("IDLE", "DRAIN", reason=SCRIPTS), Answer(0, "[]"))
     assert main.main(["resume", "a1"]) == 0
-    said = capsys.readouterr().out
-    assert "by prolog: Prolog error: prolog.d/50-mine: ended with status 3: no room for job 7\n" in said
-    assert "next: make room in /scratch" in said
-
-
-def test_only_root_may_resume(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    world = World(monkeypatch, DRAINED, Answer(0, "[]"))
-    monkeypatch.setattr("os.geteuid", lambda: 1000)
-    assert main.main(["resume", "a1"]) == 1
-    assert "sudo tailrack resume a1" in capsys.readouterr().err
-    assert world.updates == []
+    out = capsys.readouterr().out
+    assert "by prolog: Prolog error: prolog.d/50-mine: ended with status 3: no room for job 7\n" in out
+    assert "next: make room in /scratch" in out
 
 
 def test_the_program_runs_on_a_machine_that_has_nothing_else_of_ours(tmp_path: Path, installed: Path) -> None:

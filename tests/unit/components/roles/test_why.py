@@ -144,14 +144,24 @@ def test_why_calls_a_requested_node_reserved_only_with_a_reservation() -> None:
         assert never not in text, (node, description)
 
 
-def test_why_reports_that_a_requested_node_left() -> None:
-    told = why_it_waits(job(required_nodes="a1,a9"), [IDLE], lambda short: short.split(","))
-    assert told.sentences == ("It requests a9 by name, and the cluster has no such node now.",)
-
-
-def test_why_does_not_call_a_job_running_before_its_machine_exists() -> None:
+def test_why_describes_the_phase_of_a_running_job() -> None:
+    since = {"set": True, "infinite": False, "number": 1790000000}
+    for states, more, sentence in (
+        (["RUNNING"], {"nodes": "a[1-2]", "restart_cnt": 1}, "It has been running on a[1-2] since 2026-09-21"),
+        (
+            ["RUNNING", "CONFIGURING"],
+            {"state_reason": "Prolog", "nodes": "a2"},
+            "Its prolog is running on its nodes, a2",
+        ),
+        (["COMPLETED", "COMPLETING"], {"nodes": "a2"}, "these nodes are cleaning up: a2"),
+    ):
+        given = job(job_state=states, start_time=since, **more)
+        assert sentence in why.explain(given, []).sentences[0], states
+    # Its machine does not exist yet.
     given = job(job_state=["RUNNING", "CONFIGURING"], state_reason="None", nodes="e1")
     assert why.explain(given, []).sentences[0] == "Its nodes e1 are getting ready, and it starts after that."
+    told = why_it_waits(job(required_nodes="a1,a9"), [IDLE], lambda short: short.split(","))
+    assert told.sentences == ("It requests a9 by name, and the cluster has no such node now.",)
 
 
 def test_why_explains_the_end_of_a_job() -> None:
@@ -220,12 +230,14 @@ def test_output_that_only_speaks_of_enroot_or_of_errors_is_no_reason() -> None:
         assert "exit status 1" in told.sentences[0], said
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{}", '{"jobs": [7]}', '{"jobs": [{}]}', '{"jobs": [{"job_state": [], "job_id": 1}]}']
-)
-def test_why_rejects_an_invalid_list_of_jobs(text: str) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011  # of json too
-        read_jobs(text)
+def test_why_rejects_an_invalid_list_of_jobs_and_a_silent_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("", "{}", '{"jobs": [7]}', '{"jobs": [{}]}', '{"jobs": [{"job_state": [], "job_id": 1}]}'):
+        with pytest.raises(ValueError):  # noqa: PT011  # of json too
+            read_jobs(text)
+    ended = Ended(1, "", "slurm_load_jobs error: Unable to contact slurm controller\n")
+    monkeypatch.setattr(slurm, "attempt_bounded", lambda *_, **__: ended)
+    with pytest.raises(SlurmError, match="Unable to contact slurm controller"):
+        slurm.jobs("12")
 
 
 Play = Callable[..., None]
@@ -299,23 +311,6 @@ def test_why_reads_the_output_of_a_job_only_as_its_user(
         play(scontrol=json.dumps({"jobs": [failed, {**failed, "user_id": 0}][: 1 + (asking == 0)]}))
         assert main(["why", "12"]) == 0
         assert ("container could not be created" in capsys.readouterr().out) == reads, asking
-
-
-def test_why_describes_the_phase_of_a_running_job() -> None:
-    since = {"set": True, "infinite": False, "number": 1790000000}
-    running = job(job_state=["RUNNING"], nodes="a[1-2]", start_time=since, restart_cnt=1)
-    assert "It has been running on a[1-2] since 2026-09-21" in why.explain(running, []).sentences[0]
-    begins = job(job_state=["RUNNING", "CONFIGURING"], state_reason="Prolog", nodes="a2", start_time=since)
-    assert "Its prolog is running on its nodes, a2" in why.explain(begins, []).sentences[0]
-    cleaning = job(job_state=["COMPLETED", "COMPLETING"], nodes="a2")
-    assert "these nodes are cleaning up: a2" in why.explain(cleaning, []).sentences[0]
-
-
-def test_slurm_that_does_not_answer_is_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = Ended(1, "", "slurm_load_jobs error: Unable to contact slurm controller\n")
-    monkeypatch.setattr(slurm, "attempt_bounded", lambda *_, **__: ended)
-    with pytest.raises(SlurmError, match="Unable to contact slurm controller"):
-        slurm.jobs("12")
 
 
 def test_why_shows_the_gpus_of_a_job_without_accounting() -> None:
