@@ -80,23 +80,16 @@ def test_others_copy_only_from_nodes_that_answer_and_have_the_sums_of_the_first_
 # Texts of other machines
 
 
+@pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../b", "a\nb", ""])
+def test_a_list_with_a_line_that_leads_elsewhere_is_refused(path: str) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        read_entries(json.dumps([path, 1, "", ""]))
+
+
 @pytest.mark.parametrize(
-    "row",
-    [
-        ["../x", 1, "", ""],
-        ["/etc/passwd", 1, "", ""],
-        ["a/../b", 1, "", ""],
-        ["a\nb", 1, "", ""],
-        ["", 1, "", ""],
-        ["a", -1, "", ""],
-        ["a", True, "", ""],
-        ["a", 1, "", "abc"],
-        ["a"],
-        ["a", 1, 5, ""],
-        "text",
-    ],
+    "row", [["a", -1, "", ""], ["a", True, "", ""], ["a", 1, "", "abc"], ["a"], ["a", 1, 5, ""], "x"]
 )
-def test_a_list_with_a_line_that_leads_elsewhere_or_is_malformed_is_refused(row: Any) -> None:
+def test_a_list_with_a_malformed_line_is_refused(row: Any) -> None:
     with pytest.raises((ValueError, TypeError)):
         read_entries(json.dumps(row))
 

@@ -21,6 +21,8 @@ from tests.unit.shell import Shell, assert_ok, script_of
 
 PROJECT = Path(__file__).parents[4]
 FOLDER = "/shared/home/ada/run"
+LOST = "the connection to p1 was lost or refused"
+DENIED = "rsync: open x failed: Permission denied (13)"
 
 
 def job(**changes: Any) -> str:
@@ -107,17 +109,10 @@ def test_a_folder_of_somebody_else_ends_the_job_and_is_not_opened(head: Shell) -
 
 @pytest.mark.parametrize(
     ("status", "errors", "reason"),
-    [
-        (255, "ssh: connect to host", "the connection to p1 was lost or refused"),
-        (12, "", "the connection to p1 was lost or refused"),
-        (11, "rsync: write failed on x: No space left on device (28)", "the pod has no room for it"),
-        (
-            23,
-            "rsync: open x failed: Permission denied (13)",
-            "rsync reports: rsync: open x failed: Permission denied (13)",
-        ),
-    ],
-)
+    [(255, "ssh: connect to host", LOST), (12, "", LOST),
+     (11, "rsync: write failed on x: No space left on device (28)", "the pod has no room for it"),
+     (23, DENIED, f"rsync reports: {DENIED}")],
+)  # fmt: skip
 def test_a_folder_that_does_not_arrive_ends_the_job(head: Shell, status: int, errors: str, reason: str) -> None:
     head.stub("rsync", f"echo '{errors}' >&2; exit {status}")
     assert ask(head, "in 12") == "failed"

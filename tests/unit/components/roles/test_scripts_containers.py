@@ -458,31 +458,27 @@ def test_a_node_follows_the_published_images_while_the_share_answers(node: Shell
     assert local(node) == ["one.image", "one.sqsh"]
 
 
-@pytest.mark.parametrize(
-    ("job", "reason"),
-    [
-        ("echo Debian", "inside a container: it printed another text than its image's, as on the bare machine: Debian"),
-        ("true", "inside a container: it printed another text than its image's, as on the bare machine: nothing"),
+def test_a_job_that_is_not_inside_drains_the_node_with_the_reason(node: Shell) -> None:
+    node.stub("logger", f'cat >>"{node.root}/journal"')
+    bare = "inside a container: it printed another text than its image's, as on the bare machine"
+    missing, status = "pyxis: [ERROR] No such file: /etc/localtime", "slurmstepd: error: TaskProlog failed status=127"
+    for job, reason in (
+        ("echo Debian", f"{bare}: Debian"),
+        ("true", f"{bare}: nothing"),
         ("echo 'pyxis: no namespaces' >&2; exit 1", "does not run inside a container: pyxis: no namespaces"),
         (
-            "echo 'error: container start failed'; echo 'pyxis: [ERROR] No such file: /etc/localtime'; exit 1",
-            "does not run inside a container: pyxis: [ERROR] No such file: /etc/localtime",
+            f"echo 'error: container start failed'; echo '{missing}'; exit 1",
+            f"does not run inside a container: {missing}",
         ),
-        (
-            "echo 'pyxis: importing'; echo 'slurmstepd: error: TaskProlog failed status=127'; seq 999; exit 1",
-            "does not run inside a container: slurmstepd: error: TaskProlog failed status=127",
-        ),
-    ],
-)
-def test_a_job_that_is_not_inside_drains_the_node_with_the_reason(node: Shell, job: str, reason: str) -> None:
-    node.stub("runuser", job)
-    node.stub("logger", f'cat >>"{node.root}/journal"')
-    assert node.program(PROGRAM, "prove").returncode == 1
-    (said,) = drained(node)
-    assert len(said) < 400
-    assert "OBJECT_SYSTEMD_UNIT=slurmd.service" in node.path("journal").read_text()
-    assert said.startswith("tailrack: containers: a job ")
-    assert reason in said
+        (f"echo 'pyxis: importing'; echo '{status}'; seq 999; exit 1", f"does not run inside a container: {status}"),
+    ):
+        node.stub("runuser", job)
+        assert node.program(PROGRAM, "prove").returncode == 1, job
+        said = drained(node)[-1]
+        assert len(said) < 400
+        assert "OBJECT_SYSTEMD_UNIT=slurmd.service" in node.path("journal").read_text()
+        assert said.startswith("tailrack: containers: a job ")
+        assert reason in said
 
 
 @pytest.mark.parametrize("gone", ["usr/local/lib/tailrack/spank_pyxis.so", "etc/tailrack/plugstack.d/pyxis.conf"])

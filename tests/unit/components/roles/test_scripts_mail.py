@@ -40,19 +40,16 @@ def test_addresses_are_words_of_their_own_behind_the_end_of_the_options(sent: Sh
         assert "MAILRC" not in sent.path("environment").read_text(), addresses
 
 
-@pytest.mark.parametrize(
-    "addresses",
-    [
+def test_an_invalid_address_reaches_no_mail_program(sent: Shell) -> None:
+    addresses = [
         "--exec=id", "-f", "ada,-x", "|id", "ada;id", "$(id)", "/etc/passwd", "+folder", "ada bob", "ada@-x", "ada@x@y",
         "ada@", "ada,,bob", "ada,", ",ada", "", "ada\n--exec=id", "@x", "a!b", "a%b@c", "ädä@example.org",
-    ],
-)  # fmt: skip
-def test_an_invalid_address_reaches_no_mail_program(sent: Shell, addresses: str) -> None:
-    assert mail(sent, "-s", SUBJECT % "train", addresses).returncode == 0
-    assert not sent.path("sent").exists()
-    assert sent.calls == [
-        "logger -t tailrack-mail no mail about job 7: its --mail-user is not a comma-separated list of mail addresses"
-    ]
+    ]  # fmt: skip
+    for address in addresses:
+        assert mail(sent, "-s", SUBJECT % "train", address).returncode == 0
+        assert not sent.path("sent").exists(), address
+    told = "no mail about job 7: its --mail-user is not a comma-separated list of mail addresses"
+    assert sent.calls == [f"logger -t tailrack-mail {told}"] * len(addresses)
 
 
 def test_the_name_of_a_job_begins_no_other_header(sent: Shell) -> None:

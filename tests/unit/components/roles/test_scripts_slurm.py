@@ -133,29 +133,19 @@ def test_an_unconfined_node_has_a_feature_if_the_head_node_confines_jobs(node: N
 
 
 def test_a_container_with_fewer_cpus_than_its_host_registers_its_own(node: Node) -> None:
-    for quota, expected in (("100000", "CPUs=1 Feature="), ("max", '"Feature='), ("9900000000", '"Feature=')):
-        node.known_as(IDLE)
-        node.shell.write("proc/1/cgroup", "0::/init.scope\n")
-        node.shell.write("sys/fs/cgroup/cpu.max", f"{quota} 100000\n")
-        assert node.compute().returncode == 0, quota
-        assert f"{expected}site-rack,fast RealMemory=64000" in node.shell.path(UNIT).read_text(), quota
-
-
-@pytest.mark.parametrize(
-    ("size", "again"),
-    [
-        ({"cpus": 2, "real_memory": 64000}, True),
-        ({"cpus": 1, "real_memory": 64000}, False),
-        ({"cpus": 1, "real_memory": 64500}, False),  # another kernel
-        ({"cpus": 1, "real_memory": 128000}, True),
-    ],
-)
-def test_a_container_with_a_changed_limit_registers_again(node: Node, size: dict[str, int], again: bool) -> None:
-    node.known_as({**IDLE, **size})
+    node.known_as(IDLE)
     node.shell.write("proc/1/cgroup", "0::/init.scope\n")
+    for quota, expected in {"100000": "CPUs=1 Feature=", "max": '"Feature=', "9900000000": '"Feature='}.items():
+        node.shell.write("sys/fs/cgroup/cpu.max", f"{quota} 100000\n")
+        assert node.compute().returncode == 0
+        assert f"{expected}site-rack,fast RealMemory=64000" in node.shell.path(UNIT).read_text(), quota
+    # It registers again with a changed limit, and not with another kernel.
     node.shell.write("sys/fs/cgroup/cpu.max", "100000 100000\n")
-    assert node.compute().returncode == 0
-    assert ("scontrol delete nodename=a1" in node.shell.calls) == again
+    for cpus, real_memory, again in ((1, 64000, False), (1, 64500, False), (2, 64000, True), (1, 128000, True)):
+        node.known_as({**IDLE, "cpus": cpus, "real_memory": real_memory})
+        before = len(node.shell.calls)
+        assert node.compute().returncode == 0
+        assert ("scontrol delete nodename=a1" in node.shell.calls[before:]) == again, (cpus, real_memory)
 
 
 def test_another_line_in_the_unit_starts_slurmd_again_and_touches_no_job(node: Node) -> None:
@@ -169,21 +159,18 @@ def test_another_line_in_the_unit_starts_slurmd_again_and_touches_no_job(node: N
     assert node.changes() == ["systemctl restart --no-block slurmd"]
 
 
-@pytest.mark.parametrize(
-    "known",
-    [{"features": ["site-rack"]}, {"gres": "gpu:h200:4"}, {"gres": ""}, {"specialized_memory": 0}],
-    ids=["features", "fewer GPUs", "no GPUs", "memory"],
-)
-def test_a_changed_node_registers_again_after_its_jobs(node: Node, known: dict[str, Any]) -> None:
-    node.known_as({**IDLE, **known})
-    assert_ok(node.compute())
-    assert node.changes() == [
-        "scontrol update nodename=a1 state=drain reason=tailrack: registers anew",
-        "systemctl stop slurmd",
-        # By a copy of the configuration that slurmd takes with it.
-        "scontrol delete nodename=a1",
-        "systemctl restart --no-block slurmd",
-    ]
+def test_a_changed_node_registers_again_after_its_jobs(node: Node) -> None:
+    for known in ({"features": ["site-rack"]}, {"gres": "gpu:h200:4"}, {"gres": ""}, {"specialized_memory": 0}):
+        node.known_as({**IDLE, **known})
+        before = len(node.changes())
+        assert_ok(node.compute())
+        assert node.changes()[before:] == [
+            "scontrol update nodename=a1 state=drain reason=tailrack: registers anew",
+            "systemctl stop slurmd",
+            # By a copy of the configuration that slurmd takes with it.
+            "scontrol delete nodename=a1",
+            "systemctl restart --no-block slurmd",
+        ], known
 
 
 def test_a_change_that_was_cut_off_after_slurmd_stopped_is_finished(node: Node) -> None:
@@ -200,13 +187,6 @@ def test_a_change_that_was_cut_off_after_slurmd_stopped_is_finished(node: Node) 
     assert calls[-2:] == ["scontrol delete nodename=a1", "systemctl restart --no-block slurmd"]
 
 
-def test_a_node_resumes_after_a_drain_of_the_program(node: Node) -> None:
-    left = {"state": ["IDLE", "DRAIN"], "reason": "tailrack: leaves the cluster", "reason_set_by_user": "root"}
-    node.known_as({**IDLE, **left})
-    assert node.compute().returncode == 0
-    assert "scontrol update nodename=a1 state=resume" in node.shell.calls
-
-
 def test_a_persons_drain_is_kept_and_fails_nothing(node: Node) -> None:
     for why in ("the disk clicks", "tailrack: Xid 79 at GPU 3", "tailrack: leaves the cluster on Friday"):
         drained = {"state": ["IDLE", "DRAIN"], "reason": why, "reason_set_by_user": "root"}
@@ -216,11 +196,18 @@ def test_a_persons_drain_is_kept_and_fails_nothing(node: Node) -> None:
         assert f"a person drained this node; it stays drained: {why}" in done.stderr, why
 
 
-def test_a_drain_after_a_failed_prolog_is_slurms_though_root_wrote_the_script_into_its_reason(node: Node) -> None:
-    why = "Prolog error: prolog.d/50-mine: ended with status 3: no room; next: make room"
-    node.known_as({**IDLE, "state": ["IDLE", "DRAIN"], "reason": why, "reason_set_by_user": "root"})
-    done = assert_fails(node.compute(), why)
-    assert "a person" not in done.stderr
+def test_slurms_own_drain_is_named_and_not_lifted_and_one_of_the_program_is(node: Node) -> None:
+    # root writes the script of a failed prolog into the reason.
+    prolog = "Prolog error: prolog.d/50-mine: ended with status 3: no room; next: make room"
+    for why, by in (("Kill task failed", "slurm"), (prolog, "root")):
+        node.known_as({**IDLE, "state": ["IDLE", "DRAIN"], "reason": why, "reason_set_by_user": by})
+        done = assert_fails(node.compute(), f"does not see this node as usable (DRAIN+IDLE {why})")
+        assert "a person" not in done.stderr
+    assert "scontrol update nodename=a1 state=resume" not in node.shell.calls
+    left = {"state": ["IDLE", "DRAIN"], "reason": "tailrack: leaves the cluster", "reason_set_by_user": "root"}
+    node.known_as({**IDLE, **left})
+    assert node.compute().returncode == 0
+    assert "scontrol update nodename=a1 state=resume" in node.shell.calls
 
 
 def test_every_reason_that_a_role_drains_a_node_for_is_one_that_a_step_brings_back() -> None:
@@ -234,13 +221,6 @@ def test_every_reason_that_a_role_drains_a_node_for_is_one_that_a_step_brings_ba
     assert {"tailrack: leaves the cluster", "tailrack: registers anew"} <= reasons
 
 
-def test_a_recreated_node_keeps_the_drain_of_a_person(node: Node) -> None:
-    drained = {"state": ["IDLE", "DRAIN"], "reason": "the disk clicks", "reason_set_by_user": "root"}
-    node.known_as({**IDLE, **drained, "features": ["site-rack"]})
-    assert node.compute().returncode == 0
-    assert "reason=the disk clicks" in node.shell.path("/drained").read_text()
-
-
 @pytest.mark.parametrize("own", [True, False])
 def test_a_recreated_node_restores_only_the_drain_of_a_person(node: Node, own: bool) -> None:
     why = "health: disk: /x is full"
@@ -249,11 +229,11 @@ def test_a_recreated_node_restores_only_the_drain_of_a_person(node: Node, own: b
     node.shell.stub("tailrack-nhc", f'[ "$*" != --own ] || exit {0 if own else 1}')
     assert node.compute().returncode == 0
     # A look drains it as soon as the controller knows it; what a step has set it would take for a person's.
-    end = [
-        call for call in node.shell.calls if call.startswith(("tailrack-nhc", "scontrol delete", "scontrol update"))
-    ][-2:]
+    words = ("tailrack-nhc", "scontrol delete", "scontrol update")
+    end = [call.strip() for call in node.shell.calls if call.startswith(words)][-2:]
     said = "tailrack-nhc" if own else f"scontrol update nodename=a1 state=drain reason={why}"
-    assert [call.strip() for call in end] == ["scontrol delete nodename=a1", said]
+    assert end == ["scontrol delete nodename=a1", said]
+    assert node.shell.path("/drained").exists() is not own
 
 
 @pytest.mark.parametrize("over", [True, False])
@@ -270,27 +250,11 @@ def test_a_node_drained_by_its_health_check_is_checked_once_more(node: Node, ove
     assert "a person drained this node" not in done.stderr
 
 
-def test_slurms_own_drain_is_named_and_not_lifted(node: Node) -> None:
-    drained = {"state": ["IDLE", "DRAIN"], "reason": "Kill task failed", "reason_set_by_user": "slurm"}
-    node.known_as({**IDLE, **drained})
-    assert_fails(node.compute(), "does not see this node as usable (DRAIN+IDLE Kill task failed)")
-    assert "scontrol update nodename=a1 state=resume" not in node.shell.calls
-
-
 def test_a_node_that_munge_rejects_for_its_clock_gets_that_reason(node: Node) -> None:
     node.known_as({**IDLE, "state": ["DOWN", "NOT_RESPONDING"]})
     node.shell.stub("journalctl", "echo 'error: Munge decode failed: Rewound credential'")
     node.shell.hurry()
     assert "; the clocks of this node and the head node differ by more than five minutes" in node.compute().stderr
-
-
-def test_device_files_of_gpus_are_made_at_boot_before_slurmd_looks(shell: Shell) -> None:
-    assert shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "NODE_GPU_COUNT": 8}).returncode == 0
-    unit = shell.path("/etc/systemd/system/tailrack-gpu.service").read_text()
-    assert "Before=slurmd.service" in unit
-    # No driver must not keep slurmd from starting: its own message says which file is missing.
-    assert all(line.startswith("ExecStart=-") for line in unit.splitlines() if line.startswith("ExecStart"))
-    assert "systemctl start tailrack-gpu.service" in shell.calls
 
 
 def test_a_node_with_gpus_has_its_health_looked_at_and_its_driver_kept_awake(shell: Shell) -> None:
@@ -348,14 +312,19 @@ def test_the_step_sets_up_roce_ports_only_on_request(shell: Shell, asked: bool) 
     assert "mlxconfig -y -d 0000:45:00.0 set ATS_ENABLED=true" in shell.calls
 
 
-@pytest.mark.parametrize(("size", "enlarged"), [(65536, True), (1048576, False)])
-def test_a_small_shared_memory_is_made_larger_at_boot(shell: Shell, size: int, enlarged: bool) -> None:
+def test_device_files_of_gpus_and_more_shared_memory_are_made_at_boot_before_slurmd_looks(shell: Shell) -> None:
     assert shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "NODE_GPU_COUNT": 8}).returncode == 0
+    unit = shell.path("/etc/systemd/system/tailrack-gpu.service").read_text()
+    assert "Before=slurmd.service" in unit
+    # No driver must not keep slurmd from starting: its own message says which file is missing.
+    assert all(line.startswith("ExecStart=-") for line in unit.splitlines() if line.startswith("ExecStart"))
+    assert "systemctl start tailrack-gpu.service" in shell.calls
     shell.stub("systemd-detect-virt")
     shell.stub("mount")
-    shell.stub("df", f"echo 1K-blocks; echo {size}")
-    assert shell.program("/usr/local/sbin/tailrack-gpu").returncode == 0
-    assert any(call.startswith("mount -o remount,size=50% ") for call in shell.calls) == enlarged
+    for size, enlarged in ((1048576, False), (65536, True)):
+        shell.stub("df", f"echo 1K-blocks; echo {size}")
+        assert shell.program("/usr/local/sbin/tailrack-gpu").returncode == 0
+        assert any(call.startswith("mount -o remount,size=50% ") for call in shell.calls) == enlarged, size
 
 
 @pytest.mark.parametrize("seconds", [0, 7200])
@@ -373,41 +342,38 @@ def test_steps_that_wait_for_jobs_have_more_time(build: Build, lab_config: RawCo
 RELOAD, REBIND = "systemctl reload slurmd", "tailscale debug rebind"
 
 
-@pytest.mark.parametrize(
-    ("says", "told"), [("mix*", [RELOAD]), ("down*", [RELOAD]), ("idle", []), ("drain", []), ("", [REBIND])]
-)
-def test_the_watchdog_of_a_silent_node_reloads_slurmd_or_rebinds(shell: Shell, says: str, told: list[str]) -> None:
-    shell.stub("sleep", f'[ "$*" = 40 ] || mkdir "{shell.root}/looked"')
-    shell.stub("sinfo", f'[ "$*" = "-h -n a1 -o %t" ] && echo "{says}" | grep .')
-    shell.stub("hostname", "echo a1")
-    shell.stub("systemctl")
-    shell.stub("tailscale")
+def watched(shell: Shell, **stubs: str) -> list[str]:
+    """Run the watchdog of a1 until its `sleep` fails; return what it told slurmd and tailscaled."""
+    shell.path("/calls").unlink(missing_ok=True)
+    shell.path("/naps").unlink(missing_ok=True)
+    for name, body in {"hostname": "echo a1", "systemctl": "", "tailscale": "", **stubs}.items():
+        shell.stub(name, body)
     shell.run(template("slurm", "tailrack-slurmd-watchdog"))
-    assert [call for call in shell.calls if call.startswith(("systemctl", "tailscale"))] == told
-    assert shell.calls.count("sleep 20") == 2
+    return [call for call in shell.calls if call.startswith(("systemctl", "tailscale"))]
 
 
-@pytest.mark.parametrize(
-    ("running", "processes", "told"),
-    [
+def test_the_watchdog_of_a_silent_node_reloads_slurmd_or_rebinds(shell: Shell) -> None:
+    for says, told in (("mix*", [RELOAD]), ("down*", [RELOAD]), ("idle", []), ("drain", []), ("", [REBIND])):
+        sleep = f'[ "$*" = 40 ] || mkdir "{shell.root}/naps"'
+        sinfo = f'[ "$*" = "-h -n a1 -o %t" ] && echo "{says}" | grep .'
+        assert watched(shell, sleep=sleep, sinfo=sinfo) == told, says
+        assert shell.calls.count("sleep 20") == 2
+        shell.path("/naps").rmdir()
+
+
+def test_a_job_without_process_registers_its_node(shell: Shell) -> None:
+    # Four looks in the time of 24 naps.
+    sleep = f'echo >>"{shell.root}/naps"; [ "$(wc -l <"{shell.root}/naps")" -le 24 ]'
+    for running, processes, told in (
         ("7 a1\n", "8", [RELOAD]),
         ("7 a1\n", "7", []),
         ("7 b1\n", "8", []),  # another node says what becomes of it
         ("", "8", []),
-    ],
-    ids=["no process", "its process", "begun on another node", "no job"],
-)
-def test_a_job_without_process_registers_its_node(shell: Shell, running: str, processes: str, told: list[str]) -> None:
-    # Four looks in the time of 24 naps.
-    shell.stub("sleep", f'echo >>"{shell.root}/naps"; [ "$(wc -l <"{shell.root}/naps")" -le 24 ]')
-    shell.stub("sinfo", "echo mix")
-    shell.stub("squeue", f"printf '{running}'")
-    shell.stub("pgrep", f"[ \"$2\" = '^slurmstepd: \\[{processes}\\.' ]")
-    shell.stub("hostname", "echo a1")
-    shell.stub("systemctl")
-    shell.run(template("slurm", "tailrack-slurmd-watchdog"))
-    assert [call for call in shell.calls if call.startswith("systemctl")] == told
-    assert len([call for call in shell.calls if call.startswith("squeue")]) == 4
+    ):
+        pgrep = f"[ \"$2\" = '^slurmstepd: \\[{processes}\\.' ]"
+        stubs = {"sinfo": "echo mix", "squeue": f"printf '{running}'", "pgrep": pgrep}
+        assert watched(shell, sleep=sleep, **stubs) == told, (running, processes)
+        assert len([call for call in shell.calls if call.startswith("squeue")]) == 4
 
 
 # A cluster that is called by another name is refused before slurmctld is touched.
