@@ -16,6 +16,7 @@ from tests.engine.ssh_host import SshHost, serve
 from tests.engine.stack_under_test import Stack
 
 PASSPHRASE = "open-sesame-for-the-tests"
+Deploy = Callable[[str, list[Event]], Deployment]
 
 needs_cli = pytest.mark.skipif(
     not (shutil.which("pulumi") and shutil.which("pulumi-resource-command")),
@@ -44,10 +45,17 @@ def stack(tmp_path: Path, host: SshHost, monkeypatch: pytest.MonkeyPatch) -> Sta
     return Stack(tmp_path / "project", host)
 
 
+@pytest.fixture
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the driver a folder of the test for what the CLI keeps, and no passphrase of this machine."""
+    monkeypatch.setenv("PULUMI_BACKEND_URL", "")  # given back after the test: the driver sets it
+    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE", raising=False)
+    monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE_FILE", raising=False)
+
+
 @pytest.fixture(params=[IN_PROCESS, pytest.param("cli", marks=needs_cli)])
-def deploy(
-    request: pytest.FixtureRequest, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str, list[Event]], Deployment]:
+def deploy(request: pytest.FixtureRequest, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deploy:
     """Give stacks of one program and one workspace to the driver, under either engine: deploy(name, events).
 
     The config of a stack has to be there before: `stack.write` makes the one of `dev`.

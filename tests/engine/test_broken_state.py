@@ -64,21 +64,17 @@ def test_a_broken_or_empty_state_is_repaired_by_the_next_run_or_named(
     assert deploy("dev", events).up().ok
 
 
+@pytest.mark.usefixtures("own_home")
 @pytest.mark.parametrize("engine", [IN_PROCESS, pytest.param("cli", marks=needs_cli)])
 def test_a_node_removed_while_the_step_of_another_one_fails_leaves_a_stack_for_the_old_and_the_new_config(
-    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("PULUMI_BACKEND_URL", "")  # given back after the test: the driver sets it
-    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE", raising=False)
-    monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE_FILE", raising=False)
     found = Found(None, "") if engine == IN_PROCESS else find_engine("cli")
     with play(4) as played:
 
         def run(operation: str, *ports: int) -> Summary:
-            config = write_config(
-                tmp_path, [("127.0.0.1", port) for port in ports], played.private_key, played.host_key
-            )
+            addresses = [("127.0.0.1", port) for port in ports]
+            config = write_config(tmp_path, addresses, played.private_key, played.host_key)
             deployment = Deployment(Workspace(PROJECT, "large", config, tmp_path / "state"), found, lambda event: None)
             summary: Summary = getattr(deployment, operation)()
             return summary

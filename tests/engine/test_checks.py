@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from cli.checks import Checks
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
 from cli.run_events import Event
+from tests.engine.conftest import Deploy
 from tests.engine.stack_under_test import Stack
 
 PROGRAM = """
@@ -46,9 +45,7 @@ def found(deployment: Deployment, events: list[Event]) -> list[str]:
     return [finding.name for finding in checks.refused]
 
 
-def test_a_floor_taken_away_is_found_and_refused_until_it_is_asked_for(
-    deploy: Callable[[str, list[Event]], Deployment], stack: Stack
-) -> None:
+def test_a_floor_taken_away_is_found_and_refused_until_it_is_asked_for(deploy: Deploy, stack: Stack) -> None:
     written(stack)
     events: list[Event] = []
     deployment = deploy("dev", events)
@@ -69,9 +66,7 @@ def test_a_floor_taken_away_is_found_and_refused_until_it_is_asked_for(
     assert found(deployment, events) == []
 
 
-def test_the_checks_find_a_replaced_or_removed_head_node_or_host_key(
-    deploy: Callable[[str, list[Event]], Deployment], stack: Stack
-) -> None:
+def test_the_checks_find_a_replaced_or_removed_head_node_or_host_key(deploy: Deploy, stack: Stack) -> None:
     written(stack)
     events: list[Event] = []
     deployment = deploy("dev", events)
@@ -99,7 +94,7 @@ pulumi.export("cluster", {{"name": "trial"}})
 
 
 def test_an_impossible_release_is_rejected_with_the_upgrade_path_and_no_request_allows_it(
-    deploy: Callable[[str, list[Event]], Deployment], stack: Stack
+    deploy: Deploy, stack: Stack
 ) -> None:
     def written_for(release: str, there: str = "23.11.4") -> None:
         stack.write(RELEASED.format(release=release, there=there), {"unused": 1})

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 from cli.output.remedies import with_remedies
-from cli.pulumi.deployment import Deployment
-from cli.run_events import Event
 from components.steps.label import StepLabel
+from tests.engine.conftest import Deploy
 from tests.engine.ssh_host import SshHost, serve
 from tests.engine.stack_under_test import STEPS, Stack
 
@@ -21,7 +19,6 @@ made = Step("a1-node", machine, script, {{"WORD": {word!r}}}, label="a1: a step"
             answer=Answer({{"said": str}}))
 pulumi.export("said", made.result["said"])
 """
-Deploy = Callable[[str, list[Event]], Deployment]
 
 
 def write(stack: Stack, word: str = "one", repair: str = "") -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from rich.console import Console
 
 from cli.output.progress import Progress
 from cli.preview.changed_lines import changed_lines
-from cli.pulumi.deployment import Deployment
 from cli.run_events import Event
+from tests.engine.conftest import Deploy
 from tests.engine.stack_under_test import Stack
 
 PROGRAM = """
@@ -28,7 +26,7 @@ def told(events: list[Event]) -> set[tuple[str, str, str, str]]:
 
 
 def test_events_and_failures_carry_the_create_command_unless_it_is_secret_or_unknown(
-    deploy: Callable[[str, list[Event]], Deployment], stack: Stack
+    deploy: Deploy, stack: Stack
 ) -> None:
     stack.write(PROGRAM.format(code=3), {"unused": 1})
     events: list[Event] = []
@@ -36,16 +34,12 @@ def test_events_and_failures_carry_the_create_command_unless_it_is_secret_or_unk
     assert deployment.preview().ok
     both = [(kind, "create") for kind in ("start", "done")]
     hidden = {(*each, "hidden", "") for each in both}
-    assert told(events) == hidden | {(*each, "plain", CREATE) for each in both} | {
-        (*each, "later", "") for each in both
-    }
+    assert told(events) == hidden | {(*each, *step) for each in both for step in (("plain", CREATE), ("later", ""))}
 
     failed = deployment.up()
     assert [failure.command for failure in failed.failures] == [CREATE]
-    assert {event for event in told(events) if event[0] != "skipped"} == hidden | {
-        ("start", "create", "plain", CREATE),
-        ("failed", "create", "plain", CREATE),
-    }
+    failing = {(kind, "create", "plain", CREATE) for kind in ("start", "failed")}
+    assert {event for event in told(events) if event[0] != "skipped"} == hidden | failing
 
     stack.write(PROGRAM.format(code=0), {"unused": 1})
     assert deployment.up().ok
@@ -53,17 +47,11 @@ def test_events_and_failures_carry_the_create_command_unless_it_is_secret_or_unk
     assert told(events) == {*((*each, "plain", CREATE) for each in both), *((*each, "later", later) for each in both)}
 
     assert deployment.destroy().ok
-    gone = [(kind, "delete") for kind in ("start", "done")]
-    assert told(events) == {
-        *((*each, "hidden", "") for each in gone),
-        *((*each, "plain", CREATE) for each in gone),
-        *((*each, "later", later) for each in gone),
-    }
+    steps = ("hidden", ""), ("plain", CREATE), ("later", later)
+    assert told(events) == {(kind, "delete", *step) for kind in ("start", "done") for step in steps}
 
 
-def test_a_preview_tells_the_changed_lines_of_a_step_and_nothing_of_a_secret(
-    deploy: Callable[[str, list[Event]], Deployment], stack: Stack
-) -> None:
+def test_a_preview_tells_the_changed_lines_of_a_step_and_nothing_of_a_secret(deploy: Deploy, stack: Stack) -> None:
     program = """
 def request(**values):
     return "exit\\n\\n" + json.dumps({{"values": values}})
@@ -84,9 +72,7 @@ key = step("key", pulumi.Output.secret(request(KEY="{value}-nobody-may-see")))
     assert "nobody-may-see" not in repr([(event.before, event.after) for event in events])
 
 
-def test_a_program_that_refuses_its_config_has_begun_nothing(
-    deploy: Callable[[str, list[Event]], Deployment], stack: Stack
-) -> None:
+def test_a_program_that_refuses_its_config_has_begun_nothing(deploy: Deploy, stack: Stack) -> None:
     stack.write("raise pulumi.RunError('users is missing')", {"unused": 1})
     events: list[Event] = []
     summary = deploy("dev", events).up()

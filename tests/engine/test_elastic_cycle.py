@@ -19,7 +19,7 @@ from cli.elastic.plan import Placeholder
 from cli.elastic.run import Run
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
-from cli.run_events import Event
+from tests.engine.conftest import Deploy
 from tests.engine.run_pool import NODES
 from tests.engine.stack_under_test import Stack
 from tests.engine.test_rental import PROGRAM, ROOT
@@ -98,7 +98,7 @@ class Pool:
 def pool(
     request: pytest.FixtureRequest,
     stack: Stack,
-    deploy: Callable[[str, list[Event]], Deployment],
+    deploy: Deploy,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Pool]:

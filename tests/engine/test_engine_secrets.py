@@ -76,29 +76,25 @@ def test_no_secret_is_in_the_state_or_the_output(stack: Stack, fail: str, end: s
     assert (hidden["a"], hidden["connection"]) == ("[secret]", "[secret]")
 
 
-def test_state_files_are_for_their_owner_alone(stack: Stack) -> None:
-    stack.write('step("a", "echo a")')
-    stack.up()
-    stack.up()
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in stack.state_file.parent.glob("dev.json*")}
-    assert len(modes) > 1
-    assert {*modes.values()} == {0o600}, modes
-
-
-def test_a_damaged_state_is_refused(stack: Stack) -> None:
-    stack.write("")
-    stack.up()
-    stack.state_file.write_text("{")
-    with pytest.raises(EngineError, match=r"dev\.json is damaged"):
-        stack.up()
-
-
-def test_an_unchanged_run_leaves_the_state_as_it_is(stack: Stack) -> None:
+def test_state_files_are_for_their_owner_alone_and_an_unchanged_run_leaves_the_state_as_it_is(stack: Stack) -> None:
     stack.write('pulumi.export("a", step("a", pulumi.Output.secret("echo a")).stdin)')
     stack.up()
     before = stack.state_file.read_bytes(), stack.state_file.stat().st_ino
     assert stack.up().counts["same"] == 2
     assert (stack.state_file.read_bytes(), stack.state_file.stat().st_ino) == before
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in stack.state_file.parent.glob("dev.json*")}
+    assert len(modes) > 1
+    assert {*modes.values()} == {0o600}, modes
+
+
+def test_a_damaged_state_or_that_of_another_stack_is_refused(stack: Stack) -> None:
+    stack.write("")
+    stack.up()
+    moved = json.loads(stack.state_file.read_text()) | {"owner": "other/dev"}
+    for text, message in (("{", r"dev\.json is damaged"), (json.dumps(moved), "holds the state of other/dev")):
+        stack.state_file.write_text(text)
+        with pytest.raises(EngineError, match=message):
+            stack.up()
 
 
 def test_a_wrong_passphrase_is_refused_before_anything_is_touched(
@@ -115,15 +111,6 @@ def test_a_wrong_passphrase_is_refused_before_anything_is_touched(
     with pytest.raises(CliError, match="no passphrase: set PULUMI_CONFIG_PASSPHRASE_FILE"):
         stack.up()
     assert stack.host.take() == []
-
-
-def test_another_stacks_state_is_refused(stack: Stack) -> None:
-    stack.write("")
-    stack.up()
-    moved = json.loads(stack.state_file.read_text()) | {"owner": "other/dev"}
-    stack.state_file.write_text(json.dumps(moved))
-    with pytest.raises(EngineError, match="holds the state of other/dev"):
-        stack.up()
 
 
 SHOW = """
@@ -154,15 +141,8 @@ def test_the_program_gets_the_config_as_the_cli_gives_it(stack: Stack) -> None:
     assert stack.up().ok
     outputs = stack.engine().outputs(show_secrets=True)
     assert json.loads(outputs["values"].pop("nested")) == {**nested, "a": {"deep": "s3cret-inside"}}
-    assert outputs["values"] == {
-        "token": SECRET,
-        "count": "3",
-        "share": "1.5",
-        "on": "true",
-        "none": "",
-        "text": "x",
-        "missing": None,
-    }
+    plain = {"count": "3", "share": "1.5", "on": "true", "none": "", "text": "x", "missing": None}
+    assert outputs["values"] == {"token": SECRET, **plain}
     assert outputs["count"] == 3
     assert outputs["env"].keys() == {f"trial:{key}" for key in config}
     assert (outputs["env"]["trial:token"], outputs["env"]["trial:on"]) == (SECRET, "true")

@@ -21,12 +21,11 @@ Preview = Callable[[str, Path], str]
 
 
 @pytest.fixture
-def preview(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Preview:
+def preview(
+    own_home: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Preview:
     """Run `make preview` of a file by an engine, which has to refuse it; returns the last line for people."""
-    monkeypatch.setenv("PULUMI_BACKEND_URL", "")  # given back after the test: the driver sets it
-    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "open sesame")
-    monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE_FILE", raising=False)
 
     def run(engine: str, file: Path) -> str:
         stack = file.name.split(".")[1]

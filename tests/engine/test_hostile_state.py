@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cli.pulumi.deployment import Deployment
 from cli.pulumi.locks import Lock
 from cli.pulumi.workspace import CliError
-from cli.run_events import EngineError, Event
+from cli.run_events import EngineError
 from engine.state import State
+from tests.engine.conftest import Deploy
 from tests.engine.stack_under_test import Stack
 
 OWNER = "trial/dev"
 GOOD = {"owner": OWNER, "salt": "00", "sealed": ""}
+WRONG = (5, None, [1], {"a": 1})
 OTHER = {
     "a list": b"[]",
     "a number": b"5",
@@ -27,11 +27,7 @@ OTHER = {
     "no UTF-8": b"\xff\xfe",
     "nested 100,000 deep": b"[" * 100_000,
     "a number of 5,000 digits": b"9" * 5000,
-    **{
-        f"{key} is {value!r}": json.dumps({**GOOD, key: value}).encode()
-        for key in GOOD
-        for value in (5, None, [1], {"a": 1})
-    },
+    **{f"{key} is {value!r}": json.dumps({**GOOD, key: value}).encode() for key in GOOD for value in WRONG},
     "a salt that is no number": json.dumps({**GOOD, "salt": "zz"}).encode(),
 }
 RENAME = """
@@ -70,9 +66,7 @@ def test_a_truncated_lock_of_the_cli_names_no_holder(content: bytes) -> None:
     assert not lock.elsewhere
 
 
-def test_a_renamed_cluster_is_refused_before_anything_is_touched(
-    stack: Stack, deploy: Callable[[str, list[Event]], Deployment]
-) -> None:
+def test_a_renamed_cluster_is_refused_before_anything_is_touched(stack: Stack, deploy: Deploy) -> None:
     stack.write(RENAME)
     config = stack.folder / "Pulumi.dev.yaml"
     config.write_text("config:\n  tailrack:cluster: {name: one}\n")
@@ -92,9 +86,7 @@ def test_a_renamed_cluster_is_refused_before_anything_is_touched(
 @pytest.mark.parametrize(
     "text", ["config:\n  tailrack:sites: 5\n  tailrack:users: [5]\n  tailrack:head: [x]\n", "config:\n"]
 )
-def test_hints_from_a_config_of_another_shape_are_the_defaults(
-    stack: Stack, deploy: Callable[[str, list[Event]], Deployment], text: str
-) -> None:
+def test_hints_from_a_config_of_another_shape_are_the_defaults(stack: Stack, deploy: Deploy, text: str) -> None:
     stack.write("")
     (stack.folder / "Pulumi.dev.yaml").write_text(text)
     written = deploy("dev", []).written

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,12 @@ import pytest
 import yaml
 
 from cli.commands import main
-from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import find_engine
 from cli.run_events import Event
-from tests.engine.conftest import PASSPHRASE, needs_cli
+from tests.engine.conftest import PASSPHRASE, Deploy, needs_cli
 from tests.engine.played_hosts import PROJECT, Played, play, write_config
 from tests.engine.stack_under_test import Stack
 from tests.engine.test_preview import Trial
-
-Deploy = Callable[[str, list[Event]], Deployment]
 
 # The stack `vms` exports hosts; `dev` runs one step for each.
 PROGRAM = f"""
@@ -103,13 +100,8 @@ class Rented:
         self._pulumi("destroy", "--yes", "--skip-preview", "--stack", "prod")
 
     def _pulumi(self, *words: str) -> None:
-        subprocess.run(
-            ["pulumi", *words, "--non-interactive"],
-            cwd=self._folder,
-            env={**os.environ},
-            capture_output=True,
-            check=True,
-        )
+        command = ["pulumi", *words, "--non-interactive"]
+        subprocess.run(command, cwd=self._folder, env={**os.environ}, capture_output=True, check=True)
 
 
 @pytest.fixture
@@ -127,9 +119,8 @@ def test_machines_of_another_projects_stack_join_and_leave_the_cluster_and_every
     monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", PASSPHRASE)
     monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE_FILE", raising=False)
     monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "home"))
-    config = write_config(
-        tmp_path, [("127.0.0.1", port) for port in played.ports[:3]], played.private_key, played.host_key
-    )
+    addresses = [("127.0.0.1", port) for port in played.ports[:3]]
+    config = write_config(tmp_path, addresses, played.private_key, played.host_key)
     trial = Trial(tmp_path, config, find_engine("cli"), played)
     first, second = (
         {"name": f"gpu{number}", "address": "127.0.0.1", "port": port, "host_key": played.host_key}

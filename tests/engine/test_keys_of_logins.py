@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from cli.pulumi.deployment import Deployment
-from cli.run_events import Event
+from tests.engine.conftest import Deploy
 from tests.engine.ssh_agent import agent
 from tests.engine.stack_under_test import Stack
 
-Deploy = Callable[[str, list[Event]], Deployment]
 PASSPHRASE = "nobody-may-see-this"
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.pulumi.deployment import Deployment
 from cli.run_events import Event
+from tests.engine.conftest import Deploy
 from tests.engine.stack_under_test import STEPS, Stack
 
 PROGRAM = """
@@ -47,7 +47,7 @@ def write(stack: Stack) -> Callable[..., None]:
 
 
 def test_a_local_step_is_made_changed_and_undone(
-    deploy: Callable[[str, list[Event]], Deployment], write: Callable[..., None], log: Path, stack: Stack
+    deploy: Deploy, write: Callable[..., None], log: Path, stack: Stack
 ) -> None:
     write("one")
     deployment = deploy("dev", [])
@@ -60,14 +60,13 @@ def test_a_local_step_is_made_changed_and_undone(
     assert deployment.destroy().ok
     assert log.read_text().splitlines() == ["up here: one", "up here: two", "down here: two"]
     # Python sets LC_CTYPE itself.
-    assert {*log.with_suffix(".env").read_text().split()} <= {"HOME", "PATH", "LC_CTYPE"} | {
-        name for name in os.environ if name.startswith("SUDO_")
-    }
+    expected = {"HOME", "PATH", "LC_CTYPE"} | {name for name in os.environ if name.startswith("SUDO_")}
+    assert {*log.with_suffix(".env").read_text().split()} <= expected
     assert log.with_suffix(".pwd").read_text() == "/\n"
 
 
 def test_its_secrets_are_in_no_file_and_its_time_limit_holds(
-    deploy: Callable[[str, list[Event]], Deployment], write: Callable[..., None], tmp_path: Path
+    deploy: Deploy, write: Callable[..., None], tmp_path: Path
 ) -> None:
     events: list[Event] = []
     write("one", body="import time; time.sleep(60)", limit=1)
@@ -83,7 +82,7 @@ def test_its_secrets_are_in_no_file_and_its_time_limit_holds(
 
 
 def test_a_head_node_that_becomes_local_repeats_its_steps_before_the_old_are_undone(
-    deploy: Callable[[str, list[Event]], Deployment], write: Callable[..., None], log: Path
+    deploy: Deploy, write: Callable[..., None], log: Path
 ) -> None:
     write("one", way="way")
     deployment = deploy("dev", [])

@@ -67,14 +67,9 @@ def pulumi(tmp_path: Path) -> dict[str, str]:
 
 def run(folder: Path, environment: dict[str, str], *words: str, stdin: str = "") -> str:
     """What a command of the CLI prints; it succeeds."""
+    command = ["pulumi", *words, "--non-interactive"]
     done = subprocess.run(
-        ["pulumi", *words, "--non-interactive"],
-        cwd=folder,
-        env=environment,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
+        command, cwd=folder, env=environment, input=stdin, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -106,9 +101,8 @@ def program(folder: Path) -> Iterator[None]:
 
 
 def test_the_cli_reads_the_schema(pulumi: dict[str, str], tmp_path: Path) -> None:
-    read = json.loads(
-        run(tmp_path, pulumi, "package", "get-schema", str(tmp_path / "plugins/pulumi-resource-tailrack"))
-    )
+    plugin = str(tmp_path / "plugins/pulumi-resource-tailrack")
+    read = json.loads(run(tmp_path, pulumi, "package", "get-schema", plugin))
     written = json.loads(SCHEMA.read_text(encoding="utf-8"))
     assert read["types"].keys() == written["types"].keys()
     inputs = [one["resources"][CLUSTER]["inputProperties"] for one in (read, written)]

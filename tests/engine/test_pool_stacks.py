@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
 from cli.run_events import Event
+from tests.engine.conftest import Deploy
 from tests.engine.stack_under_test import Stack
-
-Deploy = Callable[[str, list[Event]], Deployment]
 
 # A head node that undoes nothing any more, as one that does not answer.
 PROGRAM = """

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import IN_PROCESS
 from cli.pulumi.workspace import CliError, Workspace
 from cli.run_events import EngineError, Event, Summary
-from tests.engine.conftest import needs_cli
+from tests.engine.conftest import Deploy, needs_cli
 from tests.engine.stack_under_test import Stack
-
-Deploy = Callable[[str, list[Event]], Deployment]
 
 READ = f"""
 import sys
@@ -70,15 +66,9 @@ def test_outputs_of_another_stack_are_read_and_its_secrets_stay_secret(deploy: D
     assert summary.ok, summary.failures
     (asked,) = stack.host.take()
     assert asked.stdin == "echo hush-hush-token >&2; exit 0"
-    assert deployment.outputs() == {
-        "address": "100.64.0.2",
-        "cpus": 4,
-        "head": "[secret]",
-        "token": "[secret]",
-        "none": "None",
-        "names": ["head", "token"],
-        "again": ["100.64.0.2", "100.64.0.2"],
-    }
+    secrets = {"head": "[secret]", "token": "[secret]", "names": ["head", "token"]}
+    plain = {"address": "100.64.0.2", "cpus": 4, "none": "None", "again": ["100.64.0.2", "100.64.0.2"]}
+    assert deployment.outputs() == {**secrets, **plain}
     assert "hush-hush" not in told(summary, events)
     # Nothing has changed, and the stack itself is gone without the other one.
     assert not any(deployment.up().counts[operation] for operation in ("create", "update", "replace", "delete"))
@@ -151,8 +141,7 @@ def test_a_new_run_takes_over_the_private_backend_of_earlier_versions(
     assert not (workspace.folder / ".pulumi").exists()
     assert deploy("dev", []).up().ok
     assert again.destroy().ok
-    kept = {path.name for path in workspace.backend.rglob("*") if "base" in path.name}
-    assert kept == set()
+    assert [path for path in workspace.backend.rglob("*") if "base" in path.name] == []
     assert deploy("dev", []).outputs()["address"] == "100.64.0.2"
 
 
@@ -203,14 +192,8 @@ def preview_diff(stack: Stack, tmp_path: Path) -> str:
     """What `pulumi preview --diff` of `dev` prints."""
     workspace = Workspace(stack.folder, "dev", stack.folder / "Pulumi.dev.yaml", tmp_path / "root")
     words = ["pulumi", "preview", "--diff", "--stack", "dev", "--non-interactive", "--color", "never"]
-    return subprocess.run(
-        words,
-        cwd=workspace.folder,
-        env={**os.environ, **workspace.environment()},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    environment = {**os.environ, **workspace.environment()}
+    return subprocess.check_output(words, cwd=workspace.folder, env=environment, stderr=subprocess.PIPE, text=True)
 
 
 @needs_cli

@@ -16,6 +16,7 @@ import pytest
 from cli.pulumi.deployment import Deployment
 from cli.run_events import Event, Summary
 from tests.chance import dice
+from tests.engine.conftest import Deploy
 from tests.engine.stack_under_test import Stack
 from tests.played_cloud.server import PlayedCloud
 from tests.rented_doors import API_KEY, EAST, TYPE, played_cloud
@@ -46,7 +47,7 @@ pulumi.export("rented", {name: machine.facts for name, machine in machines.items
 class Trial:
     """A stack of rented machines."""
 
-    def __init__(self, stack: Stack, cloud: PlayedCloud, deploy: Callable[[str, list[Event]], Deployment]) -> None:
+    def __init__(self, stack: Stack, cloud: PlayedCloud, deploy: Deploy) -> None:
         self.cloud, self._stack, self._deploy = cloud, stack, deploy
         self.nodes, self.lost = ["g1", "g2"], dict[str, str]()
         self.events: list[Event] = []
@@ -81,20 +82,15 @@ class Trial:
         process.join()
 
     def touched(self) -> dict[str, str]:
-        return {
-            event.name: event.operation
-            for event in self.events
-            if event.kind == "done" and event.operation != "same" and event.type.startswith("command:")
-        }
+        done = [event for event in self.events if event.kind == "done" and event.operation != "same"]
+        return {event.name: event.operation for event in done if event.type.startswith("command:")}
 
     def rented(self) -> dict[str, str]:
         return {machine.tags["tailrack:node"]: machine.id for machine in self.cloud.account.bill()}
 
 
 @pytest.fixture
-def trial(
-    stack: Stack, deploy: Callable[[str, list[Event]], Deployment], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Trial]:
+def trial(stack: Stack, deploy: Deploy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trial]:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
@@ -118,26 +114,20 @@ def test_machines_are_rented_and_stay_and_are_returned(trial: Trial) -> None:
     assert trial.cloud.account.keys == {}
 
 
-def test_a_node_that_leaves_the_config_is_returned_and_the_other_stays(trial: Trial) -> None:
-    trial.up()
-    first = trial.rented()["g1"]
-    trial.nodes = ["g1"]
-    trial.up()
-    assert trial.rented() == {"g1": first}
-    trial.deployment().destroy()
-    assert trial.cloud.account.bill() == []
-
-
-def test_a_lost_machine_is_rented_again_once(trial: Trial) -> None:
+def test_a_lost_machine_is_rented_again_once_and_that_of_a_node_that_leaves_is_returned(trial: Trial) -> None:
     trial.up()
     lost = trial.rented()["g1"]
     trial.cloud.account.end(lost, taken_back=True)
     trial.lost = {"g1": lost}
     trial.up()
     assert trial.touched() == {"g1-machine": "update"}
-    assert trial.rented()["g1"] != lost
+    first = trial.rented()["g1"]
+    assert first != lost
     trial.up()
     assert trial.touched() == {}
+    trial.nodes = ["g1"]
+    trial.up()
+    assert trial.rented() == {"g1": first}
     trial.deployment().destroy()
     assert trial.cloud.account.bill() == []
 
@@ -151,7 +141,8 @@ def test_no_api_key_is_in_plain_in_a_state_or_an_event(trial: Trial, tmp_path: P
     trial.deployment().destroy()
 
 
-def test_a_machine_rented_by_a_killed_up_is_used_by_the_next(trial: Trial) -> None:
+@pytest.mark.parametrize("next_up", [True, False])
+def test_a_machine_rented_by_a_killed_up_is_used_by_the_next_or_returned(trial: Trial, next_up: bool) -> None:
     def until(ready: threading.Event) -> None:
         trial.cloud.account.on_launch = lambda machine: ready.set()
 
@@ -160,20 +151,11 @@ def test_a_machine_rented_by_a_killed_up_is_used_by_the_next(trial: Trial) -> No
     trial.cloud.account.on_launch = lambda machine: None
     killed = trial.rented()
     assert killed.keys() == {"g1"}
-    trial.up()
-    assert trial.rented() == killed
-    trial.deployment().destroy()
-    assert trial.cloud.account.bill() == []
-
-
-def test_a_destroy_after_a_killed_up_returns_the_rented_machines(trial: Trial) -> None:
-    def until(ready: threading.Event) -> None:
-        trial.cloud.account.on_launch = lambda machine: ready.set()
-
-    trial.nodes = ["g1"]
-    trial.killed_up(until)
-    trial.cloud.account.on_launch = lambda machine: None
-    time.sleep(1)
+    if next_up:
+        trial.up()
+        assert trial.rented() == killed
+    else:
+        time.sleep(1)
     assert trial.deployment().destroy().ok
     assert trial.cloud.account.bill() == []
 

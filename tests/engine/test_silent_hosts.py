@@ -56,13 +56,10 @@ def ending(operation: Callable[[], Summary]) -> Summary:
     return done[0]
 
 
+@pytest.mark.usefixtures("own_home")
 def test_a_silent_host_among_many_is_named_the_others_are_done_and_up_again_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setenv("PULUMI_BACKEND_URL", "")
-    monkeypatch.setenv("PULUMI_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE", raising=False)
-    monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE_FILE", raising=False)
     silent = threading.Event()
     silent.set()
     nodes = {"alpha1", "beta0", "beta1", "gamma0", "gamma1"}
@@ -79,9 +76,8 @@ def test_a_silent_host_among_many_is_named_the_others_are_done_and_up_again_goes
     (failure,) = summary.failures
     assert failure.urn.endswith("::gamma1-scripts")
     said, _, following = failure.message.partition("\nnext: ")
-    assert (
-        said == f"gamma1 (127.0.0.1:{port}) accepts connections but does not answer (no SSH banner in 0.5 s, 3 times)"
-    )
+    why = "accepts connections but does not answer (no SSH banner in 0.5 s, 3 times)"
+    assert said == f"gamma1 (127.0.0.1:{port}) {why}"
     assert "or remove gamma1 from the config; then run up again" in following
     failed = [event.name for event in events if event.kind == "failed"]
     assert failed == ["gamma1-scripts"]

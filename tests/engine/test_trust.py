@@ -46,6 +46,10 @@ def raw(*hosts: dict[str, Any], **site: Any) -> dict[str, Any]:
     return {"sites": [{"name": "rack", "kind": "hosts", "known_hosts_file": "known", "hosts": [*hosts], **site}]}
 
 
+def n1(host: SshHost) -> dict[str, Any]:
+    return {"name": "n1", "address": "127.0.0.1", "port": host.port}
+
+
 def kept(folder: Path, port: int) -> str | None:
     return KnownHosts.load(folder, "known").key_of("127.0.0.1", port)
 
@@ -55,7 +59,7 @@ def fingerprint(host: SshHost) -> str:
 
 
 def test_a_yes_keeps_the_shown_keys_and_leaves_no_question(host: SshHost, tmp_path: Path) -> None:
-    config = raw({"name": "n1", "address": "127.0.0.1", "port": host.port})
+    config = raw(n1(host))
     (tmp_path / "known").write_text("# ours")
     terminal = Terminal("yes")
     assert trust(config, tmp_path, terminal, interactive=True) == 0
@@ -69,18 +73,13 @@ def test_a_yes_keeps_the_shown_keys_and_leaves_no_question(host: SshHost, tmp_pa
 
 @pytest.mark.parametrize(("answer", "interactive"), [("no", True), ("", True), ("yes", False)])
 def test_only_an_interactive_yes_keeps_a_key(host: SshHost, tmp_path: Path, answer: str, interactive: bool) -> None:
-    assert (
-        trust(raw({"name": "n1", "address": "127.0.0.1", "port": host.port}), tmp_path, Terminal(answer), interactive)
-        == 1
-    )
+    assert trust(raw(n1(host)), tmp_path, Terminal(answer), interactive) == 1
     assert not (tmp_path / "known").exists()
 
 
 def test_a_machine_that_does_not_answer_is_named_and_the_others_are_kept(host: SshHost, tmp_path: Path) -> None:
     terminal = Terminal("yes")
-    config = raw(
-        {"name": "gone", "address": "127.0.0.1", "port": 1}, {"name": "n1", "address": "127.0.0.1", "port": host.port}
-    )
+    config = raw({"name": "gone", "address": "127.0.0.1", "port": 1}, n1(host))
     assert trust(config, tmp_path, terminal, interactive=True) == 1
     assert "gone" in terminal.shown
     assert kept(tmp_path, host.port)
@@ -91,9 +90,7 @@ def test_a_machine_behind_a_bastion_is_looked_at_through_it(host: SshHost, tmp_p
     (tmp_path / "key").write_text(host.private_key)
     bastion = {"address": "127.0.0.1", "port": host.port, "user": "root", "private_key_file": "key"}
     with serve(tmp_path) as inner:
-        config = raw(
-            {"name": "n1", "address": "127.0.0.1", "port": inner.port}, bastion={**bastion, "host_key": host.host_key}
-        )
+        config = raw(n1(inner), bastion={**bastion, "host_key": host.host_key})
         assert trust(config, tmp_path, Terminal("yes"), interactive=True) == 0
         assert kept(tmp_path, inner.port) == " ".join(inner.host_key.split()[:2])
         other = {**bastion, "host_key": inner.host_key}
@@ -116,7 +113,7 @@ def test_a_bastion_may_use_an_agent_key_or_a_passphrase(
         locked = {"private_key_file": "key", "private_key_passphrase": "sesame"}
         monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
         for way in (locked, {"agent": True}):
-            config = raw({"name": "n1", "address": "127.0.0.1", "port": inner.port}, bastion={**bastion, **way})
+            config = raw(n1(inner), bastion={**bastion, **way})
             assert trust(config, tmp_path, Terminal("yes"), interactive=True) == 0
             assert kept(tmp_path, inner.port) == " ".join(inner.host_key.split()[:2])
             (tmp_path / "known").unlink()
