@@ -15,17 +15,8 @@ from cli.report.dates import dated
 from components.validation.model import JobReport, Measurement
 from components.validation.verdict import judge
 
-ASKED = Measurement(
-    backend="tcp-cpu",
-    min_bytes=65536,
-    max_bytes=262144,
-    factor=4,
-    iterations=2,
-    warmup=1,
-    gate_bytes=262144,
-    ranks=2,
-    nodes=2,
-)
+SIZES: dict[str, Any] = {"min_bytes": 65536, "max_bytes": 262144, "factor": 4, "gate_bytes": 262144}
+ASKED = Measurement(backend="tcp-cpu", **SIZES, iterations=2, warmup=1, ranks=2, nodes=2)
 NOON = datetime(2026, 11, 26, 12, tzinfo=UTC).timestamp()
 BUSY = {
     "job_id": None, "state": "BUSY", "exit_code": None, "seconds": None, "nodes": [], "output": "",
@@ -39,35 +30,36 @@ def outputs(**scopes: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("verdict", "fails"),
-    [("PASS", False), ("UNJUDGED", False), ("BUSY", False), ("FAIL", True), ("INCONCLUSIVE", True), ("UNSTABLE", True)],
+    ("scope", "fails"),
+    [
+        *(({"verdict": verdict}, False) for verdict in ("PASS", "UNJUDGED", "BUSY")),
+        *(({"verdict": verdict}, True) for verdict in ("FAIL", "INCONCLUSIVE", "UNSTABLE")),
+        *(({"verdict": "BUSY", "retries": retries}, retries >= 2) for retries in (0, 1, 2, 7)),
+    ],
 )
-def test_a_busy_scope_does_not_make_up_fail(verdict: str, fails: bool) -> None:
-    assert overall.bad(outputs(rack={"verdict": verdict})) == (["rack"] if fails else [])
+def test_a_busy_scope_makes_up_fail_only_the_third_time_in_a_row(scope: dict[str, Any], fails: bool) -> None:
+    assert overall.bad(outputs(rack=scope)) == (["rack"] if fails else [])
+
+
+def shown(about: dict[str, Any]) -> str:
+    """The tables in a terminal."""
+    written = io.StringIO()
+    tables.show(Console(file=written, width=200), about)
+    return written.getvalue()
 
 
 def test_a_site_of_one_node_is_shown_once() -> None:
     measured = {**judge(ASKED, JobReport.from_json({**BUSY, "state": "FAILED", "exit_code": 3})), "job_id": 7}
     about = outputs(box=measured, node={"c": measured, "d": {**measured, "job_id": 8}})
-    written = io.StringIO()
-    tables.show(Console(file=written, width=200), about)
     assert overall.bad(about) == ["node d", "box"]
-    assert "node c" not in written.getvalue()
+    assert "node c" not in shown(about)
 
 
 def test_a_busy_scope_names_the_users_of_its_nodes() -> None:
-    written = io.StringIO()
-    result = dict(judge(ASKED, JobReport.from_json(BUSY)))
-    tables.show(Console(file=written, width=200), outputs(rack=result))
-    shown = written.getvalue()
-    assert "Bus bandwidth, rack: not measured\n" in shown
-    assert "BUSY  Other jobs are on a1 (a1: job 12 of ada, 55:00 left). Nothing was measured before." in shown
-    assert "None" not in shown
-
-
-@pytest.mark.parametrize(("retries", "fails"), [(0, False), (1, False), (2, True), (7, True)])
-def test_a_scope_that_is_busy_for_the_third_time_in_a_row_is_no_success(retries: int, fails: bool) -> None:
-    assert overall.bad(outputs(rack={"verdict": "BUSY", "retries": retries})) == (["rack"] if fails else [])
+    text = shown(outputs(rack=dict(judge(ASKED, JobReport.from_json(BUSY)))))
+    assert "Bus bandwidth, rack: not measured\n" in text
+    assert "BUSY  Other jobs are on a1 (a1: job 12 of ada, 55:00 left). Nothing was measured before." in text
+    assert "None" not in text
 
 
 def test_jobs_that_are_not_kept_from_one_anothers_gpus_are_said_to_be() -> None:
@@ -80,9 +72,7 @@ def test_jobs_that_are_not_kept_from_one_anothers_gpus_are_said_to_be() -> None:
         {**node, "name": "cpu1"},
     ]
     about = {"name": "lab", "control_address": "100.64.0.1", "nodes": nodes}
-    written = io.StringIO()
-    tables.show(Console(file=written, width=200), {"cluster": about, "validation": {}})
-    assert "Jobs on dgx1 can use each other's GPUs" in written.getvalue()
+    assert "Jobs on dgx1 can use each other's GPUs" in shown({"cluster": about, "validation": {}})
 
 
 @pytest.mark.parametrize(
@@ -103,12 +93,7 @@ def test_a_figure_of_an_earlier_run_has_its_date(measured: str | None, since: fl
 def test_rented_machines_are_shown_with_their_price_and_the_places_that_had_none() -> None:
     facts = {"type": "gpu_1x", "region": "us-west-2", "price_per_hour": 1.29, "currency": "USD"}
     rented = {"r1": {**facts, "tried": ["gpu_1x in us-east-1: no capacity"]}, "r2": {**facts, "price_per_hour": None}}
-    written = io.StringIO()
-    tables.show(Console(file=written, width=200), {**outputs(), "rented": rented})
-    shown = written.getvalue()
-    assert "Rented machines" in shown
-    assert "gpu_1x in us-east-1: no capacity" in shown
-    assert "1.29 USD" in shown
-    assert "unknown" in shown
-    tables.show(Console(file=(without := io.StringIO()), width=200), outputs())
-    assert "Rented machines" not in without.getvalue()
+    text = shown({**outputs(), "rented": rented})
+    for part in ("Rented machines", "gpu_1x in us-east-1: no capacity", "1.29 USD", "unknown"):
+        assert part in text
+    assert "Rented machines" not in shown(outputs())

@@ -29,9 +29,8 @@ def entry(day: int, figure: float | None, floor: float | None = 36.0, verdict: s
 
 
 def test_a_history_lies_within_its_frame_in_the_order_of_time() -> None:
-    drawn = timeline(
-        [entry(20, 41.0), entry(1, 40.0), entry(10, None, verdict="FAIL"), entry(15, 30.0, verdict="FAIL")]
-    )
+    failed = [entry(10, None, verdict="FAIL"), entry(15, 30.0, verdict="FAIL")]
+    drawn = timeline([entry(20, 41.0), entry(1, 40.0), *failed])
     assert drawn is not None
     assert [dot.verdict for dot in drawn.dots] == ["PASS", "FAIL", "FAIL", "PASS"]
     assert [dot.x for dot in drawn.dots] == sorted(dot.x for dot in drawn.dots)
@@ -41,9 +40,8 @@ def test_a_history_lies_within_its_frame_in_the_order_of_time() -> None:
     assert drawn.dots[1].y == HEIGHT - BOTTOM, "what has no figure lies on the axis"
     assert len(drawn.line.split()) == 3, "and no line goes there"
     assert drawn.days[0].text == "2026-11-20"
-    assert drawn.description.startswith(
-        "4 measurements since 2026-11-01, from 30.00 to 41.00 GB/s; the last 2026-11-20 08:00"
-    )
+    described = "4 measurements since 2026-11-01, from 30.00 to 41.00 GB/s; the last 2026-11-20 08:00"
+    assert drawn.description.startswith(described)
 
 
 def test_the_page_draws_each_scope_through_time(outputs: dict[str, Any]) -> None:  # noqa: F811

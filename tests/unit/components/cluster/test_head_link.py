@@ -82,10 +82,7 @@ def test_a_stack_on_another_machine_reports_a_local_head_node() -> None:
 
 
 def test_a_stack_of_another_process_reads_the_settings_of_a_cluster() -> None:
-    imports = (
-        "from components.roles.cluster_settings import ClusterSettings\nfrom components.settings.serialize import shape"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", f"{imports}\nprint(shape(ClusterSettings))"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == shape(ClusterSettings)
+    imports = "from components.roles.cluster_settings import ClusterSettings as Settings"
+    code = f"{imports}\nfrom components.settings.serialize import shape\nprint(shape(Settings))"
+    printed = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert printed.strip() == shape(ClusterSettings)

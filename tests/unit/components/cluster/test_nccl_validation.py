@@ -14,16 +14,9 @@ from components.settings.types import CROSS_SITE
 from components.settings.validation import Validation
 from tests.unit.recorded import Build, certificate_of
 
+SIZES: dict[str, Any] = {"min_bytes": 65536, "max_bytes": 4194304, "factor": 4, "gate_bytes": 4194304}
 SETTINGS = Validation(
-    min_bytes=65536,
-    max_bytes=4194304,
-    factor=4,
-    iterations=5,
-    warmup=1,
-    gate_bytes=4194304,
-    ranks_per_node=2,
-    time_limit_minutes=10,
-    floors_gb_per_s={"rack": 20.5},
+    **SIZES, iterations=5, warmup=1, ranks_per_node=2, time_limit_minutes=10, floors_gb_per_s={"rack": 20.5}
 )
 
 

@@ -45,10 +45,8 @@ def test_it_measures_the_share_and_scratch_on_all_nodes_as_a_user(build: Build, 
     assert (header["SCOPE"], header["RUN_AS"]) == ("storage_measurement", "ada")
     assert header["DRIVER"] == command_line("measure-storage")
     plan = json.loads(header["PLAN"])
-    assert [(target["name"], target["path"], target["shared"]) for target in plan["targets"]] == [
-        ("share", "/shared", True),
-        ("scratch", "/var/lib/scratch", False),
-    ]
+    found = [(target["name"], target["path"], target["shared"]) for target in plan["targets"]]
+    assert found == [("share", "/shared", True), ("scratch", "/var/lib/scratch", False)]
     assert all((target["size"], target["seconds"]) == (2**26, 4) for target in plan["targets"])
     assert "storage-job" in header["JOB_SCRIPT"]
     assert "#SBATCH --exclusive" in header["JOB_SCRIPT"]
@@ -71,52 +69,40 @@ def test_floors_judge_the_nodes_of_their_sites(build: Build, lab_config: dict[st
         "state": "COMPLETED", "job_id": 7, "exit_code": 0, "seconds": 9, "nodes": nodes,
         "output": "\n".join(line_of(node, "share", runs=dict(RUNS)) for node in nodes),
     }  # fmt: skip
-    floors = [
-        {"target": "share", "read_mb_per_s": 5, "sites": ["cloud-b"]},
-        {"target": "share", "files_per_s": 1, "sites": ["cloud-a"]},
-    ]
-    result = build(with_storage(lab_config, floors=floors), answers={STEP: report}).outputs[STORAGE]
+    of_b = {"target": "share", "read_mb_per_s": 5, "sites": ["cloud-b"]}
+    of_a = {"target": "share", "files_per_s": 1, "sites": ["cloud-a"]}
+    result = build(with_storage(lab_config, floors=[of_b, of_a]), answers={STEP: report}).outputs[STORAGE]
     assert result["verdict"] == "FAIL"
     assert result["reason"] == "share on b1: 3 MB/s read, below the floor of 5."
     assert result["nodes"]["a1"]["share"]["verdict"] == "PASS"
+
+
+READ = {"target": "share", "read_mb_per_s": 5}
+
+
+def floors(*listed: dict[str, Any]) -> dict[str, Any]:
+    return {"floors": [*listed]}
 
 
 @pytest.mark.parametrize(
     ("storage", "words"),
     [
         ({"size": "128G"}, "storage.size: 128 GiB is not a size from 1 MiB to 64 GiB; writing it would take minutes"),
-        (
-            {"size": "4K"},
-            "storage.size: 4 KiB is not a size from 1 MiB to 64 GiB; a file of that size measures nothing",
-        ),
+        ({"size": "4K"}, "storage.size: 4 KiB is not a size from 1 MiB to 64 GiB; a file of that size measures"),
         ({"size": "big"}, "storage.size: 'big' is not"),
         ({"seconds": 1}, "storage.seconds: 1 is not a whole number from 2 to 600"),
         ({"nodes": ["nobody"]}, "storage.nodes[0]: 'nobody' is not a node that runs jobs"),
-        ({"floors": [{"target": "shre", "read_mb_per_s": 5}]}, "floors[0].target: 'shre' is not a measured target"),
-        ({"floors": [{"target": "shre", "read_mb_per_s": 5}]}, "did you mean 'share'?"),
+        (floors({"target": "shre", "read_mb_per_s": 5}), "floors[0].target: 'shre' is not a measured target"),
+        (floors({"target": "shre", "read_mb_per_s": 5}), "did you mean 'share'?"),
+        (floors({"target": "scratch", "read_mb_per_s": 5}), "scratch is not measured without tailrack:scratch.folder"),
+        (floors({**READ, "sites": ["moon"]}), "floors[0].sites[0]: 'moon' is not a site of this stack"),
+        (floors({"target": "share"}), "floors[0]: has no floor; its target would be UNJUDGED; write one of write"),
         (
-            {"floors": [{"target": "scratch", "read_mb_per_s": 5}]},
-            "floors[0].target: scratch is not measured without tailrack:scratch.folder",
-        ),
-        (
-            {"floors": [{"target": "share", "read_mb_per_s": 5, "sites": ["moon"]}]},
-            "floors[0].sites[0]: 'moon' is not a site of this stack",
-        ),
-        (
-            {"floors": [{"target": "share"}]},
-            "floors[0]: has no floor; its target would be UNJUDGED; write one of write",
-        ),
-        (
-            {
-                "floors": [
-                    {"target": "share", "read_mb_per_s": 5},
-                    {"target": "share", "latency_us": 5, "sites": ["cloud-a"]},
-                ]
-            },
+            floors(READ, {"target": "share", "latency_us": 5, "sites": ["cloud-a"]}),
             "floors[1]: judges share at cloud-a, as tailrack:validation.storage.floors[0] does",
         ),
-        ({"floors": [{"target": "share", "read_mb_per_s": 0}]}, "floors[0].read_mb_per_s: 0 is not"),
-        ({"floors": [{"target": "share", "latency_us": "low"}]}, "floors[0].latency_us: 'low' is not"),
+        (floors({"target": "share", "read_mb_per_s": 0}), "floors[0].read_mb_per_s: 0 is not"),
+        (floors({"target": "share", "latency_us": "low"}), "floors[0].latency_us: 'low' is not"),
         ({"floors": {"share": 5}}, "validation.storage.floors"),
         ({"gpus": 2}, "validation.storage.gpus"),
     ],

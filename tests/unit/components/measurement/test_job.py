@@ -6,6 +6,7 @@ import base64
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from syrupy.assertion import SnapshotAssertion
@@ -14,18 +15,8 @@ from components.measurement.plan import nccl_job, validation_job
 from components.settings.validation import Nccl
 from components.validation.model import Measurement
 
-ASKED = Measurement(
-    backend="mpi-cpu",
-    min_bytes=65536,
-    max_bytes=4194304,
-    factor=4,
-    iterations=5,
-    warmup=1,
-    gate_bytes=4194304,
-    ranks=6,
-    nodes=3,
-    floor_gb_per_s=0.5,
-)
+SIZES: dict[str, Any] = {"min_bytes": 65536, "max_bytes": 4194304, "factor": 4, "gate_bytes": 4194304}
+ASKED = Measurement(backend="mpi-cpu", **SIZES, iterations=5, warmup=1, ranks=6, nodes=3, floor_gb_per_s=0.5)
 NODES = ("a1", "b1", "head")
 
 

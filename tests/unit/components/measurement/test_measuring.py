@@ -52,9 +52,8 @@ class Node:
     @property
     def job(self) -> dict[str, str]:
         """Files that the job has left."""
-        return {
-            path.name: path.read_text() for path in (self.root / "job").iterdir() if path.suffix not in (".sh", ".pyz")
-        }
+        paths = (self.root / "job").iterdir()
+        return {path.name: path.read_text() for path in paths if path.suffix not in (".sh", ".pyz")}
 
 
 @pytest.fixture
@@ -91,13 +90,12 @@ def test_a_rank_finds_the_efa_plugin_in_the_folder_of_aws(
     (node.root / "scripts/rank.sh").write_text(text.replace("/opt/amazon/", f"{node.root}/amazon/"))
     monkeypatch.setattr("tests.unit.components.measurement.test_measuring.SCRIPTS", node.root / "scripts")
     node.stub("all_reduce_perf", 'echo "library path: $LD_LIBRARY_PATH"; : >"$NCCL_DEBUG_FILE"')
-    told = node.run("rank", "1", TAILRACK_PROGRAM=str(node.root / "bin"), LD_LIBRARY_PATH="/own", **PROGRAM)
-    assert told.stdout == "library path: /own\n"
+    own = {**PROGRAM, "TAILRACK_PROGRAM": str(node.root / "bin"), "LD_LIBRARY_PATH": "/own"}
+    assert node.run("rank", "1", **own).stdout == "library path: /own\n"
     plugin = node.root / "amazon/ofi-nccl" / folder / "libnccl-net.so"
     plugin.parent.mkdir(parents=True)
     plugin.touch()
-    told = node.run("rank", "1", TAILRACK_PROGRAM=str(node.root / "bin"), LD_LIBRARY_PATH="/own", **PROGRAM)
-    assert told.stdout == f"library path: /own:{plugin.parent}\n"
+    assert node.run("rank", "1", **own).stdout == f"library path: /own:{plugin.parent}\n"
 
 
 def test_the_log_and_the_reason_name_settings_that_come_from_an_image(node: Node) -> None:

@@ -61,26 +61,15 @@ class Cluster:
         shell.write("written", self.output)
         shell.write("etc/passwd", "ada:x:6001:6001::/home:/bin/bash\n")
         shell.write("said", self.says)
-        shell.stub(
-            "python3",
-            f'cat >/dev/null; cat "{shell.root}/said"; touch "{shell.root}/measured"'
-            if self.says
-            else f'exec {sys.executable} "$@"',
-        )
+        says = f'cat >/dev/null; cat "{shell.root}/said"; touch "{shell.root}/measured"'
+        shell.stub("python3", says if self.says else f'exec {sys.executable} "$@"')
         # As a user the script runs only what is in /usr/bin and /bin: Slurm's commands are looked up here instead.
-        shell.stub(
-            "env",
-            'while [[ $1 == *=* || $1 == -i ]]; do [[ $1 =~ ^(-i$|PATH=) ]] || export "$1"; shift; done; exec "$@"',
-        )
+        exports = 'while [[ $1 == *=* || $1 == -i ]]; do [[ $1 =~ ^(-i$|PATH=) ]] || export "$1"; shift; done'
+        shell.stub("env", f'{exports}; exec "$@"')
         refused = "exit 1" if self.refuses else ":"
         shell.stub("sbatch", f'{refused}\ncp "{shell.root}/written" "${{2#--output=}}"; echo 7')
-        shown = {
-            "job_id": 7,
-            "job_state": [self.ended],
-            "exit_code": {"return_code": {"number": 0}},
-            "nodes": "some of them",
-        }
-        job = json.dumps({"jobs": [shown]})
+        shown = {"job_id": 7, "job_state": [self.ended], "nodes": "some of them"}
+        job = json.dumps({"jobs": [{**shown, "exit_code": {"return_code": {"number": 0}}}]})
         asked = f'touch "{shell.root}/asked-$3"'
         shell.stub("scontrol", f"""case "$2" in job) echo '{job}' ;; node) {asked} ;; esac""")
         told = "\n".join(f"{name} {state}" for name, state in self.states.items())
@@ -97,15 +86,13 @@ class Cluster:
             )
         times = f'"{shell.root}/silent"'
         shell.write("silent", "x" * self.silent)
-        shell.stub(
-            "sinfo", f"if [ -s {times} ]; then sed -i s/x// {times}; exit 1; fi\n{late}" if self.silent else late
-        )
+        fails = f"if [ -s {times} ]; then sed -i s/x// {times}; exit 1; fi\n" if self.silent else ""
+        shell.stub("sinfo", f"{fails}{late}")
         # A job's name may have any character.
         shell.write("queue", f"{self.queue}\n")
         queue = f'"{shell.root}/queue"'
-        shell.stub(
-            "squeue", f'case $* in *%j*) grep " $3 " {queue} | cut -d"|" -f2- ;; *) cut -d"|" -f1 {queue} ;; esac'
-        )
+        named = f'grep " $3 " {queue} | cut -d"|" -f2-'
+        shell.stub("squeue", f'case $* in *%j*) {named} ;; *) cut -d"|" -f1 {queue} ;; esac')
         silent = {member.split()[2] for member in members if member.split()[0] in self.silent_nodes}
         header: dict[str, str | int | list[str]] = {
             "HOST_NAME": "head", "SCOPE": "rack", "RUN_AS": "ada", "JOB_SCRIPT": "#!/bin/bash",

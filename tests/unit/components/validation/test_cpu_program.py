@@ -40,22 +40,22 @@ def test_sizes_are_whole_float32_values(program):
             program.parse_size(text)
 
 
-def test_the_interface_it_names_is_one_that_the_node_has(program, monkeypatch):
+@pytest.mark.parametrize(
+    ("include", "found"),
+    [
+        ("lo", ("lo", "tcp interface lo 127.0.0.1")),
+        ("nosuch0", ("", "unknown, no IPv4 address on interface 'nosuch0': No such device")),
+        # A network is the interface that has an address of it.
+        ("127.0.0.0/8", ("lo", "tcp interface lo 127.0.0.1")),
+        ("203.0.113.0/24", ("", None)),
+    ],
+)
+def test_the_interface_it_names_is_one_that_the_node_has(program, monkeypatch, include, found):
     monkeypatch.delenv("OMPI_MCA_pml", raising=False)
     monkeypatch.setenv("OMPI_MCA_btl", "tcp,self")
-    monkeypatch.setenv("OMPI_MCA_btl_tcp_if_include", "lo")
-    assert program.mpi_interface() == ("lo", "tcp interface lo 127.0.0.1")
-    monkeypatch.setenv("OMPI_MCA_btl_tcp_if_include", "nosuch0")
+    monkeypatch.setenv("OMPI_MCA_btl_tcp_if_include", include)
     name, words = program.mpi_interface()
-    assert (name, words) == ("", "unknown, no IPv4 address on interface 'nosuch0': No such device")
-
-
-def test_a_network_is_the_interface_that_has_an_address_of_it(program, monkeypatch):
-    monkeypatch.setenv("OMPI_MCA_btl", "tcp,self")
-    monkeypatch.setenv("OMPI_MCA_btl_tcp_if_include", "127.0.0.0/8")
-    assert program.mpi_interface() == ("lo", "tcp interface lo 127.0.0.1")
-    monkeypatch.setenv("OMPI_MCA_btl_tcp_if_include", "203.0.113.0/24")
-    assert program.mpi_interface()[0] == ""
+    assert (name, found[1] and words) == found
 
 
 @pytest.mark.parametrize(("pml", "btl"), [("", ""), ("", "tcp,self,sm"), ("ucx", "tcp,self")])
@@ -68,18 +68,21 @@ def test_the_cpu_program_names_no_interface_if_mpi_may_use_another(program, monk
     assert words.startswith("unknown, MPI is not restricted to tcp")
 
 
+def wrong_elements(program, all_reduce):
+    """The number of wrong elements that the program counts in a reduction of 100."""
+    world = SimpleNamespace(rank=0, ranks=1, barrier=lambda: None, allgather=lambda value: [value])
+    world.all_reduce = all_reduce
+    buffers = np.empty(100, np.float32), np.empty(100, np.float32)
+    return program.measure(world, SimpleNamespace(w=1, n=2), *buffers)[1]
+
+
 @pytest.mark.parametrize("damaged", [(), (0,), (3, 17)])
 def test_every_element_that_is_not_the_sum_is_counted(program, damaged):
     def all_reduce(source, receive):
         receive[:] = source
         receive[list(damaged)] += 1
 
-    world = SimpleNamespace(
-        rank=0, ranks=1, barrier=lambda: None, allgather=lambda value: [value], all_reduce=all_reduce
-    )
-    buffers = np.empty(100, np.float32), np.empty(100, np.float32)
-    _, wrong = program.measure(world, SimpleNamespace(w=1, n=2), *buffers)
-    assert wrong == len(damaged)
+    assert wrong_elements(program, all_reduce) == len(damaged)
 
 
 def test_a_result_that_is_left_from_before_is_wrong(program):
@@ -90,9 +93,4 @@ def test_a_result_that_is_left_from_before_is_wrong(program):
         if len(calls) < 4:  # the fourth is the one that is checked
             receive[:] = source
 
-    world = SimpleNamespace(
-        rank=0, ranks=1, barrier=lambda: None, allgather=lambda value: [value], all_reduce=all_reduce
-    )
-    buffers = np.empty(100, np.float32), np.empty(100, np.float32)
-    _, wrong = program.measure(world, SimpleNamespace(w=1, n=2), *buffers)
-    assert wrong == 100
+    assert wrong_elements(program, all_reduce) == 100

@@ -117,20 +117,10 @@ def test_one_that_hangs_is_ended_and_unjudged(
 
 
 MESSAGE = ["Detected 12 NvLink errors on GPU 3's NVLink,", "which exceeds threshold"]
-FAILURE = {
-    "body": {
-        "GPU": {
-            "children": {
-                "3": {
-                    "children": {"Errors": {"children": {"NVLINK system": {"overflow": MESSAGE, "value": "Failure"}}}},
-                    "value": "Failure",
-                }
-            }
-        },
-        "Overall Health": {"value": "Failure"},
-    },
-    "header": ["Health Monitor Report"],
-}
+SYSTEM = {"NVLINK system": {"overflow": MESSAGE, "value": "Failure"}}
+GPU_3 = {"children": {"Errors": {"children": SYSTEM}}, "value": "Failure"}
+BODY = {"GPU": {"children": {"3": GPU_3}}, "Overall Health": {"value": "Failure"}}
+FAILURE = {"body": BODY, "header": ["Health Monitor Report"]}
 HEALTHY = {"body": {"Overall Health": {"value": "Healthy"}}, "header": ["Health Monitor Report"]}
 
 
@@ -154,19 +144,16 @@ def test_healthy_gpus_and_a_node_without_dcgm_have_no_finding() -> None:
 @pytest.mark.parametrize(
     ("output", "said"),
     [
-        ("Error: Health watches not enabled. Please enable watches. \n", "info UNJUDGED: DCGM watches nothing"),
-        (
-            "Error: Unable to connect to host engine. Host engine connection invalid",
-            "info UNJUDGED: dcgmi health prints",
-        ),
-        ("", "info UNJUDGED: dcgmi health prints 'nothing'"),
-        ('{"body": {"GPU": 7}}', "info UNJUDGED"),
-        ('{"body": {"Overall Health": {"val', "info UNJUDGED"),
+        ("Error: Health watches not enabled. Please enable watches. \n", "DCGM watches nothing"),
+        ("Error: Unable to connect to host engine. Host engine connection invalid", "dcgmi health prints"),
+        ("", "dcgmi health prints 'nothing'"),
+        ('{"body": {"GPU": 7}}', ""),
+        ('{"body": {"Overall Health": {"val', ""),
     ],
 )
 def test_another_answer_is_unjudged(output: str, said: str) -> None:
     (text,) = seen(output, 1)
-    assert text.startswith(said)
+    assert text.startswith(f"info UNJUDGED: {said}")
 
 
 def test_the_collector_asks_dcgm_under_the_name_that_the_check_reads() -> None:

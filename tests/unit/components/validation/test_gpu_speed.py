@@ -52,9 +52,7 @@ def test_a_gpu_in_a_x4_riser_is_named_with_its_link_and_the_neighbours() -> None
     slow = eight(width=4, gen=4, host_to_gpu=6.4, gpu_to_host=6.5)
     ((severity, seen),) = seen_in(slow)
     assert severity == "error"
-    assert seen == (
-        "GPU 3 (0000:03:00.0): 6.4 GB/s from the host over PCIe 4 x4; its neighbours have 55.3 GB/s over PCIe 5 x16"
-    )
+    assert seen.endswith(": 6.4 GB/s from the host over PCIe 4 x4; its neighbours have 55.3 GB/s over PCIe 5 x16")
     (item,) = judged(slow)
     assert "riser" in item["remedy"]
     assert item["check"] == CHECK
@@ -62,11 +60,8 @@ def test_a_gpu_in_a_x4_riser_is_named_with_its_link_and_the_neighbours() -> None
 
 def test_a_throttled_gpu_is_named_with_the_reason() -> None:
     slow, clocks = seen_in(eight(matrix=210.0, throttled=("hw_thermal_slowdown",)))
-    assert slow == (
-        "error",
-        "GPU 3 (0000:03:00.0): 210 TFLOP/s with matrices, with clocks reduced by hw_thermal_slowdown; "
-        "its neighbours have 759 TFLOP/s",
-    )
+    text = "210 TFLOP/s with matrices, with clocks reduced by hw_thermal_slowdown; its neighbours have 759 TFLOP/s"
+    assert slow == ("error", f"GPU 3 (0000:03:00.0): {text}")
     assert clocks == ("warning", "GPU 3 (0000:03:00.0): clocks are reduced under load by hw_thermal_slowdown")
 
 
@@ -89,13 +84,9 @@ def test_a_gpu_is_compared_with_those_of_its_kind_in_the_cluster_but_never_drain
 
 def test_a_gpu_that_became_slow_is_named_with_its_first_figure() -> None:
     first = {H200.uuid: H200}
-    assert seen_in([replace(H200, host_to_gpu=12.0)], first=first) == [
-        (
-            "error",
-            "GPU 0 (0000:00:06.0): 12.0 GB/s from the host over PCIe 5 x16; "
-            "became slow: it had 55.3 GB/s when it was first measured",
-        )
-    ]
+    ((severity, seen),) = seen_in([replace(H200, host_to_gpu=12.0)], first=first)
+    assert severity == "error"
+    assert seen.endswith("PCIe 5 x16; became slow: it had 55.3 GB/s when it was first measured")
     # Another card in the same place has no earlier figure.
     ((severity, seen),) = seen_in([replace(H200, uuid="GPU-other", host_to_gpu=12.0)], first=first)
     assert (severity, "a healthy H200" in seen) == ("warning", True)
@@ -161,29 +152,21 @@ def figures(host: float) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("machine")
-def test_each_gpu_is_measured_and_a_slow_one_again() -> None:
-
-    def measure(bus: str, _uuid: str) -> dict[str, Any]:
-        return figures(6.4 if bus == "0000:13:00.0" else 55.0)
-
-    result = node.readings(measure)
-    assert [reading.minor for reading in result] == [0, 1, 2, 3]
-    assert [reading.host_to_gpu for reading in result] == [55.0, 55.0, 55.0, 6.4]
-    assert result[3].width == 4
-    assert result[0].doubts == ("no cuBLAS",)
-
-
-@pytest.mark.usefixtures("machine")
-def test_a_gpu_that_was_slow_for_a_moment_is_not_slow(tmp_path: Path) -> None:
+@pytest.mark.parametrize("slow_again", [True, False])
+def test_each_gpu_is_measured_and_a_slow_one_again(tmp_path: Path, slow_again: bool) -> None:
     seen = tmp_path / "seen"
 
     def measure(bus: str, _uuid: str) -> dict[str, Any]:
         if bus != "0000:13:00.0" or seen.exists():
             return figures(55.0)
-        seen.touch()
+        if not slow_again:
+            seen.touch()
         return figures(6.4)
 
-    assert [reading.host_to_gpu for reading in node.readings(measure)] == [55.0] * 4
+    result = node.readings(measure)
+    assert [reading.minor for reading in result] == [0, 1, 2, 3]
+    assert [reading.host_to_gpu for reading in result] == [55.0, 55.0, 55.0, 6.4 if slow_again else 55.0]
+    assert (result[3].width, result[0].doubts) == (4, ("no cuBLAS",))
 
 
 def test_a_gpu_that_another_process_uses_is_not_measured(machine: None, monkeypatch: pytest.MonkeyPatch) -> None:

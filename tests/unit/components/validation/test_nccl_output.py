@@ -28,13 +28,13 @@ def written(
 
     def half(size: int, time: float) -> dict[str, Any]:
         algbw = size / time / 1e3
-        exact = {
-            key: float(f"{value:f}")
-            for key, value in zip(HALF, (time, algbw, algbw * 2 * (ranks - 1) / ranks), strict=True)
-        }
+        values = time, algbw, algbw * 2 * (ranks - 1) / ranks
+        exact = {key: float(f"{value:f}") for key, value in zip(HALF, values, strict=True)}
         return {**exact, "nwrong": None if wrong is None else float(wrong)}
 
     halves = [size / time / 1e3 * 2 * (ranks - 1) / ranks for size, *times in rows for time in times]
+    device = {"group": 0, "device": 0, "device_info": "H200"}
+    devices = [{"rank": rank, "pid": 41 + rank, "hostname": f"n{rank}", **device} for rank in range(ranks)]
     spelt = ("average_bus_bandwidth", "bandwidth") if version > 1 else ("average_bus_bandwidith", "bandwidith")
     return {
         "version": version,
@@ -42,14 +42,7 @@ def written(
         "args": ["build/all_reduce_perf", "-b", "8", "-J", "figures-of-ada.json"],
         "env": ["HOME=/home/ada", SECRET],
         "nccl_version": 22809,
-        "config": {
-            "nthreads": 1,
-            "ngpus": 1,
-            "devices": [
-                {"rank": rank, "group": 0, "pid": 41 + rank, "hostname": f"n{rank}", "device": 0, "device_info": "H200"}
-                for rank in range(ranks)
-            ],
-        },
+        "config": {"nthreads": 1, "ngpus": 1, "devices": devices},
         "results": [
             {
                 "size": size, "count": size // 4, "type": "float", "redop": "sum", "root": "    -1",

@@ -23,14 +23,19 @@ def played(monkeypatch: pytest.MonkeyPatch, shown: dict[str, Any]) -> None:
     monkeypatch.setattr(slurm, "_run", lambda *_, **__: job)
 
 
+def run_job(folder: Path, *nodes: str) -> dict[str, Any]:
+    """Run a job on nodes; return its report."""
+    (report,) = run_jobs([Order(folder / "job", nodes, {"job.sh": "true"})], Limits(1, 1))
+    return dict(report)
+
+
 def test_a_job_that_has_ended_while_one_of_its_nodes_cleans_up_ran_on_all_of_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     # job_mgr.c packs nodes_completing in the place of nodes as long as an epilog runs.
     monkeypatch.setattr(slurm_jobs, "CLEAN_SECONDS", 0)
     played(monkeypatch, {"job_state": ["COMPLETED", "COMPLETING"], "nodes": "b1", "exit_code": {"return_code": 0}})
-    order = Order(tmp_path / "job", ("a1", "b1", "head"), {"job.sh": "true"})
-    (report,) = run_jobs([order], Limits(1, 1))
+    report = run_job(tmp_path, "a1", "b1", "head")
     assert (report["state"], report["nodes"]) == ("COMPLETED", ["a1", "b1", "head"])
 
 
@@ -38,7 +43,7 @@ def test_a_job_that_was_cancelled_before_it_began_ran_on_no_node(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     played(monkeypatch, {"job_state": ["CANCELLED"], "nodes": "", "exit_code": {"return_code": 0}})
-    (report,) = run_jobs([Order(tmp_path / "job", ("a1",), {"job.sh": "true"})], Limits(1, 1))
+    report = run_job(tmp_path, "a1")
     assert report["nodes"] == []
 
 
@@ -53,7 +58,7 @@ def test_nodes_have_cleaned_up_when_a_measurement_ends(monkeypatch: pytest.Monke
             played(monkeypatch, shown)
 
     monkeypatch.setattr(time, "sleep", sleep)
-    run_jobs([Order(tmp_path / "job", ("a1",), {"job.sh": "true"})], Limits(1, 1))
+    run_job(tmp_path, "a1")
     assert next(looks, "all") == "all"
 
 
@@ -83,5 +88,5 @@ def test_a_job_that_a_prolog_refused_measured_nothing_and_names_the_node_with_th
 
     played(monkeypatch, job)
     monkeypatch.setattr(slurm, "nodes", nodes)
-    (report,) = run_jobs([Order(tmp_path / "job", ("a1",), {"job.sh": "true"})], Limits(1, 1))
+    report = run_job(tmp_path, "a1")
     assert (report["state"], report["job_id"], report["absent"]) == ("UNAVAILABLE", None, absent)

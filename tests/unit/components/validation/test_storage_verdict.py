@@ -95,10 +95,8 @@ def test_a_node_that_is_out_is_named_and_the_others_are_judged() -> None:
 
 
 def test_busy_nodes_are_measured_by_the_next_up() -> None:
-    busy = report(
-        "", state="BUSY", job_id=None, exit_code=None, nodes=[], left_out=["l1"], facts={"l1": "job 3 of bob"}
-    )
-    result = judged(busy)
+    nothing: dict[str, Any] = {"state": "BUSY", "job_id": None, "exit_code": None, "nodes": []}
+    result = judged(report("", **nothing, left_out=["l1"], facts={"l1": "job 3 of bob"}))
     assert (result["verdict"], result["nodes"]) == ("BUSY", {})
     assert "Other jobs are on l1 (l1: job 3 of bob)" in result["reason"]
 
@@ -122,22 +120,17 @@ def test_a_report_that_cannot_be_read_is_inconclusive(step_report: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
+    "text",
     [
-        "tailrack-storage ",
-        "tailrack-storage {",
-        "tailrack-storage []",
-        "tailrack-storage 5",
-        'tailrack-storage {"node": "l1"}',
-        'tailrack-storage {"node": "l1", "target": "share", "runs": 5}',
-        'tailrack-storage {"node": "l1", "target": "share", "runs": {"read_mb_per_s": 5}}',
-        'tailrack-storage {"node": "l1", "target": "share", "runs": {"read_mb_per_s": ["fast"]}}',
-        'tailrack-storage {"node": "l1", "target": "share", "runs": {"read_mb_per_s": [NaN, -1, 1e999]}}',
-        "tailrack-storage " + "[" * 100_000,
+        *("", "{", "[]", "5", '{"node": "l1"}', "[" * 100_000),
+        *(
+            f'{{"node": "l1", "target": "share", "runs": {runs}}}'
+            for runs in ("5", *(f'{{"read_mb_per_s": {each}}}' for each in ("5", '["fast"]', "[NaN, -1, 1e999]")))
+        ),
     ],
 )
-def test_a_line_that_cannot_be_read_gives_no_figure(line: str) -> None:
-    assert not any(figures.runs for figures in read_storage(line).values())
+def test_a_line_that_cannot_be_read_gives_no_figure(text: str) -> None:
+    assert not any(figures.runs for figures in read_storage(f"tailrack-storage {text}").values())
 
 
 def test_text_of_a_node_is_short_and_on_one_line() -> None:
