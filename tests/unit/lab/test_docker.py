@@ -54,11 +54,8 @@ def test_the_engine_that_was_started_here_is_stopped(pid_file: Path, sleeper: su
     assert not pid_file.exists()
 
 
-def test_an_engine_of_others_is_left_alone(pid_file: Path) -> None:
+def test_an_engine_of_others_and_a_process_that_took_over_the_number_are_left_alone(pid_file: Path) -> None:
     assert docker_daemon.stop_daemon() is False
-
-
-def test_a_process_that_took_over_the_number_is_left_alone(pid_file: Path) -> None:
     with subprocess.Popen(["/bin/sleep", "60"]) as other:
         pid_file.write_text(f"{other.pid}\n")
         assert docker_daemon.stop_daemon() is False

@@ -126,11 +126,8 @@ def test_the_lab_uses_the_first_debian_mirror_with_the_release(tmp_path: Path, w
     write(tmp_path, "sources.list", "\n".join(lines))
     mirrors = find_mirrors(tmp_path, "")
     assert mirrors == Mirrors(f"{web}/debian", f"{web}/debian-security")
-    assert mirrors.sources_list.splitlines() == [
-        f"deb {web}/debian trixie main",
-        f"deb {web}/debian trixie-updates main",
-        f"deb {web}/debian-security trixie-security main",
-    ]
+    suites = ("debian trixie", "debian trixie-updates", "debian-security trixie-security")
+    assert mirrors.sources_list.splitlines() == [f"deb {web}/{suite} main" for suite in suites]
 
 
 def test_a_machine_without_security_updates_gets_machines_without_them(tmp_path: Path, web: str) -> None:
@@ -158,11 +155,9 @@ def test_machines_of_ubuntu_have_its_archive_with_the_security_updates_that_are_
     write(tmp_path, "sources.list", f"deb {web}/debian trixie main\ndeb {web}/debian-security trixie-security main")
     with pytest.raises(LabError, match=r"TAILRACK_UBUNTU_MIRROR=URL"):
         find_mirrors(tmp_path, "", OTHERS["ubuntu-24.04"])
-    assert find_mirrors(tmp_path, f"{web}/ubuntu", OTHERS["ubuntu-24.04"]).sources_list.splitlines() == [
-        f"deb {web}/ubuntu noble main universe",
-        f"deb {web}/ubuntu noble-updates main universe",
-        f"deb {web}/ubuntu noble-security main universe",
-    ]
+    listed = find_mirrors(tmp_path, f"{web}/ubuntu", OTHERS["ubuntu-24.04"]).sources_list.splitlines()
+    suites = ("noble", "noble-updates", "noble-security")
+    assert listed == [f"deb {web}/ubuntu {suite} main universe" for suite in suites]
 
 
 MIRROR_HOST = re.compile(

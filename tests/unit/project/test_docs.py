@@ -32,14 +32,9 @@ MACHINE_PATHS = ("/" + "work/", "/" + "opt/", "/" + "Users/", "/" + "tmp/bash")
 
 def tracked() -> list[str]:
     """Paths in the checkout that git tracks or would track."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [path for path in listed.stdout.split("\0") if path and (PROJECT / path).is_file()]
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.check_output(command, cwd=PROJECT, text=True)
+    return [path for path in listed.split("\0") if path and (PROJECT / path).is_file()]
 
 
 def text_of(page: Path) -> str:
@@ -161,11 +156,8 @@ def test_the_dev_stack_on_the_config_page_has_the_values_of_the_real_one() -> No
         if isinstance(short, dict):
             return [line for key in short for line in differences(short[key], whole.get(key), f"{path}.{key}")]
         if isinstance(short, list) and isinstance(whole, list) and len(short) == len(whole):
-            return [
-                line
-                for index, (a, b) in enumerate(zip(short, whole, strict=True))
-                for line in differences(a, b, f"{path}[{index}]")
-            ]
+            pairs = enumerate(zip(short, whole, strict=True))
+            return [line for index, (a, b) in pairs for line in differences(a, b, f"{path}[{index}]")]
         return [] if short == whole else [path]
 
     assert not differences(shown, {key.removeprefix("tailrack:"): value for key, value in real.items()}, "tailrack")

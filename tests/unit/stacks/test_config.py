@@ -56,21 +56,10 @@ def test_time_limits_in_each_of_slurms_forms_are_taken(limit: str, folder: Path)
 
 
 def test_pulumis_values_become_mappings_and_lists_and_other_namespaces_stay_away() -> None:
-    values = {
-        "tailrack:cluster": '{"name":"lab"}',
-        "tailrack:users": "[1]",
-        "tailrack:note": "[not json",
-        "tailrack:empty": "",
-        "tailrack:number": "5",
-        "aws:region": "eu-west-1",
-    }
-    assert from_pulumi(values, "tailrack") == {
-        "cluster": {"name": "lab"},
-        "users": [1],
-        "note": "[not json",
-        "empty": "",
-        "number": "5",
-    }
+    values = {"tailrack:cluster": '{"name":"lab"}', "tailrack:users": "[1]", "aws:region": "eu-west-1"}
+    values |= {"tailrack:note": "[not json", "tailrack:empty": "", "tailrack:number": "5"}
+    texts = {"note": "[not json", "empty": "", "number": "5"}
+    assert from_pulumi(values, "tailrack") == {"cluster": {"name": "lab"}, "users": [1], **texts}
 
 
 def test_all_values_that_cannot_be_read_come_at_once_each_on_one_line(folder: Path) -> None:
@@ -179,20 +168,27 @@ def test_no_secret_is_in_the_configs_repr(folder: Path) -> None:
     assert SECRET_KEY not in f"{config!r} {config} {config.model_dump()} {config.model_dump_json()}"
 
 
-@pytest.mark.parametrize("key", ["tailrak:sites", "Tailrack:sites", "tail-rack:sites", "sites"])
-def test_a_key_of_a_misspelt_namespace_or_none_is_refused(key: str, folder: Path) -> None:
-    values = {f"tailrack:{name}": json.dumps(value) for name, value in yaml.safe_load(LAB).items()}
-    with pytest.raises(ConfigError, match="write 'tailrack:sites'"):
-        load({**values, key: "[]"}, [], folder)
+AWS_KEYS = ("endpoints", "assumeRoleWithWebIdentity", "customCaBundle", "httpProxy", "sharedConfigFiles", "insecure")
 
 
 @pytest.mark.parametrize(
-    "name", ["endpoints", "assumeRoleWithWebIdentity", "customCaBundle", "httpProxy", "sharedConfigFiles", "insecure"]
+    ("key", "value", "message"),
+    [
+        *(
+            (key, "[]", "write 'tailrack:sites'")
+            for key in ("tailrak:sites", "Tailrack:sites", "tail-rack:sites", "sites")
+        ),
+        # No key of the AWS provider sends credentials elsewhere or reads a file.
+        *((f"aws:{key}", "[]", f"'aws:{key}': is a key of the AWS provider .*AWS_ENDPOINT_URL") for key in AWS_KEYS),
+        ("tailrack:users", '[{"name": "ada", "uid": ' + "9" * 5000 + "}]", r"users\[0\]\.uid"),
+    ],
 )
-def test_no_key_of_the_aws_provider_sends_credentials_elsewhere_or_reads_a_file(name: str, folder: Path) -> None:
-    values = {f"tailrack:{key}": json.dumps(value) for key, value in yaml.safe_load(LAB).items()}
-    with pytest.raises(ConfigError, match=f"'aws:{name}': is a key of the AWS provider .*AWS_ENDPOINT_URL"):
-        load({**values, f"aws:{name}": "[]"}, [], folder)
+def test_a_key_of_another_namespace_and_a_number_of_5000_digits_are_refused(
+    key: str, value: str, message: str, folder: Path
+) -> None:
+    values = {f"tailrack:{name}": json.dumps(value) for name, value in yaml.safe_load(LAB).items()}
+    with pytest.raises(ConfigError, match=message):
+        load({**values, key: value}, [], folder)
 
 
 def test_a_problem_names_the_file_and_the_commands_of_its_own_stack(folder: Path) -> None:
@@ -205,10 +201,3 @@ def test_a_problem_names_the_file_and_the_commands_of_its_own_stack(folder: Path
     assert "make trust STACK=prod" in words
     assert "STACK=..." not in words
     assert "<stack>" not in words
-
-
-def test_a_number_of_5000_digits_is_refused_by_its_key(folder: Path) -> None:
-    values = {f"tailrack:{name}": json.dumps(value) for name, value in yaml.safe_load(LAB).items()}
-    values["tailrack:users"] = '[{"name": "ada", "uid": ' + "9" * 5000 + "}]"
-    with pytest.raises(ConfigError, match=r"users\[0\]\.uid"):
-        load(values, [], folder)

@@ -15,20 +15,10 @@ from tests.unit.configs import AUTH_KEY, HOSTS, LAB, RawConfig
 
 URL = "https://headscale.example.org"
 OAUTH = {"oauth_client_id": "kClient1", "oauth_client_secret": "tskey-client-x"}
-AWS: RawConfig = {
-    "name": "east",
-    "kind": "aws",
-    "region": "us-east-1",
-    "ssh_from": ["203.0.113.7/32"],
-    "private_key_file": "key",
-    "pools": [{"name": "w", "type": "t3.large"}],
-}
 
 
-def read(base: RawConfig, tailnet: Any, folder: Path, sites: Any = ()) -> StackConfig:
-    raw = {**copy.deepcopy(base), "tailnet": tailnet}
-    raw["sites"] += sites
-    return parse(raw, base_dir=folder, secret_keys=frozenset({"tailnet"}))
+def read(base: RawConfig, tailnet: Any, folder: Path) -> StackConfig:
+    return parse({**copy.deepcopy(base), "tailnet": tailnet}, base_dir=folder, secret_keys=frozenset({"tailnet"}))
 
 
 def kind_of(config: StackConfig) -> str:
@@ -99,11 +89,6 @@ def test_contradictory_keys_give_one_sentence_that_names_the_key(
     assert said in problem.text
     assert problem.text.count("; ") >= 1
     assert "tskey-" not in str(refused.value)
-
-
-def test_a_site_with_new_machines_cannot_join_an_existing_tailnet(key_folder: Path) -> None:
-    with pytest.raises(ConfigError, match="the stack creates the machines of site east"):
-        read(HOSTS, {"kind": "existing"}, key_folder, [AWS])
 
 
 @pytest.mark.parametrize("name", ["auth_key", "api_key", "oauth_client_secret", "identity_token"])

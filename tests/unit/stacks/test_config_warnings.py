@@ -34,6 +34,11 @@ def test_one_host_key_of_two_machines_gives_one_warning_with_their_names(key_fol
     assert "ssh-keygen -A" in warning
 
 
+def backup(host: str, port: int = 22) -> RawConfig:
+    target = {"target": f"sftp:keeper@{host}:/srv/backup", "port": port}
+    return with_keys(*OTHER_KEYS[:4], backup={**target, "host_key": HOST_KEY, "private_key": PRIVATE_KEY})
+
+
 @pytest.mark.parametrize(
     ("host", "port", "warned"),
     [
@@ -48,18 +53,11 @@ def test_one_host_key_of_two_machines_gives_one_warning_with_their_names(key_fol
 def test_backups_that_a_node_of_the_cluster_would_keep_get_a_warning(
     host: str, port: int, warned: bool, key_folder: Path
 ) -> None:
-    backup = {
-        "target": f"sftp:keeper@{host}:/srv/backup",
-        "port": port,
-        "host_key": HOST_KEY,
-        "private_key": PRIVATE_KEY,
-    }
-    found = warnings(with_keys(*OTHER_KEYS[:4], backup=backup), key_folder)
+    found = warnings(backup(host, port), key_folder)
     assert [text.split(": ")[0] for text in found] == ["tailrack:backup.target"] * warned
     assert all("is a node of this cluster" in text for text in found)
 
 
 def test_backups_on_the_head_node_are_refused_by_its_address(key_folder: Path) -> None:
-    backup = {"target": "sftp:keeper@192.0.2.1:/srv/backup", "host_key": HOST_KEY, "private_key": PRIVATE_KEY}
     with pytest.raises(ConfigError, match="is the head node itself"):
-        warnings(with_keys(*OTHER_KEYS[:4], backup=backup), key_folder)
+        warnings(backup("192.0.2.1"), key_folder)

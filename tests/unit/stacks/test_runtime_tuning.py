@@ -85,9 +85,8 @@ def run_program(hosts: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> li
     raw = copy.deepcopy(HOSTS)
     (site,) = raw["sites"]
     door = site["hosts"][0]
-    site["hosts"] = [door] + [
-        {**door, "name": f"n{number}", "address": f"10.0.0.{number}"} for number in range(1, hosts)
-    ]
+    others = [{**door, "name": f"n{number}", "address": f"10.0.0.{number}"} for number in range(1, hosts)]
+    site["hosts"] = [door, *others]
     config = parse(raw, base_dir=folder, secret_keys=frozenset({"tailnet"}))
     monkeypatch.setitem(main["build"].__globals__, "load", lambda *_: config)
 
@@ -103,9 +102,8 @@ def run_program(hosts: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> li
 def test_the_pinned_sdk_has_the_functions_that_the_replacements_were_written_for(function: str) -> None:
     digest, demand = SDK[function]
     module, _, name = function.rpartition(".")
-    (own,) = (
-        each.__wrapped__ for (where, what), each in REPLACEMENTS.items() if (where.__name__, what) == (module, name)
-    )
+    wrapped = {(where.__name__, what): each.__wrapped__ for (where, what), each in REPLACEMENTS.items()}
+    own = wrapped[module, name]
     assert own.__module__.partition(".")[0] == "pulumi", "the SDK's own function"
     found = hashlib.sha256(inspect.getsource(own).encode()).hexdigest()[:12]
     assert found == digest, (

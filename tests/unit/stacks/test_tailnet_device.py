@@ -12,6 +12,7 @@ from stacks.tailnet.device import main
 from tests import fake_tailscale
 from tests.fake_tailscale import ACCESS, API_KEY, CLIENT, CLIENT_SECRET, TOKEN, FakeTailscale
 
+Capture = pytest.CaptureFixture[str]
 SECRETS = (API_KEY, CLIENT_SECRET, TOKEN, ACCESS)
 
 
@@ -36,9 +37,7 @@ def asked(fake: FakeTailscale, **credentials: str) -> str:
         {"oauth_client_id": CLIENT, "identity_token": TOKEN},
     ],
 )
-def test_a_machine_goes_and_no_other_one(
-    fake: FakeTailscale, credentials: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_machine_goes_and_no_other_one(fake: FakeTailscale, credentials: dict[str, str], capsys: Capture) -> None:
     fake.add_device("b1", "100.64.0.1")
     others = [
         fake.add_device("b1-1", "100.64.0.3"),  # a name that was taken
@@ -60,11 +59,7 @@ def test_a_machine_goes_and_no_other_one(
     ],
 )
 def test_a_refusal_shows_the_remedy_and_no_secret(
-    fake: FakeTailscale,
-    credentials: dict[str, str],
-    said: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    fake: FakeTailscale, credentials: dict[str, str], said: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ACTIONS_ID_TOKEN_REQUEST_URL", raising=False)
     assert main(asked(fake, **credentials)) == 1
@@ -73,6 +68,13 @@ def test_a_refusal_shows_the_remedy_and_no_secret(
     assert "next: set credentials for the API (scope devices:core), or remove the machine" in told.err
     for secret in (*SECRETS, "tskey-api-old"):
         assert secret not in told.err + told.out
+
+
+def test_a_silent_server_gives_one_sentence(capsys: Capture) -> None:
+    with fake_tailscale.serve() as gone:
+        text = asked(gone)
+    assert main(text) == 1
+    assert "no readable answer (Connection refused)" in capsys.readouterr().err
 
 
 def test_on_github_the_token_is_asked_for_there(fake: FakeTailscale, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,15 +95,8 @@ def test_on_github_the_token_is_asked_for_there(fake: FakeTailscale, monkeypatch
     assert fake.devices == []
 
 
-def test_a_silent_server_gives_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    with fake_tailscale.serve() as gone:
-        text = asked(gone)
-    assert main(text) == 1
-    assert "no readable answer (Connection refused)" in capsys.readouterr().err
-
-
 def test_a_machine_that_works_stays_and_one_that_is_logging_out_is_waited_for(
-    fake: FakeTailscale, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fake: FakeTailscale, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     fake.add_device("b1", "100.64.0.1")
     fake.devices[0]["connectedToControl"] = True

@@ -62,15 +62,9 @@ def of(stack: Recorded, name: str, kind: str = "tailscale:") -> dict[str, Any]:
 
 
 def test_the_key_is_tagged_approved_and_short_lived_and_names_its_owner(stack: Any) -> None:
-    assert of(stack(config()), "tailnet-key") == {
-        "description": "prod 261121T00",
-        "ephemeral": False,
-        "expiry": 24 * HOUR,
-        "preauthorized": True,
-        "recreateIfInvalid": "always",
-        "reusable": True,
-        "tags": ["tag:cluster"],
-    }
+    lives = {"expiry": 24 * HOUR, "ephemeral": False, "reusable": True, "recreateIfInvalid": "always"}
+    named = {"description": "prod 261121T00", "tags": ["tag:cluster"], "preauthorized": True}
+    assert of(stack(config()), "tailnet-key") == {**lives, **named}
 
 
 @pytest.mark.parametrize(("later", "renewed"), [(11.9, False), (12, True), (48, True)])
@@ -155,13 +149,8 @@ def test_a_policy_of_its_own_is_written_before_any_key_is_made(stack: Any) -> No
     built = stack(config(**OAUTH, policy="own"), policy={})
     written = json.loads(of(built, "tailnet-policy")["acl"])
     assert written == built.outputs["tailnet_policy"]
-    assert written["tests"] == [
-        {
-            "src": "tag:cluster",
-            "accept": [f"tag:cluster:{port}" for port in (22, 2049, 6816, 60001, 1024)],
-            "deny": ["tag:cluster:111"],
-        }
-    ]
+    accepted = [f"tag:cluster:{port}" for port in (22, 2049, 6816, 60001, 1024)]
+    assert written["tests"] == [{"src": "tag:cluster", "accept": accepted, "deny": ["tag:cluster:111"]}]
 
 
 def test_a_pool_joins_with_its_own_ephemeral_key(stack: Any, key_folder: Path) -> None:
