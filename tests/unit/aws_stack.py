@@ -19,13 +19,8 @@ AWS: RawConfig = {
     "head": {"name": "door", "site": "east"},
     "sites": [
         {
-            "name": "east",
-            "kind": "aws",
-            "region": "us-east-1",
-            "zone": "b",
-            "ssh_from": ["203.0.113.7/32"],
-            "private_key_file": "key",
-            "tags": {"team": "vision"},
+            "name": "east", "kind": "aws", "region": "us-east-1", "zone": "b", "ssh_from": ["203.0.113.7/32"],
+            "private_key_file": "key", "tags": {"team": "vision"},
             "pools": [
                 {
                     "name": "p", "count": 2, "type": "p5.48xlarge", "image": "deep-learning", "efa": True,
@@ -35,13 +30,8 @@ AWS: RawConfig = {
             ],
         },
         {
-            "name": "west",
-            "kind": "aws",
-            "region": "us-west-2",
-            "ssh_from": ["203.0.113.7/32"],
-            "private_key_file": "key",
-            "vpc": "vpc-0123456789abcdef0",
-            "subnet": "subnet-0123456789abcdef0",
+            "name": "west", "kind": "aws", "region": "us-west-2", "ssh_from": ["203.0.113.7/32"],
+            "private_key_file": "key", "vpc": "vpc-0123456789abcdef0", "subnet": "subnet-0123456789abcdef0",
             "pools": [{"name": "w", "count": 2, "type": "g6.12xlarge", "image": "debian-13"}],
         },
     ],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
@@ -48,23 +50,25 @@ def _machine(name: str, number: int, user: str = "ops", **more: Any) -> RawConfi
     return {"name": name, **connection, **more}
 
 
+_MACHINES = [
+    _machine("door", 1, user="root"),
+    _machine("dgx1", 2, gpu="h200:8", features=["nvlink"], port=2222),
+    _machine("dgx2", 3, gpu="h200:8"),
+    _machine("box1", 4, gpu="rtx4090:1"),
+]
 HOSTS: RawConfig = {
     "cluster": {"name": "prod"},
     "head": {"name": "door", "site": "rack"},
-    "sites": [
-        {
-            "name": "rack",
-            "kind": "hosts",
-            "hosts": [
-                _machine("door", 1, user="root"),
-                _machine("dgx1", 2, gpu="h200:8", features=["nvlink"], port=2222),
-                _machine("dgx2", 3, gpu="h200:8"),
-                _machine("box1", 4, gpu="rtx4090:1"),
-            ],
-        }
-    ],
+    "sites": [{"name": "rack", "kind": "hosts", "hosts": _MACHINES}],
     "users": [{"name": "ada", "uid": 6001, "gid": 7001}],
     "tailnet": {"auth_key": AUTH_KEY},
 }
 
 HEADS = (LAB["head"]["name"], HOSTS["head"]["name"])
+
+
+def refused(read: Callable[..., object], *given: Any, **how: Any) -> ConfigError:
+    """Return the error with which a function refuses to read a config."""
+    with pytest.raises(ConfigError) as caught:
+        read(*given, **how)
+    return caught.value

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from components.node.install import install
 from components.roles.program import program
 from components.steps import delivery
 from stacks.config import parse
-from tests.unit.configs import AUTH_KEY, HOSTS, KEY_PAIR, LAB, LAB_PRIVATE_KEY, MUNGE_KEY, RawConfig
+from tests.unit.configs import AUTH_KEY, HOSTS, LAB, LAB_PRIVATE_KEY, MUNGE_KEY, PRIVATE_KEY, RawConfig
 from tests.unit.recorded import Build, Recorded, record_cluster
 from tests.unit.shell import TOOLS, Shell, machine
 
@@ -47,8 +46,15 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def key_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a private key, as a stack config of kind hosts names it."""
     folder = tmp_path_factory.mktemp("keys")
-    (folder / "key").write_bytes(KEY_PAIR.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    (folder / "key").write_text(PRIVATE_KEY)
     return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of the test's own with that key."""
+    (tmp_path / "key").write_text(PRIVATE_KEY)
+    return tmp_path
 
 
 @pytest.fixture(scope="session", autouse=True)

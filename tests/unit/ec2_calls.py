@@ -73,14 +73,8 @@ class Ec2:
         return str(table["RouteTableId"])
 
     def _Subnet(self, _name: str, region: str, of: dict[str, Any]) -> str:
-        subnet = self.call(
-            region,
-            "create_subnet",
-            VpcId=of["vpcId"],
-            CidrBlock=of["cidrBlock"],
-            AvailabilityZone=of["availabilityZone"],
-            TagSpecifications=_tags("subnet", of),
-        )["Subnet"]
+        place = {"VpcId": of["vpcId"], "CidrBlock": of["cidrBlock"], "AvailabilityZone": of["availabilityZone"]}
+        subnet = self.call(region, "create_subnet", **place, TagSpecifications=_tags("subnet", of))["Subnet"]
         public = {"Value": of["mapPublicIpOnLaunch"]}
         self.call(region, "modify_subnet_attribute", SubnetId=subnet["SubnetId"], MapPublicIpOnLaunch=public)
         return str(subnet["SubnetId"])

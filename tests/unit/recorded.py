@@ -269,10 +269,7 @@ class _Recorder(mocks.Mocks):
             },
             "node": {"slurm_version": "24.11.5"},
             "head": {
-                "slurm_version": "24.11.5",
-                "own_file_system": True,
-                "user_limits": "none",
-                "left_groups": [],
+                "slurm_version": "24.11.5", "own_file_system": True, "user_limits": "none", "left_groups": [],
             },
             "services": {}, "pool": {}, "device": {},
             "key": {"host_key": HOST_KEY},

@@ -312,19 +312,34 @@ class Shell:
 
     def kept(self, *words: str) -> Result:
         """Run a plan that lies on the machine, such as `leave`."""
-        with tempfile.TemporaryFile("w+", encoding="utf-8") as said, tempfile.TemporaryFile("w+") as told:
-            with self.here(), contextlib.redirect_stderr(said), contextlib.redirect_stdout(told):
-                status = kept.main(words)
-            said.seek(0)
-            told.seek(0)
-            return subprocess.CompletedProcess(words, status, told.read(), said.read())
+        return self._call(words, lambda: kept.main(words))
 
     def command(
         self, command: str, *words: str, stdin: str = "", environment: Mapping[str, str] | None = None
     ) -> Result:
         """Run a command of the hosts' program on the machine."""
-        main = function_of(COMMANDS[command])
-        umask = os.umask(0o022)
+        function, umask = function_of(COMMANDS[command]), os.umask(0o022)
+
+        def main() -> int:
+            try:
+                return function(list(words)) or 0
+            except Exception:  # noqa: BLE001 as Python would end
+                traceback.print_exc()
+                return 1
+
+        try:
+            return self._call(words, main, stdin, environment)
+        finally:
+            os.umask(umask)
+
+    def _call(
+        self,
+        words: Sequence[str],
+        main: Callable[[], int],
+        stdin: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> Result:
+        """Call a function on the machine; return its status and what it printed."""
         with (
             tempfile.TemporaryFile("w+", encoding="utf-8") as given,
             tempfile.TemporaryFile("w+", encoding="utf-8") as said,
@@ -339,13 +354,7 @@ class Shell:
                 contextlib.redirect_stderr(said),
                 contextlib.redirect_stdout(told),
             ):
-                try:
-                    status = main(list(words)) or 0
-                except Exception:  # noqa: BLE001 as Python would end
-                    traceback.print_exc()
-                    status = 1
-                finally:
-                    os.umask(umask)
+                status = main()
             said.seek(0)
             told.seek(0)
             return subprocess.CompletedProcess(words, status, told.read(), said.read())

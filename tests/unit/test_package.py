@@ -80,9 +80,7 @@ def test_a_number_of_resources_that_depends_on_an_output_is_refused() -> None:
         ({"pricePerHour": -1.0}, "sites[0].hosts[1].pricePerHour", "price"),
     ],
 )
-def test_a_problem_of_the_config_is_one_of_the_argument_and_the_config_never_shows_a_resource(
-    host: dict[str, Any], place: str, problem: str
-) -> None:
+def test_a_problem_of_the_config_is_one_of_the_argument(host: dict[str, Any], place: str, problem: str) -> None:
     async def construct() -> None:
         values = arguments(**host)
         await settled(values["tailnet"]["authKey"])

@@ -32,11 +32,8 @@ def failed(urn: str) -> EngineEvent:
 
 def test_a_step_on_a_machine_that_was_not_created_is_no_failure_beside_the_machines() -> None:
     events = EventTranslator(lambda event: None)
-    for event in (
-        failed(_MACHINE),
-        diagnostic("no machine for g1", "error", _MACHINE),
-        diagnostic(_LACKING, "error", _HOST_KEY),
-    ):
+    lacking = diagnostic(_LACKING, "error", _HOST_KEY)
+    for event in (failed(_MACHINE), diagnostic("no machine for g1", "error", _MACHINE), lacking):
         events.on_event(event)
     events.end_with_error("update failed", str)
     assert [(failure.urn, failure.message) for failure in events.summary.failures] == [(_MACHINE, "no machine for g1")]

@@ -48,9 +48,7 @@ def test_only_a_preview_writes_no_state_at_each_step(workspace: Workspace, monke
     assert ["PULUMI_SKIP_CHECKPOINTS" in each for each in variables] == [False, True, False]
 
 
-def test_an_up_decides_the_engine_of_a_stack_and_a_preview_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_up_alone_decides_the_engine_of_a_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.environ", {"PULUMI_CONFIG_PASSPHRASE": "none"})
     config = tmp_path / "Pulumi.dev.yaml"
     config.write_text("config: {}\n")

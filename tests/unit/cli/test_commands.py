@@ -149,9 +149,7 @@ def run_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.
         ("preview", STEP, "No step was started."),
     ],
 )
-def test_a_failed_command_says_whether_anything_is_done(
-    run_command: Any, command: str, event: Event, said: str
-) -> None:
+def test_a_failed_command_says_whether_anything_ran(run_command: Any, command: str, event: Event, said: str) -> None:
     def fail(progress: Any) -> Summary:
         progress.on_event(event)
         return Summary(failures=[Failure("", "users is missing")])

@@ -45,9 +45,7 @@ class Stack:
         raise CliError("the last run ended half way")
 
 
-def test_a_machine_that_does_not_answer_is_named_and_stops_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_machine_is_named_and_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     questions = tmp_path / "ask.sh"
     questions.write_text("echo 'how I am'\n")
     monkeypatch.setattr(module, "SCRIPT", questions)
@@ -67,9 +65,8 @@ def test_a_machine_that_does_not_answer_is_named_and_stops_nothing(
 
 
 def test_a_machine_is_asked_over_the_connection_of_its_steps() -> None:
-    assert connections_by_machine(
-        [step("a1", host="192.0.2.1"), step("head"), Made("urn:x::x::x::munge-key", "head -c 96")]
-    ) == {"a1": {"host": "192.0.2.1"}, "head": {}}
+    made = [step("a1", host="192.0.2.1"), step("head"), Made("urn:x::x::x::munge-key", "head -c 96")]
+    assert connections_by_machine(made) == {"a1": {"host": "192.0.2.1"}, "head": {}}
 
 
 def test_a_machine_says_how_the_accountings_own_database_is(tmp_path: Path) -> None:

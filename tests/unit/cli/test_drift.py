@@ -56,9 +56,7 @@ def test_any_other_change_is_drift(events: list[Event], monkeypatch: pytest.Monk
     assert "Stack prod differs from its config. To apply the config: make up STACK=prod REFRESH=yes." in said
 
 
-def test_the_command_that_drift_names_looks_at_clouds_too_before_its_checks_and_when_it_works(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
+def test_the_command_of_drift_refreshes_before_its_checks(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     asked: list[bool | None] = []
 
     def up(_checks: Any, refresh: bool) -> Summary:

@@ -113,13 +113,8 @@ def test_a_machine_that_a_check_has_drained_is_replaced(reason: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
-        ("ALLOCATED DRAIN", SICK),
-        ("MIXED DRAIN", SICK),
-        ("IDLE COMPLETING DRAIN", SICK),
-        ("IDLE", SICK),
-        ("IDLE DRAIN", "ada looks at the GPU"),
-        ("IDLE DRAIN", f"ada: {SICK}"),
-        ("IDLE DRAIN", "tailrack: registers anew"),
+        *((flags, SICK) for flags in ("ALLOCATED DRAIN", "MIXED DRAIN", "IDLE COMPLETING DRAIN", "IDLE")),
+        *(("IDLE DRAIN", reason) for reason in ("ada looks at the GPU", f"ada: {SICK}", "tailrack: registers anew")),
         ("IDLE DRAIN POWERING_DOWN", SICK),
     ],
 )

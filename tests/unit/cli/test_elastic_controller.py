@@ -167,9 +167,7 @@ def test_a_sick_machine_is_replaced_and_the_pause_outlives_the_controller(cloud:
 
 
 @pytest.mark.parametrize("partly_in_the_state", [False, True])
-def test_a_machine_of_a_run_that_was_cut_off_is_found_and_then_returned(
-    cloud: Cloud, partly_in_the_state: bool
-) -> None:
+def test_a_machine_of_a_run_that_was_cut_off_is_returned(cloud: Cloud, partly_in_the_state: bool) -> None:
     (cloud.folder / "renting").write_text("e1", encoding="utf-8")
     if partly_in_the_state:
         cloud.made, cloud.incomplete = {"e1"}, {"e1"}

@@ -11,9 +11,8 @@ from cli.pulumi.fewer import with_fewer
 from cli.run_events import OPERATIONS, Failure, Summary
 from stacks.config import PoolConfig, parse
 from stacks.rented import LEFT_OUT, left_out
-from tests.unit.stacks.test_config_rented import SECRET, folder, raw
+from tests.unit.stacks.test_config_rented import SECRET, raw
 
-__all__ = ["folder"]
 _REASON = "no machine for g2 at Lambda: a in b: no capacity; nothing is rented for it"
 _NONE = Failure("urn::tailrack:rented:RentedMachine$command:local:Command::g2-machine", f"exit status 1\n{_REASON}\n")
 _RUN_AS_A_WHOLE = Failure("", "update failed")

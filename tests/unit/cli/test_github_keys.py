@@ -99,9 +99,7 @@ def print_of(key: str) -> str:
     return str(asyncssh.import_public_key(key).get_fingerprint())
 
 
-def test_keys_are_shown_with_user_and_fingerprint_and_recorded_after_a_yes(
-    github: GitHub, file: Path, run: Run
-) -> None:
+def test_keys_are_shown_with_fingerprints_and_recorded_after_a_yes(github: GitHub, file: Path, run: Run) -> None:
     github.shows("ada-l", LAPTOP, DESK)
     status, text = run()
     assert status == 0, text
@@ -120,9 +118,7 @@ def test_keys_are_shown_with_user_and_fingerprint_and_recorded_after_a_yes(
 
 
 @pytest.mark.parametrize("answer", ["no", "", "y", None])
-def test_without_a_yes_or_a_terminal_nothing_is_recorded(
-    github: GitHub, file: Path, run: Run, answer: str | None
-) -> None:
+def test_without_a_yes_nothing_is_recorded(github: GitHub, file: Path, run: Run, answer: str | None) -> None:
     github.shows("ada-l", LAPTOP)
     status, text = run(answer)
     assert status == 1
@@ -130,9 +126,7 @@ def test_without_a_yes_or_a_terminal_nothing_is_recorded(
     assert file.read_text() == HEAD
 
 
-def test_a_second_run_shows_gained_and_lost_keys_and_asks_only_for_changes(
-    github: GitHub, file: Path, run: Run
-) -> None:
+def test_a_second_run_shows_gained_and_lost_keys(github: GitHub, file: Path, run: Run) -> None:
     github.shows("ada-l", LAPTOP, DESK)
     run()
     before = file.read_text()
@@ -160,9 +154,7 @@ def test_a_second_run_shows_gained_and_lost_keys_and_asks_only_for_changes(
         ((200, b"\xff\xfe"), "cannot read the keys"),
     ],
 )
-def test_an_answer_without_a_list_of_keys_records_nothing(
-    github: GitHub, file: Path, run: Run, answer: tuple[int, bytes], message: str
-) -> None:
+def test_a_bad_answer_is_named(github: GitHub, file: Path, run: Run, answer: tuple[int, bytes], message: str) -> None:
     github.answers["/ada-l.keys"] = answer
     github.shows("eve", PHONE)
     status, text = run()
@@ -172,9 +164,7 @@ def test_an_answer_without_a_list_of_keys_records_nothing(
     assert github.asked == ["/ada-l.keys"]
 
 
-def test_an_answer_that_does_not_end_or_come_is_named(
-    github: GitHub, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_without_an_end_is_named(github: GitHub, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     github.shows("ada-l", LAPTOP)
     with monkeypatch.context() as patch:
         patch.setattr(github_keys, "LIMIT", 0.000001)
@@ -214,9 +204,7 @@ def test_one_user_that_fails_keeps_no_other_from_being_recorded(github: GitHub, 
 
 
 @pytest.mark.parametrize("name", ["../settings/keys", "ada?tab=x", "a" * 40, "'é'", "5"])
-def test_a_name_that_github_cannot_have_is_refused_before_anything_is_asked(
-    github: GitHub, file: Path, run: Run, name: str
-) -> None:
+def test_a_name_that_github_cannot_have_is_refused_first(github: GitHub, file: Path, run: Run, name: str) -> None:
     file.write_text(HEAD.replace("ada-l", name))
     with pytest.raises(CliError, match=r"tailrack:users\[0\].github: .* is not a GitHub name"):
         run()
@@ -234,9 +222,7 @@ def test_a_name_that_github_cannot_have_is_refused_before_anything_is_asked(
         "tailrack:github_keys:\n    ada-l: []",
     ],
 )
-def test_an_update_of_the_section_keeps_the_rest_of_the_file(
-    github: GitHub, file: Path, run: Run, section: str
-) -> None:
+def test_an_update_keeps_the_rest_of_the_file(github: GitHub, file: Path, run: Run, section: str) -> None:
     text = f"{HEAD}  {section}\n  tailrack:storage: {{}} # the share\n"
     file.write_text(text)
     bobs = (recorded(file) or {}).get("Bob")
@@ -249,9 +235,7 @@ def test_an_update_of_the_section_keeps_the_rest_of_the_file(
             assert line in file.read_text().splitlines()
 
 
-def test_a_file_that_cannot_be_edited_safely_is_left_alone_and_the_lines_are_shown(
-    github: GitHub, file: Path, run: Run
-) -> None:
+def test_a_file_that_cannot_be_edited_stays_and_the_lines_are_shown(github: GitHub, file: Path, run: Run) -> None:
     text = f"{HEAD}  tailrack:github_keys:\n    ada-l: # hers\n    - x\n"
     file.write_text(text)
     github.shows("ada-l", LAPTOP)

@@ -32,7 +32,7 @@ def test_one_while_the_program_is_still_loading_just_ends_it(tmp_path: Path) -> 
     assert said == []
 
 
-def test_an_interrupted_command_prints_one_line(
+def test_an_interrupt_is_one_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*_: object) -> None:

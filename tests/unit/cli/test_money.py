@@ -21,18 +21,12 @@ def outputs(**prices: float | None) -> dict[str, Any]:
     return {"cluster": {"currency": "EUR", "nodes": nodes}}
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [(12.3, "12.30 EUR"), (1234.5, "1,234.50 EUR"), (0.0045, "0.0045 EUR"), (0, "0.00 EUR"), (0.1 + 0.2, "0.30 EUR")],
-)
-def test_amounts_have_two_decimals_and_small_amounts_have_more(value: float, words: str) -> None:
-    assert amount(value, "EUR") == words
-
-
-def test_the_cost_of_running_nodes_names_nodes_without_a_price() -> None:
+def test_the_cost_of_running_nodes_names_nodes_without_a_price_and_small_amounts_have_more_decimals() -> None:
     prices = Prices.from_outputs(outputs(head=None, a1=2.05, a2=2.05))
     assert prices.summary == "4.10 EUR an hour for 2 of 3 nodes (no price_per_hour: head)"
     assert Prices.from_outputs(outputs(head=None)).summary == ""
+    texts = {12.3: "12.30 EUR", 1234.5: "1,234.50 EUR", 0.0045: "0.0045 EUR", 0: "0.00 EUR", 0.1 + 0.2: "0.30 EUR"}
+    assert {value: amount(value, "EUR") for value in texts} == texts
 
 
 @pytest.mark.parametrize(

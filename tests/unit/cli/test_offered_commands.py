@@ -121,9 +121,7 @@ def test_each_measurement_is_offered_again_and_a_single_node_without_a_floor_get
         (True, nodes(head="one", a1="one", b1="two"), "srun -N3 --switches=2 hostname"),
     ],
 )
-def test_the_job_that_is_offered_is_one_that_the_nodes_can_run(
-    computes: object, there: dict[str, Any], job: str, tmp_path: Path
-) -> None:
+def test_the_offered_job_fits_the_nodes(computes: object, there: dict[str, Any], job: str, tmp_path: Path) -> None:
     raw = {**LAB, "head": {**LAB["head"], "compute": computes}}
     assert f"'{job}'" in offered(deployment(tmp_path / "a", raw), there)[0]
 
@@ -160,9 +158,7 @@ RENT = "End this machine in the cloud's console; then run up again, which rents 
         ("a1-host-key", "Host key is not trusted", RENT),
     ],
 )
-def test_the_remedy_for_another_host_key_is_to_trust_it_or_to_rent_another_machine(
-    step: str, message: str, remedy: str
-) -> None:
+def test_the_remedy_for_another_host_key_is_trust_or_another_machine(step: str, message: str, remedy: str) -> None:
     command = StepLabel(step, "a1", "a1: Slurm").on("true")
     (told,) = with_remedies(Summary(failures=[Failure("u", message, command)]), Make("prod")).failures
     assert remedy in told.message

@@ -59,9 +59,7 @@ def test_it_asks_for_all_nodes_of_the_pool_with_its_limit_and_as_root(asked: lis
     assert "reboot" not in command
 
 
-def test_a_cluster_and_a_pool_without_a_limit_or_resources_are_kept_without_a_question(
-    asked: list[str], lab_config: RawConfig
-) -> None:
+def test_a_cluster_and_a_pool_without_a_limit_are_kept_unasked(asked: list[str], lab_config: RawConfig) -> None:
     raw = {key: value for key, value in POOL.items() if key != "idle_limit_minutes"}
     assert decide(pool(raw)) == Decision(False, "its config has no idle_limit_minutes")
     assert decide(pool(outputs={}, made=())) == Decision(False, "it has no resources")
@@ -106,7 +104,7 @@ def test_an_unused_pool_is_removed_as_by_make_down(monkeypatch: Any, tmp_path: P
 
 
 @pytest.mark.parametrize("raises", [False, True])
-def test_a_failed_removal_reports_that_the_pools_nodes_accept_no_jobs(
+def test_a_failed_removal_reports_the_drained_nodes(
     monkeypatch: Any, tmp_path: Path, capsys: Any, raises: bool
 ) -> None:
     def down(*_: Any) -> int:

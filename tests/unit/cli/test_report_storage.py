@@ -81,13 +81,10 @@ def test_nodes_that_are_busy_three_times_in_a_row_were_not_measured(retries: int
     assert overall.bad(shown) == (["storage"] if fails else [])
 
 
-def test_every_node_that_fails_is_named_with_its_reason() -> None:
+def test_every_node_that_fails_is_named_with_its_reason_as_text() -> None:
     shown = outputs(floor=50, problem="/shared is full")
-    assert "share on l2: /shared is full." in terminal(shown)
-    assert "share on l2: /shared is full." in page(shown, "lab", "today")
-
-
-def test_a_nodes_text_stays_text() -> None:
-    shown = outputs(problem=EVIL)
-    assert "\x1b" not in terminal(shown)
-    assert "<script>" not in page(shown, "lab", "today")
+    for text in (terminal(shown), page(shown, "lab", "today")):
+        assert "share on l2: /shared is full." in text
+    hostile = outputs(problem=EVIL)
+    assert "\x1b" not in terminal(hostile)
+    assert "<script>" not in page(hostile, "lab", "today")

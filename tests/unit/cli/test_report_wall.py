@@ -109,9 +109,7 @@ def test_a_node_price_makes_the_page_ask_the_head_node(monkeypatch: pytest.Monke
         '{"costs": []}',
     ],
 )
-def test_without_the_head_nodes_answer_the_page_shows_costs_from_the_config(
-    monkeypatch: pytest.MonkeyPatch, said: Any
-) -> None:
+def test_without_the_head_nodes_answer_the_page_uses_the_config(monkeypatch: pytest.MonkeyPatch, said: Any) -> None:
     found = asked(monkeypatch, said)
     assert found is not None
     assert found.sums == ["2.05 EUR an hour for 1 node, by the config of the last up"]

@@ -36,9 +36,7 @@ def restored(made: int) -> Made:
         ([step("services", backup_made=1), JOIN], [step("services", backup_made=9), restored(5)], False),
     ],
 )
-def test_an_older_backup_than_the_last_known_one_is_a_warning_with_both_times(
-    before: list[Made], after: list[Made], warns: bool
-) -> None:
+def test_an_older_backup_is_a_warning_with_both_times(before: list[Made], after: list[Made], warns: bool) -> None:
     warning = older_backup(before, after)
     assert bool(warning) == warns
     if warns:

@@ -72,9 +72,7 @@ def setup(tmp_path: Path) -> Callable[..., list[str]]:
 RUN, CHECK = "requirements.txt", "requirements.txt requirements/dev.txt"
 
 
-def test_a_setup_for_running_installs_no_check_packages_and_one_that_broke_off_is_done_again(
-    setup: Callable[..., list[str]], tmp_path: Path
-) -> None:
+def test_a_setup_installs_no_check_packages_and_is_repeated(setup: Callable[..., list[str]], tmp_path: Path) -> None:
     assert setup() == [RUN]
     assert setup() == [RUN], "once is enough"
     (tmp_path / ".venv/break").touch()
@@ -105,9 +103,7 @@ def test_providers_are_found_however_the_config_is_written(tmp_path: Path, capsy
 
 
 @pytest.mark.parametrize("why", ["no-uv", "uv-breaks"])
-def test_pip_installs_the_same_packages_if_uv_is_missing_or_unsuitable(
-    setup: Callable[..., list[str]], tmp_path: Path, why: str
-) -> None:
+def test_pip_installs_the_same_packages_without_uv(setup: Callable[..., list[str]], tmp_path: Path, why: str) -> None:
     (tmp_path / why).touch()
     assert setup("dev") == [CHECK]
     assert not (tmp_path / "uv-told").exists()
@@ -125,14 +121,9 @@ def test_uv_uses_the_package_index_of_pip(setup: Callable[..., list[str]], tmp_p
     (tmp_path / "pip-settings").write_text("".join(f"{name}={value!r}\n" for name, value in settings.items()))
     setup()
     told = dict(line.split("=", 1) for line in (tmp_path / "uv-told").read_text().splitlines())
-    assert told == {
-        "SSL_CERT_FILE": "/etc/our.pem",
-        "UV_DEFAULT_INDEX": "https://index.example/mine",
-        "UV_FIND_LINKS": "/srv/a,/srv/b",
-        "UV_INDEX": "https://more.example/simple",
-        "UV_LINK_MODE": "copy",
-        "UV_NO_CONFIG": "1",
-    }
+    own = {"UV_LINK_MODE": "copy", "UV_NO_CONFIG": "1", "SSL_CERT_FILE": "/etc/our.pem"}
+    indexes = {"UV_DEFAULT_INDEX": "https://index.example/mine", "UV_INDEX": "https://more.example/simple"}
+    assert told == {**own, **indexes, "UV_FIND_LINKS": "/srv/a,/srv/b"}
 
 
 @pytest.mark.parametrize(
@@ -143,9 +134,7 @@ def test_uv_uses_the_package_index_of_pip(setup: Callable[..., list[str]], tmp_p
         "install.no-index='1'",
     ],
 )
-def test_settings_that_uv_lacks_or_must_not_show_leave_the_work_to_pip(
-    setup: Callable[..., list[str]], tmp_path: Path, setting: str
-) -> None:
+def test_settings_unfit_for_uv_leave_it_to_pip(setup: Callable[..., list[str]], tmp_path: Path, setting: str) -> None:
     (tmp_path / "pip-settings").write_text(f"{setting}\n")
     assert setup() == [RUN]
     assert not (tmp_path / "uv-told").exists()

@@ -201,7 +201,7 @@ os.execv("/bin/bash", ["pulumi", "-c", sys.argv[1]])
 
 
 @pytest.mark.parametrize("interrupted_already", [False, True])
-def test_the_cli_is_interrupted_once_and_its_provider_for_commands_let_go(
+def test_the_cli_is_interrupted_once_with_its_provider(
     interrupted_already: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cli_processes, "TAKEN_SECONDS", 20)

@@ -79,16 +79,12 @@ def test_an_answer_that_is_none_reaches_no_file_of_ssh(monkeypatch: pytest.Monke
         text(monkeypatch, {"gateway": HEAD}, answer)
 
 
-@pytest.mark.parametrize(
-    ("connections", "message"),
-    [
+def test_a_connection_that_ssh_cannot_use_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused: tuple[tuple[Mapping[str, Mapping[str, Any]], str], ...] = (
         ({"gateway": {**HEAD, "user": "%h"}}, "'%h' cannot be in a configuration of ssh; change it in the config of"),
         ({"gateway": {}}, "this machine is the head node gateway"),
         ({}, "run '/usr/local/bin/tailrack ssh-config' there"),  # no step has reached it
-    ],
-)
-def test_a_connection_that_ssh_cannot_use_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, connections: Mapping[str, Mapping[str, Any]], message: str
-) -> None:
-    with pytest.raises(CliError, match=message):
-        text(monkeypatch, connections)
+    )
+    for connections, message in refused:
+        with pytest.raises(CliError, match=message):
+            text(monkeypatch, connections)

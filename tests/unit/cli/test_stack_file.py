@@ -122,9 +122,7 @@ PASSPHRASE = {"PULUMI_BACKEND_URL": "file:///state", "PULUMI_CONFIG_PASSPHRASE":
 
 
 @pytest.mark.parametrize(("characters", "taken"), [(131_024, True), (131_025, False)])
-def test_the_cli_receives_no_more_than_fits_into_one_environment_variable(
-    project: Path, characters: int, taken: bool
-) -> None:
+def test_the_cli_gets_no_more_than_fits_into_a_variable(project: Path, characters: int, taken: bool) -> None:
     """Its name, its one key, quotes and the byte at its end are 48 more; 128 KiB are Linux's limit."""
     file = file_of(project, f"config: {{tailrack:longest-of-them-x: {'a' * characters}}}\n".encode())
     if taken:

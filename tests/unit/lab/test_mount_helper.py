@@ -150,9 +150,7 @@ def test_a_caller_that_is_killed_waits_no_longer(session: Any) -> None:
     ("pending", "exit_code", "killed"),
     [("0", "0", False), ("4000", "0", False), ("0", "256", False), ("100", "0", True), ("0", "9", True)],
 )
-def test_a_caller_counts_as_killed_with_sigkill_on_its_way_or_when_it_ends_by_a_signal(
-    tmp_path: Path, pending: str, exit_code: str, killed: bool
-) -> None:
+def test_a_caller_with_a_deadly_signal_is_killed(tmp_path: Path, pending: str, exit_code: str, killed: bool) -> None:
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "status").write_text(f"Name:\tsh\nSigPnd:\t{pending:>016}\nShdPnd:\t{0:016}\n", encoding="utf-8")
     (tmp_path / "7" / "stat").write_text(f"7 (sh) D 1 7 {exit_code}\n", encoding="utf-8")
@@ -170,9 +168,7 @@ def test_an_open_file_is_opened_again_on_a_new_connection_and_only_then(session:
     assert library.opened == [(2, b"/f")]
 
 
-def test_a_file_that_another_node_removed_is_stale_when_opened_so_that_the_kernel_looks_again(
-    session: Any, library: Library, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_a_node_removed_is_stale(session: Any, library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "nfs_open", lambda *_: -errno.ENOENT)
     files = NfsFileSystem(lambda uid, gid: session, lambda: (1500, 1500, 1))
     with pytest.raises(OSError, match="removed") as caught:

@@ -37,9 +37,7 @@ def test_a_site_takes_only_private_subnets_with_room(subnet: str) -> None:
         parse(NetworkSpec, json.dumps({"lab": "x", "state_dir": ".", "sites": {"cloud-a": subnet}}))
 
 
-def test_an_error_is_one_line_on_stderr_and_exit_status_1(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_is_one_line_and_status_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> None:
         raise LabError("the first line\nand a second")
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 import yaml
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from components.roles.sll import sll
 from components.roles.tailrack_command import main as tailrack
@@ -27,7 +26,7 @@ from stacks.config import parse
 from stacks.sites.hosts.inventory import complete
 from stacks.sites.hosts.presets import PRESETS
 from tests.page import FIRST_CLUSTER, USER, USER_ON_GPUS, YOU, YOU_ON_HEAD, Block, blocks
-from tests.unit.configs import AUTH_KEY, HOST_KEY, KEY_PAIR
+from tests.unit.configs import AUTH_KEY, HOST_KEY, PRIVATE_KEY
 
 PROJECT = Path(__file__).parents[3]
 EXAMPLE = PROJECT / "examples" / "stacks" / "desktop-and-lambda.yaml"
@@ -87,13 +86,11 @@ def test_state_and_secret_are_made_as_the_readme_has_it() -> None:
 
 
 @pytest.mark.parametrize("third", [False, True])
-def test_the_config_is_a_good_one_with_two_machines_and_with_three(
-    third: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_config_is_good_with_two_or_three(third: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".ssh").mkdir()
-    key = KEY_PAIR.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
-    (tmp_path / ".ssh/id_ed25519").write_bytes(key)
+    key = PRIVATE_KEY
+    (tmp_path / ".ssh/id_ed25519").write_text(key)
     raw = {key.removeprefix(ROOT): value for key, value in yaml.safe_load(EXAMPLE.read_text())["config"].items()}
     raw["tailnet"]["auth_key"] = AUTH_KEY
     (rented,) = [site for site in raw["sites"] if site["name"] == "lambda"]

@@ -17,9 +17,7 @@ from stacks.sites.hosts.outputs import OtherStack
 from tests.unit.configs import HOST_KEY
 from tests.unit.project.machine_examples import EXAMPLE, PACKAGES, PROJECT, PUBLIC
 from tests.unit.shell import assert_ok
-from tests.unit.stacks.test_hosts_from import config, folder
-
-__all__ = ["folder"]
+from tests.unit.stacks.test_hosts_from import config
 
 CLOUDS: dict[str, dict[str, str]] = {"google": {}, "digitalocean": {"ssh_key": "12345"}}
 PRIVATE = "HOST-KEY-SECRET"

@@ -42,9 +42,7 @@ def test_releases_are_compared_as_numbers(release: object, newer: bool) -> None:
 
 
 @pytest.mark.parametrize("operation", ["up", "preview", "destroy"])
-def test_an_operation_rejects_the_state_of_a_newer_release_in_one_sentence(
-    operation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_newer_releases_state_is_rejected(operation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "Pulumi.dev.yaml"
     config.write_text("config: {}\n")
     made = Deployment(Workspace(PROJECT, "dev", config, tmp_path), Found(None, IN_PROCESS), lambda event: None)

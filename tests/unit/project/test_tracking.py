@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+Capture = pytest.CaptureFixture[str]
 PROGRAM = Path(__file__).parents[3] / "examples" / "training" / "tracking.py"
 
 
@@ -27,9 +28,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> tuple[Callable[[Callable[[], str]],
 
 
 @pytest.mark.parametrize("code", ["RESOURCE_ALREADY_EXISTS", "PERMISSION_DENIED"])
-def test_an_experiment_that_another_job_is_making_is_used_a_moment_later(
-    code: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_experiment_that_another_job_makes_is_used_later(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     call, naps = soon(monkeypatch)
     answers = iter(("", "", "run"))
 
@@ -91,7 +90,7 @@ def train(folder: Path) -> None:
 
 
 def test_a_training_reports_its_settings_and_its_result(
-    fake_mlflow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fake_mlflow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setenv("FAKE_SAYS", "")
     train(tmp_path / "run")
@@ -111,12 +110,7 @@ def test_a_training_reports_its_settings_and_its_result(
     ],
 )
 def test_an_mlflow_that_does_not_take_it_is_said_once_asked_no_more_and_ends_no_training(
-    says: str,
-    end: str,
-    fake_mlflow: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    says: str, end: str, fake_mlflow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setenv("FAKE_SAYS", says)
     train(tmp_path / "run")

@@ -80,10 +80,8 @@ def test_the_workflows_distinguish_clusters_and_pools(
     told = {"STACKS": json.dumps(stacks), "POOLS": json.dumps(burst), "GITHUB_OUTPUT": str(tmp_path / "output")}
     subprocess.run(["bash", "-euo", "pipefail", "-c", step["run"]], env={**os.environ, **told}, check=True)
     lines = (tmp_path / "output").read_text().splitlines()
-    assert {name: json.loads(value) for name, _, value in (line.partition("=") for line in lines)} == {
-        "clusters": clusters,
-        "pools": pools,
-    }
+    listed = {name: json.loads(value) for name, _, value in (line.partition("=") for line in lines)}
+    assert listed == {"clusters": clusters, "pools": pools}
     # The words that the jobs are held back by.
     assert ("clusters=[]" in lines, "pools=[]" in lines) == (not clusters, not pools)
 

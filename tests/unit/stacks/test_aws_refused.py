@@ -12,7 +12,7 @@ from stacks.config import ConfigError, StackConfig, parse
 from stacks.sites.aws.model import AwsPool, AwsSite
 from stacks.sites.aws.offers import image_that_fits, zone_of
 from tests.unit.aws_stack import AWS
-from tests.unit.configs import HOST_KEY
+from tests.unit.configs import HOST_KEY, refused
 
 P5 = {"name": "p", "type": "p5.48xlarge"}
 BLOCK = {"market": "capacity-block", "reservation": "cr-0123456789abcdef0"}
@@ -75,12 +75,9 @@ def first_pool(config: StackConfig) -> AwsPool:
         ({"agent": True, "private_key_file": LEFT_OUT, "public_key": "key.pub"}, "is not a public key"),
     ],
 )  # fmt: skip
-def test_the_config_rejects_impossible_values_with_their_key(
-    change: dict[str, Any], said: str, key_folder: Path
-) -> None:
-    with pytest.raises(ConfigError) as refused:
-        read(key_folder, **change)
-    assert any("sites[0]" in str(problem) and said in str(problem) for problem in refused.value.problems), refused.value
+def test_the_config_rejects_impossible_values_by_key(change: dict[str, Any], said: str, key_folder: Path) -> None:
+    error = refused(read, key_folder, **change)
+    assert any("sites[0]" in str(problem) and said in str(problem) for problem in error.problems), error
 
 
 def test_elastic_ips_are_counted_over_all_sites_of_a_region(key_folder: Path) -> None:
@@ -94,9 +91,7 @@ def test_elastic_ips_are_counted_over_all_sites_of_a_region(key_folder: Path) ->
 @pytest.mark.parametrize(
     ("kind", "image"), [("p5.48xlarge", "deep-learning"), ("g6.xlarge", "deep-learning"), ("t3.large", "ubuntu-24.04")]
 )
-def test_the_image_of_a_gpu_type_has_the_driver_unless_another_is_named(
-    kind: str, image: str, key_folder: Path
-) -> None:
+def test_a_gpu_types_image_has_the_driver_unless_another_is_named(kind: str, image: str, key_folder: Path) -> None:
     assert first_pool(read(key_folder, pools=[{"name": "p", "type": kind}])).image == image
 
 
@@ -114,9 +109,7 @@ def test_the_image_of_a_gpu_type_has_the_driver_unless_another_is_named(
         ({"type": "p5.48xlarge", **BLOCK}, False),
     ],
 )
-def test_ec2_gets_a_placement_group_if_possible_and_the_config_sets_none(
-    pool: dict[str, Any], grouped: bool, key_folder: Path
-) -> None:
+def test_nodes_are_placed_in_a_group_where_possible(pool: dict[str, Any], grouped: bool, key_folder: Path) -> None:
     assert first_pool(read(key_folder, pools=[{"name": "p", "count": 2, **pool}])).grouped is grouped
 
 

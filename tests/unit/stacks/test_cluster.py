@@ -42,28 +42,18 @@ def add_to_pool(raw: RawConfig, site: str) -> RawConfig:
 
 
 @every_kind
-def test_ps_shows_the_same_command_for_every_remote_step(build: Build, config: RawConfig) -> None:
-    remote = build(config).remote
-    assert len(remote) > 10
-    for step in remote:
-        assert COMMAND.fullmatch(step.inputs["create"]), step.name
-        assert step.inputs["create"].startswith(f": {step.name} ")
-        assert "delete" not in step.inputs or step.inputs["delete"] == step.inputs["create"].replace(
-            ".sh up ", ".sh down "
-        )
-
-
-@every_kind
-def test_every_remote_command_is_quiet_pinned_and_without_environment(build: Build, config: RawConfig) -> None:
+def test_ps_shows_the_same_quiet_pinned_command_for_every_remote_step(build: Build, config: RawConfig) -> None:
     steps = build(config).remote
     assert len(steps) > 10
+    keys = {"create", "update", "delete", "stdin", "logging", "addPreviousOutputInEnv", "connection", "triggers"}
     for step in steps:
-        assert step.inputs["logging"] == "none", step.name
-        assert step.inputs["addPreviousOutputInEnv"] is False, step.name
+        assert COMMAND.fullmatch(step.inputs["create"]), step.name
+        assert step.inputs["create"].startswith(f": {step.name} ")
+        undoes = step.inputs["create"].replace(".sh up ", ".sh down ")
+        assert step.inputs.get("delete", undoes) == undoes
+        assert (step.inputs["logging"], step.inputs["addPreviousOutputInEnv"]) == ("none", False), step.name
         assert step.inputs["connection"]["hostKey"].startswith("ssh-ed25519 "), step.name
-        assert step.inputs.keys() <= {
-            "create", "update", "delete", "stdin", "logging", "addPreviousOutputInEnv", "connection", "triggers",
-        }, step.name  # fmt: skip
+        assert step.inputs.keys() <= keys, "no environment"
 
 
 # A read while the engine writes the state may fail (stacks/read_outputs.py).
@@ -83,15 +73,11 @@ def test_only_the_head_node_undoes_its_own_and_a_members_steps(build: Build, lab
 def test_a_new_node_touches_itself_and_the_measurements_it_takes_part_in(build: Build, lab_config: RawConfig) -> None:
     before = build(lab_config)
     after = build(add_to_pool(lab_config, "cloud-b"))
-    assert after.differences(before) == {
-        "b2", "b2-check", "b2-container", "b2-join", "b2-node", "b2-register", "b2-scripts",
-        "validate-cloud-b", "validate-cross-site",
-    }  # fmt: skip
+    steps = {f"b2-{step}" for step in ("check", "container", "join", "node", "register", "scripts")}
+    assert after.differences(before) == {"b2", *steps, "validate-cloud-b", "validate-cross-site"}
 
 
-def test_a_node_that_joins_or_leaves_changes_no_input_of_the_head_nodes_own_steps(
-    build: Build, lab_config: RawConfig, hosts_config: RawConfig
-) -> None:
+def test_a_node_changes_no_input_of_the_head_node(build: Build, lab_config: RawConfig, hosts_config: RawConfig) -> None:
     before = build(lab_config)
     after = build(add_to_pool(lab_config, "cloud-b"))
     for step in ("head-check", "head-join", "head-head", "head-services"):
@@ -111,7 +97,7 @@ def test_a_slurm_setting_that_reaches_the_processes_of_jobs_is_measured(build: B
         assert after[name].inputs["triggers"] != before[name].inputs["triggers"]
 
 
-def test_a_changed_line_of_a_script_or_program_measures_nothing(
+def test_a_changed_script_measures_nothing(
     build: Build, lab_config: RawConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = build(lab_config)
@@ -126,9 +112,7 @@ def test_a_changed_line_of_a_script_or_program_measures_nothing(
         assert new["update"] == new["create"].replace(".sh up ", ".sh recall ")
 
 
-def test_a_measurement_that_was_busy_is_tried_again_by_the_next_run_and_then_stays(
-    build: Build, lab_config: RawConfig
-) -> None:
+def test_a_busy_measurement_is_tried_again_by_the_next_run_and_then_stays(build: Build, lab_config: RawConfig) -> None:
     def after(verdict: str, retries: int) -> Recorded:
         scope = {"verdict": verdict, "retries": retries}
         last_run = {"outputs": {"validation": {"cloud-a": scope}}, "secretOutputNames": []}
@@ -219,13 +203,8 @@ def test_the_head_nodes_answer_brings_the_authorities_that_a_node_trusts(build: 
     both = f"# 1800000000\n{AUTHORITY}\n{LEAVE_KEY}\n# leave {LEAVE_KEY}\n# leave {AUTHORITY}"
     stack = build(lab_config, answers={"b1-register": {"authorities": both}})
     assert stack.header("b1-node")["NODE_AUTHORITIES"] == both
-    lists = (
-        f"{AUTHORITY}\n# leave {LEAVE_KEY}",
-        f"# 1\n{AUTHORITY}",
-        f"# 1\n# leave {LEAVE_KEY}\n{AUTHORITY}",
-        f"{both} x",
-    )
-    for told in lists:
+    short = f"{AUTHORITY}\n# leave {LEAVE_KEY}", f"# 1\n{AUTHORITY}"
+    for told in (*short, f"# 1\n# leave {LEAVE_KEY}\n{AUTHORITY}", f"{both} x"):
         stack = build(lab_config, answers={"b1-register": {"authorities": told}})
         assert stack.header("b1-node")["NODE_AUTHORITIES"] == ""
         assert stack.header("b1-node")["HEAD_PROBLEM"] == "its answer has no valid authorities"
@@ -281,9 +260,8 @@ def test_gpus_that_the_config_does_not_name_are_those_of_the_machine(build: Buil
     assert stack.outputs["cluster"]["partitions"] == ["all", "rack", "h200", "rtx4090", "gpu"]
     shown = {each["name"]: each.get("gpu") for each in stack.outputs["cluster"]["nodes"]}
     assert shown["door"] is None
-    assert shown["dgx1"] == {
-        "kind": "h200", "memory_mb": 143771, "driver": "580.159.04", "nvlinks": 0, "confined": False,
-    }  # fmt: skip
+    card = {"kind": "h200", "memory_mb": 143771, "driver": "580.159.04", "nvlinks": 0, "confined": False}
+    assert shown["dgx1"] == card
 
 
 @pytest.mark.parametrize(
@@ -295,9 +273,7 @@ def test_gpus_that_the_config_does_not_name_are_those_of_the_machine(build: Buil
         ({"gpu_kind": "h200 Features=x"}, "its answer has no valid gpu_kind"),
     ],
 )
-def test_a_node_that_answers_other_gpus_than_promised_is_no_member(
-    build: Build, hosts_config: RawConfig, answer: dict[str, Any], problem: str
-) -> None:
+def test_other_gpus_are_refused(build: Build, hosts_config: RawConfig, answer: dict[str, Any], problem: str) -> None:
     stack = build(hosts_config, answers={"dgx1-check": answer})
     assert stack.header("dgx1-register")["NODE_PROBLEM"] == problem
     assert stack.header("dgx2-register")["NODE_PROBLEM"] == ""
@@ -319,22 +295,13 @@ def test_the_steps_of_an_adopted_host_know_that_it_is_adopted(build: Build, host
     assert json.loads(stack.header(f"{name}-node")["NODE_LEAVE_VALUES"])["values"]["NODE_ADOPT"] is True
 
 
-@pytest.mark.parametrize(
-    ("asked", "offered", "plugin", "wanted"),
-    [
-        (None, True, "proctrack/cgroup", "true"),
-        (None, False, "proctrack/linuxproc", "false"),
-        (False, True, "proctrack/linuxproc", "false"),
-        (True, False, "proctrack/cgroup", "true"),
-    ],
-)
-def test_cgroups_follow_the_config_and_else_the_head_node(
-    build: Build, lab_config: RawConfig, asked: bool | None, offered: bool, plugin: str, wanted: str
-) -> None:
-    lab_config["slurm"] = {"cgroups": asked}
-    stack = build(lab_config, answers={"head-check": {"cgroups": offered}})
-    assert f"ProctrackType={plugin}\n" in stack.header("head-head")["SLURM_SLURM_CONF"]
-    assert stack.header("a1-check")["HEAD_CGROUPS"] == wanted
+def test_cgroups_follow_the_config_and_else_the_head_node(build: Build, lab_config: RawConfig) -> None:
+    for asked, offered, wanted in ((None, True, True), (None, False, False), (False, True, False), (True, False, True)):
+        lab_config["slurm"] = {"cgroups": asked}
+        stack = build(lab_config, answers={"head-check": {"cgroups": offered}})
+        plugin = "proctrack/cgroup" if wanted else "proctrack/linuxproc"
+        assert f"ProctrackType={plugin}\n" in stack.header("head-head")["SLURM_SLURM_CONF"], (asked, offered)
+        assert stack.header("a1-check")["HEAD_CGROUPS"] == ("true" if wanted else "false"), (asked, offered)
 
 
 def test_each_machine_has_the_keys_of_its_own_check(build: Build, lab_config: RawConfig) -> None:
@@ -348,9 +315,7 @@ def test_each_machine_has_the_keys_of_its_own_check(build: Build, lab_config: Ra
     assert stack.header("b1-node")["NODE_CONFINED"] == "false"
 
 
-def test_nodes_join_the_labs_tailnet_or_the_one_of_the_config(
-    build: Build, lab_config: RawConfig, hosts_config: RawConfig
-) -> None:
+def test_nodes_join_the_labs_or_configs_tailnet(build: Build, lab_config: RawConfig, hosts_config: RawConfig) -> None:
     assert build(lab_config).header("a1-join")["TAILNET_CONTROL_URL"] == "http://control.lab:8080"
     assert build(hosts_config).header("dgx1-join")["TAILNET_CONTROL_URL"] == ""  # Tailscale's own
     hosts_config["tailnet"] = {"control_url": "https://headscale.example.org", "tag": "tag:gpu"}
@@ -359,12 +324,9 @@ def test_nodes_join_the_labs_tailnet_or_the_one_of_the_config(
 
 
 @pytest.mark.parametrize("step", ["check", "join", "head"])
-def test_a_head_node_that_prints_no_json_stops_the_program_and_is_named(
-    build: Build, lab_config: RawConfig, step: str
-) -> None:
-    with pytest.raises(
-        pulumi.RunError, match=rf"^step head-{step}: its answer is not a JSON object of at most 1048576"
-    ):
+def test_a_head_node_that_prints_no_json_stops_the_program(build: Build, lab_config: RawConfig, step: str) -> None:
+    message = rf"^step head-{step}: its answer is not a JSON object of at most 1048576"
+    with pytest.raises(pulumi.RunError, match=message):
         build(lab_config, answers={f"head-{step}": "Segmentation fault"})
 
 

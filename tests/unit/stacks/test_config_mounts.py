@@ -12,7 +12,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.order import roles
 from components.settings.serialize import from_plain, to_plain, whole_numbers
 from stacks.config import ConfigError, PoolConfig, StackConfig, parse
-from tests.unit.configs import HOSTS
+from tests.unit.configs import HOSTS, refused
 
 STACK = """
 cluster: {name: lab}
@@ -87,9 +87,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("mount", "key", "words"), REFUSED, ids=[words for _, _, words in REFUSED])
 def test_a_bad_mount_is_one_clear_error(mount: str, key: str, words: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        read(mount)
-    (problem,) = error.value.problems
+    (problem,) = refused(read, mount).problems
     assert problem.path.endswith(key)
     assert words in problem.text
 

@@ -24,17 +24,12 @@ def valid_configs(draw: st.DrawFn) -> dict[str, Any]:
     """Lab stacks whose names never meet: sites end in -s, pools in -p and a number, the head in -h."""
     site_names = draw(st.lists(names.map(lambda name: f"{name}-s"), min_size=1, max_size=4, unique=True))
     pool_names = iter(draw(st.lists(names.map(lambda name: f"{name}-p"), min_size=8, max_size=8, unique=True)))
-    sites: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "kind": "lab",
-            "pools": [
-                {"name": next(pool_names), "count": draw(st.integers(1, 12))} for _ in range(draw(st.integers(1, 2)))
-            ],
-            **({"subnet": f"10.{index}.0.0/16"} if draw(st.booleans()) else {}),
-        }
-        for index, name in enumerate(site_names)
-    ]
+    sites: list[dict[str, Any]] = []
+    for index, name in enumerate(site_names):
+        counts = draw(st.lists(st.integers(1, 12), min_size=1, max_size=2))
+        subnet = {"subnet": f"10.{index}.0.0/16"} if draw(st.booleans()) else {}
+        pools = [{"name": next(pool_names), "count": count} for count in counts]
+        sites.append({"name": name, "kind": "lab", "pools": pools, **subnet})
     uids = draw(st.lists(st.integers(1000, 59999), min_size=1, max_size=5, unique=True))
     return {
         "cluster": {"name": draw(names)},
@@ -85,9 +80,7 @@ def test_every_valid_config_is_taken_with_its_own_name_for_each_node(raw: dict[s
 
 @FEW
 @given(valid_configs(), st.data())
-def test_junk_anywhere_in_a_config_is_refused_or_taken_and_never_crashes(
-    raw: dict[str, Any], data: st.DataObject
-) -> None:
+def test_junk_anywhere_in_a_config_is_refused_or_taken(raw: dict[str, Any], data: st.DataObject) -> None:
     place: Any = raw
     while True:
         key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))

@@ -10,16 +10,10 @@ import pytest
 
 from stacks.config import ConfigError, PoolConfig, parse
 from stacks.sites.rented.model import RentedNode
-from tests.unit.configs import AUTH_KEY, PRIVATE_KEY
+from tests.unit.configs import AUTH_KEY, refused
 
 KEY = "secret_of_lambda_nobody_may_see"
 SECRET = frozenset({"api_keys", "tailnet"})
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "key").write_text(PRIVATE_KEY)
-    return tmp_path
 
 
 def raw(**site: Any) -> dict[str, Any]:
@@ -39,10 +33,9 @@ def nodes(folder: Path, config: dict[str, Any]) -> list[RentedNode]:
 
 
 def problems(folder: Path, config: dict[str, Any], secret_keys: frozenset[str] = SECRET) -> str:
-    with pytest.raises(ConfigError) as refused:
-        parse(config, PoolConfig, base_dir=folder, secret_keys=secret_keys)
-    assert KEY not in str(refused.value)
-    return str(refused.value)
+    error = str(refused(parse, config, PoolConfig, base_dir=folder, secret_keys=secret_keys))
+    assert KEY not in error
+    return error
 
 
 def test_attempts_inherit_missing_keys_from_the_pool_and_the_site(folder: Path) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from components.roles.tailnet.settings import API
-from stacks.config import ConfigError, StackConfig, parse
+from stacks.config import StackConfig, parse
 from stacks.sites import KINDS
-from tests.unit.configs import AUTH_KEY, HOSTS, LAB, RawConfig
+from tests.unit.configs import AUTH_KEY, HOSTS, LAB, RawConfig, refused
 
 URL = "https://headscale.example.org"
 OAUTH = {"oauth_client_id": "kClient1", "oauth_client_secret": "tskey-client-x"}
@@ -79,24 +79,20 @@ def test_the_kind_is_the_one_that_is_meant(base: RawConfig, tailnet: Any, kind: 
         (LAB, {"kind": "existing"}, "kind", "the stack creates the machines of site cloud-a"),
     ],
 )
-def test_contradictory_keys_give_one_sentence_that_names_the_key(
-    base: RawConfig, tailnet: Any, key: str, said: str, key_folder: Path
-) -> None:
-    with pytest.raises(ConfigError) as refused:
-        read(base, tailnet, key_folder)
-    (problem,) = refused.value.problems
+def test_contradictory_keys_are_named(base: RawConfig, tailnet: Any, key: str, said: str, key_folder: Path) -> None:
+    error = refused(read, base, tailnet, key_folder)
+    (problem,) = error.problems
     assert problem.path == f"tailrack:tailnet.{key}"
     assert said in problem.text
     assert problem.text.count("; ") >= 1
-    assert "tskey-" not in str(refused.value)
+    assert "tskey-" not in str(error)
 
 
 @pytest.mark.parametrize("name", ["auth_key", "api_key", "oauth_client_secret", "identity_token"])
 def test_the_config_rejects_a_plain_text_secret_without_showing_it(name: str, key_folder: Path) -> None:
     section = {name: "nobody-may-see", **({} if name in ("auth_key", "api_key") else {"oauth_client_id": "k"})}
-    with pytest.raises(ConfigError) as refused:
-        parse({**copy.deepcopy(HOSTS), "tailnet": section}, base_dir=key_folder)
-    (problem,) = refused.value.problems
+    error = refused(parse, {**copy.deepcopy(HOSTS), "tailnet": section}, base_dir=key_folder)
+    (problem,) = error.problems
     assert problem.path == f"tailrack:tailnet.{name}"
     assert f"pulumi config set --path --secret tailrack:tailnet.{name}" in problem.text
-    assert "nobody-may-see" not in str(refused.value)
+    assert "nobody-may-see" not in str(error)

@@ -50,9 +50,7 @@ def backup(host: str, port: int = 22) -> RawConfig:
         ("192.0.2.2", 22, False),
     ],
 )
-def test_backups_that_a_node_of_the_cluster_would_keep_get_a_warning(
-    host: str, port: int, warned: bool, key_folder: Path
-) -> None:
+def test_backups_on_a_node_of_the_cluster_get_a_warning(host: str, port: int, warned: bool, key_folder: Path) -> None:
     found = warnings(backup(host, port), key_folder)
     assert [text.split(": ")[0] for text in found] == ["tailrack:backup.target"] * warned
     assert all("is a node of this cluster" in text for text in found)

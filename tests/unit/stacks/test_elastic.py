@@ -10,9 +10,9 @@ import pytest
 
 from components.roles.slurm.fragment import elastic_site_lines
 from components.roles.slurm.settings import Elastic
-from stacks.config import ConfigError, PoolConfig, parse
+from stacks.config import PoolConfig, parse
 from stacks.rented import RENTED
-from tests.unit.configs import RawConfig
+from tests.unit.configs import RawConfig, refused
 from tests.unit.recorded import Build, Recorded
 from tests.unit.stacks.test_pool import build_pool
 
@@ -63,9 +63,7 @@ def cluster(build: Build, lab_config: RawConfig) -> Recorded:
     ],
 )
 def test_the_config_rejects_a_bad_section_with_the_key_and_a_remedy(raw: RawConfig, problem: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        parse(raw, PoolConfig, base_dir=Path())
-    assert f"tailrack:{problem}" in str(refused.value)
+    assert f"tailrack:{problem}" in str(refused(parse, raw, PoolConfig, base_dir=Path()))
 
 
 def test_a_pool_without_machines_is_its_placeholders(cluster: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import pytest
 import yaml
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from pydantic import TypeAdapter, ValidationError
 
 from components.settings.problems import ROOT, Report
@@ -19,7 +18,7 @@ from stacks.config.schema import sections
 from stacks.sites import KINDS
 from stacks.sites.hosts.inventory import complete
 from stacks.sites.local.model import LocalSite
-from tests.unit.configs import AUTH_KEY, HOST_KEY, KEY_PAIR
+from tests.unit.configs import AUTH_KEY, HOST_KEY, PRIVATE_KEY
 
 PROJECT = Path(__file__).parents[3]
 EXAMPLES = sorted((PROJECT / "examples" / "stacks").glob("*.yaml"))
@@ -46,9 +45,9 @@ def listed(site: dict[str, Any], folder: Path) -> Any:
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
 def test_an_example_is_a_good_config(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    key = KEY_PAIR.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    key = PRIVATE_KEY
     (tmp_path / ".ssh").mkdir()
-    (tmp_path / ".ssh/id_ed25519").write_bytes(key)
+    (tmp_path / ".ssh/id_ed25519").write_text(key)
     for beside in file.parent.glob("*.csv"):
         (tmp_path / beside.name).write_bytes(beside.read_bytes())
     written = yaml.safe_load(file.read_text())["config"]

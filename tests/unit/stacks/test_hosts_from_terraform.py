@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from cli.stack_config.written_config import WrittenConfig
-from stacks.config import ConfigError, parse
+from stacks.config import parse
 from stacks.sites.hosts.terraform import read_outputs
-from tests.unit.stacks.test_hosts_from import N1, N2, SECRET, folder, raw
-
-__all__ = ["folder"]
+from tests.unit.configs import refused
+from tests.unit.stacks.test_hosts_from import N1, N2, SECRET, raw
 
 TYPE = ["tuple", [["object", {"address": "string", "host_key": "string", "name": "string"}]]]
 # What `terraform output -json` prints, and where a state has the same.
@@ -31,9 +30,7 @@ FROM = {"terraform": "vms.json"}
 
 def problems(folder: Path, content: str, **hosts_from: Any) -> str:
     (folder / "vms.json").write_text(content)
-    with pytest.raises(ConfigError) as refused:
-        parse(raw(hosts_from=FROM | hosts_from), base_dir=folder, secret_keys=SECRET)
-    (problem,) = refused.value.problems
+    (problem,) = refused(parse, raw(hosts_from=FROM | hosts_from), base_dir=folder, secret_keys=SECRET).problems
     return str(problem)
 
 
@@ -63,9 +60,7 @@ def test_commands_find_a_host_of_a_terraform_file_next_to_the_config(folder: Pat
         ('{"version": 4, "outputs": []}', "neither a state (version 4) nor"),
     ],
 )
-def test_a_file_without_outputs_is_named_with_the_command_that_makes_one(
-    folder: Path, content: str, problem: str
-) -> None:
+def test_a_file_without_outputs_is_named_with_the_command_for_one(folder: Path, content: str, problem: str) -> None:
     text = problems(folder, content)
     assert text.startswith(f"tailrack:sites[0].hosts_from.terraform: 'vms.json' cannot be read: vms.json is {problem}")
     assert text.endswith("or of a file made by: terraform output -json >FILE")

@@ -12,10 +12,8 @@ import pytest
 from stacks.config import ConfigError, StackConfig, parse
 from stacks.sites.hosts.model import HostConfig, PresetName
 from stacks.sites.hosts.presets import PRESETS
-from tests.unit.configs import HOST_KEY
-from tests.unit.stacks.test_hosts_from import SECRET, folder, raw
-
-__all__ = ["folder"]
+from tests.unit.configs import HOST_KEY, refused
+from tests.unit.stacks.test_hosts_from import SECRET, raw
 
 
 def config(folder: Path, *others: Any, **site: Any) -> StackConfig:
@@ -29,9 +27,7 @@ def hosts(folder: Path, **site: Any) -> list[HostConfig]:
 
 
 def problems(folder: Path, **site: Any) -> list[str]:
-    with pytest.raises(ConfigError) as refused:
-        config(folder, **site)
-    return [str(problem) for problem in refused.value.problems]
+    return [str(problem) for problem in refused(config, folder, **site).problems]
 
 
 FOR_ALL: dict[str, Any] = {"user": "ubuntu", "private_key_file": "key"}
@@ -85,9 +81,7 @@ def test_a_wrong_value_is_reported_with_its_line_in_a_file_and_once_at_the_site_
         ("gone.csv", None, "cannot be read (FileNotFoundError)"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_one_problem_with_its_name(
-    folder: Path, name: str, content: str | bytes | None, said: str
-) -> None:
+def test_an_unreadable_file_is_one_problem(folder: Path, name: str, content: str | bytes | None, said: str) -> None:
     if content is not None:
         (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     (told,) = problems(folder, **FOR_ALL, hosts_file=name)
@@ -107,9 +101,7 @@ def test_the_reader_neither_waits_for_nor_endlessly_reads_a_special_file(folder:
 @pytest.mark.parametrize(
     ("target", "content"), [("netrc", "machine example.org password hunter2\n"), ("/proc/self/environ", None)]
 )
-def test_a_link_shows_nothing_of_a_file_that_is_no_list_of_hosts(
-    folder: Path, target: str, content: str | None
-) -> None:
+def test_a_link_shows_nothing_of_a_file_without_hosts(folder: Path, target: str, content: str | None) -> None:
     if content:
         (folder / target).write_text(content)
     (folder / "rack.csv").symlink_to(target)
@@ -223,9 +215,7 @@ def test_a_line_of_known_hosts_that_openssh_reads_is_read(folder: Path, line: st
         (f"@revoked box.example.org {HOST_KEY} Zo\u00eb", False),
     ],
 )
-def test_an_invalid_known_hosts_line_spoils_no_other_but_a_line_that_may_revoke_does(
-    folder: Path, line: str, trusted: bool
-) -> None:
+def test_an_invalid_line_of_known_hosts_counts_only_if_it_may_revoke(folder: Path, line: str, trusted: bool) -> None:
     text = f"{line}\nbox.example.org {HOST_KEY}\n{line}\n"
     site = known(folder, text, {"name": "n1", "address": "box.example.org"})
     if trusted:

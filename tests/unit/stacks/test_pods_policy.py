@@ -41,9 +41,7 @@ def test_a_policy_that_opens_the_cluster_to_pods_ends_the_run(fake: FakeTailscal
         warnings_of(fake)
 
 
-def test_credentials_that_cannot_read_the_policy_are_said_with_the_scope_to_give_and_stop_nothing(
-    fake: FakeTailscale, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_credentials_that_cannot_read_the_policy_warn(fake: FakeTailscale, monkeypatch: pytest.MonkeyPatch) -> None:
     refused: Any = lambda *_: (403, {"message": "calling actor does not have enough permissions"})  # noqa: E731
     monkeypatch.setattr(fake, "_policy", refused)
     (warning,) = warnings_of(fake)

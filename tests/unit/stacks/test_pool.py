@@ -66,12 +66,10 @@ def pool(cluster: Recorded) -> Recorded:
 
 
 def test_a_pool_is_its_place_on_the_head_node_and_its_nodes(pool: Recorded) -> None:
-    assert [name for name in pool.names if not name.startswith(("c1", "c2", "validat"))] == [
-        "burst", "burst-pool", "burst-scripts", "lab", "lab-networks",
-    ]  # fmt: skip
-    assert [name for name in pool.names if name.startswith("c1")] == [
-        "c1", "c1-check", "c1-container", "c1-join", "c1-node", "c1-register", "c1-scripts",
-    ]  # fmt: skip
+    own = [name for name in pool.names if not name.startswith(("c1", "c2", "validat"))]
+    assert own == ["burst", "burst-pool", "burst-scripts", "lab", "lab-networks"]
+    steps = ("check", "container", "join", "node", "register", "scripts")
+    assert [name for name in pool.names if name.startswith("c1")] == ["c1", *(f"c1-{step}" for step in steps)]
 
 
 def test_a_pools_nodes_receive_the_same_cluster_facts_as_the_clusters_own(cluster: Recorded, pool: Recorded) -> None:
@@ -106,7 +104,7 @@ def test_the_link_contains_no_folder_of_the_clusters_operator(key_folder: Path) 
     assert from_plain(Containers, to_plain(local, Containers)).artifacts == ""
 
 
-def test_another_user_of_the_cluster_touches_the_pools_nodes_at_its_next_run(
+def test_another_user_of_the_cluster_touches_the_pools_nodes(
     build: Build, lab_config: RawConfig, pool: Recorded
 ) -> None:
     lab_config["slurm"] = {"job_limit_seconds": 77, "settings": {"TaskPluginParam": "Verbose"}}
@@ -128,18 +126,11 @@ def node(name: str, site: str, address: str | None = "100.64.0.9", **more: Any) 
     return {"name": name, "site": site, "tailnet_ip": address, "gpus": 0, **more}
 
 
-@pytest.mark.parametrize(
-    ("nodes", "computes", "expected"),
-    [
-        ([node("head", "a"), node("b1", "b"), node("a1", "a")], True, "head"),
-        ([node("head", "a"), node("b1", "b"), node("a1", "a")], False, "a1"),
-        ([node("head", "a"), node("b1", "b"), node("a1", "a", None)], False, "b1"),
-    ],
-)
-def test_a_pool_is_measured_with_the_head_node_or_one_at_its_site(
-    nodes: list[dict[str, Any]], computes: bool, expected: str
-) -> None:
-    assert peer({"name": "lab", "nodes": nodes}, computes)["name"] == expected
+def test_a_pool_is_measured_with_a_node_near_the_head() -> None:
+    nodes = [node("head", "a"), node("b1", "b"), node("a1", "a")]
+    out_of_reach = [*nodes[:2], node("a1", "a", None)]
+    for known, computes, expected in ((nodes, True, "head"), (nodes, False, "a1"), (out_of_reach, False, "b1")):
+        assert peer({"name": "lab", "nodes": known}, computes)["name"] == expected
 
 
 def idle_head(cluster: Recorded) -> dict[str, Any]:
@@ -209,9 +200,7 @@ def refused(made: Recorded, raw: RawConfig, stack: str = "burst", base_dir: Path
         ({"containers": CONTAINERS}, "the cluster has no containers"),
     ],
 )
-def test_names_and_roles_that_do_not_fit_are_refused_before_a_host_is_touched(
-    cluster: Recorded, change: RawConfig, words: str
-) -> None:
+def test_names_and_roles_that_do_not_fit_are_refused_first(cluster: Recorded, change: RawConfig, words: str) -> None:
     (problem,) = refused(cluster, {**POOL, **change})
     assert words in problem
     with pytest.raises(pulumi.RunError, match=words):

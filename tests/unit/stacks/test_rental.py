@@ -147,9 +147,7 @@ def test_a_quota_that_is_reached_halfway_fails_the_other_nodes_with_its_reason_a
         (404, "no such thing", "correct `image`, `type`, `region` or `tags` of the site"),
     ],
 )
-def test_a_refused_order_names_the_clouds_sentence_and_the_key_and_the_next_place_is_tried(
-    played: PlayedCloud, status: int, sentence: str, remedy: str
-) -> None:
+def test_a_refused_order_is_named_with_its_key(played: PlayedCloud, status: int, sentence: str, remedy: str) -> None:
     body = {"error": {"code": "refused", "message": f"{sentence} {API_KEY}"}}
     played.faults.append(Fault(CALLS["launch"], status, times=2, body=body))
     one = rental(played, offers=BOTH_PLACES)
@@ -204,9 +202,7 @@ def test_a_machine_that_the_list_lacks_right_after_a_kill_is_ended(played: Playe
     assert played.account.bill() == []
 
 
-def test_the_end_of_an_account_waits_for_no_launch_whose_end_is_known(
-    played: PlayedCloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_accounts_end_waits_for_no_known_launch(played: PlayedCloud, monkeypatch: pytest.MonkeyPatch) -> None:
     rental(played).up()
     monkeypatch.setattr(account_program, "SETTLE_SECONDS", 3600)
     assert account_program.down(client(played), OWNER, Clock(time.monotonic, lambda seconds: None)) == 1
@@ -318,9 +314,14 @@ def test_a_machine_that_the_cloud_takes_back_while_it_boots_is_replaced_by_the_n
 
 def test_a_machine_that_its_pool_no_longer_lists_is_neither_kept_nor_ended_silently(played: PlayedCloud) -> None:
     rental(played).up()
-    text = refused(rental(played, offers=[{"type": OTHER_TYPE, "region": EAST}]))
-    assert "no longer lists" in text
+    assert "no longer lists" in refused(rental(played, offers=[{"type": OTHER_TYPE, "region": EAST}]))
     assert len(played.account.bill()) == 1
+
+
+def test_the_owner_stays_the_same_when_the_account_is_prepared_again(played: PlayedCloud) -> None:
+    first = account_program.up(client(played), PUBLIC_KEY, {})
+    assert account_program.up(client(played), PUBLIC_KEY, first) == first
+    assert len(played.account.keys) <= 1  # a cloud whose machines bring the key has none
 
 
 def test_the_account_ends_machines_that_no_state_has_and_its_own_key(played: PlayedCloud) -> None:
@@ -332,16 +333,8 @@ def test_the_account_ends_machines_that_no_state_has_and_its_own_key(played: Pla
     assert [name for name, _ in played.account.keys.values()] == ["laptop"]
 
 
-def test_the_owner_stays_the_same_when_the_account_is_prepared_again(played: PlayedCloud) -> None:
-    first = account_program.up(client(played), PUBLIC_KEY, {})
-    assert account_program.up(client(played), PUBLIC_KEY, first) == first
-    assert len(played.account.keys) <= 1  # a cloud whose machines bring the key has none
-
-
 @pytest.mark.parametrize("key", ["wrong-key", READ_ONLY_KEY, API_KEY])
-def test_the_program_prints_one_json_object_or_names_a_refused_key_with_the_command(
-    played: PlayedCloud, capsys: pytest.CaptureFixture[str], key: str
-) -> None:
+def test_the_program_prints_json_or_errors(played: PlayedCloud, capsys: pytest.CaptureFixture[str], key: str) -> None:
     status = machine_program.main("up", json.dumps(request(played, api_key=key)))
     out, err = capsys.readouterr()
     assert key not in out + err

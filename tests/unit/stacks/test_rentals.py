@@ -15,9 +15,8 @@ from stacks.read_outputs import StackOutputs
 from stacks.rentals import Rentals, rentals, rented_output
 from stacks.rented import LEFT_OUT
 from stacks.sites.rented.present import AccessDeniedError, Present
-from tests.unit.stacks.test_config_rented import KEY, SECRET, folder, raw
+from tests.unit.stacks.test_config_rented import KEY, SECRET, raw
 
-__all__ = ["folder"]
 LAST = StackOutputs({"rented": {"g1": {"id": "i1"}}}, frozenset())
 
 
@@ -43,24 +42,19 @@ def test_a_node_that_is_left_out_is_no_node_of_the_run(folder: Path, monkeypatch
     assert [site.name for site in found.sites] == ["burst"]
 
 
-@pytest.mark.parametrize(("fewer", "names"), [("warn", ["g1"]), ("fail", ["g1", "g2"])])
-def test_a_node_that_got_no_machine_is_left_out_of_the_second_run_if_the_site_may_have_fewer(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, fewer: str, names: list[str]
+def test_a_node_without_a_machine_is_left_out_of_the_second_run_if_the_site_may_have_fewer(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(LEFT_OUT, "g2,other")
     monkeypatch.setattr(module, "look", lambda *_, **__: Present())
-    config = parse(raw(fewer=fewer), PoolConfig, base_dir=folder, secret_keys=SECRET)
-    assert [node.name for node in asyncio.run(rentals(config, "burst", LAST)).nodes] == names
+    for fewer, names in (("warn", ["g1"]), ("fail", ["g1", "g2"])):
+        config = parse(raw(fewer=fewer), PoolConfig, base_dir=folder, secret_keys=SECRET)
+        assert [node.name for node in asyncio.run(rentals(config, "burst", LAST)).nodes] == names
 
 
-def test_without_any_node_the_run_stops_before_it_changes_anything(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_any_node_or_with_a_rejected_key_the_run_stops(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(pulumi.RunError, match="no cloud has a machine for any node now; nothing was changed"):
         asked(folder, monkeypatch, Present(left_out=frozenset({"g1", "g2"})))
-
-
-def test_a_rejected_key_is_an_error_of_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(pulumi.RunError, match="rejected"):
         asked(folder, monkeypatch, AccessDeniedError("rejected"))
 
@@ -83,12 +77,9 @@ def _done(value: Any) -> Any:
     return future
 
 
-def test_an_elastic_pool_keeps_its_sites_while_no_machine_of_them_is_rented(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_elastic_pool_keeps_its_sites_without_any_machine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "look", lambda *_, **__: Present())
-    config = parse(
-        {**raw(), "elastic": {"cpus": 26, "memory_gb": 221}}, PoolConfig, base_dir=folder, secret_keys=SECRET
-    )
+    elastic = {**raw(), "elastic": {"cpus": 26, "memory_gb": 221}}
+    config = parse(elastic, PoolConfig, base_dir=folder, secret_keys=SECRET)
     found = asyncio.run(rentals(config, "burst", LAST, []))
     assert (list(found.nodes), [site.name for site in found.sites]) == ([], ["burst"])

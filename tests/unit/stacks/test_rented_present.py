@@ -45,15 +45,10 @@ def instance(id_: str, node: str, state: str = READY, stack: str = "burst", owne
     return Instance(id_, state, "gpu", "east", tags=tags)
 
 
-def look_at(
-    cloud: Cloud,
-    last: object,
-    fewer: str = "fail",
-    names: Sequence[str] = ("g1", "g2"),
-    dry_run: bool = True,
-    limit: float | None = None,
-) -> Present:
-    site = LambdaSite.model_construct(name="cloud", kind="lambda", fewer=fewer, base_url="", max_price_per_hour=limit)
+def look_at(cloud: Cloud, last: object, fewer: str = "fail", dry_run: bool = True, **how: Any) -> Present:
+    """Look at a cloud. `names` are those of the site's nodes, g1 and g2 by default; `limit` is its price limit."""
+    keys: dict[str, Any] = {"fewer": fewer, "base_url": "", "max_price_per_hour": how.get("limit")}
+    site, names = LambdaSite.model_construct(name="cloud", kind="lambda", **keys), how.get("names", ("g1", "g2"))
     nodes = [RentedNode(name, "cloud", (), None, False, True, offers=PLACES) for name in names]
     return look([site], nodes, {"lambda": "key"}, "burst", last, lambda *_arguments, **_more: cloud, dry_run=dry_run)  # type: ignore[arg-type]
 
@@ -68,10 +63,14 @@ def test_a_machine_that_has_gone_is_lost_and_named(rest: list[Instance]) -> None
     assert "g2: its machine i2 is no longer at Lambda" in present.messages[0]
 
 
-def test_a_loss_stays_in_the_inputs_so_that_its_end_runs_nothing() -> None:
+def test_a_loss_stays_in_the_inputs_and_the_machine_of_a_node_that_leaves_is_left_to_its_resource() -> None:
     recorded = {"g1": {"id": "i1"}, "g2": {"id": "i3", "lost": "i2"}}
     present = look_at(Cloud([instance("i1", "g1"), instance("i3", "g2")]), recorded)
     assert present == Present({"g2": "i2"})
+    last = {"g1": {"id": "i1", "owner": "ours"}, "g2": {"id": "i2", "owner": "ours"}}
+    cloud = Cloud([instance("i1", "g1"), instance("i2", "g2")])
+    assert look_at(cloud, last, names=["g1"], dry_run=False) == Present()
+    assert cloud.ended == []
 
 
 def test_a_machine_with_another_address_is_named_and_stays_in_the_inputs() -> None:
@@ -135,10 +134,3 @@ def test_a_machine_of_a_killed_run_that_no_node_needs_is_ended_by_an_up_and_name
     assert cloud.ended == []
     look_at(cloud, last, names=["g1"], dry_run=False)
     assert cloud.ended == ["i9"]
-
-
-def test_the_machine_of_a_node_that_leaves_in_this_run_is_left_to_its_resource() -> None:
-    last = {"g1": {"id": "i1", "owner": "ours"}, "g2": {"id": "i2", "owner": "ours"}}
-    cloud = Cloud([instance("i1", "g1"), instance("i2", "g2")])
-    assert look_at(cloud, last, names=["g1"], dry_run=False) == Present()
-    assert cloud.ended == []

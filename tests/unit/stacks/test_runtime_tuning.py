@@ -120,7 +120,7 @@ def test_each_replacement_matches_the_sdk_and_accepts_its_arguments() -> None:
         inspect.signature(replacement, follow_wrapped=False).bind(*names)
 
 
-def test_a_stack_of_many_hosts_uses_each_replacement(
+def test_many_hosts_use_each_replacement(
     calls: Counter[str], key_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runtime_tuning, "MANY_HOSTS", 2)

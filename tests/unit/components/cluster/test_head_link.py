@@ -70,13 +70,10 @@ def test_the_munge_key_of_another_stack_stays_secret() -> None:
     assert [one.name for one in resources if MUNGE_KEY in one.in_plain_state] == []
 
 
-def test_a_local_head_node_gives_no_connection_and_is_used_by_stacks_on_the_same_machine() -> None:
+def test_a_local_head_node_gives_no_connection_and_is_used_by_stacks_on_the_same_machine_alone() -> None:
     local = with_a_node(False, here=True)["p1-register"]
     assert with_a_node(True, here=True)["p1-register"].inputs == local.inputs
     assert local.type == "command:local:Command"
-
-
-def test_a_stack_on_another_machine_reports_a_local_head_node() -> None:
     with pytest.raises(pulumi.RunError, match="the head node head is local: run this stack on that machine"):
         with_a_node(True, here=True, known_here=False)
 

@@ -29,17 +29,13 @@ def on_gpus(gb_per_s: float, nodes: str, verdict: str = "PASS") -> dict[str, Any
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("confined", "wanted", "named"), [(False, True, ["a1, b1"]), (True, True, ["b1"]), (False, False, [])]
-)
-def test_a_note_names_nodes_that_allow_logins_without_a_job_despite_the_config(
-    build: Build, lab_config: RawConfig, confined: bool, wanted: bool, named: list[str]
-) -> None:
-    lab_config["slurm"] = {"ssh_needs_job": wanted}
-    answers = {"head-check": {"cgroups": True}, "a1-check": {"cgroups": confined}}
-    notes = build(lab_config, answers=answers).outputs["cluster"]["notes"]
+def test_a_note_names_nodes_that_allow_logins_without_a_job(build: Build, lab_config: RawConfig) -> None:
     expected = "Users can SSH without a job to {}, because Slurm does not confine jobs with cgroups there "
-    assert notes == [f"{expected.format(names)}(tailrack:slurm.ssh_needs_job)." for names in named]
+    for confined, wanted, named in ((False, True, ["a1, b1"]), (True, True, ["b1"]), (False, False, [])):
+        lab_config["slurm"] = {"ssh_needs_job": wanted}
+        answers = {"head-check": {"cgroups": True}, "a1-check": {"cgroups": confined}}
+        notes = build(lab_config, answers=answers).outputs["cluster"]["notes"]
+        assert notes == [f"{expected.format(names)}(tailrack:slurm.ssh_needs_job)." for names in named]
 
 
 @pytest.mark.parametrize(
@@ -72,9 +68,7 @@ def test_a_note_names_nodes_that_allow_logins_without_a_job_despite_the_config(
         ),
     ],
 )
-def test_a_note_names_a_limit_of_the_head_node(
-    build: Build, hosts_config: RawConfig, answers: dict[str, Any], parts: list[str]
-) -> None:
+def test_a_note_names_a_limit(build: Build, hosts_config: RawConfig, answers: dict[str, Any], parts: list[str]) -> None:
     hosts_config["slurm"] = {"ssh_needs_job": False}
     assert build(hosts_config).outputs["cluster"]["notes"] == []
     (note,) = build(hosts_config, answers=answers).outputs["cluster"]["notes"]
@@ -89,9 +83,7 @@ def test_a_note_names_folders_of_groups_that_the_config_no_longer_has(build: Bui
     assert "/export/shared/groups/nlp /export/shared/groups/vision on head" in note
 
 
-def test_the_cluster_output_names_the_cluster_its_partitions_and_the_heads_tailnet_address(
-    build: Build, lab_config: RawConfig
-) -> None:
+def test_the_cluster_output_names_partitions_and_the_heads_address(build: Build, lab_config: RawConfig) -> None:
     lab_config["slurm"] = {"partitions": [{"name": "long", "sites": ["cloud-a"], "max_time": "2-00:00:00"}]}
     cluster = build(lab_config, answers={"head-join": {"tailnet_ip": "100.64.0.1"}}).outputs["cluster"]
     assert cluster["name"] == "lab"
@@ -99,9 +91,7 @@ def test_the_cluster_output_names_the_cluster_its_partitions_and_the_heads_tailn
     assert cluster["partitions"] == ["all", "cloud-a", "cloud-b", "long"]
 
 
-def test_the_nodes_output_lists_the_head_first_with_the_facts_of_each_machine(
-    build: Build, lab_config: RawConfig
-) -> None:
+def test_the_nodes_output_lists_the_head_first_and_facts_of_machines(build: Build, lab_config: RawConfig) -> None:
     answers = {
         "b1-check": {"cpus": 16, "gpus": 2},
         "b1-join": {"tailnet_ip": "100.64.0.3"},
@@ -152,9 +142,7 @@ def test_a_failed_job_is_a_result_and_not_an_error(build: Build, lab_config: Raw
         ({"rack": {"busbw_gb_per_s": 4.0, "verdict": "FAIL", "wrong": 7}}, None),
     ],
 )
-def test_the_headline_is_the_bandwidth_across_sites_or_of_the_only_site(
-    validation: dict[str, dict[str, float | None]], expected: float | None
-) -> None:
+def test_the_headline_is_one_bandwidth(validation: dict[str, dict[str, float | None]], expected: float | None) -> None:
     assert headline(validation) == expected
 
 
@@ -177,9 +165,7 @@ def run_main(monkeypatch: pytest.MonkeyPatch, config: RawConfig) -> dict[str, An
     return dict(record(program).outputs)
 
 
-def test_a_config_that_cannot_be_is_refused_with_its_reasons_alone(
-    monkeypatch: pytest.MonkeyPatch, lab_config: RawConfig
-) -> None:
+def test_a_bad_config_is_refused_with_its_reasons_alone(monkeypatch: pytest.MonkeyPatch, lab_config: RawConfig) -> None:
     lab_config["head"]["site"] = "moon"
     with pytest.raises(pulumi.RunError, match=r"tailrack:head\.site") as refused:
         run_main(monkeypatch, lab_config)

@@ -13,8 +13,8 @@ from components.cluster.job_measurement import STORAGE
 from components.measurement.storage import targets
 from components.roles.program import command_line
 from components.validation.storage_figures import line_of
-from stacks.config import ConfigError, parse
-from tests.unit.configs import LAB
+from stacks.config import parse
+from tests.unit.configs import LAB, refused
 from tests.unit.recorded import Build
 
 STEP = f"validate-{STORAGE}"
@@ -108,18 +108,15 @@ def floors(*listed: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_a_measurement_that_cannot_be_made_or_judged_is_refused(storage: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError) as problem:
-        parse(with_storage(LAB, **storage), base_dir=Path())
-    assert words in str(problem.value)
+    assert words in str(refused(parse, with_storage(LAB, **storage), base_dir=Path()))
 
 
 def test_a_measurement_of_hours_is_refused_unless_it_lists_nodes() -> None:
     config = copy.deepcopy(LAB)
     config["sites"][1]["pools"] = [{"name": "p", "count": 400}]
-    with pytest.raises(ConfigError) as problem:
-        parse(with_storage(config), base_dir=Path())
-    assert "nodes, one after another, would take about 6" in str(problem.value)
-    assert "list fewer nodes in validation.storage.nodes" in str(problem.value)
+    error = str(refused(parse, with_storage(config), base_dir=Path()))
+    assert "nodes, one after another, would take about 6" in error
+    assert "list fewer nodes in validation.storage.nodes" in error
     parse(with_storage(config, nodes=["p1", "p2"]), base_dir=Path())
     config["validation"]["nodes"] = ["p1", "p2"]
     parse(with_storage(config), base_dir=Path())

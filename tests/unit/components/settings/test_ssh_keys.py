@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from stacks.config import ConfigError, parse
+from stacks.config import parse
 from stacks.sites.hosts.model import HostNode
-from tests.unit.configs import HOST_KEY, HOSTS, RawConfig
+from tests.unit.configs import HOST_KEY, HOSTS, RawConfig, refused
 from tests.unit.recorded import Build
 
 PASSPHRASE = "nobody-may-see-this"
@@ -41,10 +41,9 @@ def logins(folder: Path, raw: RawConfig, *secret: str) -> list[HostNode]:
 
 
 def problems(folder: Path, raw: RawConfig, *secret: str) -> dict[str, str]:
-    with pytest.raises(ConfigError) as caught:
-        logins(folder, raw, *secret)
-    assert PASSPHRASE not in str(caught.value)
-    return {problem.path: problem.text for problem in caught.value.problems}
+    error = refused(logins, folder, raw, *secret)
+    assert PASSPHRASE not in str(error)
+    return {problem.path: problem.text for problem in error.problems}
 
 
 def test_a_locked_key_goes_with_its_passphrase_and_both_are_secret(build: Build, key_folder: Path) -> None:
@@ -75,15 +74,15 @@ def test_a_wrong_passphrase_is_reported_before_any_host_is_touched(key_folder: P
 
 
 def test_a_passphrase_in_plain_text_is_refused_wherever_it_stands(key_folder: Path) -> None:
-    own = {"private_key_passphrase": PASSPHRASE}
-    at_site = problems(key_folder, stack({"private_key_file": "locked", **own}))
-    assert list(at_site) == ["tailrack:sites[0].private_key_passphrase"]
-    assert "plain text" in at_site["tailrack:sites[0].private_key_passphrase"]
-    at_host = problems(key_folder, stack({"private_key_file": "key"}, {"private_key_file": "locked", **own}))
-    assert list(at_host) == ["tailrack:sites[0].hosts[0].private_key_passphrase"]
-    bastion = {**BASTION, "private_key_file": "locked", **own}
-    at_bastion = problems(key_folder, stack({"private_key_file": "key", "bastion": bastion}))
-    assert list(at_bastion) == ["tailrack:sites[0].bastion.private_key_passphrase"]
+    key, locked = {"private_key_file": "key"}, {"private_key_file": "locked", "private_key_passphrase": PASSPHRASE}
+    for raw, place in (
+        (stack(locked), "sites[0]"),
+        (stack(key, locked), "sites[0].hosts[0]"),
+        (stack({**key, "bastion": {**BASTION, **locked}}), "sites[0].bastion"),
+    ):
+        ((path, text),) = problems(key_folder, raw).items()
+        assert path == f"tailrack:{place}.private_key_passphrase"
+        assert "plain text" in text
 
 
 def test_a_file_of_hosts_holds_no_passphrase(key_folder: Path) -> None:
