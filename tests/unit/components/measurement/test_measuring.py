@@ -81,9 +81,7 @@ def test_a_rank_keeps_the_nccl_log_lines_that_show_the_path(node: Node) -> None:
 
 
 @pytest.mark.parametrize("folder", ["lib", "lib/x86_64-linux-gnu"])
-def test_a_rank_finds_the_efa_plugin_in_the_folder_of_aws(
-    node: Node, monkeypatch: pytest.MonkeyPatch, folder: str
-) -> None:
+def test_a_rank_finds_the_efa_plugin_in_awss_folder(node: Node, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
     (node.root / "scripts").mkdir()
     text = (SCRIPTS / "rank.sh").read_text()
     assert "/opt/amazon/" in text
@@ -117,9 +115,7 @@ def test_a_rank_exits_with_its_programs_status_and_keeps_the_error(node: Node) -
 
 
 @pytest.mark.parametrize("image", [{}, {"TAILRACK_IMAGE_SETS": ""}], ids=["machine", "container"])
-def test_the_log_of_a_rank_that_was_killed_is_collected_with_the_settings_of_the_product(
-    node: Node, image: dict[str, str]
-) -> None:
+def test_the_log_of_a_killed_rank_is_collected_with_the_products_settings(node: Node, image: dict[str, str]) -> None:
     warning = "a1:5:5 [0] NCCL WARN Bootstrap : no socket interface found"
     setting = "a1:5:5 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth9"
     node.stub("all_reduce_perf", f'printf "%s\\n" "{setting}" "{warning}" >"$NCCL_DEBUG_FILE"; kill -9 $PPID')
@@ -243,9 +239,7 @@ def test_a_source_that_is_another_one_is_not_built(node: Node, build: dict[str, 
     assert not list((node.root / "home/.tailrack/nccl-tests").glob("*/all_reduce_perf"))
 
 
-def test_a_failed_build_names_the_node_and_the_others_of_its_kind_do_not_wait_for_it(
-    node: Node, build: dict[str, str]
-) -> None:
+def test_a_failed_build_names_the_node_and_others_do_not_wait_for_it(node: Node, build: dict[str, str]) -> None:
     node.stub("make", "echo 'no such thing' >&2; exit 2")
     assert_fails(run_program(node, "build", build), "no such thing")
     other = run_program(node, "build", build)

@@ -166,9 +166,7 @@ def test_an_idle_node_that_does_not_answer_is_named_and_the_others_are_measured(
 
 
 @pytest.mark.parametrize(("states", "measured"), [({"a2": "allocated"}, ["a1"]), ({"a1": "down"}, ["a2"])])
-def test_a_measurement_of_each_node_alone_takes_every_idle_node(
-    cluster: Cluster, states: dict[str, str], measured: list[str]
-) -> None:
+def test_each_idle_node_is_measured_alone(cluster: Cluster, states: dict[str, str], measured: list[str]) -> None:
     cluster.states |= states
     with mock.patch.object(Cluster, "plan", lambda _, members: json.dumps({**EACH_NODE, "nodes": len(members)})):
         cluster.says = json.dumps({"state": "COMPLETED", "job_id": 7, "exit_code": 0, "nodes": measured, "output": ""})

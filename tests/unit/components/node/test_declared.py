@@ -43,9 +43,7 @@ def run_step(*items: File | str, step: str = "services", owner: str = "services/
 
 
 @pytest.mark.parametrize("phases", [COMPUTING_HEAD, NODE, POD, SERVICES, NODE_SERVICES], ids="-".join)
-def test_files_of_every_role_go_when_the_role_goes_and_when_the_machine_leaves(
-    shell: Shell, phases: Sequence[str]
-) -> None:
+def test_files_of_every_role_go_with_the_role_and_with_the_machine(shell: Shell, phases: Sequence[str]) -> None:
     every = roles(parse(copy.deepcopy(EVERY), base_dir=Path(), secret_keys=frozenset({"backup"})))
     assert len(every) == len(ROLES) - 2, "all but restore and fio, which have no files"
     calls = [call for call in compose(every, phases).calls["up"] if call[0] in ("owner", "files")]

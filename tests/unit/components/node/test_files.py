@@ -77,9 +77,7 @@ def test_a_file_of_another_owner_is_given_to_that_one(machine: Path, old: str) -
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
-def test_only_the_owner_can_read_a_file_before_it_has_its_mode(
-    machine: Path, monkeypatch: pytest.MonkeyPatch, umask: int
-) -> None:
+def test_only_the_owner_can_read_an_unfinished_file(machine: Path, monkeypatch: pytest.MonkeyPatch, umask: int) -> None:
     modes = []
     set_owner = files._set_owner
 
@@ -249,9 +247,7 @@ def test_a_folder_goes_with_all_that_is_in_it_and_nothing_behind_its_links(machi
     files.remove_folder("/var/state")
 
 
-def test_a_read_only_file_system_is_an_error_of_room_and_no_exception(
-    machine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_file_system_is_an_error_of_room(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> int:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
@@ -290,9 +286,7 @@ def test_an_accounts_folder_is_emptied_but_nothing_behind_its_links(machine: Pat
 
 
 @as_root
-def test_a_file_below_an_accounts_folder_is_read_as_that_account(
-    machine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_in_an_accounts_folder_is_read_as_the_account(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (machine / "var/theirs/state").mkdir(parents=True)
     os.chown(machine / "var/theirs", THEIRS, THEIRS)
     names: list[str] = []

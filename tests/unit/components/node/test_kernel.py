@@ -31,7 +31,7 @@ TABLE = r"""22 28 0:21 / /proc rw,nosuid shared:12 - proc proc rw
 """
 
 
-def test_mounts_have_their_places_types_and_options_and_the_one_on_top_is_last(
+def test_mounts_have_places_and_options_and_the_top_one_is_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "root", str(tmp_path))

@@ -15,25 +15,20 @@ from components.node.run import attempt_bounded
 from tests.unit.shell import Shell
 
 
-def test_a_program_that_takes_too_long_is_ended() -> None:
+def test_a_program_that_takes_too_long_is_ended_or_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run.attempt("sleep", "60", limit=0.1).status == 124
-
-
-def test_a_program_that_the_kernel_cannot_end_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As one that the kernel cannot end.
     hangs = mock.Mock(side_effect=subprocess.TimeoutExpired("nvidia-smi", 2))
     monkeypatch.setattr(subprocess.Popen, "wait", hangs)
     assert run.attempt("sleep", "60", limit=0.1).status == 124
     assert all(call.args[-1] == run._END_SECONDS for call in hangs.call_args_list)
 
 
-def test_of_a_program_that_prints_any_amount_the_start_and_the_end_are_kept() -> None:
-    ended = attempt_bounded(
-        "bash", "-c", "echo start; yes | head -c 5000000; echo reason >&2; exit 4", limit=60, most=9
-    )
+def test_the_start_and_the_end_of_any_amount_of_output_are_kept() -> None:
+    prints = "echo start; yes | head -c 5000000; echo reason >&2; exit 4"
+    ended = attempt_bounded("bash", "-c", prints, limit=60, most=9)
     assert (ended.status, ended.output, ended.errors[-7:], len(ended.errors)) == (4, "start\ny\ny", "reason\n", 65536)
-
-
-def test_a_program_that_prints_without_end_is_ended_at_its_limit() -> None:
+    # One without an end is ended at its limit.
     ended = attempt_bounded("bash", "-c", "yes & exec yes no >&2", limit=0.5, merged=False)
     assert (ended.status, ended.output, ended.errors[-3:]) == (124, "", "no\n")
 

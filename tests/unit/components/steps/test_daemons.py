@@ -34,20 +34,17 @@ def port() -> Iterator[int]:
         server.shutdown()
 
 
-@pytest.mark.parametrize(
-    ("path", "login", "expected"),
-    [("/", "", True), ("/error", "", False), ("/elsewhere", "", True), ("/secret", "", False),
-     ("/secret", "name:secret", True)],
-)  # fmt: skip
 def test_an_answer_without_an_error_counts_and_no_proxy_or_redirection_is_used(
-    port: int, path: str, login: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+    port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def answered(path: str, login: str = "", at: int = port) -> bool:
+        return answers(Daemon("x.service", "127.0.0.1", at, path, "some.port", (), login))
+
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
-    assert answers(Daemon("x.service", "127.0.0.1", port, path, "some.port", (), login)) == expected
-
-
-def test_a_closed_port_is_no_answer() -> None:
-    assert not answers(Daemon("x.service", "127.0.0.1", 1, "/", "some.port", ()))
+    expected = {"/": True, "/error": False, "/elsewhere": True, "/secret": False}
+    assert {path: answered(path) for path in expected} == expected
+    assert answered("/secret", "name:secret")
+    assert not answered("/", at=1), "a closed port"
 
 
 def test_a_changed_or_missing_file_is_not_the_one_that_was_read(shell: Shell) -> None:

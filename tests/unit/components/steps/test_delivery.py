@@ -143,7 +143,7 @@ def test_a_program_with_files_emptied_by_a_power_cut_is_installed_again(login: L
 
 @pytest.mark.parametrize("text", ["hello", "", '{"a": 1}'], ids=["a line more", "nothing", "a second object"])
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_step_that_prints_other_text_than_its_answer_fails(
+def test_a_step_that_prints_other_text_fails(
     login: Login, python3: Callable[[str], None], text: str, whole: bool
 ) -> None:
     assert login.run().returncode == 0
@@ -189,9 +189,7 @@ def test_a_program_that_cannot_be_installed_names_the_folder_the_error_and_the_n
     assert remedy.startswith("next: ")
 
 
-def test_a_python_that_is_too_old_is_named_before_anything_is_installed(
-    login: Login, python3: Callable[[str], None]
-) -> None:
+def test_an_old_python_is_named_before_anything_is_installed(login: Login, python3: Callable[[str], None]) -> None:
     # It has the arguments `-I -S -c CODE VERSION`.
     python3(f"""exec {sys.executable} "$1" "$2" "$3" "import sys; sys.version_info = (3, 9, 2)\n$4" "$5\"""")
     done = login.run()
@@ -247,9 +245,7 @@ def test_another_machine_or_home_or_a_request_copies_the_scripts_again(change: d
     assert (before["a1-scripts"].inputs["triggers"] != after["a1-scripts"].inputs["triggers"]) == anew
 
 
-def test_a_preview_of_machines_that_do_not_exist_yet_has_the_label_of_every_step(
-    build: Build, lab_config: RawConfig
-) -> None:
+def test_a_preview_of_machines_not_yet_there_has_the_label_of_every_step(build: Build, lab_config: RawConfig) -> None:
     stack = build(lab_config, unknown=True)
     steps = [*stack.remote, *stack.copies]
     assert len(steps) > 10
@@ -273,9 +269,7 @@ def test_a_delivery_rewrites_files_that_arrive_damaged(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("config", ["lab_config", "hosts_config"])
-def test_every_step_on_another_machine_finds_its_script_there(
-    build: Build, request: pytest.FixtureRequest, config: str
-) -> None:
+def test_every_remote_step_finds_its_script_there(build: Build, request: pytest.FixtureRequest, config: str) -> None:
     stack = build(request.getfixturevalue(config))
     assert len(stack.remote) > 10
     for step in stack.remote:

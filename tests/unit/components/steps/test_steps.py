@@ -30,9 +30,7 @@ FIXED = {*(name for role in ROLES for name in role.texts), "NODE_LEAVE_PLAN", *P
 
 
 @pytest.mark.parametrize("config", ["lab_config", "hosts_config"])
-def test_the_names_that_a_step_is_given_are_those_that_its_script_reads(
-    build: Build, request: pytest.FixtureRequest, config: str
-) -> None:
+def test_a_step_is_given_the_names_that_it_reads(build: Build, request: pytest.FixtureRequest, config: str) -> None:
     stack = build(request.getfixturevalue(config))
     assert len(stack.remote) > 10
     for step in stack.remote:

@@ -115,9 +115,7 @@ def test_output_without_an_error_has_no_cause(text: str) -> None:
 
 
 @pytest.mark.parametrize(("floor", "verdict"), [(9999.0, "FAIL"), (None, "UNJUDGED")])
-def test_the_circumstances_of_a_figure_are_named_without_the_products_own_settings(
-    floor: float | None, verdict: str
-) -> None:
+def test_the_circumstances_of_a_figure_are_named_without_our_settings(floor: float | None, verdict: str) -> None:
     log = (
         "# tailrack sets NCCL_SOCKET_IFNAME==eth0\n# tailrack sets NCCL_IB_DISABLE=1\n"
         "a:1:1 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.\n"

@@ -98,12 +98,13 @@ def test_an_answer_that_is_cut_off_anywhere_is_never_silent(length: int) -> None
 
 
 def test_a_node_without_dcgmi_is_unjudged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert COMMAND in collect.commands(), "the name that the check reads"
     monkeypatch.setenv("PATH", str(tmp_path))
     (found,) = diagnosed(2, 5)
     assert found["seen"] == "UNJUDGED: the node has no dcgmi"
 
 
-def test_one_that_hangs_is_ended_and_unjudged(
+def test_a_hanging_one_is_ended(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "dcgmi"
@@ -133,12 +134,7 @@ def seen(output: str, status: int | None = 0) -> list[str]:
 def test_each_part_that_dcgm_does_not_call_healthy_is_a_warning() -> None:
     (text,) = seen(json.dumps(FAILURE))
     assert text == f"warning GPU 3: NVLINK system: Failure: {' '.join(MESSAGE)}"
-
-
-def test_healthy_gpus_and_a_node_without_dcgm_have_no_finding() -> None:
-    assert seen(json.dumps(HEALTHY)) == []
-    assert seen("", 127) == []
-    assert list(check_watches(None)) == []
+    assert seen(json.dumps(HEALTHY)) == seen("", 127) == list(check_watches(None)) == []
 
 
 @pytest.mark.parametrize(
@@ -154,7 +150,3 @@ def test_healthy_gpus_and_a_node_without_dcgm_have_no_finding() -> None:
 def test_another_answer_is_unjudged(output: str, said: str) -> None:
     (text,) = seen(output, 1)
     assert text.startswith(f"info UNJUDGED: {said}")
-
-
-def test_the_collector_asks_dcgm_under_the_name_that_the_check_reads() -> None:
-    assert COMMAND in collect.commands()

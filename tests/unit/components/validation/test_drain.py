@@ -185,9 +185,7 @@ def test_a_node_that_slurm_does_not_know_or_shows_otherwise_is_left_alone(node: 
         assert [words for words in calls if words[0] == "update"] == []
 
 
-def test_a_node_that_registers_again_restores_its_drain_and_clears_it_later(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_that_registers_again_restores_its_drain(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     slurmd = "first"
     monkeypatch.setattr(health_check, "stdout_of", lambda *_: f"{slurmd}\n")
     controller = Controller()
@@ -202,9 +200,7 @@ def test_a_node_that_registers_again_restores_its_drain_and_clears_it_later(
     assert controller.node["state"] == ["IDLE"]
 
 
-def test_a_node_returns_when_the_remains_of_a_job_that_slurm_started_twice_have_ended(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_returns_when_the_remains_of_a_doubled_job_ended(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     step = node.root / "proc/70"
     step.mkdir()
     (step / "cmdline").write_text("slurmstepd: [7.batch]")
@@ -288,9 +284,7 @@ def test_a_job_that_our_own_look_kept_away_leaves_a_drain_that_ends_with_the_err
     assert controller.node["state"] == ["IDLE"]
 
 
-def test_a_persons_reason_and_a_failure_of_an_earlier_boot_are_left_alone(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_persons_reason_and_an_earlier_boots_failure_stay(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health_check, "REASON_SECONDS", 0.05)
     controller = Controller()
     controller.node["state"] = ["IDLE", "DRAIN"]

@@ -42,15 +42,9 @@ def test_nvlinks_distinguish_boards_of_one_kind(count, gb_per_s):
 @pytest.mark.parametrize(
     "other",
     [
-        {"gpu": "h100"},
-        {"gpus_per_node": 3},
-        {"nodes": 2},
-        {"transport": "InfiniBand"},
-        {"transport": "sockets"},
-        {"transport": "NVLink, SHM"},
-        {"collective": "all_gather"},
-        {"size_bytes": 4 * MIB},
-        {"size_bytes": 16 * GIB},
+        *({"transport": transport} for transport in ("InfiniBand", "sockets", "NVLink, SHM")),
+        *({"size_bytes": size} for size in (4 * MIB, 16 * GIB)),
+        *({"gpu": "h100"}, {"gpus_per_node": 3}, {"nodes": 2}, {"collective": "all_gather"}),
     ],
 )
 def test_nothing_is_concluded_for_other_hardware_or_beyond_the_sizes_of_a_source(other):
@@ -82,13 +76,8 @@ def test_a_lookup_finds_every_row_of_the_table_and_its_source():
         assert 0 < fraction <= 1
         assert ("published" in row["source"]) == (fraction == 1)
         assert fraction == 1 or f"{fraction:g} of it" in row["source"]
-        floor = floor_for(
-            gpu=row["gpu"],
-            gpus_per_node=int(row["gpus_per_node"]),
-            nodes=int(row["nodes"]),
-            transport=row["transport"],
-            collective=row["collective"],
-            size_bytes=parse_size(row["size"]),
-        )
+        counts = {name: int(row[name]) for name in ("gpus_per_node", "nodes")}
+        names = {name: row[name] for name in ("gpu", "transport", "collective")}
+        floor = h200(parse_size(row["size"]), **counts, **names)
         assert floor is not None
         assert floor.gb_per_s <= float(row["gb_per_s"]) * fraction

@@ -311,9 +311,7 @@ def test_a_jobs_preflight_knows_only_the_nodes_of_that_job(measure: Measure) -> 
     assert told == {("a", "b"): ("a", "b"), ("c",): ("c",)}
 
 
-def test_a_jobs_folder_is_emptied_and_stays_the_one_that_nodes_have_seen(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_jobs_folder_is_emptied_and_stays_the_same_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = tmp_path / "rack"
     (folder / "prepare").mkdir(parents=True)
     (folder / "prepare" / "output").write_text("old")

@@ -72,9 +72,7 @@ ROWS = [(8 * 2**20, 61.664321, 61.5), (8 * 2**30, 35293.123456, 35290.5)]
     ),
     st.integers(2, 64),
 )  # fmt: skip
-def test_the_json_reader_returns_the_numbers_that_nccl_tests_writes(
-    rows: list[tuple[int, float, float]], ranks: int
-) -> None:
+def test_the_json_reader_returns_nccl_tests_own_numbers(rows: list[tuple[int, float, float]], ranks: int) -> None:
     found = parse(printed(written(rows, ranks)))
     assert found.problems == ()
     assert [row.in_place.time_us for row in found.rows] == [float(f"{inside:f}") for _, _, inside in rows]

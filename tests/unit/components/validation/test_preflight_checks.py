@@ -211,7 +211,7 @@ def test_gpus_without_an_adapter_near_them_are_named(tmp_path: Path) -> None:
         ({"proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.54.03"}, "warning"),
     ],
 )  # fmt: skip
-def test_adapters_reach_gpus_by_the_open_module_and_by_peermem_alone_with_a_warning(
+def test_adapters_reach_gpus_by_peermem_alone_with_a_warning(
     tmp_path: Path, files: dict[str, str], severity: str
 ) -> None:
     for name, text in files.items():
@@ -238,9 +238,7 @@ def test_the_preflight_reports_the_limits_of_a_job_on_its_node(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("container", "promised", "warned"), [(False, 0, True), (True, 0, False), (False, 8, False)])
-def test_gpus_that_have_no_driver_are_a_warning_but_in_a_container(
-    tmp_path: Path, container: bool, promised: int, warned: bool
-) -> None:
+def test_gpus_without_a_driver_are_a_warning(tmp_path: Path, container: bool, promised: int, warned: bool) -> None:
     assert bool(list(node.check_driver(["0000:18:00.0"], promised, container, tmp_path))) == warned
 
 

@@ -29,9 +29,7 @@ def run_job(folder: Path, *nodes: str) -> dict[str, Any]:
     return dict(report)
 
 
-def test_a_job_that_has_ended_while_one_of_its_nodes_cleans_up_ran_on_all_of_them(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_job_that_ended_while_a_node_cleans_up_ran_on_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # job_mgr.c packs nodes_completing in the place of nodes as long as an epilog runs.
     monkeypatch.setattr(slurm_jobs, "CLEAN_SECONDS", 0)
     played(monkeypatch, {"job_state": ["COMPLETED", "COMPLETING"], "nodes": "b1", "exit_code": {"return_code": 0}})
@@ -39,9 +37,7 @@ def test_a_job_that_has_ended_while_one_of_its_nodes_cleans_up_ran_on_all_of_the
     assert (report["state"], report["nodes"]) == ("COMPLETED", ["a1", "b1", "head"])
 
 
-def test_a_job_that_was_cancelled_before_it_began_ran_on_no_node(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_job_cancelled_before_it_began_ran_on_no_node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     played(monkeypatch, {"job_state": ["CANCELLED"], "nodes": "", "exit_code": {"return_code": 0}})
     report = run_job(tmp_path, "a1")
     assert report["nodes"] == []

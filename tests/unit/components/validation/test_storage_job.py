@@ -81,9 +81,7 @@ def test_nodes_measure_their_own_disks_at_the_same_time_and_no_target_of_other_s
     assert parts(calls)[1:] == ["share write l2", "share read l2 l2"]
 
 
-def test_a_node_that_cannot_write_is_named_and_the_others_are_measured(
-    calls: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_node_that_cannot_write_is_named_and_others_measured(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAILS", "l2 write")
     run(target("share", ["l1", "l2", "l3"]))
     assert of_share(calls) == "write l1, write l2, write l3, read l3 l1, read l1 l3"
@@ -96,6 +94,9 @@ def test_a_node_that_may_only_read_reads_a_file_that_was_there(calls: Path, monk
     monkeypatch.setenv("READ_ONLY", "l2 write")
     run(target("/data", ["l1", "l2"]))
     assert parts(calls) == ["/data write l1", "/data write l2", "/data read l2 /", "/data read l1 l1"]
+    # A mount that the first node lacks is cleaned on a node that has it.
+    run(target("data", ["l2"], place=storage_node.IN_MOUNT))
+    assert parts(calls)[-1] == "data clean l2"
 
 
 def test_a_storage_that_hangs_is_named(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,11 +118,6 @@ def test_files_go_also_when_the_job_is_cancelled(calls: Path, monkeypatch: pytes
     with pytest.raises(SystemExit):
         run(target("share", ["l1"]))
     assert not Path("data").exists()
-
-
-def test_a_mount_that_the_first_node_lacks_is_cleaned_on_a_node_that_has_it(calls: Path) -> None:
-    run(target("data", ["l2"], place=storage_node.IN_MOUNT))
-    assert parts(calls)[-1] == "data clean l2"
 
 
 def test_the_job_spans_the_sites_of_its_nodes(tmp_path: Path) -> None:

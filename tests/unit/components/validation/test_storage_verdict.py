@@ -79,9 +79,7 @@ def test_each_figure_is_the_median_of_three_runs_with_its_spread() -> None:
         ({"read_mb_per_s": 300}, {"files_per_s": []}, "FAIL", "share on l1: 200 MB/s read"),
     ],
 )  # fmt: skip
-def test_the_worst_verdict_counts_and_names_its_node(
-    floors: dict[str, float], change: dict[str, Any], verdict: str, reason: str
-) -> None:
+def test_the_worst_verdict_counts(floors: dict[str, float], change: dict[str, Any], verdict: str, reason: str) -> None:
     result = judged(report(output(l2=change)), **floors)
     assert result["verdict"] == verdict
     assert reason in result["reason"]

@@ -38,6 +38,12 @@ def test_the_figure_is_that_of_the_step_in_the_middle_of_the_run_in_the_middle()
     assert result["images_per_second"] == pytest.approx(64 / 0.48)
     assert result["images_per_second_per_rank"] == pytest.approx(32 / 0.48)
     assert (result["verdict"], result["device"], result["jitter"]) == ("UNJUDGED", "CPU", 0)
+    # A job that is killed in its third run, after two were completed, has no figure.
+    killed = {"state": "CANCELLED", "exit_code": 0, "signal": 9}
+    for ended in ({"state": "FAILED", "exit_code": 1}, killed):
+        result = judge_training(report("".join(printed().splitlines(True)[:4]), **ended), None)
+        assert result["verdict"] == "FAIL"
+        assert (result["images_per_second"], result["images_per_second_per_rank"]) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +84,7 @@ def test_the_verdict_and_its_reason(told: dict[str, Any], floor: float | None, v
 
 
 @pytest.mark.parametrize(("transport", "verdict"), [("NET/Socket/0", "PASS"), ("NET/IB/0", "UNSTABLE")])
-def test_training_over_sockets_inside_a_site_may_differ_as_much_as_bandwidth_over_sockets(
-    transport: str, verdict: str
-) -> None:
+def test_training_over_sockets_inside_a_site_may_differ_like_bandwidth_over_it(transport: str, verdict: str) -> None:
     output = printed((0.5, 0.5, 0.6)).replace('"on_gpus": false', '"on_gpus": true')
     log = f"a1:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via {transport}\n"
     asked = {"nodes": 2, "ranks": 2, "on_gpus": True, "spans": False}
@@ -116,14 +120,3 @@ def test_training_that_scatters_is_measured_once_more(monkeypatch: pytest.Monkey
 )
 def test_percentages_that_would_print_alike_get_more_digits(value: float, limit: float, texts: tuple[str, str]) -> None:
     assert percents(value, limit) == texts
-
-
-@pytest.mark.parametrize(
-    "ended", [{"state": "FAILED", "exit_code": 1}, {"state": "CANCELLED", "exit_code": 0, "signal": 9}]
-)
-def test_a_training_job_that_was_killed_in_the_middle_has_no_figure(ended: dict[str, Any]) -> None:
-    """Two runs were completed before the job was killed in the third."""
-    result = judge_training(report("".join(printed().splitlines(True)[:4]), **ended), None)
-    assert result["verdict"] == "FAIL"
-    assert result["images_per_second"] is None
-    assert result["images_per_second_per_rank"] is None

@@ -18,6 +18,8 @@ def log(*messages: str, host: str = "gpu-0") -> str:
     return "".join(f"{host}:591:603 [0] NCCL INFO {message}\n" for message in messages)
 
 
+SEND = "Channel 00/0 : 1[0] -> 0[0] [send] via NET"
+RECEIVE = "Channel 00/0 : 8[0] -> 0[0] [receive] via NET"
 P2P = "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read"
 RING = "Pattern 4, crossNic 0, nChannels 12, bw 30.000000/30.000000, type {}/PIX, sameChannels 1"
 IB = "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eno1:10.20.0.4<0>"
@@ -61,29 +63,16 @@ def test_inside_a_node_the_way_between_gpus_is_named_as_far_as_it_is_proven(mess
 @pytest.mark.parametrize(
     ("messages", "transport"),
     [
-        ([IB, "Channel 00/0 : 1[0] -> 0[0] [send] via NET/IB/0/GDRDMA"], ("InfiniBand + GPUDirect RDMA", "mlx5_0")),
-        (
-            [IB, "Channel 00/0 : 1[0] -> 0[0] [send] via NET/IB/1(3)/GDRDMA(PCI)/Shared"],
-            ("InfiniBand + GPUDirect RDMA", "mlx5_1"),
-        ),
+        ([IB, f"{SEND}/IB/0/GDRDMA"], ("InfiniBand + GPUDirect RDMA", "mlx5_0")),
+        ([IB, f"{SEND}/IB/1(3)/GDRDMA(PCI)/Shared"], ("InfiniBand + GPUDirect RDMA", "mlx5_1")),
         ([ROCE, "Channel 00 : 1[1b] -> 0[1b] [receive] via NET/IB/0"], ("RoCE", "mlx5_0")),
-        ([ROCE, "Channel 00/0 : 1[0] -> 0[0] [send] via NET/IB/4/GDRDMA"], ("RoCE + GPUDirect RDMA", None)),
-        (["Channel 00/0 : 1[0] -> 0[0] [send] via NET/IB/0/GDRDMA"], ("IB verbs + GPUDirect RDMA", None)),
-        (["Channel 00/0 : 1[0] -> 0[0] [send] via NET/AWS Libfabric/0/GDRDMA"], ("Libfabric + GPUDirect RDMA", None)),
-        (["Channel 00/0 : 1[0] -> 0[0] [send] via NET/OFI/0/GDRDMA"], ("Libfabric + GPUDirect RDMA", None)),
-        (
-            ["Channel 00/0 : 8[0] -> 0[0] [receive] via NET/Libfabric/0/GDRDMA(PCI)/Shared"],
-            ("Libfabric + GPUDirect RDMA", None),
-        ),
+        ([ROCE, f"{SEND}/IB/4/GDRDMA"], ("RoCE + GPUDirect RDMA", None)),
+        ([f"{SEND}/IB/0/GDRDMA"], ("IB verbs + GPUDirect RDMA", None)),
+        ([f"{SEND}/AWS Libfabric/0/GDRDMA"], ("Libfabric + GPUDirect RDMA", None)),
+        ([f"{SEND}/OFI/0/GDRDMA"], ("Libfabric + GPUDirect RDMA", None)),
+        ([f"{RECEIVE}/Libfabric/0/GDRDMA(PCI)/Shared"], ("Libfabric + GPUDirect RDMA", None)),
         (["CollNet 00/0 : 1 [send] via COLLNET/SHARP/0/GDRDMA"], ("COLLNET SHARP + GPUDirect RDMA", None)),
-        (
-            [
-                IB,
-                "Channel 00/0 : 1[0] -> 0[0] [send] via NET/IB/0/GDRDMA",
-                "Channel 01/0 : 1[0] -> 0[0] [send] via NET/IB/1",
-            ],
-            ("InfiniBand, InfiniBand + GPUDirect RDMA", "mlx5_0,mlx5_1"),
-        ),
+        ([IB, f"{SEND}/IB/0/GDRDMA", f"{SEND}/IB/1"], ("InfiniBand, InfiniBand + GPUDirect RDMA", "mlx5_0,mlx5_1")),
         (["Channel 00/0 : 0[0] -> 8[0] via P2P/MNNVL"], ("NVLink", None)),
         ([P2P, RING.format("NVL")], (None, None)),
         (["Using network IB", IB], (None, None)),
