@@ -34,15 +34,8 @@ class SshHost:
 
     def connection(self, **changed: object) -> dict[str, object]:
         """The connection of remote.Command to this host."""
-        return {
-            "host": "127.0.0.1",
-            "port": self.port,
-            "user": "root",
-            "private_key": self.private_key,
-            "host_key": self.host_key,
-            "dial_error_limit": 1,
-            **changed,
-        }
+        keys = {"private_key": self.private_key, "host_key": self.host_key}
+        return {"host": "127.0.0.1", "port": self.port, "user": "root", **keys, "dial_error_limit": 1, **changed}
 
     def take(self) -> list[Asked]:
         """What was asked since the last call."""

@@ -82,9 +82,7 @@ def test_the_lock_of_a_killed_run_is_cleared_in_every_spelling_of_a_folder(
 
 
 @needs_cli
-def test_the_removal_of_a_stack_keeps_its_resources_in_another_backend(
-    home: Path, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_destroy_keeps_other_backend(home: Path, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (stack.host.folder / "go").touch()
     (home / "state").mkdir()
 
@@ -114,9 +112,7 @@ def test_the_removal_of_a_stack_keeps_its_resources_in_another_backend(
         ("", None),
     ],
 )
-def test_a_backends_url_means_the_folder_that_it_means_to_the_cli(
-    url: str, folder: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_url_leads_to_a_folder(url: str, folder: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     expected = folder and Path(folder.format(home=Path.home(), here=tmp_path))
     assert backend_folder(url) == (expected or None)
@@ -153,9 +149,7 @@ def bucket_runner(tmp_path: Path) -> tuple[CliRunner, list[str]]:
         (SERVICE, "Pulumi's service reports another run on stack"),
     ],
 )
-def test_an_unreadable_lock_is_cleared_or_the_error_names_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, said: str
-) -> None:
+def test_a_lock_is_cleared_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str, said: str) -> None:
     monkeypatch.setenv("PULUMI_BACKEND_URL", "s3://bucket")
     runner, called = bucket_runner(tmp_path)
     answers = iter([CommandError(CommandResult("", told, 255)), None])

@@ -43,9 +43,7 @@ def break_state(folder: Path) -> None:
 
 @needs_cli
 @pytest.mark.parametrize("deploy", ["cli"], indirect=True)
-def test_a_broken_or_empty_state_is_repaired_by_the_next_run_or_named(
-    stack: Stack, tmp_path: Path, deploy: Callable[..., Deployment]
-) -> None:
+def test_a_broken_state_is_repaired_or_named(stack: Stack, tmp_path: Path, deploy: Callable[..., Deployment]) -> None:
     stack.write(PROGRAM, {"any": "value"})
     events: list[Event] = []
     assert deploy("dev", events).up().ok
@@ -66,9 +64,7 @@ def test_a_broken_or_empty_state_is_repaired_by_the_next_run_or_named(
 
 @pytest.mark.usefixtures("own_home")
 @pytest.mark.parametrize("engine", [IN_PROCESS, pytest.param("cli", marks=needs_cli)])
-def test_a_node_removed_while_the_step_of_another_one_fails_leaves_a_stack_for_the_old_and_the_new_config(
-    engine: str, tmp_path: Path
-) -> None:
+def test_a_node_removed_while_anothers_step_fails_leaves_a_stack_for_either_config(engine: str, tmp_path: Path) -> None:
     found = Found(None, "") if engine == IN_PROCESS else find_engine("cli")
     with play(4) as played:
 

@@ -93,9 +93,7 @@ pulumi.export("cluster", {{"name": "trial"}})
 """
 
 
-def test_an_impossible_release_is_rejected_with_the_upgrade_path_and_no_request_allows_it(
-    deploy: Deploy, stack: Stack
-) -> None:
+def test_an_impossible_release_is_rejected_with_the_upgrade_path_in_any_case(deploy: Deploy, stack: Stack) -> None:
     def written_for(release: str, there: str = "23.11.4") -> None:
         stack.write(RELEASED.format(release=release, there=there), {"unused": 1})
 

@@ -25,9 +25,7 @@ def write(stack: Stack, word: str = "one", repair: str = "") -> None:
     stack.write(STEPS + PROGRAM.format(word=word, repair=repair), {"unused": 1})
 
 
-def test_scripts_that_were_taken_away_are_named_and_put_there_again_by_another_repair_text(
-    deploy: Deploy, stack: Stack, host: SshHost
-) -> None:
+def test_lost_scripts_are_named_and_a_repair_text_copies_them(deploy: Deploy, stack: Stack, host: SshHost) -> None:
     write(stack)
     deployment = deploy("dev", [])
     assert deployment.up().ok
@@ -43,10 +41,8 @@ def test_scripts_that_were_taken_away_are_named_and_put_there_again_by_another_r
         write(stack, word=f"two {number}", repair=repair)
         (failure,) = (one for one in with_remedies(deployment.up()).failures if one.urn)
         assert ": not there, or not whole" in failure.message
-        assert (
-            "next: setup scripts in the home folder of the login account on a1 are missing or damaged."
-            in failure.message
-        )
+        damaged = "next: setup scripts in the home folder of the login account on a1 are missing or damaged."
+        assert damaged in failure.message
         repair = f"home is back {number}"
         write(stack, word=f"two {number}", repair=repair)
         assert deployment.up().ok

@@ -25,9 +25,7 @@ def told(events: list[Event]) -> set[tuple[str, str, str, str]]:
     return {(event.kind, event.operation, event.name, event.command) for event in commands}
 
 
-def test_events_and_failures_carry_the_create_command_unless_it_is_secret_or_unknown(
-    deploy: Deploy, stack: Stack
-) -> None:
+def test_events_carry_the_create_command_unless_it_is_secret_or_unknown(deploy: Deploy, stack: Stack) -> None:
     stack.write(PROGRAM.format(code=3), {"unused": 1})
     events: list[Event] = []
     deployment = deploy("dev", events)

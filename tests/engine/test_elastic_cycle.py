@@ -25,6 +25,7 @@ from tests.engine.stack_under_test import Stack
 from tests.engine.test_rental import PROGRAM, ROOT
 from tests.played_cloud.server import PlayedCloud
 from tests.rented_doors import API_KEY, EAST, TYPE, played_cloud
+from tests.unit.configs import PRIVATE_KEY
 
 FREE, ASKED = "IDLE CLOUD POWERED_DOWN", "ALLOCATED CLOUD POWERING_UP NOT_RESPONDING"
 # Besides the program of test_rental.py, the outputs that `make elastic` reads.
@@ -102,12 +103,8 @@ def pool(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Pool]:
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    from tests.unit.configs import KEY_PAIR
-
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    (stack.folder / "key").write_bytes(KEY_PAIR.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    (stack.folder / "key").write_text(PRIVATE_KEY)
     with played_cloud() as cloud:
         values = {"URL": cloud.url, "API_KEY": API_KEY, "TYPE": TYPE, "EAST": EAST}
         head = f"import os, sys\nsys.path.insert(0, {str(ROOT)!r})\n"

@@ -124,14 +124,10 @@ step("top", "true", delete="test ! -e stuck", depends_on=[base])
     assert stack.engine_picture()["components"] == []
 
 
-def test_a_run_error_shows_its_message_and_changes_nothing(stack: Stack) -> None:
+def test_a_run_error_shows_its_message_and_a_crash_its_own_trace(stack: Stack) -> None:
     stack.write('step("a", "true")\nraise pulumi.RunError("the config is wrong: say this")')
-    summary = stack.up()
-    assert [failure.message for failure in summary.failures] == ["the config is wrong: say this"]
+    assert [failure.message for failure in stack.up().failures] == ["the config is wrong: say this"]
     assert scripts(stack) == []
-
-
-def test_a_crash_of_the_program_shows_its_own_trace(stack: Stack) -> None:
     stack.write("def broken():\n    return 1 / 0\nbroken()")
     (failure,) = stack.up().failures
     assert failure.message.startswith("Program failed with an unhandled exception:\nTraceback")
@@ -154,9 +150,7 @@ def test_a_host_that_does_not_answer_is_dialled_again_up_to_the_limit(stack: Sta
     assert summary.seconds > 0.1 + 0.15
 
 
-def test_a_host_that_accepts_and_says_nothing_is_given_up_at_its_limit(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_that_accepts_and_says_nothing_is_given_up(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     dialled, connect = list[tuple[int, float]](), asyncssh.connect
 
     def counted(host: str, port: int, **how: Any) -> Any:

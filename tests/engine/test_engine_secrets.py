@@ -97,9 +97,7 @@ def test_a_damaged_state_or_that_of_another_stack_is_refused(stack: Stack) -> No
             stack.up()
 
 
-def test_a_wrong_passphrase_is_refused_before_anything_is_touched(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_passphrase_is_refused_before_any_change(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     stack.write('step("a", "echo a")')
     stack.up()
     stack.host.take()

@@ -39,9 +39,7 @@ def preview(
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda file: file.stem)
-def test_an_example_previewed_as_it_is_says_which_secret_is_missing_and_how_to_set_it(
-    engine: str, example: Path, tmp_path: Path, preview: Preview
-) -> None:
+def test_an_example_names_its_missing_secret(engine: str, example: Path, tmp_path: Path, preview: Preview) -> None:
     for beside in example.parent.glob("*.csv"):
         shutil.copy(beside, tmp_path)
     file = tmp_path / f"Pulumi.{example.stem}.yaml"
@@ -70,9 +68,7 @@ SECRET = "config: {tailrack:sites: [{a: {secure: 'v1:tjlfwJ5eU+zHDwcR:h4TZUDY18I
         (SECRET, ["tailrack:sites[0].a", "no encryptionsalt", shlex.quote("tailrack:sites[0].a")]),
     ],
 )
-def test_a_preview_adds_the_key_and_the_remedy_to_errors_of_the_cli(
-    engine: str, text: str, parts: list[str], tmp_path: Path, preview: Preview
-) -> None:
+def test_a_preview_adds_remedies(engine: str, text: str, parts: list[str], tmp_path: Path, preview: Preview) -> None:
     file = tmp_path / "Pulumi.trial.yaml"
     file.write_text(text)
     told = preview(engine, file)
@@ -81,9 +77,7 @@ def test_a_preview_adds_the_key_and_the_remedy_to_errors_of_the_cli(
 
 
 @needs_cli
-def test_a_config_that_the_cli_cannot_hand_over_names_the_file_that_holds_hosts(
-    tmp_path: Path, preview: Preview
-) -> None:
+def test_a_config_too_large_for_the_cli_names_the_file_that_holds_hosts(tmp_path: Path, preview: Preview) -> None:
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMSVLZ6TLbACJ34qY3ZT6Smxhd48oFhjI7rw38cnmZ8Y"
     hosts = [{"name": f"n{i}", "address": f"10.0.{i // 250}.{i % 250}", "host_key": key} for i in range(1, 1000)]
     file = tmp_path / "Pulumi.trial.yaml"

@@ -49,9 +49,7 @@ pulumi.run(main)
 """
 
 
-def test_each_host_of_another_stack_is_a_plain_value_and_comes_and_goes_with_that_stack(
-    deploy: Deploy, stack: Stack
-) -> None:
+def test_each_host_of_another_stack_is_plain_and_comes_and_goes_with_it(deploy: Deploy, stack: Stack) -> None:
     stack.write(PROGRAM % ["n1"], {"any": "text"})
     (stack.folder / "Pulumi.vms.yaml").write_text("config: {}\n")
     assert deploy("vms", []).up().ok

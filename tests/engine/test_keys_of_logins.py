@@ -51,7 +51,7 @@ def test_an_agent_opens_a_host_and_its_socket_is_in_no_state(
         assert [asked.stdin for asked in stack.host.take()] == ["echo two"]
 
 
-def test_without_an_agent_the_failure_says_so(
+def test_without_an_agent_it_fails(
     deploy: Deploy, stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stale socket is none."""
@@ -67,7 +67,7 @@ def test_without_an_agent_the_failure_says_so(
     assert "ssh-add -l" in failure.message
 
 
-def test_a_passphrase_opens_the_key_and_is_shown_nowhere(
+def test_a_passphrase_opens_the_key_and_stays_hidden(
     deploy: Deploy, stack: Stack, key_file: Path, tmp_path: Path
 ) -> None:
     lock = ["ssh-keygen", "-q", "-p", "-a", "1", "-P", "", "-N", PASSPHRASE, "-f", str(key_file)]

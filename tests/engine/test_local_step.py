@@ -46,7 +46,7 @@ def write(stack: Stack) -> Callable[..., None]:
     return program
 
 
-def test_a_local_step_is_made_changed_and_undone(
+def test_a_local_step_changes_and_is_undone(
     deploy: Deploy, write: Callable[..., None], log: Path, stack: Stack
 ) -> None:
     write("one")
@@ -65,7 +65,7 @@ def test_a_local_step_is_made_changed_and_undone(
     assert log.with_suffix(".pwd").read_text() == "/\n"
 
 
-def test_its_secrets_are_in_no_file_and_its_time_limit_holds(
+def test_its_secrets_stay_hidden_and_its_limit_holds(
     deploy: Deploy, write: Callable[..., None], tmp_path: Path
 ) -> None:
     events: list[Event] = []
@@ -81,7 +81,7 @@ def test_its_secrets_are_in_no_file_and_its_time_limit_holds(
     assert [path for path in kept if b"nobody-may-see" in path.read_bytes()] == []
 
 
-def test_a_head_node_that_becomes_local_repeats_its_steps_before_the_old_are_undone(
+def test_a_head_node_that_becomes_local_repeats_its_steps(
     deploy: Deploy, write: Callable[..., None], log: Path
 ) -> None:
     write("one", way="way")

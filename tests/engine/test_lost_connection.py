@@ -52,9 +52,7 @@ def exists(path: Path) -> bool:
     return path.exists()
 
 
-def test_a_host_that_goes_silent_in_a_step_is_lost_within_a_minute_and_named_with_the_way_on(
-    host: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_that_goes_silent_is_lost_soon(host: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert commands.KEEPALIVE_SECONDS * (commands.KEEPALIVE_QUESTIONS + 2) <= 60
     monkeypatch.setattr(commands, "KEEPALIVE_SECONDS", 0.2)
     cut = threading.Event()

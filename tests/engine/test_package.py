@@ -89,13 +89,9 @@ def program(folder: Path) -> Iterator[None]:
             for site, port in zip(SITES, played.ports, strict=True)
         }
         sites = [{"name": site, "kind": "hosts", "user": "root", "hosts": [host]} for site, host in hosts.items()]
-        arguments = {
-            "cluster": {"name": "large"},
-            "head": {"name": HEAD, "site": SITES[0]},
-            "users": [{"name": "ada", "uid": 6001}],
-            "tailnet": {"controlUrl": "http://127.0.0.1:1"},
-            "sites": sites,
-        }
+        cluster = {"cluster": {"name": "large"}, "head": {"name": HEAD, "site": SITES[0]}}
+        users = {"users": [{"name": "ada", "uid": 6001}], "tailnet": {"controlUrl": "http://127.0.0.1:1"}}
+        arguments = {**cluster, **users, "sites": sites}
         (folder / "arguments.json").write_text(json.dumps(arguments))
         yield
 
@@ -109,9 +105,7 @@ def test_the_cli_reads_the_schema(pulumi: dict[str, str], tmp_path: Path) -> Non
     assert inputs[0] == inputs[1]
 
 
-def test_a_python_program_brings_up_a_cluster_whose_resources_are_children_of_the_component(
-    pulumi: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_python_program_brings_up_a_cluster_inside_the_component(pulumi: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "program"
     folder.mkdir()
     with program(folder):
@@ -131,9 +125,7 @@ def test_a_python_program_brings_up_a_cluster_whose_resources_are_children_of_th
 
 
 @pytest.mark.skipif(not shutil.which("pulumi-language-yaml"), reason="there is no YAML language host on PATH")
-def test_the_yaml_template_previews_a_cluster_and_keeps_the_auth_key_secret(
-    pulumi: dict[str, str], tmp_path: Path
-) -> None:
+def test_the_yaml_template_previews_a_cluster_and_hides_the_auth_key(pulumi: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "program"
     shutil.copytree(PROJECT / "templates" / "cluster", folder)
     file = folder / "Pulumi.yaml"

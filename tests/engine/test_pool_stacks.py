@@ -10,6 +10,7 @@ from cli.run_events import Event
 from tests.engine.conftest import Deploy
 from tests.engine.stack_under_test import Stack
 
+Stacks = tuple[Deployment, Deployment, list[Event]]
 # A head node that undoes nothing any more, as one that does not answer.
 PROGRAM = """
 if pulumi.get_stack() == "base":
@@ -22,7 +23,7 @@ else:
 
 
 @pytest.fixture
-def stacks(deploy: Deploy, stack: Stack) -> tuple[Deployment, Deployment, list[Event]]:
+def stacks(deploy: Deploy, stack: Stack) -> Stacks:
     """A cluster's stack `base`, a pool `burst` of it, both up, and what the pool's tells."""
     stack.write(PROGRAM)
     (stack.folder / "Pulumi.base.yaml").write_text("config: {}\n")
@@ -57,9 +58,7 @@ def messages(events: list[Event]) -> str:
     return "\n".join(event.text for event in events if event.kind == "message")
 
 
-def test_a_pool_without_its_clusters_stack_is_removed_and_names_the_remaining_work(
-    stacks: tuple[Deployment, Deployment, list[Event]],
-) -> None:
+def test_a_pool_without_its_clusters_stack_is_removed_and_names_the_remaining_work(stacks: Stacks) -> None:
     base, burst, events = stacks
     assert base.destroy().ok
     summary = burst.destroy()
@@ -70,9 +69,7 @@ def test_a_pool_without_its_clusters_stack_is_removed_and_names_the_remaining_wo
     assert "node" not in messages(events).replace("head node", "")
 
 
-def test_while_the_clusters_stack_is_there_nothing_is_left_undone_unless_that_is_asked_for(
-    stacks: tuple[Deployment, Deployment, list[Event]],
-) -> None:
+def test_while_the_clusters_stack_is_there_nothing_is_left_undone_unless_asked(stacks: Stacks) -> None:
     _, burst, events = stacks
     assert not burst.destroy().ok
     assert messages(events) == ""
@@ -81,9 +78,7 @@ def test_while_the_clusters_stack_is_there_nothing_is_left_undone_unless_that_is
     assert "The cluster no longer exists (as requested)" in messages(events)
 
 
-def test_a_clusters_stack_knows_the_pools_of_its_workspace_that_are_there(
-    stacks: tuple[Deployment, Deployment, list[Event]],
-) -> None:
+def test_a_clusters_stack_knows_the_pools_of_its_workspace_that_are_there(stacks: Stacks) -> None:
     base, burst, _ = stacks
     assert base.pools() == ["burst"]
     assert burst.pools() == []

@@ -129,9 +129,7 @@ def test_a_stack_that_the_engine_cannot_read_is_one_error_that_names_it(stack: S
 
 @needs_cli
 @pytest.mark.parametrize("deploy", ["cli"], indirect=True)
-def test_a_new_run_takes_over_the_private_backend_of_earlier_versions(
-    deploy: Deploy, stack: Stack, tmp_path: Path
-) -> None:
+def test_a_run_takes_over_the_private_backend_of_old_versions(deploy: Deploy, stack: Stack, tmp_path: Path) -> None:
     write(stack, "base")
     assert deploy("base", []).up().ok
     workspace = Workspace(stack.folder, "base", stack.folder / "Pulumi.base.yaml", tmp_path / "root")
@@ -198,9 +196,7 @@ def preview_diff(stack: Stack, tmp_path: Path) -> str:
 
 @needs_cli
 @pytest.mark.parametrize("deploy", ["cli"], indirect=True)
-def test_outputs_that_a_stack_reads_are_not_in_the_diff_of_a_preview(
-    deploy: Deploy, stack: Stack, tmp_path: Path
-) -> None:
+def test_outputs_that_a_stack_reads_are_not_in_a_previews_diff(deploy: Deploy, stack: Stack, tmp_path: Path) -> None:
     stack.write(NOW, {"any": "text"})
     assert deploy("dev", []).up().ok
     diff = preview_diff(stack, tmp_path)

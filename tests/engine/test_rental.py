@@ -20,6 +20,7 @@ from tests.engine.conftest import Deploy
 from tests.engine.stack_under_test import Stack
 from tests.played_cloud.server import PlayedCloud
 from tests.rented_doors import API_KEY, EAST, TYPE, played_cloud
+from tests.unit.configs import PRIVATE_KEY
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
@@ -92,11 +93,7 @@ class Trial:
 @pytest.fixture
 def trial(stack: Stack, deploy: Deploy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trial]:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    from tests.unit.configs import KEY_PAIR
-
-    (stack.folder / "key").write_bytes(KEY_PAIR.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    (stack.folder / "key").write_text(PRIVATE_KEY)
     with played_cloud() as cloud:
         yield Trial(stack, cloud, deploy)
 

@@ -57,9 +57,7 @@ def ending(operation: Callable[[], Summary]) -> Summary:
 
 
 @pytest.mark.usefixtures("own_home")
-def test_a_silent_host_among_many_is_named_the_others_are_done_and_up_again_goes_on(
-    tmp_path: Path,
-) -> None:
+def test_a_silent_host_among_many_is_named_and_the_others_are_done(tmp_path: Path) -> None:
     silent = threading.Event()
     silent.set()
     nodes = {"alpha1", "beta0", "beta1", "gamma0", "gamma1"}

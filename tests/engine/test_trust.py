@@ -100,7 +100,7 @@ def test_a_machine_behind_a_bastion_is_looked_at_through_it(host: SshHost, tmp_p
         assert not (tmp_path / "known").exists()
 
 
-def test_a_bastion_may_use_an_agent_key_or_a_passphrase(
+def test_a_bastion_may_use_an_agent_or_passphrase(
     host: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = tmp_path / "key"
