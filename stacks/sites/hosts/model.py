@@ -19,23 +19,28 @@ OutputName = Annotated[str, Field(min_length=1, max_length=200)]
 PresetName = Literal["generic", "lambda", "paperspace", "nebius", "crusoe", "dgx", "runpod", "vast"]
 
 
-class Bastion(Section):
-    """The jump host of a site, for hosts that you cannot reach directly."""
+class Machine(Section):
+    """A machine with an SSH server."""
 
     address: Address
-    """IP address or host name for SSH from this machine."""
+    """IP address or host name for SSH from this machine; of a host, from the site's bastion if it has one."""
     port: SshPort = 22
     """sshd's port."""
     user: Login
-    """The account for the log-in there; it only needs to forward connections (AllowTcpForwarding)."""
+    """The account for the log-in: root, or one with password-less sudo; on a bastion, any that may forward connections
+    (AllowTcpForwarding)."""
     private_key_file: LockableKeyFile | None = None
-    """Private key for the log-in there."""
+    """Private key for the log-in; may start with `~` or be relative to the config."""
     private_key_passphrase: Passphrase | None = None
     """The passphrase of the key file, if it has one."""
     agent: bool = key(fix="write true if your ssh-agent has the key", default=False)
     """Use a key in your ssh-agent instead of a key file."""
     host_key: HostKey
     """Its pinned public key."""
+
+
+class Bastion(Machine):
+    """The jump host of a site, for hosts that you cannot reach directly."""
 
 
 def _as_written(host: dict[str, Any]) -> None:
@@ -46,26 +51,15 @@ def _as_written(host: dict[str, Any]) -> None:
     host["required"] = ["name", "address"]
 
 
-class HostConfig(Section):
+class HostConfig(Machine):
     """An existing machine, reached by SSH."""
 
     model_config = ConfigDict(json_schema_extra=_as_written)
 
     name: NodeName = key(fix="write a name such as box or dgx1")
     """The node's name in Slurm and in the tailnet, and the machine's host name while it is in the cluster. A range
-    such as `n[1-64]` stands for many nodes, and needs as many addresses."""
-    address: Address
-    """IP address or host name for SSH from this machine, or from the site's bastion."""
-    port: SshPort = 22
-    """sshd's port."""
-    user: Login
-    """The account for the log-in: root, or one with password-less sudo; you can set it for the site."""
-    private_key_file: LockableKeyFile | None = None
-    """Private key for the log-in; may start with `~` or be relative to the config; you can set it for the site."""
-    private_key_passphrase: Passphrase | None = None
-    """The passphrase of the key file, if it has one; you can set it for the site."""
-    agent: bool = key(fix="write true if your ssh-agent has the key", default=False)
-    """Use a key in your ssh-agent instead of a key file; you can set it for the site."""
+    such as `n[1-64]` stands for many nodes, and needs as many addresses. The site can have `user`, `port`, and the keys
+    of the log-in for all its hosts."""
     host_key: HostKey = key(
         fix="run `ssh-keyscan -t ed25519 ADDRESS`, compare the key with /etc/ssh/ssh_host_ed25519_key.pub there, and "
         "write the part after the address; or write a known_hosts_file for the site and run `make trust STACK=...`"
