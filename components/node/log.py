@@ -1,4 +1,4 @@
-"""The log of a step: its stderr. People see the last lines after a failure."""
+"""The log of a step, its stderr, and text that is safe to show. People see the last lines after a failure."""
 
 from __future__ import annotations
 
@@ -10,3 +10,8 @@ def note(text: str) -> None:
     """Write a line to the log."""
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
     sys.stderr.flush()
+
+
+def printable(text: str, most: int) -> str:
+    """Return the printable ASCII characters of a program's untrusted text, up to a number of them."""
+    return "".join(letter for letter in text if " " <= letter <= "~")[:most]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from components.node import files
 from components.node.failure import Failure
+from components.node.log import printable
 from components.node.run import attempt, run, succeeds
-from components.node.text import printable
 from components.node.waiting import wait_until
 
 if TYPE_CHECKING:

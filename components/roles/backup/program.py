@@ -23,9 +23,8 @@ from components.node import files, run
 from components.node.accounts import as_user
 from components.node.failure import Failure
 from components.node.locks import Lock
-from components.node.log import note
+from components.node.log import note, printable
 from components.node.step.step import STATE_DIR
-from components.node.text import printable
 from components.node.waiting import within
 from components.roles.backup.homes import FOLDER, HOMES_RECORD, HOMES_SERVICE, HOMES_SETTINGS, save_homes
 from components.roles.backup.restic import command, last_reason, restic

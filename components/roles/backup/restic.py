@@ -14,8 +14,8 @@ from datetime import datetime, timezone
 
 from components.node import files
 from components.node.failure import Failure
+from components.node.log import printable
 from components.node.run import Ended, attempt_bounded
-from components.node.text import printable
 
 TARGET = "tailrack-backup-target"
 CACHE = "/var/cache/tailrack-backup"

@@ -6,7 +6,6 @@ FROM UNTIL AMOUNT CURRENCY     seconds since 1970, `-` while in the cluster; pri
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from components.node import files
 from components.node.state import STATE_DIR
@@ -18,23 +17,9 @@ _LINES = 200
 _DAYS = 400
 
 
-@dataclass(frozen=True)
-class NodeValues:
-    """A node's name."""
-
-    node_name: str
-
-
-@dataclass(frozen=True)
-class PriceValues(NodeValues):
-    """Its price per hour, such as `2.05 USD`; empty without one in the config."""
-
-    node_price: str
-
-
-def register(step: Step, values: PriceValues) -> None:
-    """Start a period for a node, unless the last line already has its price."""
-    path, price = f"{_FOLDER}/{values.node_name}", values.node_price or "- -"
+def register(step: Step, node_name: str, node_price: str) -> None:
+    """Start a period for a node, unless the last line already has its price, such as `2.05 USD`; empty without one."""
+    path, price = f"{_FOLDER}/{node_name}", node_price or "- -"
     lines = files.lines(path)
     if lines and lines[-1].partition(" ")[2] == f"- {price}":
         return
@@ -42,9 +27,9 @@ def register(step: Step, values: PriceValues) -> None:
     _write(path, [*_ended(lines, now), f"{now} - {price}"])
 
 
-def forget(step: Step, values: NodeValues) -> None:
+def forget(step: Step, node_name: str) -> None:
     """End the current period of a node."""
-    path = f"{_FOLDER}/{values.node_name}"
+    path = f"{_FOLDER}/{node_name}"
     if lines := files.lines(path):
         _write(path, _ended(lines, int(time.time())))
 
@@ -59,9 +44,9 @@ def _ended(lines: list[str], until: int) -> list[str]:
     return [" ".join([begin, str(until) if end == "-" else end, *price]) for begin, end, *price in words]
 
 
-def services(step: Step, values: PriceValues) -> None:
+def services(step: Step, node_name: str, node_price: str) -> None:
     """Start a period of the head node, and forget nodes that left long ago."""
-    register(step, values)
+    register(step, node_name, node_price)
     for name in files.names_in(_FOLDER):
         path = f"{_FOLDER}/{name}"
         left = not any(line.split()[1:2] == ["-"] for line in files.lines(path))

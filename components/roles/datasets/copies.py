@@ -18,9 +18,8 @@ from components.node import files, folders
 from components.node.daemons import free_bytes
 from components.node.failure import Failure
 from components.node.kernel import mounts
-from components.node.log import note
+from components.node.log import note, printable
 from components.node.run import Ended
-from components.node.text import printable
 from components.roles.datasets import model, programs, serve
 from components.roles.datasets.model import ACCOUNT, MOST_LIST, Entry, Member, Plan, PlannedSet, Progress, size_text
 from components.slurm import slurm

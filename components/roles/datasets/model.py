@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from components.node.log import printable
 from components.node.step.step import STATE_DIR
-from components.node.text import printable
 
 # The account that reads sources and owns the copies. It has no other rights.
 ACCOUNT = "tailrack-data"

@@ -18,8 +18,7 @@ from typing import Any
 from components.node import files, run
 from components.node.failure import Failure
 from components.node.locks import Lock
-from components.node.log import note
-from components.node.text import printable
+from components.node.log import note, printable
 from components.node.waiting import now, sleep, within
 from components.roles.datasets import model
 from components.roles.datasets.model import (

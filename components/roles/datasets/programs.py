@@ -24,9 +24,8 @@ from typing import Any
 from components.node import files
 from components.node.accounts import as_user
 from components.node.failure import Failure
-from components.node.log import note
+from components.node.log import note, printable
 from components.node.run import Ended
-from components.node.text import printable
 from components.roles.datasets.model import ACCOUNT, FILES_PROGRAM, MOST_ERROR, Entry, write_entries
 from components.roles.datasets.serve import PASSWORD
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from components.node import files
 from components.node.failure import Failure
-from components.node.text import printable
+from components.node.log import printable
 from components.node.waiting import within
 from components.roles.datasets import programs
 from components.roles.datasets.model import (

@@ -16,9 +16,8 @@ from functools import partial
 from components.node import files, run, systemd
 from components.node.failure import Failure
 from components.node.locks import Lock
-from components.node.log import note
+from components.node.log import note, printable
 from components.node.step.step import STATE_DIR
-from components.node.text import printable
 from components.node.waiting import now, sleep
 from components.roles.datasets import model
 from components.roles.datasets.copies import VERIFY, Copy, Home, homes, remove_unused

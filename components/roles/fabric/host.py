@@ -61,16 +61,9 @@ _FILES = (f"{_ENROOT}/mounts.d/60-tailrack.fstab", f"{_ENROOT}/hooks.d/60-tailra
 _MOST_NEIGHBOURS = 4
 
 
-@dataclass(frozen=True)
-class HeadAddress:
-    """The tailnet address of the head node."""
-
-    head_address: str
-
-
-def check_path(step: Step, values: HeadAddress) -> None:
+def check_path(step: Step, head_address: str) -> None:
     """Write the file."""
-    files.write(HEAD, values.head_address)
+    files.write(HEAD, head_address)
 
 
 def join(step: Step, node_fabric: str, node_rdma: str) -> None:
@@ -119,7 +112,7 @@ def _serve(step: Step) -> None:
 
 def head(step: Step, values: HeadValues) -> None:
     """Install the program that retries failed proofs, and prove the head node's own fabric."""
-    check_path(step, values)
+    check_path(step, values.head_address)
     keep("fabric-again", values.head_fabric_plan, values.head_fabric_values, values.fabric_again_command)
     if values.head_computes:
         prove_fabric(step, values, values.head_address)
@@ -191,14 +184,16 @@ class NodeNetworks:
 
 
 @dataclass(frozen=True)
-class HeadValues(NodeNetworks, HeadAddress):
+class HeadValues(NodeNetworks):
     """The head node.
 
+    head_address                           its tailnet address
     head_computes                          whether it runs jobs
     head_fabric_plan, head_fabric_values   plan and values of the program that retries failed proofs, as JSON
     fabric_again_command                   text of that program
     """
 
+    head_address: str
     head_computes: bool
     head_fabric_plan: str
     head_fabric_values: str

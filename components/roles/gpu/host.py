@@ -49,14 +49,6 @@ def leave(step: Step) -> None:
 
 
 @dataclass(frozen=True)
-class PromisedGpus:
-    """The GPUs that the config promises; empty and 0 if it promises none."""
-
-    node_gpu_kind: str
-    node_gpu_count: int
-
-
-@dataclass(frozen=True)
 class Choice:
     """The GPUs for jobs, all of one kind, and why the others are none."""
 
@@ -106,15 +98,15 @@ class _Machine:
             raise nvidia_smi.failure_of(answer, " ".join(self.bus), self.host)
 
 
-def check(step: Step, values: PromisedGpus) -> None:
-    """Report the GPUs that jobs can use, and refuse others than the promised ones."""
+def check(step: Step, node_gpu_kind: str, node_gpu_count: int) -> None:
+    """Report the GPUs that jobs can use, and refuse others than those that the config promises, if it promises any."""
     machine = _Machine(step.host)
-    if values.node_gpu_count or machine.has_gpus():
+    if node_gpu_count or machine.has_gpus():
         machine.query()
     elif machine.bus:
         note(f"NVIDIA GPUs without a driver, which jobs cannot use: {' '.join(machine.bus)}")
-    choice = _choose(machine, values.node_gpu_kind)
-    _compare(machine, choice, values)
+    choice = _choose(machine, node_gpu_kind)
+    _compare(machine, choice, node_gpu_kind, node_gpu_count)
     links = 0
     if choice.gpus:
         _require_fabric_manager(machine)
@@ -174,9 +166,8 @@ def _largest_kind(gpus: Sequence[Gpu]) -> str:
     return max(total, key=lambda kind: total[kind], default="")
 
 
-def _compare(machine: _Machine, choice: Choice, values: PromisedGpus) -> None:
+def _compare(machine: _Machine, choice: Choice, kind: str, count: int) -> None:
     """Raise Failure if the config promises other GPUs."""
-    count, kind = values.node_gpu_count, values.node_gpu_kind
     if count in (0, len(choice.gpus)):
         return
     promise = f"the config promises {count} GPUs ({kind})"

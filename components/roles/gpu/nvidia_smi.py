@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from components.node.accounts import as_user
 from components.node.failure import Failure
+from components.node.log import printable
 from components.node.run import attempt
-from components.node.text import printable
 
 # Time limit in seconds: without a persistence daemon it initialises every GPU first.
 LIMIT_SECONDS = 60

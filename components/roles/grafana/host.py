@@ -14,9 +14,9 @@ from components.node.daemons import Daemon, run_daemon
 from components.node.declared import DATA
 from components.node.failure import Failure
 from components.node.files import File
+from components.node.log import printable
 from components.node.run import attempt, run
 from components.node.step.step import Step
-from components.node.text import printable
 from components.roles.firewall.ports import HeldPorts, hold_ports
 
 UNIT = "tailrack-grafana.service"

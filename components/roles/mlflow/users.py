@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from components.node import files
 from components.node.accounts import as_user
 from components.node.failure import Failure
-from components.node.log import note
+from components.node.log import note, printable
 from components.node.step.step import Step
-from components.node.text import printable
 from components.roles.mlflow.install import ACCOUNT, ACCOUNTS, DATA, PROGRAM, STATE, PackagesValues
 from components.roles.users.accounts import HOME_LIMIT, Account
 

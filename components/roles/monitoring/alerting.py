@@ -15,9 +15,9 @@ from components.node import files, systemd
 from components.node.daemons import Daemon, run_daemon, silence_daemon
 from components.node.failure import Failure
 from components.node.files import File
+from components.node.log import printable
 from components.node.run import attempt, run
 from components.node.step.step import Step
-from components.node.text import printable
 from components.roles.firewall.ports import HeldPorts, hold_ports
 
 UNIT = "tailrack-alertmanager.service"

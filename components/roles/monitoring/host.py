@@ -42,20 +42,6 @@ _SANDBOX = ("Nice=10", "MemoryMax=1G", "NoNewPrivileges=yes", "ProtectHome=read-
 
 
 @dataclass(frozen=True)
-class MemberName:
-    """A member's name."""
-
-    node_name: str
-
-
-@dataclass(frozen=True)
-class Member(MemberName):
-    """Its site."""
-
-    node_site: str
-
-
-@dataclass(frozen=True)
 class ExporterValues(HeldPorts):
     """Node exporter's port and unit, and tailrack-figures."""
 
@@ -65,16 +51,18 @@ class ExporterValues(HeldPorts):
 
 
 @dataclass(frozen=True)
-class MonitoringValues(ExporterValues, PrometheusValues, Member):
-    """Whether the config has monitoring, and settings of the head node's collectors, JSON."""
+class MonitoringValues(ExporterValues, PrometheusValues):
+    """The head node, whether the config has monitoring, and settings of the head node's collectors, JSON."""
 
+    node_name: str
+    node_site: str
     monitoring_enabled: bool
     monitoring_told: str
 
 
 def services(step: Step, values: MonitoringValues) -> None:
     """Start the programs."""
-    write_target(values, values.head_address)
+    write_target(values.node_name, values.node_site, values.head_address)
     if not values.monitoring_enabled:
         return
     step.declare(File(SETTINGS, values.monitoring_told, 0o600))
@@ -87,21 +75,14 @@ def services(step: Step, values: MonitoringValues) -> None:
         start_alertmanager(step, values)
 
 
-@dataclass(frozen=True)
-class RegisterValues(Member):
-    """Its tailnet address."""
-
-    node_address: str
-
-
-def register(step: Step, values: RegisterValues) -> None:
+def register(step: Step, node_name: str, node_site: str, node_address: str) -> None:
     """Write a member's scrape target. It exists even without monitoring in the config."""
-    write_target(values, values.node_address)
+    write_target(node_name, node_site, node_address)
 
 
-def forget(step: Step, values: MemberName) -> None:
+def forget(step: Step, node_name: str) -> None:
     """Remove it."""
-    files.remove(f"{TARGETS}/{values.node_name}.json")
+    files.remove(f"{TARGETS}/{node_name}.json")
 
 
 def node(step: Step, monitoring_enabled: bool) -> None:
@@ -110,10 +91,10 @@ def node(step: Step, monitoring_enabled: bool) -> None:
         remove_exporter()
 
 
-def write_target(member: Member, address: str) -> None:
+def write_target(name: str, site: str, address: str) -> None:
     """Write the target of a member at its tailnet address."""
-    target = {"targets": [address], "labels": {"instance": member.node_name, "site": member.node_site}}
-    files.write(f"{TARGETS}/{member.node_name}.json", json.dumps([target], separators=(",", ":"), ensure_ascii=False))
+    target = {"targets": [address], "labels": {"instance": name, "site": site}}
+    files.write(f"{TARGETS}/{name}.json", json.dumps([target], separators=(",", ":"), ensure_ascii=False))
 
 
 def figures_task(*collectors: str) -> Task:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from components.node import files, systemd
 from components.node.failure import Failure
@@ -17,14 +16,7 @@ _SAFE = (3, 2, 7)
 _OURS = re.compile(r"^((?:Prolog|Epilog)Slurmctld)=", re.MULTILINE | re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class PodName:
-    """A pod."""
-
-    node_name: str
-
-
-def pod_register(step: Step, values: PodName) -> None:
+def pod_register(step: Step, node_name: str) -> None:
     """Add the pod."""
     # slurmctld has a single program of each kind.
     if found := _OURS.search(files.read(f"{BASE}/slurm.conf") or ""):
@@ -34,7 +26,7 @@ def pod_register(step: Step, values: PodName) -> None:
         )
     _require_rsync(step.host)
     files.make_folder(PODS)
-    files.write(f"{PODS}/{values.node_name}", "")
+    files.write(f"{PODS}/{node_name}", "")
     if step.changed and files.exists(f"{CONF}/job_submit.lua"):
         _read_again()
     # systemd reads the template of the service with each new instance.
@@ -58,13 +50,13 @@ def _read_again() -> None:
     run("touch", f"{CONF}/job_submit.lua")
 
 
-def pod_forget(_: Step, values: PodName) -> None:
+def pod_forget(_: Step, node_name: str) -> None:
     """Forget the pod and the jobs whose folder is there. After the last one, the head node has nothing of this role.
 
     A node that is no pod may be forgotten too (composition.expire_program).
     """
-    files.remove(f"{PODS}/{values.node_name}")
-    remove_records_of(values.node_name)
+    files.remove(f"{PODS}/{node_name}")
+    remove_records_of(node_name)
     if files.names_in(PODS):
         return
     systemd.retire(*UNITS)

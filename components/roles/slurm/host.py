@@ -54,18 +54,13 @@ _SLURMD_WATCHDOG = "tailrack-slurmd-watchdog"
 _SCOPE = "slurmstepd.scope.d"
 
 
-@dataclass(frozen=True)
-class Release:
-    """The config's release, empty for the distribution's."""
+def check(step: Step, slurm_release: str) -> None:
+    """Report the version, the MPI library and whether cgroups work, and files of another cluster.
 
-    slurm_release: str
-
-
-def check(step: Step, values: Release) -> None:
-    """Report the version, the MPI library and whether cgroups work, and files of another cluster."""
+    slurm_release   the config's release, empty for the distribution's
+    """
     step.foreign += _foreign()
-    release = values.slurm_release
-    if not release and files.exists(INSTALLED):
+    if not slurm_release and files.exists(INSTALLED):
         raise Failure(
             "this machine has a Slurm release that the config no longer names "
             f"({(files.read(INSTALLED) or '').strip()})",
@@ -73,10 +68,10 @@ def check(step: Step, values: Release) -> None:
             f"{step.host} out of the cluster, run 'apt-get purge slurm-smd*' there, and add it again",
         )
     versions = versions_of((_SLURM, _MPI), _PMIX)
-    if (_MPI if release else _SLURM) not in versions:
+    if (_MPI if slurm_release else _SLURM) not in versions:
         refresh_lists_now(step.host)
         versions = versions_of((_SLURM, _MPI), _PMIX)
-    version = release or versions.get(_SLURM)
+    version = slurm_release or versions.get(_SLURM)
     if not version:
         raise Failure(
             "no package source of this machine has slurmd",
@@ -205,7 +200,7 @@ def _check_promise(step: Step, values: Controller) -> None:
 
 def pod_check(step: Step) -> None:
     """Report the version, the MPI library and whether cgroups work, and files of another cluster."""
-    check(step, Release(""))
+    check(step, "")
 
 
 def join(step: Step, node_gres_conf: str, node_slurm_keys: str, node_cgroup_keys: str) -> None:

@@ -129,21 +129,6 @@ class NodeAndAddress(NodeFiles):
     node_address: str
 
 
-@dataclass(frozen=True)
-class LeavingNode:
-    """A node that leaves, and the seconds to wait for its jobs (jobs.py)."""
-
-    node_name: str
-    slurm_job_limit_seconds: int
-
-
-@dataclass(frozen=True)
-class NodeName:
-    """A node that the head node forgets. nodes.py knows only its name."""
-
-    node_name: str
-
-
 def register(step: Step, values: NodeAndAddress) -> None:
     """Add the node."""
     # Before the lock, so that the step that has it takes this node's files along.
@@ -160,24 +145,23 @@ def register(step: Step, values: NodeAndAddress) -> None:
         slurm.scontrol("update", f"nodename={name}", f"nodeaddr={values.node_address}", f"nodehostname={name}")
 
 
-def release(step: Step, values: LeavingNode) -> None:
-    """Clear the node of jobs, and remove it from the files that slurmctld gets next."""
+def release(step: Step, node_name: str, slurm_job_limit_seconds: int) -> None:
+    """Clear the node of jobs (jobs.py), and remove it from the files that slurmctld gets next."""
     # Without a controller every node looks deleted.
     if not wait_until(controller.answers, 60):
         raise Failure("slurmctld does not answer", f"see 'journalctl -u slurmctld' on {step.host}")
-    name = values.node_name
+    name = node_name
     if slurm.has_node(name) and not (is_placeholder(name) and _is_without_machine(name)):
-        _drain(values)
+        _drain(name, slurm_job_limit_seconds)
     # Before this step waits for the lock, so that one reconfiguration removes all leaving nodes. The owner file stays.
     for part in ("site", "fabric", "memory", "gpu_cpus", "slurm.conf", "job_submit.lua"):
-        files.remove(f"{node_folder(values.node_name)}/{part}")
+        files.remove(f"{node_folder(name)}/{part}")
 
 
-def _drain(values: LeavingNode) -> None:
+def _drain(node: str, limit: int) -> None:
     from components.roles.slurm.jobs import clear_jobs
 
-    node = values.node_name
-    limit = min(values.slurm_job_limit_seconds, int(files.read(JOB_LIMIT) or values.slurm_job_limit_seconds))
+    limit = min(limit, int(files.read(JOB_LIMIT) or limit))
     if (shown := slurm.node(node)) and shown.flags & {"DOWN", "NOT_RESPONDING"}:
         note(f"not waiting for jobs on {node}, because it does not answer")
         limit = 0
@@ -191,11 +175,11 @@ def _is_without_machine(node: str) -> bool:
     return shown is not None and bool(shown.flags & _WITHOUT_MACHINE)
 
 
-def forget(step: Step, values: NodeName) -> None:
+def forget(step: Step, node_name: str) -> None:
     """Delete the node from the controller and from its files."""
     from components.roles.slurm_release.reservations import unreserve_node
 
-    name = values.node_name
+    name = node_name
     # Slurm does not delete a node in a reservation.
     unreserve_node(name)
     if is_placeholder(name):

@@ -10,8 +10,8 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 51_593,
-    "Python files in components/": 379,
+    "lines of code": 51_544,
+    "Python files in components/": 378,
     "lines of code in tests/": 52_403,
     "lines of bash": 1_985,
     "units": 35,

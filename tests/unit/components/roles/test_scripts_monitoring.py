@@ -11,7 +11,7 @@ import yaml
 
 from components.node import daemons
 from components.node.step.step import Step
-from components.roles.monitoring.host import MemberName, forget
+from components.roles.monitoring.host import forget
 from components.roles.order import roles
 from components.roles.role import Role, Value
 from components.steps.composition import compose
@@ -163,7 +163,7 @@ def test_a_member_is_a_target_until_it_leaves(host: Shell) -> None:
     step(host, "monitoring", "register", A1, "down")
     assert not target.exists()
     step(host, "monitoring", "register", A1)
-    host.call(forget, Step("head", "expire"), MemberName("a1"))
+    host.call(forget, Step("head", "expire"), "a1")
     assert not target.exists()
 
 

@@ -15,7 +15,7 @@ from components.node.step.step import Step
 from components.roles.role import Value
 from components.roles.slurm import node_state
 from components.roles.slurm.node_state import wait_for_place
-from components.roles.slurm.nodes import LeavingNode, NodeName, forget, release
+from components.roles.slurm.nodes import forget, release
 from tests.unit.shell import Shell, assert_fails, assert_ok, script_of
 
 REGISTER = script_of("slurm", "register")
@@ -232,9 +232,9 @@ def test_one_call_removes_all_nodes_that_leave_together(shell: Shell) -> None:
     step = Step("head", "register")
     with shell.here():
         for node in nodes[1:]:
-            release(step, LeavingNode(node, 1))
+            release(step, node, 1)
         for node in nodes[1:]:
-            forget(step, NodeName(node))
+            forget(step, node)
     assert shell.path("/etc/slurm/topology.conf").read_text().splitlines()[1:] == [
         "SwitchName=rack Nodes=n1",
         "SwitchName=tailnet Switches=rack",
