@@ -15,7 +15,6 @@ from components.roles.order import roles
 from components.roles.slurm.files import refused_keys
 from components.settings.problems import ROOT, ConfigError, Report, shown
 from stacks.config.checks import check
-from stacks.config.elastic import elastic_problems
 from stacks.config.model import PoolConfig, StackConfig, model_of
 from stacks.config.pods import check_pods
 from stacks.config.provider_keys import check_provider_keys
@@ -107,11 +106,7 @@ def _checked(
         raise ConfigError(report.problems, report.more)
     if isinstance(config, StackConfig):
         for key, breaks in refused_keys(config, roles(config)):
-            report.add(
-                report.at(config.slurm, "settings", key), "is a key that tailrack sets itself here", breaks, "remove it"
-            )
-    elif problems := list(elastic_problems(config)):
-        raise ConfigError(problems)
+            report.add((config.slurm, "settings", key), "is a key that tailrack sets itself here", breaks, "remove it")
     check_pods(config, report)
     if report.problems:
         raise ConfigError(report.problems)

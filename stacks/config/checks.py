@@ -15,7 +15,7 @@ from components.roles.mounts.settings import check_mounts, login_homes
 from components.roles.nfs_exports.settings import check_storage
 from components.roles.scratch.settings import check_scratch
 from components.roles.slurm.files import MAX_NODE_COUNT
-from components.roles.slurm.settings import Partition, check_slurm
+from components.roles.slurm.settings import Elastic, Partition, check_slurm
 from components.roles.tailnet.settings import check_tailnet
 from components.roles.users.settings import check_github_keys, check_groups, check_users
 from components.settings.cluster import check_head
@@ -61,6 +61,8 @@ def check(config: StackConfig | PoolConfig, report: Report) -> None:
     if isinstance(config, StackConfig):
         _check_cluster(config, nodes, logins, report)
         return
+    if config.elastic is not None and not report.problems:
+        _check_elastic(config, config.elastic, report)
     _check_mounts(config, (), logins, report)
     check_scratch(config.scratch, True, (), report)
     if config.containers is not None:
@@ -262,3 +264,30 @@ def _check_floors(config: StackConfig | PoolConfig, report: Report) -> None:
     scopes = {site.name for site in config.sites} | {CROSS_SITE, NODE}
     problem, breaks = "is neither a site nor cross-site", "the floor would not apply to any measurement"
     check_known(config.validation, "floors_gb_per_s", scopes, problem, breaks, report)
+
+
+def _check_elastic(config: PoolConfig, elastic: Elastic, report: Report) -> None:
+    """Report conflicts of the section `elastic` with the pool's nodes and their prices."""
+    if config.idle_limit_minutes is not None:
+        breaks = "make reap would destroy the placeholders that bring machines"
+        fix = "remove it: elastic.idle_minutes returns idle machines"
+        report.add((config, "idle_limit_minutes"), "is set for an elastic pool", breaks, fix)
+    nodes, allowed = config.all_nodes(), len(config.nodes())
+    if elastic.max is not None and elastic.max > len(nodes):
+        problem, breaks = f"is more than the {len(nodes)} node(s) of tailrack:sites", "the others could not be rented"
+        report.bad((elastic, "max"), problem, breaks, f"write {len(nodes)}, or larger pools")
+    if elastic.cpus % elastic.threads_per_core:
+        problem = f"is not a multiple of threads_per_core ({elastic.threads_per_core})"
+        report.bad((elastic, "cpus"), problem, "no machine could match it", "correct one of them")
+    if elastic.max_price_per_hour is not None:
+        place, limit = (elastic, "max_price_per_hour"), elastic.max_price_per_hour
+        unpriced = [node.name for node in nodes if node.price_per_hour is None and not node.cloud_has_price]
+        if unpriced:
+            problem, breaks = f"is set, and node {unpriced[0]} has no price", "the limit could not be kept"
+            report.add(place, problem, breaks, "write price_per_hour at its site")
+        elif not allowed:
+            problem = f"{limit:g} is less than the price of one machine ({nodes[0].price})"
+            report.add(place, problem, "jobs could rent nothing", "write a higher limit")
+    if 0 < allowed < elastic.min:
+        problem = f"is more than the {allowed} machine(s) that may be rented"
+        report.bad((elastic, "min"), problem, "they could not stay", f"write {allowed} or less")

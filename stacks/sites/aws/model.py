@@ -59,26 +59,27 @@ def _id(kind: str) -> AfterValidator:
 Door = Annotated[ipaddress.IPv4Network, BeforeValidator(_door)]
 
 
-class AwsHead(Section):
-    """The head node's instance, if it is at this site."""
+class AwsShape(Section):
+    """An EC2 instance."""
 
     type: InstanceType = "t3.large"
     image: ImageWord = key(default_factory=lambda shape: image_for(shape["type"]))
     user: Login | None = None
     """The image's account for log-ins; default: the account of the named image, or ubuntu for an id."""
     disk_gb: DiskSize = 100
+
+
+class AwsHead(AwsShape):
+    """The head node's instance, if it is at this site."""
+
     price_per_hour: Price | None = None
     """Price per hour of the instance, in the stack's `currency`; default: the site's price."""
 
 
-class AwsPool(GpuPool):
+class AwsPool(GpuPool, AwsShape):
     """A pool of instances."""
 
     type: InstanceType
-    image: ImageWord = key(default_factory=lambda shape: image_for(shape["type"]))
-    user: Login | None = None
-    """The image's account for log-ins; default: the account of the named image, or ubuntu for an id."""
-    disk_gb: DiskSize = 100
     market: Market = "on-demand"
     """Purchase option: `on-demand`, `spot` (AWS can take it back at any time), `capacity-block` or `reservation`."""
     reservation: Annotated[str, _id("cr")] | None = key(

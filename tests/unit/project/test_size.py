@@ -10,7 +10,7 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 51_544,
+    "lines of code": 51_527,
     "Python files in components/": 378,
     "lines of code in tests/": 52_403,
     "lines of bash": 1_985,
