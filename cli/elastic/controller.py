@@ -1,4 +1,12 @@
-"""The controller of an elastic pool: it compares slurmctld's placeholders with the stack, and runs the pool's `up`."""
+"""The controller of an elastic pool: it compares slurmctld's placeholders with the stack, and runs the pool's `up`.
+
+Slurm could call programs that rent machines, but the head node, which users log in to, would then have the cloud's key,
+a waiting program blocks slurmctld, and a failed request leaves a node `down~` for ever. So ResumeProgram and
+SuspendProgram are `/bin/true`. All placeholders (`State=CLOUD`) are in slurm.conf for good: while they come and go,
+slurmctld reconfigures and refuses jobs. The controller asks for *names*, because with a count e2 cannot go while e1
+runs a job. SuspendTimeout is 18 hours: after a short one a job starts on a machine that is being deleted. A node's
+first slurmd starts with `-b`; without it slurmctld ignores a container, whose uptime is its host's.
+"""
 
 from __future__ import annotations
 

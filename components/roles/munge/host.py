@@ -1,8 +1,16 @@
-"""The cluster's munge key on a machine. The head node switches all at once
-(docs/decisions/0017-munge-key-at-one-moment.md).
+"""The cluster's munge key on a machine. The head node switches all at once.
 
-Its join step prepares the next key, and its services step sends it to the members and makes them switch. A node that
-missed that gets the key when it registers: without the same key neither can read the other's messages.
+munge has one key at a time, and machines with different keys reject each other. Joins put the next key beside the
+current one. The head node's services step sends it to all members over SSH, sets partitions DOWN, waits up to 10 s
+until no job starts or completes, signals the members that took it, then changes itself. A timer lets jobs start after
+50 s and drains members with another key. A node that missed the change gets the key when it registers. Instead of this,
+
+- an agreed time fails because no one knows how long the engine needs, and the time is an input of every step;
+- nodes that watch the share are a minute late, with partitions held that long;
+- in a step after all joins, one failed join blocks the change;
+- slurmstepds that go on do not repeat a rejected report of a job's end, and the job runs again: they are stopped
+  meanwhile, at most 30 s;
+- `auth/slurm` with several keys needs 23.11 on every machine.
 """
 
 from __future__ import annotations

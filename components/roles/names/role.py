@@ -1,5 +1,10 @@
-"""All machines' names resolve on all machines, from a list that the head node keeps
-(docs/decisions/0020-names-from-the-head-node.md).
+"""All machines' names resolve on all machines, from a list that the head node keeps.
+
+If a name does not resolve, slurmctld's requests end with "Socket timed out". The head node publishes its members' names
+and addresses on the share, which nodes cannot write; each machine keeps them in `/etc/hosts`, in lines that end in
+`# tailrack`. Other sources of names fail: MagicDNS through systemd-resolved loses all names when another machine joins,
+`--accept-dns=true` takes over `/etc/resolv.conf`, and root of a node can choose a name such as `localhost` that
+`tailscale status` shows to every machine.
 
 A machine's host name is its node's name, and names resolve to tailnet addresses: Slurm's daemons compare the host name
 with slurm.conf and bind to its address.

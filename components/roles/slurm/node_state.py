@@ -3,8 +3,11 @@
 A step waits until the controller would give the node jobs, and has placed it in its site's switch.
 
 The controller reads topology.conf only when it reconfigures, and then places all registered nodes, so one call serves
-all that are joining (docs/decisions/0015-one-reconfiguration.md). All of them see the same list, so without talking to
-each other the first by name makes the call.
+all that are joining. All of them see the same list, so without talking to each other the first by name of the known,
+unplaced nodes makes the call once no other has appeared for 2 s, or at once if slurmctld knows all of the head node's
+list; after 20 s any waiting node calls. The step on the head node calls only for a new GPU kind or a smaller memory
+default. One call per step would be more than 32 calls for 32 nodes; in a step after all nodes, one failed node would
+block the others, and two stacks do not know each other. Each call is a risk for running jobs.
 
 Faults of the distributions' releases around a reconfiguration:
 - 23.11.4 (Ubuntu 24.04): slurmd forgets jobs that started no step on its node yet; slurmctld rarely deadlocks.

@@ -17,8 +17,8 @@ MOST = {
     "units": 35,
     "timers": 6,
     "names of values in components/": 148,
-    "words in README.md and docs/": 28_874,
-    "pages in docs/": 28,
+    "words in README.md and docs/": 27_948,
+    "pages in docs/": 23,
 }
 LEAST_MEDIAN = 131  # lines of a file in components/
 
