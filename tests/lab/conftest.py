@@ -22,6 +22,7 @@ from tests.lab import leaks
 from tests.lab.cluster import JOB_LIMIT_SECONDS, ClusterUnderTest, MakeCluster, dev_config, eventually
 from tests.lab.containers import bring_up
 from tests.lab.leaks import Story
+from tests.lab.pool_under_test import bring_up_head_alone
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +51,7 @@ class ByCluster(LoadFileScheduling):
         path = nodeid.partition("::")[0]
         if _shares_the_cluster(path):
             return "the cluster"
-        return next((name for name in ("contained", "full", "story") if f"{name}: " in _text(path)), path)
+        return next((name for name in ("contained", "full", "lone_head", "story") if f"{name}: " in _text(path)), path)
 
 
 @cache
@@ -142,6 +143,15 @@ def full_cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFa
     made.config["tailrack:validation"]["floors_gb_per_s"] = {"cloud-a": 1e-6, "cross-site": 1e-6}
     made.forget_an_earlier_run()
     yield made
+    made.remove()
+
+
+@pytest.fixture(scope="session")
+def lone_head(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTest]:
+    """A head node that computes, without other nodes, for files whose pools come and go."""
+    made = ClusterUnderTest("te", tmp_path_factory.mktemp("te"), found, dev_config())
+    made.forget_an_earlier_run()
+    yield bring_up_head_alone(made)
     made.remove()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lab.cluster import ClusterUnderTest, MakeCluster, as_user, eventually
+from tests.lab.cluster import ClusterUnderTest, as_user, eventually
 
 UNIT = "/etc/systemd/system/slurmd.service.d/tailrack.conf"
 KEEPALIVE = "keepalivetime=600,keepaliveinterval=60,keepaliveprobes=5"
@@ -15,13 +15,12 @@ ALL = "sinfo -h -N -p all -o %N"
 
 
 @pytest.fixture(scope="module")
-def apart(make_cluster: MakeCluster) -> ClusterUnderTest:
+def apart(full: ClusterUnderTest) -> ClusterUnderTest:
     """A cluster whose site cloud-b is not in partition all, up."""
-    made = make_cluster("all1")
-    made.config["tailrack:sites"][1]["in_all"] = False
-    made.config["tailrack:slurm"]["settings"] = {"CommunicationParameters": KEEPALIVE}
-    made.up_ok()
-    return made
+    full.config["tailrack:sites"][1]["in_all"] = False
+    full.config["tailrack:slurm"]["settings"]["CommunicationParameters"] = KEEPALIVE
+    full.up_ok()
+    return full
 
 
 def srun(cluster: ClusterUnderTest, options: str) -> str:

@@ -16,17 +16,15 @@ import pytest
 
 from cli.pulumi.find_engine import Found
 from tests.chance import dice
-from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
+from tests.lab.cluster import ClusterUnderTest, eventually
 from tests.lab.elastic_pool import ElasticPool, flags, is_down, output, submit, why
-from tests.lab.pool_under_test import bring_up_head_alone
 
 NAMES = ("e1", "e2")
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
-    """Return a head node alone, which computes."""
-    return bring_up_head_alone(make_cluster("te"))
+def cluster(lone_head: ClusterUnderTest) -> ClusterUnderTest:
+    return lone_head
 
 
 @pytest.fixture(scope="module")

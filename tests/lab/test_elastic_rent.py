@@ -18,9 +18,8 @@ import pytest
 from cli import lab_commands
 from cli.pulumi.find_engine import Found
 from tests.chance import dice
-from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
+from tests.lab.cluster import ClusterUnderTest, eventually
 from tests.lab.elastic_pool import ElasticStack, flags, is_down, output, submit, why
-from tests.lab.pool_under_test import bring_up_head_alone
 from tests.lab.sealer import sealer_of
 from tests.played_cloud.account import Account, Machine
 from tests.played_cloud.containers import Containers
@@ -64,9 +63,8 @@ class RentedElasticPool(ElasticStack):
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
-    """Return a head node alone, which computes."""
-    return bring_up_head_alone(make_cluster("er"))
+def cluster(lone_head: ClusterUnderTest) -> ClusterUnderTest:
+    return lone_head
 
 
 @pytest.fixture(scope="module")

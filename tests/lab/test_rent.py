@@ -18,7 +18,7 @@ import pytest
 from cli import lab_commands
 from cli.pulumi.find_engine import Found
 from cli.pulumi.workspace import PROJECT
-from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, MakeCluster, dev_config, eventually
+from tests.lab.cluster import SMALL_MEASUREMENT, ClusterUnderTest, eventually
 from tests.lab.pool_under_test import PoolUnderTest
 from tests.lab.sealer import sealer_of
 from tests.played_cloud.account import Account
@@ -71,14 +71,8 @@ class RentedPool(PoolUnderTest):
 
 
 @pytest.fixture(scope="module")
-def cluster(make_cluster: MakeCluster) -> ClusterUnderTest:
-    """A head node that computes, alone."""
-    made = make_cluster("rent")
-    made.config = dev_config()
-    made.config["tailrack:sites"] = made.config["tailrack:sites"][:1]
-    made.config["tailrack:sites"][0]["pools"] = []
-    made.up_ok()
-    return made
+def cluster(lone_head: ClusterUnderTest) -> ClusterUnderTest:
+    return lone_head
 
 
 @pytest.fixture(scope="module")
