@@ -51,10 +51,17 @@ def test_the_sick_gpu_is_published_for_all_users_and_goes_when_it_is_well(record
     assert published(shown) == {}
 
 
-def test_information_is_not_published(records: GpuRecords, tmp_path: Path) -> None:
+def test_information_and_findings_of_a_node_that_left_are_not_published(records: GpuRecords, tmp_path: Path) -> None:
+    shown = tmp_path / "shown.json"
     doubtful = [replace(card, matrix=None, doubts=("no cuBLAS",)) for card in cards()]
     assert [item["severity"] for item in records.judge("a1", "", report(doubtful))] == ["info"]
-    assert published(tmp_path / "shown.json") == {}
+    assert published(shown) == {}
+    records.judge("a1", "", report(cards(**SICK)))
+    (tmp_path / "gpus/a1.json").unlink()
+    records.publish()
+    assert published(shown) == {}
+    shown.write_text('{"a1": [7]}')
+    assert published(shown) == {}
 
 
 def test_a_gpu_is_compared_with_its_first_figure_until_that_is_forgotten(records: GpuRecords) -> None:
@@ -90,21 +97,10 @@ def test_a_report_without_readings_changes_nothing(records: GpuRecords, tmp_path
         assert len(records.judge("a1", "", report(cards(**SICK)))) == 1, bad
 
 
-def test_findings_of_a_node_that_left_are_not_shown(records: GpuRecords, tmp_path: Path) -> None:
-    records.judge("a1", "", report(cards(**SICK)))
-    (tmp_path / "gpus/a1.json").unlink()
-    records.publish()
-    assert published(tmp_path / "shown.json") == {}
-    (tmp_path / "shown.json").write_text('{"a1": [7]}')
-    assert published(tmp_path / "shown.json") == {}
-
-
 # The deep check
 
 
-@pytest.fixture
-def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSlurm, DeepCheck, list[Any]]:
-    """The deep check, with a fake controller and reports that are played one after the other."""
+def test_a_clear_fault_drains_the_node_and_names_the_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake, played = FakeSlurm(), list[Any]()
     monkeypatch.setattr("components.slurm.slurm.nodes", fake.nodes)
     monkeypatch.setattr("components.slurm.slurm.scontrol", fake.scontrol)
@@ -113,32 +109,23 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSlurm, D
     monkeypatch.setattr(measuring, "REPORTS", tmp_path / "validation")
     monkeypatch.setattr(gpu_records, "FINDINGS", tmp_path / "shown.json")
     monkeypatch.setattr(measuring, "read_report", lambda *_: Measured(364.8, tolerance=0.15))
-    return fake, DeepCheck(told(), lambda *_: played.pop(0), tmp_path / "kept"), played
+    checks = DeepCheck(told(), lambda *_: played.pop(0), tmp_path / "kept")
 
+    def flags_after(*reports: Any) -> frozenset[str]:
+        played[:] = reports
+        deep_check.run(checks, ["a1"])
+        return fake.nodes_by_name["a1"].flags
 
-def test_a_clear_fault_drains_the_node_and_names_the_gpu(check: tuple[FakeSlurm, DeepCheck, list[Any]]) -> None:
-    fake, checks, played = check
-    played[:] = [report(cards(**SICK)), {}]
-    deep_check.run(checks, ["a1"])
+    assert "DRAIN" in flags_after(report(cards(**SICK)), {})
     reason = fake.nodes_by_name["a1"].reason
-    assert reason.startswith(
-        f"{DEEP_PREFIX}GPU speed: GPU 3 (0000:13:00.0): 6.4 GB/s from the host over PCIe 4 x4; its"
-    )
+    gpu = "GPU 3 (0000:13:00.0): 6.4 GB/s from the host over PCIe 4 x4; its"
+    assert reason.startswith(f"{DEEP_PREFIX}GPU speed: {gpu}")
     assert "55.3 GB/s over PCIe 5 x16" in reason
-    # Repaired, it is resumed.
-    played[:] = [report(cards())]
-    deep_check.run(checks, ["a1"])
-    assert fake.nodes_by_name["a1"].flags == IDLE
-
-
-def test_the_deep_check_accepts_a_resumed_node_with_a_sick_gpu(check: tuple[FakeSlurm, DeepCheck, list[Any]]) -> None:
-    fake, checks, played = check
-    played[:] = [report(cards(**SICK)), {}]
-    deep_check.run(checks, ["a1"])
+    assert flags_after(report(cards())) == IDLE, "it is repaired"
+    # A person resumes the node with the sick GPU.
+    assert "DRAIN" in flags_after(report(cards(**SICK)), {})
     fake.set("a1", *IDLE)
-    played[:] = [report(cards(**{**SICK, "host_to_gpu": 6.3}))]
-    deep_check.run(checks, ["a1"])
-    assert fake.nodes_by_name["a1"].flags == IDLE
+    assert flags_after(report(cards(**{**SICK, "host_to_gpu": 6.3}))) == IDLE
 
 
 def test_the_measurement_reads_the_job_that_prepares(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -89,18 +89,13 @@ def held(shell: Shell) -> list[str]:
     return shell.path("/etc/tailrack/ports").read_text().splitlines()[1:]
 
 
-def test_an_account_that_is_not_there_yet_has_its_port_held_for_it_and_gets_it_once_it_is(shell: Shell) -> None:
+def test_only_the_account_of_a_held_port_can_answer_from_it_once_it_is_there(shell: Shell) -> None:
     hold(shell)
     assert "6817 0 0" in held(shell)
     shell.write("etc/passwd", SLURM)
     hold(shell)
     assert "6817 64030 64030" in held(shell)
     assert shell.calls.count("systemctl reload-or-restart tailrack-firewall.service") == 2
-
-
-def test_only_the_account_of_a_held_port_can_answer_from_it(shell: Shell) -> None:
-    shell.write("etc/passwd", SLURM)
-    hold(shell)
     rules = shell.path("/etc/tailrack/ports.nft").read_text()
     assert [line.strip() for line in rules.splitlines() if "tcp sport" in line] == [
         "tcp sport 6817 meta skuid { 0, 64030 } accept",

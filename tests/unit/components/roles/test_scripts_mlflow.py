@@ -220,26 +220,27 @@ def install(host: Shell, index: str | None = None) -> str:
     return host.failure_of(install_module.install, STEP, values(MLFLOW_INDEX=index))
 
 
-@pytest.mark.parametrize(
-    ("index", "words"),
-    [
-        (None, "--no-input -r"),
-        ("https://mirror.example.org/simple", "--no-input --index-url https://mirror.example.org/simple -r"),
-        ("/wheels", "--no-input --no-index --find-links {root}/wheels -r"),
-    ],
-)
-def test_mlflow_is_installed_once_with_digests_from_the_index(host: Shell, index: str | None, words: str) -> None:
+def test_mlflow_is_installed_once_with_digests_from_the_index(host: Shell) -> None:
     host.stub("python3", FAKE_VENV.format(root=host.root))
     host.path("/wheels").mkdir()
-    for _ in range(2):
-        assert install(host, index) == ""
-    (call,) = [call for call in host.calls if call.startswith("pip ")]
-    assert "--no-deps --require-hashes --only-binary :all:" in call
-    assert words.format(root=host.root) in call
-    host.path("/usr/bin/python3").unlink()
-    host.path("/usr/bin/python3").symlink_to("python3.14")
-    assert install(host, index) == ""
-    assert len([call for call in host.calls if call.startswith("pip ")]) == 2
+    mirror, python = "https://mirror.example.org/simple", host.path("/usr/bin/python3")
+    for version, (index, words) in enumerate(
+        (
+            (None, "--no-input -r"),
+            (mirror, f"--no-input --index-url {mirror} -r"),
+            ("/wheels", f"--no-input --no-index --find-links {host.root}/wheels -r"),
+        ),
+        14,
+    ):
+        # Another Python needs it again.
+        python.unlink()
+        python.symlink_to(f"python3.{version}")
+        before = len(host.calls)
+        for _ in range(2):
+            assert install(host, index) == ""
+        (call,) = [call for call in host.calls[before:] if call.startswith("pip ")]
+        assert "--no-deps --require-hashes --only-binary :all:" in call
+        assert words in call
 
 
 def test_a_companys_proxy_in_the_way_of_the_index_is_named_and_not_the_last_try(host: Shell) -> None:

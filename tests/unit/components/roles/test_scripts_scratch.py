@@ -7,7 +7,6 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -99,29 +98,20 @@ def job_node(disk: Shell) -> Shell:
     return disk
 
 
-def test_a_job_has_a_folder_that_only_its_user_can_read(job_node: Shell) -> None:
+def test_a_job_has_an_empty_folder_that_only_its_user_can_read_and_old_folders_go(job_node: Shell) -> None:
     own = folder(job_node) / "7"
     assert own.stat().st_mode & 0o7777 == 0o700
     assert f"chown -h 6001:7001 {own}" in job_node.calls
+    (own / "file").write_text("old")
+    (folder(job_node) / "5").mkdir()
+    begin(job_node, "7")
+    assert names(job_node) == ["7", "gone.5", "gone.7"]
+    assert list(own.iterdir()) == []
 
 
 @pytest.mark.parametrize("by", ["epilog", "step"])
 def test_after_a_job_its_folder_alone_is_removed_as_its_owner(job_node: Shell, by: str) -> None:
     begin(job_node, "8")
-    job_node.path(f"{KNOWN}/7").unlink()
-    assert (script(job_node, "epilog") if by == "epilog" else compute(job_node)).returncode == 0
-    assert names(job_node) == ["8", "gone.7"]
-    (call,) = [call for call in job_node.calls if call.startswith("systemd-run")]
-    (gone,) = folder(job_node).glob("gone.*")
-    # Whoever makes the folder here stands for the user.
-    assert f" -p User={0 if by == 'epilog' else os.getuid()} " in call
-    assert f"ExecStopPost=+-/bin/rmdir {gone}" in call
-    assert " --no-block " in call
-    assert call.endswith(f" - {gone}")
-
-
-@pytest.mark.parametrize("by", ["epilog", "step"])
-def test_the_epilog_removes_read_only_folders_and_follows_no_links(job_node: Shell, by: str) -> None:
     inner = folder(job_node) / "7" / "data" / "locked"
     inner.mkdir(parents=True)
     (inner / "file").write_text("x")
@@ -132,17 +122,17 @@ def test_the_epilog_removes_read_only_folders_and_follows_no_links(job_node: She
     # What systemd would start, started.
     job_node.stub("systemd-run", 'while [ "$1" != /bin/sh ]; do shift; done; exec "$@"')
     assert (script(job_node, "epilog") if by == "epilog" else compute(job_node)).returncode == 0
+    assert names(job_node) == ["8", "gone.7"]
+    (call,) = [call for call in job_node.calls if call.startswith("systemd-run")]
     (gone,) = folder(job_node).glob("gone.*")
+    # Whoever makes the folder here stands for the user.
+    assert f" -p User={0 if by == 'epilog' else os.getuid()} " in call
+    assert f"ExecStopPost=+-/bin/rmdir {gone}" in call
+    assert " --no-block " in call
+    assert call.endswith(f" - {gone}")
+    # It removes read-only folders and follows no links.
     assert list(gone.iterdir()) == []
     assert outside.exists()
-
-
-def test_a_requeued_job_gets_an_empty_folder_and_old_folders_go(job_node: Shell) -> None:
-    (folder(job_node) / "7" / "file").write_text("old")
-    (folder(job_node) / "5").mkdir()
-    begin(job_node, "7")
-    assert names(job_node) == ["7", "gone.5", "gone.7"]
-    assert list((folder(job_node) / "7").iterdir()) == []
 
 
 def test_an_unwritable_disk_drains_the_node_with_a_remedy(disk: Shell) -> None:
@@ -182,16 +172,12 @@ def test_a_second_run_changes_nothing_and_another_folder_leaves_the_old_one_to_t
         ("ln -s . $ROOT/raid/tailrack-jobs", "tailrack-jobs is a link on a1"),
     ],
 )
-def test_a_folder_that_others_could_exchange_is_refused_before_it_is_used(node: Shell, change: str, said: str) -> None:
+def test_a_folder_that_others_could_exchange_or_on_no_disk_is_refused(node: Shell, change: str, said: str) -> None:
     subprocess.run(["bash", "-ec", change], env={"ROOT": str(node.root), "PATH": os.environ["PATH"]}, check=True)
-    done = compute(node, refused=True)
-    assert said in done.stderr
+    assert said in compute(node, refused=True).stderr
+    missing = compute(node, "mnt/nvme", refused=True).stderr
+    assert "/mnt, the parent of the scratch folder nvme, does not exist on a1" in missing
     assert not node.path(LIST).exists()
-
-
-def test_a_disk_that_is_not_mounted_is_named(node: Shell) -> None:
-    done = compute(node, "mnt/nvme", refused=True)
-    assert "/mnt, the parent of the scratch folder nvme, does not exist on a1" in done.stderr
 
 
 def test_leaving_removes_scratch_folders_and_keeps_earlier_files(node: Shell) -> None:
@@ -306,26 +292,17 @@ def test_the_program_stays_while_it_has_to_empty_a_jobs_folder(node: Shell) -> N
         assert node.path(sweep.CLEAN).exists() == left, (folder, left)
 
 
-def said_of(scratch: Any, **more: Any) -> str:
-    return refusal({"scratch": scratch, **more})
-
-
-def test_the_config_rejects_a_harmful_scratch_folder() -> None:
+def test_the_config_rejects_a_harmful_scratch_folder_and_limits_out_of_range() -> None:
     assert parse({**LAB, "scratch": {"folder": "/raid"}}, base_dir=Path()).scratch == Scratch(folder="/raid")
-    assert "may be a folder of the system" in said_of({"folder": "/etc"})
-    assert "is not an absolute path" in said_of({"folder": "/raid/a b"})
-    assert "is on the share" in said_of({"folder": "/srv/data"}, storage={"path": "/srv/data", "mount": "/shared"})
-    said = said_of({"folder": "/raid"}, health={"enabled": False})
-    assert "tailrack:health.enabled is false" in said
-    assert "remove one of the two" in said
-
-
-def test_a_limit_out_of_its_range_is_named() -> None:
-    for key, value, problem in (
-        ("cache_days", -1, "from 0 to 3650"),
-        ("cache_days", "long", "from 0 to 3650"),
-        ("cache_disk_percent", 100, "from 10 to 99"),
+    share = {"storage": {"path": "/srv/data", "mount": "/shared"}}
+    for scratch, more, problems in (
+        ({"folder": "/etc"}, {}, ["may be a folder of the system"]),
+        ({"folder": "/raid/a b"}, {}, ["is not an absolute path"]),
+        ({"folder": "/srv/data"}, share, ["is on the share"]),
+        ({}, {"health": {"enabled": False}}, ["tailrack:health.enabled is false", "remove one of the two"]),
+        ({"cache_days": -1}, {}, ["tailrack:scratch.cache_days", "from 0 to 3650"]),
+        ({"cache_days": "long"}, {}, ["tailrack:scratch.cache_days", "from 0 to 3650"]),
+        ({"cache_disk_percent": 100}, {}, ["tailrack:scratch.cache_disk_percent", "from 10 to 99"]),
     ):
-        said = said_of({"folder": "/raid", key: value})
-        assert f"tailrack:scratch.{key}" in said, key
-        assert problem in said, key
+        said = refusal({"scratch": {"folder": "/raid", **scratch}, **more})
+        assert [problem for problem in problems if problem not in said] == [], scratch

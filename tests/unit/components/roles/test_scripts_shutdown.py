@@ -53,19 +53,15 @@ def test_a_controller_that_does_not_answer_is_said_and_holds_nothing_up(shell: S
     assert "slurmctld does not answer: its jobs wait until slurmctld notices that the node is down" in done.stdout
 
 
-def test_the_unit_ends_before_all_that_its_end_needs_and_before_jobs_do(shell: Shell) -> None:
+def test_the_unit_ends_before_all_that_its_end_needs_and_the_scope_of_jobs_last(shell: Shell) -> None:
     shell.call(requeue_jobs_at_shutdown, "n1")
     unit = shell.path("/etc/systemd/system/tailrack-shutdown.service").read_text()
     after = {name for line in unit.splitlines() if line.startswith("After=") for name in line[6:].split()}
     assert after >= {"slurmd.service", "munge.service", "tailscaled.service", "remote-fs.target", "slurmctld.service"}
-
-
-@pytest.mark.parametrize("scope", ["slurmstepd.scope", "n1_slurmstepd.scope"])  # by how Slurm was built
-def test_the_scope_of_jobs_ends_last_and_can_be_made_again(shell: Shell, scope: str) -> None:
-    shell.call(requeue_jobs_at_shutdown, "n1")
-    lines = shell.path(f"/etc/systemd/system/{scope}.d/tailrack.conf").read_text().splitlines()
-    unit, kind = lines[lines.index("[Unit]") : lines.index("[Scope]")], lines[lines.index("[Scope]") :]
-    assert {"Before=tailrack-shutdown.service", "CollectMode=inactive-or-failed"} <= set(unit)
-    assert {"TimeoutStopSec=5", "OOMPolicy=continue"} <= set(kind)
-    # A unit that names it would keep it after its end, and slurmd makes none where one is.
-    assert "slurmstepd.scope" not in shell.path("/etc/systemd/system/tailrack-shutdown.service").read_text()
+    # A unit that names the scope would keep it after its end, and slurmd makes none where one is.
+    assert "slurmstepd.scope" not in unit
+    for scope in ("slurmstepd.scope", "n1_slurmstepd.scope"):  # by how Slurm was built
+        lines = shell.path(f"/etc/systemd/system/{scope}.d/tailrack.conf").read_text().splitlines()
+        part, kind = lines[lines.index("[Unit]") : lines.index("[Scope]")], lines[lines.index("[Scope]") :]
+        assert {"Before=tailrack-shutdown.service", "CollectMode=inactive-or-failed"} <= set(part), scope
+        assert {"TimeoutStopSec=5", "OOMPolicy=continue"} <= set(kind), scope

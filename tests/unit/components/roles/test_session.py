@@ -158,10 +158,12 @@ def test_a_session_is_one_job_that_waits_and_its_user_sees_how_to_reach_it(head:
     )
 
 
-def test_the_options_reach_sbatch(head: Head) -> None:
+def test_the_options_reach_sbatch_and_an_earlier_session_is_shown(head: Head) -> None:
+    assert "    ssh a1\n" in head.session("--job", "28")
+    assert head.calls == ["scontrol show job 28 --json"]
     head.session("--gpus", "h200:2", "--hours", "0.1", "--cpus", "6", "--partition", "rack")
-    assert head.calls[0].endswith("--gpus=h200:2 --cpus-per-task=6 --partition=rack")
-    assert "--time=6 " in head.calls[0]
+    assert head.calls[1].endswith("--gpus=h200:2 --cpus-per-task=6 --partition=rack")
+    assert "--time=6 " in head.calls[1]
 
 
 def test_why_it_waits_is_printed_once_for_each_reason(head: Head) -> None:
@@ -196,11 +198,6 @@ def test_without_waiting_the_user_sees_how_to_ask_later(head: Head) -> None:
     assert "tailrack session --job 28 --code --jupyter '--image=nvcr.io#nvidia/pytorch:25.08-py3'\n" in text
     assert "To end it: scancel 28" in text
     assert not [call for call in head.calls if call.startswith("scontrol")]
-
-
-def test_an_earlier_session_is_shown_and_nothing_is_submitted(head: Head) -> None:
-    assert "    ssh a1\n" in head.session("--job", "28")
-    assert head.calls == ["scontrol show job 28 --json"]
 
 
 def test_a_job_of_somebody_else_that_ended_or_is_refused_is_explained(head: Head) -> None:
@@ -279,17 +276,14 @@ def test_a_jupyter_that_fails_is_shown_with_the_end_of_its_output(head: Head) ->
     assert "  | socket timed out\n  | jupyter-lab: not found" in error
 
 
-def test_a_server_that_never_starts_has_a_limit(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_any_jupyter_or_with_one_that_never_starts_the_error_says_so(
+    head: Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    makes = "make one with 'python3 -m venv ~/venv && ~/venv/bin/pip install jupyterlab'"
+    assert f"you have no JupyterLab; {makes}" in head.refused("--jupyter")
+    assert head.calls == []
     monkeypatch.setattr(session, "SERVER_SECONDS", 0)
     assert "Jupyter has not started within 0 minutes" in head.refused("--job", "28", "--jupyter")
-
-
-def test_without_any_jupyter_the_command_that_makes_one_is_named(head: Head) -> None:
-    error = head.refused("--jupyter")
-    assert (
-        "you have no JupyterLab; make one with 'python3 -m venv ~/venv && ~/venv/bin/pip install jupyterlab'" in error
-    )
-    assert head.calls == []
 
 
 def test_jupyter_is_searched_in_three_places(head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

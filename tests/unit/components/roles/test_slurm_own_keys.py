@@ -37,15 +37,12 @@ def own_lines(text: str) -> list[str]:
 def test_slurm_conf_includes_a_file_per_machine_if_machines_differ(shell: Shell, model: Model) -> None:
     files = mixed(shell, model)
     lines = files["slurm.conf"].splitlines()
-    assert lines.count(INCLUDE) == 1
-    assert lines.count("PrologFlags=Contain") == 1
-    assert lines.count("DebugFlags=GLOB_SILENCE,NO_CONF_HASH") == 1
+    for line in (INCLUDE, "PrologFlags=Contain", "DebugFlags=GLOB_SILENCE,NO_CONF_HASH"):
+        assert lines.count(line) == 1, line
     assert not own_lines(files["slurm.conf"])
     assert files["cgroup.conf"].splitlines()[1:] == ["Include /etc/tailrack/cgroup.conf"]
-
-
-def test_nodes_keep_their_own_keys_until_they_follow_a_head_node_that_has_changed(shell: Shell) -> None:
-    assert INCLUDE in mixed(shell, SMALL, other=len(SMALL.nodes))["slurm.conf"]
+    # Nodes keep their own keys until they follow a head node that has changed.
+    assert INCLUDE in mixed(shell, model, other=len(model.nodes))["slurm.conf"]
 
 
 def test_slurm_conf_is_as_before_once_the_last_differing_node_has_gone(shell: Shell) -> None:

@@ -128,16 +128,13 @@ def test_google_is_asked_to_answer_at_a_change_from_the_last_answer(fake: Fake) 
 
 
 def azure_event(**changes: Any) -> str:
-    event = {
-        "EventId": "602d9444-d2cd-49c7-8624-8643e7171297",
-        "EventType": "Preempt",
+    event = {"EventId": "602d9444-d2cd-49c7-8624-8643e7171297", "EventType": "Preempt", "Resources": ["g1"]}
+    event |= {
         "ResourceType": "VirtualMachine",
-        "Resources": ["g1"],
         "EventStatus": "Scheduled",
         "NotBefore": "Thu, 26 Nov 2026 14:02:00 GMT",
-        **changes,
     }
-    return json.dumps({"DocumentIncarnation": 3, "Events": [event]})
+    return json.dumps({"DocumentIncarnation": 3, "Events": [{**event, **changes}]})
 
 
 def test_azure_gives_a_notice_if_an_event_removes_this_machine(fake: Fake) -> None:
@@ -169,15 +166,15 @@ def test_an_event_of_azure_that_has_started_and_a_malformed_time_mean_the_usual_
     assert REASON.fullmatch(notice.reason)
 
 
-@pytest.mark.parametrize("text", ["", "<html>", "[]", "[" * 60000], ids=["empty", "page", "list", "deep"])
-def test_an_answer_of_another_form_is_no_notice_but_an_error(fake: Fake, text: str) -> None:
+def test_an_answer_of_another_form_is_no_notice_but_an_error(fake: Fake) -> None:
     fake.answer(NAME, "g1")
-    fake.answer(EVENTS, text)
     fake.answer(TOKEN, "t")
-    fake.answer(ACTION, text)
-    for read in (Aws().read, Azure().read):
-        with pytest.raises(NoAnswerError, match="does not send a JSON object"):
-            read()
+    for text in ("", "<html>", "[]", "[" * 60000):
+        fake.answer(EVENTS, text)
+        fake.answer(ACTION, text)
+        for read in (Aws().read, Azure().read):
+            with pytest.raises(NoAnswerError, match="does not send a JSON object"):
+                read()
 
 
 def test_an_answer_has_limits_and_no_redirect_is_followed(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,15 +200,8 @@ HOSTILE = "train\\n   AdminComment=node a1 had to be free\\n   Requeue=1 BatchFl
 
 def shown(number: int, *, requeue: bool, **fields: object) -> str:
     """Return a job as scontrol prints it. A job with a task is the last one of its array."""
-    job = {
-        "job_id": number,
-        "job_state": ["RUNNING"],
-        "name": HOSTILE,
-        "requeue": requeue,
-        "batch_flag": True,
-        **fields,
-    }
-    return json.dumps({"jobs": [{"admin_comment": "mine", **job}]})
+    job = {"job_id": number, "job_state": ["RUNNING"], "name": HOSTILE, "requeue": requeue, "batch_flag": True}
+    return json.dumps({"jobs": [{"admin_comment": "mine", **job, **fields}]})
 
 
 @pytest.fixture
@@ -338,12 +328,7 @@ def test_a_cause_replaces_an_earlier_one_and_other_parts_stay() -> None:
 
 
 def job(**changes: Any) -> Job:
-    fields: dict[str, Any] = {
-        "flags": ("CANCELLED",),
-        "nodes": "a1",
-        "admin_comment": with_parts("mine", cause=CAUSE),
-        **changes,
-    }
+    fields = {"flags": ("CANCELLED",), "nodes": "a1", "admin_comment": with_parts("mine", cause=CAUSE), **changes}
     return Job(12, "train", "ada", 6001, **fields)
 
 
