@@ -81,21 +81,6 @@ def test_programs_can_read_the_printed_costs(monkeypatch: Any, capsys: Any) -> N
         as_rows({"costs": [{"name": "x"}]})
 
 
-def test_a_budget_without_a_price_is_not_silent(monkeypatch: Any, capsys: Any) -> None:
-    for arguments, expected in (
-        (
-            ["costs", "--or-nothing"],
-            "Budget: 0.00 of 2,000.00 EUR spent in 2026-09 (0 %); no node has a price_per_hour in EUR.\n",
-        ),
-        (["costs", "--json", "--or-nothing"], ""),
-    ):
-        monkeypatch.setattr(costs, "read_book", lambda: {"head": [Stay(1, None)]})
-        monkeypatch.setattr(spending, "read_budget", lambda: spending.Budget(2000, "EUR"))
-        monkeypatch.setattr(time, "time", lambda: NOW)
-        assert main(arguments) == 0, arguments
-        assert capsys.readouterr().out == expected, arguments
-
-
 def test_the_line_about_the_budget_is_the_last_one_and_not_in_json(monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.setattr(costs, "read_book", lambda: {"a1": [Stay(NOW - HOUR, None, 3.0, "EUR")]})
     monkeypatch.setattr(spending, "read_budget", lambda: spending.Budget(2, "EUR"))
@@ -106,6 +91,12 @@ def test_the_line_about_the_budget_is_the_last_one_and_not_in_json(monkeypatch: 
     assert capsys.readouterr().out.splitlines()[-1].startswith("Budget: 3.00 of 2.00 EUR spent in 2026-09 (150 %).")
     assert main(["costs", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["costs"][0]["month"] == 3.0
+    # One without a price is not silent.
+    monkeypatch.setattr(costs, "read_book", lambda: {"head": [Stay(1, None)]})
+    none = "Budget: 0.00 of 2.00 EUR spent in 2026-09 (0 %); no node has a price_per_hour in EUR.\n"
+    for arguments, expected in ((["--or-nothing"], none), (["--json", "--or-nothing"], "")):
+        assert main(["costs", *arguments]) == 0
+        assert capsys.readouterr().out == expected, arguments
 
 
 # On the head node.
@@ -131,18 +122,15 @@ def test_the_book_has_a_line_a_price_and_the_same_again_changes_nothing(shell: S
     assert read_stays(text)[-1] == Stay(500, None, 3.0, "EUR")
 
 
-def test_the_book_of_a_node_does_not_grow_for_ever(shell: Shell) -> None:
+def test_the_book_of_a_node_does_not_grow_for_ever_and_old_ones_go(shell: Shell) -> None:
     file = shell.write("/var/lib/tailrack/costs/a1", "".join(f"{at} {at + 1} 1 USD\n" for at in range(500)))
     write(shell, "register", "up", "2 USD", 900)
     assert len(file.read_text().splitlines()) == 200
     assert file.read_text().endswith("900 - 2 USD\n")
-
-
-def test_the_step_removes_only_old_records_of_nodes_that_left(shell: Shell) -> None:
     gone = shell.write("/var/lib/tailrack/costs/gone", "100 200 1 USD\n")
     stays = shell.write("/var/lib/tailrack/costs/stays", "100 - 1 USD\n")
     past = time.time() - 402 * 86400
-    for file in (gone, stays):
-        os.utime(file, (past, past))
+    for path in (gone, stays):
+        os.utime(path, (past, past))
     write(shell, "services", "up", "", int(time.time()))
     assert (gone.exists(), stays.exists()) == (False, True)

@@ -73,25 +73,17 @@ def test_a_bad_value_is_one_error_that_names_its_key() -> None:
         assert part in text, dataset
 
 
-def test_two_data_sets_of_one_name_are_refused() -> None:
-    assert "is the name of two data sets" in problem(S3, {"name": "imagenet", "source": "/shared/x"})
-
-
-def test_one_key_without_the_other_is_refused() -> None:
-    assert "has one of access_key and secret_key without the other" in problem(
-        {key: value for key, value in S3.items() if key != "access_key"}
+def test_two_names_half_a_key_and_keys_or_folders_that_do_not_fit_are_refused() -> None:
+    share, half = (
+        {"name": "one", "source": "/shared/x"},
+        {key: value for key, value in S3.items() if key != "access_key"},
     )
-
-
-@pytest.mark.parametrize("name", ["endpoint", "region", "access_key"])
-def test_keys_of_s3_are_refused_for_another_source(name: str) -> None:
-    values = {"endpoint": "https://host", "region": "eu", "access_key": "AKIA1"}
-    assert "it would have no effect" in problem({"name": "one", "source": "/shared/x", name: values[name]})
-
-
-def test_a_folder_on_the_share_is_refused() -> None:
+    assert "is the name of two data sets" in problem(S3, {**share, "name": "imagenet"})
+    assert "has one of access_key and secret_key without the other" in problem(half)
+    for key, value in {"endpoint": "https://host", "region": "eu", "access_key": "AKIA1"}.items():
+        assert "it would have no effect" in problem({**share, key: value}), key
     storage = {"path": "/data", "mount": "/shared"}
-    assert "is on the share" in problem({"name": "one", "source": "/shared/x", "folder": "/data/x"}, storage=storage)
+    assert "is on the share" in problem({**share, "folder": "/data/x"}, storage=storage)
 
 
 def test_a_secret_in_plain_text_is_refused() -> None:

@@ -124,22 +124,14 @@ def slow(case: Case) -> Case:
 
 
 def test_a_node_that_became_slow_is_drained_with_both_figures_after_a_second_look(case: Case) -> None:
-    assert case.play(364.8) == 0
-    assert case.slurm.said == []
-    case.play(340.0)
-    assert case.slurm.said == []
+    # One that was slow for a moment is left alone.
+    for figures in ((364.8,), (340.0,), (180.0, 360.0), (180.0, None)):
+        assert case.play(*figures) == 0
+        assert case.slurm.said == [], figures
     case.play(180.0, 180.1)
     assert (case.node.reason, "DRAIN" in case.node.flags) == (SLOW, True)
     assert [each[3] for each in case.seen] == [True, False]
     assert case.record.own == (SLOW, case.node.since)
-
-
-def test_a_node_that_was_slow_for_a_moment_is_left_alone(case: Case) -> None:
-    case.play(364.8)
-    case.play(180.0, 360.0)
-    assert case.slurm.said == []
-    case.play(180.0, None)
-    assert case.slurm.said == []
 
 
 def test_the_deep_check_measures_its_drained_node_alone_and_resumes_it(slow: Case) -> None:
@@ -289,35 +281,21 @@ def on_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Play:
 NODE = Node("a1", IDLE, gpus="h200:4")
 
 
-def test_a_node_with_gpus_is_measured_as_it_was_when_it_joined(on_gpus: Play) -> None:
-    found = measuring.read_report(told(), NODE, on_gpus(364.8))
-    assert found.gb_per_s == pytest.approx(364.8, rel=1e-3)
-    # A floor of its hardware is known, and NVLink's runs lie close together.
-    assert found.floor == pytest.approx(0.9 * 365.08)
-    assert found.tolerance == 0.15
-    slow = measuring.read_report(told(), NODE, on_gpus(180.1))
-    assert slow.gb_per_s == pytest.approx(180.1, rel=1e-3)
-
-
-def test_a_malformed_report_of_the_user_gives_no_figure() -> None:
-    for said in (None, {}, {"job_id": 1, "state": "COMPLETED"}, {"gpus": {"a1": 7}, "asked": []}, {"alone": 3}):
+def test_a_malformed_report_or_one_of_a_rejected_job_gives_no_figure() -> None:
+    why = "drained: Prolog error: prolog.d/50-mine: timed out"
+    rejected: dict[str, Any] = {"state": "UNAVAILABLE", "nodes": [], "output": "", "absent": {NODE.name: why}}
+    rejected |= dict.fromkeys(("job_id", "exit_code", "seconds"))
+    malformed: tuple[Any, ...] = (
+        None,
+        {},
+        {"job_id": 1, "state": "COMPLETED"},
+        {"gpus": {"a1": 7}, "asked": []},
+        {"alone": 3},
+    )
+    for said in (*malformed, rejected):
         found = measuring.read_report(told(), NODE, said)
         assert (found.gb_per_s, found.broken) == (None, ())
         assert found.doubt
-
-
-def test_a_check_that_a_prolog_rejects_gives_the_reason_and_no_figure() -> None:
-    why = "drained: Prolog error: prolog.d/50-mine: timed out"
-    report: dict[str, Any] = {
-        "state": "UNAVAILABLE",
-        "job_id": None,
-        "exit_code": None,
-        "seconds": None,
-        "nodes": [],
-        "output": "",
-    }
-    found = measuring.read_report(told(), NODE, {**report, "absent": {NODE.name: why}})
-    assert (found.gb_per_s, found.broken) == (None, ())
     assert found.doubt == f"Nothing was measured: {NODE.name} ({why}) cannot run a job."
 
 
@@ -338,11 +316,18 @@ def test_the_user_measures_with_the_program(shell: Shell, installed: Path, monke
     assert json.loads((shell.root / "task").read_text())["nodes"] == [NODE.name]
 
 
-def test_a_dcgm_error_marks_the_node_as_broken(on_gpus: Play) -> None:
-    said = dict(on_gpus(364.8))
+def test_a_node_with_gpus_is_measured_as_it_was_when_it_joined(on_gpus: Play) -> None:
+    report = on_gpus(364.8)
+    found = measuring.read_report(told(), NODE, report)
+    assert found.gb_per_s == pytest.approx(364.8, rel=1e-3)
+    # A floor of its hardware is known, and NVLink's runs lie close together.
+    assert found.floor == pytest.approx(0.9 * 365.08)
+    assert found.tolerance == 0.15
+    slow = measuring.read_report(told(), NODE, on_gpus(180.1))
+    assert slow.gb_per_s == pytest.approx(180.1, rel=1e-3)
     finding = {"severity": "error", "check": "DCGM", "seen": "memory on GPU 3", "remedy": ""}
-    said["preflight"] = f"# tailrack preflight a1 {json.dumps([finding])}\n"
-    assert measuring.read_report(told(), NODE, said).broken == ("DCGM: memory on GPU 3",)
+    broken = {**report, "preflight": f"# tailrack preflight a1 {json.dumps([finding])}\n"}
+    assert measuring.read_report(told(), NODE, broken).broken == ("DCGM: memory on GPU 3",)
 
 
 def test_the_deep_check_reads_the_figure_of_the_join_from_saved_results(on_gpus: Play, tmp_path: Path) -> None:

@@ -96,9 +96,6 @@ def test_a_report_is_read_as_it_was_written_and_a_malformed_one_is_skipped(tmp_p
     assert read is not None
     assert "\x1b" not in read.limit + read.places["e1"]
     assert "\n" not in read.places["e1"]
-
-
-@pytest.mark.parametrize("text", ["", "[]", '{"down": []}', '{"resume": 3}'])
-def test_malformed_changes_are_refused(text: str) -> None:
-    with pytest.raises(SlurmError, match="--apply takes a JSON object"):
-        elastic.read_changes(text)
+    for text in ("", "[]", '{"down": []}', '{"resume": 3}'):
+        with pytest.raises(SlurmError, match="--apply takes a JSON object"):
+            elastic.read_changes(text)

@@ -190,30 +190,24 @@ def test_local_containers_on_the_share_are_refused() -> None:
     assert "is on the share" in refusal({"storage": {"path": "/srv/shared"}, "containers": containers})
 
 
-def test_the_source_of_an_image_has_the_format_of_container_image() -> None:
-    for source in (
-        "ubuntu", "ubuntu:24.04", "nvcr.io#nvidia/pytorch:25.08-py3", "registry.example:5000#a/b/c",
-        f"ghcr.io#owner/name@sha256:{SUM}", "/export/images/mine.sqsh",
-    ):  # fmt: skip
-        made = config({"checksums": OF_UPSTREAM, "images": [{"name": "a", "source": source}]}).containers
-        assert made is not None, source
-        assert made.images[0].source == source, source
-
-
-def test_an_image_in_dockers_spelling_is_taken_as_meant() -> None:
-    for written, taken in (
-        ("nvcr.io/nvidia/pytorch:25.08-py3", "nvcr.io#nvidia/pytorch:25.08-py3"),
-        ("localhost:5000/a:1", "localhost:5000#a:1"),
-        ("localhost/a", "localhost#a"),
-        ("docker.io/library/ubuntu:24.04", "library/ubuntu:24.04"),
-        ("nvidia/cuda:12.8.0-base", "nvidia/cuda:12.8.0-base"),
-        (f"ghcr.io/owner/name@sha256:{SUM}", f"ghcr.io#owner/name@sha256:{SUM}"),
-    ):
+def test_the_source_of_an_image_has_the_format_of_container_image_or_dockers() -> None:
+    kept = ("ubuntu", "ubuntu:24.04", "nvcr.io#nvidia/pytorch:25.08-py3", "registry.example:5000#a/b/c")
+    digest = f"ghcr.io#owner/name@sha256:{SUM}"
+    for written, taken in {
+        **{source: source for source in (*kept, digest, "nvidia/cuda:12.8.0-base")},
+        "nvcr.io/nvidia/pytorch:25.08-py3": "nvcr.io#nvidia/pytorch:25.08-py3",
+        "localhost:5000/a:1": "localhost:5000#a:1",
+        "localhost/a": "localhost#a",
+        "docker.io/library/ubuntu:24.04": "library/ubuntu:24.04",
+        digest.replace("#", "/"): digest,
+    }.items():
         said = {"checksums": OF_UPSTREAM, "images": [{"name": "a", "source": written}]}
         made = parse({**LAB, "containers": said, "validation": {"nccl": {"image": written}}}, base_dir=Path())
-        assert made.containers is not None, written
-        assert made.containers.images[0].source == taken, written
-        assert made.validation.nccl.image == taken, written
+        assert made.containers is not None
+        assert made.containers.images[0].source == made.validation.nccl.image == taken, written
+    file = config({"checksums": OF_UPSTREAM, "images": [{"name": "a", "source": "/export/images/mine.sqsh"}]})
+    assert file.containers is not None
+    assert file.containers.images[0].source == "/export/images/mine.sqsh"
 
 
 def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sites: str) -> Deployment:

@@ -168,9 +168,6 @@ def test_a_home_that_fails_is_named_and_stops_no_other_one(head: Head) -> None:
     del head.target.fails["/homes/ada"]
     head.target.fails["forget"] = Ended(11, "", "unable to create lock in backend: repository is already locked by 7")
     assert program.main(["homes"]) == 0
-
-
-def test_a_folder_of_homes_that_another_account_can_change_is_refused(head: Head) -> None:
     head.home.chmod(0o777)
     assert program.main(["homes"]) == 1
     assert "root alone can change" in reason()

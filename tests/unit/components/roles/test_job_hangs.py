@@ -261,10 +261,8 @@ def test_listening_sockets_are_read_from_the_kernels_table() -> None:
     assert ras.listening(table) == {"100": (21907, "127.0.0.1"), "101": (28028, "127.0.0.1")}
 
 
-def test_a_ranks_machine_is_this_one_if_its_address_is() -> None:
-    assert ras.is_local("127.0.0.1")
-    assert not ras.is_local("203.0.113.9")
-    assert not ras.is_local("")
+def test_a_ranks_machine_is_this_one_if_its_address_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [ras.is_local(address) for address in ("127.0.0.1", "203.0.113.9", "")] == [True, False, False]
     near, far = Rank(0, "127.0.0.1", 7, 0), Rank(1, "203.0.113.9", 7, 0)
 
     def rows(counts: Mapping[int, tuple[Rank, ...]]) -> list[tuple[int, bool]]:
@@ -275,12 +273,9 @@ def test_a_ranks_machine_is_this_one_if_its_address_is() -> None:
     assert rows({2: (near,), 1: (far,)}) == [(1, False)]
     # Without a rank that is behind, those of this machine.
     assert rows({2: (near, far)}) == [(0, True)]
-
-
-def test_an_answer_about_another_job_on_the_same_port_is_left_out() -> None:
-    own = [Communicator("w", 2, {"AllReduce": {1: (Rank(0, "127.0.0.1", 7, 0),)}})]
-    assert ras._is_of_job(own, {7})
-    assert not ras._is_of_job(own, {8})
+    # An answer about another job on the same port is left out.
+    own = [Communicator("w", 2, {"AllReduce": {1: (near,)}})]
+    assert (ras._is_of_job(own, {7}), ras._is_of_job(own, {8})) == (True, False)
 
 
 # The two signs on a node.
@@ -316,9 +311,7 @@ def test_ras_is_asked_twice_within_the_configs_minutes_and_then_every_five() -> 
     stall, asked = stalled(10, 23, lambda _: FOUND)
     assert asked == [2, 10, 15, 20]
     assert (stall.samples, stall.unchanged, stall.since, stall.finding) == (23, 18, NOW + 60, FOUND)
-
-
-def test_a_gpu_that_works_ends_the_stall_and_a_silent_ras_is_asked_every_five_minutes() -> None:
+    # A silent one is asked every five minutes, and a GPU that works ends the stall.
     stall, asked = stalled(10, 13, lambda _: None)
     assert asked == [2, 7, 12]
     assert after_sample(stall, [WORKS], NOW, 10, lambda: FOUND) == Stall()
@@ -540,7 +533,9 @@ def play(monkeypatch: pytest.MonkeyPatch, running: Job, stall: Stall | None = ST
     monkeypatch.setattr(slurm, "jobs", lambda _: [running])
 
 
-def test_a_hang_is_noted_and_reported_once(head: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hang_is_noted_and_reported_once_and_loses_the_note_when_it_goes_on(
+    head: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert head.command("job-hangs").returncode == 0
     update, notify = (call for call in head.calls if call.startswith("scontrol"))
     assert update == f"scontrol update jobid=7 admincomment={NOTED_MINE}"
@@ -553,12 +548,9 @@ def test_a_hang_is_noted_and_reported_once(head: Shell, monkeypatch: pytest.Monk
     assert head.command("job-hangs").returncode == 0
     assert len(head.calls) == count
     assert head.path(REPORTED).read_text() == f"7 {NOW - 3600}\n"
-
-
-def test_a_job_that_goes_on_loses_the_note(head: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     play(monkeypatch, job(admin_comment=f"{NOTED_MINE}"), Stall())
     assert head.command("job-hangs").returncode == 0
-    assert head.calls == ['scontrol update jobid=7 admincomment={"comment":"mine"}']
+    assert head.calls[count:] == ['scontrol update jobid=7 admincomment={"comment":"mine"}']
 
 
 def test_samples_of_the_run_before_a_requeue_are_left_out(head: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -131,19 +131,14 @@ def test_a_launcher_runs_its_command_with_the_files_arguments_and_status(install
     assert (again.returncode, again.stderr) == (done.returncode, done.stderr)
 
 
-def test_a_failure_names_its_line_of_the_module(installed: Path) -> None:
+def test_users_can_read_the_program_and_a_failure_names_its_line_of_the_module(installed: Path) -> None:
     folder = installed / program().digest
-    code = (
-        f"import sys; sys.path[:0] = [{str(folder)!r}]; "
-        "from components.validation.collectives import parse_size; parse_size('x')"
-    )
+    modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in folder.rglob("*")}
+    assert modes == {(True, 0o755), (False, 0o644)}
+    call = "from components.validation.collectives import parse_size; parse_size('x')"
+    code = f"import sys; sys.path[:0] = [{str(folder)!r}]; {call}"
     done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
     assert f'File "{folder}/components/validation/collectives.py", line ' in done.stderr
-
-
-def test_users_can_read_the_program_and_cannot_change_it(installed: Path) -> None:
-    modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in (installed / program().digest).rglob("*")}
-    assert modes == {(True, 0o755), (False, 0o644)}
 
 
 def test_the_program_for_jobs_is_made_alike_from_this_checkout_and_on_a_machine(installed: Path) -> None:

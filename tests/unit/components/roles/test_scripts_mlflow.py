@@ -105,17 +105,13 @@ def published(
 
 
 @pytest.mark.parametrize("fails", SET_UP)
-def test_no_job_is_sent_to_an_mlflow_that_could_not_be_set_up(host: Shell, fails: str) -> None:
+def test_no_job_is_sent_to_an_mlflow_that_could_not_be_set_up_or_is_disabled(host: Shell, fails: str) -> None:
     assert published(host, fails=fails, answers=False) is None
-    # One that answered before this step, and does not since.
+    # One that answered before this step, and does not since; and another program answers in its place.
     assert published(host) == PUBLISHED
     assert published(host, fails=fails, answers=False) is None
-    # Another program answers in its place.
     assert published(host) == PUBLISHED
     assert published(host, fails=fails, active=False) is None
-
-
-def test_jobs_get_no_address_of_a_disabled_mlflow(host: Shell) -> None:
     assert published(host) == PUBLISHED
     assert published(host, enabled=False) is None
 

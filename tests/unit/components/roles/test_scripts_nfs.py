@@ -13,7 +13,6 @@ from unittest import mock
 import pytest
 
 from components.node import files
-from components.node.failure import Failure
 from components.node.step.step import Step
 from components.roles.nfs_exports import ganesha, kernel_server
 from components.roles.nfs_exports.foreign import export_line
@@ -24,6 +23,7 @@ from components.steps.composition import HEAD as HEAD_PHASES
 from components.steps.composition import compose
 from tests.unit.shell import ROLES, Shell, assert_fails, assert_ok, script_of
 
+Apply = Callable[[Shell, bool], None]
 ENABLE = "systemctl --root=/ enable -q"
 PATH = "/export/shared"
 SHARE: dict[str, Value] = {"NFS_EXPORTS_PATH": PATH, "NFS_EXPORTS_MOUNT": "/shared"}
@@ -111,9 +111,7 @@ def test_a_member_has_an_export_at_its_present_address_until_it_leaves(shell: Sh
 
 @pytest.mark.parametrize("apply", [apply_exports, apply_members], ids=["the head node's", "a member's"])
 @pytest.mark.parametrize(("kernel", "unit"), [(False, "nfs-ganesha"), (True, "nfs-server")])
-def test_a_stopped_server_is_started(
-    shell: Shell, apply: Callable[[Shell, bool], None], kernel: bool, unit: str
-) -> None:
+def test_a_stopped_server_is_started(shell: Shell, apply: Apply, kernel: bool, unit: str) -> None:
     for command in ("exportfs", "ss"):
         shell.stub(command)
     shell.stub("systemctl", 'case "$*" in *is-active*) exit 3 ;; esac')
@@ -150,17 +148,17 @@ def test_exportfs_updates_the_kernel_server_which_serves_only_version_4(shell: S
 LISTENS = 'tcp LISTEN 0 4096 0.0.0.0:{} 0.0.0.0:* users:(("rpc.mountd",pid=268,fd=5))'
 
 
-@pytest.mark.parametrize(("port", "fine"), [(20048, True), (37591, False), (120048, False)])
-def test_an_open_mountd_port_stops_it(shell: Shell, port: int, fine: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_open_mountd_port_stops_the_step(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
     shell.stub("exportfs")
-    shell.stub("ss", f"echo '{LISTENS.format(port)}'; echo '{LISTENS.format(22).replace('rpc.mountd', 'sshd')}'")
-    if fine:
-        apply_exports(shell, kernel=True)
-        return
-    with pytest.raises(Failure, match=r"rpc\.mountd listens on ports") as failed:
-        apply_exports(shell, kernel=True)
-    assert "/etc/nfs.conf.d on a1" in failed.value.remedy
-    assert f"tcp 0.0.0.0:{port}" in capsys.readouterr().err
+    for port in (20048, 37591, 120048):
+        shell.stub("ss", f"echo '{LISTENS.format(port)}'; echo '{LISTENS.format(22).replace('rpc.mountd', 'sshd')}'")
+        failed = shell.failure_of(kernel_server.ensure_kernel_server, "a1")
+        if port == 20048:
+            assert failed == ""
+            continue
+        assert "rpc.mountd listens on ports" in failed
+        assert "/etc/nfs.conf.d on a1" in failed
+        assert f"tcp 0.0.0.0:{port}" in capsys.readouterr().err
 
 
 # The mounts of a machine: device, the folder of the file system that is mounted, and where.

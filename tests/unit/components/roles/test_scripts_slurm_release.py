@@ -260,46 +260,31 @@ def test_a_node_installs_no_package_that_the_list_of_the_config_does_not_have(ma
     assert machine.path("installed").read_text() == ""
 
 
-@pytest.mark.parametrize("of", ["list", "package"])
-def test_a_ready_package_or_list_with_another_sum_is_refused_and_nothing_is_installed(machine: Shell, of: str) -> None:
-    ready = listed(machine)
-    place = (
-        f"{READY}/SHA256SUMS" if of == "list" else f"{READY}/debian-13-amd64/slurm-smd-slurmctld_24.11.5-1_amd64.deb"
-    )
-    machine.write(place, "another one\n")
-    assert_fails(head(machine, **ready), "which is not the config's; find out which of the two is right")
-    assert [name for name in brought(machine) if not name.endswith(".new")] == []
-    assert machine.path("installed").read_text() == ""
-
-
-def test_a_list_that_lacks_a_package_is_refused_by_its_name(machine: Shell) -> None:
-    assert_fails(
-        head(machine, **listed(machine, without="slurm-smd-dev")),
-        "has no slurm-smd-dev of 24.11.5 for debian-13-amd64; add it there",
-    )
+def test_a_ready_package_or_list_with_another_sum_or_without_a_package_is_refused(machine: Shell) -> None:
+    ready = listed(machine, without="slurm-smd-dev")
+    assert_fails(head(machine, **ready), "has no slurm-smd-dev of 24.11.5 for debian-13-amd64; add it there")
     assert brought(machine) == []
+    another = "which is not the config's; find out which of the two is right"
+    for path in ("SHA256SUMS", "debian-13-amd64/slurm-smd-slurmctld_24.11.5-1_amd64.deb"):
+        ready = listed(machine)
+        machine.write(f"{READY}/{path}", "another one\n")
+        assert_fails(head(machine, **ready), another)
+        assert [name for name in brought(machine) if not name.endswith(".new")] == [], path
+        assert machine.path("installed").read_text() == ""
 
 
-def test_the_error_for_a_missing_build_names_the_available_distributions(machine: Shell) -> None:
+def test_a_machine_without_ready_packages_builds_from_a_known_source_or_names_the_available(machine: Shell) -> None:
     ready = listed(machine)
     assert head(machine, **ready).returncode == 0
     machine.write("etc/os-release", "ID=debian\nVERSION_ID=12\n")
     before = machine.path("installed").read_text()
-    assert_fails(
-        node(machine, **ready),
-        "there is no Slurm 24.11.5 for debian-12-amd64",
-        "release_packages has it for debian-13-amd64; add its packages there in a folder debian-12-amd64",
-    )
+    remedy = "release_packages has it for debian-13-amd64; add its packages there in a folder debian-12-amd64"
+    assert_fails(node(machine, **ready), "there is no Slurm 24.11.5 for debian-12-amd64", remedy)
     assert machine.path("installed").read_text() == before
-
-
-def test_a_machine_without_ready_packages_builds_from_a_known_source(machine: Shell) -> None:
-    ready = listed(machine, ("ubuntu-24.04-arm64",))
     source = machine.write("srv/slurm.tar.gz", "source\n")
     digest = hashlib.sha256(b"source\n").hexdigest()
-    assert_fails(
-        head(machine, **{**ready, "SLURM_RELEASE_SHA256": digest, "SLURM_RELEASE_FROM": str(source)}), "BUILDING"
-    )
+    known = {"SLURM_RELEASE_SHA256": digest, "SLURM_RELEASE_FROM": str(source)}
+    assert_fails(head(machine, **{**ready, **known}), "BUILDING")
 
 
 # --- what takes whose place
@@ -400,14 +385,16 @@ def test_a_node_logs_that_it_waits_for_anothers_turn(running: Shell, monkeypatch
     assert turns(running)[:3] == ["scontrol create", "scontrol create", "systemctl stop"]
 
 
-def test_a_turn_that_does_not_come_leaves_the_node_as_it_was(running: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_turn_or_a_controller_that_answers_no_slurmd_ends(
+    running: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reservations, "LIMIT", 20)
     running.write("turns/turn", "nodes=b1")
     running.hurry()
-    assert_fails(
-        node(running),
-        "waited 20s for other nodes, which get their release one at a time (Error: Duplicate reservation name)",
-    )
+    others = "waited 20s for other nodes, which get their release one at a time (Error: Duplicate reservation name)"
+    assert_fails(node(running), others)
+    running.stub("scontrol", "exit 1")
+    assert_fails(node(running), "the controller does not answer, and it decides which node")
     assert not {"systemctl stop", "install"} & {*turns(running)}
 
 
@@ -417,13 +404,6 @@ def test_a_turn_of_this_node_that_was_cut_off_is_its_own_again(running: Shell) -
     assert turns(running) == [
         *("scontrol create", "scontrol delete", "scontrol create", "systemctl stop", "install", "scontrol delete")
     ]
-
-
-def test_without_a_controller_that_answers_no_slurmd_ends(running: Shell) -> None:
-    running.stub("scontrol", "exit 1")
-    running.hurry()
-    assert_fails(node(running), "the controller does not answer, and it decides which node")
-    assert not {"systemctl stop", "install"} & {*turns(running)}
 
 
 def test_room_and_dependencies_are_checked_before_a_daemon_stops(running: Shell) -> None:
@@ -499,31 +479,27 @@ def test_a_release_that_machines_cannot_follow_is_refused(machine: Shell) -> Non
 # --- building
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ("exit 22", "cannot be fetched from here; open the way there for a1, or set"),
-        (
-            'while [ "$1" != -o ]; do shift; done; echo half >"$2"',
-            "which is not the config's; find out which of the two",
-        ),
-    ],
-)
-def test_a_missing_or_wrong_source_leaves_the_cluster_as_it_was(machine: Shell, answer: str, said: str) -> None:
-    machine.stub("curl", answer)
+def test_a_missing_or_wrong_source_leaves_the_cluster_as_it_was(machine: Shell) -> None:
     machine.write("installed", DEBIANS)
-    assert_fails(head(machine, SLURM_RELEASE_FROM="https://files.example/slurm-24.11.5.tar.bz2"), said)
+    wrong = 'while [ "$1" != -o ]; do shift; done; echo half >"$2"'
+    for answer, said in (
+        ("exit 22", "cannot be fetched from here; open the way there for a1, or set"),
+        (wrong, "which is not the config's; find out which of the two"),
+    ):
+        machine.stub("curl", answer)
+        assert_fails(head(machine, SLURM_RELEASE_FROM="https://files.example/slurm-24.11.5.tar.bz2"), said)
+        assert not [*machine.path("var/shared/slurm/source").iterdir()]
     assert machine.path("installed").read_text() == DEBIANS
-    assert not [*machine.path("var/shared/slurm/source").iterdir()]
     assert not [call for call in machine.calls if call.startswith(("systemctl s", "apt-get"))]
 
 
-def test_schedmds_packaging_is_adapted(machine: Shell) -> None:
+def test_schedmds_packaging_is_adapted_and_one_that_is_not_known_refused(machine: Shell) -> None:
     folder = machine.path("source/debian")
-    machine.write("source/debian/control", CONTROL)
-    machine.write("source/debian/rules", RULES)
-    machine.write("source/debian/changelog", "slurm-smd (24.11.5-1) UNRELEASED; urgency=medium\n")
-    assert machine.call(adapt_packaging, "/source")
+    changelog = "slurm-smd (24.11.5-1) UNRELEASED; urgency=medium\n"
+    for rules, known in (("#!/usr/bin/make -f\n", False), (RULES, True)):
+        for name, text in (("control", CONTROL), ("rules", rules), ("changelog", changelog)):
+            machine.write(f"source/debian/{name}", text)
+        assert bool(machine.call(adapt_packaging, "/source")) is known
     control, rules = (folder / "control").read_text(), (folder / "rules").read_text()
     assert "sview" not in control
     assert "slurmrestd" not in control + rules.replace("--disable-slurmrestd", "")
@@ -534,12 +510,6 @@ def test_schedmds_packaging_is_adapted(machine: Shell) -> None:
     assert "--with-pmix=/usr/lib/$(DEB_HOST_MULTIARCH)/pmix2 --enable-pam" in rules
     assert rules.index("architecture.mk") > rules.index("#!/usr/bin/make")
     assert "(24.11.5-1+tailrack3)" in (folder / "changelog").read_text()
-
-
-def test_packaging_that_is_not_known_is_refused(machine: Shell) -> None:
-    for name, text in (("control", CONTROL), ("rules", "#!/usr/bin/make -f\n"), ("changelog", "x (1)\n")):
-        machine.write(f"source/debian/{name}", text)
-    assert not machine.call(adapt_packaging, "/source")
 
 
 def in_build(shell: Shell, function: Callable[[build.Build], object]) -> tuple[str, str]:
@@ -624,25 +594,22 @@ def test_a_build_needs_room_and_a_source_of_its_release(machine: Shell) -> None:
     assert left(machine) == []
 
 
-@pytest.mark.parametrize(
-    ("full", "made", "said"),
-    [
-        (True, PACKAGES, "cannot write its packages into "),
-        (False, PACKAGES[:-1], "the packaging made no slurm-smd-libpam-slurm-adopt; see above"),
-    ],
-)
-def test_a_failed_publication_leaves_no_files(machine: Shell, full: bool, made: tuple[str, ...], said: str) -> None:
+def test_the_build_publishes_its_packages_or_leaves_no_files(machine: Shell) -> None:
     open_to_write = files.open_to_write
 
-    def opened(path: str, mode: int = 0o600) -> int:
-        if full and path.endswith(".deb"):
+    def full(path: str, mode: int = 0o600) -> int:
+        if path.endswith(".deb"):
             raise OSError(errno.ENOSPC, "No space left on device")
         return open_to_write(path, mode)
 
-    with mock.patch.object(files, "open_to_write", opened):
-        assert said in built(machine, lambda: compiled(machine, *made))
+    lacking = "the packaging made no slurm-smd-libpam-slurm-adopt; see above"
+    assert lacking in built(machine, lambda: compiled(machine, *PACKAGES[:-1]))
+    with mock.patch.object(files, "open_to_write", full):
+        assert "cannot write its packages into " in built(machine, lambda: compiled(machine, *PACKAGES))
     assert left(machine) == []
     assert not machine.path(f"{OWN}.new").exists()
+    assert built(machine, lambda: compiled(machine, *PACKAGES)) == ""
+    assert left(machine) == [OWN]
 
 
 def compiled(shell: Shell, *packages: str) -> bool:
@@ -650,11 +617,6 @@ def compiled(shell: Shell, *packages: str) -> bool:
     for name in packages:
         shell.write(f"{build.MADE}/{name}_24.11.5-1+tailrack3_amd64.deb", name)
     return True
-
-
-def test_the_build_publishes_its_packages_and_leaves_no_other_files(machine: Shell) -> None:
-    assert built(machine, lambda: compiled(machine, *PACKAGES)) == ""
-    assert left(machine) == [OWN]
 
 
 # --- the steps

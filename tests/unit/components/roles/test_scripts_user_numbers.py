@@ -62,8 +62,8 @@ def test_the_step_rejects_and_keeps_an_account_with_a_file_in_its_home(head: She
         assert not any(call.startswith(("userdel", "groupdel")) for call in head.calls), name
 
 
-@pytest.mark.parametrize("status", [0, 2, 127])
-def test_an_account_with_processes_or_on_a_machine_that_cannot_list_them_is_refused(head: Shell, status: int) -> None:
-    head.stub("pgrep", f"exit {status}")
-    assert run(head, *CHECK).returncode == 1
+def test_an_account_with_processes_or_on_a_machine_that_cannot_list_them_is_refused(head: Shell) -> None:
+    for status in (0, 2, 127):
+        head.stub("pgrep", f"exit {status}")
+        assert run(head, *CHECK).returncode == 1, status
     assert head.path(HOME).exists()

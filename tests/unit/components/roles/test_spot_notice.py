@@ -98,12 +98,7 @@ def test_aws_is_asked_with_a_token_and_has_no_notice_until_there_is_an_action(fa
     assert notice.cause("a1") == CAUSE
     assert [(method, path) for method, path, _ in fake.asked] == [("PUT", TOKEN), ("GET", ACTION), ("GET", ACTION)]
     assert fake.asked[-1][2]["X-aws-ec2-metadata-token"] == "abc=="
-
-
-def test_a_token_that_aws_no_longer_takes_is_replaced(fake: Fake) -> None:
-    aws = Aws()
-    fake.answer(TOKEN, "old")
-    aws.read()
+    # A token that AWS no longer takes is replaced.
     fake.answer(ACTION, "", 401)
     fake.answer(TOKEN, "new")
     with pytest.raises(NoAnswerError, match="status 401"):

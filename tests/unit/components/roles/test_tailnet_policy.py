@@ -65,23 +65,18 @@ def test_pods_reach_slurmctld_and_srun_and_nothing_else_of_the_cluster() -> None
     assert made["tests"][1]["deny"] == [f"{TAG}:{port}" for port in closed]
 
 
-def test_the_rules_of_pods_in_the_docs_are_those_that_are_made() -> None:
-    page = (Path(__file__).parents[4] / "docs" / "pods.md").read_text(encoding="utf-8")
-    (block,) = map(json.loads, re.findall(r"```json\n(.*?)```", page, re.DOTALL))
-    made, without = policy(TAG, WANTED, pods=Pods.ALONE), policy(TAG, WANTED)
-    assert block["grants"] == made["grants"][len(without["grants"]) :]
-    assert block["tagOwners"] == {POD: made["tagOwners"][POD]}
-
-
-def test_pods_reach_each_other_only_for_jobs_over_several_of_them() -> None:
-    made = policy(TAG, WANTED, pods=Pods.TOGETHER)
+def test_pods_reach_each_other_only_for_jobs_over_several_of_them_and_the_docs_have_these_rules() -> None:
+    made, alone = policy(TAG, WANTED, pods=Pods.TOGETHER), policy(TAG, WANTED, pods=Pods.ALONE)
     between = {"src": [POD], "dst": [POD], "ip": ["tcp:1024-65535"]}
-    assert made["grants"] == [*policy(TAG, WANTED, pods=Pods.ALONE)["grants"], between]
+    assert made["grants"] == [*alone["grants"], between]
     assert lacking(made, TAG, WANTED, pods=Pods.TOGETHER) == ""
-    reason = lacking(policy(TAG, WANTED, pods=Pods.ALONE), TAG, WANTED, pods=Pods.TOGETHER)
+    reason = lacking(alone, TAG, WANTED, pods=Pods.TOGETHER)
     assert f"no rule lets {POD} reach itself on tcp 1024-65535" in reason
     page = (Path(__file__).parents[4] / "docs" / "pods.md").read_text(encoding="utf-8")
     assert f"`{json.dumps(between)}`" in page
+    (block,) = map(json.loads, re.findall(r"```json\n(.*?)```", page, re.DOTALL))
+    assert block["grants"] == alone["grants"][len(policy(TAG, WANTED)["grants"]) :]
+    assert block["tagOwners"] == {POD: alone["tagOwners"][POD]}
 
 
 def test_a_policy_that_opens_more_to_pods_is_refused_with_the_ports() -> None:
