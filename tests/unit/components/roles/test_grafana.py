@@ -21,7 +21,7 @@ from stacks.config import parse
 from tests.dashboards import dashboards
 from tests.unit.configs import LAB, RawConfig, refusal
 from tests.unit.recorded import Build
-from tests.unit.shell import Shell, assert_fails
+from tests.unit.shell import Shell, assert_fails, stub_units
 
 ASKED: RawConfig = {"source": "https://dl.grafana.example/grafana.tar.gz", "sha256": "0" * 64}
 UNIT = "/etc/systemd/system/tailrack-grafana.service"
@@ -72,14 +72,7 @@ ROLE = next(role for role in roles(parse(asked(), base_dir=Path())) if role.name
 def host(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A head node on which units are active once they were started, and whose daemons answer."""
     shell.path("/run/tailrack-private").mkdir(parents=True)
-    shell.stub(
-        "systemctl",
-        f"""case $1 in
-            show) case $* in *MainPID*) echo 77 ;; esac ;;
-            is-active) [ -e "{shell.root}/active-$3" ] ;;
-            start | restart) touch "{shell.root}/active-$2" ;;
-        esac""",
-    )
+    stub_units(shell)
     for name in ("ss", "journalctl", "sync"):
         shell.stub(name)
     monkeypatch.setattr(daemons, "answers", lambda daemon: True)

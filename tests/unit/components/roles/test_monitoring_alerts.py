@@ -23,7 +23,7 @@ from stacks.config import parse
 from stacks.config.model import StackConfig
 from tests.unit.configs import LAB, refusal
 from tests.unit.recorded import record_cluster
-from tests.unit.shell import Shell, assert_fails, assert_ok, script_of
+from tests.unit.shell import Shell, assert_fails, assert_ok, script_of, stub_units
 
 TOKEN, PASSWORD = "hook-token-nobody-may-see", "mail password  nobody may see"
 HOOK = {"kind": "webhook", "url": f"https://hooks.example:8443/{TOKEN}?a=b"}
@@ -126,17 +126,8 @@ def test_a_secret_in_plain_text_is_refused_and_not_shown() -> None:
 @pytest.fixture
 def host(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A machine on which units are active once they were started, and whose daemons answer."""
-    root = shell.root
     shell.path("/run/tailrack-private").mkdir(parents=True)
-    shell.stub(
-        "systemctl",
-        f"""case $1 in
-            is-enabled) echo enabled ;;
-            show) case $* in *MainPID*) echo 77 ;; esac ;;
-            is-active) [ -e "{root}/active-$3" ] ;;
-            start | restart) [ "$2" = --no-block ] || touch "{root}/active-$2" ;;
-        esac""",
-    )
+    stub_units(shell)
     shell.stub("perl", 'exec /usr/bin/perl "$@"')
     for name in ("ss", "promtool", "amtool", "journalctl"):
         shell.stub(name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,18 +12,13 @@ from pathlib import Path
 import pytest
 
 from components.roles.ssh_trust.certificate import show_certificate
+from tests.unit.components.roles.test_scripts_authority import keygen
 from tests.unit.shell import Shell, assert_ok
 
 MEMBERS, HOST_KEY = "/var/lib/tailrack/members", "/etc/ssh/ssh_host_ed25519_key"
 SHOWN = f"{HOST_KEY}-cert.pub"
 CERTIFICATES = "/shared/.tailrack/certificates"
 DAY = 24 * 3600
-
-
-def keygen(*words: object) -> str:
-    found = shutil.which("ssh-keygen")
-    assert found, "this machine has no ssh-keygen"
-    return subprocess.run([found, *map(str, words)], capture_output=True, text=True, check=True).stdout
 
 
 @pytest.fixture

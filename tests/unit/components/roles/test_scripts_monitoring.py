@@ -17,11 +17,9 @@ from components.roles.role import Role, Value
 from components.steps.composition import compose
 from stacks.config import parse
 from tests.unit.configs import LAB
-from tests.unit.shell import Shell, assert_ok, script_of
+from tests.unit.shell import Shell, assert_ok, script_of, stub_units
 
-PROMETHEUS = "/etc/systemd/system/tailrack-prometheus.service"
 EXPORTER = "/etc/systemd/system/tailrack-node-exporter.service"
-FIGURES = "/usr/local/lib/tailrack/figures"
 CONFIG, RULES = "/etc/tailrack/prometheus/prometheus.yml", "/etc/tailrack/prometheus/rules.yml"
 TARGETS = "/var/lib/tailrack/monitoring/targets"
 A1: dict[str, Value] = {"NODE_NAME": "a1", "NODE_SITE": "rack", "NODE_ADDRESS": "100.64.0.3"}
@@ -37,17 +35,8 @@ def header(**section: int) -> dict[str, Value]:
 @pytest.fixture
 def host(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """A machine on which units are active once they were started, whose daemons answer, and whose ports are free."""
-    root = shell.root
     shell.path("/run/tailrack-private").mkdir(parents=True)
-    shell.stub(
-        "systemctl",
-        f"""case $1 in
-            is-enabled) echo enabled ;;
-            show) case $* in *MainPID*) echo 77 ;; esac ;;
-            is-active) [ -e "{root}/active-$3" ] ;;
-            start | restart) [ "$2" = --no-block ] || touch "{root}/active-$2" ;;
-        esac""",
-    )
+    stub_units(shell)
     for name in ("ss", "promtool", "journalctl"):
         shell.stub(name)
     monkeypatch.setattr(daemons, "answers", lambda daemon: True)
