@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from components.settings.problems import ROOT, Report, suggest
+from components.settings.problems import ROOT, Report, child_path, secret_command, suggest
 from components.settings.section import Section, keys_of, located
 
 
@@ -98,5 +98,7 @@ def check_secrets(config: Section, report: Report) -> None:
             if value and (name, value) not in seen and not report.hides(path := report.at(section, name)):
                 seen.append((name, value))
                 breaks = "anyone who reads the file or the repository's history could use it"
-                fix = f"{key.help.leaked}, then {key.remedy(path)}"
-                report.add(path, "[secret] is plain text in the config", breaks, fix)
+                # A mapping's secrets are set one by one.
+                first = next(iter(value)) if isinstance(value, Mapping) else ""
+                remedy = f"run: {secret_command(child_path(path, first))}" if first else key.remedy(path)
+                report.add(path, "[secret] is plain text in the config", breaks, f"{key.help.leaked}, then {remedy}")

@@ -25,7 +25,8 @@ def check_pods(config: StackConfig | PoolConfig, report: Report) -> None:
     sites, names = {node.site for node in pods}, {node.name for node in pods}
     for path, value, breaks in _named(config, report):
         if value in sites | names:
-            report.add(path, f"{report.value(path, value)} is {_kind(value, sites)}", breaks, _REMOVE)
+            kind = "a site of pods" if value in sites else "a pod"
+            report.add(path, f"{report.value(path, value)} is {kind}", breaks, _REMOVE)
     for site in config.sites:
         if site.name in sites:
             _check_networks(site, report)
@@ -61,10 +62,6 @@ def _check_networks(site: Site, report: Report) -> None:
         report.add((site, "rdma"), problem, breaks, _REMOVE)
 
 
-def _kind(value: str, sites: set[str]) -> str:
-    return "a site of pods" if value in sites else "a pod"
-
-
 def _check_slurm(config: StackConfig, sites: set[str], report: Report) -> None:
     """Report partitions that mix pods with others, and programs that replace those that bring files to pods."""
     for partition in config.slurm.partitions:
@@ -81,8 +78,7 @@ def _check_slurm(config: StackConfig, sites: set[str], report: Report) -> None:
 
 def _named(config: StackConfig | PoolConfig, report: Report) -> Iterator[tuple[str, str, str]]:
     """Yield the places that name a site or a node: path, name, and why it cannot be one of pods."""
-    measured = "pods are not measured"
-    validation = config.validation
+    measured, validation = "pods are not measured", config.validation
     lists: list[tuple[Section, str, Sequence[str], str]] = [
         (mount, "sites", mount.sites or (), "pods cannot mount file systems") for mount in config.storage.mounts
     ]

@@ -44,7 +44,9 @@ def _is_pattern(value: str) -> bool:
     return bool(plain and value.strip("*?./"))
 
 
-Pattern = Annotated[str, Field(max_length=200), must(_is_pattern, "is no such name or path, or matches everything")]
+Pattern = Annotated[
+    str, Field(max_length=200), must(_is_pattern, "is not a plain name or relative path, or matches everything")
+]
 
 
 class Homes(Section):

@@ -238,7 +238,6 @@ def check_groups(groups: Sequence[Group], users: Sequence[User], report: Report)
             report.bad((group, "gid"), f"is also the gid of {other}", breaks, "change the group's gid")
     valid = {group.name for group in groups}
     for user in users:
-        fix = "write tailrack:groups: [{name: vision, gid: 7001}]"
-        breaks = "the nodes would not know its gid"
+        breaks, fix = "the nodes would not know its gid", "write tailrack:groups: [{name: vision, gid: 7001}]"
         check_known(user, "groups", valid, "is no group of tailrack:groups", breaks, report, fix)
         check_once(user, "groups", report)
