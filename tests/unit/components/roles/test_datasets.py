@@ -62,14 +62,11 @@ def status(**nodes: tuple[str, str]) -> dict[str, dict[str, Progress]]:
 
 def test_the_fetching_node_stays_until_it_no_longer_answers_and_one_that_has_begun_follows() -> None:
     before = replace(WANTED, fetchers={"rack": "a2"})
-    assert planned(WANTED, before, NODES, {}, {"a1", "a2"}).fetchers["rack"] == "a2"
-    assert planned(WANTED, before, NODES, {}, {"a1"}).fetchers["rack"] == "a1"
-    assert planned(WANTED, before, NODES, {}, set()).fetchers["rack"] == "a2"
+    for answering, fetcher in (({"a1", "a2"}, "a2"), ({"a1"}, "a1"), (set[str](), "a2")):
+        assert planned(WANTED, before, NODES, {}, answering).fetchers["rack"] == fetcher, answering
     rows = status(a1=(WAITS, ""), a2=(COPIES, ""))
     assert planned(WANTED, None, NODES, rows, {"a1", "a2"}).fetchers["rack"] == "a2"
-
-
-def test_others_copy_only_from_nodes_that_answer_and_have_the_sums_of_the_first_complete_copy() -> None:
+    # Others copy only from nodes that answer and have the sums of the first complete copy.
     rows = status(a1=(COMPLETE, "c" * 64), a2=(COMPLETE, "d" * 64))
     one = planned(WANTED, None, NODES, rows, {"a1"})
     assert (one.complete, one.sums) == (["a1"], "c" * 64)
@@ -127,19 +124,18 @@ def test_a_folder_of_the_share_is_listed_by_the_server_that_confines_itself_to_i
     assert "no referent" in machine.failure_of(programs.rsync_list, "rsync://head/source-words/")
 
 
-@pytest.mark.parametrize("secret", ["`a", "a#b;c", "ab%(type)scd", "'a\"b\\$HOME"])
-def test_rclone_gets_keys_as_they_are_and_none_in_a_file_of_its_format(machine: Shell, secret: str) -> None:
+def test_rclone_gets_keys_as_they_are_and_none_in_a_file_of_its_format(machine: Shell) -> None:
     variable = "RCLONE_CONFIG_SOURCE_SECRET_ACCESS_KEY"
     machine.stub("rclone", f'/usr/bin/printenv {variable} >{machine.path("/got")}; echo "[]"')
-    keys = {"endpoint": "https://s3.lab", "region": "", "access_key": "k", "secret_key": secret}
-    with machine.here():
-        programs.write_config("/etc/source", programs.rclone_config("s3", "s3://bucket/a", **keys))
-        assert programs.rclone_list("/etc/source") == []
-    (call,) = [call for call in machine.calls if call.startswith("rclone ")]
-    assert secret not in call
-    assert call.startswith("rclone --config /dev/null lsjson")
-    assert call.endswith(" source:bucket/a")
-    assert machine.path("/got").read_text() == f"{secret}\n"
+    for secret in ("`a", "a#b;c", "ab%(type)scd", "'a\"b\\$HOME"):
+        keys = {"endpoint": "https://s3.lab", "region": "", "access_key": "k", "secret_key": secret}
+        machine.call(programs.write_config, "/etc/source", programs.rclone_config("s3", "s3://bucket/a", **keys))
+        assert machine.call(programs.rclone_list, "/etc/source") == []
+        call = [call for call in machine.calls if call.startswith("rclone ")][-1]
+        assert secret not in call
+        assert call.startswith("rclone --config /dev/null lsjson")
+        assert call.endswith(" source:bucket/a")
+        assert machine.path("/got").read_text() == f"{secret}\n"
 
 
 ROWS = '[{"Path": "a", "Size": 5, "ModTime": "2026-01-01T00:00:00Z"}]'
@@ -282,22 +278,18 @@ def test_a_node_that_does_not_fetch_waits_and_then_copies_from_its_neighbour(mac
     assert f"rsync://tailrack@10.0.0.1:6815/set-words/{V1}/" in call
 
 
-def test_a_neighbour_whose_sums_or_files_the_head_node_does_not_vouch_for_is_refused(machine: Shell) -> None:
-    rsync(machine)
-    work, _ = copy_of(machine, "a2", replace(FETCHING, complete=["a1"], sums="0" * 64))
-    assert "a1 does not give its list of sums" in machine.failure_of(work.bring)
-    rsync(machine, {"a.txt": b"bad"})
-    work, _ = copy_of(machine, "a2", replace(FETCHING, complete=["a1"], sums=DIGEST))
-    assert "1 files do not fit their sums, such as a.txt" in machine.failure_of(work.bring)
-    assert len(copies_by(machine, "rsync")) == 2
-    assert not machine.path("/data/words").exists()
-
-
-def test_a_copy_that_differs_from_the_first_one_is_not_used(machine: Shell) -> None:
-    rsync(machine, {**TEXTS, "a.txt": b"new"})
-    work, _ = copy_of(machine, one=replace(FETCHING, sums=DIGEST))
-    assert "the sums differ from other nodes'" in machine.failure_of(work.bring)
-    assert not machine.path("/data/words").exists()
+def test_sums_or_files_that_the_head_node_does_not_vouch_for_are_refused(machine: Shell) -> None:
+    near = replace(FETCHING, complete=["a1"], sums=DIGEST)
+    for name, one, texts, problem in (
+        ("a2", replace(near, sums="0" * 64), TEXTS, "a1 does not give its list of sums"),
+        ("a2", near, {"a.txt": b"bad"}, "1 files do not fit their sums, such as a.txt"),
+        ("a1", replace(FETCHING, sums=DIGEST), {**TEXTS, "a.txt": b"new"}, "the sums differ from other nodes'"),
+    ):
+        rsync(machine, texts)
+        work, _ = copy_of(machine, name, one)
+        assert problem in machine.failure_of(work.bring), problem
+        assert not machine.path("/data/words").exists(), problem
+    assert len(copies_by(machine, "rsync")) == 3
 
 
 def test_a_node_that_does_not_answer_on_the_fabric_is_read_over_the_tailnet(machine: Shell) -> None:

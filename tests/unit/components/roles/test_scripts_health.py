@@ -142,11 +142,17 @@ def script(shell: Shell, kind: str, name: str, **environment: str) -> subprocess
     return subprocess.run(["bash", str(path)], env={**given, **environment}, capture_output=True, text=True, timeout=60)
 
 
-def test_a_job_is_noted_and_forgotten(shell: Shell) -> None:
-    assert script(shell, "prolog", "10-job").returncode == 0
-    assert shell.path("/run/tailrack-private/jobs/7").read_text() == "6001\n"
-    assert script(shell, "epilog", "10-job").returncode == 0
-    assert not shell.path("/run/tailrack-private/jobs/7").exists()
+def test_a_job_is_noted_and_forgotten_and_an_unhealthy_node_rejects_it_for_limited_time(shell: Shell) -> None:
+    for kind, noted in (("prolog", True), ("epilog", False)):
+        assert script(shell, kind, "10-job").returncode == 0
+        file = shell.path("/run/tailrack-private/jobs/7")
+        assert (file.read_text() if file.exists() else "") == "6001\n" * noted, kind
+    assert script(shell, "prolog", "30-health").returncode == 0
+    path = shell.write("/run/tailrack/unhealthy", "next: make room\ndisk: /x is full\n")
+    done = script(shell, "prolog", "30-health")
+    assert (done.returncode, done.stdout) == (1, "next: make room\ndisk: /x is full\n")
+    os.utime(path, (0, 0))
+    assert script(shell, "prolog", "30-health").returncode == 0
 
 
 def test_nothing_is_cleaned_while_the_user_has_another_job_here(shell: Shell) -> None:
@@ -161,15 +167,6 @@ def test_nothing_is_cleaned_while_the_user_has_another_job_here(shell: Shell) ->
         return subprocess.run(["bash", str(path)], env=given, capture_output=True, text=True, timeout=60).stdout
 
     assert (said("6001"), said("6002"), said("0"), said("x")) == ("", "cleaned\n", "", "")
-
-
-def test_an_unhealthy_node_rejects_a_job_with_a_remedy_for_limited_time(shell: Shell) -> None:
-    assert script(shell, "prolog", "30-health").returncode == 0
-    path = shell.write("/run/tailrack/unhealthy", "next: make room\ndisk: /x is full\n")
-    done = script(shell, "prolog", "30-health")
-    assert (done.returncode, done.stdout) == (1, "next: make room\ndisk: /x is full\n")
-    os.utime(path, (0, 0))
-    assert script(shell, "prolog", "30-health").returncode == 0
 
 
 def test_a_folder_of_enroots_that_somebody_else_has_made_is_named(shell: Shell) -> None:

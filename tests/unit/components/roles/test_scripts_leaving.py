@@ -176,16 +176,7 @@ def test_leaving_stops_slurm_before_the_share_and_the_tailnet_last(shell: Shell)
     assert list(shell.path("/etc/ssh/sshd_config.d").iterdir()) == []
 
 
-@pytest.mark.parametrize("adopt", [False, True])
-def test_the_auth_key_of_a_join_that_was_killed_goes_too(shell: Shell, adopt: bool) -> None:
-    shell.write(PLAN, f"{shell.inside(leave_program(ROLES).file)}\n{values(adopt=adopt)}\n")
-    shell.stub("systemd-run")
-    left = shell.write("run/tailrack-key.x7Kq2a", "tskey-auth-k")
-    assert shell.kept("leave").stdout == "left\n"
-    assert not left.exists()
-
-
-def test_leaving_goes_on_when_a_part_of_it_fails(shell: Shell) -> None:
+def test_leaving_goes_on_when_a_part_of_it_fails_and_removes_the_key_of_a_killed_join(shell: Shell) -> None:
     install(shell)
     shell.write("etc/munge/munge.key", "secret")
     shell.stub("systemctl", "exit 1")
@@ -193,6 +184,11 @@ def test_leaving_goes_on_when_a_part_of_it_fails(shell: Shell) -> None:
     assert shell.kept("leave").stdout == "left\n"
     assert not shell.path("/etc/munge/munge.key").exists()
     assert any(call.startswith("systemd-run ") for call in shell.calls)
+    for adopt in (False, True):
+        shell.write(PLAN, f"{shell.inside(leave_program(ROLES).file)}\n{values(adopt=adopt)}\n")
+        lent = shell.write("run/tailrack-key.x7Kq2a", "tskey-auth-k")
+        assert shell.kept("leave").stdout == "left\n"
+        assert not lent.exists(), adopt
 
 
 _unlink = files._unlink

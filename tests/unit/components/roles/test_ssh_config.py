@@ -34,14 +34,11 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_head_node_is_reached_at_its_address_and_known_by_its_name(config: Path) -> None:
+def test_nodes_are_reached_through_the_head_node_which_is_known_by_its_name(config: Path) -> None:
     head = settings(config, "head")
     assert (head["hostname"], head["hostkeyalias"], head["user"]) == ("203.0.113.7", "head", "ada")
     assert "proxyjump" not in head
     assert head["stricthostkeychecking"] == "true"
-
-
-def test_nodes_are_reached_through_the_head_node_at_their_own_port(config: Path) -> None:
     for node, port in (("a1", "22"), ("a2", "22"), ("b1", "2222")):
         read = settings(config, node)
         assert (read["hostname"], read["port"], read["proxyjump"], read["user"]) == (node, port, "head", "ada")
