@@ -76,7 +76,7 @@ folder = f"/proc/{process.pid}/fd"
     whole = f"{script.file}\n{render_request('probe', 'a1', 'tailrack', '', {})}"
     imports = "import sys; from components.node import files; from components.node.step.main import main"
     words = [sys.executable, "-c", f"{imports}; files.root = {str(tmp_path)!r}; sys.exit(main(['up']))"]
-    done = subprocess.run(words, input=whole, cwd=PROJECT, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(words, input=whole, cwd=PROJECT, capture_output=True, text=True, timeout=60)
     pid = re.fullmatch(r'\{"pid": (\d+)\}\n', done.stdout)
     assert pid, done.stderr
     os.kill(int(pid[1]), 9)
