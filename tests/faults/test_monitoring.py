@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.dashboards import Asked, every_expression
+from tests.faults.test_job_mail import HOOK
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 from tests.lab.prometheus import address, api, asked, listening
 from tests.lab.sealer import sealer_of
@@ -23,20 +24,6 @@ Cluster = ClusterUnderTest
 DOCS = Path(__file__).parents[2] / "docs" / "monitoring.md"
 RULES_TEST = Path(__file__).parents[1] / "fixtures" / "prometheus" / "rules_test.yml"
 TOKEN = "hook-token-nobody-may-see"
-# A fake receiver: it writes down what is posted to it, path and body on a line.
-FAKE_RECEIVER = """
-import http.server
-
-class Receiver(http.server.BaseHTTPRequestHandler):
-    def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        with open("/root/received", "a") as file:
-            file.write(f"{self.path} {body.strip()}\\n")
-        self.send_response(200)
-        self.end_headers()
-
-http.server.HTTPServer(("0.0.0.0", 8099), Receiver).serve_forever()
-"""
 UNITS = {"head": ("tailrack-prometheus", "tailrack-node-exporter"), "a1": ("tailrack-node-exporter",)}
 
 
@@ -143,13 +130,13 @@ def test_an_alert_reaches_a_webhook_with_its_remedy_and_its_address_stays_secret
     cluster.run("head", "scontrol update nodename=a1 state=drain reason=test")
     journal = "journalctl -u tailrack-alertmanager --no-pager -o cat"
     eventually(lambda: "refused" in cluster.run("head", journal), 300, "the receiver does not answer, and that is said")
-    program = base64.b64encode(FAKE_RECEIVER.encode()).decode()
+    program = base64.b64encode(HOOK.encode()).decode()
     cluster.run(
         "a2", f"base64 -d >/root/receiver.py <<<{program}; systemd-run -q --unit=receiver python3 /root/receiver.py"
     )
 
     def arrived() -> list[str]:
-        lines = cluster.run("a2", "cat /root/received 2>/dev/null || :").splitlines()
+        lines = cluster.run("a2", "cat /root/posted 2>/dev/null || :").splitlines()
         return [line for line in lines if "NodeOut" in line]
 
     # It waits longer from one attempt to the next.
@@ -179,7 +166,7 @@ def test_an_alert_reaches_a_webhook_with_its_remedy_and_its_address_stays_secret
     cluster.up_ok()
     assert cluster.touched() == set()
     cluster.run("head", "scontrol update nodename=a1 state=resume")
-    cluster.run("a2", "systemctl stop receiver; rm -f /root/receiver.py /root/received")
+    cluster.run("a2", "systemctl stop receiver; rm -f /root/receiver.py /root/posted")
     cluster.config["tailrack:monitoring"] = {}
     cluster.up_ok()
     assert listening(cluster, "head", "prometheus-aler") == []

@@ -54,11 +54,8 @@ def pool(cluster: ClusterUnderTest, found: Found, tmp_path_factory: pytest.TempP
     made = PoolUnderTest(cluster, "q", tmp_path_factory.mktemp("q"), found, config)
     made.deployment().workspace.forget()
     seal(made)
-    try:
-        made.up_ok()
-        yield made
-    finally:
-        made.remove()
+    with made.while_up() as up:
+        yield up
 
 
 def seal(pool: PoolUnderTest) -> None:

@@ -53,11 +53,8 @@ def pool(cluster: ClusterUnderTest, found: Found, tmp_path_factory: pytest.TempP
     """The pool, up."""
     made = PricedPool(cluster, tmp_path_factory.mktemp("r"), found)
     made.deployment().workspace.forget()
-    try:
-        made.up_ok()
-        yield made
-    finally:
-        made.remove()
+    with made.while_up() as up:
+        yield up
 
 
 def costs(cluster: ClusterUnderTest) -> dict[str, Any]:

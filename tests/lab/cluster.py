@@ -11,9 +11,10 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import testinfra
 import yaml
@@ -102,6 +103,15 @@ class ClusterUnderTest:
     def up(self) -> Summary:
         """Bring the stack to its config; failures are in the summary."""
         return self.deployment().up()
+
+    @contextmanager
+    def while_up(self) -> Iterator[Self]:
+        """Bring the stack up, and remove it at the end."""
+        try:
+            self.up_ok()
+            yield self
+        finally:
+            self.remove()
 
     def up_ok(self) -> Summary:
         """Bring the stack to its config and insist that nothing failed."""

@@ -125,11 +125,8 @@ def cluster(found: Found, images: None, tmp_path_factory: pytest.TempPathFactory
     stack = f"t1{os.environ.get('PYTEST_XDIST_WORKER', '')}"
     made = ClusterUnderTest(stack, tmp_path_factory.mktemp("t1"), found, config)
     made.forget_an_earlier_run()
-    try:
-        made.up_ok()
-        yield made
-    finally:
-        made.remove()
+    with made.while_up() as up:
+        yield up
 
 
 @pytest.fixture(scope="session")

@@ -42,6 +42,11 @@ class ElasticStack(PoolUnderTest):
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
 
+    def remove(self) -> None:
+        """Destroy the pool, and print what its controllers said."""
+        print(self.log())
+        super().remove()
+
     def log(self) -> str:
         """Return the output of all controllers."""
         file = self.folder / "elastic.log"

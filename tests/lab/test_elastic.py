@@ -32,12 +32,8 @@ def pool(cluster: ClusterUnderTest, found: Found, tmp_path_factory: pytest.TempP
     """Return the pool, up, without machines."""
     made = ElasticPool(cluster, tmp_path_factory.mktemp("e"), found)
     made.deployment().workspace.forget()
-    try:
-        made.up_ok()
-        yield made
-    finally:
-        print(made.log())
-        made.remove()
+    with made.while_up() as up:
+        yield up
 
 
 def awaited(cluster: ClusterUnderTest) -> str:

@@ -85,12 +85,8 @@ def pool(
 ) -> Iterator[RentedElasticPool]:
     """Return the pool, up, without machines."""
     made = RentedElasticPool(cluster, cloud, tmp_path_factory.mktemp("r"), found)
-    try:
-        made.up_ok()
-        yield made
-    finally:
-        print(made.log())
-        made.remove()
+    with made.while_up() as up:
+        yield up
     assert cloud.account.bill() == [], "the bill is not zero"
     assert cloud.account.keys == {}
 
