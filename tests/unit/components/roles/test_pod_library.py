@@ -39,6 +39,15 @@ def error_of(call):
         call()
     except OSError as error:
         return errno.errorcode[error.errno]
+def listening(address):
+    listener = tcp()
+    listener.bind((address, 0))
+    listener.listen()
+    return listener
+def connected(address):
+    s = tcp()
+    s.connect(address)
+    return s
 """
 
 
@@ -223,8 +232,7 @@ def pod(built: Path, tmp_path: Path) -> Iterator[Pod]:
 
 def test_a_connection_to_another_machine_goes_through_the_proxy_and_shows_that_machine(pod: Pod) -> None:
     program = """
-s = tcp()
-s.connect((OTHER, PORT))
+s = connected((OTHER, PORT))
 s.sendall(b"hello")
 show([s.recv(5).decode(), s.getpeername(), s.getblocking()])"""
     assert pod.run(program) == ["hello", [OTHER, PORT], True]
@@ -263,8 +271,7 @@ show([failed, time.monotonic() - began])"""
 
 def test_a_connected_socket_stays_connected_when_it_is_connected_again(pod: Pod) -> None:
     program = """
-s = tcp()
-s.connect((OTHER, PORT))
+s = connected((OTHER, PORT))
 failed = error_of(lambda: s.connect((OTHER, PORT)))
 s.sendall(b"x")
 show([failed, s.recv(1).decode()])"""
@@ -285,12 +292,9 @@ show([failed, writable, s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), nothin
 
 def test_a_machines_own_address_is_reached_without_the_proxy_and_is_the_other_side_on_both_ends(pod: Pod) -> None:
     program = """
-listener = tcp()
-listener.bind((OWN, 0))
-listener.listen()
+listener = listening(OWN)
 port = listener.getsockname()[1]
-client = tcp()
-client.connect((OWN, port))
+client = connected((OWN, port))
 server, address = listener.accept()
 show([listener.getsockname()[0], address[0], server.getpeername()[0], client.getpeername() == (OWN, port)])"""
     assert pod.run(program, TAILNET_ACCEPT="1") == ["127.0.0.1", OWN, OWN, True]
@@ -298,9 +302,7 @@ show([listener.getsockname()[0], address[0], server.getpeername()[0], client.get
 
 
 ACCEPT = """
-listener = tcp()
-listener.bind((OWN, 0))
-listener.listen()
+listener = listening(OWN)
 show(listener.getsockname()[1])
 server, address = listener.accept()
 show([address[0], server.getpeername()[0], server.getpeername()[1] == address[1]])"""
@@ -314,11 +316,8 @@ def test_slurmd_sees_the_machine_behind_a_connection_that_tailscaled_has_forward
 
 def test_only_slurmd_asks_for_the_peers_of_a_pod(pod: Pod) -> None:
     program = """
-listener = tcp()
-listener.bind((OWN, 0))
-listener.listen()
-client = tcp()
-client.connect(("127.0.0.1", listener.getsockname()[1]))
+listener = listening(OWN)
+client = connected(("127.0.0.1", listener.getsockname()[1]))
 show(listener.accept()[1][0])"""
     assert pod.run(program) == "127.0.0.1"
     assert pod.tailscaled.asked == []
@@ -356,29 +355,23 @@ show(wrong)"""
 
 def test_a_descriptor_that_is_used_again_does_not_show_the_earlier_machine(pod: Pod) -> None:
     program = """
-listener = tcp()
-listener.bind(("127.0.0.1", 0))
-listener.listen()
-s = tcp()
-s.connect((OTHER, PORT))
+listener = listening("127.0.0.1")
+s = connected((OTHER, PORT))
 number = s.fileno()
 s.close()
-again = tcp()
-again.connect(listener.getsockname())
+again = connected(listener.getsockname())
 show([again.fileno() == number, again.getpeername()[0]])"""
     assert pod.run(program) == [True, "127.0.0.1"]
 
 
 def test_a_copied_descriptor_and_a_child_process_see_the_same_machine(pod: Pod) -> None:
     program = """
-s = tcp()
-s.connect((OTHER, PORT))
+s = connected((OTHER, PORT))
 copy = s.dup()
 reader, writer = os.pipe()
 if os.fork() == 0:
     s.close()
-    fresh = tcp()
-    fresh.connect((OTHER, PORT))
+    fresh = connected((OTHER, PORT))
     os.write(writer, repr([copy.getpeername()[0], fresh.getpeername()[0]]).encode())
     os._exit(0)
 os.wait()
@@ -389,8 +382,7 @@ show([copy.getpeername()[0], os.read(reader, 1000).decode()])"""
 def test_a_child_forked_while_threads_connect_does_not_hang(pod: Pod) -> None:
     program = """
 stop = False
-s = tcp()
-s.connect((OTHER, PORT))
+s = connected((OTHER, PORT))
 def look():
     while not stop:
         s.getpeername()
@@ -416,11 +408,8 @@ try:
 except OSError as error:  # no route
     where = OTHER
 bound = error_of(lambda: udp.bind((OWN, 0)))
-listener = tcp()
-listener.bind(("127.0.0.1", 0))
-listener.listen()
-client = tcp()
-client.connect(listener.getsockname())
+listener = listening("127.0.0.1")
+client = connected(listener.getsockname())
 pair = socket.socketpair()
 show([where, bound is None, client.getpeername() == listener.getsockname(), pair[0].getpeername()])"""
     assert pod.run(program) == [OTHER, False, True, ""]
@@ -429,11 +418,8 @@ show([where, bound is None, client.getpeername() == listener.getsockname(), pair
 
 def test_without_a_valid_configuration_nothing_changes(pod: Pod) -> None:
     program = """
-listener = tcp()
-listener.bind(("127.0.0.1", 0))
-listener.listen()
-client = tcp()
-client.connect(listener.getsockname())
+listener = listening("127.0.0.1")
+client = connected(listener.getsockname())
 show([error_of(lambda: tcp().bind((OWN, 0))), listener.accept()[1][0], client.getpeername()[0]])"""
     places = (
         "192.0.2.1 127.0.0.3:1055",
