@@ -127,22 +127,6 @@ def test_a_stack_that_the_engine_cannot_read_is_one_error_that_names_it(stack: S
     assert not stack.state_file.exists()
 
 
-@needs_cli
-@pytest.mark.parametrize("deploy", ["cli"], indirect=True)
-def test_a_run_takes_over_the_private_backend_of_old_versions(deploy: Deploy, stack: Stack, tmp_path: Path) -> None:
-    write(stack, "base")
-    assert deploy("base", []).up().ok
-    workspace = Workspace(stack.folder, "base", stack.folder / "Pulumi.base.yaml", tmp_path / "root")
-    (workspace.backend / ".pulumi").rename(workspace.folder / ".pulumi")
-    again = deploy("base", [])
-    assert again.outputs()["address"] == "100.64.0.2"
-    assert not (workspace.folder / ".pulumi").exists()
-    assert deploy("dev", []).up().ok
-    assert again.destroy().ok
-    assert [path for path in workspace.backend.rglob("*") if "base" in path.name] == []
-    assert deploy("dev", []).outputs()["address"] == "100.64.0.2"
-
-
 OWN = (
     READ
     + """
