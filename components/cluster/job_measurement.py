@@ -73,7 +73,7 @@ def measuring_step(
     sites = {name: node.host.site for name, node in nodes.items()}
     addresses = as_dict({name: OutputField(node.joined, "tailnet_ip") for name, node in nodes.items()})
     gpus = as_dict({name: node.gpus for name, node in nodes.items()})
-    member_nodes = as_output({"addresses": addresses, "gpus": gpus}, lambda resolved: nodes_of(sites, resolved))
+    member_nodes = as_output({"sites": sites, "addresses": addresses, "gpus": gpus}, nodes_of)
     conditions = as_dict({"cgroups": link.cgroups, **measured_settings(link.settings.slurm.settings)})
     again = before.apply(lambda last: retries(scope, {scope: last or {}}))
     how = [json.dumps({**settings, **any_of}, sort_keys=True), 0, "", validation.rerun]
@@ -109,9 +109,10 @@ def measuring_step(
     return as_output({"report": step.result, "retries": again}, dict)
 
 
-def nodes_of(sites: Mapping[str, str], facts: Mapping[str, Mapping[str, str]]) -> dict[str, Node]:
-    """Return the nodes of a measurement from their sites, and their addresses and GPUs."""
-    return {name: Node(sites[name], facts["addresses"][name], facts["gpus"][name]) for name in sorted(sites)}
+def nodes_of(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Node]:
+    """Return the nodes of a measurement from their `sites`, `addresses`, `gpus`, and `mpi` where it is known."""
+    sites, addresses, gpus, mpi = facts["sites"], facts["addresses"], facts["gpus"], facts.get("mpi", {})
+    return {name: Node(sites[name], addresses[name], gpus[name], mpi.get(name) or "") for name in sorted(sites)}
 
 
 def member_lines(nodes: Mapping[str, Node]) -> list[str]:

@@ -17,10 +17,10 @@ import pulumi
 from components.cluster.compute_node import ComputeNode
 from components.cluster.head_link import HeadLink
 from components.cluster.head_node import HeadNode
-from components.cluster.job_measurement import digest, member_lines
+from components.cluster.job_measurement import digest, member_lines, nodes_of
 from components.host import Host
 from components.measurement import plan as measurement_plan
-from components.measurement.plan import Node, validation_job
+from components.measurement.plan import validation_job
 from components.measurement.scopes import Scope, kept_from, measurement_of, retries, scopes
 from components.roles.fabric.facts import TAILNET_INTERFACE, shared_interface
 from components.roles.slurm.files import measured_settings
@@ -34,12 +34,6 @@ from components.validation import history
 from components.validation.expected import ANY_RDMA, ONLY_SOCKETS, ROCE_UNPROVEN
 from components.validation.preflight import read as read_preflight
 from components.validation.results import Conditions, judge_scope, not_measured_alone, settings_json
-
-
-def _nodes(resolved: Mapping[str, Mapping[str, Any]]) -> dict[str, Node]:
-    sites, addresses, gpus, mpi = resolved["sites"], resolved["addresses"], resolved["gpus"], resolved["mpi"]
-    # The peer's version of MPI is unknown.
-    return {name: Node(sites[name], addresses[name], gpus[name], mpi.get(name) or "") for name in sorted(sites)}
 
 
 def _rdma_of(host: Host, proven: Mapping[str, Any]) -> str:
@@ -113,7 +107,7 @@ class NcclValidation(pulumi.ComponentResource):
         )
         gpus = self._with_peer(scope, "gpus", {name: node.gpus for name, node in members.items()})
         mpi = as_dict({name: OutputField(node.facts, "mpi") for name, node in members.items()})
-        nodes = as_output({"sites": sites, "addresses": addresses, "gpus": gpus, "mpi": mpi}, _nodes)
+        nodes = as_output({"sites": sites, "addresses": addresses, "gpus": gpus, "mpi": mpi}, nodes_of)
         # BUSY is no result: the next number of retries measures again.
         again = self._before.apply(partial(retries, scope.name))
         spans = scope.sites > 1

@@ -192,11 +192,6 @@ def new_and_peers(nodes: Sequence[Node]) -> list[str]:
     return _if_enough([node for node in nodes if node in chosen], nodes) if new else []
 
 
-def idle_nodes(nodes: Sequence[Node]) -> list[str]:
-    """Return the idle nodes if they are enough."""
-    return _if_enough([node for node in nodes if node.use == IDLE], nodes)
-
-
 def any_idle(nodes: Sequence[Node], most: int) -> list[str]:
     """Return `most` idle nodes, or all of them for 0, of as many sites as possible; nothing if they are not enough."""
     before: Counter[str] = Counter()

@@ -9,6 +9,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from components.measurement.node_states import (
@@ -21,7 +22,6 @@ from components.measurement.node_states import (
     States,
     absent,
     any_idle,
-    idle_nodes,
     jobs,
     new_and_peers,
     unreachable,
@@ -73,10 +73,15 @@ class ValidateValues:
     def result_file(self) -> str:
         return f"{_KEPT}/{self.scope}.json"
 
+    @cached_property
+    def parsed_plan(self) -> Any:
+        """Return the plan's object."""
+        return json.loads(self.plan)
+
     @property
     def any_nodes(self) -> int | None:
         """Return how many nodes to measure, whichever are idle; 0 for all of them, None for the listed nodes."""
-        most: int | None = json.loads(self.plan).get("any_nodes")
+        most: int | None = self.parsed_plan.get("any_nodes")
         # All nodes of a small scope are listed nodes, of which new ones can be measured apart.
         return None if most is not None and most >= len(self.members) else most
 
@@ -175,7 +180,7 @@ def _wait_for_reasons(states: States, refused: bool = False) -> None:
 def _chosen(values: ValidateValues, states: States, last: Mapping[str, Any] | None) -> list[str]:
     """Return the nodes that take part; none if they are too few."""
     most = values.any_nodes
-    if json.loads(values.plan).get("each_node"):
+    if values.parsed_plan.get("each_node"):
         return [node.name for node in states.nodes if node.use == IDLE][: most or None]
     if most or (most == 0 and not states.all_idle):
         return any_idle(states.nodes, most)
@@ -185,7 +190,7 @@ def _chosen(values: ValidateValues, states: States, last: Mapping[str, Any] | No
         same_settings = last is not None and last.get("settings") == values.settings
         return (new_and_peers(states.nodes) if same_settings else []) or [node.name for node in states.nodes]
     # Leave out down and drained nodes and name them; wait for nodes with other jobs.
-    return new_and_peers(states.nodes) if states.has(BUSY) else idle_nodes(states.nodes)
+    return new_and_peers(states.nodes) if states.has(BUSY) else any_idle(states.nodes, 0)
 
 
 def _nothing_measured(values: ValidateValues, nodes: Sequence[Node], last: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -224,7 +229,7 @@ def _nothing_measured(values: ValidateValues, nodes: Sequence[Node], last: Mappi
 
 def _measure(step: Step, values: ValidateValues, chosen: Sequence[str], left_out: Mapping[str, str]) -> dict[str, Any]:
     """Run the driver as the user, and return its report."""
-    task = {"plan": json.loads(values.plan), "nodes": chosen, "absent": left_out, "cpu_job": values.job_script}
+    task = {"plan": values.parsed_plan, "nodes": chosen, "absent": left_out, "cpu_job": values.job_script}
     ended = run_as_submitter(values.run_as, *values.driver.split(), task=task, limit=values.measurement_limit)
     if ended.status == REFUSED:
         raise Failure(f"Slurm rejected the job of {values.scope}", f"run sinfo and sinfo -R on {step.host}")

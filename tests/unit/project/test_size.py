@@ -10,7 +10,7 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 51_527,
+    "lines of code": 51_526,
     "Python files in components/": 378,
     "lines of code in tests/": 52_143,
     "lines of bash": 1_985,
