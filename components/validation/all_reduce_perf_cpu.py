@@ -29,9 +29,9 @@ import numpy as np
 
 from components.validation.ring_meeting import Limits, RingError
 from components.validation.tcp_ring import Ring
+from components.validation.this_node import node_name
 
-# The node's name in Slurm, because two machines may have the same host name.
-HOST = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
+HOST = node_name()
 PATTERN = 61  # a prime, so that a misplaced chunk of the buffer is detected
 # Open MPI 5 crashes if a message arrives while its receiver is still in MPI_Init (open-mpi/ompi issue 12495).
 SETTLE_SECONDS = 1

@@ -69,24 +69,6 @@ class Record:
     def plain(self) -> dict[str, Any]:
         return asdict(self)
 
-    @classmethod
-    def read(cls, data: object) -> Record:
-        """Read the output of `plain`; anything of another form gives an empty record."""
-        try:
-            if not isinstance(data, Mapping):
-                return cls()
-            stored_drain = data["own"]
-            record = cls(**data)
-            return replace(
-                record,
-                own=None if stored_drain is None else (str(stored_drain[0]), int(stored_drain[1])),
-                broken=tuple(map(str, record.broken)),
-                accepted_broken=tuple(map(str, record.accepted_broken)),
-                due=float(record.due),
-            )
-        except (KeyError, TypeError, ValueError, IndexError):
-            return cls()
-
     def about(self, of: Mapping[str, Any]) -> Record:
         """Return the record if it is about the same machine and measurement; else an empty one with the same drain."""
         return self if self.of == of else Record(of=of, own=self.own, trying=self.trying)

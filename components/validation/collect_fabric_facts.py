@@ -15,78 +15,31 @@ Unknown values are null.
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import socket
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from components.validation.fabric_facts import WORD
+from components.validation.preflight.adapters import data_ports, text_of
+from components.validation.preflight.health import HEALTH, health_of
+from components.validation.this_node import node_name, output_of
+from components.validation.untrusted import line_of
+
 LIMIT_SECONDS = 60
-RDMA = Path("/sys/class/infiniband")
-HEALTH = Path("/run/tailrack/health.json")
 PEERMEM = (Path("/sys/module/nvidia_peermem"), Path("/sys/kernel/mm/memory_peers/nv_mem"))
 # Connections in topo -m and topo -p2p (OK, CNS, GNS, TNS, NS, DR, U).
 WAY = re.compile(r"NV\d+|PIX|PXB|PHB|NODE|SYS|OK|[CGT]?NS|DR|U", re.ASCII)
 DRIVER = Path("/proc/driver/nvidia/version")
 
 
-def sysfs_text(path: Path) -> str:
-    """Return the text of a sysfs file; empty if it cannot be read."""
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
-
-
-def management_ports(health: Path = HEALTH) -> set[str]:
-    """Return the RDMA devices that manage a baseboard's NVLink switches, as root's collector found them."""
-    try:
-        status = health.stat()
-        results = json.loads(health.read_text(encoding="utf-8"))["looks"] if status.st_uid == 0 else {}
-        return set(str(results["management ports"]["output"]).split())
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return set()
-
-
-def rdma_ports(folder: Path = RDMA, health: Path = HEALTH) -> list[dict[str, Any]]:
+def rdma_ports(root: Path = Path("/"), health: Path = HEALTH) -> list[dict[str, Any]]:
     """Return every data port of RDMA devices."""
-    ports = []
-    excluded = management_ports(health)
-    for port in sorted(folder.glob("*/ports/*")):
-        device = port.parent.parent
-        if device.name in excluded:
-            continue
-        driver = device / "device" / "driver"
-        ports.append(
-            {
-                "device": device.name,
-                "port": int(port.name),
-                "driver": driver.resolve().name if driver.exists() else "",
-                "link": sysfs_text(port / "link_layer"),
-                "up": sysfs_text(port / "state").endswith("ACTIVE"),
-            }
-        )
-    return ports
-
-
-def smi(*options: str) -> str | None:
-    """Return nvidia-smi's output, whatever its status, which may be a mere warning; None without an answer."""
-    try:
-        process = subprocess.run(
-            ["nvidia-smi", *options],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=LIMIT_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return process.stdout
+    return [
+        {"device": port.device, "port": port.number, "driver": port.driver, "link": port.link, "up": port.active}
+        for port in data_ports(health_of(health), root)
+    ]
 
 
 def matrix(text: str | None) -> dict[str, dict[str, str]] | None:
@@ -132,8 +85,8 @@ def meshed(table: dict[str, dict[str, str]] | None) -> bool | None:
 
 def main(_: Sequence[str]) -> None:
     """Print the line."""
-    topology = matrix(smi("topo", "-m"))
-    peers = ways(matrix(smi("topo", "-p2p", "r")), "GPU")
+    topology = matrix(output_of("nvidia-smi", "topo", "-m", seconds=LIMIT_SECONDS))
+    peers = ways(matrix(output_of("nvidia-smi", "topo", "-p2p", "r", seconds=LIMIT_SECONDS)), "GPU")
     facts = {
         "rdma": rdma_ports(),
         "gpus": ways(topology, "GPU"),
@@ -141,7 +94,7 @@ def main(_: Sequence[str]) -> None:
         "meshed": meshed(topology),
         "p2p": None if not peers else peers == ["OK"],
         "peermem": any(path.exists() for path in PEERMEM),
-        "dmabuf": "Open Kernel Module" in sysfs_text(DRIVER),
+        "dmabuf": "Open Kernel Module" in text_of(DRIVER),
     }
-    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
-    sys.stdout.write("# tailrack there " + name + " " + json.dumps(facts) + "\n")
+    name = node_name()
+    sys.stdout.write(line_of(WORD, name, facts) + "\n")

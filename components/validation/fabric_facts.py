@@ -1,15 +1,16 @@
 """Parse the output of collect_fabric_facts.py strictly: a malformed line is ignored."""
 
-import json
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from __future__ import annotations
 
-_LINE = re.compile(r"# tailrack there (?P<node>[A-Za-z0-9][\w.-]*) (?P<there>\{.*\})", re.ASCII)
-_WAY = re.compile(r"NV\d+|PIX|PXB|PHB|NODE|SYS", re.ASCII)
-_NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
-_KEYS = frozenset({"rdma", "gpus", "nics", "p2p", "peermem", "dmabuf"})
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated
+
+from components.validation.untrusted import data_in, read
+
+WORD = "there"
+_Way = Annotated[str, r"NV[0-9]+|PIX|PXB|PHB|NODE|SYS"]
 _NEAR = frozenset({"PIX", "PXB"})
 INFINIBAND, ROCE, EFA = "InfiniBand", "RoCE", "Libfabric"
 
@@ -35,63 +36,47 @@ class FabricFacts:
     nvlinks: int = 0
 
 
+@dataclass(frozen=True)
+class _Port:
+    device: Annotated[str, r"[A-Za-z0-9_.-]{1,64}"]
+    port: int
+    driver: str
+    link: str
+    up: bool
+
+
+@dataclass(frozen=True)
+class _Node:
+    rdma: tuple[_Port, ...]
+    gpus: tuple[_Way, ...] | None
+    nics: tuple[_Way, ...] | None
+    p2p: bool | None
+    peermem: bool | None
+    dmabuf: bool | None
+    meshed: bool | None = None
+
+
 def read_fabric_facts(output: str) -> dict[str, FabricFacts]:
     """Return the facts by node for every valid line in a job's output."""
     facts: dict[str, FabricFacts] = {}
-    for line in output.splitlines():
-        if match := _LINE.fullmatch(line.rstrip()):
-            try:
-                facts[match["node"]] = _facts(json.loads(match["there"]))
-            except (ValueError, RecursionError):
-                facts.pop(match["node"], None)
+    for node, data in data_in(output, WORD).items():
+        with suppress(ValueError):
+            facts[node] = _facts(read(_Node, data))
     return facts
 
 
-def _facts(data: Mapping[str, Any]) -> FabricFacts:
-    if set(data) - {"meshed"} != {"rdma", "gpus", "nics", "p2p", "peermem", "dmabuf"} or not isinstance(
-        data["rdma"], list
-    ):
-        raise ValueError(data)
-    ports = dict(_port(port) for port in data["rdma"] if _is_port(port) and port["up"])
-    gpus, nics = _ways(data["gpus"]), _ways(data["nics"])
-    peers = {None: None, True: True, False: False}[_truth(data["p2p"])]
+def _facts(node: _Node) -> FabricFacts:
+    gpus, nics = {*(node.gpus or ())}, {*(node.nics or ())}
     return FabricFacts(
-        ports=ports,
-        nvlink=None if not gpus else all(way.startswith("NV") for way in gpus),
-        p2p=None if not gpus or peers is None else peers and gpus <= _NEAR,
-        near=bool(nics and nics & _NEAR),
-        direct=_truth(data["peermem"]) is True or _truth(data["dmabuf"]) is True,
-        meshed=_truth(data.get("meshed")) is True,
-        nvlinks=max((int(way[2:]) for way in gpus or () if way.startswith("NV")), default=0),
+        ports={f"{port.device}:{port.port}": _fabric(port) for port in node.rdma if port.up},
+        nvlink=all(way.startswith("NV") for way in gpus) if gpus else None,
+        p2p=node.p2p and gpus <= _NEAR if gpus else None,
+        near=bool(nics & _NEAR),
+        direct=bool(node.peermem or node.dmabuf),
+        meshed=bool(node.meshed),
+        nvlinks=max((int(way[2:]) for way in gpus if way.startswith("NV")), default=0),
     )
 
 
-def _truth(value: object) -> bool | None:
-    if value is None or isinstance(value, bool):
-        return value
-    raise ValueError(value)
-
-
-def _ways(value: object) -> frozenset[str] | None:
-    if value is None:
-        return None
-    if isinstance(value, list) and all(isinstance(way, str) and _WAY.fullmatch(way) for way in value):
-        return frozenset(value)
-    raise ValueError(value)
-
-
-def _is_port(value: object) -> bool:
-    if (
-        isinstance(value, Mapping)
-        and all(isinstance(value.get(key), str) for key in ("device", "driver", "link"))
-        and _NAME.fullmatch(value["device"])
-        and isinstance(value.get("port"), int)
-        and isinstance(value.get("up"), bool)
-    ):
-        return True
-    raise ValueError(value)
-
-
-def _port(port: Mapping[str, Any]) -> tuple[str, str]:
-    fabric = INFINIBAND if port["link"] == "InfiniBand" else EFA if port["driver"] == "efa" else ROCE
-    return f"{port['device']}:{port['port']}", fabric
+def _fabric(port: _Port) -> str:
+    return INFINIBAND if port.link == INFINIBAND else EFA if port.driver == "efa" else ROCE

@@ -1,8 +1,13 @@
 """The measurements in a search for slow nodes (slow_nodes.py) and the suspects."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from components.validation.untrusted import Name
 
 Group = tuple[str, ...]
 
@@ -17,10 +22,15 @@ class Suspect:
     of good nodes in groups of the same size.
     """
 
-    nodes: tuple[str, ...]
+    nodes: tuple[Name, ...]
     busbw_gb_per_s: float | None
     reference_gb_per_s: float
     reason: str
+
+
+def plain(suspect: Suspect) -> dict[str, Any]:
+    """Return a suspect for JSON."""
+    return {**asdict(suspect), "nodes": list(suspect.nodes)}
 
 
 class GroupFindings:

@@ -11,11 +11,6 @@ from components.validation.slurm_jobs import without_middle
 LOG_LIMIT = 200_000  # characters of NCCL's log
 
 
-def marked_lines(output: str, word: str) -> str:
-    """Return the lines of a job's output that start with tailrack's mark and a word."""
-    return "".join(line + "\n" for line in output.splitlines() if line.startswith(f"# tailrack {word} "))
-
-
 def with_tables(report: Mapping[str, Any], collective: str) -> dict[str, Any]:
     """Return a job's report for JobReport, with tables and NCCL's log from the job's files if they exist.
 

@@ -16,16 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from components.validation.expected import SOCKETS, expect
+from components.validation.fabric_facts import WORD as FABRIC
 from components.validation.fabric_facts import FabricFacts, read_fabric_facts
 from components.validation.figures import read_figures
 from components.validation.gpu_speed.reading import WORD as GPU_SPEED
 from components.validation.groups import Group, count, single_node_groups, site_groups, spanning_group
 from components.validation.job_files import build_files, prepare_script, rank_files
-from components.validation.job_outputs import marked_lines, with_tables
+from components.validation.job_outputs import with_tables
 from components.validation.model import JobReport, Measurement
+from components.validation.preflight.findings import WORD as PREFLIGHT
 from components.validation.results import Conditions, judge_group, judge_scope, needs_search, settings_json
 from components.validation.slow_nodes import LEAST_NODES, Groups, suspects
 from components.validation.slurm_jobs import REPEAT, Limits, Order, Refused, run_jobs, say
+from components.validation.untrusted import lines_in
 from components.validation.verdict import Result
 
 REFUSED = 3  # exit status: Slurm rejected a job
@@ -58,12 +61,12 @@ class MeasurementRun:
             self.absent |= left_out
         else:
             report = self._on_cpus()
-        speed = marked_lines(output, GPU_SPEED)
+        speed = lines_in(output, GPU_SPEED)
         return {
             **report,
             **({"gpu_speed": speed} if speed else {}),
-            "there": marked_lines(output, "there"),
-            "preflight": marked_lines(output, "preflight"),
+            "there": lines_in(output, FABRIC),
+            "preflight": lines_in(output, PREFLIGHT),
             "absent": {**self.absent, **report.get("absent", {})},
         }
 

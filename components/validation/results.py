@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Annotated, Any
 
 from components.validation import floors
 from components.validation.collectives import format_size
 from components.validation.expected import ANY_RDMA, NVLINK, expect
 from components.validation.fabric_facts import FabricFacts, read_fabric_facts
+from components.validation.group_findings import Suspect, plain
 from components.validation.groups import Group, single_node_groups
-from components.validation.model import JobReport, Measurement, names, number
+from components.validation.model import NO_REPORT, JobReport, Measurement
 from components.validation.preflight.findings import Finding
 from components.validation.transport import read_transport
-from components.validation.verdict import GroupResult, HalfResult, Result, SuspectResult, Verdict, judge
+from components.validation.untrusted import Name, read, value_of
+from components.validation.verdict import GroupResult, HalfResult, Result, Verdict, judge
 
 _WORST_FIRST: tuple[Verdict, ...] = ("FAIL", "UNSTABLE", "INCONCLUSIVE", "BUSY", "UNJUDGED", "PASS")
 _ASKED = frozenset(field.name for field in fields(Measurement))
+# GPUs by node, such as `h200:8`. They are shown unquoted.
+_GPUS = dict[Name, Annotated[str, r"[A-Za-z0-9:, ._-]{1,200}"]]
 ReadPreflight = Callable[[str], Mapping[str, Sequence[Finding]]]
 COLUMNS = ("size", "time (us)", "algbw (GB/s)", "busbw (GB/s)", "in-place busbw (GB/s)", "wrong")
 
@@ -70,7 +73,7 @@ def judge_group(
     report = JobReport.from_json({**entry, "left_out": [], "absent": absent})
     if settings is None:
         raise ValueError("the job report has no settings")
-    gpus = dict(zip(names("gpus", [*entry["gpus"]]), map(_kinds, entry["gpus"].values()), strict=True))
+    gpus = value_of(_GPUS, entry["gpus"])
     group = Group(", ".join(sorted(set(gpus.values()))), tuple(sorted(gpus)), settings.ranks // settings.nodes)
     expected = expect(group.nodes, facts, conditions.interface, spans=conditions.spans, rdma=conditions.rdma)
     used = read_transport(report.log + report.output, settings.nodes).name or ""
@@ -106,8 +109,7 @@ def judge_scope(
     try:
         return _judge_scope(settings, step_report, conditions, preflight)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
-        empty = JobReport(job_id=None, state="", exit_code=None, signal=None, seconds=None, nodes=(), output="")
-        result = judge(settings, empty)
+        result = judge(settings, NO_REPORT)
         result["reason"] = "The report cannot be read. Change tailrack:validation.rerun to measure again."
         return result, {}
 
@@ -147,7 +149,7 @@ def _judge_scope(
     result["preflight"] = {
         node: list(items) for node, items in preflight(str(step_report.get("preflight", ""))).items()
     }
-    result["suspects"] = [_suspect(suspect) for suspect in step_report.get("suspects", ())]
+    result["suspects"] = [plain(read(Suspect, suspect)) for suspect in step_report.get("suspects", ())]
     reasons = [result["reason"], *(suspect["reason"] for suspect in result["suspects"])]
     result["reason"] = " ".join([*reasons, *_apart(conditions.mpi, on_gpus=settings.backend == "nccl-tests")])
     return result, by_node
@@ -161,23 +163,6 @@ def _apart(mpi: Mapping[str, tuple[str, ...]], *, on_gpus: bool) -> list[str]:
     )
     effect = "only nodes with the same release were measured together" if on_gpus else "they were measured without MPI"
     return [f"The nodes have incompatible releases of Open MPI ({releases}): {effect}."]
-
-
-def _kinds(gpus: object) -> str:
-    """Return a node's GPUs from the plan, such as `h200:8`. They are shown unquoted, so anything else is refused."""
-    if not isinstance(gpus, str) or not re.fullmatch(r"[A-Za-z0-9:, ._-]{1,200}", gpus):
-        raise ValueError("gpus must be kinds and counts")
-    return gpus
-
-
-def _suspect(entry: Mapping[str, Any]) -> SuspectResult:
-    figure = entry["busbw_gb_per_s"]
-    return SuspectResult(
-        nodes=list(names("nodes", entry["nodes"])),
-        busbw_gb_per_s=None if figure is None else number("busbw_gb_per_s", figure),
-        reference_gb_per_s=number("reference_gb_per_s", entry["reference_gb_per_s"]),
-        reason=str(entry["reason"]),
-    )
 
 
 def together(groups: Sequence[Result]) -> Result:

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from components.validation.group_findings import Group, GroupFindings, Suspect
+from components.validation.group_findings import Group, GroupFindings, Suspect, plain
 
 Rounds = Generator[tuple[Group, ...], Mapping[Group, float | None], tuple[Suspect, ...]]
 NOISE = 0.05
@@ -180,4 +180,4 @@ def suspects(
                 return []
             groups, number = rounds.send(figures), number + 1
     except StopIteration as end:
-        return [{**asdict(suspect), "nodes": list(suspect.nodes)} for suspect in end.value]
+        return list(map(plain, end.value))

@@ -225,6 +225,7 @@ def _report(job: _Job) -> dict[str, Any]:
         "job_id": job.number,
         "state": job.state,
         "exit_code": job.shown.status if job.shown else 0,
+        "signal": job.shown.signal if job.shown else 0,
         "seconds": max(0, round(job.end - job.begin)),
         # All requested nodes or none. After a job's end, Slurm lists only the nodes that are still cleaning up.
         "nodes": list(job.order.nodes) if job.shown and job.shown.nodes else [],

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from components.validation.model import number
+from components.validation.untrusted import value_of
 
 PREFIX = "tailrack-storage"
 RUNS = 3
@@ -80,11 +80,8 @@ def read_storage(output: str) -> dict[tuple[str, str], StorageFigures]:
 
 
 def _joined(before: StorageFigures, data: Mapping[str, Any]) -> StorageFigures:
-    runs = {
-        name: tuple(number(name, value) for value in data["runs"][name][:RUNS])
-        for name in (*FIGURES, LATE)
-        if name in data.get("runs", {})
-    }
+    runs: Mapping[str, tuple[float, ...]] = value_of(Mapping[str, tuple[float, ...]], data.get("runs", {}))
+    runs = {name: runs[name][:RUNS] for name in (*FIGURES, LATE) if name in runs}
     direct = data.get("direct")
     return StorageFigures(
         {**before.runs, **runs},

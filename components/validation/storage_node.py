@@ -31,6 +31,7 @@ from typing import Any
 from components.validation import fio
 from components.validation.collectives import format_size
 from components.validation.storage_figures import FILES, LATE, LATENCY, READ, RUNS, WRITE, line_of
+from components.validation.this_node import node_name
 
 ALL, WRITE_PART, READ_PART, CLEAN = "all", "write", "read", "clean"
 EXISTING = "/"  # in place of the node that wrote the file to read
@@ -314,7 +315,7 @@ def _sentence(error: OSError, target: Target) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Run a part, print its line, and return the exit status."""
     data, part, *source = arguments
-    target, node = Target.from_json(json.loads(data)), os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+    target, node = Target.from_json(json.loads(data)), node_name()
     # Slurm cancels a job with SIGTERM, and kills it half a minute later. The folder goes as a whole: no other node
     # measures a shared target at the same time.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

@@ -6,7 +6,7 @@ The verdict depends on the medians of three runs. A value that was not measured 
 from collections.abc import Mapping
 from typing import Any, TypedDict
 
-from components.validation.model import JobReport
+from components.validation.model import NO_REPORT, JobReport
 from components.validation.storage_figures import (
     FIGURES,
     FILES,
@@ -87,8 +87,7 @@ def judge_storage(
         report = JobReport.from_json({**step_report, "last": None})
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         reason = "The report cannot be read. Change tailrack:validation.rerun to measure again."
-        empty = JobReport(job_id=None, state="", exit_code=None, signal=None, seconds=None, nodes=(), output="")
-        return _result(empty, ("INCONCLUSIVE", reason), {}, size)
+        return _result(NO_REPORT, ("INCONCLUSIVE", reason), {}, size)
     if report.state == "BUSY":
         return _result(report, _busy(report), {}, size)
     figures = read_storage(report.output)

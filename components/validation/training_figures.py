@@ -1,15 +1,20 @@
 """Parse the output of examples/training/benchmark.py, which is untrusted output of a user's job."""
 
+from __future__ import annotations
+
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from components.validation.untrusted import read
 
 PREFIX = "tailrack-training"
 MISSING = f"{PREFIX}-missing"
 _LATE_SHARE = 0.95
+_Text = Annotated[str, r"[ -~]{0,99}"]
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,8 @@ class TrainingFigures:
     ranks: int | None = None
     batch: int | None = None
     on_gpus: bool = False
-    hosts: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ()
+    hosts: tuple[_Text, ...] = ()
+    devices: tuple[_Text, ...] = ()
     how: Mapping[str, Any] = field(default_factory=dict)
     runs: tuple[TrainingRun, ...] = ()
     ended: bool = False
@@ -99,44 +104,14 @@ def read_training(text: str) -> TrainingFigures:
 
 
 def _about(data: Mapping[str, Any]) -> dict[str, Any]:
-    whole = {name: _count(data[name]) for name in ("version", "ranks", "batch")}
+    keys = ("version", "ranks", "batch", "on_gpus", "hosts", "devices")
+    about = read(TrainingFigures, {key: data[key] for key in keys})
     how = {name: data[name] for name in ("width", "pixels", "precision", "torch") if isinstance(data[name], str | int)}
-    if not isinstance(data["on_gpus"], bool):
-        raise ValueError("on_gpus is neither true nor false")
-    texts = {name: _texts(data[name]) for name in ("hosts", "devices")}
-    return {**whole, **texts, "on_gpus": data["on_gpus"], "how": how}
+    return {**{key: getattr(about, key) for key in keys}, "how": how}
 
 
 def _run(data: Mapping[str, Any]) -> TrainingRun:
-    seconds = tuple(_positive(value) for value in data["seconds"])
-    if not seconds or not isinstance(data["alike"], bool):
-        raise ValueError("a run has no steps")
-    loss = data["loss"]
-    return TrainingRun(seconds, None if loss is None else _number(loss), data["alike"])
-
-
-def _count(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**6:
-        return value
-    raise ValueError("no count")
-
-
-def _number(value: object) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
-    raise ValueError("no number")
-
-
-def _positive(value: object) -> float:
-    number = _number(value)
-    if not 0 < number < 10**6:
-        raise ValueError("no time")
-    return number
-
-
-def _texts(value: Sequence[object]) -> tuple[str, ...]:
-    if isinstance(value, list) and all(
-        isinstance(text, str) and text.isprintable() and len(text) < 100 for text in value
-    ):
-        return tuple(map(str, value))
-    raise ValueError("no list of texts")
+    run = read(TrainingRun, data)
+    if min(run.seconds) <= 0:
+        raise ValueError("a step took no time")
+    return run

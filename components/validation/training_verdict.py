@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 from components.validation.expected import SOCKETS
 from components.validation.figures import largest_spread
-from components.validation.model import JobReport
+from components.validation.model import NO_REPORT, JobReport
 from components.validation.training_figures import TrainingFigures, read_training
 from components.validation.transport import read_transport
 from components.validation.verdict import Verdict, moment, not_completed
@@ -75,9 +75,8 @@ def judge_training(step_report: Mapping[str, Any], floor: float | None, source: 
         settings, report = _settings(step_report, floor, source), JobReport.from_json({**step_report, "last": None})
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         settings = TrainingSettings(0, 0, on_gpus=False, spans=False, floor=floor, floor_source=source)
-        report = JobReport(job_id=None, state="", exit_code=None, signal=None, seconds=None, nodes=(), output="")
         reason = "The report cannot be read. Change tailrack:validation.rerun to measure again."
-        return _result(settings, report, TrainingFigures(), ("INCONCLUSIVE", reason), None)
+        return _result(settings, NO_REPORT, TrainingFigures(), ("INCONCLUSIVE", reason), None)
     figures = read_training(report.output)
     ended, problems = not_completed(BACKEND, report), _problems(settings, report, figures)
     wrong = [f"run {number}" for number, run in enumerate(figures.runs, 1) if run.loss is None or not run.alike]

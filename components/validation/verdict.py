@@ -6,7 +6,7 @@ mixes latency and bandwidth. A value that was not measured is None, never 0.
 
 import time
 from collections.abc import Sequence
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from components.validation.collectives import format_size
 from components.validation.expected import NOTHING, Expected, complaint, proven
@@ -64,15 +64,6 @@ class Spread(TypedDict):
     relative: float
 
 
-class SuspectResult(TypedDict):
-    """A node, or the two ends of a link, that measured slower than the other nodes."""
-
-    nodes: list[str]
-    busbw_gb_per_s: float | None
-    reference_gb_per_s: float
-    reason: str
-
-
 class GroupResult(TypedDict):
     """Nodes of a scope with the same GPUs (such as h200:8), if the scope has several such groups."""
 
@@ -123,7 +114,7 @@ class Result(TypedDict):
     measured_at: str | None
     last: LastFigure | None
     preflight: dict[str, list[Finding]]
-    suspects: list[SuspectResult]
+    suspects: list[dict[str, Any]]
 
 
 def judge(settings: Measurement, report: JobReport, expected: Expected = NOTHING) -> Result:

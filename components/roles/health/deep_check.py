@@ -32,6 +32,7 @@ from components.slurm.nodes import Node
 from components.slurm.slurm import SlurmError
 from components.validation.became_slow import Measured, Record, against, better, reason, remembered
 from components.validation.preflight.node_checks import load, save
+from components.validation.untrusted import read_or_default
 
 SETTINGS = Path("/etc/tailrack/deep-check.json")
 RECORDS = Path("/var/lib/tailrack/deep-check")
@@ -60,7 +61,7 @@ class DeepCheck:
             "gpus": node.gpus,
             "asked": measuring.measurement_settings(self.settings, node),
         }
-        record = Record.read(load(self.records / f"{node.name}.json")).about(identity)
+        record = read_or_default(Record, load(self.records / f"{node.name}.json")).about(identity)
         if record.reference is None:
             record = measuring.with_figure(record, node)
         return record

@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,10 +20,10 @@ from statistics import median
 from typing import Any, cast
 
 from components.validation.gpu_speed.one_gpu import measure
-from components.validation.gpu_speed.reading import Reading, line
-from components.validation.gpu_speed.state import State, read_states
+from components.validation.gpu_speed.reading import MOST_CHARACTERS, Reading, line, read_states
 from components.validation.preflight import dcgm
 from components.validation.preflight.foreign import Used, used
+from components.validation.this_node import node_name, output_of
 
 LIMIT_SECONDS = 55
 _SMI_SECONDS, _GPU_SECONDS = 20, 15
@@ -40,21 +38,14 @@ _END_SECONDS = 2
 
 def query() -> str:
     """Return the output of `nvidia-smi -q -x`; empty without an answer."""
-    try:
-        process = subprocess.run(
-            ["nvidia-smi", "-q", "-x"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-            timeout=_SMI_SECONDS,
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return process.stdout
+    return output_of("nvidia-smi", "-q", "-x", seconds=_SMI_SECONDS) or ""
 
 
 def readings(measure: Measure = measure) -> list[Reading]:
     """Return the reading of each GPU that jobs can use."""
     end = time.monotonic() + LIMIT_SECONDS
     output = apart(query, _SMI_SECONDS + 1)
-    states = [state for state in read_states(output or "") if state.bus and not state.display]
+    states = read_states(output or "")
     busy = {bus_of(gpu): gpu for gpu in apart_used()}
     result = [_reading(state, measure, busy.get(state.bus), end) for state in states]
     slow = [number for number, reading in enumerate(result) if _is_slow(reading, result)]
@@ -75,28 +66,22 @@ def bus_of(gpu: Used) -> str:
     return gpu.bus.lower()[-12:]
 
 
-def _reading(state: State, measure: Measure, busy: Used | None, end: float) -> Reading:
-    reading = Reading(
-        state.bus, state.uuid, state.name, state.minor, state.width, state.gen, ecc=state.ecc,
-        uncorrectable=state.uncorrectable, corrected=state.corrected, remapped=state.remapped,
-        remap_pending=state.remap_pending, remap_failed=state.remap_failed, power_limit=state.power_limit,
-        default_power_limit=state.default_power_limit, throttled=state.throttled,
-    )  # fmt: skip
+def _reading(reading: Reading, measure: Measure, busy: Used | None, end: float) -> Reading:
     limit = min(_GPU_SECONDS, end - time.monotonic())
     if busy is not None:
-        return replace(reading, doubts=(f"not measured: {busy}"[:200],))
+        return replace(reading, doubts=(f"not measured: {busy}"[:MOST_CHARACTERS],))
     if limit < 1:
         return replace(reading, doubts=("not measured: the time for this node's GPUs is over",))
-    figures = apart(lambda: measure(state.bus, state.uuid), limit)
+    figures = apart(lambda: measure(reading.bus, reading.uuid), limit)
     if figures is None:
         return replace(reading, doubts=(f"the measurement did not end within {limit:.0f} s",))
     copying, multiplying = figures.pop("copying", None), figures.pop("multiplying", None)
     if copying:
         figures |= {"width": copying["width"], "gen": copying["gen"], "loaded": True}
     reasons = [reason for state_then in (copying, multiplying) if state_then for reason in state_then["throttled"]]
-    figures["throttled"] = tuple(dict.fromkeys([*(() if copying else state.throttled), *reasons]))
+    figures["throttled"] = tuple(dict.fromkeys([*(() if copying else reading.throttled), *reasons]))
     figures |= {name: round(figures[name], 1) for name in FIGURES if name in figures}
-    figures["doubts"] = tuple(text[:200] for text in figures["doubts"])
+    figures["doubts"] = tuple(text[:MOST_CHARACTERS] for text in figures["doubts"])
     return replace(reading, **figures)
 
 
@@ -168,7 +153,7 @@ def main(arguments: Sequence[str]) -> int:
     """Print the lines. Always return 0: slow GPUs are no failure of the job."""
     settings = json.loads(arguments[0])
     end = time.monotonic() + float(settings["dcgm_seconds"])
-    node = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
+    node = node_name()
     # One write for each line, so that lines of other nodes do not come between.
     sys.stdout.write(line(node, readings()) + "\n")
     sys.stdout.flush()

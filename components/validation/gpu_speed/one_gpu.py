@@ -14,7 +14,7 @@ from typing import Any
 
 from components.validation.gpu_speed.cuda import Cuda, CudaError
 from components.validation.gpu_speed.matrix import Matrix
-from components.validation.gpu_speed.state import read_states
+from components.validation.gpu_speed.reading import read_states
 
 _HOST_BYTES = 256 << 20
 # Larger than all caches of a GPU.

@@ -1,41 +1,48 @@
-"""The reading of one GPU, and the line of a job's output that carries a node's readings.
-
-A user's process prints the line, so it may contain anything: only texts and numbers of the right form are read.
-"""
+"""The reading of one GPU: its state in the output of `nvidia-smi -q -x`, and its measured figures."""
 
 from __future__ import annotations
 
-import json
-import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+from xml.etree.ElementTree import Element
+
+from components.validation.preflight.smi import (
+    bus_address,
+    field,
+    gpu_elements,
+    memory_errors,
+    number,
+    throttle_reasons,
+)
+from components.validation.untrusted import data_in, line_of, read
 
 WORD = "gpu-speed"
-MARK = f"# tailrack {WORD} "
-MOST_GPUS, MOST_DOUBTS = 64, 8
-_LINE = re.compile(rf"^{MARK}([a-z0-9][a-z0-9.-]{{0,62}}) (\[.*\])$", re.ASCII)
-_TEXT = re.compile(r"[ -~]{0,200}", re.ASCII)
-_BUS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
+MOST_GPUS = 64
+_NUMBER = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(?:x| W| MiB| MHz)?", re.ASCII)
+# The longest texts, of doubts.
+MOST_CHARACTERS = 200
+Text = Annotated[str, rf"[ -~]{{0,{MOST_CHARACTERS}}}"]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One GPU. A figure that was not measured is None.
+    """One GPU. Values that were not measured or that nvidia-smi does not show are None.
 
     minor           number of its device file
     width, gen      lanes and generation of its PCIe link; `loaded`: while data was copied
     host_to_gpu, gpu_to_host, memory   GB/s; `memory` counts reading and writing
     matrix          TFLOP/s of the product of two matrices of `matrix_type` (bf16, fp16)
-    uncorrectable, corrected, remapped   counts over its lifetime
-    throttled       reasons that reduced its clocks under load
+    uncorrectable, corrected   memory errors over its lifetime
+    remapped        rows of its memory that were replaced
+    throttled       reasons that reduced its clocks, without its power limit
     doubts          why figures are missing
     """
 
-    bus: str
-    uuid: str = ""
-    name: str = ""
+    bus: Annotated[str, r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"]
+    uuid: Text = ""
+    name: Text = ""
     minor: int | None = None
     width: int | None = None
     gen: int | None = None
@@ -44,7 +51,7 @@ class Reading:
     gpu_to_host: float | None = None
     memory: float | None = None
     matrix: float | None = None
-    matrix_type: str = ""
+    matrix_type: Text = ""
     ecc: bool | None = None
     uncorrectable: int = 0
     corrected: int = 0
@@ -53,8 +60,8 @@ class Reading:
     remap_failed: bool = False
     power_limit: float | None = None
     default_power_limit: float | None = None
-    throttled: tuple[str, ...] = ()
-    doubts: tuple[str, ...] = ()
+    throttled: tuple[Text, ...] = ()
+    doubts: tuple[Text, ...] = ()
 
     @property
     def title(self) -> str:
@@ -64,60 +71,10 @@ class Reading:
     def plain(self) -> dict[str, Any]:
         return asdict(self)
 
-    @classmethod
-    def read(cls, data: object) -> Reading:
-        """Read the output of `plain`. Raises ValueError for any other form."""
-        if not isinstance(data, Mapping) or not set(data) <= set(_FORMS):
-            raise ValueError("not a reading")
-        values = {key: _FORMS[key](value) for key, value in data.items()}
-        if not _BUS.fullmatch(values.get("bus", "")):
-            raise ValueError("not a PCI address")
-        return cls(**values)
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not _TEXT.fullmatch(value):
-        raise ValueError("not a text")
-    return value
-
-
-def _figure(value: object) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise ValueError("not a number")
-    return float(value)
-
-
-def _whole(value: object) -> int | None:
-    figure = _figure(value)
-    return None if figure is None else int(figure)
-
-
-def _count(value: object) -> int:
-    return _whole(value) or 0
-
-
-def _maybe(value: object) -> bool | None:
-    return None if value is None else bool(value)
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple):
-        raise ValueError("not a list")
-    return tuple(map(_text, value[:MOST_DOUBTS]))
-
-
-_READERS = {
-    "str": _text, "int | None": _whole, "float | None": _figure, "bool": bool, "bool | None": _maybe, "int": _count,
-    "tuple[str, ...]": _texts,
-}  # fmt: skip
-_FORMS: Mapping[str, Any] = {field.name: _READERS[str(field.type)] for field in fields(Reading)}
-
 
 def line(node: str, readings: Sequence[Reading]) -> str:
     """Return one line of a job's output."""
-    return f"{MARK}{node} {json.dumps([reading.plain() for reading in readings[:MOST_GPUS]], sort_keys=True)}"
+    return line_of(WORD, node, [reading.plain() for reading in readings[:MOST_GPUS]])
 
 
 def read_readings(data: object) -> list[Reading]:
@@ -125,21 +82,51 @@ def read_readings(data: object) -> list[Reading]:
     readings = []
     for item in data[:MOST_GPUS] if isinstance(data, list) else ():
         try:
-            readings.append(Reading.read(item))
-        except (ValueError, TypeError, OverflowError):
+            readings.append(read(Reading, item))
+        except ValueError:
             continue
     return readings
 
 
 def read_lines(output: str) -> dict[str, list[Reading]]:
-    """Return readings by node from a job's output, without malformed lines; a node's first line counts."""
-    readings: dict[str, list[Reading]] = {}
-    for text in output.split("\n"):
-        match = _LINE.match(text.rstrip("\r"))
-        if match is None or match[1] in readings:
-            continue
-        try:
-            readings[match[1]] = read_readings(json.loads(match[2]))
-        except (ValueError, RecursionError):
-            continue
-    return readings
+    """Return readings by node from a job's output, without malformed ones."""
+    return {node: read_readings(data) for node, data in data_in(output, WORD).items()}
+
+
+def read_states(text: str) -> list[Reading]:
+    """Return the state of each GPU that shows no display; none if the text is not nvidia-smi's. Never raises."""
+    return [
+        _state(element)
+        for element in gpu_elements(text)
+        if bus_address(element.get("id", "")) and field(element, "display_active") != "Enabled"
+    ]
+
+
+def _state(gpu: Element) -> Reading:
+    minor, rows = _figure(gpu, "minor_number"), "remapped_rows/remapped_row"
+    link, power = "pci/pci_gpu_link_info", "power_readings"
+    return Reading(
+        bus=bus_address(gpu.get("id", "")),
+        uuid=field(gpu, "uuid") or "",
+        name=field(gpu, "product_name") or "",
+        minor=None if minor is None else int(minor),
+        width=number(field(gpu, f"{link}/link_widths/current_link_width")) or None,
+        gen=number(field(gpu, f"{link}/pcie_gen/current_link_gen")) or None,
+        ecc={"Enabled": True, "Disabled": False}.get(field(gpu, "ecc_mode/current_ecc") or ""),
+        uncorrectable=memory_errors(gpu, "aggregate"),
+        corrected=memory_errors(gpu, "aggregate", "_correctable", "single_bit"),
+        remapped=number(field(gpu, f"{rows}_corr")) + number(field(gpu, f"{rows}_unc")),
+        remap_pending=field(gpu, f"{rows}_pending") == "Yes",
+        remap_failed=field(gpu, f"{rows}_failure") == "Yes",
+        power_limit=_figure(
+            gpu, f"gpu_{power}/current_power_limit", f"{power}/enforced_power_limit", f"{power}/power_limit"
+        ),
+        default_power_limit=_figure(gpu, f"gpu_{power}/default_power_limit", f"{power}/default_power_limit"),
+        throttled=throttle_reasons(gpu),
+    )
+
+
+def _figure(gpu: Element, *paths: str) -> float | None:
+    """Return the number at the first path that has one."""
+    matches = (_NUMBER.fullmatch(field(gpu, path) or "") for path in paths)
+    return next((float(match[1]) for match in matches if match), None)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from components.node.waiting import within
 from components.validation.preflight.findings import Finding, finding
+from components.validation.preflight.health import Health
 
 PORT, DIRECT, ROCE = "InfiniBand port", "GPUDirect RDMA", "RoCE"
 ROCE_MTU = 9216
@@ -35,7 +36,8 @@ class Port:
 
     state, physical   such as ACTIVE and LinkUp; None if unknown
     rate              Gb/s
-    roce              whether its link layer is Ethernet
+    link              its link layer, such as InfiniBand; Ethernet is RoCE
+    driver            the adapter's driver, such as efa
     mtu               MTU of its network interface (RoCE), bytes
     bus, numa_node    PCI address and NUMA node of the adapter, None if unknown
     """
@@ -45,12 +47,17 @@ class Port:
     state: str | None
     physical: str | None
     rate: float | None
-    roce: bool
+    link: str
     interface: str | None = None
     mtu: int | None = None
     bus: str = ""
     numa_node: int | None = None
+    driver: str = ""
     counters: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def roce(self) -> bool:
+        return self.link == "Ethernet"
 
     @property
     def active(self) -> bool:
@@ -95,15 +102,22 @@ def read_ports(root: Path = Path("/")) -> list[Port]:
                 state=state[1] if state else None,
                 physical=physical[1] if physical else None,
                 rate=float(rate[1]) if rate else None,
-                roce=text_of(folder / "link_layer") == "Ethernet",
+                link=text_of(folder / "link_layer"),
                 interface=interface,
                 mtu=whole_number(text_of(root / f"sys/class/net/{interface}/mtu")) if interface else None,
                 bus=(adapter / "device").resolve().name if (adapter / "device").exists() else "",
                 numa_node=numa_node(adapter / "device"),
+                driver=(adapter / "device/driver").resolve().name if (adapter / "device/driver").exists() else "",
                 counters={name: count for name, count in counters.items() if count is not None},
             )
         )
     return ports
+
+
+def data_ports(health: Health | None, root: Path = Path("/")) -> list[Port]:
+    """Return the ports that carry jobs' data: not those that manage a baseboard's NVLink switches."""
+    managing = (health.output("management ports") if health else "").split()
+    return [port for port in read_ports(root) if port.device not in managing]
 
 
 def check_ports(ports: list[Port]) -> Iterator[Finding]:

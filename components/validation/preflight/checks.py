@@ -9,7 +9,6 @@ its input reports UNJUDGED and never drains.
 from __future__ import annotations
 
 import resource
-import subprocess
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -19,25 +18,13 @@ from pathlib import Path
 from components.node.waiting import within
 from components.validation.preflight import adapters, dcgm, foreign, gpus, links, node, storage, versions, xids
 from components.validation.preflight.findings import Finding, at_most_warnings, finding
-from components.validation.preflight.health import CommandResult, Health
+from components.validation.preflight.health import HEALTH, CommandResult, Health
 from components.validation.preflight.neighbour import CLOCK
+from components.validation.this_node import stdout_of
 
-HEALTH = Path("/run/tailrack/health.json")
 OLD_SECONDS = 3600
-COMMAND_SECONDS = 10
 UNIT = "on the node, see 'journalctl -u tailrack-health' and run 'systemctl start tailrack-health'"
 JOB, NODE, POD = "job", "node", "pod"
-
-
-def stdout_of(*command: str) -> str:
-    """Return a command's output, even if it fails; empty if it cannot run or takes too long."""
-    try:
-        process = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS
-        )
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return process.stdout
 
 
 @dataclass(frozen=True)
@@ -71,8 +58,7 @@ class Machine:
 
     @cached_property
     def ports(self) -> list[adapters.Port]:
-        managing = set(self.text("management ports").split())
-        return [port for port in adapters.read_ports(self.root) if port.device not in managing]
+        return adapters.data_ports(self.health, self.root)
 
     @cached_property
     def on_the_bus(self) -> list[str]:

@@ -11,8 +11,6 @@ DCGM.
 from __future__ import annotations
 
 import json
-import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +19,7 @@ from typing import Any
 from components.node.json_part import first_object, objects_in
 from components.validation.preflight.findings import Finding, finding, line, unjudged
 from components.validation.preflight.health import CommandResult
+from components.validation.this_node import node_name
 
 CHECK = "DCGM"
 # dcgmErrorSeverity_t of dcgm_errors.h.
@@ -103,7 +102,7 @@ def diagnosed(level: int, seconds: float) -> list[Finding]:
 def diagnose(arguments: Sequence[str]) -> int:
     """Print the line of findings. The argument is JSON with `dcgm_level` and `dcgm_seconds`."""
     settings = json.loads(arguments[0])
-    node = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
+    node = node_name()
     items = diagnosed(int(settings["dcgm_level"]), float(settings["dcgm_seconds"]))
     sys.stdout.write(line(node, items) + "\n")
     return 0

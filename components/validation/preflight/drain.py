@@ -7,9 +7,9 @@ another time.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from components.validation.preflight.findings import Finding
 
@@ -29,8 +29,7 @@ SCRIPT = re.compile(r"(Prolog|Epilog) error(?:: ((?:prolog|epilog)\.d/\S+): (.*?
 _GROWS = re.compile(r"(?<!\d)\d+(?:\.\d+)? ?(?:%|[KMGT]iB|minutes|times|s\b|of \d+ are free)|\(\d[^()]*times\)")
 
 
-@dataclass(frozen=True)
-class Drain:
+class Drain(NamedTuple):
     """A drain: its reason, its time in Slurm (Unix seconds), and the run of slurmd in which a check last saw it."""
 
     reason: str
@@ -52,24 +51,7 @@ class Memory:
     accepted: frozenset[str] = frozenset()
 
     def plain(self) -> dict[str, Any]:
-        drain = None if self.own is None else [self.own.reason, self.own.at, self.own.during]
-        return {"own": drain, "causes": sorted(self.causes), "accepted": sorted(self.accepted)}
-
-    @classmethod
-    def read(cls, data: object) -> Memory:
-        """Read the output of `plain`; anything of another form gives an empty memory."""
-        try:
-            if not isinstance(data, Mapping):
-                return cls()
-            stored_drain = data["own"]
-            drain = (
-                None
-                if stored_drain is None
-                else Drain(str(stored_drain[0]), int(stored_drain[1]), str(stored_drain[2]))
-            )
-            return cls(drain, frozenset(map(str, data["causes"])), frozenset(map(str, data["accepted"])))
-        except (KeyError, TypeError, ValueError, IndexError):
-            return cls()
+        return {"own": self.own, "causes": sorted(self.causes), "accepted": sorted(self.accepted)}
 
 
 @dataclass(frozen=True)
@@ -147,7 +129,7 @@ def decide(
     # On shutdown, tailrack-shutdown (role slurm) sets the node down with the same reason, at another second.
     shut_down = drain is not None and slurm.drained and slurm.reason == drain.reason and drain.during != during
     if drain is not None and (shut_down or is_own(slurm, drain)):
-        drain = replace(drain, at=slurm.at, during=during)
+        drain = drain._replace(at=slurm.at, during=during)
     elif drain is not None:
         # The drain was removed or replaced. A person who resumes the node despite these errors accepts them; but a
         # restarted node resumes without a person, and a node that slurmd registered again has lost its drain.

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Iterator
 from typing import TypedDict
 
+from components.validation.untrusted import data_in, line_of
+
 SEVERITIES = ("error", "warning", "info")
-MARK = "# tailrack preflight "
+WORD = "preflight"
 MOST_CHARACTERS = 500
 MOST_FINDINGS = 200
-_LINE = re.compile(rf"^{MARK}([a-z0-9][a-z0-9.-]{{0,62}}) (\[.*\])$", re.ASCII)
 
 
 class Finding(TypedDict):
@@ -49,26 +48,17 @@ def worst_first(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def line(node: str, findings: Iterable[Finding]) -> str:
-    """Return one line of a job's output, without line breaks or incomplete characters."""
-    return f"{MARK}{node} {json.dumps(worst_first(findings)[:MOST_FINDINGS], sort_keys=True)}"
+    """Return one line of a job's output."""
+    return line_of(WORD, node, worst_first(findings)[:MOST_FINDINGS])
 
 
 def read_lines(output: str) -> dict[str, list[Finding]]:
-    """Return findings by node from a job's output, without malformed lines; a node's first line counts."""
-    findings: dict[str, list[Finding]] = {}
-    for text in output.split("\n"):
-        match = _LINE.match(text.rstrip("\r"))
-        if match is None or match[1] in findings:
-            continue
-        try:
-            items = json.loads(match[2])
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(items, list) and len(items) <= MOST_FINDINGS and all(map(_is_finding, items)):
-            findings[match[1]] = [
-                finding(item["severity"], item["check"], item["seen"], item["remedy"]) for item in items
-            ]
-    return findings
+    """Return findings by node from a job's output, without malformed lines."""
+    return {
+        node: [finding(item["severity"], item["check"], item["seen"], item["remedy"]) for item in items]
+        for node, items in data_in(output, WORD).items()
+        if isinstance(items, list) and len(items) <= MOST_FINDINGS and all(map(_is_finding, items))
+    }
 
 
 def _is_finding(item: object) -> bool:

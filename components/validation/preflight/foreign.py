@@ -6,14 +6,12 @@ cannot see processes outside, only their use of the GPU.
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from components.validation.preflight.findings import Finding, finding, plain, unjudged
+from components.validation.this_node import node_name, output_of
 
 FOREIGN = "GPU in use"
 # An idle GPU shows some hundred MiB of its driver and 0 % utilization.
@@ -43,14 +41,8 @@ class Used:
 
 def ask(*options: str) -> str | None:
     """Return the output of nvidia-smi; None if it fails."""
-    try:
-        process = subprocess.run(
-            ["nvidia-smi", *options, "--format=csv,noheader,nounits"],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS,
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return process.stdout if process.returncode == 0 else None
+    command = ("nvidia-smi", *options, "--format=csv,noheader,nounits")
+    return output_of(*command, seconds=COMMAND_SECONDS, must_succeed=True)
 
 
 def used(ask: Ask = ask) -> list[Used] | None:
@@ -102,7 +94,7 @@ def check_foreign(gpus: list[Used] | None) -> Iterator[Finding]:
 
 def main(_: Sequence[str]) -> int:
     """Print all lines in one write, so that lines of other nodes do not come between."""
-    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
+    name = node_name()
     gpus = used()
     lines = [NOT_KNOWN] if gpus is None else sentences(gpus) or [NOTHING]
     sys.stdout.write("".join(f"{name}: {sentence}\n" for sentence in lines))

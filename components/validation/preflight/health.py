@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from components.validation.untrusted import read
+
+HEALTH = Path("/run/tailrack/health.json")
 MOST_BYTES = 8_000_000
 # Status of a command that timed out, could not run, or does not exist.
 NO_ANSWER = (None, 126, 127)
@@ -24,7 +28,7 @@ class Health:
     """All results by command name, and the time of their collection in Unix seconds."""
 
     time: int
-    results: dict[str, CommandResult] = field(default_factory=dict)
+    results: Mapping[str, CommandResult] = field(default_factory=dict)
 
     def output(self, name: str) -> str:
         """Return the output of a command, whatever its status, which may be a mere warning; empty without an answer."""
@@ -36,14 +40,8 @@ def read_health(text: str) -> Health | None:
     """Return the content of the file; None if it is not of the collector's form. Never raises."""
     try:
         data = json.loads(text)
-        return Health(
-            int(data["time"]),
-            {
-                str(name): CommandResult(None if item["status"] is None else int(item["status"]), str(item["output"]))
-                for name, item in data["looks"].items()
-            },
-        )
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return read(Health, {"time": data["time"], "results": data["looks"]})
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
 
 

@@ -18,11 +18,9 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +28,13 @@ from components.slurm import slurm as slurm_commands
 from components.slurm.nodes import read_nodes
 from components.slurm.slurm import SlurmError
 from components.validation.preflight import drain
-from components.validation.preflight.checks import stdout_of
 from components.validation.preflight.drain import Memory, Slurm, cause, decide
 from components.validation.preflight.findings import Finding, plain
 from components.validation.preflight.node_checks import Node, findings, load, save, text_of, verdict
 from components.validation.preflight.node_note import new_comment
 from components.validation.preflight.storage import MOUNT, SHARE
+from components.validation.this_node import node_name, stdout_of
+from components.validation.untrusted import read_or_default
 
 COMMAND_SECONDS = 20
 REASON_SECONDS = 60
@@ -76,7 +75,7 @@ def run_of_slurmd(node: Node) -> str:
 
 def is_own(node: Node, name: str, run_scontrol: Scontrol = scontrol) -> bool:
     slurm = slurm_of(name, run_scontrol)
-    return slurm is not None and drain.is_own(slurm, Memory.read(load(node.persistent / MEMORY)).own)
+    return slurm is not None and drain.is_own(slurm, read_or_default(Memory, load(node.persistent / MEMORY)).own)
 
 
 def check(node: Node, name: str, run_scontrol: Scontrol = scontrol, *, instead: bool = False) -> None:
@@ -89,7 +88,7 @@ def check(node: Node, name: str, run_scontrol: Scontrol = scontrol, *, instead: 
     ]
     memory_file = node.persistent / MEMORY
     slurm = slurm_of(name, run_scontrol)
-    memory = Memory.read(load(memory_file))
+    memory = read_or_default(Memory, load(memory_file))
     # If slurmctld does not answer, assume no change.
     unchanged = Slurm(True, memory.own.reason, "", memory.own.at) if memory.own else Slurm(False)
     decision = decide(items, slurm or unchanged, memory, f"{node.boot_id} {run_of_slurmd(node)}", instead=instead)
@@ -112,7 +111,7 @@ def check(node: Node, name: str, run_scontrol: Scontrol = scontrol, *, instead: 
             memory_after = Memory(None, frozenset(), memory_after.accepted)
         else:
             memory_after = Memory(
-                replace(memory_after.own, reason=drained.reason, at=drained.at),
+                memory_after.own._replace(reason=drained.reason, at=drained.at),
                 memory_after.causes,
                 memory_after.accepted,
             )
@@ -197,7 +196,7 @@ def main(arguments: list[str], node: Node | None = None) -> int:
     os.umask(0o022)
     os.environ["PATH"] = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     node = node or Node()
-    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
+    name = node_name()
     if arguments not in ([], ["--wait"], ["--reason"], ["--own"], ["--clear"]):
         sys.stderr.write("usage: tailrack-nhc [--wait | --reason | --own | --clear]\n")
         return 2

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -18,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from components.validation.preflight import neighbour, tailnet
-from components.validation.preflight.checks import HEALTH, JOB, Machine, guarded, run, stdout_of
+from components.validation.preflight.checks import JOB, Machine, guarded, run
 from components.validation.preflight.findings import Finding, finding, line
-from components.validation.preflight.health import Health, health_of
+from components.validation.preflight.health import HEALTH, Health, health_of
+from components.validation.this_node import node_name, stdout_of
 
 # The node's own step starts the first check of the GPUs just before the first measurement begins.
 FIRST_CHECK_SECONDS = 45
@@ -107,7 +107,7 @@ def check_paths(task: Task, job: str) -> list[Finding]:
 
 def main(arguments: Sequence[str]) -> int:
     """Print this node's line and return 0: findings are no failure of the job."""
-    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
+    name = node_name()
     try:
         task = task_of(arguments[0], name)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

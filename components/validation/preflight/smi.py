@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 # Larger than the answer for all GPUs that a machine can have.
 MOST_BYTES = 4_000_000
-_NUMBER = re.compile(r"(\d{1,18})(?: |$)", re.ASCII)
+_NUMBER = re.compile(r"(\d{1,18})x?(?: |$)", re.ASCII)
 _TEXT = re.compile(r"[ -~]{1,120}")
 
 
@@ -20,7 +20,6 @@ _TEXT = re.compile(r"[ -~]{1,120}")
 class Gpu:
     """One GPU.
 
-    minor                number of its device file
     uncorrectable        memory errors since the driver was loaded that ECC could not correct
     uncorrectable_ever   the same errors over its lifetime
     throttled            reasons that reduce its clocks now: hw_slowdown, sw_thermal_slowdown, ...
@@ -33,8 +32,6 @@ class Gpu:
     """
 
     bus: str
-    name: str | None
-    minor: int | None
     display: bool
     mig: bool
     uncorrectable: int
@@ -116,17 +113,14 @@ def _log(text: str) -> ElementTree.Element | None:
 
 
 def _gpu(gpu: ElementTree.Element) -> Gpu:
-    minor = field(gpu, "minor_number")
     state, status = field(gpu, "fabric/state"), field(gpu, "fabric/status")
     recovery = field(gpu, "gpu_recovery_action")
     return Gpu(
         bus=bus_address(gpu.get("id", "")),
-        name=field(gpu, "product_name"),
-        minor=int(minor) if minor and re.fullmatch(r"\d{1,3}", minor, re.ASCII) else None,
         display=field(gpu, "display_active") == "Enabled",
         mig=field(gpu, "mig_mode/current_mig") == "Enabled",
-        uncorrectable=_uncorrectable(gpu.find("ecc_errors/volatile")),
-        uncorrectable_ever=_uncorrectable(gpu.find("ecc_errors/aggregate")),
+        uncorrectable=memory_errors(gpu, "volatile"),
+        uncorrectable_ever=memory_errors(gpu, "aggregate"),
         throttled=throttle_reasons(gpu),
         pending=tuple(word for path, word in _PENDING.items() if field(gpu, path) == "Yes"),
         broken=tuple(word for path, word in _BROKEN.items() if field(gpu, path) == "Yes"),
@@ -160,23 +154,20 @@ def field(element: ElementTree.Element, path: str) -> str | None:
 
 def throttle_reasons(gpu: ElementTree.Element) -> tuple[str, ...]:
     """Return the reasons that reduce a GPU's clocks now, without its power limit."""
-    return tuple(reason for reason in _HELD_DOWN if _throttled(gpu, reason))
-
-
-def _throttled(gpu: ElementTree.Element, reason: str) -> bool:
-    paths = (
-        f"clocks_event_reasons/clocks_event_reason_{reason}",
-        f"clocks_throttle_reasons/clocks_throttle_reason_{reason}",
+    return tuple(
+        reason
+        for reason in _HELD_DOWN
+        if any(
+            field(gpu, f"clocks_{word}_reasons/clocks_{word}_reason_{reason}") == "Active"
+            for word in ("event", "throttle")
+        )
     )
-    return any(field(gpu, path) == "Active" for path in paths)
 
 
-def _uncorrectable(errors: ElementTree.Element | None) -> int:
-    """Return the sum of uncorrectable errors. Volta and older have double_bit, with its own total."""
-    if errors is None:
-        return 0
-    counts = [number(element.text) for element in errors if "uncorrectable" in element.tag]
-    return sum(counts) + number(errors.findtext("double_bit/total"))
+def memory_errors(gpu: ElementTree.Element, kind: str, word: str = "uncorrectable", old: str = "double_bit") -> int:
+    """Return a sum of memory errors. Volta and older have their own element, with a total."""
+    counts = [number(element.text) for element in gpu.findall(f"ecc_errors/{kind}/*") if word in element.tag]
+    return sum(counts) + number(gpu.findtext(f"ecc_errors/{kind}/{old}/total"))
 
 
 def number(text: str | None) -> int:

@@ -23,6 +23,7 @@ from components.slurm.slurm import SlurmError
 from components.steps.composition import compose
 from components.validation import measurement_run
 from components.validation.became_slow import Measured, Record
+from components.validation.untrusted import read
 from stacks.config import parse
 from tests.unit.configs import LAB
 from tests.unit.shell import Shell, assert_ok, script_of
@@ -98,7 +99,7 @@ class Case:
 
     @property
     def record(self) -> Record:
-        return Record.read(json.loads((self.kept / "a1.json").read_text()))
+        return read(Record, json.loads((self.kept / "a1.json").read_text()))
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from components.validation.preflight import drain, health_check
 from components.validation.preflight.drain import Drain, Memory, Slurm, cause, decide
 from components.validation.preflight.findings import Finding, finding
 from components.validation.preflight.node_checks import Node
+from components.validation.untrusted import read_or_default
 
 DISK = finding("error", "disk", "/scratch is full: 0.4 GiB of 8.0 GiB are free", "make room")
 XID = finding("error", "Xid", 'GPU 0000:18:00.0: Xid 79: "lost"', "restart the node")
@@ -67,10 +68,10 @@ def test_a_persons_resume_lasts_until_the_error_clears() -> None:
 
 def test_memory_survives_its_file_and_ignores_invalid_content() -> None:
     memory = Memory(OWN, frozenset({"a"}), frozenset({"b"}))
-    assert Memory.read(json.loads(json.dumps(memory.plain()))) == memory
+    assert read_or_default(Memory, json.loads(json.dumps(memory.plain()))) == memory
     wrong: object
     for wrong in (None, [], {}, {"own": [1]}, {"own": None, "causes": 7, "accepted": []}, "x"):
-        assert Memory.read(wrong) == Memory()
+        assert read_or_default(Memory, wrong) == Memory()
 
 
 def test_every_health_check_records_its_drain_so_that_a_later_resume_is_a_persons() -> None:

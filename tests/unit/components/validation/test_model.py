@@ -8,7 +8,7 @@ from components.validation.model import JobReport, Measurement
 
 SIZES = {"min_bytes": 1024, "max_bytes": 16384, "factor": 4, "gate_bytes": 16384}
 SETTINGS: dict[str, Any] = {"backend": "nccl-tests", **SIZES, "iterations": 20, "warmup": 5, "ranks": 2, "nodes": 2}
-REPORT = {"job_id": 17, "state": "COMPLETED", "exit_code": "0:0", "seconds": 4.5, "nodes": ["a", "b"], "output": "text"}
+REPORT = {"job_id": 17, "state": "COMPLETED", "exit_code": 0, "seconds": 4.5, "nodes": ["a", "b"], "output": "text"}
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ REPORT = {"job_id": 17, "state": "COMPLETED", "exit_code": "0:0", "seconds": 4.5
     [
         ({"backend": "gloo"}, "backend"),
         ({"min_bytes": 1022}, "min_bytes"),
-        ({"gate_bytes": 8192}, "gate_bytes is 8192, which is not measured"),
+        ({"gate_bytes": 8192}, "gate_bytes is 8192"),
         ({"iterations": 0}, "iterations"),
         ({"warmup": -1}, "warmup"),
         ({"nodes": 0}, "nodes"),
@@ -34,16 +34,8 @@ def test_settings_that_cannot_be_judged_are_refused_by_name(change, message):
 
 def test_a_job_report_is_read_from_json():
     more: dict[str, Any] = {"node_states": "a down*", "facts": {"nvidia_peermem": "loaded"}}
-    expected = {**REPORT, **more, "exit_code": 0, "signal": 0, "nodes": ("a", "b")}
+    expected = {**REPORT, **more, "nodes": ("a", "b")}
     assert JobReport.from_json({**REPORT, **more}) == JobReport(**expected)
-
-
-@pytest.mark.parametrize(
-    ("value", "code", "signal"), [("7:0", 7, 0), ("0:9", 0, 9), (7, 7, 0), ("7", 7, 0), (None, None, None)]
-)
-def test_the_exit_code_is_read_in_each_of_slurms_forms(value, code, signal):
-    report = JobReport.from_json({**REPORT, "exit_code": value})
-    assert (report.exit_code, report.signal) == (code, signal)
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def test_address_translation_counts_on_virtual_machines_alone() -> None:
     firmware = adapters.read_mlxconfig(REAL["mlxconfig-connectx.txt"])
     controls = links.read_lspci(REAL["lspci-acs.txt"])
     assert (firmware, controls.ats) == ({"0000:45:00.0": False}, {"0000:45:00.0": False})
-    ports = [Port("mlx5_0", 1, "ACTIVE", "LinkUp", 200.0, False, bus="0000:45:00.0")]
+    ports = [Port("mlx5_0", 1, "ACTIVE", "LinkUp", 200.0, "InfiniBand", bus="0000:45:00.0")]
     assert "ATS_ENABLED is off in its firmware" in texts(adapters.check_roce(ports, firmware, controls.ats, True))
     assert "ATSCtl Enable-" in texts(adapters.check_roce(ports, {}, controls.ats, True))
     assert list(adapters.check_roce(ports, firmware, controls.ats, False)) == []
@@ -217,7 +217,7 @@ def test_adapters_reach_gpus_by_peermem_alone_with_a_warning(
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text(text)
-    ports = [Port("mlx5_0", 1, "ACTIVE", "LinkUp", 400.0, False)]
+    ports = [Port("mlx5_0", 1, "ACTIVE", "LinkUp", 400.0, "InfiniBand")]
     assert worst(adapters.check_direct(ports, 8, tmp_path)) == severity
     assert list(adapters.check_direct(ports, 0, tmp_path)) == []
     assert list(adapters.check_direct([], 8, tmp_path)) == []

@@ -28,11 +28,11 @@ CONSTRUCTED = dataclasses.replace(ASKED, **sizes(8 * MIB, 512 * MIB))
 
 
 def report(output: str = REAL, **changes: object) -> JobReport:
-    data = {"job_id": 17, "state": "COMPLETED", "exit_code": "0:0", "seconds": 9.5, "nodes": ["a", "b"]}
+    data = {"job_id": 17, "state": "COMPLETED", "exit_code": 0, "seconds": 9.5, "nodes": ["a", "b"]}
     return JobReport.from_json({**data, "output": output, **changes})
 
 
-FAILED = {"state": "FAILED", "exit_code": "7:0"}
+FAILED = {"state": "FAILED", "exit_code": 7}
 
 
 def output_of(name: str) -> str:
@@ -103,20 +103,20 @@ def test_a_measurement_below_its_floor_fails_though_its_peak_and_average_would_d
 @pytest.mark.parametrize(
     ("state", "exit_code", "words"),
     [
-        ("FAILED", "3:0", "state FAILED, exit code 3 (an NCCL error)"),
-        ("FAILED", "7:0", "exit code 7 (wrong results or too slow)"),
-        ("TIMEOUT", "0:15", "state TIMEOUT, exit code 0, signal 15"),
-        ("NODE_FAIL", "0:0", "state NODE_FAIL"),
-        ("CANCELLED by 0", None, "state CANCELLED"),
-        ("OUT_OF_MEMORY", "0:125", "state OUT_OF_MEMORY"),
-        ("COMPLETED", "1:0", "exit code 1"),
-        ("COMPLETED", "0:9", "signal 9"),
+        ("FAILED", 3, "state FAILED, exit code 3 (an NCCL error)"),
+        ("FAILED", 7, "exit code 7 (wrong results or too slow)"),
+        ("TIMEOUT", 0, "state TIMEOUT, exit code 0, signal 9"),
+        ("NODE_FAIL", 0, "state NODE_FAIL"),
+        ("CANCELLED", None, "state CANCELLED"),
+        ("OUT_OF_MEMORY", 0, "state OUT_OF_MEMORY"),
+        ("COMPLETED", 1, "exit code 1"),
+        ("COMPLETED", 0, "signal 9"),
     ],
 )
 def test_a_failed_job_fails_with_its_state_and_the_facts_of_its_nodes(state, exit_code, words):
     output = "srun: error: a: task 0: Aborted\nlast words\n"
     of_nodes = {"node_states": "Not responding  slurm  b", "facts": {"link of b": "down"}}
-    result = judge(ASKED, report(output, state=state, exit_code=exit_code, **of_nodes))
+    result = judge(ASKED, report(output, state=state, exit_code=exit_code, signal=9 * (exit_code == 0), **of_nodes))
     assert result["verdict"] == "FAIL"
     for part in (words, "Not responding  slurm  b", "link of b: down", "srun: error: a: task 0: Aborted | last words"):
         assert part in result["reason"]
@@ -146,7 +146,7 @@ def test_less_than_was_asked_for_is_inconclusive(change, job, reason):
 
 def test_a_killed_measurement_keeps_its_finished_rows_and_fails():
     asked = dataclasses.replace(MPI_ASKED, max_bytes=256 * MIB, nodes=1)
-    result = judge(asked, report(output_of("mpi-cpu-1x2-killed"), state="TIMEOUT", exit_code="0:15"))
+    result = judge(asked, report(output_of("mpi-cpu-1x2-killed"), state="TIMEOUT", exit_code=0, signal=15))
     assert result["verdict"] == "FAIL"
     assert len(result["rows"]) == 5
     assert result["busbw_gb_per_s"] == pytest.approx(4 * MIB / 3653.22 / 1e3)
