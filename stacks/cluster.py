@@ -8,6 +8,7 @@ from typing import Any
 import pulumi
 
 from components.cluster.cluster import Cluster
+from components.measurement.job_plans import STORAGE, TRAINING
 from components.roles.order import roles
 from components.roles.tailnet.policy import Pods
 from stacks.config import StackConfig
@@ -54,8 +55,7 @@ class ClusterStack:
         self.cluster = Cluster(
             config,
             measured_before=last_run.output("validation"),
-            trained_before=last_run.output("training"),
-            stored_before=last_run.output("storage"),
+            jobs_before={name: last_run.output(name) for name in (TRAINING, STORAGE)},
             access=self.tailnet.access,
             sites=[site.name for site in rented.sites],
             head=hosts[head.name],
@@ -71,9 +71,7 @@ class ClusterStack:
                 members=[self.cluster.head, *self.cluster.nodes],
                 notes=self.cluster.head.notes,
             ),
-            "validation": validation.results,
-            **({"training": training.results} if (training := self.cluster.training) else {}),
-            **({"storage": storage.results} if (storage := self.cluster.storage) else {}),
+            **self.cluster.results,
             "busbw_gb_per_s": validation.results.apply(headline),
             "release": RELEASE,
             # Stacks of kind pool use this to join the cluster.

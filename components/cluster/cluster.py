@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +10,12 @@ import pulumi
 
 from components.cluster.compute_node import ComputeNode
 from components.cluster.head_node import HeadNode
-from components.cluster.job_measurement import StorageMeasurement, TrainingBenchmark
+from components.cluster.job_measurement import JobMeasurement
 from components.cluster.nccl_validation import NcclValidation
 from components.cluster.secrets import HEADER_NAMES, MungeKey, passwords
 from components.cluster.tailnet_access import NO_KEY, TailnetAccess
 from components.host import Host
+from components.measurement.job_plans import job_plans
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.order import roles
 from components.roles.role import header_of, secrets_of
@@ -31,14 +32,12 @@ class Cluster(pulumi.ComponentResource):
 
     head, nodes    the components of its machines
     validation     the component of the measurement; `validation.results` by scope
-    training       the component of the training benchmark, or None
-    storage        the component of the storage measurement, or None
+    results        results of all measurements, by name
 
     passwords      passwords that people need, secret, by the service's name
 
     measured_before   results of the measurements in the previous run
-    trained_before    results of the training benchmark in the previous run
-    stored_before     results of the storage measurement in the previous run
+    jobs_before       results of the measurements by one job (job_plans.py) in the previous run, by name
     access            access to the tailnet
     """
 
@@ -50,8 +49,7 @@ class Cluster(pulumi.ComponentResource):
         head: Host,
         nodes: Sequence[Host],
         measured_before: pulumi.Output[Any],
-        trained_before: pulumi.Output[Any] | None = None,
-        stored_before: pulumi.Output[Any] | None = None,
+        jobs_before: Mapping[str, pulumi.Output[Any]] | None = None,
         access: TailnetAccess = NO_KEY,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
@@ -96,27 +94,11 @@ class Cluster(pulumi.ComponentResource):
         measured = [node for node in self.nodes if not node.host.pod]
         members: list[HeadNode | ComputeNode] = [*([self.head] if settings.head.compute else []), *measured]
         self.validation = NcclValidation(self.head.link, members, settings.validation, measured_before, opts=child)
-        self.training: TrainingBenchmark | None = None
-        if settings.validation.training is not None:
-            validation, after = settings.validation, self.validation.results
-            trained_before = pulumi.Output.from_input(None) if trained_before is None else trained_before
-            self.training = TrainingBenchmark(
-                self.head.link, members, validation, settings.validation.training, after, trained_before, opts=child
-            )
-        self.storage: StorageMeasurement | None = None
-        if settings.validation.storage is not None:
+        self.results = {"validation": self.validation.results}
+        for name, job in job_plans(settings, {node.host.name: node.host.site for node in members}).items():
             # One measurement after another, because each of them may slow the others down.
-            earlier = {"validation": self.validation.results}
-            if self.training:
-                earlier["training"] = self.training.results
-            stored_before = pulumi.Output.from_input(None) if stored_before is None else stored_before
-            self.storage = StorageMeasurement(
-                self.head.link,
-                members,
-                settings.validation,
-                settings.validation.storage,
-                as_output(earlier, dict),
-                stored_before,
-                opts=child,
-            )
+            after = as_output(dict(self.results), dict)
+            before = (jobs_before or {}).get(name, pulumi.Output.from_input(None))
+            measured_by_job = JobMeasurement(name, job, self.head.link, members, after, before, opts=child)
+            self.results[name] = measured_by_job.results
         self.register_outputs({"control_address": self.head.link.address})

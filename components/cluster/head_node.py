@@ -20,8 +20,9 @@ from components.cluster.secrets import MungeKey
 from components.cluster.tailnet_access import TailnetAccess
 from components.cluster.warnings import warnings_about
 from components.host import Host
-from components.measurement import plan, storage, training
+from components.measurement import plan
 from components.measurement.deep_check import deep_check_text
+from components.measurement.job_plans import job_plans
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role
 from components.roles.slurm.files import FILES, controller_files
@@ -46,11 +47,7 @@ def scripts_for_nodes(roles: Sequence[Role], *, pods: bool) -> tuple[composition
 
 def _optional_scripts(settings: ClusterSettings) -> tuple[composition.Script, ...]:
     """Return the scripts of the measurements that the config turns on."""
-    validation = settings.validation
-    return (
-        *([training.script()] if validation.training else []),
-        *([storage.script()] if validation.storage else []),
-    )
+    return tuple(plan.script(job.command) for job in job_plans(settings, {}).values())
 
 
 def _restored(joined: Mapping[str, Any]) -> tuple[int, int]:

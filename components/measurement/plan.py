@@ -21,8 +21,6 @@ from components.validation.groups import by_mpi_release, site_groups, spanning_g
 from components.validation.model import Measurement
 from components.validation.results import settings_json
 
-# The module of the step.
-STEP = "components.measurement.validate"
 START_SECONDS = 60  # after the wait for nodes: Slurm starts a job whose nodes are free at its next scheduling cycle
 RUNS = 3  # of a measurement on GPUs at its gate size
 # nccl-tests 2.19.6. The checksum covers the names and contents of the commit's files.
@@ -45,9 +43,9 @@ class Node:
 
 
 @cache
-def script() -> composition.Script:
-    """Return the script of the measurement step."""
-    return composition.single(STEP).with_texts({"DRIVER": command_line("measure")})
+def script(command: str = "measure") -> composition.Script:
+    """Return the script of a measurement's step. `command`: that of the program that runs the jobs."""
+    return composition.single("components.measurement.validate").with_texts({"DRIVER": command_line(command)})
 
 
 def mpi_of(nodes: Mapping[str, Node], settings: Validation) -> dict[str, str]:

@@ -33,13 +33,11 @@ from components.node.log import note
 from components.node.step.step import STATE_DIR, Step
 from components.node.waiting import wait_until
 from components.slurm import slurm
-from components.validation.measurement_run import REFUSED
-from components.validation.slurm_jobs import REASON_SECONDS
-from components.validation.submitter import run_as_submitter
+from components.validation.slurm_jobs import REASON_SECONDS, REFUSED, run_as_submitter
 
 # <scope>.json is this step's last result, <scope>.last.json the one before it, without BUSY.
 _KEPT = f"{STATE_DIR}/validation"
-# Bytes of a stored result: those of a report (components/validation/submitter.py), and the text that this step adds.
+# Bytes of a stored result: those of a report (components/validation/slurm_jobs.py), and the text that this step adds.
 _MOST_KEPT = 80_000_000
 # Seconds for slurmctld to report its nodes: it may restart, or hang until its watchdog restarts it.
 _ANSWER_SECONDS = 120

@@ -15,7 +15,7 @@ PROGRAM = "tailrack.pyz"
 # Its commands: the module whose `main` takes the arguments, or `MODULE:FUNCTION`.
 COMMANDS = {
     "all-reduce": "components.validation.all_reduce_perf_cpu",
-    "fabric-facts": "components.validation.collect_fabric_facts",
+    "fabric-facts": "components.validation.fabric_facts",
     "gpu-check": "components.validation.gpu_speed.node",
     "gpus-in-use": "components.validation.preflight.foreign",
     "nccl-table": "components.validation.nccl_output:print_table",

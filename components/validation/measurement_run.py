@@ -1,14 +1,10 @@
 """Measure one scope from the head node as a user: the preflight, the measuring jobs, and the search for slow nodes.
 
-Reads a task from stdin (JSON): the `plan` (measurement/plan.py), the `nodes` that take part, the reasons for `absent`
-nodes, and `cpu_job`, the text for sbatch of a measurement on CPUs. Prints the scope's report for JobReport.from_json
-and results.judge_scope. Needs only Python 3.10.
+The `plan` of its task is that of measurement/plan.py, and `cpu_job` measures CPUs. Needs only Python 3.10.
 """
 
 import json
 import shlex
-import signal
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,20 +14,17 @@ from typing import Any
 from components.validation.expected import SOCKETS, expect
 from components.validation.fabric_facts import WORD as FABRIC
 from components.validation.fabric_facts import FabricFacts, read_fabric_facts
-from components.validation.figures import read_figures
+from components.validation.figures import read_figures, with_tables
 from components.validation.gpu_speed.reading import WORD as GPU_SPEED
 from components.validation.groups import Group, count, single_node_groups, site_groups, spanning_group
 from components.validation.job_files import build_files, prepare_script, rank_files
-from components.validation.job_outputs import with_tables
 from components.validation.model import JobReport, Measurement
 from components.validation.preflight.findings import WORD as PREFLIGHT
 from components.validation.results import Conditions, judge_group, judge_scope, needs_search, settings_json
 from components.validation.slow_nodes import LEAST_NODES, Groups, suspects
-from components.validation.slurm_jobs import REPEAT, Limits, Order, Refused, run_jobs, say
+from components.validation.slurm_jobs import REPEAT, Limits, Order, Refused, answer, run_jobs, say
 from components.validation.untrusted import lines_in
 from components.validation.verdict import Result
-
-REFUSED = 3  # exit status: Slurm rejected a job
 
 GpuMeasurement = tuple[Group, Measurement, Path]
 Bandwidths = dict[tuple[str, ...], float | None]
@@ -295,15 +288,9 @@ def _nodes_of(groups: Sequence[Group]) -> list[str]:
 
 def main(_: Sequence[str]) -> int:
     """Measure, print the report, return the exit status."""
-    task = json.load(sys.stdin)
-    # If it is terminated, it cancels its jobs.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    plan = {**task["plan"], "cpu_job": task["cpu_job"]}
-    folder = Path.home() / ".tailrack" / "validation" / plan["scope"]
-    try:
-        report = MeasurementRun(plan, task["nodes"], task["absent"], folder).measure()
-    except Refused as refused:
-        say(str(refused))
-        return REFUSED
-    sys.stdout.write(json.dumps(report) + "\n")
-    return 0
+
+    def measure(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+        plan = {**task["plan"], "cpu_job": task["cpu_job"]}
+        return MeasurementRun(plan, task["nodes"], task["absent"], folder).measure()
+
+    return answer(measure)

@@ -3,19 +3,28 @@
 Runs on the head node as the user. Each job has its own folder in the user's home.
 """
 
+from __future__ import annotations
+
 import contextlib
+import json
 import os
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from components.node import files
+from components.node.accounts import as_user
+from components.node.log import note
+from components.node.passwd import user_named
+from components.node.run import Ended
 from components.slurm import slurm
 from components.slurm.jobs import Job
 from components.slurm.nodes import Node
@@ -35,6 +44,9 @@ REASON_SECONDS = 30
 REPEAT = "repeat"
 _NOT_STARTED = ("PENDING", "CONFIGURING")
 _NOT_ENDED = (*_NOT_STARTED, "RUNNING", "COMPLETING", "SUSPENDED")
+
+
+REFUSED = 3  # exit status: Slurm rejected a job
 
 
 class Refused(Exception):
@@ -99,12 +111,36 @@ def run_jobs(orders: Iterable[Order], limits: Limits) -> list[dict[str, Any]]:
     return [_report(job) for job in jobs]
 
 
+def answer(measure: Callable[[Mapping[str, Any], Path], Mapping[str, Any]]) -> int:
+    """Read a task from stdin, measure in its folder, print the report for JobReport, and return the exit status.
+
+    The task is JSON: the `plan` (components/measurement/), the `nodes` that take part, the reasons for `absent` nodes,
+    and `cpu_job`, the text for sbatch.
+    """
+    task = json.load(sys.stdin)
+    # If it is terminated, it cancels its jobs.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        report = measure(task, Path.home() / ".tailrack" / "validation" / task["plan"]["scope"])
+    except Refused as refused:
+        say(str(refused))
+        return REFUSED
+    absent = {**task["absent"], **report.get("absent", {})}
+    sys.stdout.write(json.dumps({**report, "absent": absent}) + "\n")
+    return 0
+
+
+def limits_of(task: Mapping[str, Any]) -> Limits:
+    """Return the limits in a task's plan."""
+    return Limits(task["plan"]["start_seconds"], task["plan"]["run_seconds"])
+
+
 def say(message: str) -> None:
     """Write to the log of the step."""
     sys.stderr.write(message + "\n")
 
 
-def _run(command: Sequence[str], folder: Path | None) -> "subprocess.CompletedProcess[str]":
+def _run(command: Sequence[str], folder: Path | None) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
             command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=COMMAND_SECONDS, check=False
@@ -263,3 +299,27 @@ def without_middle(start: str, end: str) -> str:
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", errors="replace")
+
+
+_MOST_OUTPUT = 64_000_000
+
+
+def run_as_submitter(name: str, *command: str, task: Any, limit: float, **environment: str) -> Ended:
+    """Run a command with a task as JSON on its stdin, for a number of seconds."""
+    user = user_named(name)
+    if user is None:
+        note(f"this machine has no account {name}")
+        return Ended(1, "")
+    return as_user(
+        name,
+        *command,
+        limit=limit,
+        most=_MOST_OUTPUT,
+        stdin=json.dumps(task),
+        environment={
+            "HOME": files.on_disk(user.pw_dir),
+            "PATH": "/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            **environment,
+        },
+    )

@@ -8,7 +8,7 @@ on GPUs at its own size with bfloat16 where that is sensible, on CPUs a narrow o
 
 arguments   untimed steps before all, and timed steps of each run; then `fsdp` for FSDP in the place of DDP, which
             wants GPUs and is not what is measured
-prints      lines that components/validation/training_figures.py reads; by the first rank alone
+prints      lines that components/validation/training_verdict.py reads; by the first rank alone
 """
 
 import itertools

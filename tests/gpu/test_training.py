@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from components.validation.training_figures import read_training
+from components.validation.training_verdict import read_training
 from tests.faults.test_training import TRAINING, final_loss
 from tests.gpu.cluster import GpuCluster
 from tests.gpu.machines import FABRIC, PLACE, PYTORCH

@@ -17,7 +17,7 @@ from components.validation.model import Measurement
 from components.validation.preflight.findings import read_lines
 from components.validation.preflight.node_checks import load
 from components.validation.results import Conditions, judge_group, judge_scope
-from components.validation.submitter import run_as_submitter
+from components.validation.slurm_jobs import run_as_submitter
 
 Settings = Mapping[str, Any]
 # Added to the time limits of a node's jobs.

@@ -19,8 +19,8 @@ from components.roles.slurm.folders import POD
 from components.roles.tailrack_command.out_reason import Failure, Out, ask, failure, why_out
 from components.slurm import slurm
 from components.slurm.nodes import UNCONFINED, Node
+from components.validation.preflight.drain import note_in
 from components.validation.preflight.findings import Finding, plain
-from components.validation.preflight.node_note import note_in
 
 NAME, HELP = (
     "nodes",

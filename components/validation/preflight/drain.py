@@ -2,16 +2,21 @@
 
 A drain is the node's own if reason and time in Slurm match the node's memory: a person may set the same reason at
 another time.
+
+Findings that drain no node become its comment in Slurm, for `tailrack nodes` and `make status`. A comment that somebody
+else set stays.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from components.validation.preflight.findings import Finding
+from components.validation.preflight.node import PROFILING
+from components.validation.preflight.versions import VERSIONS
 
 # People and `tailrack nodes` recognize the node's own drain by this prefix.
 HEALTH_PREFIX = "health: "
@@ -19,6 +24,8 @@ HEALTH_PREFIX = "health: "
 DEEP_PREFIX = "tailrack deep check: "
 # The reasons of a node that is sick, as opposed to one that a person or a step drained.
 SICK_PREFIXES = (HEALTH_PREFIX, DEEP_PREFIX)
+NOTE_PREFIX = "tailrack: "
+_NOTED = frozenset({PROFILING, VERSIONS})
 MOST_CHARACTERS = 250
 # Limits a script's own remedy, to leave room for its output.
 MOST_REMEDY = 100
@@ -146,3 +153,17 @@ def decide(
         return Decision("", memory_now, unhealthy=bad)
     reason = reason_of(bad)
     return Decision("drain", Memory(Drain(reason, 0, during), causes, frozenset(accepted)), reason, bad)
+
+
+def new_comment(items: Iterable[Finding], comment: str) -> str | None:
+    """Return the comment that the node should have; None if the present one stays."""
+    if comment and not comment.startswith(NOTE_PREFIX):
+        return None
+    notes = [f"{item['check']}: {item['seen']}; next: {item['remedy']}" for item in items if item["check"] in _NOTED]
+    wanted = NOTE_PREFIX + "; ".join(notes) if notes else ""
+    return None if wanted == comment else wanted
+
+
+def note_in(comment: str) -> str:
+    """Return the note in a comment; empty without one."""
+    return comment.removeprefix(NOTE_PREFIX) if comment.startswith(NOTE_PREFIX) else ""

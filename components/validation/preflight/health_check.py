@@ -5,7 +5,7 @@ Usage: tailrack-nhc [--wait | --reason | --own | --clear]
 It makes the node's cheap checks (no driver is queried), writes the findings to /run/tailrack/verdict.json for all
 users, and drains the node for an error (`health: ...`). It resumes the node when the error has gone, but never removes
 another drain (drain.py). Between an error and its drain, /run/tailrack/unhealthy keeps jobs from starting
-(prolog.d/30-health). Notes that drain no node become the node's comment in Slurm (node_note.py).
+(prolog.d/30-health). Notes that drain no node become the node's comment in Slurm (drain.py).
 
 --wait: if a check is running, wait for it and check again, instead of exiting.
 --reason: a script of the prolog or epilog failed: wait for Slurm's drain, then add script and error to its reason.
@@ -28,10 +28,9 @@ from components.slurm import slurm as slurm_commands
 from components.slurm.nodes import read_nodes
 from components.slurm.slurm import SlurmError
 from components.validation.preflight import drain
-from components.validation.preflight.drain import Memory, Slurm, cause, decide
+from components.validation.preflight.drain import Memory, Slurm, cause, decide, new_comment
 from components.validation.preflight.findings import Finding, plain
 from components.validation.preflight.node_checks import Node, findings, load, save, text_of, verdict
-from components.validation.preflight.node_note import new_comment
 from components.validation.preflight.storage import MOUNT, SHARE
 from components.validation.this_node import node_name, stdout_of
 from components.validation.untrusted import read_or_default

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.cluster.job_measurement import STORAGE
-from components.measurement.storage import targets
+from components.measurement.job_plans import STORAGE, targets
 from components.roles.program import command_line
 from components.validation.storage_figures import line_of
 from stacks.config import parse

@@ -50,7 +50,7 @@ def test_steps_and_rerun_repeat_the_training_but_floors_do_not(build: Build, lab
 
 def test_the_training_output_contains_the_jobs_results_and_a_verdict(build: Build, lab_config: dict[str, Any]) -> None:
     missing = {
-        "state": "FAILED", "job_id": 7, "exit_code": 3, "signal": None, "seconds": 3, "nodes": ["a1"],
+        "state": "FAILED", "job_id": 7, "exit_code": 3, "seconds": 3, "nodes": ["a1"],
         "output": "tailrack-training-missing a1\n",
     }  # fmt: skip
     stack = build(with_training(lab_config), answers={STEP: missing})

@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 
 from components.measurement import node_states
-from components.measurement.plan import STEP, Node, plan
+from components.measurement.plan import Node, plan
 from components.measurement.scopes import Scope, measurement_of
 from components.roles.program import program
 from components.settings.validation import Validation
@@ -101,7 +101,7 @@ class Cluster:
             "DRIVER": f"python3 -I -S {self.program} measure", "PLAN": self.plan(members),
         }  # fmt: skip
         with mock.patch.object(node_states, "answers_at", lambda address: address not in silent):
-            return shell.step(single(STEP), header, action)
+            return shell.step(single("components.measurement.validate"), header, action)
 
     def plan(self, members: list[str]) -> str:
         """What the head node is told of the members: two ranks each, on CPUs."""

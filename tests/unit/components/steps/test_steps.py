@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from components.measurement import plan, training
+from components.measurement import plan
 from components.node.step.values import names
 from components.roles.role import FOLDER, Role
 from components.steps import composition
@@ -45,7 +45,7 @@ def test_a_value_that_a_script_reads_has_the_same_name_in_a_python_file() -> Non
     every = [Role(name) for name in ORDER]
     steps = [composition.compose(every, phases, leaves=name.endswith("HEAD")) for name, phases in STEPS.items()]
     programs = [composition.leave_program(every), composition.expire_program(every), composition.again_program()]
-    reads = {name for script in (*steps, *programs, plan.script(), training.script()) for name in script.reads}
+    reads = {name for script in (*steps, *programs, plan.script()) for name in script.reads}
     assert len(reads) > 150
     text = "".join(path.read_text(encoding="utf-8") for path in FOLDER.parent.rglob("*.py"))
     for role in ORDER:  # gives its values without its name: "lines" of the role users is USERS_LINES

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from components.validation.causes import cause_of, first_error
 from components.validation.model import JobReport, Measurement
 from components.validation.verdict import judge
+from components.validation.wording import cause_of, first_error
 from tests.unit.components.validation.test_verdict import ASKED as REAL_ASKED
 from tests.unit.components.validation.test_verdict import report as real_report
 
@@ -111,7 +111,7 @@ def test_an_unknown_cause_quotes_the_first_error_and_no_exit_message() -> None:
     ],
 )
 def test_output_without_an_error_has_no_cause(text: str) -> None:
-    assert cause_of(text) is None
+    assert cause_of(text) == ""
 
 
 @pytest.mark.parametrize(("floor", "verdict"), [(9999.0, "FAIL"), (None, "UNJUDGED")])

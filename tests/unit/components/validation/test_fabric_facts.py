@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.validation import collect_fabric_facts
+from components.validation import fabric_facts
 from components.validation.expected import NOTHING, Expected, complaint, expect, proven
 from components.validation.fabric_facts import EFA, INFINIBAND, ROCE, FabricFacts, read_fabric_facts
 from components.validation.transport import Transport
@@ -40,9 +40,9 @@ def presence(**changes: Any) -> FabricFacts:
 
 
 def test_ways_between_gpus_and_to_network_devices_are_read_from_the_topology() -> None:
-    topology = collect_fabric_facts.matrix(TOPOLOGY)
-    assert collect_fabric_facts.ways(topology, "GPU") == ["NV18"]
-    assert collect_fabric_facts.ways(topology, "NIC") == ["PIX", "PXB", "SYS"]
+    topology = fabric_facts.matrix(TOPOLOGY)
+    assert fabric_facts.ways(topology, "GPU") == ["NV18"]
+    assert fabric_facts.ways(topology, "NIC") == ["PIX", "PXB", "SYS"]
 
 
 def mesh(gpus: int, *others: tuple[int, int], word: str = "NODE") -> str:
@@ -70,12 +70,12 @@ def test_a_machine_with_one_lost_link_has_nvlink_and_bridged_pairs_do_not() -> N
         None: None,
         "No devices were found\n": None,
     }
-    assert {text: collect_fabric_facts.meshed(collect_fabric_facts.matrix(text)) for text in expected} == expected
+    assert {text: fabric_facts.meshed(fabric_facts.matrix(text)) for text in expected} == expected
 
 
 @pytest.mark.parametrize("text", [None, "", "No devices were found\n", "GPU0 without tabs\n"])
 def test_a_topology_that_is_none_says_nothing(text: str | None) -> None:
-    assert collect_fabric_facts.ways(collect_fabric_facts.matrix(text), "GPU") is None
+    assert fabric_facts.ways(fabric_facts.matrix(text), "GPU") is None
 
 
 IN_SYSFS = "sys/class/infiniband"
@@ -92,7 +92,7 @@ def port(folder: Path, device: str, link: str, state: str) -> None:
 def test_the_kernel_lists_the_ports_of_a_fabric(tmp_path: Path) -> None:
     port(tmp_path / IN_SYSFS, "mlx5_0", "InfiniBand", "4: ACTIVE")
     port(tmp_path / IN_SYSFS, "mlx5_1", "Ethernet", "1: DOWN")
-    found = collect_fabric_facts.rdma_ports(tmp_path, tmp_path / "none")
+    found = fabric_facts.rdma_ports(tmp_path, tmp_path / "none")
     ports = [(each["device"], each["port"], each["link"], each["up"]) for each in found]
     assert ports == [("mlx5_0", 1, "InfiniBand", True), ("mlx5_1", 1, "Ethernet", False)]
 
@@ -104,12 +104,12 @@ def test_a_port_that_manages_nvlink_switches_is_no_way_for_data(tmp_path: Path) 
     looks = {"management ports": {"status": 0, "output": "mlx5_4"}}
     for text, devices in ((json.dumps({"time": 1, "looks": looks}), ["mlx5_0"]), ("no JSON", ["mlx5_0", "mlx5_4"])):
         health.write_text(text)
-        found = collect_fabric_facts.rdma_ports(tmp_path, health)
+        found = fabric_facts.rdma_ports(tmp_path, health)
         assert [port["device"] for port in found] == devices
 
 
 def test_this_machine_is_looked_at_without_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    collect_fabric_facts.main([])
+    fabric_facts.main([])
     (found,) = read_fabric_facts(capsys.readouterr().out).values()
     assert isinstance(found, FabricFacts)
 

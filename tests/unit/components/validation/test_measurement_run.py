@@ -14,7 +14,7 @@ import pytest
 from components.measurement.plan import Node, gpu_measurement, mpi_apart, plan
 from components.measurement.scopes import Scope, measurement_of
 from components.settings.validation import Nccl, Validation
-from components.validation import job_outputs, measurement_run, nccl_output, results, slurm_jobs
+from components.validation import figures, measurement_run, nccl_output, results, slurm_jobs
 from components.validation.model import Measurement
 from components.validation.results import Conditions, judge_scope
 from components.validation.slurm_jobs import Order
@@ -336,4 +336,4 @@ def test_a_verdict_uses_complete_exact_figures_or_else_the_printed_table() -> No
 
 def printed_as(exact: str, printed: str) -> str:
     report = {"state": "COMPLETED", "exit_code": 0, "output": "", "files": {"table.1": printed, "figures.1": exact}}
-    return str(job_outputs.with_tables(report, "all_reduce")["output"])
+    return str(figures.with_tables(report, "all_reduce")["output"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.validation import storage_job, storage_node, storage_run
+from components.validation import job_runs, storage_job, storage_node
 from components.validation.storage_figures import read_storage
 
 # srun as a program that reports a line for each node, or fails as FAILS says: `node part`.
@@ -122,6 +122,6 @@ def test_files_go_also_when_the_job_is_cancelled(calls: Path, monkeypatch: pytes
 
 def test_the_job_spans_the_sites_of_its_nodes(tmp_path: Path) -> None:
     plan = {"sites": {"a1": "rack", "b1": "cloud", "b2": "cloud"}, "targets": [], "step_seconds": 9}
-    order = storage_run.order(plan, "#!/bin/bash", ["a1", "b1"], tmp_path)
+    order = job_runs.storage_order(plan, "#!/bin/bash", ["a1", "b1"], tmp_path)
     assert order.options == ["--ntasks=2", "--ntasks-per-node=1", "--switches=2"]
     assert json.loads(order.files["plan.json"])["nodes"] == ["a1", "b1"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.validation import training_run
+from components.validation import job_runs
 from components.validation.training_verdict import judge_training
 from components.validation.wording import percents
 
@@ -105,10 +105,10 @@ def test_training_that_scatters_is_measured_once_more(monkeypatch: pytest.Monkey
     plan = {"scope": "x", "sites": dict.fromkeys(nodes, "rack"), "gpus": nodes, "start_seconds": 1, "run_seconds": 60}
     task = {"plan": plan, "nodes": [*nodes], "absent": {}, "cpu_job": ""}
     stdout = io.StringIO()
-    monkeypatch.setattr(training_run, "run_jobs", run_jobs)
+    monkeypatch.setattr(job_runs, "run_jobs", run_jobs)
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(task)))
     monkeypatch.setattr("sys.stdout", stdout)
-    assert training_run.main(()) == 0
+    assert job_runs.measure_training() == 0
     result = judge_training(json.loads(stdout.getvalue()), 1.0)
     assert (result["verdict"], next(outputs, None)) == ("PASS", None), result["reason"]
     assert "in a second measurement (the runs of the first gave 128.0, 128.0, 71.1)" in result["reason"]

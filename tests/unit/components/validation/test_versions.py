@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from components.validation.preflight.drain import NOTE_PREFIX, new_comment, note_in
 from components.validation.preflight.findings import finding
-from components.validation.preflight.node_note import PREFIX, new_comment, note_in
 from components.validation.preflight.versions import DRIVER, SLURM, TOOLKIT, Product, check_versions
 
 STATUS = """Package: adduser
@@ -97,11 +97,11 @@ def test_the_note_changes_only_with_its_text_and_never_replaces_another_comment(
     found = list(check_versions(tmp_path))
     comment = new_comment([*found, finding("info", "disk", "Toolkit", "Toolkit")], "")
     assert comment is not None
-    assert comment.startswith(f"{PREFIX}versions: NVIDIA Container Toolkit 1.17.8-1 is older than 1.19.1")
+    assert comment.startswith(f"{NOTE_PREFIX}versions: NVIDIA Container Toolkit 1.17.8-1 is older than 1.19.1")
     assert comment.count("Toolkit") == 1
     assert new_comment(found, comment) is None
     assert new_comment([], comment) == ""
     assert new_comment([], "") is None
     assert new_comment(found, "rack 7, ask Ada") is None
     assert note_in("rack 7, ask Ada") == ""
-    assert note_in(comment) == comment.removeprefix(PREFIX)
+    assert note_in(comment) == comment.removeprefix(NOTE_PREFIX)

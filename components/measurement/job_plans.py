@@ -1,0 +1,201 @@
+"""Measurements by one job over all chosen nodes: the training benchmark and the storage measurement. No pulumi."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from components.measurement.plan import START_SECONDS, Node, any_nodes
+from components.roles.cluster_settings import ClusterSettings
+from components.roles.render import render
+from components.settings.validation import SCRATCH, SHARE, StorageMeasurement, Training, floors_at
+from components.validation.storage_figures import FIGURES, LATENCY
+from components.validation.storage_node import IN_JOB, IN_MOUNT, IN_SCRATCH
+from components.validation.storage_verdict import judge_storage
+from components.validation.training_verdict import judge_training
+
+TRAINING, STORAGE = "training", "storage"
+# Versions of the figures. Results of another version are not comparable: they are measured again.
+_TRAINING_VERSION, _STORAGE_VERSION = 1, 1
+_NO_FIGURES = ("nodes", "floor_images_per_second", "time_limit_minutes")  # settings that change no result
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """A measurement by one job.
+
+    kind         its type in the state
+    scope        name of its result files; a site's name has no '_', so it is no site's
+    command      the program's command that runs the job (components/validation/job_runs.py)
+    nodes        names of the nodes to measure
+    settings     those that change the result
+    any_nodes    the part of the plan for nodes without names
+    job          the text for sbatch, whose arguments give the nodes
+    run_seconds  time for the job, with that which Slurm needs to end it at its limit
+    in_state     floors for the state, so that cli/checks finds one that was removed or lowered: `limits` has those
+                 whose higher values are weaker
+    of_nodes     returns the part of the plan that depends on the nodes
+    judge        returns the result of the step's report
+    """
+
+    kind: str
+    scope: str
+    command: str
+    nodes: Collection[str]
+    settings: Mapping[str, Any]
+    any_nodes: Mapping[str, int]
+    job: str
+    run_seconds: int
+    in_state: Mapping[str, Any]
+    of_nodes: Callable[[Mapping[str, Node]], Mapping[str, Any]]
+    judge: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+    def plan(self, nodes: Mapping[str, Node]) -> dict[str, Any]:
+        """Return the plan for the head node's program."""
+        return {
+            "scope": self.scope,
+            "sites": {name: node.site for name, node in nodes.items()},
+            "start_seconds": START_SECONDS,
+            "run_seconds": self.run_seconds,
+            **self.of_nodes(nodes),
+            **self.any_nodes,
+        }
+
+
+def job_plans(settings: ClusterSettings, sites: Mapping[str, str]) -> dict[str, JobPlan]:
+    """Return the measurements that the config turns on, in their order. `sites`: of all nodes that run jobs."""
+    validation = settings.validation
+
+    def chosen(listed: Sequence[str]) -> dict[str, str]:
+        wanted = {*(listed or validation.nodes or sites)}
+        return {name: site for name, site in sites.items() if name in wanted}
+
+    plans = {}
+    if training := validation.training:
+        source = validation.floors_from or "config"
+        any_of = any_nodes(training.nodes or validation.nodes)
+        plans[TRAINING] = _training(training, chosen(training.nodes), any_of, source)
+    if storage := validation.storage:
+        any_of = any_nodes(storage.nodes or validation.nodes)
+        plans[STORAGE] = _storage(storage, targets(settings), chosen(storage.nodes), any_of, {*sites.values()})
+    return plans
+
+
+def _training(settings: Training, nodes: Mapping[str, str], any_of: Mapping[str, int], source: str) -> JobPlan:
+    floor = settings.floor_images_per_second
+    figures = {name: value for name, value in settings.model_dump().items() if name not in _NO_FIGURES}
+    return JobPlan(
+        kind="TrainingBenchmark",
+        scope="training_benchmark",
+        command="measure-training",
+        nodes=nodes,
+        settings={**figures, "version": _TRAINING_VERSION},
+        any_nodes=any_of,
+        job=render(
+            "measurement/templates/training_job.sh.j2",
+            minutes=settings.time_limit_minutes,
+            python=shlex.quote(settings.python or ("python3" if settings.image else "/usr/bin/python3")),
+            image=shlex.quote(settings.image) if settings.image else "",
+            warmup=settings.warmup,
+            steps=settings.steps,
+        ),
+        run_seconds=settings.time_limit_minutes * 60 + 60,
+        in_state={"floors": {} if floor is None else {TRAINING: floor}, "scopes": [TRAINING]},
+        of_nodes=lambda nodes: {"gpus": {name: node.gpus for name, node in nodes.items()}},
+        judge=lambda report: judge_training(report, floor, source),
+    )
+
+
+@dataclass(frozen=True)
+class Target:
+    """Storage to measure.
+
+    name     its name in floors and outputs
+    path     its path on nodes
+    place    where a node measures (components/validation/storage_node.py)
+    shared   whether several nodes see the same files
+    sites    sites whose nodes have it; empty for all
+    """
+
+    name: str
+    path: str
+    place: str
+    shared: bool
+    sites: tuple[str, ...] = ()
+
+    def is_at(self, site: str) -> bool:
+        return not self.sites or site in self.sites
+
+
+def targets(settings: ClusterSettings) -> tuple[Target, ...]:
+    """Return the storage that a cluster measures."""
+    scratch = settings.scratch.folder
+    return (
+        Target(SHARE, settings.storage.mount, IN_JOB, shared=True),
+        *(Target(mount.path, mount.path, IN_MOUNT, True, mount.sites or ()) for mount in settings.storage.mounts),
+        *([Target(SCRATCH, scratch, IN_SCRATCH, shared=False)] if scratch else []),
+    )
+
+
+def _storage(
+    settings: StorageMeasurement,
+    measured: tuple[Target, ...],
+    nodes: Mapping[str, str],
+    any_of: Mapping[str, int],
+    all_sites: Collection[str],
+) -> JobPlan:
+    # Limit of one part on one node: a slow disk needs long to finish what has begun.
+    step_seconds = 2 * settings.seconds + 120
+    # Nodes measure a shared target in turn, the others at the same time. The time is twice the expected one, and two
+    # whole steps for nodes that hang.
+    parts = sum(len(nodes) if target.shared else 1 for target in measured)
+    minutes = math.ceil((parts * (2 * settings.seconds + 10) + 2 * step_seconds) / 60)
+    paths = {
+        name: {target.name: target.path for target in measured if target.is_at(site)} for name, site in nodes.items()
+    }
+    floors = {
+        name: {target: floors_at(settings.floors, target, site) for target in paths[name]}
+        for name, site in nodes.items()
+    }
+    sizes = {"size": settings.size, "seconds": settings.seconds}
+
+    def of_nodes(nodes: Mapping[str, Node]) -> dict[str, Any]:
+        def on(target: Target) -> dict[str, Any]:
+            names = sorted(name for name, node in nodes.items() if target.is_at(node.site))
+            return {"name": target.name, "path": target.path, "place": target.place, "shared": target.shared} | {
+                "nodes": names,
+                **sizes,
+            }
+
+        # One node is enough, and busy nodes do not prevent the measurement of the others.
+        return {"each_node": True, "targets": [on(target) for target in measured], "step_seconds": step_seconds}
+
+    return JobPlan(
+        kind="StorageMeasurement",
+        scope="storage_measurement",
+        command="measure-storage",
+        nodes=nodes,
+        settings={**sizes, "version": _STORAGE_VERSION, "targets": [asdict(target) for target in measured]},
+        any_nodes=any_of,
+        job=render("measurement/templates/storage_job.sh.j2", minutes=minutes),
+        run_seconds=minutes * 60 + 60,
+        in_state=_floors_in_state(settings, measured, all_sites),
+        of_nodes=of_nodes,
+        judge=lambda report: judge_storage(report, paths, floors, settings.size),
+    )
+
+
+def _floors_in_state(
+    settings: StorageMeasurement, measured: Sequence[Target], sites: Collection[str]
+) -> dict[str, dict[str, float] | list[str]]:
+    floors: dict[str, float] = {}
+    limits: dict[str, float] = {}
+    places = [(target.name, site) for target in measured for site in sorted(sites) if target.is_at(site)]
+    for target, site in places:
+        for name, value in floors_at(settings.floors, target, site).items():
+            (limits if name == LATENCY else floors)[f"{target} at {site}: {name}"] = value
+    scopes = [f"{target} at {site}: {name}" for target, site in places for name in FIGURES]
+    return {"floors": floors, "limits": limits, "scopes": scopes}
