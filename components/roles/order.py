@@ -125,7 +125,7 @@ def roles(settings: ClusterSettings) -> tuple[Role, ...]:
 
 
 def holders(roles: Iterable[Role]) -> list[tuple[Word, ...]]:
-    """Return a row per port that only a daemon may bind: the port, the account, and the machines (`head` or `all`)."""
+    """Return a row per port that only a daemon may bind: port, account, machines (`head` or `all`), whether private."""
     rows: list[tuple[Word, ...]] = []
     for role in roles:
         for ports in (*role.ports, *role.fabric_ports):
@@ -133,7 +133,7 @@ def holders(roles: Iterable[Role]) -> list[tuple[Word, ...]]:
             for port in map(str, range(int(first), int(last or first) + 1)):
                 holder = role.holders.get(port) or role.holders.get(ports) or Holder()
                 if holder.account != USERS:
-                    rows.append((port, holder.account, "head" if holder.head_alone else "all"))
+                    rows.append((port, holder.account, "head" if holder.head_alone else "all", holder.private))
     return rows
 
 

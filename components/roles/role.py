@@ -60,10 +60,12 @@ class Holder:
 
     account     its name, or DYNAMIC, KERNEL or USERS
     head_alone  the daemon runs only on the head node, and jobs on other nodes may use the port
+    private     users' processes on the cluster's machines cannot connect to it
     """
 
     account: str = "root"
     head_alone: bool = False
+    private: bool = False
 
 
 # Keys with a comma-separated list as value: every role and the user may add to it.

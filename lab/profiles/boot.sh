@@ -23,4 +23,4 @@ if [ ! -s /etc/hostname ]; then
     fi
     chmod 0644 /etc/hostname /etc/hosts
 fi
-exec /lib/systemd/systemd
+mount --make-rshared / && exec /lib/systemd/systemd  # as systemd does itself outside containers

@@ -39,8 +39,6 @@ def cluster(make_cluster: MakeCluster) -> Cluster:
     """The head node and a1, which has two GPUs and receives reports."""
     made = make_cluster("hangs")
     own_machine(made.lab, "head", site="cloud-a")
-    # As in test_job_mail.
-    made.run("head", "mount --make-rshared /")
     made.config["tailrack:sites"].pop()
     made.config["tailrack:sites"][0]["pools"][0]["count"] = 1
     _, sealer = sealer_of(made)

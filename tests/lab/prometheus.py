@@ -17,9 +17,19 @@ def address(cluster: Cluster, node: str) -> str:
 
 
 def api(cluster: Cluster, path: str, *words: str, port: int = 9090) -> Any:
-    """What Prometheus answers, asked over the tailnet from a1; None where it does not."""
-    line = ["curl", "-fsG", "-m", "10", f"http://{address(cluster, 'head')}:{port}/api/v1/{path}"]
-    said = cluster.attempt("a1", shlex.join([*line, *(part for word in words for part in ("--data-urlencode", word))]))
+    """Return Prometheus' answer to root of the head node; None where it does not answer."""
+    line = [
+        "curl",
+        "-fsG",
+        "-m",
+        "10",
+        "-K",
+        "/etc/tailrack/prometheus/login",
+        f"http://{address(cluster, 'head')}:{port}/api/v1/{path}",
+    ]
+    said = cluster.attempt(
+        "head", shlex.join([*line, *(part for word in words for part in ("--data-urlencode", word))])
+    )
     return json.loads(said.stdout)["data"] if said.returncode == 0 else None
 
 

@@ -25,13 +25,18 @@ _CONF = "/etc/sysctl.d/90-tailrack.conf"
 PORTS, PORTS_RULES = "/etc/tailrack/ports", "/etc/tailrack/ports.nft"
 # The uids that systemd gives to units with DynamicUser=.
 _DYNAMIC_UIDS = (61184, 65519)
+# Accounts of the system, as Prometheus' and root's, have other uids than users.
+_PRIVATE = (
+    "        tcp dport {port} tcp flags & (syn | ack) == syn meta skuid >= 1000 "
+    f"meta skuid != {_DYNAMIC_UIDS[0]}-{_DYNAMIC_UIDS[1]} drop\n"
+)
 _TABLE = """# Written by tailrack.
 table inet tailrack_ports {{}}
 delete table inet tailrack_ports
 table inet tailrack_ports {{
     chain output {{
         type filter hook output priority -10; policy accept;
-        tcp flags & (syn | ack) != syn | ack accept
+{private}        tcp flags & (syn | ack) != syn | ack accept
 {rules}
     }}
 }}"""
@@ -67,6 +72,7 @@ class PortHolder:
     port: str
     account: str
     machines: str
+    private: bool
 
 
 @dataclass(frozen=True)
@@ -98,7 +104,8 @@ def hold_ports(step: Step, values: HeldPorts) -> None:
     ports = "\n".join(f"{port.port} {port.first} {port.last}" for port in held)
     files.write(PORTS, f"# Written by tailrack: port, first and last uid that may bind it.\n{ports}")
     rules = "\n".join(_rules(held))
-    files.write(PORTS_RULES, _TABLE.format(rules=rules))
+    private = "".join(_PRIVATE.format(port=port.port) for port in values.firewall_holders if port.private)
+    files.write(PORTS_RULES, _TABLE.format(rules=rules, private=private))
     if not attempt("systemctl", "reload-or-restart", "tailrack-firewall.service").ok:
         raise Failure(
             "cannot close the cluster's ports on this machine's other networks",

@@ -18,6 +18,7 @@ from components.node.log import printable
 from components.node.run import attempt, run
 from components.node.step.step import Step
 from components.roles.firewall.ports import HeldPorts, hold_ports
+from components.roles.monitoring.prometheus import LOGIN as PROMETHEUS_LOGIN
 
 UNIT = "tailrack-grafana.service"
 FOLDER = "/etc/tailrack/grafana"
@@ -157,6 +158,6 @@ def _start(step: Step, values: GrafanaValues) -> None:
     # Grafana notices changes of dashboards.
     dashboards = (line.partition(" ") for line in values.grafana_dashboards.split("\n"))
     step.declare(*read, *(File(f"{_DASHBOARDS}/{name}", text) for name, _, text in dashboards))
-    paths = [file.path for file in read]
+    paths = [*(file.path for file in read), PROMETHEUS_LOGIN.password]
     daemon = Daemon(UNIT, values.head_address, values.grafana_port, "/api/health", "monitoring.grafana.port", paths)
     run_daemon(step, daemon, partial(hold_ports, step, values))

@@ -1,7 +1,8 @@
 """Run Alertmanager on the head node, if the config has receivers.
 
-It listens on 127.0.0.1 and requires a password that only Prometheus has, because any client could silence alerts or
-send its own.
+It listens on 127.0.0.1. It and Prometheus require a log-in. Without it, any user of the head node could silence alerts,
+send their own, and read the metrics of all users' jobs. Root reads it in /etc/tailrack/alertmanager/login and
+/etc/tailrack/prometheus/login.
 """
 
 from __future__ import annotations
@@ -20,13 +21,57 @@ from components.node.run import attempt, run
 from components.node.step.step import Step
 from components.roles.firewall.ports import HeldPorts, hold_ports
 
+USER = "prometheus"
 UNIT = "tailrack-alertmanager.service"
+
+
+@dataclass(frozen=True)
+class Login:
+    """The files of a log-in in a folder of root's.
+
+    password  the password, for programs
+    web       its hash, in the form of Prometheus' option --web.config.file
+    person    for people: `curl -K FILE`
+    """
+
+    folder: str
+
+    @property
+    def password(self) -> str:
+        return f"{self.folder}/password"
+
+    @property
+    def web(self) -> str:
+        return f"{self.folder}/web.yml"
+
+    @property
+    def person(self) -> str:
+        return f"{self.folder}/login"
+
+    def text(self) -> str:
+        """Return `user:password`."""
+        return f"{USER}:{self._password()}"
+
+    def ensure(self, step: Step) -> None:
+        """Create the password and its hash, unless they are there."""
+        step.declare(self.password, self.web, self.person)
+        password = self._password()
+        if not re.fullmatch("[0-9a-f]{64}", password):
+            password = secrets.token_hex(32)
+            files.write(self.password, password, 0o600)
+        found = re.search(rf'^  {USER}: "(.*)"$', files.read(self.web) or "", re.MULTILINE)
+        if not found or _hash(password, found[1]) != found[1]:
+            digest = _hash(password, f"$2b$05${secrets.token_hex(11)}")
+            files.write(self.web, f'basic_auth_users:\n  {USER}: "{digest}"', 0o600)
+        files.write(self.person, f'user = "{USER}:{password}"', 0o600)
+
+    def _password(self) -> str:
+        return (files.read(self.password) or "").rstrip("\n")
+
+
 # Only root can access it.
 _FOLDER = "/etc/tailrack/alertmanager"
-_LOGIN = "/etc/tailrack/alertmanager/login"
-PASSWORD = f"{_FOLDER}/password"
-_WEB = f"{_FOLDER}/web.yml"
-_USER = "prometheus"
+LOGIN = Login(_FOLDER)
 
 
 @dataclass(frozen=True)
@@ -43,32 +88,6 @@ class AlertmanagerValues(HeldPorts):
     monitoring_receivers: str
     monitoring_port: int
     head_address: str
-
-
-def ensure_password(step: Step) -> None:
-    """Create Prometheus' password for Alertmanager and its hash. Prometheus needs the password when it starts."""
-    step.declare(PASSWORD, _WEB, _LOGIN)
-    files.make_folder(_FOLDER, 0o700)
-    password = _password()
-    if not re.fullmatch("[0-9a-f]{64}", password):
-        password = secrets.token_hex(32)
-        files.write(PASSWORD, password, 0o600)
-    found = re.search(rf'^  {_USER}: "(.*)"$', files.read(_WEB) or "", re.MULTILINE)
-    if not found or _hash(password, found[1]) != found[1]:
-        digest = _hash(password, f"$2b$05${secrets.token_hex(11)}")
-        files.write(_WEB, f'basic_auth_users:\n  {_USER}: "{digest}"', 0o600)
-    # For people: curl -K.
-    files.write(_LOGIN, f'user = "{_USER}:{password}"', 0o600)
-
-
-def _password() -> str:
-    return (files.read(PASSWORD) or "").rstrip("\n")
-
-
-def _hash(password: str, setting: str) -> str:
-    """Return crypt(3) of a password. `setting`: also an earlier hash. Python 3.13 has no module for it."""
-    program = "chomp(my ($setting, $word) = <STDIN>); print crypt($word, $setting)"
-    return run("perl", "-e", program, stdin=f"{setting}\n{password}\n")
 
 
 def start_alertmanager(step: Step, values: AlertmanagerValues) -> None:
@@ -95,8 +114,8 @@ def start_alertmanager(step: Step, values: AlertmanagerValues) -> None:
         values.monitoring_alertmanager_port,
         "/-/ready",
         "monitoring.alertmanager_port",
-        (unit, environment, config, _WEB, *(f"{_FOLDER}/{name}" for name in receivers)),
-        login=f"{_USER}:{_password()}",
+        (unit, environment, config, LOGIN.web, *(f"{_FOLDER}/{name}" for name in receivers)),
+        login=LOGIN.text(),
     )
     run_daemon(step, daemon, partial(hold_ports, step, values))
 
@@ -113,3 +132,9 @@ def _check_config(path: str) -> None:
         "a webhook needs Alertmanager 0.26 or newer (Debian 13) on the head node; slack and mail also work with Debian "
         "12's",
     )
+
+
+def _hash(password: str, setting: str) -> str:
+    """Return crypt(3) of a password. `setting`: also an earlier hash. Python 3.13 has no module for it."""
+    program = "chomp(my ($setting, $word) = <STDIN>); print crypt($word, $setting)"
+    return run("perl", "-e", program, stdin=f"{setting}\n{password}\n")

@@ -17,7 +17,8 @@ from components.node.minute import Task, begin_task
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.firewall.ports import HeldPorts, hold_ports
-from components.roles.monitoring.alerting import ensure_password, start_alertmanager
+from components.roles.monitoring.alerting import LOGIN as ALERTMANAGER_LOGIN
+from components.roles.monitoring.alerting import start_alertmanager
 from components.roles.monitoring.prometheus import (
     SETTINGS,
     TARGETS,
@@ -68,7 +69,8 @@ def services(step: Step, values: MonitoringValues) -> None:
     step.declare(File(SETTINGS, values.monitoring_told, 0o600))
     start_exporter(step, values, values.head_address)
     if values.monitoring_alertmanager:
-        ensure_password(step)
+        files.make_folder(ALERTMANAGER_LOGIN.folder, 0o700)
+        ALERTMANAGER_LOGIN.ensure(step)
     start_prometheus(step, values)
     # Last, so that a failure of Alertmanager does not stop Prometheus.
     if values.monitoring_alertmanager:

@@ -13,10 +13,12 @@ from components.node.run import attempt, run
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.firewall.ports import hold_ports
-from components.roles.monitoring.alerting import PASSWORD, AlertmanagerValues
+from components.roles.monitoring.alerting import LOGIN as ALERTMANAGER_LOGIN
+from components.roles.monitoring.alerting import USER, AlertmanagerValues, Login
 
 UNIT = "tailrack-prometheus.service"
 _FOLDER = "/etc/tailrack/prometheus"
+LOGIN = Login(_FOLDER)
 # On the head node. Prometheus watches this folder for changes.
 TARGETS = f"{STATE_DIR}/monitoring/targets"
 # Settings of the head node's collectors.
@@ -56,11 +58,12 @@ def start_prometheus(step: Step, values: PrometheusValues) -> None:
     unit, environment = f"{systemd.UNITS}/{UNIT}", f"{_FOLDER}/environment"
     rules, config = f"{_FOLDER}/rules.yml", f"{_FOLDER}/prometheus.yml"
     alerting = bool(values.monitoring_alertmanager)
-    credentials = f"LoadCredential=alertmanager:{PASSWORD}" if alerting else ""
+    credentials = f"LoadCredential=alertmanager:{ALERTMANAGER_LOGIN.password}" if alerting else ""
     settings = (
         f"ADDRESS={values.head_address}\nPORT={values.monitoring_port}\nDAYS={values.monitoring_retention_days}\n"
         f"GIB={values.monitoring_retention_gb}"
     )
+    LOGIN.ensure(step)
     step.declare(
         File(unit, values.monitoring_unit.replace("@CREDENTIALS@", credentials)),
         File(environment, settings),
@@ -68,8 +71,16 @@ def start_prometheus(step: Step, values: PrometheusValues) -> None:
         File(config, _config(values)),
     )
     _check_config(step, config)
-    read_at_start = (unit, environment, *([PASSWORD] if alerting else []))
-    daemon = Daemon(UNIT, values.head_address, values.monitoring_port, "/-/ready", "monitoring.port", read_at_start)
+    read_at_start = (unit, environment, LOGIN.web, *([ALERTMANAGER_LOGIN.password] if alerting else []))
+    daemon = Daemon(
+        UNIT,
+        values.head_address,
+        values.monitoring_port,
+        "/-/ready",
+        "monitoring.port",
+        read_at_start,
+        login=LOGIN.text(),
+    )
     run_daemon(step, daemon, partial(hold_ports, step, values))
     # A reload, because collection continues during it.
     if not used_as_they_are("prometheus-rules", (rules, config)):
@@ -119,9 +130,7 @@ _SCRAPE_JOB = """\
         replacement: $1:{job.port}
     metric_relabel_configs: {accepted}"""
 
-_LOGIN = (
-    "basic_auth: {{username: prometheus, password_file: /run/credentials/tailrack-prometheus.service/alertmanager}}"
-)
+_LOGIN = f"basic_auth: {{{{username: {USER}, password_file: /run/credentials/{UNIT}/alertmanager}}}}"
 # To send alerts to Alertmanager and to scrape it.
 _ALERTMANAGER_JOB = f"""\
   - job_name: alertmanager

@@ -20,7 +20,7 @@ from components.roles.program import launcher
 from components.roles.role import DYNAMIC, Holder, Role, template
 from components.settings.types import CROSS_SITE, NODE
 
-ALERTMANAGER_PACKAGES = ("prometheus-alertmanager", "perl-base")
+ALERTMANAGER_PACKAGES = ("prometheus-alertmanager",)
 JOB = "node"
 # The account and packages of node exporter on every machine.
 EXPORTER_ACCOUNT = "prometheus"
@@ -46,8 +46,8 @@ def role(settings: ClusterSettings) -> Role:
     of_head = [str(config.port), *([str(config.alertmanager_port)] if receivers else [])] if config else []
     holders = {port: Holder(DYNAMIC, head_alone=True) for port in of_head}
     if config:
-        holders[str(config.exporter_port)] = Holder(EXPORTER_ACCOUNT)
-    packages = ("prometheus", *EXPORTER_PACKAGES, *(ALERTMANAGER_PACKAGES if receivers else ()))
+        holders[str(config.exporter_port)] = Holder(EXPORTER_ACCOUNT, private=True)
+    packages = ("prometheus", "perl-base", *EXPORTER_PACKAGES, *(ALERTMANAGER_PACKAGES if receivers else ()))
     return Role(
         "monitoring",
         after=("tailnet", "firewall", "tailrack_command", "slurm"),

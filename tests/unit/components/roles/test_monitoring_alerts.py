@@ -182,7 +182,7 @@ def test_each_change_restarts_the_daemons_that_it_concerns(host: Shell) -> None:
     assert not host.path(DIR).exists()
     assert not host.path(UNIT).exists()
     assert "alert" not in host.path("/etc/tailrack/prometheus/prometheus.yml").read_text()
-    assert "LoadCredential" not in host.path("/etc/systemd/system/tailrack-prometheus.service").read_text()
+    assert "LoadCredential=alertmanager" not in host.path("/etc/systemd/system/tailrack-prometheus.service").read_text()
 
 
 def test_an_old_alertmanager_gets_an_error_and_prometheus_continues(host: Shell) -> None:

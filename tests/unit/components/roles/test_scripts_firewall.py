@@ -58,7 +58,7 @@ EVERYTHING = {
 
 def test_every_port_of_a_role_has_one_account_that_may_listen_there_or_is_every_users() -> None:
     made = roles(parse(EVERYTHING, base_dir=Path()))
-    rows = {str(port): (account, machines) for port, account, machines in holders(made)}
+    rows = {str(port): (account, machines) for port, account, machines, _ in holders(made)}
     assert len(rows) == len(holders(made))
     assert rows == {
         **dict.fromkeys(("111", "20048", "6816", "6818"), ("root", "all")),
@@ -74,8 +74,9 @@ def test_every_port_of_a_role_has_one_account_that_may_listen_there_or_is_every_
 
 
 HOLDERS = [
-    PortHolder("6817", "slurm", "all"), PortHolder("6818", "root", "all"), PortHolder("9090", "dynamic", "head"),
-    PortHolder("2049", "kernel", "all"),
+    PortHolder("6817", "slurm", "all", False), PortHolder("6818", "root", "all", False),
+    PortHolder("9090", "dynamic", "head", False), PortHolder("9100", "root", "all", True),
+    PortHolder("2049", "kernel", "all", False),
 ]  # fmt: skip
 SLURM = "slurm:x:64030:64030::/nonexistent:/usr/sbin/nologin\n"
 
@@ -97,13 +98,16 @@ def test_only_the_account_of_a_held_port_can_answer_from_it_once_it_is_there(she
     assert "6817 64030 64030" in held(shell)
     assert shell.calls.count("systemctl reload-or-restart tailrack-firewall.service") == 2
     rules = shell.path("/etc/tailrack/ports.nft").read_text()
+    private = "tcp dport 9100 tcp flags & (syn | ack) == syn meta skuid >= 1000 meta skuid != 61184-65519 drop"
+    assert private in rules.partition("!= syn | ack accept")[0]
     assert [line.strip() for line in rules.splitlines() if "tcp sport" in line] == [
         "tcp sport 6817 meta skuid { 0, 64030 } accept",
         "tcp sport 6818 meta skuid { 0 } accept",
         "tcp sport 9090 meta skuid { 0, 61184-65519 } accept",
+        "tcp sport 9100 meta skuid { 0 } accept",
         "tcp sport 2049 meta skuid != 0 drop",
         # With an answer that no socket has sent: by cookies the kernel answers for whoever has filled his own queue.
-        "tcp sport { 6817, 6818, 9090 } drop",
+        "tcp sport { 6817, 6818, 9090, 9100 } drop",
     ]
 
 
