@@ -1,7 +1,7 @@
 # tailrack. `make up` sets up everything and runs the dev stack. `make test` sets up everything and runs all checks.
 #   STACK=dev        selects Pulumi.<stack>.yaml
 #   ENGINE=          cli or inprocess; default: the Pulumi CLI if possible
-#   KEY= for make config-help; NAME= for make role; VERSION= for make release; NODE=, COMMAND= for make shell; COMMENT= for make preview; CLUSTER=gone for make down of a pool
+#   KEY= for make config-help; VERSION= for make release; NODE=, COMMAND= for make shell; COMMENT= for make preview; CLUSTER=gone for make down of a pool
 #   REFRESH=yes      for make up: read clouds and tailnet first
 #   ONCE=yes         for make elastic: end when nothing is left to do
 #   SHORT=yes        for make test-machines: its short form
@@ -21,7 +21,7 @@ GIVEN := $(foreach name,$(filter-out SHELL MAKE%,$(.VARIABLES)),$(if $(filter co
 capitals = $(filter $(VARIABLES),$(shell echo '$(1)' | tr a-z A-Z))
 $(foreach name,$(filter-out $(VARIABLES),$(GIVEN)),$(error unknown variable $(name): \
   write $(or $(addsuffix =$($(name)),$(call capitals,$(name))),one of $(VARIABLES))))
-.PHONY: help setup setup-dev init up preview drift outputs status diagnose images report floors ssh-config shell github-keys trust down reap elastic burst burst-down config-help schema role release lint types others prose test test-rest test-all test-unit test-sdk test-engine test-lab test-faults test-machines test-gpu bench
+.PHONY: help setup setup-dev init up preview drift outputs status diagnose images report floors ssh-config shell github-keys trust down reap elastic burst burst-down config-help schema release lint types others prose test test-rest test-all test-unit test-sdk test-engine test-lab test-faults test-machines test-gpu bench
 
 help:
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
@@ -95,9 +95,6 @@ config-help: setup ## print config keys with type, default and text: KEY=storage
 schema: setup ## write schema.json, with which editors complete the keys of Pulumi.<stack>.yaml, and package/schema.json
 	@$(PYTHON) -m stacks.config.schema
 	@$(PYTHON) -m package.arguments
-
-role: setup ## write the skeleton of a new role: NAME=x (CONTRIBUTING.md)
-	@$(PYTHON) -m cli.new_role "$(NAME)"
 
 release: ## tag a committed release with its section of CHANGELOG.md, and push nothing: VERSION=0.2.0
 	@[ -z "$$(git status --porcelain)" ] || { echo "files are changed: commit them, then run again" >&2; exit 1; }

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib
-import json
 import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -16,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from cli.new_role import write
 from components.node.step.values import arguments
 from components.roles.facts import whole
 from components.roles.order import in_order, roles
@@ -105,102 +100,6 @@ def test_each_task_is_in_its_step_and_each_file_is_of_one_role() -> None:
             owners.setdefault(file.path, set()).add(role.name)
     assert len(owners) > 30
     assert {path: names for path, names in owners.items() if len(names) > 1} == {}
-
-
-# A role that somebody adds.
-
-ADDED = """
-import dataclasses, importlib, json, sys
-from pathlib import Path
-from components.roles.made_up import role as module
-from components.roles.made_up.settings import MadeUp
-from components.roles.role import File, Role, SlurmKey
-from components.roles import order
-from tests.unit.stacks.test_pool import POOL, build_pool
-from tests.unit.configs import LAB
-from tests.unit.recorded import record_cluster
-from stacks.config import parse
-
-def role(settings):
-    made = module.role(settings)
-    return made and dataclasses.replace(
-        made, after=("slurm",), values={
-            **made.values, "MADE_UP_HEAD": settings.head.name, "MADE_UP_USERS": [user.name for user in settings.users]
-        }, secrets={"MADE_UP_TOKEN": "nobody-may-see-it"}, packages={"node": ("made-up",)},
-        wanted={"node_services": ("made-up-exporter",)}, files={"node": (File("/etc/made-up", "text"),)},
-        slurm_conf={"TaskEpilog": SlurmKey("/made-up", "x"), "PropagateResourceLimitsExcept": SlurmKey("NOFILE", "y")},
-        ports=("9999",),
-    )
-
-order.ROLES = tuple(role if make.__module__ == module.__name__ else make for make in order.ROLES)
-config = parse({**LAB, "made_up": {"example": True}}, base_dir=Path())
-cluster = record_cluster(config)
-pool = build_pool(cluster)
-plain = build_pool(record_cluster(parse(dict(LAB), base_dir=Path())))
-told = {}
-for stack, node in ((cluster, "b1"), (pool, "c1")):
-    other = ("scripts", "container")
-    steps = [name for name in stack.names if name.startswith(node + "-") and not name.endswith(other)]
-    told[node] = {
-        step.removeprefix(node): {
-            "values": {name: value for name, value in stack.header(step).items() if name.startswith("MADE_UP_")},
-            "does": [call for call in stack.plan(step)["calls"]["up"] if "made-up" in json.dumps(call)],
-            "secret": "stdin" in stack[step].secret_paths,
-        }
-        for step in steps
-    }
-print(json.dumps({
-    "told": told,
-    "without": [name for name in plain.names if name.startswith("c1-")],
-    "slurm_conf": cluster.header("head-head")["SLURM_SLURM_CONF"],
-    "ports": cluster.header("b1-node")["FIREWALL_PORTS"],
-    "in state": [
-        one.name for one in [*cluster.resources, *pool.resources] if "nobody-may-see-it" in one.in_plain_state
-    ],
-}))
-"""
-PHASE = """
-from dataclasses import dataclass
-from components.node.step.step import Step
-
-@dataclass(frozen=True)
-class Values:
-{fields}
-
-def {phase}(step: Step, values: Values) -> None:
-    pass
-"""
-PHASES = {"node_services": ["made_up_head: str"], "check": ["made_up_token: str", "made_up_users: list[str]"]}
-
-
-@pytest.fixture(scope="module")
-def added(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a cluster and a pool make of a role that was added by the book, in a copy of the project."""
-    copied = tmp_path_factory.mktemp("project")
-    for folder in ("components", "stacks", "engine", "lab", "cli", "tests", "examples"):
-        shutil.copytree(PROJECT / folder, copied / folder)  # with compiled files, and their times
-    write("made_up", copied)
-    for phase, fields in PHASES.items():
-        text = PHASE.format(phase=phase, fields="\n".join(f"    {field}" for field in fields))
-        (copied / "components/roles/made_up" / f"{phase}.py").write_text(text)
-    done = subprocess.run([sys.executable, "-c", ADDED], cwd=copied, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
-
-
-def test_an_added_role_has_its_secret_services_keys_of_slurm_and_ports(added: dict[str, Any]) -> None:
-    secret = {step for step, told in added["told"]["c1"].items() if told["secret"]}
-    assert (secret, added["in state"]) == ({"-check", "-join"}, [])
-    # Its services on nodes have a step of their own.
-    assert added["told"]["c1"]["-services"]["values"] == {"MADE_UP_HEAD": "head"}
-    (does,) = [call for call in added["told"]["c1"]["-services"]["does"] if call[0] == "try_packages"]
-    assert does[-1] == "made-up-exporter"
-    assert "c1-services" not in added["without"]
-    assert {"TaskEpilog=/made-up", "PropagateResourceLimitsExcept=MEMLOCK,NOFILE"} <= {
-        *added["slurm_conf"].splitlines()
-    }
-    assert "9999" in added["ports"]
 
 
 # What roles say of one another.
