@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.hub import COMMIT, REPOSITORY, hub
+from tests.hub import LARGE as LARGE_ON_HUB
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 from tests.lab.s3_store import Store, open_store
 from tests.lab.sealer import Sealer, sealer_of
@@ -20,6 +22,7 @@ LARGE, SMALL, MB = 4_000_000, 1_000, 1_000_000
 FILES = {f"large/{number}.bin": LARGE for number in range(3)} | {
     f"small/{number:03}.txt": SMALL for number in range(40)
 }
+TOKEN = "hf_token_of_the_lab"
 SIZE = sum(FILES.values())
 # Bytes of headers, TLS and rsync's lists beside the contents.
 ALLOWED = 1.02
@@ -176,6 +179,31 @@ def test_wrong_credentials_are_one_error_and_other_data_sets_go_on(
     less, more = sorted(after[node] - before[node] for node in SITES["cloud-b"])
     assert less < size / 4, (less, more)
     assert size <= more - less < 1.8 * size, (less, more)
+
+
+def test_a_private_repository_of_hugging_face_is_copied_and_its_token_stays_secret(
+    cluster: ClusterUnderTest, store: Store, sealer: Sealer
+) -> None:
+    contents = {"README.md": b"pictures", "train/a #1.tar": b"a" * MB, "train/b.tar": b"b" * LARGE_ON_HUB}
+    with hub(contents, TOKEN, "storage.lab", store.folder) as port:
+        cluster.config["tailrack:datasets"].append(
+            {
+                "name": "pictures",
+                "source": f"hf://{REPOSITORY}@{COMMIT}",
+                "endpoint": f"https://s3.lab:{port}",
+                "token": {"secure": sealer.seal(TOKEN)},
+            }
+        )
+        cluster.up_ok()
+        wait_for_all(cluster, "pictures")
+    for path, text in contents.items():
+        for node in ("a1", "b2"):
+            assert cluster.run(node, f"cat '/data/pictures/{path}'") == text.decode()
+    for node in ("head", *NODES):
+        find = f"grep -rlsF {TOKEN} /etc /home /tmp /usr/local /var/lib/tailrack /var/log/tailrack /run || :"
+        assert cluster.run_as("ada", node, find) == ""
+        assert TOKEN not in cluster.run(node, "journalctl --no-pager -o cat")
+    cluster.config["tailrack:datasets"].pop()
 
 
 def test_a_changed_source_becomes_a_version_beside_the_one_that_a_job_uses(cluster: ClusterUnderTest) -> None:

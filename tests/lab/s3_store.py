@@ -72,7 +72,7 @@ class Store:
         """Let nodes find the server by the gateway of their own network, and trust its certificate."""
         trust = (
             "cp /root/s3-lab.crt /usr/local/share/ca-certificates/ && update-ca-certificates >/dev/null 2>&1; "
-            "echo \"$(ip route show default | awk '{print $3; exit}') s3.lab\" >>/etc/hosts"
+            "echo \"$(ip route show default | awk '{print $3; exit}') s3.lab storage.lab\" >>/etc/hosts"
         )
         for node in nodes:
             place = f"{cluster.container(node)}:/root/s3-lab.crt"
@@ -83,7 +83,7 @@ class Store:
 @contextmanager
 def open_store(folder: Path) -> Iterator[Store]:
     """Run the server, which has a bucket without objects."""
-    names = "subjectAltName=DNS:s3.lab,IP:127.0.0.1"
+    names = "subjectAltName=DNS:s3.lab,DNS:storage.lab,IP:127.0.0.1"
     words = [
         "req",
         "-x509",

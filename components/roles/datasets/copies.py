@@ -310,8 +310,8 @@ class Copy:
         remedy = f"see 'journalctl -u tailrack-data-stage' on {self.node}; the node tries again"
         if "no space left" in ended.errors.lower():
             remedy = f"make room on {self.node} ('df -h {self.one.folder}')"
-        elif self.source == "the source" and self.one.kind == "s3":
-            remedy = "check access_key, secret_key, endpoint and source in tailrack:datasets; the node tries again"
+        elif self.source == "the source" and self.one.kind in ("s3", "hf"):
+            remedy = "check the keys of this source in tailrack:datasets; the node tries again"
         raise Failure(f"cannot copy from {self.source}: {programs.reason(ended)}", remedy)
 
     def _by_rsync(self, way: Callable[[str, str], Ended]) -> bool:

@@ -7,6 +7,7 @@ The account runs the command `data-files`:
 
 data-files sums FOLDER       print path, size, time and SHA-256 of each file on stdin; size -1 for one that does not fit
 data-files rclone FILE ...   run rclone with the settings of a source and the machine's proxy in its environment
+data-files hub FILE          print path, size, time and SHA-256 (of small files empty) of a repository's files
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ _RSYNC = ("rsync", "-rt", "--copy-links", "--no-devices", "--no-specials", "--co
 _PROXY = {"http_proxy", "https_proxy", "all_proxy", "no_proxy"}
 _CHUNK = 2**20
 _AT_ONCE = 4
+_MOST_PAGE = 64 * 2**20
+_NEXT_PAGE = re.compile(r'<([^>]+)>; *rel="next"')
 
 
 def output(*arguments: str, stdin: str = "", limit: float = _COPY_SECONDS) -> Ended:
@@ -79,10 +82,32 @@ def rclone_config(kind: str, source: str, *, endpoint: str, region: str, access_
             "force_path_style": "true" if endpoint else "",
         }
         path = source.removeprefix("s3://")
+    elif kind == "hf":
+        server, (repository, _, place) = (
+            endpoint or "https://huggingface.co",
+            source.removeprefix("hf://").partition("@"),
+        )
+        commit, _, folder = place.partition("/")
+        below = f"/{folder}" if folder else ""
+        settings = {"type": "http", "url": f"{server}/{repository}/resolve/{commit}{below}/"}
+        if secret_key:
+            settings["headers"] = f"Authorization,Bearer {secret_key}"
+        # Without `datasets/`, it is a model.
+        kind_of_repository = "" if repository.startswith("datasets/") else "models/"
+        tree = f"{server}/api/{kind_of_repository}{repository}/tree/{commit}{below}?recursive=true"
+        return json.dumps({"path": "", "tree": tree, "folder": folder, "settings": settings})
     else:
         folder, _, path = source.rpartition("/")
         settings = {"type": "http", "url": f"{folder}/"}
     return json.dumps({"path": path, "settings": {name: value for name, value in settings.items() if value}})
+
+
+def hub_list(config: str) -> list[Entry]:
+    """Return all files of a repository of Hugging Face. Raises Failure."""
+    ended = output(FILES_PROGRAM, "hub", files.on_disk(config), limit=_LIST_SECONDS)
+    if not ended.ok:
+        raise Failure(reason(ended))
+    return [Entry(*json.loads(line)) for line in ended.output.splitlines()]
 
 
 def write_config(path: str, text: str) -> None:
@@ -90,15 +115,16 @@ def write_config(path: str, text: str) -> None:
     files.write(path, text, 0o640, "root", ACCOUNT)
 
 
-def _read(config: str) -> tuple[str, bool]:
-    """Return the path at the remote, and whether the source is a web server."""
+def _read(config: str) -> tuple[str, bool, bool]:
+    """Return the path at the remote, whether the source is a web server, and whether rclone can list it."""
     data = json.loads(files.read(config) or "{}")
-    return data["path"], data["settings"]["type"] == "http"
+    web = data["settings"]["type"] == "http"
+    return data["path"], web, not (web and (data["path"] or "tree" in data))
 
 
 def rclone_list(config: str) -> list[Entry]:
     """Return all files at a source in S3 or on a web server. Raises Failure."""
-    path, web = _read(config)
+    path, web, _ = _read(config)
     options = ("-R", "--files-only", "--fast-list", f"source:{path}")
     if web and path:
         # Most web servers list no folder.
@@ -133,20 +159,19 @@ def _lsjson(config: str, *options: str) -> Any:
 
 def rclone_copy(config: str, folder: str, paths: str, rate: int) -> Ended:
     """Fetch files of a source to a folder. `paths`: the file with their paths; `rate`: bytes per second, or 0."""
-    path, web = _read(config)
-    is_file = web and bool(path)
+    path, _, listed = _read(config)
     options = [
         *("--files-from-raw", files.on_disk(paths), "--transfers=8", "--checkers=16", "--use-server-modtime"),
         # Otherwise one of two names that look the same is lost.
         "--no-unicode-normalization",
         # One request lists a thousand objects. A web server need not have a list.
-        "--no-traverse" if is_file else "--fast-list",
+        "--fast-list" if listed else "--no-traverse",
         *("--retries=3", "--low-level-retries=10", "--contimeout=10s", "--timeout=120s"),
         *("--stats=1m", "--stats-one-line", "--stats-log-level=NOTICE"),
         *([f"--bwlimit={max(rate // 1024, 1)}k"] if rate else []),
     ]
     # If the source is one file, its folder is the remote folder.
-    words = ("copy", *options, "source:" if is_file else f"source:{path}", files.on_disk(folder))
+    words = ("copy", *options, f"source:{path}" if listed else "source:", files.on_disk(folder))
     return output(FILES_PROGRAM, "rclone", files.on_disk(config), *words)
 
 
@@ -186,6 +211,8 @@ def work_with_files(arguments: Sequence[str]) -> int:
             # No file: rclone gives `#`, quotes and `%(...)s` in it a meaning, and its errors repeat lines.
             command = ["rclone", "--config", "/dev/null", *words]
             os.execvpe("rclone", command, {**os.environ, **_proxy(), **source})  # noqa: S606 no shell
+        case ["hub", file]:
+            return print_tree(json.loads(Path(file).read_text(encoding="utf-8")))
         case ["sums", folder]:
             rows = [json.loads(line) for line in sys.stdin]
             with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -194,6 +221,42 @@ def work_with_files(arguments: Sequence[str]) -> int:
             return 0
     sys.stderr.write(f"{__doc__}")
     return 2
+
+
+def print_tree(config: Mapping[str, Any]) -> int:
+    """Print a row per file of a repository, and return the exit status.
+
+    Files in large file storage have a SHA-256, with which the first node that fetches them compares its copy.
+    """
+    from urllib.error import URLError
+    from urllib.request import Request, urlopen
+
+    os.environ.update(_proxy())
+    page, server = config["tree"], config["tree"].partition("/api/")[0]
+    name, _, token = config["settings"].get("headers", "").partition(",")
+    try:
+        while page:
+            request = Request(page)  # noqa: S310 https of the config's endpoint
+            if token:
+                # Not sent on to another server.
+                request.add_unredirected_header(name, token)
+            with urlopen(request, timeout=60) as answer:  # noqa: S310
+                rows, link = json.loads(answer.read(_MOST_PAGE)), answer.headers.get("Link", "")
+            for row in rows:
+                if row["type"] == "file":
+                    path = row["path"].removeprefix(f"{config['folder']}/" if config["folder"] else "")
+                    large = row.get("lfs") or {}
+                    sys.stdout.write(
+                        f"{json.dumps([path, large.get('size', row['size']), '', large.get('oid', '')])}\n"
+                    )
+            following = _NEXT_PAGE.search(link)
+            page = following[1] if following else ""
+            if page and not page.startswith(f"{server}/"):
+                raise ValueError(f"the list goes on at {printable(page, 200)}")
+    except (URLError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        sys.stderr.write(f"error: {page.partition('?')[0]}: {error}\n")
+        return 1
+    return 0
 
 
 def _proxy() -> dict[str, str]:

@@ -25,7 +25,7 @@ def role(settings: ClusterSettings) -> Role:
         "wait": [dataset.name for dataset in settings.datasets if dataset.wait],
     }
     keys = {"keys": json.dumps(_keys(settings.datasets), sort_keys=True) if used else ""}
-    secret = any(dataset.secret_key for dataset in settings.datasets)
+    secret = bool(_keys(settings.datasets))
     role_values = values if secret else {**values, **keys}
     if not used:
         return Role("datasets", after=("slurm", "fabric"), values=role_values)
@@ -81,7 +81,8 @@ def _set(dataset: Dataset, path: str, mount: str) -> dict[str, object]:
 
 
 def _keys(datasets: tuple[Dataset, ...]) -> dict[str, str]:
-    return {dataset.name: dataset.secret_key.get_secret_value() for dataset in datasets if dataset.secret_key}
+    keys = ((dataset.name, dataset.secret_key or dataset.token) for dataset in datasets)
+    return {name: key.get_secret_value() for name, key in keys if key}
 
 
 def _units(*names: str) -> tuple[File, ...]:

@@ -16,13 +16,28 @@ _HOST = rf"{HOST}(:[1-9][0-9]{{0,4}})?"
 _PART = r"[A-Za-z0-9_=+@%-][A-Za-z0-9._=+@%-]*"
 S3 = re.compile(rf"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{{1,62}})(?P<folder>(/{_PART})*)")
 HTTPS = re.compile(rf"(?P<site>https://{_HOST})(?P<folder>(/{_PART})*)/(?P<file>{_PART})?")
+# As in huggingface_hub; a branch or a tag would change what a job reads.
+_REPOSITORY = r"(datasets/)?[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*"
+HUB = re.compile(rf"hf://(?P<repository>{_REPOSITORY})@(?P<commit>[0-9a-f]{{40}})(?P<folder>(/{_PART})*)")
 _LONGEST = 300
+# The kinds of sources that a key is for.
+_KINDS = {
+    **dict.fromkeys(("region", "access_key", "secret_key"), ("s3",)),
+    "endpoint": ("s3", "hf"),
+    "token": ("hf",),
+}
 
 
 def _source(value: str) -> str:
-    if value.startswith("s3://"):
+    if value.startswith(("s3://", "hf://")):
         value = value.rstrip("/")
-    if not any(pattern.fullmatch(value) for pattern in (S3, HTTPS, re.compile(FOLDER))):
+    if value.startswith("hf://") and not HUB.fullmatch(value):
+        refuse(
+            "is not a commit of a repository on Hugging Face",
+            "its files could change, or do not exist",
+            "write hf://datasets/OWNER/NAME@COMMIT with the 40 digits of a commit (Files and versions, History)",
+        )
+    if not any(pattern.fullmatch(value) for pattern in (S3, HTTPS, HUB, re.compile(FOLDER))):
         refuse("is neither s3://BUCKET/FOLDER nor https://HOST/FILE nor a folder of the share, in plain characters")
     return value
 
@@ -42,11 +57,12 @@ class Dataset(Section):
     )
     """The data set's name: jobs find it as FOLDER/NAME on nodes with the feature `data-NAME`."""
     source: Annotated[str, Field(max_length=_LONGEST), AfterValidator(_source)] = key(
-        "s3://BUCKET/FOLDER, https://HOST/FILE, or an absolute path on the share",
+        "s3://BUCKET/FOLDER, https://HOST/FILE, hf://datasets/OWNER/NAME@COMMIT, or an absolute path on the share",
         "write one of these, such as s3://my-bucket/imagenet",
     )
     """Where it comes from: `s3://BUCKET[/FOLDER]`, the address of one file (`https://HOST/FILE`) or of a web server's
-    list of files (`https://HOST/FOLDER/`), or a folder on the share whose files everyone can read."""
+    list of files (`https://HOST/FOLDER/`), a repository of Hugging Face (`hf://datasets/OWNER/NAME@COMMIT[/FOLDER]`;
+    without `datasets/`, a model), or a folder on the share whose files everyone can read."""
     sites: SiteNames | None = None
     """Sites whose nodes keep a copy; default: all."""
     folder: LocalFolder = "/data"
@@ -56,7 +72,7 @@ class Dataset(Section):
     endpoint: Annotated[str, AfterValidator(_endpoint)] | None = key(
         "https://HOST", "write it as your provider of the bucket shows it", max_length=_LONGEST, default=None
     )
-    """S3 only: the address of the S3 server; default: AWS."""
+    """S3 and Hugging Face only: the address of the server; default: AWS, or https://huggingface.co."""
     region: str | None = key(
         "a region's name", "write one such as eu-central-1, or leave it out", pattern=r"^[a-z0-9-]{1,40}$", default=None
     )
@@ -65,6 +81,8 @@ class Dataset(Section):
     """S3 only: the id of an access key that may read the bucket; default: a public bucket, without a log-in."""
     secret_key: OneLine | None = None
     """S3 only: the secret of the access key."""
+    token: OneLine | None = None
+    """Hugging Face only: a token that may read the repository; default: a public one, without a log-in."""
     wait: bool = False
     """Let `up` wait until each of the nodes has its copy; otherwise copying goes on after `up`."""
 
@@ -81,7 +99,7 @@ class Staging(Section):
 
 
 def kind_of(source: str) -> str:
-    """Return `s3`, `https` or `share`."""
+    """Return `s3`, `https`, `hf` or `share`."""
     return "share" if source.startswith("/") else source.partition(":")[0]
 
 
@@ -103,10 +121,11 @@ def check_datasets(
 
 def _check_source(dataset: Dataset, share: Collection[str], report: Report) -> None:
     path, source, kind = report.at(dataset, "source"), dataset.source, kind_of(dataset.source)
-    for name in ("endpoint", "region", "access_key", "secret_key"):
-        if kind != "s3" and name in dataset.model_fields_set:
-            problem = f"is set while {report.value(path, source)} is not in S3"
-            report.add((dataset, name), problem, "it would have no effect", "remove it, or write s3://BUCKET")
+    for name, kinds in _KINDS.items():
+        if kind not in kinds and name in dataset.model_fields_set:
+            place, fix = ("on Hugging Face", "hf://...") if name == "token" else ("in S3", "s3://BUCKET")
+            problem = f"is set while {report.value(path, source)} is not {place}"
+            report.add((dataset, name), problem, "it would have no effect", f"remove it, or write {fix}")
     if kind == "s3":
         check_both(dataset, "access_key", "secret_key", "the server would reject the log-in", report)
     if kind == "share" and share and not any(source != place and below(source, place) for place in share):

@@ -34,9 +34,9 @@ _RETRY_SECONDS = 60
 
 @dataclass(frozen=True)
 class Source:
-    """A data set of the head node's settings, with its secret key.
+    """A data set of the head node's settings, with its secret key or token.
 
-    kind     `s3`, `https` or `share`
+    kind     `s3`, `https`, `hf` or `share`
     source   its address, or the folder on the head node's disk; `shown` is the text of the config
     most     a larger source is refused; 0: no limit
     """
@@ -72,7 +72,7 @@ class Source:
         """Return all files at the source. `head`: the address at which this machine serves the share's folders."""
         if self.kind != "share":
             programs.write_config(self.config, self._settings)
-            return programs.rclone_list(self.config)
+            return programs.hub_list(self.config) if self.kind == "hf" else programs.rclone_list(self.config)
         files.remove(self.config)
         try:
             return programs.rsync_list(url(head, PORT, f"source-{self.name}"))
@@ -84,8 +84,8 @@ class Source:
     def remedy(self) -> str:
         if self.kind == "share":
             return f"check {self.shown} on a node, then run 'tailrack-data-head check {self.name}' on the head node"
-        keys = "source, endpoint, access_key and secret_key" if self.kind == "s3" else "source"
-        return f"check {keys} of {self.name} in tailrack:datasets, then run up again"
+        keys = {"s3": "source, endpoint, access_key and secret_key", "hf": "source, endpoint and token"}
+        return f"check {keys.get(self.kind, 'source')} of {self.name} in tailrack:datasets, then run up again"
 
 
 @dataclass(frozen=True)

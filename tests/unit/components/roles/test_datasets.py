@@ -38,6 +38,7 @@ from components.roles.datasets.programs import read_row
 from components.roles.datasets.sources import Source
 from components.roles.tailrack_command import data
 from components.slurm.slurm import SlurmError
+from tests.hub import COMMIT, LARGE, REPOSITORY, hub
 from tests.unit.shell import Shell
 
 V1, V2 = "0123456789ab", "ba9876543210"
@@ -138,6 +139,7 @@ def test_rclone_gets_keys_as_they_are_and_none_in_a_file_of_its_format(machine: 
         assert machine.path("/got").read_text() == f"{secret}\n"
 
 
+SOURCE_ON_HUB = f"hf://{REPOSITORY}@{COMMIT}"
 ROWS = '[{"Path": "a", "Size": 5, "ModTime": "2026-01-01T00:00:00Z"}]'
 MORE = '[{"Path": "a", "Size": -1, "ModTime": ""}, {"Path": "b", "Size": -1, "ModTime": ""}]'
 
@@ -151,6 +153,31 @@ def test_a_web_server_lists_the_sizes_of_all_files_or_serves_one_file(machine: S
     machine.stub("rclone", f"case $* in *--stat*source:a.tar) echo '{row}' ;; *) exit 1 ;; esac")
     machine.call(programs.write_config, "/etc/source", programs.rclone_config("https", address, **NO_KEYS))
     assert [entry.key[:2] for entry in machine.call(programs.rclone_list, "/etc/source")] == [("a.tar", 5)]
+
+
+def test_a_repository_of_hugging_face_is_listed_in_pages_with_the_sums_of_its_large_files(machine: Shell) -> None:
+    contents = {"a b.txt": b"one", "large/x.tar": b"x" * LARGE, "large/y.tar": b"y" * LARGE}
+    with hub(contents, "hf_secret") as port:
+        keys = {**NO_KEYS, "endpoint": f"http://localhost:{port}", "secret_key": "hf_secret"}
+        for folder in ("", "/large"):
+            config = programs.rclone_config("hf", f"hf://{REPOSITORY}@{COMMIT}{folder}", **keys)
+            assert json.loads(config)["settings"]["url"].endswith(f"/{REPOSITORY}/resolve/{COMMIT}{folder}/")
+        machine.call(programs.write_config, "/etc/source", programs.rclone_config("hf", SOURCE_ON_HUB, **keys))
+        rows = machine.call(programs.hub_list, "/etc/source")
+        large = hashlib.sha256(b"x" * LARGE).hexdigest()
+        assert [(row.path, row.size) for row in rows] == [(path, len(text)) for path, text in contents.items()]
+        assert [row.sum for row in rows][:2] == ["", large]
+        assert not [call for call in machine.calls if "hf_secret" in call]
+        machine.stub("rclone", "")
+        machine.call(programs.rclone_copy, "/etc/source", "/data", "/paths", 0)
+        (call,) = [call for call in machine.calls if call.startswith("rclone ")]
+        assert "--no-traverse" in call
+        assert " source: " in call
+        wrong = programs.rclone_config("hf", SOURCE_ON_HUB, **{**keys, "secret_key": "another"})
+        machine.call(programs.write_config, "/etc/source", wrong)
+        said = machine.failure_of(programs.hub_list, "/etc/source")
+        assert "HTTP Error 401" in said
+        assert "another" not in said
 
 
 # The head node

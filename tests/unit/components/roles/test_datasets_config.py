@@ -11,6 +11,7 @@ from components.roles.cluster_settings import ClusterSettings
 from components.roles.datasets.role import role
 from components.settings.serialize import to_plain
 from stacks.config import ConfigError, parse
+from tests.hub import COMMIT
 from tests.unit.configs import LAB, refusal
 
 SECRET = "secret-key-nobody-may-see"
@@ -19,7 +20,7 @@ HIDDEN = frozenset({"datasets"})
 
 
 def read(*datasets: dict[str, Any], **more: Any) -> Any:
-    hidden = HIDDEN if "secret_key" in str(datasets) else frozenset()
+    hidden = HIDDEN if any(word in str(datasets) for word in ("secret_key", "token'")) else frozenset()
     return parse({**LAB, "datasets": [*datasets], **more}, base_dir=Path(), secret_keys=hidden)
 
 
@@ -37,6 +38,8 @@ def test_each_kind_of_source_is_accepted() -> None:
         "s3://bucket/a/b.c/",
         "https://host.example/x.tar",
         "https://host.example:8443/a/",
+        f"hf://datasets/ada/pictures@{COMMIT}",
+        f"hf://ada/model-7B.v2@{COMMIT}/weights/",
         "/shared/data/imagenet",
         "/export/shared/data",
     ):
@@ -51,6 +54,11 @@ def test_a_bad_value_is_one_error_that_names_its_key() -> None:
         ({"source": "s3://bucket/../x"}, "source", "neither s3://BUCKET/FOLDER"),
         ({"source": "https://host/x?token=1"}, "source", "neither s3://BUCKET/FOLDER"),
         ({"source": "https://user:pw@host/x"}, "source", "neither s3://BUCKET/FOLDER"),
+        ({"source": "hf://datasets/ada/pictures"}, "source", "is not a commit of a repository on Hugging Face"),
+        ({"source": "hf://datasets/ada/pictures@main"}, "source", "is not a commit of a repository"),
+        ({"source": f"hf://datasets/../pictures@{COMMIT}"}, "source", "is not a commit of a repository"),
+        ({"source": f"hf://datasets/ada/pictures@{COMMIT}/../x"}, "source", "is not a commit of a repository"),
+        ({"token": "hf_two\nlines"}, "token", "is empty, or contains blanks"),
         ({"source": "/shared/a b"}, "source", "neither s3://BUCKET/FOLDER"),
         ({"source": "/data/imagenet"}, "source", "is not a folder in the share (/export/shared, /shared)"),
         ({"source": "/shared"}, "source", "is not a folder in the share"),
@@ -80,8 +88,9 @@ def test_two_names_half_a_key_and_keys_or_folders_that_do_not_fit_are_refused() 
     )
     assert "is the name of two data sets" in problem(S3, {**share, "name": "imagenet"})
     assert "has one of access_key and secret_key without the other" in problem(half)
-    for key, value in {"endpoint": "https://host", "region": "eu", "access_key": "AKIA1"}.items():
+    for key, value in {"endpoint": "https://host", "region": "eu", "access_key": "AKIA1", "token": "hf_x"}.items():
         assert "it would have no effect" in problem({**share, key: value}), key
+    assert "remove it, or write hf://" in problem({**share, "token": "hf_x"})
     storage = {"path": "/data", "mount": "/shared"}
     assert "is on the share" in problem({**share, "folder": "/data/x"}, storage=storage)
 
@@ -98,3 +107,5 @@ def test_the_secret_is_in_no_value_and_in_no_export() -> None:
     assert SECRET in made.secrets["DATASETS_KEYS"]
     assert SECRET not in str(made.values) + str(made.files)
     assert SECRET not in str(to_plain(settings, ClusterSettings))
+    gated = {"name": "gated", "source": f"hf://datasets/ada/pictures@{COMMIT}", "token": SECRET}
+    assert SECRET in role(read(gated)).secrets["DATASETS_KEYS"]
