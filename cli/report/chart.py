@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from components.validation.collectives import format_size
 from components.validation.results import bandwidth
-from components.validation.verdict import HalfResult, Result
+from components.validation.verdict import Result
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 64, 24, 16, 40
@@ -66,7 +66,7 @@ def chart(result: Result) -> Chart | None:
     if not rows:
         return None
     floor, gate = result["floor_gb_per_s"], result["gate_bytes"]
-    most = max(max(row["out_of_place"]["busbw_gb_per_s"], row["in_place"]["busbw_gb_per_s"]) for row in rows)
+    most: float = max(max(row["out_of_place"]["busbw_gb_per_s"], row["in_place"]["busbw_gb_per_s"]) for row in rows)
     step = round_step(max(most, floor or 0.0))
     top = step * math.ceil(max(most, floor or 0.0) / step)
     least, largest = math.log2(rows[0]["bytes"]), math.log2(rows[-1]["bytes"])
@@ -78,7 +78,7 @@ def chart(result: Result) -> Chart | None:
     def y(figure: float) -> float:
         return HEIGHT - BOTTOM - figure / top * (HEIGHT - TOP - BOTTOM)
 
-    def point(size: int, half: HalfResult, kind: str) -> Point:
+    def point(size: int, half: dict[str, float], kind: str) -> Point:
         figure = half["busbw_gb_per_s"]
         return Point(x(size), y(figure), f"{format_size(size)}, {kind}: {bandwidth(figure)} GB/s")
 

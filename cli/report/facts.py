@@ -119,13 +119,13 @@ def _rank(severity: str) -> int:
 def scopes(outputs: Mapping[str, Any]) -> list[Scope]:
     """Return the measurements of sites, then those between sites."""
     results = {name: result for name, result in (outputs.get("validation") or {}).items() if name != NODE}
-    return [Scope(name, name, cast(Result, result)) for name, result in scopes_of(results)]
+    return [Scope(name, name, result) for name, result in scopes_of(results)]
 
 
 def single_nodes(outputs: Mapping[str, Any]) -> list[Scope]:
     """Return the measurements of single nodes."""
     results = (outputs.get("validation") or {}).get(NODE) or {}
-    return [Scope(name, f"{NODE} {name}", cast(Result, results[name])) for name in sorted(results)]
+    return [Scope(name, f"{NODE} {name}", results[name]) for name in sorted(results)]
 
 
 def separate_nodes(outputs: Mapping[str, Any]) -> list[Scope]:

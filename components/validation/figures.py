@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import median_low
 from typing import Any
 
 from components.validation.collectives import COLLECTIVES, format_size
@@ -62,12 +63,11 @@ class Figures:
         """Bus bandwidths at the gate size in GB/s, in the order of the runs."""
         return tuple(_busbw(gate) for gate in self.gates)
 
-    @property
-    def relative_spread(self) -> float | None:
-        """(largest - smallest) / median; None with fewer than two runs."""
-        if len(self.gates) < 2 or self.gate is None:
-            return None
-        return (max(self.runs) - min(self.runs)) / self.gate.busbw_gb_per_s
+
+def spread_of(runs: Sequence[float]) -> dict[str, Any] | None:
+    """Return the runs, and (largest - smallest) / median as `relative`; None with fewer than two runs."""
+    median = median_low(runs) if len(runs) > 1 else 0
+    return {"runs": list(runs), "relative": (max(runs) - min(runs)) / median} if median else None
 
 
 def _busbw(row: Row) -> float:

@@ -16,7 +16,7 @@ from components.validation.model import NO_REPORT, JobReport, Measurement
 from components.validation.preflight.findings import Finding
 from components.validation.transport import read_transport
 from components.validation.untrusted import Name, read, value_of
-from components.validation.verdict import GroupResult, HalfResult, Result, Verdict, judge
+from components.validation.verdict import Result, Verdict, judge
 
 _WORST_FIRST: tuple[Verdict, ...] = ("FAIL", "UNSTABLE", "INCONCLUSIVE", "BUSY", "UNJUDGED", "PASS")
 _ASKED = frozenset(field.name for field in fields(Measurement))
@@ -174,14 +174,8 @@ def together(groups: Sequence[Result]) -> Result:
     result["verdict"] = min((group["verdict"] for group in groups), key=_WORST_FIRST.index)
     result["gpus"] = {node: kind for group in groups for node, kind in group["gpus"].items()}
     result["groups"] = [
-        GroupResult(
-            gpus=", ".join(sorted(set(group["gpus"].values()))),
-            nodes=group["nodes"],
-            verdict=group["verdict"],
-            reason=group["reason"],
-            busbw_gb_per_s=group["busbw_gb_per_s"],
-            floor_gb_per_s=group["floor_gb_per_s"],
-        )
+        {"gpus": ", ".join(sorted(set(group["gpus"].values())))}
+        | {name: group[name] for name in ("nodes", "verdict", "reason", "busbw_gb_per_s", "floor_gb_per_s")}
         for group in groups
     ]
     result["reason"] = " ".join(
@@ -246,6 +240,6 @@ def bandwidth(gb_per_s: float) -> str:
     return f"{gb_per_s:.2f}" if gb_per_s >= 1 else f"{gb_per_s:.5f}"
 
 
-def _wrong(*halves: HalfResult) -> str:
+def _wrong(*halves: Mapping[str, Any]) -> str:
     counts = [half["wrong"] for half in halves]
     return "not counted" if None in counts else str(sum(count for count in counts if count is not None))

@@ -4,20 +4,17 @@ The verdict depends on the medians of three runs. A value that was not measured 
 """
 
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any
 
 from components.validation.model import NO_REPORT, JobReport
 from components.validation.storage_figures import (
     FIGURES,
-    FILES,
     LATE,
     LATENCY,
-    READ,
-    WRITE,
     StorageFigures,
     read_storage,
 )
-from components.validation.verdict import Verdict, moment, not_completed
+from components.validation.verdict import Verdict, busy, not_completed, of_job
 from components.validation.wording import context
 
 BACKEND = "storage"
@@ -30,54 +27,12 @@ _MOST_NAMED = 6
 Floors = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 
-class StorageSpread(TypedDict):
-    """The values of the runs, and (largest - smallest) / median."""
-
-    runs: list[float]
-    relative: float
-
-
-class TargetResult(TypedDict):
-    """One target on one node.
-
-    direct       whether direct I/O was used; if not, the page cache was emptied before reading
-    written_by   the node that wrote the file that was read; None for the node itself
-    read_only    whether the user who measures cannot write there: then an existing file was read
-    """
-
-    verdict: Verdict
-    reason: str
-    path: str
-    file_system: str | None
-    direct: bool | None
-    written_by: str | None
-    read_only: bool
-    write_mb_per_s: float | None
-    read_mb_per_s: float | None
-    files_per_s: float | None
-    latency_us: float | None
-    latency_p99_us: float | None
-    floors: dict[str, float]
-    spread: dict[str, StorageSpread]
-
-
-class StorageResult(TypedDict):
-    """The storage measurement: `nodes` has by node the result of each target by its name."""
-
-    verdict: Verdict
-    reason: str
-    nodes: dict[str, dict[str, TargetResult]]
-    left_out: list[str]
-    size_bytes: int
-    job_id: int | None
-    seconds: float | None
-    measured_at: str | None
-
-
 def judge_storage(
     step_report: Mapping[str, Any], paths: Mapping[str, Mapping[str, str]], floors: Floors, size: int
-) -> StorageResult:
+) -> dict[str, Any]:
     """Return the result of the step's report, which is untrusted output of a user. Nothing is raised.
+
+    Its `nodes` has, by node, the result of each target by its name.
 
     paths    by node, the path of each target that it has
     floors   the config's floors by node and target
@@ -89,7 +44,7 @@ def judge_storage(
         reason = "The report cannot be read. Change tailrack:validation.rerun to measure again."
         return _result(NO_REPORT, ("INCONCLUSIVE", reason), {}, size)
     if report.state == "BUSY":
-        return _result(report, _busy(report), {}, size)
+        return _result(report, ("BUSY", f"{busy(report)} No storage was measured. The next up tries again."), {}, size)
     figures = read_storage(report.output)
     nodes = {
         node: {
@@ -102,23 +57,18 @@ def judge_storage(
     return _result(report, _overall(report, nodes), nodes, size)
 
 
-def _busy(report: JobReport) -> tuple[Verdict, str]:
-    facts = "; ".join(f"{name}: {text}" for name, text in report.facts.items())
-    busy = f"Other jobs are on {', '.join(report.left_out) or 'its nodes'}{f' ({facts})' if facts else ''}"
-    return "BUSY", f"{busy}. No storage was measured. The next up tries again."
-
-
 def _judge(
     node: str, target: str, path: str, figures: StorageFigures | None, floors: Mapping[str, float]
-) -> TargetResult:
+) -> dict[str, Any]:
+    """Return the result of one target on one node.
+
+    direct       whether direct I/O was used; if not, the page cache was emptied before reading
+    written_by   the node that wrote the file that was read; None for the node itself
+    read_only    whether the user who measures cannot write there: then an existing file was read
+    """
     figures = figures or StorageFigures(problem="the node reported no figure")
     verdict, reason = _verdict(f"{target} on {node}", figures, floors)
-    spread = {
-        name: StorageSpread(runs=list(figures.runs[name]), relative=relative)
-        for name in FIGURES
-        if (relative := figures.spread(name)) is not None
-    }
-    return TargetResult(
+    return dict(
         verdict=verdict,
         reason=reason,
         path=path,
@@ -126,13 +76,9 @@ def _judge(
         direct=figures.direct,
         written_by=figures.written_by or None,
         read_only=figures.read_only,
-        write_mb_per_s=figures.median(WRITE),
-        read_mb_per_s=figures.median(READ),
-        files_per_s=figures.median(FILES),
-        latency_us=figures.median(LATENCY),
-        latency_p99_us=figures.median(LATE),
+        **{name: figures.median(name) for name in (*FIGURES, LATE)},
         floors=dict(floors),
-        spread=spread,
+        spread={name: spread for name in FIGURES if (spread := figures.spread(name)) is not None},
     )
 
 
@@ -171,8 +117,8 @@ def _below(name: str, figures: StorageFigures, floor: float) -> str:
 
 
 def _unstable(name: str, figures: StorageFigures, floor: float) -> str:
-    runs, relative = figures.runs[name], figures.spread(name) or 0
-    if relative <= LARGEST_SPREAD or not any(_fails(name, run, floor) for run in runs):
+    runs, spread = figures.runs[name], figures.spread(name) or {"relative": 0}
+    if spread["relative"] <= LARGEST_SPREAD or not any(_fails(name, run, floor) for run in runs):
         return ""
     listed = ", ".join(map(_number, runs))
     return f"{_measured(name, figures)}, but the runs gave {listed}, on both sides of {_number(floor)}"
@@ -182,7 +128,7 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _overall(report: JobReport, nodes: Mapping[str, Mapping[str, TargetResult]]) -> tuple[Verdict, str]:
+def _overall(report: JobReport, nodes: Mapping[str, Mapping[str, Any]]) -> tuple[Verdict, str]:
     """Return the worst verdict, with the nodes and targets that have it."""
     results = [result for by_target in nodes.values() for result in by_target.values()]
     ended = not_completed(BACKEND, report)
@@ -210,15 +156,12 @@ def _without(report: JobReport) -> str:
 
 
 def _result(
-    report: JobReport, verdict: tuple[Verdict, str], nodes: dict[str, dict[str, TargetResult]], size: int
-) -> StorageResult:
-    return StorageResult(
-        verdict=verdict[0],
-        reason=verdict[1],
-        nodes=nodes,
-        left_out=list(report.left_out),
-        size_bytes=size,
-        job_id=report.job_id,
-        seconds=report.seconds,
-        measured_at=moment(report.measured_at),
-    )
+    report: JobReport, verdict: tuple[Verdict, str], nodes: dict[str, dict[str, Any]], size: int
+) -> dict[str, Any]:
+    return {
+        "verdict": verdict[0],
+        "reason": verdict[1],
+        "nodes": nodes,
+        "size_bytes": size,
+        **of_job(report),
+    }

@@ -12,15 +12,15 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 from components.validation.expected import SOCKETS
-from components.validation.figures import largest_spread
+from components.validation.figures import largest_spread, spread_of
 from components.validation.model import NO_REPORT, JobReport
 from components.validation.transport import read_transport
 from components.validation.untrusted import read
-from components.validation.verdict import Verdict, moment, not_completed
-from components.validation.wording import beside, circumstances, context, findings, odd_run, percents, without
+from components.validation.verdict import Verdict, busy, not_completed, of_job
+from components.validation.wording import beside, circumstances, context, findings, unsteady, without
 
 PREFIX = "tailrack-training"
 MISSING = f"{PREFIX}-missing"
@@ -78,13 +78,6 @@ class TrainingFigures:
         ranked = sorted(range(len(self.runs)), key=lambda number: self.rates[number])
         return ranked[(len(ranked) - 1) // 2] if ranked else None
 
-    @property
-    def relative_spread(self) -> float | None:
-        """(largest - smallest) / median of the runs; None with fewer than two runs."""
-        if len(self.runs) < 2 or self.judged is None:
-            return None
-        return (max(self.rates) - min(self.rates)) / self.rates[self.judged]
-
 
 def read_training(text: str) -> TrainingFigures:
     """Return the figures in a job's output, as far as they go; nothing is raised."""
@@ -132,39 +125,6 @@ RUNS = 3
 BACKEND = "training"
 
 
-class TrainingSpread(TypedDict):
-    """Images per second of all ranks by run, and (largest - smallest) / median."""
-
-    runs: list[float]
-    relative: float
-
-
-class TrainingResult(TypedDict):
-    """The training benchmark. `device` is GPU or CPU.
-
-    jitter   how much longer than the median the slowest 5 % of the steps take at least, as a fraction
-    """
-
-    verdict: Verdict
-    reason: str
-    device: str | None
-    devices: list[str]
-    images_per_second: float | None
-    images_per_second_per_rank: float | None
-    jitter: float | None
-    floor_images_per_second: float | None
-    floor_source: str | None
-    spread: TrainingSpread | None
-    ranks: int | None
-    nodes: list[str]
-    left_out: list[str]
-    version: int | None
-    how: dict[str, Any]
-    job_id: int | None
-    seconds: float | None
-    measured_at: str | None
-
-
 @dataclass(frozen=True)
 class TrainingSettings:
     """The settings: ranks over nodes, on GPUs or not, and whether gradients travel between sites."""
@@ -177,8 +137,11 @@ class TrainingSettings:
     floor_source: str = "config"
 
 
-def judge_training(step_report: Mapping[str, Any], floor: float | None, source: str = "config") -> TrainingResult:
+def judge_training(step_report: Mapping[str, Any], floor: float | None, source: str = "config") -> dict[str, Any]:
     """Return the result of the step's report, which is untrusted output of a user. Nothing is raised.
+
+    Its `jitter` is how much longer than the median the slowest 5 % of the steps take at least, as a fraction; `device`
+    is GPU or CPU.
 
     floor    minimum images per second and rank from the config; None without one
     source   source of the floor
@@ -194,8 +157,9 @@ def judge_training(step_report: Mapping[str, Any], floor: float | None, source: 
     wrong = [f"run {number}" for number, run in enumerate(figures.runs, 1) if run.loss is None or not run.alike]
     # A failed job, inconsistent output and a wrong run give no figures.
     run = None if ended or problems or wrong else figures.judged
+    verdict: tuple[Verdict, str]
     if report.state == "BUSY":
-        verdict = _busy(report)
+        verdict = "BUSY", f"{busy(report)} Nothing was trained. The next up tries again."
     elif figures.missing:
         verdict = "INCONCLUSIVE", _no_torch(figures)
     elif ended:
@@ -218,15 +182,8 @@ def _settings(step_report: Mapping[str, Any], floor: float | None, source: str) 
     return TrainingSettings(settings["nodes"], settings["ranks"], settings["on_gpus"], settings["spans"], floor, source)
 
 
-def _busy(report: JobReport) -> tuple[Verdict, str]:
-    facts = "; ".join(f"{name}: {text}" for name, text in report.facts.items())
-    busy = f"Other jobs are on {', '.join(report.left_out) or 'its nodes'}{f' ({facts})' if facts else ''}"
-    return "BUSY", f"{busy}. Nothing was trained. The next up tries again."
-
-
 def _by_figures(settings: TrainingSettings, report: JobReport, figures: TrainingFigures) -> tuple[Verdict, str]:
-    run, relative = figures.judged, figures.relative_spread
-    rate = figures.rates[run or 0] / (figures.ranks or 1)
+    rate = figures.rates[figures.judged or 0] / (figures.ranks or 1)
     unit = "GPU" if figures.on_gpus else "node (on its CPUs)"
     measured = f"{rate:,.1f} images per second and {unit}{without(report)}"
     # Sockets and training on CPUs share the CPUs with other work.
@@ -235,11 +192,8 @@ def _by_figures(settings: TrainingSettings, report: JobReport, figures: Training
     details = f"{circumstances(report)}{beside(report)}{findings(report)}"
     if settings.floor is not None and rate < settings.floor:
         return "FAIL", f"Trained {measured}, below the floor of {settings.floor:g}.{details}"
-    if relative is not None and relative > limit:
-        runs = _listed(figures.rates)
-        _, name = odd_run(figures.rates, figures.rates[run or 0])
-        differ, most = percents(relative, limit)
-        text = f"its runs gave {runs} in all and differ by {differ}, more than {most}; {name}."
+    _, text = unsteady(figures.rates, limit, f"{_listed(figures.rates)} in all")
+    if text:
         if report.first_runs:
             text += f" It was measured twice; the first runs gave {_listed(report.first_runs)}."
         return "UNSTABLE", f"Trained {measured}, but {text}{details}"
@@ -285,28 +239,23 @@ def _result(
     figures: TrainingFigures,
     verdict: tuple[Verdict, str],
     run: int | None,
-) -> TrainingResult:
+) -> dict[str, Any]:
     """Return the output; `run` is the index of the judged run, None without valid figures."""
     rate = None if run is None else figures.rates[run]
-    relative = figures.relative_spread
-    spread = None if rate is None or relative is None else TrainingSpread(runs=list(figures.rates), relative=relative)
-    return TrainingResult(
-        verdict=verdict[0],
-        reason=verdict[1],
-        device=("GPU" if figures.on_gpus else "CPU") if figures.ranks else None,
-        devices=list(figures.devices),
-        images_per_second=rate,
-        images_per_second_per_rank=None if rate is None else rate / (figures.ranks or 1),
-        jitter=None if run is None else figures.runs[run].jitter,
-        floor_images_per_second=settings.floor,
-        floor_source=None if settings.floor is None else settings.floor_source,
-        spread=spread,
-        ranks=figures.ranks,
-        nodes=list(report.nodes),
-        left_out=list(report.left_out),
-        version=figures.version,
-        how=dict(figures.how),
-        job_id=report.job_id,
-        seconds=report.seconds,
-        measured_at=moment(report.measured_at),
-    )
+    return {
+        "verdict": verdict[0],
+        "reason": verdict[1],
+        "device": ("GPU" if figures.on_gpus else "CPU") if figures.ranks else None,
+        "devices": list(figures.devices),
+        "images_per_second": rate,
+        "images_per_second_per_rank": None if rate is None else rate / (figures.ranks or 1),
+        "jitter": None if run is None else figures.runs[run].jitter,
+        "floor_images_per_second": settings.floor,
+        "floor_source": None if settings.floor is None else settings.floor_source,
+        "spread": None if rate is None else spread_of(figures.rates),
+        "ranks": figures.ranks,
+        "nodes": list(report.nodes),
+        "version": figures.version,
+        "how": dict(figures.how),
+        **of_job(report),
+    }

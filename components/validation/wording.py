@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median_low
 
 from components.validation.model import JobReport
 from components.validation.nccl_output import loaded_nccl
@@ -223,10 +224,20 @@ def percents(value: float, limit: float) -> tuple[str, str]:
     return f"{value:.{digits}%}", f"{limit:.{digits}%}"
 
 
-def odd_run(runs: Sequence[float], median: float) -> tuple[int, str]:
-    """Return the run that is farthest from the median, counted from 0, and words that name it."""
+def unsteady(runs: Sequence[float], limit: float, listed: str) -> tuple[int, str]:
+    """Return the run farthest from the median, counted from 0, and a sentence that names it; empty if all are alike.
+
+    limit    largest (largest - smallest) / median
+    listed   the runs with their unit
+    """
+    median = median_low(runs) if runs else 0
+    relative = (max(runs) - min(runs)) / median if median else 0
+    if relative <= limit:
+        return 0, ""
     odd = max(range(len(runs)), key=lambda run: abs(runs[run] - median))
-    return odd, f"run {odd + 1} is the {'slow' if runs[odd] < median else 'fast'} one"
+    differ, most = percents(relative, limit)
+    name = f"run {odd + 1} is the {'slow' if runs[odd] < median else 'fast'} one"
+    return odd, f"its runs gave {listed} and differ by {differ}, more than {most}; {name}."
 
 
 def without(report: JobReport) -> str:

@@ -249,7 +249,7 @@ def test_no_damaged_output_gives_a_figure_that_was_not_measured(real):
             assert_the_same(parse(output), clean, what)
         elif certain and break_it in (cut_off, foreign, of_two_tables):
             keys = ("busbw_gb_per_s", "algbw_gb_per_s", "peak_busbw_gb_per_s", "average_busbw_gb_per_s")
-            assert [result[key] for key in keys] == [None] * 4, what  # type: ignore[literal-required]
+            assert [result[key] for key in keys] == [None] * 4, what
 
 
 def assert_the_same(found: Table, clean: Table, what: str) -> None:
