@@ -1,27 +1,37 @@
-"""The arguments of the component: their types, made from the config's schema, and the config that they stand for."""
+"""The arguments of the components: their types, made from the config's schema, and the config that they stand for."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pulumi
+from pulumi.runtime.rpc import contains_unknowns
 
 from components.settings.problems import ROOT
 from components.settings.serialize import whole_numbers
 from stacks.config.schema import schema as config_schema
 from stacks.release import RELEASE
 
+T = TypeVar("T")
 SCHEMA = Path(__file__).with_name("schema.json")
-CLUSTER = "tailrack:index:Cluster"
-STACK = "StackConfig"
+CLUSTER, POOL = "tailrack:index:Cluster", "tailrack:index:Pool"
+STACKS = {CLUSTER: "StackConfig", POOL: "PoolConfig"}  # the sections with a component's arguments
 SITE_KINDS = ("hosts", "local")  # other kinds make machines, which programs do with their clouds' own packages
-ELSEWHERE = {STACK: ("kind", "api_keys"), "HostsSite": ("hosts_from",)}  # keys of rented machines, other stacks
+ELSEWHERE = {  # keys of rented machines, other stacks and commands
+    "StackConfig": ("kind", "api_keys"),
+    "PoolConfig": ("kind", "cluster", "api_keys", "elastic", "idle_limit_minutes"),
+    "HostsSite": ("hosts_from",),
+}
+JOINED = {
+    "cluster": "the output `cluster` of the cluster's stack: the `summary` of a `Cluster`",
+    "headLink": "the output `head_link` of the cluster's stack: the `headLink` of a `Cluster`",
+}
 CONNECTION = {"address": "host", "host_key": "host_key", "private_key": "private_key"}  # of a host, by key
 _PRIVATE_KEY = "the private key for the log-in, a secret; in place of `private_key_file`"
 _KINDS = {"type": "string", "description": "`hosts`: your own machines by SSH, or `local`: this machine"}
@@ -36,9 +46,11 @@ def _definitions() -> dict[str, Any]:
     """Return the config's sections by name. `Site` has the keys of all kinds that a program may use."""
     whole = config_schema()
     sections: dict[str, Any] = whole["$defs"]
-    stack = whole["properties"]["config"]["else"]
-    properties = {name.removeprefix(ROOT): value for name, value in stack["properties"].items()}
-    sections[STACK] = {"properties": properties, "required": [name.removeprefix(ROOT) for name in stack["required"]]}
+    for section, form in zip(STACKS.values(), ("else", "then"), strict=True):
+        stack = whole["properties"]["config"][form]
+        properties = {name.removeprefix(ROOT): value for name, value in stack["properties"].items()}
+        required = [name for key in stack["required"] if (name := key.removeprefix(ROOT)) not in ELSEWHERE[section]]
+        sections[section] = {"properties": properties, "required": required}
     for section, keys in ELSEWHERE.items():
         for name in keys:
             del sections[section]["properties"][name]
@@ -103,16 +115,20 @@ def _properties(section: str) -> dict[str, Any]:
 def schema(last: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema of the package with the arguments of the config. Its outputs are written by hand."""
     types: dict[str, Any] = {}
-    names = [STACK]
+    names = [*STACKS.values()]
     for section in names:
         required = [camel(name) for name in SECTIONS[section].get("required", ())]
         kind = {"type": "object", "properties": _properties(section)}
         types[section] = {**kind, **({"required": required} if required else {})}
         inner = map(_section, SECTIONS[section]["properties"].values())
         names += [name for name in dict.fromkeys(inner) if name and name not in names]
-    arguments = types.pop(STACK)
-    inputs = {"inputProperties": arguments["properties"], "requiredInputs": arguments["required"]}
-    resources = {CLUSTER: {**last["resources"][CLUSTER], **inputs}}
+    resources = {}
+    for token, section in STACKS.items():
+        arguments, others = types.pop(section), JOINED if token == POOL else {}
+        properties = {name: {"$ref": "pulumi.json#/Any", "description": text} for name, text in others.items()}
+        properties |= arguments["properties"]
+        inputs = {"inputProperties": properties, "requiredInputs": [*others, *arguments["required"]]}
+        resources[token] = {**last["resources"][token], **inputs}
     return {**last, "version": RELEASE, "resources": resources, "types": {_token(name): types[name] for name in types}}
 
 
@@ -123,7 +139,7 @@ def text() -> str:
 
 @dataclass
 class Config:
-    """The config of a cluster, from the component's arguments.
+    """The config of a cluster or a pool, from the component's arguments.
 
     raw           values by top-level key
     secret_keys   top-level keys that contain a secret
@@ -135,13 +151,14 @@ class Config:
     connections: dict[str, dict[str, pulumi.Input[Any]]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, arguments: Mapping[str, Any]) -> Config:
+    def of(cls, arguments: Mapping[str, Any], token: str = CLUSTER) -> Config:
         """Read the arguments. Raises InputPropertyError for a value that must be known before the program runs."""
         config = cls()
-        names = {camel(name): name for name in SECTIONS[STACK]["properties"]}
+        keys = SECTIONS[STACKS[token]]["properties"]
+        names = {camel(name): name for name in keys}
         for argument, value in arguments.items():
             name = names.get(argument, argument)
-            spec = SECTIONS[STACK]["properties"].get(name, {})
+            spec = keys.get(name, {})
             config.raw[name] = whole_numbers(config._read(value, name, spec, argument))
         config.secret_keys = {names.get(argument, argument) for argument in config.secret_keys}
         return config
@@ -176,6 +193,27 @@ class Config:
         return found
 
 
+def of_another_stack(value: Any, path: str) -> Any:
+    """Return an output of another stack. Raises InputPropertyError for one of this stack, which is not known early."""
+    resources: set[pulumi.Resource] = set()
+
+    def whole(value: Any) -> Any:
+        if isinstance(value, pulumi.Output):
+            resources.update(_now(value.resources()))
+            value, known, _ = _settled(value)
+            return whole(value) if known else pulumi.UNKNOWN
+        if isinstance(value, Mapping):
+            return {key: whole(item) for key, item in value.items()}
+        return [whole(item) for item in value] if isinstance(value, list) else value
+
+    value = whole(value)
+    types = {str(_now(resource.urn.future())).split("::")[2] for resource in resources}
+    if contains_unknowns(value) or types - {"pulumi:pulumi:StackReference"}:
+        advice = "read it with a StackReference, or write the machines as a site of the Cluster"
+        raise pulumi.InputPropertyError(path, f"is not a known output of another stack; {advice}")
+    return whole_numbers(value)
+
+
 def _settled(value: Any) -> tuple[Any, bool, bool]:
     """Return a value, whether it is known, and whether it is secret. The Outputs of arguments never wait."""
     if not isinstance(value, pulumi.Output):
@@ -185,8 +223,13 @@ def _settled(value: Any) -> tuple[Any, bool, bool]:
         settled = await value.future()
         return settled, await value.is_known() and settled is not None, await value.is_secret()
 
+    return _now(settle())
+
+
+def _now(value: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that need not wait."""
     try:
-        settle().send(None)
+        value.send(None)
     except StopIteration as result:
         return result.value
     raise RuntimeError("an argument waits for its value")

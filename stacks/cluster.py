@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -46,10 +45,7 @@ class ClusterStack:
             name=config.cluster.name,
             pods=Pods.of(nodes),
         )
-        hosts = dict(self.tailnet.hosts(created.hosts))
-        for name, values in rented.connections.items():
-            if values and (connection := hosts[name].connection):
-                hosts[name] = replace(hosts[name], connection=replace(connection, **values))
+        hosts = rented.connected(self.tailnet.hosts(created.hosts))
         if warning := self.tailnet.adoption_warning(hosts):
             pulumi.log.warn(warning)
         self.cluster = Cluster(

@@ -88,7 +88,7 @@ class PoolStack:
             ephemeral=True,
             pods=Pods.of(nodes),
         )
-        hosts = tailnet.hosts(created.hosts)
+        hosts = available.connected(tailnet.hosts(created.hosts))
         self.pool = Pool(
             stack,
             config,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import pulumi
 
+from components.host import Host
 from components.steps.values import OutputParts, output_from, resolve
 from stacks.config import PoolConfig, StackConfig
 from stacks.read_outputs import StackOutputs
@@ -31,6 +32,15 @@ class Rentals:
     nodes: Sequence[NodeSpec]
     by_kind: Mapping[str, Rental]
     connections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def connected(self, hosts: Mapping[str, Host]) -> dict[str, Host]:
+        """Return the hosts with these values."""
+
+        def one(host: Host) -> Host:
+            values = self.connections.get(host.name)
+            return replace(host, connection=replace(host.connection, **values)) if values and host.connection else host
+
+        return {name: one(host) for name, host in hosts.items()}
 
 
 async def rentals(

@@ -9,9 +9,10 @@ from typing import Any
 
 import pulumi
 import pytest
+from pulumi.provider.server import ProviderServicer
 
 from package.__main__ import Tailrack
-from package.arguments import CLUSTER, SCHEMA, Config, text
+from package.arguments import CLUSTER, SCHEMA, Config, of_another_stack, text
 from stacks.config import parse
 
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOOH4oFOItcOCSd1aBWpO8ppzL7LTfFRYRq6e6eTlFdo"
@@ -96,3 +97,16 @@ def test_a_problem_of_the_config_is_one_of_the_argument(host: dict[str, Any], pl
 def test_a_site_whose_machines_tailrack_would_make_is_refused() -> None:
     with pytest.raises(pulumi.InputPropertyError, match="list them as hosts"):
         Config.of({"sites": [{"name": "a", "kind": "aws"}]})
+
+
+@pytest.mark.parametrize(("kind", "allowed"), [("pulumi:pulumi:StackReference", True), (CLUSTER, False)])
+def test_a_pool_joins_a_cluster_of_another_stack_only(kind: str, allowed: bool) -> None:
+    async def read(name: Any) -> Any:
+        value = {"name": name, "nodes": [{"gpus": 2.0}]}
+        output = await ProviderServicer._select_value(value, {f"urn:pulumi:dev::user::{kind}::prod"})
+        return of_another_stack(output, "cluster")
+
+    if allowed:
+        assert asyncio.run(read("large")) == {"name": "large", "nodes": [{"gpus": 2}]}
+    with pytest.raises(pulumi.InputPropertyError, match="StackReference"):
+        asyncio.run(read(pulumi.UNKNOWN if allowed else "large"))
