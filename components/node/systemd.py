@@ -33,6 +33,15 @@ class _Stale:
 _STALE = _Stale()
 
 
+class _Boot:
+    """Units that a step links for the next boot with one call at its end; None outside a step, or after that."""
+
+    units: list[str] | None = None
+
+
+_BOOT = _Boot()
+
+
 def name_of_path(path: str) -> str:
     """Return the name of a path's units without its ending, such as `srv-data` for /srv/data."""
     name = "-".join(_UNUSUAL.sub(_as_number, part) for part in path.split("/") if part) or "-"
@@ -86,12 +95,31 @@ def _forget_stale() -> None:
 
 
 def enable(*units: str, now: bool = False) -> None:
-    """Start units at every boot; with `now` also at once."""
+    """Start units at every boot, from the end of this step on; with `now` also at once."""
+    if _BOOT.units is None:
+        _link(*units)
+    else:
+        _BOOT.units += units
+    if now:
+        run("systemctl", "start", *units)
+
+
+def _link(*units: str) -> None:
     # --root=/ makes only the links for the next boot, without systemd, which would mark all loaded units as outdated.
     # Skip update-rc.d too: it reloads systemd for daemons with a script in /etc/init.d.
     run("systemctl", "--root=/", "enable", "-q", *units, environment={"SYSTEMCTL_SKIP_SYSV": "1"})
-    if now:
-        run("systemctl", "start", *units)
+
+
+def begin_step() -> None:
+    """Let `enable` wait for `end_step`."""
+    _BOOT.units = []
+
+
+def end_step() -> None:
+    """Link the units that this step enabled, also if it failed. A killed step runs again."""
+    units, _BOOT.units = _BOOT.units, None
+    if units:
+        _link(*units)
 
 
 def restart_later(unit: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from components.node import files, minute, packages
+from components.node import files, minute, packages, systemd
 from components.node.declared import Record
 from components.node.failure import Failure
 from components.node.log import note
@@ -49,6 +49,7 @@ class Work:
         """
         self.step.perform = self.perform
         calls = self.plan.calls[action]
+        systemd.begin_step()
         try:
             self._begin_record(calls)
             for call in calls:
@@ -62,6 +63,7 @@ class Work:
                 self.step.record.end()
             for finish in self.step.later:
                 finish()
+            systemd.end_step()
         except Exception:
             # Tasks may repair what has failed.
             for call in calls:
@@ -85,7 +87,7 @@ class Work:
             self.step.record = Record(step, declared)
 
     def _end(self) -> None:
-        for cleanup in self.step.at_end:
+        for cleanup in (systemd.end_step, *self.step.at_end):
             try:
                 cleanup()
             except (Failure, OSError) as error:

@@ -25,7 +25,6 @@ DATABASE_DIR = "/var/lib/slurm/accounting"
 DATABASE_SOCKET = "/run/tailrack-database/socket"
 DATABASE_CONF = "/etc/tailrack/database.cnf"
 DATABASE = "tailrack-database"
-DBD_CONF = "/etc/slurm/slurmdbd.conf"
 WITHOUT_EXEC = "/usr/local/lib/tailrack/without-exec"
 # Makes a dump for a backup.
 DUMP = "/usr/local/lib/tailrack/backup.d/accounting"

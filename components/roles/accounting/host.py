@@ -26,7 +26,6 @@ from components.roles.accounting.database import (
     DATABASE,
     DATABASE_CONF,
     DATABASE_DIR,
-    DBD_CONF,
     DUMP,
     STATE,
     WITHOUT_EXEC,
@@ -34,7 +33,7 @@ from components.roles.accounting.database import (
 )
 from components.roles.accounting.slurmdbd import CONTROLLER_ADDITIONS, UNIT_ADDITIONS, DaemonValues, accounting_lines
 from components.roles.slurm.controller import offer
-from components.roles.slurm.folders import CONTROLLER_STATE, SERVICES, is_foreign, leave_slurm_folder, take_slurm_folder
+from components.roles.slurm.folders import CONTROLLER_STATE, DBD_CONF, SERVICES, leave_slurm_folder, take_slurm_folder
 from components.slurm import slurm
 
 _PACKAGES = ("slurmdbd", "slurm-wlm-mysql-plugin")
@@ -47,12 +46,6 @@ _FILES_LOCK = "tailrack"
 _LIMIT = 20
 _TABLES = r"""SELECT table_name FROM information_schema.tables WHERE table_schema = 'slurm_acct_db'
     AND table_name LIKE '%\_job\_table'"""
-
-
-def check(step: Step) -> None:
-    """Report its configuration."""
-    if is_foreign(DBD_CONF):
-        step.foreign.append(DBD_CONF)
 
 
 @dataclass(frozen=True)

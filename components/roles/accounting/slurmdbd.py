@@ -17,8 +17,8 @@ from components.node.log import note
 from components.node.run import Ended, attempt, run
 from components.node.step.step import Step
 from components.node.waiting import wait_until
-from components.roles.accounting.database import DATABASE, DATABASE_SOCKET, DBD_CONF, STATE, WITHOUT_EXEC
-from components.roles.slurm.folders import BASE, CONF, is_foreign, set_files_aside
+from components.roles.accounting.database import DATABASE, DATABASE_SOCKET, STATE, WITHOUT_EXEC
+from components.roles.slurm.folders import BASE, CONF, DBD_CONF, is_foreign, set_files_aside
 from components.slurm import slurm
 
 SACCTMGR_CONF = f"{STATE}/slurm.conf"

@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from functools import partial
 
-from components.node import files, folders, kernel, packages, passwd, services
+from components.node import files, folders, kernel, packages, passwd, services, systemd
 from components.node.declared import remove_all
 from components.node.failure import Failure, do_each
 from components.node.kernel import cpu_limit, memory_limit_mb
@@ -91,6 +91,11 @@ def register(step: Step, node_name: str, node_problem: str) -> None:
             f"{node_name} cannot register: {node_problem}",
             f"check {node_name}: some program there answers instead of tailrack's steps",
         )
+
+
+def machine(step: Step) -> None:
+    """Let systemd know how to restart the daemons that the join has started, with this step's only reload."""
+    systemd.reload_later(step, "tailscaled.service", "munge.service", "ssh.service")
 
 
 def node(step: Step, head_problem: str) -> None:

@@ -182,7 +182,6 @@ def _is_head() -> bool:
 
 def _start(step: Step, *, restart: bool) -> None:
     systemd.write_restart("munge.service")
-    systemd.reload_later(step, "munge.service")
     systemd.enable("munge.service")
     if (restart or not systemd.is_active("munge")) and not attempt("systemctl", "restart", "munge").ok:
         raise _failure("munged does not start", step.host)

@@ -18,6 +18,7 @@ from components.roles.foreign_cluster.host import set_aside
 
 # Where slurmctld reads its files. It serves them to all nodes (configless).
 CONF = "/etc/slurm"
+DBD_CONF = f"{CONF}/slurmdbd.conf"
 # The cluster's files that slurmctld last accepted.
 BASE = f"{STATE_DIR}/slurm/base"
 # The seconds that jobs may continue on a node that leaves. A removal in the same run has the limit of the run before.

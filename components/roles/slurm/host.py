@@ -27,11 +27,13 @@ from components.roles.slurm.folders import (
     CONF,
     CONF_FILES,
     CONTROLLER_STATE,
+    DBD_CONF,
     INSTALLED,
     JOB_LIMIT,
     POOLS,
     foreign_slurm_files,
     give_slurm_state,
+    is_foreign,
     leave_slurm_folder,
     set_foreign_slurm_aside,
     take_slurm_folder,
@@ -59,7 +61,7 @@ def check(step: Step, slurm_release: str) -> None:
 
     slurm_release   the config's release, empty for the distribution's
     """
-    step.foreign += _foreign()
+    step.foreign += foreign_configurations()
     if not slurm_release and files.exists(INSTALLED):
         raise Failure(
             "this machine has a Slurm release that the config no longer names "
@@ -82,8 +84,9 @@ def check(step: Step, slurm_release: str) -> None:
     step.result("slurm_version", version)
 
 
-def _foreign() -> Iterator[str]:
-    for path in foreign_slurm_files():
+def foreign_configurations() -> Iterator[str]:
+    """Yield files of another cluster, with its name if they have it."""
+    for path in (*foreign_slurm_files(), *filter(is_foreign, (DBD_CONF,))):
         name = re.search(r"^\s*ClusterName=(\S+)", files.read(path) or "", re.MULTILINE | re.IGNORECASE)
         yield f"{path} of cluster {name[1]}" if name else path
 

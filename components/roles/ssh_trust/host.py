@@ -71,7 +71,6 @@ _FILES = (
 def join(step: Step) -> None:
     """Report both, and keep sshd running."""
     systemd.write_restart("ssh.service")
-    systemd.reload_later(step, "ssh.service")
     step.result("sshd_port", sshd.port())
     step.result("host_key", public_key(HOST_KEY_FILE) or None)
 
@@ -111,7 +110,6 @@ class NodeValues:
 def node(step: Step, values: NodeValues) -> None:
     """Let the head node ask before anything else, so that it can make this machine leave."""
     let_the_head_ask(step, values)
-    show_certificate(values.node_certificate)
     ensure_timer(
         "tailrack-certificate",
         f"/usr/local/sbin/tailrack-certificate {values.nfs_exports_mount}/.tailrack/certificates/{step.host}",
@@ -119,7 +117,7 @@ def node(step: Step, values: NodeValues) -> None:
 
 
 def let_the_head_ask(step: Step, values: NodeValues) -> None:
-    """Accept requests of the head node.
+    """Accept requests of the head node, and present the certificate: sshd reads both with one reload.
 
     The keys are in a separate file and are the only way for the head node's address to become root: one key for
     leaving, and certificates for tailrack-ask.
@@ -128,7 +126,10 @@ def let_the_head_ask(step: Step, values: NodeValues) -> None:
     trust_authorities(values.node_authorities)
     certificate.let_ask(values.head_address)
     # These commands must work even where root may not log in.
-    if files.write(_CONF, _LOGIN.format(address=values.head_address)):
+    changed = files.write(_CONF, _LOGIN.format(address=values.head_address))
+    show_certificate(values.node_certificate)
+    # If that installed a newer certificate, sshd has read this file too.
+    if changed and not files.is_newer(certificate.SHOWN, _CONF):
         sshd.reload_valid()
     _require_heard(step.host, values.head_address)
 

@@ -104,7 +104,6 @@ def join(step: Step, values: JoinValues) -> None:
         now = Tailscale()
         _offer_relay(now, values, step.host)
     systemd.write_restart(_DAEMON)
-    systemd.reload_later(step, _DAEMON)
     systemd.reload(_UNIT)
     systemd.enable(_UNIT, now=True)
     step.result("tailnet_ip", tailscale.address())
@@ -307,7 +306,7 @@ def _require_relay(now: Tailscale, values: JoinValues, host: str) -> None:
 def own_firewalls(now: Tailscale) -> str:
     """Return their names with `+` between."""
     found = {
-        "firewalld": systemd.is_active("firewalld"),
+        "firewalld": exists("firewalld") and systemd.is_active("firewalld"),
         "ufw": exists("ufw") and _ufw_is_active(),
         "nftables": exists("nft") and _drops_by_default(),
         "shields-up": now.shields_up,

@@ -69,6 +69,17 @@ def test_a_unit_that_cannot_be_enabled_is_not_started_and_the_step_learns_of_it(
     assert shell.calls == [ENABLE]
 
 
+def test_a_step_links_its_units_with_one_call_at_its_end(shell: Shell) -> None:
+    def step() -> None:
+        units.begin_step()
+        enable("a.service")
+        enable("b.timer", now=True)
+        for _ in range(2):
+            units.end_step()
+
+    assert calls(shell, step) == ["systemctl start b.timer", f"{ENABLE} b.timer"]
+
+
 LIVES = {"SubState": "running", "NRestarts": "0", "ActiveEnterTimestampMonotonic": "1"}
 
 

@@ -13,10 +13,11 @@ from components.node.step.values import read_values
 from components.roles.accounting import slurmdbd
 from components.roles.accounting.associations import apply_associations
 from components.roles.accounting.database import memory_mb
-from components.roles.accounting.host import AccountingValues, check, take_accounting
+from components.roles.accounting.host import AccountingValues, take_accounting
 from components.roles.accounting.role import conf, role
 from components.roles.accounting.settings import Accounting, Qos
 from components.roles.role import Role
+from components.roles.slurm.host import foreign_configurations
 from stacks.config import parse
 from tests.unit.configs import LAB
 from tests.unit.shell import Shell
@@ -269,11 +270,9 @@ def test_a_change_that_slurmdbd_refuses_is_named_and_a_user_with_ending_jobs_sta
 @pytest.mark.parametrize(("text", "foreign"), [("DbdHost=other\n", True), ("# Written by tailrack.\n", False)])
 def test_the_slurmdbd_of_another_cluster_is_found_and_set_aside(shell: Shell, text: str, foreign: bool) -> None:
     shell.write("etc/slurm/slurmdbd.conf", text)
-    step = Step("head", "head-check")
     with shell.here():
-        check(step)
+        assert [*foreign_configurations()] == (["/etc/slurm/slurmdbd.conf"] if foreign else [])
         slurmdbd.set_foreign_slurmdbd_aside()
-    assert step.foreign == (["/etc/slurm/slurmdbd.conf"] if foreign else [])
     assert shell.path("/etc/slurm/slurmdbd.conf").exists() != foreign
     assert shell.path("/var/lib/tailrack/backup/etc/slurm/slurmdbd.conf").exists() == foreign
     assert ("systemctl stop slurmdbd" in shell.calls) == foreign

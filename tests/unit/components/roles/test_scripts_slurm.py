@@ -102,11 +102,11 @@ def test_a_node_that_is_as_asked_is_left_alone_and_slurmd_restarts_for_changed_f
     node.known_as({**IDLE, "state": ["MIXED", "DYNAMIC_NORM"]})
     node.shell.write("etc/tailrack/slurm.conf", "TaskPlugin=task/none\n")
     assert node.compute().returncode == 0
-    assert node.shell.calls[-2] == f"systemctl restart {WATCHDOG}"
+    assert node.shell.calls[-3] == f"systemctl restart {WATCHDOG}"
     before = len(node.changes())
     assert_ok(node.compute())
     assert len(node.changes()) == before
-    assert node.shell.calls[-2] == f"systemctl start tailrack-shutdown {WATCHDOG}"
+    assert node.shell.calls[-3] == f"systemctl start tailrack-shutdown {WATCHDOG}"
     unit = node.shell.path(UNIT)
     assert "RealMemory=64000 MemSpecLimit=4096 Gres=gpu:h200:8" in unit.read_text()
     # Another line in the unit, and the machine's own keys; no job is touched.
@@ -244,7 +244,7 @@ def test_a_node_with_gpus_has_its_health_looked_at_and_its_driver_kept_awake(she
     for _ in range(2):
         assert_ok(shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "NODE_GPU_COUNT": 8}))
     assert "systemctl start nvidia-persistenced.service" in shell.calls
-    assert "systemctl --root=/ enable -q tailrack-gpu.service" in shell.calls
+    assert "systemctl --root=/ enable -q nvidia-persistenced.service tailrack-gpu.service" in shell.calls
     (call,) = {call for call in shell.calls if call.startswith("systemd-run")}
     assert "--unit=tailrack-health.service" in call
     assert call.endswith("/usr/local/sbin/tailrack-health")

@@ -180,7 +180,7 @@ def test_a_firewall_of_the_machines_own_is_named(tailscale: Tailscale) -> None:
         ({"nft": f"cat <<'END'\n{RULESET.replace('policy drop', 'policy accept')}\nEND"}, ""),
         ({"ufw": "echo 'Status: active'"}, "ufw"),
         ({"ufw": "echo 'Status: inactive'"}, ""),
-        ({"systemctl": 'case "$*" in *is-active*tailrack-logout*) exit 3 ;; esac'}, "firewalld"),
+        ({"systemctl": 'case "$*" in *is-active*tailrack-logout*) exit 3 ;; esac', "firewalld": ""}, "firewalld"),
     ):
         tailscale.shell.stub("systemctl", 'case "$*" in *is-active*tailrack-logout*|*firewalld*) exit 3 ;; esac')
         for name, body in stubs.items():

@@ -70,7 +70,7 @@ def test_no_phase_of_a_role_is_bash_and_every_script_is_used_by_a_program() -> N
 def test_a_machine_goes_through_the_roles_in_their_order() -> None:
     calls = [call.split("/")[0] for call in called(composition.compose(ROLES, composition.NODE).calls)]
     assert calls == [
-        "machine", "firewall", "munge", "names", "names", "users", "user_groups", "ssh_trust", "ssh_trust",
+        "machine", "machine", "firewall", "munge", "names", "names", "users", "user_groups", "ssh_trust", "ssh_trust",
         "user_keys", "user_keys", "nfs_exports", "nfs_exports", "mounts", "gpu",
         "profiling", "health", "scratch", "slurm", "spot_notice", "datasets", "pam_slurm_adopt",
         "monitoring", "mlflow", "held_packages",
