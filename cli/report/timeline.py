@@ -57,7 +57,9 @@ def timeline(entries: Sequence[Entry]) -> Timeline | None:
     if not any(entry["busbw_gb_per_s"] for _, entry in timed):
         return None
     timed.sort(key=lambda each: each[0])
-    most = max(figure for _, entry in timed for figure in (entry["busbw_gb_per_s"], entry["floor_gb_per_s"]) if figure)
+    most: float = max(
+        figure for _, entry in timed for figure in (entry["busbw_gb_per_s"], entry["floor_gb_per_s"]) if figure
+    )
     step = round_step(most)
     steps = math.ceil(most / step)
     top = step * steps

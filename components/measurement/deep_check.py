@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from typing import Any
 
 from components.measurement.plan import RUNS, START_SECONDS, gpu_part, nccl_job, prepare_options, validation_job
 from components.roles.cluster_settings import ClusterSettings
 from components.settings.types import NODE
-from components.settings.validation import Validation
+from components.settings.validation import Nccl, Validation, sizes_of
 from components.validation.expected import ANY_RDMA
-from components.validation.model import Measurement
+from components.validation.model import Backend, Measurement
 from components.validation.results import settings_json
 
 SCOPE = "deep-check"
@@ -40,33 +40,15 @@ def deep_check_text(settings: ClusterSettings) -> str:
 
 def _plan(validation: Validation) -> dict[str, object]:
     """Return a measurement's plan (plan.py) without the node. It has only the gate size, which is the one judged."""
-    ranks = max(2, validation.ranks_per_node)
-    cpu = Measurement(
-        # Without MPI: all ranks are on one node, and its TCP does not work there.
-        backend="tcp-cpu",
-        min_bytes=validation.gate_bytes,
-        max_bytes=validation.gate_bytes,
-        factor=validation.factor,
-        # A very short run is not precise.
-        iterations=max(LEAST_ITERATIONS, validation.iterations),
-        warmup=validation.warmup,
-        gate_bytes=validation.gate_bytes,
-        ranks=ranks,
-        nodes=1,
-    )
-    gate = validation.nccl.gate_bytes
-    gpu = replace(
-        cpu,
-        backend="nccl-tests",
-        min_bytes=gate,
-        max_bytes=gate,
-        gate_bytes=gate,
-        factor=validation.nccl.factor,
-        iterations=validation.nccl.iterations,
-        warmup=validation.nccl.warmup,
-        collective=validation.nccl.collective,
-        runs=RUNS,
-    )
+    ranks, nccl = max(2, validation.ranks_per_node), validation.nccl
+
+    def at_gate(section: Validation | Nccl, backend: Backend, **more: Any) -> Measurement:
+        gate = {"min_bytes": section.gate_bytes, "max_bytes": section.gate_bytes}
+        return Measurement(backend=backend, **{**sizes_of(section), **gate, "ranks": ranks, "nodes": 1, **more})
+
+    # Without MPI: all ranks are on one node, and its TCP does not work there. A very short run is not precise.
+    cpu = at_gate(validation, "tcp-cpu", iterations=max(LEAST_ITERATIONS, validation.iterations))
+    gpu = at_gate(nccl, "nccl-tests", collective=nccl.collective, runs=RUNS)
     minutes = validation.time_limit_minutes
     on_gpus = gpu_part(validation, gpu, nccl_job(SCOPE, validation.nccl, minutes), {})
     on_gpus["nccl_job"] = _behind_all_jobs(on_gpus["nccl_job"])

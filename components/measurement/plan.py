@@ -14,7 +14,7 @@ from typing import Any
 from components.roles.program import command_line
 from components.roles.render import render
 from components.settings.types import AnyNodes
-from components.settings.validation import Nccl, Validation
+from components.settings.validation import Nccl, Validation, sizes_of
 from components.steps import composition
 from components.validation.collectives import COLLECTIVES
 from components.validation.groups import by_mpi_release, site_groups, spanning_group
@@ -82,12 +82,7 @@ def gpu_measurement(nodes: Mapping[str, Node], settings: Validation) -> Measurem
     nccl = settings.nccl
     return Measurement(
         backend="nccl-tests",
-        min_bytes=nccl.min_bytes,
-        max_bytes=nccl.max_bytes,
-        factor=nccl.factor,
-        iterations=nccl.iterations,
-        warmup=nccl.warmup,
-        gate_bytes=nccl.gate_bytes,
+        **sizes_of(nccl),
         collective=nccl.collective,
         runs=RUNS,
         ranks=groups[0].ranks,

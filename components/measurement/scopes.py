@@ -9,7 +9,7 @@ from typing import Any
 from pulumi.runtime.rpc import UNKNOWN
 
 from components.settings.types import CROSS_SITE
-from components.settings.validation import Validation
+from components.settings.validation import Validation, sizes_of
 from components.validation.model import Measurement
 
 Floors = tuple[float | None, float | None]  # of a scope, and of single nodes
@@ -70,12 +70,7 @@ def measurement_of(scope: Scope, settings: Validation) -> Measurement:
     return Measurement(
         # Nodes of different sites may have incompatible versions of Open MPI.
         backend="tcp-cpu" if scope.sites > 1 else "mpi-cpu",
-        min_bytes=settings.min_bytes,
-        max_bytes=settings.max_bytes,
-        factor=settings.factor,
-        iterations=settings.iterations,
-        warmup=settings.warmup,
-        gate_bytes=settings.gate_bytes,
+        **sizes_of(settings),
         # A single node can be a scope if it has GPUs; then its CPUs still need two ranks.
         ranks=max(2, (len(scope.nodes) + scope.others) * settings.ranks_per_node),
         nodes=len(scope.nodes) + scope.others,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
@@ -386,6 +386,12 @@ class Validation(Section):
     def measured(self) -> Iterator[Validation | Training | StorageMeasurement]:
         """Yield each section that lists nodes to measure."""
         yield from filter(None, (self, self.training, self.storage))
+
+
+def sizes_of(section: Validation | Nccl) -> dict[str, Any]:
+    """Return the settings that a measurement of CPUs and one of GPUs have."""
+    names = ("min_bytes", "max_bytes", "factor", "iterations", "warmup", "gate_bytes")
+    return {name: getattr(section, name) for name in names}
 
 
 def check_validation(validation: Validation, report: Report) -> None:

@@ -13,12 +13,9 @@ It prints `# tailrack transport:` with the interface that the transport should u
 """
 
 import argparse
-import fcntl
 import ipaddress
 import os
-import re
 import socket
-import struct
 import sys
 import time
 from collections.abc import Sequence
@@ -27,27 +24,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from components.validation.collectives import parse_size
 from components.validation.ring_meeting import Limits, RingError
 from components.validation.tcp_ring import Ring
-from components.validation.this_node import node_name
+from components.validation.this_node import address_of, node_name
 
 HOST = node_name()
 PATTERN = 61  # a prime, so that a misplaced chunk of the buffer is detected
 # Open MPI 5 crashes if a message arrives while its receiver is still in MPI_Init (open-mpi/ompi issue 12495).
 SETTLE_SECONDS = 1
-SIOCGIFADDR = 0x8915  # netdevice(7): the IPv4 address of an interface
 SUPERTITLE = "#" + " " * 62 + "out-of-place                       in-place          "
 TITLES = "#       size         count      type   redop    root" + 2 * "     time   algbw   busbw  #wrong"
 UNITS = "#        (B)    (elements)                          " + 2 * "     (us)  (GB/s)  (GB/s)        "
-
-
-def parse_size(text: str) -> int:
-    """Return the bytes of `64K`, `4M`, `1G` (powers of 1024) or a plain number."""
-    match = re.fullmatch(r"([0-9]+)([KMG]?)", text.upper())
-    size = int(match[1]) * 1024 ** " KMG".index(match[2] or " ") if match else 0
-    if size < 4 or size % 4:
-        raise argparse.ArgumentTypeError(f"{text} is not a multiple of 4 bytes such as 64K, 4M or 8")
-    return size
 
 
 def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
@@ -65,8 +53,8 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     for flag, number in (("-f", 4), ("-n", 20), ("-w", 5)):
         parser.add_argument(flag, type=int, default=number)
     options = parser.parse_args(arguments)
-    if options.f < 2 or options.n < 1 or options.w < 0 or options.e < options.b:
-        parser.error("needs -f of 2 or more, -n of 1 or more, -w of 0 or more, and -e not below -b")
+    if options.f < 2 or options.n < 1 or options.w < 0 or options.e < options.b or options.b % 4:
+        parser.error("needs -f of 2 or more, -n of 1 or more, -w of 0 or more, -b a multiple of 4, and -e not below it")
     if options.transport == "tcp":
         options.interface = options.interface or os.environ.get("TAILRACK_INTERFACE")
     if (options.transport == "tcp") != bool(options.interface):
@@ -96,13 +84,6 @@ class MpiWorld:
 
     def all_reduce(self, source: np.ndarray, receive: np.ndarray) -> None:
         self.world.Allreduce(self.in_place if source is receive else source, receive)
-
-
-def address_of(interface: str) -> str:
-    """Return the interface's IPv4 address. Raises OSError if it has none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        answer = fcntl.ioctl(any_socket, SIOCGIFADDR, struct.pack("256s", interface.encode()))
-    return socket.inet_ntoa(answer[20:24])
 
 
 def ring(options: argparse.Namespace) -> World:

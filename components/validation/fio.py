@@ -1,10 +1,11 @@
 """Run fio on one file, and read its JSON."""
 
+import errno
 import json
 import os
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,14 @@ class Reading:
     io_bytes   bytes that it moved
     mb_per_s   10^6 bytes per second
     median_us, p99_us   time of one transfer; None if fio counted none
+    direct     whether it used direct I/O
     """
 
     io_bytes: int
     mb_per_s: float
     median_us: float | None
     p99_us: float | None
+    direct: bool = True
 
 
 def fio_command(kind: str, name: str, size: int, seconds: float, direct: bool) -> list[str]:
@@ -61,13 +64,22 @@ def fio_command(kind: str, name: str, size: int, seconds: float, direct: bool) -
     return command if direct else [*command, f"--fsync={_FSYNC_BLOCKS}"]
 
 
-def run_fio(kind: str, folder: Path, name: str, size: int, seconds: float, direct: bool) -> Reading:
-    """Run fio in a folder. Raises FioError, or OSError for an error of the file system."""
-    command = fio_command(kind, name, size, seconds, direct)
+def run_fio(kind: str, file: Path, size: int, seconds: float) -> Reading:
+    """Run fio on a file, with direct I/O if its file system takes that. Raises FioError or OSError."""
+    try:
+        return _run(kind, file, size, seconds, direct=True)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+    return replace(_run(kind, file, size, seconds, direct=False), direct=False)
+
+
+def _run(kind: str, file: Path, size: int, seconds: float, direct: bool) -> Reading:
+    command = fio_command(kind, file.name, size, seconds, direct)
     limit = seconds + _SLACK_SECONDS
     try:
         ended = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=limit, check=False
+            command, cwd=file.parent, capture_output=True, text=True, errors="replace", timeout=limit, check=False
         )
     except FileNotFoundError:
         raise FioError("fio is not installed: run 'apt-get install fio' there") from None

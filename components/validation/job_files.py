@@ -23,10 +23,10 @@ COMMANDS = {
     "storage-job": "components.validation.storage_job",
     "storage-node": "components.validation.storage_node",
 }
-_MEASUREMENT, _TRAINING = "components/measurement", "examples/training"
+MEASUREMENT, _TRAINING = "components/measurement", "examples/training"
 # The files of jobs, by path: the installed program has them.
 FILES = (
-    *(f"{_MEASUREMENT}/{name}" for name in ("prepare.sh", "program.sh", "rank.sh")),
+    *(f"{MEASUREMENT}/{name}" for name in ("prepare.sh", "program.sh", "rank.sh")),
     "components/steps/fetch.sh",
     *(f"{_TRAINING}/{name}" for name in ("benchmark.py", "ranks.py")),
 )
@@ -38,14 +38,9 @@ def job_program() -> bytes:
     return packed(COMMANDS)
 
 
-def prepare_script() -> str:
-    """Return the batch script of the job that prepares a measurement."""
-    return _text(f"{_MEASUREMENT}/prepare.sh")
-
-
-def rank_files() -> dict[str, str]:
-    """Return the script that runs one rank of a measurement on GPUs, by name."""
-    return {"rank.sh": _text(f"{_MEASUREMENT}/rank.sh")}
+def text_of(path: str) -> str:
+    """Return the text of one of FILES."""
+    return (ROOT / path).read_text(encoding="utf-8")
 
 
 def build_files(environment: str) -> dict[str, str]:
@@ -53,16 +48,10 @@ def build_files(environment: str) -> dict[str, str]:
 
     environment   the variables of program.sh, as shell assignments
     """
-    if not environment:
-        return {}
-    script = f"{_text('components/steps/fetch.sh')}\n{_text(f'{_MEASUREMENT}/program.sh')}"
-    return {"program.sh": script, "build.env": environment}
+    script = "\n".join(map(text_of, ("components/steps/fetch.sh", f"{MEASUREMENT}/program.sh")))
+    return {"program.sh": script, "build.env": environment} if environment else {}
 
 
 def training_files() -> dict[str, str]:
     """Return the training benchmark's programs, by name."""
-    return {name: _text(f"{_TRAINING}/{name}") for name in ("benchmark.py", "ranks.py")}
-
-
-def _text(path: str) -> str:
-    return (ROOT / path).read_text(encoding="utf-8")
+    return {name: text_of(f"{_TRAINING}/{name}") for name in ("benchmark.py", "ranks.py")}

@@ -17,7 +17,7 @@ from components.validation.fabric_facts import FabricFacts, read_fabric_facts
 from components.validation.figures import read_figures, with_tables
 from components.validation.gpu_speed.reading import WORD as GPU_SPEED
 from components.validation.groups import Group, count, single_node_groups, site_groups, spanning_group
-from components.validation.job_files import build_files, prepare_script, rank_files
+from components.validation.job_files import MEASUREMENT, build_files, text_of
 from components.validation.model import JobReport, Measurement
 from components.validation.preflight.findings import WORD as PREFLIGHT
 from components.validation.results import Conditions, judge_group, judge_scope, needs_search, settings_json
@@ -80,7 +80,7 @@ class MeasurementRun:
         """
         if not groups and not self.plan["preflight"]:
             return []
-        files = {"job.sh": prepare_script(), **(build_files(self.plan["build"]) if groups else {})}
+        files = {"job.sh": text_of(f"{MEASUREMENT}/prepare.sh"), **(build_files(self.plan["build"]) if groups else {})}
         alike: dict[str, list[str]] = {}
         for node in _nodes_of(groups) or self.nodes:
             alike.setdefault(self.gpus[node], []).append(node)
@@ -216,7 +216,11 @@ class MeasurementRun:
         return Order(
             folder,
             group.nodes,
-            {**rank_files(), **build_files(self.plan["build"]), "job.sh": self.plan["nccl_job"]},
+            {
+                "rank.sh": text_of(f"{MEASUREMENT}/rank.sh"),
+                **build_files(self.plan["build"]),
+                "job.sh": self.plan["nccl_job"],
+            },
             [
                 f"--ntasks={group.ranks}",
                 f"--ntasks-per-node={group.per_node}",

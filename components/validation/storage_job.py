@@ -18,6 +18,7 @@ from typing import Any
 from components.validation import storage_node
 from components.validation.job_files import PROGRAM
 from components.validation.storage_figures import StorageFigures, line_of, read_storage
+from components.validation.untrusted import read
 
 PLAN = "plan.json"
 # The nodes' lines, in one file for each target: the output of a job with many nodes would lose its middle.
@@ -109,7 +110,7 @@ def _output(command: Sequence[str], seconds: float) -> tuple[str, str]:
 
 def _clean(task: Task, nodes: Sequence[str]) -> None:
     """Remove what is left of a target: on this node at once, because a cancelled job gets no new tasks."""
-    target = storage_node.Target.from_json(task.target)
+    target = read(storage_node.Target, task.target)
     if target.place == storage_node.IN_SCRATCH:
         return  # Slurm's epilog removes a job's scratch folder, also when the job is killed
     try:

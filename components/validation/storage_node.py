@@ -15,7 +15,6 @@ import contextlib
 import errno
 import getpass
 import json
-import mmap
 import os
 import re
 import shutil
@@ -31,7 +30,8 @@ from typing import Any
 from components.validation import fio
 from components.validation.collectives import format_size
 from components.validation.storage_figures import FILES, LATE, LATENCY, READ, RUNS, WRITE, line_of
-from components.validation.this_node import node_name
+from components.validation.this_node import node_name, output_of
+from components.validation.untrusted import read
 
 ALL, WRITE_PART, READ_PART, CLEAN = "all", "write", "read", "clean"
 EXISTING = "/"  # in place of the node that wrote the file to read
@@ -45,7 +45,6 @@ _FILE_BYTES = 4096
 # The search for a file on a mount that cannot be written: a large enough file, and limits of the search.
 _LARGE_FILE, _MOST_ENTRIES, _SEARCH_SECONDS = 2**26, 5000, 10
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
-_ALIGNED = 4096  # bytes and address of a direct transfer
 # Free space that stays: the larger of these bytes and this part of the file system.
 _KEPT_BYTES, _KEPT_PART = 2**30, 0.05
 
@@ -72,10 +71,6 @@ class Target:
     shared: bool
     size: int
     seconds: float
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> "Target":
-        return cls(**{name: data[name] for name in cls.__dataclass_fields__})
 
     def folder(self) -> Path:
         """Return the folder for measuring, which need not exist. Raises Problem if its parent is not the target."""
@@ -134,22 +129,21 @@ def _write(target: Target, folder: Path, node: str, _: str) -> dict[str, Any]:
     large, files = folder / node, folder / f"{node}.files"
     remove(large)
     _require_space(target, folder)
-    direct = takes_direct(folder, f"{node}.direct")
     try:
-        rates = [_write_once(target, large, direct) for _run in range(RUNS)]
+        written = [_write_once(target, large) for _run in range(RUNS)]
         files_per_s = [_small_files(files, target.seconds * _SMALL / RUNS) for _run in range(RUNS)]
     except BaseException:
         remove(large)
         raise
     finally:
         remove(files)
-    return {"runs": {WRITE: rates, FILES: files_per_s}, "direct": direct, "file_system": file_system(folder)}
+    runs = {WRITE: [run.mb_per_s for run in written], FILES: files_per_s}
+    return {"runs": runs, "direct": all(run.direct for run in written), "file_system": file_system(folder)}
 
 
-def _write_once(target: Target, large: Path, direct: bool) -> float:
+def _write_once(target: Target, large: Path) -> fio.Reading:
     remove(large)  # overwriting a file is another figure than writing a new one
-    seconds = target.seconds * _LARGE / RUNS
-    return fio.run_fio(fio.WRITE, large.parent, large.name, target.size, seconds, direct).mb_per_s
+    return fio.run_fio(fio.WRITE, large, target.size, target.seconds * _LARGE / RUNS)
 
 
 def _read(target: Target, folder: Path, node: str, source: str) -> dict[str, Any]:
@@ -167,16 +161,15 @@ def _read_file(target: Target, file: Path) -> dict[str, Any]:
     size = min(target.size, file.stat().st_size) // fio.BLOCK * fio.BLOCK
     if not size:
         raise Problem(f"writing {format_size(fio.BLOCK)} took too long: write more in validation.storage.seconds")
-    direct = reads_direct(file)
     large, small = (target.seconds * share / RUNS for share in (_LARGE, _SMALL))
-    reads = [fio.run_fio(fio.READ, file.parent, file.name, size, large, direct) for _run in range(RUNS)]
-    late = [fio.run_fio(fio.LATENCY, file.parent, file.name, size, small, direct) for _run in range(RUNS)]
+    reads = [fio.run_fio(fio.READ, file, size, large) for _run in range(RUNS)]
+    late = [fio.run_fio(fio.LATENCY, file, size, small) for _run in range(RUNS)]
     runs = {
         READ: [run.mb_per_s for run in reads],
         LATENCY: [run.median_us for run in late if run.median_us is not None],
         LATE: [run.p99_us for run in late if run.p99_us is not None],
     }
-    return {"runs": runs, "direct": direct}
+    return {"runs": runs, "direct": all(run.direct for run in (*reads, *late))}
 
 
 def _existing_file(top: Path) -> Path:
@@ -237,36 +230,6 @@ def _require_space(target: Target, folder: Path) -> None:
         )
 
 
-def takes_direct(folder: Path, name: str) -> bool:
-    """Return whether the file system takes direct I/O for a new file."""
-    path = folder / name
-    try:
-        return _direct(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, os.writev)
-    finally:
-        remove(path)
-
-
-def reads_direct(file: Path) -> bool:
-    """Return whether a file can be read with direct I/O."""
-    return _direct(file, os.O_RDONLY, os.readv)
-
-
-def _direct(path: Path, flags: int, transfer: Callable[[int, list[mmap.mmap]], int]) -> bool:
-    buffer = mmap.mmap(-1, _ALIGNED)  # at the start of a page, as direct I/O needs it
-    try:
-        handle = os.open(path, flags | os.O_DIRECT, 0o600)
-        try:
-            return transfer(handle, [buffer]) == _ALIGNED
-        finally:
-            os.close(handle)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS):
-            raise
-        return False
-    finally:
-        buffer.close()
-
-
 def _small_files(folder: Path, seconds: float) -> float:
     """Return files per second: create a file, write 4 KiB, close it, read its attributes, and delete it."""
     remove(folder)
@@ -288,15 +251,7 @@ def _small_files(folder: Path, seconds: float) -> float:
 
 def file_system(folder: Path) -> str:
     """Return the type of the file system that contains a folder, such as nfs4; empty if it is unknown."""
-    best, kind = "", ""
-    place = os.path.realpath(folder)
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace").splitlines():
-            fields = line.split(" ")
-            # The later one of two mounts at one place hides the other.
-            if len(fields) > 2 and fields[2] != "autofs" and Path(place).is_relative_to(fields[1]):
-                best, kind = (fields[1], fields[2]) if len(fields[1]) >= len(best) else (best, kind)
-    return kind
+    return (output_of("df", "--output=fstype", "--", str(folder)) or "").rpartition("Type")[2].strip()
 
 
 def _sentence(error: OSError, target: Target) -> str:
@@ -315,7 +270,7 @@ def _sentence(error: OSError, target: Target) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Run a part, print its line, and return the exit status."""
     data, part, *source = arguments
-    target, node = Target.from_json(json.loads(data)), node_name()
+    target, node = read(Target, json.loads(data)), node_name()
     # Slurm cancels a job with SIGTERM, and kills it half a minute later. The folder goes as a whole: no other node
     # measures a shared target at the same time.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

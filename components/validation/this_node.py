@@ -1,15 +1,26 @@
-"""The name of this node in Slurm, and the output of its programs."""
+"""This node: its name in Slurm, its addresses, and the output of its programs."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
+import struct
 import subprocess
+
+_SIOCGIFADDR = 0x8915  # netdevice(7): the IPv4 address of an interface
 
 
 def node_name() -> str:
     """Return the node's name in Slurm: two machines may have the same host name."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname().split(".")[0]
+
+
+def address_of(interface: str) -> str:
+    """Return an interface's IPv4 address. Raises OSError if it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", interface.encode()[:15]))
+    return socket.inet_ntoa(answer[20:24])
 
 
 def output_of(*command: str, seconds: float = 10, must_succeed: bool = False) -> str | None:

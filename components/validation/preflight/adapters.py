@@ -227,7 +227,7 @@ class PortHistory:
     """Gb/s of each port that was ever ACTIVE, and (time, link_downed) of each port over the last hours."""
 
     rates: Mapping[str, float] = field(default_factory=dict)
-    downs: Mapping[str, Sequence[tuple[float, int]]] = field(default_factory=dict)
+    downs: Mapping[str, tuple[tuple[float, int], ...]] = field(default_factory=dict)
 
 
 def updated_ports(history: PortHistory, ports: Sequence[Port], now: float) -> PortHistory:
@@ -240,7 +240,7 @@ def updated_ports(history: PortHistory, ports: Sequence[Port], now: float) -> Po
         count = port.counters.get("link_downed")
         if count is not None and (not samples or not within(600, samples[-1][0], now) or count != samples[-1][1]):
             samples.append((now, count))
-        downs[str(port)] = samples[-40:]
+        downs[str(port)] = tuple(samples[-40:])
     return PortHistory(rates, downs)
 
 

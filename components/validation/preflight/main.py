@@ -12,6 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from components.validation.preflight import neighbour, tailnet
 from components.validation.preflight.checks import JOB, Machine, guarded, run
 from components.validation.preflight.findings import Finding, finding, line
 from components.validation.preflight.health import HEALTH, Health, health_of
-from components.validation.this_node import node_name, stdout_of
+from components.validation.this_node import address_of, node_name, stdout_of
 
 # The node's own step starts the first check of the GPUs just before the first measurement begins.
 FIRST_CHECK_SECONDS = 45
@@ -76,16 +77,14 @@ def health_soon(path: Path, promised: int) -> Health | None:
     return health
 
 
-def checks(task: Task, health: Health | None) -> list[Finding]:
-    return run(Machine(task.gpus, health), JOB)
-
-
 def check_paths(task: Task, job: str) -> list[Finding]:
     """Check the path to the next node, while the previous node checks the path to this one."""
     if task.peer is None:
         return []
     peer = task.peer
-    own_address = neighbour.interface_address(task.own_fabric) if task.own_fabric else ""
+    own_address = ""
+    with suppress(OSError):  # it has no such interface, or that has no address
+        own_address = address_of(task.own_fabric)
     server = neighbour.Server(task.name, job, own_address)
     server.start()
     if not server.listens:
@@ -116,7 +115,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     job = f"{os.environ.get('SLURM_JOB_ID', 'none')}"
     items = check_paths(task, job)
-    items += guarded("preflight", lambda: checks(task, health_soon(HEALTH, task.gpus)))
+    items += guarded("preflight", lambda: run(Machine(task.gpus, health_soon(HEALTH, task.gpus)), JOB))
     # One write, so that lines of other nodes do not come between.
     sys.stdout.write(line(name, items) + "\n")
     sys.stdout.flush()

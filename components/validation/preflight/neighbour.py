@@ -14,11 +14,9 @@ to the address in the neighbour's answer.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import random
 import socket
-import struct
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -38,23 +36,12 @@ CONNECT_SECONDS = 2.0
 LAST_SECONDS = 60.0
 MOST_LINE = 512
 CLOCK_WARNING, CLOCK_ERROR = 1.0, 10.0
-_SIOCGIFADDR = 0x8915  # netdevice(7): the IPv4 address of an interface
 
 
 @dataclass(frozen=True)
 class Peer:
     name: str
     address: str
-
-
-def interface_address(name: str) -> str:
-    """Return the IPv4 address of an interface; empty if it has none."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-        except OSError:
-            return ""
-    return socket.inet_ntoa(answer[20:24])
 
 
 def ports_of(job: str) -> list[int]:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from components.validation.preflight.gpus import COUNT, DRIVER, HEALTH
 from components.validation.preflight.health import health_of
 from components.validation.preflight.holders import device_numbers
 from components.validation.preflight.node import DEVICES
+from components.validation.untrusted import read_or_default
 
 # Checks of things that a pod's host provides.
 _OF_HOST = frozenset({DEVICES, COUNT, DRIVER, HEALTH})
@@ -98,27 +99,13 @@ def _events(node: Node) -> str:
     return "\n".join(text for _, text in events)
 
 
-def _port_history(node: Node) -> adapters.PortHistory:
-    data = load(node.persistent / "ports.json")
-    try:
-        return adapters.PortHistory(
-            {str(port): float(rate) for port, rate in data["rates"].items()},
-            {
-                str(port): [(float(moment), int(count)) for moment, count in samples]
-                for port, samples in data["downs"].items()
-            },
-        )
-    except (TypeError, KeyError, ValueError, AttributeError):
-        return adapters.PortHistory()
-
-
 def findings(node: Node) -> list[Finding]:
     """Return all findings about this node, worst first, and store the state for the next check."""
     if node.is_pod:
         return _findings_of_pod(node)
     gpus = len(device_numbers(node.root))
     jobs = node.of_this_boot / "jobs"
-    history = _port_history(node)
+    history = read_or_default(adapters.PortHistory, load(node.persistent / "ports.json"))
     machine = checks.Machine(
         gpus,
         health_of(node.shown / "health.json") if gpus else None,
@@ -131,8 +118,7 @@ def findings(node: Node) -> list[Finding]:
     items = worst_first(checks.run(machine, checks.NODE))
     updated = adapters.updated_ports(history, machine.ports, time.time())
     if updated != history:
-        downs = {port: list(samples) for port, samples in updated.downs.items()}
-        save(node.persistent / "ports.json", {"rates": dict(updated.rates), "downs": downs})
+        save(node.persistent / "ports.json", asdict(updated))
     return items
 
 

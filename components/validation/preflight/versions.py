@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from components.validation.preflight.adapters import text_of
 from components.validation.preflight.findings import Finding, finding
@@ -22,8 +23,7 @@ _NVIDIA = "https://nvidia.custhelp.com/app/answers/detail/a_id"
 Version = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Fix:
+class Fix(NamedTuple):
     """The release that closes a hole, the hole, and the address of the bulletin."""
 
     release: str

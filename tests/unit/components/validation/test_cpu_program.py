@@ -1,6 +1,5 @@
 """The parts of the CPU program that need no other rank: sizes, number format, what it says of the network."""
 
-import argparse
 import runpy
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,13 +30,6 @@ def program():
 )
 def test_a_number_is_printed_as_nccl_tests_prints_it(program, value, width, text):
     assert program.fixed(value, width) == text
-
-
-def test_sizes_are_whole_float32_values(program):
-    assert [program.parse_size(text) for text in ("8", "64K", "4m", "1G")] == [8, 65536, 4 * 2**20, 2**30]
-    for text in ("6", "0", "1X", ""):
-        with pytest.raises(argparse.ArgumentTypeError, match="not a multiple of 4"):
-            program.parse_size(text)
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def test_only_a_port_that_was_up_and_is_down_or_slower_is_an_error(tmp_path: Pat
 def test_a_flapping_link_is_an_error_for_three_hours(tmp_path: Path, write: Write) -> None:
     port(write, downed=7)
     for hours, found in ((1, [": its link went down 5 times in three hours"]), (4, [])):
-        history = adapters.PortHistory({}, {"mlx5_0/1": [(time.time() - hours * 3600, 2)]})
+        history = adapters.PortHistory({}, {"mlx5_0/1": ((time.time() - hours * 3600, 2),)})
         assert port_errors(tmp_path, history) == found
 
 

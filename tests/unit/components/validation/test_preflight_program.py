@@ -19,6 +19,7 @@ import pytest
 from components.validation import preflight, transfer
 from components.validation.job_files import PROGRAM, job_program
 from components.validation.preflight import adapters, collect, main, neighbour
+from components.validation.preflight.checks import JOB, Machine, run
 from components.validation.preflight.findings import finding, line
 from components.validation.preflight.health import CommandResult, Health, read_health
 from components.validation.preflight.neighbour import Neighbour, Peer
@@ -92,13 +93,13 @@ def test_a_look_of_root_becomes_findings(monkeypatch: pytest.MonkeyPatch) -> Non
     argument = {"nodes": {"a1": {"address": "", "site": "x", "gpus": "h200:2"}}, "fabric": {}}
     asked = main.task_of(json.dumps(argument), "a1")
     assert asked.gpus == 2
-    found = {item["check"]: item["seen"] for item in main.checks(asked, Health(int(time.time()), looks))}
+    found = {item["check"]: item["seen"] for item in run(Machine(asked.gpus, Health(int(time.time()), looks)), JOB)}
     assert found["GPU count"] == "nvidia-smi shows 1 of 2 GPUs (0000:10:00.0)"
     assert "Xid 79" in found["Xid"]
     assert "GPU health" not in found
-    old = main.checks(asked, Health(int(time.time()) - 7200, {}))
+    old = run(Machine(asked.gpus, Health(int(time.time()) - 7200, {})), JOB)
     assert "the last check of the GPUs is 120 minutes old" in [item["seen"] for item in old]
-    assert any("the GPUs have not been checked" in item["seen"] for item in main.checks(asked, None))
+    assert any("the GPUs have not been checked" in item["seen"] for item in run(Machine(asked.gpus, None), JOB))
 
 
 def test_a_check_that_fails_takes_no_other_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +108,7 @@ def test_a_check_that_fails_takes_no_other_with_it(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(adapters, "check_ports", broken)
     argument = {"nodes": {"a1": {"address": "", "site": "x", "gpus": ""}}, "fabric": {}}
-    found = main.checks(main.task_of(json.dumps(argument), "a1"), None)
+    found = run(Machine(main.task_of(json.dumps(argument), "a1").gpus, None), JOB)
     assert [item["seen"] for item in found if item["check"] == "InfiniBand port"] == ["the check failed: RuntimeError"]
 
 
