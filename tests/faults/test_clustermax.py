@@ -26,11 +26,11 @@ FAKE = """#!/bin/bash
 case "$*" in
     '-q -x') cat /usr/local/share/fake.xml ;;
     --query-gpu=name\\ *) echo 'NVIDIA H200'; echo 'NVIDIA H200' ;;
-    --query-gpu=driver_version\\ *) echo 580.159.04; echo 580.159.04 ;;
+    --query-gpu=driver_version\\ *) echo 580.178.04; echo 580.178.04 ;;
     --query-gpu=memory.total\\ *) echo 143771; echo 143771 ;;
     --query-gpu=temperature.gpu\\ *) echo 31; echo 30 ;;
     --query-gpu=power.draw\\ *) echo 76.2; echo 75.9 ;;
-    '') echo '| NVIDIA-SMI 580.159.04   Driver Version: 580.159.04   CUDA Version: 13.0 |' ;;
+    '') echo '| NVIDIA-SMI 580.178.04   Driver Version: 580.178.04   CUDA Version: 13.0 |' ;;
     *) exit 2 ;;
 esac
 """
@@ -43,6 +43,8 @@ def cluster(make_cluster: MakeCluster) -> Cluster:
     made.config["tailrack:sites"].pop()
     made.config["tailrack:accounting"] = {}
     made.config["tailrack:profiling"] = True
+    # The audit looks for metrics of other users.
+    made.config["tailrack:monitoring"] = {}
     made.up_ok()
     made.give_gpus("a1", (0, 1), FAKE, xml([gpu(0), gpu(1)]))
     return made

@@ -5,47 +5,67 @@ from __future__ import annotations
 EXPECTED = {
     "pass": """
         access.slurmCommandsOk
-        access.sshToComputeNodes
         bmc-ipmi
         containers.workerCheckOk
         gpus.gpuDirectRdmaPath.nvidiaPeermemLegacy
         networking.ncclAutoConfig
         networking.topologyConfigured
-        security.guestKernel.newerInstalled
         security.januscape.status
         securityVersions.nvidiaDriver.status
         slurm.accounting.sacctAvailable
         software.cudaVisibleDevicesStatus
+        storage_config.status
     """,
     "skipped": """
         arm_smmu_virtualization.status
         containers.enrootImportWorks
         hbm_memory_exposure.status
         healthChecks.dcgmSlurm
+        hugepage_allocation.status
+        k8s_scheduling.status
         kubelet_cpu_manager_policy.status
+        kubernetes-nodes-proxy
         nccl_ib_qps.status
         nccl_topo_file.status
-        security.fragnesia.status
+        qemu-virtio-serial
+        security.guestKernel.ubuntuCveStatus
+        security.ubuntuNobleKernelMinimum.status
+        securityVersions.amdDriver.status
         securityVersions.cudaToolkit.status
         securityVersions.dcgm.status
         software.ncu.profilingEnabled
         software.perf.kptrRestrict
         software.perf.perfEventParanoid
+        static_hugepages.status
         storage.rwxStatus
+        tenant_pod_defaults.checks.gdrcopyDevice.status
+        tenant_pod_defaults.checks.memlock.status
+        tenant_pod_defaults.checks.rdmaDevices.status
+        tenant_pod_defaults.checks.shm.status
+        tenant_pod_defaults.checks.tunedPodAdmission.status
+        tenant_pod_defaults.status
+        thp_madvise.status
         ufm-profile
         vm_iommu.status
     """,
     "warning": """
         access.externalIdp.detected
+        access.sshToComputeNodes
         access.sudoAvailable
         access.userManagement
         containers.pyxisRuntimeWorks
         gpu_controls.vboost.allowed
         gpus.gpuDirectRdmaPath
         gpus.pcieAcs.enabled
+        healthChecks.monitoringStack.dcgmExporter
         networking.hcaNamingValid
         nvlink-boundary
+        observability-isolation
         pcie-passthrough
+        security.badEpoll.status
+        security.fragnesia.status
+        security.guestKernel.newerInstalled
+        security.pwnescape.status
         securityVersions.connectxFirmware.status
         securityVersions.dcgmExporter.status
         securityVersions.docker.status
@@ -55,6 +75,7 @@ EXPECTED = {
         securityVersions.virtioNetBluefield.exposure
         securityVersions.virtioNetBluefield.status
         software.lmod.modulesStatus
+        vmscape
     """,
     "fail": """
         containers.dockerOnWorkers
@@ -63,7 +84,6 @@ EXPECTED = {
         containers.singularity
         gpus.gdrcopy.installed
         healthChecks.dcgmInstalled
-        healthChecks.monitoringStack.dcgmExporter
         healthChecks.nhcInstalled
         software.nccl.installed
         software.ncu.installed
@@ -83,15 +103,23 @@ OF_THE_HOST = """
     networking.hcaNamingValid
     nvlink-boundary
     pcie-passthrough
+    qemu-virtio-serial
+    security.badEpoll.status
     security.fragnesia.status
     security.guestKernel.newerInstalled
+    security.guestKernel.ubuntuCveStatus
     security.januscape.status
+    security.pwnescape.status
+    security.ubuntuNobleKernelMinimum.status
     securityVersions.connectxFirmware.status
     securityVersions.dpuHostIsolation.status
     securityVersions.virtioNetBluefield.exposure
     securityVersions.virtioNetBluefield.status
+    static_hugepages.status
+    thp_madvise.status
     ufm-profile
     vm_iommu.status
+    vmscape
 """
 
 
