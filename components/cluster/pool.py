@@ -86,7 +86,6 @@ class Pool(pulumi.ComponentResource):
             reserve_script,
             {
                 **values,
-                "HEAD_NAME": link.machine.name,
                 "POOL_NODES": [node.name for node in members],
                 "POOL_KINDS": sorted({node.gpu.kind for node in members if node.gpu}),
                 "POOL_SLURM_CONF": [line for site in sites for line in _site_lines(site, settings.elastic)],

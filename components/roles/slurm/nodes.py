@@ -214,7 +214,6 @@ class PoolValues:
     pool_kinds        GPU kinds that its config names; their partitions may exist already
     pool_slurm_conf   lines of slurm.conf: NodeSets and partitions of its sites
     pool_placeholders   of an elastic pool, its nodes; pool_kept: names of those that stay without a job
-    head_name         the head node's name
     """
 
     pool_owner: str
@@ -223,7 +222,6 @@ class PoolValues:
     pool_slurm_conf: list[str]
     pool_placeholders: list[Placeholder]
     pool_kept: list[str]
-    head_name: str
 
 
 def pool(step: Step, values: PoolValues) -> None:
@@ -314,7 +312,7 @@ def _refuse_taken_names(step: Step, values: PoolValues) -> None:
             )
     owners = Owners(values.pool_owner)
     for node in values.pool_nodes:
-        if node == values.head_name:
+        if node == step.host:
             raise Failure(f"the cluster's head node has the same name, {node}", "rename the pool's node")
         if node in names:
             raise Failure(

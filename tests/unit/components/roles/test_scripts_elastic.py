@@ -36,7 +36,7 @@ def pool(shell: Shell) -> Run:
 
     def run(action: str = "up", rows: Any = ROWS, **values: Any) -> subprocess.CompletedProcess[str]:
         header = {
-            "HEAD_NAME": "head", "POOL_OWNER": "acme.burst", "POOL_NODES": [name for name, *_ in rows],
+            "POOL_OWNER": "acme.burst", "POOL_NODES": [name for name, *_ in rows],
             "POOL_KINDS": [], "POOL_SLURM_CONF": SITE, "POOL_PLACEHOLDERS": list(rows), "POOL_KEPT": [], **values,
         }  # fmt: skip
         return shell.step(compose(ROLES, POOL), header, action, name="burst-pool", host="head")

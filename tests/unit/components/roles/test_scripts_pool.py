@@ -33,7 +33,7 @@ def pool(shell: Shell) -> Run:
 
     def run(action: str = "up", **values: Any) -> subprocess.CompletedProcess[str]:
         header = {
-            "HEAD_NAME": "head", "POOL_OWNER": "acme.burst", "POOL_NODES": "c1", "POOL_KINDS": "",
+            "POOL_OWNER": "acme.burst", "POOL_NODES": "c1", "POOL_KINDS": "",
             "POOL_SLURM_CONF": SITE, "POOL_PLACEHOLDERS": [], "POOL_KEPT": [], **values,
         }  # fmt: skip
         return shell.step(compose(ROLES, POOL), header, action, name="burst-pool", host="head")
