@@ -53,11 +53,15 @@ def _logins(deployment: Deployment, facts: Facts, connections: Mapping[str, Mapp
             jump, *_user(proxy), str(proxy["host"]), keys=_keys(proxy), identity=_identity(deployment, facts.head)
         )
     yield Login(facts.head, *_user(head), str(head["host"]), _identity(deployment, facts.head), jump)
-    for node in facts.nodes:
+    for name, (port, address) in facts.logins.items():
+        user, port = _user(connections.get(name) or {**head, "port": port})
+        yield Login(name, user, port, address, _identity(deployment, name))
+    jump = next(iter(facts.logins), facts.head)
+    for node in (node for node in facts.nodes if node not in facts.logins):
         user, _ = _user(connections.get(node) or head)
         # The port in the tailnet, through which the head node reaches it; a lab or NAT may show another one outside.
         port = facts.ports.get(node, _DEFAULT_PORT)
-        yield Login(node, user, port, identity=_identity(deployment, node), jump=facts.head)
+        yield Login(node, user, port, identity=_identity(deployment, node), jump=jump)
 
 
 def _user(connection: Mapping[str, Any]) -> tuple[str, int]:

@@ -69,6 +69,7 @@ class Host(Machine):
     in_all      whether partition `all` has the nodes of its site
     pod         whether it is a container without systemd, a TUN device and mounts (components/roles/pod)
     stage       of a pod: whether jobs' folders are brought there by default (components/roles/pod_staging)
+    login       whether users log in there, and it runs no jobs
     """
 
     name: str
@@ -85,8 +86,14 @@ class Host(Machine):
     in_all: bool = True
     pod: bool = False
     stage: bool = False
+    login: bool = False
     promised_cpus: int = 0
     promised_mb: int = 0
+
+    @property
+    def is_measured(self) -> bool:
+        """Return whether it takes part in measurements. Jobs do not span pods, and a pod has no share."""
+        return not self.pod and not self.login
 
     @property
     def has_pod_network(self) -> bool:

@@ -95,8 +95,8 @@ def _duplicate_names(config: PoolConfig, cluster: Mapping[str, Any]) -> Iterator
 
 
 def is_measured(config: PoolConfig) -> bool:
-    """Return whether a pool's `up` measures: it is not elastic, and has machines that are no pods."""
-    return config.elastic is None and not all(node.pod for node in config.nodes())
+    """Return whether a pool's `up` measures: it is not elastic, and has machines that are no pods and run jobs."""
+    return config.elastic is None and any(node.compute and not node.pod for node in config.nodes())
 
 
 def peer(cluster: Mapping[str, Any], head_computes: bool) -> dict[str, str]:
@@ -115,4 +115,4 @@ def _peers(cluster: Mapping[str, Any], head_computes: bool) -> list[Mapping[str,
     candidates = sorted(nodes, key=lambda node: node["site"] != head["site"])
     if head_computes:
         candidates = [head, *candidates]
-    return [node for node in candidates if node["tailnet_ip"] and not node.get("pod")]
+    return [node for node in candidates if node["tailnet_ip"] and not node.get("pod") and not node.get("login")]

@@ -19,6 +19,7 @@ def node_output(
     confined: bool = True,
     *,
     pod: bool = False,
+    login: bool = False,
 ) -> dict[str, Any]:
     """Return one element of `cluster.nodes` from a node's facts and its join; None for missing facts.
 
@@ -35,6 +36,7 @@ def node_output(
     return {
         **({"gpu": gpu} if facts.get("gpu_devices") else {}),
         **({"pod": True} if pod else {}),
+        **({"login": True} if login else {}),
         "name": name,
         "site": site,
         "tailnet_ip": joined["tailnet_ip"],

@@ -48,7 +48,11 @@ def cluster_output(
             "partitions": _partitions(config, values["gpus"]),
             "nodes": [
                 {
-                    **node_output(node, host.site, facts[node], joined[node], values["confined"][node], pod=host.pod),
+                    **node_output(
+                        *(node, host.site, facts[node], joined[node], values["confined"][node]),
+                        pod=host.pod,
+                        login=host.login,
+                    ),
                     "path": values["paths"][node],
                     # A price of the config is exact; a cloud's is in the host's text.
                     "price_per_hour": prices[node] if prices[node] is not None else _amount(values["prices"][node]),
@@ -79,7 +83,7 @@ def cluster_output(
 
 def _unconfined(members: Sequence[HeadNode | ComputeNode], confined: dict[str, bool | None]) -> list[str]:
     """Return the names of compute nodes where cgroups do not confine jobs. Users have no login to pods."""
-    names = [member.host.name for member in members if isinstance(member, ComputeNode) and not member.host.pod]
+    names = [member.host.name for member in members if isinstance(member, ComputeNode) and member.host.is_measured]
     return [name for name in names if confined[name] is False]
 
 

@@ -90,8 +90,7 @@ class Cluster(pulumi.ComponentResource):
             for node in nodes
         ]
         self.head.services()
-        # Jobs do not span pods, and a pod has no share.
-        measured = [node for node in self.nodes if not node.host.pod]
+        measured = [node for node in self.nodes if node.host.is_measured]
         members: list[HeadNode | ComputeNode] = [*([self.head] if settings.head.compute else []), *measured]
         self.validation = NcclValidation(self.head.link, members, settings.validation, measured_before, opts=child)
         self.results = {"validation": self.validation.results}

@@ -44,8 +44,15 @@ def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
         "NODE_SPOT": host.spot,
         "NODE_PROMISED_CPUS": host.promised_cpus,
         "NODE_PROMISED_MB": host.promised_mb,
+        "NODE_LOGIN": _login(host) if host.login else "",
         **node_values(host),
     }
+
+
+def _login(host: Host) -> pulumi.Input[str]:
+    """Return a log-in node's address and port for users' computers; behind a bastion, a text without a port."""
+    to = host.connection
+    return pulumi.Output.format("{} {}", to.host, to.port) if to and not to.bastion else "behind-a-bastion"
 
 
 def detected_header(
@@ -135,6 +142,7 @@ class Steps:
 
 
 MACHINE = Steps()
+LOGIN = Steps(node=composition.LOGIN)
 POD = Steps(
     check=composition.CHECK_OF_POD,
     join=composition.JOIN_OF_POD,
@@ -198,7 +206,8 @@ class ComputeNode(pulumi.ComponentResource):
     ) -> None:
         super().__init__("tailrack:cluster:ComputeNode", host.name, None, opts)
         self.host = host
-        roles, steps = (composition.on_pods(roles), POD) if host.pod else (tuple(roles), MACHINE)
+        machine = LOGIN if host.login else MACHINE
+        roles, steps = (composition.on_pods(roles), POD) if host.pod else (tuple(roles), machine)
         values = {**values, **head.header, **node_header(host)}
         if host.pod:
             values["TAILNET_TAG"] = pod_tag(str(values["TAILNET_TAG"]))
@@ -288,7 +297,7 @@ class ComputeNode(pulumi.ComponentResource):
                 },
             },
             secrets=secrets,
-            label=f"{host.name}: users, share, slurmd",
+            label=f"{host.name}: users, share, {'commands of Slurm' if host.login else 'slurmd'}",
             answer=composition.answer(roles, steps.node),
             parent=self,
             depends_on=[register.resource],

@@ -112,7 +112,7 @@ class Pool(pulumi.ComponentResource):
             )
             for node in nodes
         ]
-        measured = [node for node in self.nodes if not node.host.pod]
+        measured = [node for node in self.nodes if node.host.is_measured]
         self.validation = (
             NcclValidation(link, measured, settings.validation, measured_before, peer, opts=child) if peer else None
         )

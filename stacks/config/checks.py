@@ -44,6 +44,7 @@ def check(config: StackConfig | PoolConfig, report: Report) -> None:
     check_secrets(config, report)
     _check_duplicate_nodes(config, nodes, report)
     _check_partitions(config, nodes, report)
+    _check_logins(config, nodes, report)
     _check_floors(config, report)
     _check_repair(config, nodes, report)
     _check_measured(config, nodes, report)
@@ -139,6 +140,28 @@ def _check_duplicate_nodes(config: StackConfig | PoolConfig, nodes: Sequence[Nod
         more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
         problem = f"makes node {show_name(names[0])}{more} a second time (also in {place})"
         report.add(path, problem, "Slurm would drain one of the two", "rename one of them")
+
+
+def _check_logins(config: StackConfig | PoolConfig, nodes: Sequence[NodeSpec], report: Report) -> None:
+    """Report log-in nodes that cannot be any, or whose GPUs no job could use."""
+    for node in nodes:
+        if not node.login or node.source is None:
+            continue
+        path = report.at(node.source, "login")
+        if node.is_head:
+            report.add(
+                path,
+                "is true for the head node",
+                "users log in there already, and to run no jobs is its default",
+                "delete it",
+            )
+        if node.pod:
+            report.add(path, "is true for a pod", "a pod has neither the share nor log-ins of users", "delete it")
+        if node.gpu:
+            report.add(path, "is true for a machine with GPUs", "no job could use them", "delete one of login and gpu")
+        if isinstance(config, PoolConfig) and config.elastic:
+            breaks = "jobs bring the machines of this pool, and none could bring this one"
+            report.add(path, "is true in an elastic pool", breaks, "write it in another stack")
 
 
 def _check_partitions(config: StackConfig | PoolConfig, nodes: Sequence[NodeSpec], report: Report) -> None:

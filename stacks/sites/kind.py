@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 from components.roles.fabric.settings import FabricName, Rdma
 from components.settings.cluster import Head
 from components.settings.money import Price
-from components.settings.network_names import AUTO
+from components.settings.network_names import AUTO, ON_THE_TAILNET
 from components.settings.problems import Report
 from components.settings.section import Section, key
 from components.settings.types import Gpu, SiteName
@@ -63,6 +63,7 @@ class NodeSpec:
     in_all: bool = field(default=True, kw_only=True)  # whether partition `all` has the nodes of its site
     pod: bool = field(default=False, kw_only=True)  # a container without systemd (components/roles/pod)
     stage: bool = field(default=False, kw_only=True)  # of a pod: whether jobs' folders go there by default
+    login: bool = field(default=False, kw_only=True)  # users log in there, and it runs no jobs
     # The part of the config that makes it; None for a head node that no list has.
     source: Section | None = field(default=None, kw_only=True, compare=False, repr=False)
     cloud_has_price: ClassVar[bool] = False  # whether its cloud's API says what it costs
@@ -91,9 +92,10 @@ class NodeSpec:
         """Return a node of a site. `extra` has the fields of its kind. Without a price it gets the site's."""
         is_head = (name, site.name) == (head.name, head.site)
         in_all = site.in_all and not extra.get("pod", False)
-        extra = {**extra, "fabric": site.fabric, "rdma": site.rdma, "in_all": in_all}
+        login = extra.get("login", False)
+        extra = {**extra, "fabric": ON_THE_TAILNET if login else site.fabric, "rdma": site.rdma, "in_all": in_all}
         extra["price_per_hour"] = site.price_per_hour if price is None else price
-        return cls(name, site.name, features, gpu, is_head, head.compute or not is_head, **extra)
+        return cls(name, site.name, features, gpu, is_head, head.compute if is_head else not login, **extra)
 
 
 UNREAD = object()  # stands for a value that could not be read, for a reason that is already reported

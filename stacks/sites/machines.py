@@ -39,6 +39,7 @@ def host_of(node: NodeSpec, connection: Connection | None, **extra: Any) -> Host
         in_all=node.in_all,
         pod=node.pod,
         stage=node.stage,
+        login=node.login,
         **{"price": node.price, **extra},
     )
 

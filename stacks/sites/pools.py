@@ -37,6 +37,8 @@ class Pool(Section):
     """Number of nodes."""
     features: Features = ()
     """Slurm features of each node, for `--constraint`."""
+    login: bool = False
+    """The nodes run no jobs: users log in there, with the share and Slurm's commands."""
     price_per_hour: Price | None = None
     """Price per hour of each node, in the stack's `currency`; default: the site's price, else the cloud's where it
     says one in USD."""
@@ -72,7 +74,17 @@ def new_nodes(
     """
     head_nodes = [node.of(site, head, head.name, **of_head)] if head.site == site.name and of_head is not None else []
     return head_nodes + [
-        node.of(site, head, name, pool.features, gpu, price=pool.price_per_hour, source=pool, **of_pool(pool))
+        node.of(
+            site,
+            head,
+            name,
+            pool.features,
+            gpu,
+            price=pool.price_per_hour,
+            source=pool,
+            login=pool.login,
+            **of_pool(pool),
+        )
         for pool in pools
         for gpu in [pool.gpu if isinstance(pool, GpuPool) else None]
         for name in pool_node_names(pool.name, pool.count)

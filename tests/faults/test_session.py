@@ -151,7 +151,7 @@ def test_a_session_with_jupyter_is_reached_as_printed_and_ends_with_its_job(
 ) -> None:
     # Without cgroups, a node lets users in until `up` or this step requires a job.
     values: dict[str, Value] = {
-        "PAM_SLURM_ADOPT_WANTED": True, "NODE_CONFINED": True, "SLURM_RELEASE": "",
+        "PAM_SLURM_ADOPT_WANTED": True, "NODE_CONFINED": True, "NODE_LOGIN": "", "SLURM_RELEASE": "",
         "USERS_LINES": ["ada 6001 6001", "bob 6002 6002"],
     }  # fmt: skip
     assert login(config).stdout == "a1\nada\n"

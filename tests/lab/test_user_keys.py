@@ -112,7 +112,7 @@ def test_a_user_reaches_a_node_through_the_head_node_while_a_job_runs_there(
 ) -> None:
     # `up` requires a job only where cgroups confine jobs.
     values: dict[str, Value] = {
-        "PAM_SLURM_ADOPT_WANTED": True, "NODE_CONFINED": True, "SLURM_RELEASE": "",
+        "PAM_SLURM_ADOPT_WANTED": True, "NODE_CONFINED": True, "NODE_LOGIN": "", "SLURM_RELEASE": "",
         "USERS_LINES": ["ada 6001 6001", "bob 6002 6002"],
     }  # fmt: skip
     asked = run_step(cluster, "a1", script_of("pam_slurm_adopt", "node"), values, sudo_user="admin")
@@ -187,3 +187,32 @@ def test_without_keys_in_the_config_nothing_of_them_is_left(cluster: ClusterUnde
     for machine in ("head", "a1"):
         done = ssh(with_key(adas, keys, "own"), machine)
         assert done.stdout == f"{machine}\n", done.stderr
+
+
+def test_a_log_in_node_opens_to_users_submits_jobs_and_runs_none(
+    cluster: ClusterUnderTest, adas: Path, keys: Path
+) -> None:
+    pools = cluster.config["tailrack:sites"][0]["pools"]
+    pools.append({"name": "login", "login": True})
+    cluster.config["tailrack:users"][0]["keys"] = [public(keys, "laptop")]
+    cluster.config["tailrack:slurm"]["ssh_needs_job"] = False
+    cluster.up_ok()
+    printed = keys / "through-login"
+    printed.write_text(cluster.run_as("ada", "head", "tailrack ssh-config --head 192.0.2.1"), encoding="utf-8")
+    config = with_key(printed, keys, "laptop")
+    done = ssh(
+        config, "login1", command="hostname; srun -w a1 hostname; sbatch --parsable --wrap 'echo from $HOSTNAME'"
+    )
+    assert done.returncode == 0, done.stderr
+    *names, job = done.stdout.split()
+    assert names == ["login1", "a1"]
+    eventually(lambda: "from " in ssh(config, "login1", command=f"cat slurm-{job}.out").stdout, 60, "the job's output")
+    assert ssh(config, "a1").stdout == "a1\n", "through login1: the head node has another address"
+    assert "login1" not in cluster.run("login1", "sinfo -h -a -N -o %N")
+    assert cluster.attempt("login1", "pgrep -x slurmd").returncode == 1
+    (node,) = [node for node in cluster.deployment().outputs()["cluster"]["nodes"] if node["name"] == "login1"]
+    assert node["login"] is True
+    # Its link to Slurm's files comes back at boot, and a node that joins later is no change there.
+    pools.pop()
+    cluster.up_ok()
+    assert "login1" not in cluster.run("head", "cat /etc/hosts")

@@ -57,6 +57,9 @@ def compute(step: Step, values: MountsValues) -> None:
         raise Failure(text, f"{'; '.join(problems[path].remedy for path in required)}; then run up again")
 
 
+login = compute
+
+
 def _apply(step: Step, values: MountsValues, wanted: list[Wanted]) -> Mapping[str, Problem]:
     """Bring this node to its mounts. Return the problems by path."""
     ours = [mount for mount in wanted if mount.type == NFS]

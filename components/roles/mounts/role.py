@@ -29,6 +29,6 @@ def role(settings: ClusterSettings) -> Role:
             ]
         },
         # Where the config has no mounts any more, it finishes what waits for jobs, and removes its program.
-        tasks={"compute": (Task("mounts", (PROGRAM,), limit=300, settings=("Nice=10",)),)},
+        tasks=dict.fromkeys(("compute", "login"), (Task("mounts", (PROGRAM,), limit=300, settings=("Nice=10",)),)),
         texts={"program": launcher("mounts") if mounts else ""},
     )

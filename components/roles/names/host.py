@@ -31,6 +31,8 @@ from components.roles.names.names import restore_names as names_forget
 from components.roles.tailnet import tailscale
 
 MEMBERS = f"{STATE_DIR}/members"
+# The file of a log-in node in its folder there: its address and port for users' computers.
+LOGIN = "login"
 PROGRAM = "/usr/local/sbin/tailrack-names"
 NAMES, FOLLOW = "tailrack-names.service", "tailrack-names-follow.service"
 RESOLVED = "systemd-resolved.service"
@@ -107,16 +109,21 @@ def _keep_old_names() -> None:
             keep_name(name, address)
 
 
-def register(step: Step, node_name: str, node_address: str, nfs_exports_path: str) -> None:
-    """Add the node."""
+def register(step: Step, node_name: str, node_address: str, node_login: str, nfs_exports_path: str) -> None:
+    """Add the node. `node_login`: of a log-in node, its address and port for users' computers."""
     step.take_lock()
     keep_name(node_name, node_address)
+    if node_login:
+        files.write(f"{MEMBERS}/{node_name}/{LOGIN}", node_login)
+    else:
+        files.remove(f"{MEMBERS}/{node_name}/{LOGIN}")
     publish_names(nfs_exports_path)
 
 
 def forget(step: Step, node_name: str, nfs_exports_path: str) -> None:
     """Remove the node."""
-    files.remove(f"{MEMBERS}/{node_name}/address")
+    for name in ("address", LOGIN):
+        files.remove(f"{MEMBERS}/{node_name}/{name}")
     publish_names(nfs_exports_path)
 
 

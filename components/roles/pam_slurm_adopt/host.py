@@ -152,14 +152,20 @@ def restore_stack() -> None:
 
 
 def node(
-    step: Step, pam_slurm_adopt_wanted: bool, node_confined: bool, slurm_release: str, users_lines: list[Account]
+    step: Step,
+    pam_slurm_adopt_wanted: bool,
+    node_confined: bool,
+    node_login: str,
+    slurm_release: str,
+    users_lines: list[Account],
 ) -> None:
     """Require a job if the config wants it and logins can join one.
 
+    node_login      not empty if users log in here without a job
     node_confined   whether cgroups confine jobs on this machine
     slurm_release   the config's release, which includes the module; empty for the distribution's
     """
-    if pam_slurm_adopt_wanted and node_confined:
+    if pam_slurm_adopt_wanted and node_confined and not node_login:
         if not slurm_release:
             packages.ensure(step.host, "libpam-slurm-adopt")
         _require_job(step.host, users_lines)

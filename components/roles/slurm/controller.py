@@ -24,7 +24,9 @@ from components.roles.slurm.folders import (
     MEASURE_PARTITION,
     NODES,
     POOLS,
+    PUBLISHED,
     SERVICES,
+    SHARE,
     STAGE_IN,
     STAGE_OUT,
     TAKEN,
@@ -42,6 +44,8 @@ _NODES = re.compile(r"^PartitionName=\S+ Nodes=(\S+) ")
 _ALL = "PartitionName=all Nodes=ALL "
 _ABOUT_POOLS = ("placeholders", "kept", "memory", "gpu_cpus")
 _ABOUT_NODES = ("site", "profile", "fabric", "memory", "gpu_cpus")
+# The list of plugins of Slurm's commands, which role enroot_pyxis writes.
+PLUGINS = "plugstack.conf"
 # Seconds for slurmctld to stay up with new files.
 _STAY_LIMIT = 60
 _MOST_LINES = 12
@@ -291,11 +295,21 @@ def offer(base: str = BASE, names: Collection[str] = ()) -> str:
         _restore()
         return reason
     _write(TAKEN, texts)
+    _publish(texts)
     return ""
 
 
 def _write(folder: str, texts: Mapping[str, str]) -> None:
     files.write_all([File(f"{folder}/{name}", text) for name, text in texts.items()])
+
+
+def _publish(texts: Mapping[str, str]) -> None:
+    """Write the files to the share, for log-in nodes (login.py)."""
+    share = (files.read(SHARE) or "").strip()
+    if share and files.is_closed(share):
+        files.make_folder(f"{share}/.tailrack")
+        plugins = files.read(f"{CONF}/{PLUGINS}")
+        _write(f"{share}/{PUBLISHED}", {**texts, **({PLUGINS: plugins} if plugins else {})})
 
 
 def _changed(names: Collection[str]) -> bool:

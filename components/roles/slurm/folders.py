@@ -36,6 +36,11 @@ SERVICES = f"{STATE_DIR}/slurm/services"
 # All files that slurmctld last accepted. They come back when it rejects newer ones, so that the machine matches the
 # stack's state and an interrupted step does not pass for done.
 TAKEN = f"{STATE_DIR}/slurm/taken"
+# The path of the share, where the accepted files are in PUBLISHED, for the commands of log-in nodes.
+SHARE = f"{STATE_DIR}/slurm/share"
+PUBLISHED = ".tailrack/slurm"
+# On a log-in node: has the link from FROM_CONTROLLER to these files made at each boot.
+LINK = "/etc/tmpfiles.d/tailrack-slurm.conf"
 # The name of the package folder of the config's release, in one line.
 INSTALLED = f"{STATE_DIR}/slurm-release"
 # The partition of all nodes that measurements use if a site is not in partition `all`. No site can have this name.
@@ -54,7 +59,7 @@ SLURM_FOLDER = "/var/lib/slurm"
 CONTROLLER_STATE = f"{SLURM_FOLDER}/slurmctld"
 # Exists while slurmctld's state is a restored backup, which belongs to root even if a package changed its owner.
 _RESTORED = f"{STATE_DIR}/slurm-restored"
-_FROM_CONTROLLER = "/run/slurm/conf"
+FROM_CONTROLLER = "/run/slurm/conf"
 CONF_FILES = ("slurm.conf", "gres.conf", "topology.conf", "cgroup.conf", "mpi.conf", "job_submit.lua")
 _OURS = "Written by tailrack."
 # The last report of `make elastic` on each pool: <pool>/status.json.
@@ -94,7 +99,7 @@ def leave_slurm_folder() -> None:
 
 def copy_configuration(folder: str) -> None:
     """Copy the configuration of Slurm's commands, which slurmd deletes when it stops, into a new folder of root's."""
-    source = _FROM_CONTROLLER if files.exists(f"{_FROM_CONTROLLER}/slurm.conf") else CONF
+    source = FROM_CONTROLLER if files.exists(f"{FROM_CONTROLLER}/slurm.conf") else CONF
     files.remove_folder(folder)
     files.make_folder(folder, 0o700)
     run("cp", "-rLT", source, folder)

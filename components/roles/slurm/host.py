@@ -28,9 +28,12 @@ from components.roles.slurm.folders import (
     CONF_FILES,
     CONTROLLER_STATE,
     DBD_CONF,
+    FROM_CONTROLLER,
     INSTALLED,
     JOB_LIMIT,
+    LINK,
     POOLS,
+    SHARE,
     foreign_slurm_files,
     give_slurm_state,
     is_foreign,
@@ -229,6 +232,7 @@ class HeadValues(HeldPorts, NodeFiles):
     """
 
     head_computes: bool
+    nfs_exports_path: str
     slurm_job_limit_seconds: int
     slurm_slurm_conf: str
     slurm_gres_conf: str
@@ -273,10 +277,11 @@ def head(step: Step, values: HeadValues) -> None:
     files.remove_folder(_OFFERED)
     files.write_all([File(f"{_OFFERED}/{name}", text) for name, text in values.cluster_files.items()])
     files.write(JOB_LIMIT, str(values.slurm_job_limit_seconds))
+    files.write(SHARE, values.nfs_exports_path)
     if values.head_computes:
         write_node(values)
     else:
-        _remove_slurmd(step, values.slurm_job_limit_seconds)
+        remove_slurmd(step, values.slurm_job_limit_seconds)
     systemd.keep_running("slurmctld.service")
     systemd.reload(*_UNITS)
     systemd.enable(*_UNITS)
@@ -325,8 +330,8 @@ def _refuse_partitions_of_pools(slurm_conf: str) -> None:
                 )
 
 
-def _remove_slurmd(step: Step, limit: int) -> None:
-    """Remove any slurmd from a head node that runs no jobs, even one from an image or a package.
+def remove_slurmd(step: Step, limit: int) -> None:
+    """Remove any slurmd from a machine that runs no jobs, even one from an image or a package.
 
     Root of any machine with Slurm's key could use it to become root here.
     """
@@ -377,6 +382,8 @@ def end_steps() -> None:
 
 
 def _forget_files() -> None:
+    if files.exists(LINK):
+        files.remove(FROM_CONTROLLER)
     for name in (*CONF_FILES, "tailrack-prolog", "tailrack-epilog"):
         if "Written by tailrack." in (files.read(f"{CONF}/{name}") or ""):
             files.remove(f"{CONF}/{name}")

@@ -115,7 +115,7 @@ class Owners:
     def _other_owner(self, node: str) -> str | None:
         """Return the other pool that has the node, or an empty text for the cluster's stack."""
         # A node that is joining has only the folder (role fabric).
-        if files.exists(f"{NODES}/{node}/site"):
+        if files.exists(f"{NODES}/{node}/owner"):
             owner = (files.read(f"{NODES}/{node}/owner") or "").strip()
             if owner != self._pool:
                 return owner
@@ -124,13 +124,18 @@ class Owners:
 
 @dataclass(frozen=True)
 class NodeAndAddress(NodeFiles):
-    """A node's part of slurmctld's files, and its tailnet address."""
+    """A node's part of slurmctld's files, and its tailnet address; or a log-in node, which has no part."""
 
     node_address: str
+    node_login: str
+    slurm_job_limit_seconds: int
 
 
 def register(step: Step, values: NodeAndAddress) -> None:
     """Add the node."""
+    if values.node_login:
+        _register_login(step, values)
+        return
     # Before the lock, so that the step that has it takes this node's files along.
     write_node(values)
     step.take_lock()
@@ -143,6 +148,16 @@ def register(step: Step, values: NodeAndAddress) -> None:
         raise Failure(reason, f"see its errors above and 'journalctl -u slurmctld' on {step.host}")
     if is_placeholder(name := values.node_name):
         slurm.scontrol("update", f"nodename={name}", f"nodeaddr={values.node_address}", f"nodehostname={name}")
+
+
+def _register_login(step: Step, values: NodeAndAddress) -> None:
+    """Record whose name it is. If the machine has run jobs until now, remove it from slurmctld."""
+    Owners(values.pool_owner).refuse_node_of_another(values.node_name)
+    if files.exists(f"{node_folder(values.node_name)}/site"):
+        release(step, values.node_name, values.slurm_job_limit_seconds)
+        step.take_lock()
+        forget(step, values.node_name)
+    files.write(f"{node_folder(values.node_name)}/owner", values.pool_owner)
 
 
 def release(step: Step, node_name: str, slurm_job_limit_seconds: int) -> None:

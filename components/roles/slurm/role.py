@@ -9,7 +9,7 @@ from components.roles.facts import matching, truth, version
 from components.roles.program import launcher
 from components.roles.role import USERS, File, Holder, Role, SlurmKey, template, unit
 from components.roles.slurm.files import MAIL_PROGRAM
-from components.roles.slurm.folders import LOST_JOBS
+from components.roles.slurm.folders import FROM_CONTROLLER, LINK, LOST_JOBS, PUBLISHED
 from components.roles.slurm.machine_keys import needs_cgroups
 
 # It installs PMIx's library under a name that is the same in every release. `srun --mpi=pmix` needs it where it is
@@ -93,11 +93,13 @@ def role(settings: ClusterSettings) -> Role:
         packages={
             "head": (*(("slurmctld", "slurm-client") if distribution_packages else ()), MPI),
             "compute": (*(("slurmd", "slurm-client") if distribution_packages else ()), *MEASUREMENT),
+            "login": (*(("slurm-client",) if distribution_packages else ()), MPI),
             "pod": ("slurmd", "slurm-client", *MEASUREMENT),
         },
         files={
             "head": controller,
             "compute": compute_files,
+            "login": (File(LINK, f"L+ {FROM_CONTROLLER} - - - - {settings.storage.mount}/{PUBLISHED}"),),
             "pod": (File(LOST_JOBS, launcher("pod-lost-jobs"), mode="0755"),),
         },
         tasks={"head": (EXPIRE,)},

@@ -1,6 +1,7 @@
 """`tailrack ssh-config`: print Host blocks with which ssh on a user's computer reaches all machines of the cluster.
 
-The blocks are the head node, and the nodes behind it, with the cluster's authority as known host.
+The blocks are log-in nodes and the head node, and other nodes behind the first of them, with the cluster's authority as
+known host.
 All values come from machines, so each of them is checked: a line of this file can run any program.
 """
 
@@ -15,11 +16,12 @@ import re
 import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from components.node.state import STATE_DIR
+from components.roles.names.host import LOGIN
 from components.roles.ssh_trust.certificate import AUTHORITIES
 
 NAME, HELP = "ssh-config", "print the lines for ~/.ssh/config with which you log in to the head node and to nodes"
@@ -60,9 +62,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def logins(facts: Facts, user: str, address: str, port: int) -> Sequence[Login]:
-    """Return the logins of a user: directly to the head node, and through it to nodes."""
-    head = Login(facts.head, user, port, address)
-    return [head, *(Login(node, user, facts.ports.get(node, 22), jump=facts.head) for node in facts.nodes)]
+    """Return the logins of a user: directly to log-in nodes and the head node, and through the first to nodes."""
+    direct = [
+        *(Login(name, user, *facts.logins[name]) for name in facts.logins),
+        Login(facts.head, user, port, address),
+    ]
+    others = [node for node in facts.nodes if node not in facts.logins]
+    return [*direct, *(Login(node, user, facts.ports.get(node, 22), jump=direct[0].name) for node in others)]
 
 
 def read_facts() -> Facts:
@@ -72,7 +78,15 @@ def read_facts() -> Facts:
     nodes = [row[1] for row in rows if len(row) == 2 and row[1] != head]
     keys = [line for line in _AUTHORITIES.read_text(encoding="utf-8").splitlines() if line.startswith("ssh-")]
     ports = {node: port for node in nodes if (port := _port(node)) != DEFAULT_PORT}
-    return Facts.read({"head": head, "nodes": nodes, "ports": ports, "authorities": keys})
+    gates = {node: (int(words[1]), words[0]) for node in nodes if len(words := _login_address(node)) == 2}
+    return Facts.read({"head": head, "nodes": nodes, "ports": ports, "authorities": keys, "logins": gates})
+
+
+def _login_address(node: str) -> list[str]:
+    try:
+        return (MEMBERS / node / LOGIN).read_text(encoding="utf-8").split()
+    except OSError:
+        return []
 
 
 def _port(node: str) -> int:
@@ -133,21 +147,24 @@ class Facts:
     head, nodes   names
     ports         of nodes whose sshd has another port than 22
     authorities   public keys that vouch for all of these; two during a change
+    logins        port and address of log-in nodes; a head node of an earlier release reports none
     """
 
     head: str
     nodes: tuple[str, ...]
     ports: Mapping[str, int]
     authorities: tuple[str, ...]
+    logins: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, data: Any) -> Facts:
         """Read JSON data. Raises ValueError for anything else."""
         try:
-            facts = cls(data["head"], tuple(data["nodes"]), dict(data["ports"]), tuple(data["authorities"]))
-        except (KeyError, TypeError) as error:
+            logins = {name: (int(port), str(address)) for name, (port, address) in data.get("logins", {}).items()}
+            facts = cls(data["head"], tuple(data["nodes"]), dict(data["ports"]), tuple(data["authorities"]), logins)
+        except (AttributeError, KeyError, TypeError) as error:
             raise ValueError("these are no facts of a cluster") from error
-        names = (facts.head, *facts.nodes, *facts.ports)
+        names = (facts.head, *facts.nodes, *facts.ports, *facts.logins)
         numbers = all(type(port) is int for port in facts.ports.values())
         if not (numbers and _all(_NAME, names) and _all(_KEY, facts.authorities) and facts.authorities):
             raise ValueError("these are no facts of a cluster")

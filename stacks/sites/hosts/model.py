@@ -75,6 +75,8 @@ class HostConfig(Machine):
     spot: Spot | None = None
     """The provider that may take the machine back: `aws`, `gcp` or `azure`. The node reads the provider's notice,
     takes no more jobs, and [requeues those that it has](using.md#when-a-machine-goes-away)."""
+    login: bool = False
+    """The machine runs no jobs: users log in there, with the share and Slurm's commands."""
     adopt: bool = False
     """The machine is already in the cluster's tailnet, under this name. Its routes, exit node and SSH settings do not
     change, and it stays in the tailnet when it leaves the cluster."""
@@ -169,6 +171,7 @@ def nodes(site: HostsSite, head: Head) -> list[HostNode]:
             spot=host.spot or site.spot or "",
             pod=site.pods,
             stage=site.stage,
+            login=host.login,
         )
         for host in site.hosts
     ]

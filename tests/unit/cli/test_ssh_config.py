@@ -53,6 +53,13 @@ def test_a_node_of_another_stack_has_the_account_of_the_head_node(monkeypatch: p
     assert block(text(monkeypatch, {"gateway": HEAD}), "p1") == ["User ubuntu", "ProxyJump gateway"]
 
 
+def test_a_log_in_node_is_reached_directly_and_others_through_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = {**FACTS, "logins": {"n1": [22, "203.0.113.9"]}}
+    printed = text(monkeypatch, {"gateway": HEAD, "n1": {"host": "10.0.0.3", "user": "root", "port": 2022}}, answer)
+    assert block(printed, "n1")[:4] == ["HostName 203.0.113.9", "HostKeyAlias n1", "Port 2022", "User root"]
+    assert block(printed, "p1") == ["User ubuntu", "ProxyJump n1"]
+
+
 def test_a_bastion_is_known_by_its_own_key(monkeypatch: pytest.MonkeyPatch) -> None:
     proxy = {"host": "198.51.100.1", "user": "ops", "port": 22, "hostKey": f"{public_key('bastion')} comment"}
     printed = text(monkeypatch, {"gateway": {**HEAD, "proxy": proxy}})

@@ -232,6 +232,20 @@ def test_a_head_that_does_not_compute_runs_no_job(build: Build, lab_config: RawC
     assert "#SBATCH --nodelist=a1,b1\n" in stack.header("validate-cross-site")["JOB_SCRIPT"]
 
 
+def test_a_log_in_node_has_the_share_and_slurms_commands_and_runs_no_job(build: Build, lab_config: RawConfig) -> None:
+    lab_config["sites"][0]["pools"].append({"name": "login", "login": True})
+    stack = build(lab_config)
+    called = stack.called("login1-node")
+    assert {"nfs_exports/node", "mounts/compute", "slurm/login"} <= {*called}
+    assert "slurm/compute" not in called
+    assert not {"slurmd", "python3-mpi4py"} & {*stack.packages("login1-node")[0]}
+    assert stack.header("login1-register")["NODE_LOGIN"].endswith(" 22")
+    assert stack.header("a1-register")["NODE_LOGIN"] == ""
+    jobs = [stack.header(name)["JOB_SCRIPT"] for name in stack.validations]
+    assert jobs
+    assert not any("login1" in job for job in jobs)
+
+
 def test_gpus_of_the_config_reach_gate_gres_features_and_partitions(build: Build, hosts_config: RawConfig) -> None:
     stack = build(hosts_config)
     gate, node, member = stack.header("dgx1-check"), stack.header("dgx1-node"), stack.header("dgx1-register")

@@ -24,7 +24,7 @@ def head_step(shell: Shell, computes: bool, name: str = "lab") -> subprocess.Com
     conf |= {"SLURM_SLURM_CONF": f"ClusterName={name}", "HEAD_EXPIRE_PLAN": "{}", "HEAD_EXPIRE_VALUES": "{}"}
     of_node = ("SLURM_CONF", "GRES_CONF", "JOB_SUBMIT_LUA", "MEMORY", "GPU_CPUS", "SITE", "PROFILE")
     conf |= {f"NODE_{name}": "x" for name in of_node}
-    conf |= {"NODE_NAME": "head", "POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0}
+    conf |= {"NODE_NAME": "head", "POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0, "NFS_EXPORTS_PATH": "/srv"}
     with mock.patch.object(slurm_host, "offer", return_value=""):
         return shell.step(HEAD, conf, name="head-head", host="head")
 

@@ -42,7 +42,7 @@ class Head:
             "NODE_EXPORT": export_line("/export/shared", address),
             "HOST_NAME": "head", "STEP_LOCK": "", "NODE_NAME": "b1", "NODE_ADDRESS": "100.64.0.7",
             "NODE_SSHD_PORT": 22, "NODE_HOST_KEY": "ssh-ed25519 AAAA", "NODE_SITE": "rack", "NODE_PROBLEM": "",
-            "NODE_PRICE": "2.05 USD", "NODE_FIREWALL": "",
+            "NODE_PRICE": "2.05 USD", "NODE_FIREWALL": "", "NODE_LOGIN": "",
             "NODE_SLURM_CONF": "NodeSet=site-rack Feature=site-rack",
             "NODE_PROFILE": "processes",
             "NODE_MEMORY": "ALL 1024", "NODE_GPU_CPUS": "",
@@ -125,6 +125,27 @@ def test_a_member_gets_an_export_of_its_one_address_and_a_certificate(head: Head
     assert "exportfs -ra" in head.shell.calls
     (signing,) = [call for call in head.shell.calls if call.startswith("ssh-keygen")]
     assert " -h -I b1 -n b1,100.64.0.7 " in signing
+
+
+def test_a_log_in_node_is_a_member_and_none_of_slurms_nodes(head: Head) -> None:
+    head.shell.write("var/lib/tailrack/slurm/share", "/export/shared\n")
+    head.shell.path("/export/shared").mkdir(parents=True)
+    assert_ok(head.run("up"))
+    files, nodes = (
+        head.shell.path("/export/shared/.tailrack/slurm"),
+        head.shell.path("/var/lib/tailrack/slurm/nodes/b1"),
+    )
+    assert "NodeSet=site-rack" in (files / "slurm.conf").read_text()
+    head.knows_b1()
+    assert_ok(head.run("up", NODE_LOGIN="203.0.113.9 2200"))
+    assert [path.name for path in nodes.iterdir()] == ["owner"]
+    assert "scontrol delete nodename=b1" in head.shell.calls
+    assert "NodeSet" not in (files / "slurm.conf").read_text()
+    login = head.shell.path("/var/lib/tailrack/members/b1/login")
+    assert login.read_text() == "203.0.113.9 2200\n"
+    assert_ok(head.run("up"))
+    assert not login.exists()
+    assert (nodes / "site").exists()
 
 
 def test_an_unreachable_node_is_no_member_and_the_error_names_its_firewall(head: Head) -> None:

@@ -86,6 +86,7 @@ def step(shell: Shell, **values: Value) -> subprocess.CompletedProcess[str]:
     header: dict[str, Value] = {
         "PAM_SLURM_ADOPT_WANTED": True,
         "NODE_CONFINED": True,
+        "NODE_LOGIN": "",
         "USERS_LINES": ["ada 6001 6001", "bob 6002 6002"],
     }
     return shell.step(script_of("pam_slurm_adopt", "node"), {**header, **values}, name="a1-node")
@@ -152,7 +153,9 @@ def test_before_openssh_9_8_the_program_has_the_stacks_name(node: Shell) -> None
     assert tried(node) == ["sshd", "tailrack-tried", "sshd"]
 
 
-@pytest.mark.parametrize("off", [{"NODE_CONFINED": False}, {"PAM_SLURM_ADOPT_WANTED": False}])
+@pytest.mark.parametrize(
+    "off", [{"NODE_CONFINED": False}, {"NODE_LOGIN": "203.0.113.9 22"}, {"PAM_SLURM_ADOPT_WANTED": False}]
+)
 def test_a_node_without_cgroups_or_with_the_option_off_restores_pam(node: Shell, off: dict[str, Value]) -> None:
     assert step(node, **off).returncode == 0
     assert (stack(node), tried(node)) == (DEBIANS, [])

@@ -88,6 +88,7 @@ def register_node(shell: Shell, node: str) -> subprocess.CompletedProcess[str]:
         "NODE_SLURM_CONF": "NodeSet=gpu-h200 Feature=gpu-h200\nPartitionName=h200 Nodes=gpu-h200",
         "NODE_JOB_SUBMIT_LUA": "",
         "NODE_PROFILE": "processes",
+        "NODE_LOGIN": "",
         "NODE_ADDRESS": "100.64.0.2", "POOL_OWNER": "", "POOL_FORGET_AFTER_MINUTES": 0, "SLURM_JOB_LIMIT_SECONDS": 1,
     }  # fmt: skip
     return shell.step(REGISTER, values, name=f"{node}-register", lock="")

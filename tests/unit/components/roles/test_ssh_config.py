@@ -7,6 +7,7 @@ import re
 import subprocess
 from argparse import Namespace
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,17 @@ def test_nodes_are_reached_through_the_head_node_which_is_known_by_its_name(conf
     for node, port in (("a1", "22"), ("a2", "22"), ("b1", "2222")):
         read = settings(config, node)
         assert (read["hostname"], read["port"], read["proxyjump"], read["user"]) == (node, port, "head", "ada")
+
+
+def test_nodes_are_reached_through_a_log_in_node_where_there_is_one(tmp_path: Path) -> None:
+    facts = replace(FACTS, logins={"a2": (2200, "203.0.113.8")})
+    path = tmp_path / "config"
+    path.write_text(blocks(ssh_config.logins(facts, "ada", "203.0.113.7", 22), facts.authorities))
+    assert path.read_text().startswith("\nHost a2\n")
+    login = settings(path, "a2")
+    assert (login["hostname"], login["port"], login["hostkeyalias"]) == ("203.0.113.8", "2200", "a2")
+    assert not {"proxyjump"} & (login.keys() | settings(path, "head").keys())
+    assert settings(path, "a1")["proxyjump"] == "a2"
 
 
 def test_the_command_prints_all_authorities_as_known_hosts() -> None:
@@ -122,9 +134,16 @@ def run(*, head: str | None = None, port: int | None = None, as_json: bool = Fal
 
 
 def test_programs_get_the_facts_without_the_leave_key(head: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (head / "members/b1/login").write_text("203.0.113.9 22\n")
     assert run(as_json=True) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert facts == {"head": "head", "nodes": ["a1", "b1"], "ports": {"b1": 2222}, "authorities": [AUTHORITY]}
+    assert facts == {
+        "head": "head",
+        "nodes": ["a1", "b1"],
+        "ports": {"b1": 2222},
+        "authorities": [AUTHORITY],
+        "logins": {"b1": [22, "203.0.113.9"]},
+    }
 
 
 def test_ssh_config_has_the_reached_address(
