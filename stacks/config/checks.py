@@ -8,6 +8,7 @@ from components.roles.accounting.settings import check_accounting
 from components.roles.backup.settings import HEAD, LISTED, MADE, check_backup
 from components.roles.datasets.settings import check_datasets
 from components.roles.enroot_pyxis.settings import check_containers
+from components.roles.health.settings import check_health
 from components.roles.job_reports.settings import check_job_reports
 from components.roles.mlflow.settings import check_mlflow
 from components.roles.monitoring.settings import check_monitoring
@@ -87,6 +88,7 @@ def _check_cluster(config: StackConfig, nodes: Sequence[NodeSpec], logins: Mappi
     check_groups(config.groups, config.users, report)
     check_storage(config.storage, logins, report)
     check_slurm(config.slurm, report)
+    check_health(config.health, report)
     check_accounting(config.accounting, config.users, config.slurm, config.health.enabled, report)
     if config.monitoring is not None:
         check_monitoring(config.monitoring, report)

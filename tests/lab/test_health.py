@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +26,7 @@ NODES = ("head", "a1", "b1")
 @pytest.fixture(scope="module")
 def cluster(full: Cluster) -> Cluster:
     """Three nodes with a script of the user's own before and after jobs."""
-    full.config["tailrack:health"] = {"prolog": {"50-mine": MINE}, "epilog": {"50-mine": MINE}}
+    full.config["tailrack:health"] = {"on_boot": "quick", "prolog": {"50-mine": MINE}, "epilog": {"50-mine": MINE}}
     full.up_ok()
     return full
 
@@ -93,6 +94,19 @@ def test_a_healthy_node_is_not_drained_and_says_so(cluster: Cluster) -> None:
         done = cluster.attempt(name, "tailrack-checks")
         assert done.returncode == 0, done.stdout
         assert "error" not in {item["severity"] for item in findings(cluster, name)}
+
+
+def test_a_node_takes_no_job_before_its_check_at_boot_ends(cluster: Cluster) -> None:
+    # Let the check take long enough to be seen.
+    slow = "[Service]\\nExecStart=\\nExecStart=sh -c 'sleep 40; exec tailrack-boot-check quick'"
+    folder = "/etc/systemd/system/tailrack-boot-check.service.d"
+    cluster.run("a1", f'mkdir -p {folder}; printf "{slow}\\n" >{folder}/slow.conf')
+    subprocess.run(["docker", "restart", cluster.container("a1")], check=True, capture_output=True)
+    eventually(lambda: "check at boot: it has not ended" in reason(cluster, "a1"), 90, "the node is drained")
+    assert drained(cluster, "a1")
+    eventually(lambda: not drained(cluster, "a1") and "IDLE" in node(cluster, "a1")["state"], 120, "it is back")
+    cluster.run_as("ada", "head", "srun -w a1 true")
+    cluster.run("a1", f"rm -r {folder}; systemctl daemon-reload")
 
 
 def test_the_users_own_scripts_run_beside_ours(cluster: Cluster) -> None:

@@ -14,6 +14,21 @@ REASON = "tailrack-reason.service"
 DEEP_CHECK_SETTINGS = "/etc/tailrack/deep-check.json"
 CHECKS = "/usr/local/sbin/tailrack-checks"
 HEALTH_CHECK = "/usr/local/sbin/tailrack-nhc"
+BOOT_CHECK, BOOT_UNIT = "/usr/local/sbin/tailrack-boot-check", "tailrack-boot-check.service"
+BOOT_UNIT_TEXT = f"""[Unit]
+Description=Check this node before it takes jobs
+Before=slurmd.service
+Wants=remote-fs.target
+
+[Service]
+# slurmd waits for the first program only.
+Type=exec
+ExecStartPre={BOOT_CHECK} begin
+ExecStart={BOOT_CHECK} {{arguments}}
+TimeoutStartSec=60
+
+[Install]
+WantedBy=multi-user.target"""
 PRIVATE_JOBS = "/run/tailrack-private/jobs"
 # Files that the scripts and the check write.
 MADE = (
@@ -22,10 +37,13 @@ MADE = (
 )
 
 
-def compute(step: Step, health_enabled: bool) -> None:
-    """Load the unit of the health check, or clear the check's comment in Slurm before the check goes."""
+def compute(step: Step, health_enabled: bool, health_on_boot: str) -> None:
+    """Load the units of the health checks, or clear the check's comment in Slurm before the check goes."""
     if health_enabled:
         systemd.reload(REASON)
+        if health_on_boot:
+            systemd.reload(BOOT_UNIT)
+            systemd.enable(BOOT_UNIT)
     elif files.exists(HEALTH_CHECK):
         # A controller that does not answer stops nothing.
         attempt(HEALTH_CHECK, "--clear")

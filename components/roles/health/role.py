@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from components.node.locks import PRIVATE
 from components.node.minute import Task
+from components.node.systemd import UNITS
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.health.gpu_records import FINDINGS
-from components.roles.health.host import CHECKS, DEEP_CHECK_SETTINGS, HEALTH_CHECK, LIB, MADE, REASON, SHARE_MOUNTED
+from components.roles.health.host import (
+    BOOT_CHECK,
+    BOOT_UNIT,
+    BOOT_UNIT_TEXT,
+    CHECKS,
+    DEEP_CHECK_SETTINGS,
+    HEALTH_CHECK,
+    LIB,
+    MADE,
+    REASON,
+    SHARE_MOUNTED,
+)
 from components.roles.health.settings import EPILOG, PROLOG
 from components.roles.pod.library import library_path
 from components.roles.program import launcher
 from components.roles.role import File, Role, SlurmKey, template, unit
 
+BOOT_RESULT = f"{PRIVATE}/boot-check.json"
 DEEP_CHECK = "/usr/local/sbin/tailrack-deep-check"
 # Each node's check has its own limits; a check that is stopped restores its node.
 _DEEP_CHECK = Task(
@@ -35,17 +49,23 @@ def role(settings: ClusterSettings) -> Role:
         File(DEEP_CHECK, launcher("deep-check"), "0755"),
         File(DEEP_CHECK_SETTINGS, mode="0600", needs="HEAD_DEEP_CHECK"),
     )
+    on_boot = "" if health.on_boot == "none" else health.on_boot + (" reboot" if health.on_boot_reboot else "")
+    boot_check = (
+        File(BOOT_CHECK, launcher("boot-check"), "0755"),
+        File(f"{UNITS}/{BOOT_UNIT}", BOOT_UNIT_TEXT.format(arguments=on_boot)),
+    )
+    compute = (*_files(), *scripts, *(boot_check if on_boot else ()))
     return Role(
         "health",
         after=("gpu", "nfs_exports", "enroot_pyxis", "pod"),
-        values={"enabled": health.enabled},
+        values={"enabled": health.enabled, "on_boot": on_boot},
         packages={"services": ("python3",)} if health.deep_check else {},
         files={
-            **({"compute": (*_files(), *scripts), "pod": (*_files_of_pods(), *scripts)} if health.enabled else {}),
+            **({"compute": compute, "pod": (*_files_of_pods(), *scripts)} if health.enabled else {}),
             **({"services": deep_check} if health.deep_check else {}),
         },
         made={
-            **({"compute": MADE, "pod": MADE} if health.enabled else {}),
+            **({"compute": (*MADE, *((BOOT_RESULT,) if on_boot else ())), "pod": MADE} if health.enabled else {}),
             **({"services": (str(FINDINGS),)} if health.deep_check else {}),
         },
         tasks={"services": (_DEEP_CHECK,)} if health.deep_check else {},

@@ -1,10 +1,11 @@
 """The section `health`: automatic checks of nodes, and the user's own scripts."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, StringConstraints
 
+from components.settings.problems import Report
 from components.settings.section import Help, Section, key
 from components.settings.types import Whole, refuse
 
@@ -65,6 +66,9 @@ class DeepCheck(Section):
     0: off."""
 
 
+OnBoot = Literal["none", "quick", "dcgm"]
+
+
 class Health(Section):
     """Automatic checks of nodes."""
 
@@ -75,6 +79,21 @@ class Health(Section):
     drains the node, and the job runs elsewhere."""
     epilog: Scripts = key(default={})
     """Your own scripts that root runs on a node after each job, as in `prolog`."""
+    on_boot: OnBoot = "none"
+    """The check of a node at each boot, before it takes jobs: `none`; `quick`, the checks of every two minutes with
+    the GPUs' fresh state; or `dcgm`, these and `dcgmi diag -r 2` where there is DCGM (minutes)."""
+    on_boot_reboot: bool = False
+    """Restart a machine once if its check at boot finds an error that lasts."""
     deep_check: DeepCheck | None = key(fix="write {every_hours: 24}", default=None)
     """Measure idle nodes again, one by one, as at their first measurement, and drain a node that has become slow;
     default: off."""
+
+
+def check_health(health: Health, report: Report) -> None:
+    """Report keys of the check at boot that have no effect."""
+    if health.on_boot == "none" and health.on_boot_reboot:
+        breaks, fix = "no check could find an error", "write on_boot: quick or dcgm, or remove it"
+        report.add((health, "on_boot_reboot"), "is true without on_boot", breaks, fix)
+    elif health.on_boot != "none" and not health.enabled:
+        fix = "remove it, or set tailrack:health.enabled to true"
+        report.add((health, "on_boot"), "is set while health is off", "nothing would drain the node", fix)

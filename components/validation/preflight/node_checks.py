@@ -32,6 +32,8 @@ from components.validation.untrusted import read_or_default
 _OF_HOST = frozenset({DEVICES, COUNT, DRIVER, HEALTH})
 # The collector ends after 70 s.
 COLLECT_SECONDS = 80
+# The findings of the check at boot (boot_check.py), in Node.of_this_boot.
+BOOT_CHECK = "boot-check.json"
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,8 @@ def findings(node: Node) -> list[Finding]:
         jobs=len(list(jobs.iterdir())) if jobs.is_dir() else None,
         root=node.root,
     )
-    items = worst_first(checks.run(machine, checks.NODE))
+    at_boot = load(node.of_this_boot / BOOT_CHECK) or []
+    items = worst_first([*at_boot, *checks.run(machine, checks.NODE)])
     updated = adapters.updated_ports(history, machine.ports, time.time())
     if updated != history:
         save(node.persistent / "ports.json", asdict(updated))
@@ -138,6 +141,18 @@ def verdict(node: Node, name: str, items: list[Finding]) -> dict[str, Any]:
     return {"node": name, "time": int(time.time()), "boot_id": node.boot_id, "findings": items}
 
 
+def collect(node: Node) -> None:
+    """Collect the GPUs' present state for the checks, instead of that of some minutes ago."""
+    if not device_numbers(node.root) or node.root != Path("/"):
+        return
+    program = [sys.executable, "/usr/local/sbin/tailrack-health"]
+    command = program if node.is_pod else ["systemctl", "start", "tailrack-health"]
+    try:
+        subprocess.run(command, timeout=COLLECT_SECONDS, capture_output=True)
+    except (OSError, subprocess.SubprocessError):
+        sys.stderr.write("tailrack-health does not end; the checks use its last data\n")
+
+
 def main(arguments: list[str], node: Node | None = None) -> int:
     node = node or Node()
     if not set(arguments) <= {"--json", "--forget-ports"} or len(arguments) > 1:
@@ -150,14 +165,7 @@ def main(arguments: list[str], node: Node | None = None) -> int:
     if "--forget-ports" in arguments:
         (node.persistent / "ports.json").unlink(missing_ok=True)
         return 0
-    if device_numbers(node.root) and node.root == Path("/"):
-        # Use the GPUs' present state, not that of some minutes ago.
-        collect = [sys.executable, "/usr/local/sbin/tailrack-health"]
-        command = collect if node.is_pod else ["systemctl", "start", "tailrack-health"]
-        try:
-            subprocess.run(command, timeout=COLLECT_SECONDS, capture_output=True)
-        except (OSError, subprocess.SubprocessError):
-            sys.stderr.write("tailrack-health does not end; the checks use its last data\n")
+    collect(node)
     items = findings(node)
     if "--json" in arguments:
         sys.stdout.write(json.dumps(verdict(node, socket.gethostname().split(".")[0], items)) + "\n")

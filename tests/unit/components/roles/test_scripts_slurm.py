@@ -253,9 +253,10 @@ def test_a_node_with_gpus_has_its_health_looked_at_and_its_driver_kept_awake(she
 
 def test_at_boot_device_files_are_made_but_in_a_container(shell: Shell) -> None:
     assert shell.step(script_of("gpu", "compute"), {**role_header("gpu"), "NODE_GPU_COUNT": 8}).returncode == 0
-    for name in ("nvidia-smi", "nvidia-modprobe", "mount"):
+    shell.write("sys/class/infiniband/mlx5_0/ports/1/state", "")
+    for name in ("nvidia-smi", "nvidia-modprobe", "modprobe", "mount"):
         shell.stub(name)
-    made = ["nvidia-smi -L", "nvidia-modprobe -u -c 0"]
+    made = ["nvidia-smi -L", "nvidia-modprobe -u -c 0", "modprobe -q nvidia_peermem"]
     for container, persistenced, ran in (
         (False, False, ["nvidia-smi -pm 1", *made]),
         (False, True, made),
@@ -265,7 +266,10 @@ def test_at_boot_device_files_are_made_but_in_a_container(shell: Shell) -> None:
         shell.stub("systemctl", f"exit {3 * (not persistenced)}")
         shell.path("/calls").unlink()
         assert shell.program("/usr/local/sbin/tailrack-gpu").returncode == 0
-        assert [call for call in shell.calls if call.startswith("nvidia")] == ran, (container, persistenced)
+        assert [call for call in shell.calls if call.startswith(("nvidia", "modprobe"))] == ran, (
+            container,
+            persistenced,
+        )
 
 
 @pytest.mark.parametrize("asked", [True, False])

@@ -7,15 +7,16 @@ import os
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from components.roles.role import template
-from components.validation.preflight import adapters, checks, holders, node_checks, storage, xids
+from components.validation.preflight import adapters, boot_check, checks, dcgm, holders, node_checks, storage, xids
 from components.validation.preflight import node as preflight_node
 from components.validation.preflight.checks import NODE, Machine
-from components.validation.preflight.findings import Finding
+from components.validation.preflight.findings import Finding, finding, unjudged
 from components.validation.preflight.health import CommandResult, Health
 from components.validation.preflight.holders import device_numbers
 from components.validation.preflight.node import check_synchronized
@@ -350,3 +351,35 @@ def test_a_port_is_remembered_from_look_to_look_until_it_is_forgotten(tmp_path: 
     assert (tmp_path / "var/lib/tailrack/health/ports.json").stat().st_mode & 0o777 == 0o600
     assert node_checks.main(["--forget-ports"], node) == 0
     assert errors(node_checks.findings(node)) == []
+
+
+def test_a_node_has_an_error_until_its_check_at_boot_ends_and_restarts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, ran = node_checks.Node(tmp_path), list[str]()
+    bad = [finding("error", "DCGM", "memory on GPU 0", "reset it"), unjudged("DCGM", "nothing else")]
+    diagnosed = iter([bad, bad, []])
+    monkeypatch.setattr(dcgm, "diagnosed", lambda level, seconds: next(diagnosed))
+    monkeypatch.setattr("components.validation.preflight.boot_check.device_numbers", lambda root: [0])
+    monkeypatch.setattr(checks, "run", lambda machine, by: [])
+
+    def run(*words: str) -> list[str]:
+        boot_check.main([*words], node, lambda *command: ran.append(" ".join(command)), lambda seconds: None)
+        return errors(node_checks.findings(node))
+
+    unfinished = ["check at boot: it has not ended"]
+    assert run("begin") == unfinished
+    # The machine is about to restart, so it takes no job.
+    assert (run("dcgm", "reboot"), ran) == (unfinished, ["systemctl reboot"])
+    assert run("dcgm", "reboot") == ["DCGM: memory on GPU 0"]
+    assert run("dcgm", "reboot") == []
+    assert ran[1:] == ["/usr/local/sbin/tailrack-nhc --wait"] * 2
+    assert not (node.persistent / "restarted").exists()
+
+
+def test_a_check_at_boot_waits_for_what_comes_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    late, ran = iter([[finding("error", "share", "it is not mounted")], []]), list[str]()
+    monkeypatch.setattr(checks, "run", lambda machine, by: next(late))
+    run = partial(boot_check.main, node=node_checks.Node(tmp_path), run=lambda *words: ran.append(words[0]))
+    assert run(["quick", "reboot"], wait=lambda seconds: None) == 0
+    assert ran == ["/usr/local/sbin/tailrack-nhc"]
