@@ -119,7 +119,17 @@ def _rank(severity: str) -> int:
 def scopes(outputs: Mapping[str, Any]) -> list[Scope]:
     """Return the measurements of sites, then those between sites."""
     results = {name: result for name, result in (outputs.get("validation") or {}).items() if name != NODE}
-    return [Scope(name, name, result) for name, result in scopes_of(results)]
+    return [
+        scope
+        for name, result in scopes_of(results)
+        for scope in (Scope(name, name, result), *_further_collectives(name, result))
+    ]
+
+
+def _further_collectives(name: str, result: Result) -> list[Scope]:
+    empty: dict[str, Any] = {"preflight": {}, "suspects": [], "history": []}
+    others = (result.get("collectives") or {}).items()
+    return [Scope(name, f"{name}, {collective}", {**result, **empty, **other}) for collective, other in others]
 
 
 def single_nodes(outputs: Mapping[str, Any]) -> list[Scope]:

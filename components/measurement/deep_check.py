@@ -51,6 +51,7 @@ def _plan(validation: Validation) -> dict[str, object]:
     gpu = at_gate(nccl, "nccl-tests", collective=nccl.collective, runs=RUNS)
     minutes = validation.time_limit_minutes
     on_gpus = gpu_part(validation, gpu, nccl_job(SCOPE, validation.nccl, minutes), {})
+    on_gpus["more_collectives"] = ()
     on_gpus["nccl_job"] = _behind_all_jobs(on_gpus["nccl_job"])
     # The command line of sbatch names the node.
     cpu_job = _behind_all_jobs(validation_job(SCOPE, ("none",), cpu, minutes, 1))

@@ -16,7 +16,6 @@ from components.roles.render import render
 from components.settings.types import AnyNodes
 from components.settings.validation import Nccl, Validation, sizes_of
 from components.steps import composition
-from components.validation.collectives import COLLECTIVES
 from components.validation.groups import by_mpi_release, site_groups, spanning_group
 from components.validation.model import Measurement
 from components.validation.results import settings_json
@@ -182,6 +181,8 @@ def gpu_part(settings: Validation, measurement: Measurement, job: str, mpi: Mapp
             "most_gpus": settings.nccl.gpus_per_node,
             "mpi": dict(mpi),
         },
+        "more_collectives": settings.nccl.more_collectives,
+        "gpus_per_process": settings.nccl.gpus_per_process,
         "nccl_job": job,
         "build": _build_environment(settings),
     }
@@ -201,7 +202,7 @@ def _build_environment(settings: Validation) -> str:
     values = {
         "TAILRACK_SOURCE": nccl.source or SOURCE,
         "TAILRACK_SHA256": nccl.source_sha256 if nccl.source else SOURCE_SHA256,
-        "TAILRACK_COLLECTIVE": nccl.collective,
+        "TAILRACK_COLLECTIVES": " ".join((nccl.collective, *nccl.more_collectives)),
     }
     return "\n".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
 
@@ -230,16 +231,16 @@ def nccl_job(scope: str, settings: Nccl, minutes: int) -> str:
 
     minutes    the job's time limit
     """
-    # An image has nccl-tests on its PATH, unless the config names a program.
-    program = settings.program or (COLLECTIVES[settings.collective].program if settings.image else "")
     return render(
         "measurement/templates/nccl_job.sh.j2",
         scope=scope,
         partition=settings.partition or "all",
         minutes=minutes,
         exports=[(name, shlex.quote(value)) for name, value in sorted(settings.exports.items())],
-        program=shlex.quote(program),
-        program_is_there=bool(program),
+        program=shlex.quote(settings.program),
+        # An image has nccl-tests on its PATH.
+        is_on_path=bool(settings.image and not settings.program),
+        is_built=not (settings.image or settings.program),
         collective=settings.collective,
         options=[shlex.quote(option) for option in settings.srun_options],
         image=shlex.quote(settings.image) if settings.image else "",

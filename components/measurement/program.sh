@@ -7,7 +7,7 @@
 # TAILRACK_SOURCE       archive of the source: a URL or a path
 # TAILRACK_SHA256       its sha256; or `content:` and the sha256 of its files' names and digests, because GitHub does
 #                       not promise identical archives
-# TAILRACK_COLLECTIVE   the collective
+# TAILRACK_COLLECTIVES  the collectives
 set -euo pipefail
 # Releases of NVIDIA that match (driver 580 and newer). NCCL is the node's own, if it has one.
 CUDA_WHEELS=(nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85)
@@ -43,7 +43,7 @@ where() {
         "$(. /etc/os-release && echo "${VERSION_ID:-0}")" "$(uname -m)" "$caps" "${TAILRACK_SHA256#content:}"
 }
 
-whole() { [ -x "$1/${TAILRACK_COLLECTIVE}_perf" ] && (cd "$1" && sha256sum --quiet -c "$TAILRACK_COLLECTIVE.sha256") >&2; }
+whole() { for name in $TAILRACK_COLLECTIVES; do { [ -x "$1/${name}_perf" ] && (cd "$1" && sha256sum --quiet -c "$name.sha256") >&2; } || return 1; done; }
 
 content_of() { (cd "$1" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -d ' ' -f 1); }
 
@@ -121,7 +121,8 @@ mpi() {
 }
 
 build() {
-    local kept wait=900 codes cap
+    local kept wait=900 codes cap name
+    read -ra names <<<"$TAILRACK_COLLECTIVES" && local programs=("${names[@]/%/_perf}")
     kept=$(where)
     if whole "$kept"; then return 0; fi
     mkdir -p "$(dirname "$kept")"
@@ -148,20 +149,19 @@ build() {
     mkdir built
     make -j "$(nproc)" -C source/src MPI=1 MPI_HOME="$MPI_HOME" CUDA_HOME="$CUDA_HOME" NCCL_HOME="$NCCL_HOME" \
         NVCC_GENCODE="$codes" CUDARTLIB=cudart_static BUILDDIR="$WORK/built" os.build \
-        "$WORK/built/${TAILRACK_COLLECTIVE}_perf" >make.log 2>&1 ||
+        "${programs[@]/#/$WORK/built/}" >make.log 2>&1 ||
         { tail -n 20 make.log >&2; stop "make failed" "read its last lines above"; }
     mkdir -p kept/lib
-    cp "built/${TAILRACK_COLLECTIVE}_perf" kept/
+    cp "${programs[@]/#/built/}" kept/
     # The linker finds the node's own NCCL; a wheel's must be beside the program.
     case $NCCL_HOME in "$WORK"/*) cp "$NCCL_HOME/lib/libnccl.so.2" kept/lib/ ;; esac
     (cd kept && find . -type f ! -name '*.sha256' -print0 | xargs -0 sha256sum) >sums
-    cp sums "kept/$TAILRACK_COLLECTIVE.sha256"
-    # Move complete files into place. The folder may already have another collective's program.
+    for name in "${names[@]}"; do cp sums "kept/$name.sha256"; done
+    # Move complete files into place. The folder may already have other programs.
     mkdir -p "$kept"
     cp -r kept "$kept.new-$SLURM_JOB_ID"
     cp -rT "$kept.new-$SLURM_JOB_ID/lib" "$kept/lib"
-    mv -f "$kept.new-$SLURM_JOB_ID/${TAILRACK_COLLECTIVE}_perf" "$kept/"
-    mv -f "$kept.new-$SLURM_JOB_ID/$TAILRACK_COLLECTIVE.sha256" "$kept/"
+    mv -f "${programs[@]/#/$kept.new-$SLURM_JOB_ID/}" "$kept.new-$SLURM_JOB_ID/"*.sha256 "$kept/"
     rm -rf "$kept.new-$SLURM_JOB_ID"
     echo "tailrack: built nccl-tests in $kept with $("$CUDA_HOME/bin/nvcc" --version | tail -n 2 | sed -n 1p)"
 }

@@ -157,7 +157,11 @@ class Nccl(Section):
     """The measurement of GPUs with nccl-tests."""
 
     collective: Collective = "all_reduce"
-    """The collective to measure: all_reduce, all_gather, reduce_scatter, alltoall or sendrecv."""
+    """The collective to measure: all_reduce, all_gather, reduce_scatter, alltoall or sendrecv. The config's floors are
+    for it."""
+    more_collectives: tuple[Collective, ...] = key("a list of collectives", "write [all_gather, alltoall]", default=())
+    """Collectives to measure after it in the same job, each with its own table, and a verdict if the table of floors
+    knows it."""
     min_bytes: Size = parse_size("8M")
     """Smallest message."""
     max_bytes: Size = parse_size("8G")
@@ -174,6 +178,8 @@ class Nccl(Section):
     """Largest message when sockets carry the data, mostly between sites."""
     gpus_per_node: Whole = key(ge=0, le=1024, default=0)
     """Most GPUs per node that take part; 0: all."""
+    gpus_per_process: Whole = key(ge=1, le=64, default=1)
+    """GPUs that one process drives (nccl-tests' -g). On nodes whose number of GPUs is no multiple of it, it is 1."""
     partition: PartitionName | None = key(default_text="`all`", default=None)
     """The partition for the measuring jobs."""
     image: Image = ""
@@ -194,8 +200,17 @@ class Nccl(Section):
 
 
 def _check_nccl(nccl: Nccl, report: Report) -> None:
-    """Report sizes that cannot be measured, and a source without a checksum."""
+    """Report sizes that cannot be measured, a source without a checksum, and settings that contradict each other."""
     _check_sizes(nccl, report)
+    names = [nccl.collective, *nccl.more_collectives]
+    for number, name in enumerate(nccl.more_collectives):
+        if name in names[: number + 1]:
+            path = f"{report.at(nccl, 'more_collectives')}[{number}]"
+            report.add(path, f"{name} is measured already", "it would have two results", "remove it")
+    if nccl.gpus_per_node % nccl.gpus_per_process:
+        path, each = report.at(nccl, "gpus_per_process"), nccl.gpus_per_process
+        problem = f"{each} does not divide gpus_per_node ({nccl.gpus_per_node})"
+        report.add(path, problem, "the last process would have fewer GPUs", "write a divisor, or leave one of them out")
     for name, partner in (("source", "source_sha256"), ("source_sha256", "source")):
         check_partner(nccl, name, partner, "an unknown program could be built and run", report)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median_low
@@ -168,26 +170,44 @@ def _all_wrong(counts: Iterable[int | None]) -> int | None:
     return total if total or None not in values else None
 
 
+_RUN = re.compile(r"[a-z]+\.([0-9]{1,9})(?:\.|$)")
 LOG_LIMIT = 200_000  # characters of NCCL's log
 
 
-def with_tables(report: Mapping[str, Any], collective: str) -> dict[str, Any]:
+def with_tables(
+    report: Mapping[str, Any], collectives: Sequence[str] = ("all_reduce",), runs: int = 1
+) -> dict[str, Any]:
     """Return a job's report for JobReport, with tables and NCCL's log from the job's files if they exist.
+
+    runs   runs of each collective. The report is that of the first one, and `more` has those of the others by name
 
     After a failure the rest of the output stays behind the first table, because it has the reason.
     """
-    files = report.get("files", {})
-    tables = [_table(files, name, collective) for name in sorted(files) if name.startswith("table.")]
-    logs = [files[name] for name in sorted(files) if name.startswith("log.")]
-    result = {key: value for key, value in report.items() if key != "files"}
-    result["beside"] = [files[name] for name in sorted(files) if name.startswith("beside.")]
-    if tables:
-        failed = report["state"] != "COMPLETED" or report["exit_code"]
-        result["output"] = tables[0] + (report["output"] if failed else "")
-        result["repeats"] = tables[1:]
-    log = distinct("".join(logs))
-    result["log"] = log if len(log) <= LOG_LIMIT else without_middle(log[: LOG_LIMIT // 2], log[-LOG_LIMIT // 2 :])
-    return result
+    result, files = {key: value for key, value in report.items() if key != "files"}, report.get("files", {})
+    if len(collectives) == 1:
+        parts = [_of_runs(files, collectives[0], 1, sys.maxsize)]
+    else:
+        parts = [_of_runs(files, name, 1 + runs * place, runs) for place, name in enumerate(collectives)]
+    failed = report["state"] != "COMPLETED" or report["exit_code"]
+    more = {name: part for name, part in zip(collectives[1:], parts[1:], strict=True) if "output" in part}
+    if "output" in parts[0] and failed:
+        parts[0]["output"] += report["output"]
+    return {**result, **parts[0], "more": {} if failed else more}
+
+
+def _of_runs(files: Mapping[str, str], collective: str, first: int, count: int) -> dict[str, Any]:
+    """Return the part of a report that comes from some runs' files; a log without a run's number belongs to all."""
+
+    def of(word: str, more: int = 0) -> list[str]:
+        numbers = {name: int(match[1]) if (match := _RUN.match(name)) else first for name in files}
+        names = [name for name in files if name.startswith(word) and first <= numbers[name] < first + count + more]
+        return sorted(names, key=lambda name: (numbers[name], name))
+
+    tables = [_table(files, name, collective) for name in of("table.")]
+    log = distinct("".join(files[name] for name in of("log.")))
+    log = log if len(log) <= LOG_LIMIT else without_middle(log[: LOG_LIMIT // 2], log[-LOG_LIMIT // 2 :])
+    part: dict[str, Any] = {"beside": [files[name] for name in of("beside.", 1)], "log": log}
+    return part | ({"output": tables[0], "repeats": tables[1:]} if tables else {})
 
 
 def _table(files: Mapping[str, str], name: str, collective: str) -> str:

@@ -60,7 +60,7 @@ def _training(task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
     def run(limits: Limits) -> dict[str, Any]:
         (report,) = run_jobs([order], limits)
-        return {**with_tables(report, "all_reduce"), "asked": settings}
+        return {**with_tables(report), "asked": settings}
 
     limits, begin = limits_of(task), time.monotonic()
     report = run(limits)

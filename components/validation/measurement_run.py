@@ -201,7 +201,8 @@ class MeasurementRun:
         return replace(settings, max_bytes=sizes[-1], gate_bytes=sizes[-1])
 
     def _gpu_runs(self, measurements: Sequence[GpuMeasurement]) -> list[dict[str, Any]]:
-        reports = self._run([self._gpu_order(*measurement) for measurement in measurements]) if measurements else []
+        orders = [self._gpu_order(*measurement, self.plan["more_collectives"]) for measurement in measurements]
+        reports = self._run(orders) if orders else []
         return [
             self._entry(group, settings, report)
             for (group, settings, _), report in zip(measurements, reports, strict=True)
@@ -209,10 +210,15 @@ class MeasurementRun:
 
     def _entry(self, group: Group, settings: Measurement, report: Mapping[str, Any]) -> dict[str, Any]:
         gpus = {node: self.gpus[node] for node in group.nodes}
-        return {**with_tables(report, settings.collective), "asked": settings_json(settings), "gpus": gpus}
+        collectives = [settings.collective, *self.plan["more_collectives"]]
+        return {**with_tables(report, collectives, settings.runs), "asked": settings_json(settings), "gpus": gpus}
 
-    def _gpu_order(self, group: Group, settings: Measurement, folder: Path) -> Order:
-        gate = f"{settings.gate_bytes}:{settings.gate_bytes}"
+    def _gpu_order(self, group: Group, settings: Measurement, folder: Path, more: Sequence[str] = ()) -> Order:
+        """Return the job. `more`: collectives to measure after the first one."""
+        sizes, gate = (f"{settings.min_bytes}:{settings.max_bytes}", f"{settings.gate_bytes}:{settings.gate_bytes}")
+        runs = [sizes, *[gate] * (settings.runs - 1)]
+        each = self.plan["gpus_per_process"]
+        each = each if group.per_node % each == 0 else 1
         return Order(
             folder,
             group.nodes,
@@ -222,16 +228,17 @@ class MeasurementRun:
                 "job.sh": self.plan["nccl_job"],
             },
             [
-                f"--ntasks={group.ranks}",
-                f"--ntasks-per-node={group.per_node}",
+                f"--ntasks={group.ranks // each}",
+                f"--ntasks-per-node={group.per_node // each}",
                 f"--gpus-per-node={group.per_node}",
                 f"--switches={self._sites_of(group.nodes)}",
             ],
             [
                 "sockets" if self.plan["spans"] else "any",
                 self.plan["interface"],
-                f"{settings.min_bytes}:{settings.max_bytes}",
-                *[gate] * (settings.runs - 1),
+                str(each),
+                *runs,
+                *[f"{run}:{collective}" for collective in more for run in runs],
             ],
             ["table.*", "figures.*", "log.*", "beside.*"],
         )
@@ -269,7 +276,7 @@ class MeasurementRun:
         bandwidths: Bandwidths = {}
         for nodes, report in zip(orders, reports, strict=True):
             group_settings = replace(settings, nodes=len(nodes), ranks=ranks * len(nodes))
-            job_report = JobReport.from_json(with_tables(report, settings.collective))
+            job_report = JobReport.from_json(with_tables(report, [settings.collective]))
             completed = (job_report.state, job_report.exit_code) == ("COMPLETED", 0)
             figures = read_figures(group_settings, job_report)
             valid = completed and figures.wrong == 0 and not figures.tables[0].problems and figures.gate

@@ -19,6 +19,12 @@ from components.validation.untrusted import Name, read, value_of
 from components.validation.verdict import Result, Verdict, judge
 
 _WORST_FIRST: tuple[Verdict, ...] = ("FAIL", "UNSTABLE", "INCONCLUSIVE", "BUSY", "UNJUDGED", "PASS")
+_UNJUDGED = _WORST_FIRST.index("UNJUDGED")
+# The keys of a further collective's result; the others are those of the first one.
+_OF_COLLECTIVE = (
+    *("collective", "verdict", "reason", "busbw_gb_per_s", "algbw_gb_per_s", "gate_bytes", "floor_gb_per_s"),
+    *("floor_source", "spread", "wrong", "transport", "interface", "expected_transport", "rows"),
+)
 _ASKED = frozenset(field.name for field in fields(Measurement))
 # GPUs by node, such as `h200:8`. They are shown unquoted.
 _GPUS = dict[Name, Annotated[str, r"[A-Za-z0-9:, ._-]{1,200}"]]
@@ -97,6 +103,21 @@ def judge_group(
     return result
 
 
+def _judge_all(
+    entry: Mapping[str, Any], facts: Mapping[str, FabricFacts], floor: float | None, conditions: Conditions
+) -> Result:
+    """Return the result of one group with those of further collectives. The config's floor is not theirs."""
+    result = judge_group(entry, facts, floor, conditions)
+    for name, part in entry.get("more", {}).items():
+        asked = {**entry["asked"], "collective": name}
+        other = judge_group({**entry, "repeats": (), **part, "asked": asked}, facts, None, conditions)
+        result["collectives"][name] = {key: other[key] for key in _OF_COLLECTIVE}
+        if _WORST_FIRST.index(other["verdict"]) < min(_WORST_FIRST.index(result["verdict"]), _UNJUDGED):
+            result["verdict"] = other["verdict"]
+            result["reason"] = f"{result['reason']} {name}: {other['reason']}"
+    return result
+
+
 def judge_scope(
     settings: Measurement, step_report: Mapping[str, Any], conditions: Conditions, preflight: ReadPreflight
 ) -> tuple[Result, dict[str, Result]]:
@@ -120,13 +141,13 @@ def _judge_scope(
     facts = read_fabric_facts(str(step_report.get("there", "")))
     measured_at = {"measured_at": step_report.get("measured_at")}
     by_node = {
-        node: judge_group({**entry, **measured_at}, facts, conditions.node_floor, conditions)
+        node: _judge_all({**entry, **measured_at}, facts, conditions.node_floor, conditions)
         for entry in step_report.get("alone", ())
         for node in entry["gpus"]
     }
     if step_report.get("gpus") and settings_in(step_report):
         groups = [
-            judge_group(entry, facts, conditions.floor, conditions)
+            _judge_all(entry, facts, conditions.floor, conditions)
             for entry in (step_report, *step_report.get("others", ()))
         ]
         result = together(groups)

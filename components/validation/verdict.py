@@ -45,6 +45,7 @@ def judge(settings: Measurement, report: JobReport, expected: Expected = NOTHING
     last       the earlier measurement that BUSY reports
     groups     nodes with the same GPUs, if the scope has several such groups; all other figures are those of the group
                with the most GPUs
+    collectives   by name, the results of further collectives that the same job measured
     versions   versions of NCCL, CUDA and nccl-tests, as far as the job printed them
     """
     if report.left_out and report.job_id is not None:
@@ -81,6 +82,7 @@ def judge(settings: Measurement, report: JobReport, expected: Expected = NOTHING
             for row in figures.rows
         ],
         groups=[],
+        collectives={},
         **of_job(report),
         last=_last(settings, report),
         preflight={},

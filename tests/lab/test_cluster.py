@@ -58,6 +58,7 @@ SCOPE_OUTPUT = {
     "gpus": dict,
     "versions": dict,
     "groups": list,
+    "collectives": dict,
     "transport": str,
     "interface": str,
     "expected_transport": type(None),

@@ -99,11 +99,14 @@ class SimulatedSlurm:
             return {**report, "state": "FAILED", "exit_code": 3, "output": "a: NCCL failure\n"}
         second_run = self.second_time if order.folder.name.endswith("-again") else self.second_run
         report["files"] |= {f"beside.{at}": said for at, said in enumerate(self.beside, 1)}
-        runs = [tuple(map(int, word.split(":"))) for word in order.arguments[2:]]
-        for at, (least, most) in enumerate(runs, 1):
+        for at, run in enumerate(order.arguments[3:], 1):
+            words = run.split(":")
+            least, most, named = int(words[0]), int(words[1]), words[2:]
             sizes = [least * 4**power for power in range(20) if least * 4**power <= most]
             per_node = int(next(word for word in order.options if "gpus-per-node" in word).partition("=")[2])
-            report["files"][f"table.{at}"] = table(order.nodes, per_node, sizes, speed * (second_run if at == 2 else 1))
+            report["files"][f"table.{at}"] = table(
+                order.nodes, per_node, sizes, speed * (second_run if at == 2 else 1), *named
+            )
             said = self.inside if len(order.nodes) == 1 else self.between
             report["files"] |= {f"log.{at}.{rank}": log(node, *said) for rank, node in enumerate(order.nodes)}
         return report

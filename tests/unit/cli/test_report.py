@@ -55,6 +55,13 @@ def test_a_site_of_one_node_is_shown_once() -> None:
     assert "node c" not in shown(about)
 
 
+def test_each_collective_has_its_own_verdict() -> None:
+    result = judge(ASKED, JobReport.from_json(BUSY))
+    other = {"collective": "alltoall", "verdict": "UNJUDGED", "reason": "Measured 300 GB/s.", "rows": []}
+    text = shown(outputs(rack={**result, "verdict": "PASS", "collectives": {"alltoall": other}}))
+    assert "Bus bandwidth, rack, alltoall: not measured\nUNJUDGED  Measured 300 GB/s." in text
+
+
 def test_a_busy_scope_names_the_users_of_its_nodes() -> None:
     text = shown(outputs(rack=dict(judge(ASKED, JobReport.from_json(BUSY)))))
     assert "Bus bandwidth, rack: not measured\n" in text

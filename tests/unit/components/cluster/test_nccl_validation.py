@@ -104,4 +104,4 @@ def test_gpus_decide_the_plan_and_repeat_the_measurement(build: Build, hosts_con
     assert told["gpus"] == {"dgx1": "h200:8", "dgx2": "h200:8", "box1": "rtx4090:1"}
     assert (told["nccl"]["collective"], told["nccl"]["runs"], told["spans"]) == ("all_reduce", 3, False)
     assert told["about"]["nodes"]["dgx1"].keys() == {"address", "site", "gpus"}
-    assert "TAILRACK_COLLECTIVE=all_reduce" in told["build"].splitlines()
+    assert "TAILRACK_COLLECTIVES=all_reduce" in told["build"].splitlines()

@@ -94,7 +94,7 @@ def run_gpu_job(folder: Path, settings: Nccl, *arguments: str, nodes: str = "2")
 
 
 def test_each_run_has_its_own_table_and_names_no_interface_that_jobs_already_have(tmp_path: Path) -> None:
-    first, second = run_gpu_job(tmp_path, Nccl(iterations=7), "any", "", "8:64", "64:64")
+    first, second = run_gpu_job(tmp_path, Nccl(iterations=7), "any", "", "1", "8:64", "64:64")
     assert f"{tmp_path}/rank.sh;1;-b;8;-e;64;-f;4;-n;7;-w;5;-g;1;-c;1;" in first
     assert f"{tmp_path}/rank.sh;2;-b;64;-e;64;" in second
     assert {path.name for path in tmp_path.glob("table.*")} == {"table.1", "table.2"}
@@ -105,7 +105,7 @@ def test_each_run_has_its_own_table_and_names_no_interface_that_jobs_already_hav
 
 
 def test_the_job_checks_gpus_for_other_processes_before_each_run_and_after_the_last(tmp_path: Path) -> None:
-    run_gpu_job(tmp_path, Nccl(image="x"), "any", "", "8:64", "64:64", "64:64")
+    run_gpu_job(tmp_path, Nccl(image="x"), "any", "", "1", "8:64", "64:64", "64:64")
     looks = (tmp_path / "looks").read_text().splitlines()
     # On the machines, not in the image; once on each.
     launch = "--mpi=none --ntasks=2 --ntasks-per-node=1 --kill-on-bad-exit=0"
@@ -115,13 +115,16 @@ def test_the_job_checks_gpus_for_other_processes_before_each_run_and_after_the_l
 
 def test_the_configs_exports_come_last_and_reach_the_ranks_unchanged(tmp_path: Path) -> None:
     exports = {"NCCL_SOCKET_IFNAME": "eth9", "SPOKEN": "it's $HOME; `id`"}
-    (call,) = run_gpu_job(tmp_path, Nccl(exports=exports), "any", "eth0", "8:8")
+    (call,) = run_gpu_job(tmp_path, Nccl(exports=exports), "any", "eth0", "1", "8:8")
     assert "NCCL_SOCKET_IFNAME=eth9\n" in call
     assert "SPOKEN=it's $HOME; `id`\n" in call
 
 
 def test_an_image_is_entered_with_the_jobs_folder_and_runs_its_own_program(tmp_path: Path) -> None:
-    (call,) = run_gpu_job(tmp_path, Nccl(image="docker://a/b#c:1", srun_options=("--cpu-bind=none",)), "any", "", "8:8")
+    settings = Nccl(image="docker://a/b#c:1", srun_options=("--cpu-bind=none",))
+    call, other = run_gpu_job(tmp_path, settings, "any", "", "4", "8:8", "8:8:alltoall")
+    assert "rank.sh;2;-b;8;-e;8;-f;4;-n;20;-w;5;-g;4;" in other
+    assert "TAILRACK_PROGRAM=alltoall_perf\n" in other
     assert "--mpi=pmix;--kill-on-bad-exit=1;--cpu-bind=none;--container-image=docker://a/b#c:1;" in call
     assert f"--container-mounts={tmp_path}:{tmp_path};" in call
     assert "TAILRACK_PROGRAM=all_reduce_perf\n" in call

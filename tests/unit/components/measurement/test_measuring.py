@@ -191,7 +191,7 @@ def build(node: Node, source: Path) -> dict[str, str]:
     node.stub("nvcc", "echo release")
     node.stub("g++", ":")
     digest = hashlib.sha256(source.read_bytes()).hexdigest()
-    return {"TAILRACK_SOURCE": str(source), "TAILRACK_SHA256": digest, "TAILRACK_COLLECTIVE": "all_reduce"}
+    return {"TAILRACK_SOURCE": str(source), "TAILRACK_SHA256": digest, "TAILRACK_COLLECTIVES": "all_reduce"}
 
 
 def with_libraries(node: Node) -> None:

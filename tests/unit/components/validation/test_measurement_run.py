@@ -117,12 +117,45 @@ def test_the_job_gets_ranks_gpus_and_sizes_and_three_runs_at_the_gate(measure: M
     (order,) = [order for order in slurm.orders if order.folder.name == "node-c"]
     assert list(order.options) == ["--ntasks=8", "--ntasks-per-node=8", "--gpus-per-node=8", "--switches=1"]
     gate = f"{8 * GIB}:{8 * GIB}"
-    assert list(order.arguments) == ["any", "", f"{8 * 2**20}:{8 * GIB}", gate, gate]
+    assert list(order.arguments) == ["any", "", "1", f"{8 * 2**20}:{8 * GIB}", gate, gate]
     result, by_node = run.judged()
     # A site of one node is that node; it is not measured twice.
     assert result == by_node["c"]
     assert result["spread"] is not None
     assert (len(result["spread"]["runs"]), result["spread"]["relative"]) == (3, 0)
+
+
+def test_further_collectives_have_tables_and_no_floor_of_another_one(measure: Measure) -> None:
+    more = NCCL.model_copy(update={"more_collectives": ("alltoall", "all_gather"), "gpus_per_process": 4})
+    settings = SETTINGS.model_copy(update={"nccl": more, "floors_gb_per_s": {"rack": 340.0, "node": 340.0}})
+    slurm = SimulatedSlurm(steady(350.0), {"c": "h200:8", "d": "h200:8", "e": "h200:2", "f": "h200:2"}, second_run=0.97)
+    result, by_node = measure(slurm, settings=settings).judged()
+    order = next(order for order in slurm.orders if order.folder.name == "node-c")
+    assert list(order.options) == ["--ntasks=2", "--ntasks-per-node=2", "--gpus-per-node=8", "--switches=1"]
+    sizes, gate = f"{8 * 2**20}:{8 * GIB}", f"{8 * GIB}:{8 * GIB}"
+    runs = [f"{run}{name}" for name in ("", ":alltoall", ":all_gather") for run in (sizes, gate, gate)]
+    assert list(order.arguments) == ["any", "", "4", *runs]
+    # Two GPUs are no multiple of four.
+    small = next(order for order in slurm.orders if order.folder.name == "node-e")
+    assert (small.options[0], small.arguments[2]) == ("--ntasks=2", "1")
+    node = by_node["c"]
+    assert (node["collective"], node["verdict"], node["floor_gb_per_s"]) == ("all_reduce", "PASS", 340.0)
+    assert [*node["collectives"]] == ["alltoall", "all_gather"]
+    for name, other in node["collectives"].items():
+        assert (other["collective"], other["floor_gb_per_s"], other["verdict"]) == (name, None, "UNJUDGED"), name
+        assert other["busbw_gb_per_s"] == pytest.approx(350, rel=1e-3)
+        assert len(other["rows"]) == len(node["rows"])
+    assert result["collectives"].keys() == node["collectives"].keys()
+
+
+def test_a_further_collective_with_wrong_data_fails_its_scope(measure: Measure) -> None:
+    more = NCCL.model_copy(update={"more_collectives": ("all_gather",)})
+    run = measure(SimulatedSlurm(steady(350.0), {"c": "h200:8"}), settings=SETTINGS.model_copy(update={"nccl": more}))
+    part = run.report["more"]["all_gather"]
+    part["output"] = part["output"].replace("  0  0\n", "  0  7\n").replace("values : 0 OK", "values : 5 FAILED")
+    result, _ = run.judged()
+    assert (result["verdict"], result["collectives"]["all_gather"]["verdict"]) == ("FAIL", "FAIL")
+    assert " all_gather: The data was wrong: " in result["reason"]
 
 
 def test_nodes_with_different_gpus_are_measured_in_groups_and_the_worst_verdict_is_the_sites(measure: Measure) -> None:
@@ -336,4 +369,4 @@ def test_a_verdict_uses_complete_exact_figures_or_else_the_printed_table() -> No
 
 def printed_as(exact: str, printed: str) -> str:
     report = {"state": "COMPLETED", "exit_code": 0, "output": "", "files": {"table.1": printed, "figures.1": exact}}
-    return str(figures.with_tables(report, "all_reduce")["output"])
+    return str(figures.with_tables(report)["output"])
