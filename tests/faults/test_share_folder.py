@@ -55,8 +55,8 @@ def test_after_the_cluster_nothing_of_the_share_but_its_files_is_left(cluster: C
     masked = f"for unit in {UNITS}; do systemctl is-enabled $unit; done"
     assert set(cluster.attempt("head", masked).stdout.split()) == {"masked"}
     step = "from components.node.step.step import Step"
-    names = f"{step}; from components.roles.nfs_exports.host import MountPoint, leave"
-    done = run_python(cluster, "head", f"{names}; leave(Step('head', 'test'), MountPoint({MOUNT!r}))")
+    names = f"{step}; from components.roles.nfs_exports.host import leave"
+    done = run_python(cluster, "head", f"{names}; leave(Step('head', 'test'), {MOUNT!r})")
     assert done.returncode == 0, done.stderr
     mounts = cluster.run("head", "findmnt -rn -o TARGET").split()
     assert not {EXPORT, MOUNT, "/mnt/disk/part"} & set(mounts)

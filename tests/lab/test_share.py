@@ -222,10 +222,9 @@ def call_on(cluster: ClusterUnderTest, node: str, code: str) -> None:
 def close_share(cluster: ClusterUnderTest, **uids: int) -> None:
     """Close the share on the head node to everybody but these users."""
     accounts = ", ".join(f"Account({name!r}, {uid}, {uid})" for name, uid in uids.items())
-    names = "from components.roles.users.accounts import Account, UsersValues"
+    names = "from components.roles.users.accounts import Account"
     close = "from components.roles.nfs_exports.host import close_share"
-    values = f"UsersValues([{accounts}], {MOUNT!r}, {EXPORT!r})"
-    call_on(cluster, "head", f"{names}; {close}; close_share(Step('head', 'test'), {values})")
+    call_on(cluster, "head", f"{names}; {close}; close_share(Step('head', 'test'), {EXPORT!r}, [{accounts}])")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from components.node.run import attempt
 from components.node.systemd import UNITS
 
 EXPORTS_DIR = "/etc/exports.d"
+_OWN = f"{EXPORTS_DIR}/tailrack-"
 GANESHA_FILE = "/etc/ganesha/ganesha.conf"
 OUR_GANESHA = "# Written by tailrack"
 # The cluster's ports that foreign NFS needs: those of a server, and of a client before version 4, which servers call
@@ -32,9 +33,14 @@ def foreign_nfs_ports() -> tuple[int, ...]:
 
 def foreign_exports() -> list[str]:
     """Return this machine's exports to others than the cluster."""
-    own = [path for path in _paths(EXPORTS_DIR, ".exports") if not path.startswith(f"{EXPORTS_DIR}/tailrack-")]
-    lines = (line for path in ("/etc/exports", *own) for line in _lines(path))
+    others = (path for path in _paths(EXPORTS_DIR, ".exports") if not path.startswith(_OWN))
+    lines = (line for path in ("/etc/exports", *others) for line in _lines(path))
     return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def own_exports() -> list[str]:
+    """Return the paths of the files that export the share to members."""
+    return [path for path in _paths(EXPORTS_DIR, ".exports") if path.startswith(_OWN)]
 
 
 def ganesha_is_ours() -> bool:
@@ -94,6 +100,11 @@ def _paths(folder: str, ending: str) -> list[str]:
 
 def _lines(path: str) -> list[str]:
     return files.lines(files.followed(path))
+
+
+def export_file(node: str) -> str:
+    """Return the path of the file that exports the share to a node."""
+    return f"{_OWN}{node}.exports"
 
 
 def export_line(path: str, address: str | None) -> str:

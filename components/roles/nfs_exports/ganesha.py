@@ -11,6 +11,7 @@ from components.roles.nfs_exports.foreign import (
     OUR_GANESHA,
     foreign_ganesha,
     ganesha_is_ours,
+    own_exports,
 )
 
 SERVER = "nfs-ganesha"
@@ -57,13 +58,11 @@ def configure_ganesha(path: str) -> None:
 
 def configuration(path: str) -> str:
     """Return the configuration: one EXPORT with a CLIENT block per member, from exportfs's files."""
-    names = [name for name in files.names_in(EXPORTS_DIR) if name.startswith("tailrack-") and name.endswith(".exports")]
-    clients = "".join(map(_client, names))
+    clients = "".join(map(_client, own_exports()))
     return _CONFIGURATION.format(ours=OUR_GANESHA, exports=EXPORTS_DIR, path=path, clients=clients)
 
 
-def _client(name: str) -> str:
-    lines = files.lines(f"{EXPORTS_DIR}/{name}")
-    path, _, client = (lines[0] if lines else "").partition(" ")
+def _client(file: str) -> str:
+    path, _, client = (files.read(file) or "").partition(" ")
     address = client.partition("(")[0].removesuffix("/32")
-    return f"    CLIENT {{ Clients = {address}; Access_Type = RW; }} # {path} {name}\n"
+    return f"    CLIENT {{ Clients = {address}; Access_Type = RW; }} # {path} {file.rpartition('/')[2]}\n"

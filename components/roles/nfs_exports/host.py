@@ -7,8 +7,8 @@ otherwise nfs-ganesha in user space, from the same files. Other exports of the k
 from __future__ import annotations
 
 import stat
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from components.node import files, kernel, packages, systemd
 from components.node.failure import Failure, do_each
@@ -17,14 +17,15 @@ from components.node.log import note
 from components.node.run import attempt, succeeds
 from components.node.state import LOG_DIR
 from components.node.step.step import Step
-from components.roles.nfs_exports import ganesha, kernel_server, share
+from components.roles.nfs_exports import ganesha, share
 from components.roles.nfs_exports.foreign import (
-    EXPORTS_DIR,
     GANESHA_FILE,
+    export_file,
     foreign_ganesha,
     foreign_nfs_ports,
     fstab,
     ganesha_is_ours,
+    own_exports,
 )
 from components.roles.nfs_exports.ganesha import configure_ganesha
 from components.roles.nfs_exports.kernel_server import (
@@ -36,7 +37,6 @@ from components.roles.nfs_exports.kernel_server import (
 )
 from components.roles.nfs_exports.mount import (
     NFS_BEFORE,
-    MountPoint,
     ensure_mount_point,
     mount_unit,
     note_units,
@@ -80,9 +80,9 @@ _PATH, _AGAIN, _SERVICE = "tailrack-share.path", "tailrack-share-again.service",
 _MOST_MOUNTS = 4
 
 
-def check(step: Step, values: MountPoint) -> None:
+def check(step: Step, nfs_exports_mount: str) -> None:
     """Refuse a machine whose mount point is taken, and report facts about the others."""
-    path = values.nfs_exports_mount
+    path = nfs_exports_mount
     taken = "" if _share_is_ours(path) else conflict(path)
     if taken:
         raise Failure(
@@ -128,23 +128,13 @@ def check_head(step: Step) -> None:
         step.foreign.append(f"an NFS server's configuration ({GANESHA_FILE})")
 
 
-class ShareValues(Protocol):
-    """The directory of the share, and the cluster's users."""
-
-    @property
-    def nfs_exports_path(self) -> str: ...
-
-    @property
-    def users_lines(self) -> list[Account]: ...
-
-
-def close_share(step: Step, values: ShareValues) -> None:
+def close_share(step: Step, path: str, users: Sequence[Account]) -> None:
     """Apply the config to every mount of the share and to its list of excluded accounts.
 
     Mounts in use are changed in place.
     """
-    uids = "".join(f"{user.uid} " for user in values.users_lines)
-    folder = files.real_path(values.nfs_exports_path)
+    uids = "".join(f"{user.uid} " for user in users)
+    folder = files.real_path(path)
     # tailrack-share reads it at every boot and after each change.
     files.write(share.SETTINGS, f"# Written by tailrack.\nSHARE='{folder}'\nUSERS='{uids}'")
     try:
@@ -152,8 +142,7 @@ def close_share(step: Step, values: ShareValues) -> None:
     except (Failure, OSError) as error:
         note(f"tailrack-share: {error}")
         raise Failure(
-            f"cannot close {values.nfs_exports_path} to set-uid programs and to accounts that are not users of the "
-            "cluster",
+            f"cannot close {path} to set-uid programs and to accounts that are not users of the cluster",
             f"see the output of tailrack-share in {LOG_DIR}/{step.name}.log on {step.host}, then run up again",
         ) from error
 
@@ -172,16 +161,19 @@ def head(step: Step, values: ServerValues) -> None:
     """Serve the share, closed to others before any node mounts it."""
     path = values.nfs_exports_path
     if values.head_kernel_nfs:
-        note_units(SERVER, older=files.exists(KERNEL_SERVER_FILE))
-        note_units(*STARTED_UNITS)
+        note_units(SERVER, *STARTED_UNITS)
         packages.ensure(step.host, "nfs-kernel-server")
     else:
-        note_units(ganesha.SERVER, older=ganesha_is_ours())
+        note_units(ganesha.SERVER)
         packages.ensure(step.host, "nfs-ganesha", "nfs-ganesha-vfs")
     step.result("own_file_system", share_is_a_file_system(path))
     _ensure_local_mount(path, values.nfs_exports_mount)
-    close_share(step, values)
-    _ensure_share_unit(path)
+    close_share(step, path, values.users_lines)
+    # Close it at boot before logins and servers, and whenever the machine's accounts change.
+    files.write(f"{systemd.UNITS}/{_SERVICE}", _SHARE_UNIT.format(path=path))
+    systemd.reload(_SERVICE, _PATH)
+    systemd.enable(_SERVICE)
+    systemd.enable(_PATH, now=True)
     if values.head_kernel_nfs:
         ensure_kernel_server(step.host)
     else:
@@ -215,63 +207,37 @@ def _ensure_local_mount(path: str, mount: str) -> None:
     systemd.enable(unit, now=True)
 
 
-def _ensure_share_unit(path: str) -> None:
-    """Close the share at boot before logins and servers, and whenever the machine's accounts change."""
-    service, watcher = "tailrack-share.service", "tailrack-share.path"
-    files.write(f"{systemd.UNITS}/{service}", _SHARE_UNIT.format(path=path))
-    systemd.reload(service, watcher)
-    systemd.enable(service)
-    systemd.enable(watcher, now=True)
+def register(step: Step, node_name: str, node_export: str, nfs_exports_path: str, head_kernel_nfs: bool) -> None:
+    """Export the share to the node.
 
-
-@dataclass(frozen=True)
-class Exported:
-    """A node, the share's folder, and whether the kernel serves it (a fact of the check step)."""
-
-    node_name: str
-    nfs_exports_path: str
-    head_kernel_nfs: bool
-
-    @property
-    def file(self) -> str:
-        """Return the path of the node's file."""
-        return f"{EXPORTS_DIR}/tailrack-{self.node_name}.exports"
-
-
-@dataclass(frozen=True)
-class NewExport(Exported):
-    """The line of the node's export too (foreign.py)."""
-
-    node_export: str
-
-
-def register(step: Step, values: NewExport) -> None:
-    """Export the share to the node."""
+    node_export       the line of its export (foreign.py)
+    head_kernel_nfs   whether the kernel serves the share (a fact of the check step)
+    """
     step.take_lock()
-    files.write(values.file, values.node_export)
-    _apply(values)
+    files.write(export_file(node_name), node_export)
+    _apply(nfs_exports_path, head_kernel_nfs)
 
 
-def forget(step: Step, values: Exported) -> None:
+def forget(step: Step, node_name: str, nfs_exports_path: str, head_kernel_nfs: bool) -> None:
     """Take the export back."""
-    files.remove(values.file)
-    _apply(values)
+    files.remove(export_file(node_name))
+    _apply(nfs_exports_path, head_kernel_nfs)
 
 
-def _apply(values: Exported) -> None:
+def _apply(path: str, kernel: bool) -> None:
     """Start the server if needed and reload all export files, so that no old address of a node remains.
 
     The head node's own step does the rest, because nodes' steps wait for each other.
     """
-    if values.head_kernel_nfs:
+    if kernel:
         reload_kernel_server()
     else:
-        configure_ganesha(values.nfs_exports_path)
+        configure_ganesha(path)
 
 
-def leave(step: Step, values: MountPoint) -> None:
+def leave(step: Step, nfs_exports_mount: str) -> None:
     """Undo the work of all phases."""
-    do_each(lambda: _leave_mounts(values.nfs_exports_mount), _leave_share, _leave_server, restore_units)
+    do_each(lambda: _leave_mounts(nfs_exports_mount), _leave_share, _leave_server, restore_units)
     files.remove(NFS_BEFORE)
 
 
@@ -305,16 +271,16 @@ def _leave_share() -> None:
 
 def _leave_server() -> None:
     """On the head node: leave its server, if tailrack set it up."""
-    names = [name for name in files.names_in(EXPORTS_DIR) if name.startswith("tailrack-") and name.endswith(".exports")]
-    for name in names:
-        files.remove(f"{EXPORTS_DIR}/{name}")
+    exports = own_exports()
+    for path in exports:
+        files.remove(path)
     # The kernel's server may have other exports too.
-    if names and systemd.is_active(kernel_server.SERVER):
+    if exports and systemd.is_active(SERVER):
         attempt("exportfs", "-ra")
-    if files.remove(kernel_server.KERNEL_SERVER_FILE):
-        _disable(kernel_server.SERVER)
+    if files.remove(KERNEL_SERVER_FILE):
+        _disable(SERVER)
         # Stop units that the kernel's server started, unless they ran before.
-        for unit in kernel_server.STARTED_UNITS:
+        for unit in STARTED_UNITS:
             if not ran_before(unit) and not attempt("systemctl", "stop", unit).ok:
                 note(f"{unit} is still in use")
     elif ganesha_is_ours():

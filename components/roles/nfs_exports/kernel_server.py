@@ -30,18 +30,13 @@ def ensure_kernel_server(host: str) -> None:
     if changed or not systemd.is_active(SERVER):
         run("systemctl", "restart", SERVER)
     _require_mountds_port(host)
-    read_exports()
+    run("exportfs", "-ra")
 
 
 def reload_kernel_server() -> None:
     """Start the server if it does not run, and make it read all export files."""
     if not systemd.is_active(SERVER):
         run("systemctl", "restart", SERVER)
-    read_exports()
-
-
-def read_exports() -> None:
-    """Make the server read all export files."""
     run("exportfs", "-ra")
 
 

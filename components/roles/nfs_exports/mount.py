@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import stat
-from dataclasses import dataclass
 from itertools import zip_longest
 
 from components.node import files, packages, systemd
@@ -58,11 +57,8 @@ Where={mount}
 WantedBy=multi-user.target"""
 
 
-def note_units(*units: str, older: bool = False) -> None:
-    """Note units once, before the first change.
-
-    older   whether a release that noted nothing has changed them
-    """
+def note_units(*units: str) -> None:
+    """Note units once, before the first change."""
     noted = {line.split()[1] for line in files.lines(NFS_BEFORE) if line.startswith("unit ")}
     unnoted = [unit for unit in units if unit not in noted]
     if not unnoted:
@@ -73,8 +69,6 @@ def note_units(*units: str, older: bool = False) -> None:
     for unit, text in zip_longest(unnoted, shown[: len(unnoted)], fillvalue=""):
         state = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
         enabled, active = state.get("UnitFileState"), state.get("ActiveState")
-        if older:
-            enabled, active = "disabled", "inactive"
         lines.append(f"unit {unit} {enabled or 'not-found'} {active or 'inactive'}")
     files.write(NFS_BEFORE, "\n".join(lines))
 
@@ -123,13 +117,6 @@ def _change(verb: str, name: str) -> bool:
     return attempt("systemctl", verb, "-q", "--no-reload", name).ok
 
 
-@dataclass(frozen=True)
-class MountPoint:
-    """Where the share is, or will be, mounted."""
-
-    nfs_exports_mount: str
-
-
 def mount_unit(path: str, kind: str = "mount") -> str:
     """Return the path of the file of the mount point's unit: its `mount` or its `automount`."""
     return f"{systemd.UNITS}/{systemd.name_of_path(path)}.{kind}"
@@ -147,7 +134,7 @@ def ensure_mount_point(path: str) -> None:
     files.make_folder(path)
 
 
-def machine(step: Step, nfs_exports_mount: str, node_open_ports: list[str]) -> None:
+def machine(step: Step, node_open_ports: list[str]) -> None:
     """Mask and stop the units, or restore them."""
     if _PORTMAPPER in node_open_ports:
         note(
@@ -157,8 +144,7 @@ def machine(step: Step, nfs_exports_mount: str, node_open_ports: list[str]) -> N
         # If that NFS is new, undo the masks that the cluster set before.
         restore_units(r"^unit (rpc|nfs-ganesha-lock)")
         return
-    # If a release that noted nothing was here, the masks are ours, not the owner's.
-    note_units(*_UNITS, older=not files.exists(NFS_BEFORE) and files.exists(mount_unit(nfs_exports_mount)))
+    note_units(*_UNITS)
     _mask()
     # An interrupted step may not have reloaded systemd.
     if set(run("systemctl", "show", "-P", "LoadState", *_UNITS).split()) - {"masked"}:

@@ -94,7 +94,7 @@ def head(step: Step, values: UsersValues) -> None:
     _prepare_share(step, values)
     # Admit new users to the share before commands run as them: they may have had an account here that was kept out.
     if files.exists(SETTINGS):
-        close_share(step, values)
+        close_share(step, values.nfs_exports_path, values.users_lines)
     for account in values.users_lines:
         home = values.home_on_share(account.name)
         if not files.is_folder(home):

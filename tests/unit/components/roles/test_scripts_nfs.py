@@ -16,7 +16,7 @@ from components.node import files
 from components.node.step.step import Step
 from components.roles.nfs_exports import ganesha, kernel_server
 from components.roles.nfs_exports.foreign import export_line
-from components.roles.nfs_exports.host import Exported, forget, share_is_a_file_system
+from components.roles.nfs_exports.host import forget, share_is_a_file_system
 from components.roles.nfs_exports.mount import NFS_BEFORE, ensure_mount_point
 from components.roles.role import Value
 from components.steps.composition import HEAD as HEAD_PHASES
@@ -61,7 +61,7 @@ def apply_exports(shell: Shell, kernel: bool) -> None:
 
 def apply_members(shell: Shell, kernel: bool) -> None:
     """Do with the server what a member's step does: here one that has left."""
-    shell.call(forget, Step("a1", "b9-register"), Exported("b9", PATH, kernel))
+    shell.call(forget, Step("a1", "b9-register"), "b9", PATH, kernel)
 
 
 def export(shell: Shell, member: str, address: str) -> None:
@@ -104,7 +104,7 @@ def test_a_member_has_an_export_at_its_present_address_until_it_leaves(shell: Sh
         assert file.read_text() == f"{line}\n"
         served = "exportfs -ra" in shell.calls if kernel else f"Clients = {address};" in configuration(shell)
         assert served
-    shell.call(forget, Step("a1", "b1-register"), Exported("b1", PATH, kernel))
+    shell.call(forget, Step("a1", "b1-register"), "b1", PATH, kernel)
     assert not file.exists()
     assert "CLIENT {" not in configuration(shell)
 
