@@ -66,16 +66,9 @@ install -d -o munge -g munge -m 0755 /run/munge
 exec chpst -u munge munged --foreground"""
 
 
-@dataclass(frozen=True)
-class CheckValues:
-    """The cluster's name."""
-
-    munge_cluster: str
-
-
-def check(step: Step, values: CheckValues) -> None:
+def check(step: Step, munge_cluster: str) -> None:
     """Report the key, and change nothing."""
-    if is_foreign(_present(), values.munge_cluster):
+    if is_foreign(_present(), munge_cluster):
         step.foreign.append(f"a munge key ({KEY})")
 
 
@@ -207,15 +200,7 @@ def _last_error() -> str:
     return re.sub("[^ -~]", "", errors[-1])[:_MOST_ERROR] if errors else ""
 
 
-@dataclass(frozen=True)
-class RegisterValues:
-    """A node's name and tailnet address."""
-
-    node_name: str
-    node_address: str
-
-
-def register(step: Step, values: RegisterValues) -> None:
+def register(step: Step, node_name: str, node_address: str) -> None:
     """Report the next key's digest, wait for a change of the key, then give the node the key that it missed."""
     from components.roles.names.host import keep_name
 
@@ -227,14 +212,13 @@ def register(step: Step, values: RegisterValues) -> None:
         if not wait_until(lambda: not files.exists(NEXT), _CHANGES):
             note(f"the munge key change was not finished in {_CHANGES}s; continuing with the old key")
             return
-    name = values.node_name
-    if name not in late_nodes():
+    if node_name not in late_nodes():
         return
     # A node with a new address was asked at the old one, and slurmctld still talks to it with the old key.
-    note(f"{name} missed the munge key change; sending the key")
-    keep_name(name, values.node_address)
-    if not wait_until(lambda: _send_key(name), _CHANGES):
-        note(f"{name} does not prove that it has the key")
+    note(f"{node_name} missed the munge key change; sending the key")
+    keep_name(node_name, node_address)
+    if not wait_until(lambda: _send_key(node_name), _CHANGES):
+        note(f"{node_name} does not prove that it has the key")
 
 
 def _send_key(name: str) -> bool:
@@ -245,17 +229,12 @@ def _send_key(name: str) -> bool:
     return answer.ok and succeeds("unmunge", stdin=answer.output)
 
 
-@dataclass(frozen=True)
-class NodeValues:
-    """The cluster's name, and the digest of the head node's munge key; empty if its answer is invalid."""
+def node(step: Step, munge_cluster: str, head_munge_digest: str) -> None:
+    """Raise Failure if the head node has another key, before anything waits for a controller that rejects this one.
 
-    munge_cluster: str
-    head_munge_digest: str
-
-
-def node(step: Step, values: NodeValues) -> None:
-    """Raise Failure if the head node has another key, before anything waits for a controller that rejects this one."""
-    if not values.head_munge_digest or has_had(values.head_munge_digest, values.munge_cluster):
+    head_munge_digest   of the head node's key; empty if its answer is invalid
+    """
+    if not head_munge_digest or has_had(head_munge_digest, munge_cluster):
         return
     # The digest is from the last registration: this machine may have lost its list of keys since then.
     if slurm.sinfo("%N", limit=15) is None:
@@ -266,18 +245,11 @@ def node(step: Step, values: NodeValues) -> None:
         )
 
 
-@dataclass(frozen=True)
-class ServicesValues:
-    """A text of the config; a change of it rotates the key."""
-
-    munge_generation: str
-
-
-def services(step: Step, values: ServicesValues) -> None:
-    """Continue a change of the key."""
+def services(step: Step, munge_generation: str) -> None:
+    """Continue a change of the key: another text in the config rotates it."""
     from components.roles.munge.held_jobs import hold_jobs
 
-    note(f"munge key of generation '{values.munge_generation}'")
+    note(f"munge key of generation '{munge_generation}'")
     take_folder()
     switching = files.exists(NEXT)
     if not switching and not late_nodes():

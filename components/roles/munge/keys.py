@@ -144,10 +144,7 @@ def switch(digest: str) -> None:
     """Switch and print the credential. Raises Failure."""
     from components.roles.pod.saved import save_again
 
-    folders.take(FOLDER, 0o711)
-    for path in (KEY, NEXT):
-        if files.exists(path) and not files.is_plain(path):
-            raise Failure(f"{path} is no plain file")
+    take_folder()
     if digest_of(files.read(KEY) or "") != digest:
         key = files.read(NEXT)
         if key is None or digest_of(key) != digest:

@@ -86,15 +86,18 @@ def ssh_command(key: str, node: str, request: str, known_hosts: str = "") -> lis
     if not address:
         raise Failure(f"{node} is not a member of this cluster")
     port = (files.read(f"{MEMBERS}/{node}/sshd_port") or "22").strip()
-    # Ignore the caller's own ssh configuration and agent.
-    options = [f"CertificateFile={key}-cert.pub", "IdentitiesOnly=yes", "IdentityAgent=none", "BatchMode=yes"]
-    options += ["ConnectTimeout=5", "ServerAliveInterval=5", "ServerAliveCountMax=3", "LogLevel=ERROR"]
-    options += ["StrictHostKeyChecking=yes"]
+    options = [f"CertificateFile={key}-cert.pub", "ConnectTimeout=5", "LogLevel=ERROR"]
     if known_hosts:
         options += ["KnownHostsCommand=none", "UserKnownHostsFile=/dev/null", f"GlobalKnownHostsFile={known_hosts}"]
-    options += [f"HostKeyAlias={node}"]
+    return [*ssh_as_root(key, node, address, port, *options), request]
+
+
+def ssh_as_root(key: str, node: str, address: str, port: str, *options: str) -> list[str]:
+    """Return the command that logs in to a node with a key. It ignores the caller's own ssh configuration and agent."""
+    options += ("IdentitiesOnly=yes", "IdentityAgent=none", "BatchMode=yes", "StrictHostKeyChecking=yes")
+    options += ("ServerAliveInterval=5", "ServerAliveCountMax=3", f"HostKeyAlias={node}")
     words = [word for option in options for word in ("-o", option)]
-    return ["ssh", "-i", key, "-p", port, *words, f"root@{address}", request]
+    return ["ssh", "-i", key, "-p", port, *words, f"root@{address}"]
 
 
 def members_except(host: str) -> list[str]:

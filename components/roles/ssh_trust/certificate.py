@@ -33,8 +33,8 @@ LEAVE_KEY_FILE = "/etc/ssh/tailrack_leave_key"
 # Prefix of the key with which the head node asks a machine to leave.
 LEAVE = "# leave "
 LEAVE_PROGRAM = "/usr/local/sbin/tailrack-leave"
-_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI[A-Za-z0-9+/]{43}"
-_SOUND = re.compile(rf"# ([1-9][0-9]{{0,17}})(\n{_KEY}){{1,3}}(\n{LEAVE}{_KEY}){{1,2}}")
+PUBLIC_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI[A-Za-z0-9+/]{43}"
+AUTHORITIES_LIST = rf"# ([1-9][0-9]{{0,17}})(\n{PUBLIC_KEY}){{1,3}}(\n{LEAVE}{PUBLIC_KEY}){{1,2}}"
 _LOCK_SECONDS = 60
 _MOST = 2048
 HOST_KEY_FILE = "/etc/ssh/ssh_host_ed25519_key"
@@ -60,9 +60,6 @@ def show_authorities(arguments: Sequence[str]) -> int:
     Trust the authorities and the leave key that it has, from stdin, and no others from then on.
     """
     text = sys.stdin.read(_MOST).rstrip("\n")
-    if not is_sound(text):
-        sys.stderr.write("this is no list of authorities\n")
-        return 1
     return run_program("", lambda: _follow(text))
 
 
@@ -70,28 +67,15 @@ def _follow(text: str) -> None:
     before = re.match('restrict,from="([^"]+)"', files.read(LEAVE_KEY_FILE) or "")
     if not before:
         raise Failure(f"{LEAVE_KEY_FILE} does not name the head node's address")
-    take(text)
+    trust_authorities(text)
     let_ask(before[1])
     save_again()
-
-
-def is_sound(text: str) -> bool:
-    """Return whether a text is a list of authorities."""
-    return bool(_SOUND.fullmatch(text))
 
 
 def number() -> int:
     """Return the number of the current list; 0 without one."""
     first = re.fullmatch("# ([0-9]+)", next(iter(files.lines(AUTHORITIES)), ""))
     return int(first[1]) if first else 0
-
-
-def take(text: str) -> None:
-    """Store a sound list if its number is higher than the current one."""
-    sound = _SOUND.fullmatch(text)
-    with _lock():
-        if sound and int(sound[1]) > number():
-            files.write(AUTHORITIES, text)
 
 
 def let_ask(address: str) -> None:
@@ -181,12 +165,15 @@ def public_key(path: str) -> str:
 
 def trust_authorities(text: str) -> None:
     """Trust the authorities of a list, unless a newer list came before."""
-    if not is_sound(text):
+    found = re.fullmatch(AUTHORITIES_LIST, text)
+    if not found:
         raise Failure(
             "the head node's list of SSH authorities is not a list of keys",
             "inspect the head node: another program there answers instead of tailrack's steps",
         )
-    take(text)
+    with _lock():
+        if int(found[1]) > number():
+            files.write(AUTHORITIES, text)
 
 
 def show_certificate(text: str) -> None:

@@ -11,19 +11,17 @@ from dataclasses import dataclass
 
 from components.node import files, systemd
 from components.node.failure import Failure
-from components.node.files import File
 from components.node.log import note
 from components.node.run import attempt, succeeds
 from components.node.state import STATE_DIR
-from components.node.step.kept import FOLDER as PLANS
+from components.node.step.kept import keep
 from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.ssh_trust import certificate, sshd
-from components.roles.ssh_trust.ask import MEMBERS
+from components.roles.ssh_trust.ask import MEMBERS, ssh_as_root
 from components.roles.ssh_trust.certificate import (
     HOST_KEY_FILE,
     LEAVE_KEY_FILE,
-    LEAVE_PROGRAM,
     ensure_timer,
     public_key,
     show_certificate,
@@ -88,23 +86,28 @@ def machine(step: Step) -> None:
 
 
 @dataclass(frozen=True)
-class NodeValues:
-    """The head node, and what it gives this machine.
+class GivenValues:
+    """The values that the head node gives a machine.
 
-    nfs_exports_mount         mount point of the share, which has this machine's next certificates
     node_authorities          the list for certificate.py
     node_certificate          for this machine's SSH host key
     node_leave_plan, node_leave_values   plan and values of the leave program, as JSON
     ssh_trust_leave_command   text of the leave program
     """
 
-    head_address: str
-    nfs_exports_mount: str
     node_authorities: str
     node_certificate: str
     node_leave_plan: str
     node_leave_values: str
     ssh_trust_leave_command: str
+
+
+@dataclass(frozen=True)
+class NodeValues(GivenValues):
+    """The head node too, and the share's mount point, where this machine's next certificates are."""
+
+    head_address: str
+    nfs_exports_mount: str
 
 
 def node(step: Step, values: NodeValues) -> None:
@@ -122,9 +125,7 @@ def let_the_head_ask(step: Step, values: NodeValues) -> None:
     The keys are in a separate file and are the only way for the head node's address to become root: one key for
     leaving, and certificates for tailrack-ask.
     """
-    write_leave_program(values.node_leave_plan, values.node_leave_values, values.ssh_trust_leave_command)
-    trust_authorities(values.node_authorities)
-    certificate.let_ask(values.head_address)
+    accept_requests(values, values.head_address)
     # These commands must work even where root may not log in.
     changed = files.write(_CONF, _LOGIN.format(address=values.head_address))
     show_certificate(values.node_certificate)
@@ -134,9 +135,11 @@ def let_the_head_ask(step: Step, values: NodeValues) -> None:
     _require_heard(step.host, values.head_address)
 
 
-def write_leave_program(plan: str, values: str, command: str) -> None:
-    """Write the program with which the machine leaves, and its plan and values."""
-    files.write_all([File(f"{PLANS}/leave.json", f"{plan}\n{values}"), File(LEAVE_PROGRAM, command, 0o755)])
+def accept_requests(values: GivenValues, address: str) -> None:
+    """Write the program with which the machine leaves, and let the head node run it from an address."""
+    keep("leave", values.node_leave_plan, values.node_leave_values, values.ssh_trust_leave_command)
+    trust_authorities(values.node_authorities)
+    certificate.let_ask(address)
 
 
 def _require_heard(host: str, address: str) -> None:
@@ -225,13 +228,8 @@ def _ask_to_leave(values: MemberValues) -> bool:
     """Return whether the node left. The logout at the end may cut the connection."""
     from components.roles.ssh_trust.authority import LEAVE_KEY
 
-    options = (
-        *("IdentitiesOnly=yes", "BatchMode=yes", "ConnectTimeout=10", "ServerAliveInterval=5", "ServerAliveCountMax=3"),
-        *("StrictHostKeyChecking=yes", f"HostKeyAlias={values.node_name}"),
-    )
-    words = [word for option in options for word in ("-o", option)]
-    words = ["-i", LEAVE_KEY, "-p", values.node_sshd_port, *words, f"root@{values.node_address}"]
-    return attempt("ssh", *words, limit=_LEAVING_LIMIT).ok
+    place = (values.node_name, values.node_address, values.node_sshd_port)
+    return attempt(*ssh_as_root(LEAVE_KEY, *place, "ConnectTimeout=10"), limit=_LEAVING_LIMIT).ok
 
 
 def _answers(values: MemberValues) -> bool:

@@ -23,9 +23,8 @@ from components.roles.ssh_trust.certificate import (
     POD_KEY_FILE,
     POD_SERVICE,
     public_key,
-    trust_authorities,
 )
-from components.roles.ssh_trust.host import write_leave_program
+from components.roles.ssh_trust.host import GivenValues, accept_requests
 from components.roles.ssh_trust.sign import WITHOUT_SHARE
 
 # Where tailscaled connects from. The keys open only the two programs of the head node.
@@ -62,22 +61,15 @@ def pod_join(step: Step) -> None:
 
 
 @dataclass(frozen=True)
-class PodValues:
-    """The values that the head node gives this pod (host.py has their meaning)."""
+class PodValues(GivenValues):
+    """The networks of its site that the pod is in, too, as JSON."""
 
-    node_authorities: str
-    node_certificate: str
-    node_leave_plan: str
-    node_leave_values: str
-    ssh_trust_leave_command: str
     node_networks: str
 
 
 def pod(step: Step, values: PodValues) -> None:
     """Let the head node ask before anything else, so that it can make this pod leave."""
-    write_leave_program(values.node_leave_plan, values.node_leave_values, values.ssh_trust_leave_command)
-    trust_authorities(values.node_authorities)
-    certificate.let_ask(_FROM)
+    accept_requests(values, _FROM)
     interfaces = (json.loads(values.node_networks) or {}).get("interfaces", [])
     networks = [interface["address"].partition("/")[0] for interface in interfaces]
     listen = "\n".join(f"ListenAddress {address}:{SSHD_PORT}" for address in (_FROM, *networks))

@@ -34,14 +34,14 @@ WITHOUT_SHARE = "without_share"
 
 def main(arguments: Sequence[str]) -> int:
     """Run the program and return the exit status."""
-    if arguments[:1] == ["publish"]:
-        return run_program("tailrack-sign", lambda: 0 if publish(arguments[1]) else 1)
-    return run_program("tailrack-sign", lambda: print_certificate(*arguments))
+    return run_program("tailrack-sign", lambda: _run(*arguments))
 
 
-def print_certificate(node: str, principals: str, key: str) -> None:
-    """Print a machine's certificate."""
-    sys.stdout.write(certificate(node, principals, key))
+def _run(first: str, *words: str) -> int:
+    if first == "publish":
+        return 0 if publish(*words) else 1
+    sys.stdout.write(certificate(first, *words))
+    return 0
 
 
 def certificate(node: str, principals: str, key: str) -> str:

@@ -104,7 +104,7 @@ def test_a_node_does_not_change_to_a_key_that_is_no_plain_file(machine: Shell, k
     for stub in ("munge", "pkill", "systemd-run"):
         machine.stub(stub)
     digest = hashlib.sha256(f"{KEY}\n".encode()).hexdigest()
-    assert_fails(machine.command("munge-switch", digest), "is no plain file")
+    assert_fails(machine.command("munge-switch", digest), "is not a regular file")
     assert outside(machine) == before
     assert "systemctl restart munge" not in machine.calls
     assert changed(machine) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.node.step.step import Step
-from components.roles.munge.host import CheckValues, JoinValues, check
+from components.roles.munge.host import JoinValues, check
 from components.roles.munge.host import join as munge_join
 from components.roles.nfs_exports.ganesha import ensure_ganesha
 from components.roles.nfs_exports.kernel_server import ensure_kernel_server
@@ -169,7 +169,7 @@ def test_a_key_is_read_as_munge_and_a_link_is_none(munge: Shell, monkeypatch: py
     if link:
         munge.write("/etc/munge/x", "").with_name("munge.key").symlink_to(key)
     step = Step("s1", "s1-check")
-    munge.call(check, step, CheckValues("lab"))
+    munge.call(check, step, "lab")
     assert step.foreign == ([] if link else ["a munge key (/etc/munge/munge.key)"])
     assert any(call.startswith("runuser -u munge -- find ") for call in munge.calls)
 

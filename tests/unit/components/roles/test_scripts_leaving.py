@@ -35,7 +35,7 @@ def values(*, adopt: bool) -> str:
 
 def let_ask(shell: Shell, authorities: str, head: str = "100.64.0.1", plan: str = "", command: str = "") -> str:
     """Let the head node ask; return why it may not, empty if it may."""
-    given = NodeValues(head, "/shared", authorities, "", plan, values(adopt=False), command)
+    given = NodeValues(authorities, "", plan, values(adopt=False), command, head, "/shared")
     return shell.failure_of(let_the_head_ask, Step("a1", "a1-node"), given)
 
 

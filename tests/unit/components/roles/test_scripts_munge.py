@@ -16,7 +16,7 @@ from components.node.failure import Failure
 from components.node.run import attempt_bounded
 from components.node.step.step import Step
 from components.roles.munge import held_jobs, host, keys
-from components.roles.munge.host import JoinValues, NodeValues, RegisterValues, ServicesValues, join, register, services
+from components.roles.munge.host import JoinValues, join, register, services
 from components.roles.munge.host import node as compare_keys
 from components.roles.munge.keys import digest_of
 from components.roles.ssh_trust import ask
@@ -64,7 +64,7 @@ def change(head: Shell) -> str:
     step = Step("head", "head-services")
     with head.here():
         try:
-            services(step, ServicesValues("2"))
+            services(step, "2")
             for finish in step.later:
                 finish()
         except Failure as failure:
@@ -234,7 +234,7 @@ def place(head: Shell, capsys: pytest.CaptureFixture[str]) -> Callable[[], str]:
 
     def run() -> str:
         capsys.readouterr()
-        head.call(register, Step("head", "b1-register"), RegisterValues("b1", "100.64.0.9"))
+        head.call(register, Step("head", "b1-register"), "b1", "100.64.0.9")
         return capsys.readouterr().err
 
     return run
@@ -311,7 +311,7 @@ def test_cut_off_anywhere_a_change_ends_with_one_key(head: Shell, monkeypatch: p
             patch.setattr(module, "attempt", run.attempt)
         patch.setattr(ask, "attempt_bounded", or_killed(left, attempt_bounded))
         with contextlib.suppress(Killed), head.here():
-            services(Step("head", "head-services"), ServicesValues("2"))
+            services(Step("head", "head-services"), "2")
     head.call(join, Step("head", "head-join"), JoinValues("lab", "2", NEW))
     assert change(head) == ""
     if head.path(HELD).exists():  # the timer runs it
@@ -352,10 +352,10 @@ def test_a_node_with_another_key_fails_before_it_waits(head: Shell, *, own: str,
     head.stub("sinfo", "" if accepted else "exit 1")
     registered = Step("head", "a1-register")
     with head.here():
-        register(registered, RegisterValues("a1", "100.64.0.1"))
+        register(registered, "a1", "100.64.0.1")
         files.add_line("/var/lib/tailrack/munge.digests", f"{digest_of(f'{own}{chr(10)}')} lab", 0o600)
         with pytest.raises(Failure, match="to a1 is not the key on the head") if fails else contextlib.nullcontext():
-            compare_keys(Step("a1", "a1-node"), NodeValues("lab", registered.results["munge_digest"]))
+            compare_keys(Step("a1", "a1-node"), "lab", registered.results["munge_digest"])
 
 
 def test_the_munge_error_contains_the_message_of_munged_and_a_remedy(
