@@ -62,7 +62,9 @@ def value_of(hint: Any, value: Any) -> Any:
         return tuple(value_of(part, item) for part, item in zip(parts, value, strict=True))
     if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, Mapping):
         return {value_of(parts[0], key): value_of(parts[1], item) for key, item in value.items()}
-    if isinstance(origin, type) and not issubclass(origin, Mapping) and isinstance(value, list | tuple):
+    # Annotated is a class too (Python 3.11).
+    is_list = origin is not Annotated and isinstance(origin, type) and not issubclass(origin, Mapping)
+    if is_list and isinstance(value, list | tuple):
         return (frozenset if origin is frozenset else tuple)(value_of(parts[0], item) for item in value)
     if is_dataclass(hint) or hasattr(hint, "_fields"):
         return read(hint, value)

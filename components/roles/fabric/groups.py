@@ -13,9 +13,12 @@ import time
 from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Any
 
+from components.node import files
+from components.roles.fabric import records
 from components.roles.fabric.networks import INFINIBAND_LINK, LINKS, FabricError, Thing, by_number, label, pair_ports
 from components.roles.fabric.proof import SilentError, prove
-from components.roles.fabric.records import NO_NETWORK, Records
+from components.roles.fabric.records import NO_NETWORK
+from components.roles.slurm.folders import NODES
 
 # Limits of neighbours to ask, and of silent neighbours before the proof stops.
 MOST_ASKED, MOST_SILENT = 4, 3
@@ -109,13 +112,13 @@ def join_groups(mine: Thing, theirs: Thing, parts: Sequence[tuple[Thing, Thing]]
         mine["groups"][name] = {**my_part, "rank": group["rank"], "rdma": sorted(my_part["rdma"], key=by_number)}
 
 
-def prove_node(records: Records, node: Mapping[str, Any]) -> Thing:
+def prove_node(node: Mapping[str, Any]) -> Thing:
     """Prove a node's networks and record them; return the result, with `error` if a named interface carries no data.
 
     node   node, site, setting, address (tailnet), interfaces, rdma
     """
-    with records.locked():
-        (records.folder / node["node"]).mkdir(exist_ok=True)
+    with records.lock():
+        files.make_folder(f"{NODES}/{node['node']}")
         old_record = records.load(node["node"])
         unchanged = old_record is not None and all(old_record.get(key) == value for key, value in node.items())
         mine: Thing = {**node, "since": old_record["since"] if old_record else time.time()}
@@ -138,7 +141,7 @@ def prove_node(records: Records, node: Mapping[str, Any]) -> Thing:
         except SilentError as error:
             silent.append(str(error))
         else:
-            with records.locked():
+            with records.lock():
                 # Load again: another proof may have changed the records. The first new proof replaces old groups.
                 mine, theirs = records.load(mine["node"]) or mine, records.load(name) or neighbour
                 if not tried:
@@ -156,7 +159,7 @@ def prove_node(records: Records, node: Mapping[str, Any]) -> Thing:
             neighbour = candidates.send(name in tried)
         except StopIteration:
             break
-    with records.locked():
+    with records.lock():
         # For prove_again: no node answered, so nothing is proven.
         mine = records.load(mine["node"]) or mine
         mine["unproven"] = not mine["groups"] and not tried and bool(silent)
@@ -164,26 +167,28 @@ def prove_node(records: Records, node: Mapping[str, Any]) -> Thing:
     answer = _result(mine, partners, tried, silent, without_infiniband)
     if answer["error"]:
         # The step fails and the stack's state does not change, so restore the record too.
-        with records.locked():
-            records.put_back(mine["node"], old_record and {**old_record, "asked": mine["asked"]})
+        with records.lock():
+            if old_record:
+                records.save({**old_record, "asked": mine["asked"]})
+            else:
+                records.remove(mine["node"])
     return answer
 
 
-def prove_again(records: Records) -> Thing:
+def prove_again() -> Thing:
     """Retry proofs that failed because no node answered; return the names of `proven` and `left` nodes.
 
     The nodes with the oldest attempt come first, until the time limit.
     """
     begin = time.monotonic()
     answer: Thing = {"proven": [], "left": []}
-    stored = [record for path in records.folder.glob("*/fabric.json") if (record := records.load(path.parent.name))]
-    unproven = [record for record in stored if record.get("unproven")]
+    unproven = [record for record in records.load_all() if record.get("unproven")]
     for record in sorted(unproven, key=lambda record: record.get("asked", 0.0)):
         result = None
-        if time.monotonic() - begin < AGAIN_SECONDS and (records.folder / record["node"]).is_dir():
+        if time.monotonic() - begin < AGAIN_SECONDS and files.is_folder(f"{NODES}/{record['node']}"):
             # A node that does not answer must not delay the others.
             with contextlib.suppress(FabricError):
-                result = prove_node(records, {key: value for key, value in record.items() if key not in _RECORD_KEYS})
+                result = prove_node({key: value for key, value in record.items() if key not in _RECORD_KEYS})
         answer["proven" if result and (result["interfaces"] or result["rdma"]) else "left"].append(record["node"])
     return answer
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from subprocess import CalledProcessError
 from typing import Any
 
@@ -20,8 +19,8 @@ from components.node.run import run
 from components.node.state import STATE_DIR
 from components.node.step.kept import keep
 from components.node.step.step import Step
+from components.roles.fabric import records
 from components.roles.fabric.networks import FabricError, interfaces, ports_up, select_ports
-from components.roles.fabric.records import Records
 from components.roles.slurm.controller import offer
 from components.roles.slurm.folders import NODES
 from components.settings.network_names import ON_THE_TAILNET, is_interface
@@ -157,9 +156,9 @@ def pod_register(step: Step, values: RegisterValues) -> None:
         # Without groups: jobs over several pods take their interface from the config.
         record = {**mine, **networks, "since": time.time(), "groups": {}, "unproven": False, "asked": 0.0}
         files.make_folder(f"{NODES}/{name}")
-        with records().locked():
-            records().save(record)
-            others = records().others(record)
+        with records.lock():
+            records.save(record)
+            others = records.others(record)
         neighbours = [
             {
                 "name": other["node"],
@@ -169,7 +168,7 @@ def pod_register(step: Step, values: RegisterValues) -> None:
             for other in others[:_MOST_NEIGHBOURS]
         ]
     else:
-        files.remove(f"{NODES}/{name}/fabric.json")
+        records.remove(name)
     step.result("neighbours", neighbours)
 
 
@@ -207,23 +206,17 @@ class RegisterValues(NodeNetworks):
     node_address: str
 
 
-def records() -> Records:
-    """Return the head node's records."""
-    return Records(Path(files.on_disk(NODES)))
-
-
 def prove_fabric(step: Step, values: NodeNetworks, address: str) -> None:
     """Prove the fabric of the node with a tailnet address."""
     from components.roles.fabric.groups import prove_node
 
     name = values.node_name
     if values.node_fabric == ON_THE_TAILNET:
-        files.remove(f"{NODES}/{name}/fabric")
-        files.remove(f"{NODES}/{name}/fabric.json")
+        records.remove(name)
         return
     facts = {"node": name, "site": values.node_site, "setting": values.node_fabric, "address": address}
     try:
-        answer = prove_node(records(), {**json.loads(values.node_networks), **facts})
+        answer = prove_node({**json.loads(values.node_networks), **facts})
     except (FabricError, OSError, CalledProcessError) as error:
         raise Failure(
             f"the fabric of {name} cannot be proven: {error}",
@@ -243,7 +236,7 @@ def again(step: Step) -> None:
     """Retry the proofs, and give slurmctld what is proven now."""
     from components.roles.fabric.groups import prove_again
 
-    answer = prove_again(records())
+    answer = prove_again()
     if not answer["proven"]:
         return
     note(f"proven: {json.dumps(answer)}")

@@ -16,11 +16,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from subprocess import CalledProcessError
-from typing import Any
+from typing import Annotated, Any
 
 from components.roles.fabric.networks import MOST_AT_ONCE, TAILNET_RANGE, FabricError, Thing, pair_ports
 from components.roles.fabric.proof_transfer import (
@@ -32,9 +32,14 @@ from components.roles.fabric.proof_transfer import (
     connect,
 )
 from components.settings.network_names import DEVICE, INTERFACE
+from components.validation.untrusted import read
 
 PORT = 6816
 LINE_LIMIT = 64 * 1024
+Interface = Annotated[str, INTERFACE]
+Device = Annotated[str, DEVICE]
+Nonce = Annotated[str, "[0-9a-f]{32}"]
+Token = Annotated[str, f"[0-9a-f]{{{TOKEN_CHARACTERS}}}"]
 # Exceptions from reading a missing or malformed answer.
 BAD_ANSWER = (OSError, ValueError, KeyError, TypeError)
 USAGE = """\
@@ -77,72 +82,85 @@ def check_peer(connection: socket.socket, head: str) -> None:
         raise FabricError(f"a request came from {peer}, which is not the head node")
 
 
+@dataclass(frozen=True)
+class Listen:
+    """A request to listen at interfaces, by name and address, and at RDMA ports, by device and port."""
+
+    do: Annotated[str, "listen"]
+    nonce: Nonce
+    token: Token
+    interfaces: tuple[tuple[Interface, str], ...]
+    rdma: tuple[tuple[Device, int], ...]
+
+    def is_valid(self) -> bool:
+        """Return whether a proof needs it. Raises ValueError too."""
+        addresses = all(is_address(address) for _, address in self.interfaces)
+        return addresses and all(0 < port < 256 for _, port in self.rdma)
+
+
+@dataclass(frozen=True)
+class Connect:
+    """A request to send data.
+
+    pairs    interface, its address, the peer's address and port
+    rdma     device, its port, the peer's port
+    server   the peer's address on the tailnet
+    """
+
+    do: Annotated[str, "connect"]
+    nonce: Nonce
+    token: Token
+    pairs: tuple[tuple[Interface, str, str, int], ...]
+    rdma: tuple[tuple[Device, int, int], ...]
+    server: str
+
+    def is_valid(self) -> bool:
+        """Return whether a proof needs it. Raises ValueError too."""
+        networks = all(is_address(own) and is_peer(peer) and port in PORTS for _, own, peer, port in self.pairs)
+        devices = all(0 < number < 256 and port in PORTS for _, number, port in self.rdma)
+        return networks and devices and is_tailnet(self.server)
+
+
 def serve(node: str, request_stream: Any, answer_stream: Any) -> None:
     """Answer one request to this node. A listener runs until the requesting connection closes."""
 
     def reply(answer: Thing) -> None:
-        answer_stream.write(seal({**answer, "nonce": request["nonce"]}) + "\n")
+        answer_stream.write(seal({**answer, "nonce": request.nonce}) + "\n")
         answer_stream.flush()
 
-    request = unseal(request_stream.readline(LINE_LIMIT))
-    check(request, node)
-    if request["do"] == "listen":
-        with Listener(request["token"], request["interfaces"], request["rdma"]) as listener:
+    request = check(unseal(request_stream.readline(LINE_LIMIT)), node)
+    if isinstance(request, Listen):
+        with Listener(request.token, request.interfaces, request.rdma) as listener:
             reply({"ports": listener.ports, "rdma_ports": listener.rdma_ports})
             listener.serve(request_stream)
     else:
-        reply(connect(request["token"], request["pairs"], request["server"], request["rdma"]))
+        reply(connect(request.token, request.pairs, request.server, request.rdma))
 
 
-def check(request: Thing, node: str) -> None:
-    """Raise FabricError for a request that is not for this node, or that a proof does not need."""
-    if request.get("to") != node:
+def check(data: Thing, node: str) -> Listen | Connect:
+    """Return a request. Raises FabricError for one that is not for this node, or that a proof does not need."""
+    if data.get("to") != node:
         raise FabricError("the request is for another machine")
+    if any(isinstance(value, list) and len(value) > MOST_AT_ONCE for value in data.values()):
+        raise FabricError(f"the request has more than {MOST_AT_ONCE} entries")
     try:
-        if any(len(request.get(key, ())) > MOST_AT_ONCE for key in ("interfaces", "rdma", "pairs")):
-            raise FabricError(f"the request has more than {MOST_AT_ONCE} entries")
-        for key, is_valid in required_fields(request["do"]).items():
-            if not is_valid(request[key]):
-                raise FabricError(f"the request has an invalid value: {key}")
-    except BAD_ANSWER:
-        raise FabricError("the request is malformed") from None
+        request = read(Listen, data) if data.get("do") == "listen" else read(Connect, data)
+        if not request.is_valid():
+            raise ValueError("an address or a port is not one of a proof")
+    except ValueError as error:
+        raise FabricError(f"the request has an invalid value: {error}") from None
+    return request
 
 
-def required_fields(do: Any) -> dict[str, Callable[[Any], bool]]:
-    """Return the fields that a request must have, each with its check."""
-    is_interface, is_device = partial(matches, INTERFACE), partial(matches, DEVICE)
-    if do == "listen":
-        fields = {"interfaces": list_of(is_interface, is_address), "rdma": list_of(is_device, is_rdma_port)}
-    elif do == "connect":
-        fields = {
-            "pairs": list_of(is_interface, is_address, is_peer, is_proof_port),
-            "rdma": list_of(is_device, is_rdma_port, is_proof_port),
-            "server": is_tailnet,
-        }
-    else:
-        raise FabricError("the request has an invalid value: do")
-    return {"nonce": is_hex(32), "token": is_hex(TOKEN_CHARACTERS), **fields}
+def is_address(value: str) -> bool:
+    return str(ipaddress.IPv4Address(value)) == value
 
 
-def is_hex(characters: int) -> Callable[[Any], bool]:
-    return partial(matches, f"[0-9a-f]{{{characters}}}")
-
-
-def matches(shape: str, value: Any) -> bool:
-    return isinstance(value, str) and re.fullmatch(shape, value, re.ASCII) is not None
-
-
-def is_address(value: Any) -> bool:
-    return isinstance(value, str) and str(ipaddress.IPv4Address(value)) == value
-
-
-def is_peer(value: Any) -> bool:
+def is_peer(value: str) -> bool:
     """Return whether an address can be another machine's on a site's network."""
-    if not is_address(value):
-        return False
     ip = ipaddress.IPv4Address(value)
     special = ip.is_loopback or ip.is_link_local or ip.is_multicast or ip.is_reserved or ip.packed[0] == 0
-    return not special and ip not in TAILNET_RANGE and not is_local(value)
+    return is_address(value) and not special and ip not in TAILNET_RANGE and not is_local(value)
 
 
 def is_local(address: str) -> bool:
@@ -155,27 +173,9 @@ def is_local(address: str) -> bool:
         return True
 
 
-def is_tailnet(value: Any) -> bool:
+def is_tailnet(value: str) -> bool:
     """Return whether an address is the tailnet's, at which the peer's RDMA program listens."""
     return is_address(value) and ipaddress.IPv4Address(value) in TAILNET_RANGE
-
-
-def is_rdma_port(value: Any) -> bool:
-    return type(value) is int and 0 < value < 256
-
-
-def is_proof_port(value: Any) -> bool:
-    return type(value) is int and value in PORTS
-
-
-def list_of(*fields: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """Return a check that a value is a list of lists with these fields."""
-
-    def is_entry(value: Any) -> bool:
-        complete = isinstance(value, list) and len(value) == len(fields)
-        return complete and all(is_valid(part) for is_valid, part in zip(fields, value, strict=True))
-
-    return lambda value: isinstance(value, list) and all(is_entry(entry) for entry in value)
 
 
 class Request:

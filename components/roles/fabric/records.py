@@ -1,87 +1,64 @@
-"""The head node's records of its nodes' fabric, and the part of them that Slurm distributes to all nodes."""
+"""The head node's records of its nodes' fabric, and the part of them that Slurm distributes to all nodes.
 
-import contextlib
-import fcntl
+A node's folder has `fabric.json`, and `fabric` for Slurm.
+"""
+
+from __future__ import annotations
+
 import json
-import time
-from collections.abc import Iterator
-from pathlib import Path
-from typing import TextIO
 
-from components.roles.fabric.networks import FabricError, Thing
+from components.node import files
+from components.node.locks import Lock
+from components.roles.fabric.networks import Thing
+from components.roles.slurm.folders import NODES
 
-LOCK_SECONDS = 60.0  # the lock covers reading and writing a few files
 # The network of an RDMA group, which has none.
 NO_NETWORK = "-"
+_LOCK_SECONDS = 60  # the lock covers reading and writing a few files
 
 
-def take(file: TextIO, deadline: float) -> None:
-    """Lock a file; raise FabricError if another process still holds the lock at the deadline."""
-    while True:
-        try:
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                message = (
-                    f"another process has held {file.name} for {LOCK_SECONDS:g} s; see fuser -v, then run up again"
-                )
-                raise FabricError(message) from None
-        time.sleep(0.05)
+def lock() -> Lock:
+    """Take the lock of all records. Raises Failure."""
+    return Lock("fabric", seconds=_LOCK_SECONDS)
 
 
-class Records:
-    """The records of all nodes: <node>/fabric.json, and <node>/fabric for Slurm."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        # In a folder that only root can open: any process that can open a file can lock it.
-        folder = self.folder.parent / "lock"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        with (folder / "fabric").open("w") as file:
-            take(file, time.monotonic() + LOCK_SECONDS)
-            yield
-
-    def load(self, node: str) -> Thing | None:
-        """Return a node's record; None if it has no readable one."""
-        try:
-            record = json.loads((self.folder / node / "fabric.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return record if isinstance(record, dict) else None
-
-    def others(self, mine: Thing) -> list[Thing]:
-        """Return the other nodes of its site with the same setting, the oldest first."""
-        names = [path.parent.name for path in self.folder.glob("*/fabric.json")]
-        records = [record for name in names if name != mine["node"] and (record := self.load(name))]
-        same = [record for record in records if all(record[key] == mine[key] for key in ("site", "setting"))]
-        return sorted(same, key=lambda record: (record["since"], record["node"]))
-
-    def put_back(self, node: str, old_record: Thing | None) -> None:
-        """Restore a node's old record, or remove it."""
-        if old_record:
-            self.save(old_record)
-            return
-        for name in ("fabric.json", "fabric"):
-            (self.folder / node / name).unlink(missing_ok=True)
-
-    def save(self, record: Thing) -> None:
-        """Write a node's record, unless the node has left and its folder is gone."""
-        folder = self.folder / record["node"]
-        if not folder.is_dir():
-            return
-        write(folder / "fabric.json", json.dumps(record, sort_keys=True))
-        write(folder / "fabric", "".join(f"{line}\n" for line in lines(record)))
+def load(node: str) -> Thing | None:
+    """Return a node's record; None if it has no readable one."""
+    return _record(files.read(f"{NODES}/{node}/fabric.json") or "")
 
 
-def write(path: Path, text: str) -> None:
-    """Write a file so that no reader sees an incomplete one."""
-    fresh = path.with_name(f".{path.name}.fresh")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(path)
+def load_all() -> list[Thing]:
+    """Return all readable records."""
+    return [record for text in files.read_in_folders(NODES, "fabric.json").values() if (record := _record(text))]
+
+
+def _record(text: str) -> Thing | None:
+    try:
+        record = json.loads(text)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def others(mine: Thing) -> list[Thing]:
+    """Return the other nodes of its site with the same setting, the oldest first."""
+    keys = ("site", "setting")
+    same = [each for each in load_all() if each["node"] != mine["node"] and all(each[key] == mine[key] for key in keys)]
+    return sorted(same, key=lambda record: (record["since"], record["node"]))
+
+
+def save(record: Thing) -> None:
+    """Write a node's record, unless the node has left and its folder is gone."""
+    folder = f"{NODES}/{record['node']}"
+    if files.is_folder(folder):
+        files.write(f"{folder}/fabric.json", json.dumps(record, sort_keys=True))
+        files.write(f"{folder}/fabric", "\n".join(lines(record)))
+
+
+def remove(node: str) -> None:
+    """Remove a node's record."""
+    for name in ("fabric.json", "fabric"):
+        files.remove(f"{NODES}/{node}/{name}")
 
 
 def lines(record: Thing) -> list[str]:

@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from components.roles.fabric import groups, networks, proof, proof_transfer
+from components.node import files
+from components.roles.fabric import groups, networks, proof, proof_transfer, records
 from components.roles.fabric.host import networks_here
 from components.roles.fabric.networks import FabricError, Thing
 from components.roles.fabric.proof import SilentError
-from components.roles.fabric.records import Records
 from components.roles.program import program
+from components.roles.slurm.folders import NODES
 from components.validation.transfer import BYTES
 
 # What is at the end of each cable: interfaces with the same number are on one network.
@@ -40,7 +41,9 @@ class Site:
     """Nodes of one site as the head node sees them; `asked` are the pairs of nodes that took part in a proof."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.records = Records(folder / "nodes")
+        self.folder = folder / NODES.lstrip("/")
+        monkeypatch.setattr(files, "root", str(folder))
+        files.make_folder(NODES)
         self.asked: list[tuple[str, str]] = []
         self.silent: set[str] = set()
         self.cut: set[str] = set()  # networks' numbers that carry nothing
@@ -64,16 +67,16 @@ class Site:
     def join(self, node: str, *interfaces: Thing, setting: str = "auto", rdma: tuple[str, ...] = ()) -> Thing:
         devices = [port(name) for name in rdma]
         what = {"node": node, "site": "rack", "setting": setting, "address": f"100.64.0.{len(node)}"}
-        return groups.prove_node(self.records, {**what, "interfaces": list(interfaces), "rdma": devices})
+        return groups.prove_node({**what, "interfaces": list(interfaces), "rdma": devices})
 
     def leave(self, node: str) -> None:
-        for path in (self.records.folder / node).iterdir():
+        for path in (self.folder / node).iterdir():
             path.unlink()
 
     @property
     def topology(self) -> str:
         """The comments that Slurm brings to every node."""
-        return "".join(path.read_text() for path in sorted(self.records.folder.glob("*/fabric")))
+        return "".join(path.read_text().lstrip() for path in sorted(self.folder.glob("*/fabric")))
 
     def groups(self) -> dict[str, set[str]]:
         """Nodes by group."""
@@ -110,12 +113,12 @@ def test_an_unproven_fabric_is_proven_when_a_neighbour_answers(site: Site) -> No
     site.join("a1", interface("eth0", 1, 1))
     site.silent = {"a1"}
     assert site.join("a2", interface("eth0", 1, 2))["note"]
-    assert groups.prove_again(site.records) == {"proven": [], "left": ["a2"]}
+    assert groups.prove_again() == {"proven": [], "left": ["a2"]}
     site.silent = set()
-    assert groups.prove_again(site.records) == {"proven": ["a2"], "left": []}
+    assert groups.prove_again() == {"proven": ["a2"], "left": []}
     assert list(site.groups().values()) == [{"a1", "a2"}]
     asked = len(site.asked)
-    assert groups.prove_again(site.records) == {"proven": [], "left": []}
+    assert groups.prove_again() == {"proven": [], "left": []}
     assert len(site.asked) == asked, "what is proven is left alone"
 
 
@@ -132,7 +135,7 @@ def test_a_silent_node_keeps_no_other_from_its_proof(site: Site, monkeypatch: py
     count = len(site.asked)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(groups, "AGAIN_SECONDS", 0.0)
-        assert sorted(groups.prove_again(site.records)["left"]) == ["a2", "a3"]
+        assert sorted(groups.prove_again()["left"]) == ["a2", "a3"]
     assert len(site.asked) == count, "the time is over"
     site.silent = set()
     answers = site._proven
@@ -143,7 +146,7 @@ def test_a_silent_node_keeps_no_other_from_its_proof(site: Site, monkeypatch: py
         return answers(mine, theirs)
 
     monkeypatch.setattr(groups, "prove", proven)
-    assert groups.prove_again(site.records) == {"proven": ["a3"], "left": ["a2"]}
+    assert groups.prove_again() == {"proven": ["a3"], "left": ["a2"]}
 
 
 def test_a_node_that_leaves_during_its_proof_leaves_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,12 +158,12 @@ def test_a_node_that_leaves_during_its_proof_leaves_nothing(site: Site, monkeypa
 
     def proven(mine: Thing, theirs: Thing) -> Any:
         site.leave("a2")
-        (site.records.folder / "a2").rmdir()
+        (site.folder / "a2").rmdir()
         return answers(mine, theirs)
 
     monkeypatch.setattr(groups, "prove", proven)
-    groups.prove_again(site.records)
-    assert not (site.records.folder / "a2").exists()
+    groups.prove_again()
+    assert not (site.folder / "a2").exists()
 
 
 def test_a_node_with_a_failed_network_uses_the_tailnet_and_reports_it(site: Site) -> None:
@@ -182,7 +185,7 @@ def test_a_named_interface_that_carries_nothing_is_an_error_that_restores_the_ea
     assert told["error"] == "eth9 (10.4.0.2/24) of a2 carried no 1 MiB to b1 of site rack"
     assert site.topology == before
     assert site.join("c1", interface("eth9", 5, 1), setting="eth9")["error"]
-    assert site.records.load("c1") is None
+    assert records.load("c1") is None
 
 
 def test_a_node_that_comes_back_at_another_network_is_not_taken_for_the_one_before(site: Site) -> None:
@@ -232,11 +235,11 @@ def test_rdma_ports_that_carried_are_a_group_of_their_own(site: Site) -> None:
 
 def test_a_record_of_an_earlier_release_is_proven_by_ip_until_its_node_comes_by(site: Site) -> None:
     site.join("g1", interface("eth0", 1, 1), rdma=("mlx5_0",))
-    old = site.records.load("g1")
+    old = records.load("g1")
     assert old is not None
     old["rdma"] = [{"device": "mlx5_0", "port": 1, "interface": ""}]
     old["groups"] = {"rack/g1/eth0/1": {"rank": 1, "interface": "eth0", "network": "10.1.0.0/24", "rdma": ["mlx5_0:1"]}}
-    site.records.save(old)
+    records.save(old)
     told = site.join("g2", interface("eth0", 1, 2), rdma=("mlx5_0",))
     assert (told["interfaces"], told["rdma"], told["note"]) == (["eth0"], [], "")
     assert site.join("g1", interface("eth0", 1, 1), rdma=("mlx5_0",))["rdma"] == ["mlx5_0:1"]

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from components.node import files
 from components.roles.fabric import groups, proof
 from components.roles.fabric import networks as fabric_networks
 from components.roles.fabric.networks import FabricError, Thing
-from components.roles.fabric.records import Records
 from components.roles.role import template
+from components.roles.slurm.folders import NODES
 from tests.unit.components.roles.rdma_machines import ETHERNET, MACHINES, Machine, Port, behind, build
 
 Settings = dict[str, str]
@@ -27,7 +28,9 @@ class Rack:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.monkeypatch = folder, monkeypatch
-        self.records = Records(folder / "nodes")
+        self.nodes = folder / NODES.lstrip("/")
+        monkeypatch.setattr(files, "root", str(folder))
+        files.make_folder(NODES)
         self.asked: list[tuple[str, str]] = []
         self.joined = 0
         self.cables: Cables = lambda own, other: True
@@ -66,12 +69,12 @@ class Rack:
         known = {"name": interface, "address": address, "default_route": False, "speed": 1000, "rdma": False}
         ports = [{**port, "island": island} for port in self.ports(machine, rdma)]
         what = {"node": node, "site": "rack", "setting": setting, "address": "100.64.0.1"}
-        return groups.prove_node(self.records, {**what, "interfaces": [known] if interface else [], "rdma": ports})
+        return groups.prove_node({**what, "interfaces": [known] if interface else [], "rdma": ports})
 
     def task(self, me: str, *nodes: str) -> Settings:
         """What a task on a node of a job is told."""
         conf = self.folder / "topology.conf"
-        conf.write_text("".join(path.read_text() for path in sorted(self.records.folder.glob("*/fabric"))))
+        conf.write_text("".join(path.read_text().lstrip() for path in sorted(self.nodes.glob("*/fabric"))))
         scontrol = self.folder / "scontrol"
         scontrol.write_text('#!/bin/sh\nprintf "%s\\n" "$3" | tr , "\\n"\n')
         scontrol.chmod(0o755)

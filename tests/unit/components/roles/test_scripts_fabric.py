@@ -108,7 +108,7 @@ def again(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Callable[..., subpro
     shell.stub("scontrol", 'if [ "$1" = ping ]; then echo "Slurmctld(primary) at head is UP"; fi')
 
     def run(**told: list[str]) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr("components.roles.fabric.groups.prove_again", lambda records: told)
+        monkeypatch.setattr("components.roles.fabric.groups.prove_again", lambda: told)
         shell.write("/etc/tailrack/plans/fabric-again.json", f"{again_program().file}\n{kept_request('head', {})}\n")
         return shell.kept("fabric-again")
 
