@@ -56,6 +56,7 @@ COMMANDS = {
     "pod-lost-jobs": "components.roles.slurm.pod:end_lost_jobs",
     "pod-staging": "components.roles.pod_staging.stage",
     "pod-staging-ask": "components.roles.pod_staging.stage:ask",
+    "retry-jobs": "components.roles.slurm.retry",
     "save-jobs": "components.roles.slurm.jobs:save_jobs",
     "scratch-clean": "components.roles.scratch.sweep",
     "share": "components.roles.nfs_exports.share",

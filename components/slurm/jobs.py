@@ -31,6 +31,7 @@ class Job:
     flags                 Slurm's flags, the state first: `COMPLETED`, `COMPLETING`
     reason, description   why it waits or failed: Slurm's code, and its explanation
     nodes, needs          the nodes that it has or had, and those that it requests by name, in Slurm's short form
+    excluded              the nodes that it must not get, in the same form
     node_count            how many nodes it requests or has
     switches              how many sites it may span; 0 if not set
     begin, start, end     Unix seconds, 0 if unknown; begin is the earliest time at which it may start
@@ -87,6 +88,7 @@ class Job:
     switched: int = 0
     ran_before: int = 0
     folder: str = ""
+    excluded: str = ""
 
     @property
     def title(self) -> str:
@@ -186,6 +188,7 @@ def read_job(entry: Mapping[str, Any]) -> Job:
         switched=number(entry.get("suspend_time")),
         ran_before=number(entry.get("pre_sus_time")),
         folder=_text(entry, "current_working_directory"),
+        excluded=_text(entry, "excluded_nodes"),
     )
 
 

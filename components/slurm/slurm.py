@@ -132,9 +132,9 @@ def delete(*, limit: float = _BUSY_SECONDS, environment: Mapping[str, str] | Non
     return attempt("scontrol", "delete", *_words(which), limit=limit, environment=environment).ok
 
 
-def requeue(job: str) -> bool:
-    """Return a job to the queue."""
-    return attempt("scontrol", "requeue", job, limit=_JOB_SECONDS).ok
+def requeue(job: str, how: str = "requeue") -> bool:
+    """Return a job to the queue; or keep it from starting there (`requeuehold`), or let it start (`release`)."""
+    return attempt("scontrol", how, job, limit=_JOB_SECONDS).ok
 
 
 def end(*words: str, environment: Mapping[str, str] | None = None) -> bool:

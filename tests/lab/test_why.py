@@ -72,3 +72,17 @@ def test_array_tasks_have_separate_reasons_and_programs_read_json(quiet: Cluster
     whole: dict[str, Any] = json.loads(quiet.run_as("ada", "head", f"tailrack why --json {array}"))
     assert {job["job"]: job["state"] for job in whole["jobs"]} == {f"{array}_0": "COMPLETED", f"{array}_1": "FAILED"}
     assert why(quiet, "999999").startswith("tailrack: there is no job 999999")
+
+
+def test_a_job_that_asks_for_it_starts_again_without_the_node_that_failed(quiet: ClusterUnderTest) -> None:
+    script = '[ "$SLURM_RESTART_COUNT" ] || { sleep 15; exit 1; }'
+    job = submit(quiet, "-N2 --switches=2 --comment=retry", script)
+    eventually(lambda: quiet.job(job)["JobState"] == "RUNNING", 60, "the job runs")
+    first = quiet.run("head", f"scontrol show hostnames {quiet.job(job)['NodeList']}").split()
+    failed = next(name for name in first if name != "head")
+    quiet.run("head", f"scontrol update nodename={failed} state=drain reason='health: GPU 0: lost'")
+    told(quiet, job, "exit status 1")
+    eventually(lambda: quiet.job(job)["JobState"] == "COMPLETED", 200, "the job has run without the node")
+    assert failed not in quiet.run("head", f"scontrol show hostnames {quiet.job(job)['NodeList']}").split()
+    told(quiet, job, f"It was requeued because node {failed} failed (health: GPU 0: lost)")
+    quiet.run("head", f"scontrol update nodename={failed} state=resume")

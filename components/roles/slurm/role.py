@@ -11,6 +11,7 @@ from components.roles.role import USERS, File, Holder, Role, SlurmKey, template,
 from components.roles.slurm.files import MAIL_PROGRAM
 from components.roles.slurm.folders import FROM_CONTROLLER, LINK, LOST_JOBS, PUBLISHED
 from components.roles.slurm.machine_keys import needs_cgroups
+from components.roles.slurm.retry import PROGRAM as RETRY
 
 # It installs PMIx's library under a name that is the same in every release. `srun --mpi=pmix` needs it where it is
 # called, which includes the head node.
@@ -34,6 +35,7 @@ def role(settings: ClusterSettings) -> Role:
     """Return the role. files.py makes slurm.conf and related files once the head node has an address."""
     controller = (
         File("/etc/systemd/system/slurmctld.service.d/tailrack.conf", template("slurm", "slurmctld.service.conf")),
+        File(RETRY, launcher("retry-jobs"), mode="0755"),
         File(MAIL_PROGRAM, template("slurm", "tailrack-mail"), mode="0755"),
         *(
             file
@@ -102,7 +104,7 @@ def role(settings: ClusterSettings) -> Role:
             "login": (File(LINK, f"L+ {FROM_CONTROLLER} - - - - {settings.storage.mount}/{PUBLISHED}"),),
             "pod": (File(LOST_JOBS, launcher("pod-lost-jobs"), mode="0755"),),
         },
-        tasks={"head": (EXPIRE,)},
+        tasks={"head": (EXPIRE, Task("retry-jobs", (RETRY,), limit=50))},
         # The check reports the release that is installed or will be; later steps report the running one.
         facts={
             "check": checked,

@@ -12,7 +12,7 @@ PROJECT = Path(__file__).parents[3]
 MOST = {
     "lines of code": 51_526,
     "Python files in components/": 378,
-    "lines of code in tests/": 52_330,
+    "lines of code in tests/": 52_420,
     "lines of bash": 1_985,
     "units": 35,
     "timers": 6,
