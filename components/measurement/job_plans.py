@@ -12,8 +12,9 @@ from components.measurement.plan import START_SECONDS, Node, any_nodes
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.render import render
 from components.settings.validation import SCRATCH, SHARE, StorageMeasurement, Training, floors_at
+from components.validation.groups import count
 from components.validation.storage_figures import FIGURES, LATENCY
-from components.validation.storage_node import IN_JOB, IN_MOUNT, IN_SCRATCH
+from components.validation.storage_node import CHECKPOINT_SECONDS, IN_JOB, IN_MOUNT, IN_SCRATCH
 from components.validation.storage_verdict import judge_storage
 from components.validation.training_verdict import judge_training
 
@@ -152,7 +153,8 @@ def _storage(
     # Nodes measure a shared target in turn, the others at the same time. The time is twice the expected one, and two
     # whole steps for nodes that hang.
     parts = sum(len(nodes) if target.shared else 1 for target in measured)
-    minutes = math.ceil((parts * (2 * settings.seconds + 10) + 2 * step_seconds) / 60)
+    saving = 2 * len(measured) * CHECKPOINT_SECONDS if settings.checkpoint_size else 0
+    minutes = math.ceil((parts * (2 * settings.seconds + 10) + 2 * step_seconds + saving) / 60)
     paths = {
         name: {target.name: target.path for target in measured if target.is_at(site)} for name, site in nodes.items()
     }
@@ -160,6 +162,7 @@ def _storage(
         name: {target: floors_at(settings.floors, target, site) for target in paths[name]}
         for name, site in nodes.items()
     }
+    saved = {"checkpoint_size": settings.checkpoint_size} if settings.checkpoint_size else {}
     sizes = {"size": settings.size, "seconds": settings.seconds}
 
     def of_nodes(nodes: Mapping[str, Node]) -> dict[str, Any]:
@@ -167,6 +170,8 @@ def _storage(
             names = sorted(name for name, node in nodes.items() if target.is_at(node.site))
             return {"name": target.name, "path": target.path, "place": target.place, "shared": target.shared} | {
                 "nodes": names,
+                "checkpoint": settings.checkpoint_size or 0,
+                "ranks": {name: count(nodes[name].gpus) or 1 for name in names},
                 **sizes,
             }
 
@@ -178,7 +183,7 @@ def _storage(
         scope="storage_measurement",
         command="measure-storage",
         nodes=nodes,
-        settings={**sizes, "version": _STORAGE_VERSION, "targets": [asdict(target) for target in measured]},
+        settings={**sizes, **saved, "version": _STORAGE_VERSION, "targets": [asdict(target) for target in measured]},
         any_nodes=any_of,
         job=render("measurement/templates/storage_job.sh.j2", minutes=minutes),
         run_seconds=minutes * 60 + 60,

@@ -249,6 +249,9 @@ class StorageMeasurement(Section):
     """Size of the large file that a node writes and reads, at most 64G."""
     seconds: Whole = key(ge=2, le=600, default=10)
     """About the time for one target on one node."""
+    checkpoint_size: Size | None = key(default_text="no checkpoint", default=None)
+    """Size of one rank's part of a checkpoint, at most 64G. All ranks save theirs at the same time, with fsync, and
+    restore them; a rank is a GPU, or a node without GPUs."""
     floors: tuple[StorageFloor, ...] = key(
         fix="write [{target: share, read_mb_per_s: 100}], or leave it out", default=()
     )
@@ -268,7 +271,9 @@ def check_storage_measurement(
     shared, local   names of the targets
     nodes           the number of nodes that are measured if the section lists none
     """
-    _check_size(section, report)
+    _check_size(section, "size", report)
+    if section.checkpoint_size is not None:
+        _check_size(section, "checkpoint_size", report)
     count = len(section.nodes) or nodes
     if (total := count * len(shared) * section.seconds) > _MOST_SECONDS:
         path = report.at(section, "seconds" if "seconds" in section.model_fields_set else "nodes")
@@ -281,8 +286,8 @@ def check_storage_measurement(
         _check_once(floor, sites, judged, report)
 
 
-def _check_size(section: StorageMeasurement, report: Report) -> None:
-    path, value = report.at(section, "size"), section.size
+def _check_size(section: StorageMeasurement, name: str, report: Report) -> None:
+    path, value = report.at(section, name), getattr(section, name)
     if not _LEAST_BYTES <= value <= _MOST_BYTES:
         shown = report.value(path, value) if report.hides(path) else format_size(value)
         problem = f"{shown} is not a size from 1 MiB to 64 GiB"

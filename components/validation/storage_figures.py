@@ -29,6 +29,7 @@ class StorageFigures:
     direct       whether fio used direct I/O; None if unknown
     written_by   the node that wrote the file that this node read; empty for the node itself
     read_only    whether the user who measures cannot write there; then only reading is measured
+    checkpoint   ranks, bytes and seconds of saving and restoring a checkpoint, such as `save_seconds`
     problem      the reason for missing figures; empty without one
     """
 
@@ -37,6 +38,7 @@ class StorageFigures:
     file_system: str = ""
     written_by: str = ""
     read_only: bool = False
+    checkpoint: Mapping[str, float] = field(default_factory=dict)
     problem: str = ""
 
     def median(self, name: str) -> float | None:
@@ -89,6 +91,7 @@ def _joined(before: StorageFigures, data: Mapping[str, Any]) -> StorageFigures:
         _text(data, "file_system") or before.file_system,
         _text(data, "written_by") or before.written_by,
         before.read_only or data.get("read_only") is True,
+        {**before.checkpoint, **value_of(Mapping[str, float], data.get("checkpoint", {}))},
         before.problem or _text(data, "problem"),
     )
 

@@ -34,18 +34,28 @@ def main(_: Sequence[str]) -> int:
         nodes = [node for node in plan["nodes"] if node in target["nodes"]]
         if not nodes:
             continue
+        target = {**target, "ranks": {node: target["ranks"][node] for node in nodes}}
         task = Task(target, Path(f"{FIGURES_FILE}.{number}"), plan["step_seconds"])
         try:
-            if target["shared"]:
-                _in_turn(task, nodes)
-            else:
-                task.run(nodes, storage_node.ALL)
+            wrote = _in_turn(task, nodes) if target["shared"] else _at_once(task, nodes)
+            if target["checkpoint"] and wrote:
+                ranks = {node: target["ranks"][node] for node in wrote}
+                seconds = storage_node.CHECKPOINT_SECONDS + _CLEAN_SECONDS
+                all_ranks = replace(task, target={**target, "ranks": ranks}, seconds=seconds)
+                if not any(figures.problem for figures in all_ranks.run(wrote, storage_node.SAVE).values()):
+                    all_ranks.run(wrote, storage_node.RESTORE)
         finally:
             _clean(task, nodes)
     return 0
 
 
-def _in_turn(task: Task, nodes: Sequence[str]) -> None:
+def _at_once(task: Task, nodes: Sequence[str]) -> list[str]:
+    """Measure the nodes' own storage, and return the nodes without a problem."""
+    return [node for node, figures in task.run(nodes, storage_node.ALL).items() if not figures.problem]
+
+
+def _in_turn(task: Task, nodes: Sequence[str]) -> list[str]:
+    """Measure shared storage, and return the nodes that wrote to it."""
     wrote: list[str] = []
     for node in nodes:
         figures = task.run([node], storage_node.WRITE_PART)[node]
@@ -58,6 +68,7 @@ def _in_turn(task: Task, nodes: Sequence[str]) -> None:
     if wrote:
         # The first node reads what the last one wrote; a node alone reads its own file.
         task.run(wrote[:1], storage_node.READ_PART, wrote[-1])
+    return wrote
 
 
 @dataclass(frozen=True)

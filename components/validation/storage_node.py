@@ -6,6 +6,8 @@ TARGET is a target of the plan (components/measurement/storage.py), as JSON. PAR
   write   write and small files; leave the written file for the next node
   read    read the file that another node wrote, so that this node's page cache cannot have it; EXISTING reads a file
           that was there before, on a mount that the user cannot write to
+  save    all ranks of all nodes write their parts of a checkpoint at the same time
+  restore read the parts of another node's ranks
   clean   remove everything that a measurement left in the target
 
 A file that was written is removed when it is read, when a part fails, and when the job is cancelled.
@@ -23,7 +25,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,9 @@ from components.validation.this_node import node_name, output_of
 from components.validation.untrusted import read
 
 ALL, WRITE_PART, READ_PART, CLEAN = "all", "write", "read", "clean"
+SAVE, RESTORE = "save", "restore"
+# Limit of one of these parts, for all ranks together.
+CHECKPOINT_SECONDS = 600
 EXISTING = "/"  # in place of the node that wrote the file to read
 # Where a target's folder for measuring is: in the job's folder on the share, in the job's scratch folder, or at the
 # top of a mounted file system.
@@ -63,6 +68,8 @@ class Target:
     shared    whether other nodes see the same files
     size      bytes of the large file
     seconds   time for all parts
+    checkpoint   bytes of each rank's part of a checkpoint; 0 for none
+    ranks     by node, the ranks that write and read it
     """
 
     name: str
@@ -71,6 +78,8 @@ class Target:
     shared: bool
     size: int
     seconds: float
+    checkpoint: int = 0
+    ranks: Mapping[str, int] = field(default_factory=dict)
 
     def folder(self) -> Path:
         """Return the folder for measuring, which need not exist. Raises Problem if its parent is not the target."""
@@ -128,7 +137,10 @@ def _write(target: Target, folder: Path, node: str, _: str) -> dict[str, Any]:
         return {"read_only": True, "file_system": file_system(folder.parent)}
     large, files = folder / node, folder / f"{node}.files"
     remove(large)
-    _require_space(target, folder)
+    _require_space(target, folder, target.size, "size")
+    # Before any node writes its part.
+    ranks = sum(target.ranks.values()) if target.shared else target.ranks.get(node, 0)
+    _require_space(target, folder, target.checkpoint * ranks, "checkpoint_size")
     try:
         written = [_write_once(target, large) for _run in range(RUNS)]
         files_per_s = [_small_files(files, target.seconds * _SMALL / RUNS) for _run in range(RUNS)]
@@ -195,6 +207,24 @@ def _existing_file(top: Path) -> Path:
     return best
 
 
+def _save(target: Target, folder: Path, node: str, _: str) -> dict[str, Any]:
+    _own_folder(folder, target)
+    return {"checkpoint": _ranks(target, fio.WRITE, folder, node, "save")}
+
+
+def _restore(target: Target, folder: Path, node: str, _: str) -> dict[str, Any]:
+    nodes = [*target.ranks]
+    # Read those of the node before, which this node's page cache cannot have.
+    source = nodes[nodes.index(node) - 1] if target.shared else node
+    return {"checkpoint": _ranks(target, fio.READ, folder, source, "restore")}
+
+
+def _ranks(target: Target, kind: str, folder: Path, source: str, name: str) -> dict[str, float]:
+    ranks = target.ranks[source]
+    seconds = fio.run_ranks(kind, folder, f"{source}.part", target.checkpoint, ranks, CHECKPOINT_SECONDS)
+    return {f"{name}_ranks": ranks, f"{name}_bytes": target.checkpoint * ranks, f"{name}_seconds": seconds}
+
+
 def _clean(_target: Target, folder: Path, _node: str, _source: str) -> dict[str, Any]:
     remove(folder)
     return {}
@@ -204,6 +234,8 @@ _PARTS: Mapping[str, Callable[[Target, Path, str, str], dict[str, Any]]] = {
     ALL: _all,
     WRITE_PART: _write,
     READ_PART: _read,
+    SAVE: _save,
+    RESTORE: _restore,
     CLEAN: _clean,
 }
 
@@ -217,16 +249,16 @@ def _own_folder(folder: Path, target: Target) -> None:
         raise Problem(f"{folder} on {target.path} belongs to another account, or is no folder: remove it")
 
 
-def _require_space(target: Target, folder: Path) -> None:
+def _require_space(target: Target, folder: Path, size: int, key: str) -> None:
     status = os.statvfs(folder)
     total, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
-    needed = target.size + max(_KEPT_BYTES, int(total * _KEPT_PART))
+    needed = size + max(_KEPT_BYTES, int(total * _KEPT_PART))
     if not total:
         raise Problem(f"{target.path} does not report its free space, so writing could fill it")
     if free < needed:
         raise Problem(
             f"{target.path} has {free / 2**30:.1f} GiB free, and {needed / 2**30:.1f} GiB are needed: "
-            "free some, or write a smaller validation.storage.size"
+            f"free some, or write a smaller validation.storage.{key}"
         )
 
 

@@ -6,6 +6,7 @@ The verdict depends on the medians of three runs. A value that was not measured 
 from collections.abc import Mapping
 from typing import Any
 
+from components.validation.collectives import format_size
 from components.validation.model import NO_REPORT, JobReport
 from components.validation.storage_figures import (
     FIGURES,
@@ -54,7 +55,36 @@ def judge_storage(
         for node in report.nodes
         if node in paths
     }
-    return _result(report, _overall(report, nodes), nodes, size)
+    verdict, reason = _overall(report, nodes)
+    checkpoints = _checkpoints(
+        {place: found for place, found in figures.items() if place[1] in nodes.get(place[0], {})}
+    )
+    sentences = [_sentence(target, result) for target, result in checkpoints.items()]
+    return {**_result(report, (verdict, " ".join([reason, *sentences])), nodes, size), "checkpoint": checkpoints}
+
+
+def _checkpoints(figures: Mapping[tuple[str, str], StorageFigures]) -> dict[str, dict[str, Any]]:
+    """Return each target's checkpoint, if all ranks saved and restored it. The slowest node decides."""
+    results: dict[str, dict[str, Any]] = {}
+    for target in dict.fromkeys(target for _, target in figures):
+        of_nodes = [found.checkpoint for (_, name), found in figures.items() if name == target and found.checkpoint]
+        if not of_nodes or any(not node.get("save_seconds") or not node.get("restore_seconds") for node in of_nodes):
+            continue
+        total = sum(node.get("save_bytes", 0) for node in of_nodes)
+        results[target] = {"bytes": int(total), "ranks": int(sum(node.get("save_ranks", 0) for node in of_nodes))}
+        for name in ("save", "restore"):
+            slowest = max(node[f"{name}_seconds"] for node in of_nodes)
+            results[target] |= {f"{name}_seconds": slowest, f"{name}_gb_per_s": total / slowest / 1e9}
+    return results
+
+
+def _sentence(target: str, result: Mapping[str, Any]) -> str:
+    parts = [
+        f"{verb} in {result[f'{name}_seconds']:.3g} s ({result[f'{name}_gb_per_s']:.3g} GB/s)"
+        for name, verb in (("save", "saved"), ("restore", "restored"))
+    ]
+    size = format_size(result["bytes"])
+    return f"A checkpoint of {size} by {result['ranks']} ranks on {target} was {' and '.join(parts)}."
 
 
 def _judge(

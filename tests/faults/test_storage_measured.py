@@ -14,7 +14,7 @@ from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually
 
 NODES = ("l1", "l2")
 FIGURES = ("write_mb_per_s", "read_mb_per_s", "files_per_s", "latency_us", "latency_p99_us")
-SMALL = {"size": "8M", "seconds": 2}
+SMALL = {"size": "8M", "seconds": 2, "checkpoint_size": "16M"}
 MEASURED = "/export/shared/home/ada/.tailrack/validation/storage_measurement"
 
 
@@ -62,6 +62,12 @@ def test_each_node_has_figures_of_the_share_and_of_scratch_and_no_verdict_withou
         assert targets["share"]["written_by"] == {"l1": "l2", "l2": "l1"}[node]
         assert targets["scratch"]["written_by"] is None
         assert targets["share"]["path"] == "/shared"
+    # Both nodes saved a part of a checkpoint at the same time.
+    assert sorted(result["checkpoint"]) == ["scratch", "share"]
+    for checkpoint in result["checkpoint"].values():
+        assert (checkpoint["ranks"], checkpoint["bytes"]) == (len(NODES), 2**25)
+        assert checkpoint["save_seconds"] > 0 < checkpoint["restore_gb_per_s"]
+    assert "A checkpoint of 32 MiB by 2 ranks on share was saved in " in result["reason"]
     assert_nothing_left(cluster)
 
 

@@ -51,6 +51,15 @@ def test_it_measures_the_share_and_scratch_on_all_nodes_as_a_user(build: Build, 
     assert "#SBATCH --exclusive" in header["JOB_SCRIPT"]
 
 
+def test_a_checkpoint_has_a_rank_for_each_gpu_and_more_time(build: Build, lab_config: dict[str, Any]) -> None:
+    before = build(with_storage(lab_config))
+    stack = build(with_storage(lab_config, checkpoint_size="64M"))
+    (target,) = json.loads(stack.values(STEP)["PLAN"])["targets"]
+    assert (target["checkpoint"], target["ranks"]) == (2**26, {"a1": 1, "b1": 1, "head": 1})
+    assert int(stack.values(STEP)["RUN_LIMIT"]) - int(before.values(STEP)["RUN_LIMIT"]) == 1200
+    assert stack[STEP].inputs["triggers"] != before[STEP].inputs["triggers"]
+
+
 def test_a_floor_measures_nothing_again_and_size_seconds_and_rerun_do(build: Build, lab_config: dict[str, Any]) -> None:
     before = build(with_storage(lab_config))[STEP].inputs["triggers"]
     floors = [{"target": "share", "read_mb_per_s": 5}]
@@ -89,6 +98,9 @@ def floors(*listed: dict[str, Any]) -> dict[str, Any]:
         ({"size": "128G"}, "storage.size: 128 GiB is not a size from 1 MiB to 64 GiB; writing it would take minutes"),
         ({"size": "4K"}, "storage.size: 4 KiB is not a size from 1 MiB to 64 GiB; a file of that size measures"),
         ({"size": "big"}, "storage.size: 'big' is not"),
+        ({"checkpoint_size": "2K"}, "storage.checkpoint_size: 2 KiB is not a size from 1 MiB to 64 GiB"),
+        ({"checkpoint_size": "128G"}, "storage.checkpoint_size: 128 GiB is not a size from 1 MiB to 64 GiB"),
+        ({"checkpoint_size": "much"}, "storage.checkpoint_size: 'much' is not"),
         ({"seconds": 1}, "storage.seconds: 1 is not a whole number from 2 to 600"),
         ({"nodes": ["nobody"]}, "storage.nodes[0]: 'nobody' is not a node that runs jobs"),
         (floors({"target": "shre", "read_mb_per_s": 5}), "floors[0].target: 'shre' is not a measured target"),

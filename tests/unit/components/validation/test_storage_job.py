@@ -49,7 +49,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def target(name: str, nodes: list[str], **changes: Any) -> dict[str, Any]:
-    place = {"place": storage_node.IN_JOB, "shared": True, **changes}
+    place = {"place": storage_node.IN_JOB, "shared": True, "checkpoint": 0, "ranks": dict.fromkeys(nodes, 2), **changes}
     return {"name": name, "path": f"/{name}", "size": 2**20, "seconds": 2, "nodes": nodes, **place}
 
 
@@ -79,6 +79,22 @@ def test_nodes_measure_their_own_disks_at_the_same_time_and_no_target_of_other_s
     assert parts(calls) == ["scratch all l1,l2,l3"]
     run(target("data", ["x9"]), target("share", ["l2", "x9"]))
     assert parts(calls)[1:] == ["share write l2", "share read l2 l2"]
+
+
+def test_a_checkpoint_is_saved_by_all_nodes_at_once_and_then_restored(
+    calls: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(target("share", ["l1", "l2"], checkpoint=2**20))
+    assert of_share(calls).endswith("read l1 l2, save l1,l2, restore l1,l2")
+    calls.write_text("")
+    # Nodes that could not write have no part.
+    monkeypatch.setenv("FAILS", "l2 write")
+    run(target("share", ["l1", "l2"], checkpoint=2**20))
+    assert of_share(calls).endswith("save l1, restore l1")
+    calls.write_text("")
+    monkeypatch.setenv("FAILS", "l2 save")
+    run(target("share", ["l1", "l2"], checkpoint=2**20))
+    assert of_share(calls).endswith("save l1,l2")
 
 
 def test_a_node_that_cannot_write_is_named_and_others_measured(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:

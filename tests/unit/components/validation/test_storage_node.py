@@ -26,6 +26,8 @@ from components.validation.storage_node import (
     IN_MOUNT,
     IN_SCRATCH,
     READ_PART,
+    RESTORE,
+    SAVE,
     WRITE_PART,
     Target,
 )
@@ -90,6 +92,24 @@ def test_a_node_reads_the_file_of_another_and_then_removes_it() -> None:
     assert list(Path("data").iterdir()) == []
     measured(TARGET, CLEAN)
     assert not Path("data").exists()
+
+
+def test_all_ranks_save_and_restore_their_parts_of_a_checkpoint(calls: Path) -> None:
+    ranks = {"l1": 2, "l2": 1}
+    target = replace(TARGET, checkpoint=64 * 2**19, ranks=ranks)
+    figures = measured(target, SAVE, "l1")
+    assert (figures.checkpoint["save_ranks"], figures.checkpoint["save_bytes"]) == (2, 2**26)
+    assert not measured(replace(target, checkpoint=2**26), SAVE, "l2").problem
+    problem = measured(target, SAVE, "l2").problem
+    assert problem == "fio moved 67108864 bytes instead of 33554432"
+    # l2 reads what the ranks of l1 wrote.
+    assert measured(target, RESTORE, "l2").checkpoint["restore_seconds"] > 0
+    saved, *_, restored = calls.read_text().splitlines()
+    assert "--filename_format=l1.part.$jobnum --size=33554432 --numjobs=2" in saved
+    assert "--end_fsync=1" in saved
+    assert "--filename_format=l1.part.$jobnum" in restored
+    problem = measured(replace(target, checkpoint=2**50), WRITE_PART).problem
+    assert problem.endswith("or write a smaller validation.storage.checkpoint_size")
 
 
 def test_a_node_reads_only_written_data(calls: Path) -> None:

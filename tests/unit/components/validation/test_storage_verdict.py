@@ -49,6 +49,24 @@ def test_each_figure_is_the_median_of_three_runs_with_its_spread() -> None:
     assert (result["verdict"], result["job_id"], result["size_bytes"]) == ("UNJUDGED", 7, 2**30)
 
 
+def test_a_checkpoint_takes_as_long_as_its_slowest_node() -> None:
+    def part(node: str, target: str, seconds: float) -> str:
+        saved = {"save_ranks": 4, "save_bytes": 2**33, "save_seconds": seconds}
+        restored = {"restore_ranks": 4, "restore_bytes": 2**33, "restore_seconds": 2}
+        return "\n".join(line_of(node, target, checkpoint=each) for each in (saved, restored))
+
+    lines = [output(), part("l1", "share", 8), part("l2", "share", 10), part("l1", "/etc/passwd", 1)]
+    result = judged(report("\n".join(lines)))
+    (share,) = result["checkpoint"].values()
+    assert (share["bytes"], share["ranks"], share["save_seconds"]) == (2**34, 8, 10)
+    assert share["save_gb_per_s"] == pytest.approx(2**34 / 10e9)
+    assert result["reason"].endswith(
+        "A checkpoint of 16 GiB by 8 ranks on share was saved in 10 s (1.72 GB/s) and restored in 2 s (8.59 GB/s)."
+    )
+    half = "\n".join([output(), line_of("l1", "share", checkpoint={"save_seconds": 3})])
+    assert judged(report(half))["checkpoint"] == {}
+
+
 @pytest.mark.parametrize(
     ("floors", "change", "verdict", "reason"),
     [
