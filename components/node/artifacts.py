@@ -6,7 +6,9 @@ verified again.
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -20,6 +22,9 @@ from components.node.step.step import Step
 _CURL = ("curl", "-fsSL", "--retry", "3", "--connect-timeout", "20", "--max-time", "300")
 # Seconds, more than all of curl's attempts take.
 _LIMIT = 1500
+# The list of a folder's files with their checksums, in the format of sha256sum.
+SUMS = "SHA256SUMS"
+_SUM = re.compile(r"([0-9a-f]{64}) [ *]([A-Za-z0-9.+~_-]+)")
 
 
 @dataclass(frozen=True)
@@ -90,3 +95,22 @@ def take_artifact(source: str, folder: str, digest: str) -> None:
             f"{name} on the share does not have the checksum in the config",
             "run up again: the head node fetches it again",
         )
+
+
+def write_sums(folder: str, sums: Mapping[str, str]) -> None:
+    """Write the list of a folder's files, the last one of a complete folder."""
+    files.write(f"{folder}/{SUMS}", "\n".join(f"{digest}  {name}" for name, digest in sums.items()))
+
+
+def whole_sums(folder: str) -> Mapping[str, str]:
+    """Return the checksums in a folder's list; none unless its files are root's and unchanged."""
+    try:
+        rows = [_SUM.fullmatch(line) for line in files.lines(f"{folder}/{SUMS}")]
+        sums = {row[2]: row[1] for row in rows if row} if all(rows) else {}
+        paths = [folder, *(f"{folder}/{name}" for name in files.names_in(folder))]
+        whole = all(files.owner_of(path) == "root" for path in paths) and all(
+            files.sha256(f"{folder}/{name}") == digest for name, digest in sums.items()
+        )
+    except (Failure, OSError):
+        return {}
+    return sums if whole else {}

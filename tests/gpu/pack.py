@@ -132,7 +132,7 @@ kind=pyxis/$ID-${VERSION_ID:-rolling}-$(dpkg --print-architecture)-slurm-$slurm-
 mkdir -p "$kind"
 cp source/spank_pyxis.so "$kind/"
 gcc -O2 -static -o "$kind/slurmstepd" slurmstepd.c
-for file in spank_pyxis.so slurmstepd; do sha256sum <"$kind/$file" | cut -d ' ' -f 1 >"$kind/$file.sha256"; done
+(cd "$kind" && sha256sum spank_pyxis.so slurmstepd >SHA256SUMS)
 """
 """As components/roles/enroot_pyxis/install.sh does it."""
 

@@ -8,6 +8,7 @@ import stat
 import sys
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from components.node import files, folders, kernel, systemd
 from components.node.accounts import as_user
@@ -98,17 +99,10 @@ def install_containers(step: Step, values: ContainersValues, kind: str) -> None:
     files.write(PYXIS_CONF, f"required {PLUGIN} {options}")
 
 
-@dataclass(frozen=True)
-class CheckValues:
-    """The files of Enroot and Pyxis."""
-
-    enroot_pyxis_artifacts: list[ContainerFile]
-
-
-def check(step: Step, values: CheckValues) -> None:
+def check(step: Step, enroot_pyxis_artifacts: list[ContainerFile]) -> None:
     """Check the architecture and the kernel."""
     kind = architecture()
-    if not any(file.name.endswith(f"_{kind}.deb") for file in values.enroot_pyxis_artifacts):
+    if not any(file.name.endswith(f"_{kind}.deb") for file in enroot_pyxis_artifacts):
         raise Failure(
             f"this machine is {kind}, and tailrack:containers has no Enroot packages for it",
             f"add Enroot's two packages that end in _{kind}.deb there (their checksums, or the files and their "
@@ -308,28 +302,17 @@ def _import(source: str) -> str:
 
 
 def _has_one_name(path: str) -> bool:
-    descriptor = files.open_to_read(path)
-    if descriptor is None:
+    if not files.exists(path):
         return False
-    try:
-        state = os.fstat(descriptor)
-    finally:
-        os.close(descriptor)
+    state = Path(files.on_disk(path)).lstat()
     return stat.S_ISREG(state.st_mode) and state.st_nlink == 1
 
 
-@dataclass(frozen=True)
-class RefusalValues:
-    """The C source of the plugin."""
-
-    enroot_pyxis_refusal: str
-
-
-def pod(step: Step, values: RefusalValues) -> None:
-    """Compile the plugin for this machine's Slurm, and enable it."""
+def pod(step: Step, enroot_pyxis_refusal: str) -> None:
+    """Compile the plugin for this machine's Slurm from its C source, and enable it."""
     # Compile each time: Slurm rejects a plugin of another release.
     named, needs = "the plugin that refuses containers", "gcc or libslurm-dev"
-    compile_library(values.enroot_pyxis_refusal, SOURCE, POD_PLUGIN, AS_LIBRARY, step.host, named=named, needs=needs)
+    compile_library(enroot_pyxis_refusal, SOURCE, POD_PLUGIN, AS_LIBRARY, step.host, named=named, needs=needs)
     files.write(PYXIS_CONF, f"required {POD_PLUGIN}")
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from components.node import files, packages
+from components.node.artifacts import whole_sums, write_sums
 from components.node.dpkg import architecture, os_release
 from components.node.failure import Failure
 from components.node.log import note
@@ -22,7 +23,7 @@ PLUGIN = "/usr/local/lib/tailrack/spank_pyxis.so"
 # Slurm's TaskProlog cannot start inside a container without it (templates/slurmstepd.c).
 LAUNCHER = "/usr/local/lib/tailrack/slurmstepd"
 DROP_IN = "/etc/systemd/system/slurmd.service.d/tailrack-containers.conf"
-_PLUGIN_NAME, _LAUNCHER_NAME = "spank_pyxis.so", "slurmstepd"
+_NAMES = _PLUGIN_NAME, _LAUNCHER_NAME = "spank_pyxis.so", "slurmstepd"
 _RESTART_SECONDS = 60
 
 
@@ -71,27 +72,14 @@ def compile_plugin(step: Step, values: PluginValues, target: str) -> None:
         program = f"{source}/{_LAUNCHER_NAME}"
         if not attempt("gcc", "-O2", "-static", "-o", program, f"{program}.c").ok:
             raise Failure("slurmstepd's launcher does not compile", "see the error above")
-        for name in (_LAUNCHER_NAME, _PLUGIN_NAME):
-            # Its checksum comes last: a file without one is incomplete.
+        for name in _NAMES:
             place_copy(f"{source}/{name}", f"{target}/{name}", 0o755)
-            files.write(f"{target}/{name}.sha256", files.sha256(f"{target}/{name}"))
+        write_sums(target, {name: files.sha256(f"{target}/{name}") for name in _NAMES})
 
 
 def has_plugin(folder: str) -> bool:
     """Return whether a folder has a complete plugin and launcher that root owns."""
-    try:
-        return all(_is_complete(f"{folder}/{name}") for name in (_PLUGIN_NAME, _LAUNCHER_NAME))
-    except (Failure, OSError):
-        return False
-
-
-def _is_complete(path: str) -> bool:
-    owners = {files.owner_of(path), files.owner_of(f"{path}.sha256")}
-    return owners == {"root"} and files.sha256(path) == _recorded(path)
-
-
-def _recorded(path: str) -> str:
-    return (files.read(f"{path}.sha256") or "").strip()
+    return whole_sums(folder).keys() == {*_NAMES}
 
 
 def ensure_plugin(step: Step, values: PluginValues, kind: str) -> None:
@@ -102,11 +90,12 @@ def ensure_plugin(step: Step, values: PluginValues, kind: str) -> None:
         source = f"{CONTAINERS}/pyxis/{kind}"
         if not has_plugin(source):
             compile_plugin(step, values, source)
+    sums = whole_sums(source)
     for name, path in ((_LAUNCHER_NAME, LAUNCHER), (_PLUGIN_NAME, PLUGIN)):
-        if files.sha256(path) != _recorded(f"{source}/{name}"):
+        if files.sha256(path) != sums[name]:
             place_copy(files.on_disk(f"{source}/{name}"), path, 0o755)
             note(f"installed {path}")
-    files.write(f"{CONTAINERS}/plugin", _recorded(f"{source}/{_PLUGIN_NAME}"))
+    files.write(f"{CONTAINERS}/plugin", sums[_PLUGIN_NAME])
 
 
 def ensure_launcher(step: Step) -> None:

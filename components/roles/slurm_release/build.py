@@ -19,7 +19,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import BinaryIO
 
 from components.node import files, kernel, packages
@@ -32,7 +32,7 @@ from components.node.passwd import user_named
 from components.node.run import attempt, attempt_logged, exists, run, succeeds
 from components.node.state import LOG_DIR, STATE_DIR
 from components.node.waiting import wait_until
-from components.roles.slurm_release.release import PACKAGES, RECIPE, Release, sums_text
+from components.roles.slurm_release.release import PACKAGES, RECIPE, Release, publish
 
 BUILD = f"{STATE_DIR}/slurm-build"
 _TOOL = f"{BUILD}/tool"
@@ -237,36 +237,25 @@ class Build:
 
     def publish(self, made: str, target: str) -> None:
         """Move the built packages into a folder, which gets its name when it is complete."""
-        fresh = f"{target}.new"
-        for folder in (fresh, target):
-            files.remove_folder(folder)
+        fresh, folder = f"{target}.new", target.rpartition("/")[0]
+        for path in (fresh, target):
+            files.remove_folder(path)
         files.make_folder(fresh)
-        for package in PACKAGES:
-            names = [name for name in files.names_in(made) if name.startswith(f"{package}_") and name.endswith(".deb")]
-            descriptor = files.open_to_read(f"{made}/{names[0]}") if len(names) == 1 else None
-            if descriptor is None:
-                raise self._publish_failure(target, f"the packaging made no {package}")
-            try:
-                with os.fdopen(descriptor, "rb") as built, _new_file(f"{fresh}/{names[0]}") as copy:
-                    shutil.copyfileobj(built, copy)
-            except OSError as error:
-                raise self._no_room(target) from error
         try:
-            files.write(
-                f"{fresh}/SHA256SUMS", sums_text({name: files.sha256(f"{fresh}/{name}") for name in _debs(fresh)})
-            )
-        except Failure as failure:
-            raise self._no_room(target) from failure
-        run("sync", "-f", files.on_disk(fresh))
-        files.rename(fresh, target)
-
-    def _no_room(self, target: str) -> Failure:
-        return self._publish_failure(target, f"cannot write its packages into {target.rpartition('/')[0]}")
-
-    def _publish_failure(self, target: str, problem: str) -> Failure:
-        files.remove_folder(f"{target}.new")
-        folder = target.rpartition("/")[0]
-        return self.failure(problem, f"see above and 'df -h {folder}' on {self._host}, then run up again")
+            for package in PACKAGES:
+                names = [name for name in files.names_in(made) if re.fullmatch(rf"{package}_.*\.deb", name)]
+                descriptor = files.open_to_read(f"{made}/{names[0]}") if len(names) == 1 else None
+                if descriptor is None:
+                    raise Failure(f"the packaging made no {package}")
+                target_file = files.open_to_write(f"{fresh}/{names[0]}", 0o644)
+                with os.fdopen(descriptor, "rb") as built, os.fdopen(target_file, "wb") as copy:
+                    shutil.copyfileobj(built, copy)
+            publish(target, {name: files.sha256(f"{fresh}/{name}") for name in files.names_in(fresh)})
+        except (Failure, OSError) as error:
+            files.remove_folder(fresh)
+            problem = error.reason if isinstance(error, Failure) else f"cannot write its packages into {folder}"
+            remedy = f"see above and 'df -h {folder}' on {self._host}, then run up again"
+            raise self.failure(problem, remedy) from error
 
 
 def _perl_folders() -> list[str]:
@@ -298,14 +287,6 @@ def _last_lines(count: int) -> list[str]:
     with os.fdopen(descriptor, "rb") as log:
         log.seek(max(0, os.fstat(descriptor).st_size - _TAIL))
         return log.read().decode("utf-8", "replace").splitlines()[-count:]
-
-
-def _new_file(path: str) -> BinaryIO:
-    return os.fdopen(files.open_to_write(path, 0o644), "wb")
-
-
-def _debs(folder: str) -> Sequence[str]:
-    return [name for name in files.names_in(folder) if name.endswith(".deb")]
 
 
 def files_ending_in(ending: str) -> int:

@@ -91,25 +91,17 @@ def _installed_controller() -> str:
 
 
 @dataclass(frozen=True)
-class SourceValues(ReleaseValues):
-    """The release, and where it comes from and goes to.
+class HeadValues(ReleaseValues):
+    """The release, where it comes from and goes to, and the head node.
 
     slurm_release_from   where the source comes from: an address, or a path on the head node
     nfs_exports_path     directory of the share
-    """
-
-    slurm_release_from: str
-    nfs_exports_path: str
-
-
-@dataclass(frozen=True)
-class HeadValues(SourceValues):
-    """The release, and the head node.
-
     head_computes        whether the head node runs jobs too
     accounting_enabled   whether accounting is on
     """
 
+    slurm_release_from: str
+    nfs_exports_path: str
     head_computes: bool
     accounting_enabled: bool
 
@@ -123,7 +115,7 @@ def head(step: Step, values: HeadValues) -> None:
     install_release(step, release, folder, names)
 
 
-def provide(step: Step, values: SourceValues) -> tuple[Release, str]:
+def provide(step: Step, values: HeadValues) -> tuple[Release, str]:
     """Put the packages and the source on the share. Return the release and its folder for this machine."""
     share = f"{values.nfs_exports_path}/{SHARED}"
     # Root owns their parents, so no other account can replace these folders.
@@ -157,15 +149,11 @@ def node(step: Step, values: NodeValues) -> None:
         if not has_release(folder):
             note(f"the head node has no packages for {release.folder_name}")
             release.refuse_without_source()
-            _build(release, values, share, folder)
+            files.make_folder(_SOURCE, 0o700)
+            take_artifact(f"{share}/source/{values.source_name}", _SOURCE, values.slurm_release_sha256)
+            build_release(release, f"{_SOURCE}/{values.source_name}", folder)
+            files.remove_folder(_SOURCE)
     install_release(step, release, folder, _PACKAGES)
-
-
-def _build(release: Release, values: NodeValues, share: str, folder: str) -> None:
-    files.make_folder(_SOURCE, 0o700)
-    take_artifact(f"{share}/source/{values.source_name}", _SOURCE, values.slurm_release_sha256)
-    build_release(release, f"{_SOURCE}/{values.source_name}", folder)
-    files.remove_folder(_SOURCE)
 
 
 def leave(step: Step) -> None:

@@ -171,7 +171,7 @@ class _Installation:
         """
         path = f"{STATE_DIR}/slurm/state-before-{self._release.version}.tar"
         # State that this release has written is no state to go back to.
-        if _installed_release() == self._release.folder_name or not _has_state():
+        if _installed_release() == self._release.folder_name or not Path(files.on_disk(CONTROLLER_STATE)).is_dir():
             return
         try:
             with os.fdopen(files.open_to_write(f"{path}.new"), "wb") as stream:
@@ -190,10 +190,6 @@ class _Installation:
             )
         files.rename(f"{path}.new", path)
         note(f"saved slurmctld's state as {path}")
-
-
-def _has_state() -> bool:
-    return Path(files.on_disk(CONTROLLER_STATE)).is_dir()
 
 
 def _start(units: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from components.node import files
-from components.node.artifacts import Artifact, keep_artifact, take_artifact
+from components.node.artifacts import SUMS, Artifact, keep_artifact, take_artifact, whole_sums, write_sums
 from components.node.dpkg import architecture, os_release
 from components.node.failure import Failure
 from components.node.run import run
@@ -29,7 +29,6 @@ PACKAGES = (
 # Change this number when the same source is built differently.
 RECIPE = 3
 _LISTED = re.compile(r"([0-9a-f]+)\s+\*?([a-z]+-[a-z0-9.]+-[a-z0-9]+)/([A-Za-z0-9.+~_-]+\.deb)")
-_SUM = re.compile(r"([0-9a-f]{64}) [ *]([A-Za-z0-9.+~_-]+)")
 # The sums of packages by file.
 Sums = Mapping[str, str]
 _KEYS = ("tailrack:slurm.release_packages", "tailrack:slurm.release_packages_sha256")
@@ -118,16 +117,17 @@ class Release:
 
     def is_whole(self, folder: str) -> bool:
         """Return whether a folder has the release for this machine, as the list has it if it has this kind."""
-        return has_release(folder) and self._ready.get(self._kind) in (None, sums_in(folder))
+        sums = whole_sums(folder)
+        return not missing_in(sums) and self._ready.get(self._kind) in (None, sums)
 
 
-def read_list(text: str, release: str) -> dict[str, Sums]:
-    """Return the ready packages of a release in a list `sha256  kind/file`, for each kind of machine.
+def read_list(path: str, release: str) -> dict[str, Sums]:
+    """Return the ready packages of a release in the file of a list `sha256  kind/file`, for each kind of machine.
 
     Of each package the first one counts.
     """
     ready: dict[str, dict[str, str]] = {}
-    listed = [line for line in map(_LISTED.fullmatch, text.splitlines()) if line]
+    listed = [line for line in map(_LISTED.fullmatch, files.lines(path)) if line]
     for package in PACKAGES:
         for digest, kind, file in (line.groups() for line in listed):
             sums = ready.setdefault(kind, {})
@@ -136,29 +136,21 @@ def read_list(text: str, release: str) -> dict[str, Sums]:
     return {kind: sums for kind, sums in ready.items() if sums}
 
 
-def sums_text(sums: Sums) -> str:
-    """Return the text of SHA256SUMS."""
-    return "\n".join(f"{digest}  {file}" for file, digest in sums.items())
-
-
-def sums_in(folder: str) -> Sums:
-    """Return the sums of a folder's packages; empty if a line is malformed."""
-    lines = [_SUM.fullmatch(line) for line in files.lines(f"{folder}/SHA256SUMS")]
-    return {line[2]: line[1] for line in lines if line} if all(lines) else {}
+def missing_in(sums: Sums) -> list[str]:
+    """Return the packages that a folder with these files lacks."""
+    return [package for package in PACKAGES if not any(file.startswith(f"{package}_") for file in sums)]
 
 
 def has_release(folder: str) -> bool:
     """Return whether a folder contains all packages, unchanged, and belongs to root."""
-    try:
-        sums = sums_in(folder)
-        paths = [folder, *(f"{folder}/{name}" for name in files.names_in(folder))]
-        return (
-            all(any(file.startswith(f"{package}_") for file in sums) for package in PACKAGES)
-            and all(files.owner_of(path) == "root" for path in paths)
-            and all(files.sha256(f"{folder}/{file}") == digest for file, digest in sums.items())
-        )
-    except (Failure, OSError):
-        return False
+    return not missing_in(whole_sums(folder))
+
+
+def publish(folder: str, sums: Sums) -> None:
+    """Complete the folder `<folder>.new`, and give it its name."""
+    write_sums(f"{folder}.new", sums)
+    run("sync", "-f", files.on_disk(f"{folder}.new"))
+    files.rename(f"{folder}.new", folder)
 
 
 def keep_ready_packages(step: Step, values: ReleaseValues, folder: str) -> Mapping[str, Sums]:
@@ -167,31 +159,24 @@ def keep_ready_packages(step: Step, values: ReleaseValues, folder: str) -> Mappi
     if not origin:
         return {}
     path = f"{folder}/source/{values.list_name}"
-    keep_artifact(step, path, Artifact(values.slurm_release_packages_sha256, f"{origin}/SHA256SUMS", *_KEYS))
-    ready = _read_list(path, values)
+    keep_artifact(step, path, Artifact(values.slurm_release_packages_sha256, f"{origin}/{SUMS}", *_KEYS))
+    ready = read_list(path, values.slurm_release)
     for kind, sums in sorted(ready.items()):
         target = f"{folder}/{values.ready_name(kind)}"
         if has_release(target):
             continue
-        _refuse_incomplete(values, kind, sums)
+        if missing := missing_in(sums):
+            raise Failure(
+                f"SHA256SUMS of {origin} has no {missing[0]} of {values.slurm_release} for {kind}",
+                "add it there (docs/day-2.md lists the packages), then run up again",
+            )
         files.remove_folder(f"{target}.new")
         files.remove_folder(target)
         files.make_folder(f"{target}.new")
         for file, digest in sums.items():
             keep_artifact(step, f"{target}.new/{file}", Artifact(digest, f"{origin}/{kind}/{file}", *_KEYS))
-        files.write(f"{target}.new/SHA256SUMS", sums_text(sums))
-        run("sync", "-f", f"{target}.new")
-        files.rename(f"{target}.new", target)
+        publish(target, sums)
     return ready
-
-
-def _refuse_incomplete(values: ReleaseValues, kind: str, sums: Sums) -> None:
-    for package in PACKAGES:
-        if not any(file.startswith(f"{package}_") for file in sums):
-            raise Failure(
-                f"SHA256SUMS of {values.slurm_release_packages} has no {package} of {values.slurm_release} for {kind}",
-                "add it there (docs/day-2.md lists the packages), then run up again",
-            )
 
 
 def take_ready_packages(values: ReleaseValues, shared: str) -> Mapping[str, Sums]:
@@ -201,8 +186,4 @@ def take_ready_packages(values: ReleaseValues, shared: str) -> Mapping[str, Sums
     folder = f"{STATE_DIR}/slurm-list"
     files.make_folder(folder, 0o700)
     take_artifact(f"{shared}/source/{values.list_name}", folder, values.slurm_release_packages_sha256)
-    return _read_list(f"{folder}/{values.list_name}", values)
-
-
-def _read_list(path: str, values: ReleaseValues) -> Mapping[str, Sums]:
-    return read_list(files.read(path) or "", values.slurm_release)
+    return read_list(f"{folder}/{values.list_name}", values.slurm_release)

@@ -17,9 +17,7 @@ from components.node.step.step import Step
 from components.node.step.values import read_values
 from components.roles.enroot_pyxis.enroot import ensure_apparmor, ensure_enroot, ensure_gpu_libraries
 from components.roles.enroot_pyxis.host import (
-    CheckValues,
     HeadValues,
-    RefusalValues,
     check,
     ensure_plugstack,
     fetch_artifacts,
@@ -97,7 +95,7 @@ def test_a_machine_that_makes_no_namespaces_for_users_is_refused_with_the_remedy
 
 def gate(shell: Shell, **more: Value) -> str:
     """Run the check."""
-    return shell.failure_of(check, NODE_STEP, CheckValues(values(**more).enroot_pyxis_artifacts))
+    return shell.failure_of(check, NODE_STEP, values(**more).enroot_pyxis_artifacts)
 
 
 def test_a_machine_of_another_architecture_installs_the_packages_of_the_config(machine: Shell) -> None:
@@ -148,9 +146,11 @@ KIND = "debian-13-amd64-slurm-24.11.5-pyxis-0.24.0"
 
 
 def plugin_on_the_share(shell: Shell, content: str = "a plugin\n", told: str = "") -> None:
+    sums = ""
     for name, text, sum_told in (("spank_pyxis.so", content, told), ("slurmstepd", "a launcher\n", "")):
         shell.write(f"{SHARE}/pyxis/{KIND}/{name}", text)
-        shell.write(f"{SHARE}/pyxis/{KIND}/{name}.sha256", (sum_told or digest(text)) + "\n")
+        sums += f"{sum_told or digest(text)}  {name}\n"
+    shell.write(f"{SHARE}/pyxis/{KIND}/SHA256SUMS", sums)
 
 
 def install_plugin(shell: Shell) -> str:
@@ -224,7 +224,7 @@ def test_nodes_without_containers_are_held_before_users_may_ask_for_them(machine
 
 def test_a_pod_gets_the_plugin_that_fails_jobs_with_containers(machine: Shell) -> None:
     machine.stub("gcc", 'while [ "$1" != -o ]; do shift; done; cp "$3" "$2"')
-    refusal = RefusalValues("int source;")
+    refusal = "int source;"
     assert machine.failure_of(refuse_on_pod, NODE_STEP, refusal) == ""
     plugin = "/usr/local/lib/tailrack/no-containers.so"
     assert machine.path("/etc/tailrack/plugstack.d/pyxis.conf").read_text() == f"required {plugin}\n"
