@@ -35,11 +35,6 @@ class Account:
     jobs: str
 
     @property
-    def key(self) -> str:
-        """Return its line in the record."""
-        return self.name
-
-    @property
     def limits(self) -> tuple[str, ...]:
         return self.share, self.minutes, self.jobs
 
@@ -53,11 +48,6 @@ class Qos:
     minutes: str
     jobs: str
     preempts: str = ""
-
-    @property
-    def key(self) -> str:
-        """Return its line in the record."""
-        return self.name
 
     @property
     def limits(self) -> tuple[str, str, str, frozenset[str]]:
@@ -133,9 +123,9 @@ def apply_associations(step: Step, values: EntriesValues) -> None:
     names = (line.partition("=")[2] for line in files.lines(f"{BASE}/slurm.conf") if line.startswith("ClusterName="))
     cluster = next(names, "")
     present = _Present(cluster)
-    _record("qos", values.accounting_qos, present.qos)
-    _record("accounts", values.accounting_accounts, present.parents)
-    _record("users", values.accounting_users, present.users)
+    _record("qos", [qos.name for qos in values.accounting_qos], present.qos)
+    _record("accounts", [account.name for account in values.accounting_accounts], present.parents)
+    _record("users", [user.key for user in values.accounting_users], present.users)
     # Each has its own session, because sacctmgr reads the list of QOS once.
     for changes in (_new_qos, _changes):
         if not slurmdbd.change_all([*changes(values, cluster, present, _MOST_USERS)]):
@@ -205,16 +195,15 @@ def _account_changes(account: Account, cluster: str, present: _Present) -> Itera
 # Records of the entries that this module created: names, or `name account` for users.
 
 
-def _record(kind: str, entries: Sequence[Account | Qos | User], present: Container[str]) -> None:
+def _record(kind: str, entries: Sequence[str], present: Container[str]) -> None:
     """Record the entries that slurmdbd lacks, before they are created."""
     there = files.lines(f"{STATE}/{kind}")
-    if new := [entry.key for entry in entries if entry.key not in present and entry.key not in there]:
+    if new := [entry for entry in entries if entry not in present and entry not in there]:
         files.write(f"{STATE}/{kind}", "\n".join([*there, *new]))
 
 
-def _unwanted(kind: str, wanted: Sequence[Account | Qos | User]) -> list[str]:
-    keys = {entry.key for entry in wanted}
-    return [line for line in files.lines(f"{STATE}/{kind}") if line not in keys]
+def _unwanted(kind: str, wanted: Container[str]) -> list[str]:
+    return [line for line in files.lines(f"{STATE}/{kind}") if line not in wanted]
 
 
 def _forget(kind: str, entry: str) -> None:
@@ -226,7 +215,7 @@ def _remove_unwanted(values: EntriesValues, cluster: str) -> None:
 
     The role `users` has cancelled their jobs; jobs that are still ending keep a user until the next run.
     """
-    for entry in _unwanted("users", values.accounting_users):
+    for entry in _unwanted("users", {user.key for user in values.accounting_users}):
         name, account = entry.split()
         deleted = slurmdbd.delete("user", f"name={name}", f"account={account}", f"cluster={cluster}")
         if deleted or entry not in _Present(cluster).users:
@@ -234,12 +223,12 @@ def _remove_unwanted(values: EntriesValues, cluster: str) -> None:
             note(f"removed {name} from account {account}")
         else:
             note(f"{name} stays in account {account} until the next run: see slurmdbd's message above")
-    for name in _unwanted("accounts", values.accounting_accounts):
+    for name in _unwanted("accounts", {account.name for account in values.accounting_accounts}):
         if any(user for (user,) in slurmdbd.show("assoc", "where", f"account={name}", "format=User")):
             note(f"account {name} stays: it has users who were added by hand or have jobs")
         else:
             _delete("accounts", "account", name)
-    for name in _unwanted("qos", values.accounting_qos):
+    for name in _unwanted("qos", {qos.name for qos in values.accounting_qos}):
         _delete("qos", "qos", name)
 
 

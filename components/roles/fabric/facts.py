@@ -63,14 +63,10 @@ _INTERFACE: Mapping[str, Reader] = {
 }
 
 
-def _interface_or_none(value: object) -> str:
-    return "" if value == "" else str(_interface(value))
-
-
 _RDMA: Mapping[str, Reader] = {
     "device": matching(DEVICE),
     "port": whole(1, 255),
-    "interface": _interface_or_none,
+    "interface": matching(f"({INTERFACE})?"),
     "link": matching("|".join(LINKS)),
     "rail": whole(-1, 255),  # the number of a GPU, or -1 for none
 }
@@ -97,8 +93,4 @@ _PROVEN: Mapping[str, Reader] = {
 
 def proven(value: object) -> dict[str, Any] | None:
     """Read the result of proving a node's fabric (groups.py); None on the tailnet."""
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise ValueError
-    return {name: parse(value.get(name)) for name, parse in _PROVEN.items()}
+    return None if value is None else object_of(_PROVEN)(value)

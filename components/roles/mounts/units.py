@@ -48,14 +48,9 @@ WantedBy=multi-user.target"""
 PROGRAM = "/usr/local/sbin/tailrack-mounts"
 
 
-def recorded() -> list[str]:
-    """Return the paths whose units this role made."""
-    return [line.partition(" ")[2] for line in files.lines(RECORD) if line.startswith("unit ")]
-
-
-def stale() -> list[str]:
-    """Return the paths of mounts that still have their former settings."""
-    return [line.partition(" ")[2] for line in files.lines(RECORD) if line.startswith("stale ")]
+def recorded(kind: str = "unit") -> list[str]:
+    """Return the paths in the record: those whose units this role made, or of another kind."""
+    return [line.partition(" ")[2] for line in files.lines(RECORD) if line.startswith(f"{kind} ")]
 
 
 def write_units(mount: Wanted) -> None:
@@ -146,12 +141,10 @@ def _unmount(path: str, *, lazily: bool = False) -> bool:
 def _remove_folders() -> None:
     """Remove folders that this role made and no mount needs any more, unless they have files."""
     needed = [PurePosixPath(path) for path in recorded()]
-    lines = sorted((line for line in files.lines(RECORD) if line.startswith("folder ")), reverse=True)
-    for line in lines:
-        folder = line.partition(" ")[2]
+    for folder in sorted(recorded("folder"), reverse=True):
         if not any(path.is_relative_to(folder) for path in needed):
             files.remove_if_empty(folder)
-            files.remove_lines(RECORD, lambda other, line=line: other == line)  # type: ignore[misc]
+            files.remove_lines(RECORD, lambda line, folder=folder: line == f"folder {folder}")  # type: ignore[misc]
 
 
 def remove_watch() -> None:

@@ -11,7 +11,6 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from components.node.failure import Failure
 from components.node.locks import Lock
 from components.node.waiting import within
 from components.roles.mounts import units
-from components.roles.mounts.probe import NodeList, Problem, Wanted, check_all, read_list, write_problem
+from components.roles.mounts.probe import NodeList, Problem, check_all, read_list, write_problem
 from components.roles.mounts.settings_names import NFS
 from components.roles.mounts.units import remove_watch
 from components.roles.slurm.node_state import set_live_features
@@ -30,14 +29,6 @@ ROLE = "mounts"
 # Seconds between two attempts to write, after a success and after a failure.
 _WRITE_SECONDS, _WRITE_AGAIN_SECONDS = 3600, 300
 _LOCK_SECONDS = 300
-
-
-@dataclass(frozen=True)
-class Written:
-    """The last attempt to write to a mount. at: in Unix seconds."""
-
-    at: float
-    problem: Problem | None
 
 
 def main(_arguments: Sequence[str]) -> int:
@@ -75,7 +66,7 @@ def finish(wanted: NodeList) -> list[str]:
     """Take away mounts that are not wanted, and renew stale ones. Return the paths that are still in use."""
     paths = {mount.path for mount in wanted.mounts if mount.type == NFS}
     former = [path for path in units.recorded() if path not in paths and not units.take_away(path)]
-    return former + [path for path in units.stale() if path in paths and not units.renew(path)]
+    return former + [path for path in units.recorded("stale") if path in paths and not units.renew(path)]
 
 
 def problems_of(wanted: NodeList, *, write: bool = False) -> Mapping[str, Problem]:
@@ -86,35 +77,27 @@ def problems_of(wanted: NodeList, *, write: bool = False) -> Mapping[str, Proble
     from components.validation.preflight.node_checks import save
 
     now, problems = time.time(), dict(check_all(wanted.mounts))
-    before, writes = {} if write else _read_writes(), {}
+    before, rows = {} if write else _last_rows(), []
     for mount in wanted.mounts:
-        if mount.type != NFS or mount.read_only or mount.path in problems:
-            continue
-        last = before.get(mount.path)
-        if last is None or not within(_WRITE_AGAIN_SECONDS if last.problem else _WRITE_SECONDS, last.at, now):
-            last = Written(now, write_problem(mount, wanted.user))
-        writes[mount.path] = last
-        if last.problem:
-            problems[mount.path] = last.problem
-    rows = [_row(mount, problems.get(mount.path), writes.get(mount.path)) for mount in wanted.mounts]
+        row: dict[str, Any] = {"path": mount.path, "required": mount.required}
+        if mount.type == NFS and not mount.read_only and mount.path not in problems:
+            last = before.get(mount.path, {})
+            problem = Problem(last["problem"], last["remedy"]) if last.get("problem") else None
+            row["written"] = last.get("written", 0.0)
+            if not within(_WRITE_AGAIN_SECONDS if problem else _WRITE_SECONDS, row["written"], now):
+                row["written"], problem = now, write_problem(mount, wanted.user)
+            if problem:
+                problems[mount.path] = problem
+        found = problems.get(mount.path, Problem("", ""))
+        rows.append({**row, "problem": found.text, "remedy": found.remedy})
     save(Path(files.on_disk(f"/{RESULTS}")), {"time": now, "mounts": rows}, 0o644)
     return problems
 
 
-def _row(mount: Wanted, problem: Problem | None, written: Written | None) -> dict[str, Any]:
-    text, remedy = (problem.text, problem.remedy) if problem else ("", "")
-    row = {"path": mount.path, "required": mount.required, "problem": text, "remedy": remedy}
-    return {**row, "written": written.at} if written else row
-
-
-def _read_writes() -> dict[str, Written]:
-    """Return the last attempts to write, by path, from the last results."""
+def _last_rows() -> dict[str, dict[str, Any]]:
+    """Return the last results of mounts that were written to, by path. `written`: the time of that attempt."""
     from components.validation.preflight.node_checks import load
 
     results = load(Path(files.on_disk(f"/{RESULTS}")))
     rows = results["mounts"] if isinstance(results, dict) else ()
-    return {
-        row["path"]: Written(row["written"], Problem(row["problem"], row["remedy"]) if row["problem"] else None)
-        for row in rows
-        if "written" in row
-    }
+    return {row["path"]: row for row in rows if "written" in row}

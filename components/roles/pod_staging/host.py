@@ -28,7 +28,8 @@ def pod_register(step: Step, node_name: str) -> None:
     files.make_folder(PODS)
     files.write(f"{PODS}/{node_name}", "")
     if step.changed and files.exists(f"{CONF}/job_submit.lua"):
-        _read_again()
+        # slurmctld reads the part of its submit script that checks jobs for pods again: it looks at the script's time.
+        run("touch", f"{CONF}/job_submit.lua")
     # systemd reads the template of the service with each new instance.
     systemd.reload(UNITS[0])
     systemd.enable(UNITS[0], now=True)
@@ -43,11 +44,6 @@ def _require_rsync(host: str) -> None:
             f"rsync {'.'.join(map(str, version))} on {host} writes files that a pod sends unasked (CVE-2022-29154)",
             f"update rsync to {'.'.join(map(str, _SAFE))} or newer on {host}, then run up again",
         )
-
-
-def _read_again() -> None:
-    """Make slurmctld read the part of its submit script that checks jobs for pods: it looks at the script's time."""
-    run("touch", f"{CONF}/job_submit.lua")
 
 
 def pod_forget(_: Step, node_name: str) -> None:

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from components.node import files
-from components.node.files import File
 from components.node.state import STATE_DIR
 from components.roles.slurm.folders import STAGE_IN, STAGE_OUT
 
@@ -92,7 +91,7 @@ def remove_records_of(node: str) -> None:
 
 def write_record(record: Record) -> None:
     """Write a job's record."""
-    files.write_all([File(f"{RECORDS}/{record.job}", json.dumps(asdict(record)))])
+    files.write(f"{RECORDS}/{record.job}", json.dumps(asdict(record)))
 
 
 def remove_record(job: int) -> None:

@@ -27,7 +27,7 @@ from components.roles.pod_staging.record import (
     remove_record,
     write_record,
 )
-from components.roles.pod_staging.transfer import Folder, TransferFailed, bring, fetch
+from components.roles.pod_staging.transfer import TransferFailed, bring, fetch
 from components.slurm import slurm
 from components.slurm.jobs import Job
 from components.slurm.nodes import node_names
@@ -65,9 +65,7 @@ def stage_in(number: int) -> bool:
     others = [other for other in records() if other.folder == path and other.job != number and other.state != NOT_IN]
     try:
         require_own_folder(user, path)
-        failures = _bring_to_each(
-            [Folder(node, user, path, number) for node in nodes], {node for other in others for node in other.nodes}
-        )
+        failures = _bring_to_each(record, {node for other in others for node in other.nodes})
     except TransferFailed as failure:
         failures = {record.node: str(failure)}
     if failures:
@@ -112,7 +110,7 @@ def _fetch_from_each(record: Record) -> dict[str, str]:
     for node in record.nodes:
         try:
             require_own_folder(record.user, record.folder)
-            fetch(Folder(node, record.user, record.folder, record.job))
+            fetch(replace(record, node=node))
         except TransferFailed as failure:
             _log(f"results of job {record.job} stay on {node}: {failure}")
             failures[node] = str(failure)
@@ -130,22 +128,22 @@ def _pods(names: str) -> list[str]:
     return nodes if all(_NODE.fullmatch(node) and files.exists(f"{PODS}/{node}") for node in nodes) else []
 
 
-def _bring_to_each(folders: Sequence[Folder], keep_newer: Collection[str]) -> dict[str, str]:
-    """Bring a folder to all pods of a job at once; return why, by pod, where that failed.
+def _bring_to_each(record: Record, keep_newer: Collection[str]) -> dict[str, str]:
+    """Bring a job's folder to all its pods at once; return why, by pod, where that failed.
 
     keep_newer   the pods that have newer files of other jobs
     """
 
-    def failure_of(folder: Folder) -> str:
+    def failure_of(node: str) -> str:
         try:
-            bring(folder, keep_newer=folder.node in keep_newer)
+            bring(replace(record, node=node), keep_newer=node in keep_newer)
         except TransferFailed as failure:
             return str(failure)
         return ""
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        failures = [*pool.map(failure_of, folders)]
-    return {folder.node: failure for folder, failure in zip(folders, failures, strict=True) if failure}
+        failures = zip(record.nodes, pool.map(failure_of, record.nodes), strict=True)
+        return {node: failure for node, failure in failures if failure}
 
 
 def _reasons(failures: Mapping[str, str]) -> str:

@@ -72,14 +72,8 @@ def steps_cut_off() -> list[str]:
     name, which on a pod is the container's, so it does not help.)
     """
     here = _sockets_to_itself()
-    return sorted(step for process, step in _steps() if here.isdisjoint(_sockets_of(process)))
-
-
-def _steps() -> Iterator[tuple[str, str]]:
-    """Yield the process and the name of each step that srun has started."""
-    for process, job, name in steps():
-        if step := _OF_SRUN.fullmatch(name):
-            yield process, f"{job}.{step[1]}"
+    of_srun = ((process, job, step[1]) for process, job, name in steps() if (step := _OF_SRUN.fullmatch(name)))
+    return sorted(f"{job}.{name}" for process, job, name in of_srun if here.isdisjoint(_sockets_of(process)))
 
 
 def _sockets_to_itself() -> set[str]:

@@ -17,13 +17,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 from components.node import run
 from components.node.accounts import as_user
 from components.node.failure import Failure
 from components.node.run import Ended, attempt
-from components.roles.pod_staging.record import LINK, REQUEST
+from components.roles.pod_staging.record import LINK, REQUEST, Record
 from components.roles.ssh_trust.ask import NO_ANSWER, asking_key, ssh_command
 from components.validation.preflight.findings import plain
 
@@ -44,60 +43,50 @@ class TransferFailed(Exception):
     """A folder did not arrive. The text says why, in words for the user."""
 
 
-@dataclass(frozen=True)
-class Folder:
-    """A user's folder, at the same path on the head node and on a pod. `job`: the job that uses it."""
-
-    node: str
-    user: str
-    path: str
-    job: int
-
-
-def bring(folder: Folder, *, keep_newer: bool) -> None:
-    """Bring a folder to the pod. Raise TransferFailed.
+def bring(record: Record, *, keep_newer: bool) -> None:
+    """Bring a job's folder to its one pod. Raise TransferFailed.
 
     keep_newer   leave the pod's newer files alone: they are another job's results
     """
-    size = as_user(folder.user, "du", "-sb", "--", f"{folder.path}/", limit=_SIZE_SECONDS, most=4096)
+    size = as_user(record.user, "du", "-sb", "--", f"{record.folder}/", limit=_SIZE_SECONDS, most=4096)
     number = size.output.partition("\t")[0]
     if size.status == 124 or not number.isdecimal():
-        raise TransferFailed(f"the head node cannot read {folder.path}, or it has too many files")
+        raise TransferFailed(f"the head node cannot read {record.folder}, or it has too many files")
     if int(number) > MOST_BYTES:
         raise TransferFailed(_too_large(int(number)))
     newer = ["--update"] if keep_newer else []
-    source, target = f"{folder.path}/", f"{folder.node}:{folder.path}/"
-    _check(_rsync(folder, IN_SECONDS, "--mkpath", *newer, source, target), folder, "the pod", IN_SECONDS)
+    source, target = f"{record.folder}/", f"{record.node}:{record.folder}/"
+    _check(_rsync(record, IN_SECONDS, "--mkpath", *newer, source, target), record, "the pod", IN_SECONDS)
 
 
-def fetch(folder: Folder) -> None:
-    """Bring a folder's newer files back. Raise TransferFailed."""
-    source, target = f"{folder.node}:{folder.path}/", f"{folder.path}/"
+def fetch(record: Record) -> None:
+    """Bring newer files of a job's folder back from its one pod. Raise TransferFailed."""
+    source, target = f"{record.node}:{record.folder}/", f"{record.folder}/"
     safe = ("--update", "--safe-links", "--chmod=ug-s")
-    trial = _rsync(folder, OUT_SECONDS, *safe, "--dry-run", "--stats", source, target)
-    _check(trial, folder, "the share", OUT_SECONDS)
+    trial = _rsync(record, OUT_SECONDS, *safe, "--dry-run", "--stats", source, target)
+    _check(trial, record, "the share", OUT_SECONDS)
     size = _SENT.search(trial.output)
     if size and int(size[1].replace(",", "")) > MOST_BYTES:
         raise TransferFailed(_too_large(int(size[1].replace(",", ""))))
-    _check(_rsync(folder, OUT_SECONDS, *safe, source, target), folder, "the share", OUT_SECONDS)
+    _check(_rsync(record, OUT_SECONDS, *safe, source, target), record, "the share", OUT_SECONDS)
 
 
 def _too_large(size: int) -> str:
     return f"it has {size / 1e9:.0f} GB, and {MOST_BYTES / 1e9:.0f} GB can be brought"
 
 
-def _rsync(folder: Folder, limit: int, *arguments: str) -> Ended:
+def _rsync(record: Record, limit: int, *arguments: str) -> Ended:
     words = [
         *("prlimit", f"--fsize={MOST_BYTES}", "rsync", "-rlpt", "--secluded-args"),
-        *(f"--copy-as={folder.user}", f"-M--copy-as={folder.user}", "-e", LINK),
+        *(f"--copy-as={record.user}", f"-M--copy-as={record.user}", "-e", LINK),
         *arguments,
     ]
     with asking_key() as key:
-        values = json.dumps({"key": key, "node": folder.node, "job": folder.job})
+        values = json.dumps({"key": key, "node": record.node, "job": record.job})
         return attempt(*words, limit=limit, environment={LINK_VALUES: values}, keep_errors=True)
 
 
-def _check(ended: Ended, folder: Folder, receiver: str, limit: int) -> None:
+def _check(ended: Ended, record: Record, receiver: str, limit: int) -> None:
     if ended.status in (0, _VANISHED):
         return
     errors = [line for line in ended.errors.splitlines() if line]
@@ -106,7 +95,7 @@ def _check(ended: Ended, folder: Folder, receiver: str, limit: int) -> None:
     if ended.status == _LATE:
         raise TransferFailed(f"it did not arrive within {limit} s")
     if ended.status in _LOST:
-        raise TransferFailed(f"the connection to {folder.node} was lost or refused")
+        raise TransferFailed(f"the connection to {record.node} was lost or refused")
     raise TransferFailed(f"rsync reports: {plain(errors[0])[:200]}" if errors else f"rsync ended with {ended.status}")
 
 

@@ -77,16 +77,18 @@ def empty_folder(path: str, owner: tuple[int, int], *options: str) -> None:
     options   more options of systemd-run
     """
     place = files.on_disk(path)
+    settings = ("-p", "RuntimeMaxSec=6h", "-p", f"ExecStopPost=+-/bin/rmdir {place}", *options)
+    succeeds(*_as_owner("scratch", path, owner, *settings), "/bin/sh", "-c", _EMPTY, "-", place)
+
+
+def _as_owner(kind: str, path: str, owner: tuple[int, int], *options: str) -> tuple[str, ...]:
+    """Return the command that runs another one as a folder's owner with the least priority."""
     uid, gid = owner
-    properties = (
-        *(f"User={uid}", f"Group={gid}", "NoNewPrivileges=yes"),
-        *("Nice=19", "IOSchedulingClass=idle", "RuntimeMaxSec=6h"),
-        f"ExecStopPost=+-/bin/rmdir {place}",
-    )
-    # The unit's name prevents handling a folder twice at once.
-    unit = f"--unit=tailrack-scratch-{path.rpartition('/')[2]}"
+    properties = (f"User={uid}", f"Group={gid}", "NoNewPrivileges=yes", "Nice=19", "IOSchedulingClass=idle")
     settings = (word for one in properties for word in ("-p", one))
-    succeeds("systemd-run", "-q", "--collect", unit, *settings, *options, "/bin/sh", "-c", _EMPTY, "-", place)
+    # The unit's name prevents handling a folder twice at once.
+    unit = f"--unit=tailrack-{kind}-{path.rpartition('/')[2]}"
+    return ("systemd-run", "-q", "--collect", unit, *settings, *options)
 
 
 def clean_caches() -> None:
@@ -123,16 +125,9 @@ def _unused(folder: str) -> dict[str, tuple[int, int]]:
 
 
 def _clean(path: str, owner: tuple[int, int], minutes: int) -> None:
-    uid, gid = owner
-    place = files.on_disk(path)
-    properties = (
-        *(f"User={uid}", f"Group={gid}", "NoNewPrivileges=yes"),
-        *("Nice=19", "IOSchedulingClass=idle", f"RuntimeMaxSec={_LIMIT_SECONDS}"),
-    )
-    settings = (word for one in properties for word in ("-p", one))
-    unit = f"--unit=tailrack-cache-{path.rpartition('/')[2]}"
-    command = ("/bin/sh", "-c", _CLEAN, "-", place, str(minutes))
-    succeeds("systemd-run", "-q", "--collect", "--wait", unit, *settings, *command, limit=_LIMIT_SECONDS + 60)
+    run = _as_owner("cache", path, owner, "--wait", "-p", f"RuntimeMaxSec={_LIMIT_SECONDS}")
+    command = ("/bin/sh", "-c", _CLEAN, "-", files.on_disk(path), str(minutes))
+    succeeds(*run, *command, limit=_LIMIT_SECONDS + 60)
 
 
 def _used_percent(folder: str) -> int:

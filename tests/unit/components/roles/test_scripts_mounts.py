@@ -267,10 +267,10 @@ def test_another_source_is_mounted_once_the_old_is_unused(with_data: Shell, monk
     assert compute(with_data, "moved").returncode == 0
     assert results(with_data)["/data"].startswith(f"is mounted from {SOURCE}, not from 10.0.0.9:/export")
     with with_data.here():
-        assert units.stale() == ["/data"]
+        assert units.recorded("stale") == ["/data"]
         unmounts_when_stopped(with_data)
         watch.finish(read_list())
-        assert units.stale() == []
+        assert units.recorded("stale") == []
     assert with_data.calls.count("systemctl stop data.mount") == 3
 
 
