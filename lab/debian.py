@@ -15,13 +15,14 @@ from cli.locks import locked
 from lab.commands import apt_install, run
 from lab.distributions import USUAL, Distribution
 from lab.errors import LabError
-from lab.package_sources import read_folder
 from lab.progress import say, timed
 
 REGISTRY_LIMIT_S = 10
 """Seconds after which a silent registry counts as absent."""
 
 ANSWER_LIMIT_S = 10
+# The ends of suites of security updates, which have a separate archive.
+_SECURITY = ("-security", "/updates")
 
 
 @dataclass(frozen=True)
@@ -48,17 +49,25 @@ def find_mirrors(apt: Path = Path("/etc/apt"), setting: str | None = None, of: D
 
     setting   a mirror's address; by default from the environment. Raises LabError without a mirror.
     """
-    sources = read_folder(apt)
+    sources = _sources(apt)
     main = (os.environ.get(of.setting, "") if setting is None else setting).rstrip("/")
-    main = main or _first([source.uri for source in sources if not source.security], of, of.release)
+    main = main or _first([uri for uri, suite in sources if not suite.endswith(_SECURITY)], of, of.release)
     if not main:
         raise LabError(
             f"none of this machine's package sources ({apt}) is a mirror of {of.vendor} with {of.release}, which such "
             f"machines of the lab are made of; name one: {of.setting}=URL"
         )
     # Ubuntu's are in its archive.
-    security = _first([*(source.uri for source in sources if source.security), main], of, f"{of.release}-security")
-    return Mirrors(main, security or None, of)
+    updates = [uri for uri, suite in sources if suite.endswith(_SECURITY)]
+    return Mirrors(main, _first([*updates, main], of, f"{of.release}-security") or None, of)
+
+
+def _sources(apt: Path) -> list[tuple[str, str]]:
+    """Return the address and suite of each package source on the web, as apt reads its folder."""
+    words = ["--no-release-info", "--format", "$(REPO_URI) $(RELEASE)", "Created-By: Packages"]
+    rows = run(["apt-get", "-o", f"Dir::Etc={apt}", "indextargets", *words]).split("\n")
+    pairs = (row.split(" ") for row in dict.fromkeys(rows) if row.startswith(("http://", "https://")))
+    return [(uri.rstrip("/"), suite) for uri, suite in pairs]
 
 
 def _first(uris: list[str], of: Distribution, suite: str) -> str:

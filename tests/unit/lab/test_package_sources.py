@@ -15,74 +15,8 @@ import pytest
 from lab.debian import Mirrors, find_mirrors
 from lab.distributions import OTHERS
 from lab.errors import LabError
-from lab.package_sources import Source, read_deb822, read_one_line
 
 PROJECT = Path(__file__).parents[3]
-
-
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        ("deb http://m.example/debian/ bookworm main contrib", [Source("http://m.example/debian", ("bookworm",))]),
-        ("deb\thttps://m.example/debian   sid\tmain", [Source("https://m.example/debian", ("sid",))]),
-        (
-            "deb [arch=amd64 signed-by=/usr/share/keyrings/a.gpg] http://m.example/debian bookworm-security main # new",
-            [Source("http://m.example/debian", ("bookworm-security",))],
-        ),
-        ("deb [ arch=amd64 ] http://m.example/flat ./", [Source("http://m.example/flat", ("./",))]),
-        ("  deb http://m.example/debian bookworm main", [Source("http://m.example/debian", ("bookworm",))]),
-        ("# deb http://m.example/debian bookworm main", []),
-        ("deb-src http://m.example/debian bookworm main", []),
-        ("deb cdrom:[Debian GNU/Linux 12.0.0 _Bookworm_ - Official amd64 NETINST]/ bookworm main", []),
-        ("deb file:/srv/debian bookworm main", []),
-        ("deb http://m.example/debian", []),
-        ("debian http://m.example/debian bookworm main", []),
-        ("", []),
-    ],
-)
-def test_a_line_of_the_one_line_format_is_read(line: str, found: list[Source]) -> None:
-    assert read_one_line(line) == found
-
-
-STANZAS = """\
-# the installer wrote this
-Types: deb deb-src
-URIs: http://m.example/debian/ cdrom:[disk]/
- https://second.example/debian
-# http://commented.example/debian
-Suites: bookworm bookworm-updates
-Components: main
-Signed-By:
- -----BEGIN PGP PUBLIC KEY BLOCK-----
- .
- Types: no field, but a part of the key
- -----END PGP PUBLIC KEY BLOCK-----
-
-Enabled: no
-Types: deb
-URIs: http://off.example/debian
-Suites: bookworm
-
-Types: deb-src
-URIs: http://source.example/debian
-Suites: bookworm
- \t
-types: deb
-uris: http://m.example/debian-security
-suites:
-  bookworm-security
-enabled: yes
-#URIs: http://never.example/debian
-"""
-
-
-def test_the_reader_joins_continued_lines_and_skips_disabled_stanzas() -> None:
-    both = ("bookworm", "bookworm-updates")
-    assert read_deb822(STANZAS) == [
-        Source("http://m.example/debian", both),
-        Source("https://second.example/debian", both),
-        Source("http://m.example/debian-security", ("bookworm-security",)),
-    ]
 
 
 def write(apt: Path, name: str, text: str) -> None:
@@ -121,9 +55,19 @@ def web(tmp_path: Path) -> Iterator[str]:
 
 def test_the_lab_uses_the_first_debian_mirror_with_the_release(tmp_path: Path, web: str) -> None:
     names = ("gone", "old", "tools", "debian")
-    lines = [f"deb {web}/{name} bookworm main" for name in names]
-    lines += [f"deb {web}/{name} bookworm-security main" for name in ("tools", "debian-security")]
+    lines = [f"deb [trusted=yes] {web}/{name} bookworm main contrib" for name in names]
+    lines += [
+        f"deb {web}/tools bookworm-security main",
+        "deb file:/srv/debian bookworm main",
+        f"deb-src {web}/debian x main",
+    ]
     write(tmp_path, "sources.list", "\n".join(lines))
+    stanza = f"URIs: {web}/debian-security/\nSuites: bookworm-security\nComponents: main"
+    write(
+        tmp_path,
+        "sources.list.d/security.sources",
+        f"Types: deb deb-src\n{stanza}\n\nEnabled: no\nTypes: deb\n{stanza}\n",
+    )
     mirrors = find_mirrors(tmp_path, "")
     assert mirrors == Mirrors(f"{web}/debian", f"{web}/debian-security")
     suites = ("debian trixie", "debian trixie-updates", "debian-security trixie-security")
