@@ -11,7 +11,7 @@ PYTHON := .venv/bin/python
 STACK ?= dev
 RANDOM_TESTS = $$(grep -rlE --include="test_*.py" "import hypothesis|from hypothesis|tests\.chance" tests/unit)
 # The files whose phrases codespell checks (.codespell.txt, pyproject.toml).
-PROSE = README.md CONTRIBUTING.md AGENTS.md SECURITY.md Makefile docs cli components stacks engine lab package templates bench __main__.py .ci .github
+PROSE = README.md CONTRIBUTING.md AGENTS.md SECURITY.md Makefile docs cli components stacks engine lab package policy/__main__.py templates bench __main__.py .ci .github
 export STACK ENGINE COMMAND
 # Without compiled files each of the many Python processes of a test run takes a second more.
 unexport PYTHONDONTWRITEBYTECODE
@@ -108,7 +108,7 @@ lint: setup-dev ## run ruff, import-linter, mypy, shellcheck, codespell, actionl
 
 # mypy is as strict as --strict on __main__.py, stacks and components (pyproject.toml).
 types:
-	@.venv/bin/mypy __main__.py stacks components engine cli lab package tests bench
+	@.venv/bin/mypy __main__.py stacks components engine cli lab package policy tests bench
 	@cd examples/machines && ../../.venv/bin/mypy --strict --config-file ../../pyproject.toml .
 
 # import-linter sees only folders with an __init__.py, so it gets a copy in which all have one.

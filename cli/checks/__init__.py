@@ -29,6 +29,12 @@ class Finding(NamedTuple):
     text: str
 
 
+def refusal(finding: Finding) -> str:
+    """Return a line for a finding that is not allowed."""
+    remedy = f" To allow it, add {finding.name} to tailrack:allow." if finding.name in FINDINGS else ""
+    return f"{finding.name}: {finding.text}.{remedy}"
+
+
 class Checks:
     """The findings of one preview, allowed by the config or refused."""
 
@@ -58,9 +64,7 @@ class Checks:
 
     def lines(self) -> Iterator[str]:
         """Give a line for each finding and unused name, refused findings first."""
-        for name, text in self.refused:
-            remedy = f" To allow it, add {name} to tailrack:allow." if name in FINDINGS else ""
-            yield f"{name}: {text}.{remedy}"
+        yield from map(refusal, self.refused)
         for name, text in self.accepted:
             yield f"{name}: {text}. Allowed by tailrack:allow."
         for name in self.unused:

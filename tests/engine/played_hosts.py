@@ -118,8 +118,7 @@ def _answer(name: str, stdin: str, host_key: str) -> dict[str, Any]:
         },
         "register": {"certificate": certificate_of(node), "authorities": AUTHORITIES, "munge_digest": "0" * 64},
         "node": {"slurm_version": "24.11.5"},
-        "services": {},
-        "pool": {},
+        **{"services": {}, "pool": {}},
     }
     return answers[name.rpartition("-")[2]]
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from cli.checks import Checks
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
 from cli.run_events import Event
-from tests.engine.conftest import Deploy
-from tests.engine.stack_under_test import Stack
+from tests.engine.conftest import Deploy, needs_cli
+from tests.engine.stack_under_test import Cli, Stack
 
 PROGRAM = """
 class Validation(pulumi.ComponentResource):
@@ -77,6 +81,33 @@ def test_the_checks_find_a_replaced_or_removed_head_node_or_host_key(deploy: Dep
     assert found(deployment, events) == ["head-replaced"]
     stack.write('pulumi.export("cluster", {"name": "trial"})', {"unused": 1})
     assert "head-replaced" in found(deployment, events)
+
+
+@needs_cli
+def test_the_policy_pack_refuses_the_same_for_plain_pulumi(stack: Stack, tmp_path: Path) -> None:
+    pack, backend = Path(__file__).parents[2] / "policy", tmp_path / "backend"
+    backend.mkdir()
+    own = {"PULUMI_HOME": str(tmp_path / "home"), "PULUMI_BACKEND_URL": f"file://{backend}"}
+    cli = Cli(stack, backend, {**os.environ, **own, "PULUMI_SKIP_UPDATE_CHECK": "true"})
+    if not (pack / "venv").is_dir() and subprocess.run(["pulumi", "install"], cwd=pack, check=False).returncode:
+        pytest.skip("the policy pack's packages cannot be installed")
+
+    def refused(*words: str) -> list[str]:
+        done = cli.run(*words, "--policy-pack", str(pack))
+        names = [name for name in ("floor-removed", "head-replaced") if f"{name}: " in done.stdout]
+        assert (done.returncode == 0) == (names == []) == ("To allow it, add" not in done.stdout), done.stdout
+        return names
+
+    written(stack)
+    cli.run("stack", "init")
+    assert refused("up", "--yes", "--skip-preview") == []
+    written(stack, floors="{}", key="ssh-ed25519 two")
+    assert refused("preview") == ["floor-removed", "head-replaced"]
+    stack.write("")
+    assert refused("preview") == ["head-replaced"]
+    written(stack, key="ssh-ed25519 two")
+    cli.run("config", "set-all", "--plaintext", 'tailrack:allow=["head-replaced"]')
+    assert refused("up", "--yes") == []
 
 
 RELEASED = """
