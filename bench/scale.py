@@ -225,9 +225,14 @@ def ups() -> None:
 def up(engine: str, played: Played, ports: Sequence[int]) -> Watched:
     """Run `up` of a new stack with the command line."""
     with workspace([("127.0.0.1", port) for port in ports], played.private_key, played.host_key) as stack:
-        command = [sys.executable, "-m", "cli", "--stack", STACK, "--engine", engine]
-        command += ["--config-file", str(stack.config_file), "--state-dir", str(stack.root), "up"]
-        return Watched(command, PROJECT, environment_of(stack))
+        return up_stack(engine, stack)
+
+
+def up_stack(engine: str, stack: Workspace) -> Watched:
+    """Run `up` of a stack with the command line."""
+    command = [sys.executable, "-m", "cli", "--stack", STACK, "--engine", engine]
+    command += ["--config-file", str(stack.config_file), "--state-dir", str(stack.root), "up"]
+    return Watched(command, PROJECT, environment_of(stack))
 
 
 def tell_up(kind: str, engine: str, run: Watched, played: Played) -> None:

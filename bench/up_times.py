@@ -4,12 +4,16 @@ Each figure is printed with its ratio to a peer of the same run: the bare contai
 Slurm, tailnet or share; and an unchanged `up` of an empty program, which is the engine's own floor. For the `up`
 from nothing each step's seconds are printed, the longest first: steps run side by side, so they add up to more than the
 whole. Their cost is the difference to an `up` from nothing without them, which comes right
-after it. Nothing is judged.
+after it. Then the same of three and four hosts that answer at once at some distances. Nothing is judged.
+
+`python -m bench.up_times distance` prints only the last part.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,6 +23,8 @@ from typing import Any, cast
 import docker
 import yaml
 
+from bench.distance import relayed
+from bench.scale import engines, up_stack, workspace
 from cli import lab_commands
 from cli.pulumi.deployment import Deployment, stack_config
 from cli.pulumi.find_engine import find_engine
@@ -27,11 +33,13 @@ from cli.run_events import Event, Summary
 from lab import network, node
 from lab.identity import lab_id
 from lab.spec import NetworkSpec, NodeSpec, parse
+from tests.engine.played_hosts import play, write_config
 
 STACK = "bench"
 # On by themselves.
 OPTIONAL = ("accounting", "health")
 PEER_LAB = lab_id(PROJECT, "peer")
+ROUND_TRIPS_MS = (0, 30, 100)
 
 
 def seconds_of(work: Callable[[], object]) -> float:
@@ -102,8 +110,36 @@ def memory_mb(lab: str) -> float:
     return float(sum(used)) / 1e6
 
 
+def distances() -> None:
+    """Print the engine's seconds for an `up` of three hosts, of one more, and of no change, by round trip."""
+    for name in engines():
+        for milliseconds in ROUND_TRIPS_MS:
+            with play(4) as played, relayed(played.ports, milliseconds / 1000) as ports:
+                keys, hosts = (played.private_key, played.host_key), [("127.0.0.1", port) for port in ports]
+                with workspace(hosts[:3], *keys) as stack:
+
+                    def up_seconds(stack: Workspace = stack, name: str = name) -> float:
+                        output = up_stack(name, stack).output
+                        # The status is that of a measurement, which such hosts cannot do.
+                        if not (seconds := re.findall(r" in ([0-9.]+) s\.", output)) or " failed" in output:
+                            raise CliError(output)
+                        return float(seconds[-1])
+
+                    first = up_seconds()
+                    write_config(stack.config_file.parent, hosts, *keys)
+                    join = up_seconds()
+                    print(
+                        f"{name:9} {milliseconds:4} ms   first up {first:6.1f} s   one more {join:6.1f} s   "
+                        f"unchanged {up_seconds():6.1f} s   load {os.getloadavg()[0]:.1f}",
+                        flush=True,
+                    )
+
+
 def main() -> None:
     """Measure and print."""
+    if sys.argv[1:] == ["distance"]:
+        distances()
+        return
 
     done: list[Event] = []
 
@@ -143,6 +179,7 @@ def main() -> None:
     print(f"up unchanged      {unchanged:7.1f} s   {unchanged / floor:5.1f} x an empty program ({floor:.1f} s)")
     print(f"down              {down:7.1f} s")
     print(f"memory            {memory:7.0f} MB in the lab's containers")
+    distances()
 
 
 if __name__ == "__main__":
