@@ -47,11 +47,12 @@ def group_with(gid: int) -> grp.struct_group | None:
         return None
 
 
-def make_daemon_account(name: str) -> None:
-    """Make a daemon's account without a home and a shell, unless it exists."""
+def make_daemon_account(name: str, number: int = 0) -> None:
+    """Make a daemon's account without a home and a shell, unless it exists. It gets the number if that is free."""
     if not user_named(name):
+        numbers = ("--uid", str(number)) if number and not user_with(number) and not group_with(number) else ()
         place = ("--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin")
-        run("useradd", "--system", "--user-group", *place, name)
+        run("useradd", "--system", "--user-group", *numbers, *place, name)
 
 
 def remove_daemon_account(name: str) -> None:

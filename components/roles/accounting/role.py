@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from graphlib import TopologicalSorter
 
 from components.roles.accounting.database import DATABASE, DUMP, WITHOUT_EXEC
 from components.roles.accounting.settings import DEFAULT_ACCOUNT, Accounting
@@ -83,16 +84,16 @@ def enforced(accounting: Accounting, users: Sequence[User]) -> bool:
 
 def accounts(accounting: Accounting) -> Sequence[Sequence[Word]]:
     """Return one row for each account, parents first: name, parent, share, GPU minutes, jobs."""
-    rows: dict[str, Sequence[Word]] = {DEFAULT_ACCOUNT: (DEFAULT_ACCOUNT, "root", 1, NO_LIMIT, NO_LIMIT)}
-    remaining = list(accounting.accounts)
-    while remaining:
-        for account in remaining:
-            if account.parent is None or account.parent in rows:
-                parent = account.parent or "root"
-                limits = (_minutes(account.gpu_hours), _jobs(account.max_jobs))
-                rows[account.name] = (account.name, parent, account.fair_share, *limits)
-        remaining = [account for account in remaining if account.name not in rows]
-    return list(rows.values())
+    by_name = {account.name: account for account in accounting.accounts}
+    parents = {name: [account.parent] if account.parent else [] for name, account in by_name.items()}
+    ordered = (by_name[name] for name in TopologicalSorter(parents).static_order())
+    return [
+        (DEFAULT_ACCOUNT, "root", 1, NO_LIMIT, NO_LIMIT),
+        *(
+            (each.name, each.parent or "root", each.fair_share, _minutes(each.gpu_hours), _jobs(each.max_jobs))
+            for each in ordered
+        ),
+    ]
 
 
 def purges(accounting: Accounting) -> Sequence[tuple[str, int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
@@ -163,17 +164,11 @@ def _check_exists(section: Section, name: str, valid: Collection[str], kind: str
 def _check_cycles(
     sections: Sequence[Account | Qos], name: str, successors: Mapping[str, Sequence[str]], breaks: str, report: Report
 ) -> None:
-    for section in sections:
-        start = section.name
-        routes = [[start]]
-        visited: set[str] = set()
-        while routes:
-            route = routes.pop()
-            for successor in successors.get(route[-1], ()):
-                if successor == start:
-                    problem = f"forms a cycle ({' -> '.join([*route, start])})"
-                    report.add((section, name), problem, breaks, "remove one of these")
-                    return
-                if successor not in visited:
-                    visited.add(successor)
-                    routes.append([*route, successor])
+    try:
+        TopologicalSorter(successors).prepare()
+    except CycleError as error:
+        # It lists each name before the one that leads to it.
+        cycle = error.args[1][::-1]
+        section = next(section for section in sections if section.name == cycle[0])
+        problem = f"forms a cycle ({' -> '.join(cycle)})"
+        report.add((section, name), problem, breaks, "remove one of these")

@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from components.roles.fabric.networks import Thing, gid_index
@@ -110,23 +110,14 @@ def carry(token: str, name: str, address: str, peer: str, port: int) -> bool:
 
 def connect(token: str, pairs: Sequence[Sequence[Any]], server: str, devices: Sequence[Sequence[Any]]) -> Thing:
     """Return which pairs (interface, address, peer's address, port) and RDMA devices carried 1 MiB."""
-    carried = run_parallel([partial(carry, token, *pair) for pair in pairs])
-    return {"carried": carried, "rdma": run_parallel([partial(rdma_carry, server, *device) for device in devices])}
+    carried = run_parallel(lambda pair: carry(token, *pair), pairs)
+    return {"carried": carried, "rdma": run_parallel(lambda device: rdma_carry(server, *device), devices)}
 
 
-def run_parallel(tasks: Sequence[Callable[[], bool]]) -> list[bool]:
-    """Run tasks at the same time and return their results."""
-    results = [False] * len(tasks)
-
-    def run(index: int) -> None:
-        results[index] = tasks[index]()
-
-    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(tasks))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return results
+def run_parallel(work: Callable[[Sequence[Any]], bool], items: Sequence[Sequence[Any]]) -> list[bool]:
+    """Do work for all items at the same time and return the results."""
+    with ThreadPoolExecutor(max(len(items), 1)) as pool:
+        return [*pool.map(work, items)]
 
 
 def bind_free_port(listener: socket.socket, address: str) -> int:

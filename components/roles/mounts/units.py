@@ -14,37 +14,12 @@ from components.node.failure import Failure
 from components.node.run import attempt, run
 from components.node.state import STATE_DIR
 from components.roles.mounts.probe import LIST, Wanted, answers, is_mounted
-from components.roles.nfs_exports.mount import mount_unit
+from components.roles.nfs_exports.mount import Mounted, mount_unit
 from components.validation.preflight.storage import RESULTS
 
 RECORD = f"{STATE_DIR}/mounts"
 # Seconds for a mount, in which programs that use it wait; also for systemd to unmount.
 _MOUNT_SECONDS = 30
-# No program of another server may run with other rights here, and none of its files is a device.
-_MOUNT = """# Written by tailrack.
-[Unit]
-Description={source} at {path}
-{order}
-# A server that is down for a while must not make systemd give up the mount.
-StartLimitIntervalSec=0
-
-[Mount]
-What={source}
-Where={path}
-Type=nfs4
-Options={options}
-TimeoutSec={seconds}"""
-_NETWORK = "After=network-online.target\nWants=network-online.target"
-_TAILNET = "After=tailrack-tailnet.service\nRequires=tailrack-tailnet.service"
-_AUTOMOUNT = """# Written by tailrack.
-[Unit]
-Description={source} at {path}, mounted at first use
-
-[Automount]
-Where={path}
-
-[Install]
-WantedBy=multi-user.target"""
 PROGRAM = "/usr/local/sbin/tailrack-mounts"
 
 
@@ -67,22 +42,16 @@ def write_units(mount: Wanted) -> None:
         files.add_line(RECORD, f"unit {path}")
     if not is_mounted(path):
         _make_folders(path)
-    text = mount_text(mount)
-    former = files.read(mount_unit(path))
-    if former is not None and former.rstrip("\n") != text:
-        files.add_line(RECORD, f"stale {path}")
-    files.write(mount_unit(path), text)
-    files.write(mount_unit(path, "automount"), _AUTOMOUNT.format(source=mount.source, path=path))
-
-
-def mount_text(mount: Wanted) -> str:
-    """Return the text of the unit that mounts it."""
-    access = "ro" if mount.read_only else "rw"
     given = mount.options.split(",") if mount.options else []
     hard = [] if {"soft", "softerr"} & {*given} else ["hard"]
-    options = ",".join(dict.fromkeys([access, "nosuid", "nodev", "_netdev", *hard, *given]))
-    order = _TAILNET if mount.tailnet else _NETWORK
-    return _MOUNT.format(source=mount.source, path=mount.path, order=order, options=options, seconds=_MOUNT_SECONDS)
+    # No program of another server may run with other rights here, and none of its files is a device.
+    words = ["ro" if mount.read_only else "rw", "nosuid", "nodev", "_netdev", *hard, *given]
+    options, description = ",".join(dict.fromkeys(words)), f"{mount.source} at {path}"
+    units = Mounted(path, mount.source, options, _MOUNT_SECONDS, description, mount.tailnet)
+    former = files.read(mount_unit(path))
+    if former is not None and former.rstrip("\n") != units.text():
+        files.add_line(RECORD, f"stale {path}")
+    units.write()
 
 
 def _make_folders(path: str) -> None:

@@ -16,7 +16,7 @@ until no job starts or completes, signals the members that took it, then changes
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from components.node import files, folders, packages, systemd
@@ -202,6 +202,7 @@ def _last_error() -> str:
 
 def register(step: Step, node_name: str, node_address: str) -> None:
     """Report the next key's digest, wait for a change of the key, then give the node the key that it missed."""
+    from components.roles.munge.held_jobs import without_key
     from components.roles.names.host import keep_name
 
     if files.exists(FOLDER):
@@ -217,16 +218,20 @@ def register(step: Step, node_name: str, node_address: str) -> None:
     # A node with a new address was asked at the old one, and slurmctld still talks to it with the old key.
     note(f"{node_name} missed the munge key change; sending the key")
     keep_name(node_name, node_address)
-    if not wait_until(lambda: _send_key(node_name), _CHANGES):
+    key = files.read(KEY) or ""
+    if not wait_until(lambda: not without_key(_switch_nodes([node_name], key)), _CHANGES):
         note(f"{node_name} does not prove that it has the key")
 
 
-def _send_key(name: str) -> bool:
-    key = files.read(KEY) or ""
-    if not ask_all([name], "munge-next", text=key)[name].ok:
-        return False
-    answer = ask_all([name], "munge-switch", digest_of(key))[name]
-    return answer.ok and succeeds("unmunge", stdin=answer.output)
+def _switch_nodes(nodes: Sequence[str], key: str, before: Callable[[], None] = lambda: None) -> dict[str, Ended]:
+    """Send nodes a key, and let those that took it switch to it. Return their answers, which prove the key.
+
+    before   called before any node switches
+    """
+    answers = ask_all(nodes, "munge-next", text=key)
+    before()
+    ready = [node for node, answer in answers.items() if answer.ok]
+    return {**answers, **ask_all(ready, "munge-switch", digest_of(key))}
 
 
 def node(step: Step, munge_cluster: str, head_munge_digest: str) -> None:
@@ -258,11 +263,7 @@ def services(step: Step, munge_generation: str) -> None:
     step.at_end.append(change.release)
     nodes = members_except(step.host)
     keep_late(nodes)
-    answers = ask_all(nodes, "munge-next", text=change.key)
-    if switching:
-        hold_jobs()
-    ready = [node for node, answer in answers.items() if answer.ok]
-    answers |= ask_all(ready, "munge-switch", digest_of(change.key))
+    answers = _switch_nodes(nodes, change.key, hold_jobs if switching else lambda: None)
     if switching:
         _switch(change.key)
     if not change.update_late(answers):
@@ -322,8 +323,7 @@ class _Change:
         late = late_nodes()
         if not late:
             return True
-        given = ask_all(late, "munge-next", text=self.key)
-        return self.update_late({**given, **ask_all(late, "munge-switch", digest_of(self.key))})
+        return self.update_late(_switch_nodes(late, self.key))
 
 
 def leave(step: Step) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import stat
+from dataclasses import dataclass
 from itertools import zip_longest
 
 from components.node import files, packages, systemd
@@ -34,27 +35,51 @@ SHARE_WAIT = 300
 _LOOK = 20
 # Other machines' root can create any file on the share, so no program from it may run with other rights here.
 SHARE_OPTIONS = "hard,nosuid,nodev,nfsvers=4.2,_netdev"
-_MOUNT = """[Unit]
-Description=The cluster's share
-After=tailrack-tailnet.service
-Requires=tailrack-tailnet.service
 # A server that is down for a while must not make systemd give up the mount.
+_MOUNT = """# Written by tailrack.
+[Unit]
+Description={description}
+After={after}
+{needs}={after}
 StartLimitIntervalSec=0
 
 [Mount]
-What={share}
-Where={mount}
+What={source}
+Where={path}
 Type=nfs4
 Options={options}
 TimeoutSec={seconds}"""
-_AUTOMOUNT = """[Unit]
-Description=The cluster's share, mounted at first use
+_AUTOMOUNT = """# Written by tailrack.
+[Unit]
+Description={description}, mounted at first use
 
 [Automount]
-Where={mount}
+Where={path}
 
 [Install]
 WantedBy=multi-user.target"""
+
+
+@dataclass(frozen=True)
+class Mounted:
+    """A mount of NFS version 4. `seconds`: its limit, in which programs that use it wait."""
+
+    path: str
+    source: str
+    options: str
+    seconds: int
+    description: str
+    tailnet: bool
+
+    def text(self) -> str:
+        """Return the text of the unit that mounts it."""
+        after, needs = ("tailrack-tailnet.service", "Requires") if self.tailnet else ("network-online.target", "Wants")
+        return _MOUNT.format(**vars(self), after=after, needs=needs)
+
+    def write(self) -> None:
+        """Write its units."""
+        files.write(mount_unit(self.path), self.text())
+        files.write(mount_unit(self.path, "automount"), _AUTOMOUNT.format(**vars(self)))
 
 
 def note_units(*units: str) -> None:
@@ -179,8 +204,7 @@ def node(
         packages.ensure(step.host, "nfs-common")
     ensure_mount_point(mount)
     mount_name, automount_name = (f"{systemd.name_of_path(mount)}.{kind}" for kind in ("mount", "automount"))
-    files.write(mount_unit(mount), _MOUNT.format(share=share, mount=mount, options=SHARE_OPTIONS, seconds=SHARE_WAIT))
-    files.write(mount_unit(mount, "automount"), _AUTOMOUNT.format(mount=mount))
+    Mounted(mount, share, SHARE_OPTIONS, SHARE_WAIT, "The cluster's share", tailnet=True).write()
     systemd.reload(mount_name, automount_name)
     # Without systemd's own automount.
     sources = [found.source for found in mounts_at(mount) if found.type != "autofs"]

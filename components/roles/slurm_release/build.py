@@ -28,7 +28,7 @@ from components.node.dpkg import os_release
 from components.node.failure import Failure
 from components.node.fetch import fetch_reason, fetch_remedy
 from components.node.log import note
-from components.node.passwd import user_named
+from components.node.passwd import make_daemon_account, user_named
 from components.node.run import attempt, attempt_logged, exists, run, succeeds
 from components.node.state import LOG_DIR, STATE_DIR
 from components.node.waiting import wait_until
@@ -110,8 +110,7 @@ class Build:
         self.fetch_bootstrap()
         self.unpack(source)
         self.make_root()
-        place = ("--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin")
-        run("useradd", "--system", "--user-group", *place, BUILD_USER)
+        make_daemon_account(BUILD_USER)
         run("chown", "-R", f"{BUILD_USER}:{BUILD_USER}", files.on_disk(MADE))
         if not self.compile():
             raise self.failure(

@@ -11,7 +11,7 @@ from components.node.accounts import as_user
 from components.node.failure import Failure
 from components.node.fetch import fetch_reason, fetch_remedy
 from components.node.log import note
-from components.node.passwd import group_with, user_named, user_with
+from components.node.passwd import make_daemon_account
 from components.node.run import Ended, attempt, run
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
@@ -84,7 +84,8 @@ class _Installation:
         fetched = packages.when_unlocked(self._host, *_APT_GET, "--download-only", *arguments)
         if not fetched.ok:
             raise self._apt_failed(f"apt cannot download what {self._name} needs", fetched, "'apt-get update'")
-        _ensure_account()
+        # Debian's packages create it, but these do not.
+        make_daemon_account(_ACCOUNT, _NUMBER)
         self._take_turn()
         note(f"installing {self._name}{f' instead of {chr(32).join(removed)}' if removed else ''}")
         running = [unit for unit in _DAEMONS if systemd.is_active(unit)]
@@ -196,16 +197,6 @@ def _start(units: Sequence[str]) -> None:
     """Start daemons again with the installed packages."""
     if units and not attempt("systemctl", "start", *units).ok:
         note(f"cannot start {' '.join(units)} again")
-
-
-def _ensure_account() -> None:
-    """Create Slurm's account, which Debian's packages create but these do not."""
-    if user_named(_ACCOUNT):
-        return
-    free = not user_with(_NUMBER) and not group_with(_NUMBER)
-    number = ("--uid", str(_NUMBER)) if free else ()
-    place = ("--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin")
-    run("useradd", "--system", "--user-group", *number, *place, _ACCOUNT)
 
 
 def installed_packages() -> dict[str, list[str]]:

@@ -44,41 +44,32 @@ def take_turn(step: Step) -> None:
     # A node that the controller does not have gets no jobs, and cannot be reserved.
     if not slurm.has_node(step.host, _COMMAND_LIMIT):
         return
-    claim = _Claim(step.host)
-    if not wait_until(claim.succeeds, LIMIT):
-        error = claim.errors.strip().rpartition("\n")[2]
+    last, error = "none", ""
+
+    def has_turn() -> bool:
+        nonlocal last, error
+        created = slurm.reserve(_TURN, duration=str(_MINUTES), nodes=step.host)
+        if created.ok:
+            return True
+        error, holder = created.errors.strip().rpartition("\n")[2], slurm.reserved_nodes(_TURN)
+        if holder == step.host:
+            # Left by an interrupted run of this step.
+            slurm.delete(reservationname=_TURN)
+            return False
+        if holder != last:
+            note(f"waiting for a turn{f'; {holder} is getting its release now' if holder else ''}")
+        last = holder
+        # All waiting nodes ask the same controller.
+        sleep(2)
+        return False
+
+    if not wait_until(has_turn, LIMIT):
         raise Failure(
             f"waited {LIMIT}s for other nodes, which get their release one at a time{f' ({error})' if error else ''}",
             f"see 'scontrol show reservation {_TURN}'; run up again: nodes that already have the release need no turn",
         )
     copy_configuration(_CONFIGURATION)
     step.at_end.append(lambda: end_turn(step.host))
-
-
-class _Claim:
-    """A node that waits for its turn."""
-
-    def __init__(self, host: str) -> None:
-        self._host = host
-        self._last = "none"
-        self.errors = ""
-
-    def succeeds(self) -> bool:
-        created = slurm.reserve(_TURN, duration=str(_MINUTES), nodes=self._host)
-        if created.ok:
-            return True
-        self.errors = created.errors
-        holder = slurm.reserved_nodes(_TURN)
-        if holder == self._host:
-            # Left by an interrupted run of this step.
-            slurm.delete(reservationname=_TURN)
-            return False
-        if holder != self._last:
-            note(f"waiting for a turn{f'; {holder} is getting its release now' if holder else ''}")
-        self._last = holder
-        # All waiting nodes ask the same controller.
-        sleep(2)
-        return False
 
 
 def end_turn(host: str) -> None:
