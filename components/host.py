@@ -20,6 +20,7 @@ class Connection:
     private_key   None if the user's ssh-agent has the key. The agent's socket is not in the connection: it changes with
                   each session, and a changed connection would run every step again
     passphrase    the private key's passphrase, if it has one
+    sudo_password   the account's password for sudo, if sudo asks for one
     bastion       the machine through which the connection goes, or None. A bastion has no bastion
     """
 
@@ -30,6 +31,7 @@ class Connection:
     host_key: pulumi.Input[str]
     bastion: Connection | None = None
     passphrase: pulumi.Input[str | None] = None
+    sudo_password: pulumi.Input[str | None] = None
 
 
 @dataclass(frozen=True)

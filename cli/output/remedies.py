@@ -22,7 +22,7 @@ _REMEDIES = (
         r"sudo: ((?!sudo: ).)*(is|are) required|sudo.: (No such file|not found)|not in the sudoers file|"
         r"may not run sudo",
         "give the login account on {machine} password-less sudo (a line `NAME ALL=(ALL) NOPASSWD: ALL` in "
-        "/etc/sudoers.d), or log in as root; then run up again",
+        "/etc/sudoers.d), or set sudo_password of its site, or log in as root; then run up again",
     ),
     (
         # At the start of a line: failures of the CLI quote the command, which contains this text too.

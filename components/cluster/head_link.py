@@ -108,7 +108,7 @@ def _hidden(connection: Connection) -> dict[str, pulumi.Input[Any]]:
     """Return the secrets of a connection."""
     return {
         name: secret_once_known(pulumi.Output.from_input(getattr(connection, name)))
-        for name in ("private_key", "passphrase")
+        for name in ("private_key", "passphrase", "sudo_password")
     }
 
 
@@ -124,5 +124,6 @@ def _connection_to(head: Mapping[str, Any]) -> Connection:
         user=values["user"],
         private_key=secret(values["private_key"]),
         passphrase=secret(values.get("passphrase")),  # outputs leave out None
+        sudo_password=secret(values["sudo_password"]) if values.get("sudo_password") else None,
         host_key=secret(values["host_key"]),
     )

@@ -101,8 +101,18 @@ def whole_command(user: str | None, action: str, limit_seconds: int = TIME_LIMIT
     return line if user is None else f"exec sh -c {shlex.quote(line)}"
 
 
-def command(script: Script, program: Program, folder: str, action: str, limit_seconds: int = TIME_LIMIT_SECONDS) -> str:
+def command(
+    script: Script,
+    program: Program,
+    folder: str,
+    action: str,
+    limit_seconds: int = TIME_LIMIT_SECONDS,
+    *,
+    password: bool = False,
+) -> str:
     """Return the command that starts a step from a folder (Machine.scripts_folder), with its request on stdin.
+
+    password   whether the first line of stdin is the password for sudo
 
     It exits with NO_SCRIPT if a file in the folder is missing or incomplete.
     """
@@ -110,7 +120,7 @@ def command(script: Script, program: Program, folder: str, action: str, limit_se
         f"cd {shlex.quote(folder)} && "
         f'[ "$(sha256sum <{START})" = "{START_DIGEST}  -" ]'
         f' || {{ echo "~/{folder}/{START}: not there, or not whole" >&2; exit {NO_SCRIPT}; }}; '
-        f"exec sh ./{START} {action} {program.digest} {script.digest} {limit_seconds}"
+        f"exec sh ./{START} {action} {program.digest} {script.digest} {limit_seconds}{' password' if password else ''}"
     )
     # The login shell may be any shell.
     return f"exec sh -c {shlex.quote(line)}"

@@ -3,6 +3,7 @@
 # Stdin is the step's request. All of this script is read before its last line runs.
 #
 # $1 action   $2 name of the program   $3 name of the plan   $4 time limit in seconds
+# $5 `password`: the first line of stdin is sudo's password. It stays in this shell and in pipes; -k has sudo always read it.
 # Both names are SHA-256. This folder has the program, a zip archive compressed by bzip2, and files with a plan per line.
 set -eu
 
@@ -14,7 +15,23 @@ find_plan() {
     [ "$(printf %s "$plan" | sha256sum)" = "$1  -" ] || { echo "$PWD/$1: not there, or not whole" >&2 && exit "$NO_SCRIPT"; }
 }
 
-as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi; }
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"; elif [ ! "$sudo_password" ]; then sudo -n "$@"; else
+        { printf '%s\n' "$sudo_password" && cat; } | sudo -kS -p '' "$@"
+    fi
+}
+
+# Leave the password empty where sudo needs none: the command would read it.
+read_password() {
+    unset sudo_password && sudo_password=
+    [ ! "$1" ] || IFS= read -r sudo_password
+    if [ "$(id -u)" = 0 ] || sudo -kn true 2>/dev/null; then sudo_password=; fi
+    [ ! "$sudo_password" ] || as_root true 2>/dev/null </dev/null || {
+        printf '%s\n' >&2 "tailrack: sudo does not accept the password of this login" \
+            "next: correct sudo_password of the site (pulumi config set --secret), then run up again"
+        exit 1
+    }
+}
 
 # Almost every image has Python. A machine that has none gets it here, because the check of the machine needs it.
 install_python() {
@@ -92,4 +109,5 @@ print_answer() {
     printf '%s\n' "$answer"
 }
 
+read_password "${5:-}"
 start "$@"

@@ -55,6 +55,8 @@ HOST_LOCK = "tailrack"
 
 # The name of a text whose change runs the script again.
 REPAIR = "STEP_REPAIR"
+# Names the password for sudo among the inputs of stdin.
+_SUDO = "sudo password"
 
 
 def parse_result(stdout: str) -> dict[str, Any]:
@@ -216,13 +218,18 @@ class Step:
         inputs = {key: available[key] for key in sorted(script.reads | step_values.keys())}
         connection = machine.connection
         delivered = connection is not None and once is None
+        password = connection.sudo_password if connection and delivered else None
+        secret = bool(hidden) or password is not None
+        inputs_of_stdin = inputs if password is None else {**inputs, _SUDO: password}
 
         def render_stdin(resolved: Mapping[str, Any]) -> str:
             own = {key: resolved[key] for key in script.reads - step_values.keys()}
             request = render_request(name, resolved["HOST_NAME"], lock or "", resolved[REPAIR], own)
+            if password is not None:
+                return f"{resolved[_SUDO]}\n{request}"
             return request if delivered else render_whole(host_program, script, request)
 
-        stdin = combine(inputs, render_stdin, hidden=bool(hidden))
+        stdin = combine(inputs_of_stdin, render_stdin, hidden=secret)
         triggers: list[pulumi.Input[Any]] | None = None
         needs: Sequence[pulumi.Resource] | pulumi.Output[Any] = depends_on
         if measure is not None:
@@ -237,7 +244,10 @@ class Step:
         def command_line(action: str) -> pulumi.Input[str]:
             def render(resolved: Mapping[str, Any]) -> str:
                 if delivered:
-                    line = command(script, host_program, machine.scripts_folder, action, limit_seconds)
+                    line = command(
+                        *(script, host_program, machine.scripts_folder, action, limit_seconds),
+                        password=password is not None,
+                    )
                 else:
                     line = whole_command(resolved["user"], action, limit_seconds)
                 return StepLabel(name, resolved["machine"], label).on(line)
@@ -266,7 +276,7 @@ class Step:
                 depends_on=needs,
                 deleted_with=machine.deleted_with,
                 # stderr stays plain for people to read. No script writes a secret there; a test checks that.
-                secret_outputs=["stdout"] if hidden else [],
+                secret_outputs=["stdout"] if secret else [],
                 # A measurement has nothing to undo, and the old result must not outlive a failed new one.
                 delete_before_replace=True if measure is not None else None,
                 ignored=ignored,
@@ -277,7 +287,7 @@ class Step:
             self.resource.stdout,
             answer,
             connection,
-            open_=bool(hidden),
+            open_=secret,
             # A new measurement has another result.
             again=measure is not None,
         )

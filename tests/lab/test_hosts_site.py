@@ -5,10 +5,14 @@ The tests share two such machines and run in the order of this file: set up, rem
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
+from tests.lab.sealer import sealer_of
 
+SUDO_PASSWORD = "nobody may see this"
 # What a machine must not have any more when it has left. Each line's command fails where it is still there.
 CLEAN = """
 ! systemctl -q is-active slurmd
@@ -26,12 +30,19 @@ CLEAN_HEAD = CLEAN + "! systemctl -q is-active slurmctld\n! systemctl -q is-acti
 
 
 @pytest.fixture(scope="module")
-def machines(make_cluster: MakeCluster) -> ClusterUnderTest:
+def machines(make_cluster: MakeCluster) -> Iterator[ClusterUnderTest]:
     """A stack of two bare machines at one site, nothing set up yet."""
     made = make_cluster("h1")
     head = own_machine(made.lab, "head", bare=True)
-    made.use_machines({"name": "rack", "hosts": [head, own_machine(made.lab, "n1", bare=True)]}, computes=True)
-    return made
+    site = {"name": "rack", "hosts": [head, own_machine(made.lab, "n1", bare=True)]}
+    made.use_machines(site, computes=True)
+    # On the head node sudo asks for no password.
+    made.run("n1", f"echo 'admin:{SUDO_PASSWORD}' | chpasswd; sed -i s/NOPASSWD:// /etc/sudoers.d/admin")
+    _, sealer = sealer_of(made)
+    made.config["tailrack:sites"][0]["sudo_password"] = {"secure": sealer.seal(SUDO_PASSWORD)}
+    yield made
+    # What could open it is gone with the stack.
+    made.config["tailrack:sites"][0].pop("sudo_password")
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +74,8 @@ def test_up_makes_a_cluster_of_machines_without_any_of_its_software(cluster: Clu
     assert sorted(cluster.run_as("ada", "head", "srun -N2 hostname").split()) == ["head", "n1"]
     assert cluster.run_as("ada", "head", "cat results").strip() == "precious"
     assert cluster.deployment().outputs()["validation"]["rack"]["ranks"] == 2
+    written = f"grep -rl '{SUDO_PASSWORD}' /var/log /var/lib/tailrack /home/admin /etc /run/log"
+    assert cluster.run("n1", f"{written} || :; journalctl --no-pager | grep -c '{SUDO_PASSWORD}' || :").split() == ["0"]
     # The rules of a clean machine are broken now, so they mean something later.
     assert left_over(cluster, "n1", CLEAN_NODE) == CLEAN_NODE.split("\n")[1:-1]
 

@@ -1,6 +1,7 @@
 """Machines of kind `hosts`: your own, reached by SSH with a pinned host key."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pulumi
 
@@ -32,4 +33,6 @@ def _connection(to: HostConfig | Bastion, bastion: Connection | None = None) -> 
 
 def _host(node: HostNode) -> Host:
     connection = _connection(node.host, _connection(node.bastion) if node.bastion else None)
+    if (password := node.sudo_password) and node.host.user != "root":
+        connection = replace(connection, sudo_password=pulumi.Output.secret(password.get_secret_value()))
     return host_of(node, connection, adopt=node.host.adopt, take_over=node.host.take_over)

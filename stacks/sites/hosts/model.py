@@ -10,7 +10,7 @@ from components.settings.money import Price
 from components.settings.section import Section, key
 from components.settings.types import Features, GpuText, NodeName, SshPort
 from stacks.sites.hosts.other_stacks import OUTPUT
-from stacks.sites.hosts.ssh_types import Address, HostKey, HostsFile, LockableKeyFile, Login, Passphrase
+from stacks.sites.hosts.ssh_types import Address, HostKey, HostsFile, LockableKeyFile, Login, Passphrase, SudoPassword
 from stacks.sites.kind import NodeSpec, Site, Spot
 from stacks.sites.pods import PodRisk, Stage
 from stacks.stack_name import StackName
@@ -27,7 +27,7 @@ class Machine(Section):
     port: SshPort = 22
     """sshd's port."""
     user: Login
-    """The account for the log-in: root, or one with password-less sudo; on a bastion, any that may forward connections
+    """The account for the log-in: root, or one with sudo; on a bastion, any that may forward connections
     (AllowTcpForwarding)."""
     private_key_file: LockableKeyFile | None = None
     """Private key for the log-in; may start with `~` or be relative to the config."""
@@ -128,6 +128,8 @@ class HostsSite(Site):
     """`private_key_file` for all hosts with neither this nor `agent`."""
     private_key_passphrase: Passphrase | None = None
     """`private_key_passphrase` for all hosts that have none."""
+    sudo_password: SudoPassword | None = None
+    """The log-in account's password for sudo on the site's hosts, a secret; default: sudo asks for none there."""
     agent: bool | None = key(fix="write true if your ssh-agent has the key", default=None)
     """`agent` for all hosts with neither this nor `private_key_file`."""
     spot: Spot | None = None
@@ -153,6 +155,7 @@ class HostNode(NodeSpec):
 
     host: HostConfig
     bastion: Bastion | None
+    sudo_password: SudoPassword | None
 
 
 def nodes(site: HostsSite, head: Head) -> list[HostNode]:
@@ -168,6 +171,7 @@ def nodes(site: HostsSite, head: Head) -> list[HostNode]:
             host=host,
             source=host,
             bastion=site.bastion,
+            sudo_password=site.sudo_password,
             spot=host.spot or site.spot or "",
             pod=site.pods,
             stage=site.stage,

@@ -15,7 +15,17 @@ from components.settings.section import Help
 from components.settings.ssh_keys import KINDS, host_key
 from components.settings.types import refuse
 
+
+def _one_line(value: SecretStr) -> SecretStr:
+    if not value.get_secret_value().isprintable():
+        refuse("[secret] has a line break or another character that is not printable", "sudo reads one line")
+    return value
+
+
 Passphrase = Annotated[SecretStr, Help(leaked="change it (ssh-keygen -p -f FILE)")]
+SudoPassword = Annotated[
+    SecretStr, AfterValidator(_one_line), Help("a password of one line", leaked="change it (passwd)")
+]
 RSA = "ssh-rsa"
 LONGEST_KEY = 65536  # bytes of a file
 _ARMOUR = re.compile(rb"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----(.*?)-----END", re.DOTALL)

@@ -12,8 +12,8 @@ PROJECT = Path(__file__).parents[3]
 MOST = {
     "lines of code": 51_526,
     "Python files in components/": 378,
-    "lines of code in tests/": 52_420,
-    "lines of bash": 1_985,
+    "lines of code in tests/": 52_440,
+    "lines of bash": 2_003,
     "units": 35,
     "timers": 6,
     "names of values in components/": 148,

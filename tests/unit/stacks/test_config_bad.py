@@ -70,6 +70,13 @@ def hosts_site(*changes: str) -> str:
     )
 
 
+def with_sudo_password(text: str) -> str:
+    """A stack of one host, whose site has a password for sudo."""
+    config = yaml.safe_load(hosts_site("{}"))
+    config["sites"][0]["sudo_password"] = text
+    return yaml.safe_dump(config)
+
+
 def pods_site(site: str = "{}", host: str = "{}") -> str:
     """A stack with a head node elsewhere and a site of one pod; the changes are laid over the site and the pod."""
     pod = {"name": "pod1", "address": "192.0.2.9", "user": "root", "private_key_file": "key", "host_key": HOST_KEY}
@@ -437,6 +444,8 @@ def bad_cases() -> list[Bad]:
         ("health: {on_boot: deep}", "health.on_boot", "'deep'", "none"),
         ("health: {on_boot_reboot: true}", "health.on_boot_reboot", "true without on_boot", "write on_boot: quick or"),
         ("health: {enabled: false, on_boot: dcgm}", "health.on_boot", "set while health is off", "enabled to true"),
+        (with_sudo_password("plain"), "sites[0].sudo_password", "[secret] is plain text", "change it (passwd)"),
+        (with_sudo_password("a\nb"), "sites[0].sudo_password", "has a line break", "sudo reads one line"),
         (hosts_site("{login: both}"), "sites[0].hosts[0].login", "'both'", "true or false"),
         (hosts_site("{}", "{login: true, gpu: 'h200:8'}"), "sites[0].hosts[1].login", "GPUs", "delete one of"),
         (hosts_site("{login: true}"), "sites[0].hosts[0].login", "true for the head node", "delete it"),

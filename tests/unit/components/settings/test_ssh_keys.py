@@ -46,6 +46,16 @@ def problems(folder: Path, raw: RawConfig, *secret: str) -> dict[str, str]:
     return {problem.path: problem.text for problem in error.problems}
 
 
+def test_a_password_for_sudo_is_the_first_line_of_secret_stdin_alone(build: Build) -> None:
+    recorded = build(stack({"private_key_file": "key", "sudo_password": PASSPHRASE}), secret=("sites",))
+    step, of_root = recorded["dgx1-check"], recorded["door-check"]
+    assert step.inputs["create"].endswith(" password'")
+    assert step.inputs["stdin"].startswith(f"{PASSPHRASE}\n{{")
+    assert not [one.name for one in recorded.resources if PASSPHRASE in one.in_plain_state]
+    assert " password'" not in of_root.inputs["create"]
+    assert of_root.inputs["stdin"].startswith("{")
+
+
 def test_a_locked_key_goes_with_its_passphrase_and_both_are_secret(build: Build, key_folder: Path) -> None:
     site = {"private_key_file": "locked", "private_key_passphrase": PASSPHRASE}
     raw = stack(site, {}, {"private_key_file": "key"})

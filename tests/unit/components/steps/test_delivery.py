@@ -71,10 +71,13 @@ class Login:
     def folder(self) -> Path:
         return self.home / SCRIPTS_FOLDER
 
-    def run(self, action: str = "up", word: str = "it's", sent: str | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, action: str = "up", word: str = "it's", sent: str | None = None, password: str = ""
+    ) -> subprocess.CompletedProcess[str]:
         """Run the command of a step."""
-        line = command(SAYS, self.program, SCRIPTS_FOLDER, action)
+        line = command(SAYS, self.program, SCRIPTS_FOLDER, action, password=bool(password))
         request = render_request("a1-step", "a1", "", "", {"WORD": word}) if sent is None else sent
+        request = f"{password}\n{request}" if password else request
         return subprocess.run(["sh", "-c", line], input=request, cwd=self.home, capture_output=True, text=True)
 
 
@@ -94,12 +97,12 @@ def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Login:
 
 
 @pytest.fixture
-def python3(login: Login, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Return a function that puts a script in the place of the machine's python3."""
+def python3(login: Login, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that puts a script in the place of the machine's python3, or of another program."""
 
-    def put(script: str) -> None:
-        path = login.home / "bin/python3"
-        path.parent.mkdir()
+    def put(script: str, name: str = "python3") -> None:
+        path = login.home / "bin" / name
+        path.parent.mkdir(exist_ok=True)
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
         monkeypatch.setenv("PATH", f"{path.parent}:{os.environ['PATH']}")
@@ -187,6 +190,27 @@ def test_a_program_that_cannot_be_installed_names_the_folder_the_error_and_the_n
     first, remedy = done.stderr.splitlines()
     assert first == f"tailrack: cannot install the program in {login.home}/program: File exists"
     assert remedy.startswith("next: ")
+
+
+@pytest.mark.parametrize("needs_password", [True, False])
+def test_sudo_gets_its_password_on_stdin_and_the_step_the_rest(
+    login: Login, python3: Callable[..., None], needs_password: bool
+) -> None:
+    python3("echo 1000", "id")
+    asks = """[ "$1 $2" = "-kS -p" ] || exit 1; read -r line; [ "$line" = 'p w\\' ] || exit 1; shift 3; exec "$@\""""
+    python3(
+        f'printf "%s\\n" "$1" >>{login.home}/ways; echo "$*" >>{login.home}/argv\n'
+        + (asks if needs_password else 'shift; exec "$@"'),
+        "sudo",
+    )
+    done = login.run(password="p w\\")
+    assert (done.stderr, json.loads(done.stdout)["said"]) == ("", ["step", "up", "it's", True])
+    assert {*(login.home / "ways").read_text().split()[1:]} == {"-kS" if needs_password else "-n"}
+    assert "p w" not in (login.home / "argv").read_text()
+    if needs_password:
+        done = login.run(password="another")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith("tailrack: sudo does not accept the password of this login\nnext: correct sudo_")
 
 
 def test_an_old_python_is_named_before_anything_is_installed(login: Login, python3: Callable[[str], None]) -> None:
@@ -285,7 +309,8 @@ def test_a_step_sends_only_its_values(build: Build, lab_config: RawConfig) -> No
 
 
 def test_the_login_reads_its_files_and_root_reads_only_its_pipe() -> None:
-    as_root = [line for line in START_TEXT.splitlines() if "as_root " in line and "apt-get" not in line]
+    lines = START_TEXT.splitlines()
+    as_root = [line for line in lines if "as_root " in line and "apt-get" not in line and "as_root true" not in line]
     assert len(as_root) == 2
     assert "sudo -n" in START_TEXT
     # The shell of the login opens the file; root's Python gets it as its stdin, or what `cat` of the login writes.
