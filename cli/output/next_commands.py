@@ -48,9 +48,8 @@ def _floors(deployment: Deployment, outputs: Mapping[str, Any]) -> Iterator[tupl
 
 
 def _job(deployment: Deployment, outputs: Mapping[str, Any]) -> tuple[str, str]:
-    nodes = [node for node in outputs["cluster"]["nodes"] if node["name"] != deployment.written.head_name]
-    if deployment.written.head_computes:
-        nodes = outputs["cluster"]["nodes"]
+    idle = "" if deployment.written.head_computes else deployment.written.head_name
+    nodes = [node for node in outputs["cluster"]["nodes"] if node["name"] != idle and not node.get("login")]
     sizes = Counter(node["site"] for node in nodes)
     if len(sizes) > 1:  # Slurm keeps a job in one site if it fits
         return f"srun -N{max(sizes.values()) + 1} --switches=2 hostname", "run a job across sites"

@@ -40,7 +40,8 @@ def deployment(folder: Path, raw: RawConfig, stack: str = "prod") -> Deployment:
 
 
 def nodes(**sites: str) -> dict[str, Any]:
-    return {"cluster": {"head": "door", "nodes": [{"name": name, "site": site} for name, site in sites.items()]}}
+    rows = [{"name": name, "site": site, "login": name == "login1"} for name, site in sites.items()]
+    return {"cluster": {"head": "door", "nodes": rows}}
 
 
 def offered(made: Deployment, outputs: dict[str, Any]) -> list[str]:
@@ -116,6 +117,7 @@ def test_each_measurement_is_offered_again_and_a_single_node_without_a_floor_get
     [
         (False, nodes(head="one", a1="one"), "srun hostname"),
         (True, nodes(head="one", a1="one"), "srun -N2 hostname"),
+        (True, nodes(head="one", a1="one", login1="two"), "srun -N2 hostname"),
         (False, nodes(head="one", a1="two", a2="two"), "srun -N2 hostname"),
         (False, nodes(head="one", a1="one", b1="two"), "srun -N2 --switches=2 hostname"),
         (True, nodes(head="one", a1="one", b1="two"), "srun -N3 --switches=2 hostname"),
