@@ -53,7 +53,7 @@ class Row:
 class Table:
     """The content of the output, as far as it goes.
 
-    ranks           None if neither the output nor the caller gives it
+    ranks           None if the output does not name them
     hosts           machines of the ranks
     out_of_bounds   None unless the program printed it
     average_busbw_gb_per_s   recomputed over both halves of every row; None unless the table is complete and consistent
@@ -92,18 +92,13 @@ class _Columns:
     width: int
 
 
-def parse(output: str, ranks: int | None = None, collective: str = "all_reduce") -> Table:
-    """Return the table in a job's standard output, with or without NCCL's log lines. Raises nothing.
-
-    `ranks` is used only if the output has no rank lines.
-    """
+def parse(output: str, collective: str = "all_reduce") -> Table:
+    """Return the table in a job's standard output, with or without NCCL's log lines. Raises nothing."""
     text, _ = separate(output)
     lines = text.split("\n")
     cut = lines.pop()  # the part after the last newline may be incomplete
     hosts = _hosts_by_rank(lines)
-    if hosts:
-        ranks = max(hosts) + 1
-    reader = _Reader(ranks, COLLECTIVES[collective])
+    reader = _Reader(max(hosts) + 1 if hosts else None, COLLECTIVES[collective])
     for line in lines:
         reader.read(line)
     if hosts and sorted(hosts) != list(range(max(hosts) + 1)):

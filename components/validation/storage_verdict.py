@@ -173,10 +173,7 @@ def _overall(report: JobReport, nodes: Mapping[str, Mapping[str, Any]]) -> tuple
         listed = f"Measured storage on {', '.join(nodes)}; the config has no floors."
     elif worst == "PASS":
         listed = f"Storage on {', '.join(nodes)} is within the floors."
-    return _with_job(ended, worst, f"{listed}{_without(report)}")
-
-
-def _with_job(ended: tuple[Verdict, str] | None, worst: Verdict, reason: str) -> tuple[Verdict, str]:
+    reason = f"{listed}{_without(report)}"
     return (worst, reason) if ended is None else ("FAIL", f"{ended[1]} {reason}")
 
 

@@ -20,7 +20,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from components.validation.preflight.findings import Finding, plain
 from components.validation.preflight.node_checks import Node, findings, load, save, text_of, verdict
 from components.validation.preflight.storage import MOUNT, SHARE
 from components.validation.this_node import node_name, stdout_of
-from components.validation.untrusted import read_or_default
+from components.validation.untrusted import read_or_default, value_of
 
 COMMAND_SECONDS = 20
 REASON_SECONDS = 60
@@ -140,16 +141,12 @@ def jobs_in_slurm(name: str) -> set[str]:
     return {job for job, *_ in slurm_commands.squeue("%A", "-w", name, limit=COMMAND_SECONDS) or ()}
 
 
-def since_when(items: Sequence[Finding], last_verdict: object, boot_id: str, now: float) -> dict[str, float]:
+def since_when(items: Sequence[Finding], last_verdict: Any, boot_id: str, now: float) -> dict[str, float]:
     """Return since when, in monotonic seconds, each finding has existed without a break in this boot."""
-    since = (
-        last_verdict.get("since") if isinstance(last_verdict, dict) and last_verdict.get("boot_id") == boot_id else None
-    )
-    times = (
-        {key: since_time for key, since_time in since.items() if isinstance(since_time, int | float)}
-        if isinstance(since, dict)
-        else {}
-    )
+    of_this_boot = isinstance(last_verdict, dict) and last_verdict.get("boot_id") == boot_id
+    times: Mapping[str, float] = {}
+    with suppress(ValueError):
+        times = value_of(Mapping[str, float], last_verdict.get("since") if of_this_boot else {})
     return {cause(item): min(now, times.get(cause(item), now)) for item in items}
 
 

@@ -87,7 +87,8 @@ def test_damage_in_the_middle_of_a_table_is_noticed_or_changes_no_number(place, 
 
 
 def test_bandwidths_of_a_real_table_are_recomputed_to_the_third_decimal():
-    table = parse(output_of("nccl-tests-2.19-4xH200-nvlink-nvls-off"), ranks=4)
+    ranks = "".join(f"# Rank {rank} Pid 1 on c\n" for rank in range(4))
+    table = parse(ranks + output_of("nccl-tests-2.19-4xH200-nvlink-nvls-off"))
     assert table.problems == ()
     assert table.rows[-1].size_bytes == 8 * 2**30
     assert round(table.rows[-1].out_of_place.busbw_gb_per_s, 3) == 365.083
