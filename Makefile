@@ -21,7 +21,7 @@ GIVEN := $(foreach name,$(filter-out SHELL MAKE%,$(.VARIABLES)),$(if $(filter co
 capitals = $(filter $(VARIABLES),$(shell echo '$(1)' | tr a-z A-Z))
 $(foreach name,$(filter-out $(VARIABLES),$(GIVEN)),$(error unknown variable $(name): \
   write $(or $(addsuffix =$($(name)),$(call capitals,$(name))),one of $(VARIABLES))))
-.PHONY: help setup setup-dev init up preview drift outputs status diagnose images report floors ssh-config shell github-keys trust down reap elastic burst burst-down config-help schema release lint types others prose test test-rest test-all test-unit test-sdk test-engine test-lab test-faults test-machines test-gpu bench
+.PHONY: help setup setup-dev init up preview drift outputs status diagnose images report floors ssh-config shell github-keys trust down reap elastic burst burst-down config-help schema release lint types others prose test test-rest test-all test-unit test-sdk test-engine test-lab test-faults test-machines test-gpu bench site
 
 help:
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' Makefile | expand -t 14
@@ -191,6 +191,13 @@ test-gpu: ## run tests on a machine with two NVIDIA GPUs and no network; archive
 test-machines: setup-dev ## run tests on QEMU virtual machines with their own kernels; SHORT=yes: the short form
 	@$(if $(SHORT),:,$(PYTHON) -m tests.lab.slurm_packages debian-12 debian-13)
 	@tests/machines/run.sh $(if $(SHORT),-m short)
+
+# Pages link to files outside docs/, so the site has all files.
+site: setup-dev ## build the docs as a site with search, .tailrack/site/html; a broken link is an error
+	@rm -rf .tailrack/site/files && mkdir -p .tailrack/site/files && git ls-files -z | xargs -0 cp --parents -t .tailrack/site/files
+	@.venv/bin/uv venv --quiet --allow-existing .tailrack/site/venv
+	@.venv/bin/uv pip install --quiet --python .tailrack/site/venv --require-hashes -r requirements/site.txt
+	@NO_MKDOCS_2_WARNING=true .tailrack/site/venv/bin/mkdocs build --strict --quiet
 
 bench: setup-dev ## print times of this machine, without a verdict
 	@for program in bench/[a-z]*.py; do PYTHONPATH=. $(PYTHON) $$program; done
