@@ -220,8 +220,13 @@ def _restore(target: Target, folder: Path, node: str, _: str) -> dict[str, Any]:
 
 
 def _ranks(target: Target, kind: str, folder: Path, source: str, name: str) -> dict[str, float]:
-    ranks = target.ranks[source]
-    seconds = fio.run_ranks(kind, folder, f"{source}.part", target.checkpoint, ranks, CHECKPOINT_SECONDS)
+    ranks, saved = target.ranks[source], False
+    try:
+        seconds = fio.run_ranks(kind, folder, f"{source}.part", target.checkpoint, ranks, CHECKPOINT_SECONDS)
+        saved = kind == fio.WRITE
+    finally:
+        for part in () if saved else folder.glob(f"{source}.part.*"):
+            remove(part)
     return {f"{name}_ranks": ranks, f"{name}_bytes": target.checkpoint * ranks, f"{name}_seconds": seconds}
 
 

@@ -104,6 +104,9 @@ def test_all_ranks_save_and_restore_their_parts_of_a_checkpoint(calls: Path) -> 
     assert problem == "fio moved 67108864 bytes instead of 33554432"
     # l2 reads what the ranks of l1 wrote.
     assert measured(target, RESTORE, "l2").checkpoint["restore_seconds"] > 0
+    Path("data/l1.part.0").touch()
+    assert measured(target, RESTORE, "l2").checkpoint
+    assert not list(Path("data").glob("*.part.*"))
     saved, *_, restored = calls.read_text().splitlines()
     assert "--filename_format=l1.part.$jobnum --size=33554432 --numjobs=2" in saved
     assert "--end_fsync=1" in saved
