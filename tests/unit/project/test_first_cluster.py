@@ -5,23 +5,18 @@ tests/faults/test_first_cluster.py runs those of its user.
 
 from __future__ import annotations
 
-import argparse
 import re
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from components.roles.sll import sll
-from components.roles.tailrack_command import main as tailrack
 from components.settings.problems import ROOT, Report
 from components.settings.types import word_set
-from components.slurm.slurm import SlurmError
 from stacks.config import parse
 from stacks.sites.hosts.inventory import complete
 from stacks.sites.hosts.presets import PRESETS
@@ -119,31 +114,6 @@ def test_packages_come_to_the_machines_of_the_config_by_its_login() -> None:
     assert f"ssh {PRESETS['lambda']}@$address " in line
 
 
-def test_the_head_nodes_programs_have_these_subcommands_and_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def run(given: argparse.Namespace) -> int:
-        asked.append(given.command)
-        return 0
-
-    for module in tailrack.SUBCOMMANDS:
-        monkeypatch.setattr(module, "run", run)
-    for given in words_after("tailrack"):
-        assert tailrack.main(given) == 0
-    assert asked == ["nodes", "why"]
-
-
-def test_the_live_view_has_these_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_slurm(_: float) -> None:
-        raise SlurmError("nobody answers")
-
-    monkeypatch.setattr(sll, "query", no_slurm)
-    given = [*words_after("sll")]
-    assert given
-    # 1 for the answer that is not there; words that it does not know end it before that.
-    assert [sll.main(one) for one in given] == [1] * len(given)
-
-
 def folder_of_each(call: Callable[[str], bool]) -> Iterator[tuple[Path, list[str]]]:
     """The lines of a user's blocks that fit, as words, with the folder of the checkout that they run in."""
     for block in COMMANDS:
@@ -153,16 +123,6 @@ def folder_of_each(call: Callable[[str], bool]) -> Iterator[tuple[Path, list[str
             if call(line):
                 assert where.startswith(HOME), f"{line}: run in {where or 'the home'}, where no example lies"
                 yield PROJECT / "examples" / where.removeprefix(HOME), shlex.split(line)
-
-
-def test_a_script_that_is_submitted_is_an_example_that_bash_can_read() -> None:
-    found = set()
-    for folder, line in folder_of_each(lambda line: "sbatch" in line and "--wrap" not in line):
-        after = line[line.index("sbatch") + 1 :]
-        script = folder / after[len(list(takewhile(lambda word: word.startswith("--"), after)))]
-        assert subprocess.run(["bash", "-n", str(script)], check=False).returncode == 0
-        found.add(script.name)
-    assert found == {"mpi_srun.sh", "train_srun.sh"}
 
 
 def test_programs_of_the_examples_have_the_options_that_they_are_given() -> None:

@@ -2,43 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from components.node import dpkg, packages
 from tests.unit.shell import Shell
 
 # As Debian 12 writes it.
-STATUS = """Package: munge
-Status: install ok installed
-Priority: optional
-Version: 0.5.15-2
-Conffiles:
- /etc/default/munge 5b1c2
-Description: authentication service
- Status: none of a package
- Version: 9
-
-Package: slurmd
-Status: deinstall ok config-files
-Version: 22.05.8-4
-
-Package: held
-Status: hold ok installed
-Architecture: amd64
-Version: 1:2.0-1
-
-Package: cut-off
-Status: install reinstreq half-installed
-Version: 3
-
-Package: libc6
-Status: install ok installed
-Architecture: amd64
-Version: 2.36-9
-
-Package: libc6
-Status: deinstall ok config-files
-Architecture: i386
-Version: 2.36-9
-"""
+STATUS = (Path(__file__).parents[3] / "fixtures" / "dpkg" / "status").read_text(encoding="utf-8")
 NAMES = ("munge", "slurmd", "held", "cut-off", "libc6", "unknown")
 
 
