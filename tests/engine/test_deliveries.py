@@ -60,3 +60,16 @@ def test_a_delivery_names_a_host_without_sftp_and_the_remedy(deploy: Deploy, sta
         assert (label.name, label.machine, label.text) == ("a1-scripts", "a1", "a1: scripts")
         assert "next: enable SFTP in the sshd of a1" in failure.message, failure.message
         assert bare.take() == []
+
+
+def test_a_password_for_sudo_is_the_first_line_of_stdin_under_either_engine(
+    deploy: Deploy, stack: Stack, host: SshHost
+) -> None:
+    way = 'import dataclasses; way = dataclasses.replace(way, sudo_password=pulumi.Output.secret("nobody may see"))'
+    stack.write(STEPS + way + PROGRAM.format(word="one", repair=""), {"unused": 1})
+    deployment = deploy("dev", [])
+    assert deployment.up().ok
+    assert deployment.outputs() == {"said": "one 1"}
+    assert [asked.stdin.split("\n")[0] for asked in host.take() if asked.stdin] == ["nobody may see"]
+    files = [path for path in stack.folder.rglob("*") if path.is_file() and path.suffix != ".py"]
+    assert not [path for path in files if b"nobody may see" in path.read_bytes()]
