@@ -37,7 +37,7 @@ root = "/"
 # With `sync_at_end`: a folder of each file system that changed, by device. None: each file is put on the disk at once.
 _unwritten: dict[int, int] | None = None
 # Where programs that a step calls, such as dpkg and useradd, write.
-_ALSO_WRITTEN = ("/", "/etc", "/usr/local", "/var", "/var/lib")
+_ALSO_WRITTEN = ("/", "/etc", "/opt", "/usr", "/usr/local", "/var", "/var/lib")
 
 _MOST_LINKS = 40
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

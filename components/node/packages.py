@@ -34,6 +34,9 @@ _POLICY_TEXT = "#!/bin/sh\n# tailrack: removed after the installation\nexit 101"
 _PINS = "/etc/apt/preferences.d/tailrack"
 # Packages that came with the cluster: when the machine leaves, it lists them.
 RECORD = f"{STATE_DIR}/packages"
+# Packages whose files dpkg may not have put on the disk: it exists only while they are installed, or after a power cut.
+UNSAFE = f"{STATE_DIR}/packages-unsafe"
+_UNSAFE_LOCK = "packages-unsafe"
 # Remove nothing, keep configuration files that somebody changed.
 _APT_GET = (
     *("apt-get", "-o", "Acquire::Retries=3", "-o", "APT::Get::Remove=false", "-o", "Dpkg::Options::=--force-confold"),
@@ -69,6 +72,7 @@ _LOOK = _Look()
 
 def ensure(host: str, *names: str) -> None:
     """Install the given packages that are missing, in one transaction. Raises Failure."""
+    _repair_after_power_cut(host)
     missing = missing_of(names)
     if not missing:
         return
@@ -86,13 +90,13 @@ def ensure(host: str, *names: str) -> None:
     _require_candidates(missing, said, remedy, host)
     for name in missing:
         files.add_line(RECORD, name)
-    ended = unstarted(host, *_APT_GET, "install", "--no-install-recommends", *missing)
+    simulated = attempt("apt-get", "-s", "install", "--no-install-recommends", *missing).output
+    ended = _install(host, missing, simulated)
     if not ended.ok:
         note("apt-get failed")
     # apt-get also fails for other packages that it could not configure. Only ours matter.
     if not missing_of(missing):
         return
-    simulated = attempt("apt-get", "-s", "install", "--no-install-recommends", *missing).output
     removed = [line.split()[1] for line in simulated.splitlines() if line.startswith("Remv ")]
     if removed:
         raise Failure(
@@ -103,6 +107,42 @@ def ensure(host: str, *names: str) -> None:
     raise Failure(
         f"apt-get could not install {words}{f' ({reason})' if reason else ''}", fetch_remedy(reason, remedy, host)
     )
+
+
+def _install(host: str, missing: Sequence[str], simulated: str) -> Ended:
+    """Install packages, and put all of their files on the disk at once: dpkg alone waits for the disk at each file."""
+    command = (*_APT_GET, "install", "--no-install-recommends", *missing)
+    rows = [line.split() for line in simulated.splitlines() if line.startswith("Inst ")]
+    # A machine may not start with half of an upgraded package; it does not need new ones for that.
+    if not rows or any(row[2].startswith("[") for row in rows):
+        return unstarted(host, *command)
+    with Lock(_UNSAFE_LOCK, seconds=APT_SECONDS):
+        with files.written_at_once():
+            files.write(UNSAFE, "\n".join(row[1] for row in rows))
+        ended = unstarted(host, *command, "-o", "Dpkg::Options::=--force-unsafe-io")
+        files.sync()
+        files.remove(UNSAFE)
+    return ended
+
+
+def _repair_after_power_cut(host: str) -> None:
+    """Install packages again whose files may be empty. Raises Failure."""
+    if not files.exists(UNSAFE):
+        return
+    # The step that has the lock still installs them.
+    with Lock(_UNSAFE_LOCK, seconds=APT_SECONDS):
+        if not (names := files.lines(UNSAFE)):
+            return
+        words = " ".join(names)
+        note(f"this machine went off while packages were installed; installing again {words}")
+        when_unlocked(host, "dpkg", "--configure", "-a")
+        refresh_lists(host)
+        if not unstarted(host, *_APT_GET, "install", "--reinstall", "--no-install-recommends", *names).ok:
+            raise Failure(
+                f"a power cut may have damaged packages, and apt-get could not install them again: {words}",
+                f"see 'apt-get install --reinstall {words}' on {host}, then run up again",
+            )
+        files.remove(UNSAFE)
 
 
 def _require_candidates(missing: Sequence[str], said: str, remedy: str, host: str) -> None:

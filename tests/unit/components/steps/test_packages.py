@@ -161,6 +161,29 @@ def test_no_package_removes_another_and_the_error_names_the_conflict(apt: Shell)
     assert all("APT::Get::Remove=false" in call for call in apt.calls if " install " in call and " -s " not in call)
 
 
+NEW = "Inst munge (1.0 Debian:13 [amd64])\nInst libmunge2 (1.0 Debian:13 [amd64])"
+
+
+@pytest.mark.parametrize(("rows", "unsafe"), [(NEW, True), (f"{NEW}\nInst libc6 [2.40] (2.41 x [amd64])", False)])
+def test_packages_that_a_power_cut_may_have_emptied_come_again(apt: Shell, rows: str, unsafe: bool) -> None:
+    record, then = apt.path(packages.UNSAFE), apt.root / "then"
+    installs(apt, f"""case " $* " in *" -s "*) echo '{rows}' ;; *" install "*) cp "{record}" "{then}" ;; esac""")
+    ensure(apt, "munge")
+    assert any("--force-unsafe-io" in call for call in apt.calls) == unsafe
+    assert not unsafe or then.read_text() == "munge\nlibmunge2\n"
+    assert not record.exists()
+    # The power went before the files were on the disk, and comes back; dpkg calls both installed.
+    apt.write(packages.UNSAFE, "munge\nlibmunge2\n")
+    installs(apt, 'case "$*" in *--reinstall*) exit 100 ;; esac')
+    assert "could not install them again: munge libmunge2" in failure(apt, "munge").reason
+    assert record.exists()
+    installs(apt)
+    ensure(apt, "munge")
+    (call,) = {call for call in apt.calls if "--reinstall" in call}
+    assert call.endswith("--reinstall --no-install-recommends munge libmunge2")
+    assert not record.exists()
+
+
 def updates(shell: Shell) -> int:
     return sum(call.endswith(" update") for call in shell.calls)
 
