@@ -19,8 +19,7 @@ from cli import lab_commands
 from cli.locks import locked
 from cli.pulumi.workspace import PROJECT
 from components.roles.program import program
-from components.roles.role import FOLDER
-from components.roles.slurm.versions import NEEDED
+from components.roles.role import FOLDER, Value
 from components.roles.slurm_release.release import RECIPE
 from components.steps.command_line import render_request, render_whole, whole_command
 from components.steps.composition import Script
@@ -116,14 +115,15 @@ def _build(distribution: str, folder: Path) -> None:
     lab = lab_id(PROJECT, f"on{distribution.replace('-', '')}")
     own_machine(lab, "builder", bare=True, like=LIKES[distribution])
     container = container_name(lab, "builder")
-    values = {
+    values: dict[str, Value] = {
         "SLURM_RELEASE": RELEASE,
         "SLURM_RELEASE_SHA256": SHA256,
-        "SLURM_RELEASE_OLDEST": NEEDED,
         "SLURM_RELEASE_PACKAGES": "",
         "SLURM_RELEASE_PACKAGES_SHA256": "",
         "SLURM_RELEASE_FROM": source(),
         "NFS_EXPORTS_PATH": "/kept",
+        "HEAD_COMPUTES": False,
+        "ACCOUNTING_ENABLED": False,
     }
     step = Script({"up": (("python", "components.roles.slurm_release.host", "provide"),)}, phases=frozenset(values))
     stdin = render_whole(program(), step, render_request("build", "builder", "tailrack", "", values))

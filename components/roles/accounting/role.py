@@ -32,7 +32,7 @@ def role(settings: ClusterSettings) -> Role:
             "enabled": accounting.enabled,
             "conf": conf(accounting),
             "enforce": enforced(accounting, settings.users),
-            "purge": [(f"{records}After", months) for records, months in purges(accounting)],
+            "purge": purges(accounting),
             "accounts": accounts(accounting),
             "qos": [
                 (qos.name, qos.priority, _minutes(qos.gpu_hours), _jobs(qos.max_jobs), ",".join(qos.preempts))
@@ -96,12 +96,12 @@ def accounts(accounting: Accounting) -> Sequence[Sequence[Word]]:
     ]
 
 
-def purges(accounting: Accounting) -> Sequence[tuple[str, int]]:
-    """Return the kinds of records that slurmdbd purges, each with its age in months."""
+def purges(accounting: Accounting) -> Sequence[str]:
+    """Return the lines of slurmdbd.conf for the records that slurmdbd purges."""
     jobs, steps = accounting.keep_jobs_months, accounting.keep_steps_months
     job_records = ("PurgeJob", "PurgeEvent", "PurgeResv", "PurgeSuspend", "PurgeTXN", "PurgeUsage")
     ages = [*((records, jobs) for records in job_records), ("PurgeStep", steps)]
-    return [(records, months) for records, months in ages if months]
+    return [f"{records}After={months}months" for records, months in ages if months]
 
 
 def _minutes(gpu_hours: int | None) -> int:

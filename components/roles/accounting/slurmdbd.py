@@ -144,20 +144,12 @@ def _sacctmgr(*words: str, stdin: str = "", limit: float = _COMMAND_LIMIT) -> En
 
 
 @dataclass(frozen=True)
-class Purge:
-    """A kind of records to purge, and their age in months."""
-
-    key: str
-    months: int
-
-
-@dataclass(frozen=True)
 class DaemonValues:
-    """This machine's tailnet address, lines of slurm.conf, and the records to purge."""
+    """This machine's tailnet address, lines of slurm.conf, and lines of slurmdbd.conf about the records to purge."""
 
     head_address: str
     accounting_conf: list[str]
-    accounting_purge: list[Purge]
+    accounting_purge: list[str]
 
 
 def accounting_lines(values: DaemonValues, *, enforced: bool) -> list[str]:
@@ -180,7 +172,7 @@ def set_foreign_slurmdbd_aside() -> None:
 
 def start(step: Step, values: DaemonValues) -> None:
     """Run slurmdbd, and wait until it answers."""
-    purge = "".join(f"\n{row.key}={row.months}months" for row in values.accounting_purge)
+    purge = "".join(f"\n{line}" for line in values.accounting_purge)
     changed = files.write_all(
         [
             File(DBD_CONF, f"{_CONF.format(host=step.host)}{purge}", 0o600, "slurm", "slurm"),

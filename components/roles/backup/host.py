@@ -91,13 +91,13 @@ def _prepare(values: TargetValues) -> None:
         files.remove_folder(_KEYS)
 
 
-def check_head(step: Step, backup_host: str, backup_port: str, backup_s3_host: str, backup_s3_port: str) -> None:
+def check_head(step: Step, backup_host: str, backup_port: str, backup_bucket: str) -> None:
     """Check that the target answers, before anything is changed. The services step checks it with the keys."""
-    host, port = backup_host or backup_s3_host, backup_port or backup_s3_port
+    host, port = backup_host, backup_port
     try:
         socket.getaddrinfo(host, int(port))
     except OSError:
-        if backup_s3_host or "." in host:
+        if backup_bucket or "." in host:
             raise Failure(
                 f"cannot resolve the backup's target {host}",
                 f"set tailrack:backup.target to a name that {step.host} can resolve, or to an address, then run up "

@@ -20,7 +20,7 @@ PACKAGES = ("restic", "openssh-client")
 # The package that dumps the accounting database (accounting/templates/dump).
 DUMP = ("mariadb-client",)
 # Header values about the target; empty if its kind does not have them.
-NAMES = ("host", "user", "port", "host_key", "s3_host", "s3_port", "bucket", "access_key")
+NAMES = ("host", "user", "port", "host_key", "bucket", "access_key")
 
 MOMENT = whole(0, 2**40)  # seconds since 1970
 
@@ -47,8 +47,8 @@ def role(settings: ClusterSettings) -> Role | None:
         }
     elif match := S3.fullmatch(backup.target):
         values |= {
-            "s3_host": match["host"],
-            "s3_port": int(match["port"] or 443),
+            "host": match["host"],
+            "port": int(match["port"] or 443),
             "bucket": match["bucket"],
         }
     values["access_key"] = backup.access_key or ""

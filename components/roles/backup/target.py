@@ -34,9 +34,10 @@ class TargetValues:
     """The target and the share.
 
     backup_repository   in restic's format
-    backup_host, backup_user, backup_port, backup_host_key   of a machine; empty for S3
+    backup_host, backup_port                  of a machine or S3
+    backup_user, backup_host_key              of a machine; empty for S3
     backup_private_key, backup_password, backup_secret_key   secret
-    backup_access_key, backup_bucket, backup_s3_host   of S3
+    backup_access_key, backup_bucket          of S3; empty for a machine
     backup_cluster      the cluster's name
     """
 
@@ -50,7 +51,6 @@ class TargetValues:
     backup_secret_key: str
     backup_access_key: str
     backup_bucket: str
-    backup_s3_host: str
     backup_cluster: str
     nfs_exports_path: str
     nfs_exports_mount: str
@@ -92,7 +92,7 @@ def _texts(folder: str, values: TargetValues) -> Iterator[tuple[str, str]]:
     yield "repository", values.backup_repository
     yield "cluster", values.backup_cluster
     yield "password", values.backup_password
-    if values.backup_host:
+    if values.backup_user:
         yield "key", values.backup_private_key
         yield "known_hosts", f"{TARGET} {values.backup_host_key}"
         yield "ssh_config", _SSH_CONFIG.format(target=TARGET, values=values, folder=files.on_disk(folder))
@@ -103,7 +103,7 @@ def _texts(folder: str, values: TargetValues) -> Iterator[tuple[str, str]]:
 
 def close_target(folder: str, values: TargetValues) -> None:
     """Close the folder that restic has created: with most umasks others can open it."""
-    if values.backup_host and not (ended := _sftp(folder, f"chmod 700 {values.path}\n")).ok:
+    if values.backup_user and not (ended := _sftp(folder, f"chmod 700 {values.path}\n")).ok:
         raise Failure(
             f"cannot close the backup's target to other accounts there: {_last_line(ended)}",
             f"run 'chmod 700 {values.path}' on {values.backup_host}, then run up again",
@@ -116,7 +116,7 @@ def check_target(folder: str, values: TargetValues) -> bool:
     Raises Failure if the target cannot be used: it does not answer, the folder is open to others or on the share, the
     disk is full, or the password differs.
     """
-    if values.backup_host:
+    if values.backup_user:
         _check_folder(folder, values)
     # This only reads; try_target checks writing, which has its own error.
     ended = restic(folder, "cat", "config", "--no-lock", limit=CHECK_SECONDS)
@@ -125,12 +125,12 @@ def check_target(folder: str, values: TargetValues) -> bool:
     if values.backup_bucket and _NO_BUCKET.search(ended.errors):
         # restic would create one, also for a misspelt name.
         raise Failure(
-            f"there is no bucket {values.backup_bucket} at {values.backup_s3_host}",
+            f"there is no bucket {values.backup_bucket} at {values.backup_host}",
             "create it there as a private bucket, or correct tailrack:backup.target; then run up again",
         )
     if values.backup_bucket and _REFUSES.search(ended.errors):
         raise Failure(
-            f"the bucket {values.backup_bucket} at {values.backup_s3_host} refuses access: {last_reason(ended.errors)}",
+            f"the bucket {values.backup_bucket} at {values.backup_host} refuses access: {last_reason(ended.errors)}",
             "check access_key and secret_key in tailrack:backup, and the key's permissions for the bucket; then run up "
             "again",
         )

@@ -32,6 +32,7 @@ from components.node.passwd import make_daemon_account, user_named
 from components.node.run import attempt, attempt_logged, exists, run, succeeds
 from components.node.state import LOG_DIR, STATE_DIR
 from components.node.waiting import wait_until
+from components.roles.slurm.versions import NEEDED
 from components.roles.slurm_release.release import PACKAGES, RECIPE, Release, publish
 
 BUILD = f"{STATE_DIR}/slurm-build"
@@ -184,7 +185,7 @@ class Build:
         if not adapt_packaging(source):
             raise self.failure(
                 "its source has no packaging that tailrack can use",
-                f"set tailrack:slurm.release to {self._release.values.slurm_release_oldest} or newer "
+                f"set tailrack:slurm.release to {NEEDED} or newer "
                 "(docs/day-2.md, One Slurm release), then run up again",
             )
 
@@ -221,7 +222,14 @@ class Build:
 
     def compile(self) -> bool:
         """Compile in the build's root, as the build account, and return whether that succeeded."""
-        count = files_ending_in(".c")
+        count, last = files_ending_in(".c"), time.monotonic()
+
+        def progress() -> None:
+            nonlocal last
+            if time.monotonic() - last >= _PROGRESS_SECONDS:
+                last = time.monotonic()
+                note(f"compiled {files_ending_in('.o')} of about {count} files")
+
         note(f"compiling Slurm {self._release.version}, about {count} files; its output is in {LOG}")
         uid, gid = files.numbers_of(BUILD_USER)
         spaces = ("--mount", "--pid", "--net", "--ipc", "--uts", "--fork", "--kill-child")
@@ -231,7 +239,7 @@ class Build:
             log=self._log,
             limit=_LIMIT,
             most=_MOST_LOG,
-            meanwhile=_Progress(count).note,
+            meanwhile=progress,
         ).ok
 
     def publish(self, made: str, target: str) -> None:
@@ -262,20 +270,6 @@ def _perl_folders() -> list[str]:
     libraries = [f"{_TOOL}/usr/lib/{name}" for name in files.names_in(f"{_TOOL}/usr/lib")]
     folders = [f"{_TOOL}/usr/share/perl", *(f"{folder}/perl" for folder in libraries if files.is_folder(folder))]
     return [f"{folder}/{name}" for folder in folders for name in files.names_in(folder) if name.startswith("5")]
-
-
-class _Progress:
-    """Notes about the progress of the compiler."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._last = time.monotonic()
-
-    def note(self) -> None:
-        """Log how many files are compiled, from time to time."""
-        if time.monotonic() - self._last >= _PROGRESS_SECONDS:
-            self._last = time.monotonic()
-            note(f"compiled {files_ending_in('.o')} of about {self._count} files")
 
 
 def _last_lines(count: int) -> list[str]:

@@ -18,7 +18,7 @@ from components.node.run import attempt
 from components.node.state import STATE_DIR
 from components.node.step.step import Step
 from components.roles.slurm.folders import CONTROLLER_STATE
-from components.roles.slurm.versions import is_older, release_of, upstream_of
+from components.roles.slurm.versions import NEEDED, RELEASES, is_older, oldest_accepted, release_of, upstream_of
 from components.roles.slurm_release.build import BUILD_USER, build_release
 from components.roles.slurm_release.install import BUILT, OURS, PIN, install_release, installed_packages
 from components.roles.slurm_release.release import (
@@ -37,23 +37,14 @@ _SOURCE = f"{STATE_DIR}/slurm-source"
 _PACKAGES = ("slurm-smd", "slurm-smd-client", "slurm-smd-dev", "slurm-smd-slurmd", "slurm-smd-libpam-slurm-adopt")
 
 
-@dataclass(frozen=True)
-class Window:
-    """A release, and the oldest one whose state and nodes it accepts."""
-
-    release: str
-    oldest: str
-
-
-def check_head(step: Step, slurm_release: str, slurm_release_windows: list[Window]) -> None:
+def check_head(step: Step, slurm_release: str) -> None:
     """Check the controller and its nodes."""
     if read_theirs(f"{CONTROLLER_STATE}/clustername") is None:
         return
     current = upstream_of(_installed_controller())
     if not current:
         return
-    wanted, windows = slurm_release, slurm_release_windows
-    oldest = next((window.oldest for window in windows if window.release == release_of(wanted)), "")
+    wanted, oldest = slurm_release, oldest_accepted(slurm_release)
     if is_older(wanted, current):
         raise Failure(
             f"the cluster has Slurm {current}, and the config names {wanted}, which cannot read the newer release's "
@@ -61,7 +52,7 @@ def check_head(step: Step, slurm_release: str, slurm_release_windows: list[Windo
             f"set tailrack:slurm.release to {current} or newer",
         )
     if is_older(release_of(current), oldest):
-        upgrades = [window.release for window in windows if not is_older(release_of(current), window.oldest)]
+        upgrades = [each for each in RELEASES if each >= NEEDED and release_of(current) >= oldest_accepted(each)]
         raise Failure(
             f"Slurm {wanted} reads the state of {oldest} and newer, and the cluster has {current}",
             f"upgrade by way of {upgrades[-1] if upgrades else ''}: set tailrack:slurm.release to a release of it, run "

@@ -40,14 +40,12 @@ class ReleaseValues:
 
     slurm_release                   its number, such as 24.11.5
     slurm_release_sha256            checksum of its source; empty if only ready packages are used
-    slurm_release_oldest            the oldest release that works for tailrack's nodes
     slurm_release_packages          where ready packages are: an address, or a path on the head node; empty without any
     slurm_release_packages_sha256   checksum of SHA256SUMS there
     """
 
     slurm_release: str
     slurm_release_sha256: str
-    slurm_release_oldest: str
     slurm_release_packages: str
     slurm_release_packages_sha256: str
 

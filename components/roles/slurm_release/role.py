@@ -5,7 +5,6 @@ from __future__ import annotations
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role
 from components.roles.slurm.settings import address
-from components.roles.slurm.versions import NEEDED, RELEASES, oldest_accepted
 
 
 def role(settings: ClusterSettings) -> Role | None:
@@ -18,10 +17,5 @@ def role(settings: ClusterSettings) -> Role | None:
         "slurm_release",
         after=("nfs_exports",),
         packages={"head": ("procps",), "node": ("procps",)},
-        values={
-            "from": address(slurm.release, slurm.release_source),
-            "oldest": NEEDED,
-            # Each release, and the oldest release that it accepts.
-            "windows": [(each, oldest_accepted(each)) for each in RELEASES if each >= NEEDED],
-        },
+        values={"from": address(slurm.release, slurm.release_source)},
     )

@@ -186,7 +186,7 @@ def test_the_build_publishes_no_link_to_a_file_of_root(machine: Shell) -> None:
     trap(machine, "a link to a file of root's", "/made/slurm-smd_24.11.5.deb")
     machine.write("/etc/os-release", "ID=debian\nVERSION_ID=13\n")
     machine.stub("dpkg", "echo amd64")
-    release = Release("a1", ReleaseValues("24.11.5", "x", "23.11", "", ""), {})
+    release = Release("a1", ReleaseValues("24.11.5", "x", "", ""), {})
     with machine.here():
         files.make_folder("/share")
         # Not one that comes after it.

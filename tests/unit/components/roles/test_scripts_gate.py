@@ -20,7 +20,7 @@ from tests.unit import fake_nvidia_smi
 from tests.unit.shell import ROLES, Shell, assert_fails, assert_ok
 
 Gate = Callable[..., subprocess.CompletedProcess[str]]
-NO_BACKUP = dict.fromkeys(("BACKUP_HOST", "BACKUP_PORT", "BACKUP_S3_HOST", "BACKUP_S3_PORT"), "")
+NO_BACKUP = dict.fromkeys(("BACKUP_HOST", "BACKUP_PORT", "BACKUP_BUCKET"), "")
 FACTS = {
     "cpus", "memory_mb", "gpus", "gpu_kind", "gpu_devices", "gpu_memory_mb", "gpu_driver", "gpu_nvlinks",
     "kernel_nfs_server", "open_ports", "cgroups", "mpi", "slurm_version",

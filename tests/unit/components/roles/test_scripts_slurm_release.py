@@ -22,7 +22,6 @@ from components.node.log import note
 from components.node.step.step import Step
 from components.roles.order import roles
 from components.roles.role import Value, header_of
-from components.roles.slurm.versions import NEEDED
 from components.roles.slurm_release import build, install, reservations
 from components.roles.slurm_release.build import adapt_packaging
 from components.roles.slurm_release.host import leave
@@ -42,7 +41,7 @@ VALUES = header_of(ROLES)
 KIND = f"debian-13-amd64-24.11.5-{SHA256[:12]}-3"
 PACKAGES = ("slurm-smd", "slurm-smd-client", "slurm-smd-dev", "slurm-smd-slurmctld", "slurm-smd-slurmdbd",
             "slurm-smd-slurmd", "slurm-smd-libpam-slurm-adopt")  # fmt: skip
-RELEASE_VALUES = ReleaseValues("24.11.5", SHA256, NEEDED, "", "")
+RELEASE_VALUES = ReleaseValues("24.11.5", SHA256, "", "")
 OWN = f"var/lib/tailrack/slurm-releases/{KIND}"
 SHARE = f"var/shared/slurm/{KIND}"
 
