@@ -18,12 +18,10 @@ sys.path.insert(0, str(PROJECT))  # Pulumi starts this file from its folder
 import pulumi  # noqa: E402
 from pulumi.provider import ConstructResult, Provider, main  # noqa: E402
 from pulumi.runtime import settings  # noqa: E402
-from pulumi.runtime.rpc import contains_unknowns  # noqa: E402
 
 from components.cluster.head_link import HeadLink  # noqa: E402
 from components.roles.tailnet.settings import TAILSCALE  # noqa: E402
 from components.settings.problems import ROOT  # noqa: E402
-from components.steps.values import OutputParts, output_from  # noqa: E402
 from package.arguments import CLUSTER, JOINED, POOL, SCHEMA, Config, camel, of_another_stack  # noqa: E402
 from stacks.cluster import ClusterStack  # noqa: E402
 from stacks.config import ConfigError, PoolConfig, parse  # noqa: E402
@@ -36,28 +34,16 @@ from stacks.rentals import Rentals  # noqa: E402
 from stacks.tailnet.access import tailnet_kind  # noqa: E402
 
 NO_PODS = "are pods; with tailnet.kind tailscale, only pools of tailrack's own stacks may have pods"
+# The engine does not return the outputs of a component when it registers, so measurements have no history.
+NO_LAST_RUN = StackOutputs({}, frozenset())
 MEASUREMENTS = ("validation", "training", "storage")
-
-
-def last_run(component: pulumi.Resource) -> StackOutputs:
-    """Return a component's results of the last run. The engine returns them when it registers the component.
-
-    Its inputs in the state are always empty. Otherwise the engine would return nothing after a change of them.
-    """
-
-    async def read(output: pulumi.Output[Any]) -> OutputParts:
-        value = await output.future(with_unknowns=True)
-        # A child that depends on its own component would never start.
-        return set(), None if contains_unknowns(value) else value, True, False
-
-    return StackOutputs({name: output_from(read(getattr(component, name))) for name in MEASUREMENTS}, frozenset())
 
 
 class Component(pulumi.ComponentResource):
     """A component with results of measurements, and the parent of all resources without one in this Construct."""
 
     def __init__(self, token: str, name: str, opts: pulumi.ResourceOptions | None) -> None:
-        super().__init__(token, name, dict.fromkeys(MEASUREMENTS), opts)
+        super().__init__(token, name, None, opts)
         settings.set_root_resource(self)
 
     def register(self, outputs: Mapping[str, Any], *names: str) -> None:
@@ -76,7 +62,7 @@ class Cluster(Component):
         checked = parse(config.raw, base_dir=Path.cwd(), secret_keys=frozenset(config.secret_keys))
         super().__init__(CLUSTER, name, opts)
         rentals = Rentals(checked.sites, checked.nodes(), {}, config.connections)
-        outputs = ClusterStack(checked, pulumi.get_stack(), last_run(self), rentals).outputs
+        outputs = ClusterStack(checked, pulumi.get_stack(), NO_LAST_RUN, rentals).outputs
         address = {"control_address": outputs["cluster"]["control_address"]}
         self.register({**outputs, **address}, "control_address", "head_link")
 
@@ -102,7 +88,7 @@ class Pool(Component):
         super().__init__(POOL, name, opts)
         rentals = Rentals(checked.sites, checked.nodes(), {}, config.connections)
         to_head, allowed = HeadLink.from_outputs(link, head), Allowed(checked.nodes())
-        self.register(PoolStack(checked, stack, last_run(self), cluster, to_head, rentals, allowed).outputs)
+        self.register(PoolStack(checked, stack, NO_LAST_RUN, cluster, to_head, rentals, allowed).outputs)
 
 
 class Tailrack(Provider):
