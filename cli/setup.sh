@@ -64,14 +64,13 @@ uv_settings() {
         while IFS= read -r line; do
             name=${line#"$section"} name=${name%%=*} value=${line#*=} value=${value#\'} value=${value%\'}
             case $line in
-            "$section"index-url=*@* | "$section"extra-index-url=*@* | "$section"proxy=*@*) return 1 ;;
+            "$section"index-url=*@* | "$section"extra-index-url=*@* | "$section"proxy=*@* | "$section"trusted-host=* | \
+                "$section"client-cert=* | "$section"no-index=* | "$section"keyring-provider=* | "$section"constraint=*) return 1 ;;
             "$section"index-url=*) name=UV_DEFAULT_INDEX ;;
             "$section"extra-index-url=*) name=UV_INDEX ;;
             "$section"find-links=*) name=UV_FIND_LINKS value=${value// /,} ;;
             "$section"cert=*) name=SSL_CERT_FILE ;;
             "$section"proxy=*) name=ALL_PROXY ;;
-            "$section"trusted-host=* | "$section"client-cert=* | "$section"no-index=* | "$section"keyring-provider=* | \
-                "$section"constraint=*) return 1 ;;
             *) continue ;;
             esac
             printf '%s=%s\n' "$name" "$value"
@@ -81,17 +80,14 @@ uv_settings() {
 }
 
 have_venv() {
-    local as_root=()
     # A stack with a lab needs Go programs that take minutes to build and no Python packages, so build them meanwhile if
     # the config looks like such a stack. Later uses of the programs wait for this build or report its error.
     if command -v go >/dev/null && grep -qs 'kind: lab' "Pulumi.${STACK:-dev}.yaml"; then
         mkdir -p .tailrack/cache
         python3 -m lab.binaries >.tailrack/cache/go.log 2>&1 </dev/null &
     fi
-    if ! python3 -m venv .venv 2>/dev/null; then
-        install_packages python3-venv # a separate package in Debian
-        python3 -m venv .venv
-    fi
+    # In Debian it is a separate package.
+    python3 -m venv .venv 2>/dev/null || { install_packages python3-venv && python3 -m venv .venv; }
 }
 
 # Run apt-get as root, after a refresh of its lists.
@@ -110,9 +106,8 @@ have_test_tools() {
     fi
     install_packages acl lua5.4
     rm -rf .tailrack/tools && mkdir -p .tailrack/tools
-    if ! (cd .tailrack/tools && apt-get -q download prometheus && dpkg-deb -x prometheus_*.deb .) >&2; then
+    (cd .tailrack/tools && apt-get -q download prometheus && dpkg-deb -x prometheus_*.deb .) >&2 ||
         die "cannot download the package prometheus; see above"
-    fi
     rm .tailrack/tools/prometheus_*.deb
 }
 

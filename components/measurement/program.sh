@@ -71,10 +71,7 @@ fetch() {
 toolkit() {
     local nvcc library
     nvcc=$(command -v nvcc || first_of /usr/local/cuda/bin/nvcc /usr/local/cuda-*/bin/nvcc)
-    if [ -n "$nvcc" ]; then
-        CUDA_HOME=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
-        return
-    fi
+    [ -z "$nvcc" ] || { CUDA_HOME=$(dirname "$(dirname "$(readlink -f "$nvcc")")"); return 0; }
     wheels "${CUDA_WHEELS[@]}"
     CUDA_HOME=$(dirname "$(dirname "$(find "$PWD/wheels" -path '*/bin/nvcc' -type f | sed -n 1p)")")
     [ -x "$CUDA_HOME/bin/nvcc" ] || stop "NVIDIA's wheels contain no nvcc" "install the CUDA toolkit on the node"
@@ -83,10 +80,9 @@ toolkit() {
 }
 
 wheels() {
-    local output
+    local output wheel
     output=$(/usr/bin/python3 -m pip download --quiet --no-deps --only-binary=:all: -d downloads "$@" 2>&1) ||
         stop_fetching "NVIDIA's wheels cannot be fetched with pip" "$output" "install the CUDA toolkit on the node, or set validation.nccl.program"
-    local wheel
     for wheel in downloads/*.whl; do /usr/bin/python3 -m zipfile -e "$wheel" wheels; done
     chmod -R u+rwx wheels
 }
@@ -95,10 +91,7 @@ wheels() {
 nccl() {
     local header library version
     header=$(first_of /usr/include/nccl.h /usr/local/cuda*/include/nccl.h /usr/local/nccl*/include/nccl.h)
-    if [ -n "$header" ]; then
-        NCCL_HOME=$(dirname "$(dirname "$header")")
-        return
-    fi
+    [ -z "$header" ] || { NCCL_HOME=$(dirname "$(dirname "$header")"); return 0; }
     library=$(ldconfig -p | awk '/libnccl\.so\.2/ && !found++ { print $NF }')
     version=$([ -z "$library" ] || readlink -f "$library" | sed -n 's/.*\.so\.\([0-9.]*\)$/\1/p')
     wheels "$NCCL_WHEEL${version:-2.28.9}"

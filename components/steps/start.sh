@@ -79,16 +79,12 @@ explain_status() {
     status=$?
     case $status in
     1 | 75 | 124) exit "$status" ;;
-    126 | 127)
-        reason="python3 or sudo cannot be run there"
-        remedy="run 'sudo -n python3 -V' on the machine and repair what it reports"
-        ;;
     137)
         reason="it was killed: for lack of memory, or by hand"
         remedy="look for 'Out of memory' in 'journalctl -k' and at 'free -m' on the machine, and end what uses its memory"
         ;;
     *)
-        reason="python3 or sudo ended with status $status"
+        reason="python3 or sudo ended with status $status, or cannot be run there"
         remedy="run 'sudo -n python3 -V' on the machine; if python3 crashes, run 'apt-get install --reinstall python3-minimal'"
         ;;
     esac

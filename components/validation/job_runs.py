@@ -21,12 +21,12 @@ from components.validation.storage_node import remove
 from components.validation.training_verdict import judge_training
 
 
-def measure_storage(_: Sequence[str] = ()) -> int:
+def measure_storage(_: Sequence[str]) -> int:
     """Measure, print the report, return the exit status."""
     return answer(_storage)
 
 
-def measure_training(_: Sequence[str] = ()) -> int:
+def measure_training(_: Sequence[str]) -> int:
     """Train, print the report, return the exit status."""
     return answer(_training)
 

@@ -1,9 +1,8 @@
 #!/bin/sh
 # First process of a machine that looks like a real one; systemd takes over from it.
 #
-# Docker mounts its own /etc/hostname, /etc/hosts and /etc/resolv.conf over a container's. A real machine's are plain
-# files or links, that its tools replace, and replacing a mount fails. So Docker's content is copied once,
-# and its mounts go, at every start.
+# Docker mounts its own /etc/hostname, /etc/hosts and /etc/resolv.conf over a container's. A real machine's tools replace
+# these files, and replacing a mount fails. So Docker's content is copied once, and its mounts go at every start.
 set -eu
 
 name=$(hostname)

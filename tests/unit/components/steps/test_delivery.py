@@ -167,7 +167,7 @@ def test_a_step_that_prints_other_text_fails(
     [
         ("kill -9 $$", "for lack of memory"),
         ("kill -11 $$", "ended with status 139"),
-        ("exit 127", "python3 or sudo cannot be run there"),
+        ("exit 127", "python3 or sudo ended with status 127, or cannot be run there"),
     ],
 )
 @pytest.mark.parametrize("whole", [False, True])

@@ -108,7 +108,7 @@ def test_training_that_scatters_is_measured_once_more(monkeypatch: pytest.Monkey
     monkeypatch.setattr(job_runs, "run_jobs", run_jobs)
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(task)))
     monkeypatch.setattr("sys.stdout", stdout)
-    assert job_runs.measure_training() == 0
+    assert job_runs.measure_training([]) == 0
     result = judge_training(json.loads(stdout.getvalue()), 1.0)
     assert (result["verdict"], next(outputs, None)) == ("PASS", None), result["reason"]
     assert "in a second measurement (the runs of the first gave 128.0, 128.0, 71.1)" in result["reason"]
