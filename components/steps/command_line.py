@@ -42,7 +42,7 @@ START_TEXT = Path(__file__).with_name("start.sh").read_text(encoding="utf-8")
 START_DIGEST = hashlib.sha256(START_TEXT.encode()).hexdigest()
 START = f"start-{START_DIGEST[:8]}.sh"
 # Its functions that end a step: `explain_status` and `print_answer`.
-END_OF_STEP = START_TEXT[START_TEXT.index("explain_status() {") :].rpartition("\nstart ")[0]
+END_OF_STEP = START_TEXT[START_TEXT.index("explain_status() {") :].rpartition("\nread_password ")[0]
 
 
 def render_request(name: str, host: str, lock: str, repair: str, values: Mapping[str, Value]) -> str:

@@ -10,14 +10,14 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 51_526,
-    "Python files in components/": 378,
-    "lines of code in tests/": 52_440,
-    "lines of bash": 2_003,
+    "lines of code": 51_332,
+    "Python files in components/": 374,
+    "lines of code in tests/": 52_085,
+    "lines of bash": 1_985,
     "units": 35,
     "timers": 6,
     "names of values in components/": 148,
-    "words in README.md and docs/": 27_948,
+    "words in README.md and docs/": 27_947,
     "pages in docs/": 23,
 }
 LEAST_MEDIAN = 131  # lines of a file in components/
