@@ -12,7 +12,7 @@ PROJECT = Path(__file__).parents[3]
 MOST = {
     "lines of code": 51_332,
     "Python files in components/": 374,
-    "lines of code in tests/": 52_085,
+    "lines of code in tests/": 52_000,
     "lines of bash": 1_985,
     "units": 35,
     "timers": 6,

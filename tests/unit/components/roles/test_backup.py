@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from components.node.failure import Failure
 from components.node.step.values import read_values
@@ -174,32 +175,8 @@ def test_the_next_backup_contains_restored_dumps_that_no_service_has_loaded(shel
     assert shell.path("/var/lib/tailrack/dumps/mlflow.db").exists()
 
 
-FOUND = {
-    "": (0, ""),
-    "there is no bucket lab at s3.example.org": (
-        1,
-        "Fatal: unable to open config file: Stat: The specified bucket does not exist",
-    ),
-    # Of 0.18, which tries again until it is ended; those above and below are of 0.14.
-    "the bucket lab at s3.example.org refuses access: Stat: The request signature we calculated does not match the "
-    "signature you provided. Check your key and signing method.": (
-        124,
-        "Stat(<config/>) returned error, retrying after 10.294479004s: Stat: The request signature we calculated does "
-        "not match the signature you provided. Check your key and signing method.\n"
-        "\x1b[2Ksignal terminated received, cleaning up\nFatal: unable to open config file: context canceled",
-    ),
-    "the bucket lab at s3.example.org refuses access: Fatal: unable to open config file: Stat: The request "
-    "signature we calculated does not match the signature you provided. Check your key and signing method.": (
-        1,
-        "Fatal: unable to open config file: Stat: The request signature we calculated does not match the signature you "
-        "provided. Check your key and signing method.",
-    ),
-    "the bucket lab at s3.example.org refuses access: Fatal: unable to open config file: Stat: Access Denied.": (
-        1,
-        "Fatal: unable to open config file: Stat: Access Denied.",
-    ),
-    "the backups at the target were encrypted with another password": (12, "Fatal: wrong password or no key found"),
-}
+ANSWERS = Path(__file__).parents[3] / "fixtures" / "restic" / "answers.yaml"
+FOUND: dict[str, tuple[int, str]] = yaml.safe_load(ANSWERS.read_text(encoding="utf-8"))
 
 
 def values_of(backup: RawConfig) -> dict[str, Value]:

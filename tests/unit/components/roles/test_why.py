@@ -22,40 +22,8 @@ from components.slurm.nodes import Node
 from components.slurm.slurm import SlurmError
 
 # The shape of 24.11 (data_parser/v0.0.42), cut to what is read.
-PENDING: dict[str, Any] = {
-    "job_id": 12,
-    "name": "train",
-    "user_name": "ada",
-    "user_id": 6001,
-    "array_job_id": {"set": True, "infinite": False, "number": 0},
-    "array_task_id": {"set": False, "infinite": False, "number": 0},
-    "job_state": ["PENDING"],
-    "state_reason": "Resources",
-    "state_description": "",
-    "partition": "all",
-    "account": "lab",
-    "qos": "normal",
-    "nodes": "",
-    "required_nodes": "",
-    "features": "",
-    "dependency": "",
-    "resv_name": "",
-    "failed_node": "",
-    "node_count": {"set": True, "infinite": False, "number": 2},
-    "required_switches": 1,
-    "eligible_time": {"set": True, "infinite": False, "number": 1790000000},
-    "start_time": {"set": True, "infinite": False, "number": 0},
-    "end_time": {"set": True, "infinite": False, "number": 0},
-    "time_limit": {"set": True, "infinite": False, "number": 60},
-    "restart_cnt": 0,
-    "tres_req_str": "cpu=16,mem=64G,node=2,gres/gpu=16",
-    "exit_code": {
-        "status": ["SUCCESS"],
-        "return_code": {"set": True, "infinite": False, "number": 0},
-        "signal": {"id": {"set": False, "infinite": False, "number": 0}, "name": ""},
-    },
-    "standard_output": "/shared/home/ada/slurm-12.out",
-}
+FIXTURE = Path(__file__).parents[3] / "fixtures" / "slurm" / "pending-job.json"
+PENDING: dict[str, Any] = json.loads(FIXTURE.read_text(encoding="utf-8"))
 IDLE, DRAINED = (
     Node("a1", frozenset({"IDLE"})),
     Node("b1", frozenset({"IDLE", "DRAIN"}), "health: Xid 79 GPU 3", "root", 1790000000),

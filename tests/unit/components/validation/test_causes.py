@@ -6,9 +6,11 @@ The samples are lines of CUDA, NCCL, Open MPI, the linker and Slurm as public is
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from components.validation.model import JobReport, Measurement
 from components.validation.verdict import judge
@@ -16,6 +18,7 @@ from components.validation.wording import cause_of, first_error
 from tests.unit.components.validation.test_verdict import ASKED as REAL_ASKED
 from tests.unit.components.validation.test_verdict import report as real_report
 
+CAUSES = Path(__file__).parents[3] / "fixtures" / "nccl_tests" / "causes.yaml"
 ASKED = Measurement(
     backend="nccl-tests", collective="all_reduce", min_bytes=8, max_bytes=8, factor=2, iterations=20, warmup=5,
     ranks=2, nodes=2, gate_bytes=8,
@@ -41,41 +44,7 @@ def reason(output: str = "", **changes: Any) -> str:
     return judge(ASKED, report(output, **changes))["reason"]
 
 
-@pytest.mark.parametrize(
-    ("line", "cause", "remedy"),
-    [
-        ("a: Test CUDA failure common.cu:1005 'out of memory'", "a GPU had no memory", "nccl.max_bytes"),
-        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", "a GPU had no memory", "end them"),
-        ("a:18:30 [0] transport.cc:5 NCCL WARN Cuda failure 2 'out of memory'", "a GPU had no memory", "nvidia-smi"),
-        ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.",
-         "memory, or the job's share of it, was exhausted", "more memory"),
-        ("Test CUDA failure common.cu:262 'no kernel image is available for execution on the device'",
-         "no code for these GPUs", "NVCC_GENCODE"),
-        ("CUDA driver version is insufficient for CUDA runtime version", "driver is older", "update the node's driver"),
-        ("a: Test CUDA failure common.cu:941 'system not yet initialized'", "NVSwitches", "fabricmanager"),
-        ("qh138: Test CUDA failure common.cu:422 'uncorrectable ECC error encountered'", "memory is broken", "xid"),
-        ("a: Test CUDA failure common.cu:1333 'CUDA-capable device(s) is/are busy or unavailable'",
-         "another process has exclusive use", "compute mode"),
-        ("a:3:3 [0] init.cc:1 NCCL WARN Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 6000",
-         "two ranks have the same GPU", "gpus-per-task"),
-        ("a:3:3 [0] init.cc:1 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-x (size 9637888)",
-         "shared memory of the node is full", "ls -l /dev/shm"),
-        ("a:3:3 [0] bootstrap.cc:45 NCCL WARN Bootstrap : no socket interface found", "no interface", "nccl.conf"),
-        ("a:3:3 [0] misc/socket.cc:1 NCCL WARN socketStartConnect: Connect to 10.0.0.1<4> failed : No route to host",
-         "cannot open a connection", "firewall"),
-        ("a:3:3 [0] ibvwrap.cc:9 NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory",
-         "cannot pin", "ulimit -l"),
-        ("a:3:3 [0] net_ib.cc:1 NCCL WARN NET/IB : Got completion from peer 10.0.0.2<4> with status=12 opcode=0",
-         "does not reach another", "ibstat"),
-        ("srun: error: Couldn't find the specified plugin name for mpi/pmix looking at all files",
-         "no plugin for the requested MPI", "srun --mpi=list"),
-        ("The application appears to have been direct launched using \"srun\", but OMPI was not built with SLURM's PMI",
-         "srun cannot start this Open MPI", "PMIx"),
-        ("./all_reduce_perf: error while loading shared libraries: libmpi.so.40: cannot open shared object file",
-         "a library of the program is missing", "validation.nccl.program"),
-        ("./all_reduce_perf: /lib/libc.so.6: version `GLIBC_2.38' not found", "built on a newer system", "oldest"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("line", "cause", "remedy"), yaml.safe_load(CAUSES.read_text(encoding="utf-8")))
 def test_a_known_cause_keeps_its_remedy_despite_any_output_after_it(line: str, cause: str, remedy: str) -> None:
     said = reason(f"# nThread 1\n{line}\n{CHAIN}{FAREWELL}")
     assert "Cause: " in said
