@@ -189,5 +189,8 @@ class Engine:
             for name in {*sys.modules} - modules:
                 path = Path(getattr(sys.modules[name], "__file__", None) or "/")
                 if path.is_relative_to(folder) and not path.is_relative_to(sys.prefix):
-                    del sys.modules[name]
+                    module, (package, _, child) = sys.modules.pop(name), name.rpartition(".")
+                    # `from package import module` would still find it there.
+                    if getattr(sys.modules.get(package), child, None) is module:
+                        delattr(sys.modules[package], child)
         return ""

@@ -75,12 +75,10 @@ def test_a_job_that_went_back_to_the_queue_goes_on_at_its_checkpoint(there: Clus
     eventually(lambda: int(there.attempt("head", state).stdout or 0) >= 3, 60, "some of the work is done")
     there.run_as("ada", "head", f"scontrol requeue {job}")
 
-    def done() -> bool:
-        # Slurm would let it wait for two minutes.
-        there.attempt("head", f"scontrol update jobid={job} starttime=now")
-        return "done after 8 steps" in there.attempt("head", out).stdout
-
-    eventually(done, 90, "the job is done")
+    # Slurm would let it wait for two minutes. slurmd refuses a start in the second in which it killed the job.
+    soon = f"scontrol update jobid={job} starttime=now+3"
+    eventually(lambda: there.attempt("head", soon).returncode == 0, 60, "it is in the queue")
+    eventually(lambda: "done after 8 steps" in there.attempt("head", out).stdout, 90, "the job is done")
     begun = re.findall(r"start (\d) begins at step (\d)", there.run("head", out))
     assert [start for start, _ in begun] == ["0", "1"]
     assert begun[0][1] == "0"

@@ -10,7 +10,7 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 51_332,
+    "lines of code": 51_334,
     "Python files in components/": 374,
     "lines of code in tests/": 52_000,
     "lines of bash": 1_985,
