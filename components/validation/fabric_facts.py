@@ -80,7 +80,7 @@ def read_fabric_facts(output: str) -> dict[str, FabricFacts]:
     facts: dict[str, FabricFacts] = {}
     for node, data in data_in(output, WORD).items():
         with suppress(ValueError):
-            facts[node] = _facts(read(_Node, data))
+            facts[node] = _facts(read(_Node, data, exact=True))
     return facts
 
 

@@ -20,7 +20,8 @@ class _Entry:
     verdict: str
     busbw_gb_per_s: float | None
     floor_gb_per_s: float | None
-    nodes: int
+    nodes: float  # the outputs of the last run have only floats
+    gate_bytes: float | None = None
 
 
 def _is_entry(item: object) -> bool:

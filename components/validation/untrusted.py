@@ -19,13 +19,18 @@ LATEST = 253_402_300_799  # the last second of the year 9999; no other number is
 _LINE = re.compile(r"# tailrack (\S+) ([A-Za-z0-9][\w.-]{0,252}) ([\[{].*)", re.ASCII)
 
 
-def read(wanted: type[T], data: object) -> T:
-    """Return a dataclass or a named tuple. Other keys are ignored. Raises ValueError that names a wrong key."""
+def read(wanted: type[T], data: object, *, exact: bool = False) -> T:
+    """Return a dataclass or a named tuple. Raises ValueError that names a wrong key.
+
+    exact   refuse other keys instead of ignoring them
+    """
     hints = _hints(cast("Any", wanted))
     if isinstance(data, list | tuple) and issubclass(wanted, tuple):
         data = dict(zip(hints, data, strict=True))
     if not isinstance(data, Mapping):
         raise ValueError(f"{wanted.__name__} must be a JSON object")
+    if exact and (unknown := sorted(map(str, data.keys() - hints.keys()))):
+        raise ValueError(f"unknown keys: {', '.join(unknown)}")
     values = {}
     for key in hints.keys() & data.keys():
         try:
@@ -38,10 +43,10 @@ def read(wanted: type[T], data: object) -> T:
         raise ValueError(str(error)) from None
 
 
-def read_or_default(wanted: type[T], data: object) -> T:
+def read_or_default(wanted: type[T], data: object, *, exact: bool = False) -> T:
     """Return a dataclass, with its defaults if the data has another form."""
     try:
-        return read(wanted, data)
+        return read(wanted, data, exact=exact)
     except (ValueError, RecursionError):
         return wanted()
 
@@ -54,7 +59,7 @@ def value_of(hint: Any, value: Any) -> Any:
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return value
-    if origin is Annotated and isinstance(value, str) and re.fullmatch(parts[1], value):
+    if origin is Annotated and isinstance(value, str) and re.fullmatch(parts[1], value, re.ASCII):
         return value
     if origin in (typing.Union, types.UnionType):
         return None if value is None else value_of(parts[0], value)

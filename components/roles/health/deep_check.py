@@ -61,7 +61,7 @@ class DeepCheck:
             "gpus": node.gpus,
             "asked": measuring.measurement_settings(self.settings, node),
         }
-        record = read_or_default(Record, load(self.records / f"{node.name}.json")).about(identity)
+        record = read_or_default(Record, load(self.records / f"{node.name}.json"), exact=True).about(identity)
         if record.reference is None:
             record = measuring.with_figure(record, node)
         return record

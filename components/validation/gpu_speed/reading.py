@@ -82,7 +82,7 @@ def read_readings(data: object) -> list[Reading]:
     readings = []
     for item in data[:MOST_GPUS] if isinstance(data, list) else ():
         try:
-            readings.append(read(Reading, item))
+            readings.append(read(Reading, item, exact=True))
         except ValueError:
             continue
     return readings

@@ -118,8 +118,12 @@ def test_this_machine_is_looked_at_without_an_error(capsys: pytest.CaptureFixtur
     "damaged",
     [
         line()[:-3],
+        line().replace("true", "maybe"),
+        line(gpus="NV18"),
         line(gpus=["NV18; rm -rf"]),
         line(rdma=[{"device": "mlx5_0"}]),
+        line(rdma=None),
+        line(extra=1),
         line(p2p=1),
         "# tailrack there a []\n",
     ],

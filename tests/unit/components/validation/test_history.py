@@ -18,7 +18,7 @@ def result(**changes: Any) -> dict[str, Any]:
 
 def test_another_measurement_is_added_and_the_same_is_not() -> None:
     later = result(measured_at="2026-11-21T08:00:00Z", busbw_gb_per_s=None, verdict="FAIL")
-    found = extended([ONE], later)
+    found = extended([{**ONE, "nodes": 2.0}], later)  # as stack outputs have numbers
     assert [each["busbw_gb_per_s"] for each in found] == [40.0, None]
     assert extended(found, later) == found
 
@@ -29,7 +29,7 @@ def test_a_verdict_with_another_floor_replaces_its_own_entry() -> None:
     ]
 
 
-@pytest.mark.parametrize("before", [None, {}, "x", [None, 7]])
+@pytest.mark.parametrize("before", [None, {}, "x", [None, 7, {"verdict": "PASS"}], [{**ONE, "measured_at": "x"}]])
 def test_history_ignores_entries_that_no_earlier_run_can_have_written(before: Any) -> None:
     assert extended(before, result()) == [ONE]
 
