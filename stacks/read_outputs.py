@@ -31,7 +31,7 @@ class StackOutputs:
 
     def output(self, name: str) -> pulumi.Output[Any]:
         """Return the same as an Output, a secret if it was one."""
-        return as_output({"": self.value(name)}, lambda values: values[""], hidden=name in self.secrets)
+        return as_output({}, lambda _: self.value(name), hidden=name in self.secrets)
 
 
 class UnreadableStackError(pulumi.RunError):

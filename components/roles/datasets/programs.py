@@ -75,6 +75,7 @@ def reason(ended: Ended) -> str:
 
 def rclone_config(kind: str, source: str, *, endpoint: str, region: str, access_key: str, secret_key: str) -> str:
     """Return the settings of a source for rclone, as JSON, with the path at the remote."""
+    listing: dict[str, str] = {}
     if kind == "s3":
         settings = {
             **{"type": "s3", "provider": "Other" if endpoint else "AWS", "no_check_bucket": "true"},
@@ -83,23 +84,19 @@ def rclone_config(kind: str, source: str, *, endpoint: str, region: str, access_
         }
         path = source.removeprefix("s3://")
     elif kind == "hf":
-        server, (repository, _, place) = (
-            endpoint or "https://huggingface.co",
-            source.removeprefix("hf://").partition("@"),
-        )
+        repository, _, place = source.removeprefix("hf://").partition("@")
         commit, _, folder = place.partition("/")
-        below = f"/{folder}" if folder else ""
+        path, server, below = "", endpoint or "https://huggingface.co", f"/{folder}" if folder else ""
         settings = {"type": "http", "url": f"{server}/{repository}/resolve/{commit}{below}/"}
-        if secret_key:
-            settings["headers"] = f"Authorization,Bearer {secret_key}"
+        settings["headers"] = f"Authorization,Bearer {secret_key}" if secret_key else ""
         # Without `datasets/`, it is a model.
         kind_of_repository = "" if repository.startswith("datasets/") else "models/"
         tree = f"{server}/api/{kind_of_repository}{repository}/tree/{commit}{below}?recursive=true"
-        return json.dumps({"path": "", "tree": tree, "folder": folder, "settings": settings})
+        listing = {"tree": tree, "folder": folder}
     else:
         folder, _, path = source.rpartition("/")
         settings = {"type": "http", "url": f"{folder}/"}
-    return json.dumps({"path": path, "settings": {name: value for name, value in settings.items() if value}})
+    return json.dumps({"path": path, **listing, "settings": {name: value for name, value in settings.items() if value}})
 
 
 def hub_list(config: str) -> list[Entry]:
@@ -249,8 +246,7 @@ def print_tree(config: Mapping[str, Any]) -> int:
                     sys.stdout.write(
                         f"{json.dumps([path, large.get('size', row['size']), '', large.get('oid', '')])}\n"
                     )
-            following = _NEXT_PAGE.search(link)
-            page = following[1] if following else ""
+            page = following[1] if (following := _NEXT_PAGE.search(link)) else ""
             if page and not page.startswith(f"{server}/"):
                 raise ValueError(f"the list goes on at {printable(page, 200)}")
     except (URLError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
