@@ -345,8 +345,8 @@ def test_a_login_to_a_node_needs_a_job_there_and_ends_up_in_it(cluster: ClusterU
     assert (refused.returncode, refused.stdout) == (255, "")
     assert "Access denied by pam_slurm_adopt: you have no active jobs on this node" in refused.stderr
     assert login(cluster, "a1", "head").stdout.startswith("head\n")
-    job = cluster.run_as("ada", "head", "sbatch --parsable -w a1 --wrap 'sleep 300'").strip()
-    eventually(lambda: "extern" in cluster.attempt("a1", "scontrol listpids").stdout, 60, "the job runs")
+    job = cluster.run_as("ada", "head", "sbatch --parsable -w a1 --wrap 'echo up; exec sleep 300'").strip()
+    eventually(lambda: "up" in cluster.attempt("head", as_user("ada", f"cat slurm-{job}.out")).stdout, 60, "it runs")
     assert login(cluster, "head", "a1").stdout.startswith("a1\n")
     assert f"adopted into job {job}" in cluster.run("a1", "journalctl -o cat --since -5min")
     cluster.run("head", f"scancel {job}")

@@ -120,8 +120,8 @@ def test_a_user_reaches_a_node_through_the_head_node_while_a_job_runs_there(
     config = with_key(adas, keys, "laptop")
     refused = ssh(config, "a1")
     assert "you have no active jobs on this node" in refused.stderr
-    job = cluster.run_as("ada", "head", "sbatch --parsable -w a1 --wrap 'sleep 300'").strip()
-    eventually(lambda: "extern" in cluster.attempt("a1", "scontrol listpids", limit=10).stdout, 60, "the job runs")
+    job = cluster.run_as("ada", "head", "sbatch --parsable -w a1 --wrap 'echo up; exec sleep 300'").strip()
+    eventually(lambda: "up" in cluster.attempt("head", as_user("ada", f"cat slurm-{job}.out")).stdout, 60, "it runs")
     done = ssh(config, "a1", command="hostname; whoami")
     assert done.stdout == "a1\nada\n", done.stderr
     cluster.run("head", f"scancel {job}")
