@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from components.settings.problems import Report
+from components.settings.problems import Report, Stack
+from components.settings.rules import check_sites
 from components.settings.section import Section, key
 from components.settings.types import FreeText, NodeName, PartitionName, Whole
 
@@ -29,13 +30,6 @@ class Cluster(Section):
         "a mapping from a node's name to a short text", 'write {b1: "2026-11-21"}', default={}
     )
     """A text per node name; change a node's text to run all its steps again, for example after a manual repair."""
-
-
-def check_head(head: Head, report: Report) -> None:
-    """Report a head node that runs jobs although the config does not accept the risk."""
-    if head.compute and not head.accept_root_risk:
-        fix = "write false or remove the key, or write accept_root_risk: true beside it to accept this"
-        report.add((head, "compute"), "true does not accept the risk", _RISK, fix)
 
 
 class UserLimits(Section):
@@ -76,3 +70,10 @@ class Head(Section):
     ([security.md](security.md#the-trust-domain))."""
     user_limits: UserLimits = UserLimits()
     """Limits for each user's processes on the head node."""
+
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report an unknown site, and a head node that runs jobs although the config does not accept the risk."""
+        check_sites(self, "site", "the head node would have no site", stack, report)
+        if self.compute and not self.accept_root_risk:
+            fix = "write false or remove the key, or write accept_root_risk: true beside it to accept this"
+            report.add((self, "compute"), "true does not accept the risk", _RISK, fix)

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import Any
 
 ROOT = "tailrack:"  # the path of the config's top level
 MASK = "[secret]"
@@ -162,3 +163,20 @@ class Report:
             self.problems[Problem(path, "; ".join(filter(None, parts)))] = None
         else:
             self.more += 1
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Facts of a whole config, for the checks of its sections.
+
+    share   the share's two folders; none in a pool
+    logins  the machines that tailrack logs in to, by account
+    """
+
+    config: Any  # of stacks.config.model
+    nodes: Sequence[Any]  # all of them, as stacks.sites.kind.NodeSpec
+    sites: Collection[str]
+    share: Collection[str]
+    logins: Mapping[str, str]
+    made: Sequence[str]  # sites whose machines the stack creates
+    brings_tailnet: bool  # whether a site does

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
-from components.settings.problems import ROOT, Report, child_path, secret_command, suggest
+from components.settings.problems import ROOT, Report, Stack, child_path, secret_command, suggest
 from components.settings.section import Section, keys_of, located
 
 
@@ -33,9 +33,10 @@ def check_known(
             report.add(path, shown + problem, breaks, remedy)
 
 
-def check_sites(section: Section, name: str, sites: Collection[str], breaks: str, report: Report) -> None:
-    """Report names at a key that no site of the stack has."""
-    check_known(section, name, sites, "is not a site of this stack", breaks, report)
+def check_sites(section: Section, name: str, breaks: str, stack: Stack, report: Report) -> None:
+    """Report names at a key that no site of the stack has, and those that its list has twice."""
+    check_known(section, name, stack.sites, "is not a site of this stack", breaks, report)
+    check_once(section, name, report)
 
 
 def check_once(section: Section, name: str, report: Report) -> None:
@@ -49,13 +50,20 @@ def check_once(section: Section, name: str, report: Report) -> None:
 
 
 def check_unique(
-    sections: Iterable[Section], name: str, problem: str, breaks: str, fix: str, report: Report
+    sections: Iterable[Section],
+    name: str,
+    problem: str,
+    breaks: str,
+    report: Report,
+    fix: str = "rename one of them",
+    others: Mapping[Any, str] | None = None,
 ) -> dict[Any, str]:
     """Report values of a key that two sections have. Return the place of the first section with each value.
 
     problem   completes "VALUE ..."; `{}` in it is the place of the first section
+    others    places of other sections, by their values
     """
-    places: dict[Any, str] = {}
+    places = dict(others or {})
     for section in sections:
         own = report.at(section).removeprefix(ROOT)
         if (first := places.setdefault(getattr(section, name), own)) != own:
@@ -75,10 +83,10 @@ def check_partner(section: Section, name: str, partner: str, breaks: str, report
         report.add((section, name), f"is set without {partner}", breaks, f"write {partner} too")
 
 
-def check_local(section: Section, name: str, share: Collection[str], breaks: str, report: Report) -> None:
-    """Report a folder on the share. `share` has the share's two folders."""
+def check_local(section: Section, name: str, breaks: str, stack: Stack, report: Report) -> None:
+    """Report a folder on the share."""
     folder = getattr(section, name)
-    if folder is not None and any(PurePosixPath(folder).is_relative_to(place) for place in share):
+    if folder is not None and any(PurePosixPath(folder).is_relative_to(place) for place in stack.share):
         report.bad((section, name), "is on the share", breaks, "write a folder on a local disk of the nodes")
 
 

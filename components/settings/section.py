@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from pydantic.fields import FieldInfo
 
-from components.settings.problems import child_path, secret_command
+from components.settings.problems import Report, Stack, child_path, secret_command
 
 _BOUNDS = {"ge": " from", "gt": " above", "le": " to"}  # fields of pydantic's metadata of numbers
 
@@ -53,6 +53,9 @@ class Section(BaseModel):
     def for_export(self) -> Self:
         """Return the section for another stack, whose program may run on another machine."""
         return self
+
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report conflicts of its values with each other and with the rest of the stack's config."""
 
 
 def key(wants: str = "", fix: str = "", breaks: str = "", default_text: str = "", **field: Any) -> Any:

@@ -9,10 +9,13 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from components.settings.problems import Report
+from components.settings.problems import Report, Stack
 from components.settings.rules import check_known, check_partner, check_sites
 from components.settings.section import Help, Section, key
 from components.settings.types import (
+    CROSS_SITE,
+    NODE,
+    AnyNodes,
     FreeText,
     NodeChoice,
     NodeNames,
@@ -34,34 +37,36 @@ from components.validation.storage_figures import FIGURES
 def largest(data: dict[str, int]) -> int:
     """Return the largest measured size."""
     if data["min_bytes"] > data["max_bytes"]:
-        return data["max_bytes"]  # `_check_sizes` reports it
+        return data["max_bytes"]  # `Sizes.check` reports it
     return sizes_between(data["min_bytes"], data["max_bytes"], data["factor"])[-1]
 
 
-def _check_sizes(section: Validation | Nccl, report: Report) -> None:
-    """Report sizes that cannot be measured, and a `gate_bytes` that is not measured."""
+# Keys of a measurement of CPUs and of one of GPUs.
+_SIZES = frozenset({"min_bytes", "max_bytes", "factor", "iterations", "warmup", "gate_bytes"})
 
-    def show(path: str, size: int) -> str:
-        return report.value(path, size) if report.hides(path) else format_size(size)
 
-    least, most = section.min_bytes, section.max_bytes
-    if least % 4:
-        path = report.at(section, "min_bytes")
-        problem = f"{show(path, least)} is not a multiple of 4 bytes, the size of one number"
-        report.add(path, problem, "no collective has a message of that size", "write a multiple of 4, such as 64K")
-    if least > most:
-        path = report.at(section, "min_bytes" if "min_bytes" in section.model_fields_set else "max_bytes")
-        problem = f"min_bytes ({show(path, least)}) is above max_bytes ({show(path, most)})"
-        fix = "write a smaller min_bytes or a larger max_bytes"
-        report.add(path, problem, "there would be no size to measure", fix)
-        return
-    measured, path = sizes_between(least, most, section.factor), report.at(section, "gate_bytes")
-    if section.gate_bytes not in measured:
-        listed = ", ".join(show(path, size) for size in measured)
-        problem = f"{show(path, section.gate_bytes)} is not among the measured sizes ({listed})"
-        report.add(
-            path, problem, "the floor would have no result to compare with", "write one of them, or leave it out"
-        )
+class Sizes(Section):
+    """The checks of the sizes of a measurement, whose keys its sections have."""
+
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report sizes that cannot be measured, and a `gate_bytes` that is not measured."""
+
+        def show(size: int) -> str:
+            return report.value(path, size) if report.hides(path) else format_size(size)
+
+        least, most, factor, gate = (getattr(self, name) for name in ("min_bytes", "max_bytes", "factor", "gate_bytes"))
+        path = report.at(self, "min_bytes" if "min_bytes" in self.model_fields_set or least % 4 else "max_bytes")
+        if least % 4:
+            problem = f"{show(least)} is not a multiple of 4 bytes, the size of one number"
+            report.add(path, problem, "no collective has a message of that size", "write a multiple of 4, such as 64K")
+        if least > most:
+            problem = f"min_bytes ({show(least)}) is above max_bytes ({show(most)})"
+            fix = "write a smaller min_bytes or a larger max_bytes"
+            report.add(path, problem, "there would be no size to measure", fix)
+        elif gate not in (measured := sizes_between(least, most, factor)):
+            problem = f"{show(gate)} is not among the measured sizes ({', '.join(map(show, measured))})"
+            breaks, fix = "the floor would have no result to compare with", "write one of them, or leave it out"
+            report.add((self, "gate_bytes"), problem, breaks, fix)
 
 
 # Allowed srun options. Others could move the step to other nodes, change its ranks, or write into its table.
@@ -153,7 +158,7 @@ Image = Annotated[
 ]
 
 
-class Nccl(Section):
+class Nccl(Sizes):
     """The measurement of GPUs with nccl-tests."""
 
     collective: Collective = "all_reduce"
@@ -198,21 +203,28 @@ class Nccl(Section):
     srun_options: tuple[SrunOption, ...] = key("a list of --option=value", "write ['--cpu-bind=none']", default=())
     """Additional srun options, such as --cpu-bind=none."""
 
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report sizes that cannot be measured, a source without a checksum, and contradictions."""
+        super().check(stack, report)
+        names = [self.collective, *self.more_collectives]
+        for number, name in enumerate(self.more_collectives):
+            if name in names[: number + 1]:
+                path = report.at(self, "more_collectives", number)
+                report.add(path, f"{name} is measured already", "it would have two results", "remove it")
+        if self.gpus_per_node % self.gpus_per_process:
+            problem = f"does not divide gpus_per_node ({self.gpus_per_node})"
+            fix = "write a divisor, or leave one of them out"
+            report.bad((self, "gpus_per_process"), problem, "the last process would have fewer GPUs", fix)
+        for name, partner in (("source", "source_sha256"), ("source_sha256", "source")):
+            check_partner(self, name, partner, "an unknown program could be built and run", report)
+        _check_image(self, "the measurement", "remove the image", stack, report)
 
-def _check_nccl(nccl: Nccl, report: Report) -> None:
-    """Report sizes that cannot be measured, a source without a checksum, and settings that contradict each other."""
-    _check_sizes(nccl, report)
-    names = [nccl.collective, *nccl.more_collectives]
-    for number, name in enumerate(nccl.more_collectives):
-        if name in names[: number + 1]:
-            path = f"{report.at(nccl, 'more_collectives')}[{number}]"
-            report.add(path, f"{name} is measured already", "it would have two results", "remove it")
-    if nccl.gpus_per_node % nccl.gpus_per_process:
-        path, each = report.at(nccl, "gpus_per_process"), nccl.gpus_per_process
-        problem = f"{each} does not divide gpus_per_node ({nccl.gpus_per_node})"
-        report.add(path, problem, "the last process would have fewer GPUs", "write a divisor, or leave one of them out")
-    for name, partner in (("source", "source_sha256"), ("source_sha256", "source")):
-        check_partner(nccl, name, partner, "an unknown program could be built and run", report)
+
+def _check_image(section: Nccl | Training, runs: str, fix: str, stack: Stack, report: Report) -> None:
+    if section.image and stack.share and stack.config.containers is None:
+        breaks = f"the cluster has no containers, so {runs} could not run in one"
+        fix = f"write a section tailrack:containers, or {fix}"
+        report.bad((section, "image"), "without a section containers", breaks, fix)
 
 
 SHARE, SCRATCH = "share", "scratch"  # targets of every cluster, and of one with tailrack:scratch
@@ -239,6 +251,21 @@ class StorageFloor(Section):
     latency_us: Floor | None = None
     """Highest acceptable latency of a random read of 4 KiB, in microseconds."""
 
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report unknown sites, and a section without a floor."""
+        check_sites(self, "sites", "the floors would judge no node", stack, report)
+        if not self.model_fields_set & FIGURES.keys():
+            report.add((self,), "has no floor", "its target would be UNJUDGED", f"write one of {', '.join(FIGURES)}")
+
+    def check_target(self, targets: Collection[str], report: Report) -> None:
+        """Report a target that is not measured."""
+        breaks = "the floors would judge nothing"
+        if self.target == SCRATCH and SCRATCH not in targets:
+            problem, fix = "scratch is not measured without tailrack:scratch.folder", "set that folder, or remove it"
+            report.add((self, "target"), problem, breaks, fix)
+        else:
+            check_known(self, "target", targets, "is not a measured target", breaks, report)
+
 
 class StorageMeasurement(Section):
     """The storage measurement: throughput, latency and small files of the share and of scratch, on each node."""
@@ -257,66 +284,33 @@ class StorageMeasurement(Section):
     )
     """Floors by target; without one, a target is UNJUDGED."""
 
-
-def check_storage_measurement(
-    section: StorageMeasurement,
-    shared: Collection[str],
-    local: Collection[str],
-    sites: Collection[str],
-    nodes: int,
-    report: Report,
-) -> None:
-    """Report a size that no node should write, a measurement that takes hours, and floors that judge nothing.
-
-    shared, local   names of the targets
-    nodes           the number of nodes that are measured if the section lists none
-    """
-    _check_size(section, "size", report)
-    if section.checkpoint_size is not None:
-        _check_size(section, "checkpoint_size", report)
-    count = len(section.nodes) or nodes
-    if (total := count * len(shared) * section.seconds) > _MOST_SECONDS:
-        path = report.at(section, "seconds" if "seconds" in section.model_fields_set else "nodes")
-        problem = f"{count} nodes, one after another, would take about {total // 60} minutes"
-        breaks = "up would wait for it, and no other job could run on these nodes"
-        report.add(path, problem, breaks, "list fewer nodes in validation.storage.nodes, or write fewer seconds")
-    judged: dict[tuple[str, str], str] = {}
-    for floor in section.floors:
-        _check_floor(floor, {*shared, *local}, sites, report)
-        _check_once(floor, sites, judged, report)
-
-
-def _check_size(section: StorageMeasurement, name: str, report: Report) -> None:
-    path, value = report.at(section, name), getattr(section, name)
-    if not _LEAST_BYTES <= value <= _MOST_BYTES:
-        shown = report.value(path, value) if report.hides(path) else format_size(value)
-        problem = f"{shown} is not a size from 1 MiB to 64 GiB"
-        breaks = "a file of that size measures nothing" if value < _LEAST_BYTES else "writing it would take minutes"
-        report.add(path, problem, breaks, "write a size such as 1G")
-
-
-def _check_floor(floor: StorageFloor, targets: Collection[str], sites: Collection[str], report: Report) -> None:
-    if floor.target == SCRATCH and SCRATCH not in targets:
-        problem, fix = "scratch is not measured without tailrack:scratch.folder", "set that folder, or remove it"
-        report.add((floor, "target"), problem, "the floors would judge nothing", fix)
-    else:
-        check_known(floor, "target", targets, "is not a measured target", "the floors would judge nothing", report)
-    check_sites(floor, "sites", sites, "the floors would judge no node", report)
-    if not floor.model_fields_set & FIGURES.keys():
-        fix = f"write one of {', '.join(FIGURES)}"
-        report.add((floor,), "has no floor", "its target would be UNJUDGED", fix)
-
-
-def _check_once(
-    floor: StorageFloor, sites: Collection[str], judged: dict[tuple[str, str], str], report: Report
-) -> None:
-    path = report.at(floor)
-    for site in floor.sites or sites:
-        first = judged.setdefault((floor.target, site), path)
-        if first != path:
-            problem = f"judges {floor.target} at {site}, as {first} does"
-            report.add(path, problem, "one of the two would have no effect", "remove one, or list other sites")
-            return
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report a size that no node should write, a measurement that takes hours, and floors that judge nothing."""
+        for name in ("size", "checkpoint_size"):
+            path, value = report.at(self, name), getattr(self, name)
+            if value is not None and not _LEAST_BYTES <= value <= _MOST_BYTES:
+                shown = report.value(path, value) if report.hides(path) else format_size(value)
+                problem = f"{shown} is not a size from 1 MiB to 64 GiB"
+                breaks = "it would measure nothing" if value < _LEAST_BYTES else "writing it would take minutes"
+                report.add(path, problem, breaks, "write a size such as 1G")
+        shared = [SHARE, *(mount.path for mount in stack.config.storage.mounts)]
+        chosen = stack.config.validation.nodes
+        listed = chosen.most if isinstance(chosen, AnyNodes) else len(chosen)
+        count = len(self.nodes) or listed or sum(node.compute for node in stack.nodes)
+        if (total := count * len(shared) * self.seconds) > _MOST_SECONDS:
+            problem = f"{count} nodes, one after another, would take about {total // 60} minutes"
+            breaks = "up would wait for it, and no other job could run on these nodes"
+            fix = "list fewer nodes in validation.storage.nodes, or write fewer seconds"
+            report.add((self, "seconds" if "seconds" in self.model_fields_set else "nodes"), problem, breaks, fix)
+        targets = {*shared, SCRATCH} if stack.config.scratch.folder is not None else {*shared}
+        judged: dict[tuple[str, str], str] = {}
+        for floor in self.floors:
+            floor.check_target(targets, report)
+            path = report.at(floor)
+            firsts = [judged.setdefault((floor.target, site), path) for site in floor.sites or stack.sites]
+            if first := next((first for first in firsts if first != path), ""):
+                problem = f"judges {floor.target} at the same sites as {first}"
+                report.add(path, problem, "one of the two would have no effect", "remove one, or list other sites")
 
 
 def floors_at(floors: Sequence[StorageFloor], target: str, site: str) -> dict[str, float]:
@@ -351,16 +345,13 @@ class Training(Section):
     time_limit_minutes: Whole = key(ge=1, le=1440, default=10)
     """Time limit of the job, in minutes."""
 
-
-def check_training(training: Training, containers: bool, report: Report) -> None:
-    """Report a container image in a cluster without containers."""
-    if not containers and training.image:
-        breaks = "the cluster has no containers, so the benchmark could not run in one"
-        fix = "write a section tailrack:containers, or python: PATH of a Python that has PyTorch on every node"
-        report.bad((training, "image"), "without a section containers", breaks, fix)
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report a container image in a cluster without containers."""
+        fix = "python: PATH of a Python that has PyTorch on every node"
+        _check_image(self, "the benchmark", fix, stack, report)
 
 
-class Validation(Section):
+class Validation(Sizes):
     """The bandwidth measurement at the end of every change to the cluster."""
 
     min_bytes: Size = parse_size("64K")
@@ -407,14 +398,25 @@ class Validation(Section):
         """Yield each section that lists nodes to measure."""
         yield from filter(None, (self, self.training, self.storage))
 
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report sizes, floors and nodes that cannot be measured. Warn about sizes that no measurement uses."""
+        super().check(stack, report)
+        scopes = {*stack.sites, CROSS_SITE, NODE}
+        breaks = "the floor would not apply to any measurement"
+        check_known(self, "floors_gb_per_s", scopes, "is neither a site nor cross-site", breaks, report)
+        computing = {node.name: node for node in stack.nodes if node.compute}
+        for section in self.measured:
+            problem, breaks = "is not a node that runs jobs", "it would not be measured"
+            check_known(section, "nodes", computing, problem, breaks, report)
+        keys = sorted(_SIZES & self.model_fields_set)
+        if keys and computing and all(node.gpu for node in computing.values()):
+            text = "has no effect, because all nodes that run jobs have GPUs; write it in validation.nccl"
+            report.warn(report.at(self, keys[0]), text)
+        for name in sorted({"training", "storage"} & self.model_fields_set if not stack.share else ()):
+            breaks, fix = "it runs only on the cluster's own nodes", "move it to the cluster's stack"
+            report.add((self, name), "is in a stack of kind pool", breaks, fix)
+
 
 def sizes_of(section: Validation | Nccl) -> dict[str, Any]:
     """Return the settings that a measurement of CPUs and one of GPUs have."""
-    names = ("min_bytes", "max_bytes", "factor", "iterations", "warmup", "gate_bytes")
-    return {name: getattr(section, name) for name in names}
-
-
-def check_validation(validation: Validation, report: Report) -> None:
-    """Report sizes that cannot be measured or judged."""
-    _check_sizes(validation, report)
-    _check_nccl(validation.nccl, report)
+    return {name: getattr(section, name) for name in _SIZES}

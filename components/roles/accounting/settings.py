@@ -1,32 +1,21 @@
 """The section `accounting`, and checks of it against the users and Slurm's settings."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
-from components.settings.problems import Report
+from components.settings.problems import Report, Stack
 from components.settings.rules import check_known, check_on, check_unique
 from components.settings.section import Help, Section, key
-from components.settings.types import Whole, must, word_set
-
-if TYPE_CHECKING:
-    from components.roles.slurm.settings import Slurm
-    from components.roles.users.settings import User
+from components.settings.types import Whole, must
 
 # The account of users without `account`.
 DEFAULT_ACCOUNT = "users"
 # slurmdbd stores GPU minutes in 64 bits; no cluster can use more than this in a month.
 MOST_GPU_HOURS = 10_000_000
-# Keys of slurm.conf for accounting that tailrack does not run.
-_EXTERNAL = word_set("accountingstoragetype accountingstoragehost accountingstorageport accountingstoragebackuphost")
-_ENFORCE = "accountingstorageenforce"
-
-
 _NAME = "a name of at most 40 lowercase letters, digits, '-' and '_'"
 _plain = must(
     lambda name: re.fullmatch(r"[a-z][a-z0-9_-]*", name) and name not in ("all", "default", "none"),
@@ -96,6 +85,13 @@ class UnusedGpus(Section):
     exempt_qos: QosNames = ()
     """QOS whose jobs may hold idle GPUs, such as one for interactive jobs."""
 
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report jobs that would end without a message."""
+        if 0 < self.end_minutes <= self.tell_minutes:
+            problem = f"is not more than tell_minutes ({self.tell_minutes})"
+            fix = f"write more than {self.tell_minutes}, or 0 for never"
+            report.bad((self, "end_minutes"), problem, "jobs would end without a warning", fix)
+
 
 class Accounting(Section):
     """Records of jobs, and limits per account, QOS and user."""
@@ -113,47 +109,29 @@ class Accounting(Section):
     unused_gpus: UnusedGpus | None = None
     """Tell users whose jobs hold [unused GPUs](day-2.md#accounting), and end such jobs; default: off."""
 
-
-def check_accounting(accounting: Accounting, users: Sequence[User], slurm: Slurm, health: bool, report: Report) -> None:
-    """Report unknown names, cycles, limits without accounting, and settings of external accounting."""
-    _check_keys(slurm, accounting.enabled, report)
-    accounts = {account.name: [account.parent] if account.parent is not None else [] for account in accounting.accounts}
-    qos = {service.name: service.preempts for service in accounting.qos}
-    for sections, kind in ((accounting.accounts, "account"), (accounting.qos, "QOS")):
-        problem = f"is also the name of another {kind}"
-        check_unique(sections, "name", problem, "the limits of both would apply", "rename one of them", report)
-    for account in accounting.accounts:
-        _check_exists(account, "parent", accounts, "account", report)
-    _check_cycles(accounting.accounts, "parent", accounts, "the accounts would have no top", report)
-    for service in accounting.qos:
-        _check_exists(service, "preempts", qos, "QOS", report)
-    _check_cycles(accounting.qos, "preempts", qos, "their jobs would preempt each other forever", report)
-    if (unused := accounting.unused_gpus) is not None:
-        _check_exists(unused, "exempt_qos", {*qos, "normal"}, "QOS", report)
-        for role, enabled in (("accounting", accounting.enabled), ("health", health)):
-            check_on((unused,), role, enabled, "no job's GPUs would be sampled", report)
-        if 0 < unused.end_minutes <= (tell := unused.tell_minutes):
-            problem, breaks = f"is not more than tell_minutes ({tell})", "jobs would end without a warning"
-            report.bad((unused, "end_minutes"), problem, breaks, f"write more than {tell}, or 0 for never")
-    for user in users:
-        _check_exists(user, "account", {*accounts, DEFAULT_ACCOUNT}, "account", report)
-        _check_exists(user, "qos", qos, "QOS", report)
-        for name in sorted({"account", "gpu_hours", "max_jobs", "qos"} & user.model_fields_set):
-            breaks = "the usage of jobs would not be recorded"
-            check_on((user, name), "accounting", accounting.enabled, breaks, report)
-
-
-def _check_keys(slurm: Slurm, on: bool, report: Report) -> None:
-    for key_name in slurm.settings if on else ():
-        name, path = key_name.lower(), (slurm, "settings", key_name)
-        if name in _EXTERNAL:
-            breaks = "jobs would be recorded twice, or not at all"
-            fix = "remove it, or write tailrack:accounting: {enabled: false} to set it yourself"
-            report.add(path, "is set by tailrack, which runs the cluster's accounting", breaks, fix)
-        elif name == _ENFORCE:
-            breaks = "Slurm would reject users before they have an account"
-            fix = "remove it; tailrack enforces every limit in the config"
-            report.add(path, "is set by tailrack as soon as every user has an account", breaks, fix)
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report unknown names, cycles, and limits without accounting."""
+        accounts = {account.name: [account.parent] if account.parent is not None else [] for account in self.accounts}
+        qos = {service.name: service.preempts for service in self.qos}
+        for sections, kind in ((self.accounts, "account"), (self.qos, "QOS")):
+            check_unique(
+                sections, "name", f"is also the name of another {kind}", "the limits of both would apply", report
+            )
+        for account in self.accounts:
+            _check_exists(account, "parent", accounts, "account", report)
+        _check_cycles(self.accounts, "parent", accounts, "the accounts would have no top", report)
+        for service in self.qos:
+            _check_exists(service, "preempts", qos, "QOS", report)
+        _check_cycles(self.qos, "preempts", qos, "their jobs would preempt each other forever", report)
+        if (unused := self.unused_gpus) is not None:
+            _check_exists(unused, "exempt_qos", {*qos, "normal"}, "QOS", report)
+            for role, enabled in (("accounting", self.enabled), ("health", stack.config.health.enabled)):
+                check_on((unused,), role, enabled, "no job's GPUs would be sampled", report)
+        for user in stack.config.users:
+            _check_exists(user, "account", {*accounts, DEFAULT_ACCOUNT}, "account", report)
+            _check_exists(user, "qos", qos, "QOS", report)
+            for name in sorted({"account", "gpu_hours", "max_jobs", "qos"} & user.model_fields_set):
+                check_on((user, name), "accounting", self.enabled, "the usage of jobs would not be recorded", report)
 
 
 def _check_exists(section: Section, name: str, valid: Collection[str], kind: str, report: Report) -> None:

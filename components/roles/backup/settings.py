@@ -1,13 +1,12 @@
 """The section `backup`, the backup of the head node's data, and checks of its target."""
 
 import re
-from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from components.settings.problems import ROOT, Report, secret_command
+from components.settings.problems import ROOT, Report, Stack, secret_command
 from components.settings.rules import check_both
 from components.settings.section import Section, key
 from components.settings.ssh_keys import HostKey
@@ -47,6 +46,8 @@ def _is_pattern(value: str) -> bool:
 Pattern = Annotated[
     str, Field(max_length=200), must(_is_pattern, "is not a plain name or relative path, or matches everything")
 ]
+# Keys that sftp needs, and what happens without them.
+_SFTP_KEYS = {"host_key": "backups could go to any machine there", "private_key": "no backup could be made"}
 
 
 class Homes(Section):
@@ -97,40 +98,33 @@ class Backup(Section):
     homes: Homes | None = None
     """The users' homes on the share; default: not part of backups."""
 
-
-# Owners of a target machine that is part of the cluster.
-HEAD, MADE, LISTED = "the head node itself", "a node that this stack makes", "a node of this cluster"
-
-
-def check_backup(backup: Backup, owners: Mapping[str, str], storage: Mapping[str, str], report: Report) -> None:
-    """Report a target inside the cluster or on the share, and missing keys of a kind of target.
-
-    owners    HEAD, MADE or LISTED by the names and addresses of the cluster's machines
-    storage   `path` and `mount` of the share
-    """
-    path, target = report.at(backup, "target"), backup.target
-    if not (sftp := SFTP.fullmatch(target)):
-        check_both(backup, "access_key", "secret_key", "the bucket would reject the log-in", report)
-        return
-    for name in ("host_key", "private_key"):
-        if name not in backup.model_fields_set:
-            breaks = "no backup could be made" if name == "private_key" else "backups could go to any machine there"
-            report.add((backup, name), f"is missing beside {report.value(path, target)}", breaks, f"write {name}")
-    host = sftp["host"].lower()
-    owner = HEAD if re.fullmatch(r"localhost|127(\.[0-9]+){3}", host) else owners.get(host)
-    problem = f"{report.value(path, target)} is {owner}"
-    if owner == HEAD:
-        report.add(path, problem, "a backup would be lost with the head node", "write a second machine, or S3")
-    elif owner == MADE:
-        report.add(path, problem, "destroying the stack would delete the backups", "write another machine, or S3")
-    elif owner == LISTED:
-        report.warn(
-            path,
-            f"{problem}: backups are lost with that machine, and a new head node must reach it before it joins the "
-            "tailnet; use a machine outside the cluster, or S3",
-        )
-    for name, folder in storage.items():
-        if PurePosixPath(sftp["folder"]).is_relative_to(folder):
-            problem = f"{report.value(path, target)} is on the share (storage.{name} is {folder})"
-            breaks = "the share is on the head node, so a backup would be lost with it"
-            report.add(path, problem, breaks, "write a folder on a disk of the second machine")
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report a target inside the cluster or on the share, and missing keys of a kind of target."""
+        path, config = report.at(self, "target"), stack.config
+        target = report.value(path, self.target)
+        if not (sftp := SFTP.fullmatch(self.target)):
+            check_both(self, "access_key", "secret_key", "the bucket would reject the log-in", report)
+            return
+        for name, breaks in _SFTP_KEYS.items():
+            if name not in self.model_fields_set:
+                report.add((self, name), f"is missing beside {target}", breaks, f"write {name}")
+        host, head = sftp["host"].lower(), config.head.name
+        hosts = [host for site in config.sites for host in getattr(site, "hosts", ())]
+        # An address with another port may be that of another machine.
+        made = {host.address: False for host in hosts if host.port == self.port}
+        made |= {node.name: node.site in stack.made for node in stack.nodes}
+        heads = {head, *(host.address for host in hosts if host.name == head)}
+        if host in heads or re.fullmatch(r"localhost|127(\.[0-9]+){3}", host):
+            problem, breaks = f"{target} is the head node itself", "a backup would be lost with the head node"
+            report.add(path, problem, breaks, "write a second machine, or S3")
+        elif made.get(host):
+            breaks = "destroying the stack would delete the backups"
+            report.add(path, f"{target} is a node that this stack makes", breaks, "write another machine, or S3")
+        elif host in made:
+            text = "is a node of this cluster: backups are lost with that machine, and a new head node must reach it"
+            report.warn(path, f"{target} {text} before it joins the tailnet; use a machine outside the cluster, or S3")
+        for name, folder in (("path", config.storage.path), ("mount", config.storage.mount)):
+            if PurePosixPath(sftp["folder"]).is_relative_to(folder):
+                problem = f"{target} is on the share (storage.{name} is {folder})"
+                breaks = "the share is on the head node, so a backup would be lost with it"
+                report.add(path, problem, breaks, "write a folder on a disk of the second machine")

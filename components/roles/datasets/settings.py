@@ -1,14 +1,13 @@
 """The sections `datasets` and `staging`: data sets that nodes keep on their own disks, and limits of copying them."""
 
 import re
-from collections.abc import Collection
 from pathlib import PurePosixPath
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.settings.problems import Report
-from components.settings.rules import check_both, check_local, check_sites, check_unique
+from components.settings.problems import Report, Stack
+from components.settings.rules import check_both, check_local, check_sites
 from components.settings.section import Section, key
 from components.settings.types import FOLDER, HOST, AccessKey, LocalFolder, OneLine, SiteNames, Whole, refuse
 
@@ -86,6 +85,22 @@ class Dataset(Section):
     wait: bool = False
     """Let `up` wait until each of the nodes has its copy; otherwise copying goes on after `up`."""
 
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report unknown sites, keys of another kind of source, and folders on the wrong disk."""
+        check_sites(self, "sites", "no node there would get a copy", stack, report)
+        check_local(self, "folder", "jobs would read it over the network", stack, report)
+        kind, share, source = kind_of(self.source), stack.share, report.value(report.at(self, "source"), self.source)
+        for name, kinds in _KINDS.items():
+            if kind not in kinds and name in self.model_fields_set:
+                place, fix = ("on Hugging Face", "hf://...") if name == "token" else ("in S3", "s3://BUCKET")
+                problem = f"is set while {source} is not {place}"
+                report.add((self, name), problem, "it would have no effect", f"remove it, or write {fix}")
+        if kind == "s3":
+            check_both(self, "access_key", "secret_key", "the server would reject the log-in", report)
+        if kind == "share" and share and not any(self.source != place and below(self.source, place) for place in share):
+            problem, breaks = f"is not a folder in the share ({', '.join(share)})", "the head node could not serve it"
+            report.bad((self, "source"), problem, breaks, "copy it to a folder there and write that one")
+
 
 class Staging(Section):
     """Limits of copying data sets to nodes."""
@@ -101,36 +116,6 @@ class Staging(Section):
 def kind_of(source: str) -> str:
     """Return `s3`, `https`, `hf` or `share`."""
     return "share" if source.startswith("/") else source.partition(":")[0]
-
-
-def check_datasets(
-    datasets: Collection[Dataset], sites: Collection[str], share: Collection[str], report: Report
-) -> None:
-    """Report duplicate names, unknown sites, keys of another kind of source, and folders on the wrong disk.
-
-    sites   names of the stack's sites
-    share   the share's two folders
-    """
-    problem = "is the name of two data sets"
-    check_unique(datasets, "name", problem, "a job could get either", "rename one of them", report)
-    for dataset in datasets:
-        check_sites(dataset, "sites", sites, "no node there would get a copy", report)
-        check_local(dataset, "folder", share, "jobs would read it over the network", report)
-        _check_source(dataset, share, report)
-
-
-def _check_source(dataset: Dataset, share: Collection[str], report: Report) -> None:
-    path, source, kind = report.at(dataset, "source"), dataset.source, kind_of(dataset.source)
-    for name, kinds in _KINDS.items():
-        if kind not in kinds and name in dataset.model_fields_set:
-            place, fix = ("on Hugging Face", "hf://...") if name == "token" else ("in S3", "s3://BUCKET")
-            problem = f"is set while {report.value(path, source)} is not {place}"
-            report.add((dataset, name), problem, "it would have no effect", f"remove it, or write {fix}")
-    if kind == "s3":
-        check_both(dataset, "access_key", "secret_key", "the server would reject the log-in", report)
-    if kind == "share" and share and not any(source != place and below(source, place) for place in share):
-        problem, breaks = f"is not a folder in the share ({', '.join(share)})", "the head node could not serve it"
-        report.bad((dataset, "source"), problem, breaks, "copy it to a folder there and write that one")
 
 
 def below(path: str, folder: str) -> bool:

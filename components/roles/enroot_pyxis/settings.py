@@ -2,14 +2,14 @@
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM, UPSTREAM, required_files, sums_of
-from components.settings.problems import Report, shown
+from components.settings.problems import Report, Stack, shown
 from components.settings.rules import check_local, check_sites, check_unique
 from components.settings.section import Section, key
 from components.settings.types import (
@@ -157,45 +157,39 @@ class Containers(Section):
         base = self.artifacts if self.artifacts.startswith("https://") else ""
         return self.model_copy(update={"artifacts": base, "checksums": dict(sums(self))})
 
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report files without a checksum, duplicate images, and images that no one could fetch or store."""
+        self._check_checksums(report)
+        check_local(self, "local", "a container would start over the network", stack, report)
+        logins = {(registry.host, registry.user) for registry in self.registries}
+        check_unique(self.images, "name", "is the name of two images", "a job could get either image", report)
+        for image in self.images:
+            match = _SOURCE.fullmatch(image.source)
+            if match and match["user"] and (match["host"], match["user"]) not in logins:
+                problem = f"names a user of {match['host']} without a log-in"
+                fix = "add host, user and password to tailrack:containers.registries"
+                report.bad((image, "source"), problem, "the registry would reject the download", fix)
+            check_sites(image, "where", "no node would store the image", stack, report)
 
-def check_containers(containers: Containers, sites: Collection[str], share: Collection[str], report: Report) -> None:
-    """Report files without a checksum, plain-text secrets, duplicate images, and unknown sites.
-
-    sites   names of the stack's sites
-    share   the share's two folders; empty in a pool
-    """
-    _check_checksums(containers, report)
-    check_local(containers, "local", share, "a container would start over the network", report)
-    logins = {(registry.host, registry.user) for registry in containers.registries}
-    problem = "is the name of two images"
-    check_unique(containers.images, "name", problem, "a job could get either image", "rename one of them", report)
-    for image in containers.images:
-        match = _SOURCE.fullmatch(image.source)
-        if match and match["user"] and (match["host"], match["user"]) not in logins:
-            problem = f"names a user of {match['host']} without a log-in"
-            fix = "add host, user and password to tailrack:containers.registries"
-            report.bad((image, "source"), problem, "the registry would reject the download", fix)
-        check_sites(image, "where", sites, "no node would store the image", report)
-
-
-def _check_checksums(containers: Containers, report: Report) -> None:
-    base, checksums, path = containers.artifacts, containers.checksums, report.at(containers, "checksums")
-    folder_sums: Mapping[str, str] = {}
-    if not base.startswith("https://"):
-        try:
-            folder_sums = sums_of(Path(base))
-        except (OSError, ValueError) as error:
-            problem = f"{shown(base)}, the folder of {ARTIFACTS_VARIABLE}, {error}"
-            breaks = "the nodes could not install Enroot and Pyxis"
-            report.add(report.at(containers, "artifacts"), problem, breaks, "use a complete folder")
-            return
-    for file in required_files({**folder_sums, **checksums}):
-        if file not in folder_sums and file not in checksums:
-            fix = f"write the sha256 of {file} from the release's page, or set artifacts to a folder with a SHA256SUMS"
-            report.add(path, f"{file} is missing", "root would run an unverified file", fix)
-        elif folder_sums.get(file, checksums.get(file)) != checksums.get(file, folder_sums.get(file)):
-            problem = f"the checksum of {file} differs from the one in the folder's SHA256SUMS"
-            report.add(path, problem, "one of the two is for another file", "compare both with the release's page")
+    def _check_checksums(self, report: Report) -> None:
+        folder_sums: Mapping[str, str] = {}
+        if not self.artifacts.startswith("https://"):
+            try:
+                folder_sums = sums_of(Path(self.artifacts))
+            except (OSError, ValueError) as error:
+                problem = f"{shown(self.artifacts)}, the folder of {ARTIFACTS_VARIABLE}, {error}"
+                breaks = "the nodes could not install Enroot and Pyxis"
+                report.add((self, "artifacts"), problem, breaks, "use a complete folder")
+                return
+        for file in required_files({**folder_sums, **self.checksums}):
+            found = {sums[file] for sums in (folder_sums, self.checksums) if file in sums}
+            if not found:
+                fix = f"write the sha256 of {file} from the release's page, or set artifacts to a folder that has it"
+                report.add((self, "checksums"), f"{file} is missing", "root would run an unverified file", fix)
+            elif len(found) > 1:
+                problem = f"the checksum of {file} differs from the one in the folder's SHA256SUMS"
+                fix = "compare both with the release's page"
+                report.add((self, "checksums"), problem, "one of the two is for another file", fix)
 
 
 def sums(containers: Containers) -> Mapping[str, str]:

@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, StringConstraints
 
-from components.settings.problems import Report
+from components.settings.problems import Report, Stack
+from components.settings.rules import check_on
 from components.settings.section import Help, Section, key
 from components.settings.types import Whole, refuse
 
@@ -88,12 +89,10 @@ class Health(Section):
     """Measure idle nodes again, one by one, as at their first measurement, and drain a node that has become slow;
     default: off."""
 
-
-def check_health(health: Health, report: Report) -> None:
-    """Report keys of the check at boot that have no effect."""
-    if health.on_boot == "none" and health.on_boot_reboot:
-        breaks, fix = "no check could find an error", "write on_boot: quick or dcgm, or remove it"
-        report.add((health, "on_boot_reboot"), "is true without on_boot", breaks, fix)
-    elif health.on_boot != "none" and not health.enabled:
-        fix = "remove it, or set tailrack:health.enabled to true"
-        report.add((health, "on_boot"), "is set while health is off", "nothing would drain the node", fix)
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report keys of the check at boot that have no effect."""
+        if self.on_boot == "none" and self.on_boot_reboot:
+            fix = "write on_boot: quick or dcgm, or remove it"
+            report.add((self, "on_boot_reboot"), "is true without on_boot", "no check could find an error", fix)
+        elif self.on_boot != "none":
+            check_on((self, "on_boot"), "health", self.enabled, "nothing would drain the node", report)

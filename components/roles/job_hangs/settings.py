@@ -1,5 +1,7 @@
 """The section `job_hangs`: jobs whose ranks wait for each other without end."""
 
+from components.settings.problems import Report, Stack
+from components.settings.rules import check_on
 from components.settings.section import Section, key
 from components.settings.types import Whole
 
@@ -10,3 +12,7 @@ class JobHangs(Section):
     minutes: Whole = key(ge=5, le=1440, default=5)
     """Report a job whose GPUs wait and whose NCCL makes no progress for so many minutes; longer than a checkpoint or
     an evaluation by one rank takes."""
+
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report a search without the health check, which samples GPUs."""
+        check_on((self,), "health", stack.config.health.enabled, "no job's GPUs would be sampled", report)

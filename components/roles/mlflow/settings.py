@@ -5,8 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.roles.monitoring.settings import Monitoring
-from components.settings.problems import Report
+from components.settings.problems import Report, Stack
 from components.settings.section import Section, key
 from components.settings.types import FOLDER, HOST, Port, refuse
 
@@ -36,17 +35,13 @@ class Mlflow(Section):
     """Package source for pip on the head node: the address of a package index, `https://...`, or a folder on the head
     node with the wheels. Each file must match its sha256."""
 
-
-def check_mlflow(mlflow: Mlflow, monitoring: Monitoring | None, report: Report) -> None:
-    """Report a port that a daemon of the monitoring also has on the head node."""
-    if monitoring is None:
-        return
-    ports = [
-        report.at(monitoring, name)
-        for name in ("port", "exporter_port", "alertmanager_port")
-        if getattr(monitoring, name) == mlflow.port
-    ]
-    if monitoring.grafana is not None and monitoring.grafana.port == mlflow.port:
-        ports.append(report.at(monitoring.grafana, "port"))
-    for other in ports:
-        report.bad((mlflow, "port"), f"is also {other}", "one of the two would not start", "write another port")
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report a port that a daemon of the monitoring also has on the head node."""
+        if (monitoring := stack.config.monitoring) is None:
+            return
+        daemons = [(monitoring, name) for name in ("port", "exporter_port", "alertmanager_port")]
+        daemons += [(monitoring.grafana, "port")] if monitoring.grafana else []
+        for section, name in daemons:
+            if getattr(section, name) == self.port:
+                problem = f"is also {report.at(section, name)}"
+                report.bad((self, "port"), problem, "one of the two would not start", "write another port")

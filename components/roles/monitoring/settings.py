@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from components.settings.problems import MASK, Report, secret_command
+from components.settings.problems import MASK, Report, Stack, secret_command
 from components.settings.rules import check_both
 from components.settings.section import Help, Section, key
 from components.settings.types import HOST, Checksum, Port, Whole, full, must, refuse
@@ -48,7 +48,6 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     "mail": ("to", "sender", "smarthost"),
 }
 OPTIONAL: Mapping[str, tuple[str, ...]] = {"webhook": (), "slack": (), "mail": ("user", "password", "encrypted")}
-_NO_ALERTS = "no one would get an alert"
 
 
 def check_url(value: SecretStr) -> SecretStr:
@@ -101,6 +100,13 @@ class MailAccount(Section):
     """Reject a mail server without encryption; write false only for a server on your own network without a
     password."""
 
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report half a log-in, and a password that would be sent without encryption."""
+        check_both(self, "user", "password", "the mail server would reject the log-in", report)
+        if not self.encrypted and self.password is not None:
+            problem, breaks = "is false with a password", "anyone between the two machines could read the password"
+            report.add((self, "encrypted"), problem, breaks, "write true, or remove user and password")
+
 
 class Receiver(MailAccount):
     """A receiver of alerts. REQUIRED and OPTIONAL list the keys of each kind."""
@@ -117,22 +123,19 @@ class Receiver(MailAccount):
     smarthost: Smarthost | None = None
     """Mail only, required: the mail server, as HOST:PORT."""
 
-
-def check_receiver(receiver: Receiver, report: Report) -> None:
-    """Report missing keys, and keys of another kind."""
-    given, kind = receiver.model_fields_set, receiver.kind
-    for name in REQUIRED[kind]:
-        if name not in given:
-            path = report.at(receiver, name)
-            fix = f"run: {secret_command(path)}" if name == "url" else f"write {name}"
-            report.add(path, f"is missing for kind {kind}", _NO_ALERTS, fix)
-    for name in sorted(given - {"kind", *REQUIRED[kind], *OPTIONAL[kind]}):
-        kinds = " or ".join(other for other in REQUIRED if name in (*REQUIRED[other], *OPTIONAL[other]))
-        fix = f"remove it, or write kind: {kinds}"
-        report.add((receiver, name), f"is not a key of kind {kind}", "it would have no effect", fix)
-    check_slack_url(receiver, kind, receiver.url, "Slack would reject every alert", report)
-    if kind == "mail":
-        check_mail_account(receiver, report)
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report missing keys, and keys of another kind."""
+        super().check(stack, report)
+        given, kind = self.model_fields_set, self.kind
+        for name in REQUIRED[kind]:
+            if name not in given:
+                fix = f"run: {secret_command(report.at(self, name))}" if name == "url" else f"write {name}"
+                report.add((self, name), f"is missing for kind {kind}", "no one would get an alert", fix)
+        for name in sorted(given - {"kind", *REQUIRED[kind], *OPTIONAL[kind]}):
+            kinds = " or ".join(other for other in REQUIRED if name in (*REQUIRED[other], *OPTIONAL[other]))
+            fix = f"remove it, or write kind: {kinds}"
+            report.add((self, name), f"is not a key of kind {kind}", "it would have no effect", fix)
+        check_slack_url(self, kind, self.url, "Slack would reject every alert", report)
 
 
 def check_slack_url(section: Section, kind: str, url: SecretStr | None, breaks: str, report: Report) -> None:
@@ -140,14 +143,6 @@ def check_slack_url(section: Section, kind: str, url: SecretStr | None, breaks: 
     if kind == "slack" and url is not None and not url.get_secret_value().startswith("https://"):
         fix = "copy the address of the incoming webhook: https://hooks.slack.com/..."
         report.add((section, "url"), f"{MASK} is not an https:// address", breaks, fix)
-
-
-def check_mail_account(account: MailAccount, report: Report) -> None:
-    """Report half a log-in, and a password that would be sent without encryption."""
-    check_both(account, "user", "password", "the mail server would reject the log-in", report)
-    if not account.encrypted and account.password is not None:
-        problem, breaks = "is false with a password", "anyone between the two machines could read the password"
-        report.add((account, "encrypted"), problem, breaks, "write true, or remove user and password")
 
 
 class Monitoring(Section):
@@ -179,23 +174,14 @@ class Monitoring(Section):
         """Return it without receivers and dashboards, which only the head node needs."""
         return self.model_copy(update={"receivers": (), "grafana": None})
 
-
-def check_monitoring(monitoring: Monitoring, report: Report) -> None:
-    """Report two daemons on one port of the head node, and invalid receivers."""
-    for receiver in monitoring.receivers:
-        check_receiver(receiver, report)
-    daemons: list[tuple[Monitoring | Grafana, str, str]] = [
-        (monitoring, "port", "Prometheus"),
-        (monitoring, "exporter_port", "the node exporter"),
-    ]
-    if monitoring.grafana is not None:
-        daemons.append((monitoring.grafana, "port", "Grafana"))
-    for first, second in combinations(daemons, 2):
-        port = getattr(*first[:2])
-        if port != getattr(*second[:2]):
-            continue
-        # Blame the port that the config sets; if it sets both, the second one.
-        blamed, user = (second, first) if second[1] in second[0].model_fields_set else (first, second)
-        path = report.at(*blamed[:2])
-        breaks = "both run on the head node, and one of them would not start"
-        report.add(path, f"{report.value(path, port)} is also the port of {user[2]}", breaks, "write another port")
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report two daemons on one port of the head node."""
+        daemons: list[tuple[Section, str, str]] = [(self, "port", "Prometheus")]
+        daemons.append((self, "exporter_port", "the node exporter"))
+        daemons += [(self.grafana, "port", "Grafana")] if self.grafana else []
+        for first, second in combinations(daemons, 2):
+            if getattr(*first[:2]) == getattr(*second[:2]):
+                # Blame the port that the config sets; if it sets both, the second one.
+                blamed, user = (second, first) if second[1] in second[0].model_fields_set else (first, second)
+                breaks = "both run on the head node, and one of them would not start"
+                report.bad(blamed[:2], f"is also the port of {user[2]}", breaks, "write another port")

@@ -1,7 +1,7 @@
 """The key `storage.mounts`: other file systems on the nodes of some sites."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import PurePosixPath
 from typing import Annotated
@@ -9,9 +9,9 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from components.roles.mounts.settings_names import NFS, PRESENT, feature_of
-from components.settings.problems import Report, show_names
-from components.settings.rules import check_known, check_once
-from components.settings.section import Help, Section, key
+from components.settings.problems import Report, Stack, show_names
+from components.settings.rules import check_sites
+from components.settings.section import Help, Section, key, located
 from components.settings.types import FOLDER, HOST, SiteNames, full, must, refuse, word_set
 
 MOST_MOUNTS = 32
@@ -132,20 +132,18 @@ class PoolStorage(Section):
 
     mounts: Mounts = ()
 
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report mounts that contradict each other or the rest of the config."""
+        check_mounts(self.mounts, stack, report)
 
-def check_mounts(
-    mounts: Sequence[Mount],
-    sites: Collection[str],
-    taken: Mapping[str, str],
-    features: Iterable[tuple[str, str]],
-    report: Report,
-) -> None:
-    """Report mounts that contradict each other or the rest of the config.
 
-    sites      the names of the stack's sites
-    taken      folders of others, with the name of each
-    features   the path of a key with nodes' own features, and each feature
-    """
+def check_mounts(mounts: Sequence[Mount], stack: Stack, report: Report) -> None:
+    """Report mounts that contradict each other or the rest of the config."""
+    logins = [login for login in stack.logins if re.fullmatch(r"[A-Za-z0-9_.-]+", login)]
+    taken = {f"/home/{login}": "the home of the account that tailrack logs in with" for login in logins}
+    taken |= dict.fromkeys(stack.share, "the cluster's share")
+    if (scratch := stack.config.scratch.folder) is not None:
+        taken[scratch] = "the folder of jobs' scratch space"
     for mount in mounts:
         _check_keys(mount, report)
         for folder, whose in taken.items():
@@ -153,16 +151,15 @@ def check_mounts(
                 relation = "is" if mount.path == folder else "is inside or around"
                 problem = f"{relation} {report.value(report.at(mount), folder)}, {whose}"
                 report.bad((mount, "path"), problem, "one would hide the other's files", _FIX_PATH)
-        problem = f"is not a site (sites are {show_names(sites)})"
-        check_known(mount, "sites", sites, problem, "no node would have the mount", report)
-        check_once(mount, "sites", report)
+        check_sites(mount, "sites", "no node would have the mount", stack, report)
     for first, second in combinations(mounts, 2):
         _check_pair(first, second, report)
     names = {feature_of(mount.path): mount.path for mount in mounts}
-    for key_path, feature in features:
-        if feature in names:
-            breaks = f"jobs that ask for the mount {names[feature]} would run on nodes without it"
-            report.add(key_path, f"{report.value(key_path, feature)} is a mount's feature", breaks, "rename it")
+    for section in (section for section, _ in located(stack.config, "") if names):
+        for index, feature in enumerate(getattr(section, "features", ())):
+            if feature in names:
+                breaks = f"jobs that ask for the mount {names[feature]} would run on nodes without it"
+                report.bad((section, "features", index), "is a mount's feature", breaks, "rename it")
 
 
 def _check_keys(mount: Mount, report: Report) -> None:
@@ -201,13 +198,3 @@ def _check_pair(first: Mount, second: Mount, report: Report) -> None:
     elif path != first.path and feature_of(path) == feature_of(first.path):
         problem = f"has the same feature as {report.at(first)} ({feature_of(path)})"
         report.bad(place, problem, "jobs could not ask for one of the two", "write another path")
-
-
-def login_homes(logins: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the homes of the accounts that tailrack logs in with.
-
-    logins   the machines that tailrack logs in to, by account
-    """
-    for login in logins:
-        if re.fullmatch(r"[A-Za-z0-9_.-]+", login):
-            yield f"/home/{login}", "the home of the account that tailrack logs in with"

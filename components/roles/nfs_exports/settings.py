@@ -1,15 +1,14 @@
 """The section `storage`: the share's folder and mount point."""
 
 import re
-from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.roles.mounts.settings import Mounts
+from components.roles.mounts.settings import Mounts, check_mounts
 from components.roles.users.settings import RESERVED_USERS
-from components.settings.problems import Report
+from components.settings.problems import Report, Stack
 from components.settings.section import Help, Section
 from components.settings.types import refuse, word_set
 
@@ -54,24 +53,20 @@ class Storage(Section):
     """The mount point on every node; homes are in its folder `home`."""
     mounts: Mounts = ()
 
-
-def check_storage(storage: Storage, logins: Mapping[str, str], report: Report) -> None:
-    """Report a share in the home of a login account, or around its own mount point.
-
-    logins   the machines that tailrack logs in to, by account
-    """
-    for name, folder in (("path", storage.path), ("mount", storage.mount)):
-        for login in set(PurePosixPath(folder).parts[2:3]) & logins.keys():
-            if PurePosixPath(folder).is_relative_to(f"/home/{login}"):
-                problem = "is in the home of the account that tailrack logs in with"
-                breaks = f"the mount would hide the keys that open {logins[login]}, or every node could access them"
-                report.bad((storage, name), problem, breaks, _FIX)
-    path, mount = storage.path, storage.mount
-    if PurePosixPath(path).is_relative_to(mount) or PurePosixPath(mount).is_relative_to(path):
-        only_path = {"path", "mount"} & storage.model_fields_set == {"path"}
-        blamed, partner = ("path", "mount") if only_path else ("mount", "path")
-        relation = "is" if path == mount else "is inside or around"
-        other = report.value(report.at(storage), getattr(storage, partner))
-        breaks = "the head node would mount the share over itself and hang"
-        fix = "use separate folders, such as /export/shared and /shared"
-        report.bad((storage, blamed), f"{relation} {other}, the {partner} of the share", breaks, fix)
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report a share in the home of a login account, or around its own mount point."""
+        path, mount = PurePosixPath(self.path), PurePosixPath(self.mount)
+        for name, folder in (("path", path), ("mount", mount)):
+            for login in set(folder.parts[2:3]) & stack.logins.keys():
+                if folder.is_relative_to(f"/home/{login}"):
+                    problem = "is in the home of the account that tailrack logs in with"
+                    breaks = f"the mount would hide the keys that open {stack.logins[login]}, or share them"
+                    report.bad((self, name), problem, breaks, _FIX)
+        if path.is_relative_to(mount) or mount.is_relative_to(path):
+            only_path = {"path", "mount"} & self.model_fields_set == {"path"}
+            blamed, partner = ("path", "mount") if only_path else ("mount", "path")
+            relation = "is" if path == mount else "is inside or around"
+            problem = f"{relation} {report.value(report.at(self), getattr(self, partner))}, the {partner} of the share"
+            breaks = "the head node would mount the share over itself and hang"
+            report.bad((self, blamed), problem, breaks, "use separate folders, such as /export/shared and /shared")
+        check_mounts(self.mounts, stack, report)

@@ -1,8 +1,6 @@
 """The section `scratch`: space for jobs on a local disk of their node."""
 
-from collections.abc import Collection
-
-from components.settings.problems import Report
+from components.settings.problems import Report, Stack
 from components.settings.rules import check_local
 from components.settings.section import Section, key
 from components.settings.types import LocalFolder, Whole
@@ -20,15 +18,10 @@ class Scratch(Section):
     cache_disk_percent: Whole = key(ge=10, le=99, default=85)
     """When the disk is fuller than this, cached files that were not used lately are removed sooner."""
 
-
-def check_scratch(scratch: Scratch, health: bool, share: Collection[str], report: Report) -> None:
-    """Report a folder on the share, and a folder that no script would manage.
-
-    health   whether scripts run before and after each job
-    share    the share's two folders; empty in a pool
-    """
-    check_local(scratch, "folder", share, "scratch data would go over the network", report)
-    if scratch.folder is not None and not health:
-        breaks = "no script would create or remove a job's folder"
-        problem = "is set while tailrack:health.enabled is false"
-        report.bad((scratch, "folder"), problem, breaks, "remove one of the two")
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report a folder on the share, and a folder that no script would manage."""
+        check_local(self, "folder", "scratch data would go over the network", stack, report)
+        health = getattr(stack.config, "health", None)  # a pool has its cluster's
+        if self.folder is not None and health is not None and not health.enabled:
+            problem, breaks = "is set while tailrack:health.enabled is false", "no script would manage a job's folder"
+            report.bad((self, "folder"), problem, breaks, "remove one of the two")

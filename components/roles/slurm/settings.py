@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Annotated
 
@@ -14,7 +14,8 @@ from slurmutils import SlurmConfig
 
 from components.roles.slurm.versions import NEEDED, RELEASES, release
 from components.settings.money import MOST_OF_SMALL
-from components.settings.problems import Report, show_name
+from components.settings.problems import Report, Stack, show_name
+from components.settings.rules import check_sites
 from components.settings.section import Help, Section, key
 from components.settings.types import Checksum, Number, PartitionName, SiteNames, Whole, refuse, word_set
 
@@ -26,6 +27,8 @@ OWNED_KEYS = word_set(
     slurmdspooldir slurmduser slurmuser srunportrange statesavelocation taskplugin topologyplugin treewidth"""
 )
 _BY_CGROUPS = word_set("proctracktype taskplugin")
+# Keys for accounting that tailrack does not run.
+_EXTERNAL = word_set("accountingstoragetype accountingstoragehost accountingstorageport accountingstoragebackuphost")
 # The items of CommunicationParameters that a stack may add, with Linux's largest values (tcp(7)). Slurm ignores the
 # others unless keepalivetime is set (src/common/net.c).
 _KEEPALIVE = {"keepalivetime": 32767, "keepaliveinterval": 32767, "keepaliveprobes": 127}
@@ -140,6 +143,15 @@ Packages = Annotated[
 ]
 
 
+_ROOT = "root would run unverified code"
+# A key, the key that it requires, and how to write that one.
+_REQUIREMENTS = (
+    ("release_source", "release_sha256", "write the SHA-256 of that file, from the release's page and not from it"),
+    ("release_packages", "release_packages_sha256", "write the SHA-256 of the SHA256SUMS there"),
+    ("release_packages_sha256", "release_packages", "write the place of the packages in that list"),
+)
+
+
 class Partition(Section):
     """A partition in addition to those that every cluster has."""
 
@@ -149,6 +161,10 @@ class Partition(Section):
     """The sites whose nodes are in the partition."""
     max_time: TimeLimit = "UNLIMITED"
     """The longest run time of a job: minutes, HH:MM:SS or D-HH:MM."""
+
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report sites that the stack does not have, and those that are in the list twice."""
+        check_sites(self, "sites", "slurmctld would reject its config", stack, report)
 
 
 class Slurm(Section):
@@ -189,6 +205,68 @@ class Slurm(Section):
     )
     """SHA-256 of the SHA256SUMS of these packages."""
 
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report keys that tailrack owns, unknown or duplicate keys, and text where Slurm needs a number."""
+        self._check_release(report)
+        names: set[str] = set()
+        for key_name, text in self.settings.items():
+            path = report.at(self, "settings", key_name)
+            if key_name.lower() in names:
+                breaks = "Slurm ignores case and would use only one of the values"
+                report.add(path, "is set twice, in two spellings", breaks, "remove one of them")
+            elif problem := self._problem(
+                key_name.lower(), text, report.value(path, text), stack.config.accounting.enabled
+            ):
+                report.add(path, *problem)
+            names.add(key_name.lower())
+
+    def _problem(
+        self, name: str, text: str, shown: str, accounting: bool
+    ) -> tuple[str, str, str | Callable[[], str]] | None:
+        """Return what is wrong with a key in lower case, what it breaks, and the remedy."""
+        if name in OWNED_KEYS:
+            breaks = "another value would cut nodes off from the head node, or let jobs leave their site"
+            fix = "set tailrack:slurm.cgroups instead" if name in _BY_CGROUPS else "remove it"
+            return "is a key that tailrack sets itself", breaks, fix
+        if name not in known_keys():
+            return "is not a key of slurm.conf", "slurmctld would not start", partial(_suggest_key, name)
+        if name == "killwait" and self.save_seconds:
+            breaks = "it would be unclear how long jobs may save"
+            return "is set, and tailrack:slurm.save_seconds sets it too", breaks, "remove one of them"
+        if name in number_keys() and not re.fullmatch(_NUMBER, text, re.I):
+            return f"{shown} is not a number, as Slurm needs here", "slurmctld would not start", "write digits"
+        if name == "communicationparameters" and (problem := _keepalive_problem(text)):
+            fix = "write keepalivetime=SECONDS,keepaliveinterval=SECONDS,keepaliveprobes=COUNT"
+            return problem, "nodes would lose the head node, or Slurm would ignore the value", fix
+        if name == "prologflags" and self.ssh_needs_job and not _CONTAIN & set(text.strip('"').lower().split(",")):
+            breaks = "jobs would have no step for log-ins, and no user could log in to a compute node by SSH"
+            fix = "add Contain, or set tailrack:slurm.ssh_needs_job to false"
+            return f"{shown} does not contain Contain", breaks, fix
+        if accounting and name in _EXTERNAL:
+            fix = "remove it, or write tailrack:accounting: {enabled: false} to set it yourself"
+            breaks = "jobs would be recorded twice, or not at all"
+            return "is set by tailrack, which runs the cluster's accounting", breaks, fix
+        if accounting and name == "accountingstorageenforce":
+            breaks = "Slurm would reject users before they have an account"
+            fix = "remove it; tailrack enforces every limit in the config"
+            return "is set by tailrack as soon as every user has an account", breaks, fix
+        return None
+
+    def _check_release(self, report: Report) -> None:
+        """Report a release without a checksum, and keys for a release without `release`."""
+        has_release, keys = self.release is not None, self.model_fields_set
+        if has_release and not keys & {name for pair in _REQUIREMENTS for name in pair[:2]}:
+            problem = "is missing, so the source of the release cannot be verified"
+            fix = "write the SHA-256 of that file, from the release's page and not from the file itself"
+            report.add((self, "release_sha256"), problem, _ROOT, fix)
+        for name, required, fix in _REQUIREMENTS if has_release else ():
+            if name in keys and required not in keys:
+                report.add((self, required), f"is missing, but {name} is set", _ROOT, fix)
+        for name in () if has_release else sorted({name for pair in _REQUIREMENTS for name in pair[:2]} & keys):
+            fix = "write tailrack:slurm.release too, or remove this key"
+            breaks = "each machine would get its distribution's Slurm"
+            report.add((self, name), "is set without a release", breaks, fix)
+
 
 @lru_cache
 def known_keys() -> Mapping[str, str]:
@@ -225,64 +303,6 @@ def _keepalive_problem(text: str) -> str:
     return ""
 
 
-def check_slurm(slurm: Slurm, report: Report) -> None:
-    """Report keys that tailrack owns, unknown or duplicate keys, and text where Slurm needs a number."""
-    _check_release(slurm, report)
-    spellings, numbers = known_keys(), number_keys()
-    names: set[str] = set()
-    for key_name, value in slurm.settings.items():
-        name, path, text = key_name.lower(), report.at(slurm, "settings", key_name), value
-        if name in OWNED_KEYS:
-            fix = "set tailrack:slurm.cgroups instead" if name in _BY_CGROUPS else "remove it"
-            breaks = "another value would cut nodes off from the head node, or let jobs leave their site"
-            report.add(path, "is a key that tailrack sets itself", breaks, fix)
-        elif name not in spellings:
-            report.add(path, "is not a key of slurm.conf", "slurmctld would not start", partial(_suggest_key, name))
-        elif name in names:
-            breaks = "Slurm ignores case and would use only one of the values"
-            report.add(path, "is set twice, in two spellings", breaks, "remove one of them")
-        elif name == "killwait" and slurm.save_seconds:
-            breaks = "it would be unclear how long jobs may save"
-            report.add(path, "is set, and tailrack:slurm.save_seconds sets it too", breaks, "remove one of them")
-        elif name in numbers and not re.fullmatch(_NUMBER, text, re.I):
-            problem = f"{report.value(path, text)} is not a number, as Slurm needs here"
-            report.add(path, problem, "slurmctld would not start", "write digits")
-        elif name == "communicationparameters" and (problem := _keepalive_problem(text)):
-            breaks = "nodes would lose the head node, or Slurm would ignore the value"
-            fix = "write keepalivetime=SECONDS,keepaliveinterval=SECONDS,keepaliveprobes=COUNT"
-            report.add(path, problem, breaks, fix)
-        elif name == "prologflags" and slurm.ssh_needs_job and not _CONTAIN & set(text.strip('"').lower().split(",")):
-            breaks = "jobs would have no step for log-ins, and no user could log in to a compute node by SSH"
-            fix = "add Contain, or set tailrack:slurm.ssh_needs_job to false"
-            report.add(path, f"{report.value(path, text)} does not contain Contain", breaks, fix)
-        names.add(name)
-
-
-_ROOT = "root would run unverified code"
-# A key, the key that it requires, and how to write that one.
-_REQUIREMENTS = (
-    ("release_source", "release_sha256", "write the SHA-256 of that file, from the release's page and not from it"),
-    ("release_packages", "release_packages_sha256", "write the SHA-256 of the SHA256SUMS there"),
-    ("release_packages_sha256", "release_packages", "write the place of the packages in that list"),
-)
-
-
-def _check_release(slurm: Slurm, report: Report) -> None:
-    """Report a release without a checksum, and keys for a release without `release`."""
-    has_release, keys = slurm.release is not None, slurm.model_fields_set
-    if has_release and not keys & {name for pair in _REQUIREMENTS for name in pair[:2]}:
-        problem = "is missing, so the source of the release cannot be verified"
-        fix = "write the SHA-256 of that file, from the release's page and not from the file itself"
-        report.add((slurm, "release_sha256"), problem, _ROOT, fix)
-    for name, required, fix in _REQUIREMENTS if has_release else ():
-        if name in keys and required not in keys:
-            report.add((slurm, required), f"is missing, but {name} is set", _ROOT, fix)
-    for name in () if has_release else sorted({name for pair in _REQUIREMENTS for name in pair[:2]} & keys):
-        fix = "write tailrack:slurm.release too, or remove this key"
-        breaks = "each machine would get its distribution's Slurm"
-        report.add((slurm, name), "is set without a release", breaks, fix)
-
-
 class Elastic(Section):
     """A pool whose machines jobs bring: slurmctld knows placeholders, and `make elastic` rents what it asks for."""
 
@@ -309,3 +329,30 @@ class Elastic(Section):
     """Memory of each machine in GiB (`free --gibi`, total)."""
     threads_per_core: Whole = key(ge=1, le=8, default=1)
     """CPUs of each core (`lscpu`, threads per core)."""
+
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report conflicts with the pool's nodes and their prices."""
+        nodes, allowed, limit = stack.nodes, len(stack.config.nodes()), self.max_price_per_hour
+        if stack.config.idle_limit_minutes is not None:
+            breaks = "make reap would destroy the placeholders that bring machines"
+            fix = "remove it: elastic.idle_minutes returns idle machines"
+            report.add((stack.config, "idle_limit_minutes"), "is set for an elastic pool", breaks, fix)
+        if self.max is not None and self.max > len(nodes):
+            problem, fix = (
+                f"is more than the {len(nodes)} node(s) of tailrack:sites",
+                f"write {len(nodes)}, or larger pools",
+            )
+            report.bad((self, "max"), problem, "the others could not be rented", fix)
+        if self.cpus % self.threads_per_core:
+            problem = f"is not a multiple of threads_per_core ({self.threads_per_core})"
+            report.bad((self, "cpus"), problem, "no machine could match it", "correct one of them")
+        unpriced = [node.name for node in nodes if node.price_per_hour is None and not node.cloud_has_price]
+        if limit is not None and unpriced:
+            problem, fix = f"is set, and node {unpriced[0]} has no price", "write price_per_hour at its site"
+            report.add((self, "max_price_per_hour"), problem, "the limit could not be kept", fix)
+        elif limit is not None and not allowed:
+            problem = f"{limit:g} is less than the price of one machine ({nodes[0].price})"
+            report.add((self, "max_price_per_hour"), problem, "jobs could rent nothing", "write a higher limit")
+        if 0 < allowed < self.min:
+            problem = f"is more than the {allowed} machine(s) that may be rented"
+            report.bad((self, "min"), problem, "they could not stay", f"write {allowed} or less")

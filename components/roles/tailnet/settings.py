@@ -1,7 +1,7 @@
 """The section `tailnet`: the network between the nodes, how nodes join it, and checks of it."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from functools import partial
 from ipaddress import ip_address
 from typing import Annotated, Literal
@@ -9,8 +9,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from pydantic import AfterValidator, SecretStr
 
-from components.settings.problems import Report, secret_command, show_name, shown
-from components.settings.section import Help, Section, key
+from components.settings.problems import Report, Stack, secret_command, show_name, shown
+from components.settings.rules import check_known
+from components.settings.section import Help, Section, key, keys_of
 from components.settings.types import NodeName, Whole, must, refuse
 
 WIREGUARD_PORT = 41641
@@ -105,6 +106,14 @@ class Relay(Section):
     port: Whole = key(ge=1024, le=65535, default=40000)
     """The relay's UDP port; the node's firewall must let it in."""
 
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report an unknown node, and a port that is taken."""
+        names = {node.name for node in stack.nodes}
+        check_known(self, "node", names, "is not a node of this stack", "there would be no relay", report)
+        if self.port == WIREGUARD_PORT:
+            breaks = "the node could not be a member and a relay at the same time"
+            report.bad((self, "port"), "is tailscaled's own port", breaks, "write another, such as 40000")
+
 
 class WayToTailnet(Section):
     """How the machines of a stack join a tailnet."""
@@ -153,6 +162,50 @@ class WayToTailnet(Section):
         """Return the kind, or the one derived from the other keys. `brought`: a site brings a tailnet."""
         return self.kind or derived_kind({name for name, value in self if value is not None}, brought)
 
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report nodes without a way into a tailnet, and contradictory keys."""
+        kind, given = self.kind_where(stack.brings_tailnet), self.model_fields_set
+        allowed, breaks = _KEYS[kind]
+        for name in sorted(given):
+            kinds = [other for other, (keys, _) in _KEYS.items() if name in keys]
+            if kinds and name not in allowed:
+                fix = f"remove it, or write kind: {' or '.join(kinds)}"
+                report.add((self, name), f"is not a key of a tailnet of kind {kind}", breaks, fix)
+        if kind == TAILSCALE:
+            self._check_credentials(report)
+        if kind == CONTROL_URL and not {"auth_key", "control_url"} & given:
+            # A pool uses the cluster's control server.
+            other = " (or set control_url, for your own control server)" if "control_url" in keys_of(type(self)) else ""
+            fix = f"run: {secret_command(report.at(self, 'auth_key'))}{other}"
+            report.add((self, "auth_key"), "missing", "no node could join Tailscale's tailnet", fix)
+        elif kind == OF_A_SITE and not stack.brings_tailnet:
+            problem, fix = f"{kind}, but no site brings a tailnet", f"leave it out, or write {TAILSCALE}"
+            report.add((self, "kind"), problem, "there would be no control server to join", fix)
+        elif kind == EXISTING and stack.made:
+            problem = f"{kind}, but the stack creates the machines of site {show_name(stack.made[0])}"
+            fix = "leave it out, or list existing machines"
+            report.add((self, "kind"), problem, "a new machine is in no tailnet", fix)
+        elif kind == TAILSCALE and stack.brings_tailnet:
+            problem, fix = f"{kind}, but a site brings its own tailnet", f"write {OF_A_SITE}, or remove the site"
+            report.add((self, "kind"), problem, "its machines join that one", fix)
+
+    def _check_credentials(self, report: Report) -> None:
+        keys = {*CREDENTIALS} & self.model_fields_set
+        with_id = keys - {"api_key", "oauth_client_id"}
+        rejected = "Tailscale's API would reject every call"
+        if not keys:
+            report.add((self, "kind"), "tailscale without credentials", "no key could be created", f"set {_WAYS}")
+        elif "api_key" in keys and len(keys) > 1:
+            problem = f"is set together with {', '.join(sorted(keys - {'api_key'}))}"
+            report.add((self, "api_key"), problem, "only one of them can be used", "remove one of the two")
+        elif "api_key" not in keys and "oauth_client_id" not in keys:
+            problem = f"is missing, but {', '.join(sorted(keys))} is set"
+            report.add((self, "oauth_client_id"), problem, rejected, f"set {_WAYS}")
+        elif "oauth_client_id" in keys and len(with_id) != 1:
+            problem = f"is set with {', '.join(sorted(with_id)) or 'nothing else'}"
+            fix = "set one of oauth_client_secret, identity_token and audience"
+            report.add((self, "oauth_client_id"), problem, rejected, fix)
+
 
 class Tailnet(WayToTailnet):
     """The network between the nodes."""
@@ -180,6 +233,17 @@ class Tailnet(WayToTailnet):
     """Your own relay for nodes without a direct path ([day-2.md](day-2.md#a-relay-of-ones-own)); default: the control
     server's relays."""
 
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report nodes without a way into a tailnet. Warn about a key in plain text."""
+        super().check(stack, report)
+        url = self.control_url
+        if url is not None and url.startswith("http:") and not loopback(urlsplit(url).hostname or ""):
+            text = (
+                f"{shown(url)} is neither encrypted nor authenticated: an attacker in the network could pose as the "
+                "control server and get the auth key; give the server a certificate, and write https://"
+            )
+            report.warn(report.at(self, "control_url"), text)
+
 
 class PoolTailnet(WayToTailnet):
     """How a pool's machines join the tailnet of the cluster."""
@@ -205,69 +269,3 @@ _KEYS = {
     OF_A_SITE: (("auth_key",), "the nodes join the control server of the sites"),
 }
 _WAYS = "an API key, or an OAuth client's id and secret, or a federated identity's id and its token or audience"
-
-
-def check_tailnet(tailnet: WayToTailnet, brought: bool, made: Sequence[str], report: Report) -> None:
-    """Report nodes without a way into a tailnet, and contradictory keys.
-
-    brought   whether a site brings a tailnet
-    made      names of sites whose machines the stack creates
-    """
-    keys = sorted(tailnet.model_fields_set)
-    relay = tailnet.relay if isinstance(tailnet, Tailnet) else None
-    if relay is not None and relay.port == WIREGUARD_PORT:
-        breaks = "the node could not be a member and a relay at the same time"
-        report.bad((relay, "port"), "is tailscaled's own port", breaks, "write another, such as 40000")
-    url = tailnet.control_url if isinstance(tailnet, Tailnet) else None
-    if url is not None and url.startswith("http:") and not loopback(urlsplit(url).hostname or ""):
-        report.warn(
-            report.at(tailnet, "control_url"),
-            f"{shown(url)} is neither encrypted nor authenticated: an attacker in the network could pose as the "
-            "control server and get the auth key; give the server a certificate, and write https://",
-        )
-    kind = tailnet.kind or derived_kind(keys, brought)
-    allowed, breaks = _KEYS[kind]
-    for name in keys:
-        kinds = [other for other, (kind_keys, _) in _KEYS.items() if name in kind_keys]
-        if kinds and name not in allowed:
-            fix = f"remove it, or write kind: {' or '.join(kinds)}"
-            report.add((tailnet, name), f"is not a key of a tailnet of kind {kind}", breaks, fix)
-    if kind == TAILSCALE:
-        _check_credentials(tailnet, report)
-    _check_sites(tailnet, kind, brought, made, report)
-
-
-def _check_credentials(tailnet: WayToTailnet, report: Report) -> None:
-    keys = {*CREDENTIALS} & tailnet.model_fields_set
-    path, id_path = report.at(tailnet, "kind"), report.at(tailnet, "oauth_client_id")
-    with_id = keys - {"api_key", "oauth_client_id"}
-    rejected = "Tailscale's API would reject every call"
-    if not keys:
-        report.add(path, "tailscale without credentials", "no key could be created", f"set {_WAYS}")
-    elif "api_key" in keys and len(keys) > 1:
-        problem = f"is set together with {', '.join(sorted(keys - {'api_key'}))}"
-        report.add((tailnet, "api_key"), problem, "only one of them can be used", "remove one of the two")
-    elif "api_key" not in keys and "oauth_client_id" not in keys:
-        report.add(id_path, f"is missing, but {', '.join(sorted(keys))} is set", rejected, f"set {_WAYS}")
-    elif "oauth_client_id" in keys and len(with_id) != 1:
-        problem = f"is set with {', '.join(sorted(with_id)) or 'nothing else'}"
-        report.add(id_path, problem, rejected, "set one of oauth_client_secret, identity_token and audience")
-
-
-def _check_sites(tailnet: WayToTailnet, kind: str, brought: bool, made: Sequence[str], report: Report) -> None:
-    path, given = report.at(tailnet, "kind"), tailnet.model_fields_set
-    if kind == CONTROL_URL and not {"auth_key", "control_url"} & given:
-        # A pool uses the cluster's control server.
-        alternative = " (or set control_url, for your own control server)" if isinstance(tailnet, Tailnet) else ""
-        path = report.at(tailnet, "auth_key")
-        fix = f"run: {secret_command(path)}{alternative}"
-        report.add(path, "missing", "no node could join Tailscale's tailnet", fix)
-    elif kind == OF_A_SITE and not brought:
-        breaks = "there would be no control server to join"
-        report.add(path, f"{kind}, but no site brings a tailnet", breaks, f"leave it out, or write {TAILSCALE}")
-    elif kind == EXISTING and made:
-        problem = f"{kind}, but the stack creates the machines of site {show_name(made[0])}"
-        report.add(path, problem, "a new machine is in no tailnet", "leave it out, or list existing machines")
-    elif kind == TAILSCALE and brought:
-        problem = f"{kind}, but a site brings its own tailnet"
-        report.add(path, problem, "its machines join that one", f"write {OF_A_SITE}, or remove the site")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from components.roles.accounting.settings import DEFAULT_ACCOUNT, Limit, QosNames
-from components.roles.job_reports.settings import is_receiver
-from components.settings.problems import ROOT, Report, child_path
-from components.settings.rules import check_known, check_once
+from components.roles.job_reports.settings import JobReports, is_receiver
+from components.settings.problems import ROOT, Report, Stack, child_path, suggest
+from components.settings.rules import check_known, check_once, check_unique
 from components.settings.section import Help, Section, key
 from components.settings.ssh_keys import UsersKey
 from components.settings.types import Whole, must, refuse, word_set
@@ -38,40 +38,6 @@ GithubName = Annotated[
 GithubKeys = Annotated[
     dict[GithubName, tuple[UsersKey, ...]], Help("a mapping from a GitHub name to a list of public SSH keys", _COMMAND)
 ]
-
-
-def check_github_keys(users: Sequence[User], written: Mapping[str, Sequence[str]], report: Report) -> None:
-    """Report users without recorded keys, accounts and keys of two users, and warn about accounts that no user has."""
-    path = child_path(ROOT, "github_keys")
-    owners = {
-        _comparable(text): report.at(user, "keys", index).removeprefix(ROOT)
-        for user in users
-        for index, text in enumerate(user.keys)
-    }
-    names: dict[str, str] = {}
-    for user in users:
-        name, place, github_path = user.github, report.at(user).removeprefix(ROOT), report.at(user, "github")
-        if name is None:
-            continue
-        # GitHub ignores case.
-        if (other := names.setdefault(name.lower(), place)) != place:
-            problem, breaks = f"is also the account of {other}", "one key would open two accounts"
-            report.bad((user, "github"), problem, breaks, "give each user another")
-        elif name not in written:
-            problem = f"the keys of {report.value(github_path, name)} are not in tailrack:github_keys"
-            report.add(github_path, problem, "the user could not log in with them", _COMMAND)
-        for index, text in enumerate(written.get(name, ())):
-            key_path = child_path(child_path(path, name), index)
-            if not (other := owners.setdefault(_comparable(text), place)).startswith(place):
-                problem = f"{report.value(key_path, text)} is also a key of {other.partition('.')[0]}"
-                report.add(key_path, problem, _TWO_LOGINS, "give each user another key")
-    for name in written.keys() - {user.github for user in users}:
-        report.warn(child_path(path, name), "has no effect, because no user has it as github; remove it")
-
-
-def _comparable(text: str) -> tuple[str, ...]:
-    """Return a key without its comment."""
-    return tuple(text.split()[:2])
 
 
 # Users and groups of Debian's base-passwd, of packages on nodes, and of cloud images; "admin" is a group on Ubuntu.
@@ -178,43 +144,6 @@ class User(Section):
     """QOS that the user's jobs may request, besides `normal`."""
 
 
-def check_users(users: Sequence[User], logins: Mapping[str, str], report: Report) -> None:
-    """Report users that share a name, number or key, or have the name of a login account.
-
-    logins   the machines that tailrack logs in to, by account
-    """
-    taken: dict[str, dict[object, str]] = {"name": {}, "uid": {}, "gid": {}}
-    keys: dict[tuple[str, ...], str] = {}
-    for user in users:
-        place = report.at(user).removeprefix(ROOT)
-        # The first user with this user's name, uid and gid.
-        first = {name: holders.setdefault(getattr(user, name), place) for name, holders in taken.items()}
-        if first["name"] != place:
-            problem, breaks = f"is also the name of {first['name']}", "one account would get the numbers of both"
-            report.bad((user, "name"), problem, breaks, "rename one of them")
-        elif user.name in logins and user.name != "root":
-            problem = f"is the account that tailrack logs in with at {logins[user.name]}"
-            breaks = "its uid cannot change while it is logged in"
-            report.bad((user, "name"), problem, breaks, "rename the user")
-        if first["uid"] != place:
-            problem, breaks = f"is also the uid of {first['uid']}", "they would own each other's files"
-            report.bad((user, "uid"), problem, breaks, "change one of the uids")
-        elif first["gid"] != place:
-            breaks = "the second group could not be created, and both users would share group files"
-            blamed = "gid" if "gid" in user.model_fields_set else "uid"
-            report.bad((user, blamed), f"is also the gid of {first['gid']}", breaks, "change one of the gids")
-        _check_own_keys(user, keys, report)
-
-
-def _check_own_keys(user: User, keys: dict[tuple[str, ...], str], report: Report) -> None:
-    """Report keys that another user, or this one, has too. `keys` gets the place of each key."""
-    for index, text in enumerate(user.keys):
-        place = report.at(user, "keys", index).removeprefix(ROOT)
-        if (other := keys.setdefault(_comparable(text), place)) != place:
-            fix = "give each user another key, and write it once"
-            report.bad((user, "keys", index), f"is also {other}", _TWO_LOGINS, fix)
-
-
 class Group(Section):
     """A group of users, the same on every node, with a shared folder."""
 
@@ -224,20 +153,80 @@ class Group(Section):
     """Group id (gid), the same on every node."""
 
 
-def check_groups(groups: Sequence[Group], users: Sequence[User], report: Report) -> None:
-    """Report groups that share a name or number with another group or a user, and unknown groups of users."""
-    names = {user.name: report.at(user).removeprefix(ROOT) for user in users}
-    gids = {user.gid: report.at(user).removeprefix(ROOT) for user in users}
-    for group in groups:
-        place = report.at(group).removeprefix(ROOT)
-        if (other := names.setdefault(group.name, place)) != place:
-            breaks = "each user has a group of the user's name, so one group would get two numbers"
-            report.bad((group, "name"), f"is also the name of {other}", breaks, "rename the group")
-        if (other := gids.setdefault(group.gid, place)) != place:
-            breaks = "both would own each other's files"
-            report.bad((group, "gid"), f"is also the gid of {other}", breaks, "change the group's gid")
-    valid = {group.name for group in groups}
+def check_users(stack: Stack, report: Report) -> None:
+    """Report users and groups that share a name, number, key or account, and unknown groups and receivers."""
+    users, groups = stack.config.users, stack.config.groups
+    names = check_unique(users, "name", "is also the name of {}", "one account would get the numbers of both", report)
+    uids = ("is also the uid of {}", "they would own each other's files")
+    check_unique(users, "uid", *uids, report, "change one of the uids")
+    gids: dict[int, User] = {}
+    channels = {channel.name for channel in getattr(stack.config.job_reports, "channels", ())}
     for user in users:
+        if user.name in stack.logins and user.name != "root":
+            problem = f"is the account that tailrack logs in with at {stack.logins[user.name]}"
+            report.bad((user, "name"), problem, "its uid cannot change while it is logged in", "rename the user")
+        if (first := gids.setdefault(user.gid, user)) is not user and first.uid != user.uid:
+            breaks = "the second group could not be created, and both users would share group files"
+            blamed = "gid" if "gid" in user.model_fields_set else "uid"
+            report.bad((user, blamed), f"is also the gid of {_place(first, report)}", breaks, "change one of the gids")
         breaks, fix = "the nodes would not know its gid", "write tailrack:groups: [{name: vision, gid: 7001}]"
+        valid = [group.name for group in groups]
         check_known(user, "groups", valid, "is no group of tailrack:groups", breaks, report, fix)
         check_once(user, "groups", report)
+        _check_notify(user, stack.config.job_reports, channels, report)
+    breaks = "each user has a group of the user's name, so one group would get two numbers"
+    check_unique(groups, "name", "is also the name of {}", breaks, report, "rename the group", names)
+    places = {gid: _place(user, report) for gid, user in gids.items()}
+    breaks = "both would own each other's files"
+    check_unique(groups, "gid", "is also the gid of {}", breaks, report, "change the group's gid", places)
+    _check_keys(users, stack.config.github_keys, report)
+
+
+def _place(user: User, report: Report) -> str:
+    return report.at(user).removeprefix(ROOT)
+
+
+def _check_keys(users: Sequence[User], written: Mapping[str, Sequence[str]], report: Report) -> None:
+    """Report keys and accounts of two users, and users without recorded keys. Warn about accounts that no user has."""
+    keys: dict[tuple[str, ...], str] = {}  # the place of each, without its comment
+    for user in users:
+        for index, text in enumerate(user.keys):
+            place = report.at(user, "keys", index).removeprefix(ROOT)
+            if (other := keys.setdefault(tuple(text.split()[:2]), place)) != place:
+                fix = "give each user another key, and write it once"
+                report.bad((user, "keys", index), f"is also {other}", _TWO_LOGINS, fix)
+    path = child_path(ROOT, "github_keys")
+    names: dict[str, str] = {}
+    for user in users:
+        if (name := user.github) is None:
+            continue
+        place = _place(user, report)
+        # GitHub ignores case.
+        if (other := names.setdefault(name.lower(), place)) != place:
+            problem = f"is also the account of {other}"
+            report.bad((user, "github"), problem, "one key would open two accounts", "give each user another")
+        elif name not in written:
+            problem = f"the keys of {report.value(report.at(user, 'github'), name)} are not in tailrack:github_keys"
+            report.add((user, "github"), problem, "the user could not log in with them", _COMMAND)
+        for index, text in enumerate(written.get(name, ())):
+            key_path = child_path(child_path(path, name), index)
+            if not (other := keys.setdefault(tuple(text.split()[:2]), place)).startswith(place):
+                problem = f"{report.value(key_path, text)} is also a key of {other.partition('.')[0]}"
+                report.add(key_path, problem, _TWO_LOGINS, "give each user another key")
+    for name in written.keys() - {user.github for user in users}:
+        report.warn(child_path(path, name), "has no effect, because no user has it as github; remove it")
+
+
+def _check_notify(user: User, reports: JobReports | None, channels: Collection[str], report: Report) -> None:
+    for receiver in user.notify:
+        if reports is None:
+            problem, fix = "is set without tailrack:job_reports", "write that section, or remove notify"
+        elif "@" in receiver and not reports.mail:
+            problem, fix = "is a mail address, and tailrack:job_reports has no mail server", "write mail there"
+        elif "@" not in receiver and receiver not in channels:
+            problem = "is no channel of tailrack:job_reports"
+            fix = suggest(receiver, channels) if channels else "add the channel there, or write a mail address"
+        else:
+            continue
+        path = report.at(user, "notify")
+        report.add(path, f"{report.value(path, receiver)} {problem}", "the user would get no report", fix)

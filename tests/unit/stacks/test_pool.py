@@ -271,7 +271,7 @@ def as_pulumi(raw: RawConfig) -> dict[str, str]:
         ({"kind": "swarm"}, r"tailrack:kind: 'swarm' is not cluster or pool"),
         (
             {"sites": [{"name": "far", "kind": "hosts", "hosts": [HOSTS["sites"][0]["hosts"][1]]}]},
-            r"tailrack:tailnet.auth_key: missing; .* --secret tailrack:tailnet.auth_key$",
+            r"tailrack:tailnet.auth_key: missing; .* --secret tailrack:tailnet.auth_key(\n|$)",
         ),
     ],
 )
