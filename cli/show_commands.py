@@ -34,8 +34,8 @@ from cli.stack_config.written_config import WrittenConfig
 from cli.trust import trust as trust_hosts
 from lab.identity import lab_id
 from stacks.config import from_pulumi
-from stacks.sites.hosts.inventory import PASSPHRASE
 from stacks.sites.hosts.other_stacks import stacks_read, with_other_stacks
+from stacks.sites.hosts.ssh_types import PASSPHRASE
 
 
 def engine(arguments: argparse.Namespace, console: Console) -> int:

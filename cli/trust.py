@@ -18,8 +18,8 @@ import asyncssh
 from rich.console import Console
 
 from cli.output.terminal import one_line
-from stacks.sites.hosts.inventory import PASSPHRASE
 from stacks.sites.hosts.known_hosts import TRUSTED
+from stacks.sites.hosts.ssh_types import PASSPHRASE
 from stacks.sites.hosts.unknown_host_keys import UnverifiedHost, unverified_hosts
 from stacks.yaml_file import FileError
 

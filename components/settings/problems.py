@@ -174,8 +174,10 @@ class Stack:
     """
 
     config: Any  # of stacks.config.model
+    head: Any  # components.settings.cluster.Head; in a pool, one whose name and site match nothing
     nodes: Sequence[Any]  # all of them, as stacks.sites.kind.NodeSpec
     sites: Collection[str]
+    of_kind: Mapping[str, Any]  # lists of sites
     share: Collection[str]
     logins: Mapping[str, str]
     made: Sequence[str]  # sites whose machines the stack creates

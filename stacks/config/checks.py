@@ -15,7 +15,7 @@ from stacks.config.model import NO_HEAD, PoolConfig, StackConfig
 from stacks.sites import KINDS
 from stacks.sites.hosts.model import HostConfig, HostsSite
 from stacks.sites.kind import NodeSpec, Site
-from stacks.sites.rented.checks import check_api_keys
+from stacks.sites.rented.model import check_api_keys
 
 
 def check(config: StackConfig | PoolConfig, report: Report) -> None:
@@ -26,8 +26,10 @@ def check(config: StackConfig | PoolConfig, report: Report) -> None:
         report.add(ROOT + "sites", f"more than {MAX_NODE_COUNT} nodes", breaks, "write smaller pools or fewer hosts")
     stack = Stack(
         config,
+        head,
         nodes,
         {site.name for site in config.sites},
+        {kind: [site for site in config.sites if site.kind == kind] for kind in KINDS},
         () if isinstance(config, PoolConfig) else (config.storage.path, config.storage.mount),
         {host.user: report.at(host).removeprefix(ROOT) for site in config.sites for host in _hosts(site)},
         [site.name for site in config.sites if not KINDS[site.kind].lists_head],
@@ -41,8 +43,6 @@ def check(config: StackConfig | PoolConfig, report: Report) -> None:
     names, problem = {node.name for node in nodes}, "is not a node of this stack"
     repaired = config if isinstance(config, PoolConfig) else config.cluster
     check_known(repaired, "repair", names, problem, "nothing would be repaired", report)
-    for kind_name, kind in KINDS.items():
-        kind.check([site for site in config.sites if site.kind == kind_name], head, report)
     renting = [name for name, kind in KINDS.items() if kind.rents]
     check_api_keys(config.api_keys, [site.kind for site in config.sites if site.kind in renting], renting, report)
     if isinstance(config, StackConfig):

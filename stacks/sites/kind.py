@@ -9,7 +9,7 @@ from components.roles.fabric.settings import FabricName, Rdma
 from components.settings.cluster import Head
 from components.settings.money import Price
 from components.settings.network_names import AUTO, ON_THE_TAILNET
-from components.settings.problems import Report
+from components.settings.problems import Report, Stack
 from components.settings.section import Section, key
 from components.settings.types import Gpu, SiteName
 
@@ -43,6 +43,11 @@ class Site(Section):
     in_all: bool = True
     """Offer its nodes in the default partition `all`; with `false`, jobs get them only by the site's partition or
     that of their GPU kind."""
+
+    def all_of_kind(self, stack: Stack) -> list[Self]:
+        """Return the stack's sites of this kind, for checks of all of them together; none if it is not their first."""
+        sites: list[Self] = stack.of_kind[self.kind]
+        return sites if sites[0] is self else []
 
 
 @dataclass(frozen=True)
@@ -116,12 +121,11 @@ class Kind(Generic[S, N]):
 
     `machines` names the module whose function `machines` creates Hosts (see stacks.sites.machines). It needs pulumi, so
     it is imported only for a stack with such a site.
-    `complete` expands a raw site at its path in the config; for example, it reads files. `check` reports problems of
-    all sites of the kind. `nodes` returns the nodes of a site, with the head node if it is there.
+    `complete` expands a raw site at its path in the config; for example, it reads files. `nodes` returns the nodes of a
+    site, with the head node if it is there.
     """
 
     model: type[S]
-    check: Callable[[Sequence[S], Head, Report], None]
     nodes: Callable[[S, Head], Sequence[N]]
     machines: str
     complete: Callable[[Mapping[str, object], str, Path, Report], Mapping[str, object]] = as_written

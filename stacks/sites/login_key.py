@@ -4,11 +4,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from components.settings.problems import Report
+from components.settings.problems import Report, Stack
 from components.settings.section import Help
 from components.settings.ssh_keys import public_key
-from stacks.sites.hosts.checks import check_one_key
-from stacks.sites.hosts.ssh_types import KeyFile
+from stacks.sites.hosts.ssh_types import KeyFile, check_one_key
 from stacks.sites.kind import Site
 
 
@@ -34,13 +33,12 @@ class SiteOfNewMachines(Site):
     public_key: PublicKey | None = None
     """With `agent`: the key's public half, which the machines get."""
 
-
-def check_login_key(site: SiteOfNewMachines, machines: str, report: Report) -> None:
-    """Report a log-in without a key or with two, an agent without a public key, and a public key without an agent."""
-    check_one_key(site, report)
-    if site.agent and site.public_key is None:
-        breaks, fix = f"no one could log in to the {machines}", "write the line that `ssh-add -L` prints"
-        report.add((site, "public_key"), "is missing, but the key is in an agent", breaks, fix)
-    if site.public_key is not None and not site.agent:
-        breaks = "it may not belong to the key that logs in"
-        report.add((site, "public_key"), "is set, but agent is not true", breaks, "remove it")
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report a log-in without a key or with two, and a public key without an agent, or the reverse."""
+        check_one_key(self, report)
+        if self.agent and self.public_key is None:
+            breaks, fix = "no one could log in to the machines", "write the line that `ssh-add -L` prints"
+            report.add((self, "public_key"), "is missing, but the key is in an agent", breaks, fix)
+        if self.public_key is not None and not self.agent:
+            breaks = "it may not belong to the key that logs in"
+            report.add((self, "public_key"), "is set, but agent is not true", breaks, "remove it")

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 
 from components.settings.cluster import Head
 from components.settings.money import Price
-from components.settings.problems import Report
+from components.settings.problems import Report, Stack
 from components.settings.section import Help, Section, key
 from components.settings.types import Features, GpuText, Whole, check_name, check_node_name
 from stacks.sites.kind import N, Site
@@ -91,8 +91,8 @@ def new_nodes(
     ]
 
 
-def check_not_empty(site: Site, pools: Sequence[Section], head: Head, report: Report) -> None:
+def check_not_empty(site: Site, pools: Sequence[Section], stack: Stack, report: Report) -> None:
     """Report a site without pools and without the head node."""
-    if head.site != site.name and not pools:
+    if stack.head.site != site.name and not pools:
         breaks = "its partition would be empty, and its measurement would wait for nodes"
         report.add((site, "pools"), "the site has no nodes", breaks, "add a pool, or delete the site")

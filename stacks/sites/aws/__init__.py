@@ -3,8 +3,7 @@
 Only machines.py and the modules it imports need pulumi_aws; a stack imports them only if it has such a site.
 """
 
-from stacks.sites.aws.checks import check
 from stacks.sites.aws.model import AwsSite, nodes
 from stacks.sites.kind import Kind
 
-KIND = Kind(AwsSite, check, nodes, "stacks.sites.aws.machines")
+KIND = Kind(AwsSite, nodes, "stacks.sites.aws.machines")

@@ -1,6 +1,8 @@
 """Settings of a site in one AWS region, and the nodes of that site."""
 
 import ipaddress
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -9,17 +11,24 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from components.settings.cluster import Head
 from components.settings.money import Price
 from components.settings.network_names import TAILNET
+from components.settings.problems import Report, Stack, show_name
+from components.settings.rules import check_partner
 from components.settings.section import Section, key
 from components.settings.types import Whole, full, must, refuse
-from stacks.sites.aws.images import image_for
+from stacks.sites.aws.images import IMAGES, Image, image_for
 from stacks.sites.aws.instance_keys import DiskSize, ImageWord, InstanceType
-from stacks.sites.aws.instance_types import stands_close
+from stacks.sites.aws.instance_types import has_nvidia_gpus, is_arm, stands_close
 from stacks.sites.hosts.ssh_types import Login
 from stacks.sites.kind import NodeSpec
 from stacks.sites.login_key import SiteOfNewMachines
-from stacks.sites.pools import GpuPool, new_nodes
+from stacks.sites.pools import GpuPool, check_not_empty, new_nodes
 
 Market = Literal["on-demand", "spot", "capacity-block", "reservation"]
+_AWS_OWN = 5  # addresses that AWS reserves in each subnet
+_RAISE_QUOTA = (  # EC2-VPC Elastic IPs
+    "aws service-quotas request-service-quota-increase --service-code ec2 --quota-code L-0263D0A3 "
+    "--region {region} --desired-value {count}"
+)
 
 
 def _network(value: object) -> ipaddress.IPv4Network:
@@ -68,6 +77,16 @@ class AwsShape(Section):
     """The image's account for log-ins; default: the account of the named image, or ubuntu for an id."""
     disk_gb: DiskSize = 100
 
+    def check_image(self, report: Report) -> Image | None:
+        """Return the named image, if it is one. Report one that the instance type cannot boot."""
+        name = self.image or image_for(self.type)
+        image = IMAGES.get(name)
+        if image and is_arm(self.type):
+            problem = f"{name} is for amd64, but {report.value(report.at(self), self.type)} is arm64"
+            fix = "write the id of an image for arm64, or another type"
+            report.add((self, "image"), problem, "the instance would not boot", fix)
+        return image
+
 
 class AwsHead(AwsShape):
     """The head node's instance, if it is at this site."""
@@ -99,6 +118,33 @@ class AwsPool(GpuPool, AwsShape):
         """Whether the stack creates a placement group. Capacity blocks and reservations have their own or none."""
         free = self.market in ("on-demand", "spot")
         return self.placement_group == "auto" and self.count > 1 and free and stands_close(self.type)
+
+    @property
+    def reserved(self) -> bool:
+        """Whether its machines are in a capacity block or a reservation."""
+        return self.market in ("capacity-block", "reservation")
+
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report a market without its reservation, or the reverse, and an image that the nodes cannot use."""
+        if self.reserved and self.reservation is None:
+            problem, fix = f"is missing for market {self.market}", "write the id, cr-..."
+            report.add((self, "reservation"), problem, "EC2 would not know which one", fix)
+        if self.reservation is not None and not self.reserved:
+            problem = f"is set, but market is {report.value(report.at(self), self.market)}"
+            fix = "write market: reservation or capacity-block, or remove the reservation"
+            report.add((self, "reservation"), problem, "you would pay for the reservation and not use it", fix)
+        if self.market == "capacity-block" and self.placement_group.startswith("pg-"):
+            breaks = "a capacity block has its own placement, and EC2 rejects another"
+            problem = "a placement group is set for a capacity block"
+            report.add((self, "placement_group"), problem, breaks, "remove it")
+        image, breaks = self.check_image(report), "the check step would fail after machines have started to cost money"
+        if self.gpu and image and not has_nvidia_gpus(self.type):
+            problem = f"{report.value(report.at(self), self.type)} has no GPU that this image supports"
+            fix = "write a type with NVIDIA GPUs, or leave gpu out; for others, write an image id with their driver"
+            report.add((self, "gpu"), problem, breaks, fix)
+        elif self.gpu and image and not image.driver:
+            fix = "leave image out (deep-learning), or write the id of an image with the driver"
+            report.add((self, "image"), f"{self.image} has no NVIDIA driver, but gpu expects GPUs", breaks, fix)
 
 
 class AwsSite(SiteOfNewMachines):
@@ -148,6 +194,31 @@ class AwsSite(SiteOfNewMachines):
     )
     """Tags for everything that the stack creates."""
 
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report settings that EC2 would reject, or that cost money without use."""
+        super().check(stack, report)
+        check_not_empty(self, self.pools, stack, report)
+        for name, partner in (("subnet", "vpc"), ("vpc", "subnet")):
+            check_partner(self, name, partner, "instances and their rules would be in two networks", report)
+        needed, most = len(nodes(self, stack.head)), self.cidr.num_addresses - _AWS_OWN
+        for name in sorted({"zone", "cidr"} & self.model_fields_set) if self.subnet is not None else ():
+            problem, fix = f"is set, but the subnet has its own {name}", f"remove {name}, or remove subnet and vpc"
+            report.add((self, name), problem, "it would have no effect", fix)
+        if self.subnet is None and needed > most:
+            problem, fix = (
+                f"has {most} addresses, but the site has {needed} nodes",
+                "write a larger network, such as /20",
+            )
+            report.bad((self, "cidr"), problem, "EC2 could not create the last ones", fix)
+        for pool in self.pools:
+            if pool.reserved and self.zone is None and self.subnet is None:
+                problem = f"is missing, but pool {show_name(pool.name)} uses a reservation"
+                breaks = "a reservation is in one zone, and the nodes might be in another"
+                report.add((self, "zone"), problem, breaks, "write the letter of the reservation's zone")
+        if stack.head.site == self.name:
+            self.head.check_image(report)
+        _check_elastic_ips(self.all_of_kind(stack), report)
+
 
 @dataclass(frozen=True)
 class AwsNode(NodeSpec):
@@ -166,3 +237,20 @@ def nodes(site: AwsSite, head: Head) -> list[AwsNode]:
         site.pools,
         lambda pool: {"shape": pool, "spot": "aws" if pool.market == "spot" else ""},
     )
+
+
+def _check_elastic_ips(sites: Sequence[AwsSite], report: Report) -> None:
+    """Report more nodes with EFA than the region has elastic IPs for."""
+    regions = defaultdict[str, list[AwsSite]](list)
+    for site in sites:
+        regions[site.region].append(site)
+    for region, region_sites in regions.items():
+        needed = sum(pool.count for site in region_sites for pool in site.pools if pool.efa)
+        most = max(site.elastic_ips for site in region_sites)
+        if needed > most:
+            path = report.at(region_sites[0], "elastic_ips")
+            place = report.value(path, region)
+            problem = f"{report.value(path, most)} is too low: {needed} nodes with EFA in {place} need one each"
+            breaks = "EC2 would reject the rest after their machines have started to cost money"
+            fix = f"run: {_RAISE_QUOTA.format(region=region, count=needed)}; when AWS grants it, write {needed}"
+            report.add(path, problem, breaks, fix)

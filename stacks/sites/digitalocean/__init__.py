@@ -2,7 +2,6 @@
 
 from stacks.sites.digitalocean.model import DigitalOceanSite
 from stacks.sites.kind import Kind
-from stacks.sites.rented.checks import check
 from stacks.sites.rented.model import nodes
 
-KIND = Kind(DigitalOceanSite, check, nodes, "stacks.sites.rented.machines", rents=True)
+KIND = Kind(DigitalOceanSite, nodes, "stacks.sites.rented.machines", rents=True)

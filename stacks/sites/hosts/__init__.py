@@ -1,8 +1,7 @@
 """Sites of kind `hosts`: your own machines, reached by SSH with a pinned host key."""
 
-from stacks.sites.hosts.checks import check
 from stacks.sites.hosts.inventory import complete
 from stacks.sites.hosts.model import HostsSite, nodes
 from stacks.sites.kind import Kind
 
-KIND = Kind(HostsSite, check, nodes, "stacks.sites.hosts.machines", complete, lists_head=True)
+KIND = Kind(HostsSite, nodes, "stacks.sites.hosts.machines", complete, lists_head=True)

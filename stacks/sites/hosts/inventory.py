@@ -16,6 +16,7 @@ from stacks.sites.hosts.known_hosts import KnownHosts
 from stacks.sites.hosts.model import HostConfig
 from stacks.sites.hosts.other_stacks import hosts_of
 from stacks.sites.hosts.presets import PRESETS
+from stacks.sites.hosts.ssh_types import PASSPHRASE
 from stacks.sites.kind import UNREAD
 from stacks.yaml_file import FileError, inside, plain_file, read_yaml
 
@@ -24,7 +25,6 @@ MOST_HOSTS = 65536  # of a site; Slurm's limit
 # The texts around the numbers are at most as long as a name or an address.
 _RANGE = re.compile(r"([^\[\]]{0,253})\[([0-9,-]+)\]([^\[\]]{0,253})")
 _KEYS = frozenset({"private_key_file", "agent"})  # a log-in has one of them
-PASSPHRASE = "private_key_passphrase"  # noqa: S105 - no passphrase
 _SHARED = ("user", "port", PASSPHRASE, *sorted(_KEYS))  # keys that a site can set for all its hosts
 _LISTS, _TRUTH = frozenset({"features"}), {"true": True, "false": False}
 

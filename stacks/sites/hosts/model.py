@@ -1,5 +1,6 @@
 """Settings of a site of existing machines, reached by SSH, and the nodes of that site."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -7,10 +8,25 @@ from pydantic import ConfigDict, Field
 
 from components.settings.cluster import Head
 from components.settings.money import Price
-from components.settings.section import Section, key
+from components.settings.problems import ROOT, Report, Stack, secret_command, show_name, show_names
+from components.settings.section import Section, key, keys_of
 from components.settings.types import Features, GpuText, NodeName, SshPort
 from stacks.sites.hosts.other_stacks import OUTPUT
-from stacks.sites.hosts.ssh_types import Address, HostKey, HostsFile, LockableKeyFile, Login, Passphrase, SudoPassword
+from stacks.sites.hosts.pods import check_pods
+from stacks.sites.hosts.ssh_types import (
+    PASSPHRASE,
+    Address,
+    HostKey,
+    HostsFile,
+    LockableKeyFile,
+    Login,
+    Passphrase,
+    SudoPassword,
+    check_one_key,
+    is_locked,
+    opens,
+    public_half,
+)
 from stacks.sites.kind import NodeSpec, Site, Spot
 from stacks.sites.pods import PodRisk, Stage
 from stacks.stack_name import StackName
@@ -37,6 +53,31 @@ class Machine(Section):
     """Use a key in your ssh-agent instead of a key file."""
     host_key: HostKey
     """Its pinned public key."""
+
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report a log-in without a key, with two, or with a locked key that the passphrase does not open."""
+        check_one_key(self, report)
+        if (file := self.private_key_file) is None:
+            return
+        shown = report.value(report.at(self, "private_key_file"), str(file))
+        if self.host_key.partition(" ")[2] == public_half(file):
+            breaks = "this key belongs to the account that logs in, so the machine would not be recognized"
+            fix = keys_of(type(self))["host_key"].help.fix
+            report.add((self, "host_key"), f"is the public half of {shown}", breaks, fix)
+        # A host in a file or an output has no secrets: its site does.
+        place = re.sub(
+            r"\.hosts_file\[.*?\](\.hosts\[\d+\])?|\.hosts_from\.output\[\d+\]", "", report.at(self, PASSPHRASE)
+        )
+        fix, passphrase = f"run: {secret_command(place)}", self.private_key_passphrase
+        if is_locked(file) and passphrase is None:
+            fix += (
+                "; or add the key to an agent (`ssh-add FILE`) and write `agent: true` instead; or create a key "
+                "without a passphrase for this cluster: ssh-keygen -t ed25519 -N '' -f FILE"
+            )
+            breaks = "no one can type the passphrase when tailrack logs in"
+            report.bad((self, "private_key_file"), "is locked with a passphrase", breaks, fix)
+        elif is_locked(file) and passphrase and not opens(file, passphrase.get_secret_value()):
+            report.add((self, PASSPHRASE), f"[secret] does not open {shown}", "tailrack could not log in", fix)
 
 
 class Bastion(Machine):
@@ -147,6 +188,33 @@ class HostsSite(Site):
     Docker instances ([pods](pods.md)); needs `accept_pod_risk`."""
     accept_pod_risk: PodRisk = False
     stage: Stage = False
+
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report a head node that is not a host, and one machine twice. Warn about a host key of several machines."""
+        check_pods(self, stack.head, report)
+        head, names = stack.head, {host.name for host in self.hosts}
+        if self.name == head.site and head.name not in names and len(names) == len(self.hosts):  # no duplicate
+            problem = f"is not a host of site {show_name(head.site)} (its hosts are {show_names(names)})"
+            report.bad((head, "name"), problem, "no machine would be the head node", "write the name of one of them")
+        first: dict[tuple[str | None, str, int], HostConfig] = {}
+        holders: dict[str, list[HostConfig]] = {}
+        for site, host in ((owner, host) for owner in self.all_of_kind(stack) for host in owner.hosts):
+            holders.setdefault(host.host_key, []).append(host)
+            # Behind another bastion, the same address is another machine.
+            bastion_address = site.bastion.address if site.bastion else None
+            if (twin := first.setdefault((bastion_address, host.address, host.port), host)) is not host:
+                problem = f"with port {host.port} is also {report.at(twin).removeprefix(ROOT)}"
+                breaks = "one machine would be set up as two nodes, and each would undo the other"
+                fix = "write the address of the other machine, or delete one of the two"
+                report.bad((host, "address"), problem, breaks, fix)
+        for hosts in holders.values():
+            if len(hosts) > 1:
+                text = (
+                    "have the same host key, so each can pose as the others; check for a copy mistake in the config. "
+                    "If the machines are clones of one image, run on each: rm /etc/ssh/ssh_host_*_key*, ssh-keygen -A, "
+                    "and restart sshd"
+                )
+                report.warn(report.at(hosts[0], "host_key"), f"{show_names({host.name for host in hosts})} {text}")
 
 
 @dataclass(frozen=True)

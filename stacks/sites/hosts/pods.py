@@ -1,9 +1,15 @@
 """Checks of sites whose machines are pods: containers without systemd, on hosts of strangers."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from components.settings.cluster import Head
 from components.settings.problems import Report
-from stacks.sites.hosts.model import HostConfig, HostsSite
 from stacks.sites.pods import RISK, check_head, check_site
+
+if TYPE_CHECKING:
+    from stacks.sites.hosts.model import HostConfig, HostsSite
 
 # Providers whose machines are pods.
 _OF_PODS = frozenset({"runpod"})

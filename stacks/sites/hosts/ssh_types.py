@@ -10,8 +10,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
-from components.settings.problems import shown
-from components.settings.section import Help
+from components.settings.problems import Report, shown
+from components.settings.section import Help, Section, keys_of
 from components.settings.ssh_keys import KINDS, host_key
 from components.settings.types import refuse
 
@@ -26,6 +26,7 @@ Passphrase = Annotated[SecretStr, Help(leaked="change it (ssh-keygen -p -f FILE)
 SudoPassword = Annotated[
     SecretStr, AfterValidator(_one_line), Help("a password of one line", leaked="change it (passwd)")
 ]
+PASSPHRASE = "private_key_passphrase"  # noqa: S105 - no passphrase
 RSA = "ssh-rsa"
 LONGEST_KEY = 65536  # bytes of a file
 _ARMOUR = re.compile(rb"-----BEGIN ([A-Z0-9 ]*)PRIVATE KEY-----(.*?)-----END", re.DOTALL)
@@ -196,3 +197,15 @@ Address = Annotated[
     AfterValidator(_address),
     Help("an IP address or host name", "write the address that you use with ssh"),
 ]
+
+
+def check_one_key(login: Section, report: Report) -> None:
+    """Report a log-in without a key, or with two."""
+    file, agent = (getattr(login, name) for name in ("private_key_file", "agent"))
+    if file is None and not agent:
+        key_help = keys_of(type(login))["private_key_file"].help
+        fix = f"{key_help.fix}, or write `agent: true` if an ssh-agent has it"
+        report.add((login, "private_key_file"), "missing", key_help.breaks, fix)
+    if file is not None and agent:
+        problem, breaks = "is true, but private_key_file is also set", "the log-in can use only one of them"
+        report.add((login, "agent"), problem, breaks, "delete one of the two")

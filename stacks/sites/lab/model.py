@@ -8,13 +8,13 @@ from pydantic import BeforeValidator
 
 from components.settings.cluster import Head
 from components.settings.network_names import TAILNET
-from components.settings.problems import shown
+from components.settings.problems import ROOT, Report, Stack, shown
 from components.settings.section import key
 from components.settings.types import refuse
 from lab.profiles.machine import HeadProfile, Like, Profile
-from lab.subnets import is_private
+from lab.subnets import is_private, room
 from stacks.sites.kind import NodeSpec, Site, Spot
-from stacks.sites.pools import Pool, new_nodes
+from stacks.sites.pools import Pool, check_not_empty, new_nodes
 
 
 def _subnet(value: object) -> object:
@@ -65,6 +65,25 @@ class LabSite(Site):
     """The site's nodes; may be empty at the head node's site."""
     head_like: HeadProfile | None = None
     """The machine that the head node imitates, if it is at this site; as `like` of a pool, without `pod`."""
+
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report a site without nodes, and networks that overlap or are too small."""
+        check_not_empty(self, self.pools, stack, report)
+        if self.subnet is not None and room(self.subnet) < (count := len(nodes(self, stack.head))):
+            problem, breaks = f"has {room(self.subnet)} addresses for {count} nodes", "the last would get no address"
+            report.bad((self, "subnet"), problem, breaks, "write a shorter prefix, such as /24")
+        sites = self.all_of_kind(stack)
+        # Sorted by address, a network that overlaps any earlier one overlaps the largest of these.
+        widest: tuple[ipaddress.IPv4Network, int] | None = None
+        for current in sorted((site.subnet, index) for index, site in enumerate(sites) if site.subnet is not None):
+            if widest is None or not current[0].overlaps(widest[0]):
+                widest = current
+                continue
+            (other, first), (_, last) = sorted((current, widest), key=lambda pair: pair[1])
+            place = report.at(sites[first]).removeprefix(ROOT)
+            breaks = "Docker would reject the second network, and the sites would not be separate"
+            problem = f"overlaps {place} ({report.value(report.at(sites[last]), str(other))})"
+            report.bad((sites[last], "subnet"), problem, breaks, "give the site its own network")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from stacks.sites.kind import Kind
 from stacks.sites.lambda_cloud.model import LambdaSite
-from stacks.sites.rented.checks import check
 from stacks.sites.rented.model import nodes
 
-KIND = Kind(LambdaSite, check, nodes, "stacks.sites.rented.machines", rents=True)
+KIND = Kind(LambdaSite, nodes, "stacks.sites.rented.machines", rents=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from components.settings.cluster import Head
+from components.settings.problems import ROOT, Report, Stack
 from components.settings.types import Features, GpuText
 from stacks.sites.kind import NodeSpec, Site
 
@@ -21,6 +22,18 @@ class LocalSite(Site):
     """This machine is already in the cluster's tailnet, like `adopt` of a host."""
     take_over: bool = False
     """Take this machine from another cluster, like `take_over` of a host."""
+
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report a second local site, and a local site without the head node."""
+        sites = self.all_of_kind(stack)
+        for site in sites[1:]:
+            problem = f"is local, like {report.at(self).removeprefix(ROOT)}"
+            report.add((site, "kind"), problem, "this machine would be at two sites", "delete one of the two")
+        if sites and stack.head.site != self.name:
+            breaks = "only the head node can be set up without SSH, so the site would have no node"
+            way = "list this machine among the hosts of a site of kind hosts"
+            fix = f"write site: {self.name} in tailrack:head, or {way}"
+            report.add((self, "kind"), "is local, but the head node is at another site", breaks, fix)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -12,12 +12,13 @@ from pydantic import AfterValidator, Field, SecretStr, create_model
 from components.roles.tailnet.settings import loopback
 from components.settings.cluster import Head
 from components.settings.money import MOST, Price
+from components.settings.problems import ROOT, Report, Stack, child_path, secret_command, show_names
 from components.settings.section import Help, Section, key
 from components.settings.types import Number, Whole, full, must, refuse
 from stacks.sites.hosts.ssh_types import Login
 from stacks.sites.kind import NodeSpec
 from stacks.sites.login_key import SiteOfNewMachines
-from stacks.sites.pools import GpuPool, new_nodes
+from stacks.sites.pools import GpuPool, check_not_empty, new_nodes
 
 WARN = "warn"
 
@@ -142,6 +143,25 @@ class RentedSite(SiteOfNewMachines):
     head: RentedHead | None = None
     """The head node's machine; required if it is at this site."""
 
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report what a cloud would reject, or what costs money without use."""
+        super().check(stack, report)
+        check_not_empty(self, self.pools, stack, report)
+        if stack.head.site == self.name and self.head is None:
+            breaks, fix = "the cloud would not know which machine to rent", "write head: {type: TYPE}"
+            report.add((self, "head"), "missing, but the head node is at this site", breaks, fix)
+        for pool in self.pools:
+            seen = set[tuple[str, str]]()
+            for attempt in attempts(pool):
+                place = (attempt.type or pool.type, attempt.region or self.region)
+                if attempt.type is None and attempt.region is None:
+                    breaks, fix = "it would be the same place as the pool's own", "write one or both, or delete it"
+                    report.add((attempt,), "names neither a type nor a region", breaks, fix)
+                elif place in seen:
+                    breaks = "the same place would be tried twice"
+                    report.add((attempt,), "is in the list twice", breaks, "delete one of them")
+                seen.add(place)
+
     @property
     def options(self) -> dict[str, Any]:
         """Return the values of the keys that only this kind has, for `Order.options`."""
@@ -182,3 +202,20 @@ def _offers(site: RentedSite, pool: RentedPool) -> tuple[tuple[str, str], ...]:
 def api_keys(keys: Mapping[str, SecretStr]) -> dict[str, str]:
     """Return API keys as plain text, by kind of site."""
     return {kind: value.get_secret_value() for kind, value in keys.items()}
+
+
+def check_api_keys(given: Mapping[str, SecretStr], kinds: Sequence[str], clouds: Sequence[str], report: Report) -> None:
+    """Report missing API keys, and those of unknown clouds.
+
+    kinds    the kinds of the stack's sites that rent
+    clouds   all kinds that rent
+    """
+    path = ROOT + "api_keys"
+    for name in given:
+        if name not in clouds:
+            breaks, fix = "it would have no effect", f"write one of: {show_names(clouds)}"
+            report.add(child_path(path, name), "is not a kind of site that needs an API key", breaks, fix)
+    for kind in dict.fromkeys(kinds):
+        if kind not in given:
+            fix = f"run: {secret_command(child_path(path, kind))}"
+            report.add(child_path(path, kind), "missing", "the cloud would reject every call", fix)

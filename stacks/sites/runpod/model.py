@@ -1,17 +1,21 @@
 """Settings of a site at RunPod."""
 
+import re
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from components.settings.cluster import Head
+from components.settings.network_names import is_interface
+from components.settings.problems import Report, Stack
 from components.settings.section import key
 from components.settings.types import Whole
+from stacks.rental.runpod import COUNTS
 from stacks.sites.hosts.ssh_types import Login
-from stacks.sites.pods import PodRisk, Stage
+from stacks.sites.pods import RISK, PodRisk, Stage, check_head, check_site
 from stacks.sites.rented import model
-from stacks.sites.rented.model import IMAGE_HELP, RentedNode, RentedSite
+from stacks.sites.rented.model import IMAGE_HELP, Attempt, RentedNode, RentedPool, RentedSite, attempts
 
 # RunPod's image for GPUs, with an SSH server and /start.sh.
 IMAGE = "runpod/pytorch:1.0.2-cu1281-torch280-ubuntu2404"
@@ -38,6 +42,29 @@ class RunPodSite(RentedSite):
     def options(self) -> dict[str, Any]:
         """Return the sizes of the disks."""
         return {"disk_gb": self.disk_gb, "volume_gb": self.volume_gb}
+
+    def check(self, stack: Stack, report: Report) -> None:
+        """Report what RunPod would reject, and settings that no pod can have."""
+        if not self.accept_pod_risk:
+            fix = "write accept_pod_risk: true to accept this, or rent machines with systemd"
+            report.add((self, "accept_pod_risk"), "is not true", RISK, fix)
+        check_site(self, report)
+        if is_interface(self.fabric):
+            breaks = "they share no network, so no pod could join"
+            fix = "delete it; rent an Instant Cluster yourself, and write its pods in a site of kind: hosts"
+            report.bad((self, "fabric"), "is set for pods that RunPod rents one by one", breaks, fix)
+        for pool in self.pools:
+            places: list[RentedPool | Attempt] = [pool, *attempts(pool)]
+            for attempt in places:
+                count = re.match(r"(\d+)x_", attempt.type or "")
+                if count and int(count[1]) not in COUNTS[1:]:
+                    breaks = "RunPod would be asked for a type that does not exist"
+                    fix = "write 2x_, 4x_ or 8x_ before the GPU's id, or the id alone for one GPU"
+                    report.bad((attempt, "type"), "is not a type for pods", breaks, fix)
+        if self.name == stack.head.site:
+            check_head(stack.head, report)
+        else:
+            super().check(stack, report)
 
 
 def nodes(site: RunPodSite, head: Head) -> list[RentedNode]:
