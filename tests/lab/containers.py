@@ -21,7 +21,7 @@ TOUCHED: set[str] = set()
 """Names of the steps of the `up` that brought the images."""
 
 _TOOLS = "/export/tools.sqsh"
-_PASSWORD = "lab-registry-password-nobody-may-see"
+PASSWORD = "lab-registry-password-nobody-may-see"
 
 
 def bring_up(cluster: ClusterUnderTest) -> None:
@@ -33,9 +33,9 @@ def bring_up(cluster: ClusterUnderTest) -> None:
     cluster.up_ok()
     for name in ("container_image.sh", "registry.py", "registry.sh"):
         put(cluster, "head", name)
-    cluster.run("head", f"bash /root/container_image.sh {_TOOLS} && bash /root/registry.sh {_PASSWORD}", limit=120)
+    cluster.run("head", f"bash /root/container_image.sh {_TOOLS} && bash /root/registry.sh {PASSWORD}", limit=120)
     cluster.config["tailrack:containers"] |= {
-        "registries": [{"host": "registry.lab:5000", "user": "puller", "password": {"secure": sealer.seal(_PASSWORD)}}],
+        "registries": [{"host": "registry.lab:5000", "user": "puller", "password": {"secure": sealer.seal(PASSWORD)}}],
         "images": [
             {"name": "tools", "source": _TOOLS},
             {"name": "hello", "source": "puller@registry.lab:5000#team/hello:1", "where": ["cloud-a"]},

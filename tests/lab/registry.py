@@ -76,7 +76,7 @@ class Registry(BaseHTTPRequestHandler):
         elif given != f"Bearer {TOKEN}":
             realm = f'Bearer realm="https://registry.lab:{PORT}/token",service="registry",scope="repository:team/hello:pull"'
             self.answer(401, b"{}", [("WWW-Authenticate", realm)])
-        elif self.path == f"{IMAGE}/manifests/1":
+        elif self.path in (f"{IMAGE}/manifests/1", f"{IMAGE}/manifests/{digest(MANIFEST)}"):
             self.answer(200, MANIFEST, [("Content-Type", KIND), ("Docker-Content-Digest", digest(MANIFEST))])
         elif self.path == f"{IMAGE}/manifests/torn":
             # A manifest whose layer is another one than it says: the import breaks off in its middle.

@@ -11,7 +11,7 @@ import pytest
 
 from tests.lab.cluster import ClusterUnderTest as Cluster
 from tests.lab.cluster import as_user, eventually, patience
-from tests.lab.containers import NEEDS_ARTIFACTS, NODES, SHARED, TOUCHED, inside
+from tests.lab.containers import NEEDS_ARTIFACTS, NODES, PASSWORD, SHARED, TOUCHED, inside
 
 pytestmark = NEEDS_ARTIFACTS
 STARTS_WITHIN_SECONDS = 1.0
@@ -136,8 +136,38 @@ def test_an_image_that_a_site_does_not_keep_is_read_from_the_share(contained: Cl
 def test_the_log_in_at_the_registry_is_nowhere_but_in_its_config(contained: Cluster) -> None:
     assert "/v2/team/hello/manifests/1" in contained.run("head", "journalctl -u lab-registry -o cat --no-pager")
     kept = "grep -rlF --exclude-dir=registry nobody-may-see /var/log /var/lib/tailrack /run /etc /tmp /var/tmp /export"
-    assert contained.attempt("head", f"{kept} /var/cache/enroot").stdout == ""
+    assert contained.attempt("head", f"{kept} /var/cache/enroot /var/lib/enroot").stdout == ""
     assert not [path for path in contained.state_files() if b"nobody-may-see" in path.read_bytes()]
+
+
+def test_an_image_of_no_list_is_fetched_once_for_each_user_who_has_a_log_in(contained: Cluster) -> None:
+    image = "-w head --container-image=puller@registry.lab:5000#team/hello:1"
+    limit = "sed -i 's/^IMPORTED_GB=.*/IMPORTED_GB={}/' /etc/tailrack/containers"
+    log, imported = "journalctl -u lab-registry -o cat --no-pager", "/var/lib/enroot/imported/user-6002"
+
+    def fetched() -> int:
+        return contained.run("head", log).count("GET /v2/team/hello/blobs/")
+
+    login = f"machine registry.lab login puller password {PASSWORD}"
+    contained.run_as("bob", "head", f"umask 77; mkdir -p .config/enroot; echo '{login}' >.config/enroot/.credentials")
+    try:
+        before = fetched()
+        assert inside(contained, image, "cat /etc/greeting", user="bob") == "from the registry\n"
+        assert fetched() == before + 2, "a layer and the image's settings"
+        assert inside(contained, image, "cat /etc/greeting", user="bob") == "from the registry\n"
+        assert fetched() == before + 2
+        assert contained.attempt("head", as_user("ada", f"srun {image} true"), limit=60).returncode != 0
+        assert contained.attempt("head", as_user("ada", f"ls {imported}")).returncode != 0
+        kept = contained.run("head", f"stat -c '%n %U %a' {imported}/*.sqsh")
+        assert re.fullmatch(rf"{imported}/[0-9a-f]{{64}}.sqsh bob 400\n", kept)
+        # Without room, the image goes, and the next step fetches its layers again.
+        unused = f"{limit.format(0)}; touch -d '1 hour ago' {imported}/*; tailrack-containers keep"
+        contained.run("head", unused, limit=90)
+        assert contained.run("head", f"ls {imported}") == ""
+        assert inside(contained, image, "cat /etc/greeting", user="bob") == "from the registry\n"
+        assert fetched() == before + 4
+    finally:
+        contained.run("head", f"{limit.format(100)}; rm -r /shared/home/bob/.config/enroot")
 
 
 @pytest.mark.proof

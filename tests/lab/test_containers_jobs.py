@@ -114,12 +114,6 @@ def test_a_variable_that_the_job_sets_stays(contained: Cluster) -> None:
     assert shown == "1234\n"
 
 
-def test_mpi_inside_containers_joins_the_ranks_by_pmix(contained: Cluster) -> None:
-    program = "from mpi4py import MPI; c = MPI.COMM_WORLD; print(c.rank, c.size, c.allreduce(c.rank))"
-    words = "--mpi=pmix -N2 --ntasks-per-node=2 -w head,a1 --container-image=tools"
-    assert sorted(inside(contained, words, f'python3 -c "{program}"').splitlines()) == [f"{n} 4 6" for n in range(4)]
-
-
 def test_a_named_container_stays_for_its_user_on_its_node(contained: Cluster) -> None:
     inside(contained, "-w a1 --container-image=tools --container-name=work", "sh -c 'echo kept >/kept'")
     assert inside(contained, "-w a1 --container-name=work", "cat /kept") == "kept\n"

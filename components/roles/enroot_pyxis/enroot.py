@@ -48,6 +48,7 @@ d /var/cache/enroot 1777 root root
 d @LOCAL@ 0755 root root
 d @LOCAL@/users 1777 root root
 d @LOCAL@/images 0755 root root
+d @LOCAL@/imported 0755 root root
 z /dev/fuse 0666 root root"""
 
 
@@ -106,11 +107,13 @@ class EnrootValues(FilesValues):
     """Enroot's settings.
 
     enroot_pyxis_local              folder on the machine's own disk
+    enroot_pyxis_imported_gb        limit of the images that users' jobs import
     enroot_pyxis_nvidia_libraries   whether containers get the driver's libraries on machines with GPUs
     node_site                       this machine's site
     """
 
     enroot_pyxis_local: str
+    enroot_pyxis_imported_gb: int
     enroot_pyxis_nvidia_libraries: bool
     node_site: str
 
@@ -182,7 +185,8 @@ def ensure_settings(step: Step, values: EnrootValues) -> None:
     # Enroot's hook for MPI under Slurm.
     files.link(MPI_HOOK, "/usr/share/enroot/hooks.d/50-slurm-pmi.sh")
     shared = f"{values.nfs_exports_mount}/{SHARED}"
-    files.write(PROGRAM_SETTINGS, f"SHARED={shared}\nLOCAL={local}\nSITE={values.node_site}\nNODE={step.host}")
+    limit = f"IMPORTED_GB={values.enroot_pyxis_imported_gb}"
+    files.write(PROGRAM_SETTINGS, f"SHARED={shared}\nLOCAL={local}\nSITE={values.node_site}\nNODE={step.host}\n{limit}")
 
 
 def ensure_smoke_image() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import shlex
 import stat
 import sys
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from components.node.accounts import as_user
 from components.node.artifacts import Artifact, keep_artifact
 from components.node.dpkg import architecture
 from components.node.failure import Failure, do_each
+from components.node.fetch import proxy_variables
 from components.node.log import note
 from components.node.passwd import make_daemon_account
 from components.node.run import attempt
@@ -64,7 +66,8 @@ IMPORT_USER = "tailrack-images"
 # Folders of the logins (in memory) and of the import; both exist only during an import.
 LOGINS = "/run/tailrack-images"
 WORK = f"{STATE_DIR}/images"
-IMPORT_PROGRAM = "/usr/local/lib/tailrack/import-image"
+# Read the variables of a proxy, which may have a password, from stdin.
+_IMPORT = 'eval "$(cat)"; cd "$HOME" && mkdir TEMP && exec enroot import --output image.sqsh "docker://$1"'
 # Seconds for one image; large ones take many minutes.
 _IMPORT_LIMIT = 5400
 # Limit in bytes of the import's output.
@@ -93,9 +96,7 @@ def install_containers(step: Step, values: ContainersValues, kind: str) -> None:
     ensure_settings(step, values)
     ensure_smoke_image()
     # `required` makes slurmd and job steps fail if the plugin is missing. Last, because this line enables it.
-    options = (
-        "runtime_path=/run/pyxis container_scope=global importer=/usr/local/lib/tailrack/importer use_squashfuse=1"
-    )
+    options = f"runtime_path=/run/pyxis container_scope=global importer={_LIB}/importer use_squashfuse=1"
     files.write(PYXIS_CONF, f"required {PLUGIN} {options}")
 
 
@@ -289,23 +290,19 @@ def _import(source: str) -> str:
     files.remove_folder(WORK)
     folders.give(IMPORT_USER, 0o700, WORK)
     work = files.on_disk(WORK)
+    places = {f"ENROOT_{name}_PATH": f"{work}/{name}" for name in ("RUNTIME", "CACHE", "DATA", "TEMP")}
     ended = as_user(
-        *(IMPORT_USER, IMPORT_PROGRAM, source, work),
+        *(IMPORT_USER, "/bin/bash", "-c", _IMPORT, "-", source),
         limit=_IMPORT_LIMIT,
         most=_IMPORT_OUTPUT,
-        environment={"HOME": work, "ENROOT_CONFIG_PATH": files.on_disk(LOGINS)},
+        stdin="".join(f"export {name}={shlex.quote(value)}\n" for name, value in proxy_variables().items()),
+        environment={"HOME": work, "ENROOT_CONFIG_PATH": files.on_disk(LOGINS), **places},
     )
     sys.stderr.write(ended.output)
     # Take the folder from the importing account, and accept the image only if it is a file with one name (no link).
     folders.take(WORK, 0o700)
-    return files.on_disk(image) if ended.ok and _has_one_name(image) else ""
-
-
-def _has_one_name(path: str) -> bool:
-    if not files.exists(path):
-        return False
-    state = Path(files.on_disk(path)).lstat()
-    return stat.S_ISREG(state.st_mode) and state.st_nlink == 1
+    state = Path(files.on_disk(image)).lstat() if ended.ok and files.exists(image) else None
+    return files.on_disk(image) if state and stat.S_ISREG(state.st_mode) and state.st_nlink == 1 else ""
 
 
 def pod(step: Step, enroot_pyxis_refusal: str) -> None:

@@ -36,14 +36,12 @@ def role(settings: ClusterSettings) -> Role | None:
         # `pod` installs the compiler.
         after=("nfs_exports", "slurm_release", "pod"),
         packages={"head": RUNTIME, "node": RUNTIME, "pod": ("libslurm-dev",)},
-        files={
-            "head": (*files, File(f"{LIB}/import-image", template("enroot_pyxis", "import-image"), mode="0755")),
-            "node": files,
-        },
+        files={"head": files, "node": files},
         # Machines keep their containers until they leave.
         made={phase: tuple(f"{DATA}{file.path}" for file in files) for phase in ("head", "node")},
         values={
             "local": containers.local,
+            "imported_gb": containers.imported_gb,
             "nvidia_libraries": containers.nvidia_libraries,
             "artifacts": list(_artifacts(containers)),
             "contents": list(_contents(containers)),

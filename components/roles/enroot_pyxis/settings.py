@@ -19,6 +19,7 @@ from components.settings.types import (
     LocalFolder,
     OneLine,
     SiteNames,
+    Whole,
     enroot_image,
     must,
     refuse,
@@ -140,6 +141,9 @@ class Containers(Section):
     """Sha256 by file name; required for files from an address, and compared with a folder's SHA256SUMS."""
     local: LocalFolder = "/var/lib/enroot"
     """Folder on a local disk of each node, for copies of images and users' named containers."""
+    imported_gb: Whole = key(ge=1, le=100_000, default=100)
+    """Limit in GB for the images of no list that jobs import on a node, with their layers. The longest unused ones make
+    room, sooner on a disk that is 90 % full."""
     nvidia_libraries: bool = True
     """On nodes with GPUs, give containers the driver's libraries (libnvidia-container). With false, images must
     contain or mount them."""

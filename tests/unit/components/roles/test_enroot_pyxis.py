@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from cli.head.command import on_head
 from cli.pulumi.deployment import Deployment
@@ -130,46 +131,7 @@ def test_the_environments_folder_replaces_upstream_by_default(folder: Path, monk
     assert "the folder of TAILRACK_ARTIFACTS" in problems({})[".artifacts"]
 
 
-BAD = [
-    ({"artifacts": "http://files.example"}, ".artifacts", "is not an https:// address"),
-    ({"artifacts": "https://files.example/$(id)"}, ".artifacts", "is not an https:// address"),
-    ({"artifacts": "https://user:word@files.example/"}, ".artifacts", "is not an https:// address"),
-    ({"artifacts": "/nonexistent/\x00"}, ".artifacts", "has no readable SHA256SUMS"),
-    ({"artifacts": 7}, ".artifacts", "is not an https:// address"),
-    ({"checksums": {"enroot.deb": SUM}}, ".checksums", "not one of the installed files"),
-    ({"checksums": {FILES[0]: "ABC"}}, f".checksums['{FILES[0]}']", "64 lowercase digits"),
-    ({"local": "/etc/enroot"}, ".local", "a folder of the system"),
-    ({"local": "/var/lib"}, ".local", "a folder of the system"),
-    ({"local": "/var/lib/../../etc"}, ".local", "plain letters"),
-    ({"local": "/raid/a b"}, ".local", "plain letters"),
-    ({"local": "/raid/$(id)"}, ".local", "plain letters"),
-    ({"local": "/shared/enroot"}, ".local", "a folder of the system"),
-    ({"images": [{"name": "Py Torch", "source": "a"}]}, ".images[0].name", "lowercase letters"),
-    ({"images": [{"name": "../x", "source": "a"}]}, ".images[0].name", "lowercase letters"),
-    ({"images": [{"name": "a", "source": "a"}, {"name": "a", "source": "b"}]}, ".images[1].name", "two images"),
-    ({"images": [{"name": "a", "source": "docker://ubuntu"}]}, ".images[0].source", "remove 'docker://'"),
-    ({"images": [{"name": "a", "source": "-o x"}]}, ".images[0].source", "is not an image"),
-    ({"images": [{"name": "a", "source": "--output=x"}]}, ".images[0].source", "is not an image"),
-    ({"images": [{"name": "a", "source": "reg.example#a/b;id"}]}, ".images[0].source", "is not an image"),
-    ({"images": [{"name": "a", "source": "reg.example#a\nb all c"}]}, ".images[0].source", "is not an image"),
-    ({"images": [{"name": "a", "source": "reg.example#../x"}]}, ".images[0].source", "is not an image"),
-    ({"images": [{"name": "a", "source": "/etc/shadow"}]}, ".images[0].source", ".sqsh file"),
-    ({"images": [{"name": "a", "source": "/export/../x.sqsh"}]}, ".images[0].source", ".sqsh file"),
-    ({"images": [{"name": "a", "source": "me@reg.example#a"}]}, ".images[0].source", "without a log-in"),
-    ({"images": [{"name": "a", "source": "a", "where": ["cloud-x"]}]}, ".images[0].where[0]", "is not a site"),
-    ({"images": [{"name": "a", "source": "a", "where": "all"}]}, ".images[0].where", "list of names of sites"),
-    ({"registries": [{**REGISTRY, "host": "https://nvcr.io"}]}, ".registries[0].host", "host name"),
-    ({"registries": [{**REGISTRY, "user": "a b"}]}, ".registries[0].user", "user name"),
-    ({"registries": [{**REGISTRY, "password": "$(id)"}]}, ".registries[0].password", "run as a command"),
-    ({"registries": [{**REGISTRY, "password": "a b"}]}, ".registries[0].password", "blanks"),
-    ({"registries": [{**REGISTRY, "password": "a\nmachine x"}]}, ".registries[0].password", "line breaks"),
-    ({"registries": [{**REGISTRY, "password": ""}]}, ".registries[0].password", "is empty"),
-    ({"registries": [{**REGISTRY, "host": "nvcr.io:99999"}]}, ".registries[0].host", "host name"),
-    ({"registries": [{**REGISTRY, "host": "nvcr.io:0"}]}, ".registries[0].host", "host name"),
-    ({"artifacts": "https://files.example:65536/x"}, ".artifacts", "is not an https:// address"),
-    ({"images": [{"name": "a", "source": "reg.example:99999#a"}]}, ".images[0].source", "is not an image"),
-    ({"nvidia_libraries": "perhaps"}, ".nvidia_libraries", "true or false"),
-]
+BAD = yaml.safe_load((Path(__file__).parents[3] / "fixtures/bad-containers.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(("bad", "path", "said"), BAD, ids=[f"{number}-{case[1]}" for number, case in enumerate(BAD)])

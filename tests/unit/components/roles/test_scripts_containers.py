@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import hashlib
 import json
+import os
 import re
 import subprocess
+import time
 from pathlib import Path
 from unittest import mock
 
@@ -57,6 +60,7 @@ def values(**more: Value) -> HeadValues:
         "ENROOT_PYXIS_CONTENTS": CONTENTS,
         "ENROOT_PYXIS_PYXIS": "0.24.0",
         "ENROOT_PYXIS_LOCAL": "/local",
+        "ENROOT_PYXIS_IMPORTED_GB": 100,
         "ENROOT_PYXIS_NVIDIA_LIBRARIES": True,
         "ENROOT_PYXIS_LAUNCHER": template("enroot_pyxis", "slurmstepd.c"),
         "NFS_EXPORTS_PATH": "/export/shared",
@@ -370,12 +374,14 @@ def test_images_that_are_asked_for_no_more_are_taken_away(head: Shell) -> None:
     assert images_there(head) == ["other.image", "other.sqsh"]
 
 
-def test_a_log_in_is_lent_in_memory_and_gone_afterwards_and_in_no_argument(head: Shell) -> None:
-    keep = f'cp "{head.root}/run/tailrack-images/.credentials" "{head.root}/seen"'
+def test_a_log_in_and_a_proxy_are_lent_and_gone_afterwards_and_in_no_argument(head: Shell) -> None:
+    head.write("etc/environment", "https_proxy='http://me:nobody-may-see@proxy.example:3128'\n")
+    keep = f'cp "{head.root}/run/tailrack-images/.credentials" "{head.root}/seen"; cat >"{head.root}/proxy"'
     head.stub("runuser", f'{keep}; echo "an image" >"{head.root}/var/lib/tailrack/images/image.sqsh"')
     status, said = services(head, IMAGE, credentials="machine registry.example login puller password nobody-may-see\n")
     assert status == 0
     assert head.path("seen").read_text().strip() == "machine registry.example login puller password nobody-may-see"
+    assert head.path("proxy").read_text() == "export https_proxy=http://me:nobody-may-see@proxy.example:3128\n"
     assert not head.path("/run/tailrack-images").exists()
     assert "nobody-may-see" not in said + "".join(head.calls)
 
@@ -387,7 +393,8 @@ def test_a_log_in_is_lent_in_memory_and_gone_afterwards_and_in_no_argument(head:
 def node(machine: Shell) -> Shell:
     """A node of cloud-a with the programs, the plugin and the share; its Slurm is a file with the node's state."""
     root = machine.root
-    machine.write("etc/tailrack/containers", f"SHARED={root}/{SHARE}\nLOCAL={root}/local\nSITE=cloud-a\nNODE=a1\n")
+    settings = f"SHARED={root}/{SHARE}\nLOCAL={root}/local\nSITE=cloud-a\nNODE=a1\nIMPORTED_GB=2\n"
+    machine.write("etc/tailrack/containers", settings)
     machine.write(PROGRAM.lstrip("/"), machine.inside(template("enroot_pyxis", UNIT)) + "\n").chmod(0o755)
     machine.write(IMPORTER.lstrip("/"), machine.inside(template("enroot_pyxis", "importer")) + "\n").chmod(0o755)
     for path in (f"{FOLDER}", "local/images", "run/pyxis/6001"):
@@ -497,15 +504,83 @@ def importer(shell: Shell, *words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout.strip(), done.stderr
 
 
-def test_any_other_image_is_imported_for_the_step_and_released_after_it(node: Shell) -> None:
-    for name in ("ubuntu", "nvcr.io#nvidia/pytorch:25.08-py3", "../../etc/x"):
-        status, path, _ = importer(node, "get", f"'docker://{name}'")
-        assert (status, path) == (0, str(node.path("/run/pyxis/6001/7.0.sqsh")))
-        assert node.calls[-1] == f"enroot import --output {path} docker://{name}"
-        node.write("run/pyxis/6001/7.0.sqsh", "an image")
-        assert importer(node, "release")[0] == importer(node, "release")[0] == 0
-        assert not node.path("/run/pyxis/6001/7.0.sqsh").exists(), name
-    assert len(node.calls) == 3
+def user_folder(shell: Shell) -> Path:
+    """Make the folder that the prolog makes. The stub of Enroot imports into it for people with access."""
+    shell.stub(
+        "enroot",
+        f"""case $1 in digest) [ ! -e "{shell.root}/refused" ] && cat "{shell.root}/digest" ;;
+            import) [ ! -e "$3" ] && echo "$4 by $ENROOT_CACHE_PATH" >"$3" ;; esac""",
+    )
+    shell.write("digest", f"sha256:{'a' * 64}")
+    folder = shell.path("local/imported/user-6001")
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_an_image_is_imported_once_by_each_user_and_digest(node: Shell) -> None:
+    folder = user_folder(node)
+    node.write("local/imported/user-6001/new", "half of an image")
+    for _ in range(2):
+        status, path, _ = importer(node, "get", "'docker://nvcr.io#nvidia/pytorch:25.08-py3'")
+        assert (status, path) == (0, str(folder / f"{'a' * 64}.sqsh"))
+        assert importer(node, "release")[0] == 0
+    assert Path(path).read_text() == f"docker://nvcr.io#nvidia/pytorch:25.08-py3@sha256:{'a' * 64} by {folder}\n"
+    assert Path(path).stat().st_mode & 0o777 == 0o400
+    asked = len(node.calls)
+    assert importer(node, "get", f"'docker://ubuntu@sha256:{'b' * 64}'")[1] == str(folder / f"{'b' * 64}.sqsh")
+    assert len(node.calls) == asked + 1, "a digest is not looked up again"
+    node.write("digest", "sha256:../../x")
+    assert importer(node, "get", "docker://ubuntu")[:2] == (1, "")
+    node.write("refused", "")
+    assert importer(node, "get", "'docker://nvcr.io#nvidia/pytorch:25.08-py3'")[:2] == (1, "")
+    assert sorted(path.name[0] for path in folder.iterdir()) == ["a", "b"]
+
+
+def test_steps_that_start_at_once_import_an_image_once(node: Shell) -> None:
+    user_folder(node)
+    step = f"PYXIS_RUNTIME_PATH=/x SLURM_JOB_UID=6001 SLURM_JOB_ID=7 {node.path(IMPORTER)} get docker://ubuntu"
+    done = assert_ok(node.run(f"for n in 1 2 3 4; do {step} & done; wait"))
+    assert len(done.stdout.splitlines()) == 4
+    assert len([call for call in node.calls if call.startswith("enroot import")]) == 1
+
+
+def test_images_make_room_by_their_last_use_and_others_files_stay(node: Shell) -> None:
+    mine = user_folder(node)
+    other = node.path("local/imported/user-6002")
+    other.mkdir()
+    keep = node.write("elsewhere/keep", "root's")
+    (node.path("local/imported") / "user-6003").symlink_to(keep.parent)
+    for age, path in enumerate([mine / "new", other / "b", mine / "c", mine / "x\n1 keep", other / "z"]):
+        path.write_text("1 GB")
+        os.utime(path, (0, time.time() - 3600 * age))
+    os.utime(keep, (0, 0))
+    node.stub("du", 'find "${@: -1}" -type f | wc -l')
+    node.stub("df", f'echo "Use%"; cat "{node.root}/full"')
+    node.write("full", " 90%")
+    locked = os.open(other, os.O_RDONLY)
+    fcntl.flock(locked, fcntl.LOCK_EX)
+    assert_ok(node.program(PROGRAM, "keep"))
+    assert (images_of(mine), images_of(other), keep.exists()) == (["new"], ["b", "z"], True)
+    os.close(locked)
+    assert_ok(node.program(PROGRAM, "keep"))
+    assert (images_of(mine), images_of(other)) == (["new"], ["b"])
+    node.write("full", " 91%")
+    assert_ok(node.program(PROGRAM, "keep"))
+    assert (images_of(mine), images_of(other)) == (["new"], []), "an image that was just used stays"
+
+
+def images_of(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("image", ["dockerd://ubuntu", "docker://../../etc/x"])
+def test_without_a_folder_of_the_user_an_image_is_imported_for_the_step(node: Shell, image: str) -> None:
+    status, path, _ = importer(node, "get", image)
+    assert (status, path) == (0, str(node.path("/run/pyxis/6001/7.0.sqsh")))
+    assert node.calls == [f"enroot import --output {path} {image}"]
+    node.write("run/pyxis/6001/7.0.sqsh", "an image")
+    assert importer(node, "release")[0] == importer(node, "release")[0] == 0
+    assert not node.path("/run/pyxis/6001/7.0.sqsh").exists()
 
 
 # --- leaving
@@ -522,20 +597,6 @@ def test_a_machine_that_leaves_knows_no_containers_any_more(node: Shell) -> None
     assert (lent.exists(), half.exists()) == (False, False), "of an import that was killed"
     for gone in ("etc/tailrack/containers", "usr/local/lib/tailrack/spank_pyxis.so"):
         assert not node.path(gone).exists(), gone
-
-
-# --- the hook of ranks
-
-
-def ranks(shell: Shell, environ: str, **job: str) -> dict[str, str]:
-    """Run the hook with an image's environment; return the environment that it leaves."""
-    file = shell.write("environ", environ)
-    hook = shell.write("hook", template("enroot_pyxis", "ranks") + "\n")
-    hook.chmod(0o755)
-    shell.stub("scontrol", "printf 'a1\\nb1\\n'")
-    words = " ".join(f"{name}='{value}'" for name, value in job.items())
-    assert_ok(shell.run(f"ENROOT_ENVIRON={file} {words} bash {hook}"))
-    return dict(line.split("=", 1) for line in file.read_text().splitlines())
 
 
 def test_the_first_users_job_proves_that_containers_run_or_the_step_fails(shell: Shell) -> None:

@@ -171,11 +171,12 @@ def test_nothing_is_cleaned_while_the_user_has_another_job_here(shell: Shell) ->
 
 def test_a_folder_of_enroots_that_somebody_else_has_made_is_named(shell: Shell) -> None:
     shell.write("/etc/tailrack/containers", f"LOCAL={shell.path('/local')}\n")
-    shell.path("/run/enroot").mkdir(parents=True)
     mine = str(os.getuid())
     own = {"SLURM_JOB_UID": mine, "SLURM_JOB_GID": mine}
-    assert script(shell, "prolog", "40-enroot", **own).returncode == 0
-    assert shell.path(f"/run/enroot/user-{mine}").stat().st_mode & 0o777 == 0o700
+    for parent in ("/run/enroot", "/local/imported"):
+        shell.path(parent).mkdir(parents=True)
+        assert script(shell, "prolog", "40-enroot", **own).returncode == 0
+        assert shell.path(f"{parent}/user-{mine}").stat().st_mode & 0o777 == 0o700
     shell.path("/run/enroot/user-6002").symlink_to("/etc")
     done = script(shell, "prolog", "40-enroot", SLURM_JOB_UID="6002")
     assert done.returncode == 1

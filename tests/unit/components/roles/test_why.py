@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from components.node.run import Ended
 from components.roles.sll.snapshot import gpus_of
@@ -22,8 +23,8 @@ from components.slurm.nodes import Node
 from components.slurm.slurm import SlurmError
 
 # The shape of 24.11 (data_parser/v0.0.42), cut to what is read.
-FIXTURE = Path(__file__).parents[3] / "fixtures" / "slurm" / "pending-job.json"
-PENDING: dict[str, Any] = json.loads(FIXTURE.read_text(encoding="utf-8"))
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+PENDING: dict[str, Any] = json.loads((FIXTURES / "slurm/pending-job.json").read_text(encoding="utf-8"))
 IDLE, DRAINED = (
     Node("a1", frozenset({"IDLE"})),
     Node("b1", frozenset({"IDLE", "DRAIN"}), "health: Xid 79 GPU 3", "root", 1790000000),
@@ -153,36 +154,7 @@ def test_why_explains_the_end_of_a_job() -> None:
 
 
 def test_why_names_an_unavailable_image_and_the_remedy() -> None:
-    for said, remedy in (
-        ("pyxis: failed to import docker image\npyxis:     [ERROR] URL https://x returned error code: 401", "log-in"),
-        ("pyxis: failed to import docker image\npyxis:     [ERROR] URL https://x returned error code: 404", "no such"),
-        (
-            "pyxis: couldn't start container\nenroot: [ERROR] No such file or directory: /x.sqsh",
-            "no such image, tag or file",
-        ),
-        (
-            "pyxis: container start failed with error code: 1\npyxis: printing enroot log file:\n"
-            "pyxis:     [ERROR] Invalid argument: /shared/home/ada/nothing.sqsh\n"
-            "pyxis: container was not started successfully by another task",
-            "there is no such image, or the file is not an image",
-        ),
-        ("pyxis: [ERROR] Invalid argument: /data with blanks:/data", "lines before"),
-        ("pyxis: [ERROR] Command not found: nvidia-container-cli", "lacks the program nvidia-container-cli"),
-        ("pyxis: [ERROR] write /tmp/enroot.4401/layers/404401f: No space left on device", "disk is full"),
-        (
-            "pyxis: container start failed\npyxis:     [ERROR] enroot-mount: failed to mount: /data/in at "
-            "/run/enroot/x/data: No such file or directory",
-            "/data/in cannot be mounted: check --container-mounts",
-        ),
-        ("pyxis: [ERROR] No such file or directory: /data/401/train", "/data/401/train does not exist"),
-        ("pyxis: [ERROR] Could not process layer sha256:40140442903f", "lines before"),
-        ("pyxis: [ERROR] URL https://x/v2/401/x returned error code: 404", "no such image"),
-        ("pyxis: [ERROR] URL https://x returned error code: 403", "to this log-in"),
-        ("pyxis: [ERROR] URL https://x returned error code: 429", "log in"),
-        ("pyxis: [ERROR] curl: (6) Could not resolve host: nvcr.io", "cannot reach the registry"),
-        ("pyxis: couldn't start container\nenroot: No space left on device", "disk is full"),
-        ("slurmstepd: error: pyxis: failed to import docker image", "lines before"),
-    ):
+    for said, remedy in yaml.safe_load((FIXTURES / "pyxis-errors.yaml").read_text(encoding="utf-8")):
         told = why_it_ended(ended("FAILED", exit_code=code(1)), said)
         assert told.sentences[0] == "Its container could not be created:", said
         assert remedy in told.next, said

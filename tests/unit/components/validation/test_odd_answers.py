@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+import yaml
 
 from components.slurm.nodes import read_nodes
 from components.validation.preflight import gpus, links, tailnet, xids
@@ -19,6 +21,7 @@ from tests.unit.fake_nvidia_smi import nvlink as fake_links
 
 TWO = xml([gpu(0), gpu(1)])
 LOST = "Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost. Reboot the system to recover this GPU\n"
+SICK_FIELDS = Path(__file__).parents[3] / "fixtures/nvidia/fields-of-sick-gpus.yaml"
 CORRUPTED = "WARNING: infoROM is corrupted at gpu 0000:3B:00.0\n"
 
 
@@ -72,29 +75,7 @@ def test_a_hostile_process_name_drains_no_node() -> None:
         assert worst(gpus.check_gpus(Answer(0, with_fields(process)), 2)) == "info"
 
 
-@pytest.mark.parametrize(
-    ("fields", "severity"),
-    [
-        ("<fabric><health><summary>Unhealthy</summary><bandwidth>Full</bandwidth></health></fabric>", "error"),
-        ("<fabric><health><route_unhealthy>True</route_unhealthy></health></fabric>", "error"),
-        ("<fabric><health><summary>Limited Capacity</summary></health></fabric>", "warning"),
-        ("<fabric><health><bandwidth>Degraded</bandwidth></health></fabric>", "warning"),
-        ("<fabric><health><a_new_one>Something</a_new_one></health></fabric>", "warning"),
-        ("<fabric><health><summary>Healthy</summary><bandwidth>Full</bandwidth><route_unhealthy>False"
-         "</route_unhealthy><incorrect_configuration>None</incorrect_configuration></health></fabric>", "info"),
-        ("<fabric><health><summary>N/A</summary><bandwidth>N/A</bandwidth></health></fabric>", "info"),
-        ("<fabric><health><summary>Healthy</summary><partition_assigned>True</partition_assigned></health></fabric>",
-         "info"),
-        ("<fabric><state>Completed</state><status>N/A</status></fabric>", "info"),
-        ("<fabric><state>Completed</state><status>Unknown Error 7</status></fabric>", "error"),
-        ("<temperature><gpu_temp>GPU is lost</gpu_temp></temperature>", "error"),
-        ("<power><draw>[GPU requires reset]</draw></power>", "error"),
-        ("<power><draw>Unknown Error</draw></power>", "warning"),
-        ("<gpu_recovery_action>None</gpu_recovery_action>", "info"),
-        ("<gpu_recovery_action>Drain and Reset</gpu_recovery_action>", "error"),
-        ("<gpu_recovery_action>Unknown Error</gpu_recovery_action>", "warning"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("fields", "severity"), yaml.safe_load(SICK_FIELDS.read_text(encoding="utf-8")))
 def test_fields_of_a_sick_gpu_keep_their_severity(fields: str, severity: str) -> None:
     assert worst(gpus.check_gpus(Answer(0, with_fields(fields)), 2)) == severity
 
