@@ -133,9 +133,9 @@ class Target:
 
 def targets(settings: ClusterSettings) -> tuple[Target, ...]:
     """Return the storage that a cluster measures."""
-    scratch = settings.scratch.folder
+    scratch, homes = settings.scratch.folder, settings.storage.homes
     return (
-        Target(SHARE, settings.storage.mount, IN_JOB, shared=True),
+        Target(SHARE, homes.path if homes else settings.storage.mount, IN_JOB, shared=True),
         *(Target(mount.path, mount.path, IN_MOUNT, True, mount.sites or ()) for mount in settings.storage.mounts),
         *([Target(SCRATCH, scratch, IN_SCRATCH, shared=False)] if scratch else []),
     )

@@ -278,15 +278,21 @@ def _state(path: str) -> os.stat_result | None:
             return None
 
 
-def kind_of(path: str) -> int:
-    """Return the type of a path, such as stat.S_IFDIR, and 0 if it does not exist. Nothing is opened.
+def lstat(path: str) -> os.stat_result | None:
+    """Return the state of a path, and None if it does not exist. Nothing is opened.
 
     Anyone may own the folders above. A link at the end is not followed.
     """
     try:
-        return stat.S_IFMT(Path(on_disk(path)).lstat().st_mode)
+        return Path(on_disk(path)).lstat()
     except (FileNotFoundError, NotADirectoryError):
-        return 0
+        return None
+
+
+def kind_of(path: str) -> int:
+    """Return the type of a path (see lstat), such as stat.S_IFDIR, and 0 if it does not exist."""
+    state = lstat(path)
+    return stat.S_IFMT(state.st_mode) if state else 0
 
 
 def parts_of(path: str) -> list[Part]:

@@ -48,6 +48,9 @@ def cluster_problems(settings: ClusterSettings) -> Iterator[Problem]:
         problem = "is set, and pods cannot install it: they have no share to take it from"
         fix = "remove it where the pods' image has a Slurm that fits the head node's (docs/day-2.md), or give "
         yield Problem(f"{ROOT}slurm.release", f"{problem}; {fix}the pods a separate cluster")
+    if settings.storage.homes is not None:
+        fix = "remove it, or give the pods a separate cluster"
+        yield Problem(f"{ROOT}storage.homes", f"is set, and pods cannot mount the homes; {fix}")
     if key := needs_cgroups(settings):
         yield Problem(f"{ROOT}slurm", f"{key}, and pods have no cgroups; no pod could join; remove that key")
 

@@ -37,8 +37,8 @@ from components.steps.composition import Script, compose
 from stacks.config import parse
 from tests.unit.configs import LAB
 
-# Where the config names no release of Slurm, and no port is held.
-DISTRIBUTION = {"SLURM_RELEASE": "", "FIREWALL_HOLDERS": "", "FIREWALL_HEAD": "head"}
+# Where the config names no release of Slurm and no server of the homes, and no port is held.
+DISTRIBUTION = {"SLURM_RELEASE": "", "FIREWALL_HOLDERS": "", "FIREWALL_HEAD": "head", "USERS_HOMES": ""}
 
 # Roles as the lab's config has them.
 ROLES = roles(parse(LAB, base_dir=Path()))

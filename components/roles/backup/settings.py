@@ -102,6 +102,9 @@ class Backup(Section):
         """Report a target inside the cluster or on the share, and missing keys of a kind of target."""
         path, config = report.at(self, "target"), stack.config
         target = report.value(path, self.target)
+        if self.homes and config.storage.homes:
+            problem, breaks = "is set, and storage.homes is another server", "root may not read the homes there"
+            report.add((self, "homes"), problem, breaks, "remove it, and back them up on that server")
         if not (sftp := SFTP.fullmatch(self.target)):
             check_both(self, "access_key", "secret_key", "the bucket would reject the log-in", report)
             return

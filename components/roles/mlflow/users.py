@@ -37,6 +37,7 @@ class LoginsValues(PackagesValues):
 
     mlflow_admin_password: str
     users_lines: list[Account]
+    users_homes: str
     nfs_exports_path: str
 
 
@@ -93,7 +94,7 @@ mv -fT credentials.tailrack credentials"""
 def publish_credentials(values: LoginsValues) -> None:
     """Write each user's credentials into the home, as the user."""
     for account in values.users_lines:
-        home = files.on_disk(f"{values.nfs_exports_path}/home/{account.name}")
+        home = files.on_disk(f"{values.users_homes or f'{values.nfs_exports_path}/home'}/{account.name}")
         bash = ("bash", "--norc", "--noprofile", "-euc", _WRITE, "-", _MARKER)
         environment = {"HOME": home, "PATH": "/usr/bin:/bin"}
         credentials = files.read(f"{_USERS}/{account.name}") or ""

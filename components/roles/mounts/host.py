@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -11,14 +11,16 @@ from components.node.failure import Failure, do_each
 from components.node.log import note
 from components.node.run import exists
 from components.node.step.step import Step
-from components.node.waiting import now, sleep
+from components.node.waiting import wait_until
 from components.roles.mounts import units, watch
-from components.roles.mounts.probe import NodeList, Problem, Wanted, write_list
+from components.roles.mounts.probe import NodeList, Problem, Wanted, check_all, write_list
 from components.roles.mounts.settings_names import NFS
 from components.roles.mounts.units import PROGRAM, is_installed, remove_watch
 from components.roles.mounts.watch import ROLE
+from components.roles.nfs_exports.mount import start
 from components.roles.slurm.node_state import FEATURES
-from components.roles.users.accounts import Account
+from components.roles.users.accounts import Account, UsersValues
+from components.roles.users.host import make_homes
 
 # Seconds for all mounts of a node together.
 _WAIT_SECONDS = 20
@@ -44,11 +46,25 @@ def compute(step: Step, values: MountsValues) -> None:
 
     Raises Failure for a mount that is required.
     """
-    wanted = [mount for mount in values.mounts_table if mount.is_at(values.node_site)]
+    _mount(step, values, [mount for mount in values.mounts_table if mount.is_at(values.node_site)])
+
+
+login = compute
+
+
+def head(step: Step, values: MountsValues, users: UsersValues, head_computes: bool) -> None:
+    """Mount the homes, and make those that are missing. A head node that runs no jobs has no other mounts."""
+    wanted = [mount for mount in values.mounts_table if mount.home or (head_computes and mount.is_at(values.node_site))]
+    if users.users_homes or not head_computes:
+        _mount(step, values, wanted, lambda: make_homes(users, step.host))
+
+
+def _mount(step: Step, values: MountsValues, wanted: list[Wanted], make: Callable[[], None] | None = None) -> None:
+    """Bring this node to its mounts. `make` makes the homes, once they are mounted."""
     if not wanted and not is_installed():
         return
     with watch.lock():
-        problems = _apply(step, values, wanted)
+        problems = _apply(step, values, wanted, make)
     for path, problem in problems.items():
         note(f"mount {path} {problem.text}; next: {problem.remedy}")
     required = [mount.path for mount in wanted if mount.required and mount.path in problems]
@@ -57,11 +73,10 @@ def compute(step: Step, values: MountsValues) -> None:
         raise Failure(text, f"{'; '.join(problems[path].remedy for path in required)}; then run up again")
 
 
-login = compute
-
-
-def _apply(step: Step, values: MountsValues, wanted: list[Wanted]) -> Mapping[str, Problem]:
-    """Bring this node to its mounts. Return the problems by path."""
+def _apply(
+    step: Step, values: MountsValues, wanted: list[Wanted], make: Callable[[], None] | None
+) -> Mapping[str, Problem]:
+    """Return the problems by path."""
     ours = [mount for mount in wanted if mount.type == NFS]
     if ours and not exists("mount.nfs4"):
         packages.ensure(step.host, "nfs-common")
@@ -69,7 +84,7 @@ def _apply(step: Step, values: MountsValues, wanted: list[Wanted]) -> Mapping[st
     possible = tuple(mount for mount in wanted if mount.path not in failures)
     node_list = NodeList(values.users_lines[0].name, possible)
     write_list(NodeList(node_list.user, tuple(wanted)))
-    units.start(*(mount.path for mount in ours if mount in possible))
+    start(*(mount.path for mount in ours if mount in possible))
     for path in watch.finish(node_list):
         note(f"mount {path} is in use, and changes within a minute after its jobs end")
     # Without any mount in the config these are empty, and the installed ones finish what waits for jobs.
@@ -77,18 +92,12 @@ def _apply(step: Step, values: MountsValues, wanted: list[Wanted]) -> Mapping[st
         files.write(PROGRAM, values.mounts_program, 0o755)
     # slurmd registers this node only later in the step.
     step.later.append(lambda: _report(step.host, NodeList(node_list.user, tuple(wanted))))
-    return {**_wait(node_list), **failures}
-
-
-def _wait(wanted: NodeList) -> Mapping[str, Problem]:
-    """Wait for the first use of mounts, which may take a while. Return the problems of those that still do not work."""
-    end = now() + _WAIT_SECONDS
-    ours = {mount.path for mount in wanted.mounts if mount.type == NFS}
-    while True:
-        problems = watch.problems_of(wanted, write=True)
-        if not ours & problems.keys() or now() >= end:
-            return problems
-        sleep(2)
+    # The first use of a mount may take a while.
+    wait_until(lambda: not check_all([mount for mount in possible if mount.type == NFS]), _WAIT_SECONDS)
+    homes = [mount for mount in possible if mount.home]
+    if make and homes and not check_all(homes):
+        make()
+    return {**watch.problems_of(node_list, write=True), **failures}
 
 
 def _write(mount: Wanted, values: MountsValues) -> Problem | None:

@@ -40,6 +40,7 @@ class Wanted:
     required  whether no job can run without it
     tailnet   whether the server is reached over the tailnet
     sites     the sites whose nodes have it, separated by commas; empty for all
+    home      a user's home in the mount of the homes; empty for other mounts
     """
 
     path: str
@@ -50,6 +51,7 @@ class Wanted:
     required: bool
     tailnet: bool
     sites: str
+    home: str = ""
 
     @property
     def feature(self) -> str:
@@ -110,8 +112,11 @@ def is_mounted(path: str) -> bool:
 
 
 def write_problem(mount: Wanted, user: str) -> Problem | None:
-    """Create and remove a file as a user. Return the problem if the file system is full or read-only for everyone."""
-    path = files.on_disk(mount.path)
+    """Create and remove a file as a user. Return the problem if the file system is full or read-only for everyone.
+
+    A user must be able to write in the home.
+    """
+    path = files.on_disk(mount.home or mount.path)
     made = as_user(user, "mktemp", "-p", path, _WRITE, limit=ANSWER_SECONDS)
     name = made.output.strip()
     if made.ok and name.startswith(f"{path}/{_WRITE[:10]}"):
@@ -120,6 +125,9 @@ def write_problem(mount: Wanted, user: str) -> Problem | None:
         return Problem("is read-only on its server", f"export it for writing, or {_read_only(mount)}")
     if "No space left" in made.errors or "quota exceeded" in made.errors:
         return Problem(f"is full for user {user}", f"free space there, or {_read_only(mount)}")
+    if mount.home and not made.ok:
+        remedy = f"see 'ls -ld {mount.home}': all machines need the same file system there"
+        return Problem(f"has no home {mount.home} that user {user} can write", remedy)
     return None
 
 

@@ -15,7 +15,9 @@ from components.roles.role import Role
 
 def role(settings: ClusterSettings) -> Role:
     """Return the role, for every node, so that nodes unmount what the config does not name any more."""
-    mounts = settings.storage.mounts
+    homes = settings.storage.homes
+    mounts = [*settings.storage.mounts, *([homes] if homes else [])]
+    phases = ("compute", "login") if settings.head.compute else ("compute", "login", "head")
     return Role(
         "mounts",
         after=("users", "nfs_exports"),
@@ -23,12 +25,13 @@ def role(settings: ClusterSettings) -> Role:
             "table": [
                 (
                     *(mount.path, mount.type, mount.source or "", ",".join(mount.options)),
-                    *(mount.read_only, mount.required, mount.tailnet, ",".join(mount.sites or ())),
+                    *(mount.read_only, mount.required or mount is homes, mount.tailnet, ",".join(mount.sites or ())),
+                    f"{mount.path}/{settings.users[0].name}" if mount is homes else "",
                 )
                 for mount in mounts
             ]
         },
         # Where the config has no mounts any more, it finishes what waits for jobs, and removes its program.
-        tasks=dict.fromkeys(("compute", "login"), (Task("mounts", (PROGRAM,), limit=300, settings=("Nice=10",)),)),
+        tasks=dict.fromkeys(phases, (Task("mounts", (PROGRAM,), limit=300, settings=("Nice=10",)),)),
         texts={"program": launcher("mounts") if mounts else ""},
     )

@@ -62,19 +62,6 @@ def _make_folders(path: str) -> None:
             files.make_folder(str(folder))
 
 
-def start(*paths: str) -> None:
-    """Make systemd read the units, and start automounts that do not run."""
-    names = [systemd.name_of_path(path) for path in paths]
-    if not names:
-        return
-    systemd.reload(*(f"{name}.{kind}" for name in names for kind in ("mount", "automount")))
-    systemd.enable(*(f"{name}.automount" for name in names))
-    for name in names:
-        if not systemd.is_active(f"{name}.automount"):
-            attempt("systemctl", "reset-failed", f"{name}.automount", f"{name}.mount", quiet=True)
-            attempt("systemctl", "start", f"{name}.automount")
-
-
 def renew(path: str) -> bool:
     """Unmount a mount with former settings; the next use mounts it again. Return False while it is in use."""
     if not _unmount(path):

@@ -22,6 +22,7 @@ from components.roles.mounts import units
 from components.roles.mounts.probe import NodeList, Problem, check_all, read_list, write_problem
 from components.roles.mounts.settings_names import NFS
 from components.roles.mounts.units import remove_watch
+from components.roles.nfs_exports.mount import start
 from components.roles.slurm.node_state import set_live_features
 from components.validation.preflight.storage import RESULTS
 
@@ -53,7 +54,7 @@ def lock() -> Lock:
 def check(host: str, wanted: NodeList) -> Mapping[str, Problem]:
     """Finish changes that waited for jobs, check all mounts, and report. Return the problems by path."""
     ours = units.recorded()
-    units.start(*(mount.path for mount in wanted.mounts if mount.type == NFS and mount.path in ours))
+    start(*(mount.path for mount in wanted.mounts if mount.type == NFS and mount.path in ours))
     finish(wanted)
     problems = problems_of(wanted)
     set_live_features(host, ROLE, {mount.feature for mount in wanted.mounts if mount.path not in problems})
@@ -80,7 +81,7 @@ def problems_of(wanted: NodeList, *, write: bool = False) -> Mapping[str, Proble
     before, rows = {} if write else _last_rows(), []
     for mount in wanted.mounts:
         row: dict[str, Any] = {"path": mount.path, "required": mount.required}
-        if mount.type == NFS and not mount.read_only and mount.path not in problems:
+        if (mount.type == NFS or mount.home) and not mount.read_only and mount.path not in problems:
             last = before.get(mount.path, {})
             problem = Problem(last["problem"], last["remedy"]) if last.get("problem") else None
             row["written"] = last.get("written", 0.0)

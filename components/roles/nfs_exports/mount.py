@@ -82,6 +82,19 @@ class Mounted:
         files.write(mount_unit(self.path, "automount"), _AUTOMOUNT.format(**vars(self)))
 
 
+def start(*paths: str) -> None:
+    """Make systemd read the units of mount points, and start automounts that do not run."""
+    names = [systemd.name_of_path(path) for path in paths]
+    if not names:
+        return
+    systemd.reload(*(f"{name}.{kind}" for name in names for kind in ("mount", "automount")))
+    systemd.enable(*(f"{name}.automount" for name in names))
+    for name in names:
+        if not systemd.is_active(f"{name}.automount"):
+            attempt("systemctl", "reset-failed", f"{name}.automount", f"{name}.mount", quiet=True)
+            attempt("systemctl", "start", f"{name}.automount")
+
+
 def note_units(*units: str) -> None:
     """Note units once, before the first change."""
     noted = {line.split()[1] for line in files.lines(NFS_BEFORE) if line.startswith("unit ")}
@@ -205,7 +218,6 @@ def node(
     ensure_mount_point(mount)
     mount_name, automount_name = (f"{systemd.name_of_path(mount)}.{kind}" for kind in ("mount", "automount"))
     Mounted(mount, share, SHARE_OPTIONS, SHARE_WAIT, "The cluster's share", tailnet=True).write()
-    systemd.reload(mount_name, automount_name)
     # Without systemd's own automount.
     sources = [found.source for found in mounts_at(mount) if found.type != "autofs"]
     if sources and nfs_exports_restored and _is_stale(mount):
@@ -214,11 +226,7 @@ def node(
         run("systemctl", "stop", automount_name, mount_name)
     elif sources and sources != [share]:
         run("systemctl", "stop", automount_name, mount_name)
-    systemd.enable(automount_name)
-    if not systemd.is_active(automount_name):
-        if not attempt("systemctl", "reset-failed", automount_name, mount_name).ok:
-            note("no unit had failed")
-        run("systemctl", "start", automount_name)
+    start(mount)
     if not wait_until(lambda: _answers(mount), SHARE_WAIT):
         shown = attempt("systemctl", "show", "-P", "Result", mount_name)
         raise Failure(

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from components.roles.mounts.settings import Mounts, check_mounts
+from components.roles.mounts.settings import Mount, Mounts, check_mounts
 from components.roles.users.settings import RESERVED_USERS
 from components.settings.problems import Report, Stack
-from components.settings.section import Help, Section
+from components.settings.section import Help, Section, key
 from components.settings.types import refuse, word_set
 
 # Folders that may be shared, with the folders in them. Folders of AROUND may only contain shared folders.
@@ -52,6 +52,8 @@ class Storage(Section):
     mount: Folder = "/shared"
     """The mount point on every node; homes are in its folder `home`."""
     mounts: Mounts = ()
+    homes: Mount | None = key(fix='write {path: /homes, source: "10.0.0.5:/home"}', default=None)
+    """A file system of yours that has the users' homes, instead of the share: a mount that all machines need."""
 
     def check(self, stack: Stack, report: Report) -> None:
         """Report a share in the home of a login account, or around its own mount point."""
@@ -69,4 +71,7 @@ class Storage(Section):
             problem = f"{relation} {report.value(report.at(self), getattr(self, partner))}, the {partner} of the share"
             breaks = "the head node would mount the share over itself and hang"
             report.bad((self, blamed), problem, breaks, "use separate folders, such as /export/shared and /shared")
-        check_mounts(self.mounts, stack, report)
+        check_mounts([*self.mounts, *([self.homes] if self.homes else [])], stack, report)
+        for name in {"sites", "read_only", "required"} & (self.homes.model_fields_set if self.homes else set()):
+            breaks = "all machines need the homes, and users write there"
+            report.add((self.homes, name), "is set for the homes", breaks, "remove it")

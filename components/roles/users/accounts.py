@@ -45,11 +45,15 @@ class Account:
 
 @dataclass(frozen=True)
 class UsersValues:
-    """The cluster's users, where the share is mounted, and where the head node has it (a node has no such folder)."""
+    """The cluster's users, where the share is mounted, and where the head node has it (a node has no such folder).
+
+    users_homes   the folder of the homes; empty if they are on the share
+    """
 
     users_lines: list[Account]
     nfs_exports_mount: str
     nfs_exports_path: str
+    users_homes: str
 
     def home_on_share(self, name: str) -> str:
         """Return the path of a home on the head node."""
@@ -57,7 +61,7 @@ class UsersValues:
 
     def home(self, name: str) -> str:
         """Return the path of a home where users work."""
-        return f"{self.nfs_exports_mount}/home/{name}"
+        return f"{self.users_homes or f'{self.nfs_exports_mount}/home'}/{name}"
 
 
 def made_here() -> list[str]:

@@ -6,9 +6,13 @@ keep their uids, so the next account with such a uid owns them.
 
 from __future__ import annotations
 
+import os
+import stat
 import time
+from contextlib import suppress
 
 from components.node import files
+from components.node.accounts import as_user
 from components.node.failure import Failure
 from components.node.log import note
 from components.node.passwd import group_named, group_with, user_named
@@ -16,6 +20,7 @@ from components.node.run import attempt, exists, run, succeeds
 from components.node.step.step import Step
 from components.roles.users.accounts import (
     GROUPS_MADE,
+    HOME_LIMIT,
     MADE,
     Account,
     UsersValues,
@@ -74,6 +79,10 @@ def _ensure_account(account: Account, values: UsersValues) -> None:
         note(f"created user {name} ({account.uid})")
     elif name in made_here():
         run("usermod", "-e", "", name)
+        home = values.home(name)
+        if there.pw_dir != home and not attempt("usermod", "-d", home, name).ok:
+            remedy = f"end them ('pkill -u {name}' on this machine), then run up again"
+            raise Failure(f"the home of {name} cannot change to {home} while {name} has processes", remedy)
 
 
 def _close(name: str) -> None:
@@ -95,13 +104,41 @@ def head(step: Step, values: UsersValues) -> None:
     # Admit new users to the share before commands run as them: they may have had an account here that was kept out.
     if files.exists(SETTINGS):
         close_share(step, values.nfs_exports_path, values.users_lines)
-    for account in values.users_lines:
-        home = values.home_on_share(account.name)
-        if not files.is_folder(home):
-            _create_home(account, home)
-        try_in_home(account.name, home, _OWN_KEY, f"could not create the key of {account.name}: check {home}/.ssh")
+    # Those on another server are made when they are mounted (role mounts).
+    if not values.users_homes:
+        make_homes(values, step.host)
+
+
+def make_homes(values: UsersValues, host: str) -> None:
+    """Make the homes that are missing, with a key of each user, and remove the keys of former users.
+
+    Raises Failure for homes on another server that this machine may not make, or that belong to others.
+    """
+    folder, elsewhere = values.users_homes or f"{values.nfs_exports_path}/home", bool(values.users_homes)
+    if elsewhere:
+        _require_closed(folder)
+    missing = [account for account in values.users_lines if not _ensure_home(account, folder, elsewhere)]
     for name in gone(values.users_lines):
-        _forget_keys(name, values.home_on_share(name))
+        _forget_keys(name, f"{folder}/{name}")
+    if missing:
+        first = missing[0]
+        raise Failure(
+            f"there is no home in {folder} that belongs to {', '.join(account.name for account in missing)}, and "
+            "neither root nor the user may make one",
+            f"make them on the server, in the folder that is mounted at {folder} on {host}, such as 'install -d "
+            f"-m 0700 -o {first.uid} -g {first.gid} {first.name}'; then run up again",
+        )
+
+
+def _require_closed(folder: str) -> None:
+    """Raise Failure if another account than root could replace a home."""
+    state = files.lstat(folder)
+    if state is None or state.st_uid != os.geteuid() or (state.st_mode & 0o022 and not state.st_mode & stat.S_ISVTX):
+        raise Failure(
+            f"the folder of the homes, {folder}, is not root's, or others can replace the homes in it",
+            "on its server, make root its owner, with mode 0755 (or 1777, with which users make their homes); then "
+            "run up again",
+        )
 
 
 def _prepare_share(step: Step, values: UsersValues) -> None:
@@ -119,20 +156,40 @@ def _prepare_share(step: Step, values: UsersValues) -> None:
     files.make_folder(f"{path}/scratch", 0o1777)
 
 
-def _create_home(account: Account, home: str) -> None:
-    """Create a home under another name and rename it, so that an existing home always belongs to its user."""
-    files.remove_folder(f"{home}.new")
-    files.make_folder(f"{home}.new", 0o700, account.uid, account.gid)
-    files.rename(f"{home}.new", home)
-    ended = in_home(account.name, home, "cp -rT /etc/skel .")
-    if not ended.ok:
-        raise Failure(f"{account.name} cannot write to {home}")
-    note(f"created {home}")
+def _ensure_home(account: Account, folder: str, elsewhere: bool) -> bool:
+    """Make a home that is missing, and the user's key in it. Return whether the user has a home.
+
+    It is created under another name and renamed, so that an existing home always belongs to its user. On another
+    server, where root may have no rights, the user tries first.
+    """
+    name, home = account.name, f"{folder}/{account.name}"
+    state = files.lstat(home)
+    if state and elsewhere and (state.st_uid != account.uid or not stat.S_ISDIR(state.st_mode)):
+        return False
+    if not state:
+        mkdir = ("mkdir", "-m", "0700", "--", files.on_disk(home))
+        if not (elsewhere and as_user(name, *mkdir, limit=HOME_LIMIT).ok):
+            try:
+                files.remove_folder(f"{home}.new")
+                files.make_folder(f"{home}.new", 0o700, account.uid, account.gid)
+                files.rename(f"{home}.new", home)
+            except (Failure, OSError):
+                if not elsewhere:
+                    raise
+                # A server may let root make a folder that root cannot give away.
+                with suppress(Failure, OSError):
+                    files.remove_folder(f"{home}.new")
+                return False
+        if not in_home(name, home, "cp -rT /etc/skel .").ok:
+            raise Failure(f"{name} cannot write to {home}")
+        note(f"created {home}")
+    try_in_home(name, home, _OWN_KEY, f"could not create the key of {name}: check {home}/.ssh")
+    return True
 
 
 def _forget_keys(name: str, home: str) -> None:
     """Remove the keys and jobs of a former user. Phase `machine` has closed the account. Other files stay."""
-    if not files.is_folder(home):
+    if files.kind_of(home) != stat.S_IFDIR:
         return
     try_in_home(name, home, _NO_KEYS, f"could not remove the keys of {name} from {home}/.ssh")
     if exists("scancel") and not slurm.end("-u", name):

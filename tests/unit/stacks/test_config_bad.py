@@ -254,6 +254,7 @@ def bad_cases() -> list[Bad]:
         (pods_site() + "head: {name: pod1, site: pods}", "head.site", "name another site for the head node"),
         (pods_site() + f"slurm: {{release: 24.11.5, release_sha256: {'a' * 64}}}", "slurm.release",
             "pods cannot install it"),
+        (pods_site() + "storage: {homes: {path: /h, type: present}}", "storage.homes", "pods cannot mount the homes"),
         (pods_site() + "slurm: {cgroups: true}", "slurm", "slurm.cgroups is true, and pods have no cgroups"),
         (pods_site() + "storage: {mounts: [{path: /data, source: '10.0.0.5:/data', sites: [one, pods]}]}",
             "storage.mounts[0].sites[1]", "pods cannot mount"),

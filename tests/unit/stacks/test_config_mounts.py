@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from components.roles.cluster_settings import ClusterSettings
+from components.roles.mounts.settings import Mount
 from components.roles.order import roles
 from components.settings.serialize import from_plain, to_plain, whole_numbers
 from stacks.config import ConfigError, PoolConfig, StackConfig, parse
@@ -41,51 +42,10 @@ def read_pool(mount: str) -> PoolConfig:
     return parse(raw, PoolConfig, base_dir=Path())
 
 
-REFUSED = [
-    # path
-    ("path: data, type: present", "[0].path", "'data' is not an absolute path"),
-    ("path: /a/../etc, type: present", "[0].path", "is not an absolute path of plain letters"),
-    ('path: "/a b", type: present', "[0].path", "is not an absolute path of plain letters"),
-    ("path: /data/, type: present", "[0].path", "is not an absolute path of plain letters"),
-    ("path: /, type: present", "[0].path", "is not an absolute path of plain letters"),
-    ("path: /var/lib/slurm, type: present", "[0].path", "is a folder of the system"),
-    ("path: /home, type: present", "[0].path", "is a folder of the system"),
-    (f"path: /{'x' * 100}, type: present", "[0].path", "is longer than 100 characters"),
-    ("path: /shared/home, type: present", "[0].path", "is inside or around '/shared', the cluster's share"),
-    ("path: /export, type: present", "[0].path", "is inside or around '/export/shared', the cluster's share"),
-    ("path: /raid, type: present", "[0].path", "is '/raid', the folder of jobs' scratch space"),
-    ("type: present", "[0].path", "missing"),
-    # source
-    ("path: /data", "[0].source", "missing; the server would be unknown"),
-    ('path: /data, source: "10.0.0.5:export"', "[0].source", "is not an NFS server and its folder"),
-    ('path: /data, source: "-oops:/export"', "[0].source", "is not an NFS server and its folder"),
-    ('path: /data, source: "nas:/a%n"', "[0].source", "is not an NFS server and its folder"),
-    ('path: /data, source: "nas:/a\\nExecStart=/x"', "[0].source", "is not an NFS server and its folder"),
-    # type
-    ('path: /data, source: "nas:/x", type: nfs', "[0].type", "NFS version 3 needs rpcbind"),
-    ('path: /data, source: "nas:/x", type: cifs', "[0].type", "is neither nfs4 nor present"),
-    ('path: /data, type: present, source: "nas:/x"', "[0].source", "is set for a mount of type present"),
-    ("path: /data, type: present, tailnet: true", "[0].tailnet", "is set for a mount of type present"),
-    ("path: /data, type: present, options: [noatime]", "[0].options", "is set for a mount of type present"),
-    # options
-    (f"{DATA}, options: [suid]", "[0].options[0]", "'suid' is not an NFS option that tailrack allows"),
-    (f'{DATA}, options: ["noatime,suid"]', "[0].options[0]", "is not an NFS option"),
-    (f"{DATA}, options: [noatime=1]", "[0].options[0]", "is not an NFS option"),
-    (f"{DATA}, options: [nconnect=17]", "[0].options[0]", "is not nconnect= with a whole number from 1 to 16"),
-    (f"{DATA}, options: [rsize=]", "[0].options[0]", "is not rsize="),
-    (f"{DATA}, options: [vers=3]", "[0].options[0]", "has none of the values 4, 4.0, 4.1, 4.2"),
-    (f"{DATA}, options: [vers=4.2, nfsvers=4.1]", "[0].options[1]", "is in the list twice"),
-    (f"{DATA}, options: [soft]", "[0].options[0]", "'soft' without read_only"),
-    # sites
-    (f"{DATA}, sites: [one, tow]", "[0].sites[1]", "did you mean 'two'?"),
-    (f"{DATA}, sites: [one, one]", "[0].sites[1]", "is in the list twice"),
-    (f"{DATA}, sites: []", "[0].sites", "is not a list of names of sites (at least one)"),
-    # features
-    ("path: /taken, type: present", ".features[1]", "'mount-taken' is a mount's feature"),
-]
+TABLES = yaml.safe_load((Path(__file__).parents[2] / "fixtures" / "storage.yaml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(("mount", "key", "words"), REFUSED, ids=[words for _, _, words in REFUSED])
+@pytest.mark.parametrize(("mount", "key", "words"), TABLES["refused"])
 def test_a_bad_mount_is_one_clear_error(mount: str, key: str, words: str) -> None:
     (problem,) = refused(read, mount).problems
     assert problem.path.endswith(key)
@@ -94,12 +54,7 @@ def test_a_bad_mount_is_one_clear_error(mount: str, key: str, words: str) -> Non
 
 @pytest.mark.parametrize(
     ("first", "second", "words"),
-    [
-        (f"{DATA}, sites: [one, two]", "path: /data, type: present, sites: [two]", "is the path of .* on two"),
-        (DATA, "path: /data, type: present, sites: [two]", "is the path of"),
-        (DATA, "path: /data/x, type: present", "is inside or around the path of"),
-        ("path: /a-b, type: present, sites: [one]", "path: /a/b, type: present, sites: [two]", "has the same feature"),
-    ],
+    TABLES["pairs"],
 )
 def test_two_mounts_that_contradict_each_other_are_refused(first: str, second: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
@@ -128,6 +83,9 @@ def test_a_pool_has_its_clusters_mounts_unless_it_has_its_own() -> None:
 
 def test_nodes_get_one_row_for_each_mount() -> None:
     config = read(f"{DATA}, sites: [one, two], options: [noatime, nconnect=8], required: true")
+    homes = Mount(path="/homes", source="nas:/home")
+    config = config.model_copy(update={"storage": config.storage.model_copy(update={"homes": homes})})
     (role,) = (role for role in roles(config) if role.name == "mounts")
-    row = ("/data", "nfs4", "10.0.0.5:/export", "noatime,nconnect=8", False, True, False, "one,two")
-    assert role.values == {"MOUNTS_TABLE": [row]}
+    row = ("/data", "nfs4", "10.0.0.5:/export", "noatime,nconnect=8", False, True, False, "one,two", "")
+    row_of_homes = ("/homes", "nfs4", "nas:/home", "", False, True, False, "", "/homes/ada")
+    assert role.values == {"MOUNTS_TABLE": [row, row_of_homes]}

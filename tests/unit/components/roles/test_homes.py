@@ -27,26 +27,20 @@ BACKUP: RawConfig = {
 
 
 def test_a_limit_or_pattern_that_cannot_be_meant_is_refused() -> None:
+    patterns = ("/shared/home/ada", "../bob", "ada/**/x", "$HOME", "!keep", "a\n/b", "#x", "[a", "*", "*/*", "")
+    bad = [{"exclude": ".cache"}, *({"exclude": ["a", pattern]} for pattern in patterns)]
     for section, key, problem in (
+        *((section, "exclude", "names and relative paths of letters") for section in bad),
         ({"max_gb": 0}, "max_gb", "from 1 to 100000"),
         ({"max_gb": "all"}, "max_gb", "from 1 to 100000"),
-        ({"exclude": ".cache"}, "exclude", "names and relative paths of letters"),
-        ({"exclude": ["/shared/home/ada"]}, "exclude", "names and relative paths of letters"),
-        ({"exclude": ["../bob"]}, "exclude", "names and relative paths of letters"),
-        ({"exclude": ["ada/**/x"]}, "exclude", "names and relative paths of letters"),
-        ({"exclude": ["$HOME"]}, "exclude", "names and relative paths of letters"),
-        ({"exclude": ["!keep"]}, "exclude", "names and relative paths of letters"),
-        ({"exclude": ["a\n/b"]}, "exclude", "names and relative paths of letters"),
-        ({"exclude": ["#x"]}, "exclude", "names and relative paths of letters"),
-        ({"exclude": ["[a"]}, "exclude", "names and relative paths of letters"),
-        ({"exclude": ["a", "*"]}, "exclude", "names and relative paths of letters"),
-        ({"exclude": ["*/*"]}, "exclude", "names and relative paths of letters"),
-        ({"exclude": [""]}, "exclude", "names and relative paths of letters"),
         ({"folder": "/x"}, "folder", ""),
     ):
         said = refusal({"backup": {**BACKUP, "homes": section}}, "backup")
         assert f"tailrack:backup.homes.{key}" in said, section
         assert problem in said, section
+    own = {"storage": {"homes": {"path": "/lustre/home", "type": "present"}}}
+    said = refusal({**own, "backup": {**BACKUP, "homes": {"max_gb": 1}}}, "backup")
+    assert "tailrack:backup.homes: is set, and storage.homes is another server" in said
 
 
 class Target:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import shutil
 from pathlib import Path
 from unittest import mock
 
@@ -29,7 +30,7 @@ from components.roles.slurm.host import leave, refuse_another_cluster_name
 from components.roles.slurm_release.build import Build
 from components.roles.slurm_release.release import Release, ReleaseValues
 from components.roles.users.accounts import Account, UsersValues
-from components.roles.users.host import head
+from components.roles.users.host import head, make_homes
 from tests.unit.components.roles.test_scripts_idle_head import head_step
 from tests.unit.shell import Shell, assert_fails
 from tests.unit.traps import KEY, TRAPS, changed, guarded, outside, trap
@@ -200,11 +201,31 @@ def test_a_share_in_somebodys_folder_is_refused_before_a_home_is_made(machine: S
     share = machine.root / "share"
     share.mkdir()
     os.chown(share, 1, 1)
-    values = UsersValues([Account("ada", 6001, 6001)], "/shared", "/share")
+    values = UsersValues([Account("ada", 6001, 6001)], "/shared", "/share", "")
     assert "the share's folder /share does not belong to root" in machine.failure_of(
         head, Step("head", "head-head"), values
     )
     assert [*share.iterdir()] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has a folder of somebody else's")
+@pytest.mark.parametrize("sticky", [False, True])
+def test_homes_on_another_server_are_made_by_root_or_by_their_users(machine: Shell, sticky: bool) -> None:
+    folder = machine.root / "homes"
+    folder.mkdir()
+    folder.chmod(0o1777 if sticky else 0o755)
+    # The server squashes root in the first case, and lets users make folders in the second.
+    machine.stub("runuser", 'shift 3; [ "$1" != mkdir ] || mkdir "${@: -1}"' if sticky else "exit 1")
+    values = UsersValues([Account("ada", 6001, 6001), Account("bob", 6002, 6002)], "/shared", "/share", "/homes")
+    os.chown(shutil.copytree("/etc/skel", folder / "bob"), 1, 1)
+    with mock.patch.object(files, "make_folder", side_effect=PermissionError):
+        problem = machine.failure_of(make_homes, values, "head")
+    names, name = ("bob", "bob") if sticky else ("ada, bob", "ada")
+    assert f"there is no home in /homes that belongs to {names}, and neither root nor the user may make one" in problem
+    assert f"{name}'; then run up again" in problem
+    assert (folder / "ada").exists() == sticky
+    folder.chmod(0o777)
+    assert "others can replace the homes" in machine.failure_of(make_homes, values, "head")
 
 
 def test_diagnose_reads_slurms_logs_as_the_owner_of_their_folder(machine: Shell) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from components.node.run import Ended
 from components.roles.mounts import probe, units, watch
@@ -111,32 +113,20 @@ def test_a_required_mount_that_fails_ends_the_step_with_its_name_and_the_next_co
     )
 
 
-PROBES: list[tuple[str, Ended, tuple[str, ...], str]] = [
-    ("data", Ended(0, STAT), (AUTOFS_LINE, NFS_LINE), ""),
-    ("data", Ended(124, ""), (NFS_LINE,), "does not answer within 10 s: the name 10.0.0.5 does not resolve"),
-    ("data", Ended(0, STAT), (AUTOFS_LINE,), "is not mounted: the name 10.0.0.5 does not resolve"),
-    ("data", Ended(0, STAT), (NFS_LINE.replace("0.5", "0.9"),), f"is mounted from 10.0.0.9:/export, not from {SOURCE}"),
-    ("data", Ended(0, "4096 1000000 100 1 1"), (NFS_LINE,), "is full: 0 MiB are free"),
-    ("data", Ended(0, "4096 1000000 900 1000 0"), (NFS_LINE,), "is full: 3 MiB are free"),
-    ("data", Ended(0, "4096 1000000 900000 1000 0"), (NFS_LINE,), "has no room for more files"),
-    ("data", Ended(0, "4096 1000000 900000 0 0"), (NFS_LINE,), ""),
-    ("data", Ended(0, STAT), (f"{NFS_LINE[:-2]}ro",), "is read-only"),
-    ("read", Ended(0, "4096 1000000 0 1 0"), (f"{NFS_LINE[:-2]}ro",), ""),
-    ("read", Ended(0, STAT), (NFS_LINE,), "is still mounted for writing"),
-    ("fs1", Ended(0, STAT), ("0:9 / /lambda/fs1 rw - virtiofs fs1 rw",), ""),
-    ("fs1", Ended(0, STAT), ("0:9 / /lambda rw - virtiofs fs1 rw",), ""),
-    ("fs1", Ended(0, STAT), (), "is not mounted"),
-    ("fs1", Ended(0, STAT), ("0:9 / /lambda/fs1 rw - virtiofs fs1 ro",), "is read-only"),
-    ("fs1", Ended(1, "", "stat: x: Transport endpoint is not connected"), (), "cannot be read (Transport endpoint"),
-]
+TABLES = yaml.safe_load((Path(__file__).parents[3] / "fixtures" / "storage.yaml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(("name", "answer", "lines", "problem"), PROBES)
+@pytest.mark.parametrize(("name", "answer", "lines", "problem"), TABLES["probes"])
 def test_a_check_names_the_problem(
-    node: Shell, monkeypatch: pytest.MonkeyPatch, name: str, answer: Ended, lines: tuple[str, ...], problem: str
+    node: Shell,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    answer: tuple[int, str, str],
+    lines: list[str],
+    problem: str,
 ) -> None:
     mounted(node, *lines)
-    monkeypatch.setattr(probe, "_ask", lambda path: answer)
+    monkeypatch.setattr(probe, "_ask", lambda path: Ended(*answer))
     problems = node.call(check_all, [wanted(name)])
     assert bool(problems) == bool(problem)
     for found in problems.values():
@@ -173,6 +163,10 @@ def test_a_write_as_a_user_detects_hidden_mount_problems_once_an_hour(
         found = node.call(probe.write_problem, wanted("data"), "ada")
         assert (found.text if found else "") == problem, error
     assert len([call for call in node.calls if call.startswith("runuser -u ada -- mktemp")]) == 4
+    # A user must be able to write in the home.
+    found = node.call(probe.write_problem, wanted("fs1", home="/lambda/fs1/ada"), "ada")
+    assert found.text == "has no home /lambda/fs1/ada that user ada can write"
+    assert node.calls[-1].startswith(f"mktemp -p {node.path('/lambda/fs1/ada')} ")
     mounted(node, NFS_LINE)
     node.write("var/lib/tailrack/mounts", "unit /data\n")
     compute(node, "data")
@@ -283,19 +277,10 @@ def test_leaving_takes_everything_away(with_data: Shell) -> None:
         assert not with_data.path(path).exists()
 
 
-FINDINGS: list[tuple[object, list[tuple[str, str]]]] = [
-    ([{"path": "/d", "required": False, "problem": "", "remedy": ""}], []),
-    ([{"path": "/d", "required": False, "problem": "is full", "remedy": "x"}], [("warning", "/d is full")]),
-    ([{"path": "/d", "required": True, "problem": "is full", "remedy": "x"}], [("error", "/d is full")]),
-    ([{"path": "/d"}], [("warning", "the mounts of storage.mounts are not checked")]),
-    (None, [("warning", "the mounts of storage.mounts are not checked")]),
-]
-
-
-@pytest.mark.parametrize(("rows", "expected"), FINDINGS)
-def test_the_health_check_reads_the_results(shell: Shell, rows: object, expected: list[tuple[str, str]]) -> None:
+@pytest.mark.parametrize(("rows", "expected"), TABLES["findings"])
+def test_the_health_check_reads_the_results(shell: Shell, rows: object, expected: list[list[str]]) -> None:
     shell.write("etc/tailrack/mounts.json", "{}")
     shell.write("run/tailrack/mounts.json", json.dumps({"time": 1000, "mounts": rows}))
-    assert [(item["severity"], item["seen"]) for item in check_mounts(shell.root, 1060)] == expected
+    assert [[item["severity"], item["seen"]] for item in check_mounts(shell.root, 1060)] == expected
     (old,) = check_mounts(shell.root, 2000)
     assert old["seen"] == "the mounts of storage.mounts are not checked"

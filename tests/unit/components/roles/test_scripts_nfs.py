@@ -8,9 +8,11 @@ import re
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from unittest import mock
 
 import pytest
+import yaml
 
 from components.node import files
 from components.node.step.step import Step
@@ -26,6 +28,8 @@ from tests.unit.shell import ROLES, Shell, assert_fails, assert_ok, script_of
 Apply = Callable[[Shell, bool], None]
 ENABLE = "systemctl --root=/ enable -q"
 PATH = "/export/shared"
+# What a table's columns are is said there.
+TABLES = yaml.safe_load((Path(__file__).parents[3] / "fixtures" / "storage.yaml").read_text(encoding="utf-8"))
 SHARE: dict[str, Value] = {"NFS_EXPORTS_PATH": PATH, "NFS_EXPORTS_MOUNT": "/shared"}
 
 
@@ -161,26 +165,11 @@ def test_an_open_mountd_port_stops_the_step(shell: Shell, capsys: pytest.Capture
         assert f"tcp 0.0.0.0:{port}" in capsys.readouterr().err
 
 
-# The mounts of a machine: device, the folder of the file system that is mounted, and where.
-ROOT = "8:1 / /"
-OWN_DISK = "8:16 / /export/shared"
-
-
 def test_a_share_is_a_file_system_if_nothing_beyond_it_is_mounted(shell: Shell) -> None:
     for name in ("export/shared", "shared"):
         shell.path(name).mkdir(parents=True)
     shell.write("hosts", "")
-    for mounts, own in (
-        ([ROOT], False),
-        ([ROOT, OWN_DISK], True),
-        ([ROOT, OWN_DISK, "8:16 / /shared"], True),
-        ([ROOT, "8:1 /srv/x /export/shared"], False),
-        ([ROOT, "8:16 / /export"], False),
-        ([ROOT, "8:16 /share /export/shared", "8:16 / /shared"], False),
-        ([ROOT, "8:16 /share /export/shared", "8:16 /shared /shared"], False),
-        ([ROOT, "8:16 /share /export/shared", "8:16 /share/part /shared"], True),
-        (["0:50 / /", "8:16 /volumes/share /export/shared", "8:16 /containers/hosts /hosts"], True),
-    ):
+    for mounts, own in TABLES["own_file_system"]:
         mounted(shell, *mounts)
         assert shell.call(share_is_a_file_system, PATH) == own, mounts
 
@@ -268,10 +257,7 @@ def test_the_step_remounts_a_restored_share_with_stale_handles(node: Shell, rest
 # What is masked for the cluster, and given back.
 
 MASKED = (
-    "rpcbind.socket",
-    "rpcbind.service",
-    "rpc-statd.service",
-    "rpc-statd-notify.service",
+    *("rpcbind.socket", "rpcbind.service", "rpc-statd.service", "rpc-statd-notify.service"),
     "nfs-ganesha-lock.service",
 )
 
@@ -399,33 +385,13 @@ def found(machine: Shell) -> list[int]:
     return ports
 
 
-SERVED, MOUNTED = [111, 2049, 20048], [111]
-
-
 def test_the_configuration_and_mounts_decide_which_nfs_ports_other_programs_need(machine: Shell) -> None:
-    ours = "/export/shared 100.64.0.7/32(rw)\n"
-    for path, text, ports in (
-        ("etc/exports", "/srv/projects 192.0.2.0/24(rw)\n", SERVED),
-        ("etc/exports", "# /srv/projects 192.0.2.0/24(rw)\n\n", []),
-        ("etc/exports.d/projects.exports", "/srv/projects 192.0.2.0/24(rw)\n", SERVED),
-        ("etc/exports.d/tailrack-b1.exports", ours, []),
-        ("etc/ganesha/ganesha.conf", "EXPORT { Path = /srv; }\n", SERVED),
-        ("etc/ganesha/ganesha.conf", "# Written by tailrack\n", []),
-        ("etc/fstab", "nas:/home /home nfs noauto,x-systemd.automount 0 0\n", MOUNTED),
-        ("etc/fstab", "nas:/home /home nfs vers=3 0 0\n", MOUNTED),
-        ("etc/fstab", "nas:/home /home nfs nfsvers=4.2 0 0\n", []),
-        ("etc/fstab", "nas:/home /home nfs4 defaults 0 0\n", []),
-        ("etc/auto.home", "*  -fstype=nfs,vers=3  nas:/home/&\n", MOUNTED),
-        ("etc/auto.misc", "cd  -fstype=iso9660,ro  :/dev/cdrom\n", []),
-        ("etc/systemd/system/multi-user.target.wants/autofs.service", "", MOUNTED),
-        ("etc/systemd/system/home.mount", "[Mount]\nType=nfs\n", MOUNTED),
-        ("etc/systemd/system/shared.mount", "[Unit]\nDescription=The cluster's share\n[Mount]\nType=nfs4\n", []),
-    ):
+    for path, text, ports in TABLES["ports"]:
         assert found(machine) == [], (path, text)
         file = machine.write(path, text)
         assert found(machine) == ports, (path, text)
         file.unlink()
-    for mount, ports in (("nfs nas:/home rw,vers=3", MOUNTED), ("nfs4 nas:/home rw,vers=4.2", [])):
+    for mount, ports in (("nfs nas:/home rw,vers=3", [111]), ("nfs4 nas:/home rw,vers=4.2", [])):
         mounted(machine, "8:1 / /", f"0:50 / /home {mount}")
         assert found(machine) == ports, mount
 

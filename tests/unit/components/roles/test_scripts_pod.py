@@ -167,7 +167,7 @@ def test_tailscaled_gets_the_proxy_in_etc_environment_and_nothing_else_of_it(she
 # Users' homes.
 
 
-HOMES = UsersValues([Account("ada", 6001, 6001)], "/shared", "/export/shared")
+HOMES = UsersValues([Account("ada", 6001, 6001)], "/shared", "/export/shared", "")
 
 
 def test_a_home_is_on_the_volume_at_the_path_of_the_share_unless_that_has_files(shell: Shell) -> None:
