@@ -73,7 +73,7 @@ class Made:
     """A resource as the last run left it.
 
     command      command_of its inputs
-    stdin        of a command; HIDDEN if it is secret
+    stdin        of a command; HIDDEN if it is secret. whole_stdin: secret or not
     stdout       of a command, secret or not
     values_of    URNs of the resources whose outputs are among its inputs
     connection   of a command by SSH, with the provider's keys and with secrets; empty for other resources
@@ -85,6 +85,7 @@ class Made:
     stdout: str = field(default="", repr=False)
     values_of: Collection[str] = ()
     connection: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    whole_stdin: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)

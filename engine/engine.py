@@ -86,6 +86,7 @@ class Engine:
                 str(plain(resource.outputs.get("stdout", ""))),
                 resource.values_of,
                 plain(resource.inputs.get("connection")) or {},
+                str(plain(resource.inputs.get("stdin")) or ""),
             )
             for resource in self._state(dry_run=True).live.values()
         ]

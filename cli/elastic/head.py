@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cli.elastic.plan import Attempts, Placeholder, Plan
 from cli.head.answer import ask_head
+from cli.output.live_status import as_root
 from cli.output.terminal import one_line
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
 from cli.run_events import Made
 from components.roles.tailrack_command.elastic import Status
-
-_COMMAND = """set -e
-program=/usr/local/bin/tailrack
-if [ "$(id -u)" = 0 ]; then $program {words}; else sudo -n $program {words}; fi"""
+from components.roles.tailrack_command.host import COMMAND
 
 
 @dataclass(frozen=True)
@@ -56,8 +53,7 @@ class Head:
             "status": status.to_plain() if status else None,
         }
         words = ["elastic", "--json", *(["--apply", json.dumps(changes)] if plan or status else []), self._pool]
-        command = _COMMAND.replace("{words}", shlex.join(words))
-        return _read(ask_head(self._deployment, self._resources, self._name, command))
+        return _read(ask_head(self._deployment, self._resources, self._name, as_root(COMMAND, *words)))
 
 
 def _read(text: str) -> Answer:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from cli.head.answer import ask_head
+from cli.output.live_status import as_root
 from cli.output.terminal import one_line
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
 from cli.run_events import Made
+from components.roles.tailrack_command.host import COMMAND
 from stacks.config import PoolConfig
 
 _NODE = re.compile(r"[a-z][a-z0-9-]{0,62}")
-# Only root may drain nodes.
-_COMMAND = """set -e
-program=/usr/local/bin/tailrack
-if [ "$(id -u)" = 0 ]; then $program {words}; else sudo -n $program {words}; fi"""
 
 
 @dataclass(frozen=True)
@@ -51,18 +48,10 @@ def decide(deployment: Deployment) -> Decision:
         return Decision(False, "it has no resources")
     # Include the nodes of a later run that did not finish.
     names = sorted({str(node["name"]) for node in cluster.get("nodes", ())} | {*_nodes_of(resources)})
-    command = [
-        "idle",
-        "--json",
-        "--take-out",
-        "--minutes",
-        str(config.idle_limit_minutes),
-        *filter(_NODE.fullmatch, names),
-    ]
-    answer = ask_head(
-        deployment, resources, str(cluster.get("head", "")), _COMMAND.replace("{words}", shlex.join(command))
-    )
-    return _decision_from(answer)
+    words = ["idle", "--json", "--take-out", "--minutes", str(config.idle_limit_minutes)]
+    # Only root may drain nodes.
+    command = as_root(COMMAND, *words, *filter(_NODE.fullmatch, names))
+    return _decision_from(ask_head(deployment, resources, str(cluster.get("head", "")), command))
 
 
 def _nodes_of(resources: Iterable[Made]) -> Iterator[str]:

@@ -30,6 +30,7 @@ def made_of(exported: Mapping[str, Any]) -> Made:
         json.loads(stdout["plaintext"]) if is_rpc_secret(stdout) else str(stdout),
         sorted(set(read)),
         _opened((exported.get("inputs") or {}).get("connection")) or {},
+        _opened((exported.get("inputs") or {}).get("stdin")) or "",
     )
 
 

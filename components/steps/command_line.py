@@ -37,6 +37,8 @@ _UP = re.compile(
     r"""bash -euo pipefail (-s --|-c ['"]+eval "\$\(cat\)"['"]+ bash) up\b"""
     r"""|start-[0-9a-f]{8}\.sh up\b|components/node/install\.py.* up\b"""
 )
+# The last word of a step whose first line of stdin is the password for sudo.
+BRINGS_SUDO = " password"
 # start.sh. A change of it is a new name on machines: a step that does not run again needs the old one.
 START_TEXT = Path(__file__).with_name("start.sh").read_text(encoding="utf-8")
 START_DIGEST = hashlib.sha256(START_TEXT.encode()).hexdigest()
@@ -120,7 +122,7 @@ def command(
         f"cd {shlex.quote(folder)} && "
         f'[ "$(sha256sum <{START})" = "{START_DIGEST}  -" ]'
         f' || {{ echo "~/{folder}/{START}: not there, or not whole" >&2; exit {NO_SCRIPT}; }}; '
-        f"exec sh ./{START} {action} {program.digest} {script.digest} {limit_seconds}{' password' if password else ''}"
+        f"exec sh ./{START} {action} {program.digest} {script.digest} {limit_seconds}{BRINGS_SUDO if password else ''}"
     )
     # The login shell may be any shell.
     return f"exec sh -c {shlex.quote(line)}"

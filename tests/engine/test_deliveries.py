@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from cli.head.connections import sudo_password
 from cli.output.remedies import with_remedies
 from components.steps.label import StepLabel
 from tests.engine.conftest import Deploy
@@ -71,5 +72,6 @@ def test_a_password_for_sudo_is_the_first_line_of_stdin_under_either_engine(
     assert deployment.up().ok
     assert deployment.outputs() == {"said": "one 1"}
     assert [asked.stdin.split("\n")[0] for asked in host.take() if asked.stdin] == ["nobody may see"]
+    assert sudo_password(deployment.made(), "a1") == "nobody may see\n"
     files = [path for path in stack.folder.rglob("*") if path.is_file() and path.suffix != ".py"]
     assert not [path for path in files if b"nobody may see" in path.read_bytes()]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from cli.output.live_status import NOW, over_ssh
+from cli.output.live_status import NOW, as_root, over_ssh
 from cli.pulumi.workspace import CliError
 from cli.run_events import Made
 from components.steps.label import StepLabel
@@ -23,6 +27,19 @@ def test_the_head_node_is_asked_by_the_way_of_its_own_steps(host: SshHost) -> No
     node = Made("urn:x", StepLabel("a1-check", "a1", "x").on("true"), connection={"host": "192.0.2.1"})
     assert over_ssh([node, made(host)], "head", "echo now") == "now"
     assert [asked.command for asked in host.take()] == ["echo now"]
+
+
+def test_sudo_gets_the_password_of_the_head_nodes_steps_on_stdin_if_it_asks_for_one(
+    host: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("id", "echo 1000"), ("sudo", '[ "$1" = -kS ] && read -r word && shift 3 && "$@" "$word"')):
+        (tmp_path / name).write_text(f"#!/bin/bash\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    step = replace(made(host), command=made(host).command + " password'", whole_stdin="opens it\n{}")
+    assert over_ssh([made(host), step], "head", as_root("echo", "root by")) == "root by opens it"
+    assert over_ssh([made(host), step], "head", "cat; echo none") == "none", "another command does not get it"
+    assert "opens it" not in "".join(asked.command for asked in host.take())
 
 
 def test_without_an_ssh_answer_the_error_names_the_command_for_the_head_node(host: SshHost) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from cli.output.live_status import as_root, over_ssh
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
 from tests.lab.sealer import sealer_of
 
@@ -70,6 +71,8 @@ def test_a_service_of_the_head_node_that_fails_leaves_every_node_up_and_measured
 
 
 def test_up_makes_a_cluster_of_machines_without_any_of_its_software(cluster: ClusterUnderTest) -> None:
+    # As `make reap` does on a head node; here sudo asks for the password.
+    assert over_ssh(cluster.deployment().made(), "n1", as_root("id", "-u")) == "0"
     assert sorted(cluster.run("head", "sinfo -h -p rack -N -o '%N %T'").splitlines()) == ["head idle", "n1 idle"]
     assert sorted(cluster.run_as("ada", "head", "srun -N2 hostname").split()) == ["head", "n1"]
     assert cluster.run_as("ada", "head", "cat results").strip() == "precious"
