@@ -19,6 +19,7 @@ from components.roles.role import Role
 from components.roles.slurm.fragment import MemoryValues, NodeGpus, NodeValues, memory_values, node_values
 from components.roles.slurm.machine_keys import MachineKeys, machine_keys
 from components.roles.tailnet.policy import pod_tag
+from components.settings.network_names import ON_THE_TAILNET
 from components.steps import composition
 from components.steps.command_line import TIME_LIMIT_SECONDS, kept_request
 from components.steps.delivery import deliver
@@ -37,7 +38,8 @@ def node_header(host: Host) -> dict[str, pulumi.Input[Any]]:
         "NODE_NAME": host.name,
         "NODE_ADOPT": host.adopt,
         "NODE_TAKE_OVER": host.take_over,
-        "NODE_FABRIC": host.fabric,
+        # The proof of a node that runs jobs must not ask a log-in node, and wait for it.
+        "NODE_FABRIC": ON_THE_TAILNET if host.login else host.fabric,
         "NODE_RDMA": host.rdma,
         "NODE_RELAY_PORT": host.relay_port,
         "NODE_PRICE": host.price,

@@ -196,6 +196,7 @@ def test_a_log_in_node_opens_to_users_submits_jobs_and_runs_none(
     pools.append({"name": "login", "login": True})
     cluster.config["tailrack:users"][0]["keys"] = [public(keys, "laptop")]
     cluster.config["tailrack:slurm"]["ssh_needs_job"] = False
+    cluster.config["tailrack:head"]["user_limits"] = {"tasks": 500}
     cluster.up_ok()
     printed = keys / "through-login"
     printed.write_text(cluster.run_as("ada", "head", "tailrack ssh-config --head 192.0.2.1"), encoding="utf-8")
@@ -210,6 +211,10 @@ def test_a_log_in_node_opens_to_users_submits_jobs_and_runs_none(
     assert ssh(config, "a1").stdout == "a1\n", "through login1: the head node has another address"
     assert "login1" not in cluster.run("login1", "sinfo -h -a -N -o %N")
     assert cluster.attempt("login1", "pgrep -x slurmd").returncode == 1
+    limit = "systemctl show -P TasksMax user-$(id -u).slice"
+    lines = ssh(config, "login1", command=f"tailrack nodes; {limit}").stdout.splitlines()
+    assert (lines[0].split(), lines[-1]) == (["a1", "idle"], "500")
+    assert "run it on the head node" in ssh(config, "login1", command="tailrack ssh-config").stderr
     (node,) = [node for node in cluster.deployment().outputs()["cluster"]["nodes"] if node["name"] == "login1"]
     assert node["login"] is True
     # Its link to Slurm's files comes back at boot, and a node that joins later is no change there.

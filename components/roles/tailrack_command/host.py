@@ -1,4 +1,4 @@
-"""The command `tailrack` on the head node."""
+"""The command `tailrack` on the head node and on log-in nodes."""
 
 from __future__ import annotations
 
@@ -13,3 +13,6 @@ COMMAND = "/usr/local/bin/tailrack"
 def services(step: Step) -> None:
     """Compile the modules that root has not imported: users run them, and only root can write the compiled files."""
     compileall.compile_dir(str(ROOT), quiet=2)
+
+
+login = services

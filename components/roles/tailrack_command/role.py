@@ -1,4 +1,4 @@
-"""The command `tailrack` on the head node, and the programs on nodes that answer it."""
+"""The command `tailrack` on the head node and on log-in nodes, and the programs on nodes that answer it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def role(_settings: ClusterSettings) -> Role:
         "tailrack_command",
         after=("ssh_trust",),
         # rsync: users and tools on their machines, such as SkyPilot, copy files to the head node with it.
-        packages={"services": ("python3", "rsync")},
+        packages=dict.fromkeys(("services", "login"), ("python3", "rsync")),
         files={
-            "services": (File(COMMAND, launcher("tailrack"), mode="0755"),),
+            **dict.fromkeys(("services", "login"), (File(COMMAND, launcher("tailrack"), mode="0755"),)),
             "compute": answers,
             "pod": answers,
         },

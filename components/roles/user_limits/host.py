@@ -1,4 +1,4 @@
-"""Limit each user on the head node, and protect its daemons from users.
+"""Limit each user on the head node and on log-in nodes, and protect daemons there from users.
 
 The limits do not include root and the account that tailrack logs in with, whose steps install and build packages. Jobs
 run below slurmd, outside of users' slices. The daemons keep their memory (MemoryMin, which a unit has only up to the
@@ -190,6 +190,9 @@ def head(
     systemd.reload(*PROTECTED, *(unit for unit, _ in PARENTS), *SCHEDULERS, *_loaded_slices())
     protect_running()
     step.result("user_limits", reason)
+
+
+login = head
 
 
 def _loaded_slices() -> list[str]:

@@ -1,4 +1,4 @@
-"""Limits for each user on the head node, and protection of the cluster's daemons there from users."""
+"""Limits for each user on the head node and on log-in nodes, and protection of daemons there from users."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from components.roles.user_limits.host import PARENTS, PROTECTED, SLICE, daemon_
 
 def role(settings: ClusterSettings) -> Role:
     """Return the role. It comes after slurm, so that host.py finds a running slurmctld."""
-    limits = settings.head.user_limits
+    limits, machines = settings.head.user_limits, ("head", "login")
+    # The reason why users are not limited although the config wants it.
+    facts = {"user_limits": matching("none|controllers|logins")}
     return Role(
         "user_limits",
         after=("slurm", "accounting", "nfs_exports", "ssh_trust"),
@@ -21,12 +23,12 @@ def role(settings: ClusterSettings) -> Role:
             "cpu_percent": limits.cpu_percent,
             "tasks": limits.tasks,
         },
-        files={
-            "head": (
+        files=dict.fromkeys(
+            machines,
+            (
                 *(File(f"{UNITS}/{unit}.d/tailrack-protect.conf", daemon_text(unit)) for unit in PROTECTED),
                 *(File(f"{UNITS}/{unit}.d/tailrack.conf", SLICE.format(percent=least)) for unit, least in PARENTS),
-            )
-        },
-        # The reason why users are not limited although the config wants it.
-        facts={"head": {"user_limits": matching("none|controllers|logins")}},
+            ),
+        ),
+        facts=dict.fromkeys(machines, facts),
     )

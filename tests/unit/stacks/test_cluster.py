@@ -239,7 +239,10 @@ def test_a_log_in_node_has_the_share_and_slurms_commands_and_runs_no_job(build: 
     assert {"nfs_exports/node", "mounts/compute", "slurm/login"} <= {*called}
     assert "slurm/compute" not in called
     assert not {"slurmd", "python3-mpi4py"} & {*stack.packages("login1-node")[0]}
-    assert stack.header("login1-register")["NODE_LOGIN"].endswith(" 22")
+    assert {"user_limits/head", "tailrack_command/services"} <= {*called}
+    header = stack.header("login1-register")
+    assert header["NODE_LOGIN"].endswith(" 22")
+    assert header["NODE_FABRIC"] == "tailnet", "no node proves its fabric with it"
     assert stack.header("a1-register")["NODE_LOGIN"] == ""
     jobs = [stack.header(name)["JOB_SCRIPT"] for name in stack.validations]
     assert jobs
