@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
@@ -60,10 +61,15 @@ def status(arguments: argparse.Namespace, console: Console) -> int:
         return 0
     if costs := Prices.from_outputs(values).summary:
         console.print(f"Costs of stack {arguments.stack}, by its config: {costs}.", highlight=False, soft_wrap=True)
+    return _show_head(deployment, console, values, NOW)
+
+
+def _show_head(deployment: Deployment, console: Console, values: Mapping[str, Any], command: str) -> int:
     head = values["cluster"].get("head", "")
     if deployment.written.head_in_lab or deployment.written.head_is_here:
-        return 1 if run_shown(on_head(deployment, NOW, head)) else 0
-    stdout = over_ssh(deployment.made(), head, NOW)
+        return 1 if run_shown(on_head(deployment, command, head)) else 0
+    with deployment.forwarded():
+        stdout = over_ssh(deployment.made(), head, command)
     console.print(stdout, highlight=False, soft_wrap=True)
     return 0
 
@@ -149,8 +155,7 @@ def ssh_config(arguments: argparse.Namespace, console: Console) -> int:
 def images(arguments: argparse.Namespace, console: Console) -> int:
     """Show the images of containers and the nodes that have them."""
     deployment = open_stack.open_quietly(arguments, console)
-    _cluster_outputs(arguments, deployment)
-    return run_shown(on_head(deployment, "tailrack-containers list"))
+    return _show_head(deployment, console, _cluster_outputs(arguments, deployment), "tailrack-containers list")
 
 
 def shell(arguments: argparse.Namespace, console: Console) -> int:

@@ -14,6 +14,7 @@ from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
 from components.roles.tailrack_command.host import COMMAND
 from components.roles.tailrack_command.ssh_config import Facts, Login, blocks
+from stacks.sites.hosts.bastions import hops_of
 
 _DEFAULT_PORT = 22
 
@@ -47,11 +48,10 @@ def _logins(deployment: Deployment, facts: Facts, connections: Mapping[str, Mapp
     """Yield the login of each machine. A node of another stack, a pool, has the head node's user."""
     head = connections[facts.head]
     jump = ""
-    if proxy := head.get("proxy"):
-        jump = f"{facts.head}-bastion"
-        yield Login(
-            jump, *_user(proxy), str(proxy["host"]), keys=_keys(proxy), identity=_identity(deployment, facts.head)
-        )
+    for number, hop in enumerate(hops_of(deployment.written.site_of_head), 1):
+        name, key = f"{facts.head}-bastion-{number}", " ".join(str(hop.get("host_key")).split()[:2])
+        yield Login(name, *_user(hop), str(hop.get("address")), _key_file(deployment, hop), jump, (key,))
+        jump = name
     yield Login(facts.head, *_user(head), str(head["host"]), _identity(deployment, facts.head), jump)
     for name, (port, address) in facts.logins.items():
         user, port = _user(connections.get(name) or {**head, "port": port})
@@ -68,14 +68,15 @@ def _user(connection: Mapping[str, Any]) -> tuple[str, int]:
     return str(connection.get("user") or "root"), int(connection.get("port") or _DEFAULT_PORT)
 
 
-def _keys(connection: Mapping[str, Any]) -> tuple[str, ...]:
-    return (" ".join(str(connection.get("hostKey") or "").split()[:2]),)
-
-
 def _identity(deployment: Deployment, name: str) -> str:
     """Return the file of the key for a machine, if the config or the lab has it; otherwise ssh looks for a key."""
-    host = deployment.written.host(name) or {}
-    if isinstance(key := host.get("private_key_file"), str):
-        return str((deployment.workspace.config_file.parent / Path(key).expanduser()).absolute())
+    if file := _key_file(deployment, deployment.written.host(name) or {}):
+        return file
     in_lab = STATE_DIR / deployment.lab / "id_ed25519"
     return str(in_lab) if in_lab.exists() else ""
+
+
+def _key_file(deployment: Deployment, machine: Mapping[str, Any]) -> str:
+    if isinstance(key := machine.get("private_key_file"), str):
+        return str((deployment.workspace.config_file.parent / Path(key).expanduser()).absolute())
+    return ""

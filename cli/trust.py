@@ -7,7 +7,6 @@ and the program records keys only after a yes.
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,14 +16,13 @@ from typing import Any
 import asyncssh
 from rich.console import Console
 
+from cli.bastions import LIMIT, through
 from cli.output.terminal import one_line
 from stacks.sites.hosts.known_hosts import TRUSTED
-from stacks.sites.hosts.ssh_types import PASSPHRASE
 from stacks.sites.hosts.unknown_host_keys import UnverifiedHost, unverified_hosts
 from stacks.yaml_file import FileError
 
 AT_ONCE = 32  # machines at a time
-LIMIT = 15  # seconds for each machine
 NO_ANSWER = (
     "For a machine that does not answer: check that it runs, that its address and port in the config are right, and "
     "that its firewall lets in SSH from here or from the site's bastion. Then run the same command again."
@@ -81,29 +79,11 @@ async def _look_at(unverified: Sequence[UnverifiedHost], base_dir: Path) -> list
 
 async def _key_of(host: UnverifiedHost, base_dir: Path) -> str:
     options: dict[str, Any] = {"server_host_key_algs": list(TRUSTED), "config": None}
-    if host.bastion is None:
-        key = await asyncssh.get_server_host_key(host.address, host.port, **options)
-    else:
-        hop = host.bastion
-        async with asyncssh.connect(
-            str(hop["address"]),
-            int(hop.get("port", 22)),
-            username=str(hop["user"]),
-            known_hosts=([asyncssh.import_public_key(str(hop["host_key"]))], [], []),
-            config=None,
-            **_own_key(hop, base_dir),
-        ) as bastion:
-            key = await asyncssh.get_server_host_key(host.address, host.port, tunnel=bastion, **options)
+    async with through(host.bastions, base_dir) as bastion:
+        key = await asyncssh.get_server_host_key(host.address, host.port, tunnel=bastion, **options)
     if key is None:
         raise ValueError("the machine sent no host key")
     return " ".join(key.export_public_key().decode().split()[:2])
-
-
-def _own_key(hop: Mapping[str, Any], base_dir: Path) -> dict[str, Any]:
-    if hop.get("agent") is True:
-        return {"agent_path": os.environ.get("SSH_AUTH_SOCK", "")}
-    file = base_dir / Path(str(hop["private_key_file"])).expanduser()
-    return {"client_keys": [asyncssh.read_private_key(file, hop.get(PASSPHRASE))], "agent_path": None}
 
 
 def _lines(hosts: Sequence[UnverifiedHost]) -> Iterator[str]:

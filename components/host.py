@@ -21,7 +21,7 @@ class Connection:
                   each session, and a changed connection would run every step again
     passphrase    the private key's passphrase, if it has one
     sudo_password   the account's password for sudo, if sudo asks for one
-    bastion       the machine through which the connection goes, or None. A bastion has no bastion
+    bastion       the machine through which the connection goes, or None. It has no bastion itself
     """
 
     host: pulumi.Input[str]

@@ -21,7 +21,8 @@ def ask_head(deployment: Deployment, resources: Sequence[Made], head: str, comma
     head        the name of the head node; for a pool, of its cluster's head node
     """
     if not deployment.written.head_in_lab and not deployment.written.head_is_here:
-        return over_ssh(resources, head, command)
+        with deployment.forwarded():
+            return over_ssh(resources, head, command)
     try:
         done = subprocess.run(
             on_head(deployment, command, head),

@@ -66,7 +66,8 @@ def diagnose(deployment: Deployment, folder: Path) -> tuple[Path, list[str]]:
     files["steps.txt"] = error_line + "".join(f"{resource.urn.rpartition('::')[2]}\n" for resource in resources)
     files["outputs.json"] = _outputs(deployment)
     connections = connections_by_machine(resources)
-    answers = dict(zip(connections, _collect(connections), strict=True))
+    with deployment.forwarded():
+        answers = dict(zip(connections, _collect(connections), strict=True))
     silent = sorted(name for name, answer in answers.items() if isinstance(answer, CommandError))
     silent += [name for name in deployment.written.host_names if name not in connections]
     for name, answer in answers.items():

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cli.bastions import forwarded
 from cli.checks import Checks
 from cli.output.make_command import Make
 from cli.output.remedies import with_remedies
@@ -29,6 +30,7 @@ from lab.identity import lab_id
 from stacks.config import ConfigError, OtherStack, PoolConfig, StackConfig, load, other_stacks_of
 from stacks.release import RELEASE, is_newer
 from stacks.rented import RENTED
+from stacks.sites.hosts.bastions import hops_of
 from stacks.yaml_file import FileError
 
 T = TypeVar("T")
@@ -166,7 +168,7 @@ class Deployment:
                   a change
         refresh   read clouds and tailnet first
         """
-        with self.workspace.exclusive():
+        with self.workspace.exclusive(), self.forwarded(alone=True):
             self._refuse_newer_release()
             self._refuse_another_name()
             self._refuse_unknown_cluster()
@@ -277,13 +279,25 @@ class Deployment:
 
         cluster_gone   for a pool: do not contact the head node. This is automatic if the cluster's stack is gone.
         """
-        with self.workspace.exclusive():
+        with self.workspace.exclusive(), self.forwarded(alone=True):
             self._refuse_newer_release()
             self._forget_cluster(cluster_gone)
             summary = with_remedies(self._started(self._runner.destroy), self.make)
         if summary.ok:
             self.workspace.forget()
         return summary
+
+    def forwarded(self, alone: bool = False) -> AbstractContextManager[None]:
+        """Return a context in which machines behind two bastions are reached. Raises CliError if a bastion fails.
+
+        alone   do not use the forward of another command on this stack, which may end first
+        """
+        if not any(len(hops_of(site)) > 1 for site in self.written.mappings("tailrack:sites")):
+            return nullcontext()
+        environment = {**os.environ, **self.workspace.environment()}
+        sites = json.loads(config_values(self.workspace.config_copy, environment)[0]["tailrack:sites"])
+        chained = [site for site in sites if len(hops_of(site)) > 1]
+        return forwarded(chained, self.workspace.stack, self.workspace.project, alone)
 
     @property
     def in_process(self) -> bool:

@@ -101,6 +101,12 @@ class WrittenConfig:
         )
 
     @property
+    def site_of_head(self) -> dict[str, Any]:
+        """Return the head node's site, as written; empty without one."""
+        names = [head.get("site") for head in self.mappings("tailrack:head")]
+        return next((site for site in self.mappings("tailrack:sites") if site.get("name") in names), {})
+
+    @property
     def head_host(self) -> dict[str, Any] | None:
         """Return the head node's entry in a site of kind `hosts` (see `host`)."""
         return self.host(self.head_name)

@@ -86,20 +86,6 @@ def test_a_machine_that_does_not_answer_is_named_and_the_others_are_kept(host: S
     assert kept(tmp_path, 1) is None
 
 
-def test_a_machine_behind_a_bastion_is_looked_at_through_it(host: SshHost, tmp_path: Path) -> None:
-    (tmp_path / "key").write_text(host.private_key)
-    bastion = {"address": "127.0.0.1", "port": host.port, "user": "root", "private_key_file": "key"}
-    with serve(tmp_path) as inner:
-        config = raw(n1(inner), bastion={**bastion, "host_key": host.host_key})
-        assert trust(config, tmp_path, Terminal("yes"), interactive=True) == 0
-        assert kept(tmp_path, inner.port) == " ".join(inner.host_key.split()[:2])
-        other = {**bastion, "host_key": inner.host_key}
-        (tmp_path / "known").unlink()
-        terminal = Terminal("yes")
-        assert trust({**config, "sites": [{**config["sites"][0], "bastion": other}]}, tmp_path, terminal, True) == 1
-        assert not (tmp_path / "known").exists()
-
-
 def test_a_bastion_may_use_an_agent_or_passphrase(
     host: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,8 +80,15 @@ class Machine(Section):
             report.add((self, PASSPHRASE), f"[secret] does not open {shown}", "tailrack could not log in", fix)
 
 
+class OuterBastion(Machine):
+    """The jump host in front of a site's bastion."""
+
+
 class Bastion(Machine):
     """The jump host of a site, for hosts that you cannot reach directly."""
+
+    bastion: OuterBastion | None = None
+    """The jump host through which this one is reached. Then use `make`: Pulumi alone goes through one."""
 
 
 def _as_written(host: dict[str, Any]) -> None:

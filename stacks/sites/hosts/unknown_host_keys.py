@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from components.settings.problems import Report, child_path
+from stacks.sites.hosts.bastions import hops_of
 from stacks.sites.hosts.inventory import complete
 from stacks.yaml_file import FileError
 
@@ -20,7 +21,7 @@ class UnverifiedHost:
     address: str
     port: int
     file: Path
-    bastion: Mapping[str, Any] | None
+    bastions: Sequence[Mapping[str, Any]]
     key: str = ""
     why_not: str = ""
 
@@ -51,7 +52,6 @@ def unverified_hosts(raw: Mapping[str, object], base_dir: Path) -> list[Unverifi
                     f"tailrack:sites[{index}]: known_hosts_file is missing, so there is no place for host keys; write "
                     "`known_hosts_file: known_hosts` for the site"
                 )
-            bastion = site.get("bastion")
             port = host.get("port", 22)
             unverified.append(
                 UnverifiedHost(
@@ -59,7 +59,7 @@ def unverified_hosts(raw: Mapping[str, object], base_dir: Path) -> list[Unverifi
                     str(host["address"]).lower().rstrip("."),
                     port if isinstance(port, int) else 22,
                     base_dir / Path(file).expanduser(),
-                    bastion if isinstance(bastion, Mapping) else None,
+                    hops_of(site),
                 )
             )
     return unverified

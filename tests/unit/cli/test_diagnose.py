@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tarfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def step(machine: str, **connection: Any) -> Made:
 class Stack:
     """A fake deployment: no engine, machines as given."""
 
-    in_process = True
+    in_process, forwarded = True, nullcontext
 
     def __init__(self, folder: Path, made: list[Made], hosts: list[str]) -> None:
         self.workspace = Workspace(folder, "dev", folder / "Pulumi.dev.yaml", folder)

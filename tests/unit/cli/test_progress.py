@@ -63,7 +63,7 @@ def test_a_machines_output_moves_no_cursor(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_server_without_a_key_cannot_rewrite_the_lines_of_others(capsys: pytest.CaptureFixture[str]) -> None:
-    stranger = UnverifiedHost("n1\x1b[1A", "10.0.0.1", 22, Path("known"), None, why_not=ESCAPES)
+    stranger = UnverifiedHost("n1\x1b[1A", "10.0.0.1", 22, Path("known"), (), why_not=ESCAPES)
     Console(width=120).print(*_lines([stranger]))
     shown = capsys.readouterr().out
     assert "it says" in shown

@@ -60,27 +60,25 @@ def test_a_log_in_node_is_reached_directly_and_others_through_it(monkeypatch: py
     assert block(printed, "p1") == ["User ubuntu", "ProxyJump n1"]
 
 
-def test_a_bastion_is_known_by_its_own_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    proxy = {"host": "198.51.100.1", "user": "ops", "port": 22, "hostKey": f"{public_key('bastion')} comment"}
-    printed = text(monkeypatch, {"gateway": {**HEAD, "proxy": proxy}})
-    bastion = block(printed, "gateway-bastion")
-    assert bastion[0] == "HostName 198.51.100.1"
-    assert bastion[-1].endswith(f"%H {public_key('bastion')}")
-    assert "ProxyJump gateway-bastion" in block(printed, "gateway")
+def test_each_bastion_is_known_by_its_own_key_and_reached_through_the_one_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    outer: dict[str, object] = {"address": "198.51.100.1", "user": "ops", "host_key": f"{public_key('outer')} comment"}
+    inner = {**outer, "host_key": public_key("inner"), "private_key_file": "keys/inner", "bastion": outer}
+    monkeypatch.setitem(RACK, "bastion", inner)
+    printed = text(monkeypatch, {"gateway": {**HEAD, "proxy": {"host": "127.1.2.3"}}})
+    first, second = (block(printed, f"gateway-bastion-{number}") for number in (1, 2))
+    assert first[0] == "HostName 198.51.100.1"
+    assert first[-1].endswith(f"%H {public_key('outer')}")
+    assert second[3:5] == ['IdentityFile "/checkout/keys/inner"', "ProxyJump gateway-bastion-1"]
+    assert "ProxyJump gateway-bastion-2" in block(printed, "gateway")
     assert printed.splitlines()[-3] == "Host gateway n1 p1", "the authority vouches for the cluster's machines alone"
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "",
-        "[1]",
-        "{",
-        {**FACTS, "head": "another"},
-        {**FACTS, "nodes": ["n1\n    ProxyCommand touch /tmp/x"]},
-        {**FACTS, "authorities": [f"{AUTHORITY}\nHost *"]},
-    ],
-)
+BAD = {"head": "another", "nodes": ["n1\n    ProxyCommand touch /tmp/x"], "authorities": [f"{AUTHORITY}\nHost *"]}
+
+
+@pytest.mark.parametrize("answer", ["", "[1]", "{", *({**FACTS, key: value} for key, value in BAD.items())])
 def test_an_answer_that_is_none_reaches_no_file_of_ssh(monkeypatch: pytest.MonkeyPatch, answer: object) -> None:
     with pytest.raises(CliError, match=r"the head node gateway gave no usable answer .*: run make up STACK=prod"):
         text(monkeypatch, {"gateway": HEAD}, answer)

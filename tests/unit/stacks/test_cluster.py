@@ -236,10 +236,9 @@ def test_a_log_in_node_has_the_share_and_slurms_commands_and_runs_no_job(build: 
     lab_config["sites"][0]["pools"].append({"name": "login", "login": True})
     stack = build(lab_config)
     called = stack.called("login1-node")
-    assert {"nfs_exports/node", "mounts/compute", "slurm/login"} <= {*called}
+    assert {"mounts/compute", "slurm/login", "user_limits/head", "tailrack_command/services"} <= {*called}
     assert "slurm/compute" not in called
     assert not {"slurmd", "python3-mpi4py"} & {*stack.packages("login1-node")[0]}
-    assert {"user_limits/head", "tailrack_command/services"} <= {*called}
     header = stack.header("login1-register")
     assert header["NODE_LOGIN"].endswith(" 22")
     assert header["NODE_FABRIC"] == "tailnet", "no node proves its fabric with it"

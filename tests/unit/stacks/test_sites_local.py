@@ -16,11 +16,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from cli.head.command import on_head
 from cli.output.remedies import with_remedies
-from cli.pulumi.deployment import Deployment
-from cli.pulumi.find_engine import Found
-from cli.pulumi.workspace import PROJECT, Workspace
 from cli.run_events import Failure, Summary
 from components.steps.command_line import END_OF_STEP, whole_command
 from components.steps.label import StepLabel
@@ -102,19 +98,6 @@ def test_there_is_one_local_site_at_most_and_the_head_node_stands_there(config: 
     attic = {"name": "attic", "kind": "local"}
     two = str(refused(parse, {**config, "sites": [*config["sites"], attic]}, **how))
     assert "sites[2].kind: is local, like sites[0]; this machine would be at two sites" in two
-
-
-def test_a_local_head_nodes_command_runs_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: RawConfig
-) -> None:
-    monkeypatch.setattr("os.environ", {"PULUMI_CONFIG_PASSPHRASE": "none"})
-    (tmp_path / "Pulumi.yaml").write_text((PROJECT / "Pulumi.yaml").read_text())
-    file = tmp_path / "Pulumi.desk.yaml"
-    file.write_text(json.dumps({"config": {f"tailrack:{key}": value for key, value in config.items()}}))
-    made = Deployment(Workspace(tmp_path, "desk", file, tmp_path / "state"), Found(None, ""), print)
-    assert made.written.head_is_here
-    assert not made.written.uses_lab
-    assert on_head(made, "tailrack-containers list") == ["bash", "-c", "tailrack-containers list"]
 
 
 def tools(folder: Path, uid: int, sudo: str = "") -> dict[str, str]:

@@ -11,14 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.head.command import on_head
-from cli.pulumi.deployment import Deployment
-from cli.pulumi.find_engine import Found
-from cli.pulumi.workspace import PROJECT, CliError, Workspace
 from components.roles.enroot_pyxis.settings_pins import FILES, FILES_ARM, MOST_BYTES, SUMS, UPSTREAM
 from components.roles.order import roles
 from stacks.config import ConfigError, StackConfig, parse
-from tests.unit.configs import HOST_KEY, LAB, refusal
+from tests.unit.configs import LAB, refusal
 from tests.unit.recorded import Recorded, record_cluster
 
 PASSWORD = "registry-password-nobody-may-see"
@@ -170,25 +166,3 @@ def test_the_source_of_an_image_has_the_format_of_container_image_or_dockers() -
     file = config({"checksums": OF_UPSTREAM, "images": [{"name": "a", "source": "/export/images/mine.sqsh"}]})
     assert file.containers is not None
     assert file.containers.images[0].source == "/export/images/mine.sqsh"
-
-
-def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sites: str) -> Deployment:
-    monkeypatch.setattr("os.environ", {"PULUMI_CONFIG_PASSPHRASE": "none"})
-    (tmp_path / "Pulumi.yaml").write_text((PROJECT / "Pulumi.yaml").read_text())
-    file = tmp_path / "Pulumi.prod.yaml"
-    file.write_text(f"config:\n  tailrack:head: {{name: door, site: rack}}\n  tailrack:sites: {sites}\n")
-    return Deployment(Workspace(tmp_path, "prod", file, tmp_path / "state"), Found(None, ""), print)
-
-
-def test_the_list_of_images_comes_by_ssh_with_a_pinned_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    host = {"name": "door", "address": "192.0.2.1", "port": 2222, "user": "ops", "private_key_file": "key"}
-    sites = json.dumps([{"name": "rack", "kind": "hosts", "hosts": [{**host, "host_key": HOST_KEY}]}])
-    words = on_head(deployment(tmp_path, monkeypatch, sites), "tailrack-containers list")
-    assert words[:5] == ["ssh", "-p", "2222", "-i", str(tmp_path / "key")]
-    assert words[-2:] == ["ops@192.0.2.1", "tailrack-containers list"]
-    assert "StrictHostKeyChecking=yes" in words
-    (known,) = [word.partition("=")[2] for word in words if word.startswith("UserKnownHostsFile=")]
-    assert Path(known).read_text() == f"door {HOST_KEY}\n"
-    lacking = json.dumps([{"name": "rack", "kind": "hosts", "hosts": [host]}])
-    with pytest.raises(CliError, match="has no host_key"):
-        on_head(deployment(tmp_path, monkeypatch, lacking), "true")

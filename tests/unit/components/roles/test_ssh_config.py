@@ -64,16 +64,6 @@ def test_the_command_prints_all_authorities_as_known_hosts() -> None:
     assert done.stdout == f"@cert-authority head {AUTHORITY}\n@cert-authority head {OTHER}\n"
 
 
-def test_a_machine_outside_the_cluster_is_known_by_its_own_key_alone(tmp_path: Path) -> None:
-    path = tmp_path / "config"
-    bastion = Login("head-bastion", "ops", 22, "198.51.100.1", "/keys/my key", keys=(OTHER,))
-    path.write_text(blocks([bastion, Login("head", "root", address="10.0.0.1", jump="head-bastion")], [AUTHORITY]))
-    read = settings(path, "head-bastion")
-    assert read["knownhostscommand"].endswith(f"%H {OTHER}")
-    assert read["identityfile"] == "/keys/my key"
-    assert settings(path, "head")["proxyjump"] == "head-bastion"
-
-
 def accepts(make: Callable[[], object], problem: str) -> bool:
     """Whether nothing is refused for this problem."""
     try:

@@ -6,9 +6,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pulumi
 import pytest
 
 from stacks.config import parse
+from stacks.sites.hosts.bastions import FORWARDED, LOCAL_PORT, local_address
 from stacks.sites.hosts.model import HostNode
 from tests.unit.configs import HOST_KEY, HOSTS, RawConfig, refused
 from tests.unit.recorded import Build
@@ -89,6 +91,7 @@ def test_a_passphrase_in_plain_text_is_refused_wherever_it_stands(key_folder: Pa
         (stack(locked), "sites[0]"),
         (stack(key, locked), "sites[0].hosts[0]"),
         (stack({**key, "bastion": {**BASTION, **locked}}), "sites[0].bastion"),
+        (stack({**key, "bastion": {**BASTION, **key, "bastion": {**BASTION, **locked}}}), "sites[0].bastion.bastion"),
     ):
         ((path, text),) = problems(key_folder, raw).items()
         assert path == f"tailrack:{place}.private_key_passphrase"
@@ -109,3 +112,12 @@ def test_with_an_agent_there_is_no_key_and_no_socket_in_a_connection(build: Buil
     door, box = (build(raw)[f"{name}-check"].inputs["connection"] for name in ("door", "dgx1"))
     assert not {"privateKey", "privateKeyPassword", "agentSocketPath"} & (door.keys() | door["proxy"].keys())
     assert box["privateKey"] == (key_folder / "key").read_text()
+
+
+def test_behind_two_bastions_make_forwards_to_the_second(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = stack({"agent": True, "bastion": {**BASTION, "agent": True, "bastion": {**BASTION, "agent": True}}})
+    with pytest.raises(pulumi.RunError, match="run make up STACK="):
+        build(raw)
+    monkeypatch.setenv(FORWARDED, "1")
+    proxy = build(raw)["door-check"].inputs["connection"]["proxy"]
+    assert (proxy["host"], proxy["port"]) == (local_address(pulumi.get_stack(), "rack"), LOCAL_PORT)
