@@ -1,15 +1,19 @@
 """Run the commands of pulumi-command's resources, on a host by SSH or here as a process, and copy their folders.
 
-A connection costs about ten round trips. Unlike the provider, a run (`with Commands(...)`) keeps them: the next command
-on a host takes a connection that no other one is using. So a server that allows one session per connection is enough.
+A connection costs about ten round trips. Unlike the provider, a run (`with Commands(...)`) keeps them, and its commands
+on a host share one. A server that allows fewer sessions per connection gets more connections.
 """
 
 import asyncio
+import io
 import json
 import os
+import shlex
+import tarfile
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,12 +29,26 @@ KEEPALIVE_SECONDS, KEEPALIVE_QUESTIONS = 15, 2
 # Seconds to read a command's streams after its end, seconds between two checks for its end, bytes of each stream.
 AFTER_END_SECONDS, LOOK_SECONDS = 10.0, 1.0
 MOST_OUTPUT = 2**27
-KEPT_CONNECTIONS = 4  # of one host, for the next commands
+SESSIONS = 8  # at once over one connection; OpenSSH allows ten by default
 STREAMS = ("stdout", "stderr")
+# Unpack a tar archive of $2 bytes in the folder $1, once all of it has arrived.
+UNPACK = """set -e; mkdir -p "$1"; cd "$1"; whole=$(mktemp .whole.XXXXXX); trap 'rm -f "$whole"' EXIT; cat >"$whole"
+[ "$(wc -c <"$whole")" -eq "$2" ] || { echo 'the files did not arrive whole' >&2; exit 1; }
+tar -xof "$whole"
+"""
 
 
 class CommandError(Exception):
     """A command that failed or could not run: the reason, then the command and its output, which may have secrets."""
+
+
+@dataclass(eq=False)
+class _Shared:
+    """A connection with what closes it and its proxy; the sessions that use it, and the most that its host allows."""
+
+    opening: asyncio.Task[tuple[asyncssh.SSHClientConnection, AsyncExitStack]]
+    sessions: int = 0
+    most: int = SESSIONS
 
 
 class Commands:
@@ -39,8 +57,7 @@ class Commands:
     def __init__(self, parallel: int, directory: Path, dry_run: bool) -> None:
         self.dry_run, self._directory, self._slots = dry_run, directory, threading.BoundedSemaphore(parallel)
         self._loop: asyncio.AbstractEventLoop | None = None
-        # By the settings of the connection; each with what closes it and its proxy.
-        self._kept: dict[str, list[tuple[asyncssh.SSHClientConnection, AsyncExitStack]]] = {}
+        self._kept: dict[str, list[_Shared]] = {}  # by the settings of the connection
 
     def __enter__(self) -> "Commands":
         """Keep connections from now on."""
@@ -57,8 +74,8 @@ class Commands:
             loop.call_soon_threadsafe(loop.stop)
 
     async def _close(self) -> None:
-        for _, closing in [kept for hosts in self._kept.values() for kept in hosts]:
-            await closing.aclose()
+        for shared in [shared for hosts in self._kept.values() for shared in hosts]:
+            await (await shared.opening)[1].aclose()
 
     def run(self, kind: str, command: str, inputs: dict[str, Any], previous: dict[str, Any]) -> dict[str, str]:
         """Run a command with a resource's plain inputs and return its stdout and stderr, without the last newline.
@@ -113,49 +130,70 @@ class Commands:
         def begin(host: asyncssh.SSHClientConnection) -> Any:
             return host.create_process(command, env=variables, encoding=None)
 
-        async with self._session(inputs["connection"], begin) as (host, process):
+        async with self._session(inputs["connection"], begin) as process:
             output = await _output(process, stdin)
             try:
                 async with asyncio.timeout(AFTER_END_SECONDS):
                     await process.wait_closed()
             except (TimeoutError, asyncssh.Error):
-                host.abort()
-                await host.wait_closed()
+                process.channel.abort()
         return process.returncode, *output
 
     async def _copy(self, folder: str, destination: str, inputs: dict[str, Any]) -> None:
-        begin = asyncssh.SSHClientConnection.start_sftp_client
-        async with self._session(inputs["connection"], begin) as (_, files), files:
-            await files.makedirs(destination, exist_ok=True)
-            await files.put(folder, destination, recurse=True)
+        # Not by SFTP, which costs about twenty round trips.
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+            archive.add(folder, Path(folder).name)
+        line = "exec " + shlex.join(["sh", "-c", UNPACK, "sh", destination, str(len(packed.getvalue()))])
+        code, _, stderr = await self._remote(line, inputs, packed.getvalue(), {})
+        if code != 0:
+            raise CommandError(f"cannot copy files to {destination}: {stderr.decode(errors='replace')}")
 
     @asynccontextmanager
     async def _session(
         self, settings: dict[str, Any], begin: Callable[[asyncssh.SSHClientConnection], Any]
-    ) -> AsyncIterator[tuple[asyncssh.SSHClientConnection, Any]]:
-        """Begin a session on a host, over a kept connection if one still works. Yields the connection and the session.
+    ) -> AsyncIterator[Any]:
+        """Begin a session on a host, over a kept connection if one still works. Yields the session.
 
-        After an error the connection is closed, because a command may still be running.
+        After an error its channel is closed, because the command may still be running.
         """
-        kept = self._kept.setdefault(json.dumps(settings, sort_keys=True), [])
-        async with AsyncExitStack() as closing:
-            session = None
-            while kept and not session:
-                host, connected = kept.pop()
-                try:
-                    session = await begin(host)
-                    closing.push_async_exit(connected)
-                except (OSError, asyncssh.Error):  # such as a host that was restarted
-                    await connected.aclose()
-            if not session:
-                bastion = None
-                if proxy := settings.get("proxy"):
-                    bastion = await closing.enter_async_context(await _dial({**CONNECTION_DEFAULTS, **proxy}))
-                host = await closing.enter_async_context(await _dial(settings, bastion))
+        kept = self._kept.setdefault(json.dumps(settings, sort_keys=True), []) if self._loop else []
+        session = None
+        while not session:
+            free = [shared for shared in kept if shared.sessions < shared.most]
+            kept += [] if free else [_Shared(asyncio.ensure_future(_open(settings)))]
+            shared = free[0] if free else kept[-1]
+            shared.sessions += 1
+            try:
+                host, closing = await shared.opening
+            except BaseException:
+                kept[:] = [each for each in kept if each is not shared]
+                raise
+            try:
                 session = await begin(host)
-            yield host, session
-            if self._loop and not host.is_closed() and len(kept) < KEPT_CONNECTIONS:
-                kept.append((host, closing.pop_all()))
+            except (OSError, asyncssh.Error):  # such as a host that was restarted, or allows no more sessions
+                shared.sessions -= 1
+                shared.most = shared.sessions
+                if not free:
+                    raise
+        try:
+            yield session
+        except BaseException:
+            session.channel.abort()
+            raise
+        finally:
+            shared.sessions -= 1
+            if not self._loop:
+                await closing.aclose()
+
+
+async def _open(settings: dict[str, Any]) -> tuple[asyncssh.SSHClientConnection, AsyncExitStack]:
+    """Connect to a host, through its proxy if it has one. Return the connection and what closes both."""
+    async with AsyncExitStack() as closing:
+        proxy = settings.get("proxy")
+        bastion = await closing.enter_async_context(await _dial({**CONNECTION_DEFAULTS, **proxy})) if proxy else None
+        host = await closing.enter_async_context(await _dial(settings, bastion))
+        return host, closing.pop_all()
 
 
 async def _output(process: Any, stdin: bytes) -> tuple[bytes, bytes]:

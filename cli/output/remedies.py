@@ -45,8 +45,8 @@ _REMEDIES = (
         "virtual machine or bare metal instead (docs/providers.md). Then run up again",
     ),
     (
-        # OpenSSH's answer for a full disk or a quota.
-        r"(?m)^Failure$|sftp: \"Failure\"|SSH_FX_FAILURE",
+        # For a full disk or a quota: OpenSSH's answer to the CLI, and the in-process engine's own.
+        r"(?m)^Failure$|sftp: \"Failure\"|SSH_FX_FAILURE|cannot copy files to .*(No space left|quota exceeded)",
         "the login account on {machine} cannot write in its home folder, usually because its disk or quota is full: "
         "make room there (see `df -h ~` and `quota`), then run up again",
     ),

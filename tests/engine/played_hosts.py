@@ -128,30 +128,31 @@ async def _serve(count: int) -> None:
     host_key = " ".join(own.export_public_key().decode().split()[:2])
     asked: list[tuple[str, float, float]] = []
 
-    async def handle(process: asyncssh.SSHServerProcess[str]) -> None:
-        begun, stdin = time.time(), await process.stdin.read()
+    async def handle(process: asyncssh.SSHServerProcess[bytes]) -> None:
+        begun, stdin = time.time(), (await process.stdin.read()).decode(errors="replace")
         label = StepLabel.of(process.command or "")
-        assert label, process.command
-        process.stdout.write(json.dumps(_answer(label.name, stdin, host_key)) + "\n")
+        if label:
+            process.stdout.write(json.dumps(_answer(label.name, stdin, host_key)).encode() + b"\n")
+            asked.append((label.name, begun, time.time()))
+        # The engine copies folders by a command without a label.
         process.exit(0)
-        asked.append((label.name, begun, time.time()))
 
-    homes = Path(tempfile.mkdtemp(prefix="tailrack-played-"))
+    homes = tempfile.mkdtemp(prefix="tailrack-played-")
 
-    def files(number: int, channel: asyncssh.SSHServerChannel[bytes]) -> asyncssh.SFTPServer:
-        home = homes / str(number)
-        home.mkdir(exist_ok=True)
-        return asyncssh.SFTPServer(channel, chroot=str(home).encode())
-
-    def acceptor(number: int) -> Any:
+    def acceptor() -> Any:
+        home = tempfile.mkdtemp(dir=homes)
         authorized = asyncssh.import_authorized_keys(client.export_public_key().decode())
         return asyncssh.listen(
             *("127.0.0.1", 0),
             **{"server_host_keys": [own], "authorized_client_keys": authorized},
-            **{"process_factory": handle, "sftp_factory": partial(files, number)},
+            **{
+                "process_factory": handle,
+                "encoding": None,
+                "sftp_factory": partial(asyncssh.SFTPServer, chroot=home.encode()),
+            },
         )
 
-    acceptors = [await acceptor(number) for number in range(count)]
+    acceptors = [await acceptor() for _ in range(count)]
     ports = [one.get_port() for one in acceptors]
     print(json.dumps({"ports": ports, "private_key": client.export_private_key().decode(), "host_key": host_key}))
     sys.stdout.flush()

@@ -38,9 +38,21 @@ for one, other in (("a", "b"), ("b", "a")):
 """
 
 
-def test_steps_that_do_not_need_each_other_run_at_once(stack: Stack) -> None:
+@pytest.mark.parametrize(("sessions", "connections"), [(10, 1), (1, 2)])
+def test_steps_that_run_at_once_share_a_connection_if_the_host_allows_it(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, sessions: int, connections: int
+) -> None:
+    open_session = asyncssh.SSHServerConnection._process_session_open
+
+    def limited(connection: Any, packet: Any) -> Any:
+        if len(connection._channels) >= sessions:
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_RESOURCE_SHORTAGE, "as MaxSessions of sshd")
+        return open_session(connection, packet)
+
+    monkeypatch.setattr(asyncssh.SSHServerConnection, "_process_session_open", limited)
     stack.write(MEET)
     assert stack.up().ok
+    assert len(stack.host.connections) == connections
 
 
 def test_a_preview_runs_no_step_and_hides_unknown_values(stack: Stack) -> None:

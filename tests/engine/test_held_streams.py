@@ -42,10 +42,6 @@ def test_a_local_command_receives_its_stdin_and_returns_its_status(run: Commands
         run.run(LOCAL, "exit 7", {}, {})
 
 
-class Server(asyncssh.SSHServer):
-    """Lets everybody in by the one key."""
-
-
 def test_a_host_that_says_that_a_command_has_ended_and_keeps_its_streams_open_is_not_waited_for(run: Commands) -> None:
     client, own = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(2))
     loop = asyncio.new_event_loop()
@@ -59,7 +55,7 @@ def test_a_host_that_says_that_a_command_has_ended_and_keeps_its_streams_open_is
     async def start() -> asyncssh.SSHAcceptor:
         keys = asyncssh.import_authorized_keys(client.export_public_key().decode())
         return await asyncssh.listen(
-            "127.0.0.1", 0, server_factory=Server, server_host_keys=[own], authorized_client_keys=keys,
+            "127.0.0.1", 0, server_host_keys=[own], authorized_client_keys=keys,
             process_factory=handle,
         )  # fmt: skip
 

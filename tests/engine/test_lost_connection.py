@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from cli.run_events import Failure, Summary
 from engine import commands
 from engine.commands import REMOTE, CommandError, Commands
 from tests.engine.ssh_host import SshHost
+from tests.engine.test_engine_run import wait_for
 
 COMMAND = ": b1-node b1 'b1: share and slurmd'; mkfifo wait; touch begun; cat wait; touch ended"
 
@@ -44,22 +44,14 @@ def line_to(port: int, cut: threading.Event) -> Iterator[int]:
         yield listening.getsockname()[1]
 
 
-def exists(path: Path) -> bool:
-    """Wait until a file is there; whether it came within 20 s."""
-    deadline = time.monotonic() + 20
-    while not path.exists() and time.monotonic() < deadline:
-        threading.Event().wait(0.01)
-    return path.exists()
-
-
 def test_a_host_that_goes_silent_is_lost_soon(host: SshHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert commands.KEEPALIVE_SECONDS * (commands.KEEPALIVE_QUESTIONS + 2) <= 60
     monkeypatch.setattr(commands, "KEEPALIVE_SECONDS", 0.2)
     cut = threading.Event()
 
     def cut_when_begun() -> None:
-        if exists(host.folder / "begun"):
-            cut.set()
+        wait_for((host.folder / "begun").exists, "the step to begin")
+        cut.set()
 
     threading.Thread(target=cut_when_begun, daemon=True).start()
     with line_to(host.port, cut) as port:
@@ -70,7 +62,7 @@ def test_a_host_that_goes_silent_is_lost_soon(host: SshHost, tmp_path: Path, mon
     # What it had begun there goes on.
     assert not (host.folder / "ended").exists()
     (host.folder / "wait").write_text("")
-    assert exists(host.folder / "ended")
+    wait_for((host.folder / "ended").exists, "the step to end")
     (told,) = with_remedies(Summary(failures=[Failure("urn", str(lost.value), COMMAND)])).failures
     assert "the connection was lost" in told.message
     assert "next: the connection to b1 broke during the step" in told.message

@@ -18,7 +18,8 @@ from tests.engine.conftest import needs_cli
 from tests.engine.played_hosts import PROJECT, play, write_config
 from tests.engine.ssh_host import SshHost
 from tests.engine.stack_under_test import Stack
-from tests.engine.test_lost_connection import exists, line_to
+from tests.engine.test_engine_run import wait_for
+from tests.engine.test_lost_connection import line_to
 
 pytestmark = needs_cli
 COUNT = 6
@@ -141,4 +142,4 @@ def test_a_step_on_a_host_that_speaks_is_left_alone_for_longer_than_the_limit(
     events: list[Event] = []
     assert ending(deploy("dev", events).up).ok
     assert heard == [True]
-    assert exists(host.folder / "ended")
+    wait_for((host.folder / "ended").exists, "the step to end")
