@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from components.validation.preflight import neighbour, tailnet
+from components.validation.preflight.adapters import data_ports
 from components.validation.preflight.checks import JOB, Machine, guarded, run
 from components.validation.preflight.findings import Finding, finding, line
 from components.validation.preflight.health import HEALTH, Health, health_of
@@ -36,6 +37,7 @@ class Task:
 
     fabric      fabric interface that it shares with the next node; empty if they share only the tailnet
     own_fabric  fabric interface of its site
+    serves      whether the previous node is in the same site
     """
 
     name: str
@@ -44,6 +46,7 @@ class Task:
     same_site: bool
     fabric: str
     own_fabric: str
+    serves: bool
 
 
 def task_of(argument: str, name: str) -> Task:
@@ -64,6 +67,7 @@ def task_of(argument: str, name: str) -> Task:
         same_site=same_site,
         fabric=fabric if same_site else "",
         own_fabric=fabric,
+        serves=nodes[names[names.index(name) - 1]]["site"] == node["site"],
     )
 
 
@@ -85,6 +89,8 @@ def check_paths(task: Task, job: str) -> list[Finding]:
     own_address = ""
     with suppress(OSError):  # it has no such interface, or that has no address
         own_address = address_of(task.own_fabric)
+    ports = neighbour.speed_ports(data_ports(health_of(HEALTH)))
+    rdma_servers = neighbour.serve_speed(job, ports) if task.serves else []
     server = neighbour.Server(task.name, job, own_address)
     server.start()
     if not server.listens:
@@ -93,6 +99,8 @@ def check_paths(task: Task, job: str) -> list[Finding]:
     else:
         items = []
     items += guarded(neighbour.TRANSFER, lambda: neighbour.check_neighbour(peer, job, task.name, task.fabric))
+    if task.same_site:
+        items += guarded(neighbour.SPEED, lambda: neighbour.check_speed(peer, job, ports))
     status = stdout_of("tailscale", "status", "--json")
     items += guarded(
         tailnet.PATH, lambda: tailnet.check_path(status, peer.name, peer.address, same_site=task.same_site)
@@ -101,6 +109,7 @@ def check_paths(task: Task, job: str) -> list[Finding]:
     if server.listens:
         server.served.wait(LINGER_SECONDS)
     server.stop()
+    neighbour.end_servers(rdma_servers, LINGER_SECONDS)
     return items
 
 

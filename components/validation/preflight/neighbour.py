@@ -1,7 +1,8 @@
 """Send data to the next node of a ring over the cluster's own path, and compare the clocks.
 
 Every node sends 1 MiB to the next node and gets it back. If the nodes share a fabric, the same transfer runs over it,
-to the address in the neighbour's answer.
+to the address in the neighbour's answer. Then perftest writes for some seconds from each RDMA port to the same port of
+the next node. The previous node does so at the same time, because a port carries its full speed in both directions.
 
     client -> server   one line of JSON: {"tailrack": job, "from": node, "to": intended node, "last": whether this
                        is the last path to test}
@@ -16,16 +17,27 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import re
+import shutil
 import socket
+import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from components.validation.preflight.findings import Finding, finding
+from components.validation.preflight.adapters import Port
+from components.validation.preflight.findings import Finding, finding, unjudged
+from components.validation.this_node import output_of
 from components.validation.transfer import BYTES, STALL_SECONDS, give_back, there_and_back
 
-TRANSFER, CLOCK = "MTU", "clock"
+TRANSFER, CLOCK, SPEED = "MTU", "clock", "RDMA speed"
+PERFTEST = "ib_write_bw"
+SPEED_SECONDS, SPEED_TRIES = 2, 3
+# Well-set ports carry 92 % (RoCE with short frames) to 98 % of their speed.
+LEAST_SPEED = 0.8
+# The columns are bytes, iterations, peak and average, in Gb/s.
+_AVERAGE = re.compile(r"^ *\d+ +\d+ +\d+\.\d+ +(\d{1,6}\.\d{1,6})\s", re.ASCII | re.MULTILINE)
 # Inside Slurm's port range for srun, which is open in the cluster (role slurm).
 FIRST_PORT, PORTS, TRIED_PORTS = 60001, 999, 6
 RANGE = f"{FIRST_PORT}-{FIRST_PORT + PORTS - 1}"
@@ -236,3 +248,62 @@ def check_neighbour(peer: Peer, job: str, node: str, fabric: str) -> Iterator[Fi
         )  # fmt: skip
         return
     yield from check_path(peer, fabric, result[0])
+
+
+def speed_ports(ports: Iterable[Port]) -> list[tuple[int, Port]]:
+    """Return the ports to measure, with their places on the machine, which are the same on machines of one model."""
+    placed = enumerate(sorted(ports, key=lambda port: (port.bus, port.number)))
+    return [(place, port) for place, port in placed if port.active and port.driver != "efa"]
+
+
+def _perftest(job: str, place: int, port: Port, *server: str) -> list[str]:
+    """Return the command of a client, or without a server's address of the server."""
+    tcp_port = FIRST_PORT + (ports_of(job)[0] - FIRST_PORT + PORTS // 2 + place) % PORTS
+    device = ["-d", port.device, "-i", str(port.number), "-p", str(tcp_port)]
+    return [PERFTEST, *device, "-D", str(SPEED_SECONDS), "-q", "4", "-F", "--report_gbits", *server]
+
+
+def serve_speed(job: str, ports: Sequence[tuple[int, Port]]) -> list[subprocess.Popen[bytes]]:
+    """Start a server at each port. It ends after its client, the previous node of the ring."""
+    silent = subprocess.DEVNULL
+    with contextlib.suppress(OSError):
+        return [subprocess.Popen(_perftest(job, *port), stdin=silent, stdout=silent, stderr=silent) for port in ports]
+    return []
+
+
+def end_servers(servers: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:
+    """Wait for servers, and kill those that are left."""
+    end = time.monotonic() + seconds
+    for server in servers:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(max(end - time.monotonic(), 0))
+        server.kill()
+        server.wait()
+
+
+def check_speed(peer: Peer, job: str, ports: Sequence[tuple[int, Port]]) -> Iterator[Finding]:
+    """Compare the bandwidth of RDMA writes to the next node with the speed of each port."""
+    if ports and not shutil.which(PERFTEST):
+        yield unjudged(SPEED, "perftest is not installed", "install the package perftest on the site's nodes")
+        return
+    for place, port in ports:
+        speed = _measure(_perftest(job, place, port, peer.address))
+        by_hand = f"run '{PERFTEST} -d {port.device} --report_gbits' on {peer.name}, and here with its address"
+        if speed is None or not port.rate:
+            yield unjudged(SPEED, f"{port} to {peer.name} could not be measured", f"{by_hand} at the end")
+            continue
+        seen = f"{port} writes {speed:.1f} of {port.rate:g} Gb/s to {peer.name}"
+        if speed >= LEAST_SPEED * port.rate:
+            yield finding("info", SPEED, seen)
+        else:
+            remedy = "check 'lspci -vv' of the adapter (LnkSta), its cable, and for RoCE the MTU and the switch"
+            yield finding("warning", SPEED, seen, f"{remedy}; to repeat, {by_hand}")
+
+
+def _measure(command: Sequence[str]) -> float | None:
+    for _ in range(SPEED_TRIES):
+        averages = _AVERAGE.findall(output_of(*command, seconds=SPEED_SECONDS + 20) or "")
+        if averages:
+            return float(averages[-1])
+        time.sleep(1)  # the neighbour's server is starting
+    return None

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -141,26 +142,10 @@ def test_rows_that_were_finished_before_a_kill_are_kept():
 TABLE = "nccl-tests-2.19-2x1-wrong"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "problem"),
-    [
-        ("612.40   13.70", "612.40   14.70", "printed algbw of 14.7"),
-        ("13.70   13.70       0   609.87", "13.70   13.90       0   609.87", "printed busbw of 13.9"),
-        ("612.40", "  0.00", "a time of 0"),
-        ("612.40", "   nan", "'nan' is not a number"),
-        ("2097152     float", "2097151     float", "contradicts itself"),
-        ("2097152     float", "2097152    posit8", "contradicts itself"),
-        ("1888.02   17.77   17.77       0", "1888.02   17.77   17.77", "12 of 13 fields"),
-        ("Avg bus bandwidth    : 17.7", "Avg bus bandwidth    : 18.7", "printed average"),
-        ("values : 2 FAILED", "values : 0 OK", "out of bounds, but the rows do not agree"),
-        ("redop    root     time", "redop    root  cputime", "CPU times"),
-        ("busbw  #wrong     time", "busbw     time", "header"),
-        ("algbw   busbw  #wrong     time", "algbw   XXXbw  #wrong     time", "not one of nccl-tests"),
-        ("#       size", "#       bytes", "no table"),
-        ("#  Rank  0", "#  Pank  0", "only ranks [1]"),
-        ("Out of bounds values", "Out of bound values", "stops before"),
-    ],
-)
+CHANGES = yaml.safe_load((FIXTURES / "contradictory-tables.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("old", "new", "problem"), CHANGES)
 def test_a_contradictory_table_names_the_row(old, new, problem):
     assert old in output_of(TABLE)
     problems = parse(output_of(TABLE).replace(old, new, 1)).problems

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,21 +48,10 @@ def test_a_healthy_gpu_gives_no_error_and_no_warning(name: str, bus: str, driver
     assert [(each["severity"], each["check"], each["seen"]) for each in found] == [("info", "GPU driver", driver)]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "expected"),
-    [
-        ("remapped_row_pending>No", "remapped_row_pending>Yes", "GPU 0000:00:1e.0: a row remap is pending"),
-        ("remapped_row_failure>No", "remapped_row_failure>Yes", "a row remap failed | replace the GPU"),
-        ("<volatile>\n                <sram_correctable>0</sram_correctable>\n                <sram_uncorrectable>0",
-         "<volatile>\n<sram_correctable>0</sram_correctable>\n<sram_uncorrectable>3", "GPU 0000:00:1e.0: 3 memory"),
-        ("pending_retirement>N/A", "pending_retirement>Yes", "a page retirement is pending"),
-        ("hw_slowdown>Not Active", "hw_slowdown>Active", "error GPU health: GPU 0000:00:1e.0: clocks are reduced"),
-        ("sw_thermal_slowdown>Not Active", "sw_thermal_slowdown>Active", "warning GPU health: GPU 0000:00:1e.0"),
-        ("<serial>", "<gpu_recovery_action>Reset</gpu_recovery_action><serial>", "its driver asks for 'Reset'"),
-        ("<serial>", "<fabric><state>In Progress</state><status>N/A</status></fabric><serial>", "not registered"),
-    ],
-    ids=["remap", "remap failed", "ECC", "retirement", "slowdown", "thermal", "recovery", "fabric"],
-)  # fmt: skip
+CHANGES = yaml.safe_load((FIXTURES / "changes-of-smi-515-a10g.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(("before", "after", "expected"), CHANGES)
 def test_a_finding_names_the_gpus_address(before: str, after: str, expected: str) -> None:
     changed = REAL["smi-515-a10g.xml"].replace(before, after, 1)
     assert changed != REAL["smi-515-a10g.xml"]

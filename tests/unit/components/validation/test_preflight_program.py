@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,53 @@ def test_a_fabric_is_tried_on_a_port_that_the_cluster_does_not_close_there() -> 
         assert met[1].port not in range(neighbour.FIRST_PORT, neighbour.FIRST_PORT + neighbour.PORTS)
         found = list(neighbour.check_neighbour(Peer("b1", "127.0.0.1"), "1000", "a1", "lo"))
         assert [(item["severity"], "over lo" in item["seen"]) for item in found] == [("info", False), ("info", True)]
+
+
+PERFTEST = Path(__file__).parents[3] / "fixtures/perftest"
+# A program in perftest's place: the server ends after one client, which prints a table.
+STUB = """#!{python}
+import socket, sys
+words = sys.argv
+address = ("127.0.0.1", int(words[words.index("-p") + 1]))
+if words[-1] == "--report_gbits":
+    socket.create_server(address).accept()
+else:
+    socket.create_connection(address)
+    print(open("{table}").read())
+"""
+
+
+@pytest.mark.parametrize(
+    ("table", "rate", "severity", "text"),
+    [
+        ("ib_write_bw-400-infiniband", 400.0, "info", "mlx5_0/1 writes 391.2 of 400 Gb/s to b1"),
+        ("ib_write_bw-400-infiniband", 800.0, "warning", "mlx5_0/1 writes 391.2 of 800 Gb/s to b1"),
+        ("ib_write_bw-100-roce", 100.0, "info", "mlx5_0/1 writes 92.2 of 100 Gb/s to b1"),
+    ],
+)
+def test_rdma_writes_between_neighbours_are_judged_by_the_ports_speed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, rate: float, severity: str, text: str
+) -> None:
+    program = tmp_path / neighbour.PERFTEST
+    monkeypatch.setenv("PATH", f"{tmp_path}")
+    up = adapters.Port("mlx5_0", 1, "ACTIVE", "LinkUp", rate, "InfiniBand", bus="0000:19:00.0")
+    down = replace(up, device="mlx5_9", state="DOWN", bus="0000:18:00.0")
+    ports = neighbour.speed_ports([up, down, replace(up, device="rdmap0", driver="efa")])
+    assert [str(port) for _, port in ports] == ["mlx5_0/1"]
+    (missing,) = neighbour.check_speed(Peer("b1", "127.0.0.1"), "7", ports)
+    assert missing["seen"] == "UNJUDGED: perftest is not installed"
+    assert neighbour.serve_speed("7", ports) == []
+    program.write_text(STUB.format(python=sys.executable, table=PERFTEST / f"{table}.txt"))
+    program.chmod(0o755)
+    monkeypatch.setattr(neighbour, "SPEED_TRIES", 100)
+    servers = neighbour.serve_speed("7", ports)
+    (found,) = neighbour.check_speed(Peer("b1", "127.0.0.1"), "7", ports)
+    assert (found["severity"], found["seen"]) == (severity, text)
+    neighbour.end_servers(servers, 60)
+    assert [server.returncode for server in servers] == [0]
+    monkeypatch.setattr(neighbour, "SPEED_TRIES", 1)
+    (silent,) = neighbour.check_speed(Peer("b1", "127.0.0.1"), "7", ports)
+    assert silent["seen"] == "UNJUDGED: mlx5_0/1 to b1 could not be measured"
 
 
 @pytest.mark.parametrize(

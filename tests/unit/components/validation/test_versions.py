@@ -11,24 +11,7 @@ from components.validation.preflight.drain import NOTE_PREFIX, new_comment, note
 from components.validation.preflight.findings import finding
 from components.validation.preflight.versions import DRIVER, SLURM, TOOLKIT, Product, check_versions
 
-STATUS = """Package: adduser
-Status: install ok installed
-Priority: important
-Version: 3.134
-
-Package: {name}
-Status: {wanted} ok {state}
-Priority: optional
-Section: admin
-Description: a program
- Version: 9
-Version: {version}
-Depends: libc6
-
-Package: zlib1g
-Status: install ok installed
-Version: 1:1.3
-"""
+STATUS = (Path(__file__).parents[3] / "fixtures/dpkg/status-of-one-package").read_text(encoding="utf-8")
 
 
 def machine(root: Path, name: str, version: str, changelog: str | None = None, state: str = "installed") -> None:
