@@ -21,7 +21,7 @@ COMMANDS = {
     "ask-ras": "components.roles.job_hangs.ras",
     "authority": "components.roles.ssh_trust.certificate:show_authorities",
     "backup": "components.roles.backup.program",
-    "boot-check": "components.validation.preflight.boot_check",
+    "boot-check": "components.roles.health.boot_check",
     "certificate": "components.roles.ssh_trust.certificate",
     "data-files": "components.roles.datasets.programs:work_with_files",
     "data-head": "components.roles.datasets.plan",

@@ -48,26 +48,17 @@ PLACE = "srv/test"
 PYTHON = "3.13"
 """Python of the lab's nodes, which runs the program too."""
 
-PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (5, 12, *range(17, 40))] + [
-    "manylinux2014_x86_64",
-    "manylinux1_x86_64",
+PLATFORMS = [
+    f"manylinux{version}_x86_64" for version in ("1", "2014", "_2_5", "_2_12", *(f"_2_{n}" for n in range(17, 40)))
 ]
 NCCL = "2.28.9"
 """NCCL that nccl-tests is built with: the machine's."""
 
 PART_BYTES = 45 << 20
 TEST_PACKAGES = {
-    "pytest",
-    "pluggy",
-    "iniconfig",
-    "pytest-timeout",
-    "pytest-testinfra",
-    "hypothesis",
-    "sortedcontainers",
-    "clustermax",
-    "prompt-toolkit",
-    "wcwidth",
-}
+    *("pytest", "pluggy", "iniconfig", "pytest-timeout", "pytest-testinfra", "hypothesis"),
+    *("sortedcontainers", "clustermax", "prompt-toolkit", "wcwidth"),
+}  # fmt: skip
 """Of requirements/dev.txt, what tests that talk to machines import."""
 
 CONFINED_PACKAGES = {"libpam-slurm-adopt"}
@@ -90,12 +81,7 @@ LEFT_OUT = [
     "usr/lib/x86_64-linux-gnu/lib*san.so*",
     *(f"usr/bin/{name}*" for name in ("aria", "innochecksum", "mariadb", "my_print", "mysql", "resolve")),
     "usr/sbin/mariadb*",
-    "usr/lib/python3*/ensurepip",
-    "usr/lib/python3*/idlelib",
-    "usr/lib/python3*/pydoc_data",
-    "usr/lib/python3*/test",
-    "usr/lib/python3*/tkinter",
-    "usr/lib/python3*/turtledemo",
+    *(f"usr/lib/python3*/{name}" for name in ("ensurepip", "idlelib", "pydoc_data", "test", "tkinter", "turtledemo")),
     "usr/lib/udev/hwdb.d",
     "usr/lib/valgrind",
     # Software for GPUs of another maker, for graphics and for Java.
@@ -139,7 +125,7 @@ gcc -O2 -static -o "$kind/slurmstepd" slurmstepd.c
 BUILD = """apt-get update && apt-get install -y --no-install-recommends g++ make libopenmpi-dev python3-pip
 printf '#!/bin/sh\\necho %s\\n' "$GPU" >/usr/local/bin/nvidia-smi && chmod 755 /usr/local/bin/nvidia-smi
 cd /src && mkdir programs
-for TAILRACK_COLLECTIVE in all_reduce all_gather alltoall; do export TAILRACK_COLLECTIVE; bash program.sh build; done
+bash program.sh build
 cp -L "$(bash program.sh where)"/*_perf programs/
 """
 """As a node without a toolkit builds nccl-tests, with wheels that pip has fetched on this machine."""
@@ -166,11 +152,13 @@ def chosen(requirements: str, names: Iterable[str]) -> str:
 
 @contextmanager
 def packed(path: Path) -> Iterator[tarfile.TarFile]:
-    """Open a new archive for writing."""
+    """Open a new archive for writing; it has its name once it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
     # A higher preset saves a tenth of the size and takes ten times as long.
-    with lzma.open(path, "wb", preset=2) as file, tarfile.open(fileobj=file, mode="w|") as archive:
+    with lzma.open(part, "wb", preset=2) as file, tarfile.open(fileobj=file, mode="w|") as archive:
         yield archive
+    part.rename(path)
 
 
 def pack_node(client: docker.DockerClient, path: Path, artifacts: Path | None) -> None:
@@ -228,7 +216,8 @@ def programs(client: docker.DockerClient, nccl_tests: Path, gpu: str, folder: Pa
     download = ["download", "--quiet", "--no-deps", "--only-binary=:all:", "-d", str(source / "wheels"), *wanted]
     subprocess.run([sys.executable, "-m", "pip", *download], check=True)
     environment = {
-        "DEBIAN_FRONTEND": "noninteractive", "GPU": gpu, "SLURM_JOB_ID": "1", "PIP_NO_INDEX": "1",
+        "TAILRACK_COLLECTIVES": "all_reduce all_gather alltoall reduce_scatter", "SLURM_JOB_ID": "1",
+        "DEBIAN_FRONTEND": "noninteractive", "GPU": gpu, "PIP_NO_INDEX": "1",
         "PIP_FIND_LINKS": "/src/wheels", "TAILRACK_SOURCE": "/src/nccl-tests.tar.gz",
         "TAILRACK_SHA256": hashlib.sha256(nccl_tests.read_bytes()).hexdigest(),
     }  # fmt: skip

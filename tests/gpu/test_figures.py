@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import statistics
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.gpu import by_hand
-from tests.gpu.cluster import GpuCluster
+from tests.gpu.cluster import LOW, GpuCluster
 from tests.gpu.machines import FABRIC, PLACE, PROGRAM
 
 ROUNDS = 3
@@ -61,6 +62,18 @@ def test_busbw_is_that_of_the_same_program_by_hand(
     (PLACE / "out" / f"figures-{name}.json").write_text(json.dumps({**kept, "transport": found["transport"]}))
     # Sound sockets, and all_gather between two GPUs, differ by more from run to run: what differs less is the same.
     assert abs(difference) <= max(WITHIN, scatter), kept
+
+
+def test_four_collectives_are_measured_in_one_job_whose_process_drives_two_gpus(cluster: GpuCluster) -> None:
+    more = ["all_gather", "alltoall", "reduce_scatter"]
+    nccl = asked("node", program=str(Path(PROGRAM).parent), more_collectives=more, gpus_per_node=2, gpus_per_process=2)
+    cluster.measured(nodes=["c"], nccl=nccl, rerun="four")
+    found = result(cluster, "node")
+    assert (found["verdict"], found["ranks"], found["collective"]) == ("PASS", 2, "all_reduce")
+    bandwidths = {name: other["busbw_gb_per_s"] for name, other in found["collectives"].items() if other["wrong"] == 0}
+    (PLACE / "out" / "figures-four.json").write_text(json.dumps(bandwidths | {"all_reduce": found["busbw_gb_per_s"]}))
+    assert [*bandwidths] == more
+    assert min(bandwidths.values()) > LOW["node"]
 
 
 def test_a_floor_above_the_measured_value_fails_without_another_measurement(cluster: GpuCluster) -> None:

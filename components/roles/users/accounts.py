@@ -1,4 +1,4 @@
-"""The cluster's accounts on a machine: their values, clashes with other accounts, and the removal of unused ones.
+"""The cluster's accounts on a machine: make and close them, find clashes with others, and remove unused ones.
 
 An account whose uid changes in the config is created again if it is unused: another machine may have refused the first
 uid, after this one had already accepted it.
@@ -72,6 +72,41 @@ def made_here() -> list[str]:
 def gone(users: Sequence[Account]) -> list[str]:
     """Return the accounts that were created here and whose users are no longer in the config."""
     return [name for name in made_here() if name not in {user.name for user in users}]
+
+
+def ensure(account: Account, values: UsersValues) -> None:
+    """Create an account and its group as the config has them; one that was closed is open again."""
+    name = account.name
+    there = user_named(name)
+    if there and there.pw_uid != account.uid:
+        remove_unused(name, values.home_on_share(name))
+        there = None
+    # Record a name before it is created: only recorded accounts and groups are ever closed or removed.
+    if not group_with(account.gid):
+        files.add_line(GROUPS_MADE, name)
+        run("groupadd", "-g", str(account.gid), name)
+    if not there:
+        files.add_line(MADE, name)
+        # Password '*' matches no password, but does not lock the account, so keys work.
+        numbers = ("-u", str(account.uid), "-g", str(account.gid))
+        run("useradd", "-M", "-d", values.home(name), "-s", "/bin/bash", *numbers, "-p", "*", name)
+        note(f"created user {name} ({account.uid})")
+    elif name in made_here():
+        run("usermod", "-e", "", name)
+        home = values.home(name)
+        if there.pw_dir != home and not attempt("usermod", "-d", home, name).ok:
+            remedy = f"end them ('pkill -u {name}' on this machine), then run up again"
+            raise Failure(f"the home of {name} cannot change to {home} while {name} has processes", remedy)
+
+
+def close(name: str) -> None:
+    """Close an account. An expired one refuses every login, also by key. Its files stay."""
+    if not user_named(name):
+        return
+    run("usermod", "-e", "1", name)
+    if not attempt("pkill", "-KILL", "-u", name).ok:
+        note(f"{name} has no process here")
+    note(f"closed the account of {name}")
 
 
 def in_home(name: str, home: str, commands: str) -> Ended:

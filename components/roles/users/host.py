@@ -1,4 +1,4 @@
-"""Create the cluster's users with the same uid and gid on every machine, and their homes on the share.
+"""The steps of the cluster's users: the same accounts on every machine (accounts.py), and their homes on the share.
 
 Leaving removes the accounts that tailrack created, with their crontabs and lingering sessions. Their files on the share
 keep their uids, so the next account with such a uid owns them.
@@ -15,20 +15,19 @@ from components.node import files
 from components.node.accounts import as_user
 from components.node.failure import Failure
 from components.node.log import note
-from components.node.passwd import group_named, group_with, user_named
-from components.node.run import attempt, exists, run, succeeds
+from components.node.passwd import group_named, user_named
+from components.node.run import attempt, exists, succeeds
 from components.node.step.step import Step
+from components.roles.users import accounts
 from components.roles.users.accounts import (
     GROUPS_MADE,
     HOME_LIMIT,
-    MADE,
     Account,
     UsersValues,
     gone,
     in_home,
     made_here,
     refuse_clashes,
-    remove_unused,
     try_in_home,
 )
 from components.slurm import slurm
@@ -56,43 +55,9 @@ def machine(step: Step, values: UsersValues) -> None:
     """Make the accounts as the config has them."""
     refuse_clashes(values, step.host)
     for account in values.users_lines:
-        _ensure_account(account, values)
+        accounts.ensure(account, values)
     for name in gone(values.users_lines):
-        _close(name)
-
-
-def _ensure_account(account: Account, values: UsersValues) -> None:
-    name = account.name
-    there = user_named(name)
-    if there and there.pw_uid != account.uid:
-        remove_unused(name, values.home_on_share(name))
-        there = None
-    # Record a name before it is created: only recorded accounts and groups are ever closed or removed.
-    if not group_with(account.gid):
-        files.add_line(GROUPS_MADE, name)
-        run("groupadd", "-g", str(account.gid), name)
-    if not there:
-        files.add_line(MADE, name)
-        # Password '*' matches no password, but does not lock the account, so keys work.
-        numbers = ("-u", str(account.uid), "-g", str(account.gid))
-        run("useradd", "-M", "-d", values.home(name), "-s", "/bin/bash", *numbers, "-p", "*", name)
-        note(f"created user {name} ({account.uid})")
-    elif name in made_here():
-        run("usermod", "-e", "", name)
-        home = values.home(name)
-        if there.pw_dir != home and not attempt("usermod", "-d", home, name).ok:
-            remedy = f"end them ('pkill -u {name}' on this machine), then run up again"
-            raise Failure(f"the home of {name} cannot change to {home} while {name} has processes", remedy)
-
-
-def _close(name: str) -> None:
-    """Close an account. An expired one refuses every login, also by key. Its files stay."""
-    if not user_named(name):
-        return
-    run("usermod", "-e", "1", name)
-    if not attempt("pkill", "-KILL", "-u", name).ok:
-        note(f"{name} has no process here")
-    note(f"closed the account of {name}")
+        accounts.close(name)
 
 
 def head(step: Step, values: UsersValues) -> None:
