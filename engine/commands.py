@@ -51,6 +51,23 @@ class _Shared:
     most: int = SESSIONS
 
 
+class _Process(asyncssh.SSHClientProcess[bytes]):
+    """A command on a host. Its stdin follows it at once: waiting for the host's answer would cost a round trip."""
+
+    def __init__(self, stdin: bytes) -> None:
+        super().__init__()
+        self._given = stdin
+
+    def connection_made(self, chan: Any) -> None:
+        """Send the stdin as soon as the command, which comes next, is sent."""
+        super().connection_made(chan)
+        asyncio.get_running_loop().call_soon(self._send, chan)
+
+    def _send(self, chan: Any) -> None:
+        chan.write(self._given)
+        chan.write_eof()
+
+
 class Commands:
     """Runs commands, at most `parallel` at a time, local ones in `directory`. A dry run runs none."""
 
@@ -121,17 +138,19 @@ class Commands:
         # In a new session, so that Ctrl-C reaches only the engine, which lets steps finish.
         process: Any = await asyncio.create_subprocess_exec(*shell, command, start_new_session=True, **options)
         try:
-            output = await _output(process, stdin)
+            process.stdin.write(stdin)
+            process.stdin.write_eof()
+            output = await _output(process)
             return await process.wait() if process.returncode is None else process.returncode, *output
         finally:
             process._transport.close()  # stop reading; there is no public way
 
-    async def _remote(self, command: str, inputs: dict[str, Any], stdin: bytes, variables: dict[str, str]) -> Any:
-        def begin(host: asyncssh.SSHClientConnection) -> Any:
-            return host.create_process(command, env=variables, encoding=None)
+    async def _remote(self, command: str, inputs: dict[str, Any], stdin: bytes, variables: Any) -> Any:
+        async def begin(host: asyncssh.SSHClientConnection) -> Any:
+            return (await host.create_session(lambda: _Process(stdin), command, env=variables, encoding=None))[1]
 
         async with self._session(inputs["connection"], begin) as process:
-            output = await _output(process, stdin)
+            output = await _output(process)
             try:
                 async with asyncio.timeout(AFTER_END_SECONDS):
                     await process.wait_closed()
@@ -196,8 +215,8 @@ async def _open(settings: dict[str, Any]) -> tuple[asyncssh.SSHClientConnection,
         return host, closing.pop_all()
 
 
-async def _output(process: Any, stdin: bytes) -> tuple[bytes, bytes]:
-    """Write a process's stdin and return its stdout and stderr. Raises CommandError if one of them is too long.
+async def _output(process: Any) -> tuple[bytes, bytes]:
+    """Return a process's stdout and stderr. Raises CommandError if one of them is too long.
 
     A process that it leaves running may keep its streams open for ever, so reading stops a while after its end.
     """
@@ -210,8 +229,6 @@ async def _output(process: Any, stdin: bytes) -> tuple[bytes, bytes]:
                     raise CommandError(f"it printed more than {MOST_OUTPUT} bytes")
 
     out, err = bytearray(), bytearray()
-    process.stdin.write(stdin)
-    process.stdin.write_eof()
     reading = asyncio.gather(read(process.stdout, out), read(process.stderr, err))
     try:
         while not reading.done():
