@@ -22,6 +22,8 @@ NODES, FOLDER, SOURCE = ("head", "a1", "b1"), "/export/shared/homes", "nas.lab:/
 def cluster(full: ClusterUnderTest) -> ClusterUnderTest:
     """A cluster with its homes on the share, and a server that its machines know by name, with an empty folder."""
     own_machine(full.lab, "nas", site="cloud-b")
+    # A head node that runs no jobs has the homes too.
+    full.config["tailrack:head"] = {"name": "head", "site": "cloud-a"}
     full.up_ok()
     nas = full.container("nas")
     subprocess.run(["docker", "network", "connect", network_name(full.lab, "cloud-a"), nas], check=True)
