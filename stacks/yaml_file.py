@@ -58,7 +58,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
         place = f" line {error.problem_mark.line + 1}" if error.problem_mark else ""
         problem, _, fix = str(error.problem).partition("; ")
         if not fix:  # PyYAML's own message
-            problem, fix = f"this is not YAML: {problem}", "correct this line or the one before it"
+            begin = error.context_mark.line + 1 if error.context_mark else ""
+            problem = f"this is not YAML: {problem}" + f" ({error.context} from line {begin})" * bool(begin)
+            fix = "correct the indentation, a colon or a quote in this line or the one before it"
         raise FileError(f"{path.name}{place}: {problem}; {fix}") from None
     except yaml.YAMLError as error:  # a character that YAML does not allow; this error has no line
         raise FileError(f"{path.name} cannot be read: {' '.join(str(error).split())}; remove it") from None

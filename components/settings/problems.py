@@ -16,7 +16,6 @@ MOST_KEPT = 1_000  # problems in memory; the rest are only counted
 
 _LONGEST_NAME, _MOST_NAMES = 100, 100  # longer names and lists make suggestions slow and useless
 _TOP = re.compile(rf"{ROOT}([^.\[]+)")
-_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _LOOKS_SECRET = re.compile(r"tskey-|PRIVATE KEY|://[^/]*@")
 
 
@@ -71,28 +70,27 @@ def shown(value: object) -> str:
     return "nothing" if value is None else f"a {type(value).__name__}"
 
 
-def show_name(name: str) -> str:
+def show_name(name: str, pattern: str = r"[a-z][a-z0-9-]{0,62}") -> str:
     """Return a name for running text; quote it if it is not a valid name."""
-    return name if re.fullmatch(r"[a-z][a-z0-9-]{0,62}", name) and shown(name) == repr(name) else shown(name)
+    return name if re.fullmatch(pattern, name) and shown(name) == repr(name) else shown(name)
 
 
 def show_key(text: str) -> str:
     """Return a key for running text; quote it if it is not a plain key."""
-    return text if _PLAIN_KEY.fullmatch(text) and not _LOOKS_SECRET.search(text) else shown(text)
+    return show_name(text, r"[A-Za-z0-9_-]{1,40}")
 
 
 def show_names(names: Collection[str]) -> str:
     """Return the first ten names, sorted, for running text."""
-    return ", ".join(show_name(name) for name in sorted(names)[:10]) + (", ..." if len(names) > 10 else "")
+    return ", ".join(map(show_name, sorted(names)[:10])) + (", ..." if len(names) > 10 else "")
 
 
 def child_path(path: str, key: object) -> str:
     """Return the path of `key`, a mapping's key or a list's index, below `path`."""
-    dot = "" if path.endswith(":") else "."
     if isinstance(key, int):
         return f"{path}[{key}]"
-    if isinstance(key, str) and _PLAIN_KEY.fullmatch(key) and not _LOOKS_SECRET.search(key):
-        return f"{path}{dot}{key}"
+    if isinstance(key, str) and show_key(key) == key:
+        return f"{path}{'' if path.endswith(':') else '.'}{key}"
     return f"{path}[{shown(key)}]"
 
 
@@ -132,9 +130,7 @@ class Report:
 
     def hides(self, path: str) -> bool:
         """Return whether the path is below a secret top-level key."""
-        if not self._secret_keys:
-            return False
-        top = _TOP.match(path)
+        top = _TOP.match(path) if self._secret_keys else None
         return top is not None and top[1] in self._secret_keys
 
     def value(self, path: str, value: object) -> str:
@@ -175,6 +171,7 @@ class Stack:
 
     config: Any  # of stacks.config.model
     head: Any  # components.settings.cluster.Head; in a pool, one whose name and site match nothing
+    sections: Sequence[Any]  # all of them, as components.settings.section.Section
     nodes: Sequence[Any]  # all of them, as stacks.sites.kind.NodeSpec
     sites: Collection[str]
     of_kind: Mapping[str, Any]  # lists of sites

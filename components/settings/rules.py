@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from components.settings.problems import ROOT, Report, Stack, child_path, secret_command, suggest
-from components.settings.section import Section, keys_of, located
+from components.settings.section import Section, keys_of
 
 
 def _written(section: Section, name: str, report: Report) -> Iterator[tuple[str, str, str]]:
@@ -97,10 +97,10 @@ def check_on(place: tuple[object, ...], role: str, enabled: bool, breaks: str, r
         report.add(place, f"is set while {role} is off", breaks, fix)
 
 
-def check_secrets(config: Section, report: Report) -> None:
+def check_secrets(sections: Iterable[Section], report: Report) -> None:
     """Report secrets that are plain text in the config. A host's own and the same one of its site count once."""
     seen: list[tuple[str, object]] = []
-    for section, _ in located(config, ROOT):
+    for section in sections:
         for name, key in keys_of(type(section)).items():
             value = getattr(section, name) if key.secret and name in section.model_fields_set else None
             if value and (name, value) not in seen and not report.hides(path := report.at(section, name)):

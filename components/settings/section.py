@@ -124,7 +124,7 @@ def _words(name: str, info: FieldInfo, secret: bool) -> Help:
 
 def _parts(annotation: Any, metadata: list[Any]) -> tuple[list[Any], list[Any]]:
     """Return the types of an annotation without None, and all metadata on the way to them."""
-    found = list(_flat(metadata))
+    found = [part for item in metadata for part in (item, *(item.metadata if isinstance(item, FieldInfo) else ()))]
     if get_origin(annotation) is Annotated:
         base, *more = get_args(annotation)
         bases, inner = _parts(base, more)
@@ -133,13 +133,6 @@ def _parts(annotation: Any, metadata: list[Any]) -> tuple[list[Any], list[Any]]:
         parts = [_parts(item, []) for item in get_args(annotation) if item is not type(None)]
         return [base for bases, _ in parts for base in bases], found + [item for _, inner in parts for item in inner]
     return [annotation], found
-
-
-def _flat(metadata: list[Any]) -> Iterator[Any]:
-    for item in metadata:
-        yield item
-        if isinstance(item, FieldInfo):
-            yield from item.metadata
 
 
 def _of_type(name: str, base: Any, metadata: list[Any], info: FieldInfo) -> tuple[str, str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, WrapValidator
 from pydantic_core import PydanticCustomError
 
+from components.settings.network_names import TAILNET
 from components.settings.section import Help
 from components.validation.collectives import parse_size
 
@@ -33,6 +35,8 @@ _REGISTRY = re.compile(
     r"((?:[^@/#]+@)?(?:[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+(?::[0-9]+)?|[A-Za-z0-9-]+:[0-9]+|localhost))/([^#]+)"
 )
 HOST = r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?"  # a host name
+# A colon and a port.
+PORT = r":([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 FOLDER = r"(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+"  # an absolute path that needs no quotes
 _AROUND = ("/var/lib", "/var/cache", "/mnt", "/opt", "/srv")
 
@@ -44,11 +48,7 @@ def word_set(text: str) -> frozenset[str]:
 
 # Usual mount points of such disks, besides folders below _AROUND.
 _DISKS = word_set("data ephemeral local localdisk nvme raid scratch")
-
-# The allowed folders, for the help of a key.
 PLACES = f"a folder below {', '.join(_AROUND)}, or /{', /'.join(sorted(_DISKS))} or a folder in it"
-
-
 # slurm.conf reserves "all", "default" and "localhost"; /etc/hosts of common systems has the rest.
 RESERVED_NAMES = word_set(
     "all default none localhost localhost4 localhost6 broadcasthost ip6-localhost ip6-loopback ip6-localnet"
@@ -89,8 +89,6 @@ def _not_bool(value: object) -> object:
 
 
 Number = Annotated[float, BeforeValidator(_not_bool), Field(allow_inf_nan=False)]
-
-
 Whole = Annotated[int, BeforeValidator(_not_bool)]
 
 
@@ -116,11 +114,6 @@ def check_name(value: str, pattern: str = r"[a-z]([a-z0-9-]*[a-z0-9])?") -> str:
     return value
 
 
-PartitionName = Annotated[
-    str, Field(max_length=63), AfterValidator(check_name), Help(_NAME, "write a name such as long")
-]
-
-
 def check_node_name(value: str) -> str:
     """Return a valid node name that is no name of a NodeSet."""
     if value.startswith((SITE_PREFIX, GPU_PREFIX)):
@@ -131,9 +124,10 @@ def check_node_name(value: str) -> str:
     return check_name(value)
 
 
+PartitionName = Annotated[
+    str, Field(max_length=63), AfterValidator(check_name), Help(_NAME, "write a name such as long")
+]
 NodeName = Annotated[str, Field(max_length=63), AfterValidator(check_node_name), Help(_NAME, "write a name such as a1")]
-
-
 SiteName = Annotated[
     str,
     Field(max_length=63),
@@ -181,21 +175,6 @@ def _feature(value: str) -> str:
     return value
 
 
-Features = Annotated[
-    tuple[Annotated[str, Field(max_length=63), AfterValidator(_feature)], ...],
-    Help("a list of words such as [nvme, ib]", "write letters, digits, '_', '.' and '-', a letter first"),
-]
-NodeNames = Annotated[
-    tuple[NodeName, ...], Help("a list of node names", "write [a1, a2], or leave it out", default_text="all")
-]
-
-
-class AnyNodes(tuple[str, ...]):
-    """A list without names: any nodes that have no job. `most` is their greatest number; 0 for all."""
-
-    most: int
-
-
 def _any_nodes(value: object, names: Callable[[object], tuple[str, ...]]) -> tuple[str, ...]:
     if value == "idle" or (type(value) is int and value > 1):
         nodes = AnyNodes()
@@ -204,6 +183,61 @@ def _any_nodes(value: object, names: Callable[[object], tuple[str, ...]]) -> tup
     return names(value)
 
 
+def _word(value: object) -> object:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def enroot_image(text: str) -> str:
+    """Return an image in Enroot's spelling, REGISTRY#IMAGE, from either spelling."""
+    for hub in _HUB:
+        text = text.removeprefix(hub)
+    match = _REGISTRY.fullmatch(text)
+    return f"{match[1]}#{match[2]}" if match else text
+
+
+def network(value: object) -> IPv4Network:
+    """Return an IPv4 network."""
+    fix = None
+    try:
+        if isinstance(value, str) and "/" in value:
+            fix = f"write {IPv4Network(value, strict=False)}"
+            return IPv4Network(value)
+    except ValueError:
+        pass
+    refuse("is not an IPv4 network with its prefix length and no host bits", fix=fix)
+
+
+def own_network(value: object) -> IPv4Network:
+    """Return a network for machines, which is apart from the tailnet."""
+    own = network(value)
+    if own.overlaps(TAILNET):
+        breaks = "packets for a node's tailnet address would go to this network instead"
+        refuse(f"overlaps {TAILNET}, the range of the tailnet", breaks)
+    return own
+
+
+class AnyNodes(tuple[str, ...]):
+    """A list without names: any nodes that have no job. `most` is their greatest number; 0 for all."""
+
+    most: int
+
+
+def _local(value: str) -> str:
+    folder = PurePosixPath(value)
+    if not re.fullmatch(FOLDER, value):
+        refuse("is not an absolute path of plain letters, digits, '.', '_' and '-'")
+    if folder.parts[1] not in _DISKS and not any(f"{folder}".startswith(f"{around}/") for around in _AROUND):
+        refuse("may be a folder of the system", "everyone who runs jobs could put files there")
+    return str(folder)
+
+
+Features = Annotated[
+    tuple[Annotated[str, Field(max_length=63), AfterValidator(_feature)], ...],
+    Help("a list of words such as [nvme, ib]", "write letters, digits, '_', '.' and '-', a letter first"),
+]
+NodeNames = Annotated[
+    tuple[NodeName, ...], Help("a list of node names", "write [a1, a2], or leave it out", default_text="all")
+]
 NodeChoice = Annotated[
     tuple[NodeName, ...],
     WrapValidator(_any_nodes, json_schema_input_type=tuple[str, ...] | Annotated[int, Field(ge=2)] | Literal["idle"]),
@@ -212,17 +246,9 @@ NodeChoice = Annotated[
 SiteNames = Annotated[
     tuple[str, ...], Help("a list of names of sites", "write names of sites", default_text="all sites")
 ]
-
-
-def _word(value: object) -> object:
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
 FreeText = Annotated[
     str, BeforeValidator(_word), Field(max_length=200), Help("a short text", 'write any text, such as "2"')
 ]
-
-
 OneLine = Annotated[
     SecretStr, must(full(r"[!-~]{1,4096}"), "is empty, or contains blanks, line breaks or special characters")
 ]
@@ -241,25 +267,4 @@ Port = Annotated[
     ),
 ]
 SshPort = Annotated[Whole, Field(ge=1, le=65535)]
-
-
-def enroot_image(text: str) -> str:
-    """Return an image in Enroot's spelling, REGISTRY#IMAGE, from either spelling."""
-    for hub in _HUB:
-        text = text.removeprefix(hub)
-    match = _REGISTRY.fullmatch(text)
-    return f"{match[1]}#{match[2]}" if match else text
-
-
-def _local(value: str) -> str:
-    folder = PurePosixPath(value)
-    if not re.fullmatch(FOLDER, value):
-        refuse("is not an absolute path of plain letters, digits, '.', '_' and '-'")
-    if folder.parts[1] not in _DISKS and not any(
-        folder != PurePosixPath(a) and folder.is_relative_to(a) for a in _AROUND
-    ):
-        refuse("may be a folder of the system", "everyone who runs jobs could put files there")
-    return str(folder)
-
-
 LocalFolder = Annotated[str, Field(max_length=200), AfterValidator(_local), Help("an absolute path", f"write {PLACES}")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
@@ -15,6 +14,7 @@ from components.settings.section import Help, Section, key
 from components.settings.types import (
     CROSS_SITE,
     NODE,
+    PORT,
     AnyNodes,
     FreeText,
     NodeChoice,
@@ -80,36 +80,32 @@ SRUN_OPTIONS = word_set(
 )
 # The measurement sets these itself, and reads the output that they cause.
 OWN_VARIABLES = word_set("NCCL_DEBUG NCCL_DEBUG_SUBSYS NCCL_DEBUG_FILE")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-
-
+_TEXT = r"[^\x00-\x1f\x7f]*"
 # The validators of texts; all but that of variables' names accept an empty one.
-_one_line = must(lambda text: not _CONTROL.search(text), "contains a control character")
+_one_line = must(full(_TEXT), "contains a control character")
 SrunOption = Annotated[
     str,
     Field(max_length=1000),
-    _one_line,
-    must(full(r"--[a-z][a-z-]*(=.*)?"), "is not --option or --option=value"),
+    must(full(rf"--[a-z][a-z-]*(={_TEXT})?"), "is not --option or --option=value without control characters"),
     must(
         lambda option: option[2:].partition("=")[0] in SRUN_OPTIONS,
         f"is none of the allowed options ({', '.join(sorted(SRUN_OPTIONS))})",
         "the step would get other nodes or ranks, or its table could not be read",
     ),
 ]
-Variable = Annotated[
-    str,
-    must(full(r"[A-Za-z_][A-Za-z0-9_]*"), "is not a name of letters, digits and '_'"),
-    must(
-        lambda name: name not in OWN_VARIABLES,
-        "is set by the measurement itself",
-        "the transport of the data could not be verified",
-    ),
-    must(
-        lambda name: not name.startswith(("SLURM_", "SRUN_", "TAILRACK_")),
-        "controls the nodes and ranks of the job",
-        "the measurement would run in another place",
-    ),
-]
+
+
+def _variable(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        refuse("is not a name of letters, digits and '_'")
+    if name in OWN_VARIABLES:
+        refuse("is set by the measurement itself", "the transport of the data could not be verified")
+    if name.startswith(("SLURM_", "SRUN_", "TAILRACK_")):
+        refuse("controls the nodes and ranks of the job", "the measurement would run in another place")
+    return name
+
+
+Variable = Annotated[str, AfterValidator(_variable)]
 Collective = Annotated[
     str,
     must(lambda name: name in COLLECTIVES, f"is not one of {', '.join(COLLECTIVES)}"),
@@ -119,28 +115,16 @@ NodePath = Annotated[
     str,
     Field(max_length=1000),
     _one_line,
-    must(
-        lambda path: not path or (path.startswith("/") and ".." not in path.split("/")),
-        "is not an absolute path without '..'",
-    ),
+    must(full(r"((?!.*/\.\.(/|$))/.*)?"), "is no absolute path without '..'"),
 ]
-
-
-def _source(value: str) -> str:
-    if value and not re.fullmatch(r"https://\S+|/[^\s]*", value):
-        refuse("is neither an https:// URL nor an absolute path")
-    try:
-        _ = urlsplit(value).port
-    except ValueError:
-        refuse("has a port that is not from 0 to 65535, or another invalid part")
-    return value
-
-
 Source = Annotated[
     str,
     Field(max_length=1000),
     _one_line,
-    AfterValidator(_source),
+    must(
+        full(rf"(https://([^\s/@]+@)?([^\s/:]+|\[[0-9A-Fa-f:.]+\])({PORT})?(/\S*)?|/\S*)?"),
+        "is neither an https:// URL, with a port from 1 to 65535 or none, nor an absolute path",
+    ),
     Help("an https:// URL or a path", "write one, or leave it out", default_text="the pinned release"),
 ]
 Digest = Annotated[

@@ -23,16 +23,7 @@ from stacks.sites import KINDS
 from stacks.sites.hosts.other_stacks import stacks_read, with_other_stacks
 from stacks.sites.hosts.outputs import OtherStack
 
-__all__ = [
-    "ConfigError",
-    "OtherStack",
-    "PoolConfig",
-    "StackConfig",
-    "from_pulumi",
-    "load",
-    "other_stacks_of",
-    "parse",
-]
+__all__ = ["ConfigError", "OtherStack", "PoolConfig", "StackConfig", "from_pulumi", "load", "other_stacks_of", "parse"]
 
 
 def load(

@@ -24,9 +24,11 @@ def check(config: StackConfig | PoolConfig, report: Report) -> None:
     if len(nodes) > MAX_NODE_COUNT:
         breaks = "slurmctld registers at most this many (MaxNodeCount)"
         report.add(ROOT + "sites", f"more than {MAX_NODE_COUNT} nodes", breaks, "write smaller pools or fewer hosts")
+    sections = [section for section, _ in located(config, ROOT)]
     stack = Stack(
         config,
         head,
+        sections,
         nodes,
         {site.name for site in config.sites},
         {kind: [site for site in config.sites if site.kind == kind] for kind in KINDS},
@@ -35,7 +37,7 @@ def check(config: StackConfig | PoolConfig, report: Report) -> None:
         [site.name for site in config.sites if not KINDS[site.kind].lists_head],
         any(KINDS[site.kind].brings_tailnet for site in config.sites),
     )
-    check_secrets(config, report)
+    check_secrets(sections, report)
     _check_duplicate_nodes(config, nodes, report)
     _check_partitions(config, nodes, report)
     _check_logins(config, nodes, report)
@@ -55,7 +57,7 @@ def check(config: StackConfig | PoolConfig, report: Report) -> None:
         check_users(stack, report)
         breaks = "a job could get either"
         check_unique(config.datasets, "name", "is the name of two data sets", breaks, report)
-    for section, _ in located(config, ROOT):
+    for section in sections:
         section.check(stack, report)
 
 
@@ -73,10 +75,12 @@ def _place_of(config: StackConfig | PoolConfig, node: NodeSpec, report: Report) 
 def _check_duplicate_nodes(config: StackConfig | PoolConfig, nodes: Sequence[NodeSpec], report: Report) -> None:
     first: dict[str, NodeSpec] = {}
     duplicates: dict[tuple[str, str], list[str]] = {}
+    twice = len({site.name for site in config.sites}) < len(config.sites)
     for node in nodes:
         holder = first.setdefault(node.name, node)
         # Two sites with the head node's site name make it twice; the second site is reported.
-        if holder is not node and (node.source or holder.source):
+        made = [found for found in (node, holder) if found.source]
+        if holder is not node and len(made) > twice:
             place = _place_of(config, holder, report).removeprefix(ROOT).removesuffix(".name")
             duplicates.setdefault((_place_of(config, node, report), place), []).append(node.name)
     for (path, place), names in duplicates.items():
@@ -90,21 +94,20 @@ def _check_logins(config: StackConfig | PoolConfig, nodes: Sequence[NodeSpec], r
     for node in nodes:
         if not node.login or node.source is None:
             continue
-        path = report.at(node.source, "login")
-        if node.is_head:
-            report.add(
-                path,
-                "is true for the head node",
+        elastic = isinstance(config, PoolConfig) and config.elastic
+        for is_wrong, problem, breaks, fix in (
+            (
+                node.is_head,
+                "the head node",
                 "users log in there already, and to run no jobs is its default",
                 "delete it",
-            )
-        if node.pod:
-            report.add(path, "is true for a pod", "a pod has neither the share nor log-ins of users", "delete it")
-        if node.gpu:
-            report.add(path, "is true for a machine with GPUs", "no job could use them", "delete one of login and gpu")
-        if isinstance(config, PoolConfig) and config.elastic:
-            breaks = "jobs bring the machines of this pool, and none could bring this one"
-            report.add(path, "is true in an elastic pool", breaks, "write it in another stack")
+            ),
+            (node.pod, "a pod", "a pod has neither the share nor log-ins of users", "delete it"),
+            (node.gpu, "a machine with GPUs", "no job could use them", "delete one of login and gpu"),
+            (elastic, "a machine of an elastic pool", "jobs could not bring it", "write it in another stack"),
+        ):
+            if is_wrong:
+                report.add((node.source, "login"), f"is true for {problem}", breaks, fix)
 
 
 def _check_partitions(config: StackConfig | PoolConfig, nodes: Sequence[NodeSpec], report: Report) -> None:

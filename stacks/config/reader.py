@@ -1,5 +1,6 @@
 """The reader of the config: pydantic checks each value, and this module says each error in the words of its key."""
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from stacks.sites.kind import UNREAD, Site
 S = TypeVar("S", bound=Section)
 # A site that could not be read, and is reported: the rest of the config is read without it.
 _NO_SITE = Site.model_construct()
+_UNKNOWN = ("extra_forbidden", "invalid_key")  # errors of pydantic about keys
 
 
 def read(model: type[S], raw: Mapping[str, object], base_dir: Path, report: Report) -> S | None:
@@ -59,8 +61,14 @@ def _section(model: type[S], raw: object, path: str, base_dir: Path, report: Rep
     try:
         return model.model_validate(_without_nulls(raw), context={"base_dir": base_dir})
     except ValidationError as error:
-        for detail in error.errors(include_url=False):
-            _report(model, raw, detail, path, report)
+        errors = error.errors(include_url=False)
+        # A misspelt key is not reported as missing too.
+        unknown = [detail["loc"] for detail in errors if detail["type"] in _UNKNOWN]
+        for detail in errors:
+            *above, name = detail["loc"]
+            near = [str(key) for *place, key in unknown if place == above] if detail["type"] == "missing" else []
+            if not difflib.get_close_matches(str(name), near):
+                _report(model, raw, detail, path, report)
     return None
 
 
@@ -97,7 +105,7 @@ def _report(model: type[Section], raw: Any, detail: ErrorDetails, path: str, rep
     too_few = kind == "too_short" and len(detail["input"]) >= context["min_length"]
     if raw is UNREAD or kind == "default_factory_not_called" or too_few:
         return
-    if kind in ("extra_forbidden", "invalid_key") and section is not None:
+    if kind in _UNKNOWN and section is not None:
         _report_unknown(section, name, path, report)
     elif section is not None and kind == "model_type":
         fix = f"write KEY: VALUE pairs of {', '.join(keys_of(section))}"

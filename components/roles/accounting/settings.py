@@ -1,6 +1,5 @@
 """The section `accounting`, and checks of it against the users and Slurm's settings."""
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Annotated
@@ -10,7 +9,7 @@ from pydantic import Field
 from components.settings.problems import Report, Stack
 from components.settings.rules import check_known, check_on, check_unique
 from components.settings.section import Help, Section, key
-from components.settings.types import Whole, must
+from components.settings.types import Whole, full, must
 
 # The account of users without `account`.
 DEFAULT_ACCOUNT = "users"
@@ -18,7 +17,7 @@ DEFAULT_ACCOUNT = "users"
 MOST_GPU_HOURS = 10_000_000
 _NAME = "a name of at most 40 lowercase letters, digits, '-' and '_'"
 _plain = must(
-    lambda name: re.fullmatch(r"[a-z][a-z0-9_-]*", name) and name not in ("all", "default", "none"),
+    full(r"(?!(all|default|none)$)[a-z][a-z0-9_-]*"),
     "is not a name of lowercase letters, digits, '-' and '_' that starts with a letter",
 )
 AccountName = Annotated[

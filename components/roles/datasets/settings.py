@@ -20,11 +20,7 @@ _REPOSITORY = r"(datasets/)?[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]
 HUB = re.compile(rf"hf://(?P<repository>{_REPOSITORY})@(?P<commit>[0-9a-f]{{40}})(?P<folder>(/{_PART})*)")
 _LONGEST = 300
 # The kinds of sources that a key is for.
-_KINDS = {
-    **dict.fromkeys(("region", "access_key", "secret_key"), ("s3",)),
-    "endpoint": ("s3", "hf"),
-    "token": ("hf",),
-}
+_KINDS = {**dict.fromkeys(("region", "access_key", "secret_key"), ("s3",)), "endpoint": ("s3", "hf"), "token": ("hf",)}
 
 
 def _source(value: str) -> str:

@@ -15,6 +15,7 @@ from components.settings.section import Section, key
 from components.settings.types import (
     FOLDER,
     HOST,
+    PORT,
     Checksum,
     LocalFolder,
     OneLine,
@@ -28,10 +29,10 @@ from components.settings.types import (
 ARTIFACTS_VARIABLE = "TAILRACK_ARTIFACTS"
 """An environment variable: the folder that replaces upstream if the config has no `artifacts`."""
 
-_PORT = r":([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
-_HOST = rf"{HOST}({_PORT})?"
+_HOST = rf"{HOST}({PORT})?"
 # User names that Enroot accepts, without characters that a shell or a netrc file would interpret.
 _USER = r"[A-Za-z0-9$][A-Za-z0-9._~+-]{0,127}"
+_NO_IMAGE = "the image could not be fetched"
 _IMAGE = r"[a-z0-9][A-Za-z0-9._/-]{0,254}((:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})|(@sha256:[0-9a-f]{64}))?"
 _SOURCE = re.compile(rf"(?:(?:(?P<user>{_USER})@)?(?P<host>{_HOST})#)?{_IMAGE}")
 
@@ -43,7 +44,7 @@ def _artifacts(value: object, info: ValidationInfo) -> object:
         return value
     if not isinstance(value, str) or not value:
         raise ValueError("not text")
-    if re.fullmatch(rf"https://[A-Za-z0-9.-]+({_PORT})?(/[A-Za-z0-9._~/-]*)?", value) and len(value) <= 300:
+    if re.fullmatch(rf"https://[A-Za-z0-9.-]+({PORT})?(/[A-Za-z0-9._~/-]*)?", value) and len(value) <= 300:
         return value.rstrip("/")
     if "://" in value:
         refuse("is not an https:// address of plain characters")
@@ -83,13 +84,6 @@ def _source(value: str) -> str:
     return value
 
 
-_no_command = must(
-    lambda text: not text.startswith("$"),
-    "starts with '$', which Enroot would run as a command",
-    "the image could not be fetched",
-)
-
-
 class Registry(Section):
     """A log-in at an image registry."""
 
@@ -97,7 +91,10 @@ class Registry(Section):
     """The registry, as in an image's source."""
     user: str = key("a user name of plain characters", "write one such as $oauthtoken", pattern=rf"^{_USER}$")
     """The account there, as in the image's source."""
-    password: Annotated[OneLine, _no_command]
+    password: Annotated[
+        OneLine,
+        must(lambda text: not text.startswith("$"), "starts with '$', which Enroot would run as a command", _NO_IMAGE),
+    ]
     """Its password or token."""
 
 

@@ -24,21 +24,17 @@ def _scripts(scripts: dict[str, str]) -> dict[str, str]:
         refuse(f"has more than {MOST_SCRIPTS} scripts", "a job would wait for all of them", "join some of them")
     for name, text in scripts.items():
         if not re.fullmatch(r"[0-9]{2}-[a-z0-9][a-z0-9-]{0,39}", name):
-            refuse(
-                f"has {name[:60]!r}, which is not two digits, '-' and lowercase letters, digits and hyphens",
-                "the order of scripts would be unclear, because they run in the order of their names",
-                "write a name such as 50-scratch",
-            )
+            problem = f"has {name[:60]!r}, which is not two digits, '-' and lowercase letters, digits and hyphens"
+            breaks = "the order of scripts would be unclear, because they run in the order of their names"
+            refuse(problem, breaks, "write a name such as 50-scratch")
         if name in OURS:
             refuse(f"has {name!r}, the name of tailrack's own script", "tailrack's would not run", "rename yours")
         if not re.match(r"#! ?/\S", text):
             refuse(f"has {name!r}, whose first line names no interpreter", None, "start it with #!/bin/bash")
         if "\0" in text or len(text.encode()) > MOST_BYTES:
-            refuse(
-                f"has {name!r}, which is not a text of at most {MOST_BYTES} bytes",
-                "every step would send it to every machine",
-                "let a short script call a program on the machines",
-            )
+            problem = f"has {name!r}, which is not a text of at most {MOST_BYTES} bytes"
+            fix = "let a short script call a program on the machines"
+            refuse(problem, "every step would send it to every machine", fix)
     return dict(sorted(scripts.items()))
 
 

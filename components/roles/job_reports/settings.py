@@ -3,14 +3,7 @@
 import re
 from typing import Literal, Self
 
-from components.roles.monitoring.settings import (
-    ADDRESS,
-    MailAccount,
-    MailAddress,
-    Smarthost,
-    Url,
-    check_slack_url,
-)
+from components.roles.monitoring.settings import ADDRESS, MailAccount, MailAddress, Smarthost, Url, check_slack_url
 from components.settings.problems import Report, Stack
 from components.settings.rules import check_unique
 from components.settings.section import Section, key

@@ -1,17 +1,16 @@
 """The section `monitoring`: ports, retention, and alert receivers with the keys that each kind needs."""
 
-import re
 from collections.abc import Mapping
 from itertools import combinations
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import Field, SecretStr
 
 from components.settings.problems import MASK, Report, Stack, secret_command
 from components.settings.rules import check_both
 from components.settings.section import Help, Section, key
-from components.settings.types import HOST, Checksum, Port, Whole, full, must, refuse
+from components.settings.types import HOST, Checksum, Port, Whole, full, must
+from components.settings.types import PORT as PORT_TEXT
 
 GRAFANA_PORT = 3000
 
@@ -40,7 +39,7 @@ class Grafana(Section):
 PORT, EXPORTER_PORT, ALERTMANAGER_PORT = 9090, 9100, 9093
 # No braces in a mail address: Alertmanager would read them as a template.
 ADDRESS = rf"^[A-Za-z0-9._%+-]{{1,64}}@{HOST}$"
-_URL = re.compile(rf"https?://([!-.0-?A-Z\[-~]{{1,200}}@)?{HOST}(:[0-9]{{1,5}})?([/?][!-~]{{0,2000}})?")
+_URL = rf"https?://([!-.0-?A-Z\[-~]{{1,200}}@)?{HOST}({PORT_TEXT})?([/?][!-~]{{0,2000}})?"
 # Required and optional keys of each kind.
 REQUIRED: Mapping[str, tuple[str, ...]] = {
     "webhook": ("url",),
@@ -50,29 +49,11 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
 OPTIONAL: Mapping[str, tuple[str, ...]] = {"webhook": (), "slack": (), "mail": ("user", "password", "encrypted")}
 
 
-def check_url(value: SecretStr) -> SecretStr:
-    """Return the address of a webhook. Refuse others."""
-    text = value.get_secret_value()
-    if not _URL.fullmatch(text):
-        refuse("is not an http:// or https:// address of plain characters")
-    try:
-        bad_port = urlsplit(text).port == 0
-    except ValueError:
-        bad_port = True
-    if bad_port:
-        refuse("has an invalid port", None, "write a port from 1 to 65535, or none")
-    return value
-
-
-def check_smarthost(value: str) -> str:
-    """Return HOST:PORT. Refuse other texts."""
-    host, _, port = value.rpartition(":")
-    if not re.fullmatch(HOST, host) or not re.fullmatch(r"[1-9][0-9]{0,4}", port) or int(port) > 65535:
-        refuse("is not HOST:PORT")
-    return value
-
-
-Url = Annotated[SecretStr, AfterValidator(check_url), Help("an http:// or https:// address")]
+Url = Annotated[
+    SecretStr,
+    must(full(_URL), "is not an http:// or https:// address of plain characters, with a port from 1 to 65535 or none"),
+    Help("an http:// or https:// address"),
+]
 Password = Annotated[
     SecretStr,
     must(
@@ -82,11 +63,13 @@ Password = Annotated[
 ]
 MailAddress = Annotated[str, Field(pattern=ADDRESS), Help("a mail address", "write one such as ops@example.org")]
 MailUser = Annotated[
-    str,
-    Field(pattern=r"^[!-~]{1,200}$"),
-    Help("a text of plain characters without blanks", "write the account's name"),
+    str, Field(pattern=r"^[!-~]{1,200}$"), Help("a text of plain characters without blanks", "write the account's name")
 ]
-Smarthost = Annotated[str, AfterValidator(check_smarthost), Help("HOST:PORT", "write one such as smtp.example.org:587")]
+Smarthost = Annotated[
+    str,
+    must(full(f"{HOST}{PORT_TEXT}"), "is not HOST:PORT"),
+    Help("HOST:PORT", "write one such as mail.example.org:587"),
+]
 
 
 class MailAccount(Section):

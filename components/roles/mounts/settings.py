@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 from components.roles.mounts.settings_names import NFS, PRESENT, feature_of
 from components.settings.problems import Report, Stack, show_names
 from components.settings.rules import check_sites
-from components.settings.section import Help, Section, key, located
+from components.settings.section import Help, Section, key
 from components.settings.types import FOLDER, HOST, SiteNames, full, must, refuse, word_set
 
 MOST_MOUNTS = 32
@@ -76,12 +76,8 @@ Path = Annotated[str, Field(max_length=100), AfterValidator(_path)]
 Source = Annotated[
     str,
     Field(max_length=400),
-    must(
-        full(rf"({HOST}|{_IPV6}):(/|{FOLDER})"),
-        "is not an NFS server and its folder",
-        fix='write "10.0.0.5:/export", with IPv6 in brackets',
-    ),
-    Help("a server, a colon and a path", 'write "10.0.0.5:/export"'),
+    must(full(rf"({HOST}|{_IPV6}):(/|{FOLDER})"), "is not an NFS server and its folder"),
+    Help("a server, a colon and a path", 'write "10.0.0.5:/export", with IPv6 in brackets'),
 ]
 Type = Annotated[
     str,
@@ -155,7 +151,7 @@ def check_mounts(mounts: Sequence[Mount], stack: Stack, report: Report) -> None:
     for first, second in combinations(mounts, 2):
         _check_pair(first, second, report)
     names = {feature_of(mount.path): mount.path for mount in mounts}
-    for section in (section for section, _ in located(stack.config, "") if names):
+    for section in stack.sections if names else ():
         for index, feature in enumerate(getattr(section, "features", ())):
             if feature in names:
                 breaks = f"jobs that ask for the mount {names[feature]} would run on nodes without it"

@@ -108,11 +108,9 @@ def _release(value: object) -> object:
         raise ValueError("not a release")
     supported = [version for version in RELEASES if version >= NEEDED]
     if release(value) not in supported:
-        refuse(
-            f"is not one of the supported releases ({', '.join(supported)})",
-            "nodes and slurmctld might not understand each other",
-            f"write one from {supported[0]} to {supported[-1]}",
-        )
+        problem = f"is not one of the supported releases ({', '.join(supported)})"
+        fix = f"write one from {supported[0]} to {supported[-1]}"
+        refuse(problem, "nodes and slurmctld might not understand each other", fix)
     return value
 
 
@@ -253,19 +251,18 @@ class Slurm(Section):
         return None
 
     def _check_release(self, report: Report) -> None:
-        """Report a release without a checksum, and keys for a release without `release`."""
-        has_release, keys = self.release is not None, self.model_fields_set
-        if has_release and not keys & {name for pair in _REQUIREMENTS for name in pair[:2]}:
-            problem = "is missing, so the source of the release cannot be verified"
-            fix = "write the SHA-256 of that file, from the release's page and not from the file itself"
-            report.add((self, "release_sha256"), problem, _ROOT, fix)
-        for name, required, fix in _REQUIREMENTS if has_release else ():
-            if name in keys and required not in keys:
-                report.add((self, required), f"is missing, but {name} is set", _ROOT, fix)
-        for name in () if has_release else sorted({name for pair in _REQUIREMENTS for name in pair[:2]} & keys):
+        keys = self.model_fields_set & {name for pair in _REQUIREMENTS for name in pair[:2]}
+        for name in sorted(keys) if self.release is None else ():
             fix = "write tailrack:slurm.release too, or remove this key"
             breaks = "each machine would get its distribution's Slurm"
             report.add((self, name), "is set without a release", breaks, fix)
+        if self.release is not None and not keys:
+            problem = "is missing, so the source of the release cannot be verified"
+            fix = "write the SHA-256 of that file, from the release's page and not from the file itself"
+            report.add((self, "release_sha256"), problem, _ROOT, fix)
+        for name, required, fix in _REQUIREMENTS if self.release is not None else ():
+            if name in keys and required not in keys:
+                report.add((self, required), f"is missing, but {name} is set", _ROOT, fix)
 
 
 @lru_cache

@@ -7,12 +7,12 @@ from ipaddress import ip_address
 from typing import Annotated, Literal
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from pydantic import AfterValidator, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 
 from components.settings.problems import Report, Stack, secret_command, show_name, shown
 from components.settings.rules import check_known
 from components.settings.section import Help, Section, key, keys_of
-from components.settings.types import NodeName, Whole, must, refuse
+from components.settings.types import PORT, NodeName, Whole, must, refuse
 
 WIREGUARD_PORT = 41641
 # Kinds of tailnet.
@@ -21,30 +21,26 @@ CREDENTIALS = ("api_key", "oauth_client_id", "oauth_client_secret", "identity_to
 _OAUTH = "tskey-client-"
 API = "https://api.tailscale.com"
 LAB_CONTROL = "control.lab"  # containers of one machine
+_CREDENTIALS = "copy it from the admin console, Settings, Trust credentials"
+
+
+_URL = re.compile(rf"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)({PORT})?/?")
 
 
 def _control_url(value: str) -> str:
-    match = re.fullmatch(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>[0-9]{1,5}))?/?", value)
-    if not match or len(value) > 300:
-        refuse("is not the http:// or https:// address of a control server")
-    if match["port"] is not None and not 1 <= int(match["port"]) <= 65535:
-        refuse("has a port that is not from 1 to 65535")
-    return value.rstrip("/")
-
-
-def _private_control_url(value: str) -> str:
     """Return the address of a control server to which the auth key is sent by TLS, or without leaving this machine."""
-    value = _control_url(value)
-    parts = urlsplit(value)
-    if parts.scheme == "http" and not loopback(parts.hostname or "") and parts.hostname != LAB_CONTROL:
+    host = urlsplit(value).hostname or "" if _URL.fullmatch(value) else ""
+    if not host or len(value) > 300:
+        refuse("is not the http:// or https:// address of a control server, with a port from 1 to 65535 or none")
+    if value.startswith("http:") and not loopback(host) and host != LAB_CONTROL:
         refuse("is http://, so the auth key would cross the network in plain text")
-    return value
+    return value.rstrip("/")
 
 
 def _base_url(value: str) -> str:
     """Return the address of Tailscale's API or of this machine: a preview sends credentials before anyone approves."""
-    value = _control_url(value)
-    if value != API and not loopback(urlsplit(value).hostname or ""):
+    value = value.rstrip("/")
+    if value != API and not (_URL.fullmatch(value) and loopback(urlsplit(value).hostname or "")):
         refuse(f"is neither {API} nor on this machine")
     return value
 
@@ -60,11 +56,8 @@ def loopback(host: str) -> bool:
 def _auth_key(value: SecretStr, ephemeral: bool = False) -> SecretStr:
     key = value.get_secret_value()
     if key.startswith("tskey-api-"):
-        refuse(
-            "is an API access token, not an auth key",
-            "no node can join with it",
-            "create an auth key in the admin console, or use an OAuth client's secret (tskey-client-...)",
-        )
+        fix = "create an auth key in the admin console, or use an OAuth client's secret (tskey-client-...)"
+        refuse("is an API access token, not an auth key", "no node can join with it", fix)
     return SecretStr(_for_nodes(key, ephemeral)) if key.startswith(_OAUTH) else value
 
 
@@ -74,23 +67,17 @@ def _for_nodes(secret: str, ephemeral: bool) -> str:
     By default, keys would be ephemeral, so the tailnet would forget a node that is off, and nodes would need approval.
     """
     client, _, text = secret.partition("?")
-    options = {
-        "ephemeral": str(ephemeral).lower(),
-        "preauthorized": "true",
-        **dict(parse_qsl(text, keep_blank_values=True)),
-    }
+    options = {"ephemeral": str(ephemeral).lower(), "preauthorized": "true"}
+    options |= dict(parse_qsl(text, keep_blank_values=True))
     if options.keys() - {"ephemeral", "preauthorized", "baseURL"}:
         refuse("has unknown options after its ?", fix="remove the ? and everything after it; tailrack adds its options")
     return f"{client}?{urlencode(options, safe=':/')}"
 
 
-ControlUrl = Annotated[str, AfterValidator(_private_control_url)]
+ControlUrl = Annotated[str, AfterValidator(_control_url)]
 Secret = Annotated[
     SecretStr,
-    must(
-        lambda text: text and text.isprintable() and " " not in text,
-        "is empty, or contains spaces or line breaks",
-    ),
+    must(lambda text: text and text.isprintable() and " " not in text, "is empty, or contains spaces or line breaks"),
     Help(leaked="revoke this key, create another"),
 ]
 AuthKey = Annotated[Secret, AfterValidator(_auth_key)]
@@ -125,29 +112,20 @@ class WayToTailnet(Section):
     `existing`: every machine is already a member and stays one; `lab`: the lab's tailnet."""
     api_key: Secret | None = None
     """Kind tailscale: an API access token; it expires after at most 90 days."""
-    oauth_client_id: str | None = key(
-        "the id of an OAuth client or a federated identity",
-        "copy it from the admin console, Settings, Trust credentials",
-        pattern=r"^[A-Za-z0-9_/.-]{1,200}$",
-        default=None,
+    oauth_client_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_/.-]{1,200}$")] | None = key(
+        "the id of an OAuth client or a federated identity", _CREDENTIALS, default=None
     )
     """Kind tailscale: the id of an OAuth client or a federated identity; needs one of the next three keys."""
     oauth_client_secret: Secret | None = None
     """Kind tailscale: the OAuth client's secret."""
     identity_token: Secret | None = None
     """Kind tailscale: a federated identity's token (JWT), which you have to renew."""
-    audience: str | None = key(
-        "the audience of a federated identity",
-        "copy it from the admin console, Settings, Trust credentials",
-        pattern=r"^[A-Za-z0-9_/.:-]{1,200}$",
-        default=None,
+    audience: Annotated[str, Field(pattern=r"^[A-Za-z0-9_/.:-]{1,200}$")] | None = key(
+        "the audience of a federated identity", _CREDENTIALS, default=None
     )
     """Kind tailscale: a federated identity's audience; tailrack requests the token where the stack runs (GitHub)."""
-    organization: str = key(
-        "a tailnet's id",
-        "write - or copy it from the admin console, Settings, General",
-        pattern=r"^[A-Za-z0-9@._-]{1,200}$",
-        default="-",
+    organization: Annotated[str, Field(pattern=r"^[A-Za-z0-9@._-]{1,200}$")] = key(
+        "a tailnet's id", "write - or copy it from the admin console, Settings, General", default="-"
     )
     """Kind tailscale: the tailnet's id; `-`: the tailnet of the credentials."""
     base_url: BaseUrl = key(
@@ -210,11 +188,8 @@ class WayToTailnet(Section):
 class Tailnet(WayToTailnet):
     """The network between the nodes."""
 
-    tag: str = key(
-        "a tag such as tag:cluster",
-        "write tag: and a name of lowercase letters, digits and hyphens",
-        pattern=r"^tag:[a-z][a-z0-9-]{0,48}$",
-        default="tag:cluster",
+    tag: Annotated[str, Field(pattern=r"^tag:[a-z][a-z0-9-]{0,48}$")] = key(
+        "a tag such as tag:cluster", "write tag: and lowercase letters, digits and hyphens", default="tag:cluster"
     )
     """The tag of every node in the tailnet."""
     control_url: ControlUrl | None = key(

@@ -17,21 +17,21 @@ from components.settings.section import Help, Section, key
 from components.settings.ssh_keys import UsersKey
 from components.settings.types import Whole, must, refuse, word_set
 
-# GitHub's rule: letters, digits and single hyphens inside. A company's own accounts end with `_` and its short code.
-_NAME = re.compile(r"[A-Za-z0-9](-?[A-Za-z0-9])*(_[A-Za-z0-9]+)?", re.ASCII)
-_LONGEST = 39
 _COMMAND = "run: make github-keys STACK=..."
 _TWO_LOGINS = "no one could tell whose login it is, and a removed key could still open an account"
 
 
 def is_github_name(text: str) -> bool:
-    """Return whether GitHub has accounts of such a name."""
-    return len(text) <= _LONGEST and _NAME.fullmatch(text) is not None
+    """Return whether GitHub has accounts of such a name: letters, digits and single hyphens inside.
+
+    A company's own accounts end with `_` and its short code.
+    """
+    return len(text) <= 39 and re.fullmatch(r"[A-Za-z0-9](-?[A-Za-z0-9])*(_[A-Za-z0-9]+)?", text) is not None
 
 
 GithubName = Annotated[
     str,
-    Field(max_length=_LONGEST),
+    Field(max_length=39),
     must(is_github_name, "is not a GitHub name of at most 39 letters, digits and single hyphens"),
     Help("a GitHub name", "write the name as in the address of the profile, such as ada-l"),
 ]

@@ -2,7 +2,6 @@
 
 import ipaddress
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -10,11 +9,10 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from components.settings.cluster import Head
 from components.settings.money import Price
-from components.settings.network_names import TAILNET
 from components.settings.problems import Report, Stack, show_name
 from components.settings.rules import check_partner
 from components.settings.section import Section, key
-from components.settings.types import Whole, full, must, refuse
+from components.settings.types import Whole, full, must, network, own_network, refuse
 from stacks.sites.aws.images import IMAGES, Image, image_for
 from stacks.sites.aws.instance_keys import DiskSize, ImageWord, InstanceType
 from stacks.sites.aws.instance_types import has_nvidia_gpus, is_arm, stands_close
@@ -31,34 +29,19 @@ _RAISE_QUOTA = (  # EC2-VPC Elastic IPs
 )
 
 
-def _network(value: object) -> ipaddress.IPv4Network:
-    try:
-        network = ipaddress.IPv4Network(value) if isinstance(value, str) and "/" in value else None
-    except ValueError:
-        network = None
-    if network is None:
-        refuse("is not an IPv4 network with its prefix length and no host bits")
-    return network
-
-
-def _own_network(value: object) -> object:
-    network = _network(value)
-    if network.overlaps(TAILNET):
-        refuse(f"overlaps {TAILNET}, the range of the tailnet")
-    if not 16 <= network.prefixlen <= 28 or not network.is_private:
+def _own_network(value: object) -> ipaddress.IPv4Network:
+    own = own_network(value)
+    if not 16 <= own.prefixlen <= 28 or not own.is_private:
         refuse("is not a private network of /16 to /28, as a VPC needs")
-    return network
+    return own
 
 
-def _door(value: object) -> object:
-    network = _network(value)
-    if network.prefixlen < 8:
-        refuse(
-            "opens SSH to a large part of the internet",
-            "anyone could try to log in to every node",
-            "write the addresses from which you run `up`, such as 203.0.113.7/32",
-        )
-    return network
+def _door(value: object) -> ipaddress.IPv4Network:
+    door = network(value)
+    if door.prefixlen < 8:
+        fix = "write the addresses from which you run `up`, such as 203.0.113.7/32"
+        refuse("opens SSH to a large part of the internet", "anyone could try to log in to every node", fix)
+    return door
 
 
 def _id(kind: str) -> AfterValidator:
@@ -217,7 +200,18 @@ class AwsSite(SiteOfNewMachines):
                 report.add((self, "zone"), problem, breaks, "write the letter of the reservation's zone")
         if stack.head.site == self.name:
             self.head.check_image(report)
-        _check_elastic_ips(self.all_of_kind(stack), report)
+        regions = defaultdict[str, list[AwsSite]](list)
+        for site in self.all_of_kind(stack):
+            regions[site.region].append(site)
+        for region, sites in regions.items():
+            needed = sum(pool.count for site in sites for pool in site.pools if pool.efa)
+            if needed > (most := max(site.elastic_ips for site in sites)):
+                path = report.at(sites[0], "elastic_ips")
+                place = report.value(path, region)
+                problem = f"{report.value(path, most)} is too low: {needed} nodes with EFA in {place} need one each"
+                breaks = "EC2 would reject the rest after their machines have started to cost money"
+                fix = f"run: {_RAISE_QUOTA.format(region=region, count=needed)}; when AWS grants it, write {needed}"
+                report.add(path, problem, breaks, fix)
 
 
 @dataclass(frozen=True)
@@ -237,20 +231,3 @@ def nodes(site: AwsSite, head: Head) -> list[AwsNode]:
         site.pools,
         lambda pool: {"shape": pool, "spot": "aws" if pool.market == "spot" else ""},
     )
-
-
-def _check_elastic_ips(sites: Sequence[AwsSite], report: Report) -> None:
-    """Report more nodes with EFA than the region has elastic IPs for."""
-    regions = defaultdict[str, list[AwsSite]](list)
-    for site in sites:
-        regions[site.region].append(site)
-    for region, region_sites in regions.items():
-        needed = sum(pool.count for site in region_sites for pool in site.pools if pool.efa)
-        most = max(site.elastic_ips for site in region_sites)
-        if needed > most:
-            path = report.at(region_sites[0], "elastic_ips")
-            place = report.value(path, region)
-            problem = f"{report.value(path, most)} is too low: {needed} nodes with EFA in {place} need one each"
-            breaks = "EC2 would reject the rest after their machines have started to cost money"
-            fix = f"run: {_RAISE_QUOTA.format(region=region, count=needed)}; when AWS grants it, write {needed}"
-            report.add(path, problem, breaks, fix)

@@ -154,7 +154,9 @@ def _address(value: str) -> str:
         if re.fullmatch(r"[A-Za-z0-9._-]*_[A-Za-z0-9._-]*", value):
             refuse("contains '_', which no host name may have (RFC 1123)", fix="write the machine's IP address")
         if len(value) > 253 or not re.fullmatch(rf"{label}(\.{label})*\.?", value):
-            refuse("is neither an IP address nor a host name")
+            port = re.fullmatch(r"([A-Za-z0-9.-]+):([0-9]{1,5})", value)
+            fix = f"write address: {port[1]} and port: {port[2]}" if port else None
+            refuse("is neither an IP address nor a host name", fix=fix)
         if re.fullmatch(r"[0-9.]+", value):
             refuse("looks like an IPv4 address but is none")
         return value.lower().rstrip(".")

@@ -7,28 +7,17 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator
 
 from components.settings.cluster import Head
-from components.settings.network_names import TAILNET
-from components.settings.problems import ROOT, Report, Stack, shown
+from components.settings.problems import ROOT, Report, Stack
 from components.settings.section import key
-from components.settings.types import refuse
+from components.settings.types import own_network, refuse
 from lab.profiles.machine import HeadProfile, Like, Profile
 from lab.subnets import is_private, room
 from stacks.sites.kind import NodeSpec, Site, Spot
 from stacks.sites.pools import Pool, check_not_empty, new_nodes
 
 
-def _subnet(value: object) -> object:
-    if not isinstance(value, str) or "/" not in value:
-        refuse("is not a network with its prefix length")
-    try:
-        network = ipaddress.IPv4Network(value)
-    except ValueError as error:
-        refuse(f"is not an IPv4 network ({shown(str(error))})")
-    if network.overlaps(TAILNET):
-        refuse(
-            f"overlaps {TAILNET}, the range of the tailnet",
-            "packets for a node's tailnet address would go to this network instead",
-        )
+def _subnet(value: object) -> ipaddress.IPv4Network:
+    network = own_network(value)
     if not is_private(network):
         refuse("is not within 10.0.0.0/8, 172.16.0.0/12 or 192.168.0.0/16")
     return network

@@ -293,7 +293,7 @@ def bad_cases() -> list[Bad]:
         (hosts_site("{user: ada}"), "users[0].name", "logs in with", "sites[0].hosts[0]"),
         # networks
         (lab(subnet="10.1.0.0"), "sites[0].subnet", "prefix length"),
-        (lab(subnet="10.1.0.1/24"), "sites[0].subnet", "host bits"),
+        (lab(subnet="10.1.0.1/24"), "sites[0].subnet", "host bits", "write 10.1.0.0/24"),
         (lab(subnet="8.8.8.0/24"), "sites[0].subnet", "10.0.0.0/8"),
         (lab(subnet="100.100.0.0/16"), "sites[0].subnet", "100.64.0.0/10", "tailnet"),
         (lab(subnet="0.0.0.0/0"), "sites[0].subnet", "100.64.0.0/10"),
