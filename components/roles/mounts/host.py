@@ -24,6 +24,7 @@ from components.roles.users.host import make_homes
 
 # Seconds for all mounts of a node together.
 _WAIT_SECONDS = 20
+Make = Callable[[], None] | None
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def head(step: Step, values: MountsValues, users: UsersValues, head_computes: bo
         _mount(step, values, wanted, lambda: make_homes(users, step.host))
 
 
-def _mount(step: Step, values: MountsValues, wanted: list[Wanted], make: Callable[[], None] | None = None) -> None:
+def _mount(step: Step, values: MountsValues, wanted: list[Wanted], make: Make = None) -> None:
     """Bring this node to its mounts. `make` makes the homes, once they are mounted."""
     if not wanted and not is_installed():
         return
@@ -73,9 +74,7 @@ def _mount(step: Step, values: MountsValues, wanted: list[Wanted], make: Callabl
         raise Failure(text, f"{'; '.join(problems[path].remedy for path in required)}; then run up again")
 
 
-def _apply(
-    step: Step, values: MountsValues, wanted: list[Wanted], make: Callable[[], None] | None
-) -> Mapping[str, Problem]:
+def _apply(step: Step, values: MountsValues, wanted: list[Wanted], make: Make) -> Mapping[str, Problem]:
     """Return the problems by path."""
     ours = [mount for mount in wanted if mount.type == NFS]
     if ours and not exists("mount.nfs4"):

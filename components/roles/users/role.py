@@ -9,6 +9,5 @@ from components.roles.role import Role
 def role(settings: ClusterSettings) -> Role:
     """Return the role; each row of `USERS_LINES` is a user: name, uid, gid. Without `homes`, they are on the share."""
     lines = [(user.name, user.uid, user.gid) for user in settings.users]
-    homes = settings.storage.homes.path if settings.storage.homes else ""
-    values = {"lines": lines, "homes": homes}
+    values = {"lines": lines, "homes": settings.storage.homes.path if settings.storage.homes else ""}
     return Role("users", after=("machine",), values=values, on_pods=("check", "machine", "leave"))

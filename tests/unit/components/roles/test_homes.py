@@ -38,8 +38,8 @@ def test_a_limit_or_pattern_that_cannot_be_meant_is_refused() -> None:
         said = refusal({"backup": {**BACKUP, "homes": section}}, "backup")
         assert f"tailrack:backup.homes.{key}" in said, section
         assert problem in said, section
-    own = {"storage": {"homes": {"path": "/lustre/home", "type": "present"}}}
-    said = refusal({**own, "backup": {**BACKUP, "homes": {"max_gb": 1}}}, "backup")
+    more = {"storage": {"homes": {"path": "/h", "type": "present"}}}
+    said = refusal({**more, "backup": {**BACKUP, "homes": {}}}, "backup")
     assert "tailrack:backup.homes: is set, and storage.homes is another server" in said
 
 

@@ -177,12 +177,9 @@ def test_a_share_is_a_file_system_if_nothing_beyond_it_is_mounted(shell: Shell) 
 HEAD = "100.64.0.1"
 
 
-RESTORED = "NFS_EXPORTS_RESTORED"
-
-
 def mount(shell: Shell, restored: str = "") -> subprocess.CompletedProcess[str]:
     """Run a node's part."""
-    return run(shell, "node", {"HEAD_ADDRESS": HEAD, RESTORED: restored})
+    return run(shell, "node", {"HEAD_ADDRESS": HEAD, "NFS_EXPORTS_RESTORED": restored})
 
 
 @pytest.fixture
