@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -20,7 +21,10 @@ async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, d
     loop.call_later(delay, writer.close)
 
 
-async def _accept(port: int, delay: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _accept(
+    port: int, delay: float, accepted: Counter[int], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    accepted[port] += 1
     # TCP's handshake.
     await asyncio.sleep(2 * delay)
     far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
@@ -28,18 +32,25 @@ async def _accept(port: int, delay: float, reader: asyncio.StreamReader, writer:
 
 
 @contextmanager
-def relayed(ports: Sequence[int], round_trip: float) -> Iterator[list[int]]:
-    """Open a port for each given one that leads to it; bytes take half of `round_trip` seconds in each direction."""
+def relayed(ports: Sequence[int], round_trip: float) -> Iterator[tuple[list[int], Counter[int]]]:
+    """Open a port for each given one that leads to it; bytes take half of `round_trip` seconds in each direction.
+
+    Yields these ports, and the number of connections to each given one.
+    """
+    accepted = Counter[int]()
     loop = asyncio.new_event_loop()
 
     async def listen() -> list[int]:
-        servers = [await asyncio.start_server(partial(_accept, port, round_trip / 2), "127.0.0.1", 0) for port in ports]
+        servers = [
+            await asyncio.start_server(partial(_accept, port, round_trip / 2, accepted), "127.0.0.1", 0)
+            for port in ports
+        ]
         return [server.sockets[0].getsockname()[1] for server in servers]
 
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        yield asyncio.run_coroutine_threadsafe(listen(), loop).result()
+        yield asyncio.run_coroutine_threadsafe(listen(), loop).result(), accepted
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

@@ -3,8 +3,9 @@
 Each figure is printed with its ratio to a peer of the same run: the bare containers alone, made and removed without
 Slurm, tailnet or share; and an unchanged `up` of an empty program, which is the engine's own floor. For the `up`
 from nothing each step's seconds are printed, the longest first: steps run side by side, so they add up to more than the
-whole. Their cost is the difference to an `up` from nothing without them, which comes right
-after it. Then the same of three and four hosts that answer at once at some distances. Nothing is judged.
+whole. Their cost is the difference to an `up` from nothing without them, which comes right after it. Then the same of
+three and four hosts that answer at once at some distances, with the number of SSH connections and, in brackets, the
+most to one host. Nothing is judged.
 
 `python -m bench.up_times distance` prints only the last part.
 """
@@ -16,6 +17,7 @@ import re
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -111,26 +113,32 @@ def memory_mb(lab: str) -> float:
 
 
 def distances() -> None:
-    """Print the engine's seconds for an `up` of three hosts, of one more, and of no change, by round trip."""
+    """Print the engine's seconds for an `up` of three hosts, of one more, and of no change, by round trip.
+
+    Also print the SSH connections of the first two: all, and the most to one host.
+    """
     for name in engines():
         for milliseconds in ROUND_TRIPS_MS:
-            with play(4) as played, relayed(played.ports, milliseconds / 1000) as ports:
+            with play(4) as played, relayed(played.ports, milliseconds / 1000) as (ports, accepted):
                 keys, hosts = (played.private_key, played.host_key), [("127.0.0.1", port) for port in ports]
                 with workspace(hosts[:3], *keys) as stack:
 
-                    def up_seconds(stack: Workspace = stack, name: str = name) -> float:
+                    def up_seconds(
+                        stack: Workspace = stack, name: str = name, accepted: Counter[int] = accepted
+                    ) -> tuple[float, str]:
+                        accepted.clear()
                         output = up_stack(name, stack).output
                         # The status is that of a measurement, which such hosts cannot do.
                         if not (seconds := re.findall(r" in ([0-9.]+) s\.", output)) or " failed" in output:
                             raise CliError(output)
-                        return float(seconds[-1])
+                        return float(seconds[-1]), f"{accepted.total()} ({max(accepted.values(), default=0)})"
 
-                    first = up_seconds()
+                    first, connections = up_seconds()
                     write_config(stack.config_file.parent, hosts, *keys)
-                    join = up_seconds()
+                    join, more = up_seconds()
                     print(
-                        f"{name:9} {milliseconds:4} ms   first up {first:6.1f} s   one more {join:6.1f} s   "
-                        f"unchanged {up_seconds():6.1f} s   load {os.getloadavg()[0]:.1f}",
+                        f"{name:9} {milliseconds:4} ms   first up {first:6.1f} s   one more {join:6.1f} s   unchanged "
+                        f"{up_seconds()[0]:6.1f} s   connections {connections}, {more}   load {os.getloadavg()[0]:.1f}",
                         flush=True,
                     )
 
