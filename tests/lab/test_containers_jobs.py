@@ -62,6 +62,15 @@ def test_data_are_on_the_nodes_own_disk_inside_and_go_with_the_job(jobs: Cluster
     eventually(lambda: not any(jobs.run(node, left) for node in NODES), 30, "nothing is left of it")
 
 
+def test_an_image_is_built_on_a_node_from_another(jobs: Cluster) -> None:
+    jobs.give("ada", JOBS.parent / "containers/nccl-tests")
+    jobs.run_as("ada", "head", "echo 'cp /etc/os-release /usr/bin/all_reduce_perf; id -u' >nccl-tests/install.sh")
+    told = jobs.ended("nccl-tests", "build.sh /var/lib/enroot/images/tools.sqsh")
+    assert "Creating squashfs filesystem" in told, told
+    image = "/shared/home/ada/nccl-tests/nccl-tests.sqsh"
+    assert OF_THE_IMAGE in inside(jobs, f"-w a1 --container-image={image}", "cat /usr/bin/all_reduce_perf")
+
+
 def test_a_shell_in_a_container_has_a_terminal(jobs: Cluster) -> None:
     shell = 'srun --quiet --pty --container-image=tools bash -c "tty; cat /etc/os-release"'
     told = jobs.run_as("ada", "head", f"script -qec '{shell}' /dev/null </dev/null", 90)

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from components.validation.transport import Transport, read_transport
 
@@ -98,21 +99,7 @@ def test_mpi_traffic_that_the_interface_did_not_carry_leaves_the_transport_unkno
     assert read_transport(MPI.replace(old, new), nodes=2) == Transport(None, None)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "a1:1:2 [0] NCCL INFO{ via NET/}",
-        "a1:1:2 [0] NCCL INFO{ via COLLNET/x}",
-        "a1:1:2 [0] NCCL INFO {Pattern 4, }",
-        "a1:1:2 [0] NCCL INFO {NET/IB : Using [}",
-        "a1:1:2 [0] NCCL INFO{ via P2P/}",
-        "a1:1:2 [0] NCCL INFO {[0]a:}",
-        "{a1:1:2 [0] }",
-        "{a1:1:2 [0] x}",
-        "x {a1:1:2 [0] NCCL}",
-        "[{[x] }",
-    ],
-)
+@pytest.mark.parametrize("words", yaml.safe_load((FIXTURES / "long-lines.yaml").read_text(encoding="utf-8")))
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_a_long_line_of_a_users_own_making_is_read_as_fast_as_many_short_ones(words, nodes):
     before, again, after = words.replace("}", "{").split("{")
