@@ -26,8 +26,7 @@ from pathlib import Path
 
 import asyncssh
 
-from cli.pulumi.home import prepare_home
-from cli.pulumi.workspace import PROJECT, Workspace
+from cli.pulumi.workspace import PROJECT, Workspace, prepare_home
 from cli.stack_config.stack_file import load_config
 from engine.engine import Engine
 from tests.engine.played_hosts import Played, play, write_config
