@@ -26,36 +26,6 @@ from components.node.systemd import UNITS
 FOLDER = f"{STATE_DIR}/made"
 ACCOUNT, DATA = "account ", "data "
 _COMMANDS = "/usr/local/bin/"
-# Paths that a machine may have from a release without records: folder and names, by step. `x/*`: all files of a folder.
-_LIB, _ETC, _PRIVATE = "/usr/local/lib/tailrack", "/etc/tailrack", "/run/tailrack-private"
-_FORMER: Mapping[str, Sequence[tuple[str, str]]] = {
-    "machine": (
-        (_ETC, "job-hangs share-mounted"),
-        (_LIB, "answers/job-hangs answers/gpu-use ask-ras gpus-in-use gpu-use spot-notice report-job"),
-        (_LIB, "prolog.d/* epilog.d/*"),
-        (_PRIVATE, "job-hangs gpu-use jobs jobs.lock"),
-        ("/run/tailrack", "health.json unhealthy verdict.json last-failure.json"),
-        (STATE_DIR, "health"),
-        ("/usr/local/sbin", "tailrack-roce tailrack-gpu tailrack-health tailrack-checks tailrack-nhc"),
-        (UNITS, "tailrack-roce.service tailrack-gpu.service tailrack-reason.service tailrack-spot-notice.service"),
-    ),
-    "services": (
-        (_ETC, "budget grafana deep-check.json job-reports/* job-hangs-limits unused-gpus node-exporter"),
-        (_ETC, "monitoring.json prometheus/* alertmanager/* backup"),
-        (_LIB, "grafana job-reports figures job-hangs job-gpu-use"),
-        (_PRIVATE, "job-hangs-reported unused-gpus-told gpu-use-recorded"),
-        (STATE_DIR, "metrics gpu-findings.json backup-state backup-stage backup-homes-state"),
-        ("/var/cache", "tailrack-backup"),
-        ("/usr/local/sbin", "tailrack-deep-check tailrack-backup"),
-        (UNITS, "tailrack-grafana.service tailrack-job-reports.service tailrack-prometheus.service"),
-        (UNITS, "tailrack-alertmanager.service tailrack-node-exporter.service"),
-        (UNITS, "tailrack-backup.service tailrack-backup.timer tailrack-backup-homes.service"),
-    ),
-}
-_FORMER_DATA = (
-    *("/var/lib/tailrack-grafana", "/var/lib/private/tailrack-grafana"),
-    *("/var/spool/tailrack-job-reports", "/var/lib/tailrack-job-reports", f"{ACCOUNT}tailrack-reports"),
-)
 
 
 class Record:
@@ -74,11 +44,6 @@ class Record:
         if self._owner:
             self._remove(self._owner)
         self._owner = owner
-
-    def end(self) -> None:
-        """Remove also what a release without records has made and no owner declares."""
-        self.begin("")
-        self._remove_items([path for former in _FORMER.get(self._step, ()) for path in _existing(*former)])
 
     def add(self, *items: str) -> None:
         """Record further items of the present owner, which makes them afterwards."""
@@ -122,7 +87,7 @@ def remove_all() -> None:
     for step in reversed(files.names_in(FOLDER)):
         items = [item.removeprefix(DATA) for row in _read(step).values() for item in row]
         do_each(*_removal(items), partial(files.remove, f"{FOLDER}/{step}"))
-    do_each(*_removal(_FORMER_DATA), partial(files.remove_if_empty, FOLDER))
+    files.remove_if_empty(FOLDER)
 
 
 def _read(step: str) -> dict[str, list[str]]:
@@ -141,14 +106,6 @@ def _read(step: str) -> dict[str, list[str]]:
 def _is_ours(item: str) -> bool:
     path = item.removeprefix(DATA).removeprefix(ACCOUNT)
     return ("tailrack" in path or path.startswith(_COMMANDS)) and ".." not in path
-
-
-def _existing(folder: str, names: str) -> Iterator[str]:
-    for path in (f"{folder}/{name}" for name in names.split()):
-        if path.endswith("/*"):
-            yield from (f"{path[:-1]}{name}" for name in files.names_in(path[:-2]))
-        elif files.exists(path):
-            yield path
 
 
 def _removal(items: Sequence[str]) -> Iterator[Callable[[], object]]:

@@ -60,7 +60,7 @@ class Work:
                         raise
                     note(str(error) or type(error).__name__)
             if self.step.record:
-                self.step.record.end()
+                self.step.record.begin("")
             for finish in self.step.later:
                 finish()
             systemd.end_step()

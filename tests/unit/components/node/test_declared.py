@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from components.node import declared, files
+from components.node import files
 from components.node.declared import FOLDER, Record, remove_all
 from components.node.failure import Failure
 from components.node.files import File
@@ -39,7 +39,7 @@ def run_step(*items: File | str, step: str = "services", owner: str = "services/
     record.begin(owner)
     Step("a1", step, record=record).declare(*items)
     if not cut_off:
-        record.end()
+        record.begin("")
 
 
 @pytest.mark.parametrize("phases", [COMPUTING_HEAD, NODE, POD, SERVICES, NODE_SERVICES], ids="-".join)
@@ -122,26 +122,6 @@ def test_another_program_in_the_place_of_a_command_stays(shell: Shell) -> None:
             shell.write(command, text)
             run_step()
             assert shell.path(command).exists() == stays
-
-
-@pytest.mark.parametrize("step", declared._FORMER)
-def test_files_of_a_release_without_records_go_when_their_role_is_off(shell: Shell, step: str) -> None:
-    shell.stub("systemctl")
-    folder, names = declared._FORMER[step][0]
-    kept, *others = (f"{folder}/{name.replace('*', '1')}" for name in names.split())
-    prolog = "/usr/local/lib/tailrack/prolog.d/50-site"
-    for path in (kept, *others, prolog):
-        shell.write(path, "x")
-    with shell.here():
-        run_step(File(kept, "x"), step=step, cut_off=True)
-        assert all(shell.path(path).exists() for path in others), "a later role may declare it"
-        run_step(File(kept, "x"), step=step)
-        assert shell.path(kept).exists()
-        assert [path for path in others if shell.path(path).exists()] == []
-        assert shell.path(prolog).exists() == (step == "services")
-        shell.write("/var/spool/tailrack-job-reports/1", "x")
-        remove_all()
-    assert not shell.path("/var/spool/tailrack-job-reports").exists()
 
 
 @pytest.mark.parametrize(

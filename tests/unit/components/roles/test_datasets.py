@@ -542,7 +542,7 @@ def test_the_program_stays_while_it_has_to_remove_copies(machine: Shell, monkeyp
             record = Record("machine", {"compute/datasets": []})
             record.begin("compute/datasets")
             host.compute(Step("a1", "a1-node", record=record), host.ComputeValues(False, [], ""))
-            record.end()
+            record.begin("")
         assert machine.path(model.STAGE_PROGRAM).exists() == bool(homes)
 
 
