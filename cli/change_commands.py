@@ -9,20 +9,17 @@ from dataclasses import replace
 from rich.console import Console
 
 from cli import lab_commands, open_stack
-from cli.checks import Checks
-from cli.checks.key_endless import KEY
-from cli.money.change import change as change_of_costs
-from cli.money.reap import decide
+from cli.checks import KEY, Checks
+from cli.money.amounts import change as change_of_costs
+from cli.money.amounts import decide
 from cli.open_stack import say
 from cli.output.failures import first_line, print_failures
-from cli.output.interrupts import Interrupts
 from cli.output.make_command import Make
 from cli.output.next_commands import next_commands
 from cli.output.progress import Progress, changes
 from cli.preview.comment import comment
-from cli.preview.plan import Plan
-from cli.preview.render import render
-from cli.pulumi.deployment import Deployment
+from cli.preview.plan import Plan, render
+from cli.pulumi.deployment import Deployment, Interrupts
 from cli.pulumi.workspace import PROJECT, CliError
 from cli.report import overall, tables
 from cli.report.last_run import LastRun

@@ -17,8 +17,8 @@ from cli.elastic.run import Run, by_node
 from cli.locks import locked
 from cli.open_stack import say
 from cli.output.failures import print_failures
-from cli.output.interrupts import Interrupts
 from cli.output.progress import Progress
+from cli.pulumi.deployment import Interrupts
 from cli.pulumi.find_engine import find_engine
 from cli.pulumi.workspace import CliError
 from stacks.config import PoolConfig

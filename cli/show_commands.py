@@ -16,12 +16,11 @@ from rich.console import Console
 
 from cli import lab_commands, measured_floors, open_stack
 from cli.github_keys import github_keys as record_github_keys
+from cli.head.answer import NOW, over_ssh
 from cli.head.command import on_head
 from cli.head.diagnose import diagnose as write_archive
-from cli.money.amounts import Prices
-from cli.money.cluster_costs import cluster_costs
+from cli.money.amounts import Prices, cluster_costs
 from cli.open_stack import say
-from cli.output.live_status import NOW, over_ssh
 from cli.output.make_command import Make
 from cli.output.terminal import run_shown
 from cli.pulumi.deployment import Deployment

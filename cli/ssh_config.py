@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cli.head.answer import ask_head
-from cli.head.connections import connections_by_machine
+from cli.head.answer import ask_head, connections_by_machine
 from cli.lab_commands import STATE_DIR
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import pulumi
 
-from components.settings.network_names import AUTO, is_interface
-from components.settings.types import Gpu
+from components.settings.network_names import is_interface
+from components.settings.types import NodeSettings
 
 
 @dataclass(frozen=True)
@@ -53,42 +53,20 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Host(Machine):
+class Host(NodeSettings, Machine):
     """One machine of a stack.
 
-    name        Slurm's node name and the machine's name on the tailnet
-    site        its failure and bandwidth domain
-    features    Slurm features from the config, in addition to those of every node
-    gpu         the GPUs that the config promises; the check compares them with the machine's
     adopt       whether the machine is in the tailnet already and stays in it, even when it leaves the cluster
     take_over   whether the machine may be taken from another cluster
-    fabric      the IP network of jobs inside its site: `auto`, `tailnet`, or an interface's name
-    rdma        the RDMA ports of these jobs: `auto`, `none`, or comma-separated names
     price       price per hour, `2.05 USD`; empty if unknown
     promised_cpus, promised_mb   of a placeholder of an elastic pool, the machine that slurmctld expects; else 0
     relay_port  UDP port if it is the cluster's relay, else empty
-    spot        the provider that may take the machine back: `aws`, `gcp` or `azure`; empty if none does
-    in_all      whether partition `all` has the nodes of its site
-    pod         whether it is a container without systemd, a TUN device and mounts (components/roles/pod)
-    stage       of a pod: whether jobs' folders are brought there by default (components/roles/pod_staging)
-    login       whether users log in there, and it runs no jobs
     """
 
-    name: str
-    site: str
-    features: tuple[str, ...] = ()
-    gpu: Gpu | None = None
     adopt: bool = False
     take_over: bool = False
-    fabric: str = AUTO
-    rdma: str = AUTO
     relay_port: str = ""
     price: pulumi.Input[str] = ""
-    spot: str = ""
-    in_all: bool = True
-    pod: bool = False
-    stage: bool = False
-    login: bool = False
     promised_cpus: int = 0
     promised_mb: int = 0
 

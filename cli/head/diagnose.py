@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from cli.head.connections import connections_by_machine
+from cli.head.answer import connections_by_machine
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import PROJECT, ROOT, CliError
 from engine.commands import LOCAL, REMOTE, CommandError, Commands

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
+from cli.head.answer import as_root, ask_head
 from cli.output.terminal import one_line
+from cli.pulumi.deployment import Deployment
+from cli.pulumi.workspace import CliError
+from cli.run_events import Made
+from components.roles.tailrack_command.costs import ESTIMATE, Cost, as_rows, longest_idle, sums
+from components.roles.tailrack_command.host import COMMAND
 from components.settings.money import CURRENCIES, DEFAULT_CURRENCY
 from stacks.config import PoolConfig, StackConfig
 
@@ -81,3 +90,145 @@ def _named(names: tuple[str, ...]) -> str:
         return ""
     more = ", ..." if len(names) > 5 else ""
     return f" (no price_per_hour: {', '.join(map(one_line, names[:5]))}{more})"
+
+
+_NODE = re.compile(r"[a-z][a-z0-9-]{0,62}")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether to destroy a stack now, and the reason, which follows `Keeping stack x: `."""
+
+    destroy: bool
+    why: str
+
+
+def decide(deployment: Deployment) -> Decision:
+    """Ask the cluster, which drains the pool's nodes if they are unused.
+
+    Raises CliError if the use is unknown; then nothing is destroyed.
+    """
+    config = deployment.config()
+    if not isinstance(config, PoolConfig):
+        return Decision(False, "it is a cluster, and only pools are destroyed when idle")
+    if config.idle_limit_minutes is None:
+        return Decision(False, "its config has no idle_limit_minutes")
+    cluster = deployment.outputs().get("cluster")
+    resources = deployment.made()
+    if not cluster:
+        if resources:
+            raise CliError(
+                "the last run of this stack did not finish, so it is unknown whether its machines are used: "
+                f"run {deployment.make('up')} or {deployment.make('down')}"
+            )
+        return Decision(False, "it has no resources")
+    # Include the nodes of a later run that did not finish.
+    names = sorted({str(node["name"]) for node in cluster.get("nodes", ())} | {*_nodes_of(resources)})
+    words = ["idle", "--json", "--take-out", "--minutes", str(config.idle_limit_minutes)]
+    # Only root may drain nodes.
+    command = as_root(COMMAND, *words, *filter(_NODE.fullmatch, names))
+    return _decision_from(ask_head(deployment, resources, str(cluster.get("head", "")), command))
+
+
+def _nodes_of(resources: Iterable[Made]) -> Iterator[str]:
+    for resource in resources:
+        kind, _, name = resource.urn.rpartition("::")
+        if kind.endswith("tailrack:cluster:ComputeNode"):
+            yield name
+
+
+def _decision_from(answer: str) -> Decision:
+    """Return the decision in the output of `tailrack idle --json`; CliError for any other output."""
+    try:
+        report = json.loads(answer)
+        if isinstance(report["unused"], bool) and isinstance(report["why"], str):
+            return Decision(report["unused"], one_line(report["why"]))
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise CliError(f"the head node did not report whether the pool is in use: {one_line(answer[-200:]) or 'nothing'}")
+
+
+def change(deployment: Deployment) -> list[str]:
+    """Return sentences on the change from the last `up` to the config, or one with the reason if that is unknown."""
+    try:
+        outputs = deployment.outputs()
+        before, rented = Prices.from_outputs(outputs), outputs.get("rented") or {}
+        return list(sentences(before, Prices.configured(deployment.config()).with_earlier(before, rented)))
+    except CliError as error:
+        # An invalid config has failed the preview already; only secrets that the CLI alone can decrypt remain.
+        return [f"The costs are unknown here: {error}"]
+
+
+def sentences(before: Prices, after: Prices) -> Iterator[str]:
+    """Give sentences on the hourly costs now and after the change, and on the difference; nothing without a price.
+
+    before   prices of the last `up`
+    after    prices of the config
+    """
+    if not before.by_node and not after.by_node:
+        return
+    old, new = amount(before.total, before.currency), amount(after.total, after.currency)
+    if before.currency != after.currency and before.by_node and after.by_node:
+        yield f"{old} an hour now, {new} an hour after: the currency changes, and amounts are not converted."
+    elif before.total == after.total and before.by_node.keys() == after.by_node.keys():
+        yield f"{old} an hour, unchanged."
+    else:
+        parts = list(_parts(before, after))
+        difference = amount(after.total - before.total, after.currency, signed=True)
+        reasons = f": {', '.join(parts)}" if parts else ""
+        yield f"{difference} an hour ({old} now, {new} after){reasons}."
+    if after.unpriced:
+        yield f"Not included: {_count(len(after.unpriced))} without price_per_hour."
+
+
+def _parts(before: Prices, after: Prices) -> Iterator[str]:
+    """Give `+2 nodes: +4.10 USD`, `-1 node: ...`, `2 nodes dearer: ...`."""
+    # An old node that gets a price is not an added node.
+    old_nodes, new_nodes = {*before.by_node, *before.unpriced}, {*after.by_node, *after.unpriced}
+    added = [after.by_node[name] for name in after.by_node if name not in old_nodes]
+    removed = [before.by_node[name] for name in before.by_node if name not in new_nodes]
+    kept = old_nodes & new_nodes
+    differences = [after.by_node.get(name, 0.0) - before.by_node.get(name, 0.0) for name in kept]
+    changed = [step for step in differences if step]
+    if added:
+        yield f"+{_count(len(added))}: {amount(sum(added), after.currency, signed=True)}"
+    if removed:
+        yield f"-{_count(len(removed))}: {amount(-sum(removed), before.currency, signed=True)}"
+    for dearer, group in groupby(sorted(changed), lambda step: step > 0):
+        steps = list(group)
+        kind = "dearer" if dearer else "cheaper"
+        yield f"{_count(len(steps))} {kind}: {amount(sum(steps), after.currency, signed=True)}"
+
+
+def _count(number: int) -> str:
+    return f"{number} node{'' if number == 1 else 's'}"
+
+
+_COSTS = "/usr/local/bin/tailrack costs --json"
+
+
+@dataclass(frozen=True)
+class ClusterCosts:
+    """Sentences on sums, a note on all of it, and idle nodes, the longest idle first."""
+
+    sums: list[str]
+    note: str
+    idle: list[Cost] = field(default_factory=list)
+
+
+def cluster_costs(deployment: Deployment, outputs: Mapping[str, Any]) -> ClusterCosts | None:
+    """Return the costs from the head node; None if no node of the stack has a price."""
+    prices = Prices.from_outputs(outputs)
+    if not prices.by_node:
+        return None
+    try:
+        answer = json.loads(ask_head(deployment, deployment.made(), str(outputs["cluster"].get("head", "")), _COSTS))
+        rows = as_rows(answer)
+        return ClusterCosts(sums(rows, int(answer["since"])), ESTIMATE, longest_idle(rows))
+    except CliError as error:
+        reason = one_line(str(error))
+    except (ValueError, KeyError, TypeError):
+        reason = "the head node's answer cannot be read"
+    return ClusterCosts(
+        [f"{prices.summary}, by the config of the last up"], f"This month's costs and idle nodes are unknown: {reason}."
+    )

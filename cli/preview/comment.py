@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cli.checks import Checks
 from cli.output.terminal import lines, one_line
-from cli.preview.names import folded
+from cli.preview.change import folded
 from cli.preview.plan import Machines, Measured, Plan, Work
 from cli.run_events import Failure
 

@@ -12,9 +12,8 @@ from typing import Any
 from pulumi.runtime.rpc import UNKNOWN
 
 from cli.output.terminal import one_line
-from cli.preview.change import Change
+from cli.preview.change import Change, folded
 from cli.preview.changed_lines import difference
-from cli.preview.names import folded
 from cli.run_events import Made
 from components.roles.slurm.fragment import gpu_node_set, node_set_lines
 from components.settings.types import GPUS_FOUND

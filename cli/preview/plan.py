@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from cli.output.progress import MARKS
+from cli.output.terminal import one_line
 from cli.preview import effects
-from cli.preview.change import Change, changes, split
-from cli.preview.names import folded, in_order
+from cli.preview.change import Change, changes, folded, in_order, split
 from cli.run_events import OPERATIONS, Event, Made, Summary
 from components.measurement.scopes import measured_nodes, why_measured
 from components.steps.command_line import is_step, read_request
@@ -193,3 +194,30 @@ def _unchanged(resource: Made) -> Change:
     name = resource.urn.rpartition("::")[2]
     subject, action = split(StepLabel.of(resource.command), name)
     return Change("update", resource.urn, "", name, subject, action, {}, {})
+
+
+def render(plan: Plan) -> Iterator[str]:
+    """Give the lines, without the totals."""
+    return map(one_line, _lines(plan))
+
+
+def _lines(plan: Plan) -> Iterator[str]:
+    for machines in plan.machines:
+        names = ", ".join(folded(machines.names))
+        yield f" {MARKS[machines.operation]} {f'{machines.kind} ' if machines.kind else ''}{names}"
+    for effect in plan.effects:
+        yield f"   {effect.name}"
+        yield from (f"      {line}" for line in effect.lines)
+    for measured in plan.measured:
+        why = f" (changed: {', '.join(measured.why)})" if measured.why else ""
+        yield _line(Work(measured.operation, f"measure {measured.scope}", measured.nodes, []), measured.operation) + why
+    for work in plan.work:
+        yield _line(work, work.operation)
+        yield from (f"      {line}" for line in work.lines)
+    for work in plan.perhaps:
+        yield _line(work, "may run again, if a machine's answer changes", "?")
+
+
+def _line(work: Work, outcome: str, mark: str = "") -> str:
+    subjects = ", ".join(subject for subject in folded(work.subjects) if subject)
+    return f" {mark or MARKS[work.operation]} {work.action + (f': {subjects}' if subjects else ''):<52} {outcome}"

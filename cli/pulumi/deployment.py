@@ -1,36 +1,47 @@
-"""One stack and the engine that runs it, for `make` commands and the lab's tests."""
+"""One stack and the engine that runs it, for `make` commands and the lab's tests.
+
+Detect a head node that was restored from a backup older than the newest one in the stack's state.
+
+The owner of a backup target can hide the newest backups. The backup role's services step prints the time of the last
+backup (components/roles/backup/host.py), which stays in the state when the head node is lost.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+import re
+import signal
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from rich.console import Console
+
 from cli.bastions import forwarded
 from cli.checks import Checks
+from cli.output.failures import with_remedies
 from cli.output.make_command import Make
-from cli.output.remedies import with_remedies
 from cli.preview.last_answers import last_answers
-from cli.pulumi.fewer import with_fewer
 from cli.pulumi.find_engine import IN_PROCESS, Found
-from cli.pulumi.restored import older_backup
 from cli.pulumi.runner import CliRunner
 from cli.pulumi.workspace import CliError, Workspace
-from cli.run_events import HIDDEN, EngineError, Event, Made, Summary
+from cli.run_events import HIDDEN, EngineError, Event, Failure, Made, Summary
 from cli.stack_config.stack_file import check_for_cli, config_values, load_config, read_stack_file
 from cli.stack_config.written_config import WrittenConfig
 from components.settings.problems import shown
+from components.steps.command_line import is_step
 from engine.engine import Engine
 from lab.identity import lab_id
 from stacks.config import ConfigError, OtherStack, PoolConfig, StackConfig, load, other_stacks_of
 from stacks.release import RELEASE, is_newer
-from stacks.rented import RENTED
+from stacks.rented import LEFT_OUT, RENTED
 from stacks.sites.hosts.bastions import hops_of
+from stacks.sites.rented.model import WARN, RentedSite
 from stacks.yaml_file import FileError
 
 T = TypeVar("T")
@@ -323,3 +334,136 @@ class Deployment:
 def stack_config(project: Path, stack: str) -> Path:
     """Return the path of a stack's config file."""
     return project / f"Pulumi.{stack}.yaml"
+
+
+KNOWN, RESTORED = "backup_made", "restored_made"
+
+
+def moment(resources: Iterable[Made], name: str) -> int:
+    """Return the latest time (seconds since 1970) that a step printed under this name; 0 if no step did."""
+    moments = [0]
+    for resource in resources:
+        if is_step(resource.command) and name in resource.stdout:
+            try:
+                answer = json.loads(resource.stdout)
+            except ValueError:
+                continue
+            value = answer.get(name) if isinstance(answer, dict) else None
+            moments += [value] if isinstance(value, int) else []
+    return max(moments)
+
+
+def older_backup(before: Iterable[Made], after: Iterable[Made]) -> str:
+    """Return a warning if this run restored a backup older than the newest known one, else ""."""
+    before = list(before)
+    newest, restored = moment(before, KNOWN), moment(after, RESTORED)
+    if restored in (0, moment(before, RESTORED)) or restored >= newest:
+        return ""
+    return (
+        f"WARNING: the head node was restored from a backup of {_time(restored)}, but a backup of {_time(newest)} "
+        "existed. If tailrack:head.restore_from is latest, newer backups are missing at the target: ask its owner."
+    )
+
+
+def _time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def with_fewer(
+    first: Summary,
+    config: Callable[[], StackConfig | PoolConfig],
+    run: Callable[[], Summary],
+    tell: Callable[[str], None],
+) -> Summary:
+    """Return the summary of all runs; the first one's if a run without nodes cannot help.
+
+    In the last run nothing fails for want of a machine, so it measures and deletes as after any other change.
+
+    config   reads the stack's config
+    run      runs `up` again
+    tell     prints a warning
+    """
+    missing: dict[str, str] = {}
+    summary = first
+    # Under the CLI, a run ends before it rents all machines of a large site.
+    while new := without_machine(summary.failures, config, missing):
+        for node, reason in new.items():
+            tell(f"{node} is left out (fewer: warn): {reason}")
+        missing |= new
+        os.environ[LEFT_OUT] = ",".join(missing)
+        try:
+            summary = _both(summary, run())
+        finally:
+            del os.environ[LEFT_OUT]
+    # Without any machine, only the first run's failures say why.
+    if missing and not summary.ok:
+        summary.failures[:0] = first.failures
+    return summary
+
+
+def _both(first: Summary, second: Summary) -> Summary:
+    """Return the counts and seconds of both runs, and the failures of the second one."""
+    counts = {operation: first.counts[operation] + count for operation, count in second.counts.items()}
+    # The second run finds unchanged whatever the first one has done.
+    counts["same"] = max(counts["same"] - sum(first.counts.values()), 0)
+    return Summary(counts, second.failures, first.seconds + second.seconds)
+
+
+def without_machine(
+    failures: Sequence[Failure], read_config: Callable[[], StackConfig | PoolConfig], before: Collection[str]
+) -> dict[str, str]:
+    """Return the nodes without which a run can succeed, with reasons; empty if another step failed too.
+
+    before   nodes that earlier runs have left out
+    """
+    reasons: dict[str, str] = {}
+    for failure in failures:
+        name = _name(failure).removesuffix("-machine")
+        if reason := re.search(rf"no machine for {re.escape(name)} at .*", failure.message):
+            reasons[name] = reason[0]
+    # The CLI also reports the run as a whole, components and steps that need the machine.
+    others = [failure for failure in failures if failure.command and not _is_of(_name(failure), reasons)]
+    if not reasons or others:
+        return {}
+    config = read_config()
+    sites = {site.name for site in config.sites if isinstance(site, RentedSite) and site.fewer == WARN}
+    accepted = {node.name for node in config.nodes() if node.site in sites and not node.is_head}
+    return reasons if reasons.keys() <= accepted - {*before} else {}
+
+
+def _name(failure: Failure) -> str:
+    return failure.urn.rpartition("::")[2]
+
+
+def _is_of(resource: str, nodes: Collection[str]) -> bool:
+    return any(resource.startswith(f"{node}-") for node in nodes)
+
+
+class Interrupts:
+    """A handler of interrupts: the first Ctrl-C or SIGTERM lets running steps finish, the second one kills the run.
+
+    interrupted   whether an interrupt arrived
+    """
+
+    def __init__(self, console: Console, deployment: Deployment) -> None:
+        self._console, self._deployment = console, deployment
+        self._handlers: dict[signal.Signals, Any] = {}
+        self.interrupted = False
+
+    def __enter__(self) -> Interrupts:
+        # The CLI receives Ctrl-C itself, from the terminal.
+        numbers = [signal.SIGINT, signal.SIGTERM] if self._deployment.in_process else [signal.SIGINT]
+        self._handlers = {number: signal.signal(number, self._interrupted) for number in numbers}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _interrupted(self, *_: object) -> None:
+        self.interrupted = True
+        self._deployment.stop()
+        if self._deployment.in_process:
+            for number in self._handlers:
+                signal.signal(number, signal.SIG_DFL)
+        self._console.print("\nStopping when the running steps have finished. Run the same command again to continue.")

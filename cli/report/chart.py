@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from components.validation.collectives import format_size
+from components.validation.model import format_size
 from components.validation.results import bandwidth
 from components.validation.verdict import Result
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli.report.facts import scopes, separate_nodes
-from cli.report.storage import storage_of
-from cli.report.training import training_of
+from cli.report.storage import storage_of, training_of
 
 BAD_VERDICTS = ("FAIL", "UNSTABLE", "INCONCLUSIVE")
 # A measurement may find its nodes busy with other jobs this often in a row; from then on, no one has measured them.

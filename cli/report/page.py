@@ -8,15 +8,14 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from cli.money.cluster_costs import ClusterCosts
+from cli.money.amounts import ClusterCosts
 from cli.output.terminal import lines
 from cli.report import chart, timeline
 from cli.report.facts import Scope, node_facts, pairs, scopes, separate_nodes, site_paths
 from cli.report.overall import judged, overall
 from cli.report.storage import NUMBERS as STORAGE_NUMBERS
-from cli.report.storage import storage_of
+from cli.report.storage import storage_of, training_of
 from cli.report.tables import node_figures
-from cli.report.training import training_of
 from components.roles.tailrack_command.costs import duration
 from components.validation.results import COLUMNS, bandwidth, table_rows
 

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from cli.output.terminal import one_line
-from cli.report.judgement import Judgement
-from components.validation.collectives import format_size
+from components.validation.model import format_size
 from components.validation.storage_figures import FILES, LATE, LATENCY, READ, WRITE
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A result with the keys `verdict` and `reason`."""
+
+    result: Mapping[str, Any]
+
+    @property
+    def verdict(self) -> str:
+        return str(self.result["verdict"])
+
+    @property
+    def reason(self) -> str:
+        """Return the reason of the verdict, which may contain output of programs on the nodes."""
+        return one_line(str(self.result["reason"]))
+
 
 # Columns with a figure.
 _COLUMNS = {
@@ -93,3 +110,39 @@ def storage_of(outputs: Mapping[str, Any]) -> MeasuredStorage | None:
     """Return the storage measurement of a stack, if it has one."""
     result = outputs.get("storage")
     return MeasuredStorage(result) if result else None
+
+
+class Trained(Judgement):
+    """The training benchmark; `result` comes from components/validation/training_verdict.py."""
+
+    @property
+    def how(self) -> str:
+        """Return the model, the nodes and the settings of the training."""
+        result, how = self.result, self.result.get("how") or {}
+        device = "CPUs" if result["device"] == "CPU" else ", ".join(result["devices"])
+        participants = f"{result['ranks']} ranks on {', '.join(result['nodes'])} ({device})"
+        size = f"ResNet-18 of width {how.get('width')}, images of {how.get('pixels')} pixels, {how.get('precision')}"
+        return one_line(f"{participants}; {size}, PyTorch {how.get('torch')}")
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """Return the figures by column; empty without any. Figures on CPUs have the label `CPU`."""
+        result = self.result
+        rate = result["images_per_second"]
+        if rate is None:
+            return {}
+        floor, spread = result["floor_images_per_second"], result["spread"]
+        rate_column = "images/s per GPU" if result["device"] == "GPU" else "images/s per node (CPU)"
+        return {
+            rate_column: f"{result['images_per_second_per_rank']:,.1f}",
+            "images/s in all": f"{rate:,.1f}",
+            "jitter": f"{result['jitter']:.1%}",
+            "spread": f"{spread['relative']:.1%}" if spread else "",
+            "floor": "none" if floor is None else f"{floor:,g}",
+        }
+
+
+def training_of(outputs: Mapping[str, Any]) -> Trained | None:
+    """Return the training benchmark of a stack, if it has one."""
+    result = outputs.get("training")
+    return Trained(result) if result else None

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cli.money.amounts import amount
 from cli.output.make_command import Make
 from cli.output.terminal import one_line
-from cli.report.dates import dated
 from cli.report.facts import Scope, node_facts, scopes, separate_nodes
 from cli.report.overall import BAD_VERDICTS
-from cli.report.rented import rented_rows
 from cli.report.storage import NUMBERS as STORAGE_NUMBERS
-from cli.report.storage import MeasuredStorage, storage_of
-from cli.report.training import Trained, training_of
-from components.validation.collectives import format_size
+from cli.report.storage import MeasuredStorage, Trained, storage_of, training_of
+from components.validation.model import format_size
 from components.validation.results import COLUMNS, bandwidth, table_rows
 
 _NO_STACK = Make()
@@ -151,3 +150,35 @@ def print_commands(console: Console, commands: Iterable[tuple[str, str]]) -> Non
     console.print("Try next:", highlight=False)
     for command, purpose in commands:
         console.print(f"  {command}\n      {purpose}", highlight=False, markup=False, soft_wrap=True)
+
+
+def dated(result: Mapping[str, Any], since: float, now: float) -> str:
+    """Return `measured 05:18 UTC, unchanged since` for a result older than this run, with the date on another day.
+
+    Returns "" for a result of this run, and for one without a measurement.
+
+    since   the start of the run in seconds since 1970; infinity for a command that does not measure
+    now     the present time in seconds since 1970
+    """
+    try:
+        measured_at = datetime.fromisoformat(str(result.get("measured_at")))
+    except ValueError:
+        return ""
+    if result.get("verdict") == "BUSY" or measured_at.tzinfo is None or measured_at.timestamp() >= since:
+        return ""
+    today = measured_at.astimezone(UTC).date() == datetime.fromtimestamp(now, UTC).date()
+    return f"measured {measured_at.astimezone(UTC):{'%H:%M' if today else '%Y-%m-%d %H:%M'} UTC}, unchanged since"
+
+
+def rented_rows(outputs: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """Give a row for each rented machine. Its texts are the cloud's."""
+    rented = outputs.get("rented")
+    for node, facts in sorted(rented.items()) if isinstance(rented, dict) else ():
+        price, currency = facts.get("price_per_hour"), str(facts.get("currency", ""))
+        yield {
+            "node": one_line(str(node)),
+            "type": one_line(str(facts.get("type", ""))),
+            "region": one_line(str(facts.get("region", ""))),
+            "an hour": amount(price, one_line(currency)) if isinstance(price, int | float) else "unknown",
+            "tried before": one_line("; ".join(map(str, facts.get("tried") or []))) or "-",
+        }

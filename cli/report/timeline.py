@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cli.report.chart import BOTTOM, LEFT, RIGHT, TOP, WIDTH, Tick, round_step, tick_text
-from components.validation.collectives import format_size
-from components.validation.history import Entry, extended
-from components.validation.results import bandwidth
+from components.validation.model import format_size
+from components.validation.results import Entry, bandwidth, extended
 
 HEIGHT = 220
 _DAYS_APART = 230  # distance of labels below the axis: the width of a date on a telephone and half of one at the right

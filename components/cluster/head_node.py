@@ -21,8 +21,7 @@ from components.cluster.tailnet_access import TailnetAccess
 from components.cluster.warnings import warnings_about
 from components.host import Host
 from components.measurement import plan
-from components.measurement.deep_check import deep_check_text
-from components.measurement.job_plans import job_plans
+from components.measurement.job_plans import deep_check_text, job_plans
 from components.roles.cluster_settings import ClusterSettings
 from components.roles.role import Role
 from components.roles.slurm.files import FILES, controller_files

@@ -21,8 +21,9 @@ from components.measurement.plan import START_SECONDS, Node, script
 from components.measurement.scopes import retries
 from components.roles.slurm.files import measured_settings
 from components.steps import results
+from components.steps.composition import Script
 from components.steps.step import Step
-from components.steps.values import OutputField, OutputParts, as_dict, as_output, output_from, resolve
+from components.steps.values import OutputField, OutputParts, Value, as_dict, as_output, output_from, resolve
 
 
 class JobMeasurement(pulumi.ComponentResource):
@@ -57,38 +58,59 @@ class JobMeasurement(pulumi.ComponentResource):
         how = [json.dumps({**job.settings, **job.any_nodes}, sort_keys=True), 0, "", validation.rerun]
         # The same parts in the same order as the triggers of a scope: a preview reads both (why_measured).
         measured: list[pulumi.Input[Any]] = [*how, addresses, gpus, sites, conditions, again]
-        step = Step(
-            f"validate-{name}",
-            link.machine,
-            script(job.command),
-            {
-                "SCOPE": job.scope,
-                "MEMBERS": as_output(
-                    {"nodes": member_nodes, "after": done(after)}, lambda resolved: member_lines(resolved["nodes"])
-                ),
-                # With all nodes, so that a new node alone with a peer is never measured: that gives another result.
-                "SETTINGS": member_nodes.apply(lambda nodes: digest([*how, sorted(nodes)])),
-                "RUN_AS": link.settings.users[0].name,
-                "PLAN": member_nodes.apply(lambda nodes: json.dumps(job.plan(nodes), sort_keys=True)),
-                "JOB_SCRIPT": job.job,
-                "QUEUE_LIMIT": validation.queue_limit_seconds,
-                "RUN_LIMIT": job.run_seconds,
-                "MEASUREMENT_LIMIT": job.run_seconds + START_SECONDS,
-            },
-            measure=measured,
-            answer=results.MEASUREMENT,
-            label=f"measure {name}",
-            # No lock: this step waits for minutes and changes nothing that other steps on this machine change.
-            lock=None,
-            parent=self,
-            depends_on=[*([link.ready] if link.ready else []), *(node.ready for node in nodes.values())],
-            limit_seconds=validation.queue_limit_seconds + 2 * job.run_seconds + START_SECONDS + 360,
-        )
+        values = {
+            "SCOPE": job.scope,
+            "MEMBERS": as_output(
+                {"nodes": member_nodes, "after": done(after)}, lambda resolved: member_lines(resolved["nodes"])
+            ),
+            # With all nodes, so that a new node alone with a peer is never measured: that gives another result.
+            "SETTINGS": member_nodes.apply(lambda nodes: digest([*how, sorted(nodes)])),
+            "PLAN": member_nodes.apply(lambda nodes: json.dumps(job.plan(nodes), sort_keys=True)),
+            "JOB_SCRIPT": job.job,
+        }
+        seconds = (validation.queue_limit_seconds, job.run_seconds, job.run_seconds + START_SECONDS)
+        step = measuring_step(name, link, script(job.command), values, nodes, measured, seconds, self)
         self.results: pulumi.Output[dict[str, Any]] = as_output(
             {"report": step.result, "retries": again},
             lambda resolved: {**job.judge(resolved["report"]), "retries": resolved["retries"]},
         )
         self.register_outputs({"results": self.results})
+
+
+def measuring_step(
+    name: str,
+    link: HeadLink,
+    script: Script,
+    values: Mapping[str, Value],
+    nodes: Mapping[str, HeadNode | ComputeNode],
+    measured: Sequence[pulumi.Input[Any]],
+    seconds: tuple[int, int, int],
+    parent: pulumi.Resource,
+) -> Step:
+    """Return the step of a measurement.
+
+    nodes     those that take part, so that a site is measured even if a node elsewhere is down
+    measured  the step measures again when one of these changes
+    seconds   limits: the wait for nodes, the run of a job, the measurement
+    """
+    limits = dict(zip(("QUEUE_LIMIT", "RUN_LIMIT", "MEASUREMENT_LIMIT"), seconds, strict=True))
+    return Step(
+        f"validate-{name}",
+        link.machine,
+        script,
+        {**values, **limits, "RUN_AS": link.settings.users[0].name},
+        measure=measured,
+        # Untrusted output of a user's process; it must never abort the program.
+        answer=results.MEASUREMENT,
+        label=f"measure {name}",
+        # No lock: this step waits for minutes and changes nothing that other steps on this machine change.
+        lock=None,
+        parent=parent,
+        # Measurements use a lock instead of dependencies (validate.py): if one failed while another was removed, the
+        # CLI (3.260) would write a state that it cannot read.
+        depends_on=[*([link.ready] if link.ready else []), *(node.ready for node in nodes.values())],
+        limit_seconds=sum(seconds) + 360,
+    )
 
 
 def nodes_of(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Node]:

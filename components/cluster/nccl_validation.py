@@ -17,7 +17,7 @@ import pulumi
 from components.cluster.compute_node import ComputeNode
 from components.cluster.head_link import HeadLink
 from components.cluster.head_node import HeadNode
-from components.cluster.job_measurement import digest, member_lines, nodes_of
+from components.cluster.job_measurement import digest, measuring_step, member_lines, nodes_of
 from components.host import Host
 from components.measurement import plan as measurement_plan
 from components.measurement.plan import validation_job
@@ -27,17 +27,21 @@ from components.roles.slurm.files import measured_settings
 from components.settings.network_names import ON_THE_TAILNET
 from components.settings.types import CROSS_SITE, NODE
 from components.settings.validation import Validation
-from components.steps import results
-from components.steps.step import Step
 from components.steps.values import OutputField, Value, as_dict, as_output
-from components.validation import history
-from components.validation.expected import ANY_RDMA, ONLY_SOCKETS, ROCE_UNPROVEN
 from components.validation.preflight import read as read_preflight
-from components.validation.results import Conditions, judge_scope, not_measured_alone, settings_json
+from components.validation.results import (
+    MOST_OF_NODE,
+    Conditions,
+    extended,
+    judge_scope,
+    not_measured_alone,
+    settings_json,
+)
+from components.validation.transport import ANY_RDMA, ONLY_SOCKETS, ROCE_UNPROVEN
 
 
 def _rdma_of(host: Host, proven: Mapping[str, Any]) -> str:
-    """Return the RDMA that jobs inside the host's site may use (components/validation/expected.py)."""
+    """Return the RDMA that jobs inside the host's site may use (components/validation/transport.py)."""
     if host.fabric == ON_THE_TAILNET:
         return ONLY_SOCKETS
     carried = any(fabric and fabric["rdma"] for fabric in proven.values())
@@ -167,46 +171,24 @@ class NcclValidation(pulumi.ComponentResource):
                 sort_keys=True,
             ),
         )
-        run_limit = measurement_plan.run_seconds(settings)
-        step = Step(
-            f"validate-{scope.name}",
-            link.machine,
-            measurement_plan.script(),
-            {
-                "SCOPE": scope.name,
-                "MEMBERS": nodes.apply(member_lines),
-                "SETTINGS": digest(how),
-                "RUN_AS": link.settings.users[0].name,
-                "PLAN": plan,
-                "JOB_SCRIPT": nodes.apply(
-                    lambda nodes: validation_job(
-                        scope.name,
-                        tuple(sorted(nodes)),
-                        measurement_plan.cpu_measurement(measurement, nodes),
-                        settings.time_limit_minutes,
-                        scope.sites,
-                    )
-                ),
-                "QUEUE_LIMIT": settings.queue_limit_seconds,
-                "RUN_LIMIT": run_limit,
-                "MEASUREMENT_LIMIT": measurement_plan.measurement_seconds(settings),
-            },
-            measure=measured,
-            # Untrusted output of a user's process; it must never abort the program.
-            answer=results.MEASUREMENT,
-            label=f"measure {scope.name}",
-            # No lock: this step waits for minutes and changes nothing that other steps on this machine change.
-            lock=None,
-            parent=self,
-            # Only the nodes that take part, so that a site is measured even if a node elsewhere is down. Measurements
-            # use a lock instead of dependencies (validate.py): if one failed while another was removed, the CLI
-            # (3.260) would write a state that it cannot read.
-            depends_on=[*([link.ready] if link.ready else []), *(node.ready for node in members.values())],
-            limit_seconds=settings.queue_limit_seconds
-            + measurement_plan.measurement_seconds(settings)
-            + run_limit
-            + 360,
-        )
+        values = {
+            "SCOPE": scope.name,
+            "MEMBERS": nodes.apply(member_lines),
+            "SETTINGS": digest(how),
+            "PLAN": plan,
+            "JOB_SCRIPT": nodes.apply(
+                lambda nodes: validation_job(
+                    scope.name,
+                    tuple(sorted(nodes)),
+                    measurement_plan.cpu_measurement(measurement, nodes),
+                    settings.time_limit_minutes,
+                    scope.sites,
+                )
+            ),
+        }
+        run_limit, limit = measurement_plan.run_seconds(settings), measurement_plan.measurement_seconds(settings)
+        seconds = (settings.queue_limit_seconds, run_limit, limit)
+        step = measuring_step(scope.name, link, measurement_plan.script(), values, members, measured, seconds, self)
 
         def judged(resolved: Mapping[str, Any]) -> dict[str, Any]:
             on_gpus = measurement_plan.gpu_measurement(resolved["nodes"], settings)
@@ -220,7 +202,7 @@ class NcclValidation(pulumi.ComponentResource):
             more = {
                 "retries": resolved["retries"],
                 "measured_with": resolved["kept"],
-                "history": history.extended((before.get(scope.name) or {}).get("history"), result),
+                "history": extended((before.get(scope.name) or {}).get("history"), result),
             }
             last = before.get(NODE) or {}
             gpus = {name: node.gpus for name, node in resolved["nodes"].items()}
@@ -228,9 +210,7 @@ class NcclValidation(pulumi.ComponentResource):
             nodes |= {
                 name: {
                     **node_result,
-                    "history": history.extended(
-                        (last.get(name) or {}).get("history"), node_result, history.MOST_OF_NODE
-                    ),
+                    "history": extended((last.get(name) or {}).get("history"), node_result, MOST_OF_NODE),
                 }
                 for name, node_result in by_node.items()
             }

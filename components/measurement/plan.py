@@ -108,7 +108,7 @@ def plan(
     floors      the config's floors for the scope and for single nodes; GB/s
     interface   the interface for sockets; empty if jobs get one by default
     expected_interface   the interface that the job should use
-    rdma        the RDMA that jobs may use (components/validation/expected.py)
+    rdma        the RDMA that jobs may use (components/validation/transport.py)
     fabric      by site, the interface of its network, for the preflight
     preflight   the command for jobs that checks the nodes first (components/validation/job_files.py), or empty
     """

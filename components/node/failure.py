@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 
 from components.node.log import note
@@ -27,3 +29,17 @@ def do_each(*parts: Callable[[], object]) -> None:
             part()
         except (Failure, OSError) as error:
             note(str(error))
+
+
+def run_program(name: str, work: Callable[[], int | None]) -> int:
+    """Call a function, and return the exit status. Errors are written to stderr, after the name if it is not empty."""
+    prefix = f"{name}: " if name else ""
+    # sshd, a unit or a shell may start it with another umask.
+    os.umask(0o022)
+    try:
+        return work() or 0
+    except Failure as failure:
+        sys.stderr.write(f"{prefix}{failure.reason}{f'; next: {failure.remedy}' if failure.remedy else ''}\n")
+    except OSError as error:
+        sys.stderr.write(f"{prefix}{error}\n")
+    return 1

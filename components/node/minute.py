@@ -19,9 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from components.node import files, systemd
-from components.node.failure import Failure, do_each
+from components.node.failure import Failure, do_each, run_program
 from components.node.locks import PRIVATE, Lock
-from components.node.program import run_program
 from components.node.run import Ended, attempt, run
 from components.node.state import STATE_DIR
 from components.node.waiting import sleep

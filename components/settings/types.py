@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal, NoReturn
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, WrapValidator
 from pydantic_core import PydanticCustomError
 
-from components.settings.network_names import TAILNET
+from components.settings.network_names import AUTO, TAILNET
 from components.settings.section import Help
-from components.validation.collectives import parse_size
+from components.validation.model import parse_size
 
 CROSS_SITE, NODE = "cross-site", "node"  # scopes of measurements, so no site may have these names
 MOST_BYTES = 2**38  # of a message; a rank needs twice as much memory
@@ -268,3 +268,33 @@ Port = Annotated[
 ]
 SshPort = Annotated[Whole, Field(ge=1, le=65535)]
 LocalFolder = Annotated[str, Field(max_length=200), AfterValidator(_local), Help("an absolute path", f"write {PLACES}")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSettings:
+    """A node's settings that the config has for its kind of site.
+
+    name        Slurm's node name and the machine's name on the tailnet
+    site        its failure and bandwidth domain
+    features    Slurm features from the config, in addition to those of every node
+    gpu         the GPUs that the config promises; the check compares them with the machine's
+    fabric      the IP network of jobs inside its site: `auto`, `tailnet`, or an interface's name
+    rdma        the RDMA ports of these jobs: `auto`, `none`, or comma-separated names
+    spot        the provider that may take the machine back: `aws`, `gcp` or `azure`; empty if none does
+    in_all      whether partition `all` has the nodes of its site
+    pod         whether it is a container without systemd, a TUN device and mounts (components/roles/pod)
+    stage       of a pod: whether jobs' folders are brought there by default (components/roles/pod_staging)
+    login       whether users log in there, and it runs no jobs
+    """
+
+    name: str
+    site: str
+    features: tuple[str, ...] = ()
+    gpu: Gpu | None = None
+    fabric: str = AUTO
+    rdma: str = AUTO
+    spot: str = ""
+    in_all: bool = True
+    pod: bool = False
+    stage: bool = False
+    login: bool = False

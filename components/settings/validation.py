@@ -30,7 +30,7 @@ from components.settings.types import (
     refuse,
     word_set,
 )
-from components.validation.collectives import COLLECTIVES, format_size, parse_size, sizes_between
+from components.validation.model import COLLECTIVES, format_size, parse_size, sizes_between
 from components.validation.storage_figures import FIGURES
 
 

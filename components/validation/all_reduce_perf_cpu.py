@@ -24,9 +24,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from components.validation.collectives import parse_size
-from components.validation.ring_meeting import Limits, RingError
-from components.validation.tcp_ring import Ring
+from components.validation.model import parse_size
+from components.validation.tcp_ring import Limits, Ring, RingError
 from components.validation.this_node import address_of, node_name
 
 HOST = node_name()

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from components.validation.preflight.adapters import data_ports, text_of
-from components.validation.preflight.health import HEALTH, health_of
+from components.validation.preflight.findings import HEALTH, health_of
 from components.validation.this_node import node_name, output_of
 from components.validation.untrusted import data_in, line_of, read
 

@@ -9,10 +9,8 @@ from dataclasses import dataclass, replace
 from statistics import median_low
 from typing import Any
 
-from components.validation.collectives import COLLECTIVES, format_size
-from components.validation.model import JobReport, Measurement
-from components.validation.nccl_output import distinct
-from components.validation.nccl_tests import Row, Table, Timing, parse
+from components.validation.model import COLLECTIVES, JobReport, Measurement, format_size
+from components.validation.nccl_tests import Row, Table, Timing, distinct, parse
 from components.validation.slurm_jobs import without_middle
 
 REDUCED = "# Reducing maxBytes"  # nccl-tests prints this when it limits the sizes

@@ -18,7 +18,7 @@ COMMANDS = {
     "fabric-facts": "components.validation.fabric_facts",
     "gpu-check": "components.validation.gpu_speed.node",
     "gpus-in-use": "components.validation.preflight.foreign",
-    "nccl-table": "components.validation.nccl_output:print_table",
+    "nccl-table": "components.validation.nccl_tests:print_table",
     "preflight": "components.validation.preflight.main",
     "storage-job": "components.validation.storage_job",
     "storage-node": "components.validation.storage_node",

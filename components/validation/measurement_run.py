@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from components.validation.expected import SOCKETS, expect
 from components.validation.fabric_facts import WORD as FABRIC
 from components.validation.fabric_facts import FabricFacts, read_fabric_facts
 from components.validation.figures import read_figures, with_tables
@@ -23,6 +22,7 @@ from components.validation.preflight.findings import WORD as PREFLIGHT
 from components.validation.results import Conditions, judge_group, judge_scope, needs_search, settings_json
 from components.validation.slow_nodes import LEAST_NODES, Groups, suspects
 from components.validation.slurm_jobs import REPEAT, Limits, Order, Refused, answer, run_jobs, say
+from components.validation.transport import SOCKETS, expect
 from components.validation.untrusted import lines_in
 from components.validation.verdict import Result
 

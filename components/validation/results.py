@@ -1,20 +1,32 @@
-"""Turn a measuring step's report into the results of its scope and of its single nodes, and those into text."""
+"""Turn a measuring step's report into the results of its scope and of its single nodes, and those into text.
+
+The minimum bus bandwidth of healthy hardware, from floors.csv.
+
+A row is one figure of one source: a published floor (fraction 1), or a measurement, of which `fraction` counts because
+healthy machines differ. It is valid only for its GPU kind, GPUs per node, number of nodes, transport and collective.
+Sockets have no rows, because their bandwidth depends on the network; `make floors` records it.
+
+Between two sizes of one source the floor is interpolated over the logarithm of the size: with each inner row left out
+in turn, this is 7 % below to 2 % above the measured values; over bytes it is up to 21 % below. There is no floor
+outside a source's sizes.
+"""
 
 from __future__ import annotations
 
+import csv
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
+from pkgutil import get_data
 from typing import Annotated, Any
 
-from components.validation import floors
-from components.validation.collectives import format_size
-from components.validation.expected import ANY_RDMA, NVLINK, expect
 from components.validation.fabric_facts import FabricFacts, read_fabric_facts
-from components.validation.group_findings import Suspect, plain
 from components.validation.groups import Group, single_node_groups
-from components.validation.model import NO_REPORT, JobReport, Measurement
+from components.validation.model import NO_REPORT, JobReport, Measurement, format_size, parse_size
 from components.validation.preflight.findings import Finding
-from components.validation.transport import read_transport
+from components.validation.slow_nodes import Suspect, plain
+from components.validation.transport import ANY_RDMA, NVLINK, expect, read_transport
 from components.validation.untrusted import Name, read, value_of
 from components.validation.verdict import Result, Verdict, judge
 
@@ -85,7 +97,7 @@ def judge_group(
     used = read_transport(report.log + report.output, settings.nodes).name or ""
     # A machine that has lost an NVLink keeps its kind's floor.
     meshed = len(group.nodes) == 1 and all(node in facts and facts[node].meshed for node in group.nodes)
-    known_floor = floors.floor_for(
+    known_floor = floor_for(
         gpu=group.kind,
         gpus_per_node=group.per_node,
         nodes=settings.nodes,
@@ -264,3 +276,93 @@ def bandwidth(gb_per_s: float) -> str:
 def _wrong(*halves: Mapping[str, Any]) -> str:
     counts = [half["wrong"] for half in halves]
     return "not counted" if None in counts else str(sum(count for count in counts if count is not None))
+
+
+_GPUDIRECT = " + GPUDirect RDMA"  # a way to use a network, not a network
+_Hardware = tuple[str, int, int, str, str]
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The minimum out-of-place bus bandwidth in 1e9 bytes per second, and its source in words."""
+
+    gb_per_s: float
+    source: str
+
+
+def floor_for(
+    *, gpu: str, gpus_per_node: int, nodes: int, transport: str, collective: str, size_bytes: int, nvlinks: int = 0
+) -> Floor | None:
+    """Return the floor of these GPUs at one size; None if no source has one.
+
+    gpu         the kind, such as h200
+    transport   such as NVLink, InfiniBand or Libfabric, with or without ` + GPUDirect RDMA`
+    nvlinks     NVLinks between two GPUs, which distinguish boards of one kind (H100 SXM has 18, NVL 12); 0 if unknown
+
+    The lowest floor of several sources counts, because every healthy machine must reach it.
+    """
+    path = transport.removesuffix(_GPUDIRECT)
+    candidates = (
+        Floor(gb_per_s, source)
+        for name in (path, f"{path}{nvlinks}" if path == NVLINK and nvlinks else path)
+        for source, figures in _table().get((gpu, gpus_per_node, nodes, name, collective), {}).items()
+        if (gb_per_s := _between(figures, size_bytes)) is not None
+    )
+    return min(candidates, key=lambda floor: floor.gb_per_s, default=None)
+
+
+@cache
+def _table() -> dict[_Hardware, dict[str, dict[int, float]]]:
+    """Return the floors by hardware, source and size in bytes."""
+    table: dict[_Hardware, dict[str, dict[int, float]]] = {}
+    text = get_data("components.validation", "floors.csv") or b""
+    for row in csv.DictReader(text.decode().splitlines()):
+        hardware = row["gpu"], int(row["gpus_per_node"]), int(row["nodes"]), row["transport"], row["collective"]
+        figures = table.setdefault(hardware, {}).setdefault(row["source"], {})
+        figures[parse_size(row["size"])] = float(row["gb_per_s"]) * float(row["fraction"])
+    return table
+
+
+def _between(figures: dict[int, float], size_bytes: int) -> float | None:
+    below = max((size for size in figures if size <= size_bytes), default=None)
+    above = min((size for size in figures if size >= size_bytes), default=None)
+    if below is None or above is None:
+        return None
+    share = math.log(size_bytes / below) / math.log(above / below) if above > below else 0.0
+    return figures[below] + share * (figures[above] - figures[below])
+
+
+MOST, MOST_OF_NODE = 100, 12  # a thousand nodes have one each, all stored in the state
+# One measurement: its time, bus bandwidth and floor (GB/s or None), the judged message size, and the number of nodes.
+Entry = dict[str, Any]
+_KEYS = ("measured_at", "busbw_gb_per_s", "floor_gb_per_s", "verdict", "gate_bytes")
+
+
+@dataclass(frozen=True)
+class _Entry:
+    measured_at: Annotated[str, r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"]
+    verdict: str
+    busbw_gb_per_s: float | None
+    floor_gb_per_s: float | None
+    nodes: float  # the outputs of the last run have only floats
+    gate_bytes: float | None = None
+
+
+def _is_entry(item: object) -> bool:
+    try:
+        return bool(read(_Entry, item))
+    except ValueError:
+        return False
+
+
+def extended(history: object, result: Mapping[str, Any], most: int = MOST) -> list[Entry]:
+    """Return a scope's history with its result added.
+
+    history   history of the last run, or anything without one. A result that was judged again replaces its entry; BUSY
+              is not added
+    """
+    entries = [entry for entry in history if _is_entry(entry)] if isinstance(history, list) else []
+    if result.get("measured_at") and result["verdict"] != "BUSY":
+        new = {**{key: result[key] for key in _KEYS if key in result}, "nodes": len(result["nodes"])}
+        entries = [entry for entry in entries if entry.get("measured_at") != new["measured_at"]] + [new]
+    return entries[-most:]

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from components.validation import fio
-from components.validation.collectives import format_size
+from components.validation.model import format_size
 from components.validation.storage_figures import FILES, LATE, LATENCY, READ, RUNS, WRITE, line_of
 from components.validation.this_node import node_name, output_of
 from components.validation.untrusted import read

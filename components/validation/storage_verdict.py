@@ -6,8 +6,7 @@ The verdict depends on the medians of three runs. A value that was not measured 
 from collections.abc import Mapping
 from typing import Any
 
-from components.validation.collectives import format_size
-from components.validation.model import NO_REPORT, JobReport
+from components.validation.model import NO_REPORT, JobReport, format_size
 from components.validation.storage_figures import (
     FIGURES,
     LATE,

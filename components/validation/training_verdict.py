@@ -14,10 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from components.validation.expected import SOCKETS
 from components.validation.figures import largest_spread, spread_of
 from components.validation.model import NO_REPORT, JobReport
-from components.validation.transport import read_transport
+from components.validation.transport import SOCKETS, read_transport
 from components.validation.untrusted import read
 from components.validation.verdict import Verdict, busy, not_completed, of_job
 from components.validation.wording import beside, circumstances, context, findings, unsteady, without

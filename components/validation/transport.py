@@ -5,13 +5,18 @@ the devices behind the numbers (`NET/IB : Using [0]mlx5_0:1/RoCE`); source: NCCL
 NCCL_DEBUG_SUBSYS=INIT,ENV,NET,GRAPH it adds `Pattern 4 ... type NVL/PIX`, the only proof inside a node that P2P is
 NVLink and not PCIe. The program for CPUs prints `# tailrack transport:` and `# tailrack traffic:` lines
 (all_reduce_perf_cpu.py).
+
+The transport that should carry the data on these nodes, and remedies if another one did.
+
+The variables are from NCCL's user guide, "Environment Variables".
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from components.validation.fabric_facts import EFA
-from components.validation.nccl_output import LogLine, separate
+from components.validation.fabric_facts import EFA, INFINIBAND, ROCE, FabricFacts
+from components.validation.nccl_tests import LogLine, separate
 
 # Names of aws-ofi-nccl; since release 1.13 the last one, unless NCCL_NET sets another.
 _LIBFABRIC = ("AWS Libfabric", "OFI", "Libfabric")
@@ -131,3 +136,149 @@ def _cpu_transport(lines: list[str], nodes: int) -> Transport:
     if nodes > 1 and not (traffic and carried):
         return Transport(None, None)  # the data did not use the intended interface
     return Transport("TCP", ",".join(sorted({match["interface"] for match in interfaces if match})))
+
+
+# A site's RDMA setting (components/roles/fabric/settings.py), besides names of devices.
+ANY_RDMA, ONLY_SOCKETS = "auto", "tailnet"
+# Ethernet ports that are up but carried nothing when their nodes joined: ordinary network cards of a cloud.
+ROCE_UNPROVEN = "infiniband"
+NVLINK, PCIE, SOCKETS = "NVLink", "P2P over PCIe", "sockets"
+_GPUDIRECT = " + GPUDirect RDMA"
+# Names of NCCL's network plugins for verbs, whose log does not show the fabric.
+_VERBS = ("IB verbs", "IBext", "UCX")
+_REMEDY = {
+    INFINIBAND: (
+        "NCCL_IB_DISABLE, NCCL_IB_HCA and NCCL_NET in the job's environment and /etc/nccl.conf, libibverbs and its "
+        "drivers (rdma-core) where the program runs, and the limit of locked memory (ulimit -l)"
+    ),
+    EFA: "NCCL_NET and NCCL_NET_PLUGIN, FI_PROVIDER, and aws-ofi-nccl's libnccl-net.so on LD_LIBRARY_PATH",
+    NVLINK: (
+        "NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, 'nvidia-smi nvlink --status', nvidia-fabricmanager, and whether all "
+        "ranks of a node see all its GPUs (--gpu-bind=none)"
+    ),
+    PCIE: "NCCL_P2P_DISABLE and NCCL_P2P_LEVEL, ACS ('lspci -vvv | grep ACSCtl') and the IOMMU",
+    SOCKETS: "NCCL_NET and the network plugin that was loaded",
+}
+_REMEDY[ROCE] = _REMEDY[INFINIBAND] + ", and NCCL_IB_GID_INDEX"
+_GPUDIRECT_REMEDY = (
+    "NCCL_NET_GDR_LEVEL, NCCL_NET_GDR_READ and NCCL_DMABUF_ENABLE, 'nvidia-smi topo -m', and ACS or ATS on the way"
+)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The transport that should carry the data, None if unknown; `where` is the hardware for it.
+
+    gpudirect   whether network devices should read GPU memory directly
+    denied      nodes whose driver does not allow it
+    """
+
+    transport: str | None = None
+    interface: str | None = None
+    where: str = ""
+    gpudirect: bool = False
+    denied: tuple[str, ...] = ()
+
+
+NOTHING = Expected()
+
+
+def expect(
+    nodes: tuple[str, ...],
+    facts: Mapping[str, FabricFacts],
+    interface: str | None,
+    *,
+    spans: bool,
+    rdma: str = ANY_RDMA,
+) -> Expected:
+    """Return the transport that should carry the data between the GPUs of some nodes.
+
+    interface   interface that sockets should use
+    spans       whether the nodes are in several sites, which only sockets connect
+    rdma        RDMA that jobs may use: ANY_RDMA; names of InfiniBand's and RoCE's ports, separated by commas; `none`;
+                ONLY_SOCKETS; or ROCE_UNPROVEN: it is unknown whether the RoCE ports work
+    """
+    if spans:
+        return Expected(SOCKETS, interface, f"only {interface} connects the sites")
+    if any(node not in facts for node in nodes):
+        return NOTHING
+    nodes_facts = [facts[node] for node in nodes]
+    close = all(node.near for node in nodes_facts)
+    denied = tuple(node for node in nodes if not facts[node].direct)
+    if len(nodes_facts) == 1:
+        (node,) = nodes_facts
+        if node.nvlink:
+            return Expected(NVLINK, None, f"NVLink connects the GPUs of {nodes[0]}")
+        return Expected(PCIE, None, f"the GPUs of {nodes[0]} can access each other") if node.p2p else NOTHING
+    if rdma == ONLY_SOCKETS:
+        return Expected(SOCKETS, interface, "the site's config selects the tailnet")
+    for fabric in (INFINIBAND, EFA, ROCE):
+        ports = [
+            sorted(port for port, kind in node.ports.items() if kind == fabric and _is_allowed(port, kind, rdma))
+            for node in nodes_facts
+        ]
+        if all(ports) and fabric == ROCE and rdma == ROCE_UNPROVEN:
+            return NOTHING
+        if all(ports):
+            where = "; ".join(f"{node} {', '.join(names)}" for node, names in zip(nodes, ports, strict=True))
+            # EFA's module needs no other module to reach GPU memory.
+            return Expected(fabric, None, f"{fabric} is up ({where})", close, () if fabric == EFA else denied)
+    return Expected(SOCKETS, interface, "no RDMA port that jobs may use is up on all nodes")
+
+
+def _is_allowed(port: str, fabric: str, rdma: str) -> bool:
+    """Whether jobs may use a port (`mlx5_0:1`); `rdma` does not restrict a plugin's port, such as EFA's."""
+    return (
+        fabric == EFA or rdma in (ANY_RDMA, ROCE_UNPROVEN) or bool({port, port.partition(":")[0]} & {*rdma.split(",")})
+    )
+
+
+def complaint(expected: Expected, used: Transport) -> str | None:
+    """Return the problem with the transport that was used, and a remedy; None without a problem."""
+    if expected.transport is None or used.name is None:
+        return None
+    names = {name.removesuffix(_GPUDIRECT) for name in used.name.split(", ")}
+    # Sockets are the fallback of every fabric, shared memory and PCIe that of NVLink. An unknown network plugin may be
+    # the fabric's own.
+    worse = {name for name in names if not _fits(expected.transport, name)}
+    if worse:
+        over = f" over {used.interface}" if used.interface else ""
+        return (
+            f"{' and '.join(sorted(worse))}{over} carried the data instead of {expected.transport}: "
+            f"{expected.where}. Check {_REMEDY[expected.transport]}."
+        )
+    if expected.transport == SOCKETS and expected.interface and used.interface != expected.interface:
+        return (
+            f"The data went over {used.interface or 'an interface that the log does not name'} instead of "
+            f"{expected.interface}. Check NCCL_SOCKET_IFNAME."
+        )
+    if expected.gpudirect and any(_GPUDIRECT not in name for name in used.name.split(", ")):
+        if expected.denied:
+            return (
+                f"GPUDirect RDMA was not used: {', '.join(expected.denied)} has neither nvidia_peermem nor DMA-BUF. "
+                "Load nvidia_peermem ('modprobe nvidia_peermem', and add it to /etc/modules-load.d), or install "
+                "NVIDIA's open kernel module."
+            )
+        return (
+            f"GPUDirect RDMA was not used, although the driver supports it and a GPU is near its network device "
+            f"({expected.where}). Check {_GPUDIRECT_REMEDY}."
+        )
+    return None
+
+
+def _fits(expected: str, name: str) -> bool:
+    if expected == SOCKETS:
+        return name == SOCKETS
+    if expected in (NVLINK, PCIE):
+        # P2P without a path may be NVLink.
+        return name in (expected, "P2P", NVLINK)
+    return name == NVLINK or (name == expected or name.startswith(_VERBS) or name not in (SOCKETS, INFINIBAND, ROCE))
+
+
+def proven(expected: Expected, used: Transport) -> bool:
+    """Whether the log has enough detail for a comparison with the expected transport."""
+    if expected.transport is None:
+        return True
+    if used.name is None:
+        return False
+    return "P2P" not in used.name.split(", ") or expected.transport not in (NVLINK, PCIE)

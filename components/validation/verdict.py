@@ -9,13 +9,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
-from components.validation.collectives import format_size
-from components.validation.expected import NOTHING, Expected, complaint, proven
 from components.validation.figures import Figures, doubts, largest_spread, read_figures, spread_of, wrong_data
-from components.validation.model import JobReport, Measurement
-from components.validation.nccl_output import read_versions
-from components.validation.nccl_tests import Timing
-from components.validation.transport import Transport, read_transport
+from components.validation.model import JobReport, Measurement, format_size
+from components.validation.nccl_tests import Timing, read_versions
+from components.validation.transport import NOTHING, Expected, Transport, complaint, proven, read_transport
 from components.validation.wording import (
     age,
     beside,

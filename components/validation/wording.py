@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median_low
 
 from components.validation.model import JobReport
-from components.validation.nccl_output import loaded_nccl
+from components.validation.nccl_tests import loaded_nccl
 from components.validation.preflight.foreign import NOT_KNOWN, NOTHING
 
 WIDTH = 200

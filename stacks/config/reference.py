@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from components.settings.problems import ROOT, child_path, shown
 from components.settings.section import Key, Section, keys_of
-from components.validation.collectives import format_size
+from components.validation.model import format_size
 from stacks.config.model import POOL, PoolConfig, StackConfig
 from stacks.sites import KINDS
 from stacks.sites.kind import Site

@@ -11,7 +11,7 @@ from components.settings.money import Price
 from components.settings.network_names import AUTO, ON_THE_TAILNET
 from components.settings.problems import Report, Stack
 from components.settings.section import Section, key
-from components.settings.types import Gpu, SiteName
+from components.settings.types import Gpu, NodeSettings, SiteName
 
 Spot = Literal["aws", "gcp", "azure"]  # providers whose notices a node reads
 
@@ -51,24 +51,13 @@ class Site(Section):
 
 
 @dataclass(frozen=True)
-class NodeSpec:
+class NodeSpec(NodeSettings):
     """One node of the stack. Each kind of site adds fields."""
 
-    name: str
-    site: str
-    features: tuple[str, ...]  # the user's own
-    gpu: Gpu | None
     is_head: bool
     compute: bool  # runs jobs
-    fabric: str = field(default=AUTO, kw_only=True)  # of its site
-    rdma: str = field(default=AUTO, kw_only=True)  # of its site
     price_per_hour: float | None = field(default=None, kw_only=True)  # None if the config has none
     currency: str = field(default="", kw_only=True)  # the stack's
-    spot: str = field(default="", kw_only=True)  # the provider that may take the machine back; empty if none does
-    in_all: bool = field(default=True, kw_only=True)  # whether partition `all` has the nodes of its site
-    pod: bool = field(default=False, kw_only=True)  # a container without systemd (components/roles/pod)
-    stage: bool = field(default=False, kw_only=True)  # of a pod: whether jobs' folders go there by default
-    login: bool = field(default=False, kw_only=True)  # users log in there, and it runs no jobs
     # The part of the config that makes it; None for a head node that no list has.
     source: Section | None = field(default=None, kw_only=True, compare=False, repr=False)
     cloud_has_price: ClassVar[bool] = False  # whether its cloud's API says what it costs
@@ -100,7 +89,8 @@ class NodeSpec:
         login = extra.get("login", False)
         extra = {**extra, "fabric": ON_THE_TAILNET if login else site.fabric, "rdma": site.rdma, "in_all": in_all}
         extra["price_per_hour"] = site.price_per_hour if price is None else price
-        return cls(name, site.name, features, gpu, is_head, head.compute if is_head else not login, **extra)
+        shared: dict[str, Any] = {"name": name, "site": site.name, "features": features, "gpu": gpu, **extra}
+        return cls(is_head, head.compute if is_head else not login, **shared)
 
 
 UNREAD = object()  # stands for a value that could not be read, for a reason that is already reported

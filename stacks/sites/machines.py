@@ -1,13 +1,14 @@
 """Create the machines of a stack. Code of each kind needs pulumi, so it is imported only when it is used."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import Any
 
 import pulumi
 
 from components.host import Connection, Host
+from components.settings.types import NodeSettings
 from stacks.sites import KINDS
 from stacks.sites.kind import NodeSpec, Site
 
@@ -27,21 +28,8 @@ class Machines:
 
 def host_of(node: NodeSpec, connection: Connection | None, **extra: Any) -> Host:
     """Return the machine of a node as a Host. `extra` has fields that only its kind knows."""
-    return Host(
-        name=node.name,
-        site=node.site,
-        connection=connection,
-        features=node.features,
-        gpu=node.gpu,
-        fabric=node.fabric,
-        rdma=node.rdma,
-        spot=node.spot,
-        in_all=node.in_all,
-        pod=node.pod,
-        stage=node.stage,
-        login=node.login,
-        **{"price": node.price, **extra},
-    )
+    shared = {each.name: getattr(node, each.name) for each in fields(NodeSettings)}
+    return Host(connection=connection, **{**shared, "price": node.price, **extra})
 
 
 def machines(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.head.connections import sudo_password
-from cli.output.remedies import with_remedies
+from cli.head.answer import sudo_password
+from cli.output.failures import with_remedies
 from components.steps.label import StepLabel
 from tests.engine.conftest import Deploy, needs_cli
 from tests.engine.ssh_host import SshHost, serve

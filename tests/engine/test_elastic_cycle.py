@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from cli.elastic import controller as module
-from cli.elastic.controller import Controller
-from cli.elastic.head import Answer
+from cli.elastic.controller import Answer, Controller
 from cli.elastic.plan import Placeholder
 from cli.elastic.run import Run
 from cli.pulumi.deployment import Deployment

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.output.live_status import NOW, as_root, over_ssh
+from cli.head.answer import NOW, as_root, over_ssh
 from cli.pulumi.workspace import CliError
 from cli.run_events import Made
 from components.steps.label import StepLabel

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.output.remedies import with_remedies
+from cli.output.failures import with_remedies
 from cli.run_events import Failure, Summary
 from engine import commands
 from engine.commands import REMOTE, CommandError, Commands

@@ -39,7 +39,7 @@ rental = Rental(API_KEY, {LOST})
 account = CloudAccount(site, rental)
 machines = {}
 for name in {NODES}:
-    node = RentedNode(name, "east", (), None, False, True, offers=((TYPE, EAST),))
+    node = RentedNode(False, True, name=name, site="east", offers=((TYPE, EAST),))
     machines[name] = RentedMachine(site, node, "dev", account, rental)
 pulumi.export("rented", {name: machine.facts for name, machine in machines.items()})
 """

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from components.validation.collectives import COLLECTIVES
+from components.validation.model import COLLECTIVES
 from tests.gpu.machines import Machine
 from tests.lab.cluster import as_user
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.output.live_status import as_root, over_ssh
+from cli.head.answer import as_root, over_ssh
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
 from tests.lab.sealer import sealer_of
 

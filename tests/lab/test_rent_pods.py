@@ -39,7 +39,7 @@ values = dict(
     base_url=URL, boot_minutes=2, tags={}, fewer="fail", disk_gb=50, volume_gb=100,
 )
 site = RunPodSite.model_construct(**values)
-node = RentedNode("p1", "pods", (), None, False, True, offers=((TYPE, REGION),), pod=True)
+node = RentedNode(False, True, name="p1", site="pods", offers=((TYPE, REGION),), pod=True)
 made = machines([site], [node], "dev", Rental(API_KEY, moved=MOVED))
 way = made.hosts["p1"].connection
 pulumi.export("rented", made.rented)
@@ -130,7 +130,7 @@ def test_a_pod_is_rented_keeps_its_host_key_at_another_port_and_is_returned(
 
     cloud.account.restart(machine.id)
     site = RunPodSite.model_construct(name="pods", kind="runpod", fewer="fail", base_url=cloud.url_of("runpod"))
-    node = RentedNode("p1", "pods", (), None, False, True, offers=((TYPE, REGION),))
+    node = RentedNode(False, True, name="p1", site="pods", offers=((TYPE, REGION),))
     present = look([site], [node], {"runpod": API_KEY}, "dev", first["rented"])
     assert present.moved == {"p1": machine.address}
     second = trial.up(dict(present.moved))

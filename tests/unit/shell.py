@@ -27,7 +27,7 @@ from components.node.commands import function_of
 from components.node.failure import Failure
 from components.node.step import kept, work
 from components.node.step import main as step_main
-from components.node.step.report import report
+from components.node.step.main import report
 from components.node.step.step import LOG_DIR, Step
 from components.roles.names import names
 from components.roles.order import roles

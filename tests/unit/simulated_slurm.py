@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from components.validation.collectives import COLLECTIVES
+from components.validation.model import COLLECTIVES
 from components.validation.slurm_jobs import Limits, Order
 
 TITLES = "#       size         count      type   redop    root" + 2 * "     time   algbw   busbw  #wrong"

@@ -14,10 +14,10 @@ from pathlib import Path
 from components.node import files, folders, kernel, systemd
 from components.node.accounts import as_user
 from components.node.artifacts import Artifact, keep_artifact
-from components.node.dpkg import architecture
 from components.node.failure import Failure, do_each
 from components.node.fetch import proxy_variables
 from components.node.log import note
+from components.node.packages import architecture
 from components.node.passwd import make_daemon_account
 from components.node.run import attempt
 from components.node.state import STATE_DIR

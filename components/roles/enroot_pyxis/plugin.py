@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from components.node import files, packages
 from components.node.artifacts import whole_sums, write_sums
-from components.node.dpkg import architecture, os_release
 from components.node.failure import Failure
 from components.node.log import note
+from components.node.packages import architecture, os_release
 from components.node.run import attempt, run
 from components.node.step.step import Step
 from components.roles.enroot_pyxis.enroot import CONTAINERS, SHARED, FilesValues, place_copy, work_folder

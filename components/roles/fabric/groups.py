@@ -9,16 +9,77 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import json
 import time
 from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Any
 
 from components.node import files
-from components.roles.fabric import records
+from components.node.locks import Lock
 from components.roles.fabric.networks import INFINIBAND_LINK, LINKS, FabricError, Thing, by_number, label, pair_ports
 from components.roles.fabric.proof import SilentError, prove
-from components.roles.fabric.records import NO_NETWORK
 from components.roles.slurm.folders import NODES
+
+# The network of an RDMA group, which has none.
+NO_NETWORK = "-"
+_LOCK_SECONDS = 60  # the lock covers reading and writing a few files
+
+
+def lock() -> Lock:
+    """Take the lock of all records. Raises Failure."""
+    return Lock("fabric", seconds=_LOCK_SECONDS)
+
+
+def load(node: str) -> Thing | None:
+    """Return a node's record; None if it has no readable one."""
+    return _record(files.read(f"{NODES}/{node}/fabric.json") or "")
+
+
+def load_all() -> list[Thing]:
+    """Return all readable records."""
+    return [record for text in files.read_in_folders(NODES, "fabric.json").values() if (record := _record(text))]
+
+
+def _record(text: str) -> Thing | None:
+    try:
+        record = json.loads(text)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def other_records(mine: Thing) -> list[Thing]:
+    """Return the other nodes of its site with the same setting, the oldest first."""
+    keys = ("site", "setting")
+    same = [each for each in load_all() if each["node"] != mine["node"] and all(each[key] == mine[key] for key in keys)]
+    return sorted(same, key=lambda record: (record["since"], record["node"]))
+
+
+def save(record: Thing) -> None:
+    """Write a node's record, unless the node has left and its folder is gone."""
+    folder = f"{NODES}/{record['node']}"
+    if files.is_folder(folder):
+        files.write(f"{folder}/fabric.json", json.dumps(record, sort_keys=True))
+        files.write(f"{folder}/fabric", "\n".join(lines(record)))
+
+
+def remove(node: str) -> None:
+    """Remove a node's record."""
+    for name in ("fabric.json", "fabric"):
+        files.remove(f"{NODES}/{node}/{name}")
+
+
+def lines(record: Thing) -> list[str]:
+    """Return a node's networks as comments of topology.conf, which Slurm distributes and task-prolog reads.
+
+    `# fabric NODE RANK GROUP INTERFACE NETWORK RDMA`: RDMA is `-` for an IP group, NETWORK is `-` for an RDMA group.
+    """
+    return [
+        " ".join(["# fabric", record["node"], str(group["rank"]), name, group["interface"], group["network"],
+                  ",".join(group["rdma"]) or "-"])
+        for name, group in sorted(record["groups"].items())
+    ]  # fmt: skip
+
 
 # Limits of neighbours to ask, and of silent neighbours before the proof stops.
 MOST_ASKED, MOST_SILENT = 4, 3
@@ -117,16 +178,16 @@ def prove_node(node: Mapping[str, Any]) -> Thing:
 
     node   node, site, setting, address (tailnet), interfaces, rdma
     """
-    with records.lock():
+    with lock():
         files.make_folder(f"{NODES}/{node['node']}")
-        old_record = records.load(node["node"])
+        old_record = load(node["node"])
         unchanged = old_record is not None and all(old_record.get(key) == value for key, value in node.items())
         mine: Thing = {**node, "since": old_record["since"] if old_record else time.time()}
         mine["groups"] = old_record["groups"] if old_record and unchanged else {}
         mine["unproven"] = bool(old_record and unchanged and old_record.get("unproven"))
         mine["asked"] = time.time()
-        records.save(mine)
-        others = records.others(mine)
+        save(mine)
+        others = other_records(mine)
     old_groups = set(mine["groups"])
     partners: dict[str, tuple[str, str]] = {}
     tried: list[str] = []
@@ -141,15 +202,15 @@ def prove_node(node: Mapping[str, Any]) -> Thing:
         except SilentError as error:
             silent.append(str(error))
         else:
-            with records.lock():
+            with lock():
                 # Load again: another proof may have changed the records. The first new proof replaces old groups.
-                mine, theirs = records.load(mine["node"]) or mine, records.load(name) or neighbour
+                mine, theirs = load(mine["node"]) or mine, load(name) or neighbour
                 if not tried:
                     mine["groups"] = {group: part for group, part in mine["groups"].items() if group not in old_groups}
                 earlier = set(mine["groups"])
                 join_groups(mine, theirs, shared(carried, rdma))
-                records.save(theirs)
-                records.save(mine)
+                save(theirs)
+                save(mine)
             tried.append(name)
             ports = pair_ports(mine["rdma"], theirs["rdma"])
             if not rdma and any(port["link"] == INFINIBAND_LINK for port, _ in ports):
@@ -159,19 +220,19 @@ def prove_node(node: Mapping[str, Any]) -> Thing:
             neighbour = candidates.send(name in tried)
         except StopIteration:
             break
-    with records.lock():
+    with lock():
         # For prove_again: no node answered, so nothing is proven.
-        mine = records.load(mine["node"]) or mine
+        mine = load(mine["node"]) or mine
         mine["unproven"] = not mine["groups"] and not tried and bool(silent)
-        records.save(mine)
+        save(mine)
     answer = _result(mine, partners, tried, silent, without_infiniband)
     if answer["error"]:
         # The step fails and the stack's state does not change, so restore the record too.
-        with records.lock():
+        with lock():
             if old_record:
-                records.save({**old_record, "asked": mine["asked"]})
+                save({**old_record, "asked": mine["asked"]})
             else:
-                records.remove(mine["node"])
+                remove(mine["node"])
     return answer
 
 
@@ -182,7 +243,7 @@ def prove_again() -> Thing:
     """
     begin = time.monotonic()
     answer: Thing = {"proven": [], "left": []}
-    unproven = [record for record in records.load_all() if record.get("unproven")]
+    unproven = [record for record in load_all() if record.get("unproven")]
     for record in sorted(unproven, key=lambda record: record.get("asked", 0.0)):
         result = None
         if time.monotonic() - begin < AGAIN_SECONDS and files.is_folder(f"{NODES}/{record['node']}"):

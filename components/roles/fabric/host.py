@@ -19,7 +19,7 @@ from components.node.run import run
 from components.node.state import STATE_DIR
 from components.node.step.kept import keep
 from components.node.step.step import Step
-from components.roles.fabric import records
+from components.roles.fabric import groups
 from components.roles.fabric.networks import FabricError, interfaces, ports_up, select_ports
 from components.roles.slurm.controller import offer
 from components.roles.slurm.folders import NODES
@@ -156,9 +156,9 @@ def pod_register(step: Step, values: RegisterValues) -> None:
         # Without groups: jobs over several pods take their interface from the config.
         record = {**mine, **networks, "since": time.time(), "groups": {}, "unproven": False, "asked": 0.0}
         files.make_folder(f"{NODES}/{name}")
-        with records.lock():
-            records.save(record)
-            others = records.others(record)
+        with groups.lock():
+            groups.save(record)
+            others = groups.other_records(record)
         neighbours = [
             {
                 "name": other["node"],
@@ -168,7 +168,7 @@ def pod_register(step: Step, values: RegisterValues) -> None:
             for other in others[:_MOST_NEIGHBOURS]
         ]
     else:
-        records.remove(name)
+        groups.remove(name)
     step.result("neighbours", neighbours)
 
 
@@ -212,7 +212,7 @@ def prove_fabric(step: Step, values: NodeNetworks, address: str) -> None:
 
     name = values.node_name
     if values.node_fabric == ON_THE_TAILNET:
-        records.remove(name)
+        groups.remove(name)
         return
     facts = {"node": name, "site": values.node_site, "setting": values.node_fabric, "address": address}
     try:

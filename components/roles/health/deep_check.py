@@ -17,22 +17,150 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from components.node.pack import ROOT
 from components.node.waiting import within
-from components.roles.health import measuring
 from components.roles.health.gpu_records import GpuRecords
 from components.roles.slurm.folders import POD
 from components.slurm import slurm
 from components.slurm.nodes import Node
 from components.slurm.slurm import SlurmError
-from components.validation.became_slow import Measured, Record, against, better, reason, remembered
+from components.validation.became_slow import JOINED, Measured, Record, against, better, measured, reason, remembered
+from components.validation.fabric_facts import read_fabric_facts
+from components.validation.groups import count
+from components.validation.model import Measurement
+from components.validation.preflight.findings import read_lines
 from components.validation.preflight.node_checks import load, save
+from components.validation.results import Conditions, judge_group, judge_scope
+from components.validation.slurm_jobs import run_as_submitter
 from components.validation.untrusted import read_or_default
+
+Settings = Mapping[str, Any]
+# Added to the time limits of a node's jobs.
+SPARE_SECONDS = 120
+REPORTS = Path("/var/lib/tailrack/validation")
+# The address of each node as it joined (components/roles/names/host.py).
+MEMBERS = Path("/var/lib/tailrack/members")
+# Settings that must be the same for two figures to be comparable.
+_SAME = ("backend", "collective", "gate_bytes")
+
+
+def measurement_settings(settings: Settings, node: Node) -> Mapping[str, Any]:
+    """Return the settings of the measurement that fits a node's hardware."""
+    plan = settings["plan"]
+    chosen: Mapping[str, Any] = plan["nccl"] if _gpus(settings, node) > 1 else plan["cpu"]
+    return chosen
+
+
+def limit_seconds(settings: Settings) -> int:
+    """Return how long all jobs of a node may take together."""
+    return int(settings["plan"]["measurement_seconds"]) + SPARE_SECONDS
+
+
+def _gpus(settings: Settings, node: Node) -> int:
+    """Return how many of a node's GPUs are measured; 0 for mixed kinds, which one figure cannot describe."""
+    return 0 if "," in node.gpus else count(node.gpus, settings["plan"]["nccl"]["most_gpus"])
+
+
+def program_input(settings: Settings, node: Node, *, each_gpu: bool) -> dict[str, Any]:
+    """Return the input of the user's program (components/validation/measurement_run.py).
+
+    each_gpu   whether to measure each GPU too, and to run dcgmi (components/validation/gpu_speed/node.py)
+    """
+    each_gpu = each_gpu and bool(node.gpus)
+    plan = dict(settings["plan"])
+    level = settings["dcgm_level"] if each_gpu else 0
+    alone = {"address": "", "site": "", "gpus": node.gpus}
+    # The job needs 30 s for everything else.
+    about = {"fabric": {}, "dcgm_level": level, "dcgm_seconds": settings["minutes"] * 60 - 30}
+    plan |= {
+        "scope": f"deep-check-{node.name}",
+        "sites": {node.name: ""},
+        "about": {**about, "nodes": {node.name: alone}},
+    }
+    plan |= {"gpus": {node.name: node.gpus}, "preflight": "gpu-check" if each_gpu else ""}
+    if _gpus(settings, node) < 2:
+        plan |= {"nccl": None, "gpus": {node.name: node.gpus if _gpus(settings, node) else ""}}
+    return {"plan": plan, "nodes": [node.name], "absent": {}, "cpu_job": plan["cpu_job"]}
+
+
+def measure_as_user(settings: Settings, node: Node, reservation: str, each_gpu: bool) -> Mapping[str, Any] | None:
+    """Measure a node and return the report of the user's program; None if it printed no valid report."""
+    ended = run_as_submitter(
+        settings["user"],
+        # `up` measures with the same command.
+        *("/usr/bin/python3", "-I", "-S", str(ROOT), "measure"),
+        task=program_input(settings, node, each_gpu=each_gpu),
+        limit=limit_seconds(settings),
+        **({"SBATCH_RESERVATION": reservation} if reservation else {}),
+    )
+    try:
+        report = json.loads(ended.output)
+    except (ValueError, RecursionError):
+        return None
+    return report if isinstance(report, dict) and ended.ok else None
+
+
+def read_report(settings: Settings, node: Node, report: Mapping[str, Any] | None) -> Measured:
+    """Judge a report. A user's process printed it, so it may contain anything."""
+    if report is None:
+        return Measured(None, doubt="the measurement ended early, see the messages above")
+    gpus, parameters = _gpus(settings, node), dict(measurement_settings(settings, node))
+    for key in ("socket_max_bytes", "most_gpus", "mpi"):
+        parameters.pop(key, None)
+    measurement = Measurement(**{"ranks": max(2, gpus), "nodes": 1, **parameters})
+    # The config's floor for single nodes applies to GPUs only.
+    floor = settings["floor"] if gpus > 1 else None
+    result, _ = judge_scope(measurement, report, Conditions(floor, floor, "", spans=False), read_lines)
+    return measured(result, result["preflight"].get(node.name, ()), on_gpus=gpus > 1)
+
+
+def address_of(name: str, members: Path = MEMBERS) -> str:
+    """Return a node's tailnet address, which identifies the machine; empty if it is unknown."""
+    try:
+        return (members / name / "address").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def with_figure(record: Record, node: Node, reports: Path = REPORTS) -> Record:
+    """Return the record with this machine's oldest comparable figure as its reference, if there is one."""
+    if record.forgotten:
+        return record
+    figures = sorted(_figures(record, node, reports))
+    return replace(record, reference=figures[0][1], since=JOINED) if figures else record
+
+
+def _figures(record: Record, node: Node, reports: Path) -> Iterator[tuple[float, float]]:
+    """Yield the time and the GB/s of each figure."""
+    for path in sorted(reports.glob("*.json")):
+        report = load(path)
+        if not isinstance(report, Mapping) or report.get("members", {}).get(node.name) != record.of.get("address"):
+            continue
+        for entry in report.get("alone", ()):
+            figure = _figure(entry, report, node, record)
+            if figure is not None:
+                yield float(report.get("measured_at") or 0), figure
+
+
+def _figure(entry: Mapping[str, Any], report: Mapping[str, Any], node: Node, record: Record) -> float | None:
+    """Return the GB/s of one entry, or None. A user's process wrote it, so it may contain anything."""
+    try:
+        settings = record.of["asked"]
+        if entry["gpus"] != {node.name: node.gpus} or any(entry["asked"][key] != settings[key] for key in _SAME):
+            return None
+        facts = read_fabric_facts(str(report.get("there", "")))
+        result = judge_group(entry, facts, None, Conditions(None, None, "", spans=False))
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return None
+    figure = measured(result, (), on_gpus=True)
+    return None if figure.broken else figure.gb_per_s
+
 
 SETTINGS = Path("/etc/tailrack/deep-check.json")
 RECORDS = Path("/var/lib/tailrack/deep-check")
@@ -47,23 +175,23 @@ Measure = Callable[[Mapping[str, Any], Node, str, bool], Mapping[str, Any] | Non
 
 
 class DeepCheck:
-    """The checks of one run. For `settings` see components/measurement/deep_check.py."""
+    """The checks of one run. For `settings` see components/measurement/job_plans.py."""
 
     def __init__(self, settings: Mapping[str, Any], measure: Measure | None = None, records: Path = RECORDS) -> None:
         self.settings, self.records = settings, records
-        self.measure = measure or measuring.measure_as_user
+        self.measure = measure or measure_as_user
         self.gpus = GpuRecords(records)
 
     def record(self, node: Node) -> Record:
         """Return a node's record, with its figure from when it joined as reference if the record has none."""
         identity = {
-            "address": measuring.address_of(node.name),
+            "address": address_of(node.name),
             "gpus": node.gpus,
-            "asked": measuring.measurement_settings(self.settings, node),
+            "asked": measurement_settings(self.settings, node),
         }
         record = read_or_default(Record, load(self.records / f"{node.name}.json"), exact=True).about(identity)
         if record.reference is None:
-            record = measuring.with_figure(record, node)
+            record = with_figure(record, node)
         return record
 
     def save(self, node: Node, record: Record) -> None:
@@ -109,8 +237,8 @@ class DeepCheck:
 
     def _measure(self, node: Node, reservation: str, *, each_gpu: bool) -> Measured:
         report = self.measure(self.settings, node, reservation, each_gpu)
-        measured = measuring.read_report(self.settings, node, report)
-        items = self.gpus.judge(node.name, measuring.address_of(node.name), report) if each_gpu else []
+        measured = read_report(self.settings, node, report)
+        items = self.gpus.judge(node.name, address_of(node.name), report) if each_gpu else []
         if each_gpu and "gpu_speed" in (report or {}) and (figures := self.gpus.figures(node.name)):
             log(f"{node.name}: each GPU has at least {figures}")
         for item in items:
@@ -170,7 +298,7 @@ class DeepCheck:
     def _reserve(self, node: Node) -> None:
         self._remove_reservation(node)
         # Slurm ends it after the longest time that a check can take, even if this program was killed.
-        minutes = 2 * measuring.limit_seconds(self.settings) // 60 + 1
+        minutes = 2 * limit_seconds(self.settings) // 60 + 1
         slurm.scontrol(
             "create", "reservation", f"reservationname={RESERVATION}{node.name}", f"users={self.settings['user']}",
             f"nodes={node.name}", "starttime=now", f"duration={minutes}", "flags=ignore_jobs",

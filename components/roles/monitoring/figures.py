@@ -8,27 +8,214 @@ values would look like new ones, and reports the failure as a metric.
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from components.roles.budget.spending import read_budget, spending
-from components.roles.monitoring.exposition import Metric, exposition
-from components.roles.monitoring.machine_figures import QUERY, gpu_figures, read_names, tailnet_figures
-from components.roles.monitoring.measured_figures import TRAINING, measured_figures, training_figures
-from components.roles.monitoring.slurm_figures import budget_figures, cost_figures, job_gpu_figures, slurm_figures
+from components.roles.monitoring.slurm_figures import (
+    Metric,
+    Sample,
+    budget_figures,
+    cost_figures,
+    exposition,
+    job_gpu_figures,
+    slurm_figures,
+)
 from components.roles.sll.snapshot import jobs_and_nodes
 from components.roles.tailrack_command.book import read_book
 from components.roles.tailrack_command.costs import costs
 from components.roles.usage.record import read_limits
+from components.validation.model import Measurement
 from components.validation.preflight.findings import plain
+from components.validation.results import Conditions, judge_scope
+from components.validation.training_verdict import judge_training
+from components.validation.verdict import Result, Verdict
+
+VERDICTS: tuple[str, ...] = get_args(Verdict)
+_BUSBW = ("tailrack_busbw_gb_per_s", "Bus bandwidth of the last measurement, 1e9 bytes a second.")
+_FLOOR = ("tailrack_busbw_floor_gb_per_s", "Floor of the bus bandwidth.")
+_MOMENT = ("tailrack_measured_timestamp_seconds", "Time of the last measurement.")
+_VERDICT = ("tailrack_measurement_verdict", "1 for the verdict of the last measurement.")
+TRAINING = "training_benchmark"  # the name of its files (components/measurement/storage.py)
+
+
+def measured_figures(
+    settings: Mapping[str, Any], reports: Mapping[str, Mapping[str, Any]], members: Container[str]
+) -> list[Metric]:
+    """Return the metrics of all scopes and of single nodes.
+
+    settings   `cpu`, the settings of a measurement of CPUs; `ranks_per_node`; `floors`, GB/s by scope; `cross_site`
+               and `node`, the names of these scopes
+    reports    by scope
+    members    nodes of the cluster; metrics of other nodes in a report are left out
+    """
+    busbw: list[Sample] = []
+    floor: list[Sample] = []
+    moment: list[Sample] = []
+    verdict: list[Sample] = []
+    for scope, report in sorted(reports.items()):
+        result_of_scope, results_of_nodes = _judge(settings, scope, report)
+        single_nodes = [
+            ({"scope": settings["node"], "node": node}, result)
+            for node, result in sorted(results_of_nodes.items())
+            if node in members
+        ]
+        for labels, result in [({"scope": scope}, result_of_scope), *single_nodes]:
+            detailed = {**labels, "collective": result["collective"], "bytes": str(result["gate_bytes"])}
+            if result["busbw_gb_per_s"] is not None:
+                busbw.append((detailed, result["busbw_gb_per_s"]))
+            if result["floor_gb_per_s"] is not None:
+                floor.append((detailed, result["floor_gb_per_s"]))
+            verdict += [({**labels, "verdict": name}, int(name == result["verdict"])) for name in VERDICTS]
+            if isinstance(report.get("measured_at"), int | float):
+                moment.append((labels, report["measured_at"]))
+    return [Metric(*_BUSBW, busbw), Metric(*_FLOOR, floor), Metric(*_MOMENT, moment), Metric(*_VERDICT, verdict)]
+
+
+def _judge(settings: Mapping[str, Any], scope: str, report: Mapping[str, Any]) -> tuple[Result, Mapping[str, Result]]:
+    nodes = report.get("nodes")
+    left_out = report.get("left_out")
+    count = sum(len(names) for names in (nodes, left_out) if isinstance(names, list)) or 1
+    measurement = Measurement(
+        **settings["cpu"],
+        backend="tcp-cpu" if scope == settings["cross_site"] else "mpi-cpu",
+        nodes=count,
+        ranks=max(2, count * settings["ranks_per_node"]),
+    )
+    floors = settings["floors"]
+    conditions = Conditions(floors.get(scope), floors.get(settings["node"]), "", spans=False)
+    # Without the nodes' network facts, the verdict ignores which network carried the data.
+    return judge_scope(measurement, {**report, "there": ""}, conditions, lambda _: {})
+
+
+def training_figures(report: Mapping[str, Any], floor: float | None) -> Sequence[Metric]:
+    """Return images per second in total and per rank, the jitter, the verdict and the time.
+
+    floor   the config's minimum of images per second and rank; None without one
+    """
+    result = judge_training(report, floor)
+    labels = {"device": result["device"] or "unknown"}
+    figures = (
+        ("tailrack_training_images_per_second", "Training benchmark, all ranks.", result["images_per_second"]),
+        (
+            "tailrack_training_images_per_second_per_rank",
+            "Training benchmark, per GPU; on CPUs per node.",
+            result["images_per_second_per_rank"],
+        ),
+        ("tailrack_training_jitter_ratio", "How much longer a slow step takes than the median step.", result["jitter"]),
+        (
+            "tailrack_training_floor_images_per_second_per_rank",
+            "Floor of the training benchmark.",
+            result["floor_images_per_second"],
+        ),
+    )
+    metrics = [Metric(name, text, [(labels, value)]) for name, text, value in figures if value is not None]
+    verdicts = [({"verdict": name}, int(name == result["verdict"])) for name in get_args(Verdict)]
+    metrics.append(Metric("tailrack_training_verdict", "1 for the verdict of the last training benchmark.", verdicts))
+    if isinstance(time := report.get("measured_at"), int | float):
+        text = "Time of the last training benchmark."
+        metrics.append(Metric("tailrack_training_measured_timestamp_seconds", text, [({}, time)]))
+    return metrics
+
+
+_MIB = 2**20
+# Field of nvidia-smi, name, help, and the factor that converts its unit.
+_FIGURES = (
+    ("utilization.gpu", "tailrack_gpu_utilization_ratio", "Share of the last second in which a kernel ran.", 0.01),
+    ("memory.used", "tailrack_gpu_memory_used_bytes", "Memory in use.", _MIB),
+    ("memory.total", "tailrack_gpu_memory_bytes", "Memory.", _MIB),
+    ("temperature.gpu", "tailrack_gpu_temperature_celsius", "Temperature of the chip.", 1),
+    ("power.draw", "tailrack_gpu_power_watts", "Power.", 1),
+    (
+        "ecc.errors.uncorrected.volatile.total",
+        "tailrack_gpu_uncorrected_errors",
+        "Memory errors since the driver was loaded that ECC could not correct.",
+        1,
+    ),
+)
+QUERY: Sequence[str] = (
+    "nvidia-smi",
+    f"--query-gpu=index,name,{','.join(field for field, *_ in _FIGURES)}",
+    "--format=csv,noheader,nounits",
+)
+
+
+def gpu_figures(output: str) -> list[Metric]:
+    """Return the metrics of each GPU. Missing values (`[N/A]`) and lines that are not rows are left out.
+
+    Raise ValueError if no line is a row.
+    """
+    lines = [[cell.strip() for cell in row] for row in csv.reader(output.splitlines()) if row]
+    rows = [row for row in lines if len(row) == len(_FIGURES) + 2 and row[0].isdecimal()]
+    if lines and not rows:
+        raise ValueError("nvidia-smi does not print the requested fields")
+    count = Metric("tailrack_gpus", "GPUs that nvidia-smi shows.", [({}, len(rows))])
+    return [
+        count,
+        *(
+            Metric(name, text, _samples(rows, column, factor))
+            for column, (_, name, text, factor) in enumerate(_FIGURES, start=2)
+        ),
+    ]
+
+
+def _samples(rows: Sequence[Sequence[str]], column: int, factor: float) -> list[Sample]:
+    samples: list[Sample] = []
+    for row in rows:
+        try:
+            samples.append(({"gpu": row[0], "kind": row[1]}, float(row[column]) * factor))
+        except ValueError:
+            continue
+    return samples
+
+
+def read_names(text: str) -> dict[str, str]:
+    """Return member names by address, from lines `address name`."""
+    pairs = (line.split() for line in text.splitlines())
+    return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+def tailnet_figures(status: str, names: Mapping[str, str]) -> list[Metric]:
+    """Return the metrics of each member that this machine recently exchanged data with.
+
+    names   of members by address; the name that a machine gives itself in the tailnet is ignored
+
+    Raise ValueError for output in another format.
+    """
+    direct: list[Sample] = []
+    received: list[Sample] = []
+    sent: list[Sample] = []
+    try:
+        for peer in (json.loads(status).get("Peer") or {}).values():
+            # Skip a peer without data.
+            if not peer:
+                continue
+            name = next((names[address] for address in peer.get("TailscaleIPs") or [] if address in names), "")
+            if not name:
+                continue
+            labels = {"peer": name}
+            received.append((labels, int(peer.get("RxBytes") or 0)))
+            sent.append((labels, int(peer.get("TxBytes") or 0)))
+            # Without traffic there is no path, direct or relayed.
+            if peer.get("Active"):
+                direct.append((labels, int(bool(peer.get("CurAddr")))))
+    except (AttributeError, TypeError) as error:
+        raise ValueError("tailscale does not print its status as expected") from error
+    return [
+        Metric("tailrack_tailnet_direct", "1 if data to a peer goes directly, 0 if by a relay.", direct),
+        Metric("tailrack_tailnet_received_bytes_total", "Bytes from a peer over the tailnet.", received, "counter"),
+        Metric("tailrack_tailnet_sent_bytes_total", "Bytes to a peer over the tailnet.", sent, "counter"),
+    ]
+
 
 SETTINGS = Path("/etc/tailrack/monitoring.json")
 REPORTS = Path("/var/lib/tailrack/validation")

@@ -6,16 +6,55 @@ Only the GPUs of jobs name jobs and users. A job has three series while it runs,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from components.roles.budget.spending import FULL, Spending
 from components.roles.job_hangs.communicators import read_hang
-from components.roles.monitoring.exposition import Metric, Sample
 from components.roles.sll.snapshot import gpus_of
 from components.roles.tailrack_command.costs import Cost
 from components.roles.usage.samples import read_summary
 from components.slurm.jobs import Job
 from components.slurm.nodes import Node
+from components.validation.preflight.findings import plain
+
+Sample = tuple[Mapping[str, str], float]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """Samples with the same name. Label values may be any text.
+
+    help   a description with the unit
+    """
+
+    name: str
+    help: str
+    samples: Sequence[Sample]
+    kind: Literal["gauge", "counter"] = "gauge"
+
+
+def exposition(metrics: Iterable[Metric]) -> str:
+    """Return the text, one line per sample. Metrics without samples are left out."""
+    lines = []
+    for metric in metrics:
+        if metric.samples:
+            lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.kind}"]
+        lines += [f"{metric.name}{_labels(labels)} {float(value)!r}" for labels, value in metric.samples]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    text = ",".join(f'{name}="{_quoted(value)}"' for name, value in labels.items())
+    return f"{{{text}}}" if text else ""
+
+
+def _quoted(text: str) -> str:
+    # A lone surrogate is not valid UTF-8, and node exporter would skip the whole file.
+    valid = plain(text).encode("utf-8", "replace").decode("utf-8")
+    return valid.replace("\\", "\\\\").replace('"', '\\"')
+
 
 NODE_STATES = ("idle", "mixed", "allocated", "completing", "draining", "drained", "down", "unknown")
 JOB_STATES = ("pending", "running", "suspended", "completing")

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from components.node import files
-from components.node.failure import Failure
+from components.node.failure import Failure, run_program
 from components.node.log import note
-from components.node.program import run_program
 from components.node.run import Ended, attempt, run, succeeds
 from components.node.state import STATE_DIR
 from components.node.waiting import wait_until

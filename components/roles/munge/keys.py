@@ -16,8 +16,7 @@ import sys
 from collections.abc import Sequence
 
 from components.node import files, folders, services
-from components.node.failure import Failure
-from components.node.program import run_program
+from components.node.failure import Failure, run_program
 from components.node.run import attempt, run
 from components.node.state import STATE_DIR
 from components.node.waiting import wait_until

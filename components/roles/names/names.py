@@ -19,9 +19,8 @@ from threading import Thread
 from typing import NamedTuple
 
 from components.node import files
-from components.node.failure import Failure
+from components.node.failure import Failure, run_program
 from components.node.locks import lock_of_program
-from components.node.program import run_program
 from components.node.run import run
 from components.node.state import STATE_DIR
 

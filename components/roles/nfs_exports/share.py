@@ -16,12 +16,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from components.node import files
-from components.node.failure import Failure
+from components.node.failure import Failure, run_program
 from components.node.folders import acl_of
 from components.node.kernel import Mount, mounts, mounts_at
 from components.node.locks import Lock, lock_of_program
 from components.node.passwd import user_named
-from components.node.program import run_program
 from components.node.run import attempt, run
 from components.node.state import STATE_DIR
 

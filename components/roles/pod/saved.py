@@ -11,13 +11,11 @@ from pathlib import PurePosixPath
 
 from components.node import files, folders
 from components.node import run as node_run
-from components.node.dpkg import installed
-from components.node.failure import Failure
+from components.node.failure import Failure, run_program
 from components.node.fetch import proxy_variables
 from components.node.locks import PRIVATE, Lock
 from components.node.log import note
-from components.node.packages import unstarted
-from components.node.program import run_program
+from components.node.packages import installed, unstarted
 from components.node.run import attempt, run
 from components.node.step import kept
 from components.node.step.main import prepare_folders

@@ -393,3 +393,15 @@ def _forget_state() -> None:
     if was_controller():
         take_slurm_folder()
         files.empty_folder(CONTROLLER_STATE)
+
+
+_ANSWER_SECONDS = 60
+
+
+def login(step: Step, slurm_job_limit_seconds: int) -> None:
+    """Link the files, and wait for an answer of slurmctld. A slurmd from earlier ends."""
+    set_foreign_slurm_aside()
+    remove_slurmd(step, slurm_job_limit_seconds)
+    run("systemd-tmpfiles", "--create", LINK)
+    if not wait_until(controller.answers, _ANSWER_SECONDS):
+        raise Failure("slurmctld does not answer the commands of this machine", f"see 'scontrol ping' on {step.host}")

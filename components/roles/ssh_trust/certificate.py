@@ -20,9 +20,8 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from components.node import files, services, systemd
-from components.node.failure import Failure
+from components.node.failure import Failure, run_program
 from components.node.locks import Lock
-from components.node.program import run_program
 from components.node.run import attempt
 from components.roles.pod.saved import save_again
 from components.roles.ssh_trust import sshd

@@ -16,10 +16,9 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from components.node import files
-from components.node.failure import Failure
+from components.node.failure import Failure, run_program
 from components.node.locks import Lock, lock_of_program
 from components.node.log import note
-from components.node.program import run_program
 from components.node.run import run
 from components.node.state import STATE_DIR
 from components.roles.ssh_trust.ask import MEMBERS, ask_members, last_error

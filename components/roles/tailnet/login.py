@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from components.node import files, folders, packages, systemd
-from components.node.dpkg import os_release
 from components.node.failure import Failure
 from components.node.fetch import fetch_reason, fetch_remedy
 from components.node.log import note
+from components.node.packages import os_release
 from components.node.run import attempt, exists, run, succeeds
 from components.node.state import STATE_DIR
 from components.node.step.step import Step

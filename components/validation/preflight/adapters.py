@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.node.waiting import within
-from components.validation.preflight.findings import Finding, finding
-from components.validation.preflight.health import Health
+from components.validation.preflight.findings import Finding, Health, finding
 
 PORT, DIRECT, ROCE = "InfiniBand port", "GPUDirect RDMA", "RoCE"
 ROCE_MTU = 9216

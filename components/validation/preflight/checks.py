@@ -16,9 +16,8 @@ from functools import cached_property
 from pathlib import Path
 
 from components.node.waiting import within
-from components.validation.preflight import adapters, dcgm, foreign, gpus, links, node, storage, versions, xids
-from components.validation.preflight.findings import Finding, at_most_warnings, finding
-from components.validation.preflight.health import HEALTH, CommandResult, Health
+from components.validation.preflight import adapters, dcgm, foreign, gpus, links, node, storage, xids
+from components.validation.preflight.findings import HEALTH, CommandResult, Finding, Health, at_most_warnings, finding
 from components.validation.preflight.neighbour import CLOCK
 from components.validation.this_node import stdout_of
 
@@ -160,7 +159,7 @@ CHECKS: tuple[Check, ...] = (
     Check(node.MEMORY, lambda on: node.check_memory_errors(on.root)),
     Check(node.MEMORY, lambda on: node.check_idle_memory(on.jobs, on.root), _NODE),
     Check(node.PROFILING, lambda on: node.check_profiling(on.root), _NODE),
-    Check(versions.VERSIONS, lambda on: versions.check_versions(on.root), _NODE),
+    Check(node.VERSIONS, lambda on: node.check_versions(on.root), _NODE),
     Check(
         CLOCK,
         lambda on: node.check_synchronized(

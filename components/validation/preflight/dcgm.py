@@ -17,8 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from components.node.json_part import first_object, objects_in
-from components.validation.preflight.findings import Finding, finding, line, unjudged
-from components.validation.preflight.health import CommandResult
+from components.validation.preflight.findings import CommandResult, Finding, finding, line, unjudged
 from components.validation.this_node import node_name
 
 CHECK = "DCGM"

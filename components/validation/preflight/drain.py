@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from components.validation.preflight.findings import Finding
-from components.validation.preflight.node import PROFILING
-from components.validation.preflight.versions import VERSIONS
+from components.validation.preflight.node import PROFILING, VERSIONS
 
 # People and `tailrack nodes` recognize the node's own drain by this prefix.
 HEALTH_PREFIX = "health: "

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.validation.preflight.adapters import Port, numa_node, text_of
-from components.validation.preflight.findings import Finding, finding, unjudged
-from components.validation.preflight.health import CommandResult
+from components.validation.preflight.findings import CommandResult, Finding, finding, unjudged
 
 NVLINK = "NVLink"
 _GPU = re.compile(r"GPU (\d{1,3}): (.{0,100}?)(?: \(UUID.*)?", re.ASCII)

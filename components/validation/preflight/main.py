@@ -20,8 +20,7 @@ from typing import Any
 from components.validation.preflight import neighbour, tailnet
 from components.validation.preflight.adapters import data_ports
 from components.validation.preflight.checks import JOB, Machine, guarded, run
-from components.validation.preflight.findings import Finding, finding, line
-from components.validation.preflight.health import HEALTH, Health, health_of
+from components.validation.preflight.findings import HEALTH, Finding, Health, finding, health_of, line
 from components.validation.this_node import address_of, node_name, stdout_of
 
 # The node's own step starts the first check of the GPUs just before the first measurement begins.

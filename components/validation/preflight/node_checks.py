@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from components.validation.preflight import adapters, checks, xids
-from components.validation.preflight.findings import Finding, worst_first
+from components.validation.preflight.findings import Finding, health_of, worst_first
 from components.validation.preflight.gpus import COUNT, DRIVER, HEALTH
-from components.validation.preflight.health import health_of
 from components.validation.preflight.holders import device_numbers
 from components.validation.preflight.node import DEVICES
 from components.validation.untrusted import read_or_default

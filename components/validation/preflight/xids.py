@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from components.validation.preflight.findings import Finding, finding, unjudged
-from components.validation.preflight.health import CommandResult
+from components.validation.preflight.findings import CommandResult, Finding, finding, unjudged
 from components.validation.preflight.smi import bus_address
 
 XID, SXID = "Xid", "SXid"

@@ -15,11 +15,8 @@ import pytest
 from pulumi.runtime.rpc import UNKNOWN
 
 from cli import commands, open_stack
-from cli.checks import RULES, Checks
-from cli.checks.head_replaced import head_replaced
-from cli.checks.key_endless import KEY as AUTH_KEY_TYPE
-from cli.checks.key_endless import LONGEST_SECONDS
-from cli.checks.ssh_open import GROUP
+from cli.checks import GROUP, LONGEST_SECONDS, RULES, Checks, head_replaced
+from cli.checks import KEY as AUTH_KEY_TYPE
 from cli.run_events import HIDDEN, Event, Summary
 from cli.stack_config.written_config import WrittenConfig
 from components.steps.command_line import render_request

@@ -11,9 +11,9 @@ import pytest
 from pulumi.automation import CommandError, CommandResult, PulumiCommand
 
 from cli.pulumi.deployment import Deployment
+from cli.pulumi.events import made_of
 from cli.pulumi.find_engine import Found
 from cli.pulumi.runner import CliRunner
-from cli.pulumi.state import made_of
 from cli.pulumi.workspace import PROJECT, CliError, Workspace
 from cli.run_events import Summary
 

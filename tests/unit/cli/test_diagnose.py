@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cli.head import diagnose as module
-from cli.head.connections import connections_by_machine
+from cli.head.answer import connections_by_machine
 from cli.head.diagnose import diagnose, without_secrets
 from cli.pulumi.workspace import CliError, Workspace
 from cli.run_events import Made

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from cli.elastic import controller as module
-from cli.elastic.controller import Controller
-from cli.elastic.head import Answer
+from cli.elastic.controller import Answer, Controller
 from cli.elastic.plan import Placeholder
 from cli.pulumi.workspace import CliError
 from cli.run_events import Made

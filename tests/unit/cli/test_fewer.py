@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.pulumi.fewer import with_fewer
+from cli.pulumi.deployment import with_fewer
 from cli.run_events import OPERATIONS, Failure, Summary
 from stacks.config import PoolConfig, parse
 from stacks.rented import LEFT_OUT, left_out

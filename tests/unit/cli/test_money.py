@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from cli.money.amounts import Prices, amount
-from cli.money.change import change, sentences
+from cli.money.amounts import Prices, amount, change, sentences
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
 from stacks.config import parse

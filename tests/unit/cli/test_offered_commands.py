@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from cli import commands, open_stack
+from cli.output.failures import with_remedies
 from cli.output.make_command import Make
 from cli.output.next_commands import next_commands
-from cli.output.remedies import with_remedies
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.find_engine import Found
 from cli.pulumi.workspace import PROJECT, Workspace

@@ -11,11 +11,9 @@ import pytest
 from rich.console import Console
 
 from cli.output import failures
-from cli.output.failures import print_failures
+from cli.output.failures import print_failures, with_remedies
 from cli.output.progress import Progress, describe
-from cli.output.remedies import with_remedies
-from cli.preview.plan import Plan
-from cli.preview.render import render
+from cli.preview.plan import Plan, render
 from cli.run_events import Event, Failure, Summary
 from cli.trust import _lines
 from components.roles.program import program

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.pulumi.home import prepare_home
-from cli.pulumi.workspace import Workspace
+from cli.pulumi.workspace import Workspace, prepare_home
 
 
 @pytest.fixture

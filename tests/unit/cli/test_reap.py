@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from cli import change_commands, commands, open_stack
-from cli.money import reap
-from cli.money.reap import Decision, decide
+from cli.money import amounts
+from cli.money.amounts import Decision, decide
 from cli.output.make_command import Make
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
@@ -46,7 +46,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(command)
         return json.dumps({"unused": True, "why": "all 2 nodes have been idle for 31 min or more, longer than 30"})
 
-    monkeypatch.setattr(reap, "ask_head", ask)
+    monkeypatch.setattr(amounts, "ask_head", ask)
     return found
 
 
@@ -72,7 +72,7 @@ def test_a_cluster_and_a_pool_without_a_limit_are_kept_unasked(asked: list[str],
 
 @pytest.mark.parametrize("said", ["", "unused", "{}", '{"unused": 1, "why": ""}', "[]", '{"unused": true}', "null"])
 def test_words_of_a_head_node_that_are_none_take_nothing_away(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    monkeypatch.setattr(reap, "ask_head", lambda *_: said)
+    monkeypatch.setattr(amounts, "ask_head", lambda *_: said)
     with pytest.raises(CliError, match="did not report whether the pool is in use"):
         decide(pool())
 

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from cli.report import overall, tables
-from cli.report.dates import dated
+from cli.report.tables import dated
 from components.validation.model import JobReport, Measurement
 from components.validation.verdict import judge
 

@@ -8,15 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from cli.money import cluster_costs as module
-from cli.money.cluster_costs import ClusterCosts, cluster_costs
+from cli.money import amounts as module
+from cli.money.amounts import ClusterCosts, cluster_costs
 from cli.pulumi.deployment import Deployment
 from cli.pulumi.workspace import CliError
 from cli.report.chart import BOTTOM, LEFT, TOP, WIDTH
 from cli.report.page import page
 from cli.report.timeline import HEIGHT, timeline
 from components.roles.tailrack_command.costs import ESTIMATE, Cost
-from components.validation.history import Entry
+from components.validation.results import Entry
 from tests.unit.cli.test_report_page import EVIL, Read, outputs  # noqa: F401 - a fixture
 
 COST = Cost("r1", 2.05, "EUR", there=True, busy=False, idle_seconds=7500, month=41.0, month_hours=20.0, used_hours=10.0)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cli.pulumi.restored import older_backup
+from cli.pulumi.deployment import older_backup
 from cli.run_events import Made
 from components.steps.label import StepLabel
 

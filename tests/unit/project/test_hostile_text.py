@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from cli.head.diagnose import without_secrets
-from cli.output.remedies import _REMEDIES
+from cli.output.failures import _REMEDIES
 from cli.output.terminal import lines
 from cli.preview.comment import _text
 from components.roles.nfs_exports.foreign import clients
@@ -17,8 +17,7 @@ from components.roles.tailrack_command.why import why_it_ended
 from components.slurm.jobs import Job
 from components.slurm.nodes import node_names
 from components.steps.command_line import read_request
-from components.validation.nccl_output import separate
-from components.validation.nccl_tests import parse
+from components.validation.nccl_tests import parse, separate
 from components.validation.preflight.adapters import read_mlxconfig
 from components.validation.preflight.drain import cause
 from components.validation.preflight.findings import finding

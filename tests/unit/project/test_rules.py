@@ -23,8 +23,7 @@ MORE_PACKAGES = {
     "components/validation/all_reduce_perf_cpu.py": {"mpi4py", "numpy"},
     "components/validation/tcp_ring.py": {"numpy"},
     "components/roles/mlflow/accounts.py": {"mlflow"},
-    "components/roles/mlflow/start.py": {"mlflow", "uvicorn"},
-    "components/roles/mlflow/storage.py": {"mlflow", "sqlalchemy"},
+    "components/roles/mlflow/start.py": {"mlflow", "sqlalchemy", "uvicorn"},
 }
 
 

@@ -49,7 +49,7 @@ def look_at(cloud: Cloud, last: object, fewer: str = "fail", dry_run: bool = Tru
     """Look at a cloud. `names` are those of the site's nodes, g1 and g2 by default; `limit` is its price limit."""
     keys: dict[str, Any] = {"fewer": fewer, "base_url": "", "max_price_per_hour": how.get("limit")}
     site, names = LambdaSite.model_construct(name="cloud", kind="lambda", **keys), how.get("names", ("g1", "g2"))
-    nodes = [RentedNode(name, "cloud", (), None, False, True, offers=PLACES) for name in names]
+    nodes = [RentedNode(False, True, name=name, site="cloud", offers=PLACES) for name in names]
     return look([site], nodes, {"lambda": "key"}, "burst", last, lambda *_arguments, **_more: cloud, dry_run=dry_run)  # type: ignore[arg-type]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from cli.output.remedies import with_remedies
+from cli.output.failures import with_remedies
 from cli.run_events import Failure, Summary
 from components.steps.command_line import END_OF_STEP, whole_command
 from components.steps.label import StepLabel

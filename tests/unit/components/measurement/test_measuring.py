@@ -13,8 +13,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from components.validation import job_files
-from components.validation.nccl_output import distinct
-from components.validation.nccl_tests import parse
+from components.validation.nccl_tests import distinct, parse
 from components.validation.transport import Transport, read_transport
 from components.validation.wording import environment_settings
 from tests.unit.components.validation.test_nccl_output import SECRET, written

@@ -17,7 +17,7 @@ import pytest
 
 from components.node import files
 from components.node.failure import Failure
-from components.node.step.report import report
+from components.node.step.main import report
 from components.steps.composition import Script
 from tests.unit.components.node.test_work import script
 from tests.unit.shell import Shell, assert_ok, code_script

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from components.measurement.deep_check import NICE, deep_check_text
-from components.roles.health import deep_check, gpu_records, measuring
+from components.measurement.job_plans import NICE, deep_check_text
+from components.roles.health import deep_check, gpu_records
 from components.roles.health.deep_check import DeepCheck, run
 from components.roles.order import roles
 from components.roles.program import program
@@ -108,11 +108,11 @@ def case(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Case:
     monkeypatch.setattr(slurm, "nodes", fake.nodes)
     monkeypatch.setattr(slurm, "scontrol", fake.scontrol)
     monkeypatch.setattr(deep_check, "PRIVATE", tmp_path)
-    monkeypatch.setattr(measuring, "REPORTS", tmp_path / "validation")
+    monkeypatch.setattr(deep_check, "REPORTS", tmp_path / "validation")
     monkeypatch.setattr(gpu_records, "FINDINGS", tmp_path / "gpu-findings.json")
     monkeypatch.setattr(time, "sleep", lambda _: None)
     made = Case(fake, tmp_path / "kept")
-    monkeypatch.setattr(measuring, "read_report", lambda *_: made.played.pop(0))
+    monkeypatch.setattr(deep_check, "read_report", lambda *_: made.played.pop(0))
     return made
 
 
@@ -227,7 +227,7 @@ def test_nodes_are_checked_when_they_are_due_and_no_figure_is_tried_again_after_
 
 def test_another_machine_gets_its_own_figure(case: Case, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     joined_at = {"a1": "100.64.0.1"}
-    monkeypatch.setattr(measuring, "address_of", lambda name: joined_at[name])
+    monkeypatch.setattr(deep_check, "address_of", lambda name: joined_at[name])
     case.play(364.8)
     joined_at["a1"] = "100.64.0.9"
     case.play(180.0)
@@ -235,7 +235,7 @@ def test_another_machine_gets_its_own_figure(case: Case, monkeypatch: pytest.Mon
     (tmp_path / "a1").mkdir()
     (tmp_path / "a1" / "address").write_text("100.64.0.9\n")
     monkeypatch.undo()
-    assert [measuring.address_of(name, tmp_path) for name in ("a1", "b1")] == ["100.64.0.9", ""]
+    assert [deep_check.address_of(name, tmp_path) for name in ("a1", "b1")] == ["100.64.0.9", ""]
 
 
 def test_a_measurement_that_goes_on_is_not_disturbed(case: Case) -> None:
@@ -262,7 +262,7 @@ def on_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Play:
     def play(gb_per_s: float) -> Mapping[str, Any]:
         simulated = SimulatedSlurm(lambda _: gb_per_s, {"a1": "h200:4"})
         monkeypatch.setattr(measurement_run, "run_jobs", simulated.run)
-        asked = json.loads(json.dumps(measuring.program_input(told(), NODE, each_gpu=True)))
+        asked = json.loads(json.dumps(deep_check.program_input(told(), NODE, each_gpu=True)))
         measured = measurement_run.MeasurementRun(asked["plan"], asked["nodes"], {}, tmp_path / "job").measure()
         assert [order.folder.name for order in simulated.orders] == ["prepare-h200-4", "node-a1"]
         assert simulated.orders[0].arguments == ["gpu-check"]
@@ -294,22 +294,22 @@ def test_a_malformed_report_or_one_of_a_rejected_job_gives_no_figure() -> None:
         {"alone": 3},
     )
     for said in (*malformed, rejected):
-        found = measuring.read_report(told(), NODE, said)
+        found = deep_check.read_report(told(), NODE, said)
         assert (found.gb_per_s, found.broken) == (None, ())
         assert found.doubt
     assert found.doubt == f"Nothing was measured: {NODE.name} ({why}) cannot run a job."
 
 
 def test_the_user_measures_with_the_program(shell: Shell, installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "ROOT", installed / program().digest)
+    monkeypatch.setattr(deep_check, "ROOT", installed / program().digest)
     shell.write("etc/passwd", "ada:x:6001:6001::/home/ada:/bin/bash\n")
     shell.stub("env", f"""echo "$*" >{shell.root}/words; cat >{shell.root}/task; echo '{{"state": "COMPLETED"}}'""")
     with shell.here():
-        report = measuring.measure_as_user({**told(), "user": "ada"}, NODE, "tailrack-deep-check-a1", True)
+        report = deep_check.measure_as_user({**told(), "user": "ada"}, NODE, "tailrack-deep-check-a1", True)
         assert report == {"state": "COMPLETED"}
-        assert measuring.measure_as_user({**told(), "user": "bob"}, NODE, "", True) is None
+        assert deep_check.measure_as_user({**told(), "user": "bob"}, NODE, "", True) is None
         shell.stub("env", "echo '[]'")
-        assert measuring.measure_as_user({**told(), "user": "ada"}, NODE, "", True) is None
+        assert deep_check.measure_as_user({**told(), "user": "ada"}, NODE, "", True) is None
     words = (shell.root / "words").read_text().split()
     assert f"HOME={shell.root}/home/ada" in words
     assert "SBATCH_RESERVATION=tailrack-deep-check-a1" in words
@@ -319,33 +319,33 @@ def test_the_user_measures_with_the_program(shell: Shell, installed: Path, monke
 
 def test_a_node_with_gpus_is_measured_as_it_was_when_it_joined(on_gpus: Play) -> None:
     report = on_gpus(364.8)
-    found = measuring.read_report(told(), NODE, report)
+    found = deep_check.read_report(told(), NODE, report)
     assert found.gb_per_s == pytest.approx(364.8, rel=1e-3)
     # A floor of its hardware is known, and NVLink's runs lie close together.
     assert found.floor == pytest.approx(0.9 * 365.08)
     assert found.tolerance == 0.15
-    slow = measuring.read_report(told(), NODE, on_gpus(180.1))
+    slow = deep_check.read_report(told(), NODE, on_gpus(180.1))
     assert slow.gb_per_s == pytest.approx(180.1, rel=1e-3)
     finding = {"severity": "error", "check": "DCGM", "seen": "memory on GPU 3", "remedy": ""}
     broken = {**report, "preflight": f"# tailrack preflight a1 {json.dumps([finding])}\n"}
-    assert measuring.read_report(told(), NODE, broken).broken == ("DCGM: memory on GPU 3",)
+    assert deep_check.read_report(told(), NODE, broken).broken == ("DCGM: memory on GPU 3",)
 
 
 def test_the_deep_check_reads_the_figure_of_the_join_from_saved_results(on_gpus: Play, tmp_path: Path) -> None:
-    asked = measuring.measurement_settings(told(), NODE)
+    asked = deep_check.measurement_settings(told(), NODE)
     of = {"address": "100.64.0.1", "gpus": NODE.gpus, "asked": asked}
     report = on_gpus(364.8)
     kept = {"members": {"a1": "100.64.0.1"}, "alone": [report], "measured_at": 7, "there": report["there"]}
     (tmp_path / "cloud-a.json").write_text(json.dumps(kept))
-    record = measuring.with_figure(Record(of), NODE, tmp_path)
+    record = deep_check.with_figure(Record(of), NODE, tmp_path)
     assert record.reference == pytest.approx(364.8, rel=1e-3)
     assert record.since == "when it joined"
     # Of another machine, other GPUs, or measured in another way it says nothing; nor do words that are none.
-    assert measuring.with_figure(Record({**of, "address": "100.64.0.9"}), NODE, tmp_path).reference is None
-    assert measuring.with_figure(Record(of), replace(NODE, gpus="h200:8"), tmp_path).reference is None
-    assert measuring.with_figure(Record({**of, "asked": {**asked, "gate_bytes": 8}}), NODE, tmp_path).reference is None
+    assert deep_check.with_figure(Record({**of, "address": "100.64.0.9"}), NODE, tmp_path).reference is None
+    assert deep_check.with_figure(Record(of), replace(NODE, gpus="h200:8"), tmp_path).reference is None
+    assert deep_check.with_figure(Record({**of, "asked": {**asked, "gate_bytes": 8}}), NODE, tmp_path).reference is None
     (tmp_path / "cloud-a.json").write_text(json.dumps({**kept, "alone": [7, {"gpus": 3}]}))
-    assert measuring.with_figure(Record(of), NODE, tmp_path).reference is None
+    assert deep_check.with_figure(Record(of), NODE, tmp_path).reference is None
 
 
 def test_the_deep_check_follows_its_key_and_keeps_its_records(shell: Shell) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from components.node import files
-from components.roles.fabric import groups, networks, proof, proof_transfer, records
+from components.roles.fabric import groups, networks, proof
 from components.roles.fabric.host import networks_here
 from components.roles.fabric.networks import FabricError, Thing
 from components.roles.fabric.proof import SilentError
@@ -26,7 +26,7 @@ from components.validation.transfer import BYTES
 # What is at the end of each cable: interfaces with the same number are on one network.
 ETH0 = {"default_route": True, "speed": 10000, "rdma": False}
 FAST = {"default_route": False, "speed": 400000, "rdma": True}
-TOKEN = "a" * proof_transfer.TOKEN_CHARACTERS
+TOKEN = "a" * proof.TOKEN_CHARACTERS
 
 
 def interface(name: str, network: int, host: int, **more: Any) -> Thing:
@@ -185,7 +185,7 @@ def test_a_named_interface_that_carries_nothing_is_an_error_that_restores_the_ea
     assert told["error"] == "eth9 (10.4.0.2/24) of a2 carried no 1 MiB to b1 of site rack"
     assert site.topology == before
     assert site.join("c1", interface("eth9", 5, 1), setting="eth9")["error"]
-    assert records.load("c1") is None
+    assert groups.load("c1") is None
 
 
 def test_a_node_that_comes_back_at_another_network_is_not_taken_for_the_one_before(site: Site) -> None:
@@ -235,11 +235,11 @@ def test_rdma_ports_that_carried_are_a_group_of_their_own(site: Site) -> None:
 
 def test_a_record_of_an_earlier_release_is_proven_by_ip_until_its_node_comes_by(site: Site) -> None:
     site.join("g1", interface("eth0", 1, 1), rdma=("mlx5_0",))
-    old = records.load("g1")
+    old = groups.load("g1")
     assert old is not None
     old["rdma"] = [{"device": "mlx5_0", "port": 1, "interface": ""}]
     old["groups"] = {"rack/g1/eth0/1": {"rank": 1, "interface": "eth0", "network": "10.1.0.0/24", "rdma": ["mlx5_0:1"]}}
-    records.save(old)
+    groups.save(old)
     told = site.join("g2", interface("eth0", 1, 2), rdma=("mlx5_0",))
     assert (told["interfaces"], told["rdma"], told["note"]) == (["eth0"], [], "")
     assert site.join("g1", interface("eth0", 1, 1), rdma=("mlx5_0",))["rdma"] == ["mlx5_0:1"]
@@ -249,14 +249,14 @@ def test_a_record_of_an_earlier_release_is_proven_by_ip_until_its_node_comes_by(
 
 
 def test_one_mebibyte_goes_there_and_comes_back() -> None:
-    with proof_transfer.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.2"]], []) as listener:
+    with proof.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.2"]], []) as listener:
         end, other = socket.socketpair()
         serving = threading.Thread(target=listener.serve, args=(end,))
         serving.start()
-        assert set(listener.ports) <= set(proof_transfer.PORTS)
+        assert set(listener.ports) <= set(proof.PORTS)
         pairs = [["lo", "127.0.0.1", "127.0.0.2", listener.ports[1]], ["lo", "127.0.0.1", "127.0.0.1", 1]]
-        assert proof_transfer.connect(TOKEN, pairs, "", []) == {"carried": [True, False], "rdma": []}
-        assert proof_transfer.connect("b" * len(TOKEN), pairs[:1], "", [])["carried"] == [False]
+        assert proof.connect(TOKEN, pairs, "", []) == {"carried": [True, False], "rdma": []}
+        assert proof.connect("b" * len(TOKEN), pairs[:1], "", [])["carried"] == [False]
         other.close()
         serving.join(5)
         assert not serving.is_alive()
@@ -269,11 +269,11 @@ def answering(answer: Callable[[bytes], bytes]) -> tuple[int, threading.Thread]:
 
     def run() -> None:
         with door, door.accept()[0] as connection:
-            connection.sendall(proof_transfer.greeting(TOKEN))
+            connection.sendall(proof.greeting(TOKEN))
             data = b""
-            while len(data) < proof_transfer.TOKEN_CHARACTERS + BYTES and (more := connection.recv(2**16)):
+            while len(data) < proof.TOKEN_CHARACTERS + BYTES and (more := connection.recv(2**16)):
                 data += more
-            connection.sendall(answer(data[proof_transfer.TOKEN_CHARACTERS :]))
+            connection.sendall(answer(data[proof.TOKEN_CHARACTERS :]))
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -289,7 +289,7 @@ def test_only_the_same_bytes_prove_a_network() -> None:
         (lambda data: b"", False),
     ):
         port, thread = answering(answer)
-        assert proof_transfer.carry(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port) is proves, answer(b"12")
+        assert proof.carry(TOKEN, "lo", "127.0.0.1", "127.0.0.1", port) is proves, answer(b"12")
         thread.join(5)
 
 
@@ -299,10 +299,10 @@ def test_a_port_that_somebody_has_is_left_to_them_and_a_missing_address_has_port
     with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as free:
         ports = [int(door.getsockname()[1]) for door in (taken, free)]
         free.close()
-        monkeypatch.setattr(proof_transfer, "PORTS", ports)
-        with proof_transfer.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.1"]], []) as listener:
+        monkeypatch.setattr(proof, "PORTS", ports)
+        with proof.Listener(TOKEN, [["lo", "127.0.0.1"], ["lo", "127.0.0.1"]], []) as listener:
             assert sorted(listener.ports) == [0, ports[1]]
-    with proof_transfer.Listener(TOKEN, [["lo", "192.0.2.1"], ["no-such-card", "127.0.0.1"]], []) as listener:
+    with proof.Listener(TOKEN, [["lo", "192.0.2.1"], ["no-such-card", "127.0.0.1"]], []) as listener:
         assert listener.ports == [0, 0]
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from components.roles.monitoring import figures
-from components.roles.monitoring.exposition import Metric
-from components.roles.monitoring.measured_figures import TRAINING
+from components.roles.monitoring.figures import TRAINING
 from components.roles.monitoring.role import collector_settings
+from components.roles.monitoring.slurm_figures import Metric
 from components.roles.sll import snapshot
 from stacks.config import parse
 from tests.unit.configs import LAB

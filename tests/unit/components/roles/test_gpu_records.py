@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.roles.health import deep_check, gpu_records, measuring
+from components.roles.health import deep_check, gpu_records
 from components.roles.health.deep_check import DeepCheck
 from components.roles.health.gpu_records import GpuRecords, published
 from components.roles.tailrack_command import nodes
@@ -106,9 +106,9 @@ def test_a_clear_fault_drains_the_node_and_names_the_gpu(monkeypatch: pytest.Mon
     monkeypatch.setattr("components.slurm.slurm.scontrol", fake.scontrol)
     monkeypatch.setattr(deep_check, "PRIVATE", tmp_path)
     monkeypatch.setattr("time.sleep", lambda _: None)
-    monkeypatch.setattr(measuring, "REPORTS", tmp_path / "validation")
+    monkeypatch.setattr(deep_check, "REPORTS", tmp_path / "validation")
     monkeypatch.setattr(gpu_records, "FINDINGS", tmp_path / "shown.json")
-    monkeypatch.setattr(measuring, "read_report", lambda *_: Measured(364.8, tolerance=0.15))
+    monkeypatch.setattr(deep_check, "read_report", lambda *_: Measured(364.8, tolerance=0.15))
     checks = DeepCheck(told(), lambda *_: played.pop(0), tmp_path / "kept")
 
     def flags_after(*reports: Any) -> frozenset[str]:
@@ -138,13 +138,13 @@ def test_the_measurement_reads_the_job_that_prepares(monkeypatch: pytest.MonkeyP
         return reports
 
     monkeypatch.setattr(measurement_run, "run_jobs", run)
-    task = json.loads(json.dumps(measuring.program_input(told(dcgm_level=0), node, each_gpu=True)))
+    task = json.loads(json.dumps(deep_check.program_input(told(dcgm_level=0), node, each_gpu=True)))
     measured = measurement_run.MeasurementRun(task["plan"], task["nodes"], {}, tmp_path).measure()
     assert measured["gpu_speed"] == report(cards())["gpu_speed"]
     assert simulated.orders[0].arguments == ["gpu-check"]
-    assert measuring.program_input(told(), node, each_gpu=False)["plan"]["preflight"] == ""
+    assert deep_check.program_input(told(), node, each_gpu=False)["plan"]["preflight"] == ""
     no_gpus = Node("a1", IDLE)
-    assert measuring.program_input(told(), no_gpus, each_gpu=True)["plan"]["preflight"] == ""
+    assert deep_check.program_input(told(), no_gpus, each_gpu=True)["plan"]["preflight"] == ""
 
 
 # tailrack nodes

@@ -8,8 +8,7 @@ from pathlib import Path
 from cli.mlflow_lock import fits
 from components.roles.mlflow.accounts import update_accounts
 from components.roles.mlflow.served_requests import is_plain, is_served
-from components.roles.mlflow.start import options
-from components.roles.mlflow.storage import is_inside, is_own
+from components.roles.mlflow.start import is_inside, is_own, options
 from components.roles.role import FOLDER
 from tests.unit.configs import LAB, refusal
 from tests.unit.recorded import Build, tailnet_address

@@ -12,11 +12,9 @@ from typing import Any
 import pytest
 
 from components.roles.monitoring import figures
-from components.roles.monitoring.exposition import Metric, exposition
-from components.roles.monitoring.machine_figures import gpu_figures, read_names, tailnet_figures
-from components.roles.monitoring.measured_figures import measured_figures
+from components.roles.monitoring.figures import gpu_figures, measured_figures, read_names, tailnet_figures
 from components.roles.monitoring.role import collector_settings, rules
-from components.roles.monitoring.slurm_figures import node_state, slurm_figures
+from components.roles.monitoring.slurm_figures import Metric, exposition, node_state, slurm_figures
 from components.roles.role import FOLDER
 from components.slurm.jobs import Job
 from components.slurm.nodes import Node

@@ -14,8 +14,7 @@ import yaml
 
 from components.node import daemons
 from components.roles.monitoring import figures
-from components.roles.monitoring.exposition import exposition
-from components.roles.monitoring.slurm_figures import cost_figures
+from components.roles.monitoring.slurm_figures import cost_figures, exposition
 from components.roles.order import roles
 from components.roles.role import Role
 from components.roles.tailrack_command.costs import Cost

@@ -17,7 +17,6 @@ from components.node.step.step import Step
 from components.node.step.values import read_values
 from components.roles.mlflow import host as mlflow_host
 from components.roles.mlflow import install as install_module
-from components.roles.mlflow import users
 from components.roles.mlflow.host import MlflowValues, leave
 from components.roles.order import roles
 from components.roles.role import Value
@@ -124,22 +123,22 @@ def serve(host: Shell, **more: Value) -> str:
 
 
 def test_each_user_has_a_password_of_his_own_that_stays_and_goes_with_him(host: Shell) -> None:
-    assert host.failure_of(users.create_credentials, values()) == ""
+    assert host.failure_of(mlflow_host.create_credentials, values()) == ""
     ada, bob = (host.path(f"{KEPT}/{name}").read_text() for name in ("ada", "bob"))
     assert "mlflow_tracking_username = ada\nmlflow_tracking_password = " in ada
     assert ada.split()[-1] != bob.split()[-1]
     assert len(ada.split()[-1]) == 64
     assert host.path(f"{KEPT}/ada").stat().st_mode & 0o777 == 0o600
     ada_alone = values(USERS_LINES=[("ada", 6001, 6001)])
-    assert host.failure_of(users.create_credentials, ada_alone) == ""
+    assert host.failure_of(mlflow_host.create_credentials, ada_alone) == ""
     assert host.path(f"{KEPT}/ada").read_text() == ada
     assert not host.path(f"{KEPT}/bob").exists()
 
 
 def give(host: Shell) -> str:
     """Make the credentials, and write them into the homes."""
-    problem = host.failure_of(users.create_credentials, values())
-    return problem or host.failure_of(users.publish_credentials, values())
+    problem = host.failure_of(mlflow_host.create_credentials, values())
+    return problem or host.failure_of(mlflow_host.publish_credentials, values())
 
 
 def test_a_home_gets_the_file_that_mlflows_client_reads_and_one_that_is_not_ours_stays(host: Shell) -> None:
@@ -182,8 +181,8 @@ def test_passwords_reach_mlflows_database_as_a_stream_alone(host: Shell) -> None
     program.chmod(0o755)
 
     def update() -> None:
-        users.create_credentials(values())
-        users.update_accounts(STEP, values())
+        mlflow_host.create_credentials(values())
+        mlflow_host.update_accounts(STEP, values())
 
     assert host.failure_of(update) == ""
     got = host.path("/got").read_text().splitlines()

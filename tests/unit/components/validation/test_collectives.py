@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.validation.collectives import parse_size, sizes_between
+from components.validation.model import parse_size, sizes_between
 from components.validation.nccl_tests import parse
 from tests.unit.simulated_slurm import table
 

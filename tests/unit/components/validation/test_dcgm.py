@@ -10,8 +10,7 @@ import pytest
 
 from components.validation.preflight import collect
 from components.validation.preflight.dcgm import COMMAND, check_watches, diagnose, diagnosed, findings_of
-from components.validation.preflight.findings import read_lines
-from components.validation.preflight.health import CommandResult
+from components.validation.preflight.findings import CommandResult, read_lines
 
 
 def output(status: str, *warnings: dict[str, Any], name: str = "DCGM Diagnostic") -> str:

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from components.validation import fabric_facts
-from components.validation.expected import NOTHING, Expected, complaint, expect, proven
 from components.validation.fabric_facts import EFA, INFINIBAND, ROCE, FabricFacts, read_fabric_facts
-from components.validation.transport import Transport
+from components.validation.transport import NOTHING, Expected, Transport, complaint, expect, proven
 
 # As nvidia-smi 580 prints it: a machine with two GPUs on NVLink and two network devices.
 TOPOLOGY = """\

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from components.validation import floors
-from components.validation.collectives import parse_size
-from components.validation.floors import Floor, floor_for
+from components.validation import results
+from components.validation.model import parse_size
+from components.validation.results import Floor, floor_for
 from components.validation.transport import read_transport
 
-TABLE = Path(floors.__file__).with_name("floors.csv")
+TABLE = Path(results.__file__).with_name("floors.csv")
 MIB, GIB = 2**20, 2**30
 
 

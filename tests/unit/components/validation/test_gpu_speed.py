@@ -12,7 +12,7 @@ import pytest
 
 from components.validation.gpu_speed import node
 from components.validation.gpu_speed.judge import CHECK, judged
-from components.validation.gpu_speed.matrix import libraries
+from components.validation.gpu_speed.one_gpu import libraries
 from components.validation.gpu_speed.reading import Reading, read_lines, read_states
 from components.validation.preflight import dcgm
 from components.validation.preflight.foreign import Used

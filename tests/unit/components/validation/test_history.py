@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.validation.history import MOST, extended
+from components.validation.results import MOST, extended
 
 FIRST = {"measured_at": "2026-11-20T08:00:00Z", "busbw_gb_per_s": 40.0, "floor_gb_per_s": 36.0, "verdict": "PASS"}
 ONE = {**FIRST, "nodes": 2}

@@ -14,7 +14,7 @@ import pytest
 from components.measurement.plan import Node, gpu_measurement, mpi_apart, plan
 from components.measurement.scopes import Scope, measurement_of
 from components.settings.validation import Nccl, Validation
-from components.validation import figures, measurement_run, nccl_output, results, slurm_jobs
+from components.validation import figures, measurement_run, nccl_tests, results, slurm_jobs
 from components.validation.model import Measurement
 from components.validation.results import Conditions, judge_scope
 from components.validation.slurm_jobs import Order
@@ -360,7 +360,7 @@ def test_a_jobs_folder_is_emptied_and_stays_the_same_one(monkeypatch: pytest.Mon
 
 def test_a_verdict_uses_complete_exact_figures_or_else_the_printed_table() -> None:
     sizes, nodes = [(8 * GIB, 35293.123456, 35290.5)], 2
-    exact = nccl_output.table(json.loads(json.dumps(written(sizes, nodes)), parse_int=str, parse_float=str))
+    exact = nccl_tests.table(json.loads(json.dumps(written(sizes, nodes)), parse_int=str, parse_float=str))
     printed = exact.replace("35293.123456", "35293.1") + "# Reducing maxBytes to 1 due to memory limitation\n"
     assert printed_as(exact, printed) == exact + "# Reducing maxBytes to 1 due to memory limitation\n"
     for damaged in ("", exact[:-30], exact.replace("35293.123456", "3.123456"), exact + exact, "{}"):

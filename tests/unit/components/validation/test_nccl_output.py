@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.validation.job_files import job_program
-from components.validation.nccl_output import print_table, table
-from components.validation.nccl_tests import parse
+from components.validation.nccl_tests import parse, print_table, table
 
 SECRET = "AWS_SECRET_ACCESS_KEY=hush-hush"
 HALF = ("time", "alg_bw", "bus_bw")

@@ -17,8 +17,7 @@ from components.roles.role import template
 from components.validation.preflight import adapters, checks, dcgm, holders, node_checks, storage, xids
 from components.validation.preflight import node as preflight_node
 from components.validation.preflight.checks import NODE, Machine
-from components.validation.preflight.findings import Finding, finding, unjudged
-from components.validation.preflight.health import CommandResult, Health
+from components.validation.preflight.findings import CommandResult, Finding, Health, finding, unjudged
 from components.validation.preflight.holders import device_numbers
 from components.validation.preflight.node import check_synchronized
 from components.validation.preflight.xids import check_xids

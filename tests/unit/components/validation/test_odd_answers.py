@@ -12,8 +12,8 @@ from components.slurm.nodes import read_nodes
 from components.validation.preflight import gpus, links, tailnet, xids
 from components.validation.preflight.checks import JOB, NODE, Machine, run
 from components.validation.preflight.collect import _EVENT
-from components.validation.preflight.health import CommandResult as Answer
-from components.validation.preflight.health import Health
+from components.validation.preflight.findings import CommandResult as Answer
+from components.validation.preflight.findings import Health
 from components.validation.preflight.xids import _records
 from tests.unit.components.validation.test_preflight_checks import REAL, texts, worst
 from tests.unit.fake_nvidia_smi import gpu, xml

@@ -17,8 +17,16 @@ from hypothesis import strategies as st
 
 from components.validation.preflight import adapters, gpus, links, node, tailnet, xids
 from components.validation.preflight.adapters import Port
-from components.validation.preflight.findings import SEVERITIES, Finding, finding, line, read_lines
-from components.validation.preflight.health import CommandResult, health_of, read_health
+from components.validation.preflight.findings import (
+    SEVERITIES,
+    CommandResult,
+    Finding,
+    finding,
+    health_of,
+    line,
+    read_health,
+    read_lines,
+)
 from components.validation.preflight.smi import read_smi
 from tests.unit.fake_nvidia_smi import nvlink as fake_links
 

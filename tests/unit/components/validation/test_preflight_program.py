@@ -17,12 +17,11 @@ from typing import Any
 
 import pytest
 
-from components.validation import preflight, transfer
+from components.validation import preflight
 from components.validation.job_files import PROGRAM, job_program
 from components.validation.preflight import adapters, collect, main, neighbour
 from components.validation.preflight.checks import JOB, Machine, run
-from components.validation.preflight.findings import finding, line
-from components.validation.preflight.health import CommandResult, Health, read_health
+from components.validation.preflight.findings import CommandResult, Health, finding, line, read_health
 from components.validation.preflight.neighbour import Neighbour, Peer
 from tests.unit.fake_nvidia_smi import gpu, nvlink, xml
 
@@ -142,7 +141,7 @@ def lossy() -> Iterator[Callable[[int], socket.socket]]:
 def test_a_path_that_loses_a_mebibyte_is_found(
     lossy: Callable[[int], socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer, "STALL_SECONDS", 0.2)
+    monkeypatch.setattr(neighbour, "STALL_SECONDS", 0.2)
     (found,) = neighbour.check_path(Peer("b1", "100.64.0.3"), "tailscale0", lossy(1300))
     assert (found["severity"], found["check"]) == ("error", "MTU")
     assert found["seen"] == "b1 answers over tailscale0, but 1 MiB does not get through: 0 of 1048576 bytes came back"

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from components.validation.group_findings import Suspect
-from components.validation.slow_nodes import search
+from components.validation.slow_nodes import Suspect, search
 from tests.chance import dice as dice_of
 
 NOISE = 0.05

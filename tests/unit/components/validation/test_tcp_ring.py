@@ -18,7 +18,7 @@ from components.slurm.nodes import node_names
 from components.validation.job_files import PROGRAM, job_program
 from components.validation.model import JobReport, Measurement
 from components.validation.nccl_tests import parse
-from components.validation.ring_meeting import FIRST_PORT, NONCE_BYTES, PORTS, PROOF_BYTES, TOKEN, TOKEN_BYTES
+from components.validation.tcp_ring import FIRST_PORT, NONCE_BYTES, PORTS, PROOF_BYTES, TOKEN, TOKEN_BYTES
 from components.validation.transport import Transport, read_transport
 from components.validation.verdict import judge
 

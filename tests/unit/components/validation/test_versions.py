@@ -9,7 +9,7 @@ import pytest
 
 from components.validation.preflight.drain import NOTE_PREFIX, new_comment, note_in
 from components.validation.preflight.findings import finding
-from components.validation.preflight.versions import DRIVER, SLURM, TOOLKIT, Product, check_versions
+from components.validation.preflight.node import DRIVER, SLURM, TOOLKIT, Product, check_versions
 
 STATUS = (Path(__file__).parents[3] / "fixtures/dpkg/status-of-one-package").read_text(encoding="utf-8")
 
