@@ -146,8 +146,6 @@ def _networks(rule: Mapping[str, Any]) -> Iterator[ipaddress.IPv4Network | ipadd
 
 
 RELEASE = "slurm-release"
-_NODE = "tailrack:cluster:ComputeNode"
-_VALUE = "SLURM_RELEASE"
 
 
 class SlurmRelease:
@@ -170,7 +168,7 @@ class SlurmRelease:
             machine = event.name.rpartition("-")[0]
             if HEAD in types and step == "head":
                 yield from _of_controller(current, self._wanted)
-            elif _NODE in types and step == "node":
+            elif "tailrack:cluster:ComputeNode" in types and step == "node":
                 yield from _of_node(machine, current, self._wanted)
 
 
@@ -180,7 +178,7 @@ _AGAIN = "Set tailrack:slurm.release again: the distribution's Slurm is not an u
 def _release_in(inputs: object) -> str:
     """Return the release in a step's inputs; empty if the inputs have none or are unknown."""
     stdin = inputs.get("stdin") if isinstance(inputs, dict) else None
-    return (read_request(stdin) or {}).get(_VALUE, "")
+    return (read_request(stdin) or {}).get("SLURM_RELEASE", "")
 
 
 def _current_release(event: Event) -> str:

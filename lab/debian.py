@@ -17,10 +17,8 @@ from lab.distributions import USUAL, Distribution
 from lab.errors import LabError
 from lab.progress import say, timed
 
-REGISTRY_LIMIT_S = 10
 """Seconds after which a silent registry counts as absent."""
 
-ANSWER_LIMIT_S = 10
 # The ends of suites of security updates, which have a separate archive.
 _SECURITY = ("-security", "/updates")
 
@@ -79,7 +77,7 @@ def _release(mirror: str, suite: str) -> str:
     """Return the start of a suite's Release file on a mirror; empty if the mirror lacks the suite."""
     address = f"{mirror}/dists/{suite}/InRelease"
     try:
-        with urllib.request.urlopen(address, timeout=ANSWER_LIMIT_S) as answer:  # noqa: S310 - http(s) only
+        with urllib.request.urlopen(address, timeout=10) as answer:  # noqa: S310 - http(s) only
             return str(answer.read(1000).decode(errors="replace"))
     except OSError:
         return ""
@@ -106,7 +104,7 @@ def ensure_base(client: docker.DockerClient, mirrors: Mirrors, folder: Path) -> 
 def _pull(image: str) -> bool:
     """Try to pull a public image, and give up when the registry is silent."""
     say(f"image: pull {image}")
-    impatient = docker.from_env(timeout=REGISTRY_LIMIT_S)
+    impatient = docker.from_env(timeout=10)
     try:
         impatient.images.pull(image)
     except (DockerException, requests.RequestException):

@@ -29,7 +29,6 @@ _READABLE = {
     "USER_KEYS_LINES": "SSH keys of users",
     "NODE_EXPORT": "exports",
 }
-_COMMANDS = ("create", "update", "delete")
 _NEW_SCRIPT = "# its script changes, because of the config or of another version of tailrack"
 
 
@@ -46,7 +45,7 @@ def changed_lines(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
         old, new = before.get(key), after.get(key)
         if old == new:
             continue
-        if key in _COMMANDS and isinstance(old, str) and isinstance(new, str):
+        if key in ("create", "update", "delete") and isinstance(old, str) and isinstance(new, str):
             lines += _of_commands(key, old, new)
         elif "remotePath" in after:
             lines += _of_copies(key, old, new)

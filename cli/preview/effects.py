@@ -22,7 +22,6 @@ from components.steps.command_line import read_request
 _JOB_LIMIT = "SLURM_JOB_LIMIT_SECONDS"
 _USERS, _KEYS = "USERS_LINES", "USER_KEYS_LINES"
 _GROUPS, _MEMBERS = "USER_GROUPS_LINES", "USER_GROUPS_MEMBERS"
-_EXPORT = "NODE_EXPORT"
 _OF_NODE, _GPU_KIND = "NODE_SLURM_CONF", "NODE_GPU_KIND"
 _SLURM_CONF = ("SLURM_SLURM_CONF", "POOL_SLURM_CONF")
 
@@ -48,7 +47,7 @@ def effects(changes: Sequence[Change], resources: Sequence[Made]) -> list[Effect
         "Groups": chain(_values(kept, (_GROUPS,)), _of_members(kept)),
         "SSH keys": _of_keys(kept),
         "slurm.conf": chain(_values(kept, _SLURM_CONF), _of_nodes(changes, resources)),
-        "Exports": _values([*kept, *gone], (_EXPORT,)),
+        "Exports": _values([*kept, *gone], ("NODE_EXPORT",)),
         "Jobs": _of_jobs(gone),
         "Tailnet policy": (line for change in changes for line in _policy(change)),
     }

@@ -24,7 +24,6 @@ DOWNLOAD_LIMIT = 300
 PLUGIN_LIMIT = 120
 
 IN_PROCESS = "inprocess"
-COMMAND_PLUGIN = "command"
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def _download() -> str:
     try:
         subprocess.run([sys.executable, "-c", install], check=True, capture_output=True, timeout=DOWNLOAD_LIMIT)
         subprocess.run(
-            [str(INSTALL_ROOT / "bin" / "pulumi"), "plugin", "install", "resource", COMMAND_PLUGIN],
+            [str(INSTALL_ROOT / "bin" / "pulumi"), "plugin", "install", "resource", "command"],
             check=True,
             capture_output=True,
             timeout=PLUGIN_LIMIT,

@@ -27,7 +27,6 @@ from stacks.yaml_file import FileError
 PROJECT = Path(__file__).resolve().parents[2]
 ROOT = PROJECT / ".tailrack"
 
-_SALT = "encryptionsalt"
 _GOGC = "300"  # percent; Go's own default is 100
 
 
@@ -216,7 +215,7 @@ def write_private(path: Path, text: str, *, keep: bool = False) -> None:
 
 
 def _salt_line(text: str) -> str:
-    return next((line for line in text.splitlines() if line.startswith(_SALT)), "")
+    return next((line for line in text.splitlines() if line.startswith("encryptionsalt")), "")
 
 
 LOGS = "logs"

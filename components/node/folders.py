@@ -17,8 +17,6 @@ from components.node import files
 from components.node.failure import Failure
 
 _MOST_BYTES = 65536
-_LIMIT_SECONDS = 10
-_ATTRIBUTE = "system.posix_acl_access"
 _HEADER_BYTES = 4
 _ENTRY = struct.Struct("<HHI")
 _USER, _GROUP = 2, 8
@@ -80,7 +78,7 @@ def read_theirs(path: str) -> str | None:
         return files.read(path, _MOST_BYTES)
     from components.node.accounts import as_user
 
-    ended = as_user(owner, "cat", "--", files.on_disk(path), limit=_LIMIT_SECONDS, most=_MOST_BYTES)
+    ended = as_user(owner, "cat", "--", files.on_disk(path), limit=10, most=_MOST_BYTES)
     return ended.output if ended.ok else None
 
 
@@ -95,7 +93,7 @@ def acl_of(path: str) -> Acl:
     """Return the entries of a path; none if its file system has no ACLs."""
     acl = Acl({}, {})
     try:
-        data = os.getxattr(files.on_disk(path), _ATTRIBUTE)
+        data = os.getxattr(files.on_disk(path), "system.posix_acl_access")
     except OSError:
         return acl
     for tag, permissions, number in _ENTRY.iter_unpack(data[_HEADER_BYTES:]):

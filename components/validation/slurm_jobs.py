@@ -301,9 +301,6 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", errors="replace")
 
 
-_MOST_OUTPUT = 64_000_000
-
-
 def run_as_submitter(name: str, *command: str, task: Any, limit: float, **environment: str) -> Ended:
     """Run a command with a task as JSON on its stdin, for a number of seconds."""
     user = user_named(name)
@@ -314,7 +311,7 @@ def run_as_submitter(name: str, *command: str, task: Any, limit: float, **enviro
         name,
         *command,
         limit=limit,
-        most=_MOST_OUTPUT,
+        most=64_000_000,
         stdin=json.dumps(task),
         environment={
             "HOME": files.on_disk(user.pw_dir),

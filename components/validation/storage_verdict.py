@@ -17,7 +17,6 @@ from components.validation.storage_figures import (
 from components.validation.verdict import Verdict, busy, not_completed, of_job
 from components.validation.wording import context
 
-BACKEND = "storage"
 # Above this spread, a run below the floor makes a figure UNSTABLE although the median is above it.
 LARGEST_SPREAD = 0.5
 _WORST_FIRST: tuple[Verdict, ...] = ("FAIL", "INCONCLUSIVE", "UNSTABLE", "UNJUDGED", "PASS")
@@ -160,7 +159,7 @@ def _number(value: float) -> str:
 def _overall(report: JobReport, nodes: Mapping[str, Mapping[str, Any]]) -> tuple[Verdict, str]:
     """Return the worst verdict, with the nodes and targets that have it."""
     results = [result for by_target in nodes.values() for result in by_target.values()]
-    ended = not_completed(BACKEND, report)
+    ended = not_completed("storage", report)
     if ended and (not results or all(result["verdict"] == "INCONCLUSIVE" for result in results)):
         return ended
     if not results:

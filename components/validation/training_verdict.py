@@ -121,7 +121,6 @@ def _run(data: Mapping[str, Any]) -> TrainingRun:
 
 
 RUNS = 3
-BACKEND = "training"
 
 
 @dataclass(frozen=True)
@@ -152,7 +151,7 @@ def judge_training(step_report: Mapping[str, Any], floor: float | None, source: 
         reason = "The report cannot be read. Change tailrack:validation.rerun to measure again."
         return _result(settings, NO_REPORT, TrainingFigures(), ("INCONCLUSIVE", reason), None)
     figures = read_training(report.output)
-    ended, problems = not_completed(BACKEND, report), _problems(settings, report, figures)
+    ended, problems = not_completed("training", report), _problems(settings, report, figures)
     wrong = [f"run {number}" for number, run in enumerate(figures.runs, 1) if run.loss is None or not run.alike]
     # A failed job, inconsistent output and a wrong run give no figures.
     run = None if ended or problems or wrong else figures.judged

@@ -27,7 +27,6 @@ CLASHING_UID, CLASHING_USER = 6001, "carol"
 BUSY = "/etc/lab-busy"
 """With this file a cloud machine's first minute is taken: cloud-init and the day's updates hold apt's locks."""
 
-RESOLVER = "127.0.0.11"
 """Docker's own name server, inside every container."""
 
 
@@ -80,7 +79,7 @@ def _seed(name: str, interfaces: Sequence[Interface]) -> dict[str, str]:
     for card in interfaces:
         if card.gateway:
             ethernets[card.name]["routes"] = [{"to": "0.0.0.0/0", "via": card.gateway}]
-            ethernets[card.name]["nameservers"] = {"addresses": [RESOLVER]}
+            ethernets[card.name]["nameservers"] = {"addresses": ["127.0.0.11"]}
     return {
         "meta-data": json.dumps({"instance-id": f"i-{name}", "local-hostname": name}) + "\n",
         "user-data": "#cloud-config\n{}\n",

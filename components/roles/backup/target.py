@@ -76,14 +76,13 @@ _SSH_CONFIG = """Host {target}
     ConnectTimeout 10
     ServerAliveInterval 10
     ServerAliveCountMax 3"""
-_KEYS = ("access_key", "secret_key")
 
 
 def write_target(folder: str, values: TargetValues) -> None:
     """Write all that restic and ssh need to a folder that only root can open."""
     files.make_folder(folder, 0o700)
     # A config may have no keys any more.
-    for name in _KEYS:
+    for name in ("access_key", "secret_key"):
         files.remove(f"{folder}/{name}")
     files.write_all([files.File(f"{folder}/{name}", text, 0o600) for name, text in _texts(folder, values)])
 

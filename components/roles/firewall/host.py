@@ -12,8 +12,6 @@ from components.roles.firewall.ports import HeldPorts, hold_ports, release_ports
 from components.roles.ssh_trust import sshd
 
 UNIT = "tailrack-firewall.service"
-RULES = "/etc/tailrack/firewall.nft"
-HOLD_PROGRAM = "/usr/local/lib/tailrack/hold-ports"
 # The table is declared, deleted and created in one transaction, so that the rules never lapse. A local user can send
 # from a loopback address, which some daemons trust, to another address of this machine.
 _TABLE = """# Written by tailrack.
@@ -49,12 +47,12 @@ class FirewallValues(HeldPorts):
 def machine(step: Step, values: FirewallValues) -> None:
     """Reserve, close and hold the ports."""
     reserve_ports(values.firewall_ports, values.node_relay_port)
-    files.write(RULES, _rules(step, values))
+    files.write("/etc/tailrack/firewall.nft", _rules(step, values))
     systemd.reload(UNIT)
     systemd.enable(UNIT)
     # Always, because a run that was cut off may have written the files without loading them.
     hold_ports(step, values)
-    held = attempt(HOLD_PROGRAM, keep_errors=True)
+    held = attempt("/usr/local/lib/tailrack/hold-ports", keep_errors=True)
     if not held.ok:
         error = (held.output + held.errors).strip() or "hold-ports failed"
         note(

@@ -20,7 +20,6 @@ from components.slurm.jobs import Job
 from components.slurm.slurm import SlurmError
 from components.validation.preflight.findings import plain
 
-_ENDING = ".event"
 _MOST_BYTES = 16384
 _NUMBER = re.compile(r"[0-9]{1,10}")
 _SUBJECT = re.compile(
@@ -59,7 +58,7 @@ def event_files(spool: Path) -> list[Path]:
     """Return the files of events, oldest first."""
     with os.scandir(spool) as entries:
         names = [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
-    return [spool / name for name in sorted(names) if name.endswith(_ENDING)]
+    return [spool / name for name in sorted(names) if name.endswith(".event")]
 
 
 def read_event(path: Path) -> Event | None:

@@ -21,7 +21,6 @@ from components.roles.pod.saved import PACKAGES, READY, STATE, VOLUME, require_r
 
 _LIST = f"{LOG_DIR}/left"
 _PROGRAMS = "/usr/local/sbin"
-_LEAVE = "tailrack-leave"
 _DROP_INS = ("tailrack.conf", "tailrack-restart.conf", "tailrack-protect.conf")
 # Folders for drop-ins that the cluster created: these two, and those of units.
 _FOLDERS = ("/etc/systemd/resolved.conf.d", "/etc/exports.d")
@@ -162,7 +161,7 @@ def _remove_drop_ins() -> None:
 def remove_programs(*, all_of_them: bool) -> None:
     """Remove the cluster's programs, perhaps without the one that runs this."""
     for name in _named(_PROGRAMS):
-        if all_of_them or name != _LEAVE:
+        if all_of_them or name != "tailrack-leave":
             files.remove(f"{_PROGRAMS}/{name}")
 
 

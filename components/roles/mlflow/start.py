@@ -25,7 +25,6 @@ from typing import Any
 
 from components.roles.mlflow.served_requests import is_plain, only_served
 
-SCHEME = "mlflow-artifacts:"
 # A model can name the run or the model that has its files.
 NAMES = ("runs:", "models:")
 REFUSED = (
@@ -37,7 +36,7 @@ REFUSED = (
 def is_own(location: str, *others: str) -> bool:
     """Return whether a location is a plain path in the server's own storage. `others` are more accepted schemes."""
     scheme, colon, path = location.partition(":")
-    if f"{scheme}{colon}" not in (SCHEME, *others) or re.search("[?#%]", path):
+    if f"{scheme}{colon}" not in ("mlflow-artifacts:", *others) or re.search("[?#%]", path):
         return False
     return is_plain(path)
 

@@ -18,7 +18,6 @@ from components.roles.ssh_trust import sshd
 from components.roles.users.accounts import Account
 
 _PROGRAM = "/usr/sbin/sshd"
-_LIMIT = 30
 SSHD = "/etc/pam.d/sshd"
 # The new stack, for a test before it replaces the real one.
 TRIED = "/etc/pam.d/tailrack-tried"
@@ -78,7 +77,7 @@ def _log_in(folder: str, service: str) -> bool:
         f"ProxyCommand={program} -i -f {files.on_disk(folder)}/config",
     )
     words = ("ssh", "-n", "-F", "/dev/null", "-i", key, *(word for option in options for word in ("-o", option)))
-    return attempt(*words, f"{managing_login()}@here", "true", limit=_LIMIT).ok
+    return attempt(*words, f"{managing_login()}@here", "true", limit=30).ok
 
 
 def without_jobs() -> list[str]:

@@ -22,7 +22,6 @@ from components.roles.tailnet import tailscale
 from components.roles.users.accounts import UsersValues
 from components.settings.network_names import is_interface
 
-TASK_PROLOG = "/usr/local/lib/tailrack/task-prolog"
 # The name of its interface, for task-prolog.
 NETWORK = "/etc/tailrack/pod-network"
 # The cluster's authority for ssh: the list of the cluster's names is not here yet.
@@ -60,7 +59,7 @@ def pod(step: Step, values: PodValues) -> None:
     require_room(step.host)
     build_library(values.pod_library, step.host)
     files.write(CONF, conf_text(tailscale.address()))
-    files.write(TASK_PROLOG, values.pod_task_prolog, 0o755)
+    files.write("/usr/local/lib/tailrack/task-prolog", values.pod_task_prolog, 0o755)
     use_network(values.node_fabric, values.node_neighbours, step.host)
     make_homes(values, step.host)
     files.write(f"{PLANS}/boot.json", f"{values.node_boot_plan}\n{values.node_boot_values}")

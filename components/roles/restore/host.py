@@ -28,7 +28,6 @@ from components.roles.tailnet import tailscale
 from components.roles.tailnet.tailscale import STATE_FILE, Tailscale
 from components.roles.users.accounts import Account
 
-_READ_SECONDS = 3000
 # In the share's folder.
 _STAGE = ".tailrack-homes"
 _HOME_SECONDS = 15 * 3600
@@ -64,9 +63,7 @@ def read_backup(folder: str, backup: str, cluster: str, to: str) -> None:
     files.remove_folder(to)
     files.make_folder(to, 0o700)
     tree = f"{to}/tree"
-    ended = restic(
-        folder, "--no-lock", "restore", backup, "--target", files.on_disk(tree), "--verify", limit=_READ_SECONDS
-    )
+    ended = restic(folder, "--no-lock", "restore", backup, "--target", files.on_disk(tree), "--verify", limit=3000)
     if not ended.ok:
         files.remove_folder(to)
         raise Failure(

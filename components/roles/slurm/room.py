@@ -22,10 +22,8 @@ from time import sleep
 from components.node import files, kernel
 from components.node.run import attempt
 
-_STATE = "/var/lib/slurm/slurmctld"
 _MIB = 2**20
 _PAUSE_SECONDS = 2
-_MOVE_SECONDS = 60
 _USAGE = 2
 
 
@@ -33,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the program and return the exit status."""
     os.umask(0o022)
     command = arguments[0] if arguments else ""
-    room = Room(Path(files.on_disk(_STATE)))
+    room = Room(Path(files.on_disk("/var/lib/slurm/slurmctld")))
     if command == "keep":
         room.keep()
     elif command == "stopped":
@@ -93,7 +91,7 @@ class Room:
         """Start from that state anyway, and return the exit status."""
         from components.node.accounts import as_user
 
-        moved = as_user("slurm", "mv", "-T", str(self._unsaved), str(self._saved), limit=_MOVE_SECONDS)
+        moved = as_user("slurm", "mv", "-T", str(self._unsaved), str(self._saved), limit=60)
         if not moved.ok:
             return moved.status
         reset = attempt("systemctl", "reset-failed", "slurmctld")

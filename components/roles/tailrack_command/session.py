@@ -28,7 +28,6 @@ from components.validation.preflight.findings import plain
 from components.validation.slurm_jobs import read_kept
 
 NAME, HELP = "session", "get a node for work by hand: print how to reach it with ssh, VS Code or Jupyter"
-JOB_NAME = "session"
 # Jupyter's image may have to be imported first.
 SERVER_SECONDS = 900
 # Every question costs slurmctld time, so a long wait has few.
@@ -133,7 +132,7 @@ def _submit(arguments: argparse.Namespace, home: Path) -> str:
     if arguments.jupyter:
         jupyter = "jupyter-lab" if arguments.image else find_jupyter(home)
     options = [
-        f"--job-name={JOB_NAME}",
+        "--job-name=session",
         f"--time={math.ceil(arguments.hours * 60)}",
         "--nodes=1",
         "--ntasks=1",

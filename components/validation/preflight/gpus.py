@@ -25,7 +25,6 @@ _SENTENCES = (
     ("no devices were found", "the driver finds no GPU", _MISSING),
     ("requires reset", "a GPU needs a reset", "drain the node and restart it"),
 )
-_CORRUPTED = "inforom is corrupted"
 _RESET = "drain the node, then 'nvidia-smi --gpu-reset -i {bus}' on it, or restart it"
 # Throttle reasons that the hardware sets to protect itself. The driver sets the other one.
 _BY_HARDWARE = {
@@ -76,7 +75,7 @@ def _beside(status: int, smi: Smi) -> Iterator[Finding]:
         yield finding(
             "warning", DRIVER, f"nvidia-smi's answer is cut off after {len(smi.gpus)} GPUs", "run nvidia-smi -q -x"
         )
-    elif _CORRUPTED in smi.text.lower():
+    elif "inforom is corrupted" in smi.text.lower():
         yield finding(
             "warning", DRIVER, smi.text[:200], "jobs still run; have the GPU's InfoROM rewritten, or replace the GPU"
         )

@@ -36,7 +36,6 @@ from components.validation.preflight.storage import MOUNT, SHARE
 from components.validation.this_node import node_name, stdout_of
 from components.validation.untrusted import read_or_default, value_of
 
-COMMAND_SECONDS = 20
 REASON_SECONDS = 60
 # The node's own drain; for root only.
 MEMORY = "drain.json"
@@ -138,7 +137,7 @@ def jobs_here(node: Node) -> set[str]:
 
 def jobs_in_slurm(name: str) -> set[str]:
     """Return the jobs that slurmctld has on a node; none if it does not answer."""
-    return {job for job, *_ in slurm_commands.squeue("%A", "-w", name, limit=COMMAND_SECONDS) or ()}
+    return {job for job, *_ in slurm_commands.squeue("%A", "-w", name, limit=20) or ()}
 
 
 def since_when(items: Sequence[Finding], last_verdict: Any, boot_id: str, now: float) -> dict[str, float]:

@@ -21,8 +21,6 @@ from components.validation.preflight.foreign import FOREIGN
 from components.validation.preflight.smi import bus_address
 
 _GPU = re.compile(r"/dev/nvidia(\d{1,3})", re.ASCII)
-_MEMORY = "/dev/nvidia-uvm"
-_STEP = "slurmstepd"
 _MINOR = re.compile(r"^Device Minor:\s*(\d{1,3})\s*$", re.MULTILINE | re.ASCII)
 # After 20 s a script of the prolog is killed and the node is drained.
 ASK_SECONDS = 12
@@ -74,7 +72,7 @@ def in_a_job(pid: str, root: Path) -> bool:
             if re.search(r"/job_\d", (folder / "cgroup").read_text(errors="replace")):
                 return True
             name = (folder / "comm").read_text(errors="replace")
-            if name.startswith(_STEP) and folder.stat().st_uid == 0:
+            if name.startswith("slurmstepd") and folder.stat().st_uid == 0:
                 return True
             parent = re.search(r"^PPid:\s*(\d+)$", (folder / "status").read_text(errors="replace"), re.MULTILINE)
         except OSError:
@@ -95,7 +93,7 @@ def holders(devices: set[int], root: Path = Path("/")) -> dict[str, list[int]]:
                     path = os.readlink(entry.path)  # noqa: PTH115
                     if not path.startswith("/dev/nvidia"):
                         continue
-                    uses_memory |= path == _MEMORY
+                    uses_memory |= path == "/dev/nvidia-uvm"
                     if (gpu := _GPU.fullmatch(path)) and int(gpu[1]) in devices:
                         open_gpus.add(int(gpu[1]))
         if open_gpus and uses_memory and not in_a_job(folder.name, root):

@@ -151,7 +151,6 @@ def check_profiling(root: Path = Path("/")) -> Iterator[Finding]:
 
 VERSIONS = "versions"
 _MOST_BYTES = 32_000_000
-_REMEDY = "update it (docs/day-2.md, updates)"
 _NVIDIA = "https://nvidia.custhelp.com/app/answers/detail/a_id"
 Version = tuple[int, ...]
 
@@ -253,7 +252,7 @@ def check_versions(root: Path = Path("/")) -> Iterator[Finding]:
 def _lacking(product: Product, version: str) -> Iterator[Finding]:
     if fix := product.missing(version):
         seen = f"{product.name} {version} is older than {fix.release}, which closes {fix.hole} ({fix.source})"
-        yield finding("info", VERSIONS, seen, _REMEDY)
+        yield finding("info", VERSIONS, seen, "update it (docs/day-2.md, updates)")
 
 
 def _changelog(root: Path, package: str) -> str:
