@@ -30,7 +30,7 @@ PYTORCH = TREES / "pytorch"
 CONTROL, CONTROL_ADDRESS = "control.lab", "10.9.0.1"
 FABRIC = "fabric0"
 NETWORKS = {"eth0": ipaddress.ip_interface("10.9.0.1/24"), FABRIC: ipaddress.ip_interface("10.9.1.1/24")}
-ENVIRONMENT = {"HOME": "/root", "LANG": "C.UTF-8", "PATH": "/usr/local/bin:/usr/sbin:/usr/bin"}
+ENVIRONMENT = {"HOME": "/root", "LANG": "C.UTF-8", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin"}
 BOOT_LIMIT_S = 120.0
 # NVLink's multicast: a program that uses it can put a server out of service whose other GPUs somebody else has.
 NCCL_CONF = "NCCL_NVLS_ENABLE=0\n"
