@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from cli.run_events import Event
-from components.roles.nfs_exports.foreign import clients
+from components.roles.nfs_exports.exports import clients
 from components.roles.slurm.versions import RELEASES, oldest_accepted, release, upgrade_path
 from components.steps.command_line import read_request
 from components.steps.label import StepLabel

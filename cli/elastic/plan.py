@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from components.node.waiting import within
 from components.roles.tailrack_command.elastic import NO_MACHINE, no_machine
-from components.slurm.nodes import BUSY
+from components.slurm_commands.nodes import BUSY
 from components.validation.preflight.drain import SICK_PREFIXES
 
 # Seconds until the next attempt to rent a machine; they double with each attempt that fails.

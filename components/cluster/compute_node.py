@@ -14,7 +14,7 @@ from components.cluster.head_link import HeadLink
 from components.cluster.tailnet_access import NO_KEY, TailnetAccess
 from components.host import Host
 from components.roles.cluster_settings import ClusterSettings
-from components.roles.nfs_exports.foreign import export_line
+from components.roles.nfs_exports.exports import export_line
 from components.roles.role import Role
 from components.roles.slurm.fragment import MemoryValues, NodeGpus, NodeValues, memory_values, node_values
 from components.roles.slurm.machine_keys import MachineKeys, machine_keys

@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from components.slurm import slurm
-from components.slurm.nodes import node_names
+from components.slurm_commands import slurm
+from components.slurm_commands.nodes import node_names
 from components.validation.preflight.drain import ERRORS_OF_SLURM
 
 # Uses of a node: it runs no job, it runs other jobs, or it can run no job.

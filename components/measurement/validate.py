@@ -32,7 +32,7 @@ from components.node.locks import Lock
 from components.node.log import note
 from components.node.step.step import STATE_DIR, Step
 from components.node.waiting import wait_until
-from components.slurm import slurm
+from components.slurm_commands import slurm
 from components.validation.slurm_jobs import REASON_SECONDS, REFUSED, run_as_submitter
 
 # <scope>.json is this step's last result, <scope>.last.json the one before it, without BUSY.

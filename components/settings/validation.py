@@ -115,7 +115,7 @@ NodePath = Annotated[
     str,
     Field(max_length=1000),
     _one_line,
-    must(full(r"((?!.*/\.\.(/|$))/.*)?"), "is no absolute path without '..'"),
+    must(full(r"((?!.*/\.\.(/|$))/.*)?"), "is not an absolute path without '..'"),
 ]
 Source = Annotated[
     str,

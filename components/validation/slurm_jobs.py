@@ -25,10 +25,10 @@ from components.node.accounts import as_user
 from components.node.log import note
 from components.node.passwd import user_named
 from components.node.run import Ended
-from components.slurm import slurm
-from components.slurm.jobs import Job
-from components.slurm.nodes import Node
-from components.slurm.slurm import SlurmError
+from components.slurm_commands import slurm
+from components.slurm_commands.jobs import Job
+from components.slurm_commands.nodes import Node
+from components.slurm_commands.slurm import SlurmError
 from components.validation.job_files import PROGRAM, job_program
 from components.validation.preflight.drain import ERRORS_OF_SLURM
 

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from components.slurm.nodes import node_names
+from components.slurm_commands.nodes import node_names
 
 TOKEN = "TAILRACK_RING_TOKEN"  # noqa: S105  # the variable's name
 SLURM = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_STEP_NODELIST")

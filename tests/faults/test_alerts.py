@@ -16,7 +16,7 @@ import pytest
 from components.roles.job_hangs.communicators import Hang
 from components.roles.role import template
 from components.roles.usage.samples import Summary
-from components.slurm.jobs import with_parts
+from components.slurm_commands.jobs import with_parts
 from lab.commands import run
 from tests.lab.cluster import ClusterUnderTest, MakeCluster, eventually, own_machine
 from tests.lab.hostile_exporter import FORGED, HOSTILE

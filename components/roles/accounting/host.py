@@ -34,7 +34,7 @@ from components.roles.accounting.database import (
 from components.roles.accounting.slurmdbd import CONTROLLER_ADDITIONS, UNIT_ADDITIONS, DaemonValues, accounting_lines
 from components.roles.slurm.controller import offer
 from components.roles.slurm.folders import CONTROLLER_STATE, DBD_CONF, SERVICES, leave_slurm_folder, take_slurm_folder
-from components.slurm import slurm
+from components.slurm_commands import slurm
 
 _PACKAGES = ("slurmdbd", "slurm-wlm-mysql-plugin")
 _FOLDER = f"{SERVICES}/accounting"

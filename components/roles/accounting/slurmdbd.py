@@ -19,7 +19,7 @@ from components.node.step.step import Step
 from components.node.waiting import wait_until
 from components.roles.accounting.database import DATABASE, DATABASE_SOCKET, STATE, WITHOUT_EXEC
 from components.roles.slurm.folders import BASE, CONF, DBD_CONF, is_foreign, set_files_aside
-from components.slurm import slurm
+from components.slurm_commands import slurm
 
 SACCTMGR_CONF = f"{STATE}/slurm.conf"
 # Seconds for one command, and for a session.

@@ -22,7 +22,7 @@ from components.node.log import note, printable
 from components.node.run import Ended
 from components.roles.datasets import model, programs, serve
 from components.roles.datasets.model import ACCOUNT, MOST_LIST, Entry, Member, Plan, PlannedSet, Progress, size_text
-from components.slurm import slurm
+from components.slurm_commands import slurm
 
 FOLDERS, MADE = f"{model.STATE}/folders", f"{model.STATE}/made"
 # A file for each version that was replaced, whose time is the moment, and for each data set to read again.

@@ -51,8 +51,8 @@ from components.roles.enroot_pyxis.plugin import (
     plugin_kind,
 )
 from components.roles.pod.library import AS_LIBRARY, compile_library
-from components.slurm import slurm
-from components.slurm.slurm import SlurmError
+from components.slurm_commands import slurm
+from components.slurm_commands.slurm import SlurmError
 
 # The cluster's plugstack.conf includes this folder of each machine.
 PLUGSTACK = "/etc/tailrack/plugstack.d"

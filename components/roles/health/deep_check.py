@@ -27,9 +27,9 @@ from components.node.pack import ROOT
 from components.node.waiting import within
 from components.roles.health.gpu_records import GpuRecords
 from components.roles.slurm.folders import POD
-from components.slurm import slurm
-from components.slurm.nodes import Node
-from components.slurm.slurm import SlurmError
+from components.slurm_commands import slurm
+from components.slurm_commands.nodes import Node
+from components.slurm_commands.slurm import SlurmError
 from components.validation.became_slow import JOINED, Measured, Record, against, better, measured, reason, remembered
 from components.validation.fabric_facts import read_fabric_facts
 from components.validation.groups import count

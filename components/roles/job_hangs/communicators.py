@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from components.slurm.jobs import read_part
+from components.slurm_commands.jobs import read_part
 
 MOST_RANKS = 8
 # Kinds of findings, the clearest first. PEER is EQUAL or NONE while some GPUs wait and others are idle (find.py).

@@ -31,10 +31,10 @@ from components.roles.job_reports.host import MAIL_PROGRAM
 from components.roles.sll.snapshot import gpus_of, jobs_and_nodes
 from components.roles.ssh_trust.ask import MEMBERS
 from components.roles.usage.record import ADMIN_COMMENT, ask_each
-from components.slurm import slurm
-from components.slurm.jobs import Job
-from components.slurm.nodes import node_names
-from components.slurm.slurm import SlurmError
+from components.slurm_commands import slurm
+from components.slurm_commands.jobs import Job
+from components.slurm_commands.nodes import node_names
+from components.slurm_commands.slurm import SlurmError
 
 # The minutes, and a line `number start` for each job whose user got the message.
 LIMITS = "/etc/tailrack/job-hangs-limits"

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from components.roles.tailrack_command.why import as_text, explain, hang_of
-from components.slurm import slurm
-from components.slurm.jobs import Job
-from components.slurm.slurm import SlurmError
+from components.slurm_commands import slurm
+from components.slurm_commands.jobs import Job
+from components.slurm_commands.slurm import SlurmError
 from components.validation.preflight.findings import plain
 
 _MOST_BYTES = 16384

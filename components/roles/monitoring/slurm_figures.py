@@ -15,8 +15,8 @@ from components.roles.job_hangs.communicators import read_hang
 from components.roles.sll.snapshot import gpus_of
 from components.roles.tailrack_command.costs import Cost
 from components.roles.usage.samples import read_summary
-from components.slurm.jobs import Job
-from components.slurm.nodes import Node
+from components.slurm_commands.jobs import Job
+from components.slurm_commands.nodes import Node
 from components.validation.preflight.findings import plain
 
 Sample = tuple[Mapping[str, str], float]

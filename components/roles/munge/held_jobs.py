@@ -19,7 +19,7 @@ from components.node.state import STATE_DIR
 from components.node.waiting import wait_until
 from components.roles.munge.keys import KEY, digest_of, keep_late, late_nodes, take_folder
 from components.roles.ssh_trust.ask import ask_all
-from components.slurm import slurm
+from components.slurm_commands import slurm
 
 # Held partitions, one per line. tailrack-munge-release releases them, even if the step is killed.
 HELD = f"{STATE_DIR}/munge.held"

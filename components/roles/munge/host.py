@@ -47,7 +47,7 @@ from components.roles.munge.keys import (
     take_folder,
 )
 from components.roles.ssh_trust.ask import ANSWERS, ask_all, last_error, members_except
-from components.slurm import slurm
+from components.slurm_commands import slurm
 
 _MOST_ERROR = 300
 _ERROR = re.compile(r"munged(\[[0-9]+\])?: Error|^[0-9: -]+(Error|Warning):")

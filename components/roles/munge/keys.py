@@ -160,7 +160,7 @@ def switch(digest: str) -> None:
 
 
 def _resume() -> None:
-    from components.slurm import slurm
+    from components.slurm_commands import slurm
 
     wait_until(lambda: slurm.sinfo("%N", limit=_ANSWER_SECONDS) is not None, _ACCEPT_SECONDS)
     resume_steps()

@@ -1,4 +1,4 @@
-"""NFS servers, exports and mounts that a machine had before the cluster, and lines of exports."""
+"""NFS servers, exports and mounts that a machine had before the cluster."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from components.node import files, kernel
 from components.node.kernel import mounts
 from components.node.run import attempt
 from components.node.systemd import UNITS
+from components.roles.nfs_exports.exports import EXPORTS_DIR, OWN
 
-EXPORTS_DIR = "/etc/exports.d"
-_OWN = f"{EXPORTS_DIR}/tailrack-"
 GANESHA_FILE = "/etc/ganesha/ganesha.conf"
 OUR_GANESHA = "# Written by tailrack"
 # The cluster's ports that foreign NFS needs: those of a server, and of a client before version 4, which servers call
@@ -21,7 +20,6 @@ _CLIENT_PORTS = (111,)
 # Daemons that mount NFS, or need rpcbind for NIS.
 _DAEMONS = ("automount", "ypbind")
 _MAP = re.compile(r"[^#]*[A-Za-z0-9]:/")
-OPTIONS = "rw,sync,secure,root_squash,no_subtree_check"
 
 
 def foreign_nfs_ports() -> tuple[int, ...]:
@@ -33,14 +31,9 @@ def foreign_nfs_ports() -> tuple[int, ...]:
 
 def foreign_exports() -> list[str]:
     """Return this machine's exports to others than the cluster."""
-    others = (path for path in _paths(EXPORTS_DIR, ".exports") if not path.startswith(_OWN))
+    others = (path for path in _paths(EXPORTS_DIR, ".exports") if not path.startswith(OWN))
     lines = (line for path in ("/etc/exports", *others) for line in _lines(path))
     return [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
-
-
-def own_exports() -> list[str]:
-    """Return the paths of the files that export the share to members."""
-    return [path for path in _paths(EXPORTS_DIR, ".exports") if path.startswith(_OWN)]
 
 
 def ganesha_is_ours() -> bool:
@@ -100,18 +93,3 @@ def _paths(folder: str, ending: str) -> list[str]:
 
 def _lines(path: str) -> list[str]:
     return files.lines(files.followed(path))
-
-
-def export_file(node: str) -> str:
-    """Return the path of the file that exports the share to a node."""
-    return f"{_OWN}{node}.exports"
-
-
-def export_line(path: str, address: str | None) -> str:
-    """Return the line that exports the share to one address; empty without a valid address."""
-    return f"{path} {address}/32({OPTIONS})" if address else ""
-
-
-def clients(line: str) -> list[str]:
-    """Return the clients in an export line, without their options. An unclosed bracket ends the line."""
-    return re.findall(r"(?<![^\s()])([^\s()]+)\([^)]*", line)

@@ -5,14 +5,8 @@ from __future__ import annotations
 from components.node import files, systemd
 from components.node.run import run
 from components.roles.foreign_cluster.host import set_aside
-from components.roles.nfs_exports.foreign import (
-    EXPORTS_DIR,
-    GANESHA_FILE,
-    OUR_GANESHA,
-    foreign_ganesha,
-    ganesha_is_ours,
-    own_exports,
-)
+from components.roles.nfs_exports.exports import EXPORTS_DIR, own_exports
+from components.roles.nfs_exports.foreign import GANESHA_FILE, OUR_GANESHA, foreign_ganesha, ganesha_is_ours
 
 SERVER = "nfs-ganesha"
 UNIT_FOLDER = f"{systemd.UNITS}/{SERVER}.service.d"

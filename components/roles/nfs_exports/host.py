@@ -18,14 +18,13 @@ from components.node.run import attempt, succeeds
 from components.node.state import LOG_DIR
 from components.node.step.step import Step
 from components.roles.nfs_exports import ganesha, share
+from components.roles.nfs_exports.exports import export_file, own_exports
 from components.roles.nfs_exports.foreign import (
     GANESHA_FILE,
-    export_file,
     foreign_ganesha,
     foreign_nfs_ports,
     fstab,
     ganesha_is_ours,
-    own_exports,
 )
 from components.roles.nfs_exports.ganesha import configure_ganesha
 from components.roles.nfs_exports.kernel_server import (

@@ -28,9 +28,9 @@ from components.roles.pod_staging.record import (
     write_record,
 )
 from components.roles.pod_staging.transfer import TransferFailed, bring, fetch
-from components.slurm import slurm
-from components.slurm.jobs import Job
-from components.slurm.nodes import node_names
+from components.slurm_commands import slurm
+from components.slurm_commands.jobs import Job
+from components.slurm_commands.nodes import node_names
 from components.validation.preflight.findings import plain
 
 _REQUEST = re.compile(r"(in|out) ([1-9][0-9]{0,9})")

@@ -24,7 +24,7 @@ from pathlib import Path
 from components.node import files, kernel, run
 from components.node.run import attempt
 from components.node.waiting import wait_until
-from components.slurm import slurm
+from components.slurm_commands import slurm
 
 _TITLE = re.compile(r"slurmstepd: \[([0-9]+)\.(?:([^\]]*)\])?")
 _OF_ROOT = re.compile(r"^Uid:\t0\t", re.MULTILINE)

@@ -22,7 +22,7 @@ from components.node.step.step import Step
 from components.roles.backup.homes import TAG, home_path
 from components.roles.backup.restic import Backup, last_reason, list_backups, restic
 from components.roles.backup.target import TargetValues, check_target, write_target
-from components.roles.nfs_exports.foreign import EXPORTS_DIR
+from components.roles.nfs_exports.exports import EXPORTS_DIR
 from components.roles.slurm.folders import CONTROLLER_STATE, SERVICES, mark_restored, take_slurm_folder
 from components.roles.tailnet import tailscale
 from components.roles.tailnet.tailscale import STATE_FILE, Tailscale

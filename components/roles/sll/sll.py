@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from components.node.waiting import within
 from components.roles.sll.snapshot import Row, Snapshot, query
-from components.slurm.slurm import SlurmError
+from components.slurm_commands.slurm import SlurmError
 from components.validation.preflight.findings import plain
 
 TURN_SECONDS = 1.0

@@ -10,9 +10,9 @@ from components.node.minute import shared_answer
 from components.roles.tailrack_command.elastic import Status, read_statuses, renting
 from components.roles.tailrack_command.wait_reason import Why, why_it_waits
 from components.roles.usage.samples import read_summary
-from components.slurm.jobs import Job, read_jobs
-from components.slurm.nodes import Node, node_names, read_nodes
-from components.slurm.slurm import SlurmError, scontrol
+from components.slurm_commands.jobs import Job, read_jobs
+from components.slurm_commands.nodes import Node, node_names, read_nodes
+from components.slurm_commands.slurm import SlurmError, scontrol
 from components.validation.preflight.findings import plain
 
 _GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=([0-9]+)")

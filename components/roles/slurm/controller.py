@@ -32,7 +32,7 @@ from components.roles.slurm.folders import (
     TAKEN,
 )
 from components.roles.slurm.profiles import CGROUP_CONF, own_profiles, with_own_keys, without_own_keys
-from components.slurm import slurm
+from components.slurm_commands import slurm
 
 Parts = Mapping[str, Mapping[str, str]]
 # A site's comment (fragment.py): its nodes are not in partition `all`.

@@ -45,7 +45,7 @@ from components.roles.slurm.folders import (
 from components.roles.slurm.nodes import NodeFiles, node_folder, write_node
 from components.roles.slurm.profiles import OWN_CGROUP_CONF, OWN_SLURM_CONF
 from components.roles.slurm.versions import ADVISED, NEEDED, is_older, one_release_remedy, release_of, upstream_of
-from components.slurm import slurm
+from components.slurm_commands import slurm
 
 _SLURM, _MPI = "slurmd", "openmpi-bin"
 _PMIX = ("libpmix2t64", "libpmix2")

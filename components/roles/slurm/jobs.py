@@ -13,8 +13,8 @@ from components.node.log import note
 from components.node.run import attempt
 from components.node.state import STATE_DIR
 from components.node.waiting import wait_until
-from components.slurm import slurm
-from components.slurm.jobs import Job, parts_of
+from components.slurm_commands import slurm
+from components.slurm_commands.jobs import Job, parts_of
 
 _LIMIT = 10
 _AT_ONCE = 8

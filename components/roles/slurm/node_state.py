@@ -36,8 +36,8 @@ from components.node.run import attempt, exists, succeeds
 from components.node.state import STATE_DIR
 from components.node.waiting import now, sleep, wait_for, wait_until
 from components.roles.slurm import controller
-from components.slurm import slurm
-from components.slurm.nodes import Node, node_names
+from components.slurm_commands import slurm
+from components.slurm_commands.nodes import Node, node_names
 
 LEAVES = "tailrack: leaves the cluster"
 # Reasons with which steps drain a node; they resume it later. Any other reason belongs to a person or to the health

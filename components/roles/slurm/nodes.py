@@ -23,7 +23,7 @@ from components.roles.slurm import controller, folders
 from components.roles.slurm.controller import offer
 from components.roles.slurm.folders import BASE, JOB_LIMIT, NODES, POOLS, is_placeholder, placeholder_names
 from components.roles.slurm.node_state import LEAVES
-from components.slurm import slurm
+from components.slurm_commands import slurm
 
 # Flags of a placeholder that has no machine, or loses it.
 _WITHOUT_MACHINE = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWER_DOWN"})

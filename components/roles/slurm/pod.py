@@ -35,8 +35,8 @@ from components.roles.slurm.slurmd import (
     registers_otherwise,
 )
 from components.roles.users.host import end_sessions
-from components.slurm import slurm
-from components.slurm.nodes import Node
+from components.slurm_commands import slurm
+from components.slurm_commands.nodes import Node
 
 SERVICE = "slurmd"
 # slurmd's first request fails without munged, and its next one comes much later. It binds to the address of the host

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from components.roles.sll.snapshot import jobs_and_nodes
-from components.slurm import slurm
-from components.slurm.jobs import Job, parts_of, with_parts
-from components.slurm.nodes import Node, node_names
-from components.slurm.slurm import SlurmError
+from components.slurm_commands import slurm
+from components.slurm_commands.jobs import Job, parts_of, with_parts
+from components.slurm_commands.nodes import Node, node_names
+from components.slurm_commands.slurm import SlurmError
 from components.validation.preflight.drain import SICK_PREFIXES
 
 PROGRAM = "/usr/local/lib/tailrack/retry-jobs"

@@ -37,8 +37,8 @@ from components.roles.slurm.node_state import (
 )
 from components.roles.slurm.profiles import OWN_CGROUP_CONF, OWN_SLURM_CONF
 from components.roles.slurm_release.reservations import end_turn, unreserve_node
-from components.slurm import slurm
-from components.slurm.nodes import UNCONFINED, Node
+from components.slurm_commands import slurm
+from components.slurm_commands.nodes import UNCONFINED, Node
 
 _UNIT = "slurmd.service"
 _WATCHDOG = "tailrack-slurmd-watchdog.service"

@@ -29,7 +29,7 @@ from components.roles.slurm_release.release import (
     keep_ready_packages,
     take_ready_packages,
 )
-from components.slurm import slurm
+from components.slurm_commands import slurm
 
 _LIMIT = 20
 _KEYS = ("tailrack:slurm.release_source", "tailrack:slurm.release_sha256")

@@ -17,8 +17,8 @@ from components.node.step.step import Step
 from components.node.waiting import sleep, wait_until
 from components.roles.slurm.folders import copy_configuration, with_configuration
 from components.roles.slurm.versions import ONE_RELEASE_SINCE, is_older, release_of
-from components.slurm import slurm
-from components.slurm.nodes import node_names
+from components.slurm_commands import slurm
+from components.slurm_commands.nodes import node_names
 
 _TURN = "tailrack-release"
 # Minutes of a turn, from stopping slurmd until it is back.

@@ -15,7 +15,7 @@ from components.node.log import note
 from components.node.step.step import STATE_DIR
 from components.roles.slurm.jobs import end_jobs, start_again, wait_for_end
 from components.roles.spot_notice.providers import REASON, NoAnswerError, Notice, Read, provider
-from components.slurm import slurm
+from components.slurm_commands import slurm
 
 _LIMIT = 10
 # slurmctld may start a job while the node drains.

@@ -13,8 +13,8 @@ from typing import Any
 from components.roles.budget import spending
 from components.roles.tailrack_command.book import Stay, joined, month_begin, read_book, spent
 from components.roles.tailrack_command.idle import idle_since
-from components.slurm import slurm
-from components.slurm.nodes import Node, node_names
+from components.slurm_commands import slurm
+from components.slurm_commands.nodes import Node, node_names
 from components.validation.preflight.findings import plain
 
 NAME, HELP = "costs", "show what nodes cost per hour and this month, and which of them are idle"

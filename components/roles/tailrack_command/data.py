@@ -13,7 +13,7 @@ from typing import Any
 
 from components.node.waiting import within
 from components.roles.datasets.model import COMPLETE, COPIES, REPORT, WAITS, size_text
-from components.slurm.slurm import SlurmError
+from components.slurm_commands.slurm import SlurmError
 from components.validation.preflight.findings import plain
 
 NAME, HELP = "data", "show the data sets, and which nodes have their copies"

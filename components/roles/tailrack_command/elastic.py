@@ -19,9 +19,9 @@ from typing import Any
 from components.node import files
 from components.node.waiting import within
 from components.roles.slurm.folders import ELASTIC, ELASTIC_STATUS, placeholder_names
-from components.slurm import slurm
-from components.slurm.nodes import Node
-from components.slurm.slurm import SlurmError
+from components.slurm_commands import slurm
+from components.slurm_commands.nodes import Node
+from components.slurm_commands.slurm import SlurmError
 from components.validation.preflight.drain import SICK_PREFIXES
 from components.validation.preflight.findings import plain
 

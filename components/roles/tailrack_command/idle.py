@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from components.roles.tailrack_command.book import Stay, joined, left, read_book
-from components.slurm import slurm
-from components.slurm.jobs import Job
-from components.slurm.nodes import Node, node_names
-from components.slurm.slurm import SlurmError
+from components.slurm_commands import slurm
+from components.slurm_commands.jobs import Job
+from components.slurm_commands.nodes import Node, node_names
+from components.slurm_commands.slurm import SlurmError
 
 NAME, HELP = "idle", "show whether jobs use these nodes or wait for them, and how long they have been idle"
 # The reason of a leaving node. Steps set the same one (components/roles/slurm/nodes.py).

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from components.roles.tailrack_command import costs, data, elastic, idle, nodes, resume, session, ssh_config, usage, why
-from components.slurm.slurm import SlurmError
+from components.slurm_commands.slurm import SlurmError
 
 SUBCOMMANDS: Sequence[Any] = (nodes, resume, why, costs, usage, idle, elastic, data, ssh_config, session)
 

@@ -17,8 +17,8 @@ from dataclasses import asdict
 from components.roles.health.gpu_records import published
 from components.roles.slurm.folders import POD
 from components.roles.tailrack_command.out_reason import Failure, Out, ask, failure, why_out
-from components.slurm import slurm
-from components.slurm.nodes import UNCONFINED, Node
+from components.slurm_commands import slurm
+from components.slurm_commands.nodes import UNCONFINED, Node
 from components.validation.preflight.drain import note_in
 from components.validation.preflight.findings import Finding, plain
 

@@ -17,7 +17,7 @@ from components.roles.slurm.folders import POD
 from components.roles.spot_notice.providers import REASON as TAKEN_BACK
 from components.roles.ssh_trust.ask import ANSWERS
 from components.roles.tailrack_command.elastic import NO_MACHINE
-from components.slurm.nodes import Node
+from components.slurm_commands.nodes import Node
 from components.validation.preflight.drain import DEEP_PREFIX, HEALTH_PREFIX, SCRIPT
 from components.validation.preflight.findings import SEVERITIES, Finding, finding
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from components.roles.tailrack_command.elastic import NO_MACHINE
 from components.roles.tailrack_command.nodes import failures_of
 from components.roles.tailrack_command.out_reason import Checked, Out, ask, checked, why_out
-from components.slurm import slurm
-from components.slurm.nodes import Node
+from components.slurm_commands import slurm
+from components.slurm_commands.nodes import Node
 from components.validation.preflight.findings import plain, worst_first
 
 NAME, HELP = "resume", "return a node to work if its checks find no error"

@@ -21,9 +21,9 @@ from urllib.parse import quote
 
 from components.roles.tailrack_command import ssh_config
 from components.roles.tailrack_command.why import as_text, explain
-from components.slurm import slurm
-from components.slurm.jobs import Job
-from components.slurm.slurm import SlurmError
+from components.slurm_commands import slurm
+from components.slurm_commands.jobs import Job
+from components.slurm_commands.slurm import SlurmError
 from components.validation.preflight.findings import plain
 from components.validation.slurm_jobs import read_kept
 

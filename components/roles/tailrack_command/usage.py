@@ -14,8 +14,8 @@ from components.roles.sll.snapshot import gpus_of
 from components.roles.tailrack_command.book import month_begin, read_book
 from components.roles.tailrack_command.costs import budget_now
 from components.roles.usage.samples import read_summary
-from components.slurm import slurm
-from components.slurm.slurm import Held, SlurmError
+from components.slurm_commands import slurm
+from components.slurm_commands.slurm import Held, SlurmError
 from components.validation.preflight.findings import plain
 
 NAME, HELP = "usage", "show each user's GPU hours, how much of them the GPUs were idle, and their cost"

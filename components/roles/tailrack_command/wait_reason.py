@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from components.roles.slurm.jobs import read_cause
 from components.roles.tailrack_command.elastic import Status, at_limit
 from components.roles.tailrack_command.out_reason import why_out
-from components.slurm.jobs import Job
-from components.slurm.nodes import Node
+from components.slurm_commands.jobs import Job
+from components.slurm_commands.nodes import Node
 
 # The reservation while nodes change to another Slurm release (components/roles/slurm_release/reservations.py).
 OLDER = "tailrack-older"

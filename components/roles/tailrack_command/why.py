@@ -20,10 +20,10 @@ from components.roles.slurm.jobs import cause_at, read_cause
 from components.roles.tailrack_command.elastic import Status, read_statuses, renting
 from components.roles.tailrack_command.wait_reason import Why, why_it_waits
 from components.roles.usage.samples import read_summary, sentence
-from components.slurm import slurm
-from components.slurm.jobs import Job
-from components.slurm.nodes import Node, node_names
-from components.slurm.slurm import SlurmError
+from components.slurm_commands import slurm
+from components.slurm_commands.jobs import Job
+from components.slurm_commands.nodes import Node, node_names
+from components.slurm_commands.slurm import SlurmError
 from components.validation.preflight.findings import plain
 from components.validation.slurm_jobs import read_kept
 

@@ -41,10 +41,10 @@ from components.roles.usage.samples import (
     read_summary,
     summary,
 )
-from components.slurm import slurm
-from components.slurm.jobs import Job, with_parts
-from components.slurm.nodes import Node, node_names
-from components.slurm.slurm import SlurmError
+from components.slurm_commands import slurm
+from components.slurm_commands.jobs import Job, with_parts
+from components.slurm_commands.nodes import Node, node_names
+from components.slurm_commands.slurm import SlurmError
 from components.validation.preflight.findings import plain
 
 AT_ONCE = 16

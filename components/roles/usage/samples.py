@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from components.node.locks import PRIVATE
 from components.roles.ssh_trust.ask import ANSWERS
-from components.slurm.jobs import read_part
+from components.slurm_commands.jobs import read_part
 
 # One file per job with GPUs on this node: its name is the job's id, its content SLURM_JOB_GPUS, as slurmd gives it.
 JOBS = f"{PRIVATE}/gpu-jobs"

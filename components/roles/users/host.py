@@ -30,7 +30,7 @@ from components.roles.users.accounts import (
     refuse_clashes,
     try_in_home,
 )
-from components.slurm import slurm
+from components.slurm_commands import slurm
 
 # Commands of the user: create one key pair and authorize it. Leave anything alone that is not a plain file.
 _OWN_KEY = """umask 077

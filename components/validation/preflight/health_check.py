@@ -25,9 +25,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from components.slurm import slurm as slurm_commands
-from components.slurm.nodes import read_nodes
-from components.slurm.slurm import SlurmError
+from components.slurm_commands import slurm as slurm_commands
+from components.slurm_commands.nodes import read_nodes
+from components.slurm_commands.slurm import SlurmError
 from components.validation.preflight import drain
 from components.validation.preflight.drain import Memory, Slurm, cause, decide, new_comment
 from components.validation.preflight.findings import Finding, plain

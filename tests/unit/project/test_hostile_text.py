@@ -12,10 +12,10 @@ from cli.head.diagnose import without_secrets
 from cli.output.failures import _REMEDIES
 from cli.output.terminal import lines
 from cli.preview.comment import _text
-from components.roles.nfs_exports.foreign import clients
+from components.roles.nfs_exports.exports import clients
 from components.roles.tailrack_command.why import why_it_ended
-from components.slurm.jobs import Job
-from components.slurm.nodes import node_names
+from components.slurm_commands.jobs import Job
+from components.slurm_commands.nodes import node_names
 from components.steps.command_line import read_request
 from components.validation.nccl_tests import parse, separate
 from components.validation.preflight.adapters import read_mlxconfig

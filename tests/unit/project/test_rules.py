@@ -162,4 +162,4 @@ def test_no_script_pipes_into_a_program_that_stops_reading() -> None:
 def test_one_module_calls_the_commands_of_slurm() -> None:
     commands = re.compile(r'"(scontrol|squeue|sinfo|sacct|sacctmgr)",')
     offenders = {name(path) for path in COMPONENTS if commands.search(path.read_text(encoding="utf-8"))}
-    assert offenders == {"components/slurm/slurm.py"}
+    assert offenders == {"components/slurm_commands/slurm.py"}

@@ -10,9 +10,9 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[3]
 # Lines of code are those that are neither blank, nor a comment, nor in a docstring.
 MOST = {
-    "lines of code": 51_334,
-    "Python files in components/": 374,
-    "lines of code in tests/": 52_000,
+    "lines of code": 50_540,
+    "Python files in components/": 351,
+    "lines of code in tests/": 51_960,
     "lines of bash": 1_985,
     "units": 35,
     "timers": 6,
@@ -20,7 +20,7 @@ MOST = {
     "words in README.md and docs/": 27_947,
     "pages in docs/": 23,
 }
-LEAST_MEDIAN = 131  # lines of a file in components/
+LEAST_MEDIAN = 135  # lines of a file in components/
 
 
 def tracked() -> dict[str, str]:

@@ -96,7 +96,7 @@ def floors(*listed: dict[str, Any]) -> dict[str, Any]:
     ("storage", "words"),
     [
         ({"size": "128G"}, "storage.size: 128 GiB is not a size from 1 MiB to 64 GiB; writing it would take minutes"),
-        ({"size": "4K"}, "storage.size: 4 KiB is not a size from 1 MiB to 64 GiB; a file of that size measures"),
+        ({"size": "4K"}, "storage.size: 4 KiB is not a size from 1 MiB to 64 GiB; it would measure"),
         ({"size": "big"}, "storage.size: 'big' is not"),
         ({"checkpoint_size": "2K"}, "storage.checkpoint_size: 2 KiB is not a size from 1 MiB to 64 GiB"),
         ({"checkpoint_size": "128G"}, "storage.checkpoint_size: 128 GiB is not a size from 1 MiB to 64 GiB"),
@@ -110,7 +110,7 @@ def floors(*listed: dict[str, Any]) -> dict[str, Any]:
         (floors({"target": "share"}), "floors[0]: has no floor; its target would be UNJUDGED; write one of write"),
         (
             floors(READ, {"target": "share", "latency_us": 5, "sites": ["cloud-a"]}),
-            "floors[1]: judges share at cloud-a, as tailrack:validation.storage.floors[0] does",
+            "floors[1]: judges share at the same sites as tailrack:validation.storage.floors[0]",
         ),
         (floors({"target": "share", "read_mb_per_s": 0}), "floors[0].read_mb_per_s: 0 is not"),
         (floors({"target": "share", "latency_us": "low"}), "floors[0].latency_us: 'low' is not"),

@@ -17,8 +17,8 @@ from components.roles.tailrack_command import costs
 from components.roles.tailrack_command.book import Stay, read_book, read_stays
 from components.roles.tailrack_command.costs import as_rows, as_text, totals
 from components.roles.tailrack_command.main import main
-from components.slurm import slurm
-from components.slurm.nodes import Node
+from components.slurm_commands import slurm
+from components.slurm_commands.nodes import Node
 from tests.unit.shell import Shell, script_of
 
 NOW = 1_790_000_000  # 2026-09-21 14:13:20 UTC

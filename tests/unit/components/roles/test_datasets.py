@@ -37,7 +37,7 @@ from components.roles.datasets.plan import planned
 from components.roles.datasets.programs import read_row
 from components.roles.datasets.sources import Source
 from components.roles.tailrack_command import data
-from components.slurm.slurm import SlurmError
+from components.slurm_commands.slurm import SlurmError
 from tests.hub import COMMIT, LARGE, REPOSITORY, hub
 from tests.unit.shell import Shell
 

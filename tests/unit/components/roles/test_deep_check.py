@@ -17,9 +17,9 @@ from components.roles.health import deep_check, gpu_records
 from components.roles.health.deep_check import DeepCheck, run
 from components.roles.order import roles
 from components.roles.program import program
-from components.slurm import slurm
-from components.slurm.nodes import Node
-from components.slurm.slurm import SlurmError
+from components.slurm_commands import slurm
+from components.slurm_commands.nodes import Node
+from components.slurm_commands.slurm import SlurmError
 from components.steps.composition import compose
 from components.validation import measurement_run
 from components.validation.became_slow import Measured, Record

@@ -13,9 +13,9 @@ from components.roles.tailrack_command import elastic
 from components.roles.tailrack_command.elastic import Status, at_limit, no_machine, read_status, read_statuses, renting
 from components.roles.tailrack_command.out_reason import why_out
 from components.roles.tailrack_command.wait_reason import why_it_waits
-from components.slurm.jobs import Job
-from components.slurm.nodes import Node
-from components.slurm.slurm import SlurmError
+from components.slurm_commands.jobs import Job
+from components.slurm_commands.nodes import Node
+from components.slurm_commands.slurm import SlurmError
 
 NOW = 1_800_000_000.0
 STATUS = Status(

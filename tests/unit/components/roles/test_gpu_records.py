@@ -13,7 +13,7 @@ from components.roles.health import deep_check, gpu_records
 from components.roles.health.deep_check import DeepCheck
 from components.roles.health.gpu_records import GpuRecords, published
 from components.roles.tailrack_command import nodes
-from components.slurm.nodes import Node
+from components.slurm_commands.nodes import Node
 from components.validation import measurement_run
 from components.validation.became_slow import Measured
 from components.validation.gpu_speed.reading import Reading, line
@@ -102,8 +102,8 @@ def test_a_report_without_readings_changes_nothing(records: GpuRecords, tmp_path
 
 def test_a_clear_fault_drains_the_node_and_names_the_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fake, played = FakeSlurm(), list[Any]()
-    monkeypatch.setattr("components.slurm.slurm.nodes", fake.nodes)
-    monkeypatch.setattr("components.slurm.slurm.scontrol", fake.scontrol)
+    monkeypatch.setattr("components.slurm_commands.slurm.nodes", fake.nodes)
+    monkeypatch.setattr("components.slurm_commands.slurm.scontrol", fake.scontrol)
     monkeypatch.setattr(deep_check, "PRIVATE", tmp_path)
     monkeypatch.setattr("time.sleep", lambda _: None)
     monkeypatch.setattr(deep_check, "REPORTS", tmp_path / "validation")

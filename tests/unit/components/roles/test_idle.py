@@ -15,10 +15,10 @@ from components.roles.tailrack_command import idle
 from components.roles.tailrack_command.book import Stay
 from components.roles.tailrack_command.idle import Use, could_run, use
 from components.roles.tailrack_command.main import main
-from components.slurm import slurm
-from components.slurm.jobs import Job
-from components.slurm.nodes import Node, node_names
-from components.slurm.slurm import SlurmError
+from components.slurm_commands import slurm
+from components.slurm_commands.jobs import Job
+from components.slurm_commands.nodes import Node, node_names
+from components.slurm_commands.slurm import SlurmError
 
 NOW = 1_790_000_000
 HOUR = 3600

@@ -63,8 +63,8 @@ from components.roles.tailrack_command.why import explain
 from components.roles.usage.record import summary_of
 from components.roles.usage.role import HAS_GPUS
 from components.roles.usage.samples import JOBS, SAMPLER, JobSamples, Reading, Summary, read_gpus, read_summary
-from components.slurm import slurm
-from components.slurm.jobs import Job, with_parts
+from components.slurm_commands import slurm
+from components.slurm_commands.jobs import Job, with_parts
 from stacks.config import parse
 from tests.unit.components.roles.test_scripts_health import script
 from tests.unit.components.roles.test_slurm import node as host

@@ -37,8 +37,8 @@ from components.roles.job_reports.send import Message, NotSent, post, send_mail
 from components.roles.order import roles
 from components.roles.role import template
 from components.roles.slurm.files import controller_files, slurm_conf
-from components.slurm.jobs import Job
-from components.slurm.slurm import SlurmError
+from components.slurm_commands.jobs import Job
+from components.slurm_commands.slurm import SlurmError
 from stacks.config import parse
 from stacks.config.model import StackConfig
 from tests.faults.mail_server import MailServer

@@ -16,9 +16,9 @@ from components.roles.monitoring.figures import gpu_figures, measured_figures, r
 from components.roles.monitoring.role import collector_settings, rules
 from components.roles.monitoring.slurm_figures import Metric, exposition, node_state, slurm_figures
 from components.roles.role import FOLDER
-from components.slurm.jobs import Job
-from components.slurm.nodes import Node
-from components.slurm.slurm import SlurmError
+from components.slurm_commands.jobs import Job
+from components.slurm_commands.nodes import Node
+from components.slurm_commands.slurm import SlurmError
 from stacks.config import parse
 from tests.unit.configs import LAB, refusal
 

@@ -10,7 +10,7 @@ import pytest
 from components.node import files
 from components.node.run import Ended
 from components.roles.pod_staging import steps
-from components.slurm import slurm
+from components.slurm_commands import slurm
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 ROW = "   0: {local}:9C40 0100007F:1A81 {state} 00000000:00000000 00:00000000 00000000     0        0 {inode} 1 0\n"

@@ -16,7 +16,7 @@ from components.roles.pod_staging.record import KEPT, NOT_IN, Record, read_recor
 from components.roles.role import Value
 from components.roles.tailrack_command.wait_reason import Why
 from components.roles.tailrack_command.why import with_staging
-from components.slurm.jobs import Job
+from components.slurm_commands.jobs import Job
 from tests.unit.shell import Shell, assert_ok, script_of
 
 PROJECT = Path(__file__).parents[4]

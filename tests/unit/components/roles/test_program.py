@@ -32,7 +32,7 @@ ELSEWHERE = {
 
 # Names of networks, which settings and hosts share.
 ALSO = {"components.settings.network_names"}
-ROOMS = ("node", "slurm", "validation", "roles", "measurement")
+ROOMS = ("node", "slurm_commands", "validation", "roles", "measurement")
 
 
 def texts(archive: bytes) -> dict[str, str]:

@@ -10,9 +10,9 @@ import pytest
 
 from components.roles.slurm import retry
 from components.roles.slurm.retry import failed_node
-from components.slurm import slurm
-from components.slurm.jobs import Job
-from components.slurm.nodes import Node
+from components.slurm_commands import slurm
+from components.slurm_commands.jobs import Job
+from components.slurm_commands.nodes import Node
 
 JOB = Job(
     7, "train", "ada", 6001, ("FAILED",), partition="all", nodes="a[1-2]", node_count=2, start=1000,

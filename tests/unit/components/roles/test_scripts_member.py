@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from components.cluster.cluster import NO_POOL
-from components.roles.nfs_exports.foreign import export_line
+from components.roles.nfs_exports.exports import export_line
 from components.roles.tailnet import host as tailnet_host
 from components.steps.composition import REGISTER, Script, compose
 from tests.unit.shell import ROLES, Result, Shell, assert_fails, assert_ok

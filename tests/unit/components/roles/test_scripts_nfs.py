@@ -17,7 +17,7 @@ import yaml
 from components.node import files
 from components.node.step.step import Step
 from components.roles.nfs_exports import ganesha, kernel_server
-from components.roles.nfs_exports.foreign import export_line
+from components.roles.nfs_exports.exports import export_line
 from components.roles.nfs_exports.host import forget, share_is_a_file_system
 from components.roles.nfs_exports.mount import NFS_BEFORE, ensure_mount_point
 from components.roles.role import Value

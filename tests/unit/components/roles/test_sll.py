@@ -21,9 +21,9 @@ from components.roles.sll import snapshot as sll_snapshot
 from components.roles.sll.sll import page, table, totals
 from components.roles.sll.snapshot import Snapshot, snapshot
 from components.roles.usage.samples import Summary
-from components.slurm.jobs import Job, with_parts
-from components.slurm.nodes import Node, read_nodes
-from components.slurm.slurm import SlurmError
+from components.slurm_commands.jobs import Job, with_parts
+from components.slurm_commands.nodes import Node, read_nodes
+from components.slurm_commands.slurm import SlurmError
 
 NOW = 1_790_000_000
 RUNS = Job(
@@ -140,7 +140,7 @@ def test_on_a_terminal_an_error_stays_beside_the_last_view_and_q_ends_it(tmp_pat
     program = f"""
 import json, sys
 from components.roles.sll import sll
-from components.slurm.slurm import SlurmError
+from components.slurm_commands.slurm import SlurmError
 answers = [json.load(open({str(tmp_path / "seen")!r}))]
 def query(now):
     if not answers:

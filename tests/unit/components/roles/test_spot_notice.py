@@ -22,8 +22,8 @@ from components.roles.tailrack_command.wait_reason import Why, why_it_waits
 from components.roles.tailrack_command.why import why_it_ended
 from components.roles.tailrack_command.why import with_cause as with_cause_sentence
 from components.roles.usage.samples import Summary, read_summary
-from components.slurm.jobs import Job, parts_of, with_parts
-from components.slurm.nodes import Node
+from components.slurm_commands.jobs import Job, parts_of, with_parts
+from components.slurm_commands.nodes import Node
 from stacks.config import parse
 from stacks.sites.aws.model import AwsSite
 from stacks.sites.aws.model import nodes as aws_nodes

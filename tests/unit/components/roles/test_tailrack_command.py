@@ -25,9 +25,9 @@ from components.roles.tailrack_command.out_reason import (
     failure,
     why_out,
 )
-from components.slurm import slurm
-from components.slurm.nodes import Node
-from components.slurm.slurm import SlurmError
+from components.slurm_commands import slurm
+from components.slurm_commands.nodes import Node
+from components.slurm_commands.slurm import SlurmError
 from components.validation.preflight.drain import HEALTH_PREFIX
 from tests.unit.shell import ROLES
 

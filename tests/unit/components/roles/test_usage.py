@@ -37,10 +37,10 @@ from components.roles.usage.samples import (
     read_summary,
     summary,
 )
-from components.slurm import slurm
-from components.slurm.jobs import Job, parts_of, with_parts
-from components.slurm.nodes import Node
-from components.slurm.slurm import Held, SlurmError
+from components.slurm_commands import slurm
+from components.slurm_commands.jobs import Job, parts_of, with_parts
+from components.slurm_commands.nodes import Node
+from components.slurm_commands.slurm import Held, SlurmError
 from stacks.config import parse
 from tests.unit.configs import LAB
 from tests.unit.shell import Shell, assert_ok, script_of

@@ -17,10 +17,10 @@ from components.roles.tailrack_command import why
 from components.roles.tailrack_command.main import main
 from components.roles.tailrack_command.wait_reason import why_it_waits
 from components.roles.tailrack_command.why import why_it_ended
-from components.slurm import slurm
-from components.slurm.jobs import Job, read_jobs
-from components.slurm.nodes import Node
-from components.slurm.slurm import SlurmError
+from components.slurm_commands import slurm
+from components.slurm_commands.jobs import Job, read_jobs
+from components.slurm_commands.nodes import Node
+from components.slurm_commands.slurm import SlurmError
 
 # The shape of 24.11 (data_parser/v0.0.42), cut to what is read.
 FIXTURES = Path(__file__).parents[3] / "fixtures"

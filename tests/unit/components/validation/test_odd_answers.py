@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from components.slurm.nodes import read_nodes
+from components.slurm_commands.nodes import read_nodes
 from components.validation.preflight import gpus, links, tailnet, xids
 from components.validation.preflight.checks import JOB, NODE, Machine, run
 from components.validation.preflight.collect import _EVENT

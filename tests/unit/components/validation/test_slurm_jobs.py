@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from components.slurm import slurm
-from components.slurm.nodes import Node
+from components.slurm_commands import slurm
+from components.slurm_commands.nodes import Node
 from components.validation import slurm_jobs
 from components.validation.slurm_jobs import Limits, Order, run_jobs
 

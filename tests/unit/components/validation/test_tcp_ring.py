@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from components.slurm.nodes import node_names
+from components.slurm_commands.nodes import node_names
 from components.validation.job_files import PROGRAM, job_program
 from components.validation.model import JobReport, Measurement
 from components.validation.nccl_tests import parse

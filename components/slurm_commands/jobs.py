@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from components.node.json_part import elements
 from components.node.step.values import read_values
-from components.slurm.nodes import number
+from components.slurm_commands.nodes import number
 
 T = TypeVar("T")
 # Letters of a text in JSON that slurmdbd changes.

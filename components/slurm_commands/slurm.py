@@ -17,8 +17,8 @@ from typing import Any
 from components.node import run
 from components.node.failure import Failure
 from components.node.run import Ended, attempt, attempt_bounded, succeeds
-from components.slurm.jobs import Job, read_jobs, with_parts
-from components.slurm.nodes import Node, read_nodes
+from components.slurm_commands.jobs import Job, read_jobs, with_parts
+from components.slurm_commands.nodes import Node, read_nodes
 
 LIMIT_SECONDS = 30
 # slurmctld may be busy for longer than a person waits.
