@@ -130,9 +130,9 @@ def test_a_user_with_a_job_on_a_node_enters_its_cgroup_and_no_other_node(cluster
 
 
 @pytest.mark.usefixtures("real")
-def test_clustermaxs_audit_logs_in_to_the_node_of_its_job(cluster: GpuCluster) -> None:
-    # The audit logs in to the first node that sinfo lists.
-    checks = audit_of(cluster, "salloc -Q -w a -N1 --exclusive --gpus=1")["checks"]
+def test_clustermaxs_audit_logs_in_from_one_node_of_its_job_to_another(cluster: GpuCluster) -> None:
+    # The audit logs in from one node of its job to another.
+    checks = audit_of(cluster, "salloc -Q -w a,b -N2 --exclusive --gpus-per-node=1")["checks"]
     (PLACE / "out" / "audit.json").write_text(json.dumps(checks, indent=1))
     found = {check["key"]: f"{check['status']} {check['observed']} {check['assessment']}" for check in checks}
     assert found["access.sshToComputeNodes"].startswith("pass "), found["access.sshToComputeNodes"]
