@@ -184,9 +184,12 @@ class Commands:
             shared = free[0] if free else kept[-1]
             shared.sessions += 1
             try:
-                host, closing = await shared.opening
+                # A step that ends while it waits ends no other one's connection.
+                host, closing = await asyncio.shield(shared.opening)
             except BaseException:
-                kept[:] = [each for each in kept if each is not shared]
+                shared.sessions -= 1
+                if shared.opening.done():
+                    kept[:] = [each for each in kept if each is not shared]
                 raise
             try:
                 session = await begin(host)
