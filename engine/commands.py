@@ -32,10 +32,10 @@ MOST_OUTPUT = 2**27
 SESSIONS = 8  # at once over one connection; OpenSSH allows ten by default
 STREAMS = ("stdout", "stderr")
 # Unpack a tar archive of $2 bytes in the folder $1, once all of it has arrived.
-UNPACK = """set -e; mkdir -p "$1"; cd "$1"; whole=$(mktemp .whole.XXXXXX); trap 'rm -f "$whole"' EXIT; cat >"$whole"
-[ "$(wc -c <"$whole")" -eq "$2" ] || { echo 'the files did not arrive whole' >&2; exit 1; }
-tar -xof "$whole"
-"""
+UNPACK = (  # one line: csh ends a quoted text with its line
+    """set -e; mkdir -p "$1"; cd "$1"; all=$(mktemp .all.XXXXXX); trap 'rm -f "$all"' EXIT; cat >"$all"; """
+    """[ "$(wc -c <"$all")" -eq "$2" ] || { echo 'the files did not arrive whole' >&2; exit 1; }; tar -xof "$all\""""
+)
 
 
 class CommandError(Exception):
@@ -56,11 +56,12 @@ class _Process(asyncssh.SSHClientProcess[bytes]):
 
     def __init__(self, stdin: bytes) -> None:
         super().__init__()
-        self._given = stdin
+        self._given, self.begun = stdin, False
 
     def connection_made(self, chan: Any) -> None:
         """Send the stdin as soon as the command, which comes next, is sent."""
         super().connection_made(chan)
+        self.begun = True
         asyncio.get_running_loop().call_soon(self._send, chan)
 
     def _send(self, chan: Any) -> None:
@@ -147,7 +148,13 @@ class Commands:
 
     async def _remote(self, command: str, inputs: dict[str, Any], stdin: bytes, variables: Any) -> Any:
         async def begin(host: asyncssh.SSHClientConnection) -> Any:
-            return (await host.create_session(lambda: _Process(stdin), command, env=variables, encoding=None))[1]
+            process = _Process(stdin)
+            try:
+                return (await host.create_session(lambda: process, command, env=variables, encoding=None))[1]
+            except (OSError, asyncssh.Error) as error:
+                if process.begun:  # a second try could run beside the first
+                    raise CommandError(f"the connection was lost while the command began: {error}") from None
+                raise
 
         async with self._session(inputs["connection"], begin) as process:
             output = await _output(process)
@@ -193,10 +200,13 @@ class Commands:
                 raise
             try:
                 session = await begin(host)
-            except (OSError, asyncssh.Error):  # such as a host that was restarted, or allows no more sessions
+            except BaseException as error:
                 shared.sessions -= 1
                 shared.most = shared.sessions
-                if not free:
+                if not self._loop:
+                    await closing.aclose()
+                # The others: such as a host that was restarted, or allows no more sessions.
+                if not free or not isinstance(error, (OSError, asyncssh.Error)):
                     raise
         try:
             yield session

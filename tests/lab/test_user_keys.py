@@ -214,7 +214,7 @@ def test_a_log_in_node_opens_to_users_submits_jobs_and_runs_none(
     limit = "systemctl show -P TasksMax user-$(id -u).slice"
     lines = ssh(config, "login1", command=f"tailrack nodes; {limit}").stdout.splitlines()
     assert (lines[0].split(), lines[-1]) == (["a1", "idle"], "500")
-    assert "run it on the head node" in ssh(config, "login1", command="tailrack ssh-config").stderr
+    assert "on the head node" in ssh(config, "login1", command="tailrack ssh-config").stderr
     (node,) = [node for node in cluster.deployment().outputs()["cluster"]["nodes"] if node["name"] == "login1"]
     assert node["login"] is True
     # Its link to Slurm's files comes back at boot, and a node that joins later is no change there.

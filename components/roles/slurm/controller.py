@@ -83,7 +83,7 @@ def _merge(name: str, text: str, additions: Additions, profiles: Collection[str]
     if name == "gres.conf":
         return text
     if name == "topology.conf":
-        # Each node's fabric (fabric/records.py) is a comment for that node; Slurm delivers it with the file.
+        # Each node's fabric (fabric/groups.py) is a comment for that node; Slurm delivers it with the file.
         fabrics = (part["fabric"].rstrip("\n") for part in additions.nodes.values() if "fabric" in part)
         return "\n".join([text, *_topology(additions), *fabrics])
     if name == "cgroup.conf" and profiles:

@@ -347,7 +347,7 @@ class Elastic(Section):
         if limit is not None and unpriced:
             problem, fix = f"is set, and node {unpriced[0]} has no price", "write price_per_hour at its site"
             report.add((self, "max_price_per_hour"), problem, "the limit could not be kept", fix)
-        elif limit is not None and not allowed:
+        elif limit is not None and nodes and not allowed:
             problem = f"{limit:g} is less than the price of one machine ({nodes[0].price})"
             report.add((self, "max_price_per_hour"), problem, "jobs could rent nothing", "write a higher limit")
         if 0 < allowed < self.min:

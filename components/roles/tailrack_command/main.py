@@ -5,12 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+from components.roles.slurm.folders import LINK
 from components.roles.tailrack_command import costs, data, elastic, idle, nodes, resume, session, ssh_config, usage, why
 from components.slurm_commands.slurm import SlurmError
 
 SUBCOMMANDS: Sequence[Any] = (nodes, resume, why, costs, usage, idle, elastic, data, ssh_config, session)
+# Their files are on the head node alone; log-in nodes have the command too.
+ON_HEAD = (costs, usage, elastic, ssh_config)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -22,6 +26,8 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(list(argv))
     (chosen,) = [module for module in SUBCOMMANDS if arguments.command == module.NAME]
     try:
+        if chosen in ON_HEAD and Path(LINK).exists():
+            raise SlurmError(f"this is a log-in node: run 'tailrack {chosen.NAME}' on the head node")
         return int(chosen.run(arguments))
     except SlurmError as error:
         print(f"tailrack: {error}", file=sys.stderr)

@@ -22,7 +22,6 @@ from typing import Any
 
 from components.node.state import STATE_DIR
 from components.roles.names.host import LOGIN
-from components.roles.slurm.folders import LINK
 from components.roles.ssh_trust.certificate import AUTHORITIES
 
 NAME, HELP = "ssh-config", "print the lines for ~/.ssh/config with which you log in to the head node and to nodes"
@@ -74,7 +73,6 @@ def logins(facts: Facts, user: str, address: str, port: int) -> Sequence[Login]:
 
 def read_facts() -> Facts:
     """Return the cluster's facts on its head node. Raises OSError and ValueError."""
-    _require_head()
     head = socket.gethostname()
     rows = [line.split() for line in NAMES.read_text(encoding="utf-8").splitlines()]
     nodes = [row[1] for row in rows if len(row) == 2 and row[1] != head]
@@ -98,14 +96,8 @@ def _port(node: str) -> int:
         return DEFAULT_PORT
 
 
-def _require_head() -> None:
-    if Path(LINK).exists():
-        raise ValueError("this is a log-in node: run it on the head node")
-
-
 def reached() -> tuple[str, int]:
     """Return the address and port at which the caller's ssh reached this head node. Raises ValueError."""
-    _require_head()
     # Both addresses and ports, of the client and of this machine.
     words = os.environ.get("SSH_CONNECTION", "").split()
     if len(words) != 4:

@@ -265,10 +265,11 @@ def _perftest(job: str, place: int, port: Port, *server: str) -> list[str]:
 
 def serve_speed(job: str, ports: Sequence[tuple[int, Port]]) -> list[subprocess.Popen[bytes]]:
     """Start a server at each port. It ends after its client, the previous node of the ring."""
-    silent = subprocess.DEVNULL
+    silent, servers = subprocess.DEVNULL, []
     with contextlib.suppress(OSError):
-        return [subprocess.Popen(_perftest(job, *port), stdin=silent, stdout=silent, stderr=silent) for port in ports]
-    return []
+        for port in ports:
+            servers.append(subprocess.Popen(_perftest(job, *port), stdin=silent, stdout=silent, stderr=silent))
+    return servers
 
 
 def end_servers(servers: Sequence[subprocess.Popen[bytes]], seconds: float) -> None:

@@ -76,7 +76,7 @@ class Machine(Section):
             )
             breaks = "no one can type the passphrase when tailrack logs in"
             report.bad((self, "private_key_file"), "is locked with a passphrase", breaks, fix)
-        elif is_locked(file) and passphrase and not opens(file, passphrase.get_secret_value()):
+        elif is_locked(file) and passphrase is not None and not opens(file, passphrase.get_secret_value()):
             report.add((self, PASSPHRASE), f"[secret] does not open {shown}", "tailrack could not log in", fix)
 
 

@@ -223,6 +223,9 @@ def test_a_pool_of_pods_joins_no_cluster_with_a_release_of_slurm_and_is_not_elas
     assert "pods cannot install it" in problem
     with pytest.raises(ConfigError, match="elastic: is set for pods"):
         parse({**raw, "elastic": {"cpus": 8, "memory_gb": 64}}, PoolConfig, base_dir=Path())
+    elastic = {"cpus": 8, "memory_gb": 64, "max_price_per_hour": 12}
+    with pytest.raises(ConfigError, match="has no nodes"):
+        parse({**raw, "sites": [{"name": "p", "kind": "lab"}], "elastic": elastic}, PoolConfig, base_dir=Path())
 
 
 @pytest.mark.parametrize("link", [None, {"name": "head"}, {"shape": "of another release"}])

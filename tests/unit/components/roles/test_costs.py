@@ -33,6 +33,14 @@ def test_a_book_has_files_of_nodes_alone(tmp_path: Path) -> None:
     assert read_book(tmp_path / "none") == {}
 
 
+def test_a_log_in_node_names_the_head_node_for_its_costs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("components.roles.tailrack_command.main.LINK", __file__)
+    assert main(["costs"]) == 1
+    assert "run 'tailrack costs' on the head node" in capsys.readouterr().err
+
+
 BOOK = {
     "head": [Stay(MONTH - 9 * HOUR, None)],
     "r1": [Stay(NOW - 10 * HOUR, None, 2.0, "USD")],

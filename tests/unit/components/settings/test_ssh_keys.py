@@ -81,8 +81,9 @@ def test_a_locked_key_without_a_passphrase_is_one_clear_problem_for_each_login(k
 
 
 def test_a_wrong_passphrase_is_reported_before_any_host_is_touched(key_folder: Path) -> None:
-    raw = stack({"private_key_file": "key"}, {"private_key_file": "locked", "private_key_passphrase": "another"})
-    assert list(problems(key_folder, raw, "sites")) == ["tailrack:sites[0].hosts[0].private_key_passphrase"]
+    for other in ("another", ""):
+        raw = stack({"private_key_file": "key"}, {"private_key_file": "locked", "private_key_passphrase": other})
+        assert list(problems(key_folder, raw, "sites")) == ["tailrack:sites[0].hosts[0].private_key_passphrase"], other
 
 
 def test_a_passphrase_in_plain_text_is_refused_wherever_it_stands(key_folder: Path) -> None:
