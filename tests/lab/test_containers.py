@@ -143,7 +143,7 @@ def test_the_log_in_at_the_registry_is_nowhere_but_in_its_config(contained: Clus
 def test_an_image_of_no_list_is_fetched_once_for_each_user_who_has_a_log_in(contained: Cluster) -> None:
     image = "-w head --container-image=puller@registry.lab:5000#team/hello:1"
     limit = "sed -i 's/^IMPORTED_GB=.*/IMPORTED_GB={}/' /etc/tailrack/containers"
-    log, imported = "journalctl -u lab-registry -o cat --no-pager", "/var/lib/enroot/imported/user-6002"
+    log, imported = "journalctl -u lab-registry -o cat --no-pager", "/var/lib/enroot/imported/user-6002-bob"
 
     def fetched() -> int:
         return contained.run("head", log).count("GET /v2/team/hello/blobs/")
@@ -159,7 +159,7 @@ def test_an_image_of_no_list_is_fetched_once_for_each_user_who_has_a_log_in(cont
         assert contained.attempt("head", as_user("ada", f"srun {image} true"), limit=60).returncode != 0
         assert contained.attempt("head", as_user("ada", f"ls {imported}")).returncode != 0
         kept = contained.run("head", f"stat -c '%n %U %a' {imported}/*.sqsh")
-        assert re.fullmatch(rf"{imported}/[0-9a-f]{{64}}.sqsh bob 400\n", kept)
+        assert re.fullmatch(rf"{imported}/[0-9a-f]{{64}}-[0-9a-f]{{32}}.sqsh bob 400\n", kept)
         # Without room, the image goes, and the next step fetches its layers again.
         unused = f"{limit.format(0)}; touch -d '1 hour ago' {imported}/*; tailrack-containers keep"
         contained.run("head", unused, limit=90)

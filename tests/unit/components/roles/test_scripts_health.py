@@ -172,15 +172,26 @@ def test_nothing_is_cleaned_while_the_user_has_another_job_here(shell: Shell) ->
 def test_a_folder_of_enroots_that_somebody_else_has_made_is_named(shell: Shell) -> None:
     shell.write("/etc/tailrack/containers", f"LOCAL={shell.path('/local')}\n")
     mine = str(os.getuid())
-    own = {"SLURM_JOB_UID": mine, "SLURM_JOB_GID": mine}
-    for parent in ("/run/enroot", "/local/imported"):
-        shell.path(parent).mkdir(parents=True)
+    own = {"SLURM_JOB_UID": mine, "SLURM_JOB_GID": mine, "SLURM_JOB_USER": "bob"}
+    for folder in (f"/run/enroot/user-{mine}", f"/local/imported/user-{mine}-bob"):
+        shell.path(folder).parent.mkdir(parents=True)
         assert script(shell, "prolog", "40-enroot", **own).returncode == 0
-        assert shell.path(f"{parent}/user-{mine}").stat().st_mode & 0o777 == 0o700
+        assert shell.path(folder).stat().st_mode & 0o777 == 0o700
     shell.path("/run/enroot/user-6002").symlink_to("/etc")
     done = script(shell, "prolog", "40-enroot", SLURM_JOB_UID="6002")
     assert done.returncode == 1
     assert "should be a folder of uid 6002 and is: 0 symbolic link" in done.stdout
+
+
+def test_a_folder_that_root_created_before_a_power_cut_becomes_the_users(shell: Shell) -> None:
+    shell.write("/etc/tailrack/containers", f"LOCAL={shell.path('/local')}\n")
+    folder = shell.path("/local/imported/user-6002-bob")
+    folder.mkdir(parents=True)
+    for name in ("flock", "chown"):
+        shell.stub(name)
+    job = {"PATH": f"{shell.root}/stubs:{os.environ['PATH']}", "SLURM_JOB_UID": "6002", "SLURM_JOB_USER": "bob"}
+    assert script(shell, "prolog", "40-enroot", **job).returncode == 0
+    assert shell.calls == ["flock -w 15 9", f"chown -h 6002:6001 {folder}"]
 
 
 def test_the_epilog_tells_jobs_from_logins_and_services(shell: Shell) -> None:
