@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import BinaryIO, Protocol
 
+from components.node import files
 from components.node import run as running
 from components.node.run import Ended
 
@@ -82,6 +83,12 @@ def as_user(
             _end(process, reader)
         reader.close()
     return Ended(process.returncode if in_time else 124, *reader.texts)
+
+
+def owns_folder(name: str, path: str, limit: float) -> bool:
+    """Return whether a path is an account's own folder and no link. Root may have no rights there."""
+    place = files.on_disk(path)
+    return as_user(name, "test", "-d", place, "-a", "-O", place, "-a", "!", "-L", place, limit=limit).ok
 
 
 def _end(process: subprocess.Popen[bytes], reader: _Reader) -> None:

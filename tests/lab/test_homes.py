@@ -78,7 +78,7 @@ def test_a_node_with_another_file_system_there_is_refused(cluster: ClusterUnderT
     assert "the required mount /lustre/home cannot be read (No such file or directory)" in failure
     cluster.run("a1", "mkdir -p /lustre/home && mount -t tmpfs other /lustre/home && mkdir /lustre/home/ada")
     (failure,) = up_with(cluster, path="/lustre/home", type="present")
-    assert "has no home /lustre/home/ada that user ada can write" in failure
+    assert "has no home /lustre/home/ada that belongs to user ada" in failure
     cluster.run("a1", f"umount /lustre/home && {mount}")
     assert up_with(cluster, path="/lustre/home", type="present") == []
     assert homes_of(cluster) == {"/lustre/home/ada", "/lustre/home/bob"}

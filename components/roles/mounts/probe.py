@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from components.node import files, kernel, systemd
-from components.node.accounts import as_user
+from components.node.accounts import as_user, owns_folder
 from components.node.kernel import Mount, mounts
 from components.node.run import Ended, attempt
 from components.roles.mounts.settings_names import NFS, feature_of
@@ -114,7 +114,7 @@ def is_mounted(path: str) -> bool:
 def write_problem(mount: Wanted, user: str) -> Problem | None:
     """Create and remove a file as a user. Return the problem if the file system is full or read-only for everyone.
 
-    A user must be able to write in the home.
+    A home must be the user's own; its mode and the user's quota are the user's affair.
     """
     path = files.on_disk(mount.home or mount.path)
     made = as_user(user, "mktemp", "-p", path, _WRITE, limit=ANSWER_SECONDS)
@@ -123,11 +123,11 @@ def write_problem(mount: Wanted, user: str) -> Problem | None:
         as_user(user, "rm", "-f", "--", name, limit=ANSWER_SECONDS)
     if "Read-only file system" in made.errors:
         return Problem("is read-only on its server", f"export it for writing, or {_read_only(mount)}")
-    if "No space left" in made.errors or "quota exceeded" in made.errors:
-        return Problem(f"is full for user {user}", f"free space there, or {_read_only(mount)}")
-    if mount.home and not made.ok:
+    if mount.home and not made.ok and not owns_folder(user, mount.home, ANSWER_SECONDS):
         remedy = f"see 'ls -ld {mount.home}': all machines need the same file system there"
-        return Problem(f"has no home {mount.home} that user {user} can write", remedy)
+        return Problem(f"has no home {mount.home} that belongs to user {user}", remedy)
+    if "No space left" in made.errors or ("quota exceeded" in made.errors and not mount.home):
+        return Problem(f"is full for user {user}", f"free space there, or {_read_only(mount)}")
     return None
 
 
@@ -173,9 +173,12 @@ def _problem(mount: Wanted, answer: Ended, present: Sequence[Mount]) -> Problem 
 
 
 def _mount_of(mount: Wanted, present: Sequence[Mount]) -> Mount | None:
-    """Return the mount at the path; for a mount of others also one above it, but not the system's own disk."""
+    """Return the mount at the path; for a mount of others also one above it, but not the system's own disk.
+
+    Homes need one at the path: else they would be made on a local disk such as /var.
+    """
     found = [one for one in present if one.target == mount.path and one.type != "autofs"]
-    if mount.type != NFS and not found:
+    if mount.type != NFS and not mount.home and not found:
         above = [one for one in present if PurePosixPath(mount.path).is_relative_to(one.target)]
         found = [one for one in above if len(one.target) == max(len(other.target) for other in above)]
         found = [one for one in found if one.target != "/" and one.type != "autofs"]
@@ -198,10 +201,7 @@ def _read_only(mount: Wanted) -> str:
 
 
 def _when_free(mount: Wanted) -> str:
-    return (
-        f"wait for jobs that use it (see 'fuser -vm {mount.path}' on the node): tailrack mounts it again within a "
-        "minute after they end"
-    )
+    return f"wait for jobs that use it (see 'fuser -vm {mount.path}'); a minute after they end, it is mounted again"
 
 
 def _silent(mount: Wanted, text: str) -> Problem:

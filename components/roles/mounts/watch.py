@@ -73,7 +73,8 @@ def finish(wanted: NodeList) -> list[str]:
 def problems_of(wanted: NodeList, *, write: bool = False) -> Mapping[str, Problem]:
     """Check all mounts and save the results for the health check. Return the problems by path.
 
-    write   try to write to each mount, however long ago the last attempt was
+    write   try to write to each mount, however long ago the last attempt was; to the homes only then: their first user
+            could drain every node between two runs of up
     """
     from components.validation.preflight.node_checks import save
 
@@ -85,7 +86,8 @@ def problems_of(wanted: NodeList, *, write: bool = False) -> Mapping[str, Proble
             last = before.get(mount.path, {})
             problem = Problem(last["problem"], last["remedy"]) if last.get("problem") else None
             row["written"] = last.get("written", 0.0)
-            if not within(_WRITE_AGAIN_SECONDS if problem else _WRITE_SECONDS, row["written"], now):
+            seconds = _WRITE_AGAIN_SECONDS if problem else _WRITE_SECONDS
+            if write or not (mount.home or within(seconds, row["written"], now)):
                 row["written"], problem = now, write_problem(mount, wanted.user)
             if problem:
                 problems[mount.path] = problem

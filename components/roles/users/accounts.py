@@ -153,17 +153,14 @@ def _clashes(account: Account, values: UsersValues) -> Iterator[str]:
         return
     ours = name in made_here()
     if found.pw_uid != uid:
-        if not (ours and is_unused(name, values.home_on_share(name))):
+        if not (ours and is_unused(name, values)):
             yield f"user {name} has uid {found.pw_uid} here and should have {uid}"
     elif ours:
         return
     elif found.pw_gid != account.gid:
         yield f"user {name} has gid {found.pw_gid} here and should have {account.gid}"
-    elif found.pw_dir not in ("", values.home(name)):
-        yield (
-            f"user {name} is an existing account here, with the home {found.pw_dir}, and should have "
-            f"{values.home(name)}"
-        )
+    elif found.pw_dir not in ("", home := values.home(name)):
+        yield f"user {name} is an existing account here, with the home {found.pw_dir}, and should have {home}"
 
 
 def _free_uid(values: UsersValues) -> int:
@@ -173,10 +170,18 @@ def _free_uid(values: UsersValues) -> int:
     return next(free, _FREE[-1])
 
 
-def is_unused(name: str, home: str) -> bool:
-    """Return whether no process runs under an account, and its home, if this machine has it, is as tailrack made it."""
+def is_unused(name: str, values: UsersValues) -> bool:
+    """Return whether no process runs under an account, and its home, if this machine has it, is as tailrack made it.
+
+    A home on another server must not exist: its mount may hang, and refuse root, so it is neither compared nor removed.
+    """
     if attempt("pgrep", "-u", name).status != _NONE:
         return False
+    if values.users_homes:
+        state = as_user(name, "stat", "--", files.on_disk(values.home(name)), limit=HOME_LIMIT)
+        if "No such file" not in state.errors:
+            return False
+    home = values.home_on_share(name)
     return not files.is_folder(home) or in_home(name, home, _HOME_IS_NEW).ok
 
 

@@ -10,26 +10,17 @@ import os
 import stat
 import time
 from contextlib import suppress
+from pathlib import PurePosixPath
 
 from components.node import files
-from components.node.accounts import as_user
+from components.node.accounts import owns_folder
 from components.node.failure import Failure
 from components.node.log import note
 from components.node.passwd import group_named, user_named
 from components.node.run import attempt, exists, succeeds
 from components.node.step.step import Step
 from components.roles.users import accounts
-from components.roles.users.accounts import (
-    GROUPS_MADE,
-    HOME_LIMIT,
-    Account,
-    UsersValues,
-    gone,
-    in_home,
-    made_here,
-    refuse_clashes,
-    try_in_home,
-)
+from components.roles.users.accounts import GROUPS_MADE, HOME_LIMIT, Account, UsersValues, in_home, made_here
 from components.slurm_commands import slurm
 
 # Commands of the user: create one key pair and authorize it. Leave anything alone that is not a plain file.
@@ -42,21 +33,26 @@ fi
 [ ! -e .ssh/authorized_keys ] || [ -f .ssh/authorized_keys ]
 grep -qsxF "$(cat .ssh/id_ed25519.pub)" .ssh/authorized_keys || cat .ssh/id_ed25519.pub >>.ssh/authorized_keys
 chmod 0600 .ssh/authorized_keys"""
+# Commands of the user in the folder of the homes. A home appears whole.
+_OWN_HOME = """rm -rf -- "$USER.new"
+mkdir -m 0700 -- "$USER.new"
+cp -rT /etc/skel "$USER.new"
+mv -T -- "$USER.new" "$USER\""""
 _NO_KEYS = "rm -f .ssh/authorized_keys .ssh/id_ed25519 .ssh/id_ed25519.pub"
 _TRIES = 5
 
 
 def check(step: Step, values: UsersValues) -> None:
     """Check the accounts, and change nothing."""
-    refuse_clashes(values, step.host)
+    accounts.refuse_clashes(values, step.host)
 
 
 def machine(step: Step, values: UsersValues) -> None:
     """Make the accounts as the config has them."""
-    refuse_clashes(values, step.host)
+    accounts.refuse_clashes(values, step.host)
     for account in values.users_lines:
         accounts.ensure(account, values)
-    for name in gone(values.users_lines):
+    for name in accounts.gone(values.users_lines):
         accounts.close(name)
 
 
@@ -83,7 +79,7 @@ def make_homes(values: UsersValues, host: str) -> None:
     if elsewhere:
         _require_closed(folder)
     missing = [account for account in values.users_lines if not _ensure_home(account, folder, elsewhere)]
-    for name in gone(values.users_lines):
+    for name in accounts.gone(values.users_lines):
         _forget_keys(name, f"{folder}/{name}")
     if missing:
         first = missing[0]
@@ -96,14 +92,15 @@ def make_homes(values: UsersValues, host: str) -> None:
 
 
 def _require_closed(folder: str) -> None:
-    """Raise Failure if another account than root could replace a home."""
-    state = files.lstat(folder)
-    if state is None or state.st_uid != os.geteuid() or (state.st_mode & 0o022 and not state.st_mode & stat.S_ISVTX):
-        raise Failure(
-            f"the folder of the homes, {folder}, is not root's, or others can replace the homes in it",
-            "on its server, make root its owner, with mode 0755 (or 1777, with which users make their homes); then "
-            "run up again",
-        )
+    """Raise Failure if another account than root could replace a home, or a folder above it."""
+    for place in (PurePosixPath(folder), *PurePosixPath(folder).parents):
+        state = files.lstat(str(place))
+        if not state or state.st_uid != os.geteuid() or (state.st_mode & 0o022 and not state.st_mode & stat.S_ISVTX):
+            raise Failure(
+                f"the folder {place} is not root's, or others can replace the homes in it",
+                f"make root its owner ({folder}: on its server), with mode 0755 (or 1777, with which users make their "
+                "homes); then run up again",
+            )
 
 
 def _prepare_share(step: Step, values: UsersValues) -> None:
@@ -124,19 +121,24 @@ def _prepare_share(step: Step, values: UsersValues) -> None:
 def _ensure_home(account: Account, folder: str, elsewhere: bool) -> bool:
     """Make a home that is missing, and the user's key in it. Return whether the user has a home.
 
-    It is created under another name and renamed, so that an existing home always belongs to its user. On another
+    It is created under another name and renamed, so that an existing home is whole and belongs to its user. On another
     server, where root may have no rights, the user tries first.
     """
     name, home = account.name, f"{folder}/{account.name}"
-    state = files.lstat(home)
-    if state and elsewhere and (state.st_uid != account.uid or not stat.S_ISDIR(state.st_mode)):
-        return False
-    if not state:
-        mkdir = ("mkdir", "-m", "0700", "--", files.on_disk(home))
-        if not (elsewhere and as_user(name, *mkdir, limit=HOME_LIMIT).ok):
+    try:
+        state = files.lstat(home)
+        if state and elsewhere and (state.st_uid != account.uid or not stat.S_ISDIR(state.st_mode)):
+            return False
+        present = state is not None
+    except PermissionError:
+        present = owns_folder(name, home, HOME_LIMIT)
+    if not present:
+        if not (elsewhere and in_home(name, folder, _OWN_HOME).ok):
             try:
                 files.remove_folder(f"{home}.new")
                 files.make_folder(f"{home}.new", 0o700, account.uid, account.gid)
+                if not in_home(name, f"{home}.new", "cp -rT /etc/skel .").ok:
+                    raise Failure(f"{name} cannot write to {home}.new")
                 files.rename(f"{home}.new", home)
             except (Failure, OSError):
                 if not elsewhere:
@@ -145,18 +147,18 @@ def _ensure_home(account: Account, folder: str, elsewhere: bool) -> bool:
                 with suppress(Failure, OSError):
                     files.remove_folder(f"{home}.new")
                 return False
-        if not in_home(name, home, "cp -rT /etc/skel .").ok:
-            raise Failure(f"{name} cannot write to {home}")
         note(f"created {home}")
-    try_in_home(name, home, _OWN_KEY, f"could not create the key of {name}: check {home}/.ssh")
+    accounts.try_in_home(name, home, _OWN_KEY, f"could not create the key of {name}: check {home}/.ssh")
     return True
 
 
 def _forget_keys(name: str, home: str) -> None:
     """Remove the keys and jobs of a former user. Phase `machine` has closed the account. Other files stay."""
-    if files.kind_of(home) != stat.S_IFDIR:
-        return
-    try_in_home(name, home, _NO_KEYS, f"could not remove the keys of {name} from {home}/.ssh")
+    # A server may refuse root; the commands run as the user.
+    with suppress(PermissionError):
+        if files.kind_of(home) != stat.S_IFDIR:
+            return
+    accounts.try_in_home(name, home, _NO_KEYS, f"could not remove the keys of {name} from {home}/.ssh")
     if exists("scancel") and not slurm.end("-u", name):
         note(f"could not cancel the jobs of {name}")
 

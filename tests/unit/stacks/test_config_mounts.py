@@ -15,34 +15,18 @@ from components.settings.serialize import from_plain, to_plain, whole_numbers
 from stacks.config import ConfigError, PoolConfig, StackConfig, parse
 from tests.unit.configs import HOSTS, refused
 
-STACK = """
-cluster: {name: lab}
-head: {name: head, site: one}
-sites:
-- {name: one, kind: lab, pools: [{name: a, count: 2, features: [nvme, mount-taken]}]}
-- {name: two, kind: lab, pools: [{name: b, count: 1}]}
-users: [{name: ada, uid: 6001}]
-scratch: {folder: /raid}
-"""
-POOL = """
-kind: pool
-cluster: dev
-sites: [{name: three, kind: lab, pools: [{name: c, count: 1}]}]
-"""
+TABLES = yaml.safe_load((Path(__file__).parents[2] / "fixtures" / "storage.yaml").read_text(encoding="utf-8"))
 DATA = 'path: /data, source: "10.0.0.5:/export"'
 
 
 def read(*mounts: str) -> StackConfig:
     listed = yaml.safe_load(f"[{', '.join(f'{{{mount}}}' for mount in mounts)}]")
-    return parse({**yaml.safe_load(STACK), "storage": {"mounts": listed}}, base_dir=Path())
+    return parse({**TABLES["stack"], "storage": {"mounts": listed}}, base_dir=Path())
 
 
 def read_pool(mount: str) -> PoolConfig:
-    raw = {**yaml.safe_load(POOL), "storage": {"mounts": [yaml.safe_load(f"{{{mount}}}")]}}
+    raw = {**TABLES["pool"], "storage": {"mounts": [yaml.safe_load(f"{{{mount}}}")]}}
     return parse(raw, PoolConfig, base_dir=Path())
-
-
-TABLES = yaml.safe_load((Path(__file__).parents[2] / "fixtures" / "storage.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(("mount", "key", "words"), TABLES["refused"])
@@ -52,10 +36,7 @@ def test_a_bad_mount_is_one_clear_error(mount: str, key: str, words: str) -> Non
     assert words in problem.text
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "words"),
-    TABLES["pairs"],
-)
+@pytest.mark.parametrize(("first", "second", "words"), TABLES["pairs"])
 def test_two_mounts_that_contradict_each_other_are_refused(first: str, second: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         read(first, second)
@@ -74,7 +55,7 @@ def test_a_pool_has_its_clusters_mounts_unless_it_has_its_own() -> None:
     cluster = read(f"{DATA}, options: [nconnect=8]")
     outputs = json.loads(json.dumps(to_plain(cluster, ClusterSettings)), parse_int=float)
     settings = from_plain(ClusterSettings, whole_numbers(outputs))
-    plain = parse(yaml.safe_load(POOL), PoolConfig, base_dir=Path())
+    plain = parse(TABLES["pool"], PoolConfig, base_dir=Path())
     assert plain.joined(settings).storage == cluster.storage
     own = read_pool("path: /scratchfs, type: present, sites: [three]").joined(settings).storage
     assert [mount.path for mount in own.mounts] == ["/scratchfs"]

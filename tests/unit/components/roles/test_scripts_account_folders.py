@@ -163,10 +163,8 @@ def test_a_cluster_that_leaves_empties_gives_away_and_removes_nothing_through_a_
         machine.stub(name, "exit 1" if name == "pgrep" else "")
     before = outside(machine)
     with machine.here():
-        leave(Step("head", "tailrack-leave"))
-        leave_accounting(Step("head", "tailrack-leave"))
-        munge_leave(Step("head", "tailrack-leave"))
-        mlflow_leave(Step("head", "tailrack-leave"))
+        for phase in (leave, leave_accounting, munge_leave, mlflow_leave):
+            phase(Step("head", "tailrack-leave"))
     assert machine.owners["/var/lib/slurm"] == ("slurm", "slurm"), "as the packages have it"
     assert machine.owners["/etc/munge"] == ("munge", "munge")
     assert outside(machine) == before
@@ -202,30 +200,46 @@ def test_a_share_in_somebodys_folder_is_refused_before_a_home_is_made(machine: S
     share.mkdir()
     os.chown(share, 1, 1)
     values = UsersValues([Account("ada", 6001, 6001)], "/shared", "/share", "")
-    assert "the share's folder /share does not belong to root" in machine.failure_of(
-        head, Step("head", "head-head"), values
-    )
+    problem = machine.failure_of(head, Step("head", "head-head"), values)
+    assert "the share's folder /share does not belong to root" in problem
     assert [*share.iterdir()] == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has a folder of somebody else's")
 @pytest.mark.parametrize("sticky", [False, True])
 def test_homes_on_another_server_are_made_by_root_or_by_their_users(machine: Shell, sticky: bool) -> None:
-    folder = machine.root / "homes"
-    folder.mkdir()
+    folder = machine.root / "nas/homes"
+    folder.mkdir(parents=True)
     folder.chmod(0o1777 if sticky else 0o755)
+    machine.write("/etc/skel/.profile", "")
+    # A user's command was cut off before.
+    machine.write("/nas/homes/ada.new/.half", "")
     # The server squashes root in the first case, and lets users make folders in the second.
-    machine.stub("runuser", 'shift 3; [ "$1" != mkdir ] || mkdir "${@: -1}"' if sticky else "exit 1")
-    values = UsersValues([Account("ada", 6001, 6001), Account("bob", 6002, 6002)], "/shared", "/share", "/homes")
+    machine.stub("runuser", 'shift 3; case $* in *homes/bob*) exit 1 ;; esac; "$@"' if sticky else "exit 1")
+    values = UsersValues([Account("ada", 6001, 6001), Account("bob", 6002, 6002)], "/shared", "/share", "/nas/homes")
     os.chown(shutil.copytree("/etc/skel", folder / "bob"), 1, 1)
     with mock.patch.object(files, "make_folder", side_effect=PermissionError):
         problem = machine.failure_of(make_homes, values, "head")
+        # The server may hide the homes from root.
+        hidden = mock.patch.object(files, "lstat", side_effect=PermissionError)
+        with hidden, mock.patch("components.roles.users.host._require_closed"):
+            assert machine.failure_of(make_homes, values, "head") == problem
     names, name = ("bob", "bob") if sticky else ("ada, bob", "ada")
-    assert f"there is no home in /homes that belongs to {names}, and neither root nor the user may make one" in problem
+    assert f"no home in /nas/homes that belongs to {names}, and neither root nor the user may make one" in problem
     assert f"{name}'; then run up again" in problem
-    assert (folder / "ada").exists() == sticky
-    folder.chmod(0o777)
-    assert "others can replace the homes" in machine.failure_of(make_homes, values, "head")
+    assert {path.name for path in folder.glob("ada/.*")} == ({".profile", ".ssh"} if sticky else set())
+    for place in (folder, folder.parent):
+        place.chmod(0o777)
+        problem = machine.failure_of(make_homes, values, "head")
+        assert f"/{place.relative_to(machine.root)} is not root's, or others can replace the homes" in problem
+        place.chmod(0o755)
+
+
+def test_a_home_on_the_share_appears_whole(machine: Shell) -> None:
+    values = UsersValues([Account("ada", 6001, 6001)], "/shared", "/share", "")
+    machine.stub("runuser", "exit 1")
+    assert "ada cannot write to /share/home/ada.new" in machine.failure_of(make_homes, values, "head")
+    assert not machine.path("/share/home/ada").exists()
 
 
 def test_diagnose_reads_slurms_logs_as_the_owner_of_their_folder(machine: Shell) -> None:

@@ -33,11 +33,12 @@ def head(shell: Shell) -> Shell:
     return shell
 
 
-def run(shell: Shell, *phases: str, path: str = "/export") -> subprocess.CompletedProcess[str]:
+def run(shell: Shell, *phases: str, path: str = "/export", homes: str = "") -> subprocess.CompletedProcess[str]:
     values: dict[str, Value] = {
         "USERS_LINES": ["bob 6003 6003"],
         "NFS_EXPORTS_MOUNT": "/shared",
         "NFS_EXPORTS_PATH": path,
+        "USERS_HOMES": homes,
     }
     return shell.step(script_of("users", *phases), values, name="head-check")
 
@@ -63,6 +64,13 @@ def test_the_step_rejects_and_keeps_an_account_with_a_file_in_its_home(head: She
 
 
 def test_an_account_with_processes_or_on_a_machine_that_cannot_list_them_is_refused(head: Shell) -> None:
+    # A home on another server counts as used, as does one that root or a time limit hides.
+    assert run(head, *CHECK, homes="/homes").returncode == 0
+    head.path("homes/bob").mkdir(parents=True)
+    assert_fails(run(head, *CHECK, homes="/homes"), "user bob has uid 6002 here and should have 6003")
+    head.path("homes/bob").rmdir()
+    head.stub("stat", "echo 'stat: cannot statx: Permission denied' >&2; exit 1")
+    assert run(head, *CHECK, homes="/homes").returncode == 1
     for status in (0, 2, 127):
         head.stub("pgrep", f"exit {status}")
         assert run(head, *CHECK).returncode == 1, status
