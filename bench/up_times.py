@@ -177,9 +177,7 @@ def main() -> None:
             insist(bare.destroy())
     finally:
         lab_commands.clear_away(deployment.lab)
-    print(
-        f"up from nothing   {from_nothing:7.1f} s   {from_nothing / alone:5.1f} x the containers alone ({alone:.1f} s)"
-    )
+    print(f"up from nothing {from_nothing:7.1f} s   {from_nothing / alone:5.1f} x the containers alone ({alone:.1f} s)")
     added = f"{from_nothing - without:+.1f} s, {from_nothing / without:.2f} x with {' and '.join(OPTIONAL)}"
     print(f"    without       {without:7.1f} s   {added}; load {', '.join(f'{load:.1f}' for load in os.getloadavg())}")
     for event in sorted(done, key=lambda event: -event.seconds):

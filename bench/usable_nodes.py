@@ -181,9 +181,7 @@ class Bench:
             by_kind[part.kind].append(part.seconds)
         for kind in KINDS:
             if taken := by_kind[kind]:
-                print(
-                    f"    {kind:7} {statistics.median(taken):6.1f} s, the longest {max(taken):.1f} s, of {len(taken)}"
-                )
+                print(f"    {kind:7} {statistics.median(taken):6.1f} s, longest {max(taken):.1f} s, of {len(taken)}")
         path = critical_path(parts, usable)
         print("    " + " > ".join(f"{part.name} {part.seconds:.1f}" for part in path), flush=True)
         self.tell_floor(nodes, seconds)

@@ -161,9 +161,7 @@ def _wait_for_nodes(step: Step, values: ValidateValues, states: States) -> None:
     # slurmctld does not answer for a moment while it reads its files. The config limits the wait for other jobs
     # (queue_limit).
     if not wait_until(reported, _ANSWER_SECONDS):
-        raise Failure(
-            "slurmctld does not report its nodes", f"run 'sinfo' and 'journalctl -u slurmctld' on {step.host}"
-        )
+        raise Failure("slurmctld reports no nodes", f"run 'sinfo' and 'journalctl -u slurmctld' on {step.host}")
     if not states.all_idle:
         wait_until(settled, values.queue_limit)
     if not states.explained:

@@ -348,9 +348,7 @@ def folders_in(path: str) -> dict[str, tuple[int, int]]:
         return {}
     try:
         entries = sorted(os.scandir(descriptor), key=lambda entry: entry.name)
-        states = {
-            entry.name: entry.stat(follow_symlinks=False) for entry in entries if entry.is_dir(follow_symlinks=False)
-        }
+        states = {each.name: each.stat(follow_symlinks=False) for each in entries if each.is_dir(follow_symlinks=False)}
     finally:
         os.close(descriptor)
     return {name: (state.st_uid, state.st_gid) for name, state in states.items()}

@@ -194,9 +194,7 @@ def require_services(host: str) -> None:
 
     if wait_until(settled, _SETTLE_SECONDS):
         return
-    failing = [
-        service["Id"] for service in unsettled if service["SubState"] != "running" or service["NRestarts"] != "0"
-    ]
+    failing = [unit["Id"] for unit in unsettled if unit["SubState"] != "running" or unit["NRestarts"] != "0"]
     if failing:
         query = (f"_SYSTEMD_UNIT={failing[0]}", "-n", "1", "-o", "cat", "--no-pager")
         line = printable(attempt("journalctl", *query, quiet=True).output.strip(), 300)

@@ -65,9 +65,7 @@ def test_a_local_step_changes_and_is_undone(
     assert log.with_suffix(".pwd").read_text() == "/\n"
 
 
-def test_its_secrets_stay_hidden_and_its_limit_holds(
-    deploy: Deploy, write: Callable[..., None], tmp_path: Path
-) -> None:
+def test_secrets_stay_hidden_and_its_limit_holds(deploy: Deploy, write: Callable[..., None], tmp_path: Path) -> None:
     events: list[Event] = []
     write("one", body="import time; time.sleep(60)", limit=1)
     deployment = deploy("dev", events)
@@ -81,9 +79,7 @@ def test_its_secrets_stay_hidden_and_its_limit_holds(
     assert [path for path in kept if b"nobody-may-see" in path.read_bytes()] == []
 
 
-def test_a_head_node_that_becomes_local_repeats_its_steps(
-    deploy: Deploy, write: Callable[..., None], log: Path
-) -> None:
+def test_a_head_node_that_becomes_local_repeats_steps(deploy: Deploy, write: Callable[..., None], log: Path) -> None:
     write("one", way="way")
     deployment = deploy("dev", [])
     assert deployment.up().ok

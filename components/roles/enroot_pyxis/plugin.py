@@ -103,6 +103,4 @@ def ensure_launcher(step: Step) -> None:
     if files.write(DROP_IN, f'[Service]\nEnvironment="TAILRACK_SLURMD_OPTIONS=-d {LAUNCHER}"'):
         run("systemctl", "daemon-reload")
         if not attempt("systemctl", "try-restart", "slurmd", limit=_RESTART_SECONDS).ok:
-            raise Failure(
-                "slurmd does not start again", f"see 'journalctl -u slurmd' on {step.host}, then run up again"
-            )
+            raise Failure("slurmd does not start", f"see 'journalctl -u slurmd' on {step.host}, then run up again")

@@ -24,9 +24,7 @@ LEVEL, DCGM_SECONDS = 2, 1800
 # A share or a mount may need the tailnet, which comes later at boot.
 LATE_SECONDS, PAUSE_SECONDS = 180, 5
 _NAME = "check at boot"
-_REPEAT = (
-    "'systemctl restart tailrack-boot-check' on the node repeats it; see 'journalctl -u tailrack-boot-check' there"
-)
+_REPEAT = "'systemctl restart tailrack-boot-check' on the node repeats it; see 'journalctl -u tailrack-boot-check'"
 
 
 def system(*command: str) -> None:

@@ -28,6 +28,7 @@ _STAT = ("stat", "-f", "-c", "%S %b %a %c %d", "--")
 _READ = ("-maxdepth", "1", "-mindepth", "1", "-quit")
 _WRITE = ".tailrack-XXXXXXXX"
 _TIMED_OUT = 124
+_LOCAL = ("ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "ramfs", "overlay", "squashfs")
 
 
 @dataclass(frozen=True)
@@ -175,13 +176,14 @@ def _problem(mount: Wanted, answer: Ended, present: Sequence[Mount]) -> Problem 
 def _mount_of(mount: Wanted, present: Sequence[Mount]) -> Mount | None:
     """Return the mount at the path; for a mount of others also one above it, but not the system's own disk.
 
-    Homes need one at the path: else they would be made on a local disk such as /var.
+    Homes need one that is not local: else they would be made on a disk such as /var while the real one is missing.
     """
     found = [one for one in present if one.target == mount.path and one.type != "autofs"]
-    if mount.type != NFS and not mount.home and not found:
+    if mount.type != NFS and not found:
         above = [one for one in present if PurePosixPath(mount.path).is_relative_to(one.target)]
         found = [one for one in above if len(one.target) == max(len(other.target) for other in above)]
-        found = [one for one in found if one.target != "/" and one.type != "autofs"]
+        unfit = ("autofs", *(_LOCAL if mount.home else ()))
+        found = [one for one in found if one.target != "/" and one.type not in unfit]
     return found[-1] if found else None
 
 

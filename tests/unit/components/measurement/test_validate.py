@@ -307,7 +307,7 @@ def test_a_controller_that_does_not_answer_is_no_busy_cluster(cluster: Cluster) 
     cluster.shell.hurry()
     failed = cluster.run(RACK)
     assert failed.returncode != 0
-    assert "slurmctld does not report its nodes" in failed.stderr
+    assert "slurmctld reports no nodes" in failed.stderr
 
 
 def test_a_node_that_is_down_is_left_out_and_named_while_enough_others_are_idle(cluster: Cluster) -> None:
